@@ -1,0 +1,78 @@
+/// @file
+/// What the executables of all lessons have in common: options, sections, checks, exit status.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "common/check/acceptance.hpp"
+#include "common/cli/input.hpp"
+
+namespace fa::cli {
+
+/// Exit status of a program that did what was asked, with every check passed.
+inline constexpr int kSuccess = 0;
+/// Exit status when a check failed: the computer says that a result is wrong.
+inline constexpr int kCheckFailed = 1;
+/// Exit status when what was asked could not be done: bad use, a bad file, something missing.
+inline constexpr int kCannotDo = 2;
+
+/// A lesson's executable: a walk in named sections, each of which can also be run alone
+/// (`--section NAME`, the form that the pages quote).
+class Program {
+ public:
+  /// @param lesson      name of the lesson's directory and executable, "01_naive_attention"
+  /// @param description one sentence for --help
+  Program(std::string lesson, std::string description);
+
+  /// For the lesson's own options.
+  CLI::App& options() { return app_; }
+
+  /// Adds a section. Sections run in the order in which they were added.
+  /// @param name  for --section
+  /// @param title printed above the section in a full run
+  /// @param body  prints the section; throws std::invalid_argument for bad input
+  void section(std::string name, std::string title, std::function<void()> body);
+
+  /// Parses the command line and runs the sections. Every exception ends as one sentence on standard
+  /// error and a status: std::exception kCannotDo, a failed check kCheckFailed.
+  /// @return the exit status
+  int run(int argc, char** argv);
+
+  /// Reports a verdict: prints it, adds it to the summary, and remembers a failure.
+  void check(const Verdict& verdict);
+
+  /// Reports a check that is no comparison of tensors, for example a theorem tried on many cases.
+  /// @param what      name for the report
+  /// @param error     what was measured, in the unit of `tolerance`
+  /// @param tolerance accepted when error <= tolerance (and neither is NaN)
+  void check(const std::string& what, double error, double tolerance);
+
+  /// The input chosen by --input, read once.
+  const Input& input();
+  /// The directory chosen by --save, created; none when the option was not given.
+  const std::optional<std::filesystem::path>& save_directory() const { return save_; }
+
+ private:
+  struct Section {
+    std::string name, title;
+    std::function<void()> body;
+  };
+  int run_sections();
+  void summarise(const std::string& what, double error, double tolerance, bool accepted);
+
+  std::string lesson_;
+  CLI::App app_;
+  std::vector<Section> sections_;
+  std::string device_ = "auto", input_directory_, save_name_, summary_file_, only_section_;
+  std::optional<std::filesystem::path> save_;
+  std::optional<Input> input_;
+  bool any_failed_ = false;
+};
+
+}  // namespace fa::cli

@@ -1,0 +1,44 @@
+#include "common/parallel/parallel_for.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace fa {
+
+int thread_count() {
+  if (const char* wanted = std::getenv("FA_THREADS")) {
+    const int count = std::atoi(wanted);
+    if (count >= 1) return count;
+  }
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body) {
+  std::atomic<std::int64_t> next{0};  // threads draw the next index, so uneven work balances itself
+  std::exception_ptr first_error;
+  std::mutex error_mutex;
+  const auto worker = [&] {
+    for (std::int64_t i; (i = next.fetch_add(1)) < count;) {
+      try {
+        body(i);
+      } catch (...) {
+        const std::lock_guard<std::mutex> lock(error_mutex);
+        if (!first_error) first_error = std::current_exception();
+        next.store(count);
+      }
+    }
+  };
+  std::vector<std::thread> helpers;
+  const auto threads = std::min<std::int64_t>(thread_count(), count);
+  for (std::int64_t i = 1; i < threads; ++i) helpers.emplace_back(worker);
+  worker();  // the calling thread works too
+  for (std::thread& helper : helpers) helper.join();
+  if (first_error) std::rethrow_exception(first_error);
+}
+
+}  // namespace fa

@@ -1,0 +1,77 @@
+/// @file
+/// The number types of the course: float64, float32, float16 and bfloat16, and what each can hold.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include <Eigen/Core>
+
+namespace fa {
+
+/// IEEE 754 binary16: 1 sign, 5 exponent and 10 fraction bits.
+using half = Eigen::half;
+/// The upper 16 bits of a float32: 1 sign, 8 exponent and 7 fraction bits.
+using bfloat16 = Eigen::bfloat16;
+
+/// What a floating-point type can hold; specialised for the four types of the course.
+template <class T>
+struct FloatTraits;
+
+/// float64.
+template <>
+struct FloatTraits<double> {
+  static constexpr const char* name = "float64";  ///< the name that NumPy uses
+  static constexpr int fraction_bits = 52;        ///< bits stored after the leading 1
+  static constexpr int max_exponent = 1023;       ///< the largest power of two that is finite
+  static constexpr int min_exponent = -1022;      ///< the smallest power of two that is normal
+};
+/// float32.
+template <>
+struct FloatTraits<float> {
+  static constexpr const char* name = "float32";
+  static constexpr int fraction_bits = 23;
+  static constexpr int max_exponent = 127;
+  static constexpr int min_exponent = -126;
+};
+/// float16.
+template <>
+struct FloatTraits<half> {
+  static constexpr const char* name = "float16";
+  static constexpr int fraction_bits = 10;
+  static constexpr int max_exponent = 15;
+  static constexpr int min_exponent = -14;
+};
+/// bfloat16.
+template <>
+struct FloatTraits<bfloat16> {
+  static constexpr const char* name = "bfloat16";
+  static constexpr int fraction_bits = 7;
+  static constexpr int max_exponent = 127;
+  static constexpr int min_exponent = -126;
+};
+
+/// The distance from 1 to the next larger number of type T. Rounding to nearest is off by at most
+/// half of it, relative to the number, as long as the number is normal.
+template <class T>
+double epsilon() {
+  return std::ldexp(1.0, -FloatTraits<T>::fraction_bits);
+}
+
+/// The largest finite number of type T.
+template <class T>
+double largest() {
+  return std::ldexp(2.0 - epsilon<T>(), FloatTraits<T>::max_exponent);
+}
+
+/// The smallest positive normal number of type T; below it digits are lost one by one.
+template <class T>
+double smallest_normal() {
+  return std::ldexp(1.0, FloatTraits<T>::min_exponent);
+}
+
+/// The type in which sums over elements of type T are accumulated: never narrower than float32.
+template <class T>
+using accumulator_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+}  // namespace fa

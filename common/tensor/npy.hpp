@@ -1,0 +1,50 @@
+/// @file
+/// Reading and writing `.npy`, the array file of NumPy (format description: NumPy Enhancement
+/// Proposal 1, versions 1.0 to 3.0). PyTorch writes the same file by `np.save(path, t.numpy())`.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "common/tensor/tensor.hpp"
+
+namespace fa {
+
+/// What the header of a `.npy` file says.
+struct NpyHeader {
+  std::string dtype;                ///< "float64", "float32", "float16" or "bfloat16"
+  std::vector<std::int64_t> shape;  ///< sizes, outermost first
+  std::int64_t data_offset = 0;     ///< where the elements begin, in bytes from the start of the file
+};
+
+/// Reads and checks the header of a `.npy` file, and that the file holds as many bytes as it says.
+/// @throws std::invalid_argument when the file is missing, is no `.npy` file, is truncated, or holds
+///   another type than the four above, big-endian numbers or column-major order
+NpyHeader read_npy_header(const std::filesystem::path& path);
+
+/// Reads a file that holds exactly elements of type T and exactly `Rank` dimensions.
+/// T is double, float, half or bfloat16; NumPy has no bfloat16, so such a file has NumPy's type `V2`
+/// (two opaque bytes), as the Python package ml_dtypes writes it.
+/// @throws std::invalid_argument as read_npy_header(), and for another type or rank
+template <class T, int Rank>
+Tensor<T, Rank> read_npy(const std::filesystem::path& path);
+
+/// Reads a file of any of the four types and rounds its elements to type T.
+/// @throws std::invalid_argument as read_npy_header(), and for another rank
+template <class T, int Rank>
+Tensor<T, Rank> read_npy_as(const std::filesystem::path& path);
+
+/// Writes a view as a row-major, little-endian `.npy` file, version 1.0. The file appears whole or
+/// not at all: it is written beside its place and then renamed.
+/// @throws std::runtime_error when the file cannot be written
+template <class T, int Rank>
+void write_npy(const std::filesystem::path& path, View<const T, Rank> view);
+
+/// Writes a tensor, see above.
+template <class T, int Rank>
+void write_npy(const std::filesystem::path& path, const Tensor<T, Rank>& tensor) {
+  write_npy<T, Rank>(path, tensor.view());
+}
+
+}  // namespace fa
