@@ -10,9 +10,12 @@
 
 namespace fa {
 
-AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k, const Shape<4>& v) {
+AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k,
+                               const Shape<4>& v) {
   const auto refuse = [&](const std::string& why) {
-    throw std::invalid_argument(fmt::format("q {}, k {}, v {}: {}", to_string(q), to_string(k), to_string(v), why));
+    throw std::invalid_argument(fmt::format("q {}, k {}, v {}: {}",
+                                            to_string(q), to_string(k),
+                                            to_string(v), why));
   };
   for (const Shape<4>& shape : {q, k, v}) {
     for (std::int64_t size : shape) {
@@ -23,7 +26,8 @@ AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k, const Shape
   if (q[0] != k[0]) refuse("q and k must have the same batch (first size)");
   if (q[3] != k[3]) refuse("q and k must have the same head_dim (last size)");
   if (q[1] % k[1] != 0) {
-    refuse(fmt::format("heads ({}) must be a multiple of kv_heads ({})", q[1], k[1]));
+    refuse(fmt::format("heads ({}) must be a multiple of kv_heads ({})", q[1],
+                       k[1]));
   }
   return {q[0], q[1], k[1], q[2], k[2], q[3]};
 }
@@ -35,12 +39,13 @@ double AttentionOptions::scale_for(std::int64_t head_dim) const {
 namespace naive {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Storing is what rounds: takes computed values to the storage type and back. The functions for one
+// head get it as an argument, so that they are written, and compiled, once for all storage types.
+template <class A>
+using Stored = Matrix<A> (*)(Matrix<A>);
 
-// Storing in T is what rounds; computing goes on in the accumulator type. For float and double this
-// does nothing.
-template <class T, class Expression>
-Matrix<accumulator_t<T>> stored_as(const Expression& values) {
+template <class T>
+Matrix<accumulator_t<T>> stored_as(Matrix<accumulator_t<T>> values) {
   if constexpr (std::is_same_v<T, accumulator_t<T>>) {
     return values;
   } else {
@@ -48,40 +53,65 @@ Matrix<accumulator_t<T>> stored_as(const Expression& values) {
   }
 }
 
-// One head of a tensor, ready to compute with.
+// One head of a tensor as a matrix to compute with, and back. Plain loops: they compile fast.
 template <class T>
-Matrix<accumulator_t<T>> head_of(View<const T, 4> tensor, std::int64_t b, std::int64_t h) {
-  return as_matrix(tensor.at(b).at(h)).template cast<accumulator_t<T>>();
+Matrix<accumulator_t<T>> load_head(View<const T, 4> tensor, std::int64_t b,
+                                   std::int64_t h) {
+  const View<const T, 2> head = tensor.at(b).at(h);
+  Matrix<accumulator_t<T>> result(head.size(0), head.size(1));
+  for (std::int64_t i = 0; i < head.size(0); ++i) {
+    for (std::int64_t j = 0; j < head.size(1); ++j) {
+      result(i, j) = static_cast<accumulator_t<T>>(head(i, j));
+    }
+  }
+  return result;
 }
 
-void check_options(const AttentionShape& shape, const AttentionOptions& options) {
+template <class T, class A>
+void store_head(const Matrix<A>& head, View<T, 4> tensor, std::int64_t b,
+                std::int64_t h) {
+  const View<T, 2> target = tensor.at(b).at(h);
+  for (std::int64_t i = 0; i < head.rows(); ++i) {
+    for (std::int64_t j = 0; j < head.cols(); ++j)
+      target(i, j) = static_cast<T>(head(i, j));
+  }
+}
+
+void check_options(const AttentionShape& shape,
+                   const AttentionOptions& options) {
   if (!std::isfinite(options.scale_for(shape.head_dim))) {
-    throw std::invalid_argument(fmt::format("scale is {}; it must be finite", *options.scale));
+    throw std::invalid_argument(
+        fmt::format("scale is {}; it must be finite", *options.scale));
   }
   if (options.dropout_keep.data() == nullptr) return;
-  const Shape<4> needed{shape.batch, shape.heads, shape.length_q, shape.length_k};
+  const Shape<4> needed{shape.batch, shape.heads, shape.length_q,
+                        shape.length_k};
   if (options.dropout_keep.shape() != needed) {
-    throw std::invalid_argument(fmt::format("the dropout mask has shape {}; {} is needed",
-                                            to_string(options.dropout_keep.shape()), to_string(needed)));
+    throw std::invalid_argument(fmt::format(
+        "the dropout mask has shape {}; {} is needed",
+        to_string(options.dropout_keep.shape()), to_string(needed)));
   }
-  if (!(options.dropout_probability >= 0 && options.dropout_probability < 1)) {
+  if (!(options.dropout_probability >= 0 &&
+        options.dropout_probability < 1)) {
     throw std::invalid_argument(
-        fmt::format("dropout probability is {}; it must be in [0, 1)", options.dropout_probability));
+        fmt::format("dropout probability is {}; it must be in [0, 1)",
+                    options.dropout_probability));
   }
 }
 
 //! [scores]
-template <class T, class A = accumulator_t<T>>
+template <class A>
 Matrix<A> masked_scores(const Matrix<A>& q, const Matrix<A>& k,
-                        const AttentionOptions& options) {
+                        const AttentionOptions& options, Stored<A> stored) {
   const A scale = static_cast<A>(options.scale_for(q.cols()));
-  Matrix<A> s = stored_as<T>(scale * (q * k.transpose()));
+  Matrix<A> s = q * k.transpose();
+  s = stored(scale * s);
   if (options.causal) {
     const std::int64_t shift = k.rows() - q.rows();
     for (std::int64_t i = 0; i < s.rows(); ++i) {
-      for (std::int64_t j = std::max<std::int64_t>(0, i + shift + 1);
-           j < s.cols(); ++j) {
-        s(i, j) = static_cast<A>(-kInfinity);
+      const auto first_hidden = std::max<std::int64_t>(0, i + shift + 1);
+      for (std::int64_t j = first_hidden; j < s.cols(); ++j) {
+        s(i, j) = -std::numeric_limits<A>::infinity();
       }
     }
   }
@@ -91,18 +121,27 @@ Matrix<A> masked_scores(const Matrix<A>& q, const Matrix<A>& k,
 
 // The factors that dropout multiplies the weights by: 0, or 1 / (1 - probability).
 template <class A>
-Matrix<A> dropout_factors(const AttentionOptions& options, std::int64_t b, std::int64_t h,
-                          std::int64_t rows, std::int64_t cols) {
-  if (options.dropout_keep.data() == nullptr) return Matrix<A>::Ones(rows, cols);
-  const auto keep = as_matrix(options.dropout_keep.at(b).at(h));
-  return keep.template cast<A>() * static_cast<A>(1.0 / (1.0 - options.dropout_probability));
+Matrix<A> dropout_factors(const AttentionOptions& options, std::int64_t b,
+                          std::int64_t h, std::int64_t rows,
+                          std::int64_t cols) {
+  if (options.dropout_keep.data() == nullptr)
+    return Matrix<A>::Ones(rows, cols);
+  const auto keep = options.dropout_keep.at(b).at(h);
+  const A factor = static_cast<A>(1.0 / (1.0 - options.dropout_probability));
+  Matrix<A> z(rows, cols);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < cols; ++j)
+      z(i, j) = keep(i, j) != 0 ? factor : A(0);
+  }
+  return z;
 }
 
 // The maximum of each row, and 0 where there is none: a shift that is always finite.
 template <class T>
 Vector<T> finite_row_max(const Matrix<T>& scores) {
   const Vector<T> max = scores.rowwise().maxCoeff();
-  return (max.array() == static_cast<T>(-kInfinity)).select(T(0), max);
+  return (max.array() == -std::numeric_limits<T>::infinity())
+      .select(T(0), max);
 }
 
 }  // namespace
@@ -132,104 +171,155 @@ Vector<T> log_sum_exp(const Matrix<T>& scores) {
 }
 //! [softmax]
 
+namespace {
+
+template <class A>
+struct HeadForward {
+  Matrix<A> o;
+  Vector<A> lse;
+};
+
+//! [forward]
+template <class A>
+HeadForward<A> head_forward(const Matrix<A>& q, const Matrix<A>& k,
+                            const Matrix<A>& v, const Matrix<A>& z,
+                            const AttentionOptions& options,
+                            Stored<A> stored) {
+  const Matrix<A> s = masked_scores(q, k, options, stored);
+  const Matrix<A> p = stored(safe_softmax(s));
+  const Matrix<A> p_kept = p.cwiseProduct(z);  // after dropout
+  return {p_kept * v, log_sum_exp(s)};
+}
+//! [forward]
+
+template <class A>
+struct HeadGradients {
+  Matrix<A> d_q, d_k, d_v;
+};
+
+//! [backward]
+template <class A>
+HeadGradients<A> head_backward(const Matrix<A>& q, const Matrix<A>& k,
+                               const Matrix<A>& v, const Matrix<A>& z,
+                               const Matrix<A>& d_o,
+                               const AttentionOptions& options,
+                               Stored<A> stored) {
+  const A scale = static_cast<A>(options.scale_for(q.cols()));
+  const Matrix<A> s = masked_scores(q, k, options, stored);
+  const Matrix<A> p = stored(safe_softmax(s));
+  const Matrix<A> p_kept = p.cwiseProduct(z);
+  const Matrix<A> d_v = p_kept.transpose() * d_o;
+  Matrix<A> d_p = d_o * v.transpose();
+  d_p = stored(d_p.cwiseProduct(z));
+  const Vector<A> delta = p.cwiseProduct(d_p).rowwise().sum();
+  const Matrix<A> d_s = stored(p.cwiseProduct(d_p.colwise() - delta));
+  const Matrix<A> d_q = d_s * k;
+  const Matrix<A> d_k = d_s.transpose() * q;
+  return {scale * d_q, scale * d_k, d_v};
+}
+//! [backward]
+
+}  // namespace
+
 template <class T>
 Forward<T> forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
                    const AttentionOptions& options) {
   using A = accumulator_t<T>;
-  const AttentionShape shape = attention_shape(q.shape(), k.shape(), v.shape());
+  const AttentionShape shape =
+      attention_shape(q.shape(), k.shape(), v.shape());
   check_options(shape, options);
   Forward<T> result{Tensor<T, 4>(q.shape()),
                     Tensor<A, 3>({shape.batch, shape.heads, shape.length_q})};
   const std::int64_t group = shape.heads / shape.kv_heads;
   parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
     const std::int64_t b = i / shape.heads, h = i % shape.heads;
-    const auto qh = head_of(q, b, h);
-    const auto kh = head_of(k, b, h / group), vh = head_of(v, b, h / group);
-    //! [forward]
-    const Matrix<A> s = masked_scores<T>(qh, kh, options);
-    const Matrix<A> p = stored_as<T>(safe_softmax(s));
-    const Matrix<A> z =
-        dropout_factors<A>(options, b, h, s.rows(), s.cols());
-    const Matrix<A> o = p.cwiseProduct(z) * vh;
-    const Vector<A> lse = log_sum_exp(s);
-    //! [forward]
-    as_matrix(result.o.view().at(b).at(h)) = o.template cast<T>();
-    for (std::int64_t row = 0; row < shape.length_q; ++row) result.lse(b, h, row) = lse(row);
+    const auto qh = load_head(q, b, h);
+    const auto kh = load_head(k, b, h / group),
+               vh = load_head(v, b, h / group);
+    const auto z =
+        dropout_factors<A>(options, b, h, shape.length_q, shape.length_k);
+    const auto head = head_forward<A>(qh, kh, vh, z, options, stored_as<T>);
+    store_head(head.o, result.o.view(), b, h);
+    for (std::int64_t row = 0; row < shape.length_q; ++row)
+      result.lse(b, h, row) = head.lse(row);
   });
   return result;
 }
 
 template <class T>
-Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k, const AttentionOptions& options) {
-  const AttentionShape shape = attention_shape(q.shape(), k.shape(), k.shape());
+Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
+                     const AttentionOptions& options) {
+  const AttentionShape shape =
+      attention_shape(q.shape(), k.shape(), k.shape());
   check_options(shape, options);
-  Tensor<T, 4> result({shape.batch, shape.heads, shape.length_q, shape.length_k});
+  Tensor<T, 4> result(
+      {shape.batch, shape.heads, shape.length_q, shape.length_k});
   const std::int64_t group = shape.heads / shape.kv_heads;
   parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
     const std::int64_t b = i / shape.heads, h = i % shape.heads;
-    const auto s = masked_scores<T>(head_of(q, b, h), head_of(k, b, h / group), options);
-    as_matrix(result.view().at(b).at(h)) = safe_softmax(s).template cast<T>();
+    const auto s = masked_scores<accumulator_t<T>>(load_head(q, b, h),
+                                                   load_head(k, b, h / group),
+                                                   options, stored_as<T>);
+    store_head(safe_softmax(s), result.view(), b, h);
   });
   return result;
 }
 
 template <class T>
-Gradients<T> backward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v, View<const T, 4> d_o,
+Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
+                      View<const T, 4> v, View<const T, 4> d_o,
                       const AttentionOptions& options) {
   using A = accumulator_t<T>;
-  const AttentionShape shape = attention_shape(q.shape(), k.shape(), v.shape());
+  const AttentionShape shape =
+      attention_shape(q.shape(), k.shape(), v.shape());
   check_options(shape, options);
   if (d_o.shape() != q.shape()) {
-    throw std::invalid_argument(fmt::format("d_o has shape {}; it must have the shape of q, {}",
-                                            to_string(d_o.shape()), to_string(q.shape())));
+    throw std::invalid_argument(
+        fmt::format("d_o has shape {}; it must have the shape of q, {}",
+                    to_string(d_o.shape()), to_string(q.shape())));
   }
-  Gradients<T> result{Tensor<T, 4>(q.shape()), Tensor<T, 4>(k.shape()), Tensor<T, 4>(v.shape())};
+  Gradients<T> result{Tensor<T, 4>(q.shape()), Tensor<T, 4>(k.shape()),
+                      Tensor<T, 4>(v.shape())};
   const std::int64_t group = shape.heads / shape.kv_heads;
   // Each query head gives its own dK and dV; the heads of a group are added up afterwards.
-  Tensor<A, 4> d_k_per_head({shape.batch, shape.heads, shape.length_k, shape.head_dim});
+  Tensor<A, 4> d_k_per_head(
+      {shape.batch, shape.heads, shape.length_k, shape.head_dim});
   Tensor<A, 4> d_v_per_head(d_k_per_head.shape());
   parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
     const std::int64_t b = i / shape.heads, h = i % shape.heads;
-    const auto qh = head_of(q, b, h), d_oh = head_of(d_o, b, h);
-    const auto kh = head_of(k, b, h / group), vh = head_of(v, b, h / group);
-    const A scale = static_cast<A>(options.scale_for(shape.head_dim));
-    //! [backward]
-    const Matrix<A> s = masked_scores<T>(qh, kh, options);
-    const Matrix<A> p = stored_as<T>(safe_softmax(s));
-    const Matrix<A> z =
-        dropout_factors<A>(options, b, h, s.rows(), s.cols());
-    const Matrix<A> d_v = p.cwiseProduct(z).transpose() * d_oh;
-    const Matrix<A> d_p =
-        stored_as<T>((d_oh * vh.transpose()).cwiseProduct(z));
-    const Vector<A> delta = p.cwiseProduct(d_p).rowwise().sum();
-    const Matrix<A> d_s =
-        stored_as<T>(p.cwiseProduct(d_p.colwise() - delta));
-    const Matrix<A> d_q = scale * (d_s * kh);
-    const Matrix<A> d_k = scale * (d_s.transpose() * qh);
-    //! [backward]
-    as_matrix(result.d_q.view().at(b).at(h)) = d_q.template cast<T>();
-    as_matrix(d_k_per_head.view().at(b).at(h)) = d_k;
-    as_matrix(d_v_per_head.view().at(b).at(h)) = d_v;
+    const auto qh = load_head(q, b, h), d_oh = load_head(d_o, b, h);
+    const auto kh = load_head(k, b, h / group),
+               vh = load_head(v, b, h / group);
+    const auto z =
+        dropout_factors<A>(options, b, h, shape.length_q, shape.length_k);
+    const auto head =
+        head_backward<A>(qh, kh, vh, z, d_oh, options, stored_as<T>);
+    store_head(head.d_q, result.d_q.view(), b, h);
+    store_head(head.d_k, d_k_per_head.view(), b, h);
+    store_head(head.d_v, d_v_per_head.view(), b, h);
   });
   parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t i) {
     const std::int64_t b = i / shape.kv_heads, kv_head = i % shape.kv_heads;
-    Matrix<A> d_k = Matrix<A>::Zero(shape.length_k, shape.head_dim), d_v = d_k;
+    Matrix<A> d_k = Matrix<A>::Zero(shape.length_k, shape.head_dim),
+              d_v = d_k;
     for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-      d_k += as_matrix(d_k_per_head.view().at(b).at(h));
-      d_v += as_matrix(d_v_per_head.view().at(b).at(h));
+      d_k += load_head<A>(d_k_per_head, b, h);
+      d_v += load_head<A>(d_v_per_head, b, h);
     }
-    as_matrix(result.d_k.view().at(b).at(kv_head)) = d_k.template cast<T>();
-    as_matrix(result.d_v.view().at(b).at(kv_head)) = d_v.template cast<T>();
+    store_head(d_k, result.d_k.view(), b, kv_head);
+    store_head(d_v, result.d_v.view(), b, kv_head);
   });
   return result;
 }
 
-#define FA_NAIVE_FOR(T)                                                                                  \
-  template Forward<T> forward<T>(View<const T, 4>, View<const T, 4>, View<const T, 4>,                   \
-                                 const AttentionOptions&);                                               \
-  template Tensor<T, 4> weights<T>(View<const T, 4>, View<const T, 4>, const AttentionOptions&);         \
-  template Gradients<T> backward<T>(View<const T, 4>, View<const T, 4>, View<const T, 4>,                \
-                                    View<const T, 4>, const AttentionOptions&);
+#define FA_NAIVE_FOR(T)                                                      \
+  template Forward<T> forward<T>(View<const T, 4>, View<const T, 4>,         \
+                                 View<const T, 4>, const AttentionOptions&); \
+  template Tensor<T, 4> weights<T>(View<const T, 4>, View<const T, 4>,       \
+                                   const AttentionOptions&);                 \
+  template Gradients<T> backward<T>(View<const T, 4>, View<const T, 4>,      \
+                                    View<const T, 4>, View<const T, 4>,      \
+                                    const AttentionOptions&);
 FA_NAIVE_FOR(double)
 FA_NAIVE_FOR(float)
 FA_NAIVE_FOR(half)

@@ -22,9 +22,10 @@ namespace fa {
 
 /// The sizes of an attention problem.
 struct AttentionShape {
-  std::int64_t batch = 0;     ///< independent sequences
-  std::int64_t heads = 0;     ///< query heads
-  std::int64_t kv_heads = 0;  ///< key and value heads; each serves heads / kv_heads query heads
+  std::int64_t batch = 0;  ///< independent sequences
+  std::int64_t heads = 0;  ///< query heads
+  std::int64_t kv_heads =
+      0;  ///< key and value heads; each serves heads / kv_heads query heads
   std::int64_t length_q = 0;  ///< queries per head
   std::int64_t length_k = 0;  ///< keys per head
   std::int64_t head_dim = 0;  ///< elements of one query, key or value
@@ -36,7 +37,8 @@ struct AttentionShape {
 /// @param v [batch, kv_heads, length_k, head_dim]
 /// @throws std::invalid_argument when a size is 0, sizes differ that must agree, or heads is no multiple
 ///   of kv_heads
-AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k, const Shape<4>& v);
+AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k,
+                               const Shape<4>& v);
 
 /// What can be varied about attention.
 struct AttentionOptions {
@@ -58,16 +60,19 @@ namespace naive {
 /// What the forward pass returns.
 template <class T>
 struct Forward {
-  Tensor<T, 4> o;                    ///< [batch, heads, length_q, head_dim]
-  Tensor<accumulator_t<T>, 3> lse;   ///< [batch, heads, length_q], natural logarithm of sum exp(S)
+  Tensor<T, 4> o;  ///< [batch, heads, length_q, head_dim]
+  Tensor<accumulator_t<T>, 3>
+      lse;  ///< [batch, heads, length_q], natural logarithm of sum exp(S)
 };
 
 /// What the backward pass returns; shapes as q, k and v.
 template <class T>
 struct Gradients {
   Tensor<T, 4> d_q;  ///< [batch, heads, length_q, head_dim]
-  Tensor<T, 4> d_k;  ///< [batch, kv_heads, length_k, head_dim], summed over the heads of a group
-  Tensor<T, 4> d_v;  ///< [batch, kv_heads, length_k, head_dim], summed over the heads of a group
+  Tensor<T, 4>
+      d_k;  ///< [batch, kv_heads, length_k, head_dim], summed over the heads of a group
+  Tensor<T, 4>
+      d_v;  ///< [batch, kv_heads, length_k, head_dim], summed over the heads of a group
 };
 
 /// Attention, threaded over heads. A row that sees no key gives O = 0 and LSE = -infinity.
@@ -91,7 +96,8 @@ Forward<T> forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
 /// @return [batch, heads, length_q, length_k]; each row sums to 1, or to 0 when it sees no key
 /// @throws std::invalid_argument as forward()
 template <class T>
-Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k, const AttentionOptions& options = {});
+Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
+                     const AttentionOptions& options = {});
 
 /// The gradients of a loss with respect to q, k and v, threaded over heads. Rounds as forward() does.
 /// @param q [batch, heads, length_q, head_dim]
@@ -101,7 +107,8 @@ Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k, const AttentionOpti
 /// @param options as given to forward()
 /// @throws std::invalid_argument as forward(), and when d_o has not the shape of q
 template <class T>
-Gradients<T> backward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v, View<const T, 4> d_o,
+Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
+                      View<const T, 4> v, View<const T, 4> d_o,
                       const AttentionOptions& options = {});
 
 /// The softmax of each row, as the definition reads: exp(s) / sum exp(s). Overflows for scores that

@@ -23,8 +23,9 @@ bool comparable(double out, double ref) {
 template <class T, int Rank>
 Distance distance(View<const T, Rank> out, View<const double, Rank> ref) {
   if (out.shape() != ref.shape()) {
-    throw std::invalid_argument(fmt::format("cannot compare shape {} with reference shape {}",
-                                            to_string(out.shape()), to_string(ref.shape())));
+    throw std::invalid_argument(
+        fmt::format("cannot compare shape {} with reference shape {}",
+                    to_string(out.shape()), to_string(ref.shape())));
   }
   Distance result;
   double error_squares = 0, reference_squares = 0;
@@ -35,70 +36,83 @@ Distance distance(View<const T, Rank> out, View<const double, Rank> ref) {
     result.ref_at_worst = b;
   };
   for_each_index(ref.shape(), [&](const Shape<Rank>& index) {
-    const auto a = static_cast<double>(static_cast<accumulator_t<T>>(out[index]));
+    const auto a =
+        static_cast<double>(static_cast<accumulator_t<T>>(out[index]));
     const double b = ref[index];
     ++result.count;
     if (!comparable(a, b)) {
       if (++result.invalid == 1) note_worst(index, a, b);
       return;
     }
-    if (std::isinf(b)) return;  // equal infinities: no error, and no magnitude
+    if (std::isinf(b))
+      return;  // equal infinities: no error, and no magnitude
     const double error = std::abs(a - b);
     ++finite;
     error_squares += error * error;
     reference_squares += b * b;
     result.max_reference = std::max(result.max_reference, std::abs(b));
-    if (result.invalid == 0 && (result.worst.empty() || error > result.max_error)) {
+    if (result.invalid == 0 &&
+        (result.worst.empty() || error > result.max_error)) {
       note_worst(index, a, b);
     }
     result.max_error = std::max(result.max_error, error);
   });
   if (finite > 0) {
     result.rms_error = std::sqrt(error_squares / static_cast<double>(finite));
-    result.rms_reference = std::sqrt(reference_squares / static_cast<double>(finite));
+    result.rms_reference =
+        std::sqrt(reference_squares / static_cast<double>(finite));
   }
   return result;
 }
 
-Verdict decide(std::string what, const Distance& error, const Distance& plain, double factor,
-               double epsilon, double magnitude) {
+Verdict decide(std::string what, const Distance& error, const Distance& plain,
+               double factor, double epsilon, double magnitude) {
   Verdict verdict;
   verdict.what = std::move(what);
   verdict.error = error;
   verdict.plain = plain;
   verdict.factor = factor;
-  verdict.floor = kFloorEpsilons * epsilon * std::max(error.max_reference, magnitude);
+  verdict.floor =
+      kFloorEpsilons * epsilon * std::max(error.max_reference, magnitude);
   verdict.allowed_max = factor * plain.max_error + verdict.floor;
   verdict.allowed_rms =
-      factor * plain.rms_error + kFloorEpsilons * epsilon * std::max(error.rms_reference, magnitude);
+      factor * plain.rms_error +
+      kFloorEpsilons * epsilon * std::max(error.rms_reference, magnitude);
   // Written so that a NaN on either side refuses.
   verdict.accepted = error.invalid == 0 && plain.invalid == 0 &&
-                     error.max_error <= verdict.allowed_max && error.rms_error <= verdict.allowed_rms;
+                     error.max_error <= verdict.allowed_max &&
+                     error.rms_error <= verdict.allowed_rms;
   return verdict;
 }
 
 std::string Verdict::report() const {
-  const std::string bounds = fmt::format("max error {:.2e} (allowed {:.2e}), rms {:.2e} (allowed {:.2e})",
-                                         error.max_error, allowed_max, error.rms_error, allowed_rms);
+  const std::string bounds = fmt::format(
+      "max error {:.2e} (allowed {:.2e}), rms {:.2e} (allowed {:.2e})",
+      error.max_error, allowed_max, error.rms_error, allowed_rms);
   if (accepted) return fmt::format("{}: right: {}", what, bounds);
   std::string text = fmt::format("{}: WRONG: {}", what, bounds);
   if (error.invalid > 0) {
-    text += fmt::format("; {} of {} elements are NaN, or infinite where the reference is not",
-                        error.invalid, error.count);
+    text += fmt::format(
+        "; {} of {} elements are NaN, or infinite where the reference is not",
+        error.invalid, error.count);
   }
   if (plain.invalid > 0) {
-    text += fmt::format("; the textbook algorithm itself has {} such elements", plain.invalid);
+    text +=
+        fmt::format("; the textbook algorithm itself has {} such elements",
+                    plain.invalid);
   }
-  return text + fmt::format("\n  worst at [{}]: got {:.9g}, reference {:.9g}\n"
-                            "  allowed = {:g} x {:.2e} (the textbook algorithm) + {:.2e} (floor)",
-                            fmt::join(error.worst, ", "), error.out_at_worst, error.ref_at_worst, factor,
-                            plain.max_error, floor);
+  return text + fmt::format(
+                    "\n  worst at [{}]: got {:.9g}, reference {:.9g}\n"
+                    "  allowed = {:g} x {:.2e} (the textbook algorithm) + "
+                    "{:.2e} (floor)",
+                    fmt::join(error.worst, ", "), error.out_at_worst,
+                    error.ref_at_worst, factor, plain.max_error, floor);
 }
 
-#define FA_DISTANCE_FOR(T)                                                       \
-  template Distance distance<T, 1>(View<const T, 1>, View<const double, 1>);     \
-  template Distance distance<T, 2>(View<const T, 2>, View<const double, 2>);     \
-  template Distance distance<T, 3>(View<const T, 3>, View<const double, 3>);     \
+#define FA_DISTANCE_FOR(T)                                                   \
+  template Distance distance<T, 1>(View<const T, 1>, View<const double, 1>); \
+  template Distance distance<T, 2>(View<const T, 2>, View<const double, 2>); \
+  template Distance distance<T, 3>(View<const T, 3>, View<const double, 3>); \
   template Distance distance<T, 4>(View<const T, 4>, View<const double, 4>);
 FA_DISTANCE_FOR(double)
 FA_DISTANCE_FOR(float)

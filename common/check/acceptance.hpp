@@ -28,15 +28,19 @@ inline constexpr double kGradientFactor = 3.0;
 
 /// How far a tensor is from its reference.
 struct Distance {
-  double max_error = 0;             ///< largest |out - ref| over elements finite in both
-  double rms_error = 0;             ///< root of the mean square of out - ref over the same elements
-  double max_reference = 0;         ///< largest |ref| over finite elements
-  double rms_reference = 0;         ///< root of the mean square of ref over finite elements
-  std::int64_t count = 0;           ///< number of elements
-  std::int64_t invalid = 0;         ///< elements that can never pass: NaN, or infinite on one side only
-  std::vector<std::int64_t> worst;  ///< index of the first invalid element, else of the largest error
-  double out_at_worst = 0;          ///< the tested value there
-  double ref_at_worst = 0;          ///< the reference there
+  double max_error = 0;  ///< largest |out - ref| over elements finite in both
+  double rms_error =
+      0;  ///< root of the mean square of out - ref over the same elements
+  double max_reference = 0;  ///< largest |ref| over finite elements
+  double rms_reference =
+      0;  ///< root of the mean square of ref over finite elements
+  std::int64_t count = 0;  ///< number of elements
+  std::int64_t invalid =
+      0;  ///< elements that can never pass: NaN, or infinite on one side only
+  std::vector<std::int64_t>
+      worst;  ///< index of the first invalid element, else of the largest error
+  double out_at_worst = 0;  ///< the tested value there
+  double ref_at_worst = 0;  ///< the reference there
 };
 
 /// Measures how far `out` is from `ref`. Equal infinities agree.
@@ -48,12 +52,12 @@ Distance distance(View<const T, Rank> out, View<const double, Rank> ref);
 
 /// The decision on one tensor, with all that a report needs.
 struct Verdict {
-  std::string what;      ///< name of the tensor, "o" or "d_q"
+  std::string what;       ///< name of the tensor, "o" or "d_q"
   bool accepted = false;  ///< the decision
-  Distance error;        ///< of the tested tensor
-  Distance plain;        ///< of the textbook algorithm in the same storage type
-  double factor = 0;     ///< how much worse than `plain` is allowed
-  double floor = 0;      ///< added to the allowed maximum
+  Distance error;         ///< of the tested tensor
+  Distance plain;     ///< of the textbook algorithm in the same storage type
+  double factor = 0;  ///< how much worse than `plain` is allowed
+  double floor = 0;   ///< added to the allowed maximum
   double allowed_max = 0;  ///< bound on error.max_error
   double allowed_rms = 0;  ///< bound on error.rms_error
 
@@ -69,8 +73,8 @@ struct Verdict {
 /// @param epsilon of the type in which the tested tensor is stored
 /// @param magnitude size of the terms that the result is summed from, when they may cancel and the
 ///   result be much smaller (gradients: dS = P (dP - delta)); 0 takes the result's own size
-Verdict decide(std::string what, const Distance& error, const Distance& plain, double factor,
-               double epsilon, double magnitude = 0);
+Verdict decide(std::string what, const Distance& error, const Distance& plain,
+               double factor, double epsilon, double magnitude = 0);
 
 /// Applies the acceptance rule to one tensor.
 /// @param what  name for the report
@@ -81,17 +85,20 @@ Verdict decide(std::string what, const Distance& error, const Distance& plain, d
 /// @param magnitude as for decide()
 /// @throws std::invalid_argument when the shapes differ
 template <class T, class P, int Rank>
-Verdict accept(std::string what, View<const T, Rank> out, View<const double, Rank> ref,
-               View<const P, Rank> plain, double factor = kForwardFactor, double magnitude = 0) {
-  return decide(std::move(what), distance(out, ref), distance(plain, ref), factor, epsilon<T>(),
-                magnitude);
+Verdict accept(std::string what, View<const T, Rank> out,
+               View<const double, Rank> ref, View<const P, Rank> plain,
+               double factor = kForwardFactor, double magnitude = 0) {
+  return decide(std::move(what), distance(out, ref), distance(plain, ref),
+                factor, epsilon<T>(), magnitude);
 }
 
 /// The same for tensors that own their elements.
 template <class T, class P, int Rank>
-Verdict accept(std::string what, const Tensor<T, Rank>& out, const Tensor<double, Rank>& ref,
-               const Tensor<P, Rank>& plain, double factor = kForwardFactor, double magnitude = 0) {
-  return accept(std::move(what), out.view(), ref.view(), plain.view(), factor, magnitude);
+Verdict accept(std::string what, const Tensor<T, Rank>& out,
+               const Tensor<double, Rank>& ref, const Tensor<P, Rank>& plain,
+               double factor = kForwardFactor, double magnitude = 0) {
+  return accept(std::move(what), out.view(), ref.view(), plain.view(), factor,
+                magnitude);
 }
 
 }  // namespace fa

@@ -16,7 +16,8 @@ struct Input {
   Tensor<float, 4> q;               ///< [batch, heads, length_q, head_dim]
   Tensor<float, 4> k;               ///< [batch, kv_heads, length_k, head_dim]
   Tensor<float, 4> v;               ///< [batch, kv_heads, length_k, head_dim]
-  std::vector<std::string> tokens;  ///< one per key from tokens.txt; empty when there is no such file
+  std::vector<std::string>
+      tokens;  ///< one per key from tokens.txt; empty when there is no such file
 };
 
 /// The real input that comes with the course: one attention layer over a real text.

@@ -11,17 +11,23 @@ namespace fa::cli {
 
 Program::Program(std::string lesson, std::string description)
     : lesson_(std::move(lesson)), app_(std::move(description), lesson_) {
-  app_.add_option("--device", device_, "auto, cpu or gpu; this lesson runs on the CPU")
+  app_.add_option("--device", device_,
+                  "auto, cpu or gpu; this lesson runs on the CPU")
       ->check(CLI::IsMember({"auto", "cpu", "gpu"}));
   app_.add_option("--input", input_directory_,
-                  "directory with q.npy, k.npy and v.npy, each [batch, heads, length, head_dim]\n"
+                  "directory with q.npy, k.npy and v.npy, each [batch, "
+                  "heads, length, head_dim]\n"
                   "(default: the text that comes with the course)");
-  app_.add_option("--save", save_name_, "directory for results, created if missing");
-  app_.add_option("--summary", summary_file_, "append one tab-separated line per check to this file");
-  app_.add_option("--section", only_section_, "run one section and print it without its title");
+  app_.add_option("--save", save_name_,
+                  "directory for results, created if missing");
+  app_.add_option("--summary", summary_file_,
+                  "append one tab-separated line per check to this file");
+  app_.add_option("--section", only_section_,
+                  "run one section and print it without its title");
 }
 
-void Program::section(std::string name, std::string title, std::function<void()> body) {
+void Program::section(std::string name, std::string title,
+                      std::function<void()> body) {
   sections_.push_back({std::move(name), std::move(title), std::move(body)});
 }
 
@@ -32,12 +38,17 @@ int Program::run(int argc, char** argv) {
     return kCannotDo;
   };
   std::string footer = "\nSections, in order:\n";
-  for (const Section& section : sections_) footer += fmt::format("  {:<14}{}\n", section.name, section.title);
-  app_.footer(footer + "\nExit status: 0 all checks passed, 1 a check failed, 2 could not do what was asked.");
+  for (const Section& section : sections_)
+    footer += fmt::format("  {:<14}{}\n", section.name, section.title);
+  app_.footer(footer +
+              "\nExit status: 0 all checks passed, 1 a check failed, 2 could "
+              "not do what was asked.");
   try {
     app_.parse(argc, argv);
     if (device_ == "gpu") {
-      throw std::invalid_argument("--device gpu: this lesson has no GPU kernels; allowed are auto and cpu");
+      throw std::invalid_argument(
+          "--device gpu: this lesson has no GPU kernels; allowed are auto "
+          "and cpu");
     }
     return run_sections();
   } catch (const CLI::CallForHelp&) {
@@ -57,20 +68,26 @@ int Program::run_sections() {
     std::error_code error;
     std::filesystem::create_directories(save_name_, error);
     if (!std::filesystem::is_directory(save_name_)) {
-      throw std::invalid_argument(fmt::format("--save {}: is not a directory and cannot be made", save_name_));
+      throw std::invalid_argument(fmt::format(
+          "--save {}: is not a directory and cannot be made", save_name_));
     }
     save_ = save_name_;
   }
-  const auto known = [&](const Section& section) { return section.name == only_section_; };
-  if (!only_section_.empty() && std::none_of(sections_.begin(), sections_.end(), known)) {
+  const auto known = [&](const Section& section) {
+    return section.name == only_section_;
+  };
+  if (!only_section_.empty() &&
+      std::none_of(sections_.begin(), sections_.end(), known)) {
     std::vector<std::string> names;
     for (const Section& section : sections_) names.push_back(section.name);
     throw std::invalid_argument(
-        fmt::format("--section {}: there is no such section; there are {}", only_section_, fmt::join(names, ", ")));
+        fmt::format("--section {}: there is no such section; there are {}",
+                    only_section_, fmt::join(names, ", ")));
   }
   for (const Section& section : sections_) {
     if (only_section_.empty()) {
-      fmt::print("\n{}\n{}\n", section.title, std::string(section.title.size(), '='));
+      fmt::print("\n{}\n{}\n", section.title,
+                 std::string(section.title.size(), '='));
     } else if (!known(section)) {
       continue;
     }
@@ -82,30 +99,40 @@ int Program::run_sections() {
 
 const Input& Program::input() {
   if (!input_) {
-    input_ = read_input(input_directory_.empty() ? shipped_input() : std::filesystem::path(input_directory_));
+    input_ = read_input(input_directory_.empty()
+                            ? shipped_input()
+                            : std::filesystem::path(input_directory_));
   }
   return *input_;
 }
 
 void Program::check(const Verdict& verdict) {
   fmt::print("{}\n", verdict.report());
-  summarise(verdict.what, verdict.error.invalid > 0 ? std::numeric_limits<double>::quiet_NaN() : verdict.error.max_error,
+  summarise(verdict.what,
+            verdict.error.invalid > 0
+                ? std::numeric_limits<double>::quiet_NaN()
+                : verdict.error.max_error,
             verdict.allowed_max, verdict.accepted);
 }
 
 void Program::check(const std::string& what, double error, double tolerance) {
   const bool accepted = error <= tolerance;  // false for NaN
-  fmt::print("{}: {}: {:.2e} (allowed {:.2e})\n", what, accepted ? "right" : "WRONG", error, tolerance);
+  fmt::print("{}: {}: {:.2e} (allowed {:.2e})\n", what,
+             accepted ? "right" : "WRONG", error, tolerance);
   summarise(what, error, tolerance, accepted);
 }
 
-void Program::summarise(const std::string& what, double error, double tolerance, bool accepted) {
+void Program::summarise(const std::string& what, double error,
+                        double tolerance, bool accepted) {
   any_failed_ = any_failed_ || !accepted;
   if (summary_file_.empty()) return;
   std::ofstream file(summary_file_, std::ios::app);
-  file << fmt::format("{}\t{}\t{:.2e}\t{:.2e}\t{}\n", lesson_, what, error, tolerance, accepted ? "pass" : "FAIL");
+  file << fmt::format("{}\t{}\t{:.2e}\t{:.2e}\t{}\n", lesson_, what, error,
+                      tolerance, accepted ? "pass" : "FAIL");
   file.close();
-  if (!file) throw std::runtime_error(fmt::format("--summary {}: cannot be written", summary_file_));
+  if (!file)
+    throw std::runtime_error(
+        fmt::format("--summary {}: cannot be written", summary_file_));
 }
 
 }  // namespace fa::cli

@@ -37,7 +37,8 @@ class Program {
   /// @param name  for --section
   /// @param title printed above the section in a full run
   /// @param body  prints the section; throws std::invalid_argument for bad input
-  void section(std::string name, std::string title, std::function<void()> body);
+  void section(std::string name, std::string title,
+               std::function<void()> body);
 
   /// Parses the command line and runs the sections. Every exception ends as one sentence on standard
   /// error and a status: std::exception kCannotDo, a failed check kCheckFailed.
@@ -56,7 +57,9 @@ class Program {
   /// The input chosen by --input, read once.
   const Input& input();
   /// The directory chosen by --save, created; none when the option was not given.
-  const std::optional<std::filesystem::path>& save_directory() const { return save_; }
+  const std::optional<std::filesystem::path>& save_directory() const {
+    return save_;
+  }
 
  private:
   struct Section {
@@ -64,12 +67,14 @@ class Program {
     std::function<void()> body;
   };
   int run_sections();
-  void summarise(const std::string& what, double error, double tolerance, bool accepted);
+  void summarise(const std::string& what, double error, double tolerance,
+                 bool accepted);
 
   std::string lesson_;
   CLI::App app_;
   std::vector<Section> sections_;
-  std::string device_ = "auto", input_directory_, save_name_, summary_file_, only_section_;
+  std::string device_ = "auto", input_directory_, save_name_, summary_file_,
+              only_section_;
   std::optional<std::filesystem::path> save_;
   std::optional<Input> input_;
   bool any_failed_ = false;

@@ -1,14 +1,14 @@
 #include "common/cli/progress.hpp"
 
 #include <cstdio>
-
 #include <unistd.h>
 
 #include <fmt/format.h>
 
 namespace fa::cli {
 namespace {
-constexpr std::chrono::milliseconds kPatience{2000}, kTerminalPeriod{200}, kLogPeriod{10000};
+constexpr std::chrono::milliseconds kPatience{2000}, kTerminalPeriod{200},
+    kLogPeriod{10000};
 }  // namespace
 
 Progress::Progress(std::string title, std::int64_t total)
@@ -31,9 +31,12 @@ void Progress::step() {
   next_report_ = now + (terminal_ ? kTerminalPeriod : kLogPeriod);
   shown_ = true;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const auto total = static_cast<double>(total_), finished = static_cast<double>(done);
-  fmt::print(stderr, "{}{}: {:.0f} %, about {:.0f} s left{}", terminal_ ? "\r" : "", title_,
-             100.0 * finished / total, elapsed * (total - finished) / finished, terminal_ ? "\033[K" : "\n");
+  const auto total = static_cast<double>(total_),
+             finished = static_cast<double>(done);
+  fmt::print(stderr, "{}{}: {:.0f} %, about {:.0f} s left{}",
+             terminal_ ? "\r" : "", title_, 100.0 * finished / total,
+             elapsed * (total - finished) / finished,
+             terminal_ ? "\033[K" : "\n");
   std::fflush(stderr);
 }
 

@@ -11,24 +11,30 @@ namespace fa::cli {
 std::size_t display_width(const std::string& text) {
   // Bytes 10xxxxxx continue a code point.
   return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+      text.begin(), text.end(),
+      [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
-Table::Table(std::vector<std::string> headings) : headings_(std::move(headings)) {}
+Table::Table(std::vector<std::string> headings)
+    : headings_(std::move(headings)) {}
 
 void Table::add(std::vector<std::string> cells) {
   if (cells.size() != headings_.size()) {
     throw std::invalid_argument(
-        fmt::format("a row of {} cells does not fit a table of {} columns", cells.size(), headings_.size()));
+        fmt::format("a row of {} cells does not fit a table of {} columns",
+                    cells.size(), headings_.size()));
   }
   rows_.push_back(std::move(cells));
 }
 
 std::string Table::text() const {
   const auto numeric = [](const std::string& cell) {
-    const std::size_t sign = !cell.empty() && (cell[0] == '-' || cell[0] == '+') ? 1 : 0;
-    return cell == "-" || cell.substr(sign, 3) == "inf" || cell.substr(sign, 3) == "nan" ||
-           (cell.size() > sign && std::isdigit(static_cast<unsigned char>(cell[sign])));
+    const std::size_t sign =
+        !cell.empty() && (cell[0] == '-' || cell[0] == '+') ? 1 : 0;
+    return cell == "-" || cell.substr(sign, 3) == "inf" ||
+           cell.substr(sign, 3) == "nan" ||
+           (cell.size() > sign &&
+            std::isdigit(static_cast<unsigned char>(cell[sign])));
   };
   std::vector<std::size_t> widths;
   std::vector<bool> right;
@@ -45,9 +51,11 @@ std::string Table::text() const {
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string result;
     for (std::size_t column = 0; column < cells.size(); ++column) {
-      const std::string padding(widths[column] - display_width(cells[column]), ' ');
+      const std::string padding(widths[column] - display_width(cells[column]),
+                                ' ');
       if (column > 0) result += "  ";
-      result += right[column] ? padding + cells[column] : cells[column] + padding;
+      result +=
+          right[column] ? padding + cells[column] : cells[column] + padding;
     }
     result.erase(result.find_last_not_of(' ') + 1);
     return result + "\n";

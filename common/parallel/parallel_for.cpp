@@ -18,8 +18,10 @@ int thread_count() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body) {
-  std::atomic<std::int64_t> next{0};  // threads draw the next index, so uneven work balances itself
+void parallel_for(std::int64_t count,
+                  const std::function<void(std::int64_t)>& body) {
+  std::atomic<std::int64_t> next{
+      0};  // threads draw the next index, so uneven work balances itself
   std::exception_ptr first_error;
   std::mutex error_mutex;
   const auto worker = [&] {

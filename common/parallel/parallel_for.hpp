@@ -16,6 +16,7 @@ int thread_count();
 /// call is thrown again here; calls that had not begun are then left out.
 /// @param count number of calls, 0 or more
 /// @param body  safe to call from several threads at once
-void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body);
+void parallel_for(std::int64_t count,
+                  const std::function<void(std::int64_t)>& body);
 
 }  // namespace fa

@@ -21,10 +21,14 @@ struct FloatTraits;
 /// float64.
 template <>
 struct FloatTraits<double> {
-  static constexpr const char* name = "float64";  ///< the name that NumPy uses
-  static constexpr int fraction_bits = 52;        ///< bits stored after the leading 1
-  static constexpr int max_exponent = 1023;       ///< the largest power of two that is finite
-  static constexpr int min_exponent = -1022;      ///< the smallest power of two that is normal
+  static constexpr const char* name =
+      "float64";  ///< the name that NumPy uses
+  static constexpr int fraction_bits =
+      52;  ///< bits stored after the leading 1
+  static constexpr int max_exponent =
+      1023;  ///< the largest power of two that is finite
+  static constexpr int min_exponent =
+      -1022;  ///< the smallest power of two that is normal
 };
 /// float32.
 template <>
@@ -72,6 +76,7 @@ double smallest_normal() {
 
 /// The type in which sums over elements of type T are accumulated: never narrower than float32.
 template <class T>
-using accumulator_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
+using accumulator_t =
+    std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 }  // namespace fa

@@ -13,9 +13,10 @@ namespace fa {
 
 /// What the header of a `.npy` file says.
 struct NpyHeader {
-  std::string dtype;                ///< "float64", "float32", "float16" or "bfloat16"
+  std::string dtype;  ///< "float64", "float32", "float16" or "bfloat16"
   std::vector<std::int64_t> shape;  ///< sizes, outermost first
-  std::int64_t data_offset = 0;     ///< where the elements begin, in bytes from the start of the file
+  std::int64_t data_offset =
+      0;  ///< where the elements begin, in bytes from the start of the file
 };
 
 /// Reads and checks the header of a `.npy` file, and that the file holds as many bytes as it says.
@@ -43,7 +44,8 @@ void write_npy(const std::filesystem::path& path, View<const T, Rank> view);
 
 /// Writes a tensor, see above.
 template <class T, int Rank>
-void write_npy(const std::filesystem::path& path, const Tensor<T, Rank>& tensor) {
+void write_npy(const std::filesystem::path& path,
+               const Tensor<T, Rank>& tensor) {
   write_npy<T, Rank>(path, tensor.view());
 }
 

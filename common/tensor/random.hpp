@@ -23,20 +23,24 @@ inline std::uint64_t mix_bits(std::uint64_t z) {
 inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
   constexpr std::uint64_t golden_gamma = 0x9e3779b97f4a7c15u;
   // The seed is mixed first: otherwise seeds 1 and 2 would give the same numbers, shifted.
-  return mix_bits(mix_bits(seed + golden_gamma) + (counter + 1) * golden_gamma);
+  return mix_bits(mix_bits(seed + golden_gamma) +
+                  (counter + 1) * golden_gamma);
 }
 
 /// A number uniform in [0, 1), a multiple of 2^-53.
 inline double random_uniform(std::uint64_t seed, std::uint64_t counter) {
-  return std::ldexp(static_cast<double>(random_bits(seed, counter) >> 11), -53);
+  return std::ldexp(static_cast<double>(random_bits(seed, counter) >> 11),
+                    -53);
 }
 
 /// A standard normal number, by the Box-Muller transform (Annals of Mathematical Statistics, 1958).
 inline double random_normal(std::uint64_t seed, std::uint64_t counter) {
   constexpr double two_pi = 6.283185307179586476925286766559;
-  const double radius_uniform = 1.0 - random_uniform(seed, 2 * counter);  // in (0, 1]: log is finite
+  const double radius_uniform =
+      1.0 - random_uniform(seed, 2 * counter);  // in (0, 1]: log is finite
   const double angle_uniform = random_uniform(seed, 2 * counter + 1);
-  return std::sqrt(-2.0 * std::log(radius_uniform)) * std::cos(two_pi * angle_uniform);
+  return std::sqrt(-2.0 * std::log(radius_uniform)) *
+         std::cos(two_pi * angle_uniform);
 }
 
 /// Sets each element of a view to `value(i)`, i its position in row-major order, rounded to type T.
@@ -44,31 +48,41 @@ template <class T, int Rank, class Value>
 void fill_with(View<T, Rank> view, Value value) {
   std::uint64_t position = 0;
   for_each_index(view.shape(), [&](const Shape<Rank>& index) {
-    view[index] = static_cast<T>(static_cast<accumulator_t<T>>(value(position++)));
+    view[index] =
+        static_cast<T>(static_cast<accumulator_t<T>>(value(position++)));
   });
 }
 
 /// Fills with normal numbers of mean 0 and the given standard deviation.
 template <class T, int Rank>
-void fill_normal(View<T, Rank> view, std::uint64_t seed, double deviation = 1.0) {
-  fill_with(view, [&](std::uint64_t i) { return deviation * random_normal(seed, i); });
+void fill_normal(View<T, Rank> view, std::uint64_t seed,
+                 double deviation = 1.0) {
+  fill_with(view, [&](std::uint64_t i) {
+    return deviation * random_normal(seed, i);
+  });
 }
 
 /// Fills with numbers uniform in [low, high).
 template <class T, int Rank>
-void fill_uniform(View<T, Rank> view, std::uint64_t seed, double low, double high) {
-  fill_with(view, [&](std::uint64_t i) { return low + (high - low) * random_uniform(seed, i); });
+void fill_uniform(View<T, Rank> view, std::uint64_t seed, double low,
+                  double high) {
+  fill_with(view, [&](std::uint64_t i) {
+    return low + (high - low) * random_uniform(seed, i);
+  });
 }
 
 /// Fills with NaN, so that an element which is never written cannot pass a check.
 template <class T, int Rank>
 void poison(View<T, Rank> view) {
-  fill_with(view, [](std::uint64_t) { return std::numeric_limits<double>::quiet_NaN(); });
+  fill_with(view, [](std::uint64_t) {
+    return std::numeric_limits<double>::quiet_NaN();
+  });
 }
 
 /// A new tensor of standard normal numbers.
 template <class T, int Rank>
-Tensor<T, Rank> normal_tensor(const Shape<Rank>& shape, std::uint64_t seed, double deviation = 1.0) {
+Tensor<T, Rank> normal_tensor(const Shape<Rank>& shape, std::uint64_t seed,
+                              double deviation = 1.0) {
   Tensor<T, Rank> result(shape);
   fill_normal(result.view(), seed, deviation);
   return result;

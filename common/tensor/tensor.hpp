@@ -36,10 +36,13 @@ std::int64_t element_count(const std::array<std::int64_t, Rank>& shape) {
   std::int64_t count = 1;
   for (std::int64_t size : shape) {
     if (size < 0) {
-      throw std::invalid_argument(fmt::format("shape {} has a negative size", to_string(shape)));
+      throw std::invalid_argument(
+          fmt::format("shape {} has a negative size", to_string(shape)));
     }
-    if (size != 0 && count > std::numeric_limits<std::int64_t>::max() / size) {
-      throw std::invalid_argument(fmt::format("shape {} has too many elements", to_string(shape)));
+    if (size != 0 &&
+        count > std::numeric_limits<std::int64_t>::max() / size) {
+      throw std::invalid_argument(
+          fmt::format("shape {} has too many elements", to_string(shape)));
     }
     count *= size;
   }
@@ -48,7 +51,8 @@ std::int64_t element_count(const std::array<std::int64_t, Rank>& shape) {
 
 /// Row-major strides of a shape, in elements: the last dimension has stride 1.
 template <std::size_t Rank>
-std::array<std::int64_t, Rank> row_major_strides(const std::array<std::int64_t, Rank>& shape) {
+std::array<std::int64_t, Rank> row_major_strides(
+    const std::array<std::int64_t, Rank>& shape) {
   std::array<std::int64_t, Rank> strides{};
   std::int64_t step = 1;
   for (std::size_t axis = Rank; axis-- > 0;) {
@@ -71,10 +75,12 @@ class View {
   View(T* data, const Shape<Rank>& shape, const Shape<Rank>& strides)
       : data_(data), shape_(shape), strides_(strides) {}
   /// A row-major view.
-  View(T* data, const Shape<Rank>& shape) : View(data, shape, row_major_strides(shape)) {}
+  View(T* data, const Shape<Rank>& shape)
+      : View(data, shape, row_major_strides(shape)) {}
   /// A writable view can be passed where a read-only one is wanted.
   template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
-  View(const View<U, Rank>& other) : View(other.data(), other.shape(), other.strides()) {}
+  View(const View<U, Rank>& other)
+      : View(other.data(), other.shape(), other.strides()) {}
 
   /// The element at an index; one argument per dimension. Checked in debug builds only.
   template <class... Index>
@@ -83,11 +89,14 @@ class View {
     return data_[offset({static_cast<std::int64_t>(index)...})];
   }
   /// The element at an index given as an array.
-  T& operator[](const Shape<Rank>& index) const { return data_[offset(index)]; }
+  T& operator[](const Shape<Rank>& index) const {
+    return data_[offset(index)];
+  }
 
   /// The sub-view at one index of the outermost dimension: q.at(b).at(h) is a [length, head_dim] view.
   auto at(std::int64_t index) const {
-    static_assert(Rank > 1, "a view of one dimension has elements, not sub-views");
+    static_assert(Rank > 1,
+                  "a view of one dimension has elements, not sub-views");
     assert(index >= 0 && index < shape_[0]);
     Shape<Rank - 1> shape{}, strides{};
     for (int axis = 1; axis < Rank; ++axis) {
@@ -100,9 +109,11 @@ class View {
   /// The same elements with indices `begin` to `end` (exclusive) along one dimension.
   /// @throws std::invalid_argument when the range does not fit
   View narrow(int axis, std::int64_t begin, std::int64_t end) const {
-    if (axis < 0 || axis >= Rank || begin < 0 || end < begin || end > shape_[axis]) {
-      throw std::invalid_argument(fmt::format("range {} to {} does not fit dimension {} of shape {}",
-                                              begin, end, axis, to_string(shape_)));
+    if (axis < 0 || axis >= Rank || begin < 0 || end < begin ||
+        end > shape_[axis]) {
+      throw std::invalid_argument(
+          fmt::format("range {} to {} does not fit dimension {} of shape {}",
+                      begin, end, axis, to_string(shape_)));
     }
     View result = *this;
     result.data_ += begin * strides_[axis];
@@ -119,11 +130,17 @@ class View {
     return result;
   }
 
-  T* data() const { return data_; }                         ///< the element at index 0, 0, ...
-  const Shape<Rank>& shape() const { return shape_; }       ///< sizes, outermost first
-  const Shape<Rank>& strides() const { return strides_; }   ///< in elements
-  std::int64_t size(int axis) const { return shape_[axis]; }  ///< the size of one dimension
-  std::int64_t count() const { return element_count(shape_); }  ///< number of elements
+  T* data() const { return data_; }  ///< the element at index 0, 0, ...
+  const Shape<Rank>& shape() const {
+    return shape_;
+  }  ///< sizes, outermost first
+  const Shape<Rank>& strides() const { return strides_; }  ///< in elements
+  std::int64_t size(int axis) const {
+    return shape_[axis];
+  }  ///< the size of one dimension
+  std::int64_t count() const {
+    return element_count(shape_);
+  }  ///< number of elements
   /// True when the elements lie row-major without gaps.
   bool contiguous() const { return strides_ == row_major_strides(shape_); }
 
@@ -144,7 +161,8 @@ class View {
 
 /// Calls `visit(index)` for every index of a shape, in row-major order.
 template <std::size_t Rank, class Visit>
-void for_each_index(const std::array<std::int64_t, Rank>& shape, Visit visit) {
+void for_each_index(const std::array<std::int64_t, Rank>& shape,
+                    Visit visit) {
   if (element_count(shape) == 0) return;
   std::array<std::int64_t, Rank> index{};
   for (;;) {
@@ -163,7 +181,8 @@ class Tensor {
   /// A tensor of zeros.
   /// @throws std::invalid_argument for a negative size
   explicit Tensor(const Shape<Rank>& shape)
-      : shape_(shape), elements_(static_cast<std::size_t>(element_count(shape)), T(0)) {}
+      : shape_(shape),
+        elements_(static_cast<std::size_t>(element_count(shape)), T(0)) {}
 
   /// The element at an index; one argument per dimension. Checked in debug builds only.
   template <class... Index>
@@ -176,17 +195,31 @@ class Tensor {
     return view()(index...);
   }
 
-  View<T, Rank> view() { return {elements_.data(), shape_}; }              ///< all elements
-  View<const T, Rank> view() const { return {elements_.data(), shape_}; }  ///< all elements, read only
-  operator View<T, Rank>() { return view(); }              ///< a tensor passes as a view
-  operator View<const T, Rank>() const { return view(); }  ///< a tensor passes as a read-only view
-  operator View<const T, Rank>() { return view(); }        ///< also when it could be written
+  View<T, Rank> view() {
+    return {elements_.data(), shape_};
+  }  ///< all elements
+  View<const T, Rank> view() const {
+    return {elements_.data(), shape_};
+  }                                            ///< all elements, read only
+  operator View<T, Rank>() { return view(); }  ///< a tensor passes as a view
+  operator View<const T, Rank>() const {
+    return view();
+  }  ///< a tensor passes as a read-only view
+  operator View<const T, Rank>() {
+    return view();
+  }  ///< also when it could be written
 
-  T* data() { return elements_.data(); }                       ///< row-major elements
-  const T* data() const { return elements_.data(); }           ///< row-major elements
-  const Shape<Rank>& shape() const { return shape_; }          ///< sizes, outermost first
-  std::int64_t size(int axis) const { return shape_[axis]; }   ///< the size of one dimension
-  std::int64_t count() const { return static_cast<std::int64_t>(elements_.size()); }  ///< elements
+  T* data() { return elements_.data(); }              ///< row-major elements
+  const T* data() const { return elements_.data(); }  ///< row-major elements
+  const Shape<Rank>& shape() const {
+    return shape_;
+  }  ///< sizes, outermost first
+  std::int64_t size(int axis) const {
+    return shape_[axis];
+  }  ///< the size of one dimension
+  std::int64_t count() const {
+    return static_cast<std::int64_t>(elements_.size());
+  }  ///< elements
 
  private:
   Shape<Rank> shape_{};
@@ -199,11 +232,13 @@ class Tensor {
 template <class From, class To, int Rank>
 void copy(View<From, Rank> from, View<To, Rank> to) {
   if (from.shape() != to.shape()) {
-    throw std::invalid_argument(fmt::format("cannot copy shape {} into shape {}",
-                                            to_string(from.shape()), to_string(to.shape())));
+    throw std::invalid_argument(
+        fmt::format("cannot copy shape {} into shape {}",
+                    to_string(from.shape()), to_string(to.shape())));
   }
   for_each_index(from.shape(), [&](const Shape<Rank>& index) {
-    if constexpr (std::is_arithmetic_v<std::remove_const_t<From>> && std::is_arithmetic_v<To>) {
+    if constexpr (std::is_arithmetic_v<std::remove_const_t<From>> &&
+                  std::is_arithmetic_v<To>) {
       to[index] = static_cast<To>(from[index]);
     } else if constexpr (std::is_same_v<std::remove_const_t<From>, To>) {
       to[index] = from[index];

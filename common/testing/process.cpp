@@ -4,7 +4,6 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
-
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -21,8 +20,10 @@ std::string contents(const std::filesystem::path& path) {
 }  // namespace
 
 TemporaryDirectory::TemporaryDirectory() {
-  std::string name = (std::filesystem::temp_directory_path() / "fa_test_XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make a temporary directory");
+  std::string name =
+      (std::filesystem::temp_directory_path() / "fa_test_XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr)
+    throw std::runtime_error("cannot make a temporary directory");
   path_ = name;
 }
 
@@ -34,10 +35,12 @@ TemporaryDirectory::~TemporaryDirectory() {
 Outcome run(const std::string& command) {
   const TemporaryDirectory directory;
   const auto out = directory.path() / "out", err = directory.path() / "err";
-  const std::string line = "( " + command + " ) >'" + out.string() + "' 2>'" + err.string() + "'";
+  const std::string line =
+      "( " + command + " ) >'" + out.string() + "' 2>'" + err.string() + "'";
   const int raw = std::system(line.c_str());
   if (raw == -1) throw std::runtime_error("cannot start: " + command);
-  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, contents(out), contents(err)};
+  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, contents(out),
+          contents(err)};
 }
 
 }  // namespace fa::testing

@@ -25,7 +25,9 @@ class TemporaryDirectory {
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::filesystem::path& path() const { return path_; }  ///< where it is
+  const std::filesystem::path& path() const {
+    return path_;
+  }  ///< where it is
 
  private:
   std::filesystem::path path_;
