@@ -1,6 +1,347 @@
+// Lesson 01: attention as the formulas read, on a real sentence, and the proof that its gradients are
+// right.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "01_naive_attention/attention.hpp"
+#include "01_naive_attention/gradient_check.hpp"
+#include "01_naive_attention/heat_map.hpp"
+#include "01_naive_attention/multi_head.hpp"
 #include "common/cli/program.hpp"
+#include "common/cli/table.hpp"
+#include "common/tensor/npy.hpp"
+#include "common/tensor/random.hpp"
+
+namespace {
+
+using namespace fa;
+
+void print_matrix(const char* name, View<const double, 2> matrix) {
+  for (std::int64_t i = 0; i < matrix.size(0); ++i) {
+    fmt::print("{:<2}", i == 0 ? name : "");
+    for (std::int64_t j = 0; j < matrix.size(1); ++j) {
+      fmt::print("{:8.4f}", matrix(i, j));
+    }
+    fmt::print("\n");
+  }
+}
+
+// Three tokens, two numbers each: small enough to follow by hand.
+void worked_example() {
+  Tensor<double, 4> q({1, 1, 3, 2}), k(q.shape()), v(q.shape());
+  const double q_values[] = {1, 0, 0, 1, 1, 1};
+  const double k_values[] = {1, 0, 0, 2, 1, 1};
+  const double v_values[] = {10, 0, 0, 10, 5, 5};
+  std::copy(std::begin(q_values), std::end(q_values), q.data());
+  std::copy(std::begin(k_values), std::end(k_values), k.data());
+  std::copy(std::begin(v_values), std::end(v_values), v.data());
+  const auto scale = AttentionOptions{}.scale_for(2);
+  Tensor<double, 2> s({3, 3});
+  for_each_index(s.shape(), [&](const Shape<2>& i) {
+    for (int d = 0; d < 2; ++d) {
+      s.view()[i] += scale * q(0, 0, i[0], d) * k(0, 0, i[1], d);
+    }
+  });
+  const auto p = naive::weights<double>(q, k);
+  const auto out = naive::forward<double>(q, k, v);
+  fmt::print("scale = 1/sqrt(2) = {:.4f}\n", scale);
+  print_matrix("Q", q.view().at(0).at(0));
+  print_matrix("K", k.view().at(0).at(0));
+  print_matrix("V", v.view().at(0).at(0));
+  print_matrix("S", s);
+  print_matrix("P", p.view().at(0).at(0));
+  print_matrix("O", out.o.view().at(0).at(0));
+}
+
+struct Choice {  // options of this lesson
+  std::int64_t head = 0;
+  std::int64_t tokens = 24;
+  bool causal = false;
+};
+
+std::vector<std::string> token_names(const cli::Input& input,
+                                     std::int64_t length) {
+  if (!input.tokens.empty()) return input.tokens;
+  std::vector<std::string> names;
+  for (std::int64_t i = 0; i < length; ++i) {
+    names.push_back(fmt::format("key {}", i));
+  }
+  return names;
+}
+
+void which_token_attends_to_which(cli::Program& program,
+                                  const Choice& choice) {
+  const cli::Input& input = program.input();
+  const AttentionShape shape =
+      attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
+  if (choice.head < 0 || choice.head >= shape.heads) {
+    throw std::invalid_argument(
+        fmt::format("--head {}: the input has heads 0 to {}", choice.head,
+                    shape.heads - 1));
+  }
+  AttentionOptions options;
+  options.causal = choice.causal;
+  const auto weights = naive::weights<double>(
+      converted<double>(input.q), converted<double>(input.k), options);
+  const auto head = weights.view().at(0).at(choice.head);
+  const auto keys = token_names(input, shape.length_k);
+  const bool same_tokens = shape.length_q == shape.length_k;
+  std::vector<std::string> queries = keys;
+  if (!same_tokens) {
+    queries.clear();
+    for (std::int64_t i = 0; i < shape.length_q; ++i) {
+      queries.push_back(fmt::format("query {}", i));
+    }
+  }
+
+  const auto rows = std::min(choice.tokens, shape.length_q);
+  const auto cols = std::min(choice.tokens, shape.length_k);
+  fmt::print(
+      "Head {} of {}: queries 0 to {} downwards, keys 0 to {} across.\n",
+      choice.head, shape.heads, rows - 1, cols - 1);
+  const auto window = head.narrow(0, 0, rows).narrow(1, 0, cols);
+  fmt::print("{}\n", naive::terminal_heat_map(
+                         window, {queries.begin(), queries.begin() + rows}));
+
+  constexpr std::size_t kStrongest = 3;
+  cli::Table table({"query", "looks mostly at", "weights"});
+  for (std::int64_t i = 0; i < rows; ++i) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(shape.length_k));
+    std::iota(order.begin(), order.end(), 0);
+    const auto strongest = std::min(kStrongest, order.size());
+    std::partial_sort(
+        order.begin(), order.begin() + static_cast<std::ptrdiff_t>(strongest),
+        order.end(), [&](auto a, auto b) { return head(i, a) > head(i, b); });
+    std::vector<std::string> names, values;
+    for (std::size_t n = 0; n < strongest; ++n) {
+      names.push_back(keys[static_cast<std::size_t>(order[n])]);
+      values.push_back(fmt::format("{:.2f}", head(i, order[n])));
+    }
+    table.add({queries[static_cast<std::size_t>(i)],
+               fmt::format("{}", fmt::join(names, ", ")),
+               fmt::format("{}", fmt::join(values, " "))});
+  }
+  fmt::print("{}", table.text());
+
+  if (program.save_directory()) {
+    const auto path = *program.save_directory() / "attention_map.svg";
+    naive::write_heat_map_svg(
+        path, fmt::format("Head {}: who looks at whom", choice.head), head,
+        queries, keys);
+    fmt::print("\nThe whole map is in {}\n", path.string());
+  }
+}
+
+void attention_of_the_input(cli::Program& program, bool causal) {
+  const cli::Input& input = program.input();
+  AttentionOptions options;
+  options.causal = causal;
+  fmt::print("Input: q {}, k and v {}\n", to_string(input.q.shape()),
+             to_string(input.k.shape()));
+  const auto q = converted<double>(input.q), k = converted<double>(input.k),
+             v = converted<double>(input.v);
+  const auto ref = naive::forward<double>(q, k, v, options);
+  const auto single =
+      naive::forward<float>(input.q, input.k, input.v, options);
+  if (program.save_directory()) {
+    write_npy(*program.save_directory() / "o.npy", single.o);
+    write_npy(*program.save_directory() / "lse.npy", single.lse);
+  }
+  const auto model_o = input.directory / "o.npy";
+  if (causal || !std::filesystem::exists(model_o)) {
+    fmt::print(
+        "There is no o.npy of the model for this case to compare "
+        "with.\n");
+    return;
+  }
+  // Another program computed o.npy in float64, from q, k and v before they were rounded to float32.
+  // That rounding may not take us farther from it than computing in float32 does.
+  program.check(accept("o against the model's", ref.o,
+                       read_npy_as<double, 4>(model_o), single.o));
+}
+
+template <class T>
+naive::Linear<T> read_linear(const std::filesystem::path& directory,
+                             const std::string& letter) {
+  const auto w = read_npy_as<T, 2>(directory / ("w_" + letter + ".npy"));
+  const auto b = read_npy_as<T, 1>(directory / ("b_" + letter + ".npy"));
+  return {as_matrix(w.view()),
+          Eigen::Map<const Vector<T>>(b.data(), b.count())};
+}
+
+template <class T>
+naive::MultiHeadForward<T> run_layer(const std::filesystem::path& directory,
+                                     std::int64_t heads) {
+  const auto x = read_npy_as<T, 3>(directory / "x.npy");
+  const naive::MultiHeadWeights<T> weights{
+      read_linear<T>(directory, "q"), read_linear<T>(directory, "k"),
+      read_linear<T>(directory, "v"), read_linear<T>(directory, "o")};
+  return naive::multi_head_forward<T>(x, weights, heads);
+}
+
+void whole_layer(cli::Program& program) {
+  const cli::Input& input = program.input();
+  if (!std::filesystem::exists(input.directory / "x.npy")) {
+    fmt::print("This input has no x.npy and no projections to apply.\n");
+    return;
+  }
+  const auto layer = run_layer<double>(input.directory, input.q.size(1));
+  const auto single = run_layer<float>(input.directory, input.q.size(1));
+  const auto y = read_npy_as<double, 3>(input.directory / "y.npy");
+  fmt::print("x {} -> q, k, v, o {} -> y {}\n", to_string(y.shape()),
+             to_string(layer.q.shape()), to_string(layer.y.shape()));
+  program.check(accept("y of the whole layer", layer.y, y, single.y));
+}
+
+// Every option of attention at once, on a problem small enough to move each input by itself.
+void gradient_proof(cli::Program& program) {
+  auto q = normal_tensor<double, 4>({1, 4, 5, 3}, 1);
+  auto k = normal_tensor<double, 4>({1, 2, 7, 3}, 2);
+  auto v = normal_tensor<double, 4>({1, 2, 7, 3}, 3);
+  const auto d_o = normal_tensor<double, 4>(q.shape(), 4);
+  Tensor<std::uint8_t, 4> keep({1, 4, 5, 7});
+  for (std::int64_t i = 0; i < keep.count(); ++i) {
+    keep.data()[i] = random_uniform(5, static_cast<std::uint64_t>(i)) < 0.75;
+  }
+  AttentionOptions options;
+  options.causal = true;
+  options.dropout_keep = keep;
+  options.dropout_probability = 0.25;
+
+  const auto loss = [&] {  // any loss with gradient d_o serves
+    const auto o = naive::forward<double>(q, k, v, options).o;
+    return std::inner_product(o.data(), o.data() + o.count(), d_o.data(),
+                              0.0);
+  };
+  const auto gradients = naive::backward<double>(q, k, v, d_o, options);
+  fmt::print("q {}, k and v {}, causal, a quarter dropped, heads in pairs\n",
+             to_string(q.shape()), to_string(k.shape()));
+  const auto judge = [&](const char* name, const Tensor<double, 4>& gradient,
+                         Tensor<double, 4>& x) {
+    program.check(
+        fmt::format("{} by central differences", name),
+        naive::relative_difference(
+            gradient.view(),
+            View<const double, 4>(naive::numerical_gradient(loss, x.view()))),
+        naive::kDifferenceTolerance);
+  };
+  judge("d_q", gradients.d_q, q);
+  judge("d_k", gradients.d_k, k);
+  judge("d_v", gradients.d_v, v);
+}
+
+// What each storage type costs the textbook algorithm: the `plain` of the acceptance rule.
+template <class T>
+void add_type(cli::Table& table, const Tensor<double, 4> (&inputs)[4]) {
+  Tensor<T, 4> stored[4];
+  Tensor<double, 4> seen[4];  // the rounded inputs: what the tested code saw
+  for (int i = 0; i < 4; ++i) {
+    stored[i] = converted<T>(inputs[i]);
+    seen[i] = converted<double>(stored[i]);
+  }
+  const auto o = naive::forward<T>(stored[0], stored[1], stored[2]).o;
+  const auto ref = naive::forward<double>(seen[0], seen[1], seen[2]).o;
+  const auto d_q =
+      naive::backward<T>(stored[0], stored[1], stored[2], stored[3]).d_q;
+  const auto ref_d_q =
+      naive::backward<double>(seen[0], seen[1], seen[2], seen[3]).d_q;
+  const auto row = [&](const Distance& d) {
+    return fmt::format("{:.0e}", d.max_error / d.max_reference);
+  };
+  table.add({FloatTraits<T>::name, fmt::format("{:.0e}", epsilon<T>()),
+             row(distance(o.view(), ref.view())),
+             row(distance(d_q.view(), ref_d_q.view()))});
+}
+
+void storage_types() {
+  const Tensor<double, 4> inputs[] = {
+      normal_tensor<double, 4>({1, 4, 113, 32}, 1),
+      normal_tensor<double, 4>({1, 4, 113, 32}, 2),
+      normal_tensor<double, 4>({1, 4, 113, 32}, 3),
+      normal_tensor<double, 4>({1, 4, 113, 32}, 4)};
+  cli::Table table({"stored in", "epsilon", "error of o", "error of d_q"});
+  add_type<float>(table, inputs);
+  add_type<half>(table, inputs);
+  add_type<bfloat16>(table, inputs);
+  fmt::print("{}", table.text());
+}
+
+std::string readable_bytes(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
+  return fmt::format("{:.4g} {}", bytes, units[unit]);
+}
+
+void memory_of_scores() {
+  constexpr std::int64_t kHeads = 12, kHeadDim = 64;
+  cli::Table table({"length", "q, k, v and o", "scores", "ratio"});
+  for (std::int64_t length = 256; length <= 262144; length *= 4) {
+    const auto inputs = 4 * element_count(Shape<3>{kHeads, length, kHeadDim});
+    const auto scores = element_count(Shape<3>{kHeads, length, length});
+    const auto bytes = [](std::int64_t count) {
+      return readable_bytes(static_cast<double>(count * sizeof(float)));
+    };
+    table.add({std::to_string(length), bytes(inputs), bytes(scores),
+               fmt::format("{:g}", static_cast<double>(scores) /
+                                       static_cast<double>(inputs))});
+  }
+  fmt::print("{} heads of {}, float32\n{}", kHeads, kHeadDim, table.text());
+}
+
+void time_of_the_oracle() {
+  const Shape<4> shape{1, 8, 1024, 64};
+  const auto q = normal_tensor<double, 4>(shape, 1),
+             k = normal_tensor<double, 4>(shape, 2),
+             v = normal_tensor<double, 4>(shape, 3),
+             d_o = normal_tensor<double, 4>(shape, 4);
+  const auto seconds = [](const auto& work) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                         start)
+        .count();
+  };
+  const double forward = seconds([&] { naive::forward<double>(q, k, v); });
+  const double backward =
+      seconds([&] { naive::backward<double>(q, k, v, d_o); });
+  fmt::print("q, k, v {} in float64: forward {:.2f} s, backward {:.2f} s\n",
+             to_string(shape), forward, backward);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  fa::cli::Program program("01_naive_attention",
-                           "Attention as the formulas read.");
+  cli::Program program(
+      "01_naive_attention",
+      "Lesson 01: attention as the formulas read, on Eigen.");
+  Choice choice;
+  program.options()
+      .add_option("--head", choice.head, "the head to look at")
+      ->capture_default_str();
+  program.options()
+      .add_option("--tokens", choice.tokens, "how many tokens to print")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{256}))
+      ->capture_default_str();
+  program.options().add_flag("--causal", choice.causal,
+                             "a token sees only itself and earlier ones");
+
+  program.section("example", "Three tokens by hand", worked_example);
+  program.section("attend", "Which token attends to which",
+                  [&] { which_token_attends_to_which(program, choice); });
+  program.section("output", "The output for the whole input",
+                  [&] { attention_of_the_input(program, choice.causal); });
+  program.section("layer", "The layer around it: four projections",
+                  [&] { whole_layer(program); });
+  program.section("gradient", "Are the gradients right?",
+                  [&] { gradient_proof(program); });
+  program.section("types", "What a storage type costs", storage_types);
+  program.section("memory", "How the scores grow", memory_of_scores);
+  program.section("time", "How long the oracle takes here",
+                  time_of_the_oracle);
   return program.run(argc, argv);
 }

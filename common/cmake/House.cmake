@@ -48,7 +48,7 @@ function(fa_tests TARGET LABEL)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
   add_executable(${TARGET} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${TARGET} PRIVATE ${arg_LINK} fa_testing)
-  doctest_discover_tests(${TARGET} TEST_PREFIX "${LABEL}: "
+  doctest_discover_tests(${TARGET} TEST_PREFIX "${LABEL}."
                          PROPERTIES LABELS ${LABEL} SKIP_RETURN_CODE 77 TIMEOUT 300)
 endfunction()
 

@@ -18,6 +18,11 @@ struct Outcome {
 /// @throws std::runtime_error when it cannot be started
 Outcome run(const std::string& command);
 
+/// True when a text holds another. For CHECK, which prints both when it is false.
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 /// A fresh empty directory, removed with all it holds at the end of its scope.
 class TemporaryDirectory {
  public:

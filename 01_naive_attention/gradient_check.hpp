@@ -1,0 +1,60 @@
+/// @file
+/// The judge of all gradients: central differences in float64.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "common/tensor/tensor.hpp"
+
+namespace fa::naive {
+
+/// The step of the central differences. With step h the formula is wrong by about h^2 (what the Taylor
+/// series leaves out) plus epsilon / h (rounding); the sum is least near the cube root of epsilon.
+inline const double kDifferenceStep =
+    std::cbrt(std::numeric_limits<double>::epsilon());
+
+/// How far a right gradient may be from its central differences, relative to the largest element: 100
+/// times the h^2 that kDifferenceStep leaves.
+inline const double kDifferenceTolerance =
+    100 * kDifferenceStep * kDifferenceStep;
+
+//! [differences]
+/// The gradient of a loss with respect to every element of x, one element at a time:
+/// (loss(x + h) - loss(x - h)) / 2h.
+/// @param loss computes the loss from the current elements of x
+/// @param x    changed during the call and as before after it
+template <int Rank>
+Tensor<double, Rank> numerical_gradient(const std::function<double()>& loss,
+                                        View<double, Rank> x) {
+  Tensor<double, Rank> gradient(x.shape());
+  for_each_index(x.shape(), [&](const Shape<Rank>& index) {
+    const double before = x[index];
+    x[index] = before + kDifferenceStep;
+    const double above = loss();
+    x[index] = before - kDifferenceStep;
+    const double below = loss();
+    x[index] = before;
+    gradient.view()[index] = (above - below) / (2 * kDifferenceStep);
+  });
+  return gradient;
+}
+//! [differences]
+
+/// The largest difference of two gradients, relative to the largest element of the second.
+/// @param gradient  to be judged
+/// @param numerical from numerical_gradient(), same shape
+template <int Rank>
+double relative_difference(View<const double, Rank> gradient,
+                           View<const double, Rank> numerical) {
+  double difference = 0, largest = 0;
+  for_each_index(numerical.shape(), [&](const Shape<Rank>& index) {
+    const double d = std::abs(gradient[index] - numerical[index]);
+    if (!(d <= difference)) difference = d;  // a NaN is kept, not lost
+    largest = std::max(largest, std::abs(numerical[index]));
+  });
+  return largest > 0 ? difference / largest : difference;
+}
+
+}  // namespace fa::naive

@@ -1,0 +1,214 @@
+// The layer around attention, and the program.
+#include "01_naive_attention/multi_head.hpp"
+
+#include <fstream>
+#include <numeric>
+#include <sstream>
+#include <stdexcept>
+
+#include <doctest/doctest.h>
+
+#include "01_naive_attention/gradient_check.hpp"
+#include "common/check/acceptance.hpp"
+#include "common/tensor/npy.hpp"
+#include "common/tensor/random.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+using doctest::Contains;
+using testing::contains;
+using testing::run;
+
+namespace {
+
+const std::string kProgram = FA_PROGRAM;
+
+naive::Linear<double> random_linear(std::int64_t width, std::uint64_t seed) {
+  naive::Linear<double> linear{Matrix<double>(width, width),
+                               Vector<double>(width)};
+  for (std::int64_t i = 0; i < width * width; ++i) {
+    linear.w.data()[i] = random_normal(seed, static_cast<std::uint64_t>(i));
+  }
+  for (std::int64_t i = 0; i < width; ++i) {
+    linear.b(i) = random_normal(seed + 100, static_cast<std::uint64_t>(i));
+  }
+  return linear;
+}
+
+naive::MultiHeadWeights<double> random_weights(std::int64_t width) {
+  return {random_linear(width, 11), random_linear(width, 12),
+          random_linear(width, 13), random_linear(width, 14)};
+}
+
+View<double, 2> as_view(Matrix<double>& m) {
+  return {m.data(), {m.rows(), m.cols()}};
+}
+View<double, 2> as_view(Vector<double>& v) {
+  return {v.data(), {v.size(), 1}};
+}
+
+std::string quoted(const std::filesystem::path& path) {
+  return "'" + path.string() + "'";
+}
+
+}  // namespace
+
+TEST_CASE("the layer is projections, heads and a projection, by loops") {
+  constexpr std::int64_t kBatch = 2, kLength = 3, kWidth = 6, kHeads = 2;
+  const auto x = normal_tensor<double, 3>({kBatch, kLength, kWidth}, 1);
+  const auto weights = random_weights(kWidth);
+  const auto layer = naive::multi_head_forward<double>(x, weights, kHeads);
+  // One query element by hand: head 1, element 2 is column 1 * 3 + 2 of the projection.
+  const auto project = [&](const naive::Linear<double>& linear,
+                           std::int64_t b, std::int64_t n, std::int64_t out) {
+    double sum = linear.b(out);
+    for (std::int64_t i = 0; i < kWidth; ++i) {
+      sum += x(b, n, i) * linear.w(out, i);
+    }
+    return sum;
+  };
+  for_each_index(layer.q.shape(), [&](const Shape<4>& i) {
+    const std::int64_t column = i[1] * (kWidth / kHeads) + i[3];
+    CHECK(layer.q.view()[i] ==
+          doctest::Approx(project(weights.q, i[0], i[2], column)));
+    CHECK(layer.k.view()[i] ==
+          doctest::Approx(project(weights.k, i[0], i[2], column)));
+    CHECK(layer.v.view()[i] ==
+          doctest::Approx(project(weights.v, i[0], i[2], column)));
+  });
+  const auto o = naive::forward<double>(layer.q, layer.k, layer.v).o;
+  for_each_index(layer.y.shape(), [&](const Shape<3>& i) {
+    double sum = weights.o.b(i[2]);
+    for (std::int64_t c = 0; c < kWidth; ++c) {
+      sum += o(i[0], c / 3, i[1], c % 3) * weights.o.w(i[2], c);
+    }
+    CHECK(layer.y.view()[i] == doctest::Approx(sum));
+  });
+}
+
+TEST_CASE("every gradient of the layer agrees with central differences") {
+  auto x = normal_tensor<double, 3>({2, 4, 6}, 1);
+  auto weights = random_weights(6);
+  for (auto* linear : {&weights.q, &weights.k, &weights.v, &weights.o}) {
+    linear->w *= 0.4;  // scores of about 1, where softmax has a slope
+  }
+  const auto d_y = normal_tensor<double, 3>({2, 4, 6}, 2);
+  AttentionOptions options;
+  options.causal = true;
+  const auto loss = [&] {
+    const auto y =
+        naive::multi_head_forward<double>(x, weights, 3, options).y;
+    return std::inner_product(y.data(), y.data() + y.count(), d_y.data(),
+                              0.0);
+  };
+  const auto state =
+      naive::multi_head_forward<double>(x, weights, 3, options);
+  auto g =
+      naive::multi_head_backward<double>(x, weights, state, d_y, options);
+  const auto judge = [&](auto gradient, auto view) {
+    const auto numerical = naive::numerical_gradient(loss, view);
+    return naive::relative_difference(gradient, numerical.view());
+  };
+  CHECK(judge(View<const double, 3>(g.d_x), x.view()) <
+        naive::kDifferenceTolerance);
+  const auto check_linear = [&](naive::Linear<double>& gradient,
+                                naive::Linear<double>& linear) {
+    CHECK(judge(View<const double, 2>(as_view(gradient.w)),
+                as_view(linear.w)) < naive::kDifferenceTolerance);
+  };
+  check_linear(g.d_weights.q, weights.q);
+  check_linear(g.d_weights.k, weights.k);
+  check_linear(g.d_weights.v, weights.v);
+  check_linear(g.d_weights.o, weights.o);
+  const auto check_bias = [&](naive::Linear<double>& gradient,
+                              naive::Linear<double>& linear) {
+    CHECK(judge(View<const double, 2>(as_view(gradient.b)),
+                as_view(linear.b)) < naive::kDifferenceTolerance);
+  };
+  check_bias(g.d_weights.q, weights.q);
+  check_bias(g.d_weights.v, weights.v);
+  check_bias(g.d_weights.o, weights.o);
+  // A bias of k adds the same to every score of a row: softmax does not feel it.
+  CHECK(g.d_weights.k.b.cwiseAbs().maxCoeff() < 1e-12);
+}
+
+TEST_CASE("a layer that does not fit is refused in one sentence") {
+  const auto x = normal_tensor<double, 3>({1, 4, 6}, 1);
+  auto weights = random_weights(6);
+  CHECK_THROWS_WITH_AS(naive::multi_head_forward<double>(x, weights, 4),
+                       "4 heads do not divide a width of 6",
+                       std::invalid_argument);
+  weights.v = random_linear(5, 1);
+  CHECK_THROWS_WITH_AS(naive::multi_head_forward<double>(x, weights, 3),
+                       Contains("weights [5, 5] and bias [5]; [6, 6] and [6] "
+                                "are needed"),
+                       std::invalid_argument);
+  const auto good = random_weights(6);
+  const auto state = naive::multi_head_forward<double>(x, good, 3);
+  const Tensor<double, 3> d_y({1, 4, 5});
+  CHECK_THROWS_WITH_AS(
+      naive::multi_head_backward<double>(x, good, state, d_y),
+      Contains("d_y has shape [1, 4, 5]"), std::invalid_argument);
+}
+
+TEST_CASE("the program checks the real input and exits 0") {
+  const testing::TemporaryDirectory directory;
+  const auto summary = directory.path() / "summary.tsv";
+  const auto result = run(kProgram + " --save " + quoted(directory.path()) +
+                          " --summary " + quoted(summary));
+  CHECK(result.status == 0);
+  CHECK(result.error == "");
+  CHECK(contains(result.output, "Which token attends to which"));
+  CHECK_FALSE(contains(result.output, "WRONG"));
+  std::ifstream file(summary);
+  std::stringstream lines;
+  lines << file.rdbuf();
+  CHECK(contains(lines.str(), "01_naive_attention\to against the model's"));
+  CHECK(contains(lines.str(), "y of the whole layer"));
+  CHECK(contains(lines.str(), "d_q by central differences"));
+  CHECK(std::filesystem::exists(directory.path() / "attention_map.svg"));
+  const auto o = read_npy<float, 4>(directory.path() / "o.npy");
+  const auto lse = read_npy<float, 3>(directory.path() / "lse.npy");
+  CHECK(lse.shape() == Shape<3>{o.size(0), o.size(1), o.size(2)});
+}
+
+TEST_CASE("the program takes other people's files") {
+  const testing::TemporaryDirectory directory;
+  const auto& path = directory.path();
+  write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 5, 16}, 1));
+  write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 9, 16}, 2));
+  write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 9, 16}, 3));
+  const auto result = run(kProgram + " --causal --input " + quoted(path));
+  CHECK(result.status == 0);
+  CHECK(result.error == "");
+  CHECK(contains(result.output, "q [2, 4, 5, 16]"));
+}
+
+TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
+  const testing::TemporaryDirectory directory;
+  const auto& path = directory.path();
+  const auto refused = [&](const std::string& arguments,
+                           const std::string& why) {
+    const auto result = run(kProgram + " " + arguments);
+    CAPTURE(result.error);
+    CHECK(result.status == 2);
+    CHECK(contains(result.error, why));
+    CHECK(std::count(result.error.begin(), result.error.end(), '\n') == 1);
+  };
+  refused("--nonsense", "--nonsense");
+  refused("--head 99", "--head 99: the input has heads 0 to 11");
+  refused("--tokens 0", "--tokens");
+  refused("--device gpu", "no GPU kernels");
+  refused("--section nowhere", "there is no such section");
+  refused("--input " + quoted(path), "q.npy: there is no such file");
+  write_npy(path / "q.npy", normal_tensor<float, 4>({1, 3, 5, 8}, 1));
+  write_npy(path / "k.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 2));
+  write_npy(path / "v.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 3));
+  refused("--input " + quoted(path), "multiple of kv_heads");
+  auto q = normal_tensor<float, 4>({1, 2, 5, 8}, 1);
+  q(0, 1, 2, 3) = std::numeric_limits<float>::quiet_NaN();
+  write_npy(path / "q.npy", q);
+  refused("--input " + quoted(path), "element [0, 1, 2, 3] is nan");
+  write_npy(path / "q.npy", normal_tensor<float, 4>({1, 2, 0, 8}, 1));
+  refused("--input " + quoted(path), "every size must be at least 1");
+}
