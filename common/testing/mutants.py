@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Breaks a lesson's formulas, one at a time, and names the tests that notice.
+
+    common/testing/mutants.py 01_naive_attention 03_online_softmax
+
+Each lesson lists its mutants in tests/mutants.txt:
+
+    # what is broken, in words
+    @ 01_naive_attention/attention.cpp
+    - the code as it is, on one or more lines, indentation aside
+    + the broken code
+
+The work is done in a copy of the repository. Exit status: 0 every mutant is caught by a named test,
+1 one survives (or does not compile, so that no test judged it), 2 the list does not fit the code.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD_SECONDS, TEST_SECONDS = 600, 300
+
+
+class Mutant:
+    def __init__(self, what):
+        self.what, self.path, self.before, self.after = what, None, [], []
+
+
+def read_mutants(path):
+    mutants = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        kind, text = line[:1], line[2:]
+        if kind == "#":
+            mutants.append(Mutant(text))
+        elif kind == "@" and mutants:
+            mutants[-1].path = text.strip()
+        elif kind == "-" and mutants:
+            mutants[-1].before.append(text.strip())
+        elif kind == "+" and mutants:
+            mutants[-1].after.append(text)
+        elif line.strip():
+            raise ValueError(f"{path}:{number}: a line begins with '# ', '@ ', '- ' or '+ '")
+    for mutant in mutants:
+        if not mutant.path or not mutant.before:
+            raise ValueError(f"{path}: '{mutant.what}' needs a line '@ FILE' and a line '- CODE'")
+    return mutants
+
+
+def broken(mutant, source):
+    """The source with the mutant's lines replaced; they must stand there exactly once."""
+    lines = source.splitlines()
+    stripped = [line.strip() for line in lines]
+    size = len(mutant.before)
+    places = [i for i in range(len(lines) - size + 1) if stripped[i:i + size] == mutant.before]
+    if len(places) != 1:
+        raise ValueError(f"'{mutant.what}': its code stands in {mutant.path} {len(places)} times, not once")
+    return "\n".join(lines[:places[0]] + mutant.after + lines[places[0] + size:]) + "\n"
+
+
+def run(command, seconds, **options):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=seconds, **options)
+    except subprocess.TimeoutExpired as expired:
+        return subprocess.CompletedProcess(command, 124, expired.stdout or "", "")
+
+
+def failing_tests(build):
+    """Names of the ctest tests that fail."""
+    result = run(["ctest", "--test-dir", build, "-j", str(os.cpu_count()), "--timeout", "120"], TEST_SECONDS)
+    return re.findall(r"Test\s+#\d+: (.*?) \.+\**(?:Failed|Exception|Subprocess|Timeout)", result.stdout)
+
+
+def judge(lesson):
+    """Prints one line for each mutant of a lesson; returns the number of survivors."""
+    mutants = read_mutants(ROOT / lesson / "tests" / "mutants.txt")
+    for mutant in mutants:  # all must fit before the long work begins
+        broken(mutant, (ROOT / mutant.path).read_text(encoding="utf-8"))
+    survivors = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        copy, build = Path(scratch) / "copy", str(Path(scratch) / "build")
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", "build", "build-*"))
+        configured = run(["cmake", "-S", str(copy / lesson), "-B", build], BUILD_SECONDS)
+        compile_all = ["cmake", "--build", build, "-j", str(os.cpu_count())]
+        if configured.returncode or run(compile_all, BUILD_SECONDS).returncode or failing_tests(build):
+            raise ValueError(f"{lesson}: does not build and pass as it is")
+        for mutant in mutants:
+            path = copy / mutant.path
+            source = path.read_text(encoding="utf-8")
+            path.write_text(broken(mutant, source), encoding="utf-8")
+            compiled = run(compile_all, BUILD_SECONDS).returncode == 0
+            caught = failing_tests(build) if compiled else []
+            path.write_text(source, encoding="utf-8")
+            survivors += not caught
+            verdict = "caught by" if caught else "SURVIVES" if compiled else "DOES NOT COMPILE"
+            print(f"{lesson}: {mutant.what}: {verdict}")
+            for name in caught[:3]:
+                print(f"    {name}")
+            if len(caught) > 3:
+                print(f"    and {len(caught) - 3} more")
+            sys.stdout.flush()
+    return survivors
+
+
+def main(lessons):
+    if not lessons or any(not (ROOT / lesson / "tests" / "mutants.txt").exists() for lesson in lessons):
+        print("usage: mutants.py LESSON..., each a directory with tests/mutants.txt", file=sys.stderr)
+        return 2
+    try:
+        survivors = sum(judge(lesson) for lesson in lessons)
+    except ValueError as error:
+        print(f"mutants.py: {error}", file=sys.stderr)
+        return 2
+    print(f"{survivors} mutants survive" if survivors else "every mutant is caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
