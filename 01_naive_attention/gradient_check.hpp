@@ -20,11 +20,11 @@ inline const double kDifferenceStep =
 inline const double kDifferenceTolerance =
     100 * kDifferenceStep * kDifferenceStep;
 
-//! [differences]
 /// The gradient of a loss with respect to every element of x, one element at a time:
 /// (loss(x + h) - loss(x - h)) / 2h.
 /// @param loss computes the loss from the current elements of x
 /// @param x    changed during the call and as before after it
+//! [differences]
 template <int Rank>
 Tensor<double, Rank> numerical_gradient(const std::function<double()>& loss,
                                         View<double, Rank> x) {

@@ -53,12 +53,18 @@ void worked_example() {
   print_matrix("K", k.view().at(0).at(0));
   print_matrix("V", v.view().at(0).at(0));
   print_matrix("S", s);
+  Tensor<double, 2> e({3, 4});  // and the sum of each row
+  for_each_index(s.shape(), [&](const Shape<2>& i) {
+    e.view()[i] = std::exp(s.view()[i]);
+    e(i[0], 3) += e.view()[i];
+  });
+  print_matrix("E", e);
   print_matrix("P", p.view().at(0).at(0));
   print_matrix("O", out.o.view().at(0).at(0));
 }
 
 struct Choice {  // options of this lesson
-  std::int64_t head = 0;
+  std::optional<std::int64_t> head;
   std::int64_t tokens = 24;
   bool causal = false;
 };
@@ -73,21 +79,70 @@ std::vector<std::string> token_names(const cli::Input& input,
   return names;
 }
 
+// How many keys a head spreads its weights over: exp of the mean entropy of its rows.
+double effective_keys(View<const double, 2> weights) {
+  double entropy = 0;
+  for_each_index(weights.shape(), [&](const Shape<2>& i) {
+    if (weights[i] > 0) entropy -= weights[i] * std::log(weights[i]);
+  });
+  return std::exp(entropy / static_cast<double>(weights.size(0)));
+}
+
+std::int64_t most_decided_head(View<const double, 3> weights) {
+  std::int64_t best = 0;
+  for (std::int64_t h = 1; h < weights.size(0); ++h) {
+    if (effective_keys(weights.at(h)) < effective_keys(weights.at(best))) {
+      best = h;
+    }
+  }
+  return best;
+}
+
+Tensor<double, 4> input_weights(const cli::Input& input, bool causal) {
+  attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
+  AttentionOptions options;
+  options.causal = causal;
+  return naive::weights<double>(converted<double>(input.q),
+                                converted<double>(input.k), options);
+}
+
+// Where each head puts its weight, on average over the queries.
+void habits_of_the_heads(cli::Program& program, const Choice& choice) {
+  const auto weights = input_weights(program.input(), choice.causal);
+  cli::Table table(
+      {"head", "first key", "previous", "itself", "next", "spread over"});
+  for (std::int64_t h = 0; h < weights.size(1); ++h) {
+    const auto head = weights.view().at(0).at(h);
+    const auto mean_at = [&](auto key_of) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < head.size(0); ++i) {
+        const std::int64_t j = key_of(i);
+        if (j >= 0 && j < head.size(1)) sum += head(i, j);
+      }
+      return fmt::format("{:.2f}", sum / static_cast<double>(head.size(0)));
+    };
+    table.add({std::to_string(h), mean_at([](auto) { return 0; }),
+               mean_at([](auto i) { return i - 1; }),
+               mean_at([](auto i) { return i; }),
+               mean_at([](auto i) { return i + 1; }),
+               fmt::format("{:.0f} keys", effective_keys(head))});
+  }
+  fmt::print("{}", table.text());
+}
+
 void which_token_attends_to_which(cli::Program& program,
                                   const Choice& choice) {
   const cli::Input& input = program.input();
   const AttentionShape shape =
       attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
-  if (choice.head < 0 || choice.head >= shape.heads) {
-    throw std::invalid_argument(
-        fmt::format("--head {}: the input has heads 0 to {}", choice.head,
-                    shape.heads - 1));
+  const auto weights = input_weights(input, choice.causal);
+  const std::int64_t chosen =
+      choice.head.value_or(most_decided_head(weights.view().at(0)));
+  if (chosen < 0 || chosen >= shape.heads) {
+    throw std::invalid_argument(fmt::format(
+        "--head {}: the input has heads 0 to {}", chosen, shape.heads - 1));
   }
-  AttentionOptions options;
-  options.causal = choice.causal;
-  const auto weights = naive::weights<double>(
-      converted<double>(input.q), converted<double>(input.k), options);
-  const auto head = weights.view().at(0).at(choice.head);
+  const auto head = weights.view().at(0).at(chosen);
   const auto keys = token_names(input, shape.length_k);
   const bool same_tokens = shape.length_q == shape.length_k;
   std::vector<std::string> queries = keys;
@@ -102,7 +157,7 @@ void which_token_attends_to_which(cli::Program& program,
   const auto cols = std::min(choice.tokens, shape.length_k);
   fmt::print(
       "Head {} of {}: queries 0 to {} downwards, keys 0 to {} across.\n",
-      choice.head, shape.heads, rows - 1, cols - 1);
+      chosen, shape.heads, rows - 1, cols - 1);
   const auto window = head.narrow(0, 0, rows).narrow(1, 0, cols);
   fmt::print("{}\n", naive::terminal_heat_map(
                          window, {queries.begin(), queries.begin() + rows}));
@@ -130,7 +185,7 @@ void which_token_attends_to_which(cli::Program& program,
   if (program.save_directory()) {
     const auto path = *program.save_directory() / "attention_map.svg";
     naive::write_heat_map_svg(
-        path, fmt::format("Head {}: who looks at whom", choice.head), head,
+        path, fmt::format("Head {}: who looks at whom", chosen), head,
         queries, keys);
     fmt::print("\nThe whole map is in {}\n", path.string());
   }
@@ -320,9 +375,9 @@ int main(int argc, char** argv) {
       "01_naive_attention",
       "Lesson 01: attention as the formulas read, on Eigen.");
   Choice choice;
-  program.options()
-      .add_option("--head", choice.head, "the head to look at")
-      ->capture_default_str();
+  program.options().add_option(
+      "--head", choice.head,
+      "the head to look at (default: the most decided one)");
   program.options()
       .add_option("--tokens", choice.tokens, "how many tokens to print")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{256}))
@@ -333,6 +388,8 @@ int main(int argc, char** argv) {
   program.section("example", "Three tokens by hand", worked_example);
   program.section("attend", "Which token attends to which",
                   [&] { which_token_attends_to_which(program, choice); });
+  program.section("heads", "The habits of the heads",
+                  [&] { habits_of_the_heads(program, choice); });
   program.section("output", "The output for the whole input",
                   [&] { attention_of_the_input(program, choice.causal); });
   program.section("layer", "The layer around it: four projections",
