@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Checks the finished site: every page is there and every link and anchor inside it resolves.
+
+Exit status: 0 all is well, 1 something is missing, 2 could not be done.
+"""
+
+import argparse
+import html.parser
+import pathlib
+import re
+import sys
+import urllib.parse
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import gfm  # noqa: E402
+import gfm2dox  # noqa: E402
+
+
+class Page(html.parser.HTMLParser):
+    """The anchors, the local links and the text of one HTML file."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.anchors, self.links, self.text = set(), [], []
+        self.in_summary = (
+            False  # Doxygen's own jump list, which also names sections that it left out
+        )
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag == "div":
+            self.in_summary = given.get("class") == "summary"
+        self.anchors.update(given[k] for k in ("id", "name") if given.get(k))
+        for key in ("href", "src", "data"):
+            url = given.get(key)
+            if url and not self.in_summary and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:|//", url):
+                self.links.append((self.getpos()[0], url))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def faults(site):
+    """Yields a sentence for each thing that is missing."""
+    pages = {path.name: Page(path) for path in sorted(site.html.glob("*.html"))}
+    for page in site.pages:
+        file = site.page_file(page)
+        if file not in pages:
+            yield f"{page} is not on the site: there is no {file}. Did gfm2dox.py run?"
+            continue
+        lines = gfm.read_lines(site.root / page)
+        text = " ".join("".join(pages[file].text).split())
+        for heading in gfm.headings(lines):
+            words = " ".join(gfm.plain(heading.text).split())
+            if words not in text and "--" not in words:  # Doxygen makes dashes of --
+                yield f"{page}:{heading.line + 1}: the heading '{words}' is not in {file}."
+    for name, page in pages.items():
+        for line, url in page.links:
+            path, _, anchor = urllib.parse.unquote(url).partition("#")
+            path = path.split("?", 1)[0] or name
+            if not (site.html / path).exists():
+                yield f"{name}:{line}: the link {url} leads to no file."
+            elif anchor and path in pages and anchor not in pages[path].anchors:
+                yield f"{name}:{line}: the link {url} leads to no anchor."
+
+
+def main(arguments=None):
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description="Check the finished site.")
+    parser.add_argument(
+        "--site", required=True, type=pathlib.Path, help="file that lists what is on the site"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        site = gfm2dox.Site(options.site)
+        found = list(faults(site))
+    except (OSError, ValueError) as error:
+        print(f"check_site.py: {error}", file=sys.stderr)
+        return 2
+    for sentence in found:
+        print(sentence)
+    count = len(list(site.html.glob("*.html")))
+    print(f"{site.html}: {count} files, {len(site.pages)} pages, {len(found)} faults.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,378 @@
+#!/usr/bin/env python3
+"""Keeps listings and printed numbers of the pages in step with the code.
+
+A listing is the part of a source file between two marks `//! [TAG]`:
+
+    <!-- listing: 01_naive_attention/attention.cpp#scores -->
+    ```cpp
+    ```
+
+A generated block is what a lesson's program prints:
+
+    <!-- generated: 01_naive_attention --page memory -->
+    ```text
+    ```
+    <!-- /generated -->
+
+The tool rewrites the lines inside the fences and nothing else. With --check it writes nothing and
+shows the difference instead. Exit status: 0 in step, 1 not in step (--check), 2 could not be done.
+"""
+
+import argparse
+import difflib
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import gfm  # noqa: E402
+
+MAX_COLUMNS = 78  # beside the site's navigation a longer line is cut off
+TIME_LIMIT = 60.0  # seconds for one program
+DIRECTIVE = re.compile(r"^[ \t]*<!--\s*/?\s*(?:listing|generated)\b", re.IGNORECASE)
+LISTING = re.compile(r"^[ \t]*<!-- listing: (?P<path>[^\s#]+)#(?P<tag>[^\s#]+) -->[ \t]*$")
+GENERATED = re.compile(r"^[ \t]*<!-- generated: (?P<command>\S.*?) -->[ \t]*$")
+END = re.compile(r"^[ \t]*<!-- /generated -->[ \t]*$")
+MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+class Problem(Exception):
+    """One sentence about what is wrong; the page and the line are added where they are known."""
+
+
+def listing(root, path, tag):
+    """The lines between the two marks `//! [tag]` of root/path, dedented."""
+    file = root / path
+    if pathlib.PurePosixPath(path).is_absolute() or ".." in pathlib.PurePosixPath(path).parts:
+        raise Problem(
+            f"the listing's path is '{path}'; it must be relative to the repository, without '..'."
+        )
+    if not file.is_file():
+        raise Problem(f"the listing's file {path} does not exist.")
+    try:
+        lines = gfm.read_lines(file)
+    except ValueError as error:
+        raise Problem(f"the listing's file {path} {error}.") from error
+    marks = [i for i, line in enumerate(lines) if (m := MARK.match(line)) and m["tag"] == tag]
+    if not marks:
+        others = sorted({m["tag"] for line in lines if (m := MARK.match(line))})
+        raise Problem(
+            f"{path} has no mark //! [{tag}]; its marks are: {', '.join(others) or 'none'}."
+        )
+    if len(marks) == 1:
+        raise Problem(f"{path}:{marks[0] + 1}: the mark //! [{tag}] is not closed by a second one.")
+    if len(marks) > 2:
+        raise Problem(f"{path} has {len(marks)} marks //! [{tag}]; there must be exactly two.")
+
+    numbers = [i for i in range(marks[0] + 1, marks[1]) if not MARK.match(lines[i])]
+    texts = [lines[i].rstrip() for i in numbers]
+    indents = [re.match(r"[ \t]*", text)[0] for text in texts if text]
+    if not indents:
+        raise Problem(f"the listing {path}#{tag} is empty.")
+    shared = len(os.path.commonprefix(indents))
+    result = []
+    for number, text in zip(numbers, texts):
+        text = text[shared:]
+        columns = len(text.expandtabs(8))
+        if columns > MAX_COLUMNS:
+            raise Problem(
+                f"{path}:{number + 1} has {columns} columns without its indentation; "
+                f"a listing may have {MAX_COLUMNS}."
+            )
+        result.append(text)
+    return stripped(result)
+
+
+def stripped(lines):
+    """The lines without blank ones at either end."""
+    while lines and not lines[0].strip():
+        lines = lines[1:]
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    return lines
+
+
+class Programs:
+    """Runs the lessons' programs, each command once."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.results = {}  # words of the command -> lines, or the Problem that it met
+
+    def output(self, command):
+        """The lines that the command prints."""
+        try:
+            words = tuple(shlex.split(command))
+        except ValueError as error:
+            raise Problem(f"the command '{command}' cannot be read: {error}.") from error
+        if words not in self.results:
+            try:
+                self.results[words] = self._run(command, words)
+            except Problem as problem:
+                self.results[words] = problem
+        if isinstance(self.results[words], Problem):
+            raise self.results[words]
+        return self.results[words]
+
+    def _run(self, command, words):
+        name = words[0]
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+            raise Problem(
+                f"the program is '{name}'; it must be a plain name, for example 01_naive_attention."
+            )
+        program = self.directory / name / name
+        if not program.is_file():
+            raise Problem(
+                f"there is no program {program}; build it: "
+                f"cmake --build {shlex.quote(str(self.directory))} --target {name}"
+            )
+        environment = {
+            k: v
+            for k, v in os.environ.items()
+            if k not in ("CLICOLOR_FORCE", "FORCE_COLOR", "COLUMNS", "LINES")
+        }
+        environment.update(NO_COLOR="1", TERM="dumb", LC_ALL="C.UTF-8")
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                process = subprocess.Popen(
+                    [str(program), *words[1:]],
+                    cwd=scratch,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise Problem(f"`{command}` cannot be started: {error.strerror}.") from error
+            try:
+                out, err = process.communicate(timeout=TIME_LIMIT)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # its children too, or the pipes stay open
+                process.communicate()
+                raise Problem(
+                    f"`{command}` was still running after {TIME_LIMIT:g} s; it was ended."
+                ) from None
+        if process.returncode != 0:
+            how = (
+                f"ended with status {process.returncode}"
+                if process.returncode > 0
+                else f"was ended by signal {-process.returncode}"
+            )
+            said = err.decode("utf-8", "replace").strip()
+            raise Problem(
+                f"`{command}` {how}; on stderr it said: " + (f"\n{said}" if said else "nothing.")
+            )
+        try:
+            text = out.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Problem(
+                f"`{command}` printed bytes that are not UTF-8 text (byte {error.start})."
+            ) from error
+        control = CONTROL.search(text)
+        if control:
+            what = (
+                "an ANSI escape sequence, for example a colour"
+                if control[0] == "\x1b"
+                else (f"the control character {control[0]!r}")
+            )
+            raise Problem(f"`{command}` printed {what}; a page needs plain text.")
+        lines = stripped(text.split("\n"))
+        if not lines:
+            raise Problem(f"`{command}` printed nothing.")
+        return lines
+
+
+def with_ends(text):
+    """The lines of a text, each with its line end. A line ends with \\n and nothing else."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def synced(text, root, programs, report):
+    """The page as it should be. Calls report(line number, sentence) for each problem."""
+    ends = with_ends(text)
+    lines = [line.rstrip("\r\n") for line in ends]
+    kinds, fences = gfm.scan(lines)
+    opened = {fence.first: fence for fence in fences}
+    pieces, copied = [], 0  # everything before line `copied` has been written to pieces
+    generated_open = False
+
+    def next_fence(i, comment):
+        i += 1
+        while i < len(lines) and kinds[i] == "text" and not lines[i].strip():
+            i += 1
+        fence = opened.get(i)
+        if fence is None or fence.prefix.strip():
+            raise Problem(f"no fenced block follows the {comment} comment.")
+        if fence.last is None:
+            raise Problem(f"the fenced block at line {fence.first + 1} is never closed.")
+        return fence
+
+    def fill(fence, content):
+        nonlocal copied
+        for text_line in content:
+            if fence.closed_by(text_line):
+                raise Problem(
+                    f"the line '{text_line.strip()}' would close the fenced block at line "
+                    f"{fence.first + 1}; give that fence more {fence.mark[0]} characters."
+                )
+        pieces.extend(ends[copied : fence.first + 1])
+        newline = "\r\n" if ends[fence.first].endswith("\r\n") else "\n"
+        pieces.extend((fence.prefix + line if line else "") + newline for line in content)
+        copied = fence.last
+
+    for i, line in enumerate(lines):
+        if kinds[i] not in ("comment", "text") or not DIRECTIVE.match(line):
+            continue
+        try:
+            if match := LISTING.match(line):
+                fill(next_fence(i, "listing"), listing(root, match["path"], match["tag"]))
+            elif match := GENERATED.match(line):
+                generated_open = True
+                fence = next_fence(i, "generated")
+                end = fence.last + 1
+                while end < len(lines) and kinds[end] == "text" and not lines[end].strip():
+                    end += 1
+                if end == len(lines) or not END.match(lines[end]):
+                    raise Problem(
+                        "the generated block is not closed: <!-- /generated --> must follow "
+                        f"the fenced block that ends at line {fence.last + 1}."
+                    )
+                fill(fence, programs.output(match["command"]))
+            elif END.match(line):
+                if not generated_open:
+                    raise Problem(
+                        "<!-- /generated --> stands here, but no generated block is open."
+                    )
+                generated_open = False
+            else:
+                raise Problem(
+                    "this comment cannot be read; allowed are <!-- listing: PATH#TAG -->, "
+                    "<!-- generated: PROGRAM ARGS --> and <!-- /generated -->."
+                )
+        except Problem as problem:
+            report(i + 1, str(problem))
+    pieces.extend(ends[copied:])
+    return "".join(pieces)
+
+
+def write_whole(path, data):
+    """Replaces a file at once: a reader sees the old or the new one, never a part."""
+    path = pathlib.Path(os.path.realpath(path))
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, path.stat().st_mode & 0o7777)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def difference(name, old, new):
+    """A unified diff of two texts."""
+    lines = difflib.unified_diff(
+        with_ends(old), with_ends(new), f"{name} (as it is)", f"{name} (as code and programs say)"
+    )
+    return "".join(
+        line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def main(arguments=None):
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description="Bring listings and program output in pages up to date."
+    )
+    parser.add_argument("--root", required=True, type=pathlib.Path, help="the repository")
+    parser.add_argument(
+        "--programs",
+        required=True,
+        type=pathlib.Path,
+        metavar="BUILD_DIR",
+        help="build directory; the program NAME is BUILD_DIR/NAME/NAME",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, show the difference, exit 1 if any"
+    )
+    parser.add_argument(
+        "pages", nargs="+", metavar="PAGE", help="Markdown page, relative to the repository"
+    )
+    options = parser.parse_args(arguments)
+    root = options.root.resolve()
+    programs = Programs(options.programs.resolve())
+
+    problems = 0
+    changed = []  # (name, path, old text, new text)
+    for name in options.pages:
+        path = root / name
+
+        def report(line, sentence, name=name):
+            nonlocal problems
+            problems += 1
+            place = f"{name}:{line}: " if line else f"{name}: "
+            print(place + sentence, file=sys.stderr)
+
+        try:
+            old = path.read_bytes().decode("utf-8")
+        except UnicodeDecodeError as error:
+            report(0, f"the page is not UTF-8 text (byte {error.start}).")
+            continue
+        except OSError as error:
+            report(0, f"the page cannot be read: {error.strerror}.")
+            continue
+        new = synced(old, root, programs, report)
+        if new != old:
+            changed.append((name, path, old, new))
+
+    if options.check:
+        for name, _, old, new in changed:
+            print(difference(name, old, new), end="")
+    if problems:
+        if not options.check:
+            print("No page was written.", file=sys.stderr)
+        return 2
+    if options.check and changed:
+        build = options.programs.resolve()
+        if (build / "CMakeCache.txt").is_file():
+            mend = ["cmake", "--build", str(build), "--target", "sync_pages"]
+        else:
+            mend = [
+                "python3",
+                str(pathlib.Path(__file__).resolve()),
+                "--root",
+                str(root),
+                "--programs",
+                str(build),
+                *options.pages,
+            ]
+        print(
+            f"\n{len(changed)} of {len(options.pages)} pages are out of step with the code. To mend them:\n"
+            f"  {shlex.join(mend)}"
+        )
+        return 1
+    if not options.check:
+        for name, path, _, new in changed:
+            try:
+                write_whole(path, new.encode("utf-8"))
+            except OSError as error:
+                print(f"{name}: the page cannot be written: {error.strerror}.", file=sys.stderr)
+                return 2
+            print(f"{name}: written")
+    count = len(programs.results)
+    print(
+        f"{len(options.pages)} pages are in step; {count} program {'run' if count == 1 else 'runs'}."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

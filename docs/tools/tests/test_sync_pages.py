@@ -1,0 +1,445 @@
+"""Tests of sync_pages.py: what it writes, what it leaves alone, and every message it can give."""
+
+import os
+import sys
+import unittest
+
+from tree import TreeTest
+
+import sync_pages
+
+SOURCE = """#include <x>
+namespace fa {
+//! [sum]
+  //! [inner]
+  int a = 1;
+  //! [inner]
+
+    int b = 2;   \t
+
+//! [sum]
+}
+"""
+PAGE = """# Title
+
+<!-- listing: src/a.cpp#sum -->
+```cpp
+old
+```
+
+Some text.  \r
+<!-- generated: prog --size 3 "two words" -->
+
+~~~text
+old
+older
+~~~
+
+<!-- /generated -->
+no line end at the end of the page"""
+
+
+class SyncTest(TreeTest):
+    def setUp(self):
+        super().setUp()
+        self.write("src/a.cpp", SOURCE)
+        self.program("prog", 'printf "<%s>\\n" "$@"')
+
+    def program(self, name, script):
+        self.write(f"build/{name}/{name}", f"#!/bin/sh\n{script}\n", 0o755)
+
+    def sync(self, *arguments):
+        return self.run_main(
+            sync_pages.main, "--root", self.root, "--programs", self.root / "build", *arguments
+        )
+
+    def sync_text(self, text, *arguments):
+        self.write("page.md", text)
+        return self.sync(*arguments, "page.md")
+
+    def assert_problem(self, text, place, *words):
+        """The page gives exactly this message, with exit status 2, both ways; nothing is written."""
+        for mode in ((), ("--check",)):
+            status, _, err = self.sync_text(text, *mode)
+            self.assertEqual(status, 2, err)
+            self.assertIn(place, err)
+            for word in words:
+                self.assertIn(word, err)
+            self.assertEqual(
+                self.read("page.md").encode(), text if isinstance(text, bytes) else text.encode()
+            )
+
+    def listing(self, target, fence="```cpp\n```\n"):
+        return f"<!-- listing: {target} -->\n{fence}"
+
+    def generated(self, command):
+        return f"text\n<!-- generated: {command} -->\n```text\n```\n<!-- /generated -->\n"
+
+
+class Writing(SyncTest):
+    def test_whole_page(self):
+        status, out, err = self.sync_text(PAGE)
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("page.md: written", out)
+        self.assertEqual(
+            self.read("page.md"),
+            PAGE.replace("```cpp\nold\n", "```cpp\nint a = 1;\n\n  int b = 2;\n").replace(
+                "old\nolder\n", "<--size>\n<3>\n<two words>\n"
+            ),
+        )
+
+    def test_second_run_changes_nothing(self):
+        self.sync_text(PAGE)
+        os.utime(self.root / "page.md", (1, 1))
+        status, out, _ = self.sync("page.md")
+        self.assertEqual((status, os.stat(self.root / "page.md").st_mtime), (0, 1))
+        self.assertNotIn("written", out)
+        self.assertEqual(self.sync("--check", "page.md")[0], 0)
+
+    def test_line_ends_indentation_and_mode_are_kept(self):
+        text = "1. item\r\n\r\n   <!-- listing: src/a.cpp#sum -->\r\n   ```cpp title\r\n   ```\r\n\r\nlast\r\n"
+        self.write("page.md", text, 0o640)
+        self.assertEqual(self.sync("page.md")[0], 0)
+        self.assertEqual(
+            self.read("page.md"),
+            text.replace(
+                "   ```cpp title\r\n", "   ```cpp title\r\n   int a = 1;\r\n\r\n     int b = 2;\r\n"
+            ),
+        )
+        self.assertEqual((self.root / "page.md").stat().st_mode & 0o777, 0o640)
+        self.assertEqual([p.name for p in self.root.glob("page*")], ["page.md"])
+
+    def test_form_feed_and_byte_order_mark_are_kept(self):
+        text = "\ufeffa\x0cb\u2028c\n" + self.listing(
+            "src/a.cpp#inner", "```cpp\nint a = 1;\n```\n"
+        )
+        self.assertEqual(self.sync_text(text, "--check")[0], 0)
+        self.assertEqual(self.sync_text(text)[0], 0)
+        self.assertEqual(self.read("page.md"), text)
+
+    def test_comments_inside_a_fence_are_left_alone(self):
+        text = "````md\n" + self.listing("no/such.cpp#tag") + "````\n`<!-- generated: x -->`\n"
+        self.assertEqual(self.sync_text(text, "--check")[0], 0)
+
+    def test_symbolic_link_stays_one(self):
+        self.write("real.md", self.listing("src/a.cpp#inner"))
+        (self.root / "link.md").symlink_to("real.md")
+        self.assertEqual(self.sync("link.md")[0], 0)
+        self.assertTrue((self.root / "link.md").is_symlink())
+        self.assertIn("int a = 1;", self.read("real.md"))
+
+    def test_same_command_runs_once(self):
+        self.program("count", f'echo run >> "{self.root}/log"; echo out')
+        self.write("second.md", self.generated("count  1"))
+        self.write("page.md", self.generated("count 1") * 2)
+        self.assertEqual(self.sync("page.md", "second.md")[0], 0)
+        self.assertEqual(self.read("log"), "run\n")
+        self.assertEqual(
+            self.read("second.md"),
+            self.generated("count  1").replace("```text\n", "```text\nout\n"),
+        )
+
+    def test_failing_command_runs_once_and_is_reported_at_each_place(self):
+        self.program("count", f'echo run >> "{self.root}/log"; exit 1')
+        status, _, err = self.sync_text(self.generated("count") * 2)
+        self.assertEqual((status, self.read("log")), (2, "run\n"))
+        self.assertIn("page.md:2:", err)
+        self.assertIn("page.md:7:", err)
+
+    def test_programs_run_elsewhere_without_input_and_without_colours(self):
+        self.program("prog", 'pwd; cat; touch made; echo "$NO_COLOR $TERM"')
+        self.assertEqual(self.sync_text(self.generated("prog"))[0], 0)
+        self.assertIn("\n1 dumb\n", self.read("page.md"))
+        self.assertNotIn(f"\n{self.root}\n", self.read("page.md"))
+        self.assertEqual(list(self.root.rglob("made")), [])
+
+    def test_nothing_is_written_when_one_page_has_a_problem(self):
+        self.write("good.md", self.listing("src/a.cpp#inner"))
+        self.write("bad.md", self.listing("src/a.cpp#nothing"))
+        status, _, err = self.sync("good.md", "bad.md")
+        self.assertEqual(status, 2)
+        self.assertIn("No page was written.", err)
+        self.assertEqual(self.read("good.md"), self.listing("src/a.cpp#inner"))
+
+    @unittest.skipIf(os.geteuid() == 0, "the superuser may write everywhere")
+    def test_unwritable_directory(self):
+        self.write("d/page.md", self.listing("src/a.cpp#inner"))
+        (self.root / "d").chmod(0o555)
+        self.addCleanup((self.root / "d").chmod, 0o755)
+        status, _, err = self.sync("d/page.md")
+        self.assertEqual(status, 2)
+        self.assertIn("cannot be written", err)
+
+    def test_failed_write_leaves_the_page_and_no_scrap(self):
+        self.write("page.md", self.listing("src/a.cpp#inner"))
+        original = sync_pages.os.replace
+
+        def fail(*_):
+            raise OSError(28, "No space left on device")
+
+        sync_pages.os.replace = fail
+        self.addCleanup(setattr, sync_pages.os, "replace", original)
+        status, _, err = self.sync("page.md")
+        self.assertEqual(status, 2)
+        self.assertIn("page.md: the page cannot be written: No space left on device.", err)
+        self.assertEqual(self.read("page.md"), self.listing("src/a.cpp#inner"))
+        self.assertEqual([p.name for p in self.root.glob("page*")], ["page.md"])
+
+
+class Checking(SyncTest):
+    def test_difference_is_shown_and_nothing_written(self):
+        status, out, err = self.sync_text(PAGE, "--check")
+        self.assertEqual((status, err), (1, ""))
+        self.assertEqual(self.read("page.md"), PAGE)
+        for line in ("--- page.md (as it is)", "-old", "+int a = 1;", "+<two words>"):
+            self.assertIn(line + "\n", out)
+        self.assertIn("1 of 1 pages are out of step", out)
+        self.assertIn("sync_pages.py --root", out.splitlines()[-1])
+        self.assertTrue(out.splitlines()[-1].endswith(" page.md"))
+
+    def test_command_for_a_cmake_build(self):
+        self.write("build/CMakeCache.txt", "")
+        _, out, _ = self.sync_text(PAGE, "--check")
+        self.assertEqual(
+            out.splitlines()[-1], f"  cmake --build {self.root}/build --target sync_pages"
+        )
+
+    def test_changed_source_is_noticed(self):
+        self.sync_text(PAGE)
+        self.assertEqual(self.sync("--check", "page.md")[0], 0)
+        self.write("src/a.cpp", SOURCE.replace("b = 2", "b = 3"))
+        status, out, _ = self.sync("--check", "page.md")
+        self.assertEqual(status, 1)
+        self.assertIn("-  int b = 2;\n+  int b = 3;\n", out)
+
+    def test_changed_output_is_noticed(self):
+        self.sync_text(PAGE)
+        self.program("prog", "echo other")
+        self.assertEqual(self.sync("--check", "page.md")[0], 1)
+
+
+class Problems(SyncTest):
+    def test_missing_file(self):
+        self.assert_problem(
+            "\n" + self.listing("src/b.cpp#x"),
+            "page.md:2: the listing's file src/b.cpp does not exist.",
+        )
+
+    def test_path_outside(self):
+        for path in ("../a.cpp", "/etc/passwd", "src/../src/a.cpp"):
+            self.assert_problem(
+                self.listing(path + "#x"),
+                f"page.md:1: the listing's path is '{path}'; it must be relative",
+            )
+
+    def test_source_is_not_utf8(self):
+        self.write("src/latin.cpp", b"//! [t]\n// caf\xe9\n//! [t]\n")
+        self.assert_problem(
+            self.listing("src/latin.cpp#t"),
+            "page.md:1: the listing's file src/latin.cpp is not UTF-8",
+        )
+
+    def test_missing_tag(self):
+        self.assert_problem(
+            self.listing("src/a.cpp#x"),
+            "page.md:1: src/a.cpp has no mark //! [x]; its marks are: inner, sum.",
+        )
+
+    def test_missing_tag_in_a_file_without_any(self):
+        self.write("src/b.cpp", "int x;\n")
+        self.assert_problem(self.listing("src/b.cpp#x"), "its marks are: none.")
+
+    def test_unclosed_tag(self):
+        self.write("src/b.cpp", "\n//! [t]\nint x;\n")
+        self.assert_problem(
+            self.listing("src/b.cpp#t"), "page.md:1: src/b.cpp:2: the mark //! [t] is not closed"
+        )
+
+    def test_tag_used_three_times(self):
+        self.write("src/b.cpp", "//! [t]\nint x;\n" * 3)
+        self.assert_problem(
+            self.listing("src/b.cpp#t"),
+            "page.md:1: src/b.cpp has 3 marks //! [t]; there must be exactly two.",
+        )
+
+    def test_width(self):
+        self.write("src/b.cpp", "//! [t]\n    " + "x" * 78 + "\n    y\n//! [t]\n")
+        self.assertEqual(self.sync_text(self.listing("src/b.cpp#t"))[0], 0)
+        self.write("src/b.cpp", "//! [t]\n    y\n    " + "x" * 79 + "\n//! [t]\n")
+        self.assert_problem(
+            self.listing("src/b.cpp#t"),
+            "page.md:1: src/b.cpp:3 has 79 columns without its indentation; a listing may have 78.",
+        )
+
+    def test_empty_listing(self):
+        self.write("src/b.cpp", "//! [t]\n\n  //! [other]\n//! [t]\n")
+        self.assert_problem(
+            self.listing("src/b.cpp#t"), "page.md:1: the listing src/b.cpp#t is empty."
+        )
+
+    def test_no_fence_after_listing(self):
+        for after in ("text\n```cpp\n```\n", "", "<!-- c -->\n```cpp\n```\n", "> ```cpp\n> ```\n"):
+            self.assert_problem(
+                self.listing("src/a.cpp#sum", after),
+                "page.md:1: no fenced block follows the listing comment.",
+            )
+
+    def test_unclosed_fence(self):
+        self.assert_problem(
+            self.listing("src/a.cpp#sum", "```cpp\ntext\n"),
+            "page.md:1: the fenced block at line 2 is never closed.",
+        )
+
+    def test_content_would_close_the_fence(self):
+        self.write("src/b.cpp", "//! [t]\n```\n//! [t]\n")
+        self.assert_problem(
+            self.listing("src/b.cpp#t"),
+            "page.md:1: the line '```' would close the fenced block at line 2",
+        )
+        self.assertEqual(self.sync_text(self.listing("src/b.cpp#t", "````\n````\n"))[0], 0)
+
+    def test_unreadable_comment(self):
+        for comment in (
+            "<!-- listing: src/a.cpp -->",
+            "<!-- Listing: src/a.cpp#sum -->",
+            "<!-- generated -->",
+            "<!--listing: src/a.cpp#sum-->",
+            "<!-- / generated -->",
+            "<!-- listing src/a.cpp#sum -->",
+            "<!-- generated: prog --> more",
+            "<!-- listing: a.cpp#t\n-->",
+            "<!-- /listing -->",
+        ):
+            self.assert_problem(
+                comment + "\n```\n```\n", "page.md:1: this comment cannot be read; allowed are"
+            )
+
+    def test_no_fence_in_generated_block(self):
+        self.assert_problem(
+            "<!-- generated: prog -->\ntext\n<!-- /generated -->\n",
+            "page.md:1: no fenced block follows the generated comment.",
+        )
+
+    def test_generated_block_not_closed(self):
+        for after in ("", "more\n<!-- /generated -->\n", "```\n```\n<!-- /generated -->\n"):
+            self.assert_problem(
+                "\n<!-- generated: prog -->\n```\n```\n" + after,
+                "page.md:2: the generated block is not closed",
+                "ends at line 4",
+            )
+
+    def test_end_without_beginning(self):
+        self.assert_problem(
+            "a\n<!-- /generated -->\n",
+            "page.md:2: <!-- /generated --> stands here, but no generated",
+        )
+
+    def test_unreadable_command(self):
+        self.assert_problem(
+            self.generated("prog 'x"),
+            "page.md:2: the command 'prog 'x' cannot be read: No closing quotation.",
+        )
+
+    def test_program_name(self):
+        for name in ("../prog", "a/b", "-x", "''"):
+            self.assert_problem(
+                self.generated(name), "page.md:2: the program is '", "it must be a plain name"
+            )
+
+    def test_program_missing(self):
+        self.assert_problem(
+            self.generated("none --x"),
+            "page.md:2: there is no program ",
+            "/build/none/none; build it: cmake ",
+        )
+
+    def test_program_cannot_start(self):
+        self.write("build/prog/prog", "#!/bin/sh\n", 0o644)
+        self.assert_problem(
+            self.generated("prog"), "page.md:2: `prog` cannot be started: Permission denied."
+        )
+
+    def test_program_fails(self):
+        self.program("prog", 'echo "bad shape" >&2; echo half; exit 3')
+        self.assert_problem(
+            self.generated("prog -a"),
+            "page.md:2: `prog -a` ended with status 3; on stderr it said: \nbad shape\n",
+        )
+
+    def test_program_fails_silently(self):
+        self.program("prog", "exit 77")
+        self.assert_problem(
+            self.generated("prog"), "ended with status 77; on stderr it said: nothing."
+        )
+
+    def test_program_is_killed(self):
+        self.program("prog", "kill -SEGV $$")
+        self.assert_problem(self.generated("prog"), "page.md:2: `prog` was ended by signal 11;")
+
+    def test_program_takes_too_long(self):
+        original = sync_pages.TIME_LIMIT
+        self.addCleanup(setattr, sync_pages, "TIME_LIMIT", original)
+        sync_pages.TIME_LIMIT = 0.2
+        self.program("prog", "sleep 30 & sleep 30")  # the child holds the pipe open
+        self.assert_problem(
+            self.generated("prog"), "page.md:2: `prog` was still running after 0.2 s; it was ended."
+        )
+
+    def test_colours(self):
+        self.program("prog", "printf '\\033[31mred\\033[0m\\n'")
+        self.assert_problem(
+            self.generated("prog"), "page.md:2: `prog` printed an ANSI escape sequence"
+        )
+
+    def test_other_control_character(self):
+        self.program("prog", "printf 'a\\rb\\n'")
+        self.assert_problem(
+            self.generated("prog"),
+            "page.md:2: `prog` printed the control character '\\r'; a page needs",
+        )
+
+    def test_output_is_not_utf8(self):
+        self.program("prog", "printf 'ab\\377\\n'")
+        self.assert_problem(
+            self.generated("prog"),
+            "page.md:2: `prog` printed bytes that are not UTF-8 text (byte 2).",
+        )
+
+    def test_no_output(self):
+        self.program("prog", "echo; echo '  '")
+        self.assert_problem(self.generated("prog"), "page.md:2: `prog` printed nothing.")
+
+    def test_page_missing(self):
+        status, _, err = self.sync("none.md")
+        self.assertEqual(
+            (status, err.splitlines()[0]),
+            (2, "none.md: the page cannot be read: No such file or directory."),
+        )
+
+    def test_page_is_not_utf8(self):
+        self.write("page.md", b"ab\xff")
+        status, _, err = self.sync("--check", "page.md")
+        self.assertEqual((status, err), (2, "page.md: the page is not UTF-8 text (byte 2).\n"))
+
+    def test_every_problem_is_reported(self):
+        text = self.listing("src/b.cpp#x") + self.listing("src/a.cpp#x") + self.generated("none")
+        _, _, err = self.sync_text(text)
+        self.assertEqual(
+            [line.split(" ")[0] for line in err.splitlines() if line.startswith("page")],
+            ["page.md:1:", "page.md:4:", "page.md:8:"],
+        )
+
+    def test_check_with_a_problem_shows_the_differences_too(self):
+        self.write("bad.md", self.listing("src/a.cpp#x"))
+        self.write("page.md", PAGE)
+        status, out, _ = self.sync("--check", "bad.md", "page.md")
+        self.assertEqual(status, 2)
+        self.assertIn("+int a = 1;", out)
+
+    def test_bad_use(self):
+        for arguments in ((), ("--root", self.root, "page.md"), ("--unknown", "page.md")):
+            self.assertEqual(self.run_main(sync_pages.main, *arguments)[0], 2)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
