@@ -1,10 +1,11 @@
-# Target docs: writes build/docs/Doxyfile and what it needs, then runs Doxygen. Part of CMakeLists.txt.
+# Target docs: writes build/docs/Doxyfile and what it needs, then runs Doxygen. Part of
+# CMakeLists.txt.
 set(fa_docs_out "${CMAKE_CURRENT_BINARY_DIR}")
 set(fa_docs_html "${fa_docs_out}/html")
 set(fa_docs_theme "${CMAKE_CURRENT_SOURCE_DIR}/theme")
 set(fa_docs_site "${fa_docs_out}/site.txt")
 
-option(FA_DOCS_PARAMS "Target docs: a parameter or result without a description of its own is a warning" OFF)
+option(FA_DOCS_PARAMS "Target docs: warn about parameters and results without a description" OFF)
 set(fa_docs_params NO)
 if(FA_DOCS_PARAMS)
   set(fa_docs_params YES)
@@ -29,11 +30,12 @@ set(fa_docs_front "${fa_docs_root}/${front}")
 
 # Commands inside a quoted value of the Doxyfile: their own quotation marks are escaped.
 set(python "\\\"${Python3_EXECUTABLE}\\\" -B")
-set(fa_docs_page_filter "${python} \\\"${fa_docs_tools}/gfm2dox.py\\\" --site \\\"${fa_docs_site}\\\"")
+set(fa_docs_page_filter
+    "${python} \\\"${fa_docs_tools}/gfm2dox.py\\\" --site \\\"${fa_docs_site}\\\"")
 set(fa_docs_code_filter "${python} \\\"${fa_docs_tools}/cpp2dox.py\\\"")
 
-# The theme: doxygen-awesome-css with its switch for dark mode where it is installed (Debian package of
-# that name), else Doxygen's own.
+# The theme: doxygen-awesome-css with its switch for dark mode where it is installed (Debian package
+# of that name), else Doxygen's own.
 find_path(FA_DOXYGEN_AWESOME doxygen-awesome-sidebar-only.css PATHS /usr/share/doxygen-awesome-css
           DOC "Directory of doxygen-awesome-css" NO_DEFAULT_PATH)
 set(fa_docs_styles "")
@@ -45,33 +47,32 @@ if(FA_DOXYGEN_AWESOME)
     string(APPEND fa_docs_styles "\"${FA_DOXYGEN_AWESOME}/${file}\" ")
   endforeach()
   set(fa_docs_scripts "\"${FA_DOXYGEN_AWESOME}/doxygen-awesome-darkmode-toggle.js\"")
-  string(APPEND head "<script type=\"text/javascript\" src=\"$relpath^doxygen-awesome-darkmode-toggle.js\"></script>\n"
-                     "<script type=\"text/javascript\">DoxygenAwesomeDarkModeToggle.init()</script>\n")
+  string(APPEND head "<script src=\"$relpath^doxygen-awesome-darkmode-toggle.js\"></script>\n"
+                     "<script>DoxygenAwesomeDarkModeToggle.init()</script>\n")
 endif()
 string(APPEND fa_docs_styles "\"${fa_docs_theme}/site.css\"")
 
 # Header and layout begin as this Doxygen's own: committed copies would fit one version only.
+function(fa_docs_write)
+  execute_process(COMMAND "${DOXYGEN_EXECUTABLE}" ${ARGN} WORKING_DIRECTORY "${fa_docs_out}/theme"
+                  RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  if(failed)
+    message(FATAL_ERROR "docs: '${DOXYGEN_EXECUTABLE} ${ARGN}' failed with status ${failed}.")
+  endif()
+endfunction()
 file(MAKE_DIRECTORY "${fa_docs_out}/theme")
-execute_process(COMMAND "${DOXYGEN_EXECUTABLE}" -w html header.html footer.html style.css
-                WORKING_DIRECTORY "${fa_docs_out}/theme" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
-if(failed)
-  message(FATAL_ERROR "docs: '${DOXYGEN_EXECUTABLE} -w html' failed with status ${failed}.")
-endif()
-execute_process(COMMAND "${DOXYGEN_EXECUTABLE}" -l layout.xml
-                WORKING_DIRECTORY "${fa_docs_out}/theme" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
-if(failed)
-  message(FATAL_ERROR "docs: '${DOXYGEN_EXECUTABLE} -l' failed with status ${failed}.")
-endif()
+fa_docs_write(-w html header.html footer.html style.css)
+fa_docs_write(-l layout.xml)
 file(READ "${fa_docs_out}/theme/header.html" header)
 string(REPLACE "</head>" "${head}</head>" header "${header}")
 file(WRITE "${fa_docs_out}/theme/header.html" "${header}")
 file(READ "${fa_docs_out}/theme/layout.xml" layout)
-string(REPLACE "<tab type=\"pages\" visible=\"yes\" title=\"\"" "<tab type=\"pages\" visible=\"yes\" title=\"Lessons\""
-               layout "${layout}")
+string(REPLACE "<tab type=\"pages\" visible=\"yes\" title=\"\""
+               "<tab type=\"pages\" visible=\"yes\" title=\"Lessons\"" layout "${layout}")
 file(WRITE "${fa_docs_out}/theme/layout.xml" "${layout}")
 
-# Formulas: MathJax 2 from the system (Debian package libjs-mathjax) goes into the site, so that they render
-# with no network. Only the TeX input, the SVG output and its main font: 2 MB of 54.
+# Formulas: MathJax 2 from the system (Debian package libjs-mathjax) goes into the site, so that
+# they render with no network. Only the TeX input, the SVG output and its main font: 2 MB of 54.
 find_path(FA_MATHJAX jax/output/SVG/fonts/TeX/fontdata.js PATHS /usr/share/javascript/mathjax
           DOC "Directory of MathJax 2" NO_DEFAULT_PATH)
 set(fa_docs_versioned "MATHJAX_FORMAT = SVG\n")
@@ -82,11 +83,12 @@ if(FA_MATHJAX)
     get_filename_component(parent "${part}" DIRECTORY)
     file(COPY "${FA_MATHJAX}/${part}" DESTINATION "${fa_docs_out}/mathjax/${parent}")
   endforeach()
-  set(math COMMAND "${CMAKE_COMMAND}" -E copy_directory "${fa_docs_out}/mathjax" "${fa_docs_html}/mathjax")
+  set(math COMMAND "${CMAKE_COMMAND}" -E copy_directory
+                   "${fa_docs_out}/mathjax" "${fa_docs_html}/mathjax")
 else()
-  message(STATUS "docs: libjs-mathjax is not installed; the site's formulas will need a network")
+  message(STATUS "docs: libjs-mathjax is not installed, so the site's formulas will need a network")
   set(math COMMAND "${CMAKE_COMMAND}" -E echo
-      "Note: libjs-mathjax is not installed: a script from the network draws the formulas of this site.")
+      "Note: libjs-mathjax is not installed, so a script from the network draws the formulas.")
 endif()
 
 # Tags that not all of the versions know.

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks that every relative link and every #anchor in the repository's Markdown files resolves.
 
-Links to other sites are not visited. Exit status: 0 all resolve, 1 some do not, 2 could not be done.
+Links to other sites are not visited.
+Exit status: 0 all resolve, 1 some do not, 2 could not be done.
 """
 
 import argparse
@@ -73,7 +74,10 @@ class Checker:
             return f"the link {target} leads to no heading of {full.relative_to(self.root)}.{hint}"
         lines = re.fullmatch(r"L(\d+)(?:-L(\d+))?", anchor)
         if not lines:
-            return f"the link {target} has an anchor, but {full.name} is no Markdown page (#L10-L20 are lines)."
+            return (
+                f"the link {target} has an anchor, but {full.name} is no Markdown page "
+                "(lines are #L10-L20)."
+            )
         count = len(full.read_bytes().splitlines())
         if not 1 <= int(lines[1]) <= int(lines[2] or lines[1]) <= count:
             return f"the link {target} names lines that {full.name} does not have; it has {count}."

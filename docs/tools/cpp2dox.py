@@ -2,9 +2,9 @@
 """Doxygen's input filter for C++ and CUDA: `cpp2dox.py FILE` prints what Doxygen shall read.
 
 It blanks the marks of listings, `//! [tag]`: Doxygen would take each for the description of what
-follows. To a source file it adds @file: Doxygen links from a header to the file in which a function is
-defined even when it writes no page for that file. With @file it asks for a description of each macro in
-the file, so those without one are called local. Lines keep their numbers.
+follows. To a source file it adds @file: Doxygen links from a header to the file in which a function
+is defined even when it writes no page for that file. With @file it asks for a description of each
+macro in the file, so those without one are called local. Lines keep their numbers.
 """
 
 import pathlib

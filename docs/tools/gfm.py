@@ -36,8 +36,10 @@ INLINE = re.compile(
     rf"|(?P<image>!\[(?P<alt>{_TEXT})\]\(\s*(?P<image_dest>{_DEST}){_TITLE}\s*\))"
     r"|(?P<footnote>\[\^[^\]\s]+\])"
     rf"|(?P<link>\[(?P<link_text>{_TEXT})\]\(\s*(?P<link_dest>{_DEST}){_TITLE}\s*\))"
-    r"|(?P<reference>\[(?P<reference_text>(?:[^\[\]\\]|\\.)+)\](?:\[(?P<reference_label>[^\]]*)\])?)"
-    r"|(?P<url>https?://(?:[^\s<>\"'`()]|\([^\s()<>]*\))*(?:[^\s<>\"'`()\[\].,:;!?*_|]|\([^\s()<>]*\)))",
+    r"|(?P<reference>\[(?P<reference_text>(?:[^\[\]\\]|\\.)+)\]"
+    r"(?:\[(?P<reference_label>[^\]]*)\])?)"
+    r"|(?P<url>https?://(?:[^\s<>\"'`()]|\([^\s()<>]*\))*"
+    r"(?:[^\s<>\"'`()\[\].,:;!?*_|]|\([^\s()<>]*\)))",
     re.DOTALL,
 )
 ATTRIBUTE = re.compile(r"([A-Za-z][\w-]*)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))")

@@ -28,17 +28,7 @@ import gfm  # noqa: E402
 SOURCE_SUFFIXES = (".hpp", ".cpp", ".cuh", ".cu")
 NOT_ON_SITE = {"tests", "exercises", "data"}  # as EXCLUDE_PATTERNS in Doxyfile.in
 # Doxygen picks the colours by file extension; what is not listed is shown without colours.
-LANGUAGES = {
-    "cpp": "cpp",
-    "c++": "cpp",
-    "c": "c",
-    "cuda": "cpp",
-    "cu": "cpp",
-    "python": "py",
-    "py": "py",
-    "xml": "xml",
-    "html": "xml",
-}
+LANGUAGES = {"cpp": "cpp", "c++": "cpp", "cuda": "cpp", "c": "c", "python": "py", "py": "py"}
 ALERTS = {
     "NOTE": r"\note \parblock",
     "TIP": r"\fatip",
@@ -73,7 +63,7 @@ class Site:
             raise ValueError(f"{file}: root or html is missing")
 
     def page_id(self, page):
-        """The name of a page on the site: page_01_naive_attention is page_01_naive_attention.html."""
+        """The name of a page on the site: page_01_x for 01_x/README.md."""
         name = re.sub(r"(^|/)README\.md$|\.md$", "", page)
         return "page_" + (re.sub(r"\W", "_", name, flags=re.ASCII) or "front")
 
@@ -101,7 +91,7 @@ def section_id(page_id, anchor):
 
 
 def text_only(text, quote=False):
-    """Plain text for headings and, with quotation marks escaped, for \\ref: no Markdown is read there."""
+    """Plain text for headings and, with quotes escaped, for \\ref: no Markdown is read there."""
     return html.escape(gfm.plain(" ".join(text.split())), quote)
 
 
@@ -305,7 +295,8 @@ class Filter:
         if match["hard_break"]:
             return "<br>\n"
         if match["code"]:
-            # In a code span, Doxygen drops % before a word, looks for ::name and keeps \|; in <code> all can be escaped.
+            # In a code span, Doxygen drops % before a word, looks for ::name and keeps \|;
+            # in <code> all of them can be escaped.
             if re.search(r"%\w|(?<!\w)::\w|\\\|", match["code_text"]):
                 text = re.sub(r"\\?--", r"\\--", self.prose(match["code_text"].replace("\\|", "|")))
                 return f"<code>{re.sub(r'[*_`~|]', lambda m: chr(92) + m[0], text)}</code>"
@@ -387,7 +378,7 @@ class Filter:
         return tag
 
     def image(self, given):
-        """An image: copied to the site, on a light panel, since drawings are made for white paper."""
+        """An image: copied to the site; site.css puts it on a light panel."""
         source = given.get("src", "")
         if re.match(r"https?:", source):
             return self.fail(f"the image {source} is on another site; commit it.")
@@ -405,7 +396,7 @@ class Filter:
         return rf'\htmlonly<img class="fa-image" src="{copy}" alt="{alt}"{sizes}>\endhtmlonly'
 
     def resolve(self, path):
-        """A target relative to this page as a path relative to the repository; None when outside it."""
+        """A target on this page as a path relative to the repository; None when outside it."""
         path = html.unescape(path)
         base = "" if path.startswith("/") else os.path.dirname(self.page)
         full = os.path.normpath(os.path.join(base, path.lstrip("/")))
@@ -421,7 +412,7 @@ class Filter:
         return self.href(dest, made, text=text, simple=simple)
 
     def href(self, dest, made, text=None, simple=False):
-        """Finds what `dest` means on the site and calls made(url); what is not on the site is plain text."""
+        """Calls made(url) for what `dest` is on the site; a file not on the site is plain text."""
         if re.match(r"(?:https?|mailto):", dest):
             return (
                 f"[{text_only(text, True)}]({dest})" if text is not None and simple else made(dest)

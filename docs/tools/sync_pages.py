@@ -355,7 +355,8 @@ def main(arguments=None):
                 *options.pages,
             ]
         print(
-            f"\n{len(changed)} of {len(options.pages)} pages are out of step with the code. To mend them:\n"
+            f"\n{len(changed)} of {len(options.pages)} pages are out of step with the code. "
+            "To mend them:\n"
             f"  {shlex.join(mend)}"
         )
         return 1
@@ -368,9 +369,7 @@ def main(arguments=None):
                 return 2
             print(f"{name}: written")
     count = len(programs.results)
-    print(
-        f"{len(options.pages)} pages are in step; {count} program {'run' if count == 1 else 'runs'}."
-    )
+    print(f"{len(options.pages)} pages are in step with the code ({count} program runs).")
     return 0
 
 

@@ -21,9 +21,11 @@ class LinksTest(TreeTest):
 
     def test_what_resolves(self):
         status, out, _ = self.check(
-            "# Front\n[a](lesson/README.md) [b](lesson/) [c](lesson#the-idea) [d](#front) [e](lesson/README.md#lesson)\n"
-            "[f](/lesson/a.cpp) [g](lesson/a.cpp#L2) [h](lesson/a.cpp#L1-L3) ![i](img/a%20b.svg) ![j](<img/a b.svg>)\n"
-            "[k](https://example.org/none#x) [l](mailto:a@b.c) [m](//example.org) [n](.) [o](lesson/README.md?plain=1)\n"
+            "# Front\n[a](lesson/README.md) [b](lesson/) [c](lesson#the-idea) [d](#front)\n"
+            "[e](lesson/README.md#lesson) [f](/lesson/a.cpp) [g](lesson/a.cpp#L2)\n"
+            "[h](lesson/a.cpp#L1-L3) ![i](img/a%20b.svg) ![j](<img/a b.svg>) [n](.)\n"
+            "[k](https://example.org/none#x) [l](mailto:a@b.c) [m](//example.org)\n"
+            "[o](lesson/README.md?plain=1)\n"
         )
         self.assertEqual((status, out), (0, "2 pages, 15 links, 0 broken.\n"))
 
@@ -34,11 +36,11 @@ class LinksTest(TreeTest):
             "../other/x.md": "the link ../other/x.md leaves the repository.",
             "#fronts": "the link #fronts leads to no heading of README.md.",
             "#Front": "the link #Front leads to no heading of README.md. Meant is perhaps #front.",
-            "lesson/README.md#theidea": "leads to no heading of lesson/README.md. Meant is perhaps #the-idea.",
+            "lesson/README.md#theidea": "lesson/README.md. Meant is perhaps #the-idea.",
             "lesson#none": "the link lesson#none leads to no heading of lesson/README.md.",
             "empty#x": "the link empty#x has an anchor, but the directory has no README.md.",
-            "lesson/a.cpp#main": "the link lesson/a.cpp#main has an anchor, but a.cpp is no Markdown page",
-            "lesson/a.cpp#L4": "the link lesson/a.cpp#L4 names lines that a.cpp does not have; it has 3.",
+            "lesson/a.cpp#main": "has an anchor, but a.cpp is no Markdown page (lines are",
+            "lesson/a.cpp#L4": "#L4 names lines that a.cpp does not have; it has 3.",
             "lesson/a.cpp#L3-L2": "names lines that a.cpp does not have; it has 3.",
         }.items():
             status, out, _ = self.check(f"# Front\n\ntext [x]({target})\n")

@@ -44,7 +44,7 @@ class FilterTest(TreeTest):
             self.assertEqual(self.translate(text), expected, text)
 
     def assert_fault(self, text, place, sentence):
-        """The fault is on stderr, and a reference that Doxygen cannot resolve is on the same line."""
+        """The fault is on stderr; a reference that Doxygen cannot resolve is on the same line."""
         status, out, err = self.run_filter(text)
         self.assertEqual(status, 1, text)
         self.assertIn(f"docs/theory.md:{place}: {sentence}", err)
@@ -67,12 +67,14 @@ class Translation(FilterTest):
 
     def test_title_table_of_contents_and_sections(self):
         status, out, _ = self.run_filter(
-            '<!-- c -->\n# A < *b*\n\ntext\n\n## Two `c_d`\n\n"Three"\n-----\n## Größe\n## Two c_d\n'
+            "<!-- c -->\n# A < *b*\n\ntext\n\n## Two `c_d`\n\n"
+            '"Three"\n-----\n## Größe\n## Two c_d\n'
         )
         self.assertEqual(status, 0)
         self.assertEqual(
             out,
-            "\n# A &lt; b {#page_docs_theory}\n[TOC]\ntext\n\n## Two c_d {#page_docs_theory__two-c_d}\n\n"
+            "\n# A &lt; b {#page_docs_theory}\n[TOC]\ntext\n\n"
+            "## Two c_d {#page_docs_theory__two-c_d}\n\n"
             '"Three" {#page_docs_theory__three}\n-----\n## Größe {#page_docs_theory__gr_uf6_udfe}\n'
             "## Two c_d {#page_docs_theory__two-c_d-1}\n",
         )
@@ -104,25 +106,31 @@ class Translation(FilterTest):
                 "[a](../01_a/README.md#the-idea-of-it-1)": "[a](\\ref page_01_a__the-idea-of-it-1)",
                 "[a](../README.md)": "[a](\\ref page_front)",
                 "[a](#t)": "[a](\\ref page_docs_theory__t)",
-                "[`a` *b*](../README.md#one)": '<a class="el" href="index.html#page_front__one">`a` *b*</a>',
+                "[`a` *b*](../README.md#one)": '<a class="el" href="index.html#page_front__one">'
+                "`a` *b*</a>",
                 "[the\nlink](../README.md), and\nmore": "[the link](\\ref page_front),\nand\nmore",
                 "> [the\n> link](../README.md) x": "> [the link](\\ref page_front)\n> x",
                 "[`a.cpp`](../01_a/a.cpp)": "[a.cpp](\\ref 01_a/a.cpp)",
                 "[free *x*](../LICENSE), [t](../01_a/tests/t.cpp)": "free *x*, t",
                 "[web](https://a.b/c_d#e)": "[web](https://a.b/c_d#e)",
                 "[w *x*](https://a.b)": '<a class="el" href="https://a.b">w *x*</a>',
-                "[a][l] [l] [b] [c][]\n\n[l]: ../README.md\n[c]: ../LICENSE": "[a](\\ref page_front) [l](\\ref page_front) \\[b\\] c\n\n\n",
-                "<https://a.b/c> https://a.b/c_d(e). (https://a.b)": '<a href="https://a.b/c">https://a.b/c</a> <a href="https://a.b/c_d(e)">https://a.b/c_d(e)</a>. '
+                "[a][l] [l] [b] [c][]\n\n[l]: ../README.md\n[c]: ../LICENSE": ""
+                "[a](\\ref page_front) [l](\\ref page_front) \\[b\\] c\n\n\n",
+                "<https://a.b/c> https://a.b/c_d(e). (https://a.b)": '<a href="https://a.b/c">'
+                'https://a.b/c</a> <a href="https://a.b/c_d(e)">https://a.b/c_d(e)</a>. '
                 '(<a href="https://a.b">https://a.b</a>)',
                 '<a href="../README.md">x</a>': '<a href="index.html">x</a>',
-                '<a id="h"></a>x [y](#h)': "\\anchor page_docs_theory__h x [y](\\ref page_docs_theory__h)",
+                '<a id="h"></a>x [y](#h)': "\\anchor page_docs_theory__h x "
+                "[y](\\ref page_docs_theory__h)",
             }
         )
 
     def test_prose_that_doxygen_would_misread(self):
         self.assert_translated(
             {
-                'a@b \\n \\\\ "q" 5%x 50% #3 # --help a--b ::x() a::b N<3 a > b': "a\\@b \\\\n \\\\ &quot;q&quot; 5\\%x 50% \\#3 # \\--help a--b \\::x() a::b N&lt;3 a > b",
+                'a@b \\n \\\\ "q" 5%x 50%': "a\\@b \\\\n \\\\ &quot;q&quot; 5\\%x 50%",
+                "#3 # --help a--b ::x() a::b": "\\#3 # \\--help a--b \\::x() a::b",
+                "N<3 a > b": "N&lt;3 a > b",
                 "\\* \\_ \\< \\( \\| \\@": "\\* \\_ &lt; ( \\| \\@",
                 "&lt; &#42; &alpha; &amp;lt; a&nbsp;b R&D": "&lt; * α &amp;lt; a&nbsp;b R&amp;D",
                 "`it's` `a@b \\n <c>` ``x`y``": "``it's`` `a@b \\n <c>` ``x`y``",
@@ -148,14 +156,16 @@ class Translation(FilterTest):
     def test_comments_disappear(self):
         self.assert_translated(
             {
-                "<!-- listing: a.cpp#t -->\n```cpp\nx\n```\n<!--\n[a](none)\n-->\nend": "\n```{.cpp}\nx\n```\n\n\n\nend"
+                "<!-- listing: a.cpp#t -->\n```cpp\nx\n```\n<!--\n[a](none)\n-->\nend": "\n"
+                "```{.cpp}\nx\n```\n\n\n\nend"
             }
         )
 
     def test_tables(self):
         self.assert_translated(
             {
-                "| a | b |\n|-|:-:|\n| `x\\|y` | $`z`$ |": "| a | b |\n|---|:---:|\n| <code>x\\|y</code> | \\f$z\\f$ |",
+                "| a | b |\n|-|:-:|\n| `x\\|y` | $`z`$ |": "| a | b |\n|---|:---:|\n"
+                "| <code>x\\|y</code> | \\f$z\\f$ |",
                 "---": "---",
                 "***": "***",
             }
@@ -167,7 +177,8 @@ class Translation(FilterTest):
     def test_notes(self):
         self.assert_translated(
             {
-                "> [!NOTE]\n> a $`x`$\n>\n> ```cpp\n> b\n> ```\n\nend": "\\note \\parblock\na \\f$x\\f$\n\n```{.cpp}\nb\n```\n\\endparblock\nend",
+                "> [!NOTE]\n> a $`x`$\n>\n> ```cpp\n> b\n> ```\n\nend": "\\note \\parblock\n"
+                "a \\f$x\\f$\n\n```{.cpp}\nb\n```\n\\endparblock\nend",
                 "> [!tip]\n> a\n": "\\fatip\na\n\\endparblock",
                 "```\n> [!NOTE]\n```": "```{.unparsed}\n> [!NOTE]\n```",
                 "> just a\n> quotation": "> just a\n> quotation",
@@ -183,13 +194,18 @@ class Translation(FilterTest):
     def test_details(self):
         self.assert_translated(
             {
-                "<details>\n<summary>A & `b`</summary>\n\n*c*\n\n</details>": "\\htmlonly[block]<details>\\endhtmlonly\n\\htmlonly[block]<summary>A & `b`</summary>\\endhtmlonly\n\n*c*\n\n"
+                "<details>\n<summary>A & `b`</summary>\n\n*c*\n\n</details>": ""
+                "\\htmlonly[block]<details>\\endhtmlonly\n"
+                "\\htmlonly[block]<summary>A & `b`</summary>\\endhtmlonly\n\n*c*\n\n"
                 "\\htmlonly[block]</details>\\endhtmlonly"
             }
         )
 
     def test_images_are_copied(self):
-        image = '\\htmlonly<img class="fa-image" src="images/01_a-img-a.svg" alt="the &lt;alt&gt;"%s>\\endhtmlonly'
+        image = (
+            '\\htmlonly<img class="fa-image" src="images/01_a-img-a.svg" '
+            'alt="the &lt;alt&gt;"%s>\\endhtmlonly'
+        )
         self.assert_translated(
             {
                 "![the `<alt>`](../01_a/img/a.svg)": image % "",
@@ -212,8 +228,8 @@ class Faults(FilterTest):
         for target, sentence in {
             "none.md": "the link none.md leads to no file.",
             "../../x.md": "the link ../../x.md leaves the repository.",
-            "#none": "the link #none leads to no heading; docs/theory.md has none with that anchor.",
-            "../01_a/README.md#none": "the link ../01_a/README.md#none leads to no heading; 01_a/README.md has",
+            "#none": "the link #none leads to no heading; docs/theory.md has none with",
+            "../01_a/README.md#none": "the link ../01_a/README.md#none leads to no heading; 01_a",
         }.items():
             self.assert_fault(f"# T\n\n- a\n- b\n  [x]({target})\n", 5, sentence)
             self.assert_fault(f'# T\n\n<a href="{target}">x</a>\n', 3, sentence)

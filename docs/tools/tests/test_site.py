@@ -1,4 +1,4 @@
-"""Tests of the finished site: check_site.py alone, and the CMake target docs on a small repository."""
+"""Tests of the finished site: check_site.py alone, and the target docs on a small repository."""
 
 import shutil
 import subprocess
@@ -7,6 +7,7 @@ import unittest
 from tree import TOOLS, TreeTest
 
 import check_site
+import cpp2dox
 
 CMAKE = """cmake_minimum_required(VERSION 3.22)
 project(fixture LANGUAGES NONE)
@@ -117,6 +118,36 @@ class CheckSite(TreeTest):
         status, _, err = self.check()
         self.assertEqual(status, 2)
         self.assertIn("check_site.py: ", err)
+
+
+class CodeFilter(TreeTest):
+    """cpp2dox.py."""
+
+    def run_filter(self, name, text):
+        path = self.write(name, text)
+        status, out, err = self.run_main(cpp2dox.main, path)
+        self.assertEqual((status, err), (0, ""))
+        return out
+
+    def test_marks_are_blanked(self):
+        text = "  //! [a]\n//!< [b]\nint x;  //! [c]\n//! [d] e\n//! [f] \n"
+        self.assertEqual(
+            self.run_filter("a.hpp", text), "\n//!< [b]\nint x;  //! [c]\n//! [d] e\n\n\n"
+        )
+
+    def test_source_files_are_described(self):
+        text = "#define A 1\n/// Known.\n#define B(x) x\n}  // namespace fa"
+        self.assertEqual(
+            self.run_filter("a.cu", text),
+            text + "\n/** @file */\n/** @def A\nA macro of this file only. */\n",
+        )
+        self.assertEqual(self.run_filter("a.cuh", text), text + "\n")
+
+    def test_unreadable_file(self):
+        status, out, err = self.run_main(cpp2dox.main, self.write("a.cpp", b"\xff"))
+        self.assertEqual(status, 2)
+        self.assertIn("cpp2dox.py cannot read the file", err)
+        self.assertIn("\\ref error_cpp2dox_could_not_read_this_file", out)
 
 
 @unittest.skipUnless(shutil.which("doxygen") and shutil.which("cmake"), "needs Doxygen and CMake")

@@ -58,7 +58,7 @@ class SyncTest(TreeTest):
         return self.sync(*arguments, "page.md")
 
     def assert_problem(self, text, place, *words):
-        """The page gives exactly this message, with exit status 2, both ways; nothing is written."""
+        """The page gives this message and exit status 2, both ways; nothing is written."""
         for mode in ((), ("--check",)):
             status, _, err = self.sync_text(text, *mode)
             self.assertEqual(status, 2, err)
@@ -97,7 +97,8 @@ class Writing(SyncTest):
         self.assertEqual(self.sync("--check", "page.md")[0], 0)
 
     def test_line_ends_indentation_and_mode_are_kept(self):
-        text = "1. item\r\n\r\n   <!-- listing: src/a.cpp#sum -->\r\n   ```cpp title\r\n   ```\r\n\r\nlast\r\n"
+        text = "1. item\n\n   <!-- listing: src/a.cpp#sum -->\n   ```cpp title\n   ```\n\nlast\n"
+        text = text.replace("\n", "\r\n")
         self.write("page.md", text, 0o640)
         self.assertEqual(self.sync("page.md")[0], 0)
         self.assertEqual(

@@ -1,4 +1,4 @@
-"""What the tests share: a small repository in a temporary directory, and a way to run a tool's main()."""
+"""What the tests share: a small repository in a temporary directory, and a way to run main()."""
 
 import contextlib
 import io
