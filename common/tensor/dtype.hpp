@@ -33,26 +33,26 @@ struct FloatTraits<double> {
 /// float32.
 template <>
 struct FloatTraits<float> {
-  static constexpr const char* name = "float32";
-  static constexpr int fraction_bits = 23;
-  static constexpr int max_exponent = 127;
-  static constexpr int min_exponent = -126;
+  static constexpr const char* name = "float32";  ///< as NumPy says it
+  static constexpr int fraction_bits = 23;        ///< after the leading 1
+  static constexpr int max_exponent = 127;        ///< of a finite number
+  static constexpr int min_exponent = -126;       ///< of a normal number
 };
 /// float16.
 template <>
 struct FloatTraits<half> {
-  static constexpr const char* name = "float16";
-  static constexpr int fraction_bits = 10;
-  static constexpr int max_exponent = 15;
-  static constexpr int min_exponent = -14;
+  static constexpr const char* name = "float16";  ///< as NumPy says it
+  static constexpr int fraction_bits = 10;        ///< after the leading 1
+  static constexpr int max_exponent = 15;         ///< of a finite number
+  static constexpr int min_exponent = -14;        ///< of a normal number
 };
 /// bfloat16.
 template <>
 struct FloatTraits<bfloat16> {
-  static constexpr const char* name = "bfloat16";
-  static constexpr int fraction_bits = 7;
-  static constexpr int max_exponent = 127;
-  static constexpr int min_exponent = -126;
+  static constexpr const char* name = "bfloat16";  ///< as NumPy says it
+  static constexpr int fraction_bits = 7;          ///< after the leading 1
+  static constexpr int max_exponent = 127;         ///< of a finite number
+  static constexpr int min_exponent = -126;        ///< of a normal number
 };
 
 /// The distance from 1 to the next larger number of type T. Rounding to nearest is off by at most
