@@ -1,0 +1,196 @@
+#!/usr/bin/env bash
+# Tests of ./learn: the real script on a machine made of stand-ins, so that nothing is installed or built.
+#   learn_test.sh REPOSITORY
+# shellcheck disable=SC2016  # the bodies of the stand-ins are expanded when they run
+set -uo pipefail
+
+repository=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+
+# A fresh machine: a copy of the script with two lessons, and a PATH that holds only what is put there.
+# The tools log how they are called.
+new_machine() {
+  rm -rf "$scratch/m"
+  root="$scratch/m/my repo"  # a space in the path, as people have
+  bin=$scratch/m/bin
+  log=$scratch/m/log
+  mkdir -p "$root/01_alpha" "$root/02_beta" "$bin" "$scratch/m/installed"
+  touch "$root/01_alpha/CMakeLists.txt" "$root/02_beta/CMakeLists.txt" "$log"
+  cp "$repository/learn" "$root/learn"
+  local tool
+  for tool in bash env cat sed awk grep basename dirname readlink mkdir rm head tr wc id touch chmod; do
+    ln -s "$(command -v "$tool")" "$bin/$tool"
+  done
+  fake uname 'if [ "$1" = -s ]; then echo Linux; else echo "Linux x86_64"; fi'
+  fake getconf 'echo 2'
+  fake id 'echo 0'
+  fake dpkg-query "[ -e '$scratch/m/installed'/\"\${@: -1}\" ] && echo installed"
+  fake apt-get "for word in \"\$@\"; do touch '$scratch/m/installed'/\"\$word\"; done"
+  fake sudo 'while [ "$1" = -n ]; do shift; done; "$@"'
+}
+# fake NAME BODY: a tool that logs its call.
+fake() {
+  rm -f "$bin/$1"
+  printf '#!%s\nprintf "%%s\\n" "%s $*" >>"%s"\n%s\n' "$(command -v bash)" "$1" "$log" "$2" >"$bin/$1"
+  chmod +x "$bin/$1"
+}
+# Everything that ./learn run needs; `cmake --build` makes lesson programs that print their arguments.
+give_tools() {
+  fake g++ 'echo "g++ 12"'
+  fake ninja 'echo 1.11'
+  fake python3 'echo "Python 3.11"'
+  fake ctest 'exit "${CTEST_STATUS:-0}"'
+  fake cmake '
+    case $1 in
+      --version) echo "cmake version ${CMAKE_SAYS:-3.25.1}" ;;
+      -S) mkdir -p "$4"; touch "$4/CMakeCache.txt" "$4/build.ninja" ;;
+      --build)
+        for lesson in 01_alpha 02_beta; do
+          mkdir -p "$2/$lesson"
+          printf "#!/bin/sh\necho \"this is $lesson\"\nprintf \"$lesson\\\\tsome check\\\\t1.0e-07\\\\t2.0e-07\\\\tpass\\\\n\" >>\"\$2\"\nexit \${STATUS_$lesson:-0}\n" >"$2/$lesson/$lesson"
+          chmod +x "$2/$lesson/$lesson"
+        done ;;
+    esac'
+  local package
+  for package in libeigen3-dev libcli11-dev libfmt-dev doctest-dev; do touch "$scratch/m/installed/$package"; done
+}
+
+# learn ARGUMENTS: runs the script; sets `status` and `output` (both streams).
+learn() {
+  output=$(cd / && PATH=$bin "$root/learn" "$@" 2>&1 </dev/null)
+  status=$?
+}
+expect() {  # expect NAME CONDITION...
+  local name=$1
+  shift
+  if "$@"; then
+    printf 'ok: %s\n' "$name"
+  else
+    printf 'FAILED: %s\n  status %s, output:\n%s\n  calls:\n%s\n' "$name" "$status" "$output" "$(tail -n 5 "$log")"
+    failures=$((failures + 1))
+  fi
+}
+says() { [[ $output == *"$1"* ]]; }
+called() { grep -qF -- "$1" "$log"; }
+status_is() { [ "$status" -eq "$1" ]; }
+both() { "$1" "$2" && "$3" "$4"; }
+not() { ! "$@"; }
+not_called() { ! called "$1"; }
+does_not_say() { ! says "$1"; }
+
+new_machine
+give_tools
+learn
+expect "without a command it explains itself" both status_is 0 says "usage: ./learn"
+learn dance
+expect "an unknown command is refused" both status_is 2 says "unknown command 'dance'"
+learn run 07
+expect "an unknown lesson is refused, with the list" both status_is 2 says "no lesson '07'; there are 01_alpha 02_beta"
+learn run --fast
+expect "an unknown option is refused" both status_is 2 says "unknown option '--fast'"
+
+learn run
+expect "run runs every lesson in order" both status_is 0 says "this is 01_alpha"
+expect "run ends with the table" both says "verdict" says "All checks passed."
+expect "the table has each lesson's checks" both says "01_alpha  some check" says "02_beta   some check"
+expect "nothing is installed where nothing is missing" not called apt-get
+: >"$log"
+learn run
+expect "a second run does not configure again" both status_is 0 not_called "cmake -S"
+for form in 2 02 02_beta; do
+  learn run "$form"
+  expect "lesson form $form" both says "this is 02_beta" does_not_say "this is 01_alpha"
+done
+
+STATUS_01_alpha=1
+export STATUS_01_alpha
+learn run
+expect "a failed check: exit 1, the other lesson and the table still come" both status_is 1 says "FAILED"
+expect "... and the next lesson ran" says "this is 02_beta"
+STATUS_01_alpha=2
+learn run
+expect "a program that could not do it: exit 2, and the table says so" both status_is 2 says "ended with status 2"
+unset STATUS_01_alpha
+
+learn test 1
+expect "test takes a lesson" both status_is 0 called "-L ^(lesson01)$"
+CTEST_STATUS=8
+export CTEST_STATUS
+learn test
+expect "a failing test: exit 1" status_is 1
+unset CTEST_STATUS
+
+new_machine
+give_tools
+rm "$bin/ninja" "$scratch/m/installed/libfmt-dev"
+learn run
+expect "only what is missing is installed, in one call" called "apt-get install -y --no-install-recommends ninja-build libfmt-dev"
+expect "the command is printed" says "+ env DEBIAN_FRONTEND=noninteractive apt-get install"
+expect "root needs no sudo" not called "sudo "
+
+new_machine
+give_tools
+fake id 'echo 1000'
+rm "$scratch/m/installed/doctest-dev"
+learn run
+expect "a user goes through sudo, which must not ask when nobody is there" called "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get install"
+new_machine
+give_tools
+fake id 'echo 1000'
+fake sudo 'exit 1'
+rm "$bin/g++"
+learn run
+expect "sudo that refuses: the command for an administrator, exit 2" both status_is 2 says "as administrator: sudo apt-get install"
+new_machine
+give_tools
+fake id 'echo 1000'
+rm "$bin/sudo" "$scratch/m/installed/doctest-dev"
+learn run
+expect "no sudo but all tools: CMake fetches the libraries" both status_is 0 says "fetched by CMake"
+rm "$bin/g++"
+learn run
+expect "no sudo and no compiler: one sentence, exit 2" both status_is 2 says "as administrator: sudo apt-get install"
+
+new_machine
+give_tools
+rm "$bin/g++"
+learn run --no-install
+expect "--no-install installs nothing" both status_is 2 not_called "apt-get"
+learn doctor
+expect "doctor says what is missing and changes nothing" both status_is 2 says "would install g++"
+expect "... indeed" not called "apt-get"
+CMAKE_SAYS=3.18.4
+export CMAKE_SAYS
+learn doctor
+expect "an old CMake is found" both status_is 2 says "3.22 or newer is needed"
+unset CMAKE_SAYS
+
+new_machine
+rm "$bin/apt-get"
+fake uname 'echo Darwin'
+learn run
+expect "macOS is told what to install" both status_is 2 says "brew install cmake"
+fake uname 'echo MINGW64_NT-10.0'
+learn run
+expect "Windows is told to use WSL" both status_is 2 says "WSL"
+fake uname 'echo Linux'
+learn test
+expect "another Linux is told its packages" both status_is 2 says "dnf install"
+
+new_machine
+give_tools
+mkdir -p "$root/build/learn"
+touch "$root/build/learn/CMakeCache.txt"
+learn run
+expect "a configure that was cut off is done again" both status_is 0 called "cmake -S"
+fake cmake 'case $1 in --version) echo "cmake version 3.25.1" ;; -S) echo "no such package"; exit 1 ;; esac'
+rm -rf "$root/build"
+learn run
+expect "a configure that fails is shown whole, exit 2" both status_is 2 says "no such package"
+
+if [ $failures -gt 0 ]; then
+  printf '%s tests of ./learn FAILED\n' "$failures"
+  exit 1
+fi
