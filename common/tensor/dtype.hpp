@@ -21,14 +21,14 @@ struct FloatTraits;
 /// float64.
 template <>
 struct FloatTraits<double> {
-  static constexpr const char* name =
-      "float64";  ///< the name that NumPy uses
-  static constexpr int fraction_bits =
-      52;  ///< bits stored after the leading 1
-  static constexpr int max_exponent =
-      1023;  ///< the largest power of two that is finite
-  static constexpr int min_exponent =
-      -1022;  ///< the smallest power of two that is normal
+  /// The name that NumPy uses.
+  static constexpr const char* name = "float64";
+  /// Bits stored after the leading 1.
+  static constexpr int fraction_bits = 52;
+  /// Exponent of the largest power of two that is finite.
+  static constexpr int max_exponent = 1023;
+  /// Exponent of the smallest power of two that is normal.
+  static constexpr int min_exponent = -1022;
 };
 /// float32.
 template <>

@@ -2,6 +2,8 @@
 /// The door to Eigen: a two-dimensional view as an Eigen matrix, without a copy.
 #pragma once
 
+#include <type_traits>
+
 #include <Eigen/Core>
 
 #include "common/tensor/tensor.hpp"

@@ -12,7 +12,8 @@
 namespace fa {
 
 /// Mixes 64 bits so that neighbouring inputs give unrelated outputs.
-/// Source: the output function of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+/// Source: Stafford's "variant 13", the output function of SplitMix64 as Java 8 has it (Steele, Lea and
+/// Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
 inline std::uint64_t mix_bits(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -22,7 +23,8 @@ inline std::uint64_t mix_bits(std::uint64_t z) {
 /// 64 random bits for a seed and a counter.
 inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
   constexpr std::uint64_t golden_gamma = 0x9e3779b97f4a7c15u;
-  // The seed is mixed first: otherwise seeds 1 and 2 would give the same numbers, shifted.
+  // The seed is mixed first: otherwise two seeds that lie a multiple of golden_gamma apart would give the
+  // same numbers, shifted.
   return mix_bits(mix_bits(seed + golden_gamma) +
                   (counter + 1) * golden_gamma);
 }
@@ -36,8 +38,8 @@ inline double random_uniform(std::uint64_t seed, std::uint64_t counter) {
 /// A standard normal number, by the Box-Muller transform (Annals of Mathematical Statistics, 1958).
 inline double random_normal(std::uint64_t seed, std::uint64_t counter) {
   constexpr double two_pi = 6.283185307179586476925286766559;
-  const double radius_uniform =
-      1.0 - random_uniform(seed, 2 * counter);  // in (0, 1]: log is finite
+  // In (0, 1], so that the logarithm is finite.
+  const double radius_uniform = 1.0 - random_uniform(seed, 2 * counter);
   const double angle_uniform = random_uniform(seed, 2 * counter + 1);
   return std::sqrt(-2.0 * std::log(radius_uniform)) *
          std::cos(two_pi * angle_uniform);
@@ -53,7 +55,7 @@ void fill_with(View<T, Rank> view, Value value) {
   });
 }
 
-/// Fills with normal numbers of mean 0 and the given standard deviation.
+/// Fills with normal numbers of mean 0 and the given standard deviation, rounded to type T.
 template <class T, int Rank>
 void fill_normal(View<T, Rank> view, std::uint64_t seed,
                  double deviation = 1.0) {
@@ -62,7 +64,7 @@ void fill_normal(View<T, Rank> view, std::uint64_t seed,
   });
 }
 
-/// Fills with numbers uniform in [low, high).
+/// Fills with numbers uniform in [low, high), before they are rounded to type T.
 template <class T, int Rank>
 void fill_uniform(View<T, Rank> view, std::uint64_t seed, double low,
                   double high) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/tensor/dtype.hpp"
 
@@ -30,26 +32,31 @@ std::string to_string(const std::array<std::int64_t, Rank>& shape) {
 }
 
 /// The number of elements of a shape.
-/// @throws std::invalid_argument for a negative size or more than 2^63 - 1 elements
+/// @throws std::invalid_argument for a negative size, or when the sizes other than 0 multiply to more
+///   than 2^63 - 1
 template <std::size_t Rank>
 std::int64_t element_count(const std::array<std::int64_t, Rank>& shape) {
-  std::int64_t count = 1;
+  std::int64_t count = 1;  // of the sizes other than 0: strides need it too
+  bool empty = false;
   for (std::int64_t size : shape) {
     if (size < 0) {
       throw std::invalid_argument(
           fmt::format("shape {} has a negative size", to_string(shape)));
     }
-    if (size != 0 &&
-        count > std::numeric_limits<std::int64_t>::max() / size) {
+    if (size == 0) {
+      empty = true;
+    } else if (count > std::numeric_limits<std::int64_t>::max() / size) {
       throw std::invalid_argument(
           fmt::format("shape {} has too many elements", to_string(shape)));
+    } else {
+      count *= size;
     }
-    count *= size;
   }
-  return count;
+  return empty ? 0 : count;
 }
 
 /// Row-major strides of a shape, in elements: the last dimension has stride 1.
+/// @param shape one that element_count() accepts
 template <std::size_t Rank>
 std::array<std::int64_t, Rank> row_major_strides(
     const std::array<std::int64_t, Rank>& shape) {
@@ -88,12 +95,13 @@ class View {
     static_assert(sizeof...(Index) == Rank, "one index per dimension");
     return data_[offset({static_cast<std::int64_t>(index)...})];
   }
-  /// The element at an index given as an array.
+  /// The element at an index given as an array. Checked in debug builds only.
   T& operator[](const Shape<Rank>& index) const {
     return data_[offset(index)];
   }
 
   /// The sub-view at one index of the outermost dimension: q.at(b).at(h) is a [length, head_dim] view.
+  /// Checked in debug builds only.
   auto at(std::int64_t index) const {
     static_assert(Rank > 1,
                   "a view of one dimension has elements, not sub-views");
@@ -122,6 +130,7 @@ class View {
   }
 
   /// The same elements with two dimensions exchanged: [B, N, H, D] seen as [B, H, N, D].
+  /// Checked in debug builds only.
   View swap_axes(int first, int second) const {
     assert(first >= 0 && first < Rank && second >= 0 && second < Rank);
     View result = *this;
@@ -130,19 +139,25 @@ class View {
     return result;
   }
 
-  T* data() const { return data_; }  ///< the element at index 0, 0, ...
-  const Shape<Rank>& shape() const {
-    return shape_;
-  }  ///< sizes, outermost first
-  const Shape<Rank>& strides() const { return strides_; }  ///< in elements
-  std::int64_t size(int axis) const {
-    return shape_[axis];
-  }  ///< the size of one dimension
-  std::int64_t count() const {
-    return element_count(shape_);
-  }  ///< number of elements
+  /// The element at index 0, 0, ...
+  T* data() const { return data_; }
+  /// Sizes, outermost first.
+  const Shape<Rank>& shape() const { return shape_; }
+  /// Distance between neighbours along each dimension, in elements.
+  const Shape<Rank>& strides() const { return strides_; }
+  /// The size of one dimension.
+  std::int64_t size(int axis) const { return shape_[axis]; }
+  /// The number of elements.
+  std::int64_t count() const { return element_count(shape_); }
   /// True when the elements lie row-major without gaps.
-  bool contiguous() const { return strides_ == row_major_strides(shape_); }
+  bool contiguous() const {
+    const Shape<Rank> wanted = row_major_strides(shape_);
+    for (int axis = 0; axis < Rank; ++axis) {
+      // The stride of a dimension of size 1 is never used.
+      if (shape_[axis] > 1 && strides_[axis] != wanted[axis]) return false;
+    }
+    return true;
+  }
 
  private:
   std::int64_t offset(const Shape<Rank>& index) const {
@@ -177,9 +192,11 @@ void for_each_index(const std::array<std::int64_t, Rank>& shape,
 template <class T, int Rank>
 class Tensor {
  public:
+  /// A tensor of nothing: all sizes 0.
   Tensor() = default;
   /// A tensor of zeros.
-  /// @throws std::invalid_argument for a negative size
+  /// @throws std::invalid_argument as element_count()
+  /// @throws std::bad_alloc or std::length_error when memory does not suffice
   explicit Tensor(const Shape<Rank>& shape)
       : shape_(shape),
         elements_(static_cast<std::size_t>(element_count(shape)), T(0)) {}
@@ -195,31 +212,29 @@ class Tensor {
     return view()(index...);
   }
 
-  View<T, Rank> view() {
-    return {elements_.data(), shape_};
-  }  ///< all elements
-  View<const T, Rank> view() const {
-    return {elements_.data(), shape_};
-  }                                            ///< all elements, read only
-  operator View<T, Rank>() { return view(); }  ///< a tensor passes as a view
-  operator View<const T, Rank>() const {
-    return view();
-  }  ///< a tensor passes as a read-only view
-  operator View<const T, Rank>() {
-    return view();
-  }  ///< also when it could be written
+  /// All elements.
+  View<T, Rank> view() { return {elements_.data(), shape_}; }
+  /// All elements, read only.
+  View<const T, Rank> view() const { return {elements_.data(), shape_}; }
+  /// A tensor passes as a view,
+  operator View<T, Rank>() { return view(); }
+  /// as a read-only view,
+  operator View<const T, Rank>() const { return view(); }
+  /// and as a read-only view also when it could be written.
+  operator View<const T, Rank>() { return view(); }
 
-  T* data() { return elements_.data(); }              ///< row-major elements
-  const T* data() const { return elements_.data(); }  ///< row-major elements
-  const Shape<Rank>& shape() const {
-    return shape_;
-  }  ///< sizes, outermost first
-  std::int64_t size(int axis) const {
-    return shape_[axis];
-  }  ///< the size of one dimension
+  /// The elements, row-major.
+  T* data() { return elements_.data(); }
+  /// The elements, row-major, read only.
+  const T* data() const { return elements_.data(); }
+  /// Sizes, outermost first.
+  const Shape<Rank>& shape() const { return shape_; }
+  /// The size of one dimension.
+  std::int64_t size(int axis) const { return shape_[axis]; }
+  /// The number of elements.
   std::int64_t count() const {
     return static_cast<std::int64_t>(elements_.size());
-  }  ///< elements
+  }
 
  private:
   Shape<Rank> shape_{};
