@@ -12,10 +12,15 @@ void write_file(const std::filesystem::path& path,
                 const std::function<void(std::ostream&)>& write) {
   std::filesystem::path partial = path;
   partial += ".partial";
-  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-  if (file) write(file);
-  file.close();
   std::error_code error;
+  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+  try {
+    if (file) write(file);
+  } catch (...) {
+    std::filesystem::remove(partial, error);
+    throw;
+  }
+  file.close();
   if (file) std::filesystem::rename(partial, path, error);
   if (!file || error) {
     std::filesystem::remove(partial, error);

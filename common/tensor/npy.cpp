@@ -1,10 +1,18 @@
 #include "common/tensor/npy.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <limits>
+#include <ostream>
 #include <stdexcept>
+#include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/files/write_file.hpp"
 
 namespace fa {
 namespace {
@@ -16,8 +24,8 @@ namespace {
 
 constexpr char kMagic[] = "\x93NUMPY";
 constexpr std::size_t kMagicBytes = 6;
-constexpr std::size_t kAlignment =
-    64;  // NumPy pads its header so that the elements start aligned
+// NumPy pads its header so that the elements start aligned.
+constexpr std::size_t kAlignment = 64;
 constexpr std::int64_t kMaxHeaderBytes = 1 << 16;
 
 struct DtypeCode {
@@ -58,14 +66,16 @@ std::string parse_dtype(const std::filesystem::path& path,
            "float16 and bfloat16");
   }
   const std::string code(value.substr(1, end - 1));
+  // The first character is the byte order; opaque bytes may have none (|).
   const std::string kind = code.substr(std::min<std::size_t>(1, code.size()));
   for (const DtypeCode& known : kDtypes) {
     if (kind != known.code) continue;
-    if (code.front() == '>')
+    if (code[0] == '<' || (code[0] == '|' && kind[0] == 'V'))
+      return known.name;
+    if (code[0] == '>')
       refuse(path,
              fmt::format("holds big-endian {}; save it as little-endian",
                          known.name));
-    return known.name;
   }
   refuse(path, fmt::format("holds elements of type '{}'; allowed are "
                            "float64, float32, float16 and bfloat16",
@@ -118,21 +128,25 @@ Shape<Rank> fixed_rank(const std::filesystem::path& path,
   return shape;
 }
 
-template <class Stored, class T, int Rank>
-Tensor<T, Rank> read_elements(const std::filesystem::path& path,
-                              const NpyHeader& header) {
-  Tensor<Stored, Rank> stored(fixed_rank<Rank>(path, header));
+// Reads elements of type T into their place.
+template <class T>
+void read_elements(const std::filesystem::path& path, const NpyHeader& header,
+                   View<T, 1> elements) {
   std::ifstream file(path, std::ios::binary);
   file.seekg(header.data_offset);
   const auto bytes =
-      static_cast<std::streamsize>(stored.count() * sizeof(Stored));
-  file.read(reinterpret_cast<char*>(stored.data()), bytes);
+      static_cast<std::streamsize>(elements.count() * sizeof(T));
+  file.read(reinterpret_cast<char*>(elements.data()), bytes);
   if (file.gcount() != bytes) refuse(path, "could not be read to its end");
-  if constexpr (std::is_same_v<Stored, T>) {
-    return stored;
-  } else {
-    return converted<T>(stored);
-  }
+}
+
+// Reads elements of type Stored and rounds them to type T.
+template <class Stored, class T>
+void read_converted(const std::filesystem::path& path,
+                    const NpyHeader& header, View<T, 1> elements) {
+  Tensor<Stored, 1> stored(elements.shape());
+  read_elements(path, header, stored.view());
+  copy(stored.view(), elements);
 }
 
 }  // namespace
@@ -184,13 +198,17 @@ NpyHeader read_npy_header(const std::filesystem::path& path) {
     refuse(path, "the header does not say its order");
 
   std::int64_t needed = bytes_of(header.dtype);
+  bool empty = false;
   for (std::int64_t size : header.shape) {
-    if (size != 0 &&
-        needed > std::numeric_limits<std::int64_t>::max() / size) {
+    if (size == 0) {
+      empty = true;
+    } else if (needed > std::numeric_limits<std::int64_t>::max() / size) {
       refuse(path, "the header has a shape that is too large");
+    } else {
+      needed *= size;
     }
-    needed *= size;
   }
+  if (empty) needed = 0;
   const auto present =
       static_cast<std::int64_t>(std::filesystem::file_size(path)) -
       header.data_offset;
@@ -208,13 +226,20 @@ NpyHeader read_npy_header(const std::filesystem::path& path) {
 template <class T, int Rank>
 Tensor<T, Rank> read_npy_as(const std::filesystem::path& path) {
   const NpyHeader header = read_npy_header(path);
-  if (header.dtype == FloatTraits<double>::name)
-    return read_elements<double, T, Rank>(path, header);
-  if (header.dtype == FloatTraits<float>::name)
-    return read_elements<float, T, Rank>(path, header);
-  if (header.dtype == FloatTraits<half>::name)
-    return read_elements<half, T, Rank>(path, header);
-  return read_elements<bfloat16, T, Rank>(path, header);
+  Tensor<T, Rank> result(fixed_rank<Rank>(path, header));
+  const View<T, 1> elements(result.data(), {result.count()});
+  if (header.dtype == FloatTraits<T>::name) {
+    read_elements(path, header, elements);
+  } else if (header.dtype == FloatTraits<double>::name) {
+    read_converted<double>(path, header, elements);
+  } else if (header.dtype == FloatTraits<float>::name) {
+    read_converted<float>(path, header, elements);
+  } else if (header.dtype == FloatTraits<half>::name) {
+    read_converted<half>(path, header, elements);
+  } else {
+    read_converted<bfloat16>(path, header, elements);
+  }
+  return result;
 }
 
 template <class T, int Rank>
@@ -224,7 +249,7 @@ Tensor<T, Rank> read_npy(const std::filesystem::path& path) {
     refuse(path, fmt::format("holds {}; {} is needed", header.dtype,
                              FloatTraits<T>::name));
   }
-  return read_elements<T, T, Rank>(path, header);
+  return read_npy_as<T, Rank>(path);
 }
 
 template <class T, int Rank>
@@ -241,28 +266,17 @@ void write_npy(const std::filesystem::path& path, View<const T, Rank> view) {
   header.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
   header.push_back('\n');
 
-  std::filesystem::path partial = path;
-  partial += ".partial";
-  {
-    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+  const char version_and_length[4] = {1, 0,
+                                      static_cast<char>(header.size() & 0xff),
+                                      static_cast<char>(header.size() >> 8)};
+  const Tensor<T, Rank> packed = converted<T>(view);
+  write_file(path, [&](std::ostream& file) {
     file.write(kMagic, kMagicBytes);
-    const unsigned char rest[4] = {
-        1, 0, static_cast<unsigned char>(header.size() & 0xff),
-        static_cast<unsigned char>(header.size() >> 8)};
-    file.write(reinterpret_cast<const char*>(rest), sizeof rest);
-    file.write(header.data(), static_cast<std::streamsize>(header.size()));
-    const Tensor<T, Rank> packed = converted<T>(view);
+    file.write(version_and_length, sizeof version_and_length);
+    file << header;
     file.write(reinterpret_cast<const char*>(packed.data()),
                static_cast<std::streamsize>(packed.count() * sizeof(T)));
-    file.close();
-    if (!file) {
-      std::error_code ignored;
-      std::filesystem::remove(partial, ignored);
-      throw std::runtime_error(
-          fmt::format("{}: cannot be written", path.string()));
-    }
-  }
-  std::filesystem::rename(partial, path);
+  });
 }
 
 #define FA_NPY_FOR(T, RANK)                                                 \

@@ -3,6 +3,7 @@
 /// Proposal 1, versions 1.0 to 3.0). PyTorch writes the same file by `np.save(path, t.numpy())`.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,10 +14,12 @@ namespace fa {
 
 /// What the header of a `.npy` file says.
 struct NpyHeader {
-  std::string dtype;  ///< "float64", "float32", "float16" or "bfloat16"
-  std::vector<std::int64_t> shape;  ///< sizes, outermost first
-  std::int64_t data_offset =
-      0;  ///< where the elements begin, in bytes from the start of the file
+  /// "float64", "float32", "float16" or "bfloat16".
+  std::string dtype;
+  /// Sizes, outermost first.
+  std::vector<std::int64_t> shape;
+  /// Where the elements begin, in bytes from the start of the file.
+  std::int64_t data_offset = 0;
 };
 
 /// Reads and checks the header of a `.npy` file, and that the file holds as many bytes as it says.
@@ -37,7 +40,7 @@ template <class T, int Rank>
 Tensor<T, Rank> read_npy_as(const std::filesystem::path& path);
 
 /// Writes a view as a row-major, little-endian `.npy` file, version 1.0. The file appears whole or
-/// not at all: it is written beside its place and then renamed.
+/// not at all.
 /// @throws std::runtime_error when the file cannot be written
 template <class T, int Rank>
 void write_npy(const std::filesystem::path& path, View<const T, Rank> view);
