@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -12,16 +15,18 @@ namespace fa {
 
 int thread_count() {
   if (const char* wanted = std::getenv("FA_THREADS")) {
-    const int count = std::atoi(wanted);
-    if (count >= 1) return count;
+    const char* const end = wanted + std::strlen(wanted);
+    int count = 0;
+    const auto [stop, error] = std::from_chars(wanted, end, count);
+    if (error == std::errc() && stop == end && count >= 1) return count;
   }
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 void parallel_for(std::int64_t count,
                   const std::function<void(std::int64_t)>& body) {
-  std::atomic<std::int64_t> next{
-      0};  // threads draw the next index, so uneven work balances itself
+  // Threads draw the next index, so uneven work balances itself.
+  std::atomic<std::int64_t> next{0};
   std::exception_ptr first_error;
   std::mutex error_mutex;
   const auto worker = [&] {
@@ -35,9 +40,13 @@ void parallel_for(std::int64_t count,
       }
     }
   };
-  std::vector<std::thread> helpers;
   const auto threads = std::min<std::int64_t>(thread_count(), count);
-  for (std::int64_t i = 1; i < threads; ++i) helpers.emplace_back(worker);
+  std::vector<std::thread> helpers;
+  try {
+    for (std::int64_t i = 1; i < threads; ++i) helpers.emplace_back(worker);
+  } catch (const std::exception&) {
+    // The system gives no more threads: those that run do all the work.
+  }
   worker();  // the calling thread works too
   for (std::thread& helper : helpers) helper.join();
   if (first_error) std::rethrow_exception(first_error);
