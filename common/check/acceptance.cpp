@@ -1,9 +1,11 @@
 #include "common/check/acceptance.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace fa {
 namespace {
@@ -26,6 +28,11 @@ Distance distance(View<const T, Rank> out, View<const double, Rank> ref) {
     throw std::invalid_argument(
         fmt::format("cannot compare shape {} with reference shape {}",
                     to_string(out.shape()), to_string(ref.shape())));
+  }
+  if (ref.count() == 0) {
+    throw std::invalid_argument(
+        fmt::format("cannot compare shape {}: it has no element",
+                    to_string(ref.shape())));
   }
   Distance result;
   double error_squares = 0, reference_squares = 0;
@@ -93,7 +100,7 @@ std::string Verdict::report() const {
   std::string text = fmt::format("{}: WRONG: {}", what, bounds);
   if (error.invalid > 0) {
     text += fmt::format(
-        "; {} of {} elements are NaN, or infinite where the reference is not",
+        "; {} of {} elements are NaN, or infinite on one side only",
         error.invalid, error.count);
   }
   if (plain.invalid > 0) {

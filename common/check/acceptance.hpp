@@ -10,11 +10,12 @@
 ///
 /// with factor 2 forward and 3 for gradients. The floor allows for four more roundings at the tensor's
 /// largest element (2 epsilon); without it a `plain` that is exact by luck would demand exactness.
-/// A NaN, or an infinity where the reference is finite, is never accepted.
+/// A NaN, or an infinity on one side only, is never accepted.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/tensor/tensor.hpp"
@@ -28,38 +29,52 @@ inline constexpr double kGradientFactor = 3.0;
 
 /// How far a tensor is from its reference.
 struct Distance {
-  double max_error = 0;  ///< largest |out - ref| over elements finite in both
-  double rms_error =
-      0;  ///< root of the mean square of out - ref over the same elements
-  double max_reference = 0;  ///< largest |ref| over finite elements
-  double rms_reference =
-      0;  ///< root of the mean square of ref over finite elements
-  std::int64_t count = 0;  ///< number of elements
-  std::int64_t invalid =
-      0;  ///< elements that can never pass: NaN, or infinite on one side only
-  std::vector<std::int64_t>
-      worst;  ///< index of the first invalid element, else of the largest error
-  double out_at_worst = 0;  ///< the tested value there
-  double ref_at_worst = 0;  ///< the reference there
+  /// Largest |out - ref| over elements finite in both.
+  double max_error = 0;
+  /// Root of the mean square of out - ref over the same elements.
+  double rms_error = 0;
+  /// Largest |ref| over the same elements.
+  double max_reference = 0;
+  /// Root of the mean square of ref over the same elements.
+  double rms_reference = 0;
+  /// Number of elements.
+  std::int64_t count = 0;
+  /// Elements that can never pass: NaN on either side, or infinite on one side only.
+  std::int64_t invalid = 0;
+  /// Index of the first invalid element, else of the largest error.
+  std::vector<std::int64_t> worst;
+  /// The tested value there.
+  double out_at_worst = 0;
+  /// The reference there.
+  double ref_at_worst = 0;
 };
 
 /// Measures how far `out` is from `ref`. Equal infinities agree.
 /// @param out tested tensor, of type double, float, half or bfloat16
 /// @param ref reference of the same shape
-/// @throws std::invalid_argument when the shapes differ
+/// @throws std::invalid_argument when the shapes differ, or have no element: a check of nothing would
+///   always pass
 template <class T, int Rank>
 Distance distance(View<const T, Rank> out, View<const double, Rank> ref);
 
 /// The decision on one tensor, with all that a report needs.
 struct Verdict {
-  std::string what;       ///< name of the tensor, "o" or "d_q"
-  bool accepted = false;  ///< the decision
-  Distance error;         ///< of the tested tensor
-  Distance plain;     ///< of the textbook algorithm in the same storage type
-  double factor = 0;  ///< how much worse than `plain` is allowed
-  double floor = 0;   ///< added to the allowed maximum
-  double allowed_max = 0;  ///< bound on error.max_error
-  double allowed_rms = 0;  ///< bound on error.rms_error
+  /// Name of the tensor, "o" or "d_q".
+  std::string what;
+  /// The decision.
+  bool accepted = false;
+  /// Distance of the tested tensor.
+  Distance error;
+  /// Distance of the textbook algorithm in the same storage type.
+  Distance plain;
+  /// How much worse than `plain` is allowed.
+  double factor = 0;
+  /// Added to the allowed maximum.
+  double floor = 0;
+  /// Bound on error.max_error.
+  double allowed_max = 0;
+  /// Bound on error.rms_error.
+  double allowed_rms = 0;
 
   /// One line when accepted; when not, also where the worst element is, both values and the bounds.
   std::string report() const;
@@ -83,7 +98,7 @@ Verdict decide(std::string what, const Distance& error, const Distance& plain,
 /// @param plain the textbook algorithm in the tested code's storage type
 /// @param factor kForwardFactor or kGradientFactor
 /// @param magnitude as for decide()
-/// @throws std::invalid_argument when the shapes differ
+/// @throws std::invalid_argument as distance()
 template <class T, class P, int Rank>
 Verdict accept(std::string what, View<const T, Rank> out,
                View<const double, Rank> ref, View<const P, Rank> plain,
