@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <stdexcept>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -40,7 +41,14 @@ std::vector<std::string> read_lines(const std::filesystem::path& path) {
     throw std::invalid_argument(
         fmt::format("{}: cannot be read", path.string()));
   std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    lines.push_back(line);
+  }
+  if (file.bad()) {  // a directory, for example
+    throw std::invalid_argument(
+        fmt::format("{}: cannot be read", path.string()));
+  }
   return lines;
 }
 

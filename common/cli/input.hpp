@@ -16,8 +16,8 @@ struct Input {
   Tensor<float, 4> q;               ///< [batch, heads, length_q, head_dim]
   Tensor<float, 4> k;               ///< [batch, kv_heads, length_k, head_dim]
   Tensor<float, 4> v;               ///< [batch, kv_heads, length_k, head_dim]
-  std::vector<std::string>
-      tokens;  ///< one per key from tokens.txt; empty when there is no such file
+  /// One per key from tokens.txt; empty when there is no such file.
+  std::vector<std::string> tokens;
 };
 
 /// The real input that comes with the course: one attention layer over a real text.
@@ -29,7 +29,7 @@ std::filesystem::path shipped_input();
 ///   element that is NaN or infinite, or a number of tokens that is not the number of keys
 Input read_input(const std::filesystem::path& directory);
 
-/// The lines of a text file.
+/// The lines of a text file, without their ends (a line feed, or a carriage return and a line feed).
 /// @throws std::invalid_argument when it cannot be read
 std::vector<std::string> read_lines(const std::filesystem::path& path);
 

@@ -1,11 +1,18 @@
 #include "common/cli/program.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
+#include <limits>
 #include <new>
 #include <stdexcept>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/cli/table.hpp"
 
 namespace fa::cli {
 
@@ -58,6 +65,8 @@ int Program::run(int argc, char** argv) {
     return cannot_do(fmt::format("{} (see --help)", error.what()));
   } catch (const std::bad_alloc&) {
     return cannot_do("out of memory");
+  } catch (const std::length_error&) {  // more than any memory could hold
+    return cannot_do("out of memory");
   } catch (const std::exception& error) {
     return cannot_do(error.what());
   }
@@ -67,7 +76,7 @@ int Program::run_sections() {
   if (!save_name_.empty()) {
     std::error_code error;
     std::filesystem::create_directories(save_name_, error);
-    if (!std::filesystem::is_directory(save_name_)) {
+    if (!std::filesystem::is_directory(save_name_, error)) {
       throw std::invalid_argument(fmt::format(
           "--save {}: is not a directory and cannot be made", save_name_));
     }
@@ -87,12 +96,13 @@ int Program::run_sections() {
   for (const Section& section : sections_) {
     if (only_section_.empty()) {
       fmt::print("\n{}\n{}\n", section.title,
-                 std::string(section.title.size(), '='));
+                 std::string(display_width(section.title), '='));
     } else if (!known(section)) {
       continue;
     }
     section.body();
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0)
+      throw std::runtime_error("standard output: cannot be written");
   }
   return any_failed_ ? kCheckFailed : kSuccess;
 }
@@ -108,11 +118,18 @@ const Input& Program::input() {
 
 void Program::check(const Verdict& verdict) {
   fmt::print("{}\n", verdict.report());
-  summarise(verdict.what,
-            verdict.error.invalid > 0
-                ? std::numeric_limits<double>::quiet_NaN()
-                : verdict.error.max_error,
-            verdict.allowed_max, verdict.accepted);
+  const Distance& error = verdict.error;
+  if (error.invalid > 0) {
+    summarise(verdict.what, std::numeric_limits<double>::quiet_NaN(),
+              verdict.allowed_max, verdict.accepted);
+  } else if (error.max_error <= verdict.allowed_max &&
+             !(error.rms_error <= verdict.allowed_rms)) {
+    summarise(verdict.what + " (rms)", error.rms_error, verdict.allowed_rms,
+              verdict.accepted);
+  } else {
+    summarise(verdict.what, error.max_error, verdict.allowed_max,
+              verdict.accepted);
+  }
 }
 
 void Program::check(const std::string& what, double error, double tolerance) {

@@ -41,20 +41,24 @@ class Program {
                std::function<void()> body);
 
   /// Parses the command line and runs the sections. Every exception ends as one sentence on standard
-  /// error and a status: std::exception kCannotDo, a failed check kCheckFailed.
+  /// error and kCannotDo; a failed check lets the walk go on and ends it with kCheckFailed.
   /// @return the exit status
   int run(int argc, char** argv);
 
-  /// Reports a verdict: prints it, adds it to the summary, and remembers a failure.
+  /// Reports a verdict: prints it, adds it to the summary, and remembers a failure. The summary has the
+  /// bound on the largest error, or the one on the rms when only that one is broken.
+  /// @throws std::runtime_error when the summary cannot be written
   void check(const Verdict& verdict);
 
   /// Reports a check that is no comparison of tensors, for example a theorem tried on many cases.
   /// @param what      name for the report
   /// @param error     what was measured, in the unit of `tolerance`
   /// @param tolerance accepted when error <= tolerance (and neither is NaN)
+  /// @throws std::runtime_error when the summary cannot be written
   void check(const std::string& what, double error, double tolerance);
 
-  /// The input chosen by --input, read once.
+  /// The input chosen by --input, else the shipped one; read once.
+  /// @throws std::invalid_argument as read_input()
   const Input& input();
   /// The directory chosen by --save, created; none when the option was not given.
   const std::optional<std::filesystem::path>& save_directory() const {

@@ -2,21 +2,22 @@
 
 #include <cstdio>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
 namespace fa::cli {
 namespace {
-constexpr std::chrono::milliseconds kPatience{2000}, kTerminalPeriod{200},
-    kLogPeriod{10000};
+constexpr std::chrono::milliseconds kTerminalPeriod{200}, kLogPeriod{10000};
 }  // namespace
 
-Progress::Progress(std::string title, std::int64_t total)
+Progress::Progress(std::string title, std::int64_t total,
+                   std::chrono::milliseconds patience)
     : title_(std::move(title)),
       total_(total),
       terminal_(isatty(STDERR_FILENO) != 0),
       start_(Clock::now()),
-      next_report_(start_ + kPatience) {}
+      next_report_(start_ + patience) {}
 
 Progress::~Progress() {
   if (shown_ && terminal_) fmt::print(stderr, "\r\033[K");

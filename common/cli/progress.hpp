@@ -12,13 +12,15 @@ namespace fa::cli {
 
 /// Counts finished steps and, once two seconds have passed, says on standard error how far the work
 /// is and how long the rest will take. On a terminal the line is redrawn; elsewhere one line is
-/// written every ten seconds. Safe to call from several threads.
+/// written every ten seconds. step() is safe to call from several threads.
 class Progress {
  public:
-  /// @param title what is being done, "attention over 65536 keys"
-  /// @param total number of steps, at least 1
-  Progress(std::string title, std::int64_t total);
-  /// Ends the line.
+  /// @param title    what is being done, "attention over 65536 keys"
+  /// @param total    number of steps, at least 1
+  /// @param patience how long to say nothing
+  Progress(std::string title, std::int64_t total,
+           std::chrono::milliseconds patience = std::chrono::seconds(2));
+  /// Clears the line on a terminal.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

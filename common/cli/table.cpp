@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -29,12 +30,12 @@ void Table::add(std::vector<std::string> cells) {
 
 std::string Table::text() const {
   const auto numeric = [](const std::string& cell) {
-    const std::size_t sign =
-        !cell.empty() && (cell[0] == '-' || cell[0] == '+') ? 1 : 0;
-    return cell == "-" || cell.substr(sign, 3) == "inf" ||
-           cell.substr(sign, 3) == "nan" ||
-           (cell.size() > sign &&
-            std::isdigit(static_cast<unsigned char>(cell[sign])));
+    if (cell == "-") return true;
+    const std::string rest =
+        cell.substr(!cell.empty() && (cell[0] == '-' || cell[0] == '+'));
+    return rest == "inf" || rest == "nan" ||
+           (!rest.empty() &&
+            std::isdigit(static_cast<unsigned char>(rest[0])) != 0);
   };
   std::vector<std::size_t> widths;
   std::vector<bool> right;

@@ -2,13 +2,14 @@
 /// Tables for the terminal and for the pages.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace fa::cli {
 
-/// Rows of text under headings, in columns as wide as their widest cell. A column whose cells all
-/// begin like a number is set flush right.
+/// Rows of text under headings, in columns as wide as their widest cell. A column is set flush right
+/// when each of its cells begins with a digit, after a sign or none, or is inf, nan or -.
 class Table {
  public:
   /// @param headings one per column
