@@ -1,23 +1,26 @@
 #include "common/testing/process.hpp"
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <fcntl.h>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <system_error>
+#include <unistd.h>
 
 namespace fa::testing {
-namespace {
 
-std::string contents(const std::filesystem::path& path) {
+std::string file_bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
 }
-
-}  // namespace
 
 TemporaryDirectory::TemporaryDirectory() {
   std::string name =
@@ -39,8 +42,34 @@ Outcome run(const std::string& command) {
       "( " + command + " ) >'" + out.string() + "' 2>'" + err.string() + "'";
   const int raw = std::system(line.c_str());
   if (raw == -1) throw std::runtime_error("cannot start: " + command);
-  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, contents(out),
-          contents(err)};
+  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out),
+          file_bytes(err)};
+}
+
+Outcome run_in_child(const std::function<int()>& body) {
+  const TemporaryDirectory directory;
+  const auto out = directory.path() / "out", err = directory.path() / "err";
+  std::fflush(nullptr);  // else the child would print it a second time
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("cannot start a child process");
+  if (child == 0) {
+    int status = 99;
+    const int flags = O_WRONLY | O_CREAT;
+    if (dup2(open(out.c_str(), flags, 0600), STDOUT_FILENO) >= 0 &&
+        dup2(open(err.c_str(), flags, 0600), STDERR_FILENO) >= 0) {
+      try {
+        status = body();
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+      }
+    }
+    std::fflush(nullptr);
+    _exit(status);  // no destructors of the parent's objects
+  }
+  int raw = 0;
+  while (waitpid(child, &raw, 0) < 0 && errno == EINTR) continue;
+  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out),
+          file_bytes(err)};
 }
 
 }  // namespace fa::testing

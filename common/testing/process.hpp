@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 namespace fa::testing {
@@ -18,21 +19,41 @@ struct Outcome {
 /// @throws std::runtime_error when it cannot be started
 Outcome run(const std::string& command);
 
+/// Runs a function in a child process: what it prints, and what it does to its process, stays there.
+/// An exception that leaves `body` is printed on standard error and gives status 99.
+/// @param body returns the exit status
+/// @throws std::runtime_error when the process cannot be started
+Outcome run_in_child(const std::function<int()>& body);
+
+/// What an exception of type E says that a function throws; empty when it throws nothing.
+template <class E, class Body>
+std::string message_of(Body body) {
+  try {
+    body();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "";
+}
+
 /// True when a text holds another. For CHECK, which prints both when it is false.
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+/// All bytes of a file; empty when it cannot be read.
+std::string file_bytes(const std::filesystem::path& path);
+
 /// A fresh empty directory, removed with all it holds at the end of its scope.
 class TemporaryDirectory {
  public:
+  /// @throws std::runtime_error when it cannot be made
   TemporaryDirectory();
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::filesystem::path& path() const {
-    return path_;
-  }  ///< where it is
+  /// Where it is.
+  const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;

@@ -1,0 +1,596 @@
+// Tensors, views, the four number types, random fills, the door to Eigen.
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <sys/mman.h>
+#include <type_traits>
+#include <unistd.h>
+#include <vector>
+
+#define DOCTEST_CONFIG_SUPER_FAST_ASSERTS
+#include <doctest/doctest.h>
+
+#include "common/tensor/matrix.hpp"
+#include "common/tensor/random.hpp"
+#include "common/tensor/tensor.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+using fa::testing::contains;
+using fa::testing::message_of;
+
+namespace {
+
+template <class Visit>
+void for_each_type(Visit visit) {
+  visit(double{});
+  visit(float{});
+  visit(half{});
+  visit(bfloat16{});
+}
+
+template <class T>
+double to_double(T x) {
+  return static_cast<double>(static_cast<accumulator_t<T>>(x));
+}
+
+// An unsigned integer as wide as T.
+template <class T>
+using bits_t = std::conditional_t<
+    sizeof(T) == 8, std::uint64_t,
+    std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+
+template <class T>
+bits_t<T> bits_of(T x) {
+  bits_t<T> bits;
+  std::memcpy(&bits, &x, sizeof x);
+  return bits;
+}
+
+template <class T>
+T from_bits(std::uint64_t wide) {
+  const auto bits = static_cast<bits_t<T>>(wide);
+  T x;
+  std::memcpy(static_cast<void*>(&x), &bits, sizeof x);
+  return x;
+}
+
+// The neighbour of a positive number that is `steps` further from zero.
+template <class T>
+T neighbour(T x, int steps) {
+  return from_bits<T>(bits_of(x) + steps);
+}
+
+template <class A, class B, int Rank>
+bool same_bits(View<A, Rank> a, View<B, Rank> b) {
+  if (a.shape() != b.shape()) return false;
+  bool same = true;
+  for_each_index(a.shape(), [&](const Shape<Rank>& index) {
+    same = same && bits_of(a[index]) == bits_of(b[index]);
+  });
+  return same;
+}
+
+// Elements 0, 1, 2, ...
+template <class T, int Rank>
+Tensor<T, Rank> counting(const Shape<Rank>& shape) {
+  Tensor<T, Rank> result(shape);
+  fill_with(result.view(), [](std::uint64_t i) { return double(i); });
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("a shape prints as its sizes in brackets") {
+  CHECK(to_string(Shape<4>{1, 12, 128, 32}) == "[1, 12, 128, 32]");
+  CHECK(to_string(Shape<1>{5}) == "[5]");
+  CHECK(to_string(Shape<0>{}) == "[]");
+}
+
+TEST_CASE("the number of elements is the product of the sizes") {
+  CHECK(element_count(Shape<4>{2, 3, 4, 5}) == 120);
+  CHECK(element_count(Shape<0>{}) == 1);
+  CHECK(element_count(Shape<3>{7, 0, 5}) == 0);
+  const std::int64_t two_31 = std::int64_t{1} << 31;
+  CHECK(element_count(Shape<2>{two_31, 3}) == 3 * two_31);
+  CHECK(element_count(Shape<2>{two_31, two_31}) == two_31 * two_31);
+  CHECK(element_count(Shape<1>{std::numeric_limits<std::int64_t>::max()}) ==
+        std::numeric_limits<std::int64_t>::max());
+}
+
+TEST_CASE("a negative size and too many elements are refused") {
+  const auto refusal = [](const Shape<3>& shape) {
+    return message_of<std::invalid_argument>([&] { element_count(shape); });
+  };
+  CHECK(refusal({2, -1, 3}) == "shape [2, -1, 3] has a negative size");
+  CHECK(refusal({0, 4, -1}) == "shape [0, 4, -1] has a negative size");
+  const std::int64_t two_32 = std::int64_t{1} << 32;
+  CHECK(refusal({two_32, two_32 / 2, 1}) ==
+        "shape [4294967296, 2147483648, 1] has too many elements");
+  // Not by way of a zero either: the strides would overflow.
+  CHECK(contains(refusal({0, two_32, two_32}), "too many elements"));
+  CHECK(contains(refusal({two_32, two_32, 0}), "too many elements"));
+  CHECK(contains(message_of<std::invalid_argument>([] {
+                   Tensor<float, 2>({3, -4});
+                 }),
+                 "[3, -4] has a negative size"));
+}
+
+TEST_CASE("row-major strides are products of the inner sizes") {
+  CHECK(row_major_strides(Shape<4>{2, 3, 4, 5}) == Shape<4>{60, 20, 5, 1});
+  CHECK(row_major_strides(Shape<1>{9}) == Shape<1>{1});
+  const std::int64_t two_20 = 1 << 20;
+  CHECK(row_major_strides(Shape<3>{2, two_20, two_20}) ==
+        Shape<3>{two_20 * two_20, two_20, 1});
+}
+
+TEST_CASE("a new tensor is zero and its elements are in row-major order") {
+  Tensor<float, 3> tensor({2, 3, 4});
+  CHECK(tensor.shape() == Shape<3>{2, 3, 4});
+  CHECK(tensor.size(1) == 3);
+  REQUIRE(tensor.count() == 24);
+  for (int i = 0; i < 24; ++i) CHECK(tensor.data()[i] == 0.0f);
+  tensor(1, 2, 3) = 7;
+  CHECK(tensor.data()[23] == 7.0f);
+  tensor(0, 1, 2) = 5;
+  CHECK(tensor.data()[6] == 5.0f);
+  const Tensor<float, 3>& constant = tensor;
+  CHECK(constant(1, 2, 3) == 7.0f);
+  static_assert(std::is_same_v<decltype(constant(0, 0, 0)), const float&>);
+}
+
+TEST_CASE("a tensor or view of nothing has no elements") {
+  const Tensor<double, 2> tensor;
+  CHECK(tensor.count() == 0);
+  CHECK(tensor.shape() == Shape<2>{0, 0});
+  const View<double, 2> view;
+  CHECK(view.count() == 0);
+  CHECK(view.data() == nullptr);
+}
+
+TEST_CASE("a view writes through and a read-only view sees it") {
+  Tensor<double, 2> tensor({2, 3});
+  const View<double, 2> view = tensor;
+  const View<const double, 2> reader = view;
+  view(1, 1) = 4;
+  CHECK(reader(1, 1) == 4);
+  CHECK(reader[Shape<2>{1, 1}] == 4);
+  CHECK(&reader(1, 1) == tensor.data() + 4);
+  static_assert(
+      !std::is_convertible_v<View<const double, 2>, View<double, 2>>,
+      "a read-only view must not become writable");
+}
+
+TEST_CASE("at gives the sub-view of one outer index") {
+  Tensor<float, 4> q = counting<float, 4>({2, 3, 4, 5});
+  const View<float, 2> head = q.view().at(1).at(2);
+  CHECK(head.shape() == Shape<2>{4, 5});
+  CHECK(head.strides() == Shape<2>{5, 1});
+  CHECK(head(3, 4) == 119.0f);
+  CHECK(head(0, 1) == q(1, 2, 0, 1));
+  head(2, 2) = -1;
+  CHECK(q(1, 2, 2, 2) == -1.0f);
+}
+
+TEST_CASE("narrow keeps a range of one dimension") {
+  const Tensor<float, 3> tensor = counting<float, 3>({4, 5, 6});
+  const View<const float, 3> part =
+      tensor.view().narrow(1, 2, 4).narrow(0, 1, 4);
+  CHECK(part.shape() == Shape<3>{3, 2, 6});
+  for_each_index(part.shape(), [&](const Shape<3>& i) {
+    CHECK(part[i] == tensor(i[0] + 1, i[1] + 2, i[2]));
+  });
+  CHECK(tensor.view().narrow(2, 3, 3).count() == 0);
+  CHECK(tensor.view().narrow(2, 0, 6).contiguous());
+}
+
+TEST_CASE("narrow refuses a range that does not fit") {
+  const Tensor<float, 2> tensor({4, 5});
+  const auto refusal = [&](int axis, std::int64_t begin, std::int64_t end) {
+    return message_of<std::invalid_argument>(
+        [&] { tensor.view().narrow(axis, begin, end); });
+  };
+  CHECK(refusal(1, 2, 6) ==
+        "range 2 to 6 does not fit dimension 1 of shape [4, 5]");
+  CHECK(refusal(0, -1, 2) != "");
+  CHECK(refusal(0, 3, 2) != "");
+  CHECK(refusal(2, 0, 1) != "");
+  CHECK(refusal(-1, 0, 1) != "");
+  CHECK(refusal(0, 0, 4) == "");
+}
+
+TEST_CASE("both layouts of heads are one view after swapping axes") {
+  // The same numbers stored as [B, H, N, D] and as [B, N, H, D].
+  const Shape<4> bhnd{2, 3, 4, 5}, bnhd{2, 4, 3, 5};
+  const Tensor<float, 4> heads_first = counting<float, 4>(bhnd);
+  Tensor<float, 4> length_first(bnhd);
+  for_each_index(bhnd, [&](const Shape<4>& i) {
+    length_first(i[0], i[2], i[1], i[3]) =
+        heads_first(i[0], i[1], i[2], i[3]);
+  });
+  const View<const float, 4> seen = length_first.view().swap_axes(1, 2);
+  CHECK(seen.shape() == bhnd);
+  CHECK(seen.strides() == Shape<4>{60, 5, 15, 1});
+  CHECK(same_bits(seen, heads_first.view()));
+  CHECK(!same_bits(length_first.view().narrow(1, 0, 3).narrow(2, 0, 3),
+                   heads_first.view().narrow(2, 0, 3)));
+  // A head of it is a strided matrix.
+  CHECK(seen.at(1).at(2).strides() == Shape<2>{15, 1});
+  CHECK(seen.at(1).at(2)(3, 4) == heads_first(1, 2, 3, 4));
+  CHECK(same_bits(seen.swap_axes(1, 2), length_first.view()));
+}
+
+TEST_CASE("contiguous means row-major without gaps") {
+  const Tensor<float, 3> tensor({4, 5, 6});
+  const View<const float, 3> all = tensor.view();
+  CHECK(all.contiguous());
+  CHECK(all.narrow(0, 1, 3).contiguous());
+  CHECK(!all.narrow(1, 1, 3).contiguous());
+  CHECK(!all.narrow(2, 0, 5).contiguous());
+  CHECK(!all.swap_axes(0, 1).contiguous());
+  // Dimensions of size 1 may sit anywhere.
+  CHECK(all.narrow(1, 2, 3).narrow(0, 0, 1).swap_axes(0, 2).contiguous());
+  CHECK(all.narrow(0, 2, 3).swap_axes(0, 1).contiguous());
+  CHECK(all.narrow(1, 2, 3).narrow(0, 0, 1).contiguous());
+}
+
+TEST_CASE("every index is visited once and in row-major order") {
+  std::vector<Shape<3>> seen;
+  for_each_index(Shape<3>{2, 1, 3},
+                 [&](const Shape<3>& index) { seen.push_back(index); });
+  CHECK(
+      seen ==
+      std::vector<Shape<3>>{
+          {0, 0, 0}, {0, 0, 1}, {0, 0, 2}, {1, 0, 0}, {1, 0, 1}, {1, 0, 2}});
+  int calls = 0;
+  for_each_index(Shape<2>{3, 0}, [&](const Shape<2>&) { ++calls; });
+  CHECK(calls == 0);
+  for_each_index(Shape<0>{}, [&](const Shape<0>&) { ++calls; });
+  CHECK(calls == 1);
+}
+
+TEST_CASE("offsets go past what 32 bits hold") {
+  // Address space only: no memory lies behind it, except two pages.
+  const std::int64_t far = (std::int64_t{1} << 32) + 5;
+  const auto page = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  const std::int64_t bytes = far / page * page + page;
+  void* const space =
+      mmap(nullptr, static_cast<std::size_t>(bytes), PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(space != MAP_FAILED);
+  auto* const first = static_cast<std::uint8_t*>(space);
+  const auto page_size = static_cast<std::size_t>(page);
+  REQUIRE(mprotect(first, page_size, PROT_READ | PROT_WRITE) == 0);
+  REQUIRE(mprotect(first + far / page * page, page_size,
+                   PROT_READ | PROT_WRITE) == 0);
+  const View<std::uint8_t, 2> view(first, {2, 2}, {far, 1});
+  view(0, 0) = 1;
+  view(1, 0) = 2;
+  CHECK(first[far] == 2);
+  CHECK(view[Shape<2>{1, 0}] == 2);
+  CHECK(view.at(1)(0) == 2);
+  CHECK(view.narrow(0, 1, 2)(0, 0) == 2);
+  CHECK(view.swap_axes(0, 1)(0, 1) == 2);
+  CHECK(first[5] == 0);  // where 32 bits would have written
+  CHECK(munmap(space, static_cast<std::size_t>(bytes)) == 0);
+}
+
+TEST_CASE("copies between all types and strides keep the numbers") {
+  // Small integers and quarters: exact in all four types.
+  Tensor<double, 3> source({3, 4, 5});
+  fill_with(source.view(),
+            [](std::uint64_t i) { return 0.25 * double(i) - 6; });
+  const View<const double, 3> turned = source.view().swap_axes(0, 2);
+  for_each_type([&](auto from_tag) {
+    using From = decltype(from_tag);
+    const Tensor<From, 3> from = converted<From>(turned);
+    CHECK(from.shape() == Shape<3>{5, 4, 3});
+    for_each_type([&](auto to_tag) {
+      using To = decltype(to_tag);
+      Tensor<To, 3> to({3, 4, 5});
+      copy(from.view(), to.view().swap_axes(0, 2));
+      bool equal = true;
+      for_each_index(to.shape(), [&](const Shape<3>& i) {
+        equal = equal && to_double(to.view()[i]) == source.view()[i];
+      });
+      CHECK_MESSAGE(equal, FloatTraits<From>::name, " to ",
+                    FloatTraits<To>::name);
+    });
+  });
+}
+
+TEST_CASE("a copy touches nothing outside its view") {
+  Tensor<float, 2> target({4, 4});
+  Tensor<float, 2> ones({2, 2});
+  fill_with(ones.view(), [](std::uint64_t) { return 1.0; });
+  copy(ones.view(), target.view().narrow(0, 1, 3).narrow(1, 2, 4));
+  for_each_index(target.shape(), [&](const Shape<2>& i) {
+    const bool inside = i[0] >= 1 && i[0] < 3 && i[1] >= 2;
+    CHECK(target.view()[i] == (inside ? 1.0f : 0.0f));
+  });
+}
+
+TEST_CASE("a copy between different shapes is refused") {
+  Tensor<float, 2> a({2, 3}), b({3, 2});
+  CHECK(message_of<std::invalid_argument>([&] {
+          copy(a.view(), b.view());
+        }) == "cannot copy shape [2, 3] into shape [3, 2]");
+}
+
+TEST_CASE("float64 reaches 16 bits by way of float32") {
+  // Between 1 and the next number, above the middle by less than float32 can tell: float32 rounds it to
+  // the middle, and the tie goes to the even neighbour, which is 1.
+  const auto through_float = [](auto tag) {
+    using T = decltype(tag);
+    Tensor<double, 1> x({1});
+    x(0) = 1 + epsilon<T>() / 2 + epsilon<double>();
+    CHECK(to_double(converted<T>(x)(0)) == 1.0);
+    x(0) = 1 + epsilon<T>() / 2 + epsilon<float>();
+    CHECK(to_double(converted<T>(x)(0)) == 1 + epsilon<T>());
+  };
+  through_float(half{});
+  through_float(bfloat16{});
+}
+
+TEST_CASE("epsilon is the distance from 1 to the next number") {
+  for_each_type([](auto tag) {
+    using T = decltype(tag);
+    INFO(FloatTraits<T>::name);
+    const T one = static_cast<T>(1.0f);
+    CHECK(to_double(neighbour(one, 1)) == 1 + epsilon<T>());
+    CHECK(1 - to_double(neighbour(one, -1)) == epsilon<T>() / 2);
+  });
+}
+
+TEST_CASE("beyond the largest number comes infinity") {
+  for_each_type([](auto tag) {
+    using T = decltype(tag);
+    INFO(FloatTraits<T>::name);
+    const T infinity = static_cast<T>(std::numeric_limits<float>::infinity());
+    CHECK(to_double(neighbour(infinity, -1)) == largest<T>());
+    CHECK(std::isfinite(largest<T>()));
+    CHECK(largest<T>() < 2 * std::ldexp(1.0, FloatTraits<T>::max_exponent));
+  });
+}
+
+TEST_CASE("below the smallest normal number the spacing stays") {
+  for_each_type([](auto tag) {
+    using T = decltype(tag);
+    INFO(FloatTraits<T>::name);
+    const auto s =
+        static_cast<T>(static_cast<accumulator_t<T>>(smallest_normal<T>()));
+    const T twice = static_cast<T>(
+        static_cast<accumulator_t<T>>(2 * smallest_normal<T>()));
+    CHECK(to_double(s) == smallest_normal<T>());
+    const double step = smallest_normal<T>() * epsilon<T>();
+    CHECK(to_double(neighbour(twice, 1)) - to_double(twice) == 2 * step);
+    CHECK(to_double(twice) - to_double(neighbour(twice, -1)) == step);
+    CHECK(to_double(s) - to_double(neighbour(s, -1)) == step);
+    CHECK(to_double(from_bits<T>(1)) == step);
+  });
+}
+
+TEST_CASE("every 16-bit number survives the way to float32 and back") {
+  const auto there_and_back = [](auto tag) {
+    using T = decltype(tag);
+    int wrong = 0, nan = 0;
+    for (std::uint64_t bits = 0; bits < 65536; ++bits) {
+      const T x = from_bits<T>(bits);
+      const auto wide = static_cast<float>(x);
+      const T back = static_cast<T>(wide);
+      if (std::isnan(wide)) {
+        ++nan;
+        wrong += !std::isnan(static_cast<float>(back));
+      } else {
+        wrong += bits_of(back) != bits;
+      }
+    }
+    CHECK(wrong == 0);
+    // All exponent bits set and a fraction other than 0, with both signs.
+    CHECK(nan == 2 * ((1 << FloatTraits<T>::fraction_bits) - 1));
+  };
+  there_and_back(half{});
+  there_and_back(bfloat16{});
+}
+
+TEST_CASE("rounding to 16 bits goes to the nearest and ties to even") {
+  const auto all_neighbours = [](auto tag) {
+    using T = decltype(tag);
+    INFO(FloatTraits<T>::name);
+    const auto round = [](double x) {
+      Tensor<double, 1> tensor({1});
+      tensor(0) = x;
+      return converted<T>(tensor)(0);
+    };
+    const float infinity = std::numeric_limits<float>::infinity();
+    const std::uint64_t last = bits_of(static_cast<T>(infinity)) - 1u;
+    int wrong = 0;
+    for (std::uint64_t bits = 0; bits <= last; ++bits) {
+      const double low = to_double(from_bits<T>(bits));
+      // After the largest number, the one that would come next.
+      const double high =
+          bits < last ? to_double(from_bits<T>(bits + 1))
+                      : 2 * std::ldexp(1.0, FloatTraits<T>::max_exponent);
+      const auto middle = static_cast<float>((low + high) / 2);
+      const std::uint64_t even = bits + bits % 2;
+      const float below = std::nextafter(middle, 0.0f);
+      const float above = std::nextafter(middle, infinity);
+      for (double sign : {1.0, -1.0}) {
+        const std::uint64_t sign_bit = sign < 0 ? 0x8000u : 0u;
+        wrong += bits_of(round(sign * below)) != (bits | sign_bit);
+        wrong += bits_of(round(sign * middle)) != (even | sign_bit);
+        wrong += bits_of(round(sign * above)) != ((bits + 1) | sign_bit);
+      }
+    }
+    CHECK(wrong == 0);
+    CHECK(to_double(round(1e300)) == infinity);
+    CHECK(std::isnan(to_double(round(std::nan("")))));
+  };
+  all_neighbours(half{});
+  all_neighbours(bfloat16{});
+}
+
+TEST_CASE(
+    "types carry NumPy's names and sums are never narrower than float32") {
+  CHECK(std::string(FloatTraits<double>::name) == "float64");
+  CHECK(std::string(FloatTraits<float>::name) == "float32");
+  CHECK(std::string(FloatTraits<half>::name) == "float16");
+  CHECK(std::string(FloatTraits<bfloat16>::name) == "bfloat16");
+  CHECK(sizeof(half) == 2);
+  CHECK(sizeof(bfloat16) == 2);
+  static_assert(std::is_same_v<accumulator_t<double>, double>);
+  static_assert(std::is_same_v<accumulator_t<float>, float>);
+  static_assert(std::is_same_v<accumulator_t<half>, float>);
+  static_assert(std::is_same_v<accumulator_t<bfloat16>, float>);
+}
+
+TEST_CASE("the mixing function gives SplitMix64's published numbers") {
+  // The first outputs of SplitMix64 for seed 1234567, as implementations in many languages print them
+  // (Rosetta Code, "Pseudo-random numbers/Splitmix64").
+  const std::uint64_t expected[] = {
+      6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
+      4593380528125082431u, 16408922859458223821u};
+  std::uint64_t state = 1234567;
+  for (std::uint64_t wanted : expected) {
+    state += 0x9e3779b97f4a7c15u;
+    CHECK(mix_bits(state) == wanted);
+  }
+}
+
+TEST_CASE("the same seed gives the same numbers in every type and stride") {
+  const Shape<3> shape{3, 4, 5};
+  const auto reference = normal_tensor<double, 3>(shape, 42);
+  for_each_type([&](auto tag) {
+    using T = decltype(tag);
+    INFO(FloatTraits<T>::name);
+    const auto rounded = converted<T>(reference);
+    CHECK(same_bits(normal_tensor<T, 3>(shape, 42).view(), rounded.view()));
+    // Through a view whose memory order is another.
+    Tensor<T, 3> turned({5, 4, 3});
+    fill_normal(turned.view().swap_axes(0, 2), 42);
+    CHECK(same_bits(turned.view().swap_axes(0, 2), rounded.view()));
+    Tensor<T, 3> larger({3, 6, 5});
+    fill_normal(larger.view().narrow(1, 1, 5), 42);
+    CHECK(same_bits(larger.view().narrow(1, 1, 5), rounded.view()));
+    CHECK(to_double(larger(0, 0, 0)) == 0);  // outside the view
+    CHECK(to_double(larger(2, 5, 4)) == 0);
+  });
+  const auto longer = normal_tensor<double, 1>({100}, 42);
+  for (int i = 0; i < 60; ++i) CHECK(longer(i) == reference.data()[i]);
+}
+
+TEST_CASE("no two seeds share a number") {
+  // Seeds that lie apart by the generator's own increment are the hard case: unmixed, one would be the
+  // other, shifted by one.
+  constexpr std::uint64_t golden_gamma = 0x9e3779b97f4a7c15u;
+  std::set<std::uint64_t> seen;
+  std::size_t drawn = 0;
+  for (std::uint64_t seed :
+       {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2},
+        std::uint64_t{1} << 63, golden_gamma, 2 * golden_gamma,
+        1 + golden_gamma}) {
+    for (std::uint64_t counter = 0; counter < 1000; ++counter) {
+      seen.insert(random_bits(seed, counter));
+      ++drawn;
+    }
+  }
+  CHECK(seen.size() == drawn);
+}
+
+TEST_CASE("normal numbers have the moments of the normal distribution") {
+  // Each bound is five standard deviations of what n independent draws give.
+  const int n = 1 << 16;
+  const auto a = normal_tensor<double, 1>({n}, 1);
+  const auto b = normal_tensor<double, 1>({n}, 2);
+  double mean = 0, square = 0, fourth = 0, next = 0, other = 0;
+  for (int i = 0; i < n; ++i) {
+    const double x = a(i);
+    mean += x / n;
+    square += x * x / n;
+    fourth += x * x * x * x / n;
+    next += x * a((i + 1) % n) / n;
+    other += x * b(i) / n;
+  }
+  const double sigma = 1 / std::sqrt(double(n));
+  CHECK(std::abs(mean) < 5 * sigma);
+  CHECK(std::abs(square - 1) < 5 * sigma * std::sqrt(2.0));
+  CHECK(std::abs(fourth - 3) < 5 * sigma * std::sqrt(96.0));
+  CHECK(std::abs(next) < 5 * sigma);
+  CHECK(std::abs(other) < 5 * sigma);
+}
+
+TEST_CASE("a deviation scales normal numbers") {
+  const auto one = normal_tensor<double, 1>({100}, 3);
+  const auto four = normal_tensor<double, 1>({100}, 3, 4.0);
+  for (int i = 0; i < 100; ++i) CHECK(four(i) == 4 * one(i));
+}
+
+TEST_CASE("uniform numbers fill their range evenly") {
+  const int n = 1 << 16, buckets = 64;
+  Tensor<double, 1> x({n});
+  fill_uniform(x.view(), 7, -3, 5);
+  std::vector<int> counts(buckets);
+  double mean = 0, next = 0;
+  for (int i = 0; i < n; ++i) {
+    REQUIRE(x(i) >= -3);
+    REQUIRE(x(i) < 5);
+    ++counts[static_cast<std::size_t>((x(i) + 3) / 8 * buckets)];
+    mean += x(i) / n;
+    next += (x(i) - 1) * (x((i + 1) % n) - 1) / n;
+  }
+  // A uniform number over a length of 8 has variance 8^2 / 12.
+  const double variance = 64.0 / 12, sigma = std::sqrt(variance / n);
+  CHECK(std::abs(mean - 1) < 5 * sigma);
+  CHECK(std::abs(next) < 5 * variance / std::sqrt(double(n)));
+  // Chi squared with 63 degrees of freedom: mean 63, variance 126.
+  double chi_squared = 0;
+  const double expected = double(n) / buckets;
+  for (int count : counts)
+    chi_squared += (count - expected) * (count - expected) / expected;
+  CHECK(std::abs(chi_squared - (buckets - 1)) <
+        5 * std::sqrt(2.0 * (buckets - 1)));
+}
+
+TEST_CASE("uniform numbers are multiples of 2 to the minus 53") {
+  bool odd_seen = false;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const double scaled = std::ldexp(random_uniform(5, i), 53);
+    CHECK(scaled == std::floor(scaled));
+    odd_seen = odd_seen || std::fmod(scaled, 2.0) == 1.0;
+  }
+  CHECK(odd_seen);  // no coarser grid
+}
+
+TEST_CASE("poison makes every element of a view NaN and no other") {
+  for_each_type([](auto tag) {
+    using T = decltype(tag);
+    INFO(FloatTraits<T>::name);
+    Tensor<T, 2> tensor({4, 5});
+    poison(tensor.view().narrow(1, 1, 4));
+    for_each_index(tensor.shape(), [&](const Shape<2>& i) {
+      const bool inside = i[1] >= 1 && i[1] < 4;
+      CHECK(std::isnan(to_double(tensor.view()[i])) == inside);
+    });
+  });
+}
+
+TEST_CASE("Eigen sees the elements of a strided view without a copy") {
+  Tensor<double, 3> tensor = counting<double, 3>({4, 3, 5});
+  // Rows 15 apart, then columns 15 apart.
+  const View<double, 2> rows = tensor.view().swap_axes(0, 1).at(2);
+  auto matrix = as_matrix(rows);
+  CHECK(matrix.rows() == 4);
+  CHECK(matrix.cols() == 5);
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 5; ++j) CHECK(matrix(i, j) == tensor(i, 2, j));
+  }
+  const auto transposed =
+      as_matrix(View<const double, 2>(rows.swap_axes(0, 1)));
+  CHECK(transposed == matrix.transpose());
+  matrix(3, 4) = -1;
+  CHECK(tensor(3, 2, 4) == -1);
+}
