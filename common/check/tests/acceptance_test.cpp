@@ -1,0 +1,345 @@
+// The acceptance rule: what it lets pass, what it refuses, and what it says.
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#define DOCTEST_CONFIG_SUPER_FAST_ASSERTS
+#include <doctest/doctest.h>
+
+#include "common/check/acceptance.hpp"
+#include "common/tensor/random.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+using fa::testing::contains;
+using fa::testing::message_of;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+const double kNaN = std::nan("");
+
+template <class T = double>
+Tensor<T, 1> vector_of(const std::vector<double>& values) {
+  Tensor<T, 1> result({static_cast<std::int64_t>(values.size())});
+  fill_with(result.view(), [&](std::uint64_t i) { return values[i]; });
+  return result;
+}
+
+Distance distance_of(const std::vector<double>& out,
+                     const std::vector<double>& ref) {
+  const auto out_tensor = vector_of(out), ref_tensor = vector_of(ref);
+  return distance<double, 1>(out_tensor, ref_tensor);
+}
+
+// The rule on float64 vectors with a given type's epsilon.
+Verdict decide_on(const std::vector<double>& out,
+                  const std::vector<double>& ref,
+                  const std::vector<double>& plain, double magnitude = 0) {
+  return decide("o", distance_of(out, ref), distance_of(plain, ref),
+                kForwardFactor, epsilon<float>(), magnitude);
+}
+
+// A gradient of some size, as float64 and as the textbook algorithm would give it in type T.
+template <class T>
+struct Gradient {
+  Tensor<double, 3> ref = normal_tensor<double, 3>({2, 17, 8}, 9);
+  Tensor<T, 3> plain = converted<T>(ref);
+
+  Verdict verdict(double times) const {
+    Tensor<double, 3> out = ref;
+    for (std::int64_t i = 0; i < out.count(); ++i) out.data()[i] *= times;
+    return accept("d_q", converted<T>(out), ref, plain, kGradientFactor);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a distance is the largest and the root mean square difference") {
+  const Distance d = distance_of({1, 2, -3, 4}, {1, 2.5, -4, 4});
+  CHECK(d.max_error == 1);
+  CHECK(d.rms_error == std::sqrt(1.25 / 4));
+  CHECK(d.max_reference == 4);
+  CHECK(d.rms_reference == std::sqrt((1 + 6.25 + 16 + 16) / 4));
+  CHECK(d.count == 4);
+  CHECK(d.invalid == 0);
+  CHECK(d.worst == std::vector<std::int64_t>{2});
+  CHECK(d.out_at_worst == -3);
+  CHECK(d.ref_at_worst == -4);
+}
+
+TEST_CASE("the factors are 2 forward and 3 for gradients") {
+  CHECK(kForwardFactor == 2);
+  CHECK(kGradientFactor == 3);
+}
+
+TEST_CASE(
+    "the rule passes at its bound on the largest error and no further") {
+  Distance error, plain;
+  error.max_reference = 4;
+  plain.max_error = 0.25;
+  const double eps = epsilon<float>();
+  const double bound = 2 * 0.25 + 2 * eps * 4;
+  error.max_error = bound;
+  const Verdict at = decide("o", error, plain, 2, eps);
+  CHECK(at.accepted);
+  CHECK(at.allowed_max == bound);
+  CHECK(at.floor == 2 * eps * 4);
+  error.max_error = std::nextafter(bound, 1);
+  CHECK(!decide("o", error, plain, 2, eps).accepted);
+  CHECK(decide("o", error, plain, 3, eps).accepted);
+}
+
+TEST_CASE("the rule passes at its bound on the rms and no further") {
+  Distance error, plain;
+  error.rms_reference = 0.5;
+  plain.rms_error = 0.125;
+  const double eps = epsilon<bfloat16>();
+  const double bound = 3 * 0.125 + 2 * eps * 0.5;
+  error.rms_error = bound;
+  CHECK(decide("o", error, plain, 3, eps).accepted);
+  CHECK(decide("o", error, plain, 3, eps).allowed_rms == bound);
+  error.rms_error = std::nextafter(bound, 1);
+  CHECK(!decide("o", error, plain, 3, eps).accepted);
+}
+
+TEST_CASE(
+    "twice the error of the textbook algorithm passes and more does not") {
+  const std::vector<double> ref{1, -2, 3}, plain{1.25, -2.5, 3};
+  CHECK(decide_on({0.5, -3, 3}, ref, plain).accepted);
+  CHECK(decide_on(ref, ref, plain).accepted);
+  CHECK(!decide_on({1, -3.001, 3}, ref, plain).accepted);
+}
+
+TEST_CASE("NaN in the tested tensor never passes") {
+  const std::vector<double> ref{1, 2, 3}, bad{100, 200, 300};
+  CHECK(!decide_on({1, kNaN, 3}, ref, bad).accepted);
+  CHECK(!decide_on({kNaN, kNaN, kNaN}, ref, bad).accepted);
+  // Nor where the reference is NaN: then there is nothing to agree with.
+  CHECK(!decide_on({1, kNaN, 3}, {1, kNaN, 3}, bad).accepted);
+  CHECK(!decide_on({1, 2, 3}, {1, kNaN, 3}, bad).accepted);
+}
+
+TEST_CASE("an infinity passes only where the reference has the same one") {
+  const auto accepted = [](double out, double ref) {
+    const std::vector<double> plain{1, ref, 3};
+    return decide_on({1, out, 3}, {1, ref, 3}, plain).accepted;
+  };
+  CHECK(accepted(kInfinity, kInfinity));
+  CHECK(accepted(-kInfinity, -kInfinity));
+  CHECK(!accepted(-kInfinity, kInfinity));
+  CHECK(!accepted(kInfinity, -kInfinity));
+  CHECK(!accepted(kInfinity, 2));
+  CHECK(!accepted(-kInfinity, 2));
+  CHECK(!accepted(2, kInfinity));
+  CHECK(!accepted(2, -kInfinity));
+}
+
+TEST_CASE("equal infinities add neither error nor magnitude") {
+  const Distance d = distance_of({-kInfinity, 2, 3}, {-kInfinity, 2, 5});
+  CHECK(d.max_error == 2);
+  CHECK(d.rms_error == std::sqrt(2.0));
+  CHECK(d.max_reference == 5);
+  CHECK(d.worst == std::vector<std::int64_t>{2});
+}
+
+TEST_CASE("a textbook algorithm that fails proves nothing") {
+  const std::vector<double> ref{1, 2, 3};
+  REQUIRE(decide_on(ref, ref, ref).accepted);
+  CHECK(!decide_on(ref, ref, {1, kNaN, 3}).accepted);
+  CHECK(!decide_on(ref, ref, {1, kInfinity, 3}).accepted);
+}
+
+TEST_CASE("a NaN among the measured errors refuses") {
+  Distance good, bad;
+  bad.max_error = kNaN;
+  CHECK(decide("o", good, good, 2, 1e-7).accepted);
+  CHECK(!decide("o", bad, good, 2, 1e-7).accepted);
+  CHECK(!decide("o", good, bad, 2, 1e-7).accepted);
+  bad.max_error = 0;
+  bad.rms_error = kNaN;
+  CHECK(!decide("o", bad, good, 2, 1e-7).accepted);
+  CHECK(!decide("o", good, bad, 2, 1e-7).accepted);
+}
+
+TEST_CASE("a halved or zero gradient is refused in every type") {
+  const auto check_type = [](auto gradient) {
+    CHECK(gradient.verdict(1).accepted);
+    CHECK(!gradient.verdict(0.5).accepted);
+    CHECK(!gradient.verdict(0).accepted);
+    CHECK(!gradient.verdict(-1).accepted);
+    CHECK(!gradient.verdict(1.1).accepted);
+  };
+  check_type(Gradient<float>{});
+  check_type(Gradient<half>{});
+  check_type(Gradient<bfloat16>{});
+}
+
+TEST_CASE("one wrong row among thousands is refused") {
+  auto ref = normal_tensor<double, 2>({4096, 8}, 10);
+  const auto plain = converted<half>(ref);
+  auto out = plain;
+  REQUIRE(accept("o", out, ref, plain).accepted);
+  for (int d = 0; d < 8; ++d) out(1234, d) = plain(1235, d);
+  const Verdict verdict = accept("o", out, ref, plain);
+  CHECK(!verdict.accepted);
+  CHECK(verdict.error.worst.at(0) == 1234);
+}
+
+TEST_CASE("the rms bound catches a small error that is everywhere") {
+  // The textbook algorithm is off by a lot at one place. A tested tensor that is off by as much everywhere
+  // would pass the bound on the largest error.
+  std::vector<double> ref(100, 1.0), plain = ref, out = ref;
+  plain[7] += 1e-3;
+  for (double& x : out) x += 1e-3;
+  const Verdict verdict = decide_on(out, ref, plain);
+  CHECK(verdict.error.max_error <= verdict.allowed_max);
+  CHECK(!verdict.accepted);
+  out = ref;
+  out[50] += 1e-3;
+  CHECK(decide_on(out, ref, plain).accepted);
+}
+
+TEST_CASE("an exact textbook result still leaves room for roundings") {
+  const double eps = epsilon<float>();
+  std::vector<double> ref(100, 1.0), out = ref;
+  ref[3] = out[3] = 8;
+  out[3] = 8 * (1 + 2 * eps);  // at the largest element
+  CHECK(decide_on(out, ref, ref).accepted);
+  out[3] = 8 * (1 + 3 * eps);
+  CHECK(!decide_on(out, ref, ref).accepted);
+  // The floor of the rms goes with the rms of the reference, not with its largest element.
+  out = ref;
+  for (double& x : out) x += 8 * eps;
+  const Verdict verdict = decide_on(out, ref, ref);
+  CHECK(verdict.error.max_error <= verdict.allowed_max);
+  CHECK(!verdict.accepted);
+}
+
+TEST_CASE("where everything must be zero only zero passes") {
+  const std::vector<double> zero(5, 0.0);
+  CHECK(decide_on(zero, zero, zero).accepted);
+  CHECK(decide_on({0, -0.0, 0, 0, 0}, zero, zero).accepted);
+  CHECK(!decide_on({0, 0, 1e-300, 0, 0}, zero, zero).accepted);
+}
+
+TEST_CASE("a magnitude widens the floor for results that cancel") {
+  const double eps = epsilon<float>();
+  // The result is about 1e-3, the difference of terms of size 4.
+  const std::vector<double> ref{1e-3, -1e-3}, out{1e-3 + 6 * eps, -1e-3};
+  CHECK(!decide_on(out, ref, ref).accepted);
+  CHECK(decide_on(out, ref, ref, 4).accepted);
+  CHECK(!decide_on({1e-3 + 9 * eps, -1e-3}, ref, ref, 4).accepted);
+  // One smaller than the result itself changes nothing.
+  CHECK(decide_on(out, ref, ref, 1e-6).allowed_max ==
+        decide_on(out, ref, ref).allowed_max);
+}
+
+TEST_CASE("the floor follows the type in which the result is stored") {
+  const auto ref = vector_of({1.0, 0.5});
+  const auto floor_of = [&](auto tag) {
+    using T = decltype(tag);
+    const auto out = vector_of<T>({1.0, 0.5});
+    return accept("o", out, ref, out).floor;
+  };
+  CHECK(floor_of(double{}) == 2 * epsilon<double>());
+  CHECK(floor_of(float{}) == 2 * epsilon<float>());
+  CHECK(floor_of(half{}) == 2 * epsilon<half>());
+  CHECK(floor_of(bfloat16{}) == 2 * epsilon<bfloat16>());
+}
+
+TEST_CASE("16-bit tensors are compared by their exact values") {
+  const auto ref = vector_of({1.0, 1.0 / 3});
+  const auto check_type = [&](auto tag) {
+    using T = decltype(tag);
+    const auto out = vector_of<T>({1.0, 1.0 / 3});
+    const auto stored = static_cast<double>(static_cast<float>(out(1)));
+    const Distance d = distance<T, 1>(out, ref);
+    CHECK(d.max_error == std::abs(stored - 1.0 / 3));
+    CHECK(d.max_error > 0);
+    CHECK(d.max_error <= epsilon<T>() / 2 / 3);
+  };
+  check_type(half{});
+  check_type(bfloat16{});
+}
+
+TEST_CASE("strided views are compared index by index") {
+  const auto ref = normal_tensor<double, 4>({2, 3, 4, 5}, 11);
+  Tensor<float, 4> out({2, 4, 3, 5});  // heads and length exchanged
+  copy(ref.view(), out.view().swap_axes(1, 2));
+  const auto plain = converted<float>(ref);
+  const auto verdict = [&] {
+    const View<const float, 4> view = out.view().swap_axes(1, 2);
+    return accept("o", view, ref.view(), plain.view());
+  };
+  CHECK(verdict().accepted);
+  out(1, 3, 2, 4) += 0.5f;
+  CHECK(!verdict().accepted);
+  CHECK(verdict().error.worst == std::vector<std::int64_t>{1, 2, 3, 4});
+}
+
+TEST_CASE("the worst element is the first invalid one else the farthest") {
+  const std::vector<double> ref{1, 2, 3, 4};
+  CHECK(distance_of({1, 5, kNaN, kNaN}, ref).worst ==
+        std::vector<std::int64_t>{2});
+  CHECK(distance_of({1, 5, kNaN, kNaN}, ref).invalid == 2);
+  CHECK(distance_of({1, 2, kInfinity, 40}, ref).worst ==
+        std::vector<std::int64_t>{2});
+  CHECK(distance_of({1, 5, 3, 7}, ref).worst == std::vector<std::int64_t>{1});
+  CHECK(distance_of(ref, ref).worst == std::vector<std::int64_t>{0});
+}
+
+TEST_CASE("the report of an accepted tensor is one line with its bounds") {
+  const Verdict verdict = decide_on({1.5, 2}, {1, 2}, {1.5, 2});
+  CHECK(verdict.report() ==
+        "o: right: max error 5.00e-01 (allowed 1.00e+00), rms 3.54e-01 "
+        "(allowed 7.07e-01)");
+}
+
+TEST_CASE("the report of a refused tensor says where and by how much") {
+  auto ref = Tensor<double, 2>({2, 3});
+  ref(1, 2) = 4;
+  const auto plain = converted<float>(ref);
+  auto out = plain;
+  out(1, 2) = 3.25f;
+  const std::string report = accept("d_k", out, ref, plain, 3).report();
+  INFO(report);
+  CHECK(
+      contains(report, "d_k: WRONG: max error 7.50e-01 (allowed 9.54e-07)"));
+  CHECK(contains(report, "rms 3.06e-01 (allowed "));
+  CHECK(contains(report, "worst at [1, 2]: got 3.25, reference 4\n"));
+  CHECK(contains(report,
+                 "allowed = 3 x 0.00e+00 (the textbook algorithm) + 9.54e-07 "
+                 "(floor)"));
+  CHECK(!contains(report, "NaN"));
+}
+
+TEST_CASE("the report counts what can never pass") {
+  const std::vector<double> ref{1, 2, 3};
+  const std::string report =
+      decide_on({1, kNaN, -kInfinity}, ref, {1, kInfinity, 3}).report();
+  INFO(report);
+  CHECK(contains(report, "2 of 3 elements are NaN, or infinite on one side"));
+  CHECK(
+      contains(report, "the textbook algorithm itself has 1 such elements"));
+  CHECK(contains(report, "worst at [1]: got nan, reference 2"));
+}
+
+TEST_CASE("different shapes and empty ones are not compared") {
+  const auto refusal = [](const Shape<2>& out, const Shape<2>& ref,
+                          const Shape<2>& plain) {
+    return message_of<std::invalid_argument>([&] {
+      accept("o", Tensor<float, 2>(out), Tensor<double, 2>(ref),
+             Tensor<float, 2>(plain));
+    });
+  };
+  CHECK(refusal({2, 3}, {2, 3}, {2, 3}) == "");
+  CHECK(refusal({3, 2}, {2, 3}, {2, 3}) ==
+        "cannot compare shape [3, 2] with reference shape [2, 3]");
+  CHECK(refusal({2, 3}, {2, 3}, {2, 4}) ==
+        "cannot compare shape [2, 4] with reference shape [2, 3]");
+  CHECK(refusal({0, 3}, {0, 3}, {0, 3}) ==
+        "cannot compare shape [0, 3]: it has no element");
+}

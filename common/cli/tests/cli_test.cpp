@@ -1,0 +1,587 @@
+// What the programs of all lessons have in common: tables, progress, input, options, exit status.
+#include <chrono>
+#include <cstdlib>
+#include <fcntl.h>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <stdlib.h>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#define DOCTEST_CONFIG_SUPER_FAST_ASSERTS
+#include <doctest/doctest.h>
+
+#include "common/cli/input.hpp"
+#include "common/cli/program.hpp"
+#include "common/cli/progress.hpp"
+#include "common/cli/table.hpp"
+#include "common/files/write_file.hpp"
+#include "common/tensor/npy.hpp"
+#include "common/tensor/random.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+using namespace fa::cli;
+using fa::testing::contains;
+using fa::testing::file_bytes;
+using fa::testing::message_of;
+using fa::testing::Outcome;
+using fa::testing::run_in_child;
+using fa::testing::TemporaryDirectory;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// q, k and v that read_input takes, with as many tokens as keys.
+void write_good_input(const fs::path& directory) {
+  write_npy(directory / "q.npy", normal_tensor<float, 4>({1, 2, 5, 4}, 1));
+  write_npy(directory / "k.npy", normal_tensor<float, 4>({1, 2, 3, 4}, 2));
+  write_npy(directory / "v.npy", normal_tensor<float, 4>({1, 2, 3, 4}, 3));
+  write_file(directory / "tokens.txt", "[CLS]\nAlice\n[SEP]\n");
+}
+
+std::string input_refusal(const fs::path& directory) {
+  return message_of<std::invalid_argument>([&] { read_input(directory); });
+}
+
+// A small program as a lesson would write it, run in a child process.
+Outcome run_program(std::vector<std::string> arguments) {
+  return run_in_child([&] {
+    Program program("09_example", "Shows nothing.");
+    bool twice = false;
+    program.options().add_flag("--twice", twice, "an option of the lesson");
+    program.section("numbers", "Zahlen größer als null",
+                    [&] { std::printf(twice ? "1 2 1 2\n" : "1 2\n"); });
+    program.section("good", "A check that passes",
+                    [&] { program.check("theorem", 0.5, 0.5); });
+    program.section("bad", "A check that fails",
+                    [&] { program.check("claim", 0.75, 0.5); });
+    program.section("nan", "A check of NaN", [&] {
+      program.check("nothing", std::numeric_limits<double>::quiet_NaN(), 1.0);
+    });
+    program.section("tensor", "The verdict on a tensor", [&] {
+      Distance error, plain;
+      error.max_error = plain.max_error = 0.25;
+      program.check(decide("o", error, plain, 2, 0));
+      error.max_error = 2;
+      program.check(decide("d_q", error, plain, 3, 0));
+      error.max_error = 0.25;
+      error.rms_error = 0.125;
+      program.check(decide("d_k", error, plain, 3, 0));
+      error.invalid = 1;
+      program.check(decide("d_v", error, plain, 3, 0));
+    });
+    program.section("input", "The input", [&] {
+      const Input& input = program.input();
+      std::printf("%s %zu\n", to_string(input.q.shape()).c_str(),
+                  input.tokens.size());
+      std::printf("%s\n", &input == &program.input() ? "once" : "twice");
+    });
+    program.section("save", "Where results go", [&] {
+      const auto& directory = program.save_directory();
+      std::printf("%s\n", directory ? directory->c_str() : "nowhere");
+    });
+    program.section("throw", "An error",
+                    [] { throw std::runtime_error("the reason"); });
+    program.section("memory", "Too much memory",
+                    [] { throw std::bad_alloc(); });
+    program.section("length", "More memory than there can be", [] {
+      Tensor<double, 1>({std::numeric_limits<std::int64_t>::max()});
+    });
+    arguments.insert(arguments.begin(), "09_example");
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    return program.run(static_cast<int>(argv.size()), argv.data());
+  });
+}
+
+Outcome run_section(const std::string& name,
+                    std::vector<std::string> arguments = {}) {
+  arguments.insert(arguments.end(), {"--section", name});
+  return run_program(arguments);
+}
+
+// One sentence on standard error, nothing on standard output, status 2.
+void check_refused(const Outcome& outcome, const std::string& sentence) {
+  CHECK(outcome.status == 2);
+  CHECK(outcome.output == "");
+  CHECK(outcome.error == "09_example: " + sentence + "\n");
+}
+
+void work(Progress& progress, int steps, std::chrono::milliseconds each) {
+  for (int i = 0; i < steps; ++i) {
+    std::this_thread::sleep_for(each);
+    progress.step();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a table's columns are as wide as their widest cell") {
+  Table table({"name", "n"});
+  table.add({"q", "12"});
+  table.add({"a long name", "3"});
+  CHECK(table.text() ==
+        "name          n\n"
+        "-----------  --\n"
+        "q            12\n"
+        "a long name   3\n");
+}
+
+TEST_CASE("a table sets numbers right and text left") {
+  Table table({"mixed", "numbers", "word"});
+  table.add({"1", "-1.5", "info"});
+  table.add({"x", "+2e-3", "nan?"});
+  table.add({"", "inf", "infinite"});
+  table.add({"-", "-inf", "-x"});
+  table.add({"2", "nan", "n"});
+  table.add({"3", "-", "4"});
+  table.add({"3", "17 %", "5"});
+  CHECK(table.text() ==
+        "mixed  numbers  word\n"
+        "-----  -------  --------\n"
+        "1         -1.5  info\n"
+        "x        +2e-3  nan?\n"
+        "           inf  infinite\n"
+        "-         -inf  -x\n"
+        "2          nan  n\n"
+        "3            -  4\n"
+        "3         17 %  5\n");
+}
+
+TEST_CASE("a column of words that begin like inf is set left") {
+  Table table({"longer heading"});
+  table.add({"inflight"});
+  table.add({"nanometre"});
+  CHECK(table.text() ==
+        "longer heading\n--------------\ninflight\nnanometre\n");
+}
+
+TEST_CASE("a table counts letters and not bytes") {
+  CHECK(display_width("") == 0);
+  CHECK(display_width("abc") == 3);
+  CHECK(display_width("größer") == 6);
+  CHECK(display_width("x → ∞") == 5);
+  CHECK(display_width("▁▂▃") == 3);
+  Table table({"Größe", "∑"});
+  table.add({"größer", "1"});
+  table.add({"x", "22"});
+  CHECK(table.text() ==
+        "Größe    ∑\n"
+        "------  --\n"
+        "größer   1\n"
+        "x       22\n");
+}
+
+TEST_CASE("a table with no rows is its headings") {
+  CHECK(Table({"a", "bcd"}).text() == "a  bcd\n-  ---\n");
+}
+
+TEST_CASE("a row that does not fit its table is refused") {
+  Table table({"a", "b"});
+  const auto refusal = [&](const std::vector<std::string>& cells) {
+    return message_of<std::invalid_argument>([&] { table.add(cells); });
+  };
+  CHECK(refusal({"1"}) ==
+        "a row of 1 cells does not fit a table of 2 columns");
+  CHECK(refusal({"1", "2", "3"}) != "");
+  CHECK(refusal({"1", "2"}) == "");
+}
+
+TEST_CASE("progress says nothing for two seconds and then how far it is") {
+  const Outcome outcome = run_in_child([] {
+    const auto start = Clock::now();
+    Progress progress("waiting", 1000);
+    const auto step_until = [&](std::chrono::milliseconds end) {
+      while (Clock::now() < start + end) {
+        progress.step();
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      }
+    };
+    step_until(std::chrono::milliseconds(1500));
+    std::fprintf(stderr, "so far nothing\n");
+    step_until(std::chrono::milliseconds(2050));
+    progress.step();
+    return 0;
+  });
+  CHECK(outcome.output == "");
+  INFO(outcome.error);
+  CHECK(outcome.error.substr(0, 24) == "so far nothing\nwaiting: ");
+  CHECK(contains(outcome.error, " s left\n"));
+  // One line: not on a terminal, the next would come ten seconds later.
+  CHECK(outcome.error.find('\n', 15) == outcome.error.size() - 1);
+  CHECK(!contains(outcome.error, "\r"));
+}
+
+TEST_CASE("progress on quick work is silent") {
+  const Outcome outcome = run_in_child([] {
+    Progress progress("quick", 1000);
+    for (int i = 0; i < 1000; ++i) progress.step();
+    return 0;
+  });
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output + outcome.error == "");
+}
+
+TEST_CASE("progress tells the share done and the time left") {
+  const auto start = Clock::now();
+  const Outcome outcome = run_in_child([] {
+    Progress progress("counted", 11, std::chrono::milliseconds(0));
+    work(progress, 1, std::chrono::milliseconds(300));
+    return 0;
+  });
+  const double elapsed =
+      std::chrono::duration<double>(Clock::now() - start).count();
+  const std::string before = "counted: 9 %, about ";
+  REQUIRE(outcome.error.substr(0, before.size()) == before);
+  const double left = std::stod(outcome.error.substr(before.size()));
+  CHECK(left >= 3);  // ten more of at least 0.3 s each
+  CHECK(left <= 10 * elapsed + 0.5);
+}
+
+TEST_CASE("progress redraws its line on a terminal and clears it") {
+  const Outcome outcome = run_in_child([] {
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0)
+      return 98;
+    const int other_end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    if (other_end < 0 || dup2(other_end, STDERR_FILENO) < 0) return 97;
+    {
+      Progress progress("drawn", 2, std::chrono::milliseconds(0));
+      work(progress, 1, std::chrono::milliseconds(1));
+      work(progress, 1, std::chrono::milliseconds(201));
+    }
+    // With its other end closed, reading the terminal comes to an end.
+    close(STDERR_FILENO);
+    close(other_end);
+    char text[200];
+    for (ssize_t size; (size = read(terminal, text, sizeof text)) > 0;)
+      std::printf("%.*s", static_cast<int>(size), text);
+    return 0;
+  });
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output ==
+        "\rdrawn: 50 %, about 0 s left\033[K"
+        "\rdrawn: 100 %, about 0 s left\033[K"
+        "\r\033[K");
+}
+
+TEST_CASE("progress may be made by several threads") {
+  const Outcome outcome = run_in_child([] {
+    Progress progress("together", 400, std::chrono::milliseconds(0));
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back(
+          [&] { work(progress, 100, std::chrono::milliseconds(0)); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return 0;
+  });
+  CHECK(outcome.status == 0);
+  CHECK(outcome.error.substr(0, 10) == "together: ");
+  CHECK(outcome.error.find('\n') == outcome.error.size() - 1);
+}
+
+TEST_CASE("the lines of a text file come without their ends") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory.path() / "lines.txt";
+  write_file(path, "one\n\ntwo words\nwindows\r\nlast");
+  CHECK(read_lines(path) ==
+        std::vector<std::string>{"one", "", "two words", "windows", "last"});
+  write_file(path, "");
+  CHECK(read_lines(path).empty());
+  for (const fs::path& unreadable :
+       {directory.path() / "missing.txt", directory.path()}) {
+    CHECK(message_of<std::invalid_argument>([&] {
+            read_lines(unreadable);
+          }) == unreadable.string() + ": cannot be read");
+  }
+}
+
+TEST_CASE("good input is read with its tokens") {
+  const TemporaryDirectory directory;
+  write_good_input(directory.path());
+  const Input input = read_input(directory.path());
+  CHECK(input.directory == directory.path());
+  CHECK(input.q.shape() == Shape<4>{1, 2, 5, 4});
+  CHECK(input.k.shape() == Shape<4>{1, 2, 3, 4});
+  CHECK(input.v.shape() == Shape<4>{1, 2, 3, 4});
+  const auto q = normal_tensor<float, 4>({1, 2, 5, 4}, 1);
+  const auto v = normal_tensor<float, 4>({1, 2, 3, 4}, 3);
+  CHECK(input.q(0, 1, 4, 3) == q(0, 1, 4, 3));
+  CHECK(input.v(0, 1, 2, 3) == v(0, 1, 2, 3));
+  CHECK(input.tokens == std::vector<std::string>{"[CLS]", "Alice", "[SEP]"});
+  fs::remove(directory.path() / "tokens.txt");
+  CHECK(read_input(directory.path()).tokens.empty());
+}
+
+TEST_CASE("input of other types is rounded to float32") {
+  const TemporaryDirectory directory;
+  write_good_input(directory.path());
+  const auto wide = normal_tensor<double, 4>({1, 2, 5, 4}, 1);
+  const auto narrow = normal_tensor<half, 4>({1, 2, 3, 4}, 2);
+  write_npy(directory.path() / "q.npy", wide);
+  write_npy(directory.path() / "k.npy", narrow);
+  const Input input = read_input(directory.path());
+  CHECK(input.q(0, 0, 1, 2) == static_cast<float>(wide(0, 0, 1, 2)));
+  CHECK(input.k(0, 0, 1, 2) == static_cast<float>(narrow(0, 0, 1, 2)));
+}
+
+TEST_CASE("input that is missing is named") {
+  const TemporaryDirectory directory;
+  const std::string name = directory.path().string();
+  CHECK(input_refusal(directory.path() / "nowhere") ==
+        name + "/nowhere: there is no such directory");
+  CHECK(input_refusal(directory.path()) ==
+        name + "/q.npy: there is no such file");
+  write_good_input(directory.path());
+  CHECK(input_refusal(directory.path()) == "");
+  CHECK(input_refusal(directory.path() / "q.npy") ==
+        name + "/q.npy: there is no such directory");
+  for (const char* file : {"q.npy", "k.npy", "v.npy"}) {
+    write_good_input(directory.path());
+    fs::remove(directory.path() / file);
+    CHECK(input_refusal(directory.path()) ==
+          name + "/" + file + ": there is no such file");
+  }
+}
+
+TEST_CASE("input that is not finite is refused with its place") {
+  const TemporaryDirectory directory;
+  const auto refusal = [&](auto bad, const std::string& file) {
+    write_good_input(directory.path());
+    auto tensor = normal_tensor<decltype(bad), 4>({1, 2, 3, 4}, 4);
+    tensor(0, 1, 2, 3) = bad;
+    write_npy(directory.path() / file, tensor);
+    const std::string message = input_refusal(directory.path());
+    const std::string start =
+        (directory.path() / file).string() + ": element [0, 1, 2, 3] is ";
+    REQUIRE(message.substr(0, start.size()) == start);
+    return message.substr(start.size());
+  };
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::string rest = "; every element must be a finite float32";
+  CHECK(refusal(std::numeric_limits<float>::quiet_NaN(), "q.npy") ==
+        "nan" + rest);
+  CHECK(refusal(infinity, "k.npy") == "inf" + rest);
+  CHECK(refusal(-infinity, "v.npy") == "-inf" + rest);
+  CHECK(refusal(1e300, "v.npy") == "inf" + rest);  // too large for float32
+}
+
+TEST_CASE("input of the wrong shape is refused") {
+  const TemporaryDirectory directory;
+  const std::string name = directory.path().string();
+  write_good_input(directory.path());
+  write_npy(directory.path() / "k.npy",
+            normal_tensor<float, 3>({2, 3, 4}, 2));
+  CHECK(input_refusal(directory.path()) ==
+        name +
+            "/k.npy: has shape [2, 3, 4], which is 3 dimensions; 4 are "
+            "needed");
+  write_npy(directory.path() / "k.npy", Tensor<float, 4>({1, 2, 0, 4}));
+  CHECK(input_refusal(directory.path()) ==
+        name +
+            "/k.npy: has shape [1, 2, 0, 4]; every size must be at least 1");
+  write_good_input(directory.path());
+  write_file(directory.path() / "q.npy", "no array");
+  CHECK(contains(input_refusal(directory.path()),
+                 "/q.npy: is not a .npy file"));
+  write_good_input(directory.path());
+  write_file(directory.path() / "tokens.txt", "[CLS]\n[SEP]\n");
+  CHECK(input_refusal(directory.path()) ==
+        name + "/tokens.txt: has 2 tokens, but k.npy has 3 keys");
+}
+
+TEST_CASE("the shipped input is every head of one layer and its tokens") {
+  const Input input = read_input(shipped_input());
+  const std::int64_t length = input.q.size(2);
+  CHECK(length >= 100);
+  CHECK(length <= 256);
+  CHECK(input.q.shape() == Shape<4>{1, 12, length, 32});
+  CHECK(input.k.shape() == input.q.shape());
+  CHECK(input.v.shape() == input.q.shape());
+  REQUIRE(static_cast<std::int64_t>(input.tokens.size()) == length);
+  CHECK(input.tokens.front() == "[CLS]");
+  CHECK(input.tokens.back() == "[SEP]");
+  // Without --input, this is what a program reads.
+  const Outcome outcome = run_section("input");
+  CHECK(outcome.output == to_string(input.q.shape()) + " " +
+                              std::to_string(length) + "\nonce\n");
+}
+
+TEST_CASE("a section alone prints only what it says itself") {
+  const Outcome outcome = run_section("numbers");
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output == "1 2\n");
+  CHECK(outcome.error == "");
+  CHECK(run_section("numbers", {"--twice"}).output == "1 2 1 2\n");
+}
+
+TEST_CASE("a full run prints all sections in order under their titles") {
+  const Outcome outcome = run_program({});
+  // It ends at the section that throws.
+  CHECK(outcome.status == 2);
+  const std::string start =
+      "\nZahlen größer als null\n======================\n1 2\n\nA check";
+  CHECK(outcome.output.substr(0, start.size()) == start);
+  std::size_t at = 0;
+  for (const char* title :
+       {"Zahlen größer als null", "A check that passes", "A check that fails",
+        "A check of NaN", "The verdict on a tensor", "The input"}) {
+    const std::size_t found = outcome.output.find(title);
+    REQUIRE(found != std::string::npos);
+    CHECK(found > at);
+    at = found;
+  }
+}
+
+TEST_CASE("help is printed in full and is a success") {
+  const Outcome outcome = run_program({"--help"});
+  CHECK(outcome.status == 0);
+  CHECK(outcome.error == "");
+  for (const char* part :
+       {"Shows nothing.", "--device", "--input", "--save", "--summary",
+        "--section", "--twice", "an option of the lesson",
+        "  numbers       Zahlen größer als null\n",
+        "  length        More memory than there can be\n",
+        "Exit status: 0"}) {
+    CHECK_MESSAGE(contains(outcome.output, part), part);
+  }
+}
+
+TEST_CASE("what is not understood is refused with status 2") {
+  const auto refused = [](const std::vector<std::string>& arguments,
+                          const std::string& value) {
+    const Outcome outcome = run_program(arguments);
+    INFO(outcome.error);
+    CHECK(outcome.status == 2);
+    CHECK(outcome.output == "");
+    CHECK(outcome.error.substr(0, 12) == "09_example: ");
+    CHECK(contains(outcome.error, value));
+    CHECK(contains(outcome.error, " (see --help)\n"));
+    CHECK(outcome.error.find('\n') == outcome.error.size() - 1);
+  };
+  refused({"--colour"}, "--colour");
+  refused({"numbers"}, "numbers");
+  refused({"--section"}, "--section");
+  refused({"--device", "tpu"}, "tpu");
+  refused({"--device", "tpu"}, "gpu");  // one that is allowed
+}
+
+TEST_CASE("an unknown section is refused with the known ones") {
+  check_refused(
+      run_section("sums"),
+      "--section sums: there is no such section; there are numbers, "
+      "good, bad, nan, tensor, input, save, throw, memory, length");
+}
+
+TEST_CASE("a GPU is refused where there is nothing to run on it") {
+  check_refused(run_section("numbers", {"--device", "gpu"}),
+                "--device gpu: this lesson has no GPU kernels; allowed are "
+                "auto and cpu");
+  CHECK(run_section("numbers", {"--device", "cpu"}).status == 0);
+  CHECK(run_section("numbers", {"--device", "auto"}).status == 0);
+}
+
+TEST_CASE("a check that fails gives status 1") {
+  const Outcome good = run_section("good");
+  CHECK(good.status == 0);
+  CHECK(good.output == "theorem: right: 5.00e-01 (allowed 5.00e-01)\n");
+  const Outcome bad = run_section("bad");
+  CHECK(bad.status == 1);
+  CHECK(bad.output == "claim: WRONG: 7.50e-01 (allowed 5.00e-01)\n");
+  CHECK(bad.error == "");
+  CHECK(run_section("nan").status == 1);
+  const Outcome tensor = run_section("tensor");
+  CHECK(tensor.status == 1);
+  CHECK(contains(tensor.output, "o: right: "));
+  CHECK(contains(tensor.output, "d_q: WRONG: "));
+}
+
+TEST_CASE("errors give status 2 and one sentence") {
+  check_refused(run_section("throw"), "the reason");
+  check_refused(run_section("memory"), "out of memory");
+  check_refused(run_section("length"), "out of memory");
+}
+
+TEST_CASE("output that cannot be written gives status 2") {
+  const Outcome outcome = run_in_child([] {
+    if (std::freopen("/dev/full", "w", stdout) == nullptr) return 98;
+    Program program("09_example", "Shows nothing.");
+    program.section("numbers", "Numbers", [] { std::printf("1 2\n"); });
+    char name[] = "09_example";
+    char* argv[] = {name};
+    return program.run(1, argv);
+  });
+  CHECK(outcome.status == 2);
+  CHECK(outcome.error == "09_example: standard output: cannot be written\n");
+}
+
+TEST_CASE("every check adds a line to the summary") {
+  const TemporaryDirectory directory;
+  const std::string summary = (directory.path() / "summary").string();
+  run_section("numbers", {"--summary", summary});
+  CHECK(!fs::exists(summary));  // no check, no line
+  CHECK(run_section("good", {"--summary", summary}).status == 0);
+  CHECK(run_section("bad", {"--summary", summary}).status == 1);
+  CHECK(run_section("nan", {"--summary", summary}).status == 1);
+  CHECK(file_bytes(summary) ==
+        "09_example\ttheorem\t5.00e-01\t5.00e-01\tpass\n"
+        "09_example\tclaim\t7.50e-01\t5.00e-01\tFAIL\n"
+        "09_example\tnothing\tnan\t1.00e+00\tFAIL\n");
+}
+
+TEST_CASE("a verdict's line in the summary shows the bound that broke") {
+  const TemporaryDirectory directory;
+  const std::string summary = (directory.path() / "summary").string();
+  CHECK(run_section("tensor", {"--summary", summary}).status == 1);
+  CHECK(file_bytes(summary) ==
+        "09_example\to\t2.50e-01\t5.00e-01\tpass\n"
+        "09_example\td_q\t2.00e+00\t7.50e-01\tFAIL\n"
+        "09_example\td_k (rms)\t1.25e-01\t0.00e+00\tFAIL\n"
+        "09_example\td_v\tnan\t7.50e-01\tFAIL\n");
+}
+
+TEST_CASE("a summary that cannot be written gives status 2") {
+  const TemporaryDirectory directory;
+  for (const std::string& summary :
+       {directory.path().string(),
+        (directory.path() / "missing" / "summary").string()}) {
+    const Outcome outcome = run_section("good", {"--summary", summary});
+    CHECK(outcome.status == 2);
+    CHECK(outcome.error ==
+          "09_example: --summary " + summary + ": cannot be written\n");
+  }
+}
+
+TEST_CASE("the input option is read once and its faults give status 2") {
+  const TemporaryDirectory directory;
+  write_good_input(directory.path());
+  const std::string name = directory.path().string();
+  CHECK(run_section("input", {"--input", name}).output ==
+        "[1, 2, 5, 4] 3\nonce\n");
+  check_refused(run_section("input", {"--input", name + "/nowhere"}),
+                name + "/nowhere: there is no such directory");
+}
+
+TEST_CASE("the save option makes its directory") {
+  const TemporaryDirectory directory;
+  CHECK(run_section("save").output == "nowhere\n");
+  const std::string deep = (directory.path() / "a" / "b").string();
+  CHECK(run_section("save", {"--save", deep}).output == deep + "\n");
+  CHECK(fs::is_directory(deep));
+  CHECK(run_section("save", {"--save", deep}).status == 0);
+  const std::string file = (directory.path() / "file").string();
+  write_file(file, "in the way");
+  for (const std::string& place : {file, file + "/below"}) {
+    check_refused(
+        run_section("save", {"--save", place}),
+        "--save " + place + ": is not a directory and cannot be made");
+  }
+}

@@ -1,0 +1,200 @@
+// Work spread over threads: each index once, errors come back, FA_THREADS is obeyed.
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <stdlib.h>
+#include <string>
+#include <sys/resource.h>
+#include <thread>
+#include <vector>
+
+#define DOCTEST_CONFIG_SUPER_FAST_ASSERTS
+#include <doctest/doctest.h>
+
+#include "common/parallel/parallel_for.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+
+namespace {
+
+// Sets FA_THREADS, and puts back what was there at the end of its scope.
+class Threads {
+ public:
+  explicit Threads(const char* wanted) {
+    if (const char* before = std::getenv("FA_THREADS")) {
+      before_ = before;
+      was_set_ = true;
+    }
+    if (wanted != nullptr) {
+      setenv("FA_THREADS", wanted, 1);
+    } else {
+      unsetenv("FA_THREADS");
+    }
+  }
+  ~Threads() {
+    if (was_set_) {
+      setenv("FA_THREADS", before_.c_str(), 1);
+    } else {
+      unsetenv("FA_THREADS");
+    }
+  }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  std::string before_;
+  bool was_set_ = false;
+};
+
+// True when `wanted` calls are under way at the same time.
+bool run_together(int wanted) {
+  std::atomic<int> arrived{0};
+  std::atomic<bool> together{true};
+  const auto give_up =
+      std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  parallel_for(wanted, [&](std::int64_t) {
+    ++arrived;
+    while (arrived < wanted) {
+      if (std::chrono::steady_clock::now() > give_up) {
+        together = false;
+        return;
+      }
+      std::this_thread::yield();
+    }
+  });
+  return together;
+}
+
+}  // namespace
+
+TEST_CASE("every index is called once") {
+  for (const char* threads : {"1", "2", "7"}) {
+    const Threads setting(threads);
+    for (std::int64_t count : {0, 1, 2, 6, 7, 8, 1000}) {
+      std::vector<std::atomic<int>> calls(static_cast<std::size_t>(count));
+      std::atomic<int> outside{0};
+      parallel_for(count, [&](std::int64_t i) {
+        if (i < 0 || i >= count) {
+          ++outside;
+        } else {
+          ++calls[static_cast<std::size_t>(i)];
+        }
+      });
+      CHECK(outside == 0);
+      for (const auto& times : calls) CHECK(times == 1);
+    }
+  }
+}
+
+TEST_CASE("all calls are done when parallel_for returns") {
+  const Threads setting("4");
+  std::atomic<int> done{0};
+  parallel_for(8, [&](std::int64_t i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(i));
+    ++done;
+  });
+  CHECK(done == 8);
+}
+
+TEST_CASE("FA_THREADS says how many threads work") {
+  {
+    const Threads setting("5");
+    CHECK(thread_count() == 5);
+    CHECK(run_together(5));
+    std::mutex mutex;
+    std::set<std::thread::id> seen;
+    parallel_for(500, [&](std::int64_t) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      seen.insert(std::this_thread::get_id());
+    });
+    CHECK(seen.size() <= 5);
+  }
+  const Threads setting("1");
+  CHECK(thread_count() == 1);
+  bool elsewhere = false;
+  const auto here = std::this_thread::get_id();
+  parallel_for(20, [&](std::int64_t) {
+    elsewhere = elsewhere || std::this_thread::get_id() != here;
+  });
+  CHECK(!elsewhere);
+}
+
+TEST_CASE("without a usable FA_THREADS every core gets a thread") {
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (cores < 1) cores = 1;
+  for (const char* wanted : {static_cast<const char*>(nullptr), "", "0", "-3",
+                             "four", "4x", " 4", "99999999999999999999"}) {
+    const Threads setting(wanted);
+    CHECK(thread_count() == cores);
+  }
+}
+
+TEST_CASE("an exception comes back to the caller and stops the rest") {
+  {
+    const Threads setting("1");
+    int calls = 0;
+    CHECK_THROWS_AS(parallel_for(1000,
+                                 [&](std::int64_t i) {
+                                   ++calls;
+                                   if (i == 3) throw std::out_of_range("4");
+                                 }),
+                    std::out_of_range);
+    CHECK(calls == 4);
+  }
+  const Threads setting("4");
+  std::atomic<int> calls{0};
+  CHECK(testing::message_of<std::runtime_error>([&] {
+          parallel_for(100000, [&](std::int64_t i) {
+            ++calls;
+            if (i == 5) throw std::runtime_error("index 5");
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+          });
+        }) == "index 5");
+  CHECK(calls < 100000);
+  // Of several, one comes back; it need not be a std::exception.
+  CHECK_THROWS_AS(parallel_for(100, [](std::int64_t i) { throw i; }),
+                  std::int64_t);
+}
+
+TEST_CASE("a call may itself call parallel_for") {
+  const Threads setting("3");
+  std::atomic<int> calls{0};
+  parallel_for(4, [&](std::int64_t) {
+    parallel_for(5, [&](std::int64_t) {
+      parallel_for(6, [&](std::int64_t) { ++calls; });
+    });
+  });
+  CHECK(calls == 4 * 5 * 6);
+}
+
+// The sanitizers themselves need more address space than this test leaves.
+#if defined(__SANITIZE_ADDRESS__)
+#define FA_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FA_ADDRESS_SANITIZER
+#endif
+#endif
+#ifndef FA_ADDRESS_SANITIZER
+TEST_CASE("where the system gives no more threads the others do the work") {
+  const auto child = testing::run_in_child([] {
+    // The stacks of 1000 threads do not fit.
+    const rlimit limit{1u << 28, 1u << 28};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) return 98;
+    const Threads setting("1000");
+    std::atomic<int> calls{0};
+    parallel_for(1000, [&](std::int64_t) {
+      ++calls;
+      // Long enough for all threads to be asked for meanwhile.
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+    return calls == 1000 ? 0 : 1;
+  });
+  CHECK(child.status == 0);
+  CHECK(child.error == "");
+}
+#endif
