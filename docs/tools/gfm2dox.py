@@ -158,10 +158,6 @@ class Filter:
             elif self.is_rule(first, last):
                 # Doxygen wants three dashes in each column of a table, GitHub one.
                 out[first] = re.sub(r"-+", lambda m: m[0].ljust(3, "-"), self.lines[first])
-            elif first == last and re.match(
-                r"^ {0,3}([-*_])[ \t]*(\1[ \t]*){2,}$", self.lines[first]
-            ):
-                pass  # a rule across the page
             else:
                 out[first : last + 1] = self.unit(self.lines[first : last + 1])
         for fence in self.fences:

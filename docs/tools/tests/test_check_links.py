@@ -53,6 +53,14 @@ class LinksTest(TreeTest):
         self.assertEqual(self.check("[a](../lesson/README.md) [b](../img)", "docs/deep.md")[0], 0)
         self.assertEqual(self.check("[a](lesson/README.md)", "docs/deep.md")[0], 1)
 
+    def test_capitals_in_the_file_name(self):
+        self.write("OTHER.MD", "# Other\n\n[x](none)\n")
+        status, out, _ = self.check("# Front\n[a](OTHER.MD#other) [b](OTHER.MD#none)\n")
+        self.assertEqual(status, 1)
+        self.assertIn("OTHER.MD:3: the link none leads to no file.", out)
+        self.assertIn("README.md:2: the link OTHER.MD#none leads to no heading of OTHER.MD.", out)
+        self.assertIn("2 broken", out)
+
     def test_build_directories_are_left_out(self):
         self.write("build/page.md", "[a](none)")
         self.write("build-x/page.md", "[a](none)")

@@ -33,6 +33,7 @@ class Scan(unittest.TestCase):
     def test_comments(self):
         self.assertEqual(kinds("<!-- a -->\nb"), "comment text")
         self.assertEqual(kinds("<!--\n```\n-->\nb"), "comment comment comment text")
+        self.assertEqual(kinds("<!-- a --> \t\nb"), "comment text")
         self.assertEqual(kinds("<!-- a --> b\nc"), "text text")
         self.assertEqual(kinds("a <!-- b\n-->"), "text text")
 
@@ -41,6 +42,7 @@ class Scan(unittest.TestCase):
             kinds("a\n\n    code\n    code\n\nb"), "text text indented indented text text"
         )
         self.assertEqual(kinds("a\n    goes on"), "text text")
+        self.assertEqual(kinds("    code\n  \n\tcode"), "indented text indented")
         self.assertEqual(kinds("- a\n\n    goes on"), "text text text")
         self.assertEqual(kinds("- a\n\nb\n\n    code"), "text text text text indented")
 
@@ -64,6 +66,8 @@ class Anchors(unittest.TestCase):
         "O(N²) memory": "on-memory",
         "  padded  ": "padded",
         "Tab\tstop": "tabstop",
+        "$x$ and $`y_i`$ and $$z$$": "x-and-y_i-and-z",
+        "A `  b  ` c": "a-b-c",
     }
 
     def test_slugs(self):
@@ -76,6 +80,10 @@ class Anchors(unittest.TestCase):
             [(h.level, h.anchor) for h in gfm.headings(lines)],
             [(1, "a"), (2, "b"), (2, "b-1"), (3, "b-2"), (2, "c")],
         )
+
+    def test_levels_of_underlined_headings(self):
+        found = gfm.headings(" Title \n==\n\nA - b\n--\n`c`\n".split("\n"))
+        self.assertEqual([(h.level, h.text) for h in found], [(1, "Title"), (2, "A - b")])
 
     def test_rule_and_table_are_no_headings(self):
         self.assertEqual(gfm.headings("a\n\n---\n| a |\n|---|\n- b\n---".split("\n")), [])
@@ -125,6 +133,18 @@ class Links(unittest.TestCase):
 
     def test_backtick_does_not_reach_the_next_list_item(self):
         self.assertEqual(self.links("- a ` b\n- [c](d) ` e"), [(1, "d")])
+
+    def test_heading_definition_and_quotation_end_a_unit(self):
+        for first in ("# a `", "[b]: c `", "| a ` |", "> a `"):
+            found = [target for line, target in self.links(first + "\n# [d](e) ` f")]
+            self.assertIn("e", found, first)
+        self.assertEqual(self.links("> a `[b](c)\n> d` [e](f)"), [(1, "f")])
+        self.assertEqual(self.links("a ` b\n \n[c](d) ` e"), [(2, "d")])
+
+    def test_capitals(self):
+        self.assertEqual(
+            self.links("<IMG SRC='a.svg'> <A HREF='b'>c</A>"), [(0, "a.svg"), (0, "b")]
+        )
 
     def test_table_rows(self):
         self.assertEqual(

@@ -27,6 +27,7 @@ class FilterTest(TreeTest):
         self.write("01_a/tests/t.cpp", "int x;\n")
         self.write("01_a/img/a.svg", "<svg/>")
         self.write("LICENSE", "free")
+        self.write("other/README.md", "# Not on the site\n")
 
     def run_filter(self, text, page="docs/theory.md"):
         self.write(page, text)
@@ -79,6 +80,12 @@ class Translation(FilterTest):
             "## Two c_d {#page_docs_theory__two-c_d-1}\n",
         )
 
+    def test_underlined_title(self):
+        self.assertEqual(
+            self.run_filter("  \nThe *title*\n=========\n\ntext\n")[1],
+            "  \n# The title {#page_docs_theory}\n\n\ntext\n",
+        )
+
     def test_short_page_has_no_table_of_contents(self):
         self.assertEqual(
             self.run_filter("# A\n\n## One\n")[1],
@@ -111,6 +118,10 @@ class Translation(FilterTest):
                 "[the\nlink](../README.md), and\nmore": "[the link](\\ref page_front),\nand\nmore",
                 "> [the\n> link](../README.md) x": "> [the link](\\ref page_front)\n> x",
                 "[`a.cpp`](../01_a/a.cpp)": "[a.cpp](\\ref 01_a/a.cpp)",
+                '["a"](../01_a/a.cpp) ["b"](https://c.d)': "[&quot;a&quot;](\\ref 01_a/a.cpp) "
+                "[&quot;b&quot;](https://c.d)",
+                "[a](../01_a/img/) [b](../other) [c](../01_a/tests)": "a b c",
+                "[A][Key]\n\n[kEY]: ../README.md": "[A](\\ref page_front)\n\n",
                 "[free *x*](../LICENSE), [t](../01_a/tests/t.cpp)": "free *x*, t",
                 "[web](https://a.b/c_d#e)": "[web](https://a.b/c_d#e)",
                 "[w *x*](https://a.b)": '<a class="el" href="https://a.b">w *x*</a>',
@@ -137,7 +148,7 @@ class Translation(FilterTest):
                 "`%d` `::f(a*b)` `a::b`": "<code>\\%d</code> <code>\\::f(a\\*b)</code> `a::b`",
                 "a\\\nb": "a<br>\nb",
                 "`a\nb` c": "`a b`\nc",
-                "H<sub>2</sub>O<br/>": "H<sub>2</sub>O<br/>",
+                "H<sub>2</sub>O<br/><BR>": "H<sub>2</sub>O<br/><BR>",
                 "x <!-- no --> y": "x  y",
             }
         )
@@ -173,13 +184,14 @@ class Translation(FilterTest):
 
     def test_task_list(self):
         self.assert_translated({"- [ ] a\n- [x] b\n* [y] c": "- ☐ a\n- ☑ b\n* \\[y\\] c"})
+        self.assert_translated({"  [x] a": "  \\[x\\] a"})
 
     def test_notes(self):
         self.assert_translated(
             {
                 "> [!NOTE]\n> a $`x`$\n>\n> ```cpp\n> b\n> ```\n\nend": "\\note \\parblock\n"
                 "a \\f$x\\f$\n\n```{.cpp}\nb\n```\n\\endparblock\nend",
-                "> [!tip]\n> a\n": "\\fatip\na\n\\endparblock",
+                "> [!tip]\n> a\n  ": "\\fatip\na\n\\endparblock",
                 "```\n> [!NOTE]\n```": "```{.unparsed}\n> [!NOTE]\n```",
                 "> just a\n> quotation": "> just a\n> quotation",
             }

@@ -113,6 +113,13 @@ class CheckSite(TreeTest):
         self.write("html/page_a.html", "<h1>Page a</h1><h2>One &amp; two</h2>")
         self.assert_fault("index.html:1: the link page_a.html#y leads to no anchor.")
 
+    def test_jump_list_of_doxygen(self):
+        text = '<div class="summary"><a href="#none"></a></div>'
+        self.write("html/extra.html", text)
+        self.assertEqual(self.check()[0], 0)
+        self.write("html/extra.html", text + '<div class="x"><a href="#none"></a></div>')
+        self.assert_fault("extra.html:1: the link #none leads to no anchor.")
+
     def test_no_site(self):
         (self.root / "site.txt").unlink()
         status, _, err = self.check()

@@ -122,6 +122,19 @@ class Writing(SyncTest):
         text = "````md\n" + self.listing("no/such.cpp#tag") + "````\n`<!-- generated: x -->`\n"
         self.assertEqual(self.sync_text(text, "--check")[0], 0)
 
+    def test_lines_of_spaces_count_as_empty(self):
+        self.program("prog", "printf '  \\n x\\n\\t\\n'")
+        text = "<!-- generated: prog -->\n  \n```\n```\n \n<!-- /generated -->\n"
+        self.assertEqual(self.sync_text(text)[0], 0)
+        self.assertEqual(self.read("page.md"), text.replace("```\n", "```\n x\n", 1))
+
+    def test_colours_that_the_user_forces_do_not_reach_programs(self):
+        os.environ["FORCE_COLOR"] = "1"
+        self.addCleanup(os.environ.pop, "FORCE_COLOR")
+        self.program("prog", 'echo "<$FORCE_COLOR>"')
+        self.assertEqual(self.sync_text(self.generated("prog"))[0], 0)
+        self.assertIn("\n<>\n", self.read("page.md"))
+
     def test_symbolic_link_stays_one(self):
         self.write("real.md", self.listing("src/a.cpp#inner"))
         (self.root / "link.md").symlink_to("real.md")
@@ -335,6 +348,12 @@ class Problems(SyncTest):
             "page.md:2: <!-- /generated --> stands here, but no generated",
         )
 
+    def test_end_twice(self):
+        self.assert_problem(
+            self.generated("prog") + "<!-- /generated -->\n",
+            "page.md:6: <!-- /generated --> stands here, but no generated block is open.",
+        )
+
     def test_unreadable_command(self):
         self.assert_problem(
             self.generated("prog 'x"),
@@ -438,7 +457,12 @@ class Problems(SyncTest):
         self.assertIn("+int a = 1;", out)
 
     def test_bad_use(self):
-        for arguments in ((), ("--root", self.root, "page.md"), ("--unknown", "page.md")):
+        for arguments in (
+            (),
+            ("--root", self.root, "page.md"),
+            ("--programs", self.root, "page.md"),
+            ("--unknown", "page.md"),
+        ):
             self.assertEqual(self.run_main(sync_pages.main, *arguments)[0], 2)
 
 
