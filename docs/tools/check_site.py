@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the finished site: every page is there and every link and anchor inside it resolves.
+"""Checks the finished site: every page is there, every link and anchor inside it resolves, and every
+namespace has a description. (Doxygen misses no description of a name whose namespace has none.)
 
 Exit status: 0 all is well, 1 something is missing, 2 could not be done.
 """
@@ -42,6 +43,18 @@ class Page(html.parser.HTMLParser):
         self.text.append(data)
 
 
+def namespaces(site):
+    """Yields (header, line number, name) for each namespace that the headers on the site open."""
+    for directory in site.sources:
+        for path in sorted((site.root / directory).rglob("*.[hc]*")):
+            header = path.relative_to(site.root).as_posix()
+            if path.suffix in (".hpp", ".cuh") and site.has_source(header):
+                for number, line in enumerate(gfm.read_lines(path), 1):
+                    match = re.match(r"\s*(?:inline )?namespace ([\w:]+) *\{", line)
+                    if match and match[1].rsplit("::", 1)[-1] != "detail":
+                        yield header, number, match[1]
+
+
 def faults(site):
     """Yields a sentence for each thing that is missing."""
     pages = {path.name: Page(path) for path in sorted(site.html.glob("*.html"))}
@@ -56,6 +69,13 @@ def faults(site):
             words = " ".join(gfm.plain(heading.text).split())
             if words not in text and "--" not in words:  # Doxygen makes dashes of --
                 yield f"{page}:{heading.line + 1}: the heading '{words}' is not in {file}."
+    for header, number, name in namespaces(site):
+        file = name.replace("_", "__").replace("::", "_1_1") + ".html"  # as Doxygen names it
+        if not any(re.fullmatch(rf"namespace(?:.*_1_1)?{file}", page) for page in pages):
+            yield (
+                f"{header}:{number}: the namespace {name} has no description; "
+                "docs/namespaces.dox is a place for it."
+            )
     for name, page in pages.items():
         for line, url in page.links:
             path, _, anchor = urllib.parse.unquote(url).partition("#")

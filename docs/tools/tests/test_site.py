@@ -120,6 +120,21 @@ class CheckSite(TreeTest):
         self.write("html/extra.html", text + '<div class="x"><a href="#none"></a></div>')
         self.assert_fault("extra.html:1: the link #none leads to no anchor.")
 
+    def test_namespace_without_description(self):
+        self.write("site.txt", self.read("site.txt") + "sources src\n")
+        self.write("src/a.hpp", "namespace fa {\n}\nnamespace fa::in_b {\nnamespace detail {\n")
+        self.write("src/tests/b.hpp", "namespace fa::c {\n")
+        self.write("html/namespacefa.html", "")
+        self.assert_fault("src/a.hpp:3: the namespace fa::in_b has no description; docs/namespaces")
+        self.write("html/namespacefa_1_1in__b.html", "")
+        self.assertEqual(self.check()[0], 0)
+        self.write(
+            "src/a.hpp", "namespace fa {\nnamespace in_b {\n"
+        )  # the same, opened in two steps
+        self.assertEqual(self.check()[0], 0)
+        self.write("src/a.hpp", "namespace fa {\nnamespace b {\n")
+        self.assert_fault("src/a.hpp:2: the namespace b has no description;")
+
     def test_no_site(self):
         (self.root / "site.txt").unlink()
         status, _, err = self.check()
