@@ -1,0 +1,79 @@
+// The program of the lesson, run as a reader runs it.
+#include <algorithm>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "common/tensor/npy.hpp"
+#include "common/tensor/random.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+using testing::contains;
+using testing::run;
+
+namespace {
+
+const std::string kProgram = FA_PROGRAM;
+
+std::string quoted(const std::filesystem::path& path) {
+  return "'" + path.string() + "'";
+}
+
+}  // namespace
+
+TEST_CASE(
+    "the whole walk is right on the shipped input and writes its files") {
+  const testing::TemporaryDirectory directory;
+  const auto summary = directory.path() / "summary.tsv";
+  const auto result = run(kProgram + " --save " + quoted(directory.path()) +
+                          " --summary " + quoted(summary));
+  CHECK(result.status == 0);
+  CHECK(result.error == "");
+  CHECK_FALSE(contains(result.output, "WRONG"));
+  const std::string lines = testing::file_bytes(summary);
+  CHECK(std::count(lines.begin(), lines.end(), '\n') == 6);
+  CHECK(contains(lines, "02_safe_softmax\tweights of the input"));
+  const auto weights = read_npy<float, 4>(directory.path() / "weights.npy");
+  CHECK(weights.size(2) == weights.size(3));
+  double sum = 0;
+  for (std::int64_t j = 0; j < weights.size(3); ++j) {
+    sum += weights(0, 1, 2, j);
+  }
+  CHECK(sum == doctest::Approx(1).epsilon(1e-5));
+  const std::string picture =
+      testing::file_bytes(directory.path() / "exp_ranges.svg");
+  CHECK(contains(picture, "float16"));
+  CHECK(contains(picture, "</svg>"));
+}
+
+TEST_CASE("the program takes grouped heads and uneven lengths") {
+  const testing::TemporaryDirectory directory;
+  const auto& path = directory.path();
+  write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 5, 16}, 1));
+  write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 9, 16}, 2));
+  write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 9, 16}, 3));
+  const auto result = run(kProgram + " --input " + quoted(path));
+  CHECK(result.status == 0);
+  CHECK(contains(result.output, "40 rows of 9 scores"));
+}
+
+TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
+  const testing::TemporaryDirectory directory;
+  const auto& path = directory.path();
+  const auto refused = [&](const std::string& arguments,
+                           const std::string& why) {
+    const auto result = run(kProgram + " " + arguments);
+    CAPTURE(result.error);
+    CHECK(result.status == 2);
+    CHECK(contains(result.error, why));
+    CHECK(std::count(result.error.begin(), result.error.end(), '\n') == 1);
+  };
+  refused("--nonsense", "--nonsense");
+  refused("--section nowhere", "there is no such section");
+  refused("--input " + quoted(path), "q.npy: there is no such file");
+  write_npy(path / "q.npy", normal_tensor<float, 4>({1, 3, 5, 8}, 1));
+  write_npy(path / "k.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 2));
+  write_npy(path / "v.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 3));
+  refused("--input " + quoted(path), "multiple of kv_heads");
+}
