@@ -36,6 +36,26 @@ double AttentionOptions::scale_for(std::int64_t head_dim) const {
   return scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)));
 }
 
+void AttentionOptions::check(const AttentionShape& shape) const {
+  if (!std::isfinite(scale_for(shape.head_dim))) {
+    throw std::invalid_argument(
+        fmt::format("scale is {}; it must be finite", *scale));
+  }
+  if (dropout_keep.data() == nullptr) return;
+  const Shape<4> needed{shape.batch, shape.heads, shape.length_q,
+                        shape.length_k};
+  if (dropout_keep.shape() != needed) {
+    throw std::invalid_argument(
+        fmt::format("the dropout mask has shape {}; {} is needed",
+                    to_string(dropout_keep.shape()), to_string(needed)));
+  }
+  if (!(dropout_probability >= 0 && dropout_probability < 1)) {
+    throw std::invalid_argument(
+        fmt::format("dropout probability is {}; it must be in [0, 1)",
+                    dropout_probability));
+  }
+}
+
 namespace naive {
 namespace {
 
@@ -74,28 +94,6 @@ void store_head(const Matrix<A>& head, View<T, 4> tensor, std::int64_t b,
   for (std::int64_t i = 0; i < head.rows(); ++i) {
     for (std::int64_t j = 0; j < head.cols(); ++j)
       target(i, j) = static_cast<T>(head(i, j));
-  }
-}
-
-void check_options(const AttentionShape& shape,
-                   const AttentionOptions& options) {
-  if (!std::isfinite(options.scale_for(shape.head_dim))) {
-    throw std::invalid_argument(
-        fmt::format("scale is {}; it must be finite", *options.scale));
-  }
-  if (options.dropout_keep.data() == nullptr) return;
-  const Shape<4> needed{shape.batch, shape.heads, shape.length_q,
-                        shape.length_k};
-  if (options.dropout_keep.shape() != needed) {
-    throw std::invalid_argument(fmt::format(
-        "the dropout mask has shape {}; {} is needed",
-        to_string(options.dropout_keep.shape()), to_string(needed)));
-  }
-  if (!(options.dropout_probability >= 0 &&
-        options.dropout_probability < 1)) {
-    throw std::invalid_argument(
-        fmt::format("dropout probability is {}; it must be in [0, 1)",
-                    options.dropout_probability));
   }
 }
 
@@ -227,7 +225,7 @@ Forward<T> forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
   using A = accumulator_t<T>;
   const AttentionShape shape =
       attention_shape(q.shape(), k.shape(), v.shape());
-  check_options(shape, options);
+  options.check(shape);
   Forward<T> result{Tensor<T, 4>(q.shape()),
                     Tensor<A, 3>({shape.batch, shape.heads, shape.length_q})};
   const std::int64_t group = shape.heads / shape.kv_heads;
@@ -251,7 +249,7 @@ Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
                      const AttentionOptions& options) {
   const AttentionShape shape =
       attention_shape(q.shape(), k.shape(), k.shape());
-  check_options(shape, options);
+  options.check(shape);
   Tensor<T, 4> result(
       {shape.batch, shape.heads, shape.length_q, shape.length_k});
   const std::int64_t group = shape.heads / shape.kv_heads;
@@ -272,7 +270,7 @@ Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
   using A = accumulator_t<T>;
   const AttentionShape shape =
       attention_shape(q.shape(), k.shape(), v.shape());
-  check_options(shape, options);
+  options.check(shape);
   if (d_o.shape() != q.shape()) {
     throw std::invalid_argument(
         fmt::format("d_o has shape {}; it must have the shape of q, {}",

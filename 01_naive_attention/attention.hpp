@@ -53,6 +53,11 @@ struct AttentionOptions {
 
   /// The factor of the scores for a head dimension.
   double scale_for(std::int64_t head_dim) const;
+
+  /// Checks that the options fit a problem.
+  /// @throws std::invalid_argument for a scale that is not finite, and for a dropout mask of the wrong
+  ///   shape or with a probability outside [0, 1)
+  void check(const AttentionShape& shape) const;
 };
 
 namespace naive {

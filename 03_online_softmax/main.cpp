@@ -1,0 +1,417 @@
+// Lesson 03: softmax while the scores arrive, the proofs that it is right, and attention by tiles.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "01_naive_attention/attention.hpp"
+#include "02_safe_softmax/softmax.hpp"
+#include "03_online_softmax/proof.hpp"
+#include "03_online_softmax/row.hpp"
+#include "03_online_softmax/tiled.hpp"
+#include "common/cli/program.hpp"
+#include "common/cli/progress.hpp"
+#include "common/cli/table.hpp"
+#include "common/tensor/npy.hpp"
+#include "common/tensor/random.hpp"
+
+namespace {
+
+using namespace fa;
+using namespace fa::online;
+
+struct Choice {  // options of this lesson
+  Tiles tiles;
+  std::int64_t length = 8192;
+  bool causal = false;
+};
+
+double seconds(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                       start)
+      .count();
+}
+
+// Four keys with scores 3 2 5 1, every number exact.
+void worked_example() {
+  const int scores[] = {3, 2, 5, 1};
+  const std::int64_t values[] = {23, 46, 69, 92};
+  State<BaseTwo, Exact> x;
+  cli::Table table(
+      {"score", "value", "m", "correction", "p", "l", "O", "O / l"});
+  for (int j = 0; j < 4; ++j) {
+    const int m = std::max(x.m, scores[j]);
+    const Exact correction = BaseTwo::power(x.m, m);
+    Unnormalised::step(x, scores[j], Exact(values[j]));
+    table.add({std::to_string(scores[j]), std::to_string(values[j]),
+               std::to_string(x.m), to_string(correction),
+               to_string(BaseTwo::power(scores[j], m)), to_string(x.l),
+               to_string(x.o), to_string(Unnormalised::output(x))});
+  }
+  fmt::print("{}", table.text());
+}
+
+void passes_over_memory(cli::Program& program) {
+  constexpr std::int64_t kLength = 4096, kDim = 64;
+  const auto s = normal_tensor<float, 1>({kLength}, 1, 3.0);
+  const auto v = normal_tensor<float, 2>({kLength, kDim}, 2);
+  Tensor<float, 1> three_pass({kLength}), two_pass({kLength});
+  const auto three = safe::safe_softmax<float>(s, three_pass);
+  const auto two = two_pass_softmax<float>(s, two_pass);
+  const auto one = one_pass<Unnormalised, float>(s, v);
+  cli::Table table({"attention of one row", "passes", "scores read",
+                    "weights written", "and read"});
+  const auto add = [&](const char* name, const safe::Traffic& softmax) {
+    table.add({name, std::to_string(softmax.passes + 1),
+               std::to_string(softmax.reads), std::to_string(softmax.writes),
+               std::to_string(softmax.writes)});  // by the product P V
+  };
+  add("three passes (lesson 02), then P V", three);
+  add("two passes, then P V", two);
+  table.add({"one pass", std::to_string(one.traffic.passes),
+             std::to_string(one.traffic.reads - kLength * kDim),
+             std::to_string(one.traffic.writes), "0"});
+  fmt::print("{} keys, {} numbers in each value\n{}", kLength, kDim,
+             table.text());
+
+  const auto wide = converted<double>(s);
+  const auto [low, high] =
+      std::minmax_element(wide.data(), wide.data() + wide.count());
+  const double bound = error_bound<float>(kLength, kLength, *high - *low, 1);
+  Tensor<double, 1> p({kLength});
+  safe::safe_softmax<double>(wide, p);
+  double worst = 0;
+  for (std::int64_t j = 0; j < kLength; ++j) {
+    worst = std::max(worst, std::abs(two_pass(j) - p(j)));
+  }
+  program.check("two passes against lesson 02", worst, bound);
+  const Vector<double> o =
+      as_matrix(converted<double>(v).view()).transpose() *
+      Eigen::Map<Vector<double>>(p.data(), kLength);
+  const double largest = as_matrix(v.view()).cwiseAbs().maxCoeff();
+  program.check("one pass against lesson 02",
+                (one.o.cast<double>() - o).cwiseAbs().maxCoeff(),
+                bound * largest);
+}
+
+void check_law(cli::Program& program, const std::string& law,
+               proof::Outcome (*check)(const proof::Cases&),
+               const proof::Cases& cases) {
+  const proof::Outcome outcome = proof::at_run_time(check, cases);
+  fmt::print("{:>9} cases: ", outcome.cases);
+  program.check(law, outcome.holds ? 0 : 1, 0);
+  if (!outcome.holds) {
+    fmt::print("  fails for scores {}\n", to_string(outcome.counterexample));
+  }
+}
+
+void induction(cli::Program& program) {
+  constexpr proof::Cases kCases{6, 3};
+  fmt::print(
+      "rows of up to {} scores from -{} to {} and -inf, base 2, exact\n",
+      kCases.length, kCases.size, kCases.size);
+  check_law(program, "base case", proof::base_case, kCases);
+  check_law(program, "induction step", proof::induction_step, kCases);
+  check_law(program, "unnormalised (FA-2) follows the definition",
+            proof::follows_definition<Unnormalised>, kCases);
+  check_law(program, "normalised (FA-1) follows the definition",
+            proof::follows_definition<Normalised>, kCases);
+}
+
+// Adds a row about a recurrence; returns whether it is right.
+template <class R>
+bool add_recurrence(cli::Table& table, const proof::Row& row) {
+  const proof::Outcome outcome =
+      proof::at_run_time(proof::follows_definition<R>, proof::Cases{6, 3});
+  if (outcome.holds) {
+    table.add({R::name, "right", "-", "-", "-", "-"});
+    return true;
+  }
+  const proof::Row& scores = outcome.counterexample;
+  table.add({R::name, "wrong", to_string(scores),
+             to_string(outcome.found, scores.length),
+             to_string(outcome.expected, scores.length),
+             std::to_string(proof::first_departure<R>(row))});
+  return false;
+}
+
+void recurrences_on_trial(cli::Program& program) {
+  const proof::Row row = proof::Row{}.with(3).with(2).with(5).with(1);
+  cli::Table table({"recurrence", "verdict", "simplest failure", "gives",
+                    "should give",
+                    fmt::format("{} fails at", to_string(row))});
+  const int right = add_recurrence<Unnormalised>(table, row) +
+                    add_recurrence<Normalised>(table, row);
+  const int wrong = add_recurrence<wrong::MixedNormalisation>(table, row) +
+                    add_recurrence<wrong::DividedTwice>(table, row) +
+                    add_recurrence<wrong::LocalSoftmax>(table, row) +
+                    add_recurrence<wrong::SumNotRescaled>(table, row) +
+                    add_recurrence<wrong::OutputNotRescaled>(table, row) +
+                    add_recurrence<wrong::InvertedCorrection>(table, row);
+  fmt::print("{}", table.text());
+  program.check("misjudged recurrences", 2 - right + wrong, 0);
+}
+
+void merge_laws(cli::Program& program) {
+  constexpr proof::Cases kCases{5, 3};
+  fmt::print(
+      "rows of up to {} scores from -{} to {} and -inf, base 2, exact\n",
+      kCases.length, kCases.size, kCases.size);
+  check_law(program, "merge is union", proof::merge_is_union, kCases);
+  check_law(program, "identity", proof::merge_has_identity, kCases);
+  check_law(program, "commutative", proof::merge_is_commutative, kCases);
+  check_law(program, "associative", proof::merge_is_associative, kCases);
+  check_law(program, "a step is a merge", proof::step_is_merge, kCases);
+  check_law(program, "any tiling", proof::any_tiling, kCases);
+  check_law(program, "any order", proof::any_order, kCases);
+}
+
+// Largest error of a row's attention, as a share of the bound.
+double share_of_bound(const RowAttention<float>& row, std::int64_t steps,
+                      View<const float, 1> s, View<const float, 2> v) {
+  const auto wide_s = converted<double>(s);
+  const auto wide_v = converted<double>(v);
+  Tensor<double, 1> p(wide_s.shape());
+  safe::safe_softmax<double>(wide_s, p);
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (std::int64_t j = 0; j < p.count(); ++j) {
+    if (std::isinf(wide_s(j))) continue;
+    low = std::min(low, wide_s(j));
+    high = std::max(high, wide_s(j));
+  }
+  const Vector<double> o = as_matrix(wide_v.view()).transpose() *
+                           Eigen::Map<Vector<double>>(p.data(), p.count());
+  const double bound =
+      error_bound<float>(p.count(), steps, std::max(0.0, high - low),
+                         as_matrix(wide_v.view()).cwiseAbs().maxCoeff());
+  return (row.o.cast<double>() - o).cwiseAbs().maxCoeff() / bound;
+}
+
+void rounding(cli::Program& program) {
+  constexpr std::int64_t kLength = 500, kDim = 8, kParts = 25;
+  const auto v = normal_tensor<float, 2>({kLength, kDim}, 2);
+  cli::Table table(
+      {"scores", "FA-2", "FA-1", fmt::format("in {} parts", kParts)});
+  double worst = 0;
+  const auto add = [&](const char* name, auto score) {
+    Tensor<float, 1> s({kLength});
+    fill_with(s.view(), score);
+    const double shares[] = {
+        share_of_bound(one_pass<Unnormalised, float>(s, v), kLength, s, v),
+        share_of_bound(one_pass<Normalised, float>(s, v), kLength, s, v),
+        share_of_bound(split<float>(s, v, kParts), kLength / kParts + kParts,
+                       s, v)};
+    for (const double share : shares) worst = std::max(worst, share);
+    table.add({name, fmt::format("{:.0e}", shares[0]),
+               fmt::format("{:.0e}", shares[1]),
+               fmt::format("{:.0e}", shares[2])});
+  };
+  add("normal", [](std::uint64_t i) { return random_normal(1, i); });
+  add("rising", [](auto i) { return 0.1 * static_cast<double>(i); });
+  add("falling", [](auto i) { return -0.1 * static_cast<double>(i); });
+  add("ties", [](auto i) { return i % 3 == 0 ? 7.0 : 6.0; });
+  add("+-10000", [](auto i) { return i % 2 == 0 ? -1e4 : 1e4; });
+  add("half -inf", [](std::uint64_t i) {
+    return i % 2 == 0 ? static_cast<double>(BaseE<double>::nothing)
+                      : random_normal(3, i);
+  });
+  fmt::print("{} keys, float32; errors as shares of the bound\n{}", kLength,
+             table.text());
+  program.check("largest share", worst, 1);
+}
+
+// One query of the input against all keys, the keys cut into parts.
+void split_keys(cli::Program& program) {
+  const cli::Input& input = program.input();
+  const AttentionShape shape =
+      attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
+  const auto q = converted<double>(input.q), k = converted<double>(input.k),
+             v = converted<double>(input.v);
+  const auto last_query =
+      q.view().narrow(2, shape.length_q - 1, shape.length_q);
+  const auto ref = naive::forward<double>(last_query, k, v);
+  const double scale = AttentionOptions{}.scale_for(shape.head_dim);
+  const std::int64_t group = shape.heads / shape.kv_heads;
+  for (const std::int64_t parts : {2, 3, 7, 64}) {
+    double worst = 0;
+    for_each_index(Shape<2>{shape.batch, shape.heads}, [&](const auto& i) {
+      const auto keys = as_matrix(k.view().at(i[0]).at(i[1] / group));
+      const auto values = v.view().at(i[0]).at(i[1] / group);
+      const Vector<double> s =
+          scale *
+          (keys * as_matrix(last_query.at(i[0]).at(i[1])).row(0).transpose());
+      const auto row = split<double>({s.data(), {s.size()}}, values, parts);
+      for (std::int64_t c = 0; c < shape.head_dim; ++c) {
+        worst = std::max(worst, std::abs(row.o(c) - ref.o(i[0], i[1], 0, c)));
+      }
+      worst = std::max(worst, std::abs(row.lse - ref.lse(i[0], i[1], 0)));
+    });
+    // Both sides round in float64, twice for each term of a sum.
+    const double terms = static_cast<double>(shape.head_dim + shape.length_k);
+    program.check(fmt::format("last query, keys in {} parts", parts), worst,
+                  4 * terms * epsilon<double>() *
+                      std::max(1.0, as_matrix(View<const double, 2>(
+                                                  v.data(), {v.count(), 1}))
+                                        .cwiseAbs()
+                                        .maxCoeff()));
+  }
+}
+
+void tiled_on_the_input(cli::Program& program, const Choice& choice) {
+  const cli::Input& input = program.input();
+  AttentionOptions options;
+  options.causal = choice.causal;
+  const auto ref = naive::forward<double>(
+      converted<double>(input.q), converted<double>(input.k),
+      converted<double>(input.v), options);
+  const auto plain =
+      naive::forward<float>(input.q, input.k, input.v, options);
+  const auto judge = [&](const Tiles& tiles) {
+    const auto out =
+        tiled_forward<float>(input.q, input.k, input.v, options, tiles);
+    const auto name = [&](const char* what) {
+      return fmt::format("{} by tiles of {} x {}", what, tiles.block_m,
+                         tiles.block_n);
+    };
+    program.check(accept(name("o"), out.o, ref.o, plain.o));
+    program.check(accept(name("lse"), out.lse, ref.lse, plain.lse));
+    return out;
+  };
+  for (const Tiles tiles : {Tiles{1, 1}, Tiles{37, 53}}) judge(tiles);
+  const auto out = judge(choice.tiles);
+  if (program.save_directory()) {
+    write_npy(*program.save_directory() / "o.npy", out.o);
+    write_npy(*program.save_directory() / "lse.npy", out.lse);
+  }
+}
+
+void memory_of_tiles() {
+  constexpr std::int64_t kDim = 64;
+  const Tiles tiles;
+  cli::Table table(
+      {"length", "q, k, v and o", "scores, lesson 01", "tiles, per thread"});
+  const auto kib = [](std::int64_t count) {
+    return fmt::format(
+        "{} KiB", count * static_cast<std::int64_t>(sizeof(float)) / 1024);
+  };
+  for (std::int64_t length = 1024; length <= 65536; length *= 4) {
+    const std::int64_t tile = 2 * tiles.block_m * kDim +       // q, o
+                              2 * tiles.block_n * kDim +       // k, v
+                              tiles.block_m * tiles.block_n +  // s
+                              2 * tiles.block_m;               // m, l
+    table.add({std::to_string(length), kib(4 * length * kDim),
+               kib(length * length), kib(tile)});
+  }
+  fmt::print("one head of {}, float32, tiles of {} x {}\n{}", kDim,
+             tiles.block_m, tiles.block_n, table.text());
+}
+
+void time_of_tiles(const Choice& choice) {
+  const Shape<4> shape{1, 2, 4096, 64};
+  const auto q = normal_tensor<float, 4>(shape, 1),
+             k = normal_tensor<float, 4>(shape, 2),
+             v = normal_tensor<float, 4>(shape, 3);
+  const double whole = seconds([&] { naive::forward<float>(q, k, v); });
+  const double tiled =
+      seconds([&] { tiled_forward<float>(q, k, v, {}, choice.tiles); });
+  fmt::print("q, k, v {} in float32: lesson 01 {:.2f} s, by tiles {:.2f} s\n",
+             to_string(shape), whole, tiled);
+}
+
+// A sequence whose scores would not fit into memory. Lesson 01 judges some rows, each as a problem with
+// one query.
+void long_sequence(cli::Program& program, const Choice& choice) {
+  constexpr std::int64_t kDim = 64, kSampled = 8;
+  const std::int64_t n = choice.length;
+  const Shape<4> shape{1, 1, n, kDim};
+  const auto q = normal_tensor<float, 4>(shape, 1),
+             k = normal_tensor<float, 4>(shape, 2),
+             v = normal_tensor<float, 4>(shape, 3);
+  AttentionOptions options;
+  options.causal = choice.causal;
+  fmt::print(
+      "{} keys and as many queries of {}; the scores would take {:g} "
+      "MiB\n",
+      n, kDim,
+      static_cast<double>(n) * static_cast<double>(n) * sizeof(float) /
+          (1 << 20));
+  naive::Forward<float> out;
+  {
+    cli::Progress progress(
+        fmt::format("attention over {} keys", n),
+        tile_count(attention_shape(shape, shape, shape), choice.tiles));
+    out = tiled_forward<float>(q, k, v, options, choice.tiles,
+                               [&] { progress.step(); });
+  }
+  const std::int64_t rows = std::min(n, kSampled);
+  const Shape<2> sampled{rows, kDim};
+  Tensor<float, 2> o(sampled);
+  Tensor<double, 2> ref(sampled);
+  Tensor<float, 2> plain(sampled);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t i = rows == 1 ? 0 : r * (n - 1) / (rows - 1);
+    const std::int64_t keys = choice.causal ? i + 1 : n;
+    const auto qi = q.view().narrow(2, i, i + 1);
+    const auto ki = k.view().narrow(2, 0, keys),
+               vi = v.view().narrow(2, 0, keys);
+    copy(out.o.view().at(0).at(0).at(i), o.view().at(r));
+    const auto exact = naive::forward<double>(
+        converted<double>(qi), converted<double>(ki), converted<double>(vi));
+    copy(exact.o.view().at(0).at(0).at(0), ref.view().at(r));
+    const auto simple = naive::forward<float>(qi, ki, vi);
+    copy(simple.o.view().at(0).at(0).at(0), plain.view().at(r));
+  }
+  program.check(accept(fmt::format("{} rows of {}", rows, n), o, ref, plain));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  cli::Program program("03_online_softmax",
+                       "Lesson 03: online softmax, its proofs, and "
+                       "attention by tiles.");
+  Choice choice;
+  const auto at_least_one =
+      CLI::Range(std::int64_t{1}, std::int64_t{1} << 24);
+  program.options()
+      .add_option("--block-m", choice.tiles.block_m, "queries in a tile")
+      ->check(at_least_one)
+      ->capture_default_str();
+  program.options()
+      .add_option("--block-n", choice.tiles.block_n, "keys in a tile")
+      ->check(at_least_one)
+      ->capture_default_str();
+  program.options()
+      .add_option("--length", choice.length,
+                  "keys and queries of section long")
+      ->check(at_least_one)
+      ->capture_default_str();
+  program.options().add_flag("--causal", choice.causal,
+                             "a token sees only itself and earlier ones");
+
+  program.section("example", "Four scores, one at a time", worked_example);
+  program.section("passes", "How often memory is read",
+                  [&] { passes_over_memory(program); });
+  program.section("induction", "The proof by induction",
+                  [&] { induction(program); });
+  program.section("wrong", "Recurrences on trial",
+                  [&] { recurrences_on_trial(program); });
+  program.section("merge", "The laws of the merge",
+                  [&] { merge_laws(program); });
+  program.section("rounding", "In floating point",
+                  [&] { rounding(program); });
+  program.section("split", "The keys in parts", [&] { split_keys(program); });
+  program.section("tiled", "The input by tiles",
+                  [&] { tiled_on_the_input(program, choice); });
+  program.section("memory", "What tiles save", memory_of_tiles);
+  program.section("time", "How long it takes here",
+                  [&] { time_of_tiles(choice); });
+  program.section("long", "A long sequence",
+                  [&] { long_sequence(program, choice); });
+  return program.run(argc, argv);
+}

@@ -1,0 +1,184 @@
+/// @file
+/// Lesson 03: attention of one row while its scores arrive one at a time. Two recurrences are right,
+/// those of FlashAttention-1 and -2; the others have been published or are easily written, and are
+/// wrong. All have the same form, so that the same check judges them.
+///
+/// Each has `name`, `step(state, score, value)`, which takes in one more key, and `output(state)`, the
+/// attention over the keys so far.
+#pragma once
+
+#include <algorithm>
+
+#include "03_online_softmax/state.hpp"
+
+namespace fa::online {
+
+/// O stays unnormalised and is divided once at the end. Source: Dao, FlashAttention-2, 2023, section 3.1.
+struct Unnormalised {
+  static constexpr const char* name = "unnormalised (FA-2)";  ///< for tables
+  /// Takes in one more key.
+  template <class W, class V>
+  static constexpr void step(State<W, V>& x, typename W::Score s,
+                             const V& v) {
+    //! [unnormalised]
+    const auto m = std::max(x.m, s);
+    const auto correction = W::power(x.m, m), p = W::power(s, m);
+    x.l = correction * x.l + p;
+    x.o = correction * x.o + p * v;
+    x.m = m;
+    //! [unnormalised]
+  }
+  /// The attention so far; 0 when no key was seen.
+  template <class W, class V>
+  static constexpr V output(const State<W, V>& x) {
+    if (x.l == typename W::Number(0)) return x.o;
+    return x.o / x.l;
+  }
+};
+
+/// O is normalised after every step. Source: Dao et al., FlashAttention, 2022, algorithm 1, line 12.
+struct Normalised {
+  static constexpr const char* name = "normalised (FA-1)";  ///< for tables
+  /// Takes in one more key.
+  template <class W, class V>
+  static constexpr void step(State<W, V>& x, typename W::Score s,
+                             const V& v) {
+    if (s == W::nothing) return;  // 0 / 0 while no key has been seen
+    //! [normalised]
+    const auto m = std::max(x.m, s);
+    const auto l_old = W::power(x.m, m) * x.l, p = W::power(s, m);
+    x.l = l_old + p;
+    x.o = (l_old * x.o + p * v) / x.l;
+    x.m = m;
+    //! [normalised]
+  }
+  /// The attention so far.
+  template <class W, class V>
+  static constexpr V output(const State<W, V>& x) {
+    return x.o;
+  }
+};
+
+/// Wrong recurrences.
+namespace wrong {
+
+/// P is normalised and O is not: P = exp(S - m') / l', then O = O exp(m - m') + P V.
+struct MixedNormalisation {
+  static constexpr const char* name = "P normalised, O not";  ///< for tables
+  /// Takes in one more key.
+  template <class W, class V>
+  static constexpr void step(State<W, V>& x, typename W::Score s,
+                             const V& v) {
+    if (s == W::nothing) return;
+    const auto m = std::max(x.m, s);
+    const auto correction = W::power(x.m, m), p = W::power(s, m);
+    x.l = correction * x.l + p;
+    x.o = correction * x.o + p / x.l * v;
+    x.m = m;
+  }
+  /// What it takes for the attention.
+  template <class W, class V>
+  static constexpr V output(const State<W, V>& x) {
+    return x.o;
+  }
+};
+
+/// Divided in the loop and again after it: O = exp(m - m') O + P V / l', at the end O / l.
+struct DividedTwice {
+  static constexpr const char* name = "divided twice";  ///< for tables
+  /// Takes in one more key.
+  template <class W, class V>
+  static constexpr void step(State<W, V>& x, typename W::Score s,
+                             const V& v) {
+    MixedNormalisation::step(x, s, v);
+  }
+  /// What it takes for the attention.
+  template <class W, class V>
+  static constexpr V output(const State<W, V>& x) {
+    return Unnormalised::output(x);
+  }
+};
+
+/// A softmax for each tile by itself, summed: O = O + softmax(S) V. Here each tile is one key.
+struct LocalSoftmax {
+  static constexpr const char* name =
+      "softmax for each tile";  ///< for tables
+  /// Takes in one more key.
+  template <class W, class V>
+  static constexpr void step(State<W, V>& x, typename W::Score s,
+                             const V& v) {
+    if (s == W::nothing) return;
+    x.o = x.o + W::power(s, s) * v;
+    x.m = s;
+  }
+  /// What it takes for the attention.
+  template <class W, class V>
+  static constexpr V output(const State<W, V>& x) {
+    return x.o;
+  }
+};
+
+/// The sum is not corrected when the maximum rises.
+struct SumNotRescaled {
+  static constexpr const char* name = "l not corrected";  ///< for tables
+  /// Takes in one more key.
+  template <class W, class V>
+  static constexpr void step(State<W, V>& x, typename W::Score s,
+                             const V& v) {
+    const auto m = std::max(x.m, s);
+    const auto correction = W::power(x.m, m), p = W::power(s, m);
+    x.l = x.l + p;
+    x.o = correction * x.o + p * v;
+    x.m = m;
+  }
+  /// What it takes for the attention.
+  template <class W, class V>
+  static constexpr V output(const State<W, V>& x) {
+    return Unnormalised::output(x);
+  }
+};
+
+/// The output is not corrected when the maximum rises.
+struct OutputNotRescaled {
+  static constexpr const char* name = "O not corrected";  ///< for tables
+  /// Takes in one more key.
+  template <class W, class V>
+  static constexpr void step(State<W, V>& x, typename W::Score s,
+                             const V& v) {
+    const auto m = std::max(x.m, s);
+    const auto correction = W::power(x.m, m), p = W::power(s, m);
+    x.l = correction * x.l + p;
+    x.o = x.o + p * v;
+    x.m = m;
+  }
+  /// What it takes for the attention.
+  template <class W, class V>
+  static constexpr V output(const State<W, V>& x) {
+    return Unnormalised::output(x);
+  }
+};
+
+/// The correction is upside down: exp(m' - m).
+struct InvertedCorrection {
+  static constexpr const char* name = "correction inverted";  ///< for tables
+  /// Takes in one more key.
+  template <class W, class V>
+  static constexpr void step(State<W, V>& x, typename W::Score s,
+                             const V& v) {
+    const auto m = std::max(x.m, s);
+    const auto p = W::power(s, m);
+    const auto correction =
+        x.m == W::nothing ? W::power(x.m, m) : W::power(m, x.m);
+    x.l = correction * x.l + p;
+    x.o = correction * x.o + p * v;
+    x.m = m;
+  }
+  /// What it takes for the attention.
+  template <class W, class V>
+  static constexpr V output(const State<W, V>& x) {
+    return Unnormalised::output(x);
+  }
+};
+
+}  // namespace wrong
+}  // namespace fa::online

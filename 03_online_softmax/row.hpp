@@ -1,0 +1,154 @@
+/// @file
+/// Lesson 03 for one row in floating point: softmax in two passes, attention in one, attention in parts,
+/// and how far rounding can take them from the definition.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "02_safe_softmax/softmax.hpp"
+#include "03_online_softmax/recurrence.hpp"
+#include "common/tensor/matrix.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace fa::online {
+
+/// A state whose value is a vector of numbers of type T.
+template <class T>
+using RowState = State<BaseE<T>, Vector<T>>;
+
+/// The state of no keys, for values of d elements.
+template <class T>
+RowState<T> no_keys(std::int64_t d) {
+  return {BaseE<T>::nothing, T(0), Vector<T>::Zero(d)};
+}
+
+/// Attention of one row.
+template <class T>
+struct RowAttention {
+  Vector<T> o;  ///< [d], sum of p_j v_j; zeros when every score is -infinity
+  T lse;        ///< ln(sum exp(s)); -infinity when every score is
+  safe::Traffic traffic;  ///< what was read of scores and values
+};
+
+/// @throws std::invalid_argument unless there is one value for each score
+inline void check_row(std::int64_t scores, std::int64_t values) {
+  if (scores != values) {
+    throw std::invalid_argument(fmt::format(
+        "{} scores do not fit {} values; a row has one value for each score",
+        scores, values));
+  }
+}
+
+/// m + ln l, the logarithm of the sum; -infinity of no keys.
+template <class T>
+T lse_of(const RowState<T>& x) {
+  return x.l == T(0) ? BaseE<T>::nothing : x.m + std::log(x.l);
+}
+
+/// Softmax in two passes: one for m and l together, one for the weights. (Lesson 02 needs three.)
+/// @param x [n], finite or -infinity; NaN comes out as NaN
+/// @param y [n], the weights; zeros when every score is -infinity
+/// @return what it cost
+/// @throws std::invalid_argument as safe::check_rows()
+template <class T>
+safe::Traffic two_pass_softmax(View<const T, 1> x, View<T, 1> y) {
+  safe::check_rows(x.size(0), y.size(0));
+  using W = BaseE<T>;
+  const std::int64_t n = x.size(0);
+  //! [two_pass]
+  T m = W::nothing, l = 0;
+  for (std::int64_t j = 0; j < n; ++j) {
+    const T m_new = std::max(m, x(j));
+    l = W::power(m, m_new) * l + W::power(x(j), m_new);
+    m = m_new;
+  }
+  for (std::int64_t j = 0; j < n; ++j) {
+    y(j) = l == T(0) ? T(0) : W::power(x(j), m) / l;
+  }
+  //! [two_pass]
+  return {2, 2 * n, n};
+}
+
+/// Attention of one row in a single pass.
+/// @tparam R      Unnormalised or Normalised
+/// @param scores [n], finite or -infinity
+/// @param values [n, d]
+/// @throws std::invalid_argument when the lengths differ
+template <class R, class T>
+RowAttention<T> one_pass(View<const T, 1> scores, View<const T, 2> values) {
+  check_row(scores.size(0), values.size(0));
+  const std::int64_t n = scores.size(0), d = values.size(1);
+  const auto v = as_matrix(values);
+  //! [one_pass]
+  RowState<T> x = no_keys<T>(d);
+  for (std::int64_t j = 0; j < n; ++j) {
+    R::step(x, scores(j), Vector<T>(v.row(j)));
+  }
+  //! [one_pass]
+  return {R::output(x), lse_of(x), {1, n + n * d, 0}};
+}
+
+/// Attention of one row with the keys cut into parts that could be worked on at the same time, as
+/// split-K decoding ("Flash-Decoding") does when one query meets a long cache.
+/// @param scores [n], finite or -infinity
+/// @param values [n, d]
+/// @param parts  1 or more; they differ by at most one key and may be empty
+/// @throws std::invalid_argument when the lengths differ or parts is less than 1
+template <class T>
+RowAttention<T> split(View<const T, 1> scores, View<const T, 2> values,
+                      std::int64_t parts) {
+  check_row(scores.size(0), values.size(0));
+  if (parts < 1) {
+    throw std::invalid_argument(fmt::format(
+        "cannot cut a row into {} parts; allowed are 1 and more", parts));
+  }
+  const std::int64_t n = scores.size(0), d = values.size(1);
+  const auto v = as_matrix(values);
+  //! [split]
+  RowState<T> whole = no_keys<T>(d);
+  for (std::int64_t part = 0; part < parts; ++part) {
+    RowState<T> own = no_keys<T>(d);  // needs no other part
+    const std::int64_t begin = part * n / parts, end = (part + 1) * n / parts;
+    for (std::int64_t j = begin; j < end; ++j) {
+      Unnormalised::step(own, scores(j), Vector<T>(v.row(j)));
+    }
+    whole = merge(whole, own);
+  }
+  //! [split]
+  return {Unnormalised::output(whole), lse_of(whole), {1, n + n * d, 0}};
+}
+
+/// Roundings, in units of u, that one step can add to a term: two for the exponential (a library's exp is
+/// right to one unit in the last place), one for the product with it, one for the sum.
+inline constexpr double kRoundingsPerStep = 4;
+
+/// A bound on the error of each element of one_pass() and split(), as the page derives it. Take max|v| as
+/// the unit of o:
+///
+///     max|o - ref| <= max|v| (expm1((2 D + 11 K + 8) u) + 4 n K eta)
+///
+/// u is half an epsilon of T and eta its smallest positive number.
+/// @param keys    n, number of keys
+/// @param steps   K, steps and merges that a key goes through: n in one pass, fewer in parts
+/// @param spread  largest minus smallest finite score; what is too small for T counts as at its edge
+/// @param largest_value max|v|
+template <class T>
+double error_bound(std::int64_t keys, std::int64_t steps, double spread,
+                   double largest_value) {
+  const double u = epsilon<T>() / 2;
+  const double eta = smallest_normal<T>() * epsilon<T>();
+  const double d = std::min(spread, -std::log(eta));
+  const auto k = static_cast<double>(steps);
+  // 2 x 4 for l and O, and 3 more where O is divided in every step.
+  const double relative =
+      std::expm1((2 * d + (2 * kRoundingsPerStep + 3) * k + 8) * u);
+  return largest_value * (relative + 4 * static_cast<double>(keys) * k * eta);
+}
+
+}  // namespace fa::online

@@ -1,0 +1,115 @@
+/// @file
+/// Lesson 03: the triple (m, l, O) of a set of keys, the operator that merges two of them, and the two
+/// kinds of numbers it is run in: floating point with base e, and exact fractions with base 2.
+///
+/// For keys with scores s_j and values v_j:
+///
+///     m = max s_j      l = sum of e^(s_j - m)      O = sum of e^(s_j - m) v_j
+///
+/// and the attention over these keys is O / l. The merge has an identity, is associative and is
+/// commutative, so keys may be cut into parts of any size, taken in any order, and worked on apart.
+///
+/// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018 (m, l and their
+/// merge); Dao et al., FlashAttention, 2022, section 3.1 (with O).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "03_online_softmax/exact.hpp"
+
+namespace fa::online {
+
+/// Floating point of type T, powers of e: what programs compute with.
+template <class T>
+struct BaseE {
+  using Score = T;   ///< of scores and their maximum
+  using Number = T;  ///< of sums
+  /// The score of a masked key, and the maximum of no keys.
+  static constexpr T nothing = -std::numeric_limits<T>::infinity();
+  /// e^(a - b), and 0 when a is `nothing`: -inf - -inf would be NaN.
+  static T power(T a, T b) { return a == nothing ? T(0) : std::exp(a - b); }
+};
+
+/// Exact fractions, powers of 2, whole scores: what proofs compute with. Every l is then dyadic.
+struct BaseTwo {
+  using Score = int;     ///< of scores and their maximum
+  using Number = Exact;  ///< of sums
+  /// The score of a masked key, and the maximum of no keys.
+  static constexpr int nothing = std::numeric_limits<int>::min();
+  /// 2^(a - b), and 0 when a is `nothing`.
+  /// @throws std::overflow_error when a and b are more than 62 apart
+  static constexpr Exact power(int a, int b) {
+    return a == nothing ? Exact(0) : Exact::power_of_two(std::int64_t{a} - b);
+  }
+};
+
+/// What is known of a set of keys.
+/// @tparam W BaseE or BaseTwo
+/// @tparam V a value: a number, an Eigen vector, a Combination
+template <class W, class V>
+struct State {
+  typename W::Score m = W::nothing;  ///< largest score
+  typename W::Number l = 0;          ///< sum of powers of s_j - m
+  V o{};                             ///< sum of powers of s_j - m times v_j
+};
+
+/// The state of the keys of both.
+template <class W, class V>
+constexpr State<W, V> merge(const State<W, V>& a, const State<W, V>& b) {
+  //! [merge]
+  const auto m = std::max(a.m, b.m);
+  const auto of_a = W::power(a.m, m), of_b = W::power(b.m, m);
+  return {m, of_a * a.l + of_b * b.l, of_a * a.o + of_b * b.o};
+  //! [merge]
+}
+
+/// A sum of values, kept as the coefficient of each value: a proof for the coefficients is a proof for
+/// all values that one may put in.
+struct Combination {
+  static constexpr std::size_t kCapacity = 8;  ///< values at most
+  std::array<Exact, kCapacity> of{};           ///< coefficient of each value
+
+  /// The value v_j itself.
+  static constexpr Combination value(std::size_t j) {
+    Combination result;
+    result.of.at(j) = Exact(1);
+    return result;
+  }
+  /// Sum.
+  friend constexpr Combination operator+(Combination a,
+                                         const Combination& b) {
+    for (std::size_t j = 0; j < kCapacity; ++j) a.of[j] = a.of[j] + b.of[j];
+    return a;
+  }
+  /// Product with a number.
+  friend constexpr Combination operator*(const Exact& factor, Combination a) {
+    for (std::size_t j = 0; j < kCapacity; ++j) a.of[j] = factor * a.of[j];
+    return a;
+  }
+  /// Quotient by a number.
+  friend constexpr Combination operator/(const Combination& a,
+                                         const Exact& divisor) {
+    return Exact(1) / divisor * a;
+  }
+  /// Equality of all coefficients.
+  friend constexpr bool operator==(const Combination& a,
+                                   const Combination& b) {
+    for (std::size_t j = 0; j < kCapacity; ++j) {
+      if (a.of[j] != b.of[j]) return false;
+    }
+    return true;
+  }
+};
+
+/// Equality of exact states.
+template <class V>
+constexpr bool operator==(const State<BaseTwo, V>& a,
+                          const State<BaseTwo, V>& b) {
+  return a.m == b.m && a.l == b.l && a.o == b.o;
+}
+
+}  // namespace fa::online

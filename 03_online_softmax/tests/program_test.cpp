@@ -1,0 +1,89 @@
+// The program of the lesson, run as a reader runs it.
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "common/tensor/npy.hpp"
+#include "common/tensor/random.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+using testing::contains;
+using testing::run;
+
+namespace {
+
+const std::string kProgram = FA_PROGRAM;
+
+std::string quoted(const std::filesystem::path& path) {
+  return "'" + path.string() + "'";
+}
+
+}  // namespace
+
+TEST_CASE(
+    "the whole walk is right on the shipped input and writes its files") {
+  const testing::TemporaryDirectory directory;
+  const auto summary = directory.path() / "summary.tsv";
+  const auto result =
+      run(kProgram + " --length 1000 --save " + quoted(directory.path()) +
+          " --summary " + quoted(summary));
+  CHECK(result.status == 0);
+  CHECK_FALSE(contains(result.output, "WRONG"));
+  const std::string lines = testing::file_bytes(summary);
+  CHECK(contains(lines, "03_online_softmax\tinduction step"));
+  CHECK(contains(lines, "misjudged recurrences"));
+  CHECK(contains(lines, "8 rows of 1000"));
+  const auto o = read_npy<float, 4>(directory.path() / "o.npy");
+  const auto lse = read_npy<float, 3>(directory.path() / "lse.npy");
+  CHECK(lse.shape() == Shape<3>{o.size(0), o.size(1), o.size(2)});
+}
+
+TEST_CASE(
+    "the program takes any tiles, masks, grouped heads, uneven lengths") {
+  const testing::TemporaryDirectory directory;
+  const auto& path = directory.path();
+  write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 7, 16}, 1));
+  write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 5, 16}, 2));
+  write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 5, 16}, 3));
+  const std::string input = " --input " + quoted(path);
+  for (const char* section : {"tiled --causal", "tiled --block-m 3",
+                              "tiled --block-n 1", "split"}) {
+    const auto result = run(kProgram + input + " --section " + section);
+    CAPTURE(result.output);
+    CHECK(result.status == 0);
+    CHECK(result.error == "");
+  }
+  for (const char* options : {"--length 1", "--length 131 --causal",
+                              "--length 40 --block-m 1000 --block-n 7"}) {
+    const auto result =
+        run(kProgram + " --section long " + std::string(options));
+    CAPTURE(result.output);
+    CHECK(result.status == 0);
+  }
+}
+
+TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
+  const testing::TemporaryDirectory directory;
+  const auto& path = directory.path();
+  const auto refused = [&](const std::string& arguments,
+                           const std::string& why) {
+    const auto result = run(kProgram + " " + arguments);
+    CAPTURE(result.error);
+    CHECK(result.status == 2);
+    CHECK(contains(result.error, why));
+    CHECK(std::count(result.error.begin(), result.error.end(), '\n') == 1);
+  };
+  refused("--length 0", "--length");
+  refused("--block-m 0", "--block-m");
+  refused("--block-n -3", "--block-n");
+  refused("--length many", "--length");
+  refused("--nonsense", "--nonsense");
+  refused("--section nowhere", "there is no such section");
+  refused("--section tiled --input " + quoted(path),
+          "q.npy: there is no such file");
+  write_npy(path / "q.npy", normal_tensor<float, 4>({1, 3, 5, 8}, 1));
+  write_npy(path / "k.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 2));
+  write_npy(path / "v.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 3));
+  refused("--section tiled --input " + quoted(path), "multiple of kv_heads");
+}

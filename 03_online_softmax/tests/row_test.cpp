@@ -1,0 +1,246 @@
+// Online softmax in floating point: the same statements, up to a derived bound.
+#include "03_online_softmax/row.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "02_safe_softmax/softmax.hpp"
+#include "common/tensor/random.hpp"
+
+using namespace fa;
+using namespace fa::online;
+using doctest::Contains;
+
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// The families of scores that break careless programs.
+std::vector<Tensor<float, 1>> hard_rows(std::int64_t n, std::uint64_t seed) {
+  std::vector<Tensor<float, 1>> rows;
+  const auto add = [&](auto score) {
+    rows.emplace_back(Shape<1>{n});
+    fill_with(rows.back().view(), score);
+  };
+  const auto normal = [&](auto i) { return random_normal(seed, i); };
+  add(normal);
+  add([&](auto i) { return 30 * normal(i); });
+  add([](auto i) { return 0.37 * static_cast<double>(i); });   // rising
+  add([](auto i) { return -0.37 * static_cast<double>(i); });  // falling
+  add([](auto i) { return i % 2 == 0 ? -1e4 : 1e4; });
+  add([](auto) { return 5.0; });  // ties
+  add([&](auto i) {
+    return i % 3 == 0 ? static_cast<double>(kMinusInfinity) : normal(i);
+  });
+  add([&](auto i) {  // nothing is seen until the last key
+    return i + 1 < static_cast<std::uint64_t>(n)
+               ? static_cast<double>(kMinusInfinity)
+               : 3.0;
+  });
+  return rows;
+}
+
+double spread(const Tensor<float, 1>& s) {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (std::int64_t j = 0; j < s.count(); ++j) {
+    if (std::isinf(s(j))) continue;
+    low = std::min<double>(low, s(j));
+    high = std::max<double>(high, s(j));
+  }
+  return std::max(0.0, high - low);
+}
+
+// The attention of a row by lesson 02's softmax, in float64.
+Vector<double> reference(const Tensor<float, 1>& s,
+                         const Tensor<float, 2>& v) {
+  const auto wide = converted<double>(s);
+  Tensor<double, 1> p(wide.shape());
+  safe::safe_softmax<double>(wide, p);
+  Vector<double> o = Vector<double>::Zero(v.size(1));
+  for (std::int64_t j = 0; j < s.count(); ++j) {
+    for (std::int64_t c = 0; c < v.size(1); ++c) {
+      o(c) += p(j) * static_cast<double>(v(j, c));
+    }
+  }
+  return o;
+}
+
+// The error of a row's attention as a share of its bound.
+double share(const RowAttention<float>& row, std::int64_t steps,
+             const Tensor<float, 1>& s, const Tensor<float, 2>& v) {
+  const double largest = as_matrix(v.view()).cwiseAbs().maxCoeff();
+  const double bound =
+      error_bound<float>(s.count(), steps, spread(s), largest);
+  const double worst =
+      (row.o.cast<double>() - reference(s, v)).cwiseAbs().maxCoeff();
+  REQUIRE(std::isfinite(worst));
+  return worst / bound;
+}
+
+}  // namespace
+
+TEST_CASE("one pass stays within the derived bound of the definition") {
+  double worst = 0;
+  for (const std::int64_t n : {1, 2, 3, 17, 100, 1000}) {
+    for (std::uint64_t seed = 0; seed < 10; ++seed) {
+      const auto v = normal_tensor<float, 2>({n, 3}, 100 + seed);
+      for (const auto& s : hard_rows(n, seed)) {
+        worst = std::max({worst,
+                          share(one_pass<Unnormalised, float>(s, v), n, s, v),
+                          share(one_pass<Normalised, float>(s, v), n, s, v)});
+      }
+    }
+  }
+  CHECK(worst <= 1);
+  CHECK(worst > 0.01);  // a bound that says something
+}
+
+TEST_CASE("a wrong recurrence leaves the bound") {
+  const auto v = normal_tensor<float, 2>({17, 3}, 1);
+  const auto s = normal_tensor<float, 1>({17}, 2);
+  CHECK(share(one_pass<wrong::MixedNormalisation, float>(s, v), 17, s, v) >
+        100);
+  CHECK(share(one_pass<wrong::SumNotRescaled, float>(s, v), 17, s, v) > 100);
+  CHECK(share(one_pass<wrong::OutputNotRescaled, float>(s, v), 17, s, v) >
+        100);
+}
+
+TEST_CASE("keys in parts give the same attention") {
+  for (const std::int64_t n : {1, 5, 113}) {
+    const auto v = normal_tensor<float, 2>({n, 4}, 1);
+    for (const auto& s : hard_rows(n, 7)) {
+      for (const std::int64_t parts : {1, 2, 3, 8, 200}) {
+        const std::int64_t steps = (n + parts - 1) / parts + parts;
+        CHECK(share(split<float>(s, v, parts), steps, s, v) <= 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("two passes give the weights of three") {
+  for (const std::int64_t n : {1, 2, 17, 1000}) {
+    for (const auto& s : hard_rows(n, 3)) {
+      Tensor<float, 1> p(s.shape());
+      poison(p.view());
+      const safe::Traffic traffic = two_pass_softmax<float>(s, p);
+      CHECK(traffic.passes == 2);
+      CHECK(traffic.reads == 2 * n);
+      CHECK(traffic.writes == n);
+      const auto wide = converted<double>(s);
+      Tensor<double, 1> ref(wide.shape());
+      safe::safe_softmax<double>(wide, ref);
+      const double bound = error_bound<float>(n, n, spread(s), 1);
+      for (std::int64_t j = 0; j < n; ++j) {
+        REQUIRE(std::abs(p(j) - ref(j)) <= bound);
+      }
+    }
+  }
+}
+
+TEST_CASE("LSE of every form is that of lesson 02") {
+  for (const auto& s : hard_rows(100, 11)) {
+    const auto v = normal_tensor<float, 2>({100, 2}, 1);
+    const double ref = safe::log_sum_exp<float>(s);
+    const double bound = error_bound<float>(100, 100, spread(s), 1) +
+                         epsilon<float>() * (std::log(100) + std::abs(ref));
+    CHECK(std::abs(one_pass<Unnormalised, float>(s, v).lse - ref) <= bound);
+    CHECK(std::abs(one_pass<Normalised, float>(s, v).lse - ref) <= bound);
+    CHECK(std::abs(split<float>(s, v, 7).lse - ref) <= bound);
+  }
+}
+
+TEST_CASE("the merge of floating point: exact identity, exact symmetry") {
+  const auto random_state = [](std::uint64_t seed) {
+    RowState<float> x = no_keys<float>(3);
+    for (std::uint64_t j = 0; j < 5; ++j) {
+      Vector<float> v(3);
+      for (int c = 0; c < 3; ++c) {
+        v(c) = static_cast<float>(random_normal(seed + 1000, 3 * j + c));
+      }
+      Unnormalised::step(x, static_cast<float>(10 * random_normal(seed, j)),
+                         v);
+    }
+    return x;
+  };
+  const auto same = [](const RowState<float>& a, const RowState<float>& b) {
+    return a.m == b.m && a.l == b.l && a.o == b.o;
+  };
+  const RowState<float> nothing = no_keys<float>(3);
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const auto a = random_state(seed), b = random_state(seed + 500);
+    CHECK(same(merge(a, nothing), a));
+    CHECK(same(merge(nothing, a), a));
+    CHECK(same(merge(a, b), merge(b, a)));
+  }
+  CHECK(same(merge(nothing, nothing), nothing));
+}
+
+TEST_CASE("a row that sees no key gives zeros and LSE = -inf") {
+  Tensor<float, 1> s({5}), p({5});
+  std::fill(s.data(), s.data() + 5, kMinusInfinity);
+  const auto v = normal_tensor<float, 2>({5, 2}, 1);
+  for (const auto& row :
+       {one_pass<Unnormalised, float>(s, v),
+        one_pass<Normalised, float>(s, v), split<float>(s, v, 2)}) {
+    CHECK(row.o.isZero(0));
+    CHECK(row.lse == kMinusInfinity);
+  }
+  poison(p.view());
+  two_pass_softmax<float>(s, p);
+  CHECK(std::all_of(p.data(), p.data() + 5, [](float x) { return x == 0; }));
+  const Tensor<float, 1> no_scores({0});
+  const Tensor<float, 2> no_values({0, 2});
+  CHECK(one_pass<Unnormalised, float>(no_scores, no_values).o.isZero(0));
+}
+
+TEST_CASE("one key gives its value, to the bit") {
+  const auto v = normal_tensor<float, 2>({1, 4}, 1);
+  for (const float score : {-1e30f, -5.0f, 0.0f, 1e30f}) {
+    Tensor<float, 1> s({1});
+    s(0) = score;
+    for (const auto& row : {one_pass<Unnormalised, float>(s, v),
+                            one_pass<Normalised, float>(s, v)}) {
+      CHECK(row.o == as_matrix(v.view()).row(0).transpose());
+      CHECK(row.lse == score);
+    }
+  }
+}
+
+TEST_CASE("a NaN score comes out as NaN") {
+  for (int place = 0; place < 3; ++place) {
+    Tensor<float, 1> s({3});
+    s(place) = std::numeric_limits<float>::quiet_NaN();
+    const auto v = normal_tensor<float, 2>({3, 2}, 1);
+    CHECK(std::isnan(one_pass<Unnormalised, float>(s, v).o(0)));
+    CHECK(std::isnan(one_pass<Normalised, float>(s, v).o(0)));
+    CHECK(std::isnan(split<float>(s, v, 2).o(0)));
+  }
+}
+
+TEST_CASE("one pass reads each score once and each value once") {
+  const auto s = normal_tensor<float, 1>({9}, 1);
+  const auto v = normal_tensor<float, 2>({9, 5}, 1);
+  const auto row = one_pass<Unnormalised, float>(s, v);
+  CHECK(row.traffic.passes == 1);
+  CHECK(row.traffic.reads == 9 + 9 * 5);
+  CHECK(row.traffic.writes == 0);
+}
+
+TEST_CASE("rows that do not fit are refused") {
+  const Tensor<float, 1> s({3});
+  Tensor<float, 1> p({4});
+  const Tensor<float, 2> v({4, 2}), fits({3, 2});
+  CHECK_THROWS_WITH_AS((one_pass<Unnormalised, float>(s, v)),
+                       Contains("3 scores do not fit 4 values"),
+                       std::invalid_argument);
+  CHECK_THROWS_AS(split<float>(s, v, 2), std::invalid_argument);
+  CHECK_THROWS_WITH_AS(split<float>(s, fits, 0),
+                       Contains("cannot cut a row into 0 parts"),
+                       std::invalid_argument);
+  CHECK_THROWS_AS(two_pass_softmax<float>(s, p), std::invalid_argument);
+}

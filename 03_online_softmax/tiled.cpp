@@ -1,0 +1,176 @@
+#include "03_online_softmax/tiled.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "common/parallel/parallel_for.hpp"
+#include "common/tensor/matrix.hpp"
+
+namespace fa::online {
+namespace {
+
+template <class T>  // the maximum of no scores
+constexpr T kNothing = -std::numeric_limits<T>::infinity();
+
+void check(const Tiles& tiles) {
+  if (tiles.block_m < 1 || tiles.block_n < 1) {
+    throw std::invalid_argument(fmt::format(
+        "tiles of {} queries and {} keys: both sizes must be at least 1",
+        tiles.block_m, tiles.block_n));
+  }
+}
+
+std::int64_t tiles_per_head(std::int64_t length_q, std::int64_t block_m) {
+  return (length_q - 1) / block_m + 1;  // rounded up; block_m may be huge
+}
+
+// What one query head reads and writes.
+template <class T>
+struct Head {
+  View<const T, 2> q, k, v;
+  View<const std::uint8_t, 2> keep;  // null when nothing is dropped
+  View<T, 2> o;
+  View<T, 1> lse;
+  bool causal;
+
+  // How many of the keys from `key` to `key + count` a query sees: the first so many.
+  std::int64_t seen(std::int64_t query, std::int64_t key,
+                    std::int64_t count) const {
+    if (!causal) return count;
+    const std::int64_t last = query + k.size(0) - q.size(0);
+    return std::clamp<std::int64_t>(last + 1 - key, 0, count);
+  }
+};
+
+// Copies rows `begin` to `end` of a view with any strides to where products are fast. Memory is asked
+// for only when the size changes: at the first tile, and at the last one if it is smaller.
+template <class T>
+void load(View<const T, 2> rows, std::int64_t begin, std::int64_t end,
+          Matrix<T>& tile) {
+  const std::int64_t cols = rows.size(1), stride = rows.strides()[1];
+  tile.resize(end - begin, cols);
+  for (std::int64_t i = begin; i < end; ++i) {
+    const T* const from = rows.data() + i * rows.strides()[0];
+    T* const to = tile.data() + (i - begin) * cols;
+    if (stride == 1) {
+      std::copy(from, from + cols, to);
+    } else {
+      for (std::int64_t c = 0; c < cols; ++c) to[c] = from[c * stride];
+    }
+  }
+}
+
+// Drops weights of the queries from `row` on and the keys from `col` on, and makes up for it in the rest.
+template <class T>
+void drop(View<const std::uint8_t, 2> keep, double probability,
+          std::int64_t row, std::int64_t col, Matrix<T>& p) {
+  if (keep.data() == nullptr) return;
+  const T factor = static_cast<T>(1.0 / (1.0 - probability));
+  for (std::int64_t i = 0; i < p.rows(); ++i) {
+    for (std::int64_t j = 0; j < p.cols(); ++j) {
+      p(i, j) *= keep(row + i, col + j) != 0 ? factor : T(0);
+    }
+  }
+}
+
+//! [tiled]
+// Attention of the queries `begin` to `end` of one head.
+template <class T>
+void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
+            std::int64_t block_n, const AttentionOptions& options) {
+  const std::int64_t rows = end - begin, d = head.q.size(1);
+  const T scale = static_cast<T>(options.scale_for(d));
+  Matrix<T> q, k, v, s, o = Matrix<T>::Zero(rows, d);
+  Vector<T> m = Vector<T>::Constant(rows, kNothing<T>);
+  Vector<T> l = Vector<T>::Zero(rows);
+  load(head.q, begin, end, q);
+  const auto needed = head.seen(end - 1, 0, head.k.size(0));
+  for (std::int64_t j = 0; j < needed; j += block_n) {  // the rest is hidden
+    const std::int64_t cols = std::min(block_n, needed - j);
+    load(head.k, j, j + cols, k);
+    load(head.v, j, j + cols, v);
+    s.resize(rows, cols);
+    s.noalias() = scale * q * k.transpose();
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const std::int64_t seen = head.seen(begin + i, j, cols);
+      s.row(i).tail(cols - seen).setZero();  // weights of hidden keys
+      if (seen == 0) continue;
+      auto p = s.row(i).head(seen).array();  // still S
+      const T m_new = std::max(p.maxCoeff(), m(i));
+      if (m_new == kNothing<T>) {  // every score overflowed: as if hidden
+        p.setZero();
+        continue;
+      }
+      const T correction = std::exp(m(i) - m_new);
+      p = (p - m_new).exp();
+      l(i) = correction * l(i) + p.sum();
+      o.row(i) *= correction;
+      m(i) = m_new;
+    }
+    drop(head.keep, options.dropout_probability, begin, j, s);
+    o.noalias() += s * v;
+  }
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const T divisor = l(i) == T(0) ? T(1) : l(i);  // 0: no key seen
+    as_matrix(head.o).row(begin + i) = o.row(i) / divisor;
+    head.lse(begin + i) = m(i) + std::log(l(i));
+  }
+}
+//! [tiled]
+
+}  // namespace
+
+std::int64_t tile_count(const AttentionShape& shape, const Tiles& tiles) {
+  check(tiles);
+  return shape.batch * shape.heads *
+         tiles_per_head(shape.length_q, tiles.block_m);
+}
+
+template <class T>
+naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k,
+                                View<const T, 4> v,
+                                const AttentionOptions& options,
+                                const Tiles& tiles,
+                                const std::function<void()>& tile_done) {
+  const AttentionShape shape =
+      attention_shape(q.shape(), k.shape(), v.shape());
+  options.check(shape);
+  const std::int64_t count = tile_count(shape, tiles);
+  naive::Forward<T> result{
+      Tensor<T, 4>(q.shape()),
+      Tensor<T, 3>({shape.batch, shape.heads, shape.length_q})};
+  const std::int64_t group = shape.heads / shape.kv_heads;
+  const std::int64_t per_head = tiles_per_head(shape.length_q, tiles.block_m);
+  parallel_for(count, [&](std::int64_t index) {
+    const std::int64_t b = index / per_head / shape.heads;
+    const std::int64_t h = index / per_head % shape.heads;
+    const std::int64_t begin = index % per_head * tiles.block_m;
+    const std::int64_t rows = std::min(tiles.block_m, shape.length_q - begin);
+    Head<T> head{q.at(b).at(h),
+                 k.at(b).at(h / group),
+                 v.at(b).at(h / group),
+                 {},
+                 result.o.view().at(b).at(h),
+                 result.lse.view().at(b).at(h),
+                 options.causal};
+    if (options.dropout_keep.data() != nullptr) {
+      head.keep = options.dropout_keep.at(b).at(h);
+    }
+    attend(head, begin, begin + rows, tiles.block_n, options);
+    if (tile_done) tile_done();
+  });
+  return result;
+}
+
+#define FA_TILED_FOR(T)                                     \
+  template naive::Forward<T> tiled_forward<T>(              \
+      View<const T, 4>, View<const T, 4>, View<const T, 4>, \
+      const AttentionOptions&, const Tiles&, const std::function<void()>&);
+FA_TILED_FOR(double)
+FA_TILED_FOR(float)
+
+}  // namespace fa::online

@@ -1,0 +1,48 @@
+/// @file
+/// Attention by tiles on the CPU: the scores of a few queries against a few keys are computed, used and
+/// forgotten, so that memory grows with the length and not with its square.
+///
+/// Source: Dao, FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning, 2023,
+/// algorithm 1. There a thread block works on a tile in on-chip memory; here a core does, in its cache.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "01_naive_attention/attention.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace fa::online {
+
+/// How large a tile is. The defaults were the fastest, or near it, of those that were measured with
+/// head_dim 64: smaller ones spend their time on starting products, larger ones leave the cache.
+struct Tiles {
+  std::int64_t block_m = 64;   ///< queries in a tile, at least 1
+  std::int64_t block_n = 128;  ///< keys in a tile, at least 1
+};
+
+/// The number of query tiles in a problem: batch * heads * ceil(length_q / block_m).
+/// @throws std::invalid_argument for a tile size below 1
+std::int64_t tile_count(const AttentionShape& shape, const Tiles& tiles);
+
+/// Attention with the answers, the options and the refusals of naive::forward(), by tiles and threaded
+/// over tiles of queries. The result does not depend on the number of threads.
+///
+/// Beyond its result it holds four tiles and two vectors per thread: for tiles of a fixed size that is
+/// O(length) memory in total, where lesson 01 has O(length_q * length_k).
+/// @param q [batch, heads, length_q, head_dim], any strides
+/// @param k [batch, kv_heads, length_k, head_dim], any strides
+/// @param v [batch, kv_heads, length_k, head_dim], any strides
+/// @param options scale, mask and dropout
+/// @param tiles sizes of the tiles; larger ones than the problem are cut to it
+/// @param tile_done called after each of the tile_count() query tiles, from several threads at once; what
+///   it throws ends the work and is thrown again here
+/// @throws std::invalid_argument as naive::forward(), and for a tile size below 1
+template <class T>
+naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k,
+                                View<const T, 4> v,
+                                const AttentionOptions& options = {},
+                                const Tiles& tiles = {},
+                                const std::function<void()>& tile_done = {});
+
+}  // namespace fa::online
