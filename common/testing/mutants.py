@@ -10,8 +10,8 @@ Each lesson lists its mutants in tests/mutants.txt:
     - the code as it is, on one or more lines, indentation aside
     + the broken code
 
-The work is done in a copy of the repository. Exit status: 0 every mutant is caught by a named test,
-1 one survives (or does not compile, so that no test judged it), 2 the list does not fit the code.
+The work is done in a copy of the repository. Exit status: 0 every mutant is caught by a named test
+or static_assert, 1 one survives (or does not compile for another reason, so that nothing judged it), 2 the list does not fit the code.
 """
 
 import os
@@ -75,6 +75,13 @@ def failing_tests(build):
     return re.findall(r"Test\s+#\d+: (.*?) \.+\**(?:Failed|Exception|Subprocess|Timeout)", result.stdout)
 
 
+def failing_assertions(compilation):
+    """What the static_asserts say that stopped a compilation: theirs are tests as well."""
+    output = compilation.stdout + compilation.stderr
+    messages = re.findall(r"static (?:assertion|_assert) failed[^\n]*?: \"?(.+?)\"?$", output, re.M)
+    return [f"the compiler: {message}" for message in dict.fromkeys(messages)]
+
+
 def judge(lesson):
     """Prints one line for each mutant of a lesson; returns the number of survivors."""
     mutants = read_mutants(ROOT / lesson / "tests" / "mutants.txt")
@@ -92,8 +99,9 @@ def judge(lesson):
             path = copy / mutant.path
             source = path.read_text(encoding="utf-8")
             path.write_text(broken(mutant, source), encoding="utf-8")
-            compiled = run(compile_all, BUILD_SECONDS).returncode == 0
-            caught = failing_tests(build) if compiled else []
+            compilation = run(compile_all, BUILD_SECONDS)
+            compiled = compilation.returncode == 0
+            caught = failing_tests(build) if compiled else failing_assertions(compilation)
             path.write_text(source, encoding="utf-8")
             survivors += not caught
             verdict = "caught by" if caught else "SURVIVES" if compiled else "DOES NOT COMPILE"
