@@ -3,6 +3,7 @@
 #   learn_test.sh REPOSITORY
 # shellcheck disable=SC2016  # the bodies of the stand-ins are expanded when they run
 set -uo pipefail
+unset LEARN_NO_INSTALL  # the reader of the test may have set it
 
 repository=$1
 scratch=$(mktemp -d)
