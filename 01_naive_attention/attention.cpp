@@ -142,6 +142,14 @@ Vector<T> finite_row_max(const Matrix<T>& scores) {
       .select(T(0), max);
 }
 
+// exp of each score minus its row's shift. Eigen's vectorised exp(-inf) is a tiny number and not 0,
+// which would matter in a row that has nothing else.
+template <class T>
+Matrix<T> exp_of(const Matrix<T>& scores, const Vector<T>& shift) {
+  const auto hidden = scores.array() == -std::numeric_limits<T>::infinity();
+  return hidden.select(T(0), (scores.colwise() - shift).array().exp());
+}
+
 }  // namespace
 
 template <class T>
@@ -155,7 +163,7 @@ Matrix<T> unsafe_softmax(const Matrix<T>& scores) {
 template <class T>
 Matrix<T> safe_softmax(const Matrix<T>& scores) {
   const Vector<T> m = finite_row_max(scores);
-  const Matrix<T> e = (scores.colwise() - m).array().exp();
+  const Matrix<T> e = exp_of(scores, m);
   Vector<T> l = e.rowwise().sum();
   l = (l.array() == T(0)).select(T(1), l);  // no key seen: 0 / 1, not 0 / 0
   return e.array().colwise() / l.array();
@@ -164,7 +172,7 @@ Matrix<T> safe_softmax(const Matrix<T>& scores) {
 template <class T>
 Vector<T> log_sum_exp(const Matrix<T>& scores) {
   const Vector<T> m = finite_row_max(scores);
-  const Matrix<T> e = (scores.colwise() - m).array().exp();
+  const Matrix<T> e = exp_of(scores, m);
   return m.array() + e.rowwise().sum().array().log();
 }
 //! [softmax]

@@ -375,15 +375,12 @@ int main(int argc, char** argv) {
       "01_naive_attention",
       "Lesson 01: attention as the formulas read, on Eigen.");
   Choice choice;
-  program.options().add_option(
-      "--head", choice.head,
-      "the head to look at (default: the most decided one)");
-  program.options()
-      .add_option("--tokens", choice.tokens, "how many tokens to print")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{256}))
-      ->capture_default_str();
-  program.options().add_flag("--causal", choice.causal,
-                             "a token sees only itself and earlier ones");
+  program.option("--head", choice.head,
+                 "the head to look at (default: the most decided one)");
+  program.option("--tokens", choice.tokens, 1, 256,
+                 "how many tokens to print");
+  program.flag("--causal", choice.causal,
+               "a token sees only itself and earlier ones");
 
   program.section("example", "Three tokens by hand", worked_example);
   program.section("attend", "Which token attends to which",

@@ -376,23 +376,15 @@ int main(int argc, char** argv) {
                        "Lesson 03: online softmax, its proofs, and "
                        "attention by tiles.");
   Choice choice;
-  const auto at_least_one =
-      CLI::Range(std::int64_t{1}, std::int64_t{1} << 24);
-  program.options()
-      .add_option("--block-m", choice.tiles.block_m, "queries in a tile")
-      ->check(at_least_one)
-      ->capture_default_str();
-  program.options()
-      .add_option("--block-n", choice.tiles.block_n, "keys in a tile")
-      ->check(at_least_one)
-      ->capture_default_str();
-  program.options()
-      .add_option("--length", choice.length,
-                  "keys and queries of section long")
-      ->check(at_least_one)
-      ->capture_default_str();
-  program.options().add_flag("--causal", choice.causal,
-                             "a token sees only itself and earlier ones");
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;
+  program.option("--block-m", choice.tiles.block_m, 1, kMost,
+                 "queries in a tile");
+  program.option("--block-n", choice.tiles.block_n, 1, kMost,
+                 "keys in a tile");
+  program.option("--length", choice.length, 1, kMost,
+                 "keys and queries of section long");
+  program.flag("--causal", choice.causal,
+               "a token sees only itself and earlier ones");
 
   program.section("example", "Four scores, one at a time", worked_example);
   program.section("passes", "How often memory is read",

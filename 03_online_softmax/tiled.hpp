@@ -14,8 +14,8 @@
 
 namespace fa::online {
 
-/// How large a tile is. The defaults were the fastest, or near it, of those that were measured with
-/// head_dim 64: smaller ones spend their time on starting products, larger ones leave the cache.
+/// How large a tile is. Measured with head_dim 64, smaller tiles than the defaults were slower (they spend
+/// their time on starting products), and larger ones were no faster.
 struct Tiles {
   std::int64_t block_m = 64;   ///< queries in a tile, at least 1
   std::int64_t block_n = 128;  ///< keys in a tile, at least 1
@@ -28,7 +28,7 @@ std::int64_t tile_count(const AttentionShape& shape, const Tiles& tiles);
 /// Attention with the answers, the options and the refusals of naive::forward(), by tiles and threaded
 /// over tiles of queries. The result does not depend on the number of threads.
 ///
-/// Beyond its result it holds four tiles and two vectors per thread: for tiles of a fixed size that is
+/// Beyond its result it holds, per thread, five tiles and two vectors: for tiles of a fixed size that is
 /// O(length) memory in total, where lesson 01 has O(length_q * length_k).
 /// @param q [batch, heads, length_q, head_dim], any strides
 /// @param k [batch, kv_heads, length_k, head_dim], any strides

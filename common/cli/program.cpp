@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -16,21 +17,49 @@
 
 namespace fa::cli {
 
+struct Program::CommandLine {
+  CLI::App app;
+};
+
 Program::Program(std::string lesson, std::string description)
-    : lesson_(std::move(lesson)), app_(std::move(description), lesson_) {
-  app_.add_option("--device", device_,
-                  "auto, cpu or gpu; this lesson runs on the CPU")
+    : lesson_(std::move(lesson)),
+      command_line_(
+          new CommandLine{CLI::App(std::move(description), lesson_)}) {
+  CLI::App& app = command_line_->app;
+  app.add_option("--device", device_,
+                 "auto, cpu or gpu; this lesson runs on the CPU")
       ->check(CLI::IsMember({"auto", "cpu", "gpu"}));
-  app_.add_option("--input", input_directory_,
-                  "directory with q.npy, k.npy and v.npy, each [batch, "
-                  "heads, length, head_dim]\n"
-                  "(default: the text that comes with the course)");
-  app_.add_option("--save", save_name_,
-                  "directory for results, created if missing");
-  app_.add_option("--summary", summary_file_,
-                  "append one tab-separated line per check to this file");
-  app_.add_option("--section", only_section_,
-                  "run one section and print it without its title");
+  app.add_option("--input", input_directory_,
+                 "directory with q.npy, k.npy and v.npy, each [batch, "
+                 "heads, length, head_dim]\n"
+                 "(default: the text that comes with the course)");
+  app.add_option("--save", save_name_,
+                 "directory for results, created if missing");
+  app.add_option("--summary", summary_file_,
+                 "append one tab-separated line per check to this file");
+  app.add_option("--section", only_section_,
+                 "run one section and print it without its title");
+}
+
+Program::~Program() = default;
+
+void Program::option(const std::string& name, std::int64_t& value,
+                     std::int64_t low, std::int64_t high,
+                     const std::string& help) {
+  command_line_->app.add_option(name, value, help)
+      ->check(CLI::Range(low, high))
+      ->capture_default_str();
+}
+
+void Program::option(const std::string& name,
+                     std::optional<std::int64_t>& value,
+                     const std::string& help) {
+  command_line_->app.add_option(name, value, help);
+}
+
+void Program::flag(const std::string& name, bool& value,
+                   const std::string& help) {
+  command_line_->app.add_flag(name, value, help);
 }
 
 void Program::section(std::string name, std::string title,
@@ -47,11 +76,12 @@ int Program::run(int argc, char** argv) {
   std::string footer = "\nSections, in order:\n";
   for (const Section& section : sections_)
     footer += fmt::format("  {:<14}{}\n", section.name, section.title);
-  app_.footer(footer +
-              "\nExit status: 0 all checks passed, 1 a check failed, 2 could "
-              "not do what was asked.");
+  command_line_->app.footer(
+      footer +
+      "\nExit status: 0 all checks passed, 1 a check failed, 2 could "
+      "not do what was asked.");
   try {
-    app_.parse(argc, argv);
+    command_line_->app.parse(argc, argv);
     if (device_ == "gpu") {
       throw std::invalid_argument(
           "--device gpu: this lesson has no GPU kernels; allowed are auto "
@@ -59,7 +89,7 @@ int Program::run(int argc, char** argv) {
     }
     return run_sections();
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app_.help());
+    fmt::print("{}", command_line_->app.help());
     return kSuccess;
   } catch (const CLI::ParseError& error) {
     return cannot_do(fmt::format("{} (see --help)", error.what()));

@@ -2,13 +2,13 @@
 /// What the executables of all lessons have in common: options, sections, checks, exit status.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include "common/check/acceptance.hpp"
 #include "common/cli/input.hpp"
@@ -29,9 +29,23 @@ class Program {
   /// @param lesson      name of the lesson's directory and executable, "01_naive_attention"
   /// @param description one sentence for --help
   Program(std::string lesson, std::string description);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
 
-  /// For the lesson's own options.
-  CLI::App& options() { return app_; }
+  /// Adds an option of the lesson that takes a whole number, with its present value as default.
+  /// @param name  "--length"
+  /// @param value set by run(); must outlive it
+  /// @param low   smallest allowed value
+  /// @param high  largest allowed value
+  /// @param help  for --help
+  void option(const std::string& name, std::int64_t& value, std::int64_t low,
+              std::int64_t high, const std::string& help);
+  /// Adds an option that may be absent; its range is the lesson's to check.
+  void option(const std::string& name, std::optional<std::int64_t>& value,
+              const std::string& help);
+  /// Adds an option without a value.
+  void flag(const std::string& name, bool& value, const std::string& help);
 
   /// Adds a section. Sections run in the order in which they were added.
   /// @param name  for --section
@@ -74,8 +88,10 @@ class Program {
   void summarise(const std::string& what, double error, double tolerance,
                  bool accepted);
 
+  // The command line lies behind a pointer: its library takes seconds to compile, in every lesson.
+  struct CommandLine;
   std::string lesson_;
-  CLI::App app_;
+  std::unique_ptr<CommandLine> command_line_;
   std::vector<Section> sections_;
   std::string device_ = "auto", input_directory_, save_name_, summary_file_,
               only_section_;

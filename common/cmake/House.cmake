@@ -43,11 +43,15 @@ endif()
 include("${CMAKE_CURRENT_LIST_DIR}/Gpu.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/Packages.cmake")
 
+# For code that needs no speed, which is all but the libraries of the lessons: half the time to build.
+set(FA_QUICK_TO_BUILD $<$<CONFIG:Release>:-O1>)
+
 # fa_tests(TARGET LABEL SOURCES... [LINK library...]): a doctest executable; each TEST_CASE is one ctest test.
 function(fa_tests TARGET LABEL)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
   add_executable(${TARGET} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${TARGET} PRIVATE ${arg_LINK} fa_testing)
+  target_compile_options(${TARGET} PRIVATE ${FA_QUICK_TO_BUILD})
   doctest_discover_tests(${TARGET} TEST_PREFIX "${LABEL}."
                          PROPERTIES LABELS ${LABEL} SKIP_RETURN_CODE 77 TIMEOUT 300)
 endfunction()
@@ -84,6 +88,7 @@ function(fa_lesson NAME)
   endif()
   add_executable(${NAME} main.cpp ${arg_PROGRAM})
   target_link_libraries(${NAME} PRIVATE ${library} fa_program)
+  target_compile_options(${NAME} PRIVATE ${FA_QUICK_TO_BUILD})
   if(arg_TESTS AND BUILD_TESTING)
     fa_tests(${library}_tests ${library} ${arg_TESTS} LINK ${library})
     add_dependencies(${library}_tests ${NAME})  # some tests run the program itself

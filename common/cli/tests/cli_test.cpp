@@ -55,7 +55,7 @@ Outcome run_program(std::vector<std::string> arguments) {
   return run_in_child([&] {
     Program program("09_example", "Shows nothing.");
     bool twice = false;
-    program.options().add_flag("--twice", twice, "an option of the lesson");
+    program.flag("--twice", twice, "an option of the lesson");
     program.section("numbers", "Zahlen größer als null",
                     [&] { std::printf(twice ? "1 2 1 2\n" : "1 2\n"); });
     program.section("good", "A check that passes",
