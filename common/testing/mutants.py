@@ -10,8 +10,9 @@ Each lesson lists its mutants in tests/mutants.txt:
     - the code as it is, on one or more lines, indentation aside
     + the broken code
 
-The work is done in a copy of the repository. Exit status: 0 every mutant is caught by a named test
-or static_assert, 1 one survives (or does not compile for another reason, so that nothing judged it), 2 the list does not fit the code.
+The work is done in a copy of the repository. Exit status: 0 every mutant is caught by a named test or
+static_assert, 1 one survives (or does not compile for another reason, so that nothing judged it),
+2 the list does not fit the code.
 """
 
 import os
