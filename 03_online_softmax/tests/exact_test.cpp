@@ -72,6 +72,7 @@ TEST_CASE("powers of two go from 2^-62 to 2^62 and are dyadic") {
 TEST_CASE("what does not fit is refused, never wrong") {
   const Exact large(kLargest), small(1, kLargest);
   CHECK_THROWS_AS(large + Exact(1), std::overflow_error);
+  CHECK_THROWS_AS(large + Exact(9), std::overflow_error);
   CHECK_THROWS_AS(large * Exact(2), std::overflow_error);
   CHECK_THROWS_AS(small * Exact(1, 2), std::overflow_error);
   CHECK_THROWS_AS(small + Exact(1, 2), std::overflow_error);

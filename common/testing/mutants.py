@@ -80,6 +80,7 @@ def failing_assertions(compilation):
     """What the static_asserts say that stopped a compilation: theirs are tests as well."""
     output = compilation.stdout + compilation.stderr
     messages = re.findall(r"static (?:assertion|_assert) failed[^\n]*?: \"?(.+?)\"?$", output, re.M)
+    messages += re.findall(r"non-constant condition for static assertion", output)
     return [f"the compiler: {message}" for message in dict.fromkeys(messages)]
 
 

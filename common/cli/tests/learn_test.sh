@@ -100,6 +100,10 @@ expect "nothing is installed where nothing is missing" not called apt-get
 : >"$log"
 learn run
 expect "a second run does not configure again" both status_is 0 not_called "cmake -S"
+rm -f "$bin/python3"
+: >"$log"
+learn test
+expect "what is installed later is found: it configures again" both called "apt-get install -y --no-install-recommends python3" called "cmake -S"
 for form in 2 02 02_beta; do
   learn run "$form"
   expect "lesson form $form" both says "this is 02_beta" does_not_say "this is 01_alpha"
