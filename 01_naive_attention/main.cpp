@@ -191,6 +191,18 @@ void which_token_attends_to_which(cli::Program& program,
   }
 }
 
+// Another program computed the model's tensor in float64, from inputs before they were rounded to
+// float32. That rounding may not take us farther from it than computing in float32 takes us from our own
+// float64: so what is allowed does not depend on the model's tensor.
+template <int Rank>
+Verdict against_model(std::string what, const Tensor<double, Rank>& out,
+                      const Tensor<double, Rank>& model,
+                      const Tensor<float, Rank>& single) {
+  return decide(std::move(what), distance(out.view(), model.view()),
+                distance(single.view(), out.view()), kForwardFactor,
+                epsilon<float>());
+}
+
 void attention_of_the_input(cli::Program& program, bool causal) {
   const cli::Input& input = program.input();
   AttentionOptions options;
@@ -213,10 +225,8 @@ void attention_of_the_input(cli::Program& program, bool causal) {
         "with.\n");
     return;
   }
-  // Another program computed o.npy in float64, from q, k and v before they were rounded to float32.
-  // That rounding may not take us farther from it than computing in float32 does.
-  program.check(accept("o against the model's", ref.o,
-                       read_npy_as<double, 4>(model_o), single.o));
+  program.check(against_model("o against the model's", ref.o,
+                              read_npy_as<double, 4>(model_o), single.o));
 }
 
 template <class T>
@@ -249,7 +259,7 @@ void whole_layer(cli::Program& program) {
   const auto y = read_npy_as<double, 3>(input.directory / "y.npy");
   fmt::print("x {} -> q, k, v, o {} -> y {}\n", to_string(y.shape()),
              to_string(layer.q.shape()), to_string(layer.y.shape()));
-  program.check(accept("y of the whole layer", layer.y, y, single.y));
+  program.check(against_model("y of the whole layer", layer.y, y, single.y));
 }
 
 // Every option of attention at once, on a problem small enough to move each input by itself.

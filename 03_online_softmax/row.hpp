@@ -61,18 +61,22 @@ safe::Traffic two_pass_softmax(View<const T, 1> x, View<T, 1> y) {
   safe::check_rows(x.size(0), y.size(0));
   using W = BaseE<T>;
   const std::int64_t n = x.size(0);
+  safe::Traffic traffic;
   //! [two_pass]
   T m = W::nothing, l = 0;
-  for (std::int64_t j = 0; j < n; ++j) {
+  ++traffic.passes;
+  for (std::int64_t j = 0; j < n; ++j, ++traffic.reads) {
     const T m_new = std::max(m, x(j));
     l = W::power(m, m_new) * l + W::power(x(j), m_new);
     m = m_new;
   }
-  for (std::int64_t j = 0; j < n; ++j) {
+  ++traffic.passes;
+  for (std::int64_t j = 0; j < n; ++j, ++traffic.reads) {
     y(j) = l == T(0) ? T(0) : W::power(x(j), m) / l;
+    ++traffic.writes;
   }
   //! [two_pass]
-  return {2, 2 * n, n};
+  return traffic;
 }
 
 /// Attention of one row in a single pass.
@@ -85,13 +89,15 @@ RowAttention<T> one_pass(View<const T, 1> scores, View<const T, 2> values) {
   check_row(scores.size(0), values.size(0));
   const std::int64_t n = scores.size(0), d = values.size(1);
   const auto v = as_matrix(values);
+  safe::Traffic traffic{1, 0, 0};
   //! [one_pass]
   RowState<T> x = no_keys<T>(d);
   for (std::int64_t j = 0; j < n; ++j) {
     R::step(x, scores(j), Vector<T>(v.row(j)));
+    traffic.reads += 1 + d;
   }
   //! [one_pass]
-  return {R::output(x), lse_of(x), {1, n + n * d, 0}};
+  return {R::output(x), lse_of(x), traffic};
 }
 
 /// Attention of one row with the keys cut into parts that could be worked on at the same time, as
@@ -110,6 +116,7 @@ RowAttention<T> split(View<const T, 1> scores, View<const T, 2> values,
   }
   const std::int64_t n = scores.size(0), d = values.size(1);
   const auto v = as_matrix(values);
+  safe::Traffic traffic{1, 0, 0};
   //! [split]
   RowState<T> whole = no_keys<T>(d);
   for (std::int64_t part = 0; part < parts; ++part) {
@@ -117,11 +124,12 @@ RowAttention<T> split(View<const T, 1> scores, View<const T, 2> values,
     const std::int64_t begin = part * n / parts, end = (part + 1) * n / parts;
     for (std::int64_t j = begin; j < end; ++j) {
       Unnormalised::step(own, scores(j), Vector<T>(v.row(j)));
+      traffic.reads += 1 + d;
     }
     whole = merge(whole, own);
   }
   //! [split]
-  return {Unnormalised::output(whole), lse_of(whole), {1, n + n * d, 0}};
+  return {Unnormalised::output(whole), lse_of(whole), traffic};
 }
 
 /// Roundings, in units of u, that one step can add to a term: two for the exponential (a library's exp is

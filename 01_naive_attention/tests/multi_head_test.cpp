@@ -10,6 +10,7 @@
 
 #include "01_naive_attention/gradient_check.hpp"
 #include "common/check/acceptance.hpp"
+#include "common/cli/input.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
@@ -182,6 +183,29 @@ TEST_CASE("the program takes other people's files") {
   CHECK(result.status == 0);
   CHECK(result.error == "");
   CHECK(contains(result.output, "q [2, 4, 5, 16]"));
+}
+
+TEST_CASE("a model's tensor that is not ours fails the check, exit 1") {
+  const testing::TemporaryDirectory directory;
+  const auto& path = directory.path();
+  for (const auto& file :
+       std::filesystem::directory_iterator(cli::shipped_input())) {
+    if (file.path().extension() == ".npy") {
+      std::filesystem::copy(file.path(), path / file.path().filename());
+    }
+  }
+  const auto section = [&](const char* name) {
+    return run(kProgram + " --section " + name + " --input " + quoted(path));
+  };
+  CHECK(section("output").status == 0);
+  CHECK(section("layer").status == 0);
+  const auto overwrite = std::filesystem::copy_options::overwrite_existing;
+  std::filesystem::copy(path / "k.npy", path / "o.npy", overwrite);
+  CHECK(section("output").status == 1);
+  std::filesystem::copy(path / "x.npy", path / "y.npy", overwrite);
+  const auto layer = section("layer");
+  CHECK(layer.status == 1);
+  CHECK(contains(layer.output, "y of the whole layer: WRONG"));
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {

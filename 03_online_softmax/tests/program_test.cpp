@@ -33,7 +33,7 @@ TEST_CASE(
   const std::string lines = testing::file_bytes(summary);
   CHECK(contains(lines, "03_online_softmax\tinduction step"));
   CHECK(contains(lines, "misjudged recurrences"));
-  CHECK(contains(lines, "8 rows of 1000"));
+  CHECK(contains(lines, "64 rows of 1000"));
   const auto o = read_npy<float, 4>(directory.path() / "o.npy");
   const auto lse = read_npy<float, 3>(directory.path() / "lse.npy");
   CHECK(lse.shape() == Shape<3>{o.size(0), o.size(1), o.size(2)});
@@ -54,8 +54,11 @@ TEST_CASE(
     CHECK(result.status == 0);
     CHECK(result.error == "");
   }
-  for (const char* options : {"--length 1", "--length 131 --causal",
-                              "--length 40 --block-m 1000 --block-n 7"}) {
+  for (const char* options :
+       {"--length 1", "--length 131 --causal",
+        "--length 40 --block-m 1000 --block-n 7", "--length 425",
+        "--length 500", "--length 1050", "--length 2000 --block-n 1",
+        "--length 2000 --block-m 1 --block-n 2 --causal"}) {
     const auto result =
         run(kProgram + " --section long " + std::string(options));
     CAPTURE(result.output);

@@ -56,7 +56,7 @@ Input read_input(const std::filesystem::path& directory) {
   std::error_code error;
   if (!std::filesystem::is_directory(directory, error)) {
     throw std::invalid_argument(
-        fmt::format("{}: there is no such directory", directory.string()));
+        fmt::format("{}: is not a directory", directory.string()));
   }
   Input input;
   input.directory = directory;

@@ -91,6 +91,9 @@ int Program::run(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", command_line_->app.help());
     return kSuccess;
+  } catch (const CLI::ConversionError& error) {
+    return cannot_do(fmt::format("{}: a whole number is needed (see --help)",
+                                 error.what()));
   } catch (const CLI::ParseError& error) {
     return cannot_do(fmt::format("{} (see --help)", error.what()));
   } catch (const std::bad_alloc&) {

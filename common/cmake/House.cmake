@@ -90,7 +90,7 @@ function(fa_lesson NAME)
   target_link_libraries(${NAME} PRIVATE ${library} fa_program)
   target_compile_options(${NAME} PRIVATE ${FA_QUICK_TO_BUILD})
   if(arg_TESTS AND BUILD_TESTING)
-    fa_tests(${library}_tests ${library} ${arg_TESTS} LINK ${library})
+    fa_tests(${library}_tests ${library} ${arg_TESTS} LINK ${library} fa_program)
     add_dependencies(${library}_tests ${NAME})  # some tests run the program itself
     target_compile_definitions(${library}_tests PRIVATE FA_PROGRAM="$<TARGET_FILE:${NAME}>")
   endif()

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -14,11 +16,14 @@
 namespace fa {
 
 int thread_count() {
-  if (const char* wanted = std::getenv("FA_THREADS")) {
+  const char* const wanted = std::getenv("FA_THREADS");
+  if (wanted != nullptr && *wanted != '\0') {
     const char* const end = wanted + std::strlen(wanted);
     int count = 0;
     const auto [stop, error] = std::from_chars(wanted, end, count);
     if (error == std::errc() && stop == end && count >= 1) return count;
+    throw std::invalid_argument(std::string("FA_THREADS is '") + wanted +
+                                "'; it must be a whole number from 1");
   }
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }

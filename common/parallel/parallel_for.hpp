@@ -7,8 +7,9 @@
 
 namespace fa {
 
-/// The number of threads that parallel_for() uses: FA_THREADS from the environment where it is a
-/// number of at least 1, else the number of cores.
+/// The number of threads that parallel_for() uses: FA_THREADS from the environment, or the number of
+/// cores where that is not set.
+/// @throws std::invalid_argument when FA_THREADS is not a whole number from 1
 int thread_count();
 
 /// Calls `body(0)` to `body(count - 1)`, each once, in no fixed order and from several threads.
@@ -16,6 +17,7 @@ int thread_count();
 /// call is thrown again here; calls that had not begun are then left out.
 /// @param count number of calls, 0 or more
 /// @param body  safe to call from several threads at once
+/// @throws std::invalid_argument as thread_count()
 void parallel_for(std::int64_t count,
                   const std::function<void(std::int64_t)>& body);
 

@@ -343,13 +343,13 @@ TEST_CASE("input that is missing is named") {
   const TemporaryDirectory directory;
   const std::string name = directory.path().string();
   CHECK(input_refusal(directory.path() / "nowhere") ==
-        name + "/nowhere: there is no such directory");
+        name + "/nowhere: is not a directory");
   CHECK(input_refusal(directory.path()) ==
         name + "/q.npy: there is no such file");
   write_good_input(directory.path());
   CHECK(input_refusal(directory.path()) == "");
   CHECK(input_refusal(directory.path() / "q.npy") ==
-        name + "/q.npy: there is no such directory");
+        name + "/q.npy: is not a directory");
   for (const char* file : {"q.npy", "k.npy", "v.npy"}) {
     write_good_input(directory.path());
     fs::remove(directory.path() / file);
@@ -573,7 +573,7 @@ TEST_CASE("the input option is read once and its faults give status 2") {
   CHECK(run_section("input", {"--input", name}).output ==
         "[1, 2, 5, 4] 3\nonce\n");
   check_refused(run_section("input", {"--input", name + "/nowhere"}),
-                name + "/nowhere: there is no such directory");
+                name + "/nowhere: is not a directory");
 }
 
 TEST_CASE("the save option makes its directory") {

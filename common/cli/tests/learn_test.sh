@@ -91,6 +91,10 @@ learn run 07
 expect "an unknown lesson is refused, with the list" both status_is 2 says "no lesson '07'; there are 01_alpha 02_beta"
 learn run --fast
 expect "an unknown option is refused" both status_is 2 says "unknown option '--fast'"
+learn --no-install run 1
+expect "options may come first" both status_is 0 says "this is 01_alpha"
+learn run --help
+expect "--help after a command explains as well" both status_is 0 says "usage: ./learn"
 
 learn run
 expect "run runs every lesson in order" both status_is 0 says "this is 01_alpha"

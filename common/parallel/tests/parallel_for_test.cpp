@@ -123,13 +123,26 @@ TEST_CASE("FA_THREADS says how many threads work") {
   CHECK(!elsewhere);
 }
 
-TEST_CASE("without a usable FA_THREADS every core gets a thread") {
+TEST_CASE("without FA_THREADS every core gets a thread") {
   int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (cores < 1) cores = 1;
-  for (const char* wanted : {static_cast<const char*>(nullptr), "", "0", "-3",
-                             "four", "4x", " 4", "99999999999999999999"}) {
+  for (const char* wanted : {static_cast<const char*>(nullptr), ""}) {
     const Threads setting(wanted);
     CHECK(thread_count() == cores);
+  }
+}
+
+TEST_CASE("an FA_THREADS that is no whole number from 1 is refused") {
+  for (const std::string wanted :
+       {"0", "-3", "four", "4x", " 4", "1.5", "99999999999999999999"}) {
+    const Threads setting(wanted.c_str());
+    CHECK_THROWS_WITH_AS(
+        thread_count(),
+        ("FA_THREADS is '" + wanted + "'; it must be a whole number from 1")
+            .c_str(),
+        std::invalid_argument);
+    CHECK_THROWS_AS(parallel_for(2, [](std::int64_t) {}),
+                    std::invalid_argument);
   }
 }
 
