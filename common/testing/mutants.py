@@ -77,11 +77,12 @@ def failing_tests(build):
 
 
 def failing_assertions(compilation):
-    """What the static_asserts say that stopped a compilation: theirs are tests as well."""
-    output = compilation.stdout + compilation.stderr
-    messages = re.findall(r"static (?:assertion|_assert) failed[^\n]*?: \"?(.+?)\"?$", output, re.M)
-    messages += re.findall(r"non-constant condition for static assertion", output)
-    return [f"the compiler: {message}" for message in dict.fromkeys(messages)]
+    """Where the static_asserts stand that stopped a compilation: they are tests as well."""
+    places = re.findall(
+        r"^(\S+:\d+):\d+: error: (?:static assertion failed|non-constant condition for static assertion"
+        r"|static_assert failed|static_assert expression is not an integral constant expression)",
+        compilation.stdout + compilation.stderr, re.M)
+    return [f"the compiler, at {'/'.join(place.split('/')[-2:])}" for place in dict.fromkeys(places)]
 
 
 def judge(lesson):
