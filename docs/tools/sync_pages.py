@@ -9,7 +9,7 @@ A listing is the part of a source file between two marks `//! [TAG]`:
 
 A generated block is what a lesson's program prints:
 
-    <!-- generated: 01_naive_attention --page memory -->
+    <!-- generated: 01_naive_attention --section memory -->
     ```text
     ```
     <!-- /generated -->
