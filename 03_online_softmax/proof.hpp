@@ -85,6 +85,8 @@ constexpr bool for_rows_of(std::size_t length, const Cases& cases,
 
 /// Calls visit(row) for each row of the cases, short ones first, until one visit returns false.
 /// @param shortest length of the shortest rows
+/// @param cases    the rows
+/// @param visit    gets a row, returns whether to go on
 /// @return false when one did
 template <class Visit>
 constexpr bool for_rows(std::size_t shortest, const Cases& cases,

@@ -216,11 +216,11 @@ class Tensor {
   View<T, Rank> view() { return {elements_.data(), shape_}; }
   /// All elements, read only.
   View<const T, Rank> view() const { return {elements_.data(), shape_}; }
-  /// A tensor passes as a view,
+  /// A tensor passes as a view.
   operator View<T, Rank>() { return view(); }
-  /// as a read-only view,
+  /// A tensor that is only read passes as a read-only view.
   operator View<const T, Rank>() const { return view(); }
-  /// and as a read-only view also when it could be written.
+  /// A tensor passes as a read-only view also when it could be written.
   operator View<const T, Rank>() { return view(); }
 
   /// The elements, row-major.
