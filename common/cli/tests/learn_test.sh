@@ -135,7 +135,7 @@ new_machine
 give_tools
 rm "$bin/ninja" "$scratch/m/installed/libfmt-dev"
 learn run
-expect "only what is missing is installed, in one call" called "apt-get install -y --no-install-recommends ninja-build libfmt-dev"
+expect "only what is missing is installed, in one call" called "apt-get install -y --no-install-recommends ninja-build make libfmt-dev"
 expect "the command is printed" says "+ env DEBIAN_FRONTEND=noninteractive apt-get install"
 expect "root needs no sudo" not called "sudo "
 
