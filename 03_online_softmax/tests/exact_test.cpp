@@ -76,7 +76,7 @@ TEST_CASE("what does not fit is refused, never wrong") {
   CHECK_THROWS_AS(large * Exact(2), std::overflow_error);
   CHECK_THROWS_AS(small * Exact(1, 2), std::overflow_error);
   CHECK_THROWS_AS(small + Exact(1, 2), std::overflow_error);
-  CHECK_THROWS_AS(Exact(std::numeric_limits<std::int64_t>::min()),
+  CHECK_THROWS_AS(Exact{std::numeric_limits<std::int64_t>::min()},
                   std::overflow_error);
   CHECK_THROWS_AS(Exact(1, 0), std::domain_error);
   CHECK_THROWS_AS(Exact(1) / Exact(0), std::domain_error);
