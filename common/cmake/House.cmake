@@ -15,36 +15,41 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 option(FA_WERROR "Treat compiler warnings as errors" OFF)
 option(FA_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 option(FA_NATIVE "Use all instructions of this machine (faster; last digits may differ)" OFF)
-set(FA_GPU AUTO CACHE STRING "AUTO: use an NVIDIA GPU where there is one; OFF; REQUIRED: fail without one")
-set_property(CACHE FA_GPU PROPERTY STRINGS AUTO OFF REQUIRED)
+set(FA_GPU AUTO CACHE STRING "AUTO: use an NVIDIA GPU where there is one; OFF; REQUIRED: fail without one; \
+COMPILE: compile for GPUs although none is here")
+set_property(CACHE FA_GPU PROPERTY STRINGS AUTO OFF REQUIRED COMPILE)
 option(BUILD_TESTING "Build the tests" ON)
 enable_testing()
 
 # Warnings and flags for our own targets only; packages are SYSTEM includes.
 add_library(fa_flags INTERFACE)
-target_compile_options(fa_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
-                       -Wnon-virtual-dtor -ffp-contract=off)  # off: the same digits on every machine
+set(fa_warnings -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor)
+# -ffp-contract=off: the same digits on every machine. In kernels, only nvcc knows #pragma unroll.
+target_compile_options(fa_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:${fa_warnings};-ffp-contract=off;-Wno-unknown-pragmas>"
+  # 20012: Eigen annotates defaulted functions.
+  "$<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;--expt-relaxed-constexpr;-diag-suppress=20012>")
 if(FA_WERROR)
-  target_compile_options(fa_flags INTERFACE -Werror)
+  target_compile_options(fa_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
 endif()
 if(FA_NATIVE)
-  target_compile_options(fa_flags INTERFACE -march=native)
+  target_compile_options(fa_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-march=native>")
 endif()
 if(FA_SANITIZE)
-  target_compile_options(fa_flags INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
-                         -fno-omit-frame-pointer -g)
+  target_compile_options(fa_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g>")
   target_link_options(fa_flags INTERFACE -fsanitize=address,undefined)
 endif()
 target_include_directories(fa_flags INTERFACE "${FA_ROOT}")
 
-if(NOT FA_GPU MATCHES "^(AUTO|OFF|REQUIRED)$")
-  message(FATAL_ERROR "FA_GPU is '${FA_GPU}'; allowed are AUTO, OFF and REQUIRED.")
+if(NOT FA_GPU MATCHES "^(AUTO|OFF|REQUIRED|COMPILE)$")
+  message(FATAL_ERROR "FA_GPU is '${FA_GPU}'; allowed are AUTO, OFF, REQUIRED and COMPILE.")
 endif()
 include("${CMAKE_CURRENT_LIST_DIR}/Gpu.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/Packages.cmake")
 
 # For code that needs no speed, which is all but the libraries of the lessons: half the time to build.
-set(FA_QUICK_TO_BUILD $<$<CONFIG:Release>:-O1>)
+set(FA_QUICK_TO_BUILD $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 
 # fa_tests(TARGET LABEL SOURCES... [LINK library...]): a doctest executable; each TEST_CASE is one ctest test.
 function(fa_tests TARGET LABEL)
@@ -54,6 +59,32 @@ function(fa_tests TARGET LABEL)
   target_compile_options(${TARGET} PRIVATE ${FA_QUICK_TO_BUILD})
   doctest_discover_tests(${TARGET} TEST_PREFIX "${LABEL}."
                          PROPERTIES LABELS ${LABEL} SKIP_RETURN_CODE 77 TIMEOUT 300)
+endfunction()
+
+# fa_watch(TARGET): its kernels are watched. The compiler calls the watcher before each load and store; the flags
+# keep it from merging and reordering what the kernel says, as far as that changes what is counted.
+function(fa_watch TARGET)
+  target_compile_definitions(${TARGET} PRIVATE FA_LAB_WATCHED)
+  target_compile_options(${TARGET} PRIVATE -fsanitize=thread -g
+    "$<$<CXX_COMPILER_ID:GNU>:-fno-tree-vectorize;-fno-tree-slp-vectorize;-fno-tree-sra>"
+    "$<$<CXX_COMPILER_ID:GNU>:SHELL:--param tsan-instrument-func-entry-exit=0>"
+    "$<$<CXX_COMPILER_ID:Clang>:SHELL:-mllvm -tsan-instrument-func-entry-exit=0>"
+    "$<$<CXX_COMPILER_ID:Clang>:SHELL:-mllvm -tsan-instrument-read-before-write=1>"
+    "$<$<CXX_COMPILER_ID:Clang>:-fno-vectorize;-fno-slp-vectorize>")
+  target_link_libraries(${TARGET} PRIVATE fa_watched_lab)
+endfunction()
+
+# fa_kernel_tests(TARGET LABEL FILE): the tests in a kernel file, compiled for the lab and, where kernels are
+# compiled for GPUs, for those as well. Without a GPU the latter are skipped.
+function(fa_kernel_tests TARGET LABEL FILE)
+  set(include "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${FILE}\"\n")
+  file(CONFIGURE OUTPUT "${TARGET}_lab.cpp" CONTENT "${include}" @ONLY)
+  fa_tests(${TARGET}_lab ${LABEL}.lab "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_lab.cpp" LINK fa_lab)
+  if(FA_CUDA)
+    file(CONFIGURE OUTPUT "${TARGET}_gpu.cu" CONTENT "${include}" @ONLY)
+    fa_tests(${TARGET}_gpu ${LABEL}.gpu "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_gpu.cu"
+             "${FA_ROOT}/common/testing/gpu_main.cu")
+  endif()
 endfunction()
 
 # fa_lesson(NAME [USES lesson...] [SOURCES ...] [PROGRAM ...] [TESTS ...])

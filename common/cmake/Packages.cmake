@@ -1,5 +1,5 @@
-# Packages: the system's where installed (Debian and Ubuntu have all four), else a pinned download.
-# The downloads use none of the packages' own CMake code: three are headers, fmt is one source file.
+# Packages: the system's where installed (Debian and Ubuntu have all of them), else a pinned download.
+# Of the downloads only Boost runs its own CMake code: three are headers, fmt is one source file.
 include(FetchContent)
 option(FA_DOWNLOAD "Fetch pinned sources of packages that the system lacks" ON)
 
@@ -7,7 +7,7 @@ option(FA_DOWNLOAD "Fetch pinned sources of packages that the system lacks" ON)
 macro(fa_fetch NAME VERSION URL SHA256)
   if(NOT FA_DOWNLOAD)
     message(FATAL_ERROR "${NAME} is not installed and FA_DOWNLOAD is OFF: install it with the system's "
-                        "package manager (Debian, Ubuntu: libeigen3-dev doctest-dev libcli11-dev libfmt-dev).")
+                        "package manager (Debian, Ubuntu: libeigen3-dev doctest-dev libcli11-dev libfmt-dev libboost-context-dev).")
   endif()
   message(STATUS "${NAME}: not installed, fetching ${VERSION} from ${URL}")
   # SOURCE_SUBDIR names no directory on purpose: unpack, run nothing.
@@ -55,6 +55,20 @@ if(BUILD_TESTING)
     list(APPEND CMAKE_MODULE_PATH "${doctest_SOURCE_DIR}/scripts/cmake")
   endif()
   include(doctest)  # doctest_discover_tests
+endif()
+
+find_package(Boost 1.71 QUIET CONFIG COMPONENTS context)
+if(NOT Boost_FOUND)
+  if(NOT FA_DOWNLOAD)
+    message(FATAL_ERROR "Boost.Context is not installed and FA_DOWNLOAD is OFF: install it with the system's "
+                        "package manager (Debian, Ubuntu: libboost-context-dev).")
+  endif()
+  message(STATUS "boost: not installed, fetching 1.84.0 (Boost.Context) from github.com/boostorg/boost")
+  set(BOOST_INCLUDE_LIBRARIES context)
+  FetchContent_Declare(boost
+    URL https://github.com/boostorg/boost/releases/download/boost-1.84.0/boost-1.84.0.tar.xz
+    URL_HASH SHA256=2e64e5d79a738d0fa6fb546c6e5c2bd28f88d268a2a080546f74e5ff98f29d0e)
+  FetchContent_MakeAvailable(boost)
 endif()
 
 find_package(Threads REQUIRED)

@@ -1,14 +1,14 @@
 // The acceptance rule: what it lets pass, what it refuses, and what it says.
+#include "common/check/acceptance.hpp"
+
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#define DOCTEST_CONFIG_SUPER_FAST_ASSERTS
 #include <doctest/doctest.h>
 
-#include "common/check/acceptance.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 

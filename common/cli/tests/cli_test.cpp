@@ -12,7 +12,6 @@
 #include <unistd.h>
 #include <vector>
 
-#define DOCTEST_CONFIG_SUPER_FAST_ASSERTS
 #include <doctest/doctest.h>
 
 #include "common/cli/input.hpp"

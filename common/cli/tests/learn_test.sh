@@ -55,7 +55,7 @@ give_tools() {
         done ;;
     esac'
   local package
-  for package in libeigen3-dev libcli11-dev libfmt-dev doctest-dev; do touch "$scratch/m/installed/$package"; done
+  for package in libeigen3-dev libcli11-dev libfmt-dev libboost-context-dev doctest-dev; do touch "$scratch/m/installed/$package"; done
 }
 
 # learn ARGUMENTS: runs the script; sets `status` and `output` (both streams).

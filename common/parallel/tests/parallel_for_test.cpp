@@ -1,4 +1,6 @@
 // Work spread over threads: each index once, errors come back, FA_THREADS is obeyed.
+#include "common/parallel/parallel_for.hpp"
+
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -11,10 +13,8 @@
 #include <thread>
 #include <vector>
 
-#define DOCTEST_CONFIG_SUPER_FAST_ASSERTS
 #include <doctest/doctest.h>
 
-#include "common/parallel/parallel_for.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;

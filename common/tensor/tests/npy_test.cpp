@@ -1,4 +1,6 @@
 // Files of NumPy. The fixtures in data/ were written by NumPy and PyTorch themselves (make_fixtures.py).
+#include "common/tensor/npy.hpp"
+
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -10,11 +12,9 @@
 #include <sys/resource.h>
 #include <vector>
 
-#define DOCTEST_CONFIG_SUPER_FAST_ASSERTS
 #include <doctest/doctest.h>
 
 #include "common/files/write_file.hpp"
-#include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 

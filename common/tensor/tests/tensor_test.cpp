@@ -1,4 +1,6 @@
 // Tensors, views, the four number types, random fills, the door to Eigen.
+#include "common/tensor/tensor.hpp"
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -11,12 +13,10 @@
 #include <unistd.h>
 #include <vector>
 
-#define DOCTEST_CONFIG_SUPER_FAST_ASSERTS
 #include <doctest/doctest.h>
 
 #include "common/tensor/matrix.hpp"
 #include "common/tensor/random.hpp"
-#include "common/tensor/tensor.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;

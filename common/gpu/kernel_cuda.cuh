@@ -1,0 +1,143 @@
+/// @file
+/// The functions of kernel.cuh on a GPU. Include kernel.cuh, not this file.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <type_traits>
+
+namespace fa::FA_TARGET {
+
+/// A 16-bit number, IEEE 754 binary16.
+using half = __half;
+/// A 16-bit number, the upper half of a float32.
+using bfloat16 = __nv_bfloat16;
+
+/// The exact value of a float, half or bfloat16.
+template <class T>
+__device__ float to_float(T x) {
+  if constexpr (std::is_same_v<T, half>) {
+    return __half2float(x);
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return __bfloat162float(x);
+  } else {
+    return x;
+  }
+}
+
+/// Rounds to nearest, ties to even; T is float, half or bfloat16.
+template <class T>
+__device__ T from_float(float x) {
+  if constexpr (std::is_same_v<T, half>) {
+    return __float2half_rn(x);
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return __float2bfloat16_rn(x);
+  } else {
+    return x;
+  }
+}
+
+/// Two numbers of type T, half or bfloat16, in one register, `low` in the lower half: an element of a
+/// fragment.
+template <class T>
+__device__ std::uint32_t pack2(float low, float high) {
+  if constexpr (std::is_same_v<T, half>) {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  } else {
+    static_assert(std::is_same_v<T, bfloat16>);
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const std::uint32_t*>(&pair);
+  }
+}
+
+/// Reads 16 bytes at once; the address is a multiple of 16.
+template <class T>
+__device__ float4 load4(const T* address) {
+  return *reinterpret_cast<const float4*>(address);
+}
+/// Writes 16 bytes at once; the address is a multiple of 16.
+template <class T>
+__device__ void store4(T* address, float4 value) {
+  *reinterpret_cast<float4*>(address) = value;
+}
+
+/// The block's dynamic shared memory, aligned to 128 bytes.
+template <class T>
+__device__ T* dynamic_shared() {
+  extern __shared__ __align__(128) unsigned char fa_dynamic_shared[];
+  return reinterpret_cast<T*>(fa_dynamic_shared);
+}
+
+/// An address in shared memory as PTX wants it.
+__device__ inline std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+/// Begins to copy 16 bytes from global to shared memory (cp.async, sm_80). Where `valid` is false the
+/// destination gets zeros and the source is not read. Both addresses are multiples of 16.
+__device__ inline void cp_async16(void* shared, const void* global,
+                                  bool valid = true) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
+                   shared_address(shared)),
+               "l"(global), "r"(valid ? 16 : 0)
+               : "memory");
+}
+/// Closes the group of the copies begun since the last one.
+__device__ inline void cp_async_commit() {
+  asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
+/// Waits until at most `pending` groups of this thread are under way. Other threads' copies need a
+/// __syncthreads() after it.
+template <int pending>
+__device__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(pending) : "memory");
+}
+
+/// Loads four 8x8 matrices of 16-bit numbers from shared memory (ldmatrix, sm_75). Lane i gives the
+/// address of row i % 8 of matrix i / 8 and gets, in r[m], columns 2 (i % 4) and the next of row i / 4
+/// of matrix m.
+__device__ inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+      : "r"(shared_address(row))
+      : "memory");
+}
+/// The same with each matrix transposed: lane i gets rows 2 (i % 4) and the next of column i / 4.
+__device__ inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4],
+                                              const void* row) {
+  asm volatile(
+      "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, "
+      "[%4];\n"
+      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+      : "r"(shared_address(row))
+      : "memory");
+}
+
+/// d += A B on tensor cores, A 16x16, B 16x8, d 16x8 in float32 (mma.m16n8k16, sm_80). With g = lane / 4
+/// and t = lane % 4 a lane holds
+///     a[0]: A[g][2t..]      a[1]: A[g + 8][2t..]      a[2]: A[g][2t + 8..]    a[3]: A[g + 8][2t + 8..]
+///     b[0]: B[2t..][g]      b[1]: B[2t + 8..][g]
+///     d[0], d[1]: D[g][2t..]      d[2], d[3]: D[g + 8][2t..]
+/// @tparam T half or bfloat16
+template <class T>
+__device__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
+                             const std::uint32_t (&b)[2]) {
+  if constexpr (std::is_same_v<T, half>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    static_assert(std::is_same_v<T, bfloat16>);
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+}
+
+}  // namespace fa::FA_TARGET

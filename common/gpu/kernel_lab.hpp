@@ -1,0 +1,312 @@
+/// @file
+/// The functions of kernel.cuh, and CUDA's own words, in the lab. Include kernel.cuh, not this file.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "common/lab/engine.hpp"
+#include "common/tensor/dtype.hpp"
+
+// CUDA's qualifiers. A block never leaves its thread of the operating system, so shared memory can be
+// thread-local there. __device__ functions stand in headers: inline.
+#define __global__ inline
+#define __device__ inline
+#define __host__
+#define __forceinline__ __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __shared__ static thread_local
+#define threadIdx (::fa::lab::current->index)
+#define blockIdx (::fa::lab::current->block_index)
+#define blockDim (::fa::lab::current->block_size)
+#define gridDim (::fa::lab::current->grid_size)
+// Functions that stand for one instruction tell a watcher of their accesses themselves.
+#define FA_UNWATCHED __attribute__((no_sanitize("thread")))
+
+namespace fa::FA_TARGET {
+
+using half = ::fa::half;
+using bfloat16 = ::fa::bfloat16;
+
+/// CUDA's vector types.
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+inline float2 make_float2(float x, float y) {
+  return {x, y};
+}
+inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+
+// ---------------------------------------------------------------- CUDA's own functions
+
+inline void __syncthreads(const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE())
+{ lab::sync_block({file, line}); }
+inline void __syncwarp(unsigned mask = 0xffffffffu,
+                       const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE())
+{ lab::sync_warp(mask & lab::existing_lanes(), {file, line}); }
+
+/// What lane `source(own lane)` of the mask brings; the own value where that is no lane of the mask.
+template <class T, class Source>
+T shuffle(unsigned mask, T value, Source source, const lab::Place& place) {
+  static_assert(sizeof(T) <= lab::kDepositSize);
+  mask &= lab::existing_lanes();
+  const std::byte* deposits = lab::exchange(mask, &value, sizeof(T), place);
+  const int from = source(lab::current->lane);
+  if (from < 0 || from >= lab::kWarpSize || (mask >> from & 1u) == 0) {
+    return value;
+  }
+  T result;
+  std::memcpy(&result,
+              deposits + static_cast<std::size_t>(from) * lab::kDepositSize,
+              sizeof(T));
+  return result;
+}
+template <class T>
+T __shfl_sync(unsigned mask, T value, int source, int width = 32,
+              const char* file = __builtin_FILE(),
+              int line = __builtin_LINE()) {
+  return shuffle(
+      mask, value,
+      [=](int lane) { return lane / width * width + source % width; },
+      {file, line});
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int distance, int width = 32,
+                  const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE()) {
+  return shuffle(mask, value,
+                 [=](int lane) {
+                   const int from = lane ^ distance;
+                   return from / width <= lane / width ? from : lane;
+                 },
+                 {file, line});
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, int distance, int width = 32,
+                   const char* file = __builtin_FILE(),
+                   int line = __builtin_LINE()) {
+  return shuffle(mask, value,
+                 [=](int lane) {
+                   const int from = lane + distance;
+                   return from / width == lane / width ? from : lane;
+                 },
+                 {file, line});
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, int distance, int width = 32,
+                 const char* file = __builtin_FILE(),
+                 int line = __builtin_LINE()) {
+  return shuffle(mask, value,
+                 [=](int lane) {
+                   const int from = lane - distance;
+                   return from >= lane / width * width ? from : lane;
+                 },
+                 {file, line});
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate,
+                              const char* file = __builtin_FILE(),
+                              int line = __builtin_LINE()) {
+  mask &= lab::existing_lanes();
+  const int own = predicate != 0;
+  const std::byte* deposits =
+      lab::exchange(mask, &own, sizeof own, {file, line});
+  unsigned result = 0;
+  for (int lane = 0; lane < lab::kWarpSize; ++lane) {
+    int bit = 0;
+    if ((mask >> lane & 1u) == 0) continue;
+    std::memcpy(&bit,
+                deposits + static_cast<std::size_t>(lane) * lab::kDepositSize,
+                sizeof bit);
+    result |= static_cast<unsigned>(bit) << lane;
+  }
+  return result;
+}
+inline int __any_sync(unsigned mask, int predicate,
+                      const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) {
+  return __ballot_sync(mask, predicate, file, line) != 0;
+}
+inline int __all_sync(unsigned mask, int predicate,
+                      const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) {
+  return __ballot_sync(mask, predicate, file, line) ==
+         (mask & lab::existing_lanes());
+}
+
+/// Blocks run on several threads, so atomics must be real ones.
+inline __forceinline__ float atomicAdd(float* address, float value) {
+  float old = 0, sum = 0;
+  __atomic_load(address, &old, __ATOMIC_RELAXED);
+  do {
+    sum = old + value;
+  } while (!__atomic_compare_exchange(address, &old, &sum, true,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  return old;
+}
+inline __forceinline__ int atomicAdd(int* address, int value) {
+  return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+inline __forceinline__ unsigned atomicAdd(unsigned* address, unsigned value) {
+  return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+
+using std::max;
+using std::min;
+inline float __expf(float x) {
+  return std::exp(x);
+}
+inline float __logf(float x) {
+  return std::log(x);
+}
+inline float __fdividef(float x, float y) {
+  return x / y;
+}
+inline float rsqrtf(float x) {
+  return 1.0f / std::sqrt(x);
+}
+template <class T>
+inline __forceinline__ T __ldg(const T* address) {
+  return *address;
+}
+
+// ---------------------------------------------------------------- the functions of kernel.cuh
+
+template <class T>
+float to_float(T x) {
+  return static_cast<float>(x);
+}
+template <class T>
+T from_float(float x) {
+  return static_cast<T>(x);
+}
+
+template <class T>
+std::uint32_t pack2(float low, float high) {
+  const T pair[2] = {from_float<T>(low), from_float<T>(high)};
+  std::uint32_t result;
+  std::memcpy(&result, pair, sizeof result);
+  return result;
+}
+
+/// 16 bytes as one access: a vector type of the compiler, so that the watched lab sees one too.
+typedef float Bytes16 __attribute__((vector_size(16), may_alias));
+
+template <class T>
+inline __forceinline__ float4 load4(const T* address) {
+  const Bytes16 value = *reinterpret_cast<const Bytes16*>(address);
+  return {value[0], value[1], value[2], value[3]};
+}
+template <class T>
+inline __forceinline__ void store4(T* address, float4 value) {
+  *reinterpret_cast<Bytes16*>(address) =
+      Bytes16{value.x, value.y, value.z, value.w};
+}
+
+template <class T>
+T* dynamic_shared() {
+  return static_cast<T*>(lab::dynamic_shared());
+}
+
+inline void cp_async16(void* shared, const void* global, bool valid = true,
+                       const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
+  lab::copy_async(shared, valid ? global : nullptr, 16, {file, line});
+}
+inline void cp_async_commit() {
+  lab::commit_copies();
+}
+template <int pending>
+void cp_async_wait() {
+  lab::wait_copies(pending);
+}
+
+/// Both forms of ldmatrix. To a watcher each lane reads the row that it names.
+template <bool transposed>
+FA_UNWATCHED void load_matrices(std::uint32_t (&r)[4], const void* row,
+                                const lab::Place& place) {
+  lab::note_access(row, 16, false, place);
+  const std::byte* deposits =
+      lab::exchange(0xffffffffu, &row, sizeof row, place);
+  const int lane = lab::current->lane, g = lane / 4, t = lane % 4;
+  for (int m = 0; m < 4; ++m) {
+    std::uint16_t pair[2];
+    for (int i = 0; i < 2; ++i) {
+      const int of_row = transposed ? 2 * t + i : g;
+      const int of_col = transposed ? g : 2 * t + i;
+      const std::uint16_t* address;
+      std::memcpy(&address,
+                  deposits + static_cast<std::size_t>(8 * m + of_row) *
+                                 lab::kDepositSize,
+                  sizeof address);
+      pair[i] = address[of_col];
+    }
+    std::memcpy(&r[m], pair, sizeof r[m]);
+  }
+}
+inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row,
+                        const char* file = __builtin_FILE(),
+                        int line = __builtin_LINE()) {
+  load_matrices<false>(r, row, {file, line});
+}
+inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void* row,
+                                   const char* file = __builtin_FILE(),
+                                   int line = __builtin_LINE()) {
+  load_matrices<true>(r, row, {file, line});
+}
+
+template <class T>
+void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
+                  const std::uint32_t (&b)[2],
+                  const char* file = __builtin_FILE(),
+                  int line = __builtin_LINE()) {
+  struct Fragments {
+    std::uint32_t a[4], b[2];
+  } own;
+  std::copy(a, a + 4, own.a);
+  std::copy(b, b + 2, own.b);
+  const std::byte* deposits =
+      lab::exchange(0xffffffffu, &own, sizeof own, {file, line});
+  const auto of_lane = [&](int lane) {
+    Fragments result;
+    std::memcpy(&result,
+                deposits + static_cast<std::size_t>(lane) * lab::kDepositSize,
+                sizeof result);
+    return result;
+  };
+  const auto unpack = [](std::uint32_t pair, float* to) {
+    T numbers[2];
+    std::memcpy(static_cast<void*>(numbers), &pair, sizeof pair);
+    to[0] = to_float(numbers[0]);
+    to[1] = to_float(numbers[1]);
+  };
+  const int lane = lab::current->lane, g = lane / 4, t = lane % 4;
+  float row[2][16], col[2][16];  // rows g and g + 8 of A, columns 2t, 2t + 1
+  for (int k = 0; k < 4; ++k) {
+    const Fragments of_row = of_lane(4 * g + k);
+    unpack(of_row.a[0], &row[0][2 * k]);
+    unpack(of_row.a[1], &row[1][2 * k]);
+    unpack(of_row.a[2], &row[0][2 * k + 8]);
+    unpack(of_row.a[3], &row[1][2 * k + 8]);
+    for (int c = 0; c < 2; ++c) {
+      const Fragments of_col = of_lane(4 * (2 * t + c) + k);
+      unpack(of_col.b[0], &col[c][2 * k]);
+      unpack(of_col.b[1], &col[c][2 * k + 8]);
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    float sum = d[i];
+    for (int k = 0; k < 16; ++k) sum += row[i / 2][k] * col[i % 2][k];
+    d[i] = sum;
+  }
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,150 @@
+/// @file
+/// What the host needs to run kernels: memory of the device, launches, times, properties. The same on a
+/// GPU and in the lab. Every error is one sentence.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/gpu/target.hpp"
+#include "common/lab/engine.hpp"
+#include "common/tensor/tensor.hpp"
+
+#if defined(__CUDACC__)
+#include "common/gpu/launch_cuda.cuh"
+#else
+#include "common/gpu/launch_lab.hpp"
+#endif
+
+namespace fa::FA_TARGET {
+
+/// Sizes of a launch: x, y and z; those not given are 1.
+using lab::Size;
+
+/// How a kernel is launched.
+using lab::Launch;
+
+/// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than this device has
+inline void check_launch(const Launch& launch) {
+  const DeviceProperties device = device_properties();
+  if (launch.grid.count() < 1 || launch.grid.x > 2147483647u ||
+      launch.grid.y > 65535 || launch.grid.z > 65535) {
+    throw std::invalid_argument(fmt::format(
+        "a grid of {} x {} x {} blocks; allowed are 1 to 2147483647, 65535 "
+        "and 65535",
+        launch.grid.x, launch.grid.y, launch.grid.z));
+  }
+  if (launch.block.count() < 1 || launch.block.count() > lab::kMaxThreads ||
+      launch.block.z > 64) {
+    throw std::invalid_argument(fmt::format(
+        "a block of {} x {} x {} threads; allowed are 1 to {} in all, and 64 "
+        "in z",
+        launch.block.x, launch.block.y, launch.block.z, lab::kMaxThreads));
+  }
+  if (launch.shared_bytes > device.shared_bytes) {
+    throw std::invalid_argument(fmt::format(
+        "a block with {} bytes of dynamic shared memory; {} has {}",
+        launch.shared_bytes, device.name, device.shared_bytes));
+  }
+}
+
+/// Launches a kernel and, in the lab, runs it to its end; on a GPU later calls wait for it.
+/// @param kernel    a __global__ function
+/// @param sizes     of grid, block and dynamic shared memory
+/// @param arguments of the kernel, converted to its parameters
+/// @throws std::invalid_argument as check_launch()
+/// @throws std::runtime_error when the device reports an error, or, in the lab, for a deadlock
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), const Launch& sizes,
+            Arguments&&... arguments) {
+  static_assert(sizeof...(Parameters) == sizeof...(Arguments),
+                "as many arguments as the kernel has parameters");
+  check_launch(sizes);
+  launch_unchecked(kernel, sizes, static_cast<Parameters>(arguments)...);
+}
+
+/// Memory of the device for elements of type T. New elements are poisoned: all bytes 0xff, NaN.
+template <class T>
+class DeviceBuffer {
+ public:
+  /// @param count number of elements
+  /// @throws std::runtime_error when memory does not suffice
+  explicit DeviceBuffer(std::int64_t count) : count_(count) {
+    if (count < 0) {
+      throw std::invalid_argument(
+          fmt::format("a buffer of {} elements", count));
+    }
+    data_ = static_cast<T*>(device_allocate(bytes()));
+    poison();
+  }
+  /// A buffer with the elements of a row-major tensor; H is the host's type of the same size.
+  template <class H, int Rank>
+  explicit DeviceBuffer(const Tensor<H, Rank>& tensor)
+      : DeviceBuffer(tensor.count()) {
+    upload(tensor.data());
+  }
+  ~DeviceBuffer() { device_free(data_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  /// Takes the memory of another.
+  DeviceBuffer(DeviceBuffer&& other) noexcept
+      : data_(other.data_), count_(other.count_) {
+    other.data_ = nullptr;
+    other.count_ = 0;
+  }
+
+  /// Copies count() elements to the device.
+  template <class H>
+  void upload(const H* from) {
+    static_assert(sizeof(H) == sizeof(T), "host and device types must match");
+    device_copy(data_, from, bytes(), CopyKind::kToDevice);
+  }
+  /// Copies count() elements to the host, after all launches so far have ended.
+  /// @throws std::runtime_error for an error of one of these launches
+  template <class H>
+  void download(H* to) const {
+    static_assert(sizeof(H) == sizeof(T), "host and device types must match");
+    device_copy(to, data_, bytes(), CopyKind::kToHost);
+  }
+  /// A tensor with the elements.
+  /// @throws std::invalid_argument when the shape has another number of elements
+  template <class H, int Rank>
+  Tensor<H, Rank> tensor(const Shape<Rank>& shape) const {
+    Tensor<H, Rank> result(shape);
+    if (result.count() != count_) {
+      throw std::invalid_argument(
+          fmt::format("a buffer of {} elements does not fill shape {}",
+                      count_, to_string(shape)));
+    }
+    download(result.data());
+    return result;
+  }
+  /// Sets all bytes to 0xff, so that an element that is never written is NaN.
+  void poison() { device_poison(data_, bytes()); }
+  /// Sets all bytes to 0.
+  void zero() { device_zero(data_, bytes()); }
+
+  /// For kernels.
+  T* data() { return data_; }
+  /// For kernels.
+  const T* data() const { return data_; }
+  /// Number of elements.
+  std::int64_t count() const { return count_; }
+
+ private:
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(count_) * sizeof(T);
+  }
+  T* data_ = nullptr;
+  std::int64_t count_ = 0;
+};
+
+}  // namespace fa::FA_TARGET

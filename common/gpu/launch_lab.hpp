@@ -1,0 +1,69 @@
+/// @file
+/// The host's functions in the lab. Include launch.cuh, not this file.
+#pragma once
+
+#include <cstring>
+
+#include "common/parallel/parallel_for.hpp"
+
+namespace fa::FA_TARGET {
+
+/// What a program asks about the device.
+struct DeviceProperties {
+  std::string name;            ///< for people
+  int compute_capability = 0;  ///< 90 for sm_90; 0 in the lab
+  int multiprocessors = 0;     ///< of a GPU; threads of the lab
+  std::size_t shared_bytes =
+      0;                     ///< dynamic shared memory of a block, at most
+  std::size_t l2_bytes = 0;  ///< level 2 cache; 0 in the lab
+};
+
+/// The lab, with as much shared memory as the largest GPU of the course.
+inline DeviceProperties device_properties() {
+  return {"the lab", 0, thread_count(), 227 * 1024, 0};
+}
+
+/// Always: the lab is everywhere.
+inline bool device_available() {
+  return true;
+}
+
+/// Direction of a copy.
+enum class CopyKind { kToDevice, kToHost };
+
+inline void* device_allocate(std::size_t bytes) {
+  return lab::allocate(bytes);
+}
+inline void device_free(void* memory) {
+  lab::release(memory);
+}
+inline void device_copy(void* to, const void* from, std::size_t bytes,
+                        CopyKind kind) {
+  if (kind == CopyKind::kToDevice) {
+    lab::upload(to, from, bytes);
+  } else if (bytes > 0) {
+    std::memcpy(to, from, bytes);
+  }
+}
+inline void device_zero(void* memory, std::size_t bytes) {
+  lab::fill(memory, 0, bytes, false);
+}
+inline void device_poison(void* memory, std::size_t bytes) {
+  lab::fill(memory, 0xff, bytes, true);
+}
+/// Waits for all launches; here they have ended.
+inline void device_synchronize() {}
+
+template <class... Parameters>
+void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
+                      Parameters... arguments) {
+  lab::run(sizes, [&] { kernel(arguments...); });
+}
+
+/// Times are taken on GPUs only: those of the lab would say nothing about a kernel.
+inline std::optional<double> median_milliseconds(const std::function<void()>&,
+                                                 int = 0) {
+  return std::nullopt;
+}
+
+}  // namespace fa::FA_TARGET

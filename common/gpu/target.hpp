@@ -1,0 +1,14 @@
+/// @file
+/// Which machine a kernel file is compiled for. The same file is compiled up to three times: by nvcc for
+/// the GPU, by the host compiler for the lab, and by the host compiler for the watched lab. Each time
+/// its names live in another namespace, so that all can be in one program.
+#pragma once
+
+#if defined(__CUDACC__)
+/// The namespace of the names in this compilation.
+#define FA_TARGET on_gpu
+#elif defined(FA_LAB_WATCHED)
+#define FA_TARGET on_watched_lab
+#else
+#define FA_TARGET on_lab
+#endif

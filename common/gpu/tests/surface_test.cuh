@@ -1,0 +1,435 @@
+// What kernels are written with and what runs them. Compiled for the lab and for the GPU: where both pass,
+// both agree.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <doctest/doctest.h>
+
+#include "common/gpu/kernel.cuh"
+#include "common/gpu/launch.cuh"
+#include "common/tensor/random.hpp"
+#include "common/tensor/tensor.hpp"
+#include "common/testing/process.hpp"
+
+namespace fa::FA_TARGET {
+namespace {
+
+using testing::contains;
+using testing::message_of;
+
+template <class T>
+std::vector<T> values(const DeviceBuffer<T>& buffer) {
+  std::vector<T> result(static_cast<std::size_t>(buffer.count()));
+  buffer.download(result.data());
+  return result;
+}
+
+__global__ void count_visits(int* visits, Size size) {
+  const unsigned x = blockIdx.x * blockDim.x + threadIdx.x;
+  const unsigned y = blockIdx.y * blockDim.y + threadIdx.y;
+  const unsigned z = blockIdx.z * blockDim.z + threadIdx.z;
+  if (x >= size.x || y >= size.y || z >= size.z) return;
+  atomicAdd(&visits[(z * size.y + y) * size.x + x], 1);
+}
+
+TEST_CASE("every thread of a ragged grid runs once") {
+  const Size size(37, 11, 5), block(8, 4, 2);
+  DeviceBuffer<int> visits(size.count());
+  visits.zero();
+  launch(count_visits,
+         {{ceil_div(size.x, block.x), ceil_div(size.y, block.y),
+           ceil_div(size.z, block.z)},
+          block},
+         visits.data(), size);
+  for (const int count : values(visits)) CHECK(count == 1);
+}
+
+__global__ void scaled_sum(const float* a, const float* b, float* c,
+                           std::int64_t n, double factor) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < n) c[i] = static_cast<float>(factor) * (a[i] + b[i]);
+}
+
+TEST_CASE("arguments are converted to the kernel's parameters") {
+  const std::int64_t n = 1000;
+  const auto a = normal_tensor<float, 1>({n}, 1),
+             b = normal_tensor<float, 1>({n}, 2);
+  DeviceBuffer<float> device_a(a), device_b(b), c(n);
+  launch(scaled_sum, {{8}, {128}}, device_a.data(), device_b.data(), c.data(),
+         999, 2);  // int to int64 and to double
+  const auto result = values(c);
+  for (std::size_t i = 0; i < 999; ++i) {
+    CHECK(result[i] == 2 * (a.data()[i] + b.data()[i]));
+  }
+  CHECK(std::isnan(result[999]));  // nobody wrote it: still poison
+}
+
+__global__ void reverse_static(const int* in, int* out) {
+  __shared__ int tile[96];
+  const unsigned i = threadIdx.x, offset = blockIdx.x * 96;
+  tile[i] = in[offset + i];
+  __syncthreads();
+  out[offset + i] = tile[95 - i];
+}
+
+__global__ void reverse_dynamic(const int* in, int* out) {
+  int* tile = dynamic_shared<int>();
+  const unsigned i = threadIdx.x, offset = blockIdx.x * blockDim.x;
+  tile[i] = in[offset + i];
+  __syncthreads();
+  out[offset + i] = tile[blockDim.x - 1 - i];
+}
+
+TEST_CASE("shared memory carries data between the threads of a block") {
+  Tensor<int, 1> in({96 * 50});
+  std::iota(in.data(), in.data() + in.count(), 0);
+  const DeviceBuffer<int> device_in(in);
+  DeviceBuffer<int> out(in.count());
+  for (const bool dynamic : {false, true}) {
+    out.poison();
+    if (dynamic) {  // more than a kernel has without asking
+      launch(reverse_dynamic, {{50}, {96}, 100 * 1024}, device_in.data(),
+             out.data());
+    } else {
+      launch(reverse_static, {{50}, {96}}, device_in.data(), out.data());
+    }
+    const auto result = values(out);
+    for (int i = 0; i < 96 * 50; ++i) {
+      REQUIRE(result[static_cast<std::size_t>(i)] ==
+              i / 96 * 96 + 95 - i % 96);
+    }
+  }
+}
+
+constexpr int kShuffles = 9;
+
+__global__ void all_shuffles(int* out) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int value = 100 + lane;
+  int* const mine = out + threadIdx.x * kShuffles;
+  mine[0] = __shfl_xor_sync(kAllLanes, value, 5);
+  mine[1] = __shfl_xor_sync(kAllLanes, value, 2, 8);
+  mine[2] = __shfl_down_sync(kAllLanes, value, 3);
+  mine[3] = __shfl_up_sync(kAllLanes, value, 3);
+  mine[4] = __shfl_sync(kAllLanes, value, 7);
+  mine[5] = __shfl_sync(kAllLanes, value, 1, 4);
+  mine[6] = static_cast<int>(__ballot_sync(kAllLanes, lane % 3 == 0));
+  mine[7] = __any_sync(kAllLanes, lane == 31) +
+            2 * __all_sync(kAllLanes, lane < 31);
+  mine[8] = __shfl_down_sync(kAllLanes, value, 1, 16);
+}
+
+TEST_CASE("shuffles and votes give what their definitions say") {
+  DeviceBuffer<int> out(64 * kShuffles);
+  launch(all_shuffles, {{1}, {64}}, out.data());
+  const auto result = values(out);
+  for (int thread = 0; thread < 64; ++thread) {
+    const int lane = thread % 32;
+    const int* mine =
+        result.data() + static_cast<std::ptrdiff_t>(thread) * kShuffles;
+    CAPTURE(thread);
+    CHECK(mine[0] == 100 + (lane ^ 5));
+    CHECK(mine[1] == 100 + (lane ^ 2));
+    CHECK(mine[2] == 100 + (lane + 3 < 32 ? lane + 3 : lane));
+    CHECK(mine[3] == 100 + (lane >= 3 ? lane - 3 : lane));
+    CHECK(mine[4] == 107);
+    CHECK(mine[5] == 100 + lane / 4 * 4 + 1);
+    CHECK(mine[6] == 0x49249249);
+    CHECK(mine[7] == 1);
+    CHECK(mine[8] == 100 + (lane % 16 < 15 ? lane + 1 : lane));
+  }
+}
+
+__global__ void halves_apart(int* out) {
+  const int lane = static_cast<int>(threadIdx.x);
+  int value = lane;
+  if (lane < 16) {
+    for (int i = 0; i < 3; ++i) {
+      value = __shfl_xor_sync(0x0000ffffu, value, 1);
+    }
+  } else {
+    value = __shfl_xor_sync(0xffff0000u, value, 2);
+  }
+  __syncwarp();
+  out[lane] = __shfl_xor_sync(kAllLanes, value, 16);
+}
+
+TEST_CASE("halves of a warp can work apart and meet again") {
+  DeviceBuffer<int> out(32);
+  launch(halves_apart, {{1}, {32}}, out.data());
+  const auto result = values(out);
+  for (int lane = 0; lane < 32; ++lane) {
+    const int other = lane ^ 16;
+    CHECK(result[static_cast<std::size_t>(lane)] ==
+          (other < 16 ? other ^ 1 : other ^ 2));
+  }
+}
+
+__global__ void reduce_groups(const float* in, float* out) {
+  const float value = in[threadIdx.x];
+  out[4 * threadIdx.x + 0] = warp_max(value);
+  out[4 * threadIdx.x + 1] = warp_sum(value);
+  out[4 * threadIdx.x + 2] = warp_max<4>(value);
+  out[4 * threadIdx.x + 3] = warp_sum<8>(value);
+}
+
+TEST_CASE("warp reductions, of whole warps and of groups of lanes") {
+  Tensor<float, 1> in({64});
+  fill_with(in.view(), [](std::uint64_t i) {
+    return static_cast<double>(random_bits(1, i) % 1000) - 500;
+  });
+  const DeviceBuffer<float> device_in(in);
+  DeviceBuffer<float> out(256);
+  launch(reduce_groups, {{1}, {64}}, device_in.data(), out.data());
+  const auto result = values(out);
+  for (int i = 0; i < 64; ++i) {
+    const auto over = [&](int width, bool sum) {
+      const float* first = in.data() + i / width * width;
+      return sum ? std::accumulate(first, first + width, 0.0f)
+                 : *std::max_element(first, first + width);
+    };
+    const float* mine = result.data() + static_cast<std::ptrdiff_t>(i) * 4;
+    CHECK(mine[0] == over(32, false));
+    CHECK(mine[1] == over(32, true));  // whole numbers: any order is exact
+    CHECK(mine[2] == over(4, false));
+    CHECK(mine[3] == over(8, true));
+  }
+}
+
+__global__ void histogram(int* counts, float* sum) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  atomicAdd(&counts[i % 7], 1);
+  atomicAdd(sum, 1.0f);
+}
+
+TEST_CASE("atomics of all blocks add up") {
+  DeviceBuffer<int> counts(7);
+  DeviceBuffer<float> sum(1);
+  counts.zero();
+  sum.zero();
+  launch(histogram, {{100}, {70}}, counts.data(), sum.data());
+  for (const int count : values(counts)) CHECK(count == 1000);
+  CHECK(values(sum)[0] == 7000);
+}
+
+__global__ void copy_by_fours(const float* in, float* out) {
+  const unsigned i = 4 * threadIdx.x;
+  store4(out + i, load4(in + i));
+}
+
+TEST_CASE("load4 and store4 move sixteen bytes") {
+  const auto in = normal_tensor<float, 1>({128}, 1);
+  const DeviceBuffer<float> device_in(in);
+  DeviceBuffer<float> out(128);
+  launch(copy_by_fours, {{1}, {32}}, device_in.data(), out.data());
+  const auto result = values(out);
+  CHECK(std::equal(result.begin(), result.end(), in.data()));
+}
+
+// Two groups of copies under way; the second one has a row that is filled with zeros.
+__global__ void staged_copy(const float* in, float* out) {
+  __shared__ __align__(16) float stage[2][32 * 4];
+  const unsigned i = 4 * threadIdx.x;
+  cp_async16(&stage[0][i], in + i);
+  cp_async_commit();
+  cp_async16(&stage[1][i], in + 128 + i, threadIdx.x != 5);
+  cp_async_commit();
+  cp_async_wait<1>();
+  __syncthreads();
+  store4(out + i, load4(&stage[0][124 - i]));
+  cp_async_wait<0>();
+  __syncthreads();
+  store4(out + 128 + i, load4(&stage[1][124 - i]));
+}
+
+TEST_CASE("asynchronous copies arrive in the order of their groups") {
+  const auto in = normal_tensor<float, 1>({256}, 1);
+  const DeviceBuffer<float> device_in(in);
+  DeviceBuffer<float> out(256);
+  launch(staged_copy, {{1}, {32}}, device_in.data(), out.data());
+  const auto result = values(out);
+  for (int i = 0; i < 128; ++i) {
+    const int from = 124 - i / 4 * 4 + i % 4;
+    CHECK(result[static_cast<std::size_t>(i)] == in(from));
+    CHECK(result[static_cast<std::size_t>(128 + i)] ==
+          (from / 4 == 5 ? 0.0f : in(128 + from)));
+  }
+}
+
+template <class T>
+__global__ void convert(const float* in, T* out, float* back,
+                        std::uint32_t* pairs) {
+  const unsigned i = threadIdx.x;
+  out[i] = from_float<T>(in[i]);
+  back[i] = to_float(out[i]);
+  pairs[i] = pack2<T>(in[i], -in[i]);
+}
+
+template <class T, class H>
+void check_conversions() {
+  Tensor<float, 1> in({64});
+  fill_with(in.view(), [](std::uint64_t i) {
+    return std::ldexp(random_normal(3, i), static_cast<int>(i % 16) - 8);
+  });
+  in(0) = 1.0f + 1.0f / 512;  // halfway between two bfloat16: to even
+  in(1) = 1.0f + 1.0f / 4096;
+  const DeviceBuffer<float> device_in(in);
+  DeviceBuffer<T> out(64);
+  DeviceBuffer<float> back(64);
+  DeviceBuffer<std::uint32_t> pairs(64);
+  launch(convert<T>, {{1}, {64}}, device_in.data(), out.data(), back.data(),
+         pairs.data());
+  const auto rounded = values(back);
+  const auto packed = values(pairs);
+  for (int i = 0; i < 64; ++i) {
+    const H expected = static_cast<H>(in(i)),
+            negative = static_cast<H>(-in(i));
+    std::uint16_t low, high;
+    std::memcpy(&low, &expected, 2);
+    std::memcpy(&high, &negative, 2);
+    CHECK(rounded[static_cast<std::size_t>(i)] ==
+          static_cast<float>(expected));
+    CHECK(packed[static_cast<std::size_t>(i)] ==
+          (std::uint32_t{high} << 16 | low));
+  }
+}
+
+TEST_CASE("16-bit numbers are rounded as the host rounds them") {
+  check_conversions<half, fa::half>();
+  check_conversions<bfloat16, fa::bfloat16>();
+}
+
+// Element (row, col) of matrix m is coded as 1024 m + 8 row + col.
+__global__ void load_fragments(std::uint32_t* out) {
+  __shared__ __align__(16) std::uint16_t matrices[4][8][8];
+  const int lane = static_cast<int>(threadIdx.x);
+  for (int i = lane; i < 256; i += 32) {
+    matrices[i / 64][i / 8 % 8][i % 8] =
+        static_cast<std::uint16_t>(i / 64 * 1024 + i % 64);
+  }
+  __syncthreads();
+  std::uint32_t straight[4], transposed[4];
+  ldmatrix_x4(straight, &matrices[lane / 8][lane % 8][0]);
+  ldmatrix_x4_transposed(transposed, &matrices[lane / 8][lane % 8][0]);
+  for (int m = 0; m < 4; ++m) {
+    out[8 * lane + m] = straight[m];
+    out[8 * lane + 4 + m] = transposed[m];
+  }
+}
+
+TEST_CASE("ldmatrix gives each lane the elements of its fragment") {
+  DeviceBuffer<std::uint32_t> out(256);
+  launch(load_fragments, {{1}, {32}}, out.data());
+  const auto result = values(out);
+  for (std::uint32_t lane = 0; lane < 32; ++lane) {
+    const std::uint32_t g = lane / 4, t = lane % 4;
+    for (std::uint32_t m = 0; m < 4; ++m) {
+      const std::uint32_t first = 1024 * m + 8 * g + 2 * t;
+      CHECK(result[8 * lane + m] == ((first + 1) << 16 | first));
+      const std::uint32_t above = 1024 * m + 8 * (2 * t) + g;
+      CHECK(result[8 * lane + 4 + m] == ((above + 8) << 16 | above));
+    }
+  }
+}
+
+// D = C + A B of one warp, each lane filling its fragments as the comment of mma_m16n8k16 says.
+template <class T>
+__global__ void one_product(const float* a, const float* b, float* d) {
+  const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4;
+  const auto of_a = [&](int row, int col) {
+    return pack2<T>(a[16 * row + col], a[16 * row + col + 1]);
+  };
+  const auto of_b = [&](int row, int col) {
+    return pack2<T>(b[8 * row + col], b[8 * (row + 1) + col]);
+  };
+  const std::uint32_t a_frag[4] = {of_a(g, 2 * t), of_a(g + 8, 2 * t),
+                                   of_a(g, 2 * t + 8),
+                                   of_a(g + 8, 2 * t + 8)};
+  const std::uint32_t b_frag[2] = {of_b(2 * t, g), of_b(2 * t + 8, g)};
+  float d_frag[4];
+  for (int i = 0; i < 4; ++i) {
+    d_frag[i] = d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2];
+  }
+  mma_m16n8k16<T>(d_frag, a_frag, b_frag);
+  for (int i = 0; i < 4; ++i) {
+    d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2] = d_frag[i];
+  }
+}
+
+template <class T>
+void check_product() {
+  const auto whole = [](std::uint64_t seed) {  // exact in every type
+    return [seed](std::uint64_t i) {
+      return static_cast<double>(random_bits(seed, i) % 17) - 8;
+    };
+  };
+  Tensor<float, 2> a({16, 16}), b({16, 8}), c({16, 8});
+  fill_with(a.view(), whole(1));
+  fill_with(b.view(), whole(2));
+  fill_with(c.view(), whole(3));
+  const DeviceBuffer<float> device_a(a), device_b(b);
+  DeviceBuffer<float> d(c);
+  launch(one_product<T>, {{1}, {32}}, device_a.data(), device_b.data(),
+         d.data());
+  const auto result = d.template tensor<float, 2>({16, 8});
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 8; ++j) {
+      float expected = c(i, j);
+      for (int k = 0; k < 16; ++k) expected += a(i, k) * b(k, j);
+      CHECK(result(i, j) == expected);
+    }
+  }
+}
+
+TEST_CASE("mma_m16n8k16 adds the product of its fragments") {
+  check_product<half>();
+  check_product<bfloat16>();
+}
+
+__global__ void nothing() {}
+
+TEST_CASE("what cannot be launched is refused in one sentence") {
+  using E = std::invalid_argument;
+  CHECK(contains(message_of<E>([] {
+                   launch(nothing, {{1}, {1025}});
+                 }),
+                 "a block of 1025 x 1 x 1 threads; allowed are 1 to 1024"));
+  CHECK(contains(message_of<E>([] {
+                   launch(nothing, {{1}, {1, 1, 65}});
+                 }),
+                 "64 in z"));
+  CHECK(contains(message_of<E>([] {
+                   launch(nothing, {{0}, {32}});
+                 }),
+                 "a grid of 0 x 1 x 1 blocks"));
+  CHECK(contains(message_of<E>([] {
+                   launch(nothing, {{1, 65536}, {32}});
+                 }),
+                 "65535"));
+  const std::string message = message_of<E>([] {
+    launch(nothing, {{1}, {32}, std::size_t{1} << 20});
+  });
+  CHECK(contains(message, "1048576 bytes of dynamic shared memory"));
+  CHECK(contains(message, device_properties().name));
+  CHECK(contains(message_of<E>([] { DeviceBuffer<float> b(-1); }),
+                 "a buffer of -1 elements"));
+  CHECK(contains(message_of<E>([] {
+                   (void)DeviceBuffer<float>(6).tensor<float, 2>({2, 4});
+                 }),
+                 "a buffer of 6 elements does not fill shape [2, 4]"));
+  launch(nothing, {{1}, {32}});  // and then all is well
+  device_synchronize();
+}
+
+TEST_CASE("new buffers hold NaN, and move without a copy") {
+  DeviceBuffer<float> buffer(100);
+  for (const float value : values(buffer)) CHECK(std::isnan(value));
+  float* const data = buffer.data();
+  const DeviceBuffer<float> moved(std::move(buffer));
+  CHECK(moved.data() == data);
+  CHECK(moved.count() == 100);
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET

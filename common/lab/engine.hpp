@@ -1,0 +1,161 @@
+/// @file
+/// The lab: runs CUDA kernels on the CPU, one fiber for each CUDA thread. A block stays on one thread of
+/// the operating system, so its shared memory is thread-local there; blocks are spread over threads.
+///
+/// Kernels do not include this file: common/gpu/kernel.cuh makes ordinary CUDA source mean it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace fa::lab {
+
+/// Threads in a warp.
+inline constexpr int kWarpSize = 32;
+/// Threads in a block at most, as on every GPU since 2010.
+inline constexpr int kMaxThreads = 1024;
+
+/// CUDA's dim3 and uint3.
+struct Size {
+  unsigned x = 1;  ///< fastest
+  unsigned y = 1;  ///< next
+  unsigned z = 1;  ///< slowest
+  constexpr Size() = default;
+  /// Sizes not given are 1.
+  constexpr Size(unsigned size_x, unsigned size_y = 1, unsigned size_z = 1)
+      : x(size_x), y(size_y), z(size_z) {}
+  /// x y z
+  constexpr std::int64_t count() const { return std::int64_t{x} * y * z; }
+};
+
+/// Where in the source something happens, for messages.
+struct Place {
+  const char* file = "";  ///< name of the file, as the compiler was given it
+  int line = 0;           ///< counted from 1
+};
+
+/// What a kernel can ask about its own thread.
+struct Thread {
+  Size index{0, 0, 0};        ///< threadIdx
+  Size block_index{0, 0, 0};  ///< blockIdx
+  Size block_size;            ///< blockDim
+  Size grid_size;             ///< gridDim
+  int number = 0;             ///< in the block, x fastest
+  int lane = 0;               ///< in the warp
+};
+
+/// The thread that runs now; null outside kernels. (__thread: read without a call.)
+extern __thread const Thread* current;
+
+/// How a kernel is launched.
+struct Launch {
+  Size grid;                     ///< blocks
+  Size block;                    ///< threads of a block
+  std::size_t shared_bytes = 0;  ///< of dynamic shared memory
+};
+
+/// Runs a kernel: calls `kernel` once for each thread of the grid.
+/// @param launch sizes, which must fit the limits of a GPU
+/// @param kernel its arguments bound
+/// @throws std::runtime_error for a deadlock: threads wait for others that never come
+void run(const Launch& launch, const std::function<void()>& kernel);
+
+/// The dynamic shared memory of this thread's block, aligned to 128 bytes, all bytes 0xff (NaN) at first.
+void* dynamic_shared();
+
+/// __syncthreads: waits for all threads of the block that have not ended.
+void sync_block(const Place& place);
+
+/// __syncwarp: waits for all lanes of the mask, and orders their memory.
+void sync_warp(unsigned mask, const Place& place);
+
+/// Waits until all lanes of a mask have come with as many bytes, and gives all of them to each.
+/// @param mask  lanes that take part; this lane is one of them
+/// @param bytes what this lane brings
+/// @param size  at most kDepositSize
+/// @param place for messages
+/// @return 32 deposits of kDepositSize bytes, by lane; valid until this lane's next exchange but one
+const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
+                          const Place& place);
+/// The most that a lane can bring to exchange().
+inline constexpr std::size_t kDepositSize = 32;
+
+/// The lanes that this warp was launched with: fewer than 32 in the last warp of an odd block.
+unsigned existing_lanes();
+
+/// Queues an asynchronous copy; its destination holds 0xff until it is waited for.
+/// @param destination in shared memory
+/// @param source null fills with zeros
+/// @param size   bytes
+/// @param place  for messages
+void copy_async(void* destination, const void* source, std::size_t size,
+                const Place& place);
+/// Closes the group of the copies queued since the last one.
+void commit_copies();
+/// Performs the groups of this thread but the `pending` youngest.
+void wait_copies(int pending);
+
+/// Memory of the device: aligned to 256 bytes, with as much room on either side, which belongs to nobody.
+/// @throws std::runtime_error when there is not enough
+void* allocate(std::size_t bytes);
+/// Gives memory of the device back; null is nothing.
+void release(void* memory);
+/// Copies from the host to memory of the device.
+void upload(void* to, const void* from, std::size_t bytes);
+/// Sets bytes of memory of the device.
+/// @param memory of the device
+/// @param byte   for each byte
+/// @param bytes  how many
+/// @param means_nothing the memory counts as never written
+void fill(void* memory, int byte, std::size_t bytes, bool means_nothing);
+/// Tells a watcher of an access that stands for one instruction of a GPU. Plain loads and stores need no
+/// such word.
+void note_access(const void* address, std::size_t size, bool write,
+                 const Place& place);
+
+/// What watches a launch (watch.hpp). Launches then use one thread of the operating system.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  /// Memory of the device came.
+  virtual void allocated(const void* memory, std::size_t bytes) = 0;
+  /// The host wrote memory of the device; or it declared it unwritten.
+  virtual void host_wrote(const void* memory, std::size_t bytes,
+                          bool means_nothing) = 0;
+  /// Memory of the device went.
+  virtual void released(const void* memory) = 0;
+  /// A launch begins.
+  virtual void launch_begins(const Launch& launch) = 0;
+  /// A block begins; its dynamic shared memory is unwritten, as is all other shared memory.
+  virtual void block_begins(const Thread& first, const void* dynamic,
+                            std::size_t dynamic_bytes) = 0;
+  /// All lanes of a warp have come to a point that all must pass.
+  virtual void warp_meets(const Thread& last, unsigned mask,
+                          bool orders_memory) = 0;
+  /// All threads of a block have come to a barrier.
+  /// @param first      where one of them stands
+  /// @param second     where another one stands, in another line if there is one
+  /// @param same_place false when they stand in different lines
+  /// @param ended      threads that have ended and will not come
+  virtual void block_meets(const Place& first, const Place& second,
+                           bool same_place, int ended) = 0;
+  /// A thread has ended.
+  virtual void thread_ends(const Thread& thread) = 0;
+  /// A block has ended.
+  virtual void block_ends() = 0;
+  /// A thread reads or writes memory.
+  virtual void accesses(const void* address, std::size_t size, bool write,
+                        const Place& place) = 0;
+  /// An asynchronous copy is queued; until it is done its destination must not be read.
+  virtual void copy_begins(const void* destination, std::size_t size,
+                           const Place& place) = 0;
+  /// An asynchronous copy is done.
+  virtual void copy_ends(const void* destination, std::size_t size,
+                         const Place& place) = 0;
+};
+/// The watcher of all launches; null when nobody watches.
+extern Observer* observer;
+
+}  // namespace fa::lab

@@ -1,0 +1,857 @@
+#include "common/lab/watch.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bitset>
+#include <cstdio>
+#include <cstring>
+#include <link.h>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <unistd.h>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace fa::lab {
+namespace {
+
+constexpr std::size_t kCellBytes =
+    2;  // neighbouring 16-bit elements are no race
+
+// One access to a cell, as far as it matters later.
+struct Access {
+  std::uint32_t thread = 0;  // block and number, counted from 1; 0: none
+  std::uint32_t interval =
+      0;                    // between two barriers, counted over all blocks
+  std::uint32_t clock = 0;  // of the warp: how many __syncwarp() before
+  std::uint32_t site = 0;
+  bool atomic = false;
+};
+
+struct Cell {
+  Access write, atomic_write;
+  Access read, other_read;  // the latter by another thread than read
+  bool written = false;
+  bool in_flight = false;  // an asynchronous copy will write it
+};
+
+// A piece of memory whose accesses are watched.
+struct Region {
+  const std::byte* begin = nullptr;
+  std::size_t size = 0;
+  std::vector<Cell> cells;
+
+  void set(const void* memory, std::size_t bytes) {
+    begin = static_cast<const std::byte*>(memory);
+    size = bytes;
+    cells.assign((bytes + kCellBytes - 1) / kCellBytes, {});
+  }
+  bool contains(const std::byte* address) const {
+    return address >= begin && address < begin + size;
+  }
+};
+
+// Room on either side of device memory that is watched, too: see allocate().
+constexpr std::ptrdiff_t kRoom = 256;
+
+// The same instruction, executed by the lanes of a warp.
+struct Request {
+  std::array<const std::byte*, kWarpSize> address{};
+  std::uint32_t lanes = 0;
+};
+
+struct SiteTraffic {
+  std::uint32_t size = 0;
+  bool shared = false, write = false;
+  std::array<std::uint32_t, kWarpSize> executions{};
+  std::vector<Request> requests;
+};
+
+int lanes_in(std::uint32_t mask) {
+  return static_cast<int>(std::bitset<32>(mask).count());
+}
+
+// Rounds that a request to shared memory takes: of the lanes that are served together (32 of up to 4
+// bytes, 16 of 8, 8 of 16), as many as different words fall on one bank.
+std::int64_t wavefronts(const Request& request, std::uint32_t size) {
+  const int together = size <= 4 ? 32 : size == 8 ? 16 : 8;
+  std::int64_t result = 0;
+  for (int first = 0; first < kWarpSize; first += together) {
+    std::array<std::set<std::uintptr_t>, 32> words;
+    for (int lane = first; lane < first + together; ++lane) {
+      if ((request.lanes >> lane & 1u) == 0) continue;
+      const auto begin = reinterpret_cast<std::uintptr_t>(
+          request.address[static_cast<std::size_t>(lane)]);
+      for (std::uintptr_t word = begin / 4; word <= (begin + size - 1) / 4;
+           ++word) {
+        words[word % 32].insert(word);
+      }
+    }
+    std::size_t most = 0;
+    for (const auto& of_bank : words) most = std::max(most, of_bank.size());
+    result += static_cast<std::int64_t>(most);
+  }
+  return result;
+}
+
+std::int64_t sectors(const Request& request, std::uint32_t size) {
+  std::set<std::uintptr_t> touched;
+  for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
+    if ((request.lanes >> lane & 1u) == 0) continue;
+    const auto begin =
+        reinterpret_cast<std::uintptr_t>(request.address[lane]);
+    for (std::uintptr_t s = begin / 32; s <= (begin + size - 1) / 32; ++s) {
+      touched.insert(s);
+    }
+  }
+  return static_cast<std::int64_t>(touched.size());
+}
+
+// The memory of the executable's thread-local variables on this thread, where __shared__ arrays are.
+Region thread_local_memory() {
+  Region region;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* result) {
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
+          static_cast<Region*>(result)->set(info->dlpi_tls_data,
+                                            info->dlpi_phdr[i].p_memsz);
+        }
+        return 1;  // the executable comes first
+      },
+      &region);
+  return region;
+}
+
+// Where the executable was loaded.
+std::uintptr_t load_address() {
+  std::uintptr_t result = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* address) {
+        *static_cast<std::uintptr_t*>(address) = info->dlpi_addr;
+        return 1;
+      },
+      &result);
+  return result;
+}
+
+bool is_surface(const std::string& place) {
+  return place.find("common/gpu/kernel") != std::string::npos;
+}
+
+// The lines of code addresses: of the chain of inlined calls at each, the innermost that is not in the
+// functions that kernels are written with.
+std::map<std::uintptr_t, std::string> lines_of(
+    const std::vector<std::uintptr_t>& codes) {
+  std::map<std::uintptr_t, std::string> result;
+  const std::uintptr_t base = load_address();
+  constexpr std::size_t kAtOnce = 200;
+  for (std::size_t begin = 0; begin < codes.size(); begin += kAtOnce) {
+    std::string command =
+        fmt::format("addr2line -a -i -e /proc/{}/exe", getpid());
+    const std::size_t end = std::min(begin + kAtOnce, codes.size());
+    for (std::size_t i = begin; i < end; ++i) {
+      command += fmt::format(" {:#x}", codes[i] - base - 1);  // in the call
+    }
+    std::FILE* const pipe = popen((command + " 2>/dev/null").c_str(), "r");
+    if (pipe == nullptr) return result;
+    char line[4096];
+    std::uintptr_t code = 0;
+    bool settled = false;
+    while (std::fgets(line, sizeof line, pipe) != nullptr) {
+      std::string text(line, std::strcspn(line, "\n"));
+      if (text.compare(0, 2, "0x") == 0) {
+        code = static_cast<std::uintptr_t>(
+                   std::strtoull(text.c_str(), nullptr, 16)) +
+               base + 1;
+        settled = false;
+        continue;
+      }
+      text = text.substr(0, text.find(" (discriminator"));
+      if (!settled) result[code] = text;
+      settled = settled || !is_surface(text);
+    }
+    pclose(pipe);
+  }
+  return result;
+}
+
+std::string json_text(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c == '\n' ? ' ' : c;
+  }
+  return result + '"';
+}
+
+}  // namespace
+
+struct Watch::State : Observer {
+  // ---------------------------------------------------------------- sites
+
+  // A place in a kernel: a code address, or a line that is known.
+  struct Site {
+    std::uintptr_t code = 0;
+    Place place;
+  };
+  std::vector<Site> sites{1};
+  std::unordered_map<std::uintptr_t, std::uint32_t> site_of_code;
+  std::map<std::pair<std::string, int>, std::uint32_t> site_of_place;
+
+  std::uint32_t site(std::uintptr_t code) {
+    auto& id = site_of_code[code];
+    if (id == 0) {
+      id = static_cast<std::uint32_t>(sites.size());
+      sites.push_back({code, {}});
+    }
+    return id;
+  }
+  std::uint32_t site(const Place& place) {
+    auto& id = site_of_place[{place.file, place.line}];
+    if (id == 0) {
+      id = static_cast<std::uint32_t>(sites.size());
+      sites.push_back({0, place});
+    }
+    return id;
+  }
+
+  // ---------------------------------------------------------------- memory
+
+  std::map<const std::byte*, Region> buffers;  // by their ends with the room
+  Region statics, dynamic;
+  Region* last_buffer = nullptr;
+
+  Region* buffer_at(const std::byte* address) {
+    if (last_buffer != nullptr && last_buffer->contains(address)) {
+      return last_buffer;
+    }
+    const auto found = buffers.upper_bound(address);
+    if (found == buffers.end() || address < found->second.begin - kRoom) {
+      return nullptr;
+    }
+    return last_buffer = &found->second;
+  }
+
+  void allocated(const void* memory, std::size_t bytes) override {
+    const auto* end = static_cast<const std::byte*>(memory) + bytes + kRoom;
+    buffers[end].set(memory, bytes);
+    last_buffer = nullptr;
+  }
+  void released(const void* memory) override {
+    const auto found =
+        buffers.upper_bound(static_cast<const std::byte*>(memory));
+    if (found != buffers.end()) buffers.erase(found);
+    last_buffer = nullptr;
+  }
+  void host_wrote(const void* memory, std::size_t bytes,
+                  bool means_nothing) override {
+    const auto* address = static_cast<const std::byte*>(memory);
+    Region* region = buffer_at(address);
+    if (region == nullptr) return;  // older than this watch
+    for_cells(*region, address, bytes, [&](Cell& cell) {
+      cell = {};
+      cell.written = !means_nothing;
+    });
+  }
+
+  template <class Visit>
+  static void for_cells(Region& region, const std::byte* address,
+                        std::size_t bytes, Visit visit) {
+    const auto offset = static_cast<std::size_t>(address - region.begin);
+    const std::size_t end = std::min(offset + bytes, region.size);
+    for (std::size_t i = offset / kCellBytes;
+         i < (end + kCellBytes - 1) / kCellBytes; ++i) {
+      visit(region.cells[i]);
+    }
+  }
+
+  // ---------------------------------------------------------------- order
+
+  std::uint32_t interval = 1, first_interval = 1;  // of this launch
+  std::uint32_t block_thread = 1;  // id of thread 0 of this block
+  std::uint32_t next_block_thread = 1;
+  Size block_index;
+  int warps = 0;
+  struct WarpOrder {
+    std::uint32_t clock = 1;
+    // When two lanes last passed a __syncwarp() together.
+    std::array<std::array<std::uint32_t, kWarpSize>, kWarpSize> met{};
+  };
+  std::vector<WarpOrder> orders;
+  std::vector<std::unordered_map<std::uint32_t, SiteTraffic>> pending;
+  std::vector<std::uint32_t> alive;  // lanes of each warp
+
+  void launch_begins(const Launch& launch) override {
+    first_interval = ++interval;
+    next_block_thread = block_thread = 1;
+    const auto threads = static_cast<int>(launch.block.count());
+    warps = (threads + kWarpSize - 1) / kWarpSize;
+  }
+
+  void block_begins(const Thread& first, const void* memory,
+                    std::size_t bytes) override {
+    ++interval;
+    block_thread = next_block_thread;
+    next_block_thread += kMaxThreads;
+    block_index = first.block_index;
+    const auto count = static_cast<std::size_t>(warps);
+    orders.assign(count, {});
+    pending.assign(count, {});
+    alive.assign(count, 0xffffffffu);
+    const auto threads = first.block_size.count();
+    if (threads % kWarpSize != 0) {
+      alive.back() = (1u << (threads % kWarpSize)) - 1;
+    }
+    std::fill(statics.cells.begin(), statics.cells.end(), Cell{});
+    dynamic.set(memory, bytes);
+  }
+
+  void warp_meets(const Thread& last, unsigned mask,
+                  bool orders_memory) override {
+    const auto warp = static_cast<std::size_t>(last.number / kWarpSize);
+    if ((mask & alive[warp]) == alive[warp]) count_requests(warp);
+    if (!orders_memory) return;  // shuffles do not
+    WarpOrder& order = orders[warp];
+    ++order.clock;
+    for (std::size_t a = 0; a < kWarpSize; ++a) {
+      for (std::size_t b = 0; b < kWarpSize; ++b) {
+        if ((mask >> a & 1u) != 0 && (mask >> b & 1u) != 0) {
+          order.met[a][b] = order.clock;
+        }
+      }
+    }
+  }
+
+  void block_meets(const Place& first, const Place& second, bool same_place,
+                   int ended) override {
+    ++interval;
+    for (std::size_t w = 0; w < pending.size(); ++w) count_requests(w);
+    if (!same_place) {
+      find("barrier", site(first), site(second),
+           "threads of one block meet at two different __syncthreads(): the "
+           "barrier stands in a branch that not all threads take; move it "
+           "out of the branch");
+    } else if (ended > 0) {
+      find("barrier", site(first), 0,
+           fmt::format("{} threads of the block have ended and do not come "
+                       "to this __syncthreads(); guard the work, not the "
+                       "barrier, and let every thread reach it",
+                       ended));
+    }
+  }
+
+  void thread_ends(const Thread& thread) override {
+    const auto warp = static_cast<std::size_t>(thread.number / kWarpSize);
+    alive[warp] &= ~(1u << thread.lane);
+    if (alive[warp] == 0) count_requests(warp);
+  }
+  void block_ends() override {
+    for (std::size_t w = 0; w < pending.size(); ++w) count_requests(w);
+  }
+
+  // Whether an earlier access is over for the thread that runs now.
+  bool ordered(const Access& before, std::uint32_t now) const {
+    if (before.thread == 0 || before.thread == now) return true;
+    if (before.interval < first_interval) return true;  // another launch
+    if (before.thread < block_thread) return false;     // another block
+    if (before.interval < interval) return true;        // a barrier between
+    const std::uint32_t a = before.thread - block_thread,
+                        b = now - block_thread;
+    if (a / kWarpSize != b / kWarpSize) return false;
+    return orders[a / kWarpSize].met[a % kWarpSize][b % kWarpSize] >
+           before.clock;
+  }
+
+  // ---------------------------------------------------------------- findings
+
+  struct Found {
+    std::string kind;
+    std::uint32_t site = 0, other = 0;
+    std::string message;
+    int distance = 0;  // of two threads: 0 in a warp, 1 in a block, 2 beyond
+    std::int64_t count = 0;
+  };
+  std::vector<Found> findings;
+
+  // Of several findings at the same lines the one over the largest distance is told: its remedy mends the
+  // others as well.
+  void find(const std::string& kind, std::uint32_t site, std::uint32_t other,
+            const std::string& message, int distance = 0) {
+    for (Found& f : findings) {
+      if (f.kind == kind && f.site == site && f.other == other) {
+        ++f.count;
+        if (distance > f.distance) {
+          f.message = message;
+          f.distance = distance;
+        }
+        return;
+      }
+    }
+    findings.push_back({kind, site, other, message, distance, 1});
+  }
+
+  // "thread 37 (warp 1, lane 5)", and the block where it is not this one.
+  std::string name_of(std::uint32_t thread) const {
+    const std::uint32_t number = (thread - 1) % kMaxThreads;
+    return fmt::format(
+        "thread {} (warp {}, lane {}){}", number, number / kWarpSize,
+        number % kWarpSize,
+        thread >= block_thread
+            ? ""
+            : fmt::format(" of block {}", (thread - 1) / kMaxThreads));
+  }
+
+  void find_race(const Access& before, bool before_writes, const Access& now,
+                 bool writes, bool shared, std::ptrdiff_t offset) {
+    std::string missing;
+    int distance = 0;
+    if (before.thread < block_thread) {
+      distance = 2;
+      missing =
+          "the two are in different blocks, which nothing orders within a "
+          "launch: use an atomic, or a second launch";
+    } else if ((before.thread - block_thread) / kWarpSize ==
+               (now.thread - block_thread) / kWarpSize) {
+      missing =
+          "both are in one warp, where only __syncwarp() orders memory (a "
+          "shuffle does not): it is probably missing between the two lines";
+    } else {
+      distance = 1;
+      missing = "a __syncthreads() is probably missing between the two lines";
+    }
+    find("race", now.site, before.site,
+         fmt::format("{} {} what {} {}, at byte {} of {} memory, with "
+                     "nothing to say who comes first; {}",
+                     name_of(now.thread), writes ? "writes" : "reads",
+                     name_of(before.thread),
+                     before_writes ? "has written" : "has read", offset,
+                     shared ? "shared" : "global", missing),
+         distance);
+  }
+
+  void check(Region& region, const std::byte* address, std::size_t size,
+             bool write, bool atomic, std::uint32_t at, bool shared) {
+    const auto number = static_cast<std::uint32_t>(current->number);
+    const Access now{block_thread + number, interval,
+                     orders[number / kWarpSize].clock, at, atomic};
+    const auto offset = address - region.begin;
+    bool told = false;  // once for each access is enough
+    for_cells(region, address, size, [&](Cell& cell) {
+      if (!told && cell.in_flight) {
+        told = true;
+        find("copy", at, cell.write.site,
+             fmt::format("{} {} byte {} of shared memory while the cp.async "
+                         "of the other line is under way; a cp_async_wait is "
+                         "probably missing before this line",
+                         name_of(now.thread), write ? "writes" : "reads",
+                         offset));
+      }
+      if (!told && !write && !cell.written && !cell.in_flight) {
+        told = true;
+        find("unwritten", at, 0,
+             fmt::format("{} reads byte {} of {} memory, which nobody has "
+                         "written{}",
+                         name_of(now.thread), offset,
+                         shared ? "shared" : "global",
+                         shared ? " in this block" : ""));
+      }
+      const auto conflicts = [&](const Access& before) {
+        return !(before.atomic && atomic) && !ordered(before, now.thread);
+      };
+      for (const Access* before : {&cell.write, &cell.atomic_write}) {
+        if (!told && conflicts(*before)) {
+          told = true;
+          find_race(*before, true, now, write, shared, offset);
+        }
+      }
+      if (!told && write) {
+        for (const Access* read : {&cell.read, &cell.other_read}) {
+          if (!told && conflicts(*read)) {
+            told = true;
+            find_race(*read, false, now, true, shared, offset);
+          }
+        }
+      }
+      if (write) {
+        (atomic ? cell.atomic_write : cell.write) = now;
+        cell.written = true;
+        cell.in_flight = false;
+      } else {
+        if (cell.read.thread != now.thread) cell.other_read = cell.read;
+        cell.read = now;
+      }
+    });
+  }
+
+  void access(const void* memory, std::size_t size, bool write, bool atomic,
+              std::uint32_t at) {
+    const auto* address = static_cast<const std::byte*>(memory);
+    bool shared = true;
+    Region* region = nullptr;
+    if (statics.contains(address)) {
+      if (memory == &current) return;  // threadIdx and the like
+      region = &statics;
+    } else if (dynamic.contains(address)) {
+      region = &dynamic;
+    } else {
+      shared = false;
+      region = buffer_at(address);
+      if (region == nullptr) return;  // registers, arguments
+      if (!region->contains(address) ||
+          address + size > region->begin + region->size) {
+        const auto number = static_cast<std::uint32_t>(current->number);
+        find("out of bounds", at, 0,
+             fmt::format("{} of block ({}, {}, {}) {} {} bytes at byte {} of "
+                         "a buffer of {} bytes; a guard is probably missing, "
+                         "or off by one",
+                         name_of(block_thread + number), block_index.x,
+                         block_index.y, block_index.z,
+                         write ? "writes" : "reads", size,
+                         address - region->begin, region->size));
+        return;
+      }
+    }
+    check(*region, address, size, write, atomic, at, shared);
+    log(address, size, write, at, shared);
+  }
+
+  void accesses(const void* address, std::size_t size, bool write,
+                const Place& place) override {
+    access(address, size, write, false, site(place));
+  }
+  void copy_begins(const void* destination, std::size_t size,
+                   const Place& place) override {
+    access(destination, size, true, false, site(place));
+    set_in_flight(destination, size, true);
+  }
+  void copy_ends(const void* destination, std::size_t size,
+                 const Place& place) override {
+    set_in_flight(destination, size, false);
+    // Written now, as far as order goes; the request was counted before.
+    const auto* address = static_cast<const std::byte*>(destination);
+    Region* region = statics.contains(address)   ? &statics
+                     : dynamic.contains(address) ? &dynamic
+                                                 : nullptr;
+    if (region != nullptr) {
+      check(*region, address, size, true, false, site(place), true);
+    }
+  }
+  void set_in_flight(const void* destination, std::size_t size, bool value) {
+    const auto* address = static_cast<const std::byte*>(destination);
+    for (Region* region : {&statics, &dynamic}) {
+      if (!region->contains(address)) continue;
+      for_cells(*region, address, size,
+                [&](Cell& cell) { cell.in_flight = value; });
+    }
+  }
+
+  // ---------------------------------------------------------------- traffic
+
+  struct Counted {
+    std::int64_t requests = 0, diverged = 0, bytes = 0, sectors = 0,
+                 wavefronts = 0, ideal = 0;
+  };
+  // By site, kind of memory and direction.
+  std::map<std::tuple<std::uint32_t, bool, bool>, Counted> counted;
+
+  void log(const std::byte* address, std::size_t size, bool write,
+           std::uint32_t at, bool shared) {
+    const auto warp = static_cast<std::size_t>(current->number / kWarpSize);
+    const auto lane = static_cast<std::size_t>(current->lane);
+    // One line may read and write; its two instructions are kept apart.
+    SiteTraffic& traffic = pending[warp][2 * at + (write ? 1 : 0)];
+    traffic.size = static_cast<std::uint32_t>(size);
+    traffic.shared = shared;
+    traffic.write = write;
+    const std::size_t execution = traffic.executions[lane]++;
+    if (traffic.requests.size() <= execution) {
+      traffic.requests.resize(execution + 1);
+    }
+    Request& request = traffic.requests[execution];
+    request.address[lane] = address;
+    request.lanes |= 1u << lane;
+  }
+
+  void count_requests(std::size_t warp) {
+    for (auto& [key, traffic] : pending[warp]) {
+      Counted& c = counted[{key / 2, traffic.shared, traffic.write}];
+      const int existing = lanes_in(
+          warp + 1 == pending.size() ? last_warp_lanes() : 0xffffffffu);
+      for (const Request& request : traffic.requests) {
+        const int lanes = lanes_in(request.lanes);
+        const std::int64_t bytes = std::int64_t{lanes} * traffic.size;
+        ++c.requests;
+        c.diverged += lanes < existing;
+        c.bytes += bytes;
+        if (traffic.shared) {
+          c.wavefronts += wavefronts(request, traffic.size);
+          c.ideal += (bytes + 127) / 128;
+        } else {
+          c.sectors += sectors(request, traffic.size);
+          c.ideal += (bytes + 31) / 32;
+        }
+      }
+    }
+    pending[warp].clear();
+  }
+  std::uint32_t last_warp_lanes() const {
+    const auto threads = current != nullptr ? current->block_size.count()
+                                            : std::int64_t{kWarpSize};
+    return threads % kWarpSize == 0 ? 0xffffffffu
+                                    : (1u << (threads % kWarpSize)) - 1;
+  }
+};
+
+namespace {
+Watch::State* watching = nullptr;
+
+// Called for every load and store of watched code.
+void on_access(const void* address, std::size_t size, bool write, bool atomic,
+               void* code) {
+  if (watching == nullptr || current == nullptr) return;
+  watching->access(address, size, write, atomic,
+                   watching->site(reinterpret_cast<std::uintptr_t>(code)));
+}
+}  // namespace
+
+Watch::Watch() : state_(new State) {
+  if (watching != nullptr) {
+    throw std::logic_error("only one watch can be kept at a time");
+  }
+  state_->statics = thread_local_memory();
+  watching = state_.get();
+  observer = state_.get();
+}
+
+Watch::~Watch() {
+  watching = nullptr;
+  observer = nullptr;
+}
+
+Report Watch::report() const {
+  std::vector<std::uintptr_t> codes;
+  for (const State::Site& site : state_->sites) {
+    if (site.code != 0) codes.push_back(site.code);
+  }
+  const auto lines = lines_of(codes);
+  const auto where = [&](std::uint32_t id) -> std::string {
+    if (id == 0) return "";
+    const State::Site& site = state_->sites[id];
+    if (site.code == 0) {
+      return fmt::format("{}:{}", site.place.file, site.place.line);
+    }
+    const auto line = lines.find(site.code);
+    return line != lines.end() ? line->second
+                               : fmt::format("code {:#x}", site.code);
+  };
+  Report report;
+  std::vector<int> distances;
+  for (const State::Found& found : state_->findings) {
+    const Finding finding{found.kind, where(found.site), where(found.other),
+                          found.message, found.count};
+    // Several instructions may stand in one line, and two lines meet in either order.
+    const auto same =
+        std::find_if(report.findings.begin(), report.findings.end(),
+                     [&](const Finding& other) {
+                       return other.kind == finding.kind &&
+                              ((other.where == finding.where &&
+                                other.other == finding.other) ||
+                               (other.where == finding.other &&
+                                other.other == finding.where));
+                     });
+    if (same == report.findings.end()) {
+      report.findings.push_back(finding);
+      distances.push_back(found.distance);
+      continue;
+    }
+    same->count += finding.count;
+    int& distance =
+        distances[static_cast<std::size_t>(same - report.findings.begin())];
+    if (found.distance > distance) {
+      const std::int64_t count = same->count;
+      *same = finding;
+      same->count = count;
+      distance = found.distance;
+    }
+  }
+  std::map<std::tuple<std::string, bool, bool>, LineTraffic> by_line;
+  for (const auto& [key, counted] : state_->counted) {
+    const auto& [site, shared, write] = key;
+    const std::string at = where(site);
+    LineTraffic& line = by_line[{at, shared, write}];
+    line.where = at;
+    line.shared = shared;
+    line.write = write;
+    line.requests += counted.requests;
+    line.diverged += counted.diverged;
+    line.bytes += counted.bytes;
+    line.sectors += counted.sectors;
+    line.wavefronts += counted.wavefronts;
+    line.ideal += counted.ideal;
+  }
+  for (const auto& [key, line] : by_line) report.traffic.push_back(line);
+  return report;
+}
+
+std::string Report::text() const {
+  std::string text = findings.empty()
+                         ? "Nothing wrong was seen.\n"
+                         : fmt::format("{} finding{}:\n", findings.size(),
+                                       findings.size() == 1 ? "" : "s");
+  for (const Finding& finding : findings) {
+    text += fmt::format("\n{}: {}", finding.kind, finding.where);
+    if (!finding.other.empty()) {
+      text += fmt::format("\n  and {}", finding.other);
+    }
+    text += fmt::format("\n  {}", finding.message);
+    if (finding.count > 1) text += fmt::format(" ({} times)", finding.count);
+    text += "\n";
+  }
+  for (const bool shared : {false, true}) {
+    text +=
+        fmt::format("\n{} memory\n{:>9} {:>9} {:>12} {:>10} {:>10}  line\n",
+                    shared ? "shared" : "global", "requests", "diverged",
+                    "bytes", shared ? "wavefronts" : "sectors", "at best");
+    for (const LineTraffic& line : traffic) {
+      if (line.shared != shared) continue;
+      text += fmt::format("{:>9} {:>9} {:>12} {:>10} {:>10}  {} {}\n",
+                          line.requests, line.diverged, line.bytes,
+                          shared ? line.wavefronts : line.sectors, line.ideal,
+                          line.write ? "write" : "read ", line.where);
+    }
+  }
+  return text;
+}
+
+std::string Report::json() const {
+  std::string text = "{\"findings\": [";
+  for (const Finding& finding : findings) {
+    text += fmt::format(
+        "{}{{\"kind\": {}, \"where\": {}, \"other\": {}, \"message\": {}, "
+        "\"count\": {}}}",
+        &finding == findings.data() ? "" : ", ", json_text(finding.kind),
+        json_text(finding.where), json_text(finding.other),
+        json_text(finding.message), finding.count);
+  }
+  text += "], \"traffic\": [";
+  for (const LineTraffic& line : traffic) {
+    text += fmt::format(
+        "{}{{\"where\": {}, \"memory\": \"{}\", \"access\": \"{}\", "
+        "\"requests\": {}, \"diverged\": {}, \"bytes\": {}, \"sectors\": {}, "
+        "\"wavefronts\": {}, \"ideal\": {}}}",
+        &line == traffic.data() ? "" : ", ", json_text(line.where),
+        line.shared ? "shared" : "global", line.write ? "write" : "read",
+        line.requests, line.diverged, line.bytes, line.sectors,
+        line.wavefronts, line.ideal);
+  }
+  return text + "]}\n";
+}
+
+}  // namespace fa::lab
+
+// ---------------------------------------------------------------- the compiler's calls
+
+// The functions that code compiled with -fsanitize=thread calls: names and arguments are those of GCC and
+// Clang, all that they do is ours.
+#define FA_HERE __builtin_return_address(0)
+#define FA_ACCESS(size)                                 \
+  void __tsan_read##size(void* p) {                     \
+    fa::lab::on_access(p, size, false, false, FA_HERE); \
+  }                                                     \
+  void __tsan_write##size(void* p) {                    \
+    fa::lab::on_access(p, size, true, false, FA_HERE);  \
+  }                                                     \
+  void __tsan_unaligned_read##size(void* p) {           \
+    fa::lab::on_access(p, size, false, false, FA_HERE); \
+  }                                                     \
+  void __tsan_unaligned_write##size(void* p) {          \
+    fa::lab::on_access(p, size, true, false, FA_HERE);  \
+  }                                                     \
+  void __tsan_volatile_read##size(void* p) {            \
+    fa::lab::on_access(p, size, false, false, FA_HERE); \
+  }                                                     \
+  void __tsan_volatile_write##size(void* p) {           \
+    fa::lab::on_access(p, size, true, false, FA_HERE);  \
+  }
+#define FA_ATOMIC(bits, T)                                                 \
+  T __tsan_atomic##bits##_load(const volatile T* p, int) {                 \
+    fa::lab::on_access(const_cast<const T*>(p), sizeof(T), false, true,    \
+                       FA_HERE);                                           \
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                           \
+  }                                                                        \
+  void __tsan_atomic##bits##_store(volatile T* p, T v, int) {              \
+    fa::lab::on_access(const_cast<T*>(p), sizeof(T), true, true, FA_HERE); \
+    __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                              \
+  }                                                                        \
+  FA_ATOMIC_CHANGE(bits, T, exchange, __atomic_exchange_n)                 \
+  FA_ATOMIC_CHANGE(bits, T, fetch_add, __atomic_fetch_add)                 \
+  FA_ATOMIC_CHANGE(bits, T, fetch_sub, __atomic_fetch_sub)                 \
+  FA_ATOMIC_CHANGE(bits, T, fetch_and, __atomic_fetch_and)                 \
+  FA_ATOMIC_CHANGE(bits, T, fetch_or, __atomic_fetch_or)                   \
+  FA_ATOMIC_CHANGE(bits, T, fetch_xor, __atomic_fetch_xor)                 \
+  FA_ATOMIC_COMPARE(bits, T, strong, false)                                \
+  FA_ATOMIC_COMPARE(bits, T, weak, true)                                   \
+  FA_ATOMIC_COMPARE_VAL(bits, T)
+#define FA_ATOMIC_CHANGE(bits, T, name, operation)                         \
+  T __tsan_atomic##bits##_##name(volatile T* p, T v, int) {                \
+    fa::lab::on_access(const_cast<T*>(p), sizeof(T), true, true, FA_HERE); \
+    return operation(p, v, __ATOMIC_SEQ_CST);                              \
+  }
+#define FA_ATOMIC_COMPARE(bits, T, name, weak)                             \
+  int __tsan_atomic##bits##_compare_exchange_##name(volatile T* p, T* old, \
+                                                    T v, int, int) {       \
+    fa::lab::on_access(const_cast<T*>(p), sizeof(T), true, true, FA_HERE); \
+    return __atomic_compare_exchange_n(p, old, v, weak, __ATOMIC_SEQ_CST,  \
+                                       __ATOMIC_SEQ_CST);                  \
+  }
+#define FA_ATOMIC_COMPARE_VAL(bits, T)                                     \
+  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T old, T v,  \
+                                               int, int) {                 \
+    fa::lab::on_access(const_cast<T*>(p), sizeof(T), true, true, FA_HERE); \
+    __atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST,       \
+                                __ATOMIC_SEQ_CST);                         \
+    return old;                                                            \
+  }
+
+extern "C" {
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+void __tsan_atomic_thread_fence(int) {}
+void __tsan_atomic_signal_fence(int) {}
+FA_ACCESS(1)
+FA_ACCESS(2)
+FA_ACCESS(4)
+FA_ACCESS(8)
+FA_ACCESS(16)
+void __tsan_read_range(void* p, std::size_t size) {
+  fa::lab::on_access(p, size, false, false, FA_HERE);
+}
+void __tsan_write_range(void* p, std::size_t size) {
+  fa::lab::on_access(p, size, true, false, FA_HERE);
+}
+void* __tsan_memcpy(void* to, const void* from, std::size_t size) {
+  fa::lab::on_access(from, size, false, false, FA_HERE);
+  fa::lab::on_access(to, size, true, false, FA_HERE);
+  return std::memcpy(to, from, size);
+}
+void* __tsan_memset(void* to, int byte, std::size_t size) {
+  fa::lab::on_access(to, size, true, false, FA_HERE);
+  return std::memset(to, byte, size);
+}
+void* __tsan_memmove(void* to, const void* from, std::size_t size) {
+  fa::lab::on_access(from, size, false, false, FA_HERE);
+  fa::lab::on_access(to, size, true, false, FA_HERE);
+  return std::memmove(to, from, size);
+}
+FA_ATOMIC(8, std::uint8_t)
+FA_ATOMIC(16, std::uint16_t)
+FA_ATOMIC(32, std::uint32_t)
+FA_ATOMIC(64, std::uint64_t)
+}

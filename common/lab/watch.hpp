@@ -1,0 +1,75 @@
+/// @file
+/// The watched lab: sees every load and store of a kernel and says what a GPU would not.
+///
+/// Kernels to be watched are compiled with -fsanitize=thread, which makes the compiler call a function
+/// before each access to memory; watch.cpp has these functions in place of those of ThreadSanitizer. The
+/// kernels themselves need no change. (Link the library fa_watched_lab; CMake's fa_watch() sets the flags.)
+///
+/// Limits: what is counted are requests, as the host's compiler left them, with no cache, time, registers
+/// or occupancy. Static shared arrays have no bounds of their own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/lab/engine.hpp"
+
+namespace fa::lab {
+
+/// Something wrong that a kernel did.
+struct Finding {
+  std::string
+      kind;  ///< "race", "out of bounds", "unwritten", "barrier" or "copy"
+  std::string where;  ///< file:line
+  std::string
+      other;  ///< the other line of a race, or of two barriers; else empty
+  std::string message;     ///< what happened, and what is probably missing
+  std::int64_t count = 0;  ///< how often, at these lines
+};
+
+/// What one line of a kernel asked of one kind of memory.
+struct LineTraffic {
+  std::string where;          ///< file:line
+  bool shared = false;        ///< shared memory, else global
+  bool write = false;         ///< stores, else loads
+  std::int64_t requests = 0;  ///< of warps
+  std::int64_t diverged = 0;  ///< of these, with some lanes missing
+  std::int64_t bytes = 0;     ///< asked for by lanes
+  std::int64_t sectors =
+      0;  ///< global: 32-byte pieces touched, by each warp on its own
+  std::int64_t wavefronts = 0;  ///< shared: rounds that the 32 banks need
+  std::int64_t ideal =
+      0;  ///< sectors or wavefronts if lanes stood side by side
+};
+
+/// What was seen.
+struct Report {
+  std::vector<Finding>
+      findings;  ///< in the order in which they were first seen
+  std::vector<LineTraffic> traffic;  ///< by file and line
+  /// For people.
+  std::string text() const;
+  /// For programs.
+  std::string json() const;
+};
+
+/// While it lives, the launches of this process are watched; only one at a time.
+class Watch {
+ public:
+  /// @throws std::logic_error when another one lives
+  Watch();
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  /// What was seen so far.
+  Report report() const;
+
+  struct State;  ///< what it remembers
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fa::lab
