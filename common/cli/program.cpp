@@ -26,8 +26,10 @@ Program::Program(std::string lesson, std::string description)
       command_line_(
           new CommandLine{CLI::App(std::move(description), lesson_)}) {
   CLI::App& app = command_line_->app;
-  app.add_option("--device", device_,
-                 "auto, cpu or gpu; this lesson runs on the CPU")
+  app.add_option(
+         "--device", device_,
+         "auto, cpu or gpu, for lessons with kernels; without a GPU they "
+         "run in the lab, on the CPU")
       ->check(CLI::IsMember({"auto", "cpu", "gpu"}));
   app.add_option("--input", input_directory_,
                  "directory with q.npy, k.npy and v.npy, each [batch, "
@@ -57,6 +59,20 @@ void Program::option(const std::string& name,
   command_line_->app.add_option(name, value, help);
 }
 
+void Program::option(const std::string& name, std::string& value,
+                     const std::string& help) {
+  command_line_->app.add_option(name, value, help)->capture_default_str();
+}
+
+void Program::has_kernels(bool gpu_available) {
+  has_kernels_ = true;
+  gpu_available_ = gpu_available;
+}
+
+bool Program::on_gpu() const {
+  return has_kernels_ && gpu_available_ && device_ != "cpu";
+}
+
 void Program::flag(const std::string& name, bool& value,
                    const std::string& help) {
   command_line_->app.add_flag(name, value, help);
@@ -82,7 +98,12 @@ int Program::run(int argc, char** argv) {
       "not do what was asked.");
   try {
     command_line_->app.parse(argc, argv);
-    if (device_ == "gpu") {
+    if (device_ == "gpu" && has_kernels_ && !gpu_available_) {
+      throw std::invalid_argument(
+          "--device gpu: there is no NVIDIA GPU here that this build can "
+          "use; allowed are auto and cpu");
+    }
+    if (device_ == "gpu" && !has_kernels_) {
       throw std::invalid_argument(
           "--device gpu: this lesson has no GPU kernels; allowed are auto "
           "and cpu");

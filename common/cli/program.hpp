@@ -44,6 +44,9 @@ class Program {
   /// Adds an option that may be absent; its range is the lesson's to check.
   void option(const std::string& name, std::optional<std::int64_t>& value,
               const std::string& help);
+  /// Adds an option that takes a text, with its present value as default.
+  void option(const std::string& name, std::string& value,
+              const std::string& help);
   /// Adds an option without a value.
   void flag(const std::string& name, bool& value, const std::string& help);
 
@@ -71,6 +74,12 @@ class Program {
   /// @throws std::runtime_error when the summary cannot be written
   void check(const std::string& what, double error, double tolerance);
 
+  /// For lessons with kernels: says whether there is a GPU to run them on. Without this call --device gpu is
+  /// refused as meaningless.
+  void has_kernels(bool gpu_available);
+  /// Whether kernels are to run on the GPU: --device gpu, or auto where there is one.
+  bool on_gpu() const;
+
   /// The input chosen by --input, else the shipped one; read once.
   /// @throws std::invalid_argument as read_input()
   const Input& input();
@@ -97,7 +106,7 @@ class Program {
               only_section_;
   std::optional<std::filesystem::path> save_;
   std::optional<Input> input_;
-  bool any_failed_ = false;
+  bool any_failed_ = false, has_kernels_ = false, gpu_available_ = false;
 };
 
 }  // namespace fa::cli

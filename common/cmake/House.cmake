@@ -61,17 +61,67 @@ function(fa_tests TARGET LABEL)
                          PROPERTIES LABELS ${LABEL} SKIP_RETURN_CODE 77 TIMEOUT 300)
 endfunction()
 
-# fa_watch(TARGET): its kernels are watched. The compiler calls the watcher before each load and store; the flags
-# keep it from merging and reordering what the kernel says, as far as that changes what is counted.
+# What makes a kernel watched: the compiler calls the watcher before each load and store. The other flags keep it
+# from merging and reordering what the kernel says, as far as that changes what is counted.
+set(FA_WATCH_OPTIONS -fsanitize=thread -O1 -g "-ffile-prefix-map=${FA_ROOT}/=")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND FA_WATCH_OPTIONS -fno-tree-vectorize -fno-tree-slp-vectorize -fno-tree-sra
+       "SHELL:--param tsan-instrument-func-entry-exit=0")
+else()
+  list(APPEND FA_WATCH_OPTIONS -fno-vectorize -fno-slp-vectorize "SHELL:-mllvm -tsan-instrument-func-entry-exit=0"
+       "SHELL:-mllvm -tsan-instrument-read-before-write=1")
+endif()
+
+# fa_watch(TARGET): its kernels are watched.
 function(fa_watch TARGET)
   target_compile_definitions(${TARGET} PRIVATE FA_LAB_WATCHED)
-  target_compile_options(${TARGET} PRIVATE -fsanitize=thread -g
-    "$<$<CXX_COMPILER_ID:GNU>:-fno-tree-vectorize;-fno-tree-slp-vectorize;-fno-tree-sra>"
-    "$<$<CXX_COMPILER_ID:GNU>:SHELL:--param tsan-instrument-func-entry-exit=0>"
-    "$<$<CXX_COMPILER_ID:Clang>:SHELL:-mllvm -tsan-instrument-func-entry-exit=0>"
-    "$<$<CXX_COMPILER_ID:Clang>:SHELL:-mllvm -tsan-instrument-read-before-write=1>"
-    "$<$<CXX_COMPILER_ID:Clang>:-fno-vectorize;-fno-slp-vectorize>")
+  target_compile_options(${TARGET} PRIVATE ${FA_WATCH_OPTIONS})
   target_link_libraries(${TARGET} PRIVATE fa_watched_lab)
+endfunction()
+
+# fa_machines(LIST NAMESPACE HEADER): sets LIST to sources that compile HEADER, a lesson's machine.cuh, for the lab,
+# for the watched lab and for GPUs as far as this build has them, and that define NAMESPACE::machines().
+# HEADER defines `machine(kind)` in namespace fa::FA_TARGET.
+function(fa_machines LIST NAMESPACE HEADER)
+  set(sources "")
+  set(declarations "")
+  set(calls "")
+  foreach(kind IN ITEMS lab watched gpu)
+    if((kind STREQUAL "gpu" AND NOT FA_CUDA) OR (kind STREQUAL "watched" AND NOT TARGET fa_watched_lab))
+      continue()
+    endif()
+    set(where on_${kind})
+    set(suffix cpp)
+    if(kind STREQUAL "watched")
+      set(where on_watched_lab)
+    elseif(kind STREQUAL "gpu")
+      set(suffix cu)
+    endif()
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/${kind}.${suffix}")
+    file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
+"#include \"${HEADER}\"
+namespace ${NAMESPACE} {
+Machine ${kind}_machine() { return fa::${where}::machine(\"${kind}\"); }
+}  // namespace ${NAMESPACE}
+")
+    if(kind STREQUAL "watched")
+      add_library(${LIST}_watched OBJECT "${source}")
+      target_link_libraries(${LIST}_watched PRIVATE fa_common)
+      fa_watch(${LIST}_watched)
+      set(source $<TARGET_OBJECTS:${LIST}_watched>)
+    endif()
+    list(APPEND sources "${source}")
+    string(APPEND declarations "Machine ${kind}_machine();\n")
+    string(APPEND calls "${kind}_machine(), ")
+  endforeach()
+  get_filename_component(directory "${HEADER}" DIRECTORY)
+  file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/machines.cpp" @ONLY CONTENT
+"#include \"${directory}/machine.hpp\"
+namespace ${NAMESPACE} {
+${declarations}std::vector<Machine> machines() { return {${calls}}; }
+}  // namespace ${NAMESPACE}
+")
+  set(${LIST} ${sources} "${CMAKE_CURRENT_BINARY_DIR}/machines.cpp" PARENT_SCOPE)
 endfunction()
 
 # fa_kernel_tests(TARGET LABEL FILE): the tests in a kernel file, compiled for the lab and, where kernels are
@@ -87,17 +137,18 @@ function(fa_kernel_tests TARGET LABEL FILE)
   endif()
 endfunction()
 
-# fa_lesson(NAME [USES lesson...] [SOURCES ...] [PROGRAM ...] [TESTS ...])
+# fa_lesson(NAME [USES lesson...] [SOURCES ...] [PROGRAM ...] [TESTS ...] [LINK ...])
 #   NAME     the directory, for example 03_online_softmax; the executable has the same name
 #   USES     earlier lessons this one builds on
 #   SOURCES  the lesson's library lessonNN; with none it is header-only
 #   PROGRAM  further sources of the executable beside main.cpp
 #   TESTS    sources of the test executable lessonNN_tests
+#   LINK     further libraries
 function(fa_lesson NAME)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES;SOURCES;PROGRAM;TESTS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "USES;SOURCES;PROGRAM;TESTS;LINK")
   string(SUBSTRING ${NAME} 0 2 number)
   set(library lesson${number})
-  set(libraries fa_common)
+  set(libraries fa_common ${arg_LINK})
   foreach(used IN LISTS arg_USES)
     string(SUBSTRING ${used} 0 2 used_number)
     if(NOT TARGET lesson${used_number})  # standalone build: only the library of the earlier lesson

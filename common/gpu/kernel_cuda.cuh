@@ -83,6 +83,14 @@ __device__ inline void cp_async16(void* shared, const void* global,
                "l"(global), "r"(valid ? 16 : 0)
                : "memory");
 }
+/// Begins to copy 4 bytes from global to shared memory. As cp_async16(), with multiples of 4.
+__device__ inline void cp_async4(void* shared, const void* global,
+                                 bool valid = true) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(
+                   shared_address(shared)),
+               "l"(global), "r"(valid ? 4 : 0)
+               : "memory");
+}
 /// Closes the group of the copies begun since the last one.
 __device__ inline void cp_async_commit() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");
@@ -125,14 +133,14 @@ template <class T>
 __device__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
                              const std::uint32_t (&b)[2]) {
   if constexpr (std::is_same_v<T, half>) {
-    asm volatile(
+    asm(  // not volatile: the compiler may move it
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   } else {
     static_assert(std::is_same_v<T, bfloat16>);
-    asm volatile(
+    asm(  // not volatile: the compiler may move it
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])

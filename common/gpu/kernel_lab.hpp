@@ -10,11 +10,11 @@
 #include "common/tensor/dtype.hpp"
 
 // CUDA's qualifiers. A block never leaves its thread of the operating system, so shared memory can be
-// thread-local there. __device__ functions stand in headers: inline.
-#define __global__ inline
-#define __device__ inline
+// thread-local there.
+#define __global__
+#define __device__
 #define __host__
-#define __forceinline__ __attribute__((always_inline))
+#define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ static thread_local
@@ -143,7 +143,7 @@ inline int __all_sync(unsigned mask, int predicate,
 }
 
 /// Blocks run on several threads, so atomics must be real ones.
-inline __forceinline__ float atomicAdd(float* address, float value) {
+__forceinline__ float atomicAdd(float* address, float value) {
   float old = 0, sum = 0;
   __atomic_load(address, &old, __ATOMIC_RELAXED);
   do {
@@ -152,10 +152,10 @@ inline __forceinline__ float atomicAdd(float* address, float value) {
                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return old;
 }
-inline __forceinline__ int atomicAdd(int* address, int value) {
+__forceinline__ int atomicAdd(int* address, int value) {
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
-inline __forceinline__ unsigned atomicAdd(unsigned* address, unsigned value) {
+__forceinline__ unsigned atomicAdd(unsigned* address, unsigned value) {
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
@@ -174,7 +174,7 @@ inline float rsqrtf(float x) {
   return 1.0f / std::sqrt(x);
 }
 template <class T>
-inline __forceinline__ T __ldg(const T* address) {
+__forceinline__ T __ldg(const T* address) {
   return *address;
 }
 
@@ -201,12 +201,12 @@ std::uint32_t pack2(float low, float high) {
 typedef float Bytes16 __attribute__((vector_size(16), may_alias));
 
 template <class T>
-inline __forceinline__ float4 load4(const T* address) {
+__forceinline__ float4 load4(const T* address) {
   const Bytes16 value = *reinterpret_cast<const Bytes16*>(address);
   return {value[0], value[1], value[2], value[3]};
 }
 template <class T>
-inline __forceinline__ void store4(T* address, float4 value) {
+__forceinline__ void store4(T* address, float4 value) {
   *reinterpret_cast<Bytes16*>(address) =
       Bytes16{value.x, value.y, value.z, value.w};
 }
@@ -220,6 +220,11 @@ inline void cp_async16(void* shared, const void* global, bool valid = true,
                        const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
   lab::copy_async(shared, valid ? global : nullptr, 16, {file, line});
+}
+inline void cp_async4(void* shared, const void* global, bool valid = true,
+                      const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) {
+  lab::copy_async(shared, valid ? global : nullptr, 4, {file, line});
 }
 inline void cp_async_commit() {
   lab::commit_copies();

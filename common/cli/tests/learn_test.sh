@@ -104,6 +104,13 @@ expect "nothing is installed where nothing is missing" not called apt-get
 : >"$log"
 learn run
 expect "a second run does not configure again" both status_is 0 not_called "cmake -S"
+learn trace 1
+expect "a lesson without kernels cannot be traced" both status_is 2 says "has no kernels to trace"
+mkdir "$root/02_beta/kernels"
+learn trace 2 some_kernel
+expect "trace runs the lesson" both status_is 0 says "this is 02_beta"
+learn trace
+expect "trace needs a lesson" both status_is 2 says "'trace' takes a lesson"
 rm -f "$bin/python3"
 : >"$log"
 learn test

@@ -20,7 +20,7 @@ using testing::contains;
 
 // The number of the line of this file that ends with a mark.
 int line_of(const std::string& mark) {
-  std::ifstream file(__FILE__);
+  std::ifstream file(FA_WATCH_TEST);
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
     const std::string comment = "// " + mark;

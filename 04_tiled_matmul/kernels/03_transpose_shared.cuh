@@ -1,0 +1,31 @@
+/// @file
+/// Transpose through shared memory: rows are read and written whole, and the turn happens on the chip. But a
+/// column of the tile lies in one bank.
+#pragma once
+
+#include "04_tiled_matmul/kernels/02_transpose_naive.cuh"
+
+namespace fa::FA_TARGET {
+
+/// As transpose_naive(), through a tile in shared memory.
+/// @tparam pad columns that are added to the tile; with 1 neighbours in a column lie in neighbouring banks
+//! [shared]
+template <int pad>
+__global__ void transpose_shared(const float* in, float* out, int rows,
+                                 int cols) {
+  __shared__ float tile[kTransposeTile][kTransposeTile + pad];
+  const int x = blockIdx.x * kTransposeTile + threadIdx.x;
+  const int y = blockIdx.y * kTransposeTile + threadIdx.y;
+  if (x < cols && y < rows) {
+    tile[threadIdx.y][threadIdx.x] = in[std::int64_t{y} * cols + x];
+  }
+  __syncthreads();  // all of the tile is there
+  const int out_x = blockIdx.y * kTransposeTile + threadIdx.x;
+  const int out_y = blockIdx.x * kTransposeTile + threadIdx.y;
+  if (out_x < rows && out_y < cols) {
+    out[std::int64_t{out_y} * rows + out_x] = tile[threadIdx.x][threadIdx.y];
+  }
+}
+//! [shared]
+
+}  // namespace fa::FA_TARGET

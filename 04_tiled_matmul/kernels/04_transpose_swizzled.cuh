@@ -1,0 +1,31 @@
+/// @file
+/// Transpose through a swizzled tile: no memory is wasted on a pad. Element (row, col) stands in column
+/// col ^ row; a row is still a row, and the elements of a column lie in 32 different banks.
+#pragma once
+
+#include "04_tiled_matmul/kernels/02_transpose_naive.cuh"
+
+namespace fa::FA_TARGET {
+
+/// As transpose_naive(), through a swizzled tile in shared memory.
+//! [swizzled]
+__global__ void transpose_swizzled(const float* in, float* out, int rows,
+                                   int cols) {
+  __shared__ float tile[kTransposeTile][kTransposeTile];
+  const int x = blockIdx.x * kTransposeTile + threadIdx.x;
+  const int y = blockIdx.y * kTransposeTile + threadIdx.y;
+  if (x < cols && y < rows) {
+    tile[threadIdx.y][threadIdx.x ^ threadIdx.y] =
+        in[std::int64_t{y} * cols + x];
+  }
+  __syncthreads();  // all of the tile is there
+  const int out_x = blockIdx.y * kTransposeTile + threadIdx.x;
+  const int out_y = blockIdx.x * kTransposeTile + threadIdx.y;
+  if (out_x < rows && out_y < cols) {
+    out[std::int64_t{out_y} * rows + out_x] =
+        tile[threadIdx.x][threadIdx.y ^ threadIdx.x];
+  }
+}
+//! [swizzled]
+
+}  // namespace fa::FA_TARGET

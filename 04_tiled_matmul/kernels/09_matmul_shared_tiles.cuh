@@ -1,0 +1,39 @@
+/// @file
+/// Tiles of A and B in shared memory: each element is read from global memory once for a block, and not
+/// once for each thread that needs it. Traffic falls by the size of the tile.
+#pragma once
+
+#include "04_tiled_matmul/kernels/product.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Rows and columns of C that a block computes, and the depth of its tiles.
+constexpr int kSharedTile = 32;
+
+/// Launch: blocks of 32 x 32; grid of ceil(n / 32) x ceil(m / 32).
+//! [shared_tiles]
+template <bool b_transposed>
+__global__ void matmul_shared_tiles(Product<float> p) {
+  constexpr int tile = kSharedTile;
+  __shared__ float a_smem[tile][tile], b_smem[tile][tile + 1];
+  const int x = threadIdx.x, y = threadIdx.y;
+  const int row0 = blockIdx.y * tile, col0 = blockIdx.x * tile;
+  float sum = 0;
+  for (int l0 = 0; l0 < p.k; l0 += tile) {
+    a_smem[y][x] = element_of_a(p, row0 + y, l0 + x);
+    if (b_transposed) {  // lanes along the rows of B: along l
+      b_smem[x][y] = element_of_b<true>(p, l0 + x, col0 + y);
+    } else {
+      b_smem[y][x] = element_of_b<false>(p, l0 + y, col0 + x);
+    }
+    __syncthreads();  // the tiles are there
+    for (int l = 0; l < tile; ++l) sum += a_smem[y][l] * b_smem[l][x];
+    __syncthreads();  // nobody needs them any more
+  }
+  if (row0 + y < p.m && col0 + x < p.n) {
+    p.c[std::int64_t{row0 + y} * p.ldc + col0 + x] = sum;
+  }
+}
+//! [shared_tiles]
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,253 @@
+/// @file
+/// The kernels of this lesson on one machine. Compiled once for each: see common/gpu/target.hpp.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <stdexcept>
+
+#include "04_tiled_matmul/kernels/01_vector_add.cuh"
+#include "04_tiled_matmul/kernels/02_transpose_naive.cuh"
+#include "04_tiled_matmul/kernels/03_transpose_shared.cuh"
+#include "04_tiled_matmul/kernels/04_transpose_swizzled.cuh"
+#include "04_tiled_matmul/kernels/05_softmax_three_passes.cuh"
+#include "04_tiled_matmul/kernels/06_softmax_online.cuh"
+#include "04_tiled_matmul/kernels/07_matmul_naive.cuh"
+#include "04_tiled_matmul/kernels/08_matmul_coalesced.cuh"
+#include "04_tiled_matmul/kernels/09_matmul_shared_tiles.cuh"
+#include "04_tiled_matmul/kernels/10_matmul_register_column.cuh"
+#include "04_tiled_matmul/kernels/11_matmul_register_block.cuh"
+#include "04_tiled_matmul/kernels/12_matmul_vector_loads.cuh"
+#include "04_tiled_matmul/kernels/13_matmul_double_buffer.cuh"
+#include "04_tiled_matmul/kernels/14_matmul_tensor_cores.cuh"
+#include "04_tiled_matmul/kernels/15_matmul_pipelined.cuh"
+#include "04_tiled_matmul/kernels/16_block_product.cuh"
+#include "04_tiled_matmul/machine.hpp"
+#include "common/gpu/launch.cuh"
+
+namespace fa::FA_TARGET {
+namespace {  // one source file for each machine includes this
+
+using tiled::Inputs;
+using tiled::Prepared;
+
+inline unsigned blocks(std::int64_t size, std::int64_t tile) {
+  return static_cast<unsigned>(ceil_div(size, tile));
+}
+
+// A matrix on the device whose rows are a multiple of 16 bytes apart, with 0 between cols and ld.
+template <class T, class H>
+std::shared_ptr<DeviceBuffer<T>> padded(const Tensor<float, 2>& matrix,
+                                        int* ld) {
+  constexpr std::int64_t unit = 16 / sizeof(T);
+  const std::int64_t distance = ceil_div(matrix.size(1), unit) * unit;
+  Tensor<H, 2> wide({matrix.size(0), distance});
+  copy(matrix.view(), wide.view().narrow(1, 0, matrix.size(1)));
+  *ld = static_cast<int>(distance);
+  return std::make_shared<DeviceBuffer<T>>(wide);
+}
+
+// Elementwise kernels: inputs as they are, one output.
+template <class Launch>
+Prepared prepare_plain(const Inputs& in, const Shape<2>& out_shape,
+                       Launch launch_kernel) {
+  auto buffers = std::make_shared<std::vector<DeviceBuffer<float>>>();
+  for (const auto& matrix : in) buffers->emplace_back(matrix);
+  auto out = std::make_shared<DeviceBuffer<float>>(element_count(out_shape));
+  return {[=] { launch_kernel(*buffers, out->data()); },
+          [=] { return out->template tensor<float, 2>(out_shape); }};
+}
+
+// Matrix products. H is the host's type of T.
+template <class T, class H>
+Prepared prepare_product(
+    const Inputs& in, bool b_transposed,
+    const std::function<void(const Product<T>&)>& launch_kernel) {
+  Product<T> p{};
+  const auto a = padded<T, H>(in[0], &p.lda), b = padded<T, H>(in[1], &p.ldb);
+  p.a = a->data();
+  p.b = b->data();
+  p.m = static_cast<int>(in[0].size(0));
+  p.k = static_cast<int>(in[0].size(1));
+  p.n = static_cast<int>(in[1].size(b_transposed ? 0 : 1));
+  p.ldc = ceil_div(p.n, 4) * 4;
+  auto c = std::make_shared<DeviceBuffer<float>>(std::int64_t{p.m} * p.ldc);
+  p.c = c->data();
+  return {[=] {
+            (void)a, (void)b;  // kept as long as this is
+            launch_kernel(p);
+          },
+          [=] {
+            const auto wide = c->template tensor<float, 2>(
+                {std::int64_t{p.m}, std::int64_t{p.ldc}});
+            return converted<float>(wide.view().narrow(1, 0, p.n));
+          }};
+}
+
+template <class T, class H>
+tiled::Kernel product_kernel(
+    const std::string& name, const std::string& idea, bool b_transposed,
+    const std::function<void(const Product<T>&)>& launch_kernel) {
+  return {name, idea, [=](const Inputs& in) {
+            return prepare_product<T, H>(in, b_transposed, launch_kernel);
+          }};
+}
+
+template <bool bt>
+std::vector<tiled::Kernel> float_products() {
+  const auto kernel = [](const char* name, const char* idea, auto function,
+                         int tile_rows, int tile_cols, Size block,
+                         bool rows_in_x) {
+    return product_kernel<float, float>(
+        name, idea, bt, [=](const Product<float>& p) {
+          const unsigned of_rows = blocks(p.m, tile_rows),
+                         of_cols = blocks(p.n, tile_cols);
+          const Size grid =
+              rows_in_x ? Size(of_rows, of_cols) : Size(of_cols, of_rows);
+          launch(function, {grid, block}, p);
+        });
+  };
+  return {kernel("07_matmul_naive", "a thread for each result",
+                 matmul_naive<bt>, 16, 16, {16, 16}, true),
+          kernel("08_matmul_coalesced", "lanes along the columns",
+                 matmul_coalesced<bt>, 8, 32, {32, 8}, false),
+          kernel("09_matmul_shared_tiles", "tiles in shared memory",
+                 matmul_shared_tiles<bt>, kSharedTile, kSharedTile,
+                 {kSharedTile, kSharedTile}, false),
+          kernel("10_matmul_register_column", "8 results a thread",
+                 matmul_register_column<bt>, 64, 64, {64, 8}, false),
+          kernel("11_matmul_register_block", "8 x 8 results a thread",
+                 matmul_register_block<bt>, 128, 128, {16, 16}, false),
+          kernel("12_matmul_vector_loads", "four numbers at a time",
+                 matmul_vector_loads<bt>, 128, 128, {16, 16}, false),
+          kernel("13_matmul_double_buffer", "copies while multiplying",
+                 matmul_double_buffer<bt>, 128, 128, {16, 16}, false)};
+}
+
+template <bool bt, class T, class H>
+std::vector<tiled::Kernel> mma_products() {
+  using Plain = PlainTile<bt>;
+  using Pipelined = PipelinedTile<bt>;
+  return {product_kernel<T, H>(
+              "14_matmul_tensor_cores", "16 x 8 x 16 in one instruction", bt,
+              [](const Product<T>& p) {
+                launch(matmul_tensor_cores<bt, T>,
+                       {{blocks(p.n, Plain::cols), blocks(p.m, Plain::rows)},
+                        {Plain::threads}},
+                       p);
+              }),
+          product_kernel<T, H>("15_matmul_pipelined",
+                               "two more tiles on their way", bt,
+                               [](const Product<T>& p) {
+                                 launch(matmul_pipelined<bt, T>,
+                                        {{blocks(p.n, Pipelined::cols),
+                                          blocks(p.m, Pipelined::rows)},
+                                         {Pipelined::threads},
+                                         pipelined_shared_bytes<bt>()},
+                                        p);
+                               })};
+}
+
+inline tiled::Kernel add_kernel() {
+  return {"01_vector_add", "grid, block, thread, tail", [](const Inputs& in) {
+            const std::int64_t n = in[0].count();
+            return prepare_plain(
+                in, in[0].shape(), [=](auto& buffers, float* out) {
+                  launch(vector_add, {{blocks(n, 256)}, {256}},
+                         buffers[0].data(), buffers[1].data(), out, n);
+                });
+          }};
+}
+
+template <class Function>
+tiled::Kernel transpose_kernel(const char* name, const char* idea,
+                               Function function) {
+  return {name, idea, [=](const Inputs& in) {
+            const std::int64_t rows = in[0].size(0), cols = in[0].size(1);
+            return prepare_plain(in, {cols, rows},
+                                 [=](auto& buffers, float* out) {
+                                   launch(function,
+                                          {{blocks(cols, kTransposeTile),
+                                            blocks(rows, kTransposeTile)},
+                                           {kTransposeTile, kTransposeTile}},
+                                          buffers[0].data(), out, rows, cols);
+                                 });
+          }};
+}
+
+template <class Function>
+tiled::Kernel softmax_kernel(const char* name, const char* idea,
+                             Function function) {
+  return {name, idea, [=](const Inputs& in) {
+            const std::int64_t rows = in[0].size(0), cols = in[0].size(1);
+            return prepare_plain(
+                in, in[0].shape(), [=](auto& buffers, float* out) {
+                  launch(function,
+                         {{blocks(rows, kSoftmaxWarps)}, {32, kSoftmaxWarps}},
+                         buffers[0].data(), out, rows, cols);
+                });
+          }};
+}
+
+inline tiled::Kernel block_kernel() {
+  return {"16_block_product", "both products, scores never stored",
+          [](const Inputs& in) {
+            const std::int64_t length_q = in[0].size(0),
+                               length_k = in[1].size(0);
+            return prepare_plain(
+                in, in[0].shape(), [=](auto& buffers, float* out) {
+                  launch(block_product<64>,
+                         {{blocks(length_q, kBlockProductTile)}, {32, 8}},
+                         buffers[0].data(), buffers[1].data(),
+                         buffers[2].data(), out, length_q, length_k, 0.125f);
+                });
+          }};
+}
+
+}  // namespace
+
+/// This machine with all kernels of the lesson.
+inline tiled::Machine machine(const std::string& kind) {
+  tiled::Machine result;
+  result.kind = kind;
+  result.available = device_available();
+  if (result.available) result.name = device_properties().name;
+  result.milliseconds = [](const std::function<void()>& work) {
+    return median_milliseconds(work);
+  };
+  result.groups = tiled::groups_without_kernels();
+  const auto kernels_of =
+      [](const std::string& group) -> std::vector<tiled::Kernel> {
+    if (group == "add") return {add_kernel()};
+    if (group == "transpose") {
+      return {transpose_kernel("02_transpose_naive", "element by element",
+                               transpose_naive),
+              transpose_kernel("03_transpose_shared", "a tile on the chip",
+                               transpose_shared<0>),
+              transpose_kernel("03_transpose_shared, padded", "33 columns",
+                               transpose_shared<1>),
+              transpose_kernel("04_transpose_swizzled", "no memory wasted",
+                               transpose_swizzled)};
+    }
+    if (group == "softmax") {
+      return {softmax_kernel("05_softmax_three_passes", "a warp for each row",
+                             softmax_three_passes),
+              softmax_kernel("06_softmax_online", "lanes merge (m, l)",
+                             softmax_online)};
+    }
+    if (group == "matmul") return float_products<false>();
+    if (group == "matmul_bt") return float_products<true>();
+    if (group == "mma") return mma_products<false, bfloat16, fa::bfloat16>();
+    if (group == "mma_bt") {
+      return mma_products<true, bfloat16, fa::bfloat16>();
+    }
+    if (group == "block") return {block_kernel()};
+    throw std::logic_error("there are no kernels for group " + group);
+  };
+  for (tiled::Group& group : result.groups) {
+    group.kernels = kernels_of(group.name);
+  }
+  return result;
+}
+
+}  // namespace fa::FA_TARGET

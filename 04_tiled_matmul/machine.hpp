@@ -1,0 +1,71 @@
+/// @file
+/// The kernels of this lesson as the program and the tests see them: in groups that compute the same, from
+/// host tensors to a host tensor, on each machine that this build knows.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/tensor/tensor.hpp"
+
+namespace fa::tiled {
+
+/// Matrices that a kernel is given.
+using Inputs = std::vector<Tensor<float, 2>>;
+
+/// A kernel with its inputs in the memory of the device.
+struct Prepared {
+  std::function<void()> launch;              ///< runs it once
+  std::function<Tensor<float, 2>()> result;  ///< its output, on the host
+};
+
+/// One rung of a ladder.
+struct Kernel {
+  std::string name;  ///< of the file in kernels/, and what distinguishes it
+  std::string idea;  ///< what is new, in a few words
+  /// Copies inputs to the device. (All dimensions may be ragged.)
+  std::function<Prepared(const Inputs&)> prepare;
+};
+
+/// Kernels that compute the same.
+struct Group {
+  std::string name;             ///< "transpose"
+  std::string title;            ///< for people
+  std::vector<Kernel> kernels;  ///< in the order of the lesson
+  /// Inputs for a size, random.
+  /// @param rows  first dimension of the result
+  /// @param cols  second one
+  /// @param depth length of sums, where there are any
+  std::function<Inputs(std::int64_t rows, std::int64_t cols,
+                       std::int64_t depth)>
+      inputs;
+  /// The result in float64.
+  std::function<Tensor<double, 2>(const Inputs&)> reference;
+  /// The result by the textbook in the kernels' own types: the `plain` of the acceptance rule.
+  std::function<Tensor<float, 2>(const Inputs&)> plain;
+  /// Floating-point operations for a size; 0 where bytes are what counts.
+  std::function<double(double rows, double cols, double depth)> flops;
+  /// Bytes that must be moved at least.
+  std::function<double(double rows, double cols, double depth)> bytes;
+};
+
+/// What runs kernels.
+struct Machine {
+  std::string kind;           ///< "lab" or "gpu"
+  bool available = false;     ///< whether it can run here
+  std::string name;           ///< for people
+  std::vector<Group> groups;  ///< the lesson's kernels on it
+  /// Median time of some work in milliseconds; none where times say nothing.
+  std::function<std::optional<double>(const std::function<void()>&)>
+      milliseconds;
+};
+
+/// The machines of this build: the lab first.
+std::vector<Machine> machines();
+
+/// What is common to the groups of all machines: inputs, references, counts; no kernels yet.
+std::vector<Group> groups_without_kernels();
+
+}  // namespace fa::tiled

@@ -1,0 +1,212 @@
+// Lesson 04: kernels from the first one to tensor cores, each checked, counted in the lab and timed on a GPU.
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "04_tiled_matmul/machine.hpp"
+#include "04_tiled_matmul/trace.hpp"
+#include "common/cli/program.hpp"
+#include "common/cli/table.hpp"
+
+namespace {
+
+using namespace fa;
+using tiled::Group;
+using tiled::Inputs;
+using tiled::Kernel;
+using tiled::Machine;
+
+struct Choice {  // options of this lesson
+  std::string kernel;
+  std::int64_t size = 0;  // 0: small in the lab, 4096 on a GPU
+};
+
+const Group& group_of(const Machine& machine, const std::string& name) {
+  const auto found =
+      std::find_if(machine.groups.begin(), machine.groups.end(),
+                   [&](const Group& group) { return group.name == name; });
+  if (found == machine.groups.end()) {
+    throw std::logic_error("there is no group " + name);
+  }
+  return *found;
+}
+
+const Machine* machine_of(const std::vector<Machine>& machines,
+                          const std::string& kind) {
+  for (const Machine& machine : machines) {
+    if (machine.kind == kind) return &machine;
+  }
+  return nullptr;
+}
+
+// The sum of the absolute terms of an element, at most: what the floor of the rule goes by.
+double magnitude_of(const Group& group, Inputs inputs) {
+  if (group.flops(1, 1, 1) == 0) return 0;  // nothing is summed
+  for (auto& matrix : inputs) {
+    for (std::int64_t i = 0; i < matrix.count(); ++i) {
+      matrix.data()[i] = std::abs(matrix.data()[i]);
+    }
+  }
+  const auto sums = group.reference(inputs);
+  return *std::max_element(sums.data(), sums.data() + sums.count());
+}
+
+// Checks each kernel of a group on ragged sizes.
+void check_group(cli::Program& program, const Machine& machine,
+                 const std::string& name) {
+  const Group& group = group_of(machine, name);
+  const Inputs inputs = group.inputs(133, 150, 75);
+  const auto ref = group.reference(inputs);
+  const auto plain = group.plain(inputs);
+  const double magnitude = magnitude_of(group, inputs);
+  fmt::print("{}\n", group.title);
+  for (const Kernel& kernel : group.kernels) {
+    const tiled::Prepared prepared = kernel.prepare(inputs);
+    prepared.launch();
+    const Verdict verdict = accept(kernel.name, prepared.result(), ref, plain,
+                                   kForwardFactor, magnitude);
+    if (verdict.accepted) {
+      fmt::print("  {}: {}\n", kernel.name, kernel.idea);
+    }
+    program.check(verdict);
+  }
+}
+
+// What the kernels of a group ask of memory, and what could be asked at least.
+void count_group(const Machine* watched, const std::string& name,
+                 std::int64_t size) {
+  if (watched == nullptr) {
+    fmt::print("This build has no watched lab: nothing is counted.\n");
+    return;
+  }
+  const Group& group = group_of(*watched, name);
+  const Inputs inputs = group.inputs(size, size, size);
+  const double side = static_cast<double>(size);
+  cli::Table table({"kernel", "bytes asked", "of the least", "sectors",
+                    "side by side", "wavefronts", "side by side",
+                    "findings"});
+  for (const Kernel& kernel : group.kernels) {
+    const auto trace = tiled::trace(kernel, inputs);
+    if (!trace) continue;
+    table.add(
+        {kernel.name, std::to_string(trace->global_bytes),
+         fmt::format("{:.1f} x", static_cast<double>(trace->global_bytes) /
+                                     group.bytes(side, side, side)),
+         std::to_string(trace->sectors), std::to_string(trace->sectors_ideal),
+         std::to_string(trace->wavefronts),
+         std::to_string(trace->wavefronts_ideal),
+         std::to_string(trace->findings)});
+  }
+  fmt::print("{}, all sizes {}\n{}", group.title, size, table.text());
+}
+
+// On a GPU only: how fast each kernel is.
+void time_groups(cli::Program& program, const Machine& machine,
+                 std::int64_t size) {
+  if (!program.on_gpu()) {
+    fmt::print("No GPU is used, so no kernel is timed.\n");
+    return;
+  }
+  if (size == 0) size = 4096;
+  fmt::print("{}, all sizes {}\n", machine.name, size);
+  cli::Table table({"kernel", "what", "ms", "rate"});
+  const double side = static_cast<double>(size);
+  for (const Group& group : machine.groups) {
+    const Inputs inputs = group.inputs(size, size, size);
+    for (const Kernel& kernel : group.kernels) {
+      const tiled::Prepared prepared = kernel.prepare(inputs);
+      const double ms = machine.milliseconds(prepared.launch).value();
+      const double flops = group.flops(side, side, side);
+      table.add({kernel.name, group.title, fmt::format("{:.3f}", ms),
+                 flops > 0 ? fmt::format("{:.2f} TFLOP/s", flops / ms / 1e9)
+                           : fmt::format(
+                                 "{:.0f} GB/s",
+                                 group.bytes(side, side, side) / ms / 1e6)});
+    }
+  }
+  fmt::print("{}", table.text());
+}
+
+// The watched lab's whole report on the kernels whose name holds a text.
+void trace_kernels(cli::Program& program, const Machine* watched,
+                   const Choice& choice) {
+  if (watched == nullptr) {
+    fmt::print("This build has no watched lab: nothing is traced.\n");
+    return;
+  }
+  const std::int64_t size = choice.size == 0 ? 70 : choice.size;
+  bool any = false;
+  for (const Group& group : watched->groups) {
+    const Inputs inputs = group.inputs(size, size, size);
+    for (const Kernel& kernel : group.kernels) {
+      if (kernel.name.find(choice.kernel) == std::string::npos) continue;
+      any = true;
+      const auto trace = tiled::trace(kernel, inputs);
+      if (!choice.kernel.empty()) {
+        fmt::print("{}, {}, all sizes {}\n{}\n", kernel.name, group.title,
+                   size, trace->text);
+      }
+      program.check(
+          fmt::format("findings in {}, {}", kernel.name, group.title),
+          static_cast<double>(trace->findings), 0);
+    }
+  }
+  if (!any) {
+    throw std::invalid_argument(fmt::format(
+        "--kernel {}: there is no such kernel; the names are those of the "
+        "files in 04_tiled_matmul/kernels",
+        choice.kernel));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<Machine> machines = tiled::machines();
+  const Machine* const lab = machine_of(machines, "lab");
+  const Machine* const gpu = machine_of(machines, "gpu");
+  const Machine* const watched = machine_of(machines, "watched");
+
+  cli::Program program("04_tiled_matmul",
+                       "Lesson 04: from the first kernel to tensor cores.");
+  program.has_kernels(gpu != nullptr && gpu->available);
+  Choice choice;
+  program.option("--kernel", choice.kernel,
+                 "section trace: only kernels whose name holds this text");
+  program.option("--size", choice.size, 0, 16384,
+                 "rows, columns and depth in sections time and trace (0: the "
+                 "section's own)");
+
+  const auto machine = [&]() -> const Machine& {
+    return program.on_gpu() ? *gpu : *lab;
+  };
+  const auto check = [&](const char* group) {
+    return [&, group] { check_group(program, machine(), group); };
+  };
+  const auto count = [&](const char* group, std::int64_t size) {
+    return [&, group, size] { count_group(watched, group, size); };
+  };
+  program.section("machine", "Where the kernels run", [&] {
+    fmt::print("The kernels run on {}.\n", machine().name);
+  });
+  program.section("add", "The first kernel", check("add"));
+  program.section("transpose", "Layout: the transpose", check("transpose"));
+  program.section("transpose_traffic", "What the transposes ask of memory",
+                  count("transpose", 64));
+  program.section("softmax", "Warps: the softmax of rows", check("softmax"));
+  program.section("matmul", "The ladder: products A B", check("matmul"));
+  program.section("matmul_bt", "The ladder: products A B^T",
+                  check("matmul_bt"));
+  program.section("matmul_traffic", "What the ladder asks of memory",
+                  count("matmul", 128));
+  program.section("mma", "Tensor cores: A B", check("mma"));
+  program.section("mma_bt", "Tensor cores: A B^T", check("mma_bt"));
+  program.section("block", "Both products at once", check("block"));
+  program.section("trace", "Every kernel watched",
+                  [&] { trace_kernels(program, watched, choice); });
+  program.section("time", "How fast they are",
+                  [&] { time_groups(program, machine(), choice.size); });
+  return program.run(argc, argv);
+}

@@ -1,0 +1,113 @@
+// Every kernel on every machine of this build that can run here: ragged sizes, poisoned outputs.
+#include <algorithm>
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "04_tiled_matmul/machine.hpp"
+#include "04_tiled_matmul/trace.hpp"
+#include "common/check/acceptance.hpp"
+
+using namespace fa;
+using tiled::Group;
+using tiled::Machine;
+
+namespace {
+
+// Magnitude of the terms that an element is summed from, for the floor of the rule.
+double magnitude_of(const Group& group, const tiled::Inputs& in) {
+  if (group.name.compare(0, 2, "ma") != 0 &&
+      group.name.compare(0, 2, "mm") != 0 && group.name != "block") {
+    return 0;
+  }
+  tiled::Inputs sizes = in;
+  for (auto& matrix : sizes) {
+    for (std::int64_t i = 0; i < matrix.count(); ++i) {
+      matrix.data()[i] = std::abs(matrix.data()[i]);
+    }
+  }
+  const auto sums = group.reference(sizes);
+  double largest = 0;
+  for (std::int64_t i = 0; i < sums.count(); ++i) {
+    largest = std::max(largest, sums.data()[i]);
+  }
+  return largest;
+}
+
+void check_group(const Group& group, const Machine& machine,
+                 std::int64_t rows, std::int64_t cols, std::int64_t depth) {
+  const tiled::Inputs in = group.inputs(rows, cols, depth);
+  const auto ref = group.reference(in);
+  const auto plain = group.plain(in);
+  for (const tiled::Kernel& kernel : group.kernels) {
+    const tiled::Prepared prepared = kernel.prepare(in);
+    prepared.launch();
+    const Verdict verdict = accept(kernel.name, prepared.result(), ref, plain,
+                                   kForwardFactor, magnitude_of(group, in));
+    CAPTURE(machine.name);
+    CAPTURE(group.title);
+    CAPTURE(rows);
+    CAPTURE(cols);
+    CAPTURE(depth);
+    CAPTURE(verdict.report());
+    CHECK(verdict.accepted);
+  }
+}
+
+void check_on_all_machines(const std::string& name) {
+  for (const Machine& machine : tiled::machines()) {
+    if (!machine.available || machine.kind == "watched") continue;
+    for (const Group& group : machine.groups) {
+      if (group.name != name) continue;
+      for (const Shape<3> size :
+           {Shape<3>{1, 1, 1}, Shape<3>{17, 19, 23}, Shape<3>{33, 65, 31},
+            Shape<3>{128, 128, 32}, Shape<3>{130, 257, 75},
+            Shape<3>{5, 300, 129}, Shape<3>{200, 3, 7}}) {
+        check_group(group, machine, size[0], size[1], size[2]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("vector addition") {
+  check_on_all_machines("add");
+}
+TEST_CASE("transposes") {
+  check_on_all_machines("transpose");
+}
+TEST_CASE("softmax of rows") {
+  check_on_all_machines("softmax");
+}
+TEST_CASE("products A B in float32") {
+  check_on_all_machines("matmul");
+}
+TEST_CASE("products A B^T in float32") {
+  check_on_all_machines("matmul_bt");
+}
+TEST_CASE("products A B on tensor cores") {
+  check_on_all_machines("mma");
+}
+TEST_CASE("products A B^T on tensor cores") {
+  check_on_all_machines("mma_bt");
+}
+TEST_CASE("the block product") {
+  check_on_all_machines("block");
+}
+
+TEST_CASE("no kernel does anything that the watched lab finds wrong") {
+  for (const Machine& machine : tiled::machines()) {
+    if (machine.kind != "watched") continue;
+    for (const Group& group : machine.groups) {
+      const tiled::Inputs in = group.inputs(35, 41, 37);
+      for (const tiled::Kernel& kernel : group.kernels) {
+        const auto trace = tiled::trace(kernel, in);
+        REQUIRE(trace.has_value());
+        CAPTURE(group.title);
+        CAPTURE(trace->text);
+        CHECK(trace->findings == 0);
+      }
+    }
+  }
+}
