@@ -17,8 +17,11 @@ constexpr int kAsyncPad = 4;
 template <int tile_rows, int tile_cols, int tile_ld>
 __device__ void copy_tile(float* tile, const float* matrix, int row0,
                           int col0, int rows, int cols, int ld, int thread) {
+  constexpr int threads = 256, pieces = tile_rows * tile_cols / 4;
+  static_assert(pieces % threads == 0, "as many for each thread");
 #pragma unroll
-  for (int e = thread; e < tile_rows * tile_cols / 4; e += 256) {
+  for (int turn = 0; turn < pieces / threads; ++turn) {
+    const int e = turn * threads + thread;
     const int row = e / (tile_cols / 4), col = e % (tile_cols / 4) * 4;
     const bool valid = row0 + row < rows && col0 + col < cols;
     const std::int64_t offset = std::int64_t{row0 + row} * ld + col0 + col;

@@ -101,9 +101,11 @@ template <int tile_rows, int tile_cols, int tile_ld, int threads, class T,
 __device__ void for_pieces(T* tile, const T* matrix, int row0, int col0,
                            int rows, int cols, int ld, int thread,
                            Copy copy) {
-  constexpr int per_row = tile_cols / 8;
+  constexpr int per_row = tile_cols / 8, pieces = tile_rows * per_row;
+  static_assert(pieces % threads == 0, "as many for each thread");
 #pragma unroll
-  for (int e = thread; e < tile_rows * per_row; e += threads) {
+  for (int turn = 0; turn < pieces / threads; ++turn) {
+    const int e = turn * threads + thread;
     const int row = e / per_row, col = e % per_row * 8;
     const bool valid = row0 + row < rows && col0 + col < cols;
     const std::int64_t offset = std::int64_t{row0 + row} * ld + col0 + col;

@@ -24,8 +24,9 @@ enable_testing()
 # Warnings and flags for our own targets only; packages are SYSTEM includes.
 add_library(fa_flags INTERFACE)
 set(fa_warnings -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor)
-# -ffp-contract=off: the same digits on every machine. In kernels, only nvcc knows #pragma unroll.
+# -ffp-contract=off: the same digits on every machine. #pragma unroll, in kernels, is meant for nvcc.
 target_compile_options(fa_flags INTERFACE
+  "$<$<COMPILE_LANG_AND_ID:CXX,Clang,AppleClang>:-Wno-pass-failed>"
   "$<$<COMPILE_LANGUAGE:CXX>:${fa_warnings};-ffp-contract=off;-Wno-unknown-pragmas>"
   # 20012: Eigen annotates defaulted functions.
   "$<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;--expt-relaxed-constexpr;-diag-suppress=20012>")
