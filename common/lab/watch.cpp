@@ -405,8 +405,18 @@ struct Watch::State : Observer {
             : fmt::format(" of block {}", (thread - 1) / kMaxThreads));
   }
 
+  // "byte 12 of a buffer of 400 bytes". Where a static array begins is not known.
+  std::string name_of(const Region& region, std::ptrdiff_t offset) const {
+    if (&region == &statics) return "a static array in shared memory";
+    if (&region == &dynamic) {
+      return fmt::format("byte {} of the dynamic shared memory", offset);
+    }
+    return fmt::format("byte {} of a buffer of {} bytes in global memory",
+                       offset, region.size);
+  }
+
   void find_race(const Access& before, bool before_writes, const Access& now,
-                 bool writes, bool shared, std::ptrdiff_t offset) {
+                 bool writes, const Region& region, std::ptrdiff_t offset) {
     std::string missing;
     int distance = 0;
     if (before.thread < block_thread) {
@@ -424,12 +434,12 @@ struct Watch::State : Observer {
       missing = "a __syncthreads() is probably missing between the two lines";
     }
     find("race", now.site, before.site,
-         fmt::format("{} {} what {} {}, at byte {} of {} memory, with "
-                     "nothing to say who comes first; {}",
+         fmt::format("{} {} what {} {}, in {}, with nothing to say who comes "
+                     "first; {}",
                      name_of(now.thread), writes ? "writes" : "reads",
                      name_of(before.thread),
-                     before_writes ? "has written" : "has read", offset,
-                     shared ? "shared" : "global", missing),
+                     before_writes ? "has written" : "has read",
+                     name_of(region, offset), missing),
          distance);
   }
 
@@ -444,19 +454,17 @@ struct Watch::State : Observer {
       if (!told && cell.in_flight) {
         told = true;
         find("copy", at, cell.write.site,
-             fmt::format("{} {} byte {} of shared memory while the cp.async "
-                         "of the other line is under way; a cp_async_wait is "
-                         "probably missing before this line",
-                         name_of(now.thread), write ? "writes" : "reads",
-                         offset));
+             fmt::format(
+                 "{} {} {} while the cp.async of the other line is under "
+                 "way; a cp_async_wait is probably missing before this line",
+                 name_of(now.thread), write ? "writes" : "reads",
+                 name_of(region, offset)));
       }
       if (!told && !write && !cell.written && !cell.in_flight) {
         told = true;
         find("unwritten", at, 0,
-             fmt::format("{} reads byte {} of {} memory, which nobody has "
-                         "written{}",
-                         name_of(now.thread), offset,
-                         shared ? "shared" : "global",
+             fmt::format("{} reads {}, where nobody has written{}",
+                         name_of(now.thread), name_of(region, offset),
                          shared ? " in this block" : ""));
       }
       const auto conflicts = [&](const Access& before) {
@@ -465,14 +473,14 @@ struct Watch::State : Observer {
       for (const Access* before : {&cell.write, &cell.atomic_write}) {
         if (!told && conflicts(*before)) {
           told = true;
-          find_race(*before, true, now, write, shared, offset);
+          find_race(*before, true, now, write, region, offset);
         }
       }
       if (!told && write) {
         for (const Access* read : {&cell.read, &cell.other_read}) {
           if (!told && conflicts(*read)) {
             told = true;
-            find_race(*read, false, now, true, shared, offset);
+            find_race(*read, false, now, true, region, offset);
           }
         }
       }
@@ -638,14 +646,21 @@ Report Watch::report() const {
     if (site.code != 0) codes.push_back(site.code);
   }
   const auto lines = lines_of(codes);
+  const auto short_name = [](const std::string& place) {
+    const std::string root = FA_ROOT_DIRECTORY;
+    return place.compare(0, root.size(), root) == 0
+               ? place.substr(root.size())
+               : place;
+  };
   const auto where = [&](std::uint32_t id) -> std::string {
     if (id == 0) return "";
     const State::Site& site = state_->sites[id];
     if (site.code == 0) {
-      return fmt::format("{}:{}", site.place.file, site.place.line);
+      return short_name(
+          fmt::format("{}:{}", site.place.file, site.place.line));
     }
     const auto line = lines.find(site.code);
-    return line != lines.end() ? line->second
+    return line != lines.end() ? short_name(line->second)
                                : fmt::format("code {:#x}", site.code);
   };
   Report report;
