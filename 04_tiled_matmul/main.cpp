@@ -84,20 +84,18 @@ void count_group(const Machine* watched, const std::string& name,
   const Group& group = group_of(*watched, name);
   const Inputs inputs = group.inputs(size, size, size);
   const double side = static_cast<double>(size);
-  cli::Table table({"kernel", "bytes asked", "of the least", "sectors",
-                    "side by side", "wavefronts", "side by side",
-                    "findings"});
+  cli::Table table(
+      {"kernel", "bytes", "sectors", "ideal", "wavefronts", "ideal"});
   for (const Kernel& kernel : group.kernels) {
     const auto trace = tiled::trace(kernel, inputs);
     if (!trace) continue;
-    table.add(
-        {kernel.name, std::to_string(trace->global_bytes),
-         fmt::format("{:.1f} x", static_cast<double>(trace->global_bytes) /
-                                     group.bytes(side, side, side)),
-         std::to_string(trace->sectors), std::to_string(trace->sectors_ideal),
-         std::to_string(trace->wavefronts),
-         std::to_string(trace->wavefronts_ideal),
-         std::to_string(trace->findings)});
+    const double share = static_cast<double>(trace->global_bytes) /
+                         group.bytes(side, side, side);
+    table.add({kernel.name, fmt::format("{:.1f} x least", share),
+               std::to_string(trace->sectors),
+               std::to_string(trace->sectors_ideal),
+               std::to_string(trace->wavefronts),
+               std::to_string(trace->wavefronts_ideal)});
   }
   fmt::print("{}, all sizes {}\n{}", group.title, size, table.text());
 }
