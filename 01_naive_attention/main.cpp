@@ -268,14 +268,12 @@ void gradient_proof(cli::Program& program) {
   auto k = normal_tensor<double, 4>({1, 2, 7, 3}, 2);
   auto v = normal_tensor<double, 4>({1, 2, 7, 3}, 3);
   const auto d_o = normal_tensor<double, 4>(q.shape(), 4);
-  Tensor<std::uint8_t, 4> keep({1, 4, 5, 7});
-  for (std::int64_t i = 0; i < keep.count(); ++i) {
-    keep.data()[i] = random_uniform(5, static_cast<std::uint64_t>(i)) < 0.75;
-  }
   AttentionOptions options;
   options.causal = true;
-  options.dropout_keep = keep;
   options.dropout_probability = 0.25;
+  const auto keep =
+      random_keep_mask<4>({1, 4, 5, 7}, options.dropout_probability, 5);
+  options.dropout_keep = keep;
 
   const auto loss = [&] {  // any loss with gradient d_o serves
     const auto o = naive::forward<double>(q, k, v, options).o;

@@ -59,11 +59,11 @@ struct Normalised {
   }
 };
 
-/// Wrong recurrences.
+/// Wrong recurrences. Each inherits output() from the right one that it wants to be.
 namespace wrong {
 
 /// P is normalised and O is not: P = exp(S - m') / l', then O = O exp(m - m') + P V.
-struct MixedNormalisation {
+struct MixedNormalisation : Normalised {
   static constexpr const char* name = "P normalised, O not";  ///< for tables
   /// Takes in one more key.
   template <class W, class V>
@@ -76,15 +76,10 @@ struct MixedNormalisation {
     x.o = correction * x.o + p / x.l * v;
     x.m = m;
   }
-  /// What it takes for the attention.
-  template <class W, class V>
-  static constexpr V output(const State<W, V>& x) {
-    return x.o;
-  }
 };
 
 /// Divided in the loop and again after it: O = exp(m - m') O + P V / l', at the end O / l.
-struct DividedTwice {
+struct DividedTwice : Unnormalised {
   static constexpr const char* name = "divided twice";  ///< for tables
   /// Takes in one more key.
   template <class W, class V>
@@ -92,15 +87,10 @@ struct DividedTwice {
                              const V& v) {
     MixedNormalisation::step(x, s, v);
   }
-  /// What it takes for the attention.
-  template <class W, class V>
-  static constexpr V output(const State<W, V>& x) {
-    return Unnormalised::output(x);
-  }
 };
 
 /// A softmax for each tile by itself, summed: O = O + softmax(S) V. Here each tile is one key.
-struct LocalSoftmax {
+struct LocalSoftmax : Normalised {
   static constexpr const char* name =
       "softmax for each tile";  ///< for tables
   /// Takes in one more key.
@@ -111,15 +101,10 @@ struct LocalSoftmax {
     x.o = x.o + W::power(s, s) * v;
     x.m = s;
   }
-  /// What it takes for the attention.
-  template <class W, class V>
-  static constexpr V output(const State<W, V>& x) {
-    return x.o;
-  }
 };
 
 /// The sum is not corrected when the maximum rises.
-struct SumNotRescaled {
+struct SumNotRescaled : Unnormalised {
   static constexpr const char* name = "l not corrected";  ///< for tables
   /// Takes in one more key.
   template <class W, class V>
@@ -131,15 +116,10 @@ struct SumNotRescaled {
     x.o = correction * x.o + p * v;
     x.m = m;
   }
-  /// What it takes for the attention.
-  template <class W, class V>
-  static constexpr V output(const State<W, V>& x) {
-    return Unnormalised::output(x);
-  }
 };
 
 /// The output is not corrected when the maximum rises.
-struct OutputNotRescaled {
+struct OutputNotRescaled : Unnormalised {
   static constexpr const char* name = "O not corrected";  ///< for tables
   /// Takes in one more key.
   template <class W, class V>
@@ -151,15 +131,10 @@ struct OutputNotRescaled {
     x.o = x.o + p * v;
     x.m = m;
   }
-  /// What it takes for the attention.
-  template <class W, class V>
-  static constexpr V output(const State<W, V>& x) {
-    return Unnormalised::output(x);
-  }
 };
 
 /// The correction is upside down: exp(m' - m).
-struct InvertedCorrection {
+struct InvertedCorrection : Unnormalised {
   static constexpr const char* name = "correction inverted";  ///< for tables
   /// Takes in one more key.
   template <class W, class V>
@@ -172,11 +147,6 @@ struct InvertedCorrection {
     x.l = correction * x.l + p;
     x.o = correction * x.o + p * v;
     x.m = m;
-  }
-  /// What it takes for the attention.
-  template <class W, class V>
-  static constexpr V output(const State<W, V>& x) {
-    return Unnormalised::output(x);
   }
 };
 

@@ -86,6 +86,17 @@ Group matmul_group(const std::string& name, const std::string& title,
 
 }  // namespace
 
+double magnitude_of(const Group& group, Inputs inputs) {
+  if (group.flops(1, 1, 1) == 0) return 0;
+  for (auto& matrix : inputs) {
+    for (std::int64_t i = 0; i < matrix.count(); ++i) {
+      matrix.data()[i] = std::abs(matrix.data()[i]);
+    }
+  }
+  const auto sums = group.reference(inputs);
+  return *std::max_element(sums.data(), sums.data() + sums.count());
+}
+
 std::vector<Group> groups_without_kernels() {
   const auto no_flops = [](double, double, double) { return 0.0; };
 

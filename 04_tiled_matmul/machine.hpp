@@ -62,6 +62,10 @@ struct Machine {
       milliseconds;
 };
 
+/// The largest sum of absolute terms of an element of a group's result: what the floor of the acceptance rule
+/// goes by where terms may cancel; 0 for groups that sum nothing.
+double magnitude_of(const Group& group, Inputs inputs);
+
 /// The machines of this build: the lab first.
 std::vector<Machine> machines();
 

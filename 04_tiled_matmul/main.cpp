@@ -1,6 +1,5 @@
 // Lesson 04: kernels from the first one to tensor cores, each checked, counted in the lab and timed on a GPU.
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -41,18 +40,6 @@ const Machine* machine_of(const std::vector<Machine>& machines,
   return nullptr;
 }
 
-// The sum of the absolute terms of an element, at most: what the floor of the rule goes by.
-double magnitude_of(const Group& group, Inputs inputs) {
-  if (group.flops(1, 1, 1) == 0) return 0;  // nothing is summed
-  for (auto& matrix : inputs) {
-    for (std::int64_t i = 0; i < matrix.count(); ++i) {
-      matrix.data()[i] = std::abs(matrix.data()[i]);
-    }
-  }
-  const auto sums = group.reference(inputs);
-  return *std::max_element(sums.data(), sums.data() + sums.count());
-}
-
 // Checks each kernel of a group on ragged sizes.
 void check_group(cli::Program& program, const Machine& machine,
                  const std::string& name) {
@@ -60,7 +47,7 @@ void check_group(cli::Program& program, const Machine& machine,
   const Inputs inputs = group.inputs(133, 150, 75);
   const auto ref = group.reference(inputs);
   const auto plain = group.plain(inputs);
-  const double magnitude = magnitude_of(group, inputs);
+  const double magnitude = tiled::magnitude_of(group, inputs);
   fmt::print("{}\n", group.title);
   for (const Kernel& kernel : group.kernels) {
     const tiled::Prepared prepared = kernel.prepare(inputs);

@@ -9,15 +9,12 @@
 
 using namespace fa;
 using testing::contains;
+using testing::quoted;
 using testing::run;
 
 namespace {
 
 const std::string kProgram = FA_PROGRAM;
-
-std::string quoted(const std::filesystem::path& path) {
-  return "'" + path.string() + "'";
-}
 
 }  // namespace
 
@@ -69,13 +66,12 @@ TEST_CASE(
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
-  const auto refused = [&](const std::string& arguments,
-                           const std::string& why) {
-    const auto result = run(kProgram + " " + arguments);
-    CAPTURE(result.error);
-    CHECK(result.status == 2);
-    CHECK(contains(result.error, why));
-    CHECK(std::count(result.error.begin(), result.error.end(), '\n') == 1);
+  const auto refused = [](const std::string& arguments,
+                          const std::string& why) {
+    const std::string words = testing::refusal(kProgram + " " + arguments);
+    CAPTURE(arguments);
+    CAPTURE(words);
+    CHECK(contains(words, why));
   };
   refused("--length 0", "--length");
   refused("--block-m 0", "--block-m");

@@ -51,12 +51,8 @@ Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape,
   p.options.causal = causal;
   p.options.scale = scale;
   if (dropout > 0) {
-    p.keep = Tensor<std::uint8_t, 4>(
-        {q_shape[0], q_shape[1], q_shape[2], k_shape[2]});
-    for (std::int64_t i = 0; i < p.keep.count(); ++i) {
-      p.keep.data()[i] =
-          random_uniform(5, static_cast<std::uint64_t>(i)) >= dropout;
-    }
+    p.keep = random_keep_mask<4>(
+        {q_shape[0], q_shape[1], q_shape[2], k_shape[2]}, dropout, 5);
     p.options.dropout_keep = p.keep;
     p.options.dropout_probability = dropout;
   }

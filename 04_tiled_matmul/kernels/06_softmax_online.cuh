@@ -7,7 +7,7 @@
 
 namespace fa::FA_TARGET {
 
-/// 2^... of lesson 03's power(): exp(a - b), and 0 when a is -infinity.
+/// Lesson 03's power: exp(a - b), and 0 when a is -infinity.
 __device__ float power(float a, float b) {
   return a == -INFINITY ? 0.0f : expf(a - b);
 }

@@ -1,7 +1,4 @@
 // Every kernel on every machine of this build that can run here: ragged sizes, poisoned outputs.
-#include <algorithm>
-#include <cmath>
-
 #include <doctest/doctest.h>
 
 #include "04_tiled_matmul/machine.hpp"
@@ -14,36 +11,17 @@ using tiled::Machine;
 
 namespace {
 
-// Magnitude of the terms that an element is summed from, for the floor of the rule.
-double magnitude_of(const Group& group, const tiled::Inputs& in) {
-  if (group.name.compare(0, 2, "ma") != 0 &&
-      group.name.compare(0, 2, "mm") != 0 && group.name != "block") {
-    return 0;
-  }
-  tiled::Inputs sizes = in;
-  for (auto& matrix : sizes) {
-    for (std::int64_t i = 0; i < matrix.count(); ++i) {
-      matrix.data()[i] = std::abs(matrix.data()[i]);
-    }
-  }
-  const auto sums = group.reference(sizes);
-  double largest = 0;
-  for (std::int64_t i = 0; i < sums.count(); ++i) {
-    largest = std::max(largest, sums.data()[i]);
-  }
-  return largest;
-}
-
 void check_group(const Group& group, const Machine& machine,
                  std::int64_t rows, std::int64_t cols, std::int64_t depth) {
   const tiled::Inputs in = group.inputs(rows, cols, depth);
   const auto ref = group.reference(in);
   const auto plain = group.plain(in);
+  const double magnitude = tiled::magnitude_of(group, in);
   for (const tiled::Kernel& kernel : group.kernels) {
     const tiled::Prepared prepared = kernel.prepare(in);
     prepared.launch();
     const Verdict verdict = accept(kernel.name, prepared.result(), ref, plain,
-                                   kForwardFactor, magnitude_of(group, in));
+                                   kForwardFactor, magnitude);
     CAPTURE(machine.name);
     CAPTURE(group.title);
     CAPTURE(rows);

@@ -83,14 +83,6 @@ __device__ inline void cp_async16(void* shared, const void* global,
                "l"(global), "r"(valid ? 16 : 0)
                : "memory");
 }
-/// Begins to copy 4 bytes from global to shared memory. As cp_async16(), with multiples of 4.
-__device__ inline void cp_async4(void* shared, const void* global,
-                                 bool valid = true) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(
-                   shared_address(shared)),
-               "l"(global), "r"(valid ? 4 : 0)
-               : "memory");
-}
 /// Closes the group of the copies begun since the last one.
 __device__ inline void cp_async_commit() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");

@@ -30,16 +30,10 @@ namespace fa::FA_TARGET {
 using half = ::fa::half;
 using bfloat16 = ::fa::bfloat16;
 
-/// CUDA's vector types.
-struct alignas(8) float2 {
-  float x, y;
-};
+/// CUDA's vector type.
 struct alignas(16) float4 {
   float x, y, z, w;
 };
-inline float2 make_float2(float x, float y) {
-  return {x, y};
-}
 inline float4 make_float4(float x, float y, float z, float w) {
   return {x, y, z, w};
 }
@@ -159,25 +153,6 @@ __forceinline__ unsigned atomicAdd(unsigned* address, unsigned value) {
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-using std::max;
-using std::min;
-inline float __expf(float x) {
-  return std::exp(x);
-}
-inline float __logf(float x) {
-  return std::log(x);
-}
-inline float __fdividef(float x, float y) {
-  return x / y;
-}
-inline float rsqrtf(float x) {
-  return 1.0f / std::sqrt(x);
-}
-template <class T>
-__forceinline__ T __ldg(const T* address) {
-  return *address;
-}
-
 // ---------------------------------------------------------------- the functions of kernel.cuh
 
 template <class T>
@@ -220,11 +195,6 @@ inline void cp_async16(void* shared, const void* global, bool valid = true,
                        const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
   lab::copy_async(shared, valid ? global : nullptr, 16, {file, line});
-}
-inline void cp_async4(void* shared, const void* global, bool valid = true,
-                      const char* file = __builtin_FILE(),
-                      int line = __builtin_LINE()) {
-  lab::copy_async(shared, valid ? global : nullptr, 4, {file, line});
 }
 inline void cp_async_commit() {
   lab::commit_copies();

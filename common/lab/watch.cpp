@@ -275,7 +275,7 @@ struct Watch::State : Observer {
   std::uint32_t block_thread = 1;  // id of thread 0 of this block
   std::uint32_t next_block_thread = 1;
   Size block_index;
-  int warps = 0;
+  int threads = 0;  // of a block
   struct WarpOrder {
     std::uint32_t clock = 1;
     // When two lanes last passed a __syncwarp() together.
@@ -288,8 +288,7 @@ struct Watch::State : Observer {
   void launch_begins(const Launch& launch) override {
     first_interval = ++interval;
     next_block_thread = block_thread = 1;
-    const auto threads = static_cast<int>(launch.block.count());
-    warps = (threads + kWarpSize - 1) / kWarpSize;
+    threads = static_cast<int>(launch.block.count());
   }
 
   void block_begins(const Thread& first, const void* memory,
@@ -298,11 +297,11 @@ struct Watch::State : Observer {
     block_thread = next_block_thread;
     next_block_thread += kMaxThreads;
     block_index = first.block_index;
-    const auto count = static_cast<std::size_t>(warps);
+    const auto count =
+        static_cast<std::size_t>((threads + kWarpSize - 1) / kWarpSize);
     orders.assign(count, {});
     pending.assign(count, {});
     alive.assign(count, 0xffffffffu);
-    const auto threads = first.block_size.count();
     if (threads % kWarpSize != 0) {
       alive.back() = (1u << (threads % kWarpSize)) - 1;
     }
@@ -587,8 +586,8 @@ struct Watch::State : Observer {
   void count_requests(std::size_t warp) {
     for (auto& [key, traffic] : pending[warp]) {
       Counted& c = counted[{key / 2, traffic.shared, traffic.write}];
-      const int existing = lanes_in(
-          warp + 1 == pending.size() ? last_warp_lanes() : 0xffffffffu);
+      const int existing =
+          std::min(kWarpSize, threads - static_cast<int>(warp) * kWarpSize);
       for (const Request& request : traffic.requests) {
         const int lanes = lanes_in(request.lanes);
         const std::int64_t bytes = std::int64_t{lanes} * traffic.size;
@@ -605,12 +604,6 @@ struct Watch::State : Observer {
       }
     }
     pending[warp].clear();
-  }
-  std::uint32_t last_warp_lanes() const {
-    const auto threads = current != nullptr ? current->block_size.count()
-                                            : std::int64_t{kWarpSize};
-    return threads % kWarpSize == 0 ? 0xffffffffu
-                                    : (1u << (threads % kWarpSize)) - 1;
   }
 };
 

@@ -81,6 +81,19 @@ void poison(View<T, Rank> view) {
   });
 }
 
+/// A dropout mask: 1 keeps, 0 drops; each element is dropped with the given probability.
+template <int Rank>
+Tensor<std::uint8_t, Rank> random_keep_mask(const Shape<Rank>& shape,
+                                            double drop_probability,
+                                            std::uint64_t seed) {
+  Tensor<std::uint8_t, Rank> keep(shape);
+  for (std::int64_t i = 0; i < keep.count(); ++i) {
+    keep.data()[i] = random_uniform(seed, static_cast<std::uint64_t>(i)) >=
+                     drop_probability;
+  }
+  return keep;
+}
+
 /// A new tensor of standard normal numbers.
 template <class T, int Rank>
 Tensor<T, Rank> normal_tensor(const Shape<Rank>& shape, std::uint64_t seed,

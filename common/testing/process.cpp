@@ -1,5 +1,6 @@
 #include "common/testing/process.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -44,6 +45,15 @@ Outcome run(const std::string& command) {
   if (raw == -1) throw std::runtime_error("cannot start: " + command);
   return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out),
           file_bytes(err)};
+}
+
+std::string refusal(const std::string& command) {
+  const Outcome outcome = run(command);
+  const auto lines =
+      std::count(outcome.error.begin(), outcome.error.end(), '\n');
+  if (outcome.status == 2 && lines == 1) return outcome.error;
+  return "(exit status " + std::to_string(outcome.status) + ", " +
+         std::to_string(lines) + " lines on standard error)";
 }
 
 Outcome run_in_child(const std::function<int()>& body) {

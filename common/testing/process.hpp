@@ -19,6 +19,16 @@ struct Outcome {
 /// @throws std::runtime_error when it cannot be started
 Outcome run(const std::string& command);
 
+/// What a program says when it refuses: its standard error, which must be one line, with exit status 2.
+/// Otherwise a text about what it did instead, without its words, so that no search in it succeeds by chance.
+/// @param command as for run()
+std::string refusal(const std::string& command);
+
+/// A path for a command line.
+inline std::string quoted(const std::filesystem::path& path) {
+  return "'" + path.string() + "'";
+}
+
 /// Runs a function in a child process: what it prints, and what it does to its process, stays there.
 /// An exception that leaves `body` is printed on standard error and gives status 99.
 /// @param body returns the exit status

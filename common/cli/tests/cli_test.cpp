@@ -590,3 +590,14 @@ TEST_CASE("the save option makes its directory") {
         "--save " + place + ": is not a directory and cannot be made");
   }
 }
+
+TEST_CASE(
+    "a refusal is one line on standard error and status 2, nothing else") {
+  using testing::refusal;
+  CHECK(refusal("echo no >&2; exit 2") == "no\n");
+  CHECK(refusal("echo no >&2; exit 1") ==
+        "(exit status 1, 1 lines on standard error)");
+  CHECK(refusal("echo no >&2; echo no >&2; exit 2") ==
+        "(exit status 2, 2 lines on standard error)");
+  CHECK(refusal("true") == "(exit status 0, 0 lines on standard error)");
+}

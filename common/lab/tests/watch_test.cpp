@@ -451,6 +451,20 @@ TEST_CASE("requests with lanes missing are counted as diverged") {
   CHECK(line.bytes == 128);
 }
 
+__global__ void whole_warps(float* out) {
+  out[threadIdx.x] = 1;  // all lanes there are
+}
+
+TEST_CASE("the short last warp of an odd block is not diverged") {
+  const Report report = watched([] {
+    DeviceBuffer<float> out(37);
+    launch(whole_warps, {{1}, {37}}, out.data());
+  });
+  const auto& line = traffic_at(report, "all lanes there are", false, true);
+  CHECK(line.requests == 2);
+  CHECK(line.diverged == 0);
+}
+
 TEST_CASE("a report is also written as JSON") {
   const Report report = watched([] {
     DeviceBuffer<float> never(32), out(32);

@@ -1,6 +1,7 @@
 // Tensors, views, the four number types, random fills, the door to Eigen.
 #include "common/tensor/tensor.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -593,4 +594,20 @@ TEST_CASE("Eigen sees the elements of a strided view without a copy") {
   CHECK(transposed == matrix.transpose());
   matrix(3, 4) = -1;
   CHECK(tensor(3, 2, 4) == -1);
+}
+
+TEST_CASE(
+    "a keep mask drops the share that it is given, and can be repeated") {
+  const auto mask = random_keep_mask<2>({100, 100}, 0.3, 7);
+  std::int64_t kept = 0;
+  for (std::int64_t i = 0; i < mask.count(); ++i) {
+    REQUIRE(mask.data()[i] <= 1);
+    kept += mask.data()[i];
+  }
+  // The standard deviation of the count is sqrt(10000 x 0.3 x 0.7) = 46.
+  CHECK(std::abs(kept - 7000) < 5 * 46);
+  const auto again = random_keep_mask<2>({100, 100}, 0.3, 7);
+  CHECK(std::equal(mask.data(), mask.data() + mask.count(), again.data()));
+  const auto none = random_keep_mask<1>({50}, 0, 7);
+  CHECK(std::count(none.data(), none.data() + 50, 1) == 50);
 }
