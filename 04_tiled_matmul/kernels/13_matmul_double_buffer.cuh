@@ -14,18 +14,19 @@ constexpr int kAsyncDepth = 16;
 constexpr int kAsyncPad = 4;
 
 /// Begins to copy a tile, 16 bytes at a time; zeros outside of the matrix.
-template <int tile_rows, int tile_cols, int tile_ld>
+template <int tile_rows, int tile_cols, int tile_ld, int threads = 256>
 __device__ void copy_tile(float* tile, const float* matrix, int row0,
                           int col0, int rows, int cols, int ld, int thread) {
-  constexpr int threads = 256, pieces = tile_rows * tile_cols / 4;
-  static_assert(pieces % threads == 0, "as many for each thread");
+  constexpr int per_row = tile_cols / 4, at_once = threads / per_row;
+  static_assert(threads % per_row == 0 && tile_rows % at_once == 0,
+                "as many for each thread");
+  const int row = thread / per_row, col = thread % per_row * 4;
+  const float* from = matrix + std::int64_t{row0 + row} * ld + col0 + col;
+  float* to = tile + row * tile_ld + col;
 #pragma unroll
-  for (int turn = 0; turn < pieces / threads; ++turn) {
-    const int e = turn * threads + thread;
-    const int row = e / (tile_cols / 4), col = e % (tile_cols / 4) * 4;
-    const bool valid = row0 + row < rows && col0 + col < cols;
-    const std::int64_t offset = std::int64_t{row0 + row} * ld + col0 + col;
-    cp_async16(tile + row * tile_ld + col, matrix + offset, valid);
+  for (int i = 0; i < tile_rows; i += at_once) {
+    const bool valid = row0 + row + i < rows && col0 + col < cols;
+    cp_async16(to + i * tile_ld, from + std::int64_t{i} * ld, valid);
   }
 }
 

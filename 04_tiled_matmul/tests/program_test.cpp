@@ -25,7 +25,7 @@ TEST_CASE("the whole walk is right, on the CPU") {
   CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
   const std::string lines = testing::file_bytes(summary);
   CHECK(contains(lines, "04_tiled_matmul\t01_vector_add"));
-  CHECK(contains(lines, "16_block_product"));
+  CHECK(contains(lines, "18_block_product"));
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {

@@ -62,6 +62,11 @@ __device__ void store4(T* address, float4 value) {
   *reinterpret_cast<float4*>(address) = value;
 }
 
+/// Writes two floats at once; the address is a multiple of 8.
+__device__ inline void store2(float* address, float x, float y) {
+  *reinterpret_cast<float2*>(address) = make_float2(x, y);
+}
+
 /// The block's dynamic shared memory, aligned to 128 bytes.
 template <class T>
 __device__ T* dynamic_shared() {
@@ -81,6 +86,14 @@ __device__ inline void cp_async16(void* shared, const void* global,
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
                    shared_address(shared)),
                "l"(global), "r"(valid ? 16 : 0)
+               : "memory");
+}
+/// The same for 4 bytes, which need not lie side by side on either end; a quarter as much for each instruction.
+__device__ inline void cp_async4(void* shared, const void* global,
+                                 bool valid = true) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(
+                   shared_address(shared)),
+               "l"(global), "r"(valid ? 4 : 0)
                : "memory");
 }
 /// Closes the group of the copies begun since the last one.

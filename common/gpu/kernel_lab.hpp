@@ -186,6 +186,12 @@ __forceinline__ void store4(T* address, float4 value) {
       Bytes16{value.x, value.y, value.z, value.w};
 }
 
+/// 8 bytes as one access.
+typedef float Bytes8 __attribute__((vector_size(8), may_alias));
+__forceinline__ void store2(float* address, float x, float y) {
+  *reinterpret_cast<Bytes8*>(address) = Bytes8{x, y};
+}
+
 template <class T>
 T* dynamic_shared() {
   return static_cast<T*>(lab::dynamic_shared());
@@ -195,6 +201,11 @@ inline void cp_async16(void* shared, const void* global, bool valid = true,
                        const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
   lab::copy_async(shared, valid ? global : nullptr, 16, {file, line});
+}
+inline void cp_async4(void* shared, const void* global, bool valid = true,
+                      const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) {
+  lab::copy_async(shared, valid ? global : nullptr, 4, {file, line});
 }
 inline void cp_async_commit() {
   lab::commit_copies();

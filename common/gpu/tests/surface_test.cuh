@@ -257,6 +257,38 @@ TEST_CASE("asynchronous copies arrive in the order of their groups") {
   }
 }
 
+// A 32 x 32 tile is turned on its way; one row of the source is left out.
+__global__ void turned_copy(const float* in, float* out) {
+  __shared__ float turned[32][33];
+  for (int row = 0; row < 32; ++row) {
+    cp_async4(&turned[threadIdx.x][row], in + 32 * row + threadIdx.x,
+              row != 5);
+  }
+  cp_async_commit();
+  cp_async_wait<0>();
+  __syncthreads();
+  for (int row = 0; row < 32; ++row) {
+    float* to = out + 32 * row + 2 * threadIdx.x;
+    if (threadIdx.x < 16) {
+      store2(to, turned[row][2 * threadIdx.x],
+             turned[row][2 * threadIdx.x + 1]);
+    }
+  }
+}
+
+TEST_CASE("four-byte copies can turn a tile, and pairs are stored") {
+  const auto in = normal_tensor<float, 2>({32, 32}, 1);
+  const DeviceBuffer<float> device_in(in);
+  DeviceBuffer<float> out(32 * 32);
+  launch(turned_copy, {{1}, {32}}, device_in.data(), out.data());
+  const auto result = out.tensor<float, 2>({32, 32});
+  for (int i = 0; i < 32; ++i) {
+    for (int j = 0; j < 32; ++j) {
+      CHECK(result(i, j) == (j == 5 ? 0.0f : in(j, i)));
+    }
+  }
+}
+
 template <class T>
 __global__ void convert(const float* in, T* out, float* back,
                         std::uint32_t* pairs) {

@@ -34,42 +34,63 @@ struct MmaTile {
 template <class Tile>
 using LaneResults = float[Tile::warp_rows / 16][Tile::warp_cols / 8][4];
 
-/// One warp's part of a tile: sum += A B.
-/// @param sum    this lane's results
+/// What one lane holds of the factors for 16 steps of the sum.
+template <class Tile>
+struct Fragments {
+  std::uint32_t a[Tile::warp_rows / 16][4];  ///< 16 x 16 each
+  std::uint32_t b[Tile::warp_cols / 16][4];  ///< 16 x 16: two of 16 x 8
+};
+
+/// Reads fragments from shared memory.
+/// @param f      this lane's fragments
 /// @param a_smem A's tile, at the warp's first row
 /// @param b_smem B's tile, at the warp's first column
+/// @param l      first of the 16 steps
 /// @param lane   in the warp
+template <class Tile, bool b_transposed, class T>
+__device__ void load_fragments(Fragments<Tile>& f, const T* a_smem,
+                               const T* b_smem, int l, int lane) {
+#pragma unroll
+  for (int i = 0; i < Tile::warp_rows / 16; ++i) {
+    const int row = 16 * i + lane % 16, col = l + lane / 16 * 8;
+    ldmatrix_x4(f.a[i], a_smem + row * Tile::a_ld + col);
+  }
+#pragma unroll
+  for (int j = 0; j < Tile::warp_cols / 16; ++j) {
+    if (b_transposed) {
+      const int col = 16 * j + lane % 8 + lane / 16 * 8;
+      ldmatrix_x4(f.b[j], b_smem + col * Tile::b_ld + l + lane / 8 % 2 * 8);
+    } else {
+      const int row = l + lane % 16, col = 16 * j + lane / 16 * 8;
+      ldmatrix_x4_transposed(f.b[j], b_smem + row * Tile::b_ld + col);
+    }
+  }
+}
+
+/// sum += A B for 16 steps.
+template <class T, class Tile>
+__device__ void multiply_fragments(LaneResults<Tile>& sum,
+                                   const Fragments<Tile>& f) {
+#pragma unroll
+  for (int i = 0; i < Tile::warp_rows / 16; ++i) {
+#pragma unroll
+    for (int j = 0; j < Tile::warp_cols / 8; ++j) {
+      const std::uint32_t b[2] = {f.b[j / 2][j % 2 * 2],
+                                  f.b[j / 2][j % 2 * 2 + 1]};
+      mma_m16n8k16<T>(sum[i][j], f.a[i], b);
+    }
+  }
+}
+
+/// One warp's part of a tile: sum += A B.
 template <class Tile, bool b_transposed, class T>
 __device__ void multiply_warp_tile(LaneResults<Tile>& sum, const T* a_smem,
                                    const T* b_smem, int lane) {
-  constexpr int rows = Tile::warp_rows / 16, cols = Tile::warp_cols / 16;
 #pragma unroll
   for (int l = 0; l < Tile::depth; l += 16) {
-    std::uint32_t a[rows][4], b[cols][4];
-#pragma unroll
-    for (int i = 0; i < rows; ++i) {
-      const int row = 16 * i + lane % 16, col = l + lane / 16 * 8;
-      ldmatrix_x4(a[i], a_smem + row * Tile::a_ld + col);
-    }
-#pragma unroll
-    for (int j = 0; j < cols; ++j) {
-      if (b_transposed) {
-        const int col = 16 * j + lane % 8 + lane / 16 * 8;
-        ldmatrix_x4(b[j], b_smem + col * Tile::b_ld + l + lane / 8 % 2 * 8);
-      } else {
-        const int row = l + lane % 16, col = 16 * j + lane / 16 * 8;
-        ldmatrix_x4_transposed(b[j], b_smem + row * Tile::b_ld + col);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < rows; ++i) {
-#pragma unroll
-      for (int j = 0; j < 2 * cols; ++j) {
-        const std::uint32_t b_frag[2] = {b[j / 2][j % 2 * 2],
-                                         b[j / 2][j % 2 * 2 + 1]};
-        mma_m16n8k16<T>(sum[i][j], a[i], b_frag);
-      }
-    }
+    Fragments<Tile> fragments;
+    load_fragments<Tile, b_transposed>(fragments, a_smem, b_smem, l, lane);
+    multiply_fragments<T, Tile>(sum, fragments);
   }
 }
 
@@ -79,16 +100,15 @@ __device__ void store_warp_tile(const Product<T>& p,
                                 const LaneResults<Tile>& sum, int row0,
                                 int col0, int lane) {
 #pragma unroll
-  for (int i = 0; i < Tile::warp_rows / 16; ++i) {
+  for (int i = 0; i < Tile::warp_rows / 8; ++i) {
+    const int row = row0 + 8 * i + lane / 4, col = col0 + lane % 4 * 2;
+    if (row >= p.m) continue;
+    float* to = p.c + std::int64_t{row} * p.ldc + col;
 #pragma unroll
     for (int j = 0; j < Tile::warp_cols / 8; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int row = row0 + 16 * i + e / 2 * 8 + lane / 4;
-        const int col = col0 + 8 * j + lane % 4 * 2 + e % 2;
-        if (row < p.m && col < p.n) {
-          p.c[std::int64_t{row} * p.ldc + col] = sum[i][j][e];
-        }
+      const float* pair = &sum[i / 2][j][i % 2 * 2];
+      if (col + 8 * j < p.n) {  // ld leaves room for the other one
+        store2(to + 8 * j, pair[0], pair[1]);
       }
     }
   }
@@ -101,15 +121,16 @@ template <int tile_rows, int tile_cols, int tile_ld, int threads, class T,
 __device__ void for_pieces(T* tile, const T* matrix, int row0, int col0,
                            int rows, int cols, int ld, int thread,
                            Copy copy) {
-  constexpr int per_row = tile_cols / 8, pieces = tile_rows * per_row;
-  static_assert(pieces % threads == 0, "as many for each thread");
+  constexpr int per_row = tile_cols / 8, at_once = threads / per_row;
+  static_assert(threads % per_row == 0 && tile_rows % at_once == 0,
+                "as many for each thread");
+  const int row = thread / per_row, col = thread % per_row * 8;
+  const T* from = matrix + std::int64_t{row0 + row} * ld + col0 + col;
+  T* to = tile + row * tile_ld + col;
 #pragma unroll
-  for (int turn = 0; turn < pieces / threads; ++turn) {
-    const int e = turn * threads + thread;
-    const int row = e / per_row, col = e % per_row * 8;
-    const bool valid = row0 + row < rows && col0 + col < cols;
-    const std::int64_t offset = std::int64_t{row0 + row} * ld + col0 + col;
-    copy(tile + row * tile_ld + col, matrix + offset, valid);
+  for (int i = 0; i < tile_rows; i += at_once) {
+    const bool valid = row0 + row + i < rows && col0 + col < cols;
+    copy(to + i * tile_ld, from + std::int64_t{i} * ld, valid);
   }
 }
 
