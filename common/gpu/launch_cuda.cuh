@@ -168,7 +168,7 @@ inline void device_copy(void* to, const void* from, std::size_t bytes,
   FA_CUDA(cudaMemcpy(to, from, bytes,
                      kind == CopyKind::kToDevice ? cudaMemcpyHostToDevice
                                                  : cudaMemcpyDeviceToHost));
-  if (bytes > 0) note_all_ended();
+  if (bytes > 0 && kind == CopyKind::kToHost) note_all_ended();
 }
 /// Sets memory of the device to 0.
 inline void device_zero(void* memory, std::size_t bytes) {
