@@ -1,5 +1,6 @@
 // Lesson 04: kernels from the first one to tensor cores, each checked, counted in the lab and timed on a GPU.
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -156,7 +157,8 @@ int main(int argc, char** argv) {
 
   cli::Program program("04_tiled_matmul",
                        "Lesson 04: from the first kernel to tensor cores.");
-  program.has_kernels(gpu != nullptr && gpu->available);
+  program.has_kernels(gpu == nullptr ? std::nullopt
+                                     : std::optional(gpu->available));
   Choice choice;
   program.option("--kernel", choice.kernel,
                  "section trace: only kernels whose name holds this text");

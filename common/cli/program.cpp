@@ -64,13 +64,13 @@ void Program::option(const std::string& name, std::string& value,
   command_line_->app.add_option(name, value, help)->capture_default_str();
 }
 
-void Program::has_kernels(bool gpu_available) {
+void Program::has_kernels(std::optional<bool> gpu_available) {
   has_kernels_ = true;
   gpu_available_ = gpu_available;
 }
 
 bool Program::on_gpu() const {
-  return has_kernels_ && gpu_available_ && device_ != "cpu";
+  return gpu_available_.value_or(false) && device_ != "cpu";
 }
 
 void Program::flag(const std::string& name, bool& value,
@@ -98,15 +98,14 @@ int Program::run(int argc, char** argv) {
       "not do what was asked.");
   try {
     command_line_->app.parse(argc, argv);
-    if (device_ == "gpu" && has_kernels_ && !gpu_available_) {
-      throw std::invalid_argument(
-          "--device gpu: there is no NVIDIA GPU here that this build can "
-          "use; allowed are auto and cpu");
-    }
-    if (device_ == "gpu" && !has_kernels_) {
-      throw std::invalid_argument(
-          "--device gpu: this lesson has no GPU kernels; allowed are auto "
-          "and cpu");
+    if (device_ == "gpu" && !on_gpu()) {
+      throw std::invalid_argument(fmt::format(
+          "--device gpu: {}; allowed are auto and cpu",
+          !has_kernels_ ? "this lesson has no GPU kernels"
+          : !gpu_available_
+              ? "this build has no code for GPUs, which takes nvcc and the "
+                "CMake option -DFA_GPU=REQUIRED"
+              : "there is no NVIDIA GPU here that this build can use"));
     }
     return run_sections();
   } catch (const CLI::CallForHelp&) {

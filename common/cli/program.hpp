@@ -76,7 +76,8 @@ class Program {
 
   /// For lessons with kernels: says whether there is a GPU to run them on. Without this call --device gpu is
   /// refused as meaningless.
-  void has_kernels(bool gpu_available);
+  /// @param gpu_available none when this build has no code for GPUs
+  void has_kernels(std::optional<bool> gpu_available);
   /// Whether kernels are to run on the GPU: --device gpu, or auto where there is one.
   bool on_gpu() const;
 
@@ -106,7 +107,8 @@ class Program {
               only_section_;
   std::optional<std::filesystem::path> save_;
   std::optional<Input> input_;
-  bool any_failed_ = false, has_kernels_ = false, gpu_available_ = false;
+  bool any_failed_ = false, has_kernels_ = false;
+  std::optional<bool> gpu_available_;  // none: no code for GPUs
 };
 
 }  // namespace fa::cli

@@ -2,8 +2,9 @@
 set(FA_GPU_FOUND OFF)
 set(FA_CUDA OFF)
 if(NOT FA_GPU STREQUAL "OFF")
-  # Toolkits are often installed without being put on PATH.
-  find_program(FA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  # Toolkits are often installed without being put on PATH. build/nvcc is what fetch_nvcc.sh makes.
+  find_program(FA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda "${FA_ROOT}/build/nvcc"
+               PATH_SUFFIXES bin)
   find_program(FA_NVIDIA_SMI nvidia-smi)
   set(fa_gpu_names "")
   if(FA_NVIDIA_SMI)
@@ -13,7 +14,8 @@ if(NOT FA_GPU STREQUAL "OFF")
     set(FA_GPU_FOUND ON)
   endif()
   if(FA_GPU MATCHES "REQUIRED|COMPILE" AND NOT FA_NVCC)
-    message(FATAL_ERROR "FA_GPU=${FA_GPU}, but there is no nvcc: install the CUDA Toolkit or set CUDA_HOME.")
+    message(FATAL_ERROR "FA_GPU=${FA_GPU}, but there is no nvcc: install the CUDA Toolkit, set CUDA_HOME "
+                        "or run common/cmake/fetch_nvcc.sh.")
   endif()
   if(FA_GPU STREQUAL "REQUIRED" AND NOT FA_GPU_FOUND)
     message(FATAL_ERROR "FA_GPU=REQUIRED, but nvidia-smi -L lists no GPU on this machine.")
@@ -31,5 +33,6 @@ if(NOT FA_GPU STREQUAL "OFF")
     enable_language(CUDA)
     set(CMAKE_CUDA_STANDARD 17)
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    add_custom_target(gpu_code)  # all that nvcc compiles: see fa_machines() and fa_kernel_tests()
   endif()
 endif()

@@ -31,7 +31,10 @@ target_compile_options(fa_flags INTERFACE
   # 20012: Eigen annotates defaulted functions.
   "$<$<COMPILE_LANGUAGE:CUDA>:-lineinfo;--expt-relaxed-constexpr;-diag-suppress=20012>")
 if(FA_WERROR)
-  target_compile_options(fa_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
+  # nvcc's own -Werror would forbid spills as well. They are reported only: a kernel may gain from a few.
+  target_compile_options(fa_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-Werror>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcudafe=--promote_warnings;-Xcompiler=-Wall,-Wextra,-Werror;-Xptxas=-warn-spills>")
 endif()
 if(FA_NATIVE)
   target_compile_options(fa_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-march=native>")
@@ -105,11 +108,15 @@ namespace ${NAMESPACE} {
 Machine ${kind}_machine() { return fa::${where}::machine(\"${kind}\"); }
 }  // namespace ${NAMESPACE}
 ")
-    if(kind STREQUAL "watched")
-      add_library(${LIST}_watched OBJECT "${source}")
-      target_link_libraries(${LIST}_watched PRIVATE fa_common)
-      fa_watch(${LIST}_watched)
-      set(source $<TARGET_OBJECTS:${LIST}_watched>)
+    if(NOT kind STREQUAL "lab")
+      add_library(${LIST}_${kind} OBJECT "${source}")
+      target_link_libraries(${LIST}_${kind} PRIVATE fa_common)
+      if(kind STREQUAL "watched")
+        fa_watch(${LIST}_watched)
+      else()
+        add_dependencies(gpu_code ${LIST}_gpu)
+      endif()
+      set(source $<TARGET_OBJECTS:${LIST}_${kind}>)
     endif()
     list(APPEND sources "${source}")
     string(APPEND declarations "Machine ${kind}_machine();\n")
@@ -135,6 +142,7 @@ function(fa_kernel_tests TARGET LABEL FILE)
     file(CONFIGURE OUTPUT "${TARGET}_gpu.cu" CONTENT "${include}" @ONLY)
     fa_tests(${TARGET}_gpu ${LABEL}.gpu "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_gpu.cu"
              "${FA_ROOT}/common/testing/gpu_main.cu")
+    add_dependencies(gpu_code ${TARGET}_gpu)
   endif()
 endfunction()
 

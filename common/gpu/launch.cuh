@@ -7,9 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -68,7 +71,24 @@ void launch(void (*kernel)(Parameters...), const Launch& sizes,
   static_assert(sizeof...(Parameters) == sizeof...(Arguments),
                 "as many arguments as the kernel has parameters");
   check_launch(sizes);
-  launch_unchecked(kernel, sizes, static_cast<Parameters>(arguments)...);
+  launch_unchecked(kernel, sizes, nullptr,
+                   static_cast<Parameters>(arguments)...);
+}
+
+/// The same on a stream: beside what is launched on others.
+/// @param stream    must outlive the launch
+/// @param kernel    a __global__ function
+/// @param sizes     of grid, block and dynamic shared memory
+/// @param arguments of the kernel, converted to its parameters
+/// @throws as launch() without a stream
+template <class... Parameters, class... Arguments>
+void launch(const Stream& stream, void (*kernel)(Parameters...),
+            const Launch& sizes, Arguments&&... arguments) {
+  static_assert(sizeof...(Parameters) == sizeof...(Arguments),
+                "as many arguments as the kernel has parameters");
+  check_launch(sizes);
+  launch_unchecked(kernel, sizes, &stream,
+                   static_cast<Parameters>(arguments)...);
 }
 
 /// Memory of the device for elements of type T. New elements are poisoned: all bytes 0xff, NaN.
@@ -76,13 +96,10 @@ template <class T>
 class DeviceBuffer {
  public:
   /// @param count number of elements
+  /// @throws std::invalid_argument for fewer than none
   /// @throws std::runtime_error when memory does not suffice
-  explicit DeviceBuffer(std::int64_t count) : count_(count) {
-    if (count < 0) {
-      throw std::invalid_argument(
-          fmt::format("a buffer of {} elements", count));
-    }
-    data_ = static_cast<T*>(device_allocate(bytes()));
+  explicit DeviceBuffer(std::int64_t count)
+      : data_(allocate(count)), count_(count) {
     poison();
   }
   /// A buffer with the elements of a row-major tensor; H is the host's type of the same size.
@@ -91,28 +108,23 @@ class DeviceBuffer {
       : DeviceBuffer(tensor.count()) {
     upload(tensor.data());
   }
-  ~DeviceBuffer() { device_free(data_); }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   /// Takes the memory of another.
   DeviceBuffer(DeviceBuffer&& other) noexcept
-      : data_(other.data_), count_(other.count_) {
-    other.data_ = nullptr;
-    other.count_ = 0;
-  }
+      : data_(std::move(other.data_)),
+        count_(std::exchange(other.count_, 0)) {}
 
   /// Copies count() elements to the device.
   template <class H>
   void upload(const H* from) {
     static_assert(sizeof(H) == sizeof(T), "host and device types must match");
-    device_copy(data_, from, bytes(), CopyKind::kToDevice);
+    device_copy(data(), from, bytes(), CopyKind::kToDevice);
   }
   /// Copies count() elements to the host, after all launches so far have ended.
   /// @throws std::runtime_error for an error of one of these launches
   template <class H>
   void download(H* to) const {
     static_assert(sizeof(H) == sizeof(T), "host and device types must match");
-    device_copy(to, data_, bytes(), CopyKind::kToHost);
+    device_copy(to, data(), bytes(), CopyKind::kToHost);
   }
   /// A tensor with the elements.
   /// @throws std::invalid_argument when the shape has another number of elements
@@ -128,23 +140,39 @@ class DeviceBuffer {
     return result;
   }
   /// Sets all bytes to 0xff, so that an element that is never written is NaN.
-  void poison() { device_poison(data_, bytes()); }
+  void poison() { device_poison(data(), bytes()); }
   /// Sets all bytes to 0.
-  void zero() { device_zero(data_, bytes()); }
+  void zero() { device_zero(data(), bytes()); }
 
   /// For kernels.
-  T* data() { return data_; }
+  T* data() { return data_.get(); }
   /// For kernels.
-  const T* data() const { return data_; }
+  const T* data() const { return data_.get(); }
   /// Number of elements.
   std::int64_t count() const { return count_; }
 
  private:
+  struct Free {
+    void operator()(T* memory) const { device_free(memory); }
+  };
+  static T* allocate(std::int64_t count) {
+    if (count < 0) {
+      throw std::invalid_argument(
+          fmt::format("a buffer of {} elements", count));
+    }
+    const auto size = static_cast<std::int64_t>(sizeof(T));
+    if (count > std::numeric_limits<std::int64_t>::max() / size) {
+      throw std::runtime_error(fmt::format(
+          "a buffer of {} elements: no memory is so large", count));
+    }
+    return static_cast<T*>(
+        device_allocate(static_cast<std::size_t>(count * size)));
+  }
   std::size_t bytes() const {
     return static_cast<std::size_t>(count_) * sizeof(T);
   }
-  T* data_ = nullptr;
-  std::int64_t count_ = 0;
+  std::unique_ptr<T, Free> data_;
+  std::int64_t count_;
 };
 
 }  // namespace fa::FA_TARGET

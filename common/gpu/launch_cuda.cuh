@@ -2,19 +2,105 @@
 /// The host's functions on a GPU. Include launch.cuh, not this file.
 #pragma once
 
+#include <cstdlib>
 #include <cuda_runtime.h>
+#include <cxxabi.h>
+#include <memory>
+#include <utility>
 
 namespace fa::FA_TARGET {
 
+/// The name of a kernel for messages, without its namespaces and parameters.
+/// @param function the host's address of a __global__ function
+inline std::string kernel_name(const void* function) {
+  const char* mangled = nullptr;
+#if CUDART_VERSION >= 12030  // older ones have no names
+  if (cudaFuncGetName(&mangled, function) != cudaSuccess) mangled = nullptr;
+#else
+  (void)function;
+#endif
+  if (mangled == nullptr) return "a kernel";
+  const std::unique_ptr<char, void (*)(void*)> readable(
+      abi::__cxa_demangle(mangled, nullptr, nullptr, nullptr), std::free);
+  std::string name = readable ? readable.get() : mangled;
+  for (const char* noise : {"(anonymous namespace)::", "fa::on_gpu::"}) {
+    for (std::size_t at; (at = name.find(noise)) != std::string::npos;) {
+      name.erase(at, std::string(noise).size());
+    }
+  }
+  name.erase(std::min(name.find('('), name.size()));
+  // The demangler gives the type of what templates return: void, since they are kernels.
+  return name.rfind("void ", 0) == 0 ? name.substr(5) : name;
+}
+
+/// A kernel that this thread has launched.
+struct Launched {
+  const void* function;  ///< the host's address
+  std::string name;      ///< as kernel_name()
+  bool may_run;  ///< launched since this thread last waited for the device
+};
+/// The kernels that this thread has launched: an error of one is reported by a later call, which does not know
+/// whose it is. Names are asked for while all is well, since CUDA gives none after an error.
+inline std::vector<Launched>& launched_kernels() {
+  thread_local std::vector<Launched> kernels;
+  return kernels;
+}
+/// Notes a launch for messages.
+inline void note_launch(const void* function) {
+  std::vector<Launched>& kernels = launched_kernels();
+  for (Launched& kernel : kernels) {
+    if (kernel.function == function) {
+      kernel.may_run = true;
+      return;
+    }
+  }
+  kernels.push_back({function, kernel_name(function), true});
+}
+/// Notes that all launches have ended well.
+inline void note_all_ended() {
+  for (Launched& kernel : launched_kernels()) kernel.may_run = false;
+}
+
+/// Whether an error can come from a kernel that was launched before the call that reports it.
+inline bool is_late(cudaError_t error) {
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// What CUDA says about an error, in words and by name.
+inline std::string cuda_error(cudaError_t error) {
+  return fmt::format("{} ({})", cudaGetErrorString(error),
+                     cudaGetErrorName(error));
+}
+
 /// Throws what a CUDA call reports.
-/// @throws std::runtime_error that names the call and the place
+/// @throws std::runtime_error that names the call, the place, and for an error of a kernel the kernels that were
+/// launched since this thread last waited
 inline void check_cuda(cudaError_t error, const char* call, const char* file,
                        int line) {
-  if (error != cudaSuccess) {
-    throw std::runtime_error(fmt::format("{}:{}: {}: {} ({})", file, line,
-                                         call, cudaGetErrorString(error),
-                                         cudaGetErrorName(error)));
+  if (error == cudaSuccess) return;
+  std::string suspects;
+  if (is_late(error)) {
+    for (const Launched& kernel : launched_kernels()) {
+      if (!kernel.may_run) continue;
+      suspects += (suspects.empty() ? "; launched before: " : ", ");
+      suspects += kernel.name;
+    }
   }
+  throw std::runtime_error(fmt::format("{}:{}: {}: {}{}", file, line, call,
+                                       cuda_error(error), suspects));
 }
 /// Makes a CUDA call; throws as check_cuda() when it reports an error.
 #define FA_CUDA(call) \
@@ -58,7 +144,17 @@ enum class CopyKind { kToDevice, kToHost };
 /// @throws std::runtime_error when there is not enough
 inline void* device_allocate(std::size_t bytes) {
   void* result = nullptr;
-  FA_CUDA(cudaMalloc(&result, std::max<std::size_t>(bytes, 1)));
+  const cudaError_t error =
+      cudaMalloc(&result, std::max<std::size_t>(bytes, 1));
+  if (error == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();  // nothing is broken: forget it
+    std::size_t free = 0, total = 0;
+    FA_CUDA(cudaMemGetInfo(&free, &total));
+    throw std::runtime_error(fmt::format(
+        "{} bytes of memory were asked for; {} has {} free, of {} in all",
+        bytes, device_properties().name, free, total));
+  }
+  check_cuda(error, "cudaMalloc", __FILE__, __LINE__);
   return result;
 }
 /// Gives memory of the device back; null is nothing.
@@ -72,6 +168,7 @@ inline void device_copy(void* to, const void* from, std::size_t bytes,
   FA_CUDA(cudaMemcpy(to, from, bytes,
                      kind == CopyKind::kToDevice ? cudaMemcpyHostToDevice
                                                  : cudaMemcpyDeviceToHost));
+  if (bytes > 0 && kind == CopyKind::kToHost) note_all_ended();
 }
 /// Sets memory of the device to 0.
 inline void device_zero(void* memory, std::size_t bytes) {
@@ -85,49 +182,124 @@ inline void device_poison(void* memory, std::size_t bytes) {
 /// @throws std::runtime_error for an error of one of them
 inline void device_synchronize() {
   FA_CUDA(cudaDeviceSynchronize());
+  note_all_ended();
+}
+
+/// Launches on one stream run one after the other; those on different streams may run at the same time. What is
+/// launched on none waits for all streams, and they for it; so do the copies of buffers.
+class Stream {
+ public:
+  /// @throws std::runtime_error when the device reports an error
+  Stream() { FA_CUDA(cudaStreamCreate(&stream_)); }
+  ~Stream() { cudaStreamDestroy(stream_); }  // what was launched still runs
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  /// Waits for all launches on this stream.
+  /// @throws std::runtime_error for an error of one of them
+  void synchronize() const { FA_CUDA(cudaStreamSynchronize(stream_)); }
+  /// For CUDA's own functions.
+  cudaStream_t native() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// A point in the order of what the device does, with its time.
+class Event {
+ public:
+  /// @throws std::runtime_error when the device reports an error
+  Event() { FA_CUDA(cudaEventCreate(&event_)); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  /// Puts the event behind all that was launched so far.
+  void record() { FA_CUDA(cudaEventRecord(event_)); }
+  /// Waits until the device has come to this event.
+  /// @throws std::runtime_error for an error of a launch before it
+  void synchronize() const { FA_CUDA(cudaEventSynchronize(event_)); }
+  /// Milliseconds from another event to this one; the device has come to both.
+  float milliseconds_since(const Event& start) const {
+    float result = 0;
+    FA_CUDA(cudaEventElapsedTime(&result, start.event_, event_));
+    return result;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// Throws why a kernel could not be launched.
+/// @throws std::runtime_error with what was asked for and what the kernel needs by itself
+[[noreturn]] inline void refuse_launch(const void* function,
+                                       const lab::Launch& sizes,
+                                       cudaError_t error) {
+  (void)cudaGetLastError();  // the next launch may be a good one
+  std::string needs;
+  cudaFuncAttributes kernel;
+  if (cudaFuncGetAttributes(&kernel, function) == cudaSuccess) {
+    needs = fmt::format(
+        ", which takes {} registers a thread, {} bytes of static shared "
+        "memory and at most {} threads a block",
+        kernel.numRegs, kernel.sharedSizeBytes, kernel.maxThreadsPerBlock);
+  }
+  throw std::runtime_error(fmt::format(
+      "launch of {}{}, in {} blocks of {} threads with {} bytes of dynamic "
+      "shared memory: {}",
+      kernel_name(function), needs, sizes.grid.count(), sizes.block.count(),
+      sizes.shared_bytes, cuda_error(error)));
 }
 
 /// launch() without its checks.
+/// @param stream null: none
 template <class... Parameters>
 void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
-                      Parameters... arguments) {
+                      const Stream* stream, Parameters... arguments) {
   const auto* function = reinterpret_cast<const void*>(kernel);
+  cudaError_t error = cudaSuccess;
   if (sizes.shared_bytes > 48 * 1024) {  // more must be asked for
-    FA_CUDA(cudaFuncSetAttribute(function,
+    error = cudaFuncSetAttribute(function,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(sizes.shared_bytes)));
+                                 static_cast<int>(sizes.shared_bytes));
   }
-  void* addresses[] = {&arguments..., nullptr};
-  FA_CUDA(cudaLaunchKernel(function,
-                           dim3(sizes.grid.x, sizes.grid.y, sizes.grid.z),
-                           dim3(sizes.block.x, sizes.block.y, sizes.block.z),
-                           addresses, sizes.shared_bytes, nullptr));
+  if (error == cudaSuccess) {
+    void* addresses[] = {&arguments..., nullptr};
+    error = cudaLaunchKernel(
+        function, dim3(sizes.grid.x, sizes.grid.y, sizes.grid.z),
+        dim3(sizes.block.x, sizes.block.y, sizes.block.z), addresses,
+        sizes.shared_bytes, stream == nullptr ? nullptr : stream->native());
+  }
+  if (is_late(error)) {  // of an earlier launch
+    check_cuda(error, "cudaLaunchKernel", __FILE__, __LINE__);
+  }
+  if (error != cudaSuccess) refuse_launch(function, sizes, error);
+  note_launch(function);
 }
 
 /// The median time of some work on the device, in milliseconds, each time with a cold level 2 cache.
-/// @param work    launches kernels
+/// @param work    launches kernels, on streams or on none
 /// @param repeats how often it is timed, after three runs that are not
+/// @throws std::invalid_argument for no repeat
+/// @throws std::runtime_error when the device reports an error
 inline std::optional<double> median_milliseconds(
     const std::function<void()>& work, int repeats = 20) {
+  if (repeats < 1) {
+    throw std::invalid_argument(
+        fmt::format("{} repeats to time; at least 1 is needed", repeats));
+  }
   const std::size_t flush_bytes = 2 * device_properties().l2_bytes;
-  void* const flush = device_allocate(flush_bytes);
-  cudaEvent_t start, stop;
-  FA_CUDA(cudaEventCreate(&start));
-  FA_CUDA(cudaEventCreate(&stop));
+  const std::unique_ptr<void, void (*)(void*)> flush(
+      device_allocate(flush_bytes), device_free);
+  Event start, stop;
   std::vector<float> times;
   for (int i = -3; i < repeats; ++i) {
-    device_zero(flush, flush_bytes);
-    FA_CUDA(cudaEventRecord(start));
+    device_zero(flush.get(), flush_bytes);
+    start.record();
     work();
-    FA_CUDA(cudaEventRecord(stop));
-    FA_CUDA(cudaEventSynchronize(stop));
-    float milliseconds = 0;
-    FA_CUDA(cudaEventElapsedTime(&milliseconds, start, stop));
-    if (i >= 0) times.push_back(milliseconds);
+    stop.record();
+    stop.synchronize();
+    if (i >= 0) times.push_back(stop.milliseconds_since(start));
   }
-  FA_CUDA(cudaEventDestroy(start));
-  FA_CUDA(cudaEventDestroy(stop));
-  device_free(flush);
+  note_all_ended();
   std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());
   return times[static_cast<std::size_t>(repeats / 2)];
 }

@@ -54,9 +54,19 @@ inline void device_poison(void* memory, std::size_t bytes) {
 /// Waits for all launches; here they have ended.
 inline void device_synchronize() {}
 
+/// A stream, as on a GPU. A launch in the lab has run to its end when it returns, so there is nothing to wait for.
+class Stream {
+ public:
+  Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  /// Waits for all launches on this stream; here they have ended.
+  void synchronize() const {}
+};
+
 template <class... Parameters>
 void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
-                      Parameters... arguments) {
+                      const Stream*, Parameters... arguments) {
   lab::run(sizes, [&] { kernel(arguments...); });
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <new>
 #include <stdexcept>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -485,11 +486,19 @@ constexpr std::size_t kAlignment = 256;  // and the room on either side
 }
 
 void* allocate(std::size_t bytes) {
-  auto* memory = static_cast<std::byte*>(::operator new (
-      bytes + 2 * kAlignment, std::align_val_t{kAlignment}, std::nothrow));
+  // Systems promise more than they have, and kill the program that takes it.
+  const std::size_t in_all =
+      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+      static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::byte* memory = nullptr;
+  if (bytes <= in_all) {
+    memory = static_cast<std::byte*>(::operator new (
+        bytes + 2 * kAlignment, std::align_val_t{kAlignment}, std::nothrow));
+  }
   if (memory == nullptr) {
-    throw std::runtime_error(
-        fmt::format("{} bytes for the lab: out of memory", bytes));
+    throw std::runtime_error(fmt::format(
+        "{} bytes of memory were asked for; the lab's machine has {} in all",
+        bytes, in_all));
   }
   memory += kAlignment;
   if (observer != nullptr) observer->allocated(memory, bytes);

@@ -494,6 +494,33 @@ TEST_CASE("a GPU is refused where there is nothing to run on it") {
   CHECK(run_section("numbers", {"--device", "auto"}).status == 0);
 }
 
+TEST_CASE("--device gpu where there is no GPU, or no code for one") {
+  const auto run_on = [](std::optional<bool> gpu, const char* device) {
+    return run_in_child([=] {
+      Program program("09_example", "Has kernels.");
+      program.has_kernels(gpu);
+      program.section("where", "Where they run", [&] {
+        std::puts(program.on_gpu() ? "on the GPU" : "in the lab");
+      });
+      const char* arguments[] = {"09_example", "--section", "where",
+                                 "--device", device};
+      return program.run(5, const_cast<char**>(arguments));
+    });
+  };
+  check_refused(run_on(false, "gpu"),
+                "--device gpu: there is no NVIDIA GPU here that this build "
+                "can use; allowed are auto and cpu");
+  check_refused(run_on(std::nullopt, "gpu"),
+                "--device gpu: this build has no code for GPUs, which takes "
+                "nvcc and the CMake option -DFA_GPU=REQUIRED; allowed are "
+                "auto and cpu");
+  CHECK(run_on(true, "gpu").output == "on the GPU\n");
+  CHECK(run_on(true, "auto").output == "on the GPU\n");
+  CHECK(run_on(true, "cpu").output == "in the lab\n");
+  CHECK(run_on(false, "auto").output == "in the lab\n");
+  CHECK(run_on(std::nullopt, "auto").output == "in the lab\n");
+}
+
 TEST_CASE("a check that fails gives status 1") {
   const Outcome good = run_section("good");
   CHECK(good.status == 0);

@@ -444,6 +444,11 @@ TEST_CASE("what cannot be launched is refused in one sentence") {
   });
   CHECK(contains(message, "1048576 bytes of dynamic shared memory"));
   CHECK(contains(message, device_properties().name));
+  CHECK(contains(message_of<E>([] {
+                   const Stream stream;
+                   launch(stream, nothing, {{1}, {1025}});
+                 }),
+                 "a block of 1025"));
   CHECK(contains(message_of<E>([] { DeviceBuffer<float> b(-1); }),
                  "a buffer of -1 elements"));
   CHECK(contains(message_of<E>([] {
@@ -454,6 +459,43 @@ TEST_CASE("what cannot be launched is refused in one sentence") {
   device_synchronize();
 }
 
+TEST_CASE("more memory than there is: how much was asked for, and then on") {
+  using E = std::runtime_error;
+  const std::int64_t count = std::int64_t{1} << 48;
+  CHECK(contains(message_of<E>([&] { DeviceBuffer<float> b(count); }),
+                 "1125899906842624 bytes of memory were asked for; "));
+  CHECK(contains(message_of<E>([&] { DeviceBuffer<float> b(count << 14); }),
+                 "a buffer of 4611686018427387904 elements: no memory"));
+  CHECK(DeviceBuffer<float>(1000).count() == 1000);
+}
+
+__global__ void double_and_add(int* numbers, int what) {
+  numbers[threadIdx.x] = 2 * numbers[threadIdx.x] + what;
+}
+
+TEST_CASE("launches on a stream keep their order, beside those on others") {
+  DeviceBuffer<int> ones(64), twos(64);
+  ones.zero();
+  twos.zero();
+  const Stream first, second;
+  int expected = 0;  // for one more at each step
+  for (int step = 0; step < 20; ++step) {
+    launch(first, double_and_add, {{1}, {64}}, ones.data(), 1);
+    launch(second, double_and_add, {{1}, {64}}, twos.data(), 2);
+    expected = 2 * expected + 1;
+  }
+  first.synchronize();
+  for (const int number : values(ones)) CHECK(number == expected);
+  // A copy waits for streams by itself, and so does a launch on none.
+  for (const int number : values(twos)) CHECK(number == 2 * expected);
+  launch(first, double_and_add, {{1}, {64}}, ones.data(), 0);
+  launch(double_and_add, {{1}, {64}}, ones.data(), 1);
+  launch(second, double_and_add, {{1}, {64}}, ones.data(), 0);
+  for (const int number : values(ones)) {
+    CHECK(number == 8 * expected + 2);
+  }
+}
+
 TEST_CASE("new buffers hold NaN, and move without a copy") {
   DeviceBuffer<float> buffer(100);
   for (const float value : values(buffer)) CHECK(std::isnan(value));
@@ -461,6 +503,7 @@ TEST_CASE("new buffers hold NaN, and move without a copy") {
   const DeviceBuffer<float> moved(std::move(buffer));
   CHECK(moved.data() == data);
   CHECK(moved.count() == 100);
+  CHECK(buffer.count() == 0);
 }
 
 }  // namespace

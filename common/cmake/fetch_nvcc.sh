@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Fetches nvcc, and what it needs to compile and link, into build/nvcc, where CMake looks for it: for machines
+# without the CUDA Toolkit. 100 MB are fetched, 270 MB unpacked; nothing is installed in the system.
+#   common/cmake/fetch_nvcc.sh
+# Needs Linux, python3 with pip, and the network. Exit status: 0 nvcc is there, 2 it is not.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+target=$(cd "$here/../.." && pwd)/build/nvcc
+
+die() {
+  printf 'fetch_nvcc.sh: %s\n' "$*" >&2
+  exit 2
+}
+
+if [ -x "$target/bin/nvcc" ]; then
+  printf 'nvcc is there: %s\n' "$target/bin/nvcc"
+  exit 0
+fi
+[ "$(uname -s)" = Linux ] || die "there is an nvcc for Linux only, not for $(uname -s)"
+python3 -m pip --version >/dev/null 2>&1 ||
+  die "python3 with pip is needed; on Debian and Ubuntu: sudo apt-get install -y --no-install-recommends python3-pip"
+
+# Unpacked beside the target and then renamed, so that build/nvcc is whole or not there.
+new=$target.new
+rm -rf "$new"
+trap 'rm -rf "$new"' EXIT
+# No warning to an administrator: nothing of the system is touched.
+PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --only-binary :all: \
+  --require-hashes --requirement "$here/nvcc_requirements.txt" --target "$new" ||
+  die "nvcc could not be fetched from the Python package index; the lines above say why"
+ln -s lib "$new/nvidia/cu13/lib64" # where nvcc looks for its libraries
+rm -rf "$target"
+mv "$new/nvidia/cu13" "$target"
+printf 'nvcc is there: %s\n' "$target/bin/nvcc"
