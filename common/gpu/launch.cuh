@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "common/gpu/device.hpp"
 #include "common/gpu/target.hpp"
 #include "common/lab/engine.hpp"
 #include "common/tensor/tensor.hpp"

@@ -106,27 +106,31 @@ inline void check_cuda(cudaError_t error, const char* call, const char* file,
 #define FA_CUDA(call) \
   ::fa::FA_TARGET::check_cuda((call), #call, __FILE__, __LINE__)
 
-/// What a program asks about the device.
-struct DeviceProperties {
-  std::string name;            ///< for people
-  int compute_capability = 0;  ///< 90 for sm_90
-  int multiprocessors = 0;     ///< of the GPU
-  std::size_t shared_bytes =
-      0;                     ///< dynamic shared memory of a block, at most
-  std::size_t l2_bytes = 0;  ///< level 2 cache
-};
-
 /// The current GPU.
 /// @throws std::runtime_error when there is none
 inline DeviceProperties device_properties() {
   static const DeviceProperties properties = [] {
-    int device = 0;
+    int device = 0, clock_khz = 0, memory_khz = 0, memory_bits = 0;
     FA_CUDA(cudaGetDevice(&device));
     cudaDeviceProp p;
     FA_CUDA(cudaGetDeviceProperties(&p, device));
-    return DeviceProperties{p.name, 10 * p.major + p.minor,
-                            p.multiProcessorCount, p.sharedMemPerBlockOptin,
-                            static_cast<std::size_t>(p.l2CacheSize)};
+    FA_CUDA(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device));
+    FA_CUDA(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate,
+                                   device));
+    FA_CUDA(cudaDeviceGetAttribute(
+        &memory_bits, cudaDevAttrGlobalMemoryBusWidth, device));
+    DeviceProperties result;
+    result.name = p.name;
+    result.compute_capability = 10 * p.major + p.minor;
+    result.multiprocessors = p.multiProcessorCount;
+    result.shared_bytes = p.sharedMemPerBlockOptin;
+    result.l2_bytes = static_cast<std::size_t>(p.l2CacheSize);
+    result.clock_hz = 1e3 * clock_khz;
+    // two bits for each clock and wire
+    result.memory_bandwidth = 2e3 * memory_khz * memory_bits / 8;
+    result.toolkit = fmt::format("{}.{}", CUDART_VERSION / 1000,
+                                 CUDART_VERSION % 1000 / 10);
+    return result;
   }();
   return properties;
 }
