@@ -253,8 +253,7 @@ class Event {
       sizes.shared_bytes, cuda_error(error)));
 }
 
-/// launch() without its checks.
-/// @param stream null: none
+/// launch() without its checks; on no stream if that is null.
 template <class... Parameters>
 void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
                       const Stream* stream, Parameters... arguments) {
