@@ -80,7 +80,7 @@ TEST_CASE("no kernel does anything that the watched lab finds wrong") {
     for (const Group& group : machine.groups) {
       const tiled::Inputs in = group.inputs(35, 41, 37);
       for (const tiled::Kernel& kernel : group.kernels) {
-        const auto trace = tiled::trace(kernel, in);
+        const auto trace = tiled::trace(group, kernel, in);
         REQUIRE(trace.has_value());
         CAPTURE(group.title);
         CAPTURE(trace->text);

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "common/files/escape.hpp"
+
 namespace fa::lab {
 namespace {
 
@@ -43,30 +45,6 @@ bool by_word(const Served& a, const Served& b) {
 constexpr int kWidth = 1000, kLeft = 36, kCellWidth = 30, kTop = 124;
 constexpr int kTextHeight = 14;  // of a line in a cell
 
-// What XML reads as this text.
-std::string xml_text(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:  // XML has no control characters
-        result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return result;
-}
-
 std::string counted(std::int64_t number, const std::string& things) {
   return fmt::format("{} {}{}", number, things, number == 1 ? "" : "s");
 }
@@ -94,7 +72,7 @@ std::string line_of_text(int y, double size, const std::string& style,
       style, kLeft, y, std::min(size, widest), xml_text(text));
 }
 
-// Each lane has a color of its own; a word of several has that of the first. It is laid thinly over the
+// Each lane has a colour of its own; a word of several has that of the first. It is laid thinly over the
 // background, so that text is legible on it when that is light and when it is dark.
 std::string cell(const Served& served, int y, int height) {
   const std::vector<std::string> names = names_of(served.lanes);
@@ -224,12 +202,12 @@ std::string draw_banks(const std::string& kernel, const std::string& where,
       counted(rounds, "round"));
   svg +=
       "<style>\n"
-      "text { font-family: system-ui, sans-serif; fill: #1f2328 }\n"
+      "text { font-family: system-ui, sans-serif; fill: #1a1a1a }\n"
       ".paper { fill: #ffffff } .quiet { fill: #59636e }\n"
       ".grid { stroke: #d1d9e0 } .number, .lane { text-anchor: middle }\n"
       ".headline { font-weight: 600 }\n"
       "@media (prefers-color-scheme: dark) {\n"
-      "text { fill: #f0f6fc } .paper { fill: #0d1117 }\n"
+      "text { fill: #e6e6e6 } .paper { fill: #16191d }\n"
       ".quiet { fill: #9198a1 } .grid { stroke: #3d444d }\n"
       "}\n"
       "</style>\n";

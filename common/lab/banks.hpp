@@ -47,6 +47,20 @@ std::int64_t wavefronts(const Request& request);
 /// Rounds that would do if the lanes stood side by side.
 std::int64_t best_wavefronts(const Request& request);
 
+/// Whether one of two places has more conflicts: more rounds for each that would do, or as many for each and
+/// more in sum. A place without rounds has the least.
+/// @param rounds       of the one
+/// @param best         that would do for it
+/// @param other_rounds of the other
+/// @param other_best   that would do for that
+inline bool conflicts_more(std::int64_t rounds, std::int64_t best,
+                           std::int64_t other_rounds,
+                           std::int64_t other_best) {
+  if (best == 0 || other_best == 0) return best > other_best;
+  const std::int64_t left = rounds * other_best, right = other_rounds * best;
+  return left > right || (left == right && rounds > other_rounds);
+}
+
 /// Draws how a request to shared memory is served: a column for each bank, a row for each round.
 /// @param kernel  its name
 /// @param where   file:line

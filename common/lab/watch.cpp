@@ -15,6 +15,8 @@
 
 #include <fmt/format.h>
 
+#include "common/files/escape.hpp"
+
 namespace fa::lab {
 namespace {
 
@@ -65,14 +67,6 @@ struct SiteTraffic {
 
 int lanes_in(std::uint32_t mask) {
   return static_cast<int>(std::bitset<32>(mask).count());
-}
-
-// Whether a ratio a / a_best is above b / b_best, or as high and a is more; nothing is the least.
-bool is_worse(std::int64_t a, std::int64_t a_best, std::int64_t b,
-              std::int64_t b_best) {
-  if (b_best == 0 || a_best == 0) return a_best > b_best;
-  const std::int64_t left = a * b_best, right = b * a_best;
-  return left > right || (left == right && a > b);
 }
 
 std::int64_t sectors(const Request& request) {
@@ -601,8 +595,8 @@ struct Watch::State : Observer {
           const std::int64_t ideal = best_wavefronts(request);
           c.wavefronts += rounds;
           c.ideal += ideal;
-          if (is_worse(rounds, ideal, c.worst_wavefronts,
-                       best_wavefronts(c.worst))) {
+          if (conflicts_more(rounds, ideal, c.worst_wavefronts,
+                             best_wavefronts(c.worst))) {
             c.worst = request;
             c.worst_wavefronts = rounds;
           }
@@ -711,8 +705,9 @@ Report Watch::report() const {
     line.wavefronts += counted.wavefronts;
     line.ideal += counted.ideal;
     if (shared &&
-        is_worse(counted.worst_wavefronts, best_wavefronts(counted.worst),
-                 wavefronts(line.worst), best_wavefronts(line.worst))) {
+        conflicts_more(counted.worst_wavefronts,
+                       best_wavefronts(counted.worst), wavefronts(line.worst),
+                       best_wavefronts(line.worst))) {
       line.worst = state_->from_first_byte(counted.worst);
     }
   }
@@ -724,8 +719,8 @@ const LineTraffic* Report::worst_shared() const {
   const LineTraffic* worst = nullptr;
   for (const LineTraffic& line : traffic) {
     if (!line.shared) continue;
-    if (worst == nullptr || is_worse(line.wavefronts, line.ideal,
-                                     worst->wavefronts, worst->ideal)) {
+    if (worst == nullptr || conflicts_more(line.wavefronts, line.ideal,
+                                           worst->wavefronts, worst->ideal)) {
       worst = &line;
     }
   }
@@ -763,19 +758,6 @@ std::string Report::text() const {
   return text;
 }
 
-std::string json_text(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      result += fmt::format("\\u{:04x}", static_cast<int>(c));
-    } else {
-      result += c;
-    }
-  }
-  return result + '"';
-}
-
 std::string Report::json() const {
   std::string text = "{\"findings\": [";
   for (const Finding& finding : findings) {
@@ -797,7 +779,7 @@ std::string Report::json() const {
         line.requests, line.diverged, line.atomics, line.bytes, line.sectors,
         line.wavefronts, line.ideal);
   }
-  return text + "]}\n";
+  return text + "]}";
 }
 
 }  // namespace fa::lab

@@ -63,10 +63,6 @@ struct Report {
   std::string json() const;
 };
 
-/// A text as JSON writes it, with its quotes.
-/// @param text UTF-8
-std::string json_text(const std::string& text);
-
 /// While it lives, the launches of this process are watched; only one at a time.
 class Watch {
  public:
