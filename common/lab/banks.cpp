@@ -172,7 +172,7 @@ std::string draw_banks(const std::string& kernel, const std::string& where,
   const std::string headline =
       fmt::format("{}: {}{}", kernel, counted(rounds, "wavefront"),
                   rounds > best ? fmt::format(" where {} would do", best)
-                                : ", no bank conflict");
+                                : ", no more than lanes side by side need");
   const std::string access =
       fmt::format("{}: one {}, {} for each of {} of a warp", where,
                   write ? "store" : "load", counted(request.size, "byte"),

@@ -595,8 +595,12 @@ struct Watch::State : Observer {
           const std::int64_t ideal = best_wavefronts(request);
           c.wavefronts += rounds;
           c.ideal += ideal;
+          // Of requests that are as bad, the one at the lowest addresses is the easiest to read.
           if (conflicts_more(rounds, ideal, c.worst_wavefronts,
-                             best_wavefronts(c.worst))) {
+                             best_wavefronts(c.worst)) ||
+              (rounds == c.worst_wavefronts &&
+               request.lanes == c.worst.lanes &&
+               request.address < c.worst.address)) {
             c.worst = request;
             c.worst_wavefronts = rounds;
           }
