@@ -74,6 +74,22 @@ TEST_CASE("the block product") {
   check_on_all_machines("block");
 }
 
+TEST_CASE("wavefronts are those that ncu counts on an H200") {
+  for (const Machine& machine : tiled::machines()) {
+    if (machine.kind != "watched") continue;
+    for (const Group& group : machine.groups) {
+      if (group.name != "matmul") continue;
+      for (const tiled::Kernel& kernel : group.kernels) {
+        if (kernel.name != "12_matmul_vector_loads") continue;
+        const auto trace =
+            tiled::trace(group, kernel, group.inputs(128, 128, 128));
+        REQUIRE(trace.has_value());
+        CHECK(trace->wavefronts == 13312);
+      }
+    }
+  }
+}
+
 TEST_CASE("no kernel does anything that the watched lab finds wrong") {
   for (const Machine& machine : tiled::machines()) {
     if (machine.kind != "watched") continue;
