@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "common/cli/table.hpp"
+#include "common/files/escape.hpp"
 #include "common/files/write_file.hpp"
 
 namespace fa::naive {
@@ -16,29 +17,6 @@ double largest_of(View<const double, 2> weights) {
     largest = std::max(largest, weights[index]);
   });
   return largest > 0 ? largest : 1;
-}
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += c;
-    }
-  }
-  return result;
 }
 
 }  // namespace
@@ -89,18 +67,18 @@ void write_heat_map_svg(const std::filesystem::path& path,
       "</style>\n"
       "<rect class=\"paper\" width=\"{0}\" height=\"{1}\"/>\n"
       "<text x=\"{2}\" y=\"20\" font-size=\"14\">{3}</text>\n",
-      width, height, kMargin, escaped(title));
+      width, height, kMargin, xml_text(title));
   for (int j = 0; j < n_cols; ++j) {
     const int x = kLeft + j * kCell + kCell - 3;
     svg += fmt::format(
         "<text transform=\"translate({},{}) rotate(-90)\">{}</text>\n", x,
-        kTop - 5, escaped(cols[static_cast<std::size_t>(j)]));
+        kTop - 5, xml_text(cols[static_cast<std::size_t>(j)]));
   }
   for (int i = 0; i < n_rows; ++i) {
     svg +=
         fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
                     kLeft - 5, kTop + i * kCell + kCell - 3,
-                    escaped(rows[static_cast<std::size_t>(i)]));
+                    xml_text(rows[static_cast<std::size_t>(i)]));
   }
   svg += "<g class=\"cells\">\n";
   const double largest = largest_of(weights);
@@ -113,8 +91,8 @@ void write_heat_map_svg(const std::filesystem::path& path,
           "fill-opacity=\"{:.2f}\"><title>{} looks at {}: "
           "{:.3f}</title></rect>\n",
           kLeft + j * kCell, kTop + i * kCell, kCell, kCell, opacity,
-          escaped(rows[static_cast<std::size_t>(i)]),
-          escaped(cols[static_cast<std::size_t>(j)]), weights(i, j));
+          xml_text(rows[static_cast<std::size_t>(i)]),
+          xml_text(cols[static_cast<std::size_t>(j)]), weights(i, j));
     }
   }
   svg += fmt::format(

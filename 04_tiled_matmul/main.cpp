@@ -9,6 +9,8 @@
 #include "04_tiled_matmul/trace.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
+#include "common/files/write_file.hpp"
+#include "common/lab/banks.hpp"
 
 namespace {
 
@@ -21,6 +23,7 @@ using tiled::Machine;
 struct Choice {  // options of this lesson
   std::string kernel;
   std::int64_t size = 0;  // 0: small in the lab, 4096 on a GPU
+  std::string json, svg;  // files; empty: none
 };
 
 const Group& group_of(const Machine& machine, const std::string& name) {
@@ -75,7 +78,7 @@ void count_group(const Machine* watched, const std::string& name,
   cli::Table table(
       {"kernel", "bytes", "sectors", "ideal", "wavefronts", "ideal"});
   for (const Kernel& kernel : group.kernels) {
-    const auto trace = tiled::trace(kernel, inputs);
+    const auto trace = tiled::trace(group, kernel, inputs);
     if (!trace) continue;
     const double share = static_cast<double>(trace->global_bytes) /
                          group.bytes(side, side, side);
@@ -123,13 +126,13 @@ void trace_kernels(cli::Program& program, const Machine* watched,
     return;
   }
   const std::int64_t size = choice.size == 0 ? 70 : choice.size;
-  bool any = false;
+  std::string json;
+  std::optional<tiled::BankPicture> worst;
   for (const Group& group : watched->groups) {
     const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
       if (kernel.name.find(choice.kernel) == std::string::npos) continue;
-      any = true;
-      const auto trace = tiled::trace(kernel, inputs);
+      const auto trace = tiled::trace(group, kernel, inputs);
       if (!choice.kernel.empty()) {
         fmt::print("{}, {}, all sizes {}\n{}\n", kernel.name, group.title,
                    size, trace->text);
@@ -137,14 +140,32 @@ void trace_kernels(cli::Program& program, const Machine* watched,
       program.check(
           fmt::format("findings in {}, {}", kernel.name, group.title),
           static_cast<double>(trace->findings), 0);
+      json += (json.empty() ? "[" : ",\n") + trace->json;
+      const auto& banks = trace->banks;
+      if (banks &&
+          (!worst || lab::conflicts_more(banks->wavefronts, banks->ideal,
+                                         worst->wavefronts, worst->ideal))) {
+        worst = banks;
+      }
     }
   }
-  if (!any) {
+  if (json.empty()) {
     throw std::invalid_argument(fmt::format(
         "--kernel {}: there is no such kernel; the names are those of the "
         "files in 04_tiled_matmul/kernels",
         choice.kernel));
   }
+  if (!choice.json.empty()) {
+    write_file(choice.json, json + "]\n");
+    fmt::print("The report for programs: {}\n", choice.json);
+  }
+  if (choice.svg.empty()) return;
+  if (!worst) {
+    fmt::print("No shared memory is used: there are no banks to draw.\n");
+    return;
+  }
+  write_file(choice.svg, worst->svg);
+  fmt::print("The banks that {} asks for: {}\n", worst->where, choice.svg);
 }
 
 }  // namespace
@@ -162,6 +183,11 @@ int main(int argc, char** argv) {
   Choice choice;
   program.option("--kernel", choice.kernel,
                  "section trace: only kernels whose name holds this text");
+  program.option("--json", choice.json,
+                 "section trace: writes the reports to this file as JSON");
+  program.option("--svg", choice.svg,
+                 "section trace: draws the banks of the worst line of shared "
+                 "memory into this file");
   program.option("--size", choice.size, 0, 16384,
                  "rows, columns and depth in sections time and trace (0: the "
                  "section's own)");

@@ -10,6 +10,14 @@
 
 namespace fa::tiled {
 
+/// The line of shared memory with the most conflicts of banks, drawn.
+struct BankPicture {
+  std::int64_t wavefronts = 0;  ///< of the line
+  std::int64_t ideal = 0;       ///< without bank conflicts
+  std::string where;            ///< file:line
+  std::string svg;              ///< of the line's worst request
+};
+
 /// What a kernel asked of memory, and what was wrong with it.
 struct Trace {
   std::int64_t findings = 0;      ///< 0 when nothing is wrong
@@ -21,11 +29,15 @@ struct Trace {
   std::int64_t wavefronts = 0;        ///< rounds of shared memory
   std::int64_t wavefronts_ideal = 0;  ///< without bank conflicts
   std::string text;                   ///< the whole report, for people
+  std::string json;                   ///< the same and the sums, an object
+  std::optional<BankPicture> banks;   ///< none without shared memory
 };
 
 /// Runs a kernel of the machine "watched" and watches it; none where this build has no watched lab.
-/// @param kernel of that machine
+/// @param group  of that machine
+/// @param kernel of that group
 /// @param inputs its inputs
-std::optional<Trace> trace(const Kernel& kernel, const Inputs& inputs);
+std::optional<Trace> trace(const Group& group, const Kernel& kernel,
+                           const Inputs& inputs);
 
 }  // namespace fa::tiled

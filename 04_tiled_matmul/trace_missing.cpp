@@ -3,7 +3,7 @@
 
 namespace fa::tiled {
 
-std::optional<Trace> trace(const Kernel&, const Inputs&) {
+std::optional<Trace> trace(const Group&, const Kernel&, const Inputs&) {
   return std::nullopt;
 }
 

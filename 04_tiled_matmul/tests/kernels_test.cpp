@@ -74,13 +74,29 @@ TEST_CASE("the block product") {
   check_on_all_machines("block");
 }
 
+TEST_CASE("wavefronts are those that ncu counts on an H200") {
+  for (const Machine& machine : tiled::machines()) {
+    if (machine.kind != "watched") continue;
+    for (const Group& group : machine.groups) {
+      if (group.name != "matmul") continue;
+      for (const tiled::Kernel& kernel : group.kernels) {
+        if (kernel.name != "12_matmul_vector_loads") continue;
+        const auto trace =
+            tiled::trace(group, kernel, group.inputs(128, 128, 128));
+        REQUIRE(trace.has_value());
+        CHECK(trace->wavefronts == 13312);
+      }
+    }
+  }
+}
+
 TEST_CASE("no kernel does anything that the watched lab finds wrong") {
   for (const Machine& machine : tiled::machines()) {
     if (machine.kind != "watched") continue;
     for (const Group& group : machine.groups) {
       const tiled::Inputs in = group.inputs(35, 41, 37);
       for (const tiled::Kernel& kernel : group.kernels) {
-        const auto trace = tiled::trace(kernel, in);
+        const auto trace = tiled::trace(group, kernel, in);
         REQUIRE(trace.has_value());
         CAPTURE(group.title);
         CAPTURE(trace->text);

@@ -1,5 +1,6 @@
 // The program of the lesson, run as a reader runs it.
 #include <algorithm>
+#include <filesystem>
 
 #include <doctest/doctest.h>
 
@@ -42,6 +43,89 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   refused("--device tpu", "--device");
   refused("--nonsense", "--nonsense");
   refused("--section nowhere", "there is no such section");
+}
+
+namespace {
+
+// The section trace with these arguments. Builds without the watched lab have nothing to trace.
+testing::Outcome traced(const std::string& arguments) {
+  return run(kProgram + " --device cpu --section trace " + arguments);
+}
+bool is_traced(const testing::Outcome& outcome) {
+  return !contains(outcome.output, "This build has no watched lab");
+}
+
+// What Python, whose parsers are strict, says to a file; "True" where there is no Python.
+std::string python_says(const std::string& expression,
+                        const std::filesystem::path& file) {
+  if (run("command -v python3").status != 0) return "True\n";
+  const auto result = run(
+      "python3 -c 'import json, sys, xml.dom.minidom; file = sys.argv[1]; "
+      "print(" +
+      expression + ")' " + testing::quoted(file));
+  return result.output + result.error;
+}
+
+}  // namespace
+
+TEST_CASE("trace writes a report for programs and draws the worst line") {
+  const testing::TemporaryDirectory directory;
+  const auto json = directory.path() / "trace.json";
+  const auto svg = directory.path() / "banks.svg";
+  const auto result =
+      traced("--kernel 03_transpose_shared --json " + testing::quoted(json) +
+             " --svg " + testing::quoted(svg));
+  CAPTURE(result.output);
+  CAPTURE(result.error);
+  CHECK(result.status == 0);
+  if (!is_traced(result)) return;
+  CHECK(contains(result.output, json.string()));
+  CHECK(contains(result.output, svg.string()));
+  CHECK(python_says("[k[\"kernel\"] for k in json.load(open(file))] == "
+                    "[\"03_transpose_shared\", "
+                    "\"03_transpose_shared, padded\"]",
+                    json) == "True\n");
+  CHECK(python_says("all(k[\"findings\"] == [] and k[\"wavefronts\"] == "
+                    "sum(t[\"wavefronts\"] for t in k[\"traffic\"]) for k in "
+                    "json.load(open(file)))",
+                    json) == "True\n");
+  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
+                    "\"svg\"",
+                    svg) == "True\n");
+  const std::string picture = testing::file_bytes(svg);
+  CHECK(contains(picture,
+                 "03_transpose_shared, The transpose of a matrix: 32 "
+                 "wavefronts where 1 would do"));
+  CHECK(contains(picture, "03_transpose_shared.cuh:"));
+}
+
+TEST_CASE("a kernel without shared memory has no banks to draw") {
+  const testing::TemporaryDirectory directory;
+  const auto svg = directory.path() / "banks.svg";
+  const auto result =
+      traced("--kernel 02_transpose_naive --svg " + testing::quoted(svg));
+  CHECK(result.status == 0);
+  if (!is_traced(result)) return;
+  CHECK(contains(result.output,
+                 "No shared memory is used: there are no banks to draw."));
+  CHECK_FALSE(std::filesystem::exists(svg));
+}
+
+TEST_CASE("a trace that cannot be written: one sentence, exit 2, no file") {
+  if (!is_traced(traced("--kernel 02_transpose_naive"))) return;
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "not_there" / "file";
+  for (const std::string option : {"--json ", "--svg "}) {
+    const std::string words =
+        testing::refusal(kProgram +
+                         " --device cpu --section trace --kernel "
+                         "03_transpose_shared " +
+                         option + testing::quoted(file));
+    CAPTURE(words);
+    CHECK(contains(words, file.string()));
+    CHECK(contains(words, "cannot be written"));
+  }
+  CHECK(std::filesystem::is_empty(directory.path()));
 }
 
 TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {

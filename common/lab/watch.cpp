@@ -15,6 +15,8 @@
 
 #include <fmt/format.h>
 
+#include "common/files/escape.hpp"
+
 namespace fa::lab {
 namespace {
 
@@ -57,15 +59,8 @@ struct Region {
 // Room on either side of device memory that is watched, too: see allocate().
 constexpr std::ptrdiff_t kRoom = 256;
 
-// The same instruction, executed by the lanes of a warp.
-struct Request {
-  std::array<const std::byte*, kWarpSize> address{};
-  std::uint32_t lanes = 0;
-};
-
 struct SiteTraffic {
-  std::uint32_t size = 0;
-  bool shared = false, write = false;
+  bool shared = false, write = false, atomic = false;
   std::array<std::uint32_t, kWarpSize> executions{};
   std::vector<Request> requests;
 };
@@ -74,36 +69,14 @@ int lanes_in(std::uint32_t mask) {
   return static_cast<int>(std::bitset<32>(mask).count());
 }
 
-// Rounds that a request to shared memory takes: of the lanes that are served together (32 of up to 4
-// bytes, 16 of 8, 8 of 16), as many as different words fall on one bank.
-std::int64_t wavefronts(const Request& request, std::uint32_t size) {
-  const int together = size <= 4 ? 32 : size == 8 ? 16 : 8;
-  std::int64_t result = 0;
-  for (int first = 0; first < kWarpSize; first += together) {
-    std::array<std::set<std::uintptr_t>, 32> words;
-    for (int lane = first; lane < first + together; ++lane) {
-      if ((request.lanes >> lane & 1u) == 0) continue;
-      const auto begin = reinterpret_cast<std::uintptr_t>(
-          request.address[static_cast<std::size_t>(lane)]);
-      for (std::uintptr_t word = begin / 4; word <= (begin + size - 1) / 4;
-           ++word) {
-        words[word % 32].insert(word);
-      }
-    }
-    std::size_t most = 0;
-    for (const auto& of_bank : words) most = std::max(most, of_bank.size());
-    result += static_cast<std::int64_t>(most);
-  }
-  return result;
-}
-
-std::int64_t sectors(const Request& request, std::uint32_t size) {
-  std::set<std::uintptr_t> touched;
-  for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
-    if ((request.lanes >> lane & 1u) == 0) continue;
-    const auto begin =
-        reinterpret_cast<std::uintptr_t>(request.address[lane]);
-    for (std::uintptr_t s = begin / 32; s <= (begin + size - 1) / 32; ++s) {
+std::int64_t sectors(const Request& request) {
+  std::set<std::uint64_t> touched;
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if (!request.has(lane)) continue;
+    const std::uint64_t begin =
+        request.address[static_cast<std::size_t>(lane)];
+    for (std::uint64_t s = begin / 32; s <= (begin + request.size - 1) / 32;
+         ++s) {
       touched.insert(s);
     }
   }
@@ -177,15 +150,6 @@ std::map<std::uintptr_t, std::string> lines_of(
     pclose(pipe);
   }
   return result;
-}
-
-std::string json_text(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c == '\n' ? ' ' : c;
-  }
-  return result + '"';
 }
 
 }  // namespace
@@ -523,7 +487,8 @@ struct Watch::State : Observer {
       }
     }
     check(*region, address, size, write, atomic, at, shared);
-    log(address, size, write, at, shared);
+    // The load before a compare-and-swap is the lab's: a GPU has one instruction for both.
+    if (!atomic || write) log(*region, address, size, write, atomic, at);
   }
 
   void accesses(const void* address, std::size_t size, bool write,
@@ -559,28 +524,59 @@ struct Watch::State : Observer {
   // ---------------------------------------------------------------- traffic
 
   struct Counted {
-    std::int64_t requests = 0, diverged = 0, bytes = 0, sectors = 0,
-                 wavefronts = 0, ideal = 0;
+    std::int64_t requests = 0, diverged = 0, atomics = 0, bytes = 0,
+                 sectors = 0, wavefronts = 0, ideal = 0;
+    Request worst;  // of shared memory
+    std::int64_t worst_wavefronts = 0;
   };
   // By site, kind of memory and direction.
   std::map<std::tuple<std::uint32_t, bool, bool>, Counted> counted;
 
-  void log(const std::byte* address, std::size_t size, bool write,
-           std::uint32_t at, bool shared) {
+  // In requests, shared memory is as a GPU lays it out: static arrays, then dynamic memory.
+  std::uint64_t lowest_static = ~std::uint64_t{0};  // that was touched
+  std::uint64_t dynamic_begin() const {
+    return static_cast<std::uint64_t>(statics.size) / 128 * 128 + 256;
+  }
+  std::uint64_t position(const Region& region, const std::byte* address) {
+    const auto absolute = reinterpret_cast<std::uint64_t>(address);
+    if (&region == &dynamic) {
+      return dynamic_begin() + absolute -
+             reinterpret_cast<std::uint64_t>(dynamic.begin);
+    }
+    if (&region != &statics) return absolute;
+    const std::uint64_t result =
+        absolute - reinterpret_cast<std::uint64_t>(statics.begin) / 128 * 128;
+    lowest_static = std::min(lowest_static, result / 4 * 4);
+    return result;
+  }
+  // The same, with bytes counted from the first that was touched. It moves all lanes by whole words.
+  Request from_first_byte(Request request) const {
+    for (int lane = 0; lane < kWarpSize; ++lane) {
+      if (!request.has(lane)) continue;
+      std::uint64_t& address =
+          request.address[static_cast<std::size_t>(lane)];
+      address -= address < dynamic_begin() ? lowest_static : dynamic_begin();
+    }
+    return request;
+  }
+
+  void log(const Region& region, const std::byte* address, std::size_t size,
+           bool write, bool atomic, std::uint32_t at) {
     const auto warp = static_cast<std::size_t>(current->number / kWarpSize);
     const auto lane = static_cast<std::size_t>(current->lane);
     // One line may read and write; its two instructions are kept apart.
     SiteTraffic& traffic = pending[warp][2 * at + (write ? 1 : 0)];
-    traffic.size = static_cast<std::uint32_t>(size);
-    traffic.shared = shared;
+    traffic.shared = &region == &statics || &region == &dynamic;
     traffic.write = write;
+    traffic.atomic = atomic;
     const std::size_t execution = traffic.executions[lane]++;
     if (traffic.requests.size() <= execution) {
       traffic.requests.resize(execution + 1);
     }
     Request& request = traffic.requests[execution];
-    request.address[lane] = address;
+    request.address[lane] = position(region, address);
     request.lanes |= 1u << lane;
+    request.size = static_cast<std::uint32_t>(size);
   }
 
   void count_requests(std::size_t warp) {
@@ -589,16 +585,27 @@ struct Watch::State : Observer {
       const int existing =
           std::min(kWarpSize, threads - static_cast<int>(warp) * kWarpSize);
       for (const Request& request : traffic.requests) {
-        const int lanes = lanes_in(request.lanes);
-        const std::int64_t bytes = std::int64_t{lanes} * traffic.size;
+        const std::int64_t bytes = request.bytes();
         ++c.requests;
-        c.diverged += lanes < existing;
+        c.diverged += lanes_in(request.lanes) < existing;
+        c.atomics += traffic.atomic;
         c.bytes += bytes;
         if (traffic.shared) {
-          c.wavefronts += wavefronts(request, traffic.size);
-          c.ideal += (bytes + 127) / 128;
+          const std::int64_t rounds = wavefronts(request);
+          const std::int64_t ideal = best_wavefronts(request);
+          c.wavefronts += rounds;
+          c.ideal += ideal;
+          // Of requests that are as bad, the one at the lowest addresses is the easiest to read.
+          if (conflicts_more(rounds, ideal, c.worst_wavefronts,
+                             best_wavefronts(c.worst)) ||
+              (rounds == c.worst_wavefronts &&
+               request.lanes == c.worst.lanes &&
+               request.address < c.worst.address)) {
+            c.worst = request;
+            c.worst_wavefronts = rounds;
+          }
         } else {
-          c.sectors += sectors(request, traffic.size);
+          c.sectors += sectors(request);
           c.ideal += (bytes + 31) / 32;
         }
       }
@@ -696,13 +703,32 @@ Report Watch::report() const {
     line.write = write;
     line.requests += counted.requests;
     line.diverged += counted.diverged;
+    line.atomics += counted.atomics;
     line.bytes += counted.bytes;
     line.sectors += counted.sectors;
     line.wavefronts += counted.wavefronts;
     line.ideal += counted.ideal;
+    if (shared &&
+        conflicts_more(counted.worst_wavefronts,
+                       best_wavefronts(counted.worst), wavefronts(line.worst),
+                       best_wavefronts(line.worst))) {
+      line.worst = state_->from_first_byte(counted.worst);
+    }
   }
   for (const auto& [key, line] : by_line) report.traffic.push_back(line);
   return report;
+}
+
+const LineTraffic* Report::worst_shared() const {
+  const LineTraffic* worst = nullptr;
+  for (const LineTraffic& line : traffic) {
+    if (!line.shared) continue;
+    if (worst == nullptr || conflicts_more(line.wavefronts, line.ideal,
+                                           worst->wavefronts, worst->ideal)) {
+      worst = &line;
+    }
+  }
+  return worst;
 }
 
 std::string Report::text() const {
@@ -720,16 +746,17 @@ std::string Report::text() const {
     text += "\n";
   }
   for (const bool shared : {false, true}) {
-    text +=
-        fmt::format("\n{} memory\n{:>9} {:>9} {:>12} {:>10} {:>10}  line\n",
-                    shared ? "shared" : "global", "requests", "diverged",
-                    "bytes", shared ? "wavefronts" : "sectors", "at best");
+    text += fmt::format(
+        "\n{} memory\n{:>9} {:>9} {:>9} {:>12} {:>10} {:>10}  line\n",
+        shared ? "shared" : "global", "requests", "diverged", "atomics",
+        "bytes", shared ? "wavefronts" : "sectors", "at best");
     for (const LineTraffic& line : traffic) {
       if (line.shared != shared) continue;
-      text += fmt::format("{:>9} {:>9} {:>12} {:>10} {:>10}  {} {}\n",
-                          line.requests, line.diverged, line.bytes,
-                          shared ? line.wavefronts : line.sectors, line.ideal,
-                          line.write ? "write" : "read ", line.where);
+      text +=
+          fmt::format("{:>9} {:>9} {:>9} {:>12} {:>10} {:>10}  {} {}\n",
+                      line.requests, line.diverged, line.atomics, line.bytes,
+                      shared ? line.wavefronts : line.sectors, line.ideal,
+                      line.write ? "write" : "read ", line.where);
     }
   }
   return text;
@@ -749,14 +776,14 @@ std::string Report::json() const {
   for (const LineTraffic& line : traffic) {
     text += fmt::format(
         "{}{{\"where\": {}, \"memory\": \"{}\", \"access\": \"{}\", "
-        "\"requests\": {}, \"diverged\": {}, \"bytes\": {}, \"sectors\": {}, "
-        "\"wavefronts\": {}, \"ideal\": {}}}",
+        "\"requests\": {}, \"diverged\": {}, \"atomics\": {}, \"bytes\": {}, "
+        "\"sectors\": {}, \"wavefronts\": {}, \"ideal\": {}}}",
         &line == traffic.data() ? "" : ", ", json_text(line.where),
         line.shared ? "shared" : "global", line.write ? "write" : "read",
-        line.requests, line.diverged, line.bytes, line.sectors,
+        line.requests, line.diverged, line.atomics, line.bytes, line.sectors,
         line.wavefronts, line.ideal);
   }
-  return text + "]}\n";
+  return text + "]}";
 }
 
 }  // namespace fa::lab

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "common/lab/banks.hpp"
 #include "common/lab/engine.hpp"
 
 namespace fa::lab {
@@ -36,12 +37,16 @@ struct LineTraffic {
   bool write = false;         ///< stores, else loads
   std::int64_t requests = 0;  ///< of warps
   std::int64_t diverged = 0;  ///< of these, with some lanes missing
+  std::int64_t atomics = 0;   ///< of these, by atomic operations: stores
   std::int64_t bytes = 0;     ///< asked for by lanes
   std::int64_t sectors =
       0;  ///< global: 32-byte pieces touched, by each warp on its own
   std::int64_t wavefronts = 0;  ///< shared: rounds that the 32 banks need
   std::int64_t ideal =
       0;  ///< sectors or wavefronts if lanes stood side by side
+  /// Shared: the request with the most wavefronts for each ideal one. Bytes are counted from the first one
+  /// of all static arrays that was touched, or from the beginning of dynamic memory.
+  Request worst;
 };
 
 /// What was seen.
@@ -49,9 +54,12 @@ struct Report {
   std::vector<Finding>
       findings;  ///< in the order in which they were first seen
   std::vector<LineTraffic> traffic;  ///< by file and line
+  /// The line of shared memory with the most wavefronts for each ideal one, of several the one with the
+  /// most wavefronts; null when no line uses shared memory.
+  const LineTraffic* worst_shared() const;
   /// For people.
   std::string text() const;
-  /// For programs.
+  /// For programs: an object with the arrays "findings" and "traffic".
   std::string json() const;
 };
 

@@ -51,7 +51,7 @@ give_tools() {
       --build)
         for lesson in 01_alpha 02_beta; do
           mkdir -p "$2/$lesson"
-          printf "#!/bin/sh\necho \"this is $lesson\"\nprintf \"$lesson\\\\tsome check\\\\t1.0e-07\\\\t2.0e-07\\\\tpass\\\\n\" >>\"\$2\"\nexit \${STATUS_$lesson:-0}\n" >"$2/$lesson/$lesson"
+          printf "#!/bin/sh\necho \"this is $lesson\" \"\$@\"\n[ \"\$1\" = --summary ] || exit 0\nprintf \"$lesson\\\\tsome check\\\\t1.0e-07\\\\t2.0e-07\\\\tpass\\\\n\" >>\"\$2\"\nexit \${STATUS_$lesson:-0}\n" >"$2/$lesson/$lesson"
           chmod +x "$2/$lesson/$lesson"
         done ;;
     esac'
@@ -79,6 +79,7 @@ called() { grep -qF -- "$1" "$log"; }
 status_is() { [ "$status" -eq "$1" ]; }
 both() { "$1" "$2" && "$3" "$4"; }
 not() { ! "$@"; }
+is_gone() { [ ! -e "$1" ]; }
 not_called() { ! called "$1"; }
 does_not_say() { ! says "$1"; }
 
@@ -109,7 +110,11 @@ learn trace 1
 expect "a lesson without kernels cannot be traced" both status_is 2 says "has no kernels to trace"
 mkdir "$root/02_beta/kernels"
 learn trace 2 some_kernel
-expect "trace runs the lesson" both status_is 0 says "this is 02_beta"
+expect "trace runs the lesson" both status_is 0 says "this is 02_beta --device cpu --section trace --kernel some_kernel"
+expect "... which writes JSON and a picture" both says "--json $root/build/learn/trace/02_beta/trace.json" says "--svg $root/build/learn/trace/02_beta/banks.svg"
+touch "$root/build/learn/trace/02_beta/banks.svg"
+learn trace 2 other_kernel
+expect "the picture of another trace goes" both status_is 0 is_gone "$root/build/learn/trace/02_beta/banks.svg"
 learn trace
 expect "trace needs a lesson" both status_is 2 says "'trace' takes a lesson"
 rm -f "$bin/python3"

@@ -465,6 +465,91 @@ TEST_CASE("the short last warp of an odd block is not diverged") {
   CHECK(line.diverged == 0);
 }
 
+__global__ void counts_atomically(int* shared_out, float* sum, int* count) {
+  __shared__ int votes;
+  if (threadIdx.x == 0) votes = 0;
+  __syncthreads();
+  atomicAdd(&votes, 1);  // votes
+  atomicAdd(sum, 1.0f);  // a sum
+  atomicAdd(count, 1);   // a count
+  __syncthreads();
+  shared_out[threadIdx.x] = votes;
+}
+
+TEST_CASE("atomic operations are counted, each as one request of a warp") {
+  const Report report = watched([] {
+    DeviceBuffer<int> out(64), count(1);
+    DeviceBuffer<float> sum(1);
+    sum.zero();
+    count.zero();
+    launch(counts_atomically, {{1}, {64}}, out.data(), sum.data(),
+           count.data());
+  });
+  check_clean(report);
+  CHECK(traffic_at(report, "votes", true, true).atomics == 2);
+  CHECK(traffic_at(report, "a count", false, true).atomics == 2);
+  const auto& sums = traffic_at(report, "a sum", false, true);
+  CHECK(sums.atomics == 2);
+  CHECK(sums.requests == 2);
+  for (const auto& line : report.traffic) {
+    // The lab loads before it compares and swaps; a GPU does not.
+    CHECK((line.where != sums.where || line.write));
+    if (!line.write) CHECK(line.atomics == 0);
+  }
+  CHECK(contains(report.json(), "\"atomics\": 2"));
+  CHECK(contains(report.text(), "atomics"));
+}
+
+TEST_CASE("the worst line of shared memory comes with its worst request") {
+  const auto run = [](auto kernel) {
+    return watched([&] {
+      const auto in = ones(1024);
+      DeviceBuffer<float> out(1024);
+      launch(kernel, {{1}, {32, 32}}, in.data(), out.data());
+    });
+  };
+  const Report report = run(transposes<0>);
+  const lab::LineTraffic* const worst = report.worst_shared();
+  REQUIRE(worst != nullptr);
+  CHECK(worst == &traffic_at(report, "column of the tile", true, false));
+  CHECK(worst->worst.lanes == 0xffffffffu);
+  CHECK(worst->worst.size == 4);
+  for (std::size_t lane = 0; lane < 32; ++lane) {
+    CHECK(worst->worst.address[lane] == 128 * lane);  // column 0
+  }
+  const Report padded = run(transposes<1>);
+  REQUIRE(padded.worst_shared() != nullptr);
+  CHECK(padded.worst_shared()->wavefronts == 32);
+}
+
+__global__ void dynamic_column(float* out) {
+  float* tile = dynamic_shared<float>();
+  tile[8 + 32 * threadIdx.x] = 1;  // column of dynamic memory
+  out[threadIdx.x] = 1;
+}
+
+TEST_CASE("dynamic shared memory counts from its own beginning") {
+  const Report report = watched([] {
+    DeviceBuffer<float> out(32);
+    launch(dynamic_column, {{1}, {32}, 4096}, out.data());
+  });
+  const lab::LineTraffic* const worst = report.worst_shared();
+  REQUIRE(worst != nullptr);
+  CHECK(contains(worst->where,
+                 std::to_string(line_of("column of dynamic memory"))));
+  CHECK(worst->write);
+  CHECK(worst->worst.address[0] == 32);
+  CHECK(worst->worst.address[31] == 32 + 128 * 31);
+}
+
+TEST_CASE("a kernel without shared memory has no worst line of it") {
+  const Report report = watched([] {
+    DeviceBuffer<float> out(64);
+    launch(half_a_warp, {{1}, {64}}, out.data());
+  });
+  CHECK(report.worst_shared() == nullptr);
+}
+
 TEST_CASE("a report is also written as JSON") {
   const Report report = watched([] {
     DeviceBuffer<float> never(32), out(32);

@@ -1,0 +1,250 @@
+#include "common/lab/banks.hpp"
+
+#include <algorithm>
+#include <bitset>
+#include <cstddef>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/files/escape.hpp"
+
+namespace fa::lab {
+namespace {
+
+// The words that the lanes [first, last) ask for, each once, ascending.
+std::vector<Served> words_of(const Request& request, int first, int last) {
+  std::vector<std::pair<std::uint64_t, int>> asked;
+  for (int lane = first; lane < last; ++lane) {
+    if (!request.has(lane)) continue;
+    const std::uint64_t begin =
+        request.address[static_cast<std::size_t>(lane)];
+    for (std::uint64_t word = begin / 4;
+         word <= (begin + request.size - 1) / 4; ++word) {
+      asked.emplace_back(word, lane);
+    }
+  }
+  std::sort(asked.begin(), asked.end());
+  std::vector<Served> words;
+  for (const auto& [word, lane] : asked) {
+    if (words.empty() || words.back().word != word) {
+      words.push_back({0, word, 0});
+    }
+    words.back().lanes |= 1u << lane;
+  }
+  return words;
+}
+
+bool by_word(const Served& a, const Served& b) {
+  return a.word < b.word;
+}
+
+// ---------------------------------------------------------------- the picture
+
+// All in pixels.
+constexpr int kWidth = 1000, kLeft = 36, kCellWidth = 30, kTop = 124;
+constexpr int kTextHeight = 14;  // of a line in a cell
+
+std::string counted(std::int64_t number, const std::string& things) {
+  return fmt::format("{} {}{}", number, things, number == 1 ? "" : "s");
+}
+
+// Lanes as people write them, neighbours together: "0-15", "20".
+std::vector<std::string> names_of(std::uint32_t lanes) {
+  std::vector<std::string> names;
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if ((lanes >> lane & 1u) == 0) continue;
+    const int first = lane;
+    while (lane + 1 < kWarpSize && (lanes >> (lane + 1) & 1u) != 0) ++lane;
+    names.push_back(first == lane ? std::to_string(lane)
+                                  : fmt::format("{}–{}", first, lane));
+  }
+  return names;
+}
+
+// One line of text, made smaller when it would be cut off.
+std::string line_of_text(int y, double size, const std::string& style,
+                         const std::string& text) {
+  const double widest =
+      (kWidth - 2.0 * kLeft) / (0.6 * static_cast<double>(text.size()));
+  return fmt::format(
+      "<text class=\"{}\" x=\"{}\" y=\"{}\" font-size=\"{:.1f}\">{}</text>\n",
+      style, kLeft, y, std::min(size, widest), xml_text(text));
+}
+
+// Each lane has a colour of its own; a word of several has that of the first. It is laid thinly over the
+// background, so that text is legible on it when that is light and when it is dark.
+std::string cell(const Served& served, int y, int height) {
+  const std::vector<std::string> names = names_of(served.lanes);
+  std::string lanes, numbers;
+  for (const std::string& name : names) {
+    lanes += (lanes.empty() ? "" : ", ") + name;
+  }
+  int first = -1;
+  for (int lane = 0; lane < kWarpSize; ++lane) {
+    if ((served.lanes >> lane & 1u) == 0) continue;
+    if (first < 0) first = lane;
+    numbers += fmt::format("{}{}", numbers.empty() ? "" : " ", lane);
+  }
+  const int x = kLeft + kCellWidth * served.bank();
+  std::string text = fmt::format(
+      "<g data-round=\"{}\" data-bank=\"{}\" data-word=\"{}\" "
+      "data-lanes=\"{}\"><title>round {}, bank {}, byte {}: lanes {}</title>"
+      "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\" "
+      "fill=\"hsl({}, 90%, 50%)\" fill-opacity=\"0.4\"/>",
+      served.round, served.bank(), served.word, numbers, served.round + 1,
+      served.bank(), 4 * served.word, lanes, x + 1, y + 1, kCellWidth - 2,
+      height - 2, first * 360 / kWarpSize);
+  int baseline = y + height / 2 + 4 -
+                 kTextHeight * (static_cast<int>(names.size()) - 1) / 2;
+  for (const std::string& name : names) {
+    text += fmt::format(
+        "<text class=\"lane\" x=\"{}\" y=\"{}\" font-size=\"{}\">{}</text>",
+        x + kCellWidth / 2, baseline, name.size() > 4 ? 10 : 12, name);
+    baseline += kTextHeight;
+  }
+  return text + "</g>\n";
+}
+
+}  // namespace
+
+std::int64_t Request::bytes() const {
+  return static_cast<std::int64_t>(std::bitset<kWarpSize>(lanes).count()) *
+         size;
+}
+
+// A warp is served whole when lanes ask for up to 4 bytes, in halves for 8, in quarters for 16. A part that
+// asks for nothing but words of the part before it is served together with that one. The last rule was
+// matched with ncu for 16 bytes: on an H200 it counts 13,312 wavefronts for lesson 04's
+// 12_matmul_vector_loads at 128 x 128 x 128, as this does. There 16 lanes after 16 lanes read one place each,
+// in 2 rounds; and 16 neighbouring places are read by 16 lanes and once more by the others, in 4. That it
+// also holds for halves is assumed.
+std::vector<Served> serve(const Request& request) {
+  const int together = request.size <= 4 ? 32 : request.size == 8 ? 16 : 8;
+  std::vector<Served> result, part;  // part: what is served together
+  int rounds = 0;
+  const auto finish_part = [&] {
+    std::array<int, kBanks> used{};
+    int most = 0;
+    for (Served& served : part) {
+      int& of_bank = used[static_cast<std::size_t>(served.bank())];
+      served.round = rounds + of_bank++;
+      most = std::max(most, of_bank);
+    }
+    rounds += most;
+    result.insert(result.end(), part.begin(), part.end());
+  };
+  for (int first = 0; first < kWarpSize; first += together) {
+    std::vector<Served> words = words_of(request, first, first + together);
+    if (std::includes(part.begin(), part.end(), words.begin(), words.end(),
+                      by_word)) {
+      for (const Served& more : words) {
+        std::lower_bound(part.begin(), part.end(), more, by_word)->lanes |=
+            more.lanes;
+      }
+      continue;
+    }
+    finish_part();
+    part = std::move(words);
+  }
+  finish_part();
+  std::stable_sort(
+      result.begin(), result.end(),
+      [](const Served& a, const Served& b) { return a.round < b.round; });
+  return result;
+}
+
+std::int64_t wavefronts(const Request& request) {
+  const std::vector<Served> served = serve(request);
+  return served.empty() ? 0 : served.back().round + 1;
+}
+
+std::int64_t best_wavefronts(const Request& request) {
+  constexpr std::int64_t at_once = 4 * kBanks;  // bytes
+  return (request.bytes() + at_once - 1) / at_once;
+}
+
+std::string draw_banks(const std::string& kernel, const std::string& where,
+                       bool write, const Request& request) {
+  const std::vector<Served> served = serve(request);
+  const std::int64_t rounds = wavefronts(request);
+  const std::int64_t best = best_wavefronts(request);
+  const std::string headline =
+      fmt::format("{}: {}{}", kernel, counted(rounds, "wavefront"),
+                  rounds > best ? fmt::format(" where {} would do", best)
+                                : ", no more than lanes side by side need");
+  const std::string access =
+      fmt::format("{}: one {}, {} for each of {} of a warp", where,
+                  write ? "store" : "load", counted(request.size, "byte"),
+                  counted(request.bytes() / request.size, "lane"));
+
+  // A row is as high as the cell with the most lines of text.
+  std::vector<int> height(static_cast<std::size_t>(rounds), 0);
+  for (const Served& s : served) {
+    int& of_row = height[static_cast<std::size_t>(s.round)];
+    const auto lines = static_cast<int>(names_of(s.lanes).size());
+    of_row = std::max(of_row, kTextHeight * lines + 8);
+  }
+  std::vector<int> top{kTop};
+  for (const int of_row : height) top.push_back(top.back() + of_row);
+  const int bottom = top.back();
+
+  std::string svg = fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" "
+      "height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
+      "aria-labelledby=\"title desc\">\n"
+      "<title id=\"title\">{2}</title>\n"
+      "<desc id=\"desc\">{3}. The columns are the 32 banks of shared memory, "
+      "the rows the {4} in which the warp is served; each cell names the "
+      "lanes of its word.</desc>\n",
+      kWidth, bottom + 16, xml_text(headline), xml_text(access),
+      counted(rounds, "round"));
+  svg +=
+      "<style>\n"
+      "text { font-family: system-ui, sans-serif; fill: #1a1a1a }\n"
+      ".paper { fill: #ffffff } .quiet { fill: #59636e }\n"
+      ".grid { stroke: #d1d9e0 } .number, .lane { text-anchor: middle }\n"
+      ".headline { font-weight: 600 }\n"
+      "@media (prefers-color-scheme: dark) {\n"
+      "text { fill: #e6e6e6 } .paper { fill: #16191d }\n"
+      ".quiet { fill: #9198a1 } .grid { stroke: #3d444d }\n"
+      "}\n"
+      "</style>\n";
+  svg += "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n" +
+         line_of_text(32, 20, "headline", headline) +
+         line_of_text(58, 14, "access", access) +
+         line_of_text(80, 13, "quiet",
+                      "columns: banks; rows: rounds; in the cells: the lanes "
+                      "that a bank serves with one word in a round");
+  for (int bank = 0; bank <= kBanks; ++bank) {
+    const int x = kLeft + kCellWidth * bank;
+    svg += fmt::format(
+        "<line class=\"grid\" x1=\"{0}\" y1=\"{1}\" x2=\"{0}\" "
+        "y2=\"{2}\"/>\n",
+        x, kTop, bottom);
+    if (bank == kBanks) break;
+    svg += fmt::format(
+        "<text class=\"quiet number\" x=\"{}\" y=\"{}\" "
+        "font-size=\"12\">{}</text>\n",
+        x + kCellWidth / 2, kTop - 8, bank);
+  }
+  for (std::size_t row = 0; row < top.size(); ++row) {
+    svg += fmt::format(
+        "<line class=\"grid\" x1=\"{0}\" y1=\"{2}\" x2=\"{1}\" "
+        "y2=\"{2}\"/>\n",
+        kLeft, kLeft + kCellWidth * kBanks, top[row]);
+    if (row == height.size()) break;
+    svg += fmt::format(
+        "<text class=\"quiet number\" x=\"{}\" y=\"{}\" "
+        "font-size=\"12\">{}</text>\n",
+        kLeft / 2, top[row] + height[row] / 2 + 4, row + 1);
+  }
+  for (const Served& s : served) {
+    const auto row = static_cast<std::size_t>(s.round);
+    svg += cell(s, top[row], height[row]);
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace fa::lab
