@@ -28,7 +28,15 @@ inline std::string kernel_name(const void* function) {
       name.erase(at, std::string(noise).size());
     }
   }
-  name.erase(std::min(name.find('('), name.size()));
+  if (!name.empty() && name.back() == ')') {  // the parameters
+    std::size_t at = name.size();
+    int open = 0;
+    do {
+      --at;
+      open += name[at] == ')' ? 1 : name[at] == '(' ? -1 : 0;
+    } while (open > 0 && at > 0);
+    name.erase(at);
+  }
   // The demangler gives the type of what templates return: void, since they are kernels.
   return name.rfind("void ", 0) == 0 ? name.substr(5) : name;
 }
@@ -117,8 +125,8 @@ inline DeviceProperties device_properties() {
     FA_CUDA(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device));
     FA_CUDA(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate,
                                    device));
-    FA_CUDA(cudaDeviceGetAttribute(
-        &memory_bits, cudaDevAttrGlobalMemoryBusWidth, device));
+    FA_CUDA(cudaDeviceGetAttribute(&memory_bits,
+                                   cudaDevAttrGlobalMemoryBusWidth, device));
     DeviceProperties result;
     result.name = p.name;
     result.compute_capability = 10 * p.major + p.minor;
