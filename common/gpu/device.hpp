@@ -14,11 +14,11 @@ struct DeviceProperties {
   int compute_capability = 0;  ///< 90 for sm_90; 0 in the lab
   int multiprocessors = 0;     ///< of a GPU; threads of the lab
   std::size_t shared_bytes =
-      0;                         ///< dynamic shared memory of a block, at most
-  std::size_t l2_bytes = 0;      ///< level 2 cache; 0 in the lab
-  double clock_hz = 0;           ///< the highest of the multiprocessors
-  double memory_bandwidth = 0;   ///< bytes per second by clock and width
-  std::string toolkit;           ///< version of CUDA, "13.0"
+      0;                        ///< dynamic shared memory of a block, at most
+  std::size_t l2_bytes = 0;     ///< level 2 cache; 0 in the lab
+  double clock_hz = 0;          ///< the highest of the multiprocessors
+  double memory_bandwidth = 0;  ///< bytes per second by clock and width
+  std::string toolkit;          ///< version of CUDA, "13.0"
 };
 
 /// What one kernel takes of a multiprocessor, as it was launched.
@@ -26,8 +26,8 @@ struct KernelResources {
   int registers = 0;             ///< of a thread
   std::size_t shared_bytes = 0;  ///< of a block, static and dynamic
   std::size_t spilled_bytes =
-      0;           ///< of a thread: what does not fit registers, in local memory
-  int blocks = 0;  ///< on one multiprocessor at the same time
+      0;  ///< of a thread: what does not fit registers, in local memory
+  int blocks = 0;        ///< on one multiprocessor at the same time
   double occupancy = 0;  ///< warps there, as a share of the most possible
 };
 
@@ -45,9 +45,14 @@ inline std::optional<double> peak_flops(const DeviceProperties& device,
   const bool tensor = arithmetic == Arithmetic::kTensorCores16;
   double per_clock = 0;  // of one multiprocessor
   switch (device.compute_capability) {
-    case 80: per_clock = tensor ? 2048 : 128; break;
-    case 90: per_clock = tensor ? 4096 : 256; break;
-    default: return std::nullopt;
+    case 80:
+      per_clock = tensor ? 2048 : 128;
+      break;
+    case 90:
+      per_clock = tensor ? 4096 : 256;
+      break;
+    default:
+      return std::nullopt;
   }
   return per_clock * device.multiprocessors * device.clock_hz;
 }
