@@ -77,6 +77,7 @@ Group matmul_group(const std::string& name, const std::string& title,
     return tensor_of<float>(product<float>(in, b_transposed));
   };
   group.flops = [](double m, double n, double k) { return 2 * m * n * k; };
+  if (sixteen_bits) group.arithmetic = Arithmetic::kTensorCores16;
   const double size = sixteen_bits ? 2 : 4;
   group.bytes = [=](double m, double n, double k) {
     return size * (m * k + k * n) + 4 * m * n;

@@ -217,10 +217,11 @@ inline tiled::Machine machine(const std::string& kind) {
   tiled::Machine result;
   result.kind = kind;
   result.available = device_available();
-  if (result.available) result.name = device_properties().name;
+  if (result.available) result.properties = device_properties();
   result.milliseconds = [](const std::function<void()>& work) {
     return median_milliseconds(work);
   };
+  result.resources = resources_of;
   result.groups = tiled::groups_without_kernels();
   const auto kernels_of =
       [](const std::string& group) -> std::vector<tiled::Kernel> {

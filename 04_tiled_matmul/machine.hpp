@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/gpu/device.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace fa::tiled {
@@ -47,19 +48,24 @@ struct Group {
   std::function<Tensor<float, 2>(const Inputs&)> plain;
   /// Floating-point operations for a size; 0 where bytes are what counts.
   std::function<double(double rows, double cols, double depth)> flops;
+  /// What they are done with.
+  Arithmetic arithmetic = Arithmetic::kFloat32;
   /// Bytes that must be moved at least.
   std::function<double(double rows, double cols, double depth)> bytes;
 };
 
 /// What runs kernels.
 struct Machine {
-  std::string kind;           ///< "lab" or "gpu"
-  bool available = false;     ///< whether it can run here
-  std::string name;           ///< for people
-  std::vector<Group> groups;  ///< the lesson's kernels on it
+  std::string kind;             ///< "lab" or "gpu"
+  bool available = false;       ///< whether it can run here
+  DeviceProperties properties;  ///< its name and limits, when available
+  std::vector<Group> groups;    ///< the lesson's kernels on it
   /// Median time of some work in milliseconds; none where times say nothing.
   std::function<std::optional<double>(const std::function<void()>&)>
       milliseconds;
+  /// What the kernels that some work launches take; nothing in the lab.
+  std::function<std::vector<KernelResources>(const std::function<void()>&)>
+      resources;
 };
 
 /// The largest sum of absolute terms of an element of a group's result: what the floor of the acceptance rule

@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 
 #include "04_tiled_matmul/machine.hpp"
+#include "04_tiled_matmul/timing.hpp"
 #include "04_tiled_matmul/trace.hpp"
 #include "common/cli/program.hpp"
+#include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
 #include "common/files/write_file.hpp"
 #include "common/lab/banks.hpp"
@@ -22,8 +24,8 @@ using tiled::Machine;
 
 struct Choice {  // options of this lesson
   std::string kernel;
-  std::int64_t size = 0;  // 0: small in the lab, 4096 on a GPU
-  std::string json, svg;  // files; empty: none
+  std::int64_t size = 0;           // 0: small in the lab, 4096 on a GPU
+  std::string json, svg, results;  // files; empty: none
 };
 
 const Group& group_of(const Machine& machine, const std::string& name) {
@@ -93,29 +95,30 @@ void count_group(const Machine* watched, const std::string& name,
 
 // On a GPU only: how fast each kernel is.
 void time_groups(cli::Program& program, const Machine& machine,
-                 std::int64_t size) {
+                 const Choice& choice) {
   if (!program.on_gpu()) {
+    if (!choice.results.empty()) {
+      throw std::invalid_argument(
+          "--results records times of a GPU, and none is used");
+    }
     fmt::print("No GPU is used, so no kernel is timed.\n");
     return;
   }
-  if (size == 0) size = 4096;
-  fmt::print("{}, all sizes {}\n", machine.name, size);
-  cli::Table table({"kernel", "what", "ms", "rate"});
-  const double side = static_cast<double>(size);
+  const std::int64_t size = choice.size == 0 ? 4096 : choice.size;
+  std::vector<cli::Measurement> rows;
   for (const Group& group : machine.groups) {
-    const Inputs inputs = group.inputs(size, size, size);
-    for (const Kernel& kernel : group.kernels) {
-      const tiled::Prepared prepared = kernel.prepare(inputs);
-      const double ms = machine.milliseconds(prepared.launch).value();
-      const double flops = group.flops(side, side, side);
-      table.add({kernel.name, group.title, fmt::format("{:.3f}", ms),
-                 flops > 0 ? fmt::format("{:.2f} TFLOP/s", flops / ms / 1e9)
-                           : fmt::format(
-                                 "{:.0f} GB/s",
-                                 group.bytes(side, side, side) / ms / 1e6)});
-    }
+    const auto of_group = tiled::time_kernels(machine, group, size);
+    fmt::print("{}, all sizes {}, on {}\n{}\n", group.title, size,
+               machine.properties.name, cli::table_of(of_group, {"kernel"}));
+    rows.insert(rows.end(), of_group.begin(), of_group.end());
   }
-  fmt::print("{}", table.text());
+  if (choice.results.empty()) return;
+  cli::write_results(
+      choice.results, machine.properties,
+      fmt::format("04_tiled_matmul --device gpu --section time --size {}",
+                  size),
+      rows);
+  fmt::print("Recorded in {}\n", choice.results);
 }
 
 // The watched lab's whole report on the kernels whose name holds a text.
@@ -188,6 +191,9 @@ int main(int argc, char** argv) {
   program.option("--svg", choice.svg,
                  "section trace: draws the banks of the worst line of shared "
                  "memory into this file");
+  program.option("--results", choice.results,
+                 "section time: records what was measured in this file, for "
+                 "docs/results");
   program.option("--size", choice.size, 0, 16384,
                  "rows, columns and depth in sections time and trace (0: the "
                  "section's own)");
@@ -202,7 +208,7 @@ int main(int argc, char** argv) {
     return [&, group, size] { count_group(watched, group, size); };
   };
   program.section("machine", "Where the kernels run", [&] {
-    fmt::print("The kernels run on {}.\n", machine().name);
+    fmt::print("The kernels run on {}.\n", machine().properties.name);
   });
   program.section("add", "The first kernel", check("add"));
   program.section("transpose", "Layout: the transpose", check("transpose"));
@@ -220,6 +226,6 @@ int main(int argc, char** argv) {
   program.section("trace", "Every kernel watched",
                   [&] { trace_kernels(program, watched, choice); });
   program.section("time", "How fast they are",
-                  [&] { time_groups(program, machine(), choice.size); });
+                  [&] { time_groups(program, machine(), choice); });
   return program.run(argc, argv);
 }

@@ -1,6 +1,7 @@
 // Every kernel on every machine of this build that can run here: ragged sizes, poisoned outputs.
 #include <doctest/doctest.h>
 
+#include "04_tiled_matmul/cublas.hpp"
 #include "04_tiled_matmul/machine.hpp"
 #include "04_tiled_matmul/trace.hpp"
 #include "common/check/acceptance.hpp"
@@ -22,7 +23,7 @@ void check_group(const Group& group, const Machine& machine,
     prepared.launch();
     const Verdict verdict = accept(kernel.name, prepared.result(), ref, plain,
                                    kForwardFactor, magnitude);
-    CAPTURE(machine.name);
+    CAPTURE(machine.properties.name);
     CAPTURE(group.title);
     CAPTURE(rows);
     CAPTURE(cols);
@@ -72,6 +73,18 @@ TEST_CASE("products A B^T on tensor cores") {
 }
 TEST_CASE("the block product") {
   check_on_all_machines("block");
+}
+
+TEST_CASE("cuBLAS, where there is one, computes the same products") {
+  for (const Machine& machine : tiled::machines()) {
+    if (!machine.available || machine.kind != "gpu") continue;
+    for (Group group : machine.groups) {
+      const auto peer = tiled::cublas(group.name);
+      if (!peer) continue;
+      group.kernels = {*peer};
+      check_group(group, machine, 136, 264, 72);
+    }
+  }
 }
 
 TEST_CASE("wavefronts are those that ncu counts on an H200") {

@@ -261,6 +261,45 @@ class Event {
       sizes.shared_bytes, cuda_error(error)));
 }
 
+/// What a kernel takes of a multiprocessor when it is launched so.
+/// @throws std::runtime_error when the device reports an error
+inline KernelResources kernel_resources(const void* function,
+                                        const lab::Launch& sizes) {
+  cudaFuncAttributes kernel;
+  FA_CUDA(cudaFuncGetAttributes(&kernel, function));
+  KernelResources result;
+  result.registers = kernel.numRegs;
+  result.shared_bytes = kernel.sharedSizeBytes + sizes.shared_bytes;
+  result.spilled_bytes = kernel.localSizeBytes;
+  const auto threads = static_cast<int>(sizes.block.count());
+  FA_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      &result.blocks, function, threads, sizes.shared_bytes));
+  int device = 0, most = 0;
+  FA_CUDA(cudaGetDevice(&device));
+  FA_CUDA(cudaDeviceGetAttribute(
+      &most, cudaDevAttrMaxThreadsPerMultiProcessor, device));
+  result.occupancy =
+      static_cast<double>(result.blocks) * (threads + 31) / 32 * 32 / most;
+  return result;
+}
+/// Where this thread's launches are noted; null: nowhere.
+inline std::vector<KernelResources>*& noted_resources() {
+  thread_local std::vector<KernelResources>* noted = nullptr;
+  return noted;
+}
+/// The resources of the kernels that some work launches, in their order.
+/// @throws std::runtime_error when the device reports an error
+inline std::vector<KernelResources> resources_of(
+    const std::function<void()>& work) {
+  std::vector<KernelResources> result;
+  noted_resources() = &result;
+  struct End {
+    ~End() { noted_resources() = nullptr; }
+  } end;
+  work();
+  return result;
+}
+
 /// launch() without its checks; on no stream if that is null.
 template <class... Parameters>
 void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
@@ -284,6 +323,9 @@ void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
   }
   if (error != cudaSuccess) refuse_launch(function, sizes, error);
   note_launch(function);
+  if (noted_resources() != nullptr) {
+    noted_resources()->push_back(kernel_resources(function, sizes));
+  }
 }
 
 /// The median time of some work on the device, in milliseconds, each time with a cold level 2 cache.

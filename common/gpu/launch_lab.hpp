@@ -64,6 +64,12 @@ void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
   lab::run(sizes, [&] { kernel(arguments...); });
 }
 
+/// In the lab kernels take no registers, so there is nothing to say.
+inline std::vector<KernelResources> resources_of(
+    const std::function<void()>&) {
+  return {};
+}
+
 /// Times are taken on GPUs only: those of the lab would say nothing about a kernel.
 inline std::optional<double> median_milliseconds(const std::function<void()>&,
                                                  int = 0) {

@@ -7,7 +7,8 @@ A listing is the part of a source file between two marks `//! [TAG]`:
     ```cpp
     ```
 
-A generated block is what a lesson's program prints:
+A generated block is what a lesson's program prints, or a Python tool of the repository, which runs
+at its root (docs/tools/results.py, for recorded measurements):
 
     <!-- generated: 01_naive_attention --section memory -->
     ```text
@@ -35,6 +36,7 @@ import gfm  # noqa: E402
 
 MAX_COLUMNS = 78  # beside the site's navigation a longer line is cut off
 TIME_LIMIT = 60.0  # seconds for one program
+TOOL = re.compile(r"(?:[A-Za-z0-9_-]+/)+[A-Za-z0-9_-]+\.py")
 DIRECTIVE = re.compile(r"^[ \t]*<!--\s*/?\s*(?:listing|generated)\b", re.IGNORECASE)
 LISTING = re.compile(r"^[ \t]*<!-- listing: (?P<path>[^\s#]+)#(?P<tag>[^\s#]+) -->[ \t]*$")
 GENERATED = re.compile(r"^[ \t]*<!-- generated: (?P<command>\S.*?) -->[ \t]*$")
@@ -102,7 +104,8 @@ def stripped(lines):
 class Programs:
     """Runs the lessons' programs, each command once."""
 
-    def __init__(self, directory):
+    def __init__(self, root, directory):
+        self.root = root
         self.directory = directory
         self.results = {}  # words of the command -> lines, or the Problem that it met
 
@@ -123,15 +126,21 @@ class Programs:
 
     def _run(self, command, words):
         name = words[0]
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+        if TOOL.fullmatch(name):
+            start = [sys.executable, "-B", name]
+            if not (self.root / name).is_file():
+                raise Problem(f"there is no tool {name}.")
+        elif re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+            start = [str(self.directory / name / name)]
+            if not pathlib.Path(start[0]).is_file():
+                raise Problem(
+                    f"there is no program {start[0]}; build it: "
+                    f"cmake --build {shlex.quote(str(self.directory))} --target {name}"
+                )
+        else:
             raise Problem(
-                f"the program is '{name}'; it must be a plain name, for example 01_naive_attention."
-            )
-        program = self.directory / name / name
-        if not program.is_file():
-            raise Problem(
-                f"there is no program {program}; build it: "
-                f"cmake --build {shlex.quote(str(self.directory))} --target {name}"
+                f"the program is '{name}'; it must be a plain name, for example 01_naive_attention, "
+                "or a Python file of the repository, for example docs/tools/results.py."
             )
         environment = {
             k: v
@@ -142,8 +151,8 @@ class Programs:
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 process = subprocess.Popen(
-                    [str(program), *words[1:]],
-                    cwd=scratch,
+                    [*start, *words[1:]],
+                    cwd=self.root if len(start) > 1 else scratch,
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
@@ -308,7 +317,7 @@ def main(arguments=None):
     )
     options = parser.parse_args(arguments)
     root = options.root.resolve()
-    programs = Programs(options.programs.resolve())
+    programs = Programs(root, options.programs.resolve())
 
     problems = 0
     changed = []  # (name, path, old text, new text)

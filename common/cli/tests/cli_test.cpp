@@ -17,6 +17,7 @@
 #include "common/cli/input.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/progress.hpp"
+#include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
 #include "common/files/write_file.hpp"
 #include "common/tensor/npy.hpp"
@@ -627,4 +628,59 @@ TEST_CASE(
   CHECK(refusal("echo no >&2; echo no >&2; exit 2") ==
         "(exit status 2, 2 lines on standard error)");
   CHECK(refusal("true") == "(exit status 0, 0 lines on standard error)");
+}
+
+TEST_CASE("measurements are shown as a table and recorded as JSON") {
+  cli::Measurement fast{{"kernel", std::string("01 \"fast\"")},
+                        {"milliseconds", 0.1234},
+                        {"tflops", 12.345}};
+  cli::add_resources(fast, {128, 49152, 16, 2, 0.25});
+  const std::vector<cli::Measurement> rows{fast,
+                                           {{"kernel", std::string("02")},
+                                            {"milliseconds", 1.0},
+                                            {"tflops", 1.5}}};
+  const std::string table = cli::table_of(rows, {"kernel"});
+  CAPTURE(table);
+  CHECK(contains(table,
+                 "   kernel     ms  TFLOP/s  registers  shared  spilled  "
+                 "blocks  % of warps\n"));
+  CHECK(contains(table,
+                 "01 \"fast\"  0.123    12.35        128   49152       16  "
+                 "     2          25\n"));
+  CHECK(contains(table,
+                 "       02  1.000     1.50          -       -        -  "
+                 "     -           -\n"));
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "record.json";
+  DeviceProperties device;
+  device.name = "A GPU";
+  device.toolkit = "1.2";
+  cli::write_results(file, device, "prog --size 3", rows);
+  const std::string text = testing::file_bytes(file);
+  for (const char* part :
+       {"\"gpu\": \"A GPU\"", "\"driver\": \"", "\"toolkit\": \"1.2\"",
+        "\"commit\": \"", "\"date\": \"20", "\"command\": \"prog --size 3\"",
+        "{\"kernel\": \"01 \\\"fast\\\"\", \"milliseconds\": 0.1234, ",
+        "\"registers\": 128, \"shared_bytes\": 49152"}) {
+    CAPTURE(text);
+    CHECK(contains(text, part));
+  }
+  CHECK_THROWS_AS(cli::write_results(directory.path() / "no" / "file", device,
+                                     "prog", rows),
+                  std::runtime_error);
+}
+
+TEST_CASE("peaks are known for the compute capabilities of the course") {
+  DeviceProperties device;
+  device.compute_capability = 90;
+  device.multiprocessors = 132;
+  device.clock_hz = 1.83e9;
+  // NVIDIA's data sheet of the H100 SXM: 67 and 989 TFLOP/s.
+  CHECK(*peak_flops(device, Arithmetic::kTensorCores16) / 1e12 ==
+        doctest::Approx(989).epsilon(0.01));
+  device.clock_hz = 1.98e9;
+  CHECK(*peak_flops(device, Arithmetic::kFloat32) / 1e12 ==
+        doctest::Approx(67).epsilon(0.01));
+  device.compute_capability = 0;
+  CHECK_FALSE(peak_flops(device, Arithmetic::kFloat32).has_value());
 }

@@ -106,6 +106,8 @@ expect "nothing is installed where nothing is missing" not called apt-get
 : >"$log"
 learn run
 expect "a second run does not configure again" both status_is 0 not_called "cmake -S"
+learn bench 2
+expect "bench needs a GPU" both status_is 2 says "bench measures kernels on an NVIDIA GPU, and this machine has none"
 learn trace 1
 expect "a lesson without kernels cannot be traced" both status_is 2 says "has no kernels to trace"
 mkdir "$root/02_beta/kernels"

@@ -57,6 +57,14 @@ class SyncTest(TreeTest):
         self.write("page.md", text)
         return self.sync(*arguments, "page.md")
 
+    def test_a_tool_of_the_repository_runs_at_its_root(self):
+        self.write("tools/count.py", "import sys\nprint(open(sys.argv[1]).read())\n")
+        self.write("data.txt", "from the root")
+        text = "<!-- generated: tools/count.py data.txt -->\n```text\n```\n<!-- /generated -->\n"
+        self.assertEqual(self.sync_text(text)[0], 0)
+        self.assertIn("```text\nfrom the root\n```", self.read("page.md"))
+        self.assert_problem(text.replace("count", "none"), "page.md:1", "there is no tool")
+
     def assert_problem(self, text, place, *words):
         """The page gives this message and exit status 2, both ways; nothing is written."""
         for mode in ((), ("--check",)):
