@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Fetches nvcc, and what it needs to compile and link, into build/nvcc, where CMake looks for it: for machines
 # without the CUDA Toolkit. 100 MB are fetched, 270 MB unpacked; nothing is installed in the system.
-#   common/cmake/fetch_nvcc.sh
-# Needs Linux, python3 with pip, and the network. Exit status: 0 nvcc is there, 2 it is not.
+#   common/cmake/fetch_nvcc.sh [--with-cublas]
+# --with-cublas: also cuBLAS, which lesson 04 compares itself with; 420 MB more are fetched, 600 MB unpacked.
+# Needs Linux, python3 with pip, and the network. Exit status: 0 all is there, 2 it is not.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 target=$(cd "$here/../.." && pwd)/build/nvcc
@@ -12,7 +13,16 @@ die() {
   exit 2
 }
 
-if [ -x "$target/bin/nvcc" ]; then
+wanted=(--requirement "$here/nvcc_requirements.txt")
+case $* in
+  '') last=$target/bin/nvcc ;;
+  --with-cublas)
+    last=$target/include/cublas_v2.h
+    wanted+=(--requirement "$here/cublas_requirements.txt")
+    ;;
+  *) die "unknown option '$*'; there is --with-cublas" ;;
+esac
+if [ -x "$target/bin/nvcc" ] && [ -e "$last" ]; then
   printf 'nvcc is there: %s\n' "$target/bin/nvcc"
   exit 0
 fi
@@ -25,10 +35,14 @@ new=$target.new
 rm -rf "$new"
 trap 'rm -rf "$new"' EXIT
 # No warning to an administrator: nothing of the system is touched.
-PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --only-binary :all: \
-  --require-hashes --requirement "$here/nvcc_requirements.txt" --target "$new" ||
+PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-compile --no-deps \
+  --only-binary :all: --require-hashes "${wanted[@]}" --target "$new" ||
   die "nvcc could not be fetched from the Python package index; the lines above say why"
-ln -s lib "$new/nvidia/cu13/lib64" # where nvcc looks for its libraries
+# Where nvcc looks for libraries, and the names by which they are linked.
+ln -s lib "$new/nvidia/cu13/lib64"
+for library in "$new"/nvidia/cu13/lib/libcublas*.so.*; do
+  if [ -e "$library" ]; then ln -s "${library##*/}" "${library%.so.*}.so"; fi
+done
 rm -rf "$target"
 mv "$new/nvidia/cu13" "$target"
 printf 'nvcc is there: %s\n' "$target/bin/nvcc"
