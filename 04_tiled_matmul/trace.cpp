@@ -25,6 +25,8 @@ std::optional<Trace> trace(const Kernel& kernel, const Inputs& inputs) {
     }
   }
   result.text = report.text();
+  result.json = report.json();
+  result.json.erase(result.json.find_last_not_of('\n') + 1);
   return result;
 }
 

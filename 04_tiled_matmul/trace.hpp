@@ -21,6 +21,7 @@ struct Trace {
   std::int64_t wavefronts = 0;        ///< rounds of shared memory
   std::int64_t wavefronts_ideal = 0;  ///< without bank conflicts
   std::string text;                   ///< the whole report, for people
+  std::string json;                   ///< the same for programs, one line
 };
 
 /// Runs a kernel of the machine "watched" and watches it; none where this build has no watched lab.
