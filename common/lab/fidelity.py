@@ -341,7 +341,8 @@ def count(machine, records):
             if outcome.status is None:
                 entry["ncu"] = "timeout"
             elif len(launches) == len(expected) and launched == expected:
-                entry["ncu"] = launches[i]["metrics"]
+                found = launches[i]["metrics"]  # and what ncu adds of itself
+                entry["ncu"] = {metric: found.get(metric) for metric in metrics}
                 entry["function"] = launches[i]["function"]
             else:
                 entry["ncu"] = {"failed": outcome.last_words()}
@@ -399,7 +400,7 @@ def write_atomically(path, text):
     os.replace(file.name, path)
 
 
-def record(arguments):
+def make_record(arguments):
     """The first form."""
     machine = Machine(arguments.build.resolve(), arguments.dry_run)
     counted, checked, broken = ask_lab(machine)
@@ -539,7 +540,7 @@ def tables(result):
 
 def main(arguments=None):
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(prog="fidelity.py", description=__doc__.split("\n", 1)[0])
     parser.add_argument("--build", type=pathlib.Path, help="the build directory")
     parser.add_argument("--output", type=pathlib.Path, help="the record to be written, JSON")
     parser.add_argument("--commit", help="of the sources, where git cannot say it")
@@ -550,7 +551,7 @@ def main(arguments=None):
         if parsed.table:
             print(tables(json.loads(parsed.table.read_text(encoding="utf-8"))), end="")
         elif parsed.build and (parsed.output or parsed.dry_run):
-            record(parsed)
+            make_record(parsed)
         else:
             raise Refusal("give --build and --output, or --build and --dry-run, or --table")
     except (Refusal, OSError, ValueError, KeyError) as error:
