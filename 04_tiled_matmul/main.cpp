@@ -114,8 +114,8 @@ void time_groups(cli::Program& program, const Machine& machine,
   fmt::print("{}", table.text());
 }
 
-// Runs kernels whose name holds a text once each, for a program that watches, and says which, one line of JSON
-// each; in the watched lab with its report. Nothing is checked.
+// Launches kernels whose name holds a text once each, for a program that watches, and prints a line
+// of JSON for each; in the watched lab with its report. Nothing is checked.
 void launch_once(const Machine& machine, const Choice& choice) {
   const std::int64_t size = choice.size == 0 ? 70 : choice.size;
   for (const Group& group : machine.groups) {

@@ -4,10 +4,10 @@
     common/lab/fidelity.py --build BUILD --output docs/results/h200_fidelity.json
     common/lab/fidelity.py --table docs/results/h200_fidelity.json
 
-The first form needs a GPU, ncu and compute-sanitizer, and a build that compiled for this GPU. For each
-kernel of lesson 04 it records the sectors and wavefronts that the lab and ncu count; for these kernels, for
-all broken ones and for their right twins the findings of the lab and the errors that memcheck, racecheck,
-initcheck and synccheck report. The second form prints a record as tables.
+The first form needs a GPU, ncu and compute-sanitizer, and a build that compiled for this GPU. For
+each kernel of lesson 04 it records the sectors and wavefronts that the lab and ncu count; for these
+kernels, for all broken ones and for their right twins the findings of the lab and the errors that
+memcheck, racecheck, initcheck and synccheck report. The second form prints a record as tables.
 
 Exit status: 0 done, 2 could not be done.
 """
@@ -35,8 +35,8 @@ PROCESS_SECONDS = 60
 SANITIZERS_AT_ONCE = 8
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
-# What ncu is asked for. Not every version and GPU knows all of them: those of cp.async (LDGSTS) are guesses
-# from several generations.
+# What ncu is asked for. Not every version and GPU knows all of them: those of cp.async (LDGSTS) are
+# guesses from several generations.
 SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared{}.sum"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared{}.sum"
@@ -144,8 +144,8 @@ def number_of(text):
 
 
 def parse_ncu(text):
-    """The launches in ncu's CSV, in order, each with its metrics: from the page `details`, which has a line
-    for each metric, or the page `raw`, which has a column for each and a line of units."""
+    """The launches in ncu's CSV, in order, each with its metrics: from the page `details`, which has
+    a line for each metric, or the page `raw`, which has a column for each and a line of units."""
     reader = csv.DictReader(line for line in text.splitlines() if line.startswith('"'))
     launches = {}
     for row in reader:
@@ -164,8 +164,8 @@ def parse_ncu(text):
 
 
 def parse_sanitizer(outcome):
-    """How many errors and warnings one of compute-sanitizer's tools reports; "timeout"; or why it says
-    nothing."""
+    """How many errors and warnings one of compute-sanitizer's tools reports; "timeout"; or why it
+    says nothing."""
     if outcome.status is None:
         return "timeout"
     text = outcome.output + "\n" + outcome.error
@@ -184,7 +184,7 @@ def parse_sanitizer(outcome):
 
 
 class Machine:
-    """Where the programs and tools are. With `dry` nothing of them needs to be there but the lab."""
+    """Where the programs and tools are. With `dry` only those of the lab need to be there."""
 
     def __init__(self, build, dry):
         self.lesson = build / "04_tiled_matmul" / "04_tiled_matmul"
@@ -544,7 +544,7 @@ def main(arguments=None):
     parser.add_argument("--build", type=pathlib.Path, help="the build directory")
     parser.add_argument("--output", type=pathlib.Path, help="the record to be written, JSON")
     parser.add_argument("--commit", help="of the sources, where git cannot say it")
-    parser.add_argument("--dry-run", action="store_true", help="print the commands for the GPU only")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands for the GPU")
     parser.add_argument("--table", type=pathlib.Path, help="print this record as tables")
     parsed = parser.parse_args(arguments)
     try:

@@ -54,7 +54,7 @@ struct Region {
   }
 };
 
-// Room on either side of device memory and of dynamic shared memory that is watched, too: see engine.cpp.
+// Room on either side of device memory and of dynamic shared memory that is watched, too.
 constexpr std::ptrdiff_t kRoom = 256;
 
 // The same instruction, executed by the lanes of a warp.

@@ -1,9 +1,11 @@
 /// @file
-/// Kernels with one mistake each, beside their right twins: what the watched lab, and the tools that NVIDIA
-/// has for GPUs, are measured by. A line that takes part in a mistake has its name in a comment at its end.
+/// Kernels with one mistake each, beside their right twins: what the watched lab, and the tools
+/// that NVIDIA has for GPUs, are measured by. A line that takes part in a mistake has its name in
+/// a comment at its end.
 ///
-/// All of them end on a GPU from Volta on, whatever is wrong: threads that have ended count as arrived at a
-/// barrier, and a barrier counts threads, not lines. What they compute there is another matter.
+/// All of them should end on a GPU from Volta on: threads that have ended count as arrived at a
+/// barrier, and a barrier counts threads, not lines. CUDA promises neither; who runs them there
+/// sets a limit of time. What they compute is another matter.
 #pragma once
 
 #include <functional>
@@ -318,7 +320,7 @@ __global__ void store_beside_atomics(float* sum) {
 
 // ---------------------------------------------------------------- asynchronous copies
 
-/// Two groups of copies are begun; 16 bytes of the second one are needed, which the same thread brought.
+/// Two groups of copies are begun; numbers of the second one are needed.
 /// @tparam pending groups that are not waited for; 2: no wait at all
 template <int pending>
 __global__ void waits_for(const float* in, float* out) {
@@ -333,20 +335,21 @@ __global__ void waits_for(const float* in, float* out) {
   store4(out + i, load4(&stage[1][124 - i]));  // second copy is used
 }
 
-/// Turns 32 times 16 bytes around. A wait is for the thread's own copies, others need the barrier.
+/// Turns 64 times 16 bytes around. A wait is for the thread's own copies; for others' there must
+/// be a barrier.
 template <bool broken>
 __global__ void wait_without_barrier(const float* in, float* out) {
-  __shared__ __align__(16) float tile[128];
+  __shared__ __align__(16) float tile[256];
   const unsigned i = 4 * threadIdx.x;
   cp_async16(&tile[i], in + i);  // copy without a barrier
   cp_async_commit();
   cp_async_wait<0>();
   if (!broken) __syncthreads();
-  store4(out + i, load4(&tile[252 - i - 128]));  // copy of another thread
+  store4(out + i, load4(&tile[252 - i]));  // copy of another thread
 }
 
-/// Sums tiles of 256 numbers that come through two buffers. A buffer must not be in use any more when the
-/// tile after the next one is sent for.
+/// Sums tiles of 256 numbers that come through two buffers. A buffer must not be in use any more
+/// when the tile after the next one is sent for.
 template <bool broken>
 __global__ void copy_over_a_tile_in_use(const float* in, float* out,
                                         int tiles) {
@@ -380,8 +383,8 @@ inline DeviceBuffer<float> ones(std::int64_t count) {
   return buffer;
 }
 
-/// Memory of the device that nobody has touched; that of a DeviceBuffer is poisoned, which counts as written
-/// for the tools of a GPU.
+/// Memory of the device that nobody has touched; that of a DeviceBuffer is poisoned, which counts
+/// as written for the tools of a GPU.
 inline std::shared_ptr<float> untouched(std::size_t count) {
   return {static_cast<float*>(device_allocate(count * sizeof(float))),
           device_free};
@@ -591,7 +594,7 @@ inline std::vector<BrokenKernel> broken_kernels() {
        [](bool broken) {
          launch_plain(broken ? wait_without_barrier<true>
                              : wait_without_barrier<false>,
-                      {{1}, {32}}, 128, 128);
+                      {{1}, {64}}, 256, 256);
        }},
       {"copy_over_a_tile_in_use",
        "A tile is sent for while others still read what it overwrites.",

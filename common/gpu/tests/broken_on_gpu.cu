@@ -1,6 +1,6 @@
-// broken_on_gpu NAME [--right]: runs a broken kernel, or its right twin, once on the GPU, for a tool that
-// watches; broken_on_gpu --list prints the names. Exit status: 0 it ran, 1 the GPU reported an error, 2 could
-// not do what was asked.
+// broken_on_gpu NAME [--right]: runs a broken kernel, or its right twin, once on the GPU, for a
+// tool that watches; broken_on_gpu --list prints the names. Exit status: 0 it ran, 1 the GPU
+// reported an error, 2 could not do what was asked.
 #include <cstdio>
 #include <exception>
 #include <string>

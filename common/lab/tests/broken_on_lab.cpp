@@ -1,5 +1,5 @@
-// broken_on_lab [NAME]: what the watched lab says of the broken kernels and of their right twins, one line of
-// JSON for each.
+// broken_on_lab [NAME]: what the watched lab says of the broken kernels and of their right twins,
+// one line of JSON for each.
 #include <cstdio>
 #include <exception>
 #include <string>

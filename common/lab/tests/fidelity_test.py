@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of fidelity.py: what it reads of the tools' output, and the whole of it with tools of paper."""
+"""Tests of fidelity.py: how it reads the tools' output, and the whole with tools of paper."""
 
 import contextlib
 import io
