@@ -144,7 +144,7 @@ def number_of(text):
 
 
 def parse_ncu(text):
-    """The launches in ncu's CSV, in order, each with its metrics: from the page `details`, which has
+    """The launches in ncu's CSV, in order, with their metrics: from the page `details`, which has
     a line for each metric, or the page `raw`, which has a column for each and a line of units."""
     reader = csv.DictReader(line for line in text.splitlines() if line.startswith('"'))
     launches = {}
