@@ -28,7 +28,15 @@ inline std::string kernel_name(const void* function) {
       name.erase(at, std::string(noise).size());
     }
   }
-  name.erase(std::min(name.find('('), name.size()));
+  if (!name.empty() && name.back() == ')') {  // the parameters
+    std::size_t at = name.size();
+    int open = 0;
+    do {
+      --at;
+      open += name[at] == ')' ? 1 : name[at] == '(' ? -1 : 0;
+    } while (open > 0 && at > 0);
+    name.erase(at);
+  }
   // The demangler gives the type of what templates return: void, since they are kernels.
   return name.rfind("void ", 0) == 0 ? name.substr(5) : name;
 }
@@ -292,8 +300,7 @@ inline std::vector<KernelResources> resources_of(
   return result;
 }
 
-/// launch() without its checks.
-/// @param stream null: none
+/// launch() without its checks; on no stream if that is null.
 template <class... Parameters>
 void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
                       const Stream* stream, Parameters... arguments) {

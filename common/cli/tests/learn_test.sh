@@ -3,12 +3,13 @@
 #   learn_test.sh REPOSITORY
 # shellcheck disable=SC2016  # the bodies of the stand-ins are expanded when they run
 set -uo pipefail
-unset LEARN_NO_INSTALL  # the reader of the test may have set it
+unset LEARN_NO_INSTALL CXX  # the reader of the test may have set them
 
 repository=$1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failures=0
+export CUDA_HOME=$scratch/m/cuda  # not this machine's
 
 # A fresh machine: a copy of the script with two lessons, and a PATH that holds only what is put there.
 # The tools log how they are called.
@@ -39,7 +40,7 @@ fake() {
 }
 # Everything that ./learn run needs; `cmake --build` makes lesson programs that print their arguments.
 give_tools() {
-  fake g++ 'echo "g++ 12"'
+  fake g++ 'if [ "$1" = -dumpversion ]; then echo "${GXX_SAYS:-12}"; else echo "g++ 12"; fi'
   fake ninja 'echo 1.11'
   fake python3 'echo "Python 3.11"'
   fake ctest 'exit "${CTEST_STATUS:-0}"'
@@ -191,8 +192,49 @@ expect "an old CMake is found" both status_is 2 says "3.22 or newer is needed"
 unset CMAKE_SAYS
 
 new_machine
+give_tools
+learn doctor
+expect "doctor on a machine without a GPU: the lab, watched" both status_is 0 says "watched lab       yes"
+expect "... and neither nvcc" says "nvcc              none: kernels run in the lab; common/cmake/fetch_nvcc.sh fetches one"
+expect "... nor a GPU" says "GPU               none: kernels run in the lab"
+expect "... nor the tools that look at kernels on one" says "compute-sanitizer none"
+expect "... so nothing is timed" says "Kernels run in the lab, and are not timed."
+fake nvidia-smi 'echo "GPU 0: A GPU (UUID: 1)"'
+learn doctor
+expect "doctor with a GPU alone asks for nvcc" both says "GPU 0: A GPU" says "on the GPU once there is nvcc"
+fake ncu ''
+mkdir -p "$CUDA_HOME/bin"
+for tool in nvcc compute-sanitizer; do cp "$bin/ncu" "$CUDA_HOME/bin/$tool"; done
+learn doctor
+expect "doctor finds a toolkit that is not on PATH" both says "nvcc              $CUDA_HOME/bin/nvcc" says "compute-sanitizer $CUDA_HOME/bin/compute-sanitizer"
+expect "... and ncu on PATH" says "ncu               $bin/ncu"
+expect "... so kernels run on the GPU" says "Kernels run on the GPU and in the lab."
+fake nvidia-smi 'echo "NVIDIA-SMI has failed"; exit 9'
+learn doctor
+expect "a driver that does not work is no GPU" says "GPU               none"
+GXX_SAYS=10.2.1
+export GXX_SAYS
+learn doctor
+expect "doctor doubts that an old g++ can watch, which is no failure" both status_is 0 says "watched lab       perhaps: g++ is version 10.2.1; tried are g++ 11"
+unset GXX_SAYS
+rm "$bin/g++"
+fake clang++ 'if [ "$1" = -dumpversion ]; then echo 12.0.1; else echo "Debian clang version 12.0.1"; fi'
+learn doctor
+expect "... or an old clang++" says "watched lab       perhaps: clang++ is version 12.0.1"
+rm -rf "$CUDA_HOME" "$bin/ncu" "$bin/nvidia-smi"
+learn run
+touch -t 203701010000 "$root/build/nvcc"
+: >"$log"
+learn run
+expect "an nvcc that was fetched is found: it configures again" both status_is 0 called "cmake -S"
+
+new_machine
 rm "$bin/apt-get"
 fake uname 'echo Darwin'
+learn doctor
+expect "doctor says that the lab of macOS is not watched" says "watched lab       no: it asks the loader of Linux where shared memory is"
+expect "... so what is left out" says "./learn trace and the counts of memory traffic are left out."
+expect "... and what is missing there" both status_is 2 says "brew install cmake"
 learn run
 expect "macOS is told what to install" both status_is 2 says "brew install cmake"
 fake uname 'echo MINGW64_NT-10.0'
