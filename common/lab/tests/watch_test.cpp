@@ -310,8 +310,9 @@ TEST_CASE("dynamic shared memory counts from its own beginning") {
   });
   const lab::LineTraffic* const worst = report.worst_shared();
   REQUIRE(worst != nullptr);
-  CHECK(contains(worst->where,
-                 std::to_string(line_of("column of dynamic memory"))));
+  CHECK(contains(
+      worst->where,
+      std::to_string(line_of(FA_WATCH_TEST, "column of dynamic memory"))));
   CHECK(worst->write);
   CHECK(worst->worst.address[0] == 32);
   CHECK(worst->worst.address[31] == 32 + 128 * 31);
