@@ -121,6 +121,30 @@ void time_groups(cli::Program& program, const Machine& machine,
   fmt::print("Recorded in {}\n", choice.results);
 }
 
+// Launches kernels whose name holds a text once each, for a program that watches, and prints a line
+// of JSON for each; in the watched lab with its report. Nothing is checked.
+void launch_once(const Machine& machine, const Choice& choice) {
+  const std::int64_t size = choice.size == 0 ? 70 : choice.size;
+  for (const Group& group : machine.groups) {
+    const Inputs inputs = group.inputs(size, size, size);
+    for (const Kernel& kernel : group.kernels) {
+      if (kernel.name.find(choice.kernel) == std::string::npos) continue;
+      std::string report;
+      if (machine.kind == "watched") {
+        report = ", \"report\": " + tiled::trace(group, kernel, inputs)->json;
+      } else {
+        const tiled::Prepared prepared = kernel.prepare(inputs);
+        prepared.launch();
+        prepared.result();  // waits for it
+      }
+      fmt::print(
+          "{{\"kernel\": \"{}\", \"group\": \"{}\", \"size\": {}, "
+          "\"machine\": \"{}\"{}}}\n",
+          kernel.name, group.name, size, machine.kind, report);
+    }
+  }
+}
+
 // The watched lab's whole report on the kernels whose name holds a text.
 void trace_kernels(cli::Program& program, const Machine* watched,
                    const Choice& choice) {
@@ -185,7 +209,8 @@ int main(int argc, char** argv) {
                                      : std::optional(gpu->available));
   Choice choice;
   program.option("--kernel", choice.kernel,
-                 "section trace: only kernels whose name holds this text");
+                 "sections trace and once: only kernels whose name holds "
+                 "this text");
   program.option("--json", choice.json,
                  "section trace: writes the reports to this file as JSON");
   program.option("--svg", choice.svg,
@@ -195,8 +220,8 @@ int main(int argc, char** argv) {
                  "section time: records what was measured in this file, for "
                  "docs/results");
   program.option("--size", choice.size, 0, 16384,
-                 "rows, columns and depth in sections time and trace (0: the "
-                 "section's own)");
+                 "rows, columns and depth in sections time, trace and once "
+                 "(0: the section's own)");
 
   const auto machine = [&]() -> const Machine& {
     return program.on_gpu() ? *gpu : *lab;
@@ -227,5 +252,10 @@ int main(int argc, char** argv) {
                   [&] { trace_kernels(program, watched, choice); });
   program.section("time", "How fast they are",
                   [&] { time_groups(program, machine(), choice); });
+  program.section_apart("once", "Every kernel launched once", [&] {
+    launch_once(
+        !program.on_gpu() && watched != nullptr ? *watched : machine(),
+        choice);
+  });
   return program.run(argc, argv);
 }

@@ -30,6 +30,21 @@ TEST_CASE("the whole walk is right, on the CPU") {
   CHECK(contains(lines, "18_block_product"));
 }
 
+TEST_CASE("a kernel is launched once, for programs that watch") {
+  const auto result = run(kProgram +
+                          " --device cpu --section once --size 40 "
+                          "--kernel 07_matmul_naive");
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
+  for (const char* group : {"matmul", "matmul_bt"}) {
+    CHECK(contains(result.output,
+                   std::string("{\"kernel\": \"07_matmul_naive\", \"group\": "
+                               "\"") +
+                       group + "\", \"size\": 40, "));
+  }
+}
+
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   const auto refused = [](const std::string& arguments,
                           const std::string& why) {

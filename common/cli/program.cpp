@@ -83,6 +83,12 @@ void Program::section(std::string name, std::string title,
   sections_.push_back({std::move(name), std::move(title), std::move(body)});
 }
 
+void Program::section_apart(std::string name, std::string title,
+                            std::function<void()> body) {
+  section(std::move(name), std::move(title), std::move(body));
+  sections_.back().apart = true;
+}
+
 int Program::run(int argc, char** argv) {
   const auto cannot_do = [&](const std::string& why) {
     std::fflush(stdout);
@@ -91,7 +97,8 @@ int Program::run(int argc, char** argv) {
   };
   std::string footer = "\nSections, in order:\n";
   for (const Section& section : sections_)
-    footer += fmt::format("  {:<14}{}\n", section.name, section.title);
+    footer += fmt::format("  {:<14}{}{}\n", section.name, section.title,
+                          section.apart ? " (only when named)" : "");
   command_line_->app.footer(
       footer +
       "\nExit status: 0 all checks passed, 1 a check failed, 2 could "
@@ -148,6 +155,7 @@ int Program::run_sections() {
   }
   for (const Section& section : sections_) {
     if (only_section_.empty()) {
+      if (section.apart) continue;
       fmt::print("\n{}\n{}\n", section.title,
                  std::string(display_width(section.title), '='));
     } else if (!known(section)) {

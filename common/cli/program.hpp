@@ -57,6 +57,11 @@ class Program {
   void section(std::string name, std::string title,
                std::function<void()> body);
 
+  /// Adds a section that runs only when it is named: for other programs rather than for readers.
+  /// @param name, title, body as for section()
+  void section_apart(std::string name, std::string title,
+                     std::function<void()> body);
+
   /// Parses the command line and runs the sections. Every exception ends as one sentence on standard
   /// error and kCannotDo; a failed check lets the walk go on and ends it with kCheckFailed.
   /// @return the exit status
@@ -93,6 +98,7 @@ class Program {
   struct Section {
     std::string name, title;
     std::function<void()> body;
+    bool apart = false;  // of the walk
   };
   int run_sections();
   void summarise(const std::string& what, double error, double tolerance,

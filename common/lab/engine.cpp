@@ -39,6 +39,8 @@ namespace {
 
 constexpr std::size_t kStackBytes = 128 * 1024;
 constexpr std::size_t kSharedAlignment = 128;
+constexpr std::size_t kRoom =
+    256;  // on either side of memory that kernels are given
 
 // One exchange among the lanes of one mask. Two of them are used in turn: a quick lane may come to the
 // next exchange before a slow one has read this one.
@@ -122,7 +124,7 @@ class Block {
       : launch_(launch),
         kernel_(kernel),
         fibers_(static_cast<std::size_t>(launch.block.count())),
-        shared_(launch.shared_bytes + kSharedAlignment) {
+        shared_(launch.shared_bytes + kSharedAlignment + 2 * kRoom) {
     const Size size = launch.block;
     for (std::size_t i = 0; i < fibers_.size(); ++i) {
       Fiber& fiber = fibers_[i];
@@ -239,8 +241,8 @@ class Block {
   }
 
   void* shared() {
-    void* start = shared_.data();
-    std::size_t space = shared_.size();
+    void* start = shared_.data() + kRoom;
+    std::size_t space = shared_.size() - kRoom;
     return std::align(kSharedAlignment, launch_.shared_bytes, start, space);
   }
 
@@ -481,10 +483,6 @@ void wait_copies(int pending) {
   }
 }
 
-namespace {
-constexpr std::size_t kAlignment = 256;  // and the room on either side
-}
-
 void* allocate(std::size_t bytes) {
   // Systems promise more than they have, and kill the program that takes it.
   const std::size_t in_all =
@@ -493,14 +491,14 @@ void* allocate(std::size_t bytes) {
   std::byte* memory = nullptr;
   if (bytes <= in_all) {
     memory = static_cast<std::byte*>(::operator new (
-        bytes + 2 * kAlignment, std::align_val_t{kAlignment}, std::nothrow));
+        bytes + 2 * kRoom, std::align_val_t{kRoom}, std::nothrow));
   }
   if (memory == nullptr) {
     throw std::runtime_error(fmt::format(
         "{} bytes of memory were asked for; the lab's machine has {} in all",
         bytes, in_all));
   }
-  memory += kAlignment;
+  memory += kRoom;
   if (observer != nullptr) observer->allocated(memory, bytes);
   return memory;
 }
@@ -508,8 +506,8 @@ void* allocate(std::size_t bytes) {
 void release(void* memory) {
   if (memory == nullptr) return;
   if (observer != nullptr) observer->released(memory);
-  ::operator delete (static_cast<std::byte*>(memory) - kAlignment,
-                     std::align_val_t{kAlignment});
+  ::operator delete (static_cast<std::byte*>(memory) - kRoom,
+                     std::align_val_t{kRoom});
 }
 
 void upload(void* to, const void* from, std::size_t bytes) {

@@ -56,7 +56,7 @@ struct Region {
   }
 };
 
-// Room on either side of device memory that is watched, too: see allocate().
+// Room on either side of device memory and of dynamic shared memory that is watched, too.
 constexpr std::ptrdiff_t kRoom = 256;
 
 struct SiteTraffic {
@@ -466,25 +466,31 @@ struct Watch::State : Observer {
     if (statics.contains(address)) {
       if (memory == &current) return;  // threadIdx and the like
       region = &statics;
-    } else if (dynamic.contains(address)) {
+    } else if (address >= dynamic.begin - kRoom &&
+               address < dynamic.begin + dynamic.size + kRoom) {
       region = &dynamic;
     } else {
       shared = false;
       region = buffer_at(address);
       if (region == nullptr) return;  // registers, arguments
-      if (!region->contains(address) ||
-          address + size > region->begin + region->size) {
-        const auto number = static_cast<std::uint32_t>(current->number);
-        find("out of bounds", at, 0,
-             fmt::format("{} of block ({}, {}, {}) {} {} bytes at byte {} of "
-                         "a buffer of {} bytes; a guard is probably missing, "
-                         "or off by one",
-                         name_of(block_thread + number), block_index.x,
-                         block_index.y, block_index.z,
-                         write ? "writes" : "reads", size,
-                         address - region->begin, region->size));
-        return;
-      }
+    }
+    if (region != &statics &&
+        (!region->contains(address) ||
+         address + size > region->begin + region->size)) {
+      const auto number = static_cast<std::uint32_t>(current->number);
+      find(
+          "out of bounds", at, 0,
+          fmt::format(
+              "{} of block ({}, {}, {}) {} {} bytes at byte {} of "
+              "{} of {} bytes; {}",
+              name_of(block_thread + number), block_index.x, block_index.y,
+              block_index.z, write ? "writes" : "reads", size,
+              address - region->begin,
+              shared ? "the dynamic shared memory" : "a buffer", region->size,
+              shared ? "the launch asks for too little, or an index "
+                       "is wrong"
+                     : "a guard is probably missing, or off by one"));
+      return;
     }
     check(*region, address, size, write, atomic, at, shared);
     // The load before a compare-and-swap is the lab's: a GPU has one instruction for both.

@@ -58,6 +58,8 @@ Outcome run_program(std::vector<std::string> arguments) {
     program.flag("--twice", twice, "an option of the lesson");
     program.section("numbers", "Zahlen größer als null",
                     [&] { std::printf(twice ? "1 2 1 2\n" : "1 2\n"); });
+    program.section_apart("apart", "For other programs",
+                          [] { std::printf("{}\n"); });
     program.section("good", "A check that passes",
                     [&] { program.check("theorem", 0.5, 0.5); });
     program.section("bad", "A check that fails",
@@ -447,6 +449,15 @@ TEST_CASE("a full run prints all sections in order under their titles") {
   }
 }
 
+TEST_CASE("a section apart is no part of the walk") {
+  CHECK_FALSE(contains(run_program({}).output, "For other programs"));
+  const Outcome outcome = run_section("apart");
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output == "{}\n");
+  CHECK(contains(run_program({"--help"}).output,
+                 "For other programs (only when named)\n"));
+}
+
 TEST_CASE("help is printed in full and is a success") {
   const Outcome outcome = run_program({"--help"});
   CHECK(outcome.status == 0);
@@ -484,7 +495,7 @@ TEST_CASE("an unknown section is refused with the known ones") {
   check_refused(
       run_section("sums"),
       "--section sums: there is no such section; there are numbers, "
-      "good, bad, nan, tensor, input, save, throw, memory, length");
+      "apart, good, bad, nan, tensor, input, save, throw, memory, length");
 }
 
 TEST_CASE("a GPU is refused where there is nothing to run on it") {
