@@ -113,8 +113,6 @@ Machine ${kind}_machine() { return fa::${where}::machine(\"${kind}\"); }
       target_link_libraries(${LIST}_${kind} PRIVATE fa_common)
       if(kind STREQUAL "watched")
         fa_watch(${LIST}_watched)
-      else()
-        add_dependencies(gpu_code ${LIST}_gpu)
       endif()
       set(source $<TARGET_OBJECTS:${LIST}_${kind}>)
     endif()
@@ -142,7 +140,6 @@ function(fa_kernel_tests TARGET LABEL FILE)
     file(CONFIGURE OUTPUT "${TARGET}_gpu.cu" CONTENT "${include}" @ONLY)
     fa_tests(${TARGET}_gpu ${LABEL}.gpu "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_gpu.cu"
              "${FA_ROOT}/common/testing/gpu_main.cu")
-    add_dependencies(gpu_code ${TARGET}_gpu)
   endif()
 endfunction()
 
