@@ -26,6 +26,7 @@ struct Choice {  // options of this lesson
   std::string kernel;
   std::int64_t size = 0;           // 0: small in the lab, 4096 on a GPU
   std::string json, svg, results;  // files; empty: none
+  std::string commit;              // empty: ask git
 };
 
 const Group& group_of(const Machine& machine, const std::string& name) {
@@ -117,7 +118,7 @@ void time_groups(cli::Program& program, const Machine& machine,
       choice.results, machine.properties,
       fmt::format("04_tiled_matmul --device gpu --section time --size {}",
                   size),
-      rows);
+      rows, choice.commit);
   fmt::print("Recorded in {}\n", choice.results);
 }
 
@@ -219,6 +220,8 @@ int main(int argc, char** argv) {
   program.option("--results", choice.results,
                  "section time: records what was measured in this file, for "
                  "docs/results");
+  program.option("--commit", choice.commit,
+                 "section time: commit to record, for a copy without git");
   program.option("--size", choice.size, 0, 16384,
                  "rows, columns and depth in sections time, trace and once "
                  "(0: the section's own)");

@@ -69,8 +69,12 @@ __global__ void __launch_bounds__(256, 1)
   float* memory = dynamic_shared<float>();
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
   const int row0 = blockIdx.y * Tile::rows, col0 = blockIdx.x * Tile::cols;
-  const int row = warp / 4 * 64 + lane / 4 * 4;
-  const int col = warp % 4 * 64 + lane % 4 * 4;
+  // Of the bits of a lane's number 0 and 2 say its column, the others its row: each load of either is then
+  // shared by lane pairs, and takes 2 wavefronts where lane / 4 and lane % 4 would need up to 4.
+  const int lane_row = lane / 2 % 2 + lane / 8 * 2;
+  const int lane_col = lane % 2 + lane / 4 % 2 * 2;
+  const int row = warp / 4 * 64 + lane_row * 4;
+  const int col = warp % 4 * 64 + lane_col * 4;
   const int tiles = ceil_div(p.k, Tile::depth);
   const auto stage_of = [&](int tile) {
     return memory + tile % Tile::stages * Tile::size;

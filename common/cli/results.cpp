@@ -107,7 +107,8 @@ std::string table_of(const std::vector<Measurement>& rows,
 
 void write_results(const std::filesystem::path& file,
                    const DeviceProperties& device, const std::string& command,
-                   const std::vector<Measurement>& rows) {
+                   const std::vector<Measurement>& rows,
+                   const std::string& commit) {
   std::string text = "{\n";
   const auto field = [&](const char* name, const std::string& value) {
     text += fmt::format("  \"{}\": {},\n", name, json_text(value));
@@ -117,8 +118,11 @@ void write_results(const std::filesystem::path& file,
                                 "--format=csv,noheader"));
   field("toolkit", device.toolkit);
   // A change that is not committed shows as -dirty.
-  field("commit", first_line_of("git -C '" FA_ROOT_DIRECTORY
-                                "' describe --always --dirty --abbrev=12"));
+  field("commit",
+        !commit.empty()
+            ? commit
+            : first_line_of("git -C '" FA_ROOT_DIRECTORY
+                            "' describe --always --dirty --abbrev=12"));
   field("date", today());
   field("command", command);
   text += "  \"measurements\": [";

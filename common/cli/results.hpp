@@ -31,9 +31,11 @@ std::string table_of(const std::vector<Measurement>& rows,
 /// @param device  that was measured
 /// @param command as it can be typed again
 /// @param rows    what was measured
+/// @param commit  of the code, for a copy without git; empty asks git
 /// @throws std::runtime_error when the file cannot be written
 void write_results(const std::filesystem::path& file,
                    const DeviceProperties& device, const std::string& command,
-                   const std::vector<Measurement>& rows);
+                   const std::vector<Measurement>& rows,
+                   const std::string& commit = "");
 
 }  // namespace fa::cli

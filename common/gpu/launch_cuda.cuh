@@ -272,14 +272,14 @@ inline KernelResources kernel_resources(const void* function,
   result.shared_bytes = kernel.sharedSizeBytes + sizes.shared_bytes;
   result.spilled_bytes = kernel.localSizeBytes;
   const auto threads = static_cast<int>(sizes.block.count());
+  const int warps = (threads + 31) / 32;
   FA_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
       &result.blocks, function, threads, sizes.shared_bytes));
   int device = 0, most = 0;
   FA_CUDA(cudaGetDevice(&device));
   FA_CUDA(cudaDeviceGetAttribute(
       &most, cudaDevAttrMaxThreadsPerMultiProcessor, device));
-  result.occupancy =
-      static_cast<double>(result.blocks) * (threads + 31) / 32 * 32 / most;
+  result.occupancy = 32.0 * result.blocks * warps / most;
   return result;
 }
 /// Where this thread's launches are noted; null: nowhere.

@@ -35,10 +35,6 @@ std::vector<Served> words_of(const Request& request, int first, int last) {
   return words;
 }
 
-bool by_word(const Served& a, const Served& b) {
-  return a.word < b.word;
-}
-
 // ---------------------------------------------------------------- the picture
 
 // All in pixels.
@@ -113,41 +109,58 @@ std::int64_t Request::bytes() const {
          size;
 }
 
-// A warp is served whole when lanes ask for up to 4 bytes, in halves for 8, in quarters for 16. A part that
-// asks for nothing but words of the part before it is served together with that one. The last rule was
-// matched with ncu for 16 bytes: on an H200 it counts 13,312 wavefronts for lesson 04's
-// 12_matmul_vector_loads at 128 x 128 x 128, as this does. There 16 lanes after 16 lanes read one place each,
-// in 2 rounds; and 16 neighbouring places are read by 16 lanes and once more by the others, in 4. That it
-// also holds for halves is assumed.
+namespace {
+
+// Whether each lane of [first, last) asks for the same place as its neighbour, lane ^ distance; one that takes no
+// part is no obstacle.
+bool in_pairs(const Request& request, int first, int last, int distance) {
+  for (int lane = first; lane < last; ++lane) {
+    const int other = lane ^ distance;
+    if (request.has(lane) && request.has(other) &&
+        request.address[static_cast<std::size_t>(lane)] !=
+            request.address[static_cast<std::size_t>(other)]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Up to 4 bytes of each lane: the whole warp together. 8 bytes: in halves, 16 bytes: in quarters; but two such
+// parts go together when all their lanes ask for the same place as lane ^ 1, or all for that of lane ^ 2.
+// Matched with ncu on an H200 for 16 bytes; that it also holds for 8 is assumed. See docs/results.
+std::vector<std::pair<int, int>> parts_of(const Request& request) {
+  if (request.size <= 4) return {{0, kWarpSize}};
+  const int part = request.size == 8 ? 16 : 8;
+  std::vector<std::pair<int, int>> parts;
+  for (int first = 0; first < kWarpSize; first += 2 * part) {
+    const int middle = first + part, last = middle + part;
+    if (in_pairs(request, first, last, 1) ||
+        in_pairs(request, first, last, 2)) {
+      parts.emplace_back(first, last);
+    } else {
+      parts.emplace_back(first, middle);
+      parts.emplace_back(middle, last);
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
 std::vector<Served> serve(const Request& request) {
-  const int together = request.size <= 4 ? 32 : request.size == 8 ? 16 : 8;
-  std::vector<Served> result, part;  // part: what is served together
+  std::vector<Served> result;
   int rounds = 0;
-  const auto finish_part = [&] {
+  for (const auto& [first, last] : parts_of(request)) {
     std::array<int, kBanks> used{};
     int most = 0;
-    for (Served& served : part) {
+    for (Served served : words_of(request, first, last)) {
       int& of_bank = used[static_cast<std::size_t>(served.bank())];
       served.round = rounds + of_bank++;
       most = std::max(most, of_bank);
+      result.push_back(served);
     }
     rounds += most;
-    result.insert(result.end(), part.begin(), part.end());
-  };
-  for (int first = 0; first < kWarpSize; first += together) {
-    std::vector<Served> words = words_of(request, first, first + together);
-    if (std::includes(part.begin(), part.end(), words.begin(), words.end(),
-                      by_word)) {
-      for (const Served& more : words) {
-        std::lower_bound(part.begin(), part.end(), more, by_word)->lanes |=
-            more.lanes;
-      }
-      continue;
-    }
-    finish_part();
-    part = std::move(words);
   }
-  finish_part();
   std::stable_sort(
       result.begin(), result.end(),
       [](const Served& a, const Served& b) { return a.round < b.round; });

@@ -35,23 +35,13 @@ PROCESS_SECONDS = 60
 SANITIZERS_AT_ONCE = 8
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
-# What ncu is asked for. Not every version and GPU knows all of them: those of cp.async (LDGSTS) are
-# guesses from several generations.
+# What ncu is asked for. Not every version and GPU knows all of them.
 SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared{}.sum"
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared{}.sum"
-COPIES = (
-    SECTORS.format("ldgsts"),
-    "sm__sass_" + SECTORS.format("ldgsts").replace("l1tex__", "l1tex_"),
-    SECTORS.format("ldgsts_cache_access"),
-    SECTORS.format("ldgsts_cache_bypass"),
-    "sm__sass_" + SECTORS.format("ldgsts_cache_access").replace("l1tex__", "l1tex_"),
-    "sm__sass_" + SECTORS.format("ldgsts_cache_bypass").replace("l1tex__", "l1tex_"),
-)
 METRICS = (
     SECTORS.format("ld"),
     SECTORS.format("st"),
-    *COPIES,
     WAVEFRONTS.format("_op_ld"),
     WAVEFRONTS.format("_op_st"),
     WAVEFRONTS.format(""),
@@ -445,23 +435,13 @@ def make_record(arguments):
 # ---------------------------------------------------------------- tables
 
 
-def copied_sectors(metrics):
-    """Sectors that cp.async brought, by the first of the metrics for it that ncu had."""
-    for metric in COPIES[:2]:
-        if metric in metrics:
-            return metrics[metric] or 0
-    parts = [m for m in COPIES[2:4] if m in metrics] or [m for m in COPIES[4:] if m in metrics]
-    return sum(metrics[m] or 0 for m in parts)
-
-
 def ncu_counts(entry):
     """What ncu counted, by the lab's names; None where it did not."""
     metrics = entry["ncu"]
     if metrics == "timeout" or "failed" in metrics:
         metrics = {}
-    loaded = metrics.get(SECTORS.format("ld"))
     return {
-        "sectors_ld": None if loaded is None else loaded + copied_sectors(metrics),
+        "sectors_ld": metrics.get(SECTORS.format("ld")),  # with those of cp.async
         "sectors_st": metrics.get(SECTORS.format("st")),
         "wavefronts_ld": metrics.get(WAVEFRONTS.format("_op_ld")),
         "wavefronts_st": metrics.get(WAVEFRONTS.format("_op_st")),
@@ -469,7 +449,7 @@ def ncu_counts(entry):
 
 
 def counts_table(result):
-    """Sectors of global memory, loads with those of cp.async, and wavefronts of shared memory."""
+    """Sectors of global memory and wavefronts of shared memory."""
     lines = [
         f"{'':26}{'sectors':>20}{'wavefronts,':>16}{'wavefronts,':>16}",
         f"{'':26}{'':20}{'loads':>16}{'stores':>16}",

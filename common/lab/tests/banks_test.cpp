@@ -75,11 +75,23 @@ TEST_CASE("a warp is served in halves for 8 bytes and in quarters for 16") {
   CHECK(wavefronts(request(16, [](int l) { return at(144 * l); })) == 4);
 }
 
-TEST_CASE("a quarter that asks for what the one before asks costs nothing") {
-  CHECK(wavefronts(request(16, [](int) { return at(64); })) == 1);
+TEST_CASE("quarters go together when lanes ask in pairs") {
+  CHECK(wavefronts(request(16, [](int) { return at(64); })) == 2);
   // The loads of matmul_vector_loads(), as ncu counts them on an H200: a_smem, then b_smem.
   CHECK(wavefronts(request(16, [](int l) { return at(l / 16 * 16); })) == 2);
   CHECK(wavefronts(request(16, [](int l) { return at(l % 16 * 16); })) == 4);
+  // Eight places: in pairs of neighbours, or of every other lane; and four that no pair shares.
+  CHECK(wavefronts(request(16, [](int l) { return at(l / 4 * 16); })) == 2);
+  CHECK(wavefronts(request(16, [](int l) {
+          return at((l % 2 + l / 4 % 4 * 2) * 16);
+        })) == 2);
+  CHECK(wavefronts(request(16, [](int l) { return at(l % 4 * 16); })) == 4);
+  // Lanes that take no part are no obstacle.
+  Request half = request(16, [](int l) { return at(l * 16); });
+  half.lanes = 0x55555555u;
+  CHECK(wavefronts(half) == 4);  // 16 places in the same banks by pairs
+  half.lanes = 0x00000055u;
+  CHECK(wavefronts(half) == 1);
 }
 
 TEST_CASE("lanes that take no part ask for nothing") {

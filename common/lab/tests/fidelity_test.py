@@ -117,13 +117,6 @@ class Parsing(unittest.TestCase):
         with self.assertRaises(fidelity.Refusal):
             fidelity.json_lines("{broken\n")
 
-    def test_copies_are_counted_once_by_whichever_metric_there_is(self):
-        whole, sass, access, bypass = fidelity.COPIES[:4]
-        self.assertEqual(fidelity.copied_sectors({}), 0)
-        self.assertEqual(fidelity.copied_sectors({whole: 7, sass: 7, bypass: 7}), 7)
-        self.assertEqual(fidelity.copied_sectors({access: 1, bypass: 6}), 7)
-        self.assertEqual(fidelity.copied_sectors({fidelity.COPIES[5]: 7}), 7)
-
 
 class Processes(unittest.TestCase):
     def test_a_process_that_does_not_end_is_ended_with_its_children(self):
