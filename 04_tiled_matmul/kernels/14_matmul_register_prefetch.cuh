@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(256, 1)
   float* memory = dynamic_shared<float>();
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
   const int row0 = blockIdx.y * Tile::rows, col0 = blockIdx.x * Tile::cols;
-  // Of the bits of a lane's number 0 and 2 say its column, the others its row: each load of either is then
-  // shared by lane pairs, and takes 2 wavefronts where lane / 4 and lane % 4 would need up to 4.
+  // Bits 0 and 2 of a lane's number say its column, the others its row: lane
+  // pairs share each load, which then takes 2 wavefronts instead of up to 4.
   const int lane_row = lane / 2 % 2 + lane / 8 * 2;
   const int lane_col = lane % 2 + lane / 4 % 2 * 2;
   const int row = warp / 4 * 64 + lane_row * 4;
