@@ -113,7 +113,8 @@ TEST_CASE("an exception while kernels are timed leaks nothing") {
   };
   CHECK(median_milliseconds([] { launch(nothing, {{1}, {1}}); }, 1) > 0);
   const std::size_t before = free_bytes();
-  constexpr int times = 50;  // other programs use the GPU too, but not so much
+  constexpr int times =
+      50;  // other programs use the GPU too, but not so much
   for (int i = 0; i < times; ++i) {
     const std::string message = message_of<std::logic_error>([] {
       median_milliseconds([] { throw std::logic_error("no kernel"); });
