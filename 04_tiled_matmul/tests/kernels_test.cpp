@@ -74,7 +74,8 @@ TEST_CASE("the block product") {
   check_on_all_machines("block");
 }
 
-TEST_CASE("wavefronts are those that ncu counts on an H200") {
+TEST_CASE(
+    "matmul_vector_loads takes the wavefronts that ncu counts on an H200") {
   for (const Machine& machine : tiled::machines()) {
     if (machine.kind != "watched") continue;
     for (const Group& group : machine.groups) {
