@@ -38,14 +38,14 @@ std::vector<Served> words_of(const Request& request, int first, int last) {
 // ---------------------------------------------------------------- the picture
 
 // All in pixels.
-constexpr int kWidth = 1000, kLeft = 36, kCellWidth = 30, kTop = 124;
+constexpr int kWidth = 1000, kLeft = 36, kCellWidth = 30, kTop = 144;
 constexpr int kTextHeight = 14;  // of a line in a cell
 
 std::string counted(std::int64_t number, const std::string& things) {
   return fmt::format("{} {}{}", number, things, number == 1 ? "" : "s");
 }
 
-// Lanes as people write them, neighbours together: "0-15", "20".
+// Lanes as people write them, neighbours together: "0–15", "20".
 std::vector<std::string> names_of(std::uint32_t lanes) {
   std::vector<std::string> names;
   for (int lane = 0; lane < kWarpSize; ++lane) {
@@ -56,6 +56,22 @@ std::vector<std::string> names_of(std::uint32_t lanes) {
                                   : fmt::format("{}–{}", first, lane));
   }
   return names;
+}
+
+// The same in lines that fit into a cell: a range with a number of two digits takes two.
+std::vector<std::string> lines_of_cell(std::uint32_t lanes) {
+  std::vector<std::string> lines;
+  for (const std::string& name : names_of(lanes)) {
+    const std::string dash = "–";
+    const std::size_t at = name.find(dash);
+    if (at == std::string::npos || name.size() <= dash.size() + 2) {
+      lines.push_back(name);
+    } else {
+      lines.push_back(name.substr(0, at) + dash);
+      lines.push_back(name.substr(at + dash.size()));
+    }
+  }
+  return lines;
 }
 
 // One line of text, made smaller when it would be cut off.
@@ -71,9 +87,8 @@ std::string line_of_text(int y, double size, const std::string& style,
 // Each lane has a colour of its own; a word of several has that of the first. It is laid thinly over the
 // background, so that text is legible on it when that is light and when it is dark.
 std::string cell(const Served& served, int y, int height) {
-  const std::vector<std::string> names = names_of(served.lanes);
   std::string lanes, numbers;
-  for (const std::string& name : names) {
+  for (const std::string& name : names_of(served.lanes)) {
     lanes += (lanes.empty() ? "" : ", ") + name;
   }
   int first = -1;
@@ -91,12 +106,13 @@ std::string cell(const Served& served, int y, int height) {
       served.round, served.bank(), served.word, numbers, served.round + 1,
       served.bank(), 4 * served.word, lanes, x + 1, y + 1, kCellWidth - 2,
       height - 2, first * 360 / kWarpSize);
+  const std::vector<std::string> lines = lines_of_cell(served.lanes);
   int baseline = y + height / 2 + 4 -
-                 kTextHeight * (static_cast<int>(names.size()) - 1) / 2;
-  for (const std::string& name : names) {
+                 kTextHeight * (static_cast<int>(lines.size()) - 1) / 2;
+  for (const std::string& line : lines) {
     text += fmt::format(
-        "<text class=\"lane\" x=\"{}\" y=\"{}\" font-size=\"{}\">{}</text>",
-        x + kCellWidth / 2, baseline, name.size() > 4 ? 10 : 12, name);
+        "<text class=\"lane\" x=\"{}\" y=\"{}\" font-size=\"12\">{}</text>",
+        x + kCellWidth / 2, baseline, line);
     baseline += kTextHeight;
   }
   return text + "</g>\n";
@@ -187,7 +203,7 @@ std::string draw_banks(const std::string& kernel, const std::string& where,
                   rounds > best ? fmt::format(" where {} would do", best)
                                 : ", no more than lanes side by side need");
   const std::string access =
-      fmt::format("{}: one {}, {} for each of {} of a warp", where,
+      fmt::format("one {} of a warp, {} for each of {}",
                   write ? "store" : "load", counted(request.size, "byte"),
                   counted(request.bytes() / request.size, "lane"));
 
@@ -195,7 +211,7 @@ std::string draw_banks(const std::string& kernel, const std::string& where,
   std::vector<int> height(static_cast<std::size_t>(rounds), 0);
   for (const Served& s : served) {
     int& of_row = height[static_cast<std::size_t>(s.round)];
-    const auto lines = static_cast<int>(names_of(s.lanes).size());
+    const auto lines = static_cast<int>(lines_of_cell(s.lanes).size());
     of_row = std::max(of_row, kTextHeight * lines + 8);
   }
   std::vector<int> top{kTop};
@@ -208,11 +224,12 @@ std::string draw_banks(const std::string& kernel, const std::string& where,
       "height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
       "aria-labelledby=\"title desc\">\n"
       "<title id=\"title\">{2}</title>\n"
-      "<desc id=\"desc\">{3}. The columns are the 32 banks of shared memory, "
+      "<desc id=\"desc\">{3}: {5}. The columns are the 32 banks of shared "
+      "memory, "
       "the rows the {4} in which the warp is served; each cell names the "
       "lanes of its word.</desc>\n",
-      kWidth, bottom + 16, xml_text(headline), xml_text(access),
-      counted(rounds, "round"));
+      kWidth, bottom + 16, xml_text(headline), xml_text(where),
+      counted(rounds, "round"), access);
   svg +=
       "<style>\n"
       "text { font-family: system-ui, sans-serif; fill: #1a1a1a }\n"
@@ -226,8 +243,9 @@ std::string draw_banks(const std::string& kernel, const std::string& where,
       "</style>\n";
   svg += "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n" +
          line_of_text(32, 20, "headline", headline) +
-         line_of_text(58, 14, "access", access) +
-         line_of_text(80, 13, "quiet",
+         line_of_text(58, 14, "where", where) +
+         line_of_text(79, 14, "access", access) +
+         line_of_text(100, 13, "quiet",
                       "columns: banks; rows: rounds; in the cells: the lanes "
                       "that a bank serves with one word in a round");
   for (int bank = 0; bank <= kBanks; ++bank) {
