@@ -51,6 +51,35 @@ __device__ std::uint32_t pack2(float low, float high) {
   }
 }
 
+/// The bits of two numbers, `low` in the lower half.
+template <class T>
+__device__ std::uint32_t pack2(T low, T high) {
+  static_assert(sizeof(T) == 2);
+  std::uint16_t bits[2];
+  memcpy(bits, &low, 2);
+  memcpy(bits + 1, &high, 2);
+  return bits[0] | static_cast<std::uint32_t>(bits[1]) << 16;
+}
+/// Two neighbours, as pack2() has them; the address is a multiple of 4.
+template <class T>
+__device__ std::uint32_t load_pair(const T* address) {
+  static_assert(sizeof(T) == 2);
+  return *reinterpret_cast<const std::uint32_t*>(address);
+}
+/// Writes two neighbours; the address is a multiple of 4.
+template <class T>
+__device__ void store_pair(T* address, std::uint32_t pair) {
+  static_assert(sizeof(T) == 2);
+  *reinterpret_cast<std::uint32_t*>(address) = pair;
+}
+
+/// 2^x to about 2 ulp, in one instruction; 0 for -infinity and for results that would be subnormal.
+__device__ inline float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 /// Reads 16 bytes at once; the address is a multiple of 16.
 template <class T>
 __device__ float4 load4(const T* address) {

@@ -172,6 +172,31 @@ std::uint32_t pack2(float low, float high) {
   return result;
 }
 
+template <class T>
+std::uint32_t pack2(T low, T high) {
+  static_assert(sizeof(T) == 2);
+  const T pair[2] = {low, high};
+  std::uint32_t result;
+  std::memcpy(&result, pair, sizeof result);
+  return result;
+}
+/// 4 bytes as one access.
+typedef std::uint32_t Bytes4 __attribute__((may_alias));
+template <class T>
+__forceinline__ std::uint32_t load_pair(const T* address) {
+  static_assert(sizeof(T) == 2);
+  return *reinterpret_cast<const Bytes4*>(address);
+}
+template <class T>
+__forceinline__ void store_pair(T* address, std::uint32_t pair) {
+  static_assert(sizeof(T) == 2);
+  *reinterpret_cast<Bytes4*>(address) = pair;
+}
+
+inline float exp2_approx(float x) {
+  return std::exp2(x);
+}
+
 /// 16 bytes as one access: a vector type of the compiler, so that the watched lab sees one too.
 typedef float Bytes16 __attribute__((vector_size(16), may_alias));
 

@@ -1,0 +1,29 @@
+#include "05_flash_forward/machine.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+namespace fa::flash {
+
+bool Rung::takes(const Problem& problem) const {
+  const std::int64_t d = problem.shape.head_dim;
+  return std::find(types.begin(), types.end(), problem.type) != types.end() &&
+         d % 8 == 0 && d <= max_head_dim;
+}
+
+void Rung::check(const Problem& problem) const {
+  if (takes(problem)) return;
+  std::string allowed;
+  for (const Type type : types) {
+    allowed += (allowed.empty() ? "" : " or ") + name_of(type);
+  }
+  throw std::invalid_argument(fmt::format(
+      "{} takes {} with a head_dim that is a multiple of 8 up to {}, not {} "
+      "with {}",
+      name, allowed, max_head_dim, name_of(problem.type),
+      problem.shape.head_dim));
+}
+
+}  // namespace fa::flash

@@ -1,0 +1,322 @@
+/// @file
+/// The kernels of this lesson on one machine. Compiled once for each: see common/gpu/target.hpp.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <stdexcept>
+
+#include "05_flash_forward/kernels/01_unfused.cuh"
+#include "05_flash_forward/kernels/02_flash_1.cuh"
+#include "05_flash_forward/kernels/03_flash_2.cuh"
+#include "05_flash_forward/kernels/05_tensor_cores.cuh"
+#include "05_flash_forward/kernels/06_swizzle.cuh"
+#include "05_flash_forward/kernels/07_pipeline.cuh"
+#include "05_flash_forward/kernels/08_finish.cuh"
+#include "05_flash_forward/machine.hpp"
+#include "common/gpu/launch.cuh"
+
+namespace fa::FA_TARGET {
+namespace {  // one source file for each machine includes this
+
+using flash::Inputs;
+using flash::Layout;
+using flash::Outputs;
+using flash::Prepared;
+using flash::Problem;
+using flash::Rung;
+using flash::Type;
+
+inline unsigned blocks(std::int64_t size, std::int64_t tile) {
+  return static_cast<unsigned>(ceil_div(size, tile));
+}
+
+// Distances of rows for [batch, heads, length, head_dim] in a layout.
+inline RowStrides strides_of(const Shape<4>& shape, Layout layout) {
+  const std::int64_t row = shape[3], all = shape[1] * shape[2] * row;
+  return layout == Layout::kHeadsFirst ? RowStrides{all, shape[2] * row, row}
+                                       : RowStrides{all, row, shape[1] * row};
+}
+
+// The same elements with heads and lengths exchanged, which is how they lie when the length comes first.
+template <class T>
+Tensor<T, 4> exchanged(const Tensor<T, 4>& tensor) {
+  const Shape<4> shape = tensor.shape();
+  Tensor<T, 4> result({shape[0], shape[2], shape[1], shape[3]});
+  for_each_index(shape, [&](const Shape<4>& at) {
+    result(at[0], at[2], at[1], at[3]) = tensor.view()[at];
+  });
+  return result;
+}
+
+// A problem in the memory of the device. H is the host's type of T.
+template <class T, class H>
+struct OnDevice {
+  OnDevice(const Problem& problem, const Inputs& in)
+      : layout(problem.layout),
+        shape(in.q.shape()),
+        q(upload(in.q)),
+        k(upload(in.k)),
+        v(upload(in.v)),
+        o(in.q.count()),
+        lse(shape[0] * shape[1] * shape[2]) {
+    const AttentionShape& s = problem.shape;
+    const auto of_q = strides_of(shape, layout),
+               of_kv = strides_of(in.k.shape(), layout);
+    a = {q.data(),
+         k.data(),
+         v.data(),
+         o.data(),
+         lse.data(),
+         of_q,
+         of_kv,
+         of_kv,
+         of_q,
+         static_cast<int>(s.batch),
+         static_cast<int>(s.heads),
+         static_cast<int>(s.kv_heads),
+         static_cast<int>(s.length_q),
+         static_cast<int>(s.length_k),
+         static_cast<int>(s.head_dim),
+         static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_dim))),
+         problem.causal,
+         make_dropout(problem.dropout, problem.seed)};
+    if (problem.dropout == 0) a.dropout.threshold = 0;
+  }
+  DeviceBuffer<T> upload(const Tensor<float, 4>& tensor) const {
+    const auto typed = converted<H>(tensor);
+    return DeviceBuffer<T>(layout == Layout::kHeadsFirst ? typed
+                                                         : exchanged(typed));
+  }
+  Outputs outputs() const {
+    auto result = layout == Layout::kHeadsFirst
+                      ? o.template tensor<H, 4>(shape)
+                      : exchanged(o.template tensor<H, 4>(
+                            {shape[0], shape[2], shape[1], shape[3]}));
+    return {converted<float>(result),
+            lse.template tensor<float, 3>({shape[0], shape[1], shape[2]})};
+  }
+
+  Layout layout;
+  Shape<4> shape;
+  DeviceBuffer<T> q, k, v, o;
+  DeviceBuffer<float> lse;
+  Attention<T> a;
+};
+
+// A rung for one type: `start(attention)` gives what launches it, and its extra memory.
+template <class T, class H, class Start>
+Prepared prepare(const Problem& problem, const Inputs& in, Start start) {
+  const auto device = std::make_shared<OnDevice<T, H>>(problem, in);
+  std::int64_t extra_bytes = 0;
+  const std::function<void()> work = start(device->a, extra_bytes);
+  return {[=] {
+            (void)device;  // kept as long as this is
+            work();
+          },
+          [=] { return device->outputs(); }, extra_bytes};
+}
+
+// Calls work with the head dimension that a kernel is compiled for: the least that suffices.
+template <int least, int most, class Work>
+auto with_head_dim(std::int64_t head_dim, Work work) {
+  if constexpr (least < most) {
+    if (head_dim > least) {
+      return with_head_dim<2 * least, most>(head_dim, work);
+    }
+  }
+  return work(std::integral_constant<int, least>{});
+}
+
+inline Rung unfused() {
+  return {"01_unfused",
+          "three kernels, scores in memory",
+          {Type::kFloat32},
+          256,
+          [](const Problem& problem, const Inputs& in) {
+            return prepare<float, float>(
+                problem, in,
+                [](const Attention<float>& a, std::int64_t& extra_bytes) {
+                  const auto heads = static_cast<unsigned>(a.batch * a.heads);
+                  const auto scores = std::make_shared<DeviceBuffer<float>>(
+                      std::int64_t{heads} * a.length_q * a.length_k);
+                  extra_bytes = 4 * scores->count();
+                  return [=] {
+                    const unsigned rows = blocks(a.length_q, kUnfusedTile);
+                    const Size block(kUnfusedTile, kUnfusedTile);
+                    launch(unfused_scores,
+                           {{blocks(a.length_k, kUnfusedTile), rows, heads},
+                            block},
+                           a, scores->data());
+                    launch(unfused_weights,
+                           {{blocks(a.length_q, 4), 1, heads}, {32, 4}}, a,
+                           scores->data());
+                    launch(unfused_output,
+                           {{blocks(a.head_dim, kUnfusedTile), rows, heads},
+                            block},
+                           a, scores->data());
+                  };
+                });
+          }};
+}
+
+inline Rung flash_1_rung() {
+  return {"02_flash_1",
+          "tiles of keys outside",
+          {Type::kFloat32},
+          128,
+          [](const Problem& problem, const Inputs& in) {
+            return prepare<float, float>(
+                problem, in,
+                [](const Attention<float>& a, std::int64_t& extra_bytes) {
+                  const auto running = std::make_shared<DeviceBuffer<float>>(
+                      std::int64_t{a.batch} * a.heads * a.length_q * 2);
+                  extra_bytes = 4 * running->count();
+                  return [=] {
+                    with_head_dim<32, 128>(a.head_dim, [&](auto d) {
+                      launch(flash_1<decltype(d)::value>,
+                             {{static_cast<unsigned>(a.heads),
+                               static_cast<unsigned>(a.batch)},
+                              {kFlash1Queries}},
+                             a, running->data());
+                    });
+                  };
+                });
+          }};
+}
+
+inline Rung flash_2_rung() {
+  return {"03_flash_2",
+          "tiles of queries outside",
+          {Type::kFloat32},
+          128,
+          [](const Problem& problem, const Inputs& in) {
+            return prepare<float, float>(
+                problem, in, [](const Attention<float>& a, std::int64_t&) {
+                  return [=] {
+                    with_head_dim<32, 128>(a.head_dim, [&](auto d) {
+                      launch(flash_2<decltype(d)::value>,
+                             {{blocks(a.length_q, kFlash2Queries),
+                               static_cast<unsigned>(a.heads),
+                               static_cast<unsigned>(a.batch)},
+                              {kFlash2Queries}},
+                             a);
+                    });
+                  };
+                });
+          }};
+}
+
+// A rung for both 16-bit types. `launch_kernel(attention)` has the head dimension from with_head_dim().
+template <class Launch>
+Rung sixteen_bit_rung(const char* name, const char* idea,
+                      std::int64_t max_head_dim, Launch launch_kernel) {
+  return {name,
+          idea,
+          {Type::kFloat16, Type::kBFloat16},
+          max_head_dim,
+          [=](const Problem& problem, const Inputs& in) {
+            const auto start = [=](const auto& a, std::int64_t&) {
+              return [=] { launch_kernel(a); };
+            };
+            return problem.type == Type::kFloat16
+                       ? prepare<half, fa::half>(problem, in, start)
+                       : prepare<bfloat16, fa::bfloat16>(problem, in, start);
+          }};
+}
+
+template <class T>
+Size grid_of(const Attention<T>& a, int block_m) {
+  return {blocks(a.length_q, block_m), static_cast<unsigned>(a.heads),
+          static_cast<unsigned>(a.batch)};
+}
+
+// Type of the inputs of a kernel.
+template <class T>
+T type_of(const Attention<T>&);
+
+inline std::vector<Rung> tensor_core_rungs() {
+  return {
+      sixteen_bit_rung("05_tensor_cores", "P stays in registers", 128,
+                       [](const auto& a) {
+                         using T = decltype(type_of(a));
+                         with_head_dim<64, 128>(
+                             a.head_dim, [&](auto head_dim) {
+                               constexpr int d = decltype(head_dim)::value;
+                               using Tile = PlainForwardTile<d>;
+                               launch(flash_tensor_cores<d, T>,
+                                      {grid_of(a, Tile::block_m),
+                                       {Tile::threads},
+                                       plain_forward_bytes<d, T>()},
+                                      a);
+                             });
+                       }),
+      sixteen_bit_rung("06_swizzle", "ldmatrix, no bank conflicts", 128,
+                       [](const auto& a) {
+                         using T = decltype(type_of(a));
+                         with_head_dim<64, 128>(
+                             a.head_dim, [&](auto head_dim) {
+                               constexpr int d = decltype(head_dim)::value;
+                               using Tile = PlainForwardTile<d>;
+                               launch(flash_swizzle<d, T>,
+                                      {grid_of(a, Tile::block_m),
+                                       {Tile::threads},
+                                       plain_forward_bytes<d, T>()},
+                                      a);
+                             });
+                       }),
+      sixteen_bit_rung("07_pipeline", "copies while multiplying", 128,
+                       [](const auto& a) {
+                         using T = decltype(type_of(a));
+                         with_head_dim<64, 128>(
+                             a.head_dim, [&](auto head_dim) {
+                               constexpr int d = decltype(head_dim)::value;
+                               using Tile = PlainForwardTile<d>;
+                               launch(flash_pipeline<d, T>,
+                                      {grid_of(a, Tile::block_m),
+                                       {Tile::threads},
+                                       pipeline_bytes<Tile, T>()},
+                                      a);
+                             });
+                       }),
+      sixteen_bit_rung(
+          "08_finish", "masks at the edge, powers of two", 256,
+          [](const auto& a) {
+            using T = decltype(type_of(a));
+            with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
+              using Tile = FinishedTile<decltype(head_dim)::value>;
+              launch(a.dropout.threshold > 0 ? flash_finish<Tile, T, true>
+                                             : flash_finish<Tile, T, false>,
+                     {grid_of(a, Tile::block_m),
+                      {Tile::threads},
+                      pipeline_bytes<Tile, T>()},
+                     a);
+            });
+          })};
+}
+
+}  // namespace
+
+/// This machine with all kernels of the lesson.
+inline flash::Machine machine(const std::string& kind) {
+  flash::Machine result;
+  result.kind = kind;
+  result.available = device_available();
+  if (result.available) result.properties = device_properties();
+  result.milliseconds = [](const std::function<void()>& work) {
+    return median_milliseconds(work);
+  };
+  result.resources = resources_of;
+  result.rungs = {unfused(), flash_1_rung(), flash_2_rung()};
+  for (const Rung& rung : tensor_core_rungs()) result.rungs.push_back(rung);
+  for (Rung& rung : result.rungs) {
+    rung.prepare = [prepare = rung.prepare, rung](const Problem& problem,
+                                                  const Inputs& in) {
+      rung.check(problem);
+      return prepare(problem, in);
+    };
+  }
+  return result;
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,56 @@
+/// @file
+/// The kernels of this lesson as the program and the tests see them: from host tensors to host tensors, on each
+/// machine that this build knows.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "05_flash_forward/problem.hpp"
+#include "common/gpu/device.hpp"
+
+namespace fa::flash {
+
+/// A kernel with its inputs in the memory of the device.
+struct Prepared {
+  std::function<void()> launch;     ///< runs it once
+  std::function<Outputs()> result;  ///< its outputs, on the host
+  std::int64_t extra_bytes = 0;     ///< memory beside inputs and outputs
+};
+
+/// One rung of the ladder.
+struct Rung {
+  std::string name;           ///< of the file in kernels/
+  std::string idea;           ///< what is new, in a few words
+  std::vector<Type> types;    ///< of the inputs that it takes
+  std::int64_t max_head_dim;  ///< the largest that it takes
+  /// Copies inputs to the device.
+  /// @throws std::invalid_argument for what the rung does not take
+  std::function<Prepared(const Problem&, const Inputs&)> prepare;
+
+  /// Whether it takes a problem.
+  bool takes(const Problem& problem) const;
+  /// @throws std::invalid_argument with one sentence when it does not
+  void check(const Problem& problem) const;
+};
+
+/// What runs kernels.
+struct Machine {
+  std::string kind;             ///< "lab", "watched" or "gpu"
+  bool available = false;       ///< whether it can run here
+  DeviceProperties properties;  ///< its name and limits, when available
+  std::vector<Rung> rungs;      ///< the lesson's kernels on it
+  /// Median time of some work in milliseconds; none where times say nothing.
+  std::function<std::optional<double>(const std::function<void()>&)>
+      milliseconds;
+  /// What the kernels that some work launches take; nothing in the lab.
+  std::function<std::vector<KernelResources>(const std::function<void()>&)>
+      resources;
+};
+
+/// The machines of this build: the lab first.
+std::vector<Machine> machines();
+
+}  // namespace fa::flash

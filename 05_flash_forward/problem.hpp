@@ -1,0 +1,86 @@
+/// @file
+/// What is computed in this lesson, on the host: sizes, types, inputs, and how results are judged.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "01_naive_attention/attention.hpp"
+#include "common/check/acceptance.hpp"
+
+namespace fa::flash {
+
+/// Types of q, k, v and o. LSE is always float32.
+enum class Type { kFloat32, kFloat16, kBFloat16 };
+
+/// "float32", "float16", "bfloat16"
+std::string name_of(Type type);
+
+/// How tensors lie in memory.
+enum class Layout {
+  kHeadsFirst,  ///< [batch, heads, length, head_dim]
+  kLengthFirst  ///< [batch, length, heads, head_dim]
+};
+
+/// Which inputs are made.
+enum class Values {
+  kNormal,  ///< standard normal numbers
+  kLarge,   ///< scores of up to about +-1e4
+  kRising   ///< the largest score of a row rises from key to key
+};
+
+/// An attention problem.
+struct Problem {
+  AttentionShape shape;                 ///< sizes
+  Type type = Type::kFloat32;           ///< of q, k, v and o
+  Layout layout = Layout::kHeadsFirst;  ///< on the device
+  bool causal = false;                  ///< the mask
+  double dropout = 0;                   ///< share of weights that are dropped
+  std::uint64_t seed = 0;               ///< of the dropout
+
+  /// One line for people.
+  std::string text() const;
+};
+
+/// What attention is given, as numbers that the type holds exactly.
+struct Inputs {
+  Tensor<float, 4> q;  ///< [batch, heads, length_q, head_dim]
+  Tensor<float, 4> k;  ///< [batch, kv_heads, length_k, head_dim]
+  Tensor<float, 4> v;  ///< [batch, kv_heads, length_k, head_dim]
+};
+
+/// What a kernel returns.
+struct Outputs {
+  Tensor<float, 4> o;    ///< [batch, heads, length_q, head_dim]
+  Tensor<float, 3> lse;  ///< [batch, heads, length_q]
+};
+
+/// Random inputs of the problem's sizes and type.
+Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
+
+/// Rounds given tensors to the problem's type.
+Inputs rounded_inputs(const Problem& problem, const Tensor<float, 4>& q,
+                      const Tensor<float, 4>& k, const Tensor<float, 4>& v);
+
+/// The dropout mask that the kernels use: 1 keeps, [batch, heads, length_q, length_k].
+Tensor<std::uint8_t, 4> keep_mask(const Problem& problem);
+
+/// Judges what a kernel returned: O and LSE against lesson 01.
+class Judge {
+ public:
+  /// Computes lesson 01 in float64, and in the problem's type.
+  Judge(const Problem& problem, const Inputs& inputs);
+  /// The verdicts on O and LSE.
+  /// @param name for the report
+  std::vector<Verdict> judge(const std::string& name,
+                             const Outputs& outputs) const;
+
+ private:
+  Problem problem_;
+  naive::Forward<double> ref_;
+  Outputs plain_;
+};
+
+}  // namespace fa::flash

@@ -1,0 +1,116 @@
+// Every rung on every machine of this build that can run here: types, sizes, masks, layouts, hard inputs.
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/machine.hpp"
+
+using namespace fa;
+using flash::Layout;
+using flash::Machine;
+using flash::Problem;
+using flash::Type;
+using flash::Values;
+
+namespace {
+
+// Every rung that takes a problem, on all machines but the watched one.
+void check_everywhere(const Problem& problem, Values values = Values::kNormal,
+                      std::uint64_t seed = 1) {
+  const flash::Inputs inputs = flash::make_inputs(problem, values, seed);
+  const flash::Judge judge(problem, inputs);
+  for (const Machine& machine : flash::machines()) {
+    if (!machine.available || machine.kind == "watched") continue;
+    for (const flash::Rung& rung : machine.rungs) {
+      if (!rung.takes(problem)) continue;
+      const flash::Prepared prepared = rung.prepare(problem, inputs);
+      prepared.launch();
+      for (const Verdict& verdict :
+           judge.judge(rung.name, prepared.result())) {
+        CAPTURE(machine.kind);
+        CAPTURE(problem.text());
+        CAPTURE(verdict.report());
+        CHECK(verdict.accepted);
+      }
+    }
+  }
+}
+
+Problem problem_of(Type type, AttentionShape shape, bool causal = false) {
+  Problem problem;
+  problem.type = type;
+  problem.shape = shape;
+  problem.causal = causal;
+  return problem;
+}
+
+const Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBFloat16};
+
+}  // namespace
+
+TEST_CASE("lengths around the edges of the tiles, causal or not") {
+  for (const Type type : kTypes) {
+    for (const auto& [length_q, length_k] : {std::pair{1, 1},
+                                             {1, 17},
+                                             {17, 1},
+                                             {64, 64},
+                                             {65, 63},
+                                             {113, 203},
+                                             {203, 113},
+                                             {128, 129},
+                                             {130, 257}}) {
+      for (const bool causal : {false, true}) {
+        check_everywhere(
+            problem_of(type, {1, 2, 2, length_q, length_k, 64}, causal));
+      }
+    }
+  }
+}
+
+TEST_CASE("head dimensions that are no power of two are padded") {
+  for (const Type type : kTypes) {
+    for (const int head_dim : {8, 32, 40, 72, 128, 136, 256}) {
+      check_everywhere(problem_of(type, {1, 1, 1, 70, 90, head_dim}, true));
+    }
+  }
+}
+
+TEST_CASE("groups of heads share keys and values") {
+  for (const Type type : kTypes) {
+    check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
+    check_everywhere(problem_of(type, {2, 4, 1, 40, 50, 32}, true));
+  }
+}
+
+TEST_CASE("tensors whose length comes before the heads") {
+  for (const Type type : kTypes) {
+    Problem problem = problem_of(type, {2, 4, 2, 70, 75, 40}, true);
+    problem.layout = Layout::kLengthFirst;
+    check_everywhere(problem);
+  }
+}
+
+TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
+  for (const Type type : kTypes) {
+    for (const Values values : {Values::kLarge, Values::kRising}) {
+      check_everywhere(problem_of(type, {1, 2, 1, 70, 300, 64}), values);
+      check_everywhere(problem_of(type, {1, 2, 1, 70, 300, 64}, true),
+                       values);
+    }
+  }
+}
+
+TEST_CASE("rows that see no key give 0 and -infinity") {
+  for (const Type type : kTypes) {
+    check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
+  }
+}
+
+TEST_CASE("dropout drops what the CPU says") {
+  for (const Type type : kTypes) {
+    for (const bool causal : {false, true}) {
+      Problem problem = problem_of(type, {2, 2, 1, 70, 131, 64}, causal);
+      problem.dropout = 0.17;
+      problem.seed = 0x123456789abcdef;
+      check_everywhere(problem);
+    }
+  }
+}
