@@ -53,7 +53,9 @@ __device__ void begin_rows(RowState<Tile>& state) {
 
 /// Copies rows of a matrix to shared memory, 16 bytes at a time: `copy(row, col, from, inside)` for each; outside of
 /// the matrix `inside` is false.
-template <int rows, int d, int threads, class T, class Copy>
+/// @tparam ragged whether rows may lie beyond `length`
+template <int rows, int d, int threads, bool ragged = true, class T,
+          class Copy>
 __device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
                                int length, int head_dim, int thread,
                                Copy copy) {
@@ -65,7 +67,7 @@ __device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
 #pragma unroll
   for (int i = 0; i < rows; i += at_once) {
     copy(row + i, col, from + i * stride,
-         row0 + row + i < length && col < head_dim);
+         (!ragged || row0 + row + i < length) && col < head_dim);
   }
 }
 

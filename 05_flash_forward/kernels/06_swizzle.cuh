@@ -12,8 +12,8 @@ namespace fa::FA_TARGET {
 template <int d>
 __device__ int swizzled(int row, int col) {
   // Rows of 64 bytes lie two in each line of 128: every other row moves.
-  const int phase = d == 32 ? row / 2 % 4 : row % 8;
-  return row * d + (col / 8 ^ phase) * 8;
+  const int phase = d == 32 ? row >> 1 & 3 : row & 7;
+  return row * d + (col ^ phase * 8);
 }
 
 /// S = Q K^T for a warp. K's tile is swizzled, and so is Q's.
@@ -23,21 +23,21 @@ __device__ void multiply_q_k(Accumulators<Tile, Tile::block_n>& s,
                              const T* q_smem, const T* k_smem, int warp_row,
                              int lane) {
   constexpr int d = Tile::d;
+  // Where this lane reads for the first matrices. Exclusive or with a multiple of 16 goes to other columns, a
+  // multiple of 16 rows to other rows: neither needs the swizzle anew.
+  const int of_q = swizzled<d>(warp_row + lane % 16, lane / 16 * 8);
+  const int of_k = swizzled<d>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll
   for (int l = 0; l < d; l += 16) {
     std::uint32_t q_frag[Tile::row_tiles][4];
 #pragma unroll
     for (int i = 0; i < Tile::row_tiles; ++i) {
-      ldmatrix_x4(q_frag[i],
-                  q_smem + swizzled<d>(warp_row + 16 * i + lane % 16,
-                                       l + lane / 16 * 8));
+      ldmatrix_x4(q_frag[i], q_smem + (of_q ^ l) + 16 * i * d);
     }
 #pragma unroll
     for (int j = 0; j < Tile::block_n / 16; ++j) {
       std::uint32_t k_frag[4];  // of 16 keys
-      ldmatrix_x4(k_frag,
-                  k_smem + swizzled<d>(16 * j + lane / 16 * 8 + lane % 8,
-                                       l + lane / 8 % 2 * 8));
+      ldmatrix_x4(k_frag, k_smem + (of_k ^ l) + 16 * j * d);
       const std::uint32_t low[2] = {k_frag[0], k_frag[1]};
       const std::uint32_t high[2] = {k_frag[2], k_frag[3]};
 #pragma unroll
@@ -55,6 +55,7 @@ __device__ void multiply_p_v(Accumulators<Tile, Tile::d>& o,
                              const Accumulators<Tile, Tile::block_n>& p,
                              const T* v_smem, int lane) {
   constexpr int d = Tile::d;
+  const int of_v = swizzled<d>(lane % 16, lane / 16 * 8);
 #pragma unroll
   for (int key = 0; key < Tile::block_n; key += 16) {
     std::uint32_t p_frag[Tile::row_tiles][4];
@@ -65,9 +66,7 @@ __device__ void multiply_p_v(Accumulators<Tile, Tile::d>& o,
 #pragma unroll
     for (int j = 0; j < d / 16; ++j) {
       std::uint32_t v_frag[4];  // of 16 columns
-      ldmatrix_x4_transposed(
-          v_frag,
-          v_smem + swizzled<d>(key + lane % 16, 16 * j + lane / 16 * 8));
+      ldmatrix_x4_transposed(v_frag, v_smem + (of_v ^ 16 * j) + key * d);
       const std::uint32_t low[2] = {v_frag[0], v_frag[1]};
       const std::uint32_t high[2] = {v_frag[2], v_frag[3]};
 #pragma unroll

@@ -7,12 +7,12 @@
 
 namespace fa::FA_TARGET {
 
-/// Begins to copy rows of a matrix to a swizzled tile, with zeros outside of the matrix.
-template <int rows, int d, int threads, class T>
+/// Begins to copy rows of a matrix to a swizzled tile, with zeros outside of the matrix. See for_row_pieces().
+template <int rows, int d, int threads, bool ragged = true, class T>
 __device__ void copy_rows_async(T* tile, const T* matrix, std::int64_t stride,
                                 int row0, int length, int head_dim,
                                 int thread) {
-  for_row_pieces<rows, d, threads>(
+  for_row_pieces<rows, d, threads, ragged>(
       matrix, stride, row0, length, head_dim, thread,
       [=](int row, int col, const T* from, bool inside) {
         cp_async16(tile + swizzled<d>(row, col), from, inside);

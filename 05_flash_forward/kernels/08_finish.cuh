@@ -50,6 +50,7 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
                                     float exponent_scale) {
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
+    float correction[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float m = state.m[i][h];
@@ -61,8 +62,7 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
       // -infinity - -infinity is no number: take 0 for the maximum of nothing
       const float offset =
           hidden && m == -INFINITY ? 0.0f : m * exponent_scale;
-      const float correction =
-          exp2_approx(state.m[i][h] * exponent_scale - offset);
+      correction[h] = exp2_approx(state.m[i][h] * exponent_scale - offset);
       state.m[i][h] = m;
       float sum = 0;
 #pragma unroll
@@ -73,11 +73,14 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
           sum += s[i][j][e];
         }
       }
-      state.l[i][h] = state.l[i][h] * correction + sum;
+      state.l[i][h] = state.l[i][h] * correction[h] + sum;
+    }
+    // Once a row has met its largest scores, this is rare.
+    if (__any_sync(kAllLanes, correction[0] != 1 || correction[1] != 1)) {
 #pragma unroll
       for (int j = 0; j < Tile::d / 8; ++j) {
-        o[i][j][2 * h] *= correction;
-        o[i][j][2 * h + 1] *= correction;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) o[i][j][e] *= correction[e / 2];
       }
     }
   }
@@ -103,12 +106,13 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
       ceil_div(keys_seen(a, query0 + Tile::block_m - 1), Tile::block_n);
   const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
   const float exponent_scale = a.scale * 1.4426950408889634f;
-  const auto fetch = [&](int tile) {
+  const auto fetch = [&](int tile, auto last) {
+    constexpr bool ragged = decltype(last)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
-    copy_rows_async<Tile::block_n, d, Tile::threads>(
+    copy_rows_async<Tile::block_n, d, Tile::threads, ragged>(
         k_smem + at, head.k, a.k_strides.row, key0, a.length_k, a.head_dim,
         thread);
-    copy_rows_async<Tile::block_n, d, Tile::threads>(
+    copy_rows_async<Tile::block_n, d, Tile::threads, ragged>(
         v_smem + at, head.v, a.v_strides.row, key0, a.length_k, a.head_dim,
         thread);
   };
@@ -116,7 +120,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     copy_rows_async<Tile::block_m, d, Tile::threads>(
         q_smem, head.q, a.q_strides.row, query0, a.length_q, a.head_dim,
         thread);
-    fetch(tiles - 1);
+    fetch(tiles - 1, std::true_type{});
     cp_async_commit();
   }
   Accumulators<Tile, d> o = {};
@@ -127,7 +131,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     cp_async_wait<0>();
     __syncthreads();  // this tile is there, and nobody reads the last one
-    if (tile > 0) fetch(tile - 1);
+    if (tile > 0) fetch(tile - 1, std::false_type{});
     cp_async_commit();
     Accumulators<Tile, Tile::block_n> s = {};
     multiply_q_k<Tile>(s, q_smem, k_smem + at, warp_row, lane);
