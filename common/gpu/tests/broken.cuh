@@ -31,6 +31,7 @@ struct BrokenKernel {
 
 // ---------------------------------------------------------------- barriers
 
+//! [reverse]
 /// Turns 64 numbers around.
 template <bool broken>
 __global__ void reverse(const float* in, float* out) {
@@ -40,6 +41,7 @@ __global__ void reverse(const float* in, float* out) {
   if (!broken) __syncthreads();
   out[i] = tile[63 - i];  // reverse reads
 }
+//! [reverse]
 
 /// Each thread sums three tiles of 64 numbers. A tile must be whole before it is read.
 template <bool broken>
