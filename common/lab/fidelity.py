@@ -451,19 +451,18 @@ def ncu_counts(entry):
 def counts_table(result):
     """Sectors of global memory and wavefronts of shared memory."""
     lines = [
-        f"{'':26}{'sectors':>20}{'wavefronts,':>16}{'wavefronts,':>16}",
-        f"{'':26}{'':20}{'loads':>16}{'stores':>16}",
-        f"{'kernel':28}" + f"{'lab':>9}{'ncu':>9}" + f"{'lab':>8}{'ncu':>8}" * 2,
+        f"{'':32}{'':16}{'wavefronts':>14}{'wavefronts':>14}",
+        f"{'':32}{'sectors':>16}{'of loads':>14}{'of stores':>14}",
+        f"{'kernel':32}{'lab':>8}{'ncu':>8}" + f"{'lab':>7}{'ncu':>7}" * 2,
     ]
     for entry in result["counts"]:
-        name = entry["kernel"].replace(", padded", ", pad")
-        name += ", B^T" if entry["group"].endswith("_bt") else ""
-        line = f"{name:<30}"[:30]
+        name = entry["kernel"] + (", B^T" if entry["group"].endswith("_bt") else "")
+        line = f"{name:<32}"
         lab, ncu = entry["lab"], ncu_counts(entry)
         for keys, width in (
             (("sectors_ld", "sectors_st"), 8),
-            (("wavefronts_ld",), 8),
-            (("wavefronts_st",), 8),
+            (("wavefronts_ld",), 7),
+            (("wavefronts_st",), 7),
         ):
             for side in (lab, ncu):
                 values = [side[key] for key in keys]
@@ -486,7 +485,7 @@ def verdicts_table(result):
     """Findings of the lab, by kind, and errors that the tools report; warnings are marked w."""
     lines = [
         f"{'':43}" + "".join(f"{tool.replace('check', '-'):>8}" for tool in TOOLS),
-        f"{'broken kernel':<27}{'lab':<16}" + f"{'check':>8}" * len(TOOLS),
+        f"{'broken kernel':<27}{'the lab finds':<16}" + f"{'check':>8}" * len(TOOLS),
     ]
     for entry in result["verdicts"]:
         if entry["version"] != "broken":
@@ -501,7 +500,7 @@ def verdicts_table(result):
         of_lab = sum(e["lab"]["findings"] > 0 for e in entries)
         of_tools = [sum(cell(e["tools"][t]) != "0" for e in entries) for t in TOOLS]
         lines.append(
-            f"{title + f', {len(entries)}: blamed':<27}{of_lab:<16}"
+            f"{title + f' blamed, of {len(entries)}':<27}{of_lab:<16}"
             + "".join(f"{number:>8}" for number in of_tools)
         )
     return "\n".join(lines)
@@ -511,10 +510,12 @@ def tables(result):
     """The second form's text."""
     sizes = sorted({entry["size"] for entry in result["counts"]})
     size = ", all sizes " + ", ".join(map(str, sizes)) if sizes else ""
-    where = f"{result['gpu']}, driver {result['driver']}, CUDA {result['cuda']}"
     return (
-        f"{where}\n\nWhat kernels ask of memory{size}\n\n{counts_table(result)}\n\n"
-        f"What is said of broken kernels\n\n{verdicts_table(result)}\n"
+        f"What kernels ask of memory{size}\n\n{counts_table(result)}\n\n"
+        "What is said of broken kernels: errors that NVIDIA's tools report; w: warnings\n\n"
+        f"{verdicts_table(result)}\n\n"
+        f"({result['gpu']}, driver {result['driver']}, CUDA {result['cuda']},\n"
+        f" commit {result['commit'][:12]}, {result['date'][:10]})\n"
     )
 
 

@@ -737,7 +737,26 @@ const LineTraffic* Report::worst_shared() const {
   return worst;
 }
 
-std::string Report::text() const {
+namespace {
+// A text in lines of up to 78 columns, each indented by two.
+std::string wrapped(const std::string& text) {
+  constexpr std::size_t columns = 78;
+  std::string result, line = " ";
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (line.size() > 1 && line.size() + 1 + word.size() > columns) {
+      result += line + "\n";
+      line = " ";
+    }
+    line += " " + word;
+    begin = end + 1;
+  }
+  return result + line + "\n";
+}
+}  // namespace
+
+std::string Report::findings_text() const {
   std::string text = findings.empty()
                          ? "Nothing wrong was seen.\n"
                          : fmt::format("{} finding{}:\n", findings.size(),
@@ -747,10 +766,16 @@ std::string Report::text() const {
     if (!finding.other.empty()) {
       text += fmt::format("\n  and {}", finding.other);
     }
-    text += fmt::format("\n  {}", finding.message);
-    if (finding.count > 1) text += fmt::format(" ({} times)", finding.count);
-    text += "\n";
+    text += "\n" + wrapped(finding.count > 1
+                               ? fmt::format("{} ({} times)", finding.message,
+                                             finding.count)
+                               : finding.message);
   }
+  return text;
+}
+
+std::string Report::text() const {
+  std::string text = findings_text();
   for (const bool shared : {false, true}) {
     text += fmt::format(
         "\n{} memory\n{:>9} {:>9} {:>9} {:>12} {:>10} {:>10}  line\n",

@@ -57,7 +57,9 @@ struct Report {
   /// The line of shared memory with the most wavefronts for each ideal one, of several the one with the
   /// most wavefronts; null when no line uses shared memory.
   const LineTraffic* worst_shared() const;
-  /// For people.
+  /// For people, in lines of up to 78 columns where names of files allow it.
+  std::string findings_text() const;
+  /// The same, and then the traffic as a table.
   std::string text() const;
   /// For programs: an object with the arrays "findings" and "traffic".
   std::string json() const;

@@ -7,8 +7,9 @@ A listing is the part of a source file between two marks `//! [TAG]`:
     ```cpp
     ```
 
-A generated block is what a lesson's program prints, or a Python tool of the repository, which runs
-at its root (docs/tools/results.py, for recorded measurements):
+A generated block is what a lesson's program prints, or another program of the build
+(common/broken_on_lab), or a Python tool of the repository, which runs at its root
+(docs/tools/results.py, for recorded measurements):
 
     <!-- generated: 01_naive_attention --section memory -->
     ```text
@@ -36,6 +37,7 @@ import gfm  # noqa: E402
 
 MAX_COLUMNS = 78  # beside the site's navigation a longer line is cut off
 TIME_LIMIT = 60.0  # seconds for one program
+PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
 TOOL = re.compile(r"(?:[A-Za-z0-9_-]+/)+[A-Za-z0-9_-]+\.py")
 DIRECTIVE = re.compile(r"^[ \t]*<!--\s*/?\s*(?:listing|generated)\b", re.IGNORECASE)
 LISTING = re.compile(r"^[ \t]*<!-- listing: (?P<path>[^\s#]+)#(?P<tag>[^\s#]+) -->[ \t]*$")
@@ -130,17 +132,20 @@ class Programs:
             start = [sys.executable, "-B", name]
             if not (self.root / name).is_file():
                 raise Problem(f"there is no tool {name}.")
-        elif re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-            start = [str(self.directory / name / name)]
+        elif PROGRAM.fullmatch(name):
+            # A lesson's program is in the directory of its name.
+            start = [str(self.directory / name if "/" in name else self.directory / name / name)]
             if not pathlib.Path(start[0]).is_file():
                 raise Problem(
                     f"there is no program {start[0]}; build it: "
-                    f"cmake --build {shlex.quote(str(self.directory))} --target {name}"
+                    f"cmake --build {shlex.quote(str(self.directory))} "
+                    f"--target {name.rsplit('/', 1)[-1]}"
                 )
         else:
             raise Problem(
                 f"the program is '{name}'; it must be a plain name, for example 01_naive_attention, "
-                "or a Python file of the repository, for example docs/tools/results.py."
+                "or one in a directory of the build, for example common/broken_on_lab, or a Python "
+                "file of the repository, for example docs/tools/results.py."
             )
         environment = {
             k: v

@@ -1,5 +1,5 @@
 // broken_on_lab [NAME]: what the watched lab says of the broken kernels and of their right twins,
-// one line of JSON for each.
+// one line of JSON for each. broken_on_lab NAME --text: what it finds in a broken one, for people.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -23,11 +23,23 @@ void report(const BrokenKernel& kernel, bool broken) {
       json.substr(0, json.find('\n')));
 }
 
-int main_on_lab(const std::string& name) {
+//! [watch]
+void print_findings(const BrokenKernel& kernel) {
+  const lab::Watch watch;
+  kernel.run(true);
+  fmt::print("{}", watch.report().findings_text());
+}
+//! [watch]
+
+int main_on_lab(const std::string& name, bool for_people) {
   bool any = false;
   for (const BrokenKernel& kernel : broken_kernels()) {
     if (!name.empty() && kernel.name != name) continue;
     any = true;
+    if (for_people) {
+      print_findings(kernel);
+      continue;
+    }
     report(kernel, false);
     report(kernel, true);
   }
@@ -41,7 +53,9 @@ int main_on_lab(const std::string& name) {
 
 int main(int argc, char** argv) {
   try {
-    return fa::on_watched_lab::main_on_lab(argc > 1 ? argv[1] : "");
+    const std::string name = argc > 1 ? argv[1] : "";
+    const bool for_people = argc == 3 && std::string(argv[2]) == "--text";
+    return fa::on_watched_lab::main_on_lab(name, for_people);
   } catch (const std::exception& error) {
     fmt::print(stderr, "broken_on_lab: {}\n", error.what());
     return 2;

@@ -267,13 +267,14 @@ class Whole(unittest.TestCase):
         self.assertEqual(status, 0, error)
         lines = text.splitlines()
         self.assertTrue(all(len(line) <= 78 for line in lines))
-        self.assertIn("NVIDIA H200, driver 580.1, CUDA unknown", lines)
+        self.assertIn("(NVIDIA H200, driver 580.1, CUDA unknown,", lines)
+        self.assertIn(" commit abc, 2", text)
         words = [line.split() for line in lines]
         self.assertIn("07_m, B^T 128 40 32 - 0 -".split(), words)
         self.assertIn("reverse race 0 1 0 0".split(), words)
         self.assertIn("hangs race timeout timeout timeout timeout".split(), words)
-        self.assertIn("right twins, 2: blamed 0 0 0 0 0".split(), words)
-        self.assertIn("lesson 04, 2: blamed 0 0 0 0 0".split(), words)
+        self.assertIn("right twins blamed, of 2 0 0 0 0 0".split(), words)
+        self.assertIn("lesson 04 blamed, of 2 0 0 0 0 0".split(), words)
 
     def test_where_counters_are_forbidden_the_verdicts_are_recorded(self):
         put(self.tools / "ncu", 'print("==ERROR== ERR_NVGPUCTRPERM - no permission")')

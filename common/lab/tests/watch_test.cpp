@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 #include <doctest/doctest.h>
@@ -21,6 +22,16 @@ namespace {
 
 using lab::Report;
 using testing::contains;
+
+// A text whose lines may be broken anywhere, with one space between words.
+std::string in_one_line(const std::string& text) {
+  std::istringstream words(text);
+  std::string result;
+  for (std::string word; words >> word;) {
+    result += (result.empty() ? "" : " ") + word;
+  }
+  return result;
+}
 
 // The number of the line of a file that ends with a mark.
 int line_of(const std::string& path, const std::string& mark) {
@@ -116,7 +127,7 @@ TEST_CASE("a finding says what is probably missing") {
     const std::string text = broken_report(name).text();
     CAPTURE(name);
     CAPTURE(text);
-    CHECK(contains(text, words));
+    CHECK(contains(in_one_line(text), words));
   };
   says("reverse", "__syncthreads() is probably missing");
   says("sum_of_tiles_too_late", "__syncthreads() is probably missing");
@@ -127,6 +138,18 @@ TEST_CASE("a finding says what is probably missing") {
   says("pad_leaves_memory", "the launch asks for too little");
   says("blocks_add", "different blocks");
   says("copy_without_wait", "a cp_async_wait is probably missing");
+}
+
+TEST_CASE("the text of findings fits beside the navigation of the site") {
+  for (const BrokenKernel& kernel : broken_kernels()) {
+    const std::string text = broken_report(kernel.name).findings_text();
+    CAPTURE(text);
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      CHECK(line.size() <= 78);
+      CHECK((line.empty() || line.back() != ' '));
+    }
+  }
 }
 
 TEST_CASE("of a mistake of many threads all are counted") {

@@ -369,7 +369,7 @@ class Problems(SyncTest):
         )
 
     def test_program_name(self):
-        for name in ("../prog", "a/b", "-x", "''"):
+        for name in ("../prog", "a/b/c", "a/../b", "/a", "a/", "-x", "''"):
             self.assert_problem(
                 self.generated(name), "page.md:2: the program is '", "it must be a plain name"
             )
@@ -379,6 +379,17 @@ class Problems(SyncTest):
             self.generated("none --x"),
             "page.md:2: there is no program ",
             "/build/none/none; build it: cmake ",
+        )
+
+    def test_program_in_another_directory(self):
+        self.write("build/common/prog", "#!/bin/sh\necho here\n", 0o755)
+        status, _, err = self.sync_text(self.generated("common/prog"))
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("```text\nhere\n```", self.read("page.md"))
+
+    def test_program_in_another_directory_missing(self):
+        self.assert_problem(
+            self.generated("common/none"), "/build/common/none; build it: cmake ", "--target none"
         )
 
     def test_program_cannot_start(self):
