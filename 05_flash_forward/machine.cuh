@@ -9,6 +9,7 @@
 #include "05_flash_forward/kernels/01_unfused.cuh"
 #include "05_flash_forward/kernels/02_flash_1.cuh"
 #include "05_flash_forward/kernels/03_flash_2.cuh"
+#include "05_flash_forward/kernels/04_register_tiles.cuh"
 #include "05_flash_forward/kernels/05_tensor_cores.cuh"
 #include "05_flash_forward/kernels/06_swizzle.cuh"
 #include "05_flash_forward/kernels/07_pipeline.cuh"
@@ -207,6 +208,30 @@ inline Rung flash_2_rung() {
           }};
 }
 
+inline Rung register_tiles() {
+  return {"04_register_tiles",
+          "8 x 8 scores a lane",
+          {Type::kFloat32},
+          256,
+          [](const Problem& problem, const Inputs& in) {
+            return prepare<float, float>(
+                problem, in, [](const Attention<float>& a, std::int64_t&) {
+                  return [=] {
+                    with_head_dim<32, 256>(a.head_dim, [&](auto d) {
+                      using Tile = FloatTile<decltype(d)::value>;
+                      launch(flash_register_tiles<Tile::d>,
+                             {{blocks(a.length_q, Tile::block_m),
+                               static_cast<unsigned>(a.heads),
+                               static_cast<unsigned>(a.batch)},
+                              {Tile::threads},
+                              Tile::shared_bytes},
+                             a);
+                    });
+                  };
+                });
+          }};
+}
+
 // A rung for both 16-bit types. `launch_kernel(attention)` has the head dimension from with_head_dim().
 template <class Launch>
 Rung sixteen_bit_rung(const char* name, const char* idea,
@@ -307,7 +332,8 @@ inline flash::Machine machine(const std::string& kind) {
     return median_milliseconds(work);
   };
   result.resources = resources_of;
-  result.rungs = {unfused(), flash_1_rung(), flash_2_rung()};
+  result.rungs = {unfused(), flash_1_rung(), flash_2_rung(),
+                  register_tiles()};
   for (const Rung& rung : tensor_core_rungs()) result.rungs.push_back(rung);
   for (Rung& rung : result.rungs) {
     rung.prepare = [prepare = rung.prepare, rung](const Problem& problem,

@@ -10,8 +10,11 @@ namespace fa::FA_TARGET {
 
 /// The tile for a head dimension: as large as the registers allow.
 template <int d>
-using FinishedTile =
-    ForwardTile<d, d == 256 ? 32 : 64, d == 256 ? 8 : 4, d == 256 ? 16 : 32>;
+using FinishedTile = ForwardTile<d,
+                                 d == 256   ? 32
+                                 : d == 128 ? 64
+                                            : 96,
+                                 d == 256 ? 8 : 4, d == 256 ? 16 : 32>;
 
 /// Hides the scores of keys that a query does not see.
 /// @param s      products of queries and keys
