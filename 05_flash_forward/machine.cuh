@@ -219,7 +219,9 @@ inline Rung register_tiles() {
                   return [=] {
                     with_head_dim<32, 256>(a.head_dim, [&](auto d) {
                       using Tile = FloatTile<decltype(d)::value>;
-                      launch(flash_register_tiles<Tile::d>,
+                      launch(a.dropout.threshold > 0
+                                 ? flash_register_tiles<Tile::d, true>
+                                 : flash_register_tiles<Tile::d, false>,
                              {{blocks(a.length_q, Tile::block_m),
                                static_cast<unsigned>(a.heads),
                                static_cast<unsigned>(a.batch)},

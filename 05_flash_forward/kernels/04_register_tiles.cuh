@@ -63,8 +63,9 @@ __device__ inline float max_of_row(float value) {
 }
 
 /// Launch: blocks of 128; grid of ceil(length_q / block_m) x heads x batch; FloatTile::shared_bytes.
+/// @tparam drops whether weights are dropped
 //! [register_tiles]
-template <int d>
+template <int d, bool drops>
 __global__ void __launch_bounds__(128, d <= 64 ? 2 : 1)
     flash_register_tiles(Attention<float> a) {
   using Tile = FloatTile<d>;
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(128, d <= 64 ? 2 : 1)
     cp_async_wait<1>();
     __syncthreads();  // K is there
     float s[rows][keys] = {};
-#pragma unroll 4
+#pragma unroll 1
     for (int e = 0; e < d; e += 4) {  // S = Q K^T
       float4 q[rows];
 #pragma unroll
@@ -157,11 +158,11 @@ __global__ void __launch_bounds__(128, d <= 64 ? 2 : 1)
       for (int j = 0; j < keys; ++j) {
         const float p = exp2_approx(s[i][j] * exponent_scale - offset);
         l[i] += p;
-        p_smem[4 * i * Tile::p_ld + x + 8 * j] =
-            a.dropout.threshold == 0
-                ? p
-                : p * a.dropout.of_weight(head.index, query,
-                                          key0 + x + 8 * j);
+        float kept = p;
+        if constexpr (drops) {
+          kept *= a.dropout.of_weight(head.index, query, key0 + x + 8 * j);
+        }
+        p_smem[4 * i * Tile::p_ld + x + 8 * j] = kept;
       }
     }
     if (__any_sync(kAllLanes, changed)) {
@@ -173,7 +174,7 @@ __global__ void __launch_bounds__(128, d <= 64 ? 2 : 1)
     }
     cp_async_wait<1>();
     __syncthreads();  // V is there, and so are the weights of this warp
-#pragma unroll 2
+#pragma unroll 1
     for (int key = 0; key < Tile::block_n; key += 4) {  // O += P V
       float p[rows][4];
 #pragma unroll
