@@ -73,7 +73,8 @@ class Judge {
   /// Computes lesson 01 in float64, and in the problem's type.
   Judge(const Problem& problem, const Inputs& inputs);
   /// The verdicts on O and LSE.
-  /// @param name for the report
+  /// @param name    for the report
+  /// @param outputs of the kernel
   std::vector<Verdict> judge(const std::string& name,
                              const Outputs& outputs) const;
 

@@ -73,8 +73,10 @@ __device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
 
 /// Scales the scores of a tile, and hides those of keys that a query does not see.
 /// @param s      products of queries and keys; scores on return
+/// @param a      what is computed
 /// @param query0 the warp's first query
 /// @param key0   the tile's first key
+/// @param lane   in the warp
 template <class Tile, class T>
 __device__ void scale_and_hide(Accumulators<Tile, Tile::block_n>& s,
                                const Attention<T>& a, int query0, int key0,
@@ -172,7 +174,12 @@ __device__ void weights_as_operand(std::uint32_t (&fragment)[4],
 }
 
 /// Divides by the sums and writes a warp's rows of O and LSE.
+/// @param a      what is computed
+/// @param head   this one
+/// @param o      sums of weighted values
+/// @param state  of the rows, after the last key
 /// @param query0 the warp's first query
+/// @param lane   in the warp
 template <class Tile, class T>
 __device__ void store_rows(const Attention<T>& a,
                            const AttentionHead<T>& head,

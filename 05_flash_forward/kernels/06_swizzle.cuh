@@ -17,7 +17,11 @@ __device__ int swizzled(int row, int col) {
 }
 
 /// S = Q K^T for a warp. K's tile is swizzled, and so is Q's.
+/// @param s        sums; 0 before
+/// @param q_smem   Q's tile
+/// @param k_smem   K's tile
 /// @param warp_row the warp's first row in Q's tile
+/// @param lane     in the warp
 template <class Tile, class T>
 __device__ void multiply_q_k(Accumulators<Tile, Tile::block_n>& s,
                              const T* q_smem, const T* k_smem, int warp_row,

@@ -18,8 +18,10 @@ using FinishedTile = ForwardTile<d,
 
 /// Hides the scores of keys that a query does not see.
 /// @param s      products of queries and keys
+/// @param a      what is computed
 /// @param query0 the warp's first query
 /// @param key0   the tile's first key
+/// @param lane   in the warp
 template <class Tile, class T>
 __device__ void hide_scores(Accumulators<Tile, Tile::block_n>& s,
                             const Attention<T>& a, int query0, int key0,
@@ -45,6 +47,9 @@ __device__ void hide_scores(Accumulators<Tile, Tile::block_n>& s,
 
 /// softmax_step() for products that are not scaled yet.
 /// @tparam hidden whether scores may be -infinity: rows of nothing else need care
+/// @param s     products of queries and keys; weights on return
+/// @param o     sums of weighted values so far
+/// @param state of the rows
 /// @param exponent_scale scale / ln 2
 template <class Tile, bool hidden>
 __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
