@@ -1,5 +1,6 @@
 #include "05_flash_forward/problem.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -28,6 +29,17 @@ Tensor<float, 4> rounded(const Tensor<float, 4>& tensor, Type type) {
   return with_type(type, [&](auto zero) {
     return converted<float>(converted<decltype(zero)>(tensor));
   });
+}
+
+// The largest length of a row.
+double longest_row(const Tensor<float, 4>& tensor) {
+  double longest = 0, sum = 0;
+  for (std::int64_t i = 0; i < tensor.count(); ++i) {
+    if (i % tensor.size(3) == 0) sum = 0;
+    sum += std::pow(static_cast<double>(tensor.data()[i]), 2);
+    longest = std::max(longest, sum);
+  }
+  return std::sqrt(longest);
 }
 
 }  // namespace
@@ -108,6 +120,9 @@ Judge::Judge(const Problem& problem, const Inputs& inputs)
                v = converted<T>(inputs.v);
     return naive::forward<T>(q.view(), k.view(), v.view(), options);
   };
+  // By Cauchy and Schwarz. A score is a sum whose terms may cancel, so its rounding errors go by them.
+  score_magnitude_ = options.scale_for(problem.shape.head_dim) *
+                     longest_row(inputs.q) * longest_row(inputs.k);
   ref_ = attention(double{});
   with_type(problem.type, [&](auto zero) {
     const auto plain = attention(zero);
@@ -125,7 +140,7 @@ std::vector<Verdict> Judge::judge(const std::string& name,
              epsilon_of_type),
       decide(name + ", lse", distance(outputs.lse.view(), ref_.lse.view()),
              distance(plain_.lse.view(), ref_.lse.view()), kForwardFactor,
-             epsilon<float>())};
+             epsilon<float>(), score_magnitude_)};
 }
 
 }  // namespace fa::flash

@@ -82,6 +82,7 @@ class Judge {
   Problem problem_;
   naive::Forward<double> ref_;
   Outputs plain_;
+  double score_magnitude_ = 0;  // no sum of |q k| is larger, scaled
 };
 
 }  // namespace fa::flash
