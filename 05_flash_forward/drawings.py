@@ -12,7 +12,7 @@ class Drawing:
     def __init__(self, width, height, title):
         self.lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-font_size="12" '
+            f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" '
             'fill="#222222" text-anchor="middle" role="img">',
             f"<title>{title}</title>",
             f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
