@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws this lesson's pictures, who_holds_what.svg and swizzle.svg, beside itself: python3 drawings.py"""
+"""Draws this lesson's pictures beside itself, as SVG files: python3 drawings.py"""
 
 import pathlib
 
@@ -44,14 +44,14 @@ class Drawing:
 
 def matrix_of_pairs(drawing, x0, y0, pairs, chosen, names):
     """16 rows of pairs of columns: colours and numbers say the lane; one lane is marked."""
-    width, height = 42, 19
+    width, height = 34, 19
     for row in range(16):
         for pair in range(pairs):
             lane = row % 8 * 4 + pair % 4
             x, y = x0 + pair * width, y0 + row * height
             drawing.box(x, y, width, height, COLOURS[pair % 4])
             if lane != chosen:
-                drawing.text(x + width / 2, y + 14, lane, font_size=11)
+                drawing.text(x + width / 2, y + 14, lane)
     for row in range(16):  # above their neighbours' borders
         for pair in range(pairs):
             if row % 8 * 4 + pair % 4 == chosen:
@@ -59,7 +59,38 @@ def matrix_of_pairs(drawing, x0, y0, pairs, chosen, names):
                 drawing.box(x, y, width, height, "#ffffff", "#b00020", 2.2)
                 name = names[pair // 4 * 2 + row // 8]
                 drawing.text(x + width / 2, y + 14, name, font_weight="bold")
-    return pairs * width
+
+
+def loops():
+    d = Drawing(700, 300, "The order in which the two algorithms visit the tiles of scores")
+    width, height, top = 50, 34, 70
+    for left, name, by_rows in [(90, "FlashAttention-1", False), (450, "FlashAttention-2", True)]:
+        d.text(left + 2 * width, 20, name, font_weight="bold")
+        for tile in range(4):
+            d.text(left + tile * width + width / 2, top - 24, f"K{tile}, V{tile}")
+            d.text(left - 8, top + tile * height + 22, f"Q{tile}, O{tile}", text_anchor="end")
+        for i in range(4):
+            for j in range(4):
+                colour = COLOURS[i] if by_rows else COLOURS[7]
+                x, y = left + j * width, top + i * height
+                d.box(x, y, width, height, colour)
+                d.text(x + width / 2, y + 22, j + 1 if by_rows else 4 * j + i + 1)
+        bottom = top + 4 * height
+        if not by_rows:
+            lines = [
+                "One block for a head.",
+                "After each tile O, m and l go to memory,",
+                "and come back for the next one.",
+            ]
+        else:
+            lines = [
+                "A block for each row of tiles, all at once.",
+                "O, m and l stay in its registers;",
+                "O and LSE are written at the end.",
+            ]
+        for k, words in enumerate(lines):
+            d.text(left + 2 * width, bottom + 28 + 17 * k, words)
+    d.write("loops.svg")
 
 
 def who_holds_what():
@@ -68,49 +99,45 @@ def who_holds_what():
         "Accumulators of two products of 16 x 8, and the left operand of 16 x 16: "
         "each number is with the same lane in both"
     )
-    d = Drawing(860, 430, title)
+    d = Drawing(700, 432, title)
     top, left = 62, 62
-    d.text(left + 84, 24, "s[i][j]: keys 0 to 7", font_weight="bold")
-    d.text(left + 268, 24, "s[i][j + 1]: keys 8 to 15", font_weight="bold")
-    d.text(left + 84, 44, "16 x 8, float32")
-    d.text(left + 268, 44, "16 x 8, float32")
+    second, right = left + 148, left + 352
+    for x, keys, name in [
+        (left, "keys 0 to 7", "s[i][j], float32"),
+        (second, "keys 8 to 15", "s[i][j + 1], float32"),
+    ]:
+        d.text(x + 68, 24, keys, font_weight="bold")
+        d.text(x + 68, 44, name)
     for row in range(16):
-        d.text(left - 8, top + row * 19 + 14, f"row {row}", text_anchor="end", font_size=11)
+        d.text(left - 8, top + row * 19 + 14, f"row {row}", text_anchor="end")
     matrix_of_pairs(d, left, top, 4, chosen, ["0, 1", "2, 3"])
-    matrix_of_pairs(d, left + 184, top, 4, chosen, ["0, 1", "2, 3"])
-    d.text(left + 393, top + 138, "round")
-    d.arrow(left + 366, top + 150, left + 424)
-    right = left + 438
-    d.text(right + 168, 24, "left operand: keys 0 to 15", font_weight="bold")
-    d.text(right + 168, 44, "16 x 16, 16 bits, two in each register")
+    matrix_of_pairs(d, second, top, 4, chosen, ["0, 1", "2, 3"])
+    d.text(left + 318, top + 138, "round")
+    d.arrow(left + 292, top + 150, left + 344)
+    d.text(right + 136, 24, "keys 0 to 15", font_weight="bold")
+    d.text(right + 136, 44, "left operand, 16 bits, two in a register")
     matrix_of_pairs(d, right, top, 8, chosen, ["r0", "r1", "r2", "r3"])
-    d.text(
-        left,
-        top + 16 * 19 + 24,
-        "A cell is two neighbouring columns; the number is the lane that holds them. "
-        "Lane 9, framed in red: group g = 2, pair t = 1.",
-        text_anchor="start",
-    )
-    d.text(
-        left,
-        top + 16 * 19 + 42,
-        "In its cells: which of the lane's four numbers of each accumulator, and which of its four registers.",
-        text_anchor="start",
-    )
+    for k, words in enumerate(
+        [
+            "A cell is two neighbouring columns; its number is the lane that holds them. Framed: lane 9.",
+            "In its cells: which of its four numbers of an accumulator, and which of its four registers.",
+        ]
+    ):
+        d.text(left - 44, top + 16 * 19 + 26 + 18 * k, words, text_anchor="start")
     d.write("who_holds_what.svg")
 
 
 def swizzle():
-    d = Drawing(860, 318, "Eight rows of a tile: where each piece of 16 bytes lies")
-    width, height, top = 42, 24, 66
-    for left, name, phase in [(70, "plain", 0), (492, "swizzled", 1)]:
-        d.text(left + 4 * width, 22, name, font_weight="bold")
+    d = Drawing(700, 318, "Eight rows of a tile: where each piece of 16 bytes lies")
+    width, height, top = 34, 24, 66
+    for left, name, phase in [(62, "plain", 0), (410, "swizzled", 1)]:
+        d.text(left + 4 * width, 20, name, font_weight="bold")
+        d.text(left - 8, 57, "banks", text_anchor="end", font_size=11)
         for place in range(8):
             x = left + place * width + width / 2
-            d.text(x, 44, "banks", font_size=9)
             d.text(x, 57, f"{4 * place}-{4 * place + 3}", font_size=10)
         for row in range(8):
-            d.text(left - 8, top + row * height + 16, f"row {row}", text_anchor="end", font_size=11)
+            d.text(left - 8, top + row * height + 16, f"row {row}", text_anchor="end")
             for place in range(8):
                 piece = place ^ (row * phase)
                 x, y = left + place * width, top + row * height
@@ -121,19 +148,17 @@ def swizzle():
             x, y = left + (3 ^ (row * phase)) * width, top + row * height
             d.box(x, y, width, height, "#ffffff", "#b00020", 2.2)
             d.text(x + width / 2, y + 16, 3, font_weight="bold")
-    d.text(
-        70,
-        top + 8 * height + 24,
-        "The number in a cell is the piece of 8 columns that lies there. A load wants the same piece of "
-        "eight rows, for example 3:",
-        text_anchor="start",
-    )
-    d.text(
-        70, top + 8 * height + 40, "on the left from four banks, on the right from all 32.", text_anchor="start"
-    )
+    for k, words in enumerate(
+        [
+            "The number in a cell is the piece of 8 columns that lies there. A load wants the same piece of",
+            "eight rows, for example 3: on the left from four banks, on the right from all 32.",
+        ]
+    ):
+        d.text(18, top + 8 * height + 28 + 18 * k, words, text_anchor="start")
     d.write("swizzle.svg")
 
 
 if __name__ == "__main__":
+    loops()
     who_holds_what()
     swizzle()
