@@ -158,7 +158,46 @@ def swizzle():
     d.write("swizzle.svg")
 
 
+def register_tiles():
+    chosen_x, chosen_y = 2, 1
+    d = Drawing(700, 310, "Which scores and which part of O a lane has")
+    top, height, width = 58, 6, 4
+    first, second = 62, 424
+    for left, name, what in [
+        (first, "scores of a warp", "32 queries, 64 keys"),
+        (second, "O of a warp", "32 queries, d = 64 columns"),
+    ]:
+        d.text(left + 32 * width, 20, name, font_weight="bold")
+        d.text(left + 32 * width, 40, what)
+    for row in range(0, 32, 8):
+        d.text(first - 8, top + row * height + 10, f"row {row}", text_anchor="end")
+    for key in range(64):
+        d.box(first + key * width, top, width, 32 * height, COLOURS[key % 8], stroke="none")
+    for piece in range(16):
+        x = second + 4 * piece * width
+        d.box(x, top, 4 * width, 32 * height, COLOURS[piece % 8], stroke="none")
+    for row in range(chosen_y, 32, 4):
+        y = top + row * height
+        for j in range(8):
+            d.box(first + (chosen_x + 8 * j) * width, y, width, height, "#b00020", stroke="none")
+        for c in range(2):
+            d.box(second + (32 * c + 4 * chosen_x) * width, y, 4 * width, height, "#b00020", stroke="none")
+    d.text(371, top + 78, "P, through")
+    d.text(371, top + 112, "shared")
+    d.text(371, top + 128, "memory")
+    d.arrow(334, top + 90, 408)
+    for k, words in enumerate(
+        [
+            "A colour is a lane's x: every eighth key on the left, four columns of each 32 on the right.",
+            "Red: the lane with x = 2 and y = 1. Its rows are 1, 5, 9 and so on, on both sides.",
+        ]
+    ):
+        d.text(18, top + 32 * height + 30 + 18 * k, words, text_anchor="start")
+    d.write("register_tiles.svg")
+
+
 if __name__ == "__main__":
     loops()
+    register_tiles()
     who_holds_what()
     swizzle()
