@@ -19,6 +19,7 @@ struct Words4 {
 };
 
 /// Four random words for a counter and a key.
+//! [philox]
 __host__ __device__ inline Words4 philox(Words4 counter, std::uint64_t key) {
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32);
@@ -35,6 +36,7 @@ __host__ __device__ inline Words4 philox(Words4 counter, std::uint64_t key) {
   }
   return counter;
 }
+//! [philox]
 
 /// Which weights of attention are dropped. Each has a random word of its own; four neighbours of a row share one
 /// call of philox().
@@ -55,6 +57,7 @@ struct Dropout {
         seed);
   }
   /// What a weight is multiplied by: 0, or the factor of those kept.
+  //! [of_weight]
   __host__ __device__ float of_weight(int head, int query, int key) const {
     if (threshold == 0) return 1;
     const Words4 four = words(head, query, key / 4);
@@ -64,6 +67,7 @@ struct Dropout {
                                               : four.w;
     return word < threshold ? 0.0f : factor;
   }
+  //! [of_weight]
 };
 
 /// Dropout of a share of the weights.
