@@ -35,7 +35,7 @@ struct Rung {
   /// Copies inputs to the device. A tensor with one head of one sequence stands for all of them.
   /// @throws std::invalid_argument for what the rung does not take, and for tensors of other sizes
   std::function<Prepared(const Problem&, const Inputs&)> prepare;
-  Tiles tiles;  ///< of the rungs whose traffic is counted by formula
+  Tiles tiles{};  ///< of the rungs whose traffic is counted by formula
 
   /// Whether it takes a problem.
   bool takes(const Problem& problem) const;
