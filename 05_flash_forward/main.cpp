@@ -279,9 +279,8 @@ void check_repeats(cli::Program& program, const Machine& machine) {
               ? 0
               : 1;
     }
-    program.check(
-        fmt::format("{}, of {} runs with other bits", rung.name, runs),
-        others, 0);
+    program.check(fmt::format("{}, other bits in {} runs", rung.name, runs),
+                  others, 0);
   }
 }
 
@@ -350,7 +349,8 @@ void trace_rungs(cli::Program& program, const Machine& watched,
           fmt::print("{}, {}, N {}\n{}\n", rung.name, group,
                      problem.shape.length_q, seen->text);
         }
-        program.check(fmt::format("findings in {}, {}", rung.name, group),
+        program.check(fmt::format("findings in {}{}", rung.name,
+                                  problem.causal ? ", causal" : ""),
                       static_cast<double>(seen->findings), 0);
         files.add(*seen);
       });

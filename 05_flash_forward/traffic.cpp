@@ -81,7 +81,7 @@ void show_traffic(cli::Program& program, const Machine& watched) {
 
   cli::Table table({"kernel", "N", "D", "read", "written", "both, by formula",
                     "4 N D", "times"});
-  std::int64_t four_is_right = 0;
+  std::int64_t four_holds = 0;
   std::vector<std::int64_t> off;  // of each formula, summed up
   for (const TrafficFormula& formula : formulas) {
     const Rung& rung = rung_of(watched, formula.kernel);
@@ -93,7 +93,7 @@ void show_traffic(cli::Program& program, const Machine& watched) {
         off.back() += std::abs(is.reads - should.reads) +
                       std::abs(is.writes - should.writes);
         const std::int64_t all = is.reads + is.writes, four = 4 * n * d;
-        four_is_right += all == four ? 1 : 0;
+        four_holds += all == four ? 1 : 0;
         table.add({rung.name, std::to_string(n), std::to_string(d),
                    std::to_string(is.reads), std::to_string(is.writes),
                    std::to_string(should.reads + should.writes),
@@ -106,11 +106,11 @@ void show_traffic(cli::Program& program, const Machine& watched) {
   fmt::print("{}\n", table.text());
   for (std::size_t i = 0; i < formulas.size(); ++i) {
     program.check(
-        fmt::format("{}, elements off its formula", formulas[i].kernel),
+        fmt::format("{}, elements beside its formula", formulas[i].kernel),
         static_cast<double>(off[i]), 0);
   }
-  program.check("rows of the table in which 4 N D is right",
-                static_cast<double>(four_is_right), 0);
+  program.check("rows in which it is 4 N D", static_cast<double>(four_holds),
+                0);
 }
 
 }  // namespace fa::flash
