@@ -59,6 +59,14 @@ std::string Problem::text() const {
       layout == Layout::kLengthFirst ? ", length first" : "");
 }
 
+Shape<4> Problem::shape_of_q() const {
+  return {shape.batch, shape.heads, shape.length_q, shape.head_dim};
+}
+
+Shape<4> Problem::shape_of_kv() const {
+  return {shape.batch, shape.kv_heads, shape.length_k, shape.head_dim};
+}
+
 Inputs rounded_inputs(const Problem& problem, const Tensor<float, 4>& q,
                       const Tensor<float, 4>& k, const Tensor<float, 4>& v) {
   return {rounded(q, problem.type), rounded(k, problem.type),
@@ -67,9 +75,7 @@ Inputs rounded_inputs(const Problem& problem, const Tensor<float, 4>& q,
 
 Inputs make_inputs(const Problem& problem, Values values,
                    std::uint64_t seed) {
-  const AttentionShape& s = problem.shape;
-  const Shape<4> of_q{s.batch, s.heads, s.length_q, s.head_dim},
-      of_kv{s.batch, s.kv_heads, s.length_k, s.head_dim};
+  const Shape<4> of_q = problem.shape_of_q(), of_kv = problem.shape_of_kv();
   auto q = normal_tensor<float, 4>(of_q, 3 * seed);
   auto k = normal_tensor<float, 4>(of_kv, 3 * seed + 1);
   const auto v = normal_tensor<float, 4>(of_kv, 3 * seed + 2);

@@ -23,7 +23,6 @@ struct Words4 {
 __host__ __device__ inline Words4 philox(Words4 counter, std::uint64_t key) {
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32);
-#pragma unroll
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xd2511f53u} * counter.x;
     const std::uint64_t p1 = std::uint64_t{0xcd9e8d57u} * counter.z;
