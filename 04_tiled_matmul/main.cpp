@@ -11,8 +11,6 @@
 #include "common/cli/program.hpp"
 #include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
-#include "common/files/write_file.hpp"
-#include "common/lab/banks.hpp"
 
 namespace {
 
@@ -81,15 +79,15 @@ void count_group(const Machine* watched, const std::string& name,
   cli::Table table(
       {"kernel", "bytes", "sectors", "ideal", "wavefronts", "ideal"});
   for (const Kernel& kernel : group.kernels) {
-    const auto trace = tiled::trace(group, kernel, inputs);
-    if (!trace) continue;
-    const double share = static_cast<double>(trace->global_bytes) /
+    const auto seen = tiled::trace(group, kernel, inputs);
+    if (!seen) continue;
+    const double share = static_cast<double>(seen->global_bytes) /
                          group.bytes(side, side, side);
     table.add({kernel.name, fmt::format("{:.1f} x least", share),
-               std::to_string(trace->sectors),
-               std::to_string(trace->sectors_ideal),
-               std::to_string(trace->wavefronts),
-               std::to_string(trace->wavefronts_ideal)});
+               std::to_string(seen->sectors),
+               std::to_string(seen->sectors_ideal),
+               std::to_string(seen->wavefronts),
+               std::to_string(seen->wavefronts_ideal)});
   }
   fmt::print("{}, all sizes {}\n{}", group.title, size, table.text());
 }
@@ -130,18 +128,16 @@ void launch_once(const Machine& machine, const Choice& choice) {
     const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
       if (kernel.name.find(choice.kernel) == std::string::npos) continue;
-      std::string report;
+      std::optional<lab::Trace> report;
       if (machine.kind == "watched") {
-        report = ", \"report\": " + tiled::trace(group, kernel, inputs)->json;
+        report = tiled::trace(group, kernel, inputs);
       } else {
         const tiled::Prepared prepared = kernel.prepare(inputs);
         prepared.launch();
         prepared.result();  // waits for it
       }
-      fmt::print(
-          "{{\"kernel\": \"{}\", \"group\": \"{}\", \"size\": {}, "
-          "\"machine\": \"{}\"{}}}\n",
-          kernel.name, group.name, size, machine.kind, report);
+      fmt::print("{}", lab::launch_line(kernel.name, group.name, size,
+                                        machine.kind, report));
     }
   }
 }
@@ -154,46 +150,29 @@ void trace_kernels(cli::Program& program, const Machine* watched,
     return;
   }
   const std::int64_t size = choice.size == 0 ? 70 : choice.size;
-  std::string json;
-  std::optional<tiled::BankPicture> worst;
+  lab::TraceFiles files;
   for (const Group& group : watched->groups) {
     const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
       if (kernel.name.find(choice.kernel) == std::string::npos) continue;
-      const auto trace = tiled::trace(group, kernel, inputs);
+      const auto seen = tiled::trace(group, kernel, inputs);
       if (!choice.kernel.empty()) {
         fmt::print("{}, {}, all sizes {}\n{}\n", kernel.name, group.title,
-                   size, trace->text);
+                   size, seen->text);
       }
       program.check(
           fmt::format("findings in {}, {}", kernel.name, group.title),
-          static_cast<double>(trace->findings), 0);
-      json += (json.empty() ? "[" : ",\n") + trace->json;
-      const auto& banks = trace->banks;
-      if (banks &&
-          (!worst || lab::conflicts_more(banks->wavefronts, banks->ideal,
-                                         worst->wavefronts, worst->ideal))) {
-        worst = banks;
-      }
+          static_cast<double>(seen->findings), 0);
+      files.add(*seen);
     }
   }
-  if (json.empty()) {
+  if (files.empty()) {
     throw std::invalid_argument(fmt::format(
         "--kernel {}: there is no such kernel; the names are those of the "
         "files in 04_tiled_matmul/kernels",
         choice.kernel));
   }
-  if (!choice.json.empty()) {
-    write_file(choice.json, json + "]\n");
-    fmt::print("The report for programs: {}\n", choice.json);
-  }
-  if (choice.svg.empty()) return;
-  if (!worst) {
-    fmt::print("No shared memory is used: there are no banks to draw.\n");
-    return;
-  }
-  write_file(choice.svg, worst->svg);
-  fmt::print("The banks that {} asks for: {}\n", worst->where, choice.svg);
+  files.write(choice.json, choice.svg);
 }
 
 }  // namespace

@@ -2,42 +2,27 @@
 /// What the watched lab sees of a kernel of this lesson.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 #include "04_tiled_matmul/machine.hpp"
+#include "common/lab/trace.hpp"
 
 namespace fa::tiled {
-
-/// The line of shared memory with the most conflicts of banks, drawn.
-struct BankPicture {
-  std::int64_t wavefronts = 0;  ///< of the line
-  std::int64_t ideal = 0;       ///< without bank conflicts
-  std::string where;            ///< file:line
-  std::string svg;              ///< of the line's worst request
-};
-
-/// What a kernel asked of memory, and what was wrong with it.
-struct Trace {
-  std::int64_t findings = 0;      ///< 0 when nothing is wrong
-  std::int64_t global_bytes = 0;  ///< asked for, reads and writes
-  std::int64_t sectors =
-      0;  ///< 32-byte pieces of global memory that were moved
-  std::int64_t sectors_ideal =
-      0;  ///< if the lanes of each warp stood side by side
-  std::int64_t wavefronts = 0;        ///< rounds of shared memory
-  std::int64_t wavefronts_ideal = 0;  ///< without bank conflicts
-  std::string text;                   ///< the whole report, for people
-  std::string json;                   ///< the same and the sums, an object
-  std::optional<BankPicture> banks;   ///< none without shared memory
-};
 
 /// Runs a kernel of the machine "watched" and watches it; none where this build has no watched lab.
 /// @param group  of that machine
 /// @param kernel of that group
 /// @param inputs its inputs
-std::optional<Trace> trace(const Group& group, const Kernel& kernel,
-                           const Inputs& inputs);
+inline std::optional<lab::Trace> trace(const Group& group,
+                                       const Kernel& kernel,
+                                       const Inputs& inputs) {
+  lab::TraceName name{kernel.name, group.title, {}};
+  for (const auto& input : inputs) {
+    name.inputs.push_back({input.size(0), input.size(1)});
+  }
+  return lab::trace(name, [&] {
+    const Prepared prepared = kernel.prepare(inputs);
+    prepared.launch();
+    prepared.result();
+  });
+}
 
 }  // namespace fa::tiled

@@ -49,20 +49,30 @@ Tensor<T, 4> exchanged(const Tensor<T, 4>& tensor) {
   return result;
 }
 
+// The head that a tensor has, for all heads of all sequences.
+template <class T>
+Tensor<T, 4> repeated(const Tensor<T, 4>& head, const Shape<4>& shape) {
+  Tensor<T, 4> result(shape);
+  for (std::int64_t i = 0; i < result.count(); i += head.count()) {
+    std::copy(head.data(), head.data() + head.count(), result.data() + i);
+  }
+  return result;
+}
+
 // A problem in the memory of the device. H is the host's type of T.
 template <class T, class H>
 struct OnDevice {
   OnDevice(const Problem& problem, const Inputs& in)
       : layout(problem.layout),
-        shape(in.q.shape()),
-        q(upload(in.q)),
-        k(upload(in.k)),
-        v(upload(in.v)),
-        o(in.q.count()),
+        shape(problem.shape_of_q()),
+        q(upload(in.q, shape)),
+        k(upload(in.k, problem.shape_of_kv())),
+        v(upload(in.v, problem.shape_of_kv())),
+        o(element_count(shape)),
         lse(shape[0] * shape[1] * shape[2]) {
     const AttentionShape& s = problem.shape;
     const auto of_q = strides_of(shape, layout),
-               of_kv = strides_of(in.k.shape(), layout);
+               of_kv = strides_of(problem.shape_of_kv(), layout);
     a = {q.data(),
          k.data(),
          v.data(),
@@ -82,8 +92,16 @@ struct OnDevice {
          problem.causal,
          make_dropout(problem.dropout, problem.seed)};
   }
-  DeviceBuffer<T> upload(const Tensor<float, 4>& tensor) const {
-    const auto typed = converted<H>(tensor);
+  DeviceBuffer<T> upload(const Tensor<float, 4>& tensor,
+                         const Shape<4>& whole) const {
+    auto typed = converted<H>(tensor);
+    if (typed.shape() == Shape<4>{1, 1, whole[2], whole[3]}) {
+      typed = repeated(typed, whole);
+    } else if (typed.shape() != whole) {
+      throw std::invalid_argument(
+          fmt::format("a tensor of shape {} for a problem with {}",
+                      to_string(typed.shape()), to_string(whole)));
+    }
     return DeviceBuffer<T>(layout == Layout::kHeadsFirst ? typed
                                                          : exchanged(typed));
   }
@@ -103,17 +121,18 @@ struct OnDevice {
   Attention<T> a;
 };
 
-// A rung for one type: `start(attention)` gives what launches it, and its extra memory.
+// A rung for one type: `start(attention)` takes what memory it needs beside inputs and outputs, and gives what
+// launches it.
 template <class T, class H, class Start>
 Prepared prepare(const Problem& problem, const Inputs& in, Start start) {
   const auto device = std::make_shared<OnDevice<T, H>>(problem, in);
-  std::int64_t extra_bytes = 0;
-  const std::function<void()> work = start(device->a, extra_bytes);
+  const std::int64_t before = taken_bytes();
+  const std::function<void()> work = start(device->a);
   return {[=] {
             (void)device;  // kept as long as this is
             work();
           },
-          [=] { return device->outputs(); }, extra_bytes};
+          [=] { return device->outputs(); }, taken_bytes() - before};
 }
 
 inline Rung unfused() {
@@ -123,12 +142,10 @@ inline Rung unfused() {
           256,
           [](const Problem& problem, const Inputs& in) {
             return prepare<float, float>(
-                problem, in,
-                [](const Attention<float>& a, std::int64_t& extra_bytes) {
+                problem, in, [](const Attention<float>& a) {
                   const auto heads = static_cast<unsigned>(a.batch * a.heads);
                   const auto scores = std::make_shared<DeviceBuffer<float>>(
                       std::int64_t{heads} * a.length_q * a.length_k);
-                  extra_bytes = 4 * scores->count();
                   return [=] {
                     const unsigned rows = blocks(a.length_q, kUnfusedTile);
                     const Size block(kUnfusedTile, kUnfusedTile);
@@ -145,7 +162,8 @@ inline Rung unfused() {
                            a, scores->data());
                   };
                 });
-          }};
+          },
+          {kUnfusedTile, kUnfusedTile}};
 }
 
 inline Rung flash_1_rung() {
@@ -155,11 +173,9 @@ inline Rung flash_1_rung() {
           128,
           [](const Problem& problem, const Inputs& in) {
             return prepare<float, float>(
-                problem, in,
-                [](const Attention<float>& a, std::int64_t& extra_bytes) {
+                problem, in, [](const Attention<float>& a) {
                   const auto running = std::make_shared<DeviceBuffer<float>>(
                       std::int64_t{a.batch} * a.heads * a.length_q * 2);
-                  extra_bytes = 4 * running->count();
                   return [=] {
                     with_head_dim<32, 128>(a.head_dim, [&](auto d) {
                       launch(flash_1<decltype(d)::value>,
@@ -170,7 +186,8 @@ inline Rung flash_1_rung() {
                     });
                   };
                 });
-          }};
+          },
+          {kFlash1Queries, kFlash1Keys}};
 }
 
 inline Rung flash_2_rung() {
@@ -180,7 +197,7 @@ inline Rung flash_2_rung() {
           128,
           [](const Problem& problem, const Inputs& in) {
             return prepare<float, float>(
-                problem, in, [](const Attention<float>& a, std::int64_t&) {
+                problem, in, [](const Attention<float>& a) {
                   return [=] {
                     with_head_dim<32, 128>(a.head_dim, [&](auto d) {
                       launch(flash_2<decltype(d)::value>,
@@ -192,7 +209,8 @@ inline Rung flash_2_rung() {
                     });
                   };
                 });
-          }};
+          },
+          {kFlash2Queries, kFlash2Keys}};
 }
 
 inline Rung register_tiles() {
@@ -202,7 +220,7 @@ inline Rung register_tiles() {
           256,
           [](const Problem& problem, const Inputs& in) {
             return prepare<float, float>(
-                problem, in, [](const Attention<float>& a, std::int64_t&) {
+                problem, in, [](const Attention<float>& a) {
                   return [=] { launch_forward(a, Stream::of(nullptr)); };
                 });
           }};
@@ -217,7 +235,7 @@ Rung sixteen_bit_rung(const char* name, const char* idea,
           {Type::kFloat16, Type::kBFloat16},
           max_head_dim,
           [=](const Problem& problem, const Inputs& in) {
-            const auto start = [=](const auto& a, std::int64_t&) {
+            const auto start = [=](const auto& a) {
               return [=] { launch_kernel(a); };
             };
             return problem.type == Type::kFloat16
@@ -287,8 +305,8 @@ inline flash::Machine machine(const std::string& kind) {
   result.kind = kind;
   result.available = device_available();
   if (result.available) result.properties = device_properties();
-  result.milliseconds = [](const std::function<void()>& work) {
-    return median_milliseconds(work);
+  result.milliseconds = [](const std::function<void()>& work, int repeats) {
+    return median_milliseconds(work, repeats);
   };
   result.resources = resources_of;
   result.rungs = {unfused(), flash_1_rung(), flash_2_rung(),

@@ -20,15 +20,22 @@ struct Prepared {
   std::int64_t extra_bytes = 0;     ///< memory beside inputs and outputs
 };
 
+/// How many queries and keys a kernel takes at once.
+struct Tiles {
+  std::int64_t queries = 0;  ///< 0 where nobody asks
+  std::int64_t keys = 0;     ///< 0 where nobody asks
+};
+
 /// One rung of the ladder.
 struct Rung {
   std::string name;           ///< of the file in kernels/
   std::string idea;           ///< what is new, in a few words
   std::vector<Type> types;    ///< of the inputs that it takes
   std::int64_t max_head_dim;  ///< the largest that it takes
-  /// Copies inputs to the device.
-  /// @throws std::invalid_argument for what the rung does not take
+  /// Copies inputs to the device. A tensor with one head of one sequence stands for all of them.
+  /// @throws std::invalid_argument for what the rung does not take, and for tensors of other sizes
   std::function<Prepared(const Problem&, const Inputs&)> prepare;
+  Tiles tiles{};  ///< of the rungs whose traffic is counted by formula
 
   /// Whether it takes a problem.
   bool takes(const Problem& problem) const;
@@ -42,8 +49,9 @@ struct Machine {
   bool available = false;       ///< whether it can run here
   DeviceProperties properties;  ///< its name and limits, when available
   std::vector<Rung> rungs;      ///< the lesson's kernels on it
-  /// Median time of some work in milliseconds; none where times say nothing.
-  std::function<std::optional<double>(const std::function<void()>&)>
+  /// Median time of some work in milliseconds, repeated so often; none where times say nothing.
+  std::function<std::optional<double>(const std::function<void()>&,
+                                      int repeats)>
       milliseconds;
   /// What the kernels that some work launches take; nothing in the lab.
   std::function<std::vector<KernelResources>(const std::function<void()>&)>

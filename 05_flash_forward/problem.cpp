@@ -1,5 +1,6 @@
 #include "05_flash_forward/problem.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -30,6 +31,17 @@ Tensor<float, 4> rounded(const Tensor<float, 4>& tensor, Type type) {
   });
 }
 
+// The largest length of a row.
+double longest_row(const Tensor<float, 4>& tensor) {
+  double longest = 0, sum = 0;
+  for (std::int64_t i = 0; i < tensor.count(); ++i) {
+    if (i % tensor.size(3) == 0) sum = 0;
+    sum += std::pow(static_cast<double>(tensor.data()[i]), 2);
+    longest = std::max(longest, sum);
+  }
+  return std::sqrt(longest);
+}
+
 }  // namespace
 
 std::string name_of(Type type) {
@@ -47,6 +59,14 @@ std::string Problem::text() const {
       layout == Layout::kLengthFirst ? ", length first" : "");
 }
 
+Shape<4> Problem::shape_of_q() const {
+  return {shape.batch, shape.heads, shape.length_q, shape.head_dim};
+}
+
+Shape<4> Problem::shape_of_kv() const {
+  return {shape.batch, shape.kv_heads, shape.length_k, shape.head_dim};
+}
+
 Inputs rounded_inputs(const Problem& problem, const Tensor<float, 4>& q,
                       const Tensor<float, 4>& k, const Tensor<float, 4>& v) {
   return {rounded(q, problem.type), rounded(k, problem.type),
@@ -55,9 +75,7 @@ Inputs rounded_inputs(const Problem& problem, const Tensor<float, 4>& q,
 
 Inputs make_inputs(const Problem& problem, Values values,
                    std::uint64_t seed) {
-  const AttentionShape& s = problem.shape;
-  const Shape<4> of_q{s.batch, s.heads, s.length_q, s.head_dim},
-      of_kv{s.batch, s.kv_heads, s.length_k, s.head_dim};
+  const Shape<4> of_q = problem.shape_of_q(), of_kv = problem.shape_of_kv();
   auto q = normal_tensor<float, 4>(of_q, 3 * seed);
   auto k = normal_tensor<float, 4>(of_kv, 3 * seed + 1);
   const auto v = normal_tensor<float, 4>(of_kv, 3 * seed + 2);
@@ -108,6 +126,9 @@ Judge::Judge(const Problem& problem, const Inputs& inputs)
                v = converted<T>(inputs.v);
     return naive::forward<T>(q.view(), k.view(), v.view(), options);
   };
+  // By Cauchy and Schwarz. A score is a sum whose terms may cancel, so its rounding errors go by them.
+  score_magnitude_ = options.scale_for(problem.shape.head_dim) *
+                     longest_row(inputs.q) * longest_row(inputs.k);
   ref_ = attention(double{});
   with_type(problem.type, [&](auto zero) {
     const auto plain = attention(zero);
@@ -125,7 +146,7 @@ std::vector<Verdict> Judge::judge(const std::string& name,
              epsilon_of_type),
       decide(name + ", lse", distance(outputs.lse.view(), ref_.lse.view()),
              distance(plain_.lse.view(), ref_.lse.view()), kForwardFactor,
-             epsilon<float>())};
+             epsilon<float>(), score_magnitude_)};
 }
 
 }  // namespace fa::flash

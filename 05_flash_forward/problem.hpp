@@ -42,6 +42,10 @@ struct Problem {
 
   /// One line for people.
   std::string text() const;
+  /// [batch, heads, length_q, head_dim], of q and o
+  Shape<4> shape_of_q() const;
+  /// [batch, kv_heads, length_k, head_dim], of k and v
+  Shape<4> shape_of_kv() const;
 };
 
 /// What attention is given, as numbers that the type holds exactly.
@@ -82,6 +86,7 @@ class Judge {
   Problem problem_;
   naive::Forward<double> ref_;
   Outputs plain_;
+  double score_magnitude_ = 0;  // no sum of |q k| is larger, scaled
 };
 
 }  // namespace fa::flash

@@ -100,6 +100,7 @@ __device__ void scale_and_hide(Accumulators<Tile, Tile::block_n>& s,
 }
 
 /// One step of the online softmax: scores become weights, and what was summed so far is corrected.
+//! [softmax_step]
 template <class Tile>
 __device__ void softmax_step(Accumulators<Tile, Tile::block_n>& s,
                              Accumulators<Tile, Tile::d>& o,
@@ -133,6 +134,7 @@ __device__ void softmax_step(Accumulators<Tile, Tile::block_n>& s,
     }
   }
 }
+//! [softmax_step]
 
 /// Drops weights. Their sums are taken before.
 template <class Tile, class T>
@@ -163,6 +165,7 @@ __device__ void drop_weights(Accumulators<Tile, Tile::block_n>& p,
 }
 
 /// The left operand of the second product for 16 keys: accumulators of the first one, rounded to T.
+//! [operand]
 template <class T, int count>
 __device__ void weights_as_operand(std::uint32_t (&fragment)[4],
                                    const float (&p)[count][4], int key) {
@@ -172,6 +175,7 @@ __device__ void weights_as_operand(std::uint32_t (&fragment)[4],
   fragment[2] = pack2<T>(high[0], high[1]);
   fragment[3] = pack2<T>(high[2], high[3]);
 }
+//! [operand]
 
 /// Divides by the sums and writes a warp's rows of O and LSE.
 /// @param a      what is computed

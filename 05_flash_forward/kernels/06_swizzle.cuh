@@ -9,12 +9,14 @@
 namespace fa::FA_TARGET {
 
 /// Where element (row, col) of a tile with d columns of 16 bits lies; col is a multiple of 8.
+//! [swizzled]
 template <int d>
 __device__ int swizzled(int row, int col) {
   // Rows of 64 bytes lie two in each line of 128: every other row moves.
   const int phase = d == 32 ? row >> 1 & 3 : row & 7;
   return row * d + (col ^ phase * 8);
 }
+//! [swizzled]
 
 /// S = Q K^T for a warp. K's tile is swizzled, and so is Q's.
 /// @param s        sums; 0 before
@@ -22,13 +24,15 @@ __device__ int swizzled(int row, int col) {
 /// @param k_smem   K's tile
 /// @param warp_row the warp's first row in Q's tile
 /// @param lane     in the warp
+//! [multiply_q_k]
 template <class Tile, class T>
 __device__ void multiply_q_k(Accumulators<Tile, Tile::block_n>& s,
                              const T* q_smem, const T* k_smem, int warp_row,
                              int lane) {
   constexpr int d = Tile::d;
-  // Where this lane reads for the first matrices. Exclusive or with a multiple of 16 goes to other columns, a
-  // multiple of 16 rows to other rows: neither needs the swizzle anew.
+  // Where this lane reads for the first matrices. Exclusive or with a
+  // multiple of 16 goes to other columns, adding a multiple of 16 rows to
+  // other rows: neither needs the swizzle anew.
   const int of_q = swizzled<d>(warp_row + lane % 16, lane / 16 * 8);
   const int of_k = swizzled<d>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll
@@ -52,6 +56,7 @@ __device__ void multiply_q_k(Accumulators<Tile, Tile::block_n>& s,
     }
   }
 }
+//! [multiply_q_k]
 
 /// O += P V for a warp. V's tile is swizzled.
 template <class Tile, class T>

@@ -22,6 +22,7 @@ using FinishedTile = ForwardTile<d,
 /// @param query0 the warp's first query
 /// @param key0   the tile's first key
 /// @param lane   in the warp
+//! [hide_scores]
 template <class Tile, class T>
 __device__ void hide_scores(Accumulators<Tile, Tile::block_n>& s,
                             const Attention<T>& a, int query0, int key0,
@@ -44,6 +45,7 @@ __device__ void hide_scores(Accumulators<Tile, Tile::block_n>& s,
     }
   }
 }
+//! [hide_scores]
 
 /// softmax_step() for products that are not scaled yet.
 /// @tparam hidden whether scores may be -infinity: rows of nothing else need care
@@ -51,6 +53,7 @@ __device__ void hide_scores(Accumulators<Tile, Tile::block_n>& s,
 /// @param o     sums of weighted values so far
 /// @param state of the rows
 /// @param exponent_scale scale / ln 2
+//! [base_2]
 template <class Tile, bool hidden>
 __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
                                     Accumulators<Tile, Tile::d>& o,
@@ -93,6 +96,7 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
     }
   }
 }
+//! [base_2]
 
 /// Launch: blocks of Tile::threads; grid of ceil(length_q / block_m) x heads x batch; pipeline_bytes().
 /// @tparam Tile  a ForwardTile

@@ -66,12 +66,14 @@ __device__ AttentionHead<T> head_of(const Attention<T>& a, int batch,
 
 /// How many keys, from the first, a query sees: 0 to length_k. For a query beyond the last one, as many as the
 /// last one sees at least.
+//! [keys_seen]
 template <class T>
 __device__ int keys_seen(const Attention<T>& a, int query) {
   if (!a.causal) return a.length_k;
   const int seen = query + 1 + a.length_k - a.length_q;
   return seen < 0 ? 0 : seen < a.length_k ? seen : a.length_k;
 }
+//! [keys_seen]
 
 /// exp(x - m), 0 for a hidden score, even when m is -infinity too.
 __device__ inline float exp_of_difference(float x, float m) {

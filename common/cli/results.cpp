@@ -34,7 +34,8 @@ struct Column {
   const char* field;
   int digits;  // after the point
 };
-constexpr Column kColumns[] = {{"ms", "milliseconds", 3},
+constexpr Column kColumns[] = {{"N", "length", 0},
+                               {"ms", "milliseconds", 3},
                                {"TFLOP/s", "tflops", 2},
                                {"GB/s", "gigabytes_per_second", 0},
                                {"% of peak", "percent_of_peak", 1},

@@ -20,7 +20,8 @@ using Measurement = std::vector<
 /// Adds what a kernel takes of a multiprocessor to its row.
 void add_resources(Measurement& row, const KernelResources& takes);
 
-/// Measurements as a table: the columns of `names`, then time, rate, shares and resources as far as there are any.
+/// Measurements as a table: the columns of `names`, then length, time, rate, shares and resources as far as there
+/// are any.
 /// @param rows  with the fields that docs/results has
 /// @param names fields that say what was measured
 std::string table_of(const std::vector<Measurement>& rows,

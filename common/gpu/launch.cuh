@@ -92,6 +92,13 @@ void launch(const Stream& stream, void (*kernel)(Parameters...),
                    static_cast<Parameters>(arguments)...);
 }
 
+/// Bytes that all buffers which this thread made have taken, also those that are gone: the difference between two
+/// calls is what was taken between them.
+inline std::int64_t& taken_bytes() {
+  thread_local std::int64_t bytes = 0;
+  return bytes;
+}
+
 /// Memory of the device for elements of type T. New elements are poisoned: all bytes 0xff, NaN.
 template <class T>
 class DeviceBuffer {
@@ -166,8 +173,9 @@ class DeviceBuffer {
       throw std::runtime_error(fmt::format(
           "a buffer of {} elements: no memory is so large", count));
     }
-    return static_cast<T*>(
-        device_allocate(static_cast<std::size_t>(count * size)));
+    void* memory = device_allocate(static_cast<std::size_t>(count * size));
+    taken_bytes() += count * size;
+    return static_cast<T*>(memory);
   }
   std::size_t bytes() const {
     return static_cast<std::size_t>(count_) * sizeof(T);

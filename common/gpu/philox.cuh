@@ -21,10 +21,10 @@ struct Words4 {
 };
 
 /// Four random words for a counter and a key.
+//! [philox]
 __host__ __device__ inline Words4 philox(Words4 counter, std::uint64_t key) {
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32);
-#pragma unroll
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xd2511f53u} * counter.x;
     const std::uint64_t p1 = std::uint64_t{0xcd9e8d57u} * counter.z;
@@ -37,6 +37,7 @@ __host__ __device__ inline Words4 philox(Words4 counter, std::uint64_t key) {
   }
   return counter;
 }
+//! [philox]
 
 /// Which weights of attention are dropped. Each has a random word of its own; four neighbours of a row share one
 /// call of philox().
@@ -57,6 +58,7 @@ struct Dropout {
         seed);
   }
   /// What a weight is multiplied by: 0, or the factor of those kept.
+  //! [of_weight]
   __host__ __device__ float of_weight(int head, int query, int key) const {
     if (threshold == 0) return 1;
     const Words4 four = words(head, query, key / 4);
@@ -66,6 +68,7 @@ struct Dropout {
                                               : four.w;
     return word < threshold ? 0.0f : factor;
   }
+  //! [of_weight]
 };
 
 /// Dropout of a share of the weights; of none, with threshold 0, for probability 0.

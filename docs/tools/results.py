@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 
+SIZE = [("N", "length", "{}")]  # where the rows of a group differ in it
 SPEED = [
     ("ms", "milliseconds", "{:.3f}"),
     ("TFLOP/s", "tflops", "{:.2f}"),
@@ -50,7 +51,8 @@ def table(record, group, columns):
         for line in cells
     ]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    return [f"{rows[0]['title']}, all sizes {rows[0]['size']}", *lines]
+    size = f", all sizes {rows[0]['size']}" if "size" in rows[0] else ""
+    return [rows[0]["title"] + size, *lines]
 
 
 def source(record):
@@ -70,7 +72,7 @@ def main(arguments):
     try:
         with open(options.file, encoding="utf-8") as file:
             record = json.load(file)
-        columns = RESOURCES if options.resources else SPEED
+        columns = SIZE + (RESOURCES if options.resources else SPEED)
         lines = table(record, options.group, columns) + source(record)
     except (OSError, ValueError, KeyError, Problem) as error:
         print(f"results.py: {options.file}: {error}", file=sys.stderr)

@@ -661,6 +661,11 @@ TEST_CASE("measurements are shown as a table and recorded as JSON") {
   CHECK(contains(table,
                  "       02  1.000     1.50          -       -        -  "
                  "     -           -\n"));
+  CHECK(contains(cli::table_of({{{"kernel", std::string("03")},
+                                 {"length", std::int64_t{1024}},
+                                 {"milliseconds", 2.0}}},
+                               {"kernel"}),
+                 "kernel     N     ms\n"));
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "record.json";
   DeviceProperties device;

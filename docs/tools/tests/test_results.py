@@ -21,6 +21,10 @@ RECORD = {
          "tflops": 1.5, "percent_of_peak": 8.25, "percent_of_cublas": 16.2, "registers": 255},
         {"group": "b", "title": "Second", "kernel": "02_own", "size": 7, "milliseconds": 1.0,
          "gigabytes_per_second": 1234.5, "registers": 1},
+        {"group": "c, D 64", "title": "Third", "kernel": "03_own", "length": 1024,
+         "milliseconds": 1.5, "tflops": 2.0, "registers": 7},
+        {"group": "c, D 64", "title": "Third", "kernel": "03_own", "length": 16384,
+         "milliseconds": 3.0, "tflops": 4.0, "registers": 7},
     ],
 }
 
@@ -59,10 +63,25 @@ class ResultsTest(TreeTest):
         self.assertIn("255", out)
         self.assertNotIn("ms", out)
 
+    def test_lengths_are_a_column_where_rows_differ_in_them(self):
+        status, out, _ = self.table("c, D 64")
+        self.assertEqual(status, 0)
+        self.assertEqual(
+            out.split("\n")[:5],
+            [
+                "Third",
+                "kernel      N     ms  TFLOP/s",
+                "------  -----  -----  -------",
+                "03_own   1024  1.500     2.00",
+                "03_own  16384  3.000     4.00",
+            ],
+        )
+        self.assertIn("kernel      N  registers", self.table("c, D 64", "--resources")[1])
+
     def test_what_is_not_there_is_said_in_one_sentence(self):
-        status, out, err = self.table("c")
+        status, out, err = self.table("d")
         self.assertEqual((status, out), (2, ""))
-        self.assertIn("there is no group 'c' in the record; there are a, b.", err)
+        self.assertIn("there is no group 'd' in the record; there are a, b, c, D 64.", err)
         status, _, err = self.run_main(results.main, self.root / "no.json", "a")
         self.assertEqual(status, 2)
         self.assertIn("no.json", err)

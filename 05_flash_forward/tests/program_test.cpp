@@ -1,0 +1,178 @@
+// The program of the lesson, run as a reader runs it.
+#include <algorithm>
+#include <filesystem>
+
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/machine.hpp"
+#include "05_flash_forward/timing.hpp"
+#include "common/tensor/npy.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+using testing::contains;
+using testing::run;
+
+namespace {
+
+const std::string kProgram = FA_PROGRAM;
+
+// The section trace with these arguments. Builds without the watched lab have nothing to trace.
+testing::Outcome traced(const std::string& arguments) {
+  return run(kProgram + " --device cpu --section trace " + arguments);
+}
+bool is_traced(const testing::Outcome& outcome) {
+  return !contains(outcome.output, "This build has no watched lab");
+}
+
+// What Python, whose parsers are strict, says to a file; "True" where there is no Python.
+std::string python_says(const std::string& expression,
+                        const std::filesystem::path& file) {
+  if (run("command -v python3").status != 0) return "True\n";
+  const auto result = run(
+      "python3 -c 'import json, sys, xml.dom.minidom; file = sys.argv[1]; "
+      "print(" +
+      expression + ")' " + testing::quoted(file));
+  return result.output + result.error;
+}
+
+}  // namespace
+
+TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
+  const testing::TemporaryDirectory directory;
+  const auto summary = directory.path() / "summary.tsv";
+  const auto saved = directory.path() / "saved";
+  const auto result =
+      run(kProgram + " --device cpu --size 40 --summary " +
+          testing::quoted(summary) + " --save " + testing::quoted(saved));
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(result.error == "");
+  CHECK_FALSE(contains(result.output, "WRONG"));
+  CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
+  const std::string lines = testing::file_bytes(summary);
+  CHECK(contains(lines, "05_flash_forward\t01_unfused, float32, o"));
+  CHECK(contains(lines, "08_finish, bfloat16, causal, lse"));
+  CHECK(read_npy<float, 4>(saved / "o.npy").shape() ==
+        Shape<4>{1, 12, 135, 32});
+  CHECK(read_npy<float, 3>(saved / "lse.npy").shape() ==
+        Shape<3>{1, 12, 135});
+}
+
+TEST_CASE("a kernel is launched once each way, for programs that watch") {
+  const auto result = run(kProgram +
+                          " --device cpu --section once --size 40 "
+                          "--kernel 08_finish");
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
+  for (const char* group : {"float16, D 64", "float16, D 64, causal"}) {
+    CHECK(contains(result.output,
+                   std::string("{\"kernel\": \"08_finish\", \"group\": \"") +
+                       group + "\", \"size\": 40, "));
+  }
+}
+
+TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
+  const auto refused = [](const std::string& arguments,
+                          const std::string& why) {
+    const std::string words = testing::refusal(kProgram + " " + arguments);
+    CAPTURE(arguments);
+    CAPTURE(words);
+    CHECK(contains(words, why));
+  };
+  refused("--size -1", "--size");
+  refused("--size 16385", "--size");
+  refused("--size many", "--size");
+  refused("--device tpu", "--device");
+  refused("--nonsense", "--nonsense");
+  refused("--section nowhere", "there is no such section");
+  refused("--device cpu --section once --kernel 99", "no such kernel");
+  refused("--device cpu --section time --results file", "none is used");
+}
+
+TEST_CASE("trace writes a report for programs and draws the worst line") {
+  const testing::TemporaryDirectory directory;
+  const auto json = directory.path() / "trace.json";
+  const auto svg = directory.path() / "banks.svg";
+  const auto result =
+      traced("--size 40 --kernel 08_finish --json " + testing::quoted(json) +
+             " --svg " + testing::quoted(svg));
+  CAPTURE(result.output);
+  CAPTURE(result.error);
+  CHECK(result.status == 0);
+  if (!is_traced(result)) return;
+  CHECK(contains(result.output, json.string()));
+  CHECK(contains(result.output, svg.string()));
+  CHECK(contains(result.output, "08_finish, float16, D 64, causal, N 40\n"));
+  CHECK(python_says("[(k[\"kernel\"], k[\"group\"], k[\"inputs\"]) for k in "
+                    "json.load(open(file))] == [(\"08_finish\", group, 3 * "
+                    "[[1, 1, 40, 64]]) for group in (\"float16, D 64\", "
+                    "\"float16, D 64, causal\")]",
+                    json) == "True\n");
+  CHECK(python_says("all(k[\"findings\"] == [] and k[\"wavefronts\"] == "
+                    "sum(t[\"wavefronts\"] for t in k[\"traffic\"]) for k in "
+                    "json.load(open(file)))",
+                    json) == "True\n");
+  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
+                    "\"svg\"",
+                    svg) == "True\n");
+}
+
+TEST_CASE("an unknown kernel cannot be traced: one sentence, exit 2") {
+  if (!is_traced(traced("--size 8 --kernel 08_finish"))) return;
+  CHECK(contains(
+      testing::refusal(kProgram + " --device cpu --section trace --kernel "
+                                  "09_magic"),
+      "--kernel 09_magic: there is no such kernel"));
+}
+
+TEST_CASE("one head of inputs stands for all, and other sizes are refused") {
+  const flash::Machine lab = flash::machines().front();
+  flash::Problem problem;
+  problem.shape = {2, 4, 2, 20, 30, 32};
+  flash::Problem small = problem;
+  small.shape = {1, 1, 1, 20, 30, 32};
+  const auto one = flash::make_inputs(small, flash::Values::kNormal, 1);
+  const flash::Rung& rung = lab.rungs.front();
+  const auto few = rung.prepare(small, one), all = rung.prepare(problem, one);
+  few.launch();
+  all.launch();
+  const auto expected = few.result(), found = all.result();
+  int others = 0;
+  for_each_index(found.o.shape(), [&](const Shape<4>& at) {
+    others += found.o.view()[at] != expected.o(0, 0, at[2], at[3]);
+  });
+  CHECK(others == 0);
+  small.shape.batch = 3;
+  const auto three = flash::make_inputs(small, flash::Values::kNormal, 1);
+  CHECK_THROWS_AS(rung.prepare(problem, three), std::invalid_argument);
+}
+
+TEST_CASE("what is timed has the same tokens and width at every length") {
+  for (const std::int64_t length : {1024, 4096, 16384}) {
+    for (const std::int64_t head_dim : {64, 128}) {
+      const AttentionShape s =
+          flash::timed_problem(flash::Type::kBFloat16, head_dim, true, length)
+              .shape;
+      CHECK(s.batch * s.length_q == 16384);
+      CHECK(s.heads * s.head_dim == 2048);
+    }
+  }
+  CHECK(flash::group_of(
+            flash::timed_problem(flash::Type::kBFloat16, 64, true, 1024)) ==
+        "bfloat16, D 64, causal");
+}
+
+TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {
+  // Hides all GPUs from CUDA, so that it holds on every machine.
+  const std::string words =
+      testing::refusal("CUDA_VISIBLE_DEVICES= " + kProgram + " --device gpu");
+  CAPTURE(words);
+  const auto machines = flash::machines();
+  const bool compiled = std::any_of(
+      machines.begin(), machines.end(),
+      [](const flash::Machine& machine) { return machine.kind == "gpu"; });
+  CHECK(contains(words, compiled ? "there is no NVIDIA GPU here"
+                                 : "this build has no code for GPUs"));
+}

@@ -1,0 +1,109 @@
+#include "05_flash_forward/timing.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "common/tensor/random.hpp"
+
+namespace fa::flash {
+namespace {
+
+// One head for all heads of all sequences: to make and to round as many numbers as are timed would take longer than
+// the kernels, whose time does not depend on them.
+Inputs one_head(std::int64_t length, std::int64_t head_dim) {
+  const auto tensor = [&](std::uint64_t seed) {
+    Tensor<float, 4> result({1, 1, length, head_dim});
+    for (std::int64_t i = 0; i < result.count(); ++i) {
+      // -1.73 to 1.73, whose variance is 1
+      result.data()[i] = static_cast<float>(
+          3.46 * (random_uniform(seed, static_cast<std::uint64_t>(i)) - 0.5));
+    }
+    return result;
+  };
+  return {tensor(1), tensor(2), tensor(3)};
+}
+
+// A thread for each query or for each score: one length, and fewer repeats, or they would take most of the time.
+bool is_slow(const Rung& rung) {
+  return rung.name < "04";
+}
+
+// What takes most registers of the kernels that a rung launches.
+KernelResources largest(const std::vector<KernelResources>& all) {
+  return *std::max_element(all.begin(), all.end(),
+                           [](const auto& left, const auto& right) {
+                             return left.registers < right.registers;
+                           });
+}
+
+}  // namespace
+
+std::string group_of(const Problem& problem) {
+  return fmt::format("{}, D {}{}", name_of(problem.type),
+                     problem.shape.head_dim,
+                     problem.causal ? ", causal" : "");
+}
+
+Problem timed_problem(Type type, std::int64_t head_dim, bool causal,
+                      std::int64_t length) {
+  constexpr std::int64_t tokens = 16384, width = 2048;
+  const std::int64_t heads = width / head_dim;
+  Problem problem;
+  problem.shape = {std::max<std::int64_t>(1, tokens / length),
+                   heads,
+                   heads,
+                   length,
+                   length,
+                   head_dim};
+  problem.type = type;
+  problem.causal = causal;
+  return problem;
+}
+
+std::vector<cli::Measurement> time_rungs(const Machine& machine, Type type,
+                                         std::int64_t head_dim, bool causal,
+                                         const std::string& kernel,
+                                         std::int64_t length) {
+  std::vector<cli::Measurement> rows;
+  for (const Rung& rung : machine.rungs) {
+    if (rung.name.find(kernel) == std::string::npos) continue;
+    std::vector<std::int64_t> lengths{1024, 2048, 4096, 8192, 16384};
+    if (is_slow(rung)) lengths = {4096};
+    if (length != 0) lengths = {length};
+    for (const std::int64_t n : lengths) {
+      const Problem problem = timed_problem(type, head_dim, causal, n);
+      if (!rung.takes(problem)) continue;
+      const Prepared prepared = rung.prepare(problem, one_head(n, head_dim));
+      const double ms =
+          machine.milliseconds(prepared.launch, is_slow(rung) ? 5 : 20)
+              .value();
+      const AttentionShape& s = problem.shape;
+      // Two products; with the mask half of them.
+      const double flops =
+          (causal ? 2.0 : 4.0) * static_cast<double>(s.batch * s.heads) *
+          static_cast<double>(n) * static_cast<double>(n * head_dim);
+      cli::Measurement row{
+          {"group", group_of(problem)},
+          {"title",
+           fmt::format("{}, B x N = {}, H x D = {}", group_of(problem),
+                       s.batch * n, s.heads * head_dim)},
+          {"kernel", rung.name},
+          {"length", n},
+          {"milliseconds", ms},
+          {"tflops", flops / ms / 1e9}};
+      const auto peak =
+          peak_flops(machine.properties, type == Type::kFloat32
+                                             ? Arithmetic::kFloat32
+                                             : Arithmetic::kTensorCores16);
+      if (peak) {
+        row.emplace_back("percent_of_peak", 100 * flops / (ms / 1e3) / *peak);
+      }
+      cli::add_resources(row, largest(machine.resources(prepared.launch)));
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+}  // namespace fa::flash

@@ -1,0 +1,78 @@
+/// @file
+/// What the watched lab sees of a kernel, for the sections of lessons: summed up, as text, as JSON, as a picture.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace fa::lab {
+
+/// The line of shared memory with the most conflicts of banks, drawn.
+struct BankPicture {
+  std::int64_t wavefronts = 0;  ///< of the line
+  std::int64_t ideal = 0;       ///< without bank conflicts
+  std::string where;            ///< file:line
+  std::string svg;              ///< of the line's worst request
+};
+
+/// What is watched, for the report.
+struct TraceName {
+  std::string kernel;  ///< its name
+  std::string group;   ///< title of what it computes
+  std::vector<std::vector<std::int64_t>> inputs;  ///< shapes
+};
+
+/// What a kernel asked of memory, and what was wrong with it.
+struct Trace {
+  std::int64_t findings = 0;       ///< 0 when nothing is wrong
+  std::int64_t global_bytes = 0;   ///< asked for, reads and writes
+  std::int64_t written_bytes = 0;  ///< of these, writes
+  std::int64_t sectors =
+      0;  ///< 32-byte pieces of global memory that were moved
+  std::int64_t sectors_ideal =
+      0;  ///< if the lanes of each warp stood side by side
+  std::int64_t wavefronts = 0;        ///< rounds of shared memory
+  std::int64_t wavefronts_ideal = 0;  ///< without bank conflicts
+  std::string text;                   ///< the whole report, for people
+  std::string json;                   ///< the same and the sums, an object
+  std::optional<BankPicture> banks;   ///< none without shared memory
+};
+
+/// Watches what some work launches; none where this build has no watched lab.
+/// @param name of what is watched
+/// @param work launches kernels of the machine "watched"
+std::optional<Trace> trace(const TraceName& name,
+                           const std::function<void()>& work);
+
+/// A line of JSON about one launch, for programs that watch.
+/// @param kernel  its name
+/// @param group   name of what it computes
+/// @param size    of the problem
+/// @param machine on which it was launched
+/// @param report  of the watched lab; none elsewhere
+std::string launch_line(const std::string& kernel, const std::string& group,
+                        std::int64_t size, const std::string& machine,
+                        const std::optional<Trace>& report);
+
+/// The traces of several kernels, as files.
+class TraceFiles {
+ public:
+  /// Adds a trace.
+  void add(const Trace& trace);
+  /// Whether none was added.
+  bool empty() const { return json_.empty(); }
+  /// Writes what was asked for, and prints where it is.
+  /// @param json file for all reports; empty: none
+  /// @param svg  file for the banks of the worst line of shared memory; empty: none
+  /// @throws std::runtime_error when a file cannot be written
+  void write(const std::string& json, const std::string& svg) const;
+
+ private:
+  std::string json_;
+  std::optional<BankPicture> worst_;
+};
+
+}  // namespace fa::lab
