@@ -25,7 +25,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import gfm  # noqa: E402
 
-SOURCE_SUFFIXES = (".hpp", ".cpp", ".cuh", ".cu")
+SOURCE_SUFFIXES = (".h", ".hpp", ".cpp", ".cuh", ".cu")
 NOT_ON_SITE = {"tests", "exercises", "data"}  # as EXCLUDE_PATTERNS in Doxyfile.in
 # Doxygen picks the colours by file extension; what is not listed is shown without colours.
 LANGUAGES = {"cpp": "cpp", "c++": "cpp", "cuda": "cpp", "c": "c", "python": "py", "py": "py"}
