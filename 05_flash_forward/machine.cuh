@@ -6,14 +6,13 @@
 #include <memory>
 #include <stdexcept>
 
+#include "05_flash_forward/dispatch.cuh"
 #include "05_flash_forward/kernels/01_unfused.cuh"
 #include "05_flash_forward/kernels/02_flash_1.cuh"
 #include "05_flash_forward/kernels/03_flash_2.cuh"
-#include "05_flash_forward/kernels/04_register_tiles.cuh"
 #include "05_flash_forward/kernels/05_tensor_cores.cuh"
 #include "05_flash_forward/kernels/06_swizzle.cuh"
 #include "05_flash_forward/kernels/07_pipeline.cuh"
-#include "05_flash_forward/kernels/08_finish.cuh"
 #include "05_flash_forward/machine.hpp"
 #include "common/gpu/launch.cuh"
 
@@ -92,7 +91,6 @@ struct OnDevice {
          static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_dim))),
          problem.causal,
          make_dropout(problem.dropout, problem.seed)};
-    if (problem.dropout == 0) a.dropout.threshold = 0;
   }
   DeviceBuffer<T> upload(const Tensor<float, 4>& tensor,
                          const Shape<4>& whole) const {
@@ -135,17 +133,6 @@ Prepared prepare(const Problem& problem, const Inputs& in, Start start) {
             work();
           },
           [=] { return device->outputs(); }, taken_bytes() - before};
-}
-
-// Calls work with the head dimension that a kernel is compiled for: the least that suffices.
-template <int least, int most, class Work>
-auto with_head_dim(std::int64_t head_dim, Work work) {
-  if constexpr (least < most) {
-    if (head_dim > least) {
-      return with_head_dim<2 * least, most>(head_dim, work);
-    }
-  }
-  return work(std::integral_constant<int, least>{});
 }
 
 inline Rung unfused() {
@@ -234,20 +221,7 @@ inline Rung register_tiles() {
           [](const Problem& problem, const Inputs& in) {
             return prepare<float, float>(
                 problem, in, [](const Attention<float>& a) {
-                  return [=] {
-                    with_head_dim<32, 256>(a.head_dim, [&](auto d) {
-                      using Tile = FloatTile<decltype(d)::value>;
-                      launch(a.dropout.threshold > 0
-                                 ? flash_register_tiles<Tile::d, true>
-                                 : flash_register_tiles<Tile::d, false>,
-                             {{blocks(a.length_q, Tile::block_m),
-                               static_cast<unsigned>(a.heads),
-                               static_cast<unsigned>(a.batch)},
-                              {Tile::threads},
-                              Tile::shared_bytes},
-                             a);
-                    });
-                  };
+                  return [=] { launch_forward(a, Stream::of(nullptr)); };
                 });
           }};
 }
@@ -268,12 +242,6 @@ Rung sixteen_bit_rung(const char* name, const char* idea,
                        ? prepare<half, fa::half>(problem, in, start)
                        : prepare<bfloat16, fa::bfloat16>(problem, in, start);
           }};
-}
-
-template <class T>
-Size grid_of(const Attention<T>& a, int block_m) {
-  return {blocks(a.length_q, block_m), static_cast<unsigned>(a.heads),
-          static_cast<unsigned>(a.batch)};
 }
 
 // Type of the inputs of a kernel.
@@ -326,18 +294,7 @@ inline std::vector<Rung> tensor_core_rungs() {
                        }),
       sixteen_bit_rung(
           "08_finish", "masks at the edge, powers of two", 256,
-          [](const auto& a) {
-            using T = decltype(type_of(a));
-            with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
-              using Tile = FinishedTile<decltype(head_dim)::value>;
-              launch(a.dropout.threshold > 0 ? flash_finish<Tile, T, true>
-                                             : flash_finish<Tile, T, false>,
-                     {grid_of(a, Tile::block_m),
-                      {Tile::threads},
-                      pipeline_bytes<Tile, T>()},
-                     a);
-            });
-          })};
+          [](const auto& a) { launch_forward(a, Stream::of(nullptr)); })};
 }
 
 }  // namespace

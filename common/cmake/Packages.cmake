@@ -41,6 +41,7 @@ if(NOT fmt_FOUND)
   fa_fetch(fmt 9.1.0 https://github.com/fmtlib/fmt/archive/9.1.0.tar.gz
            5dea48d1fcddc3ec571ce2058e13910a0d4a6bab4cc09a809d8b1dd1c88ae6f2)
   add_library(fa_fmt STATIC "${fmt_SOURCE_DIR}/src/format.cc")
+  set_target_properties(fa_fmt PROPERTIES POSITION_INDEPENDENT_CODE ON)  # lesson 05 makes a shared library
   target_include_directories(fa_fmt SYSTEM PUBLIC "${fmt_SOURCE_DIR}/include")
   add_library(fmt::fmt ALIAS fa_fmt)
 endif()
@@ -68,7 +69,10 @@ if(NOT Boost_FOUND)
   FetchContent_Declare(boost
     URL https://github.com/boostorg/boost/releases/download/boost-1.84.0/boost-1.84.0.tar.xz
     URL_HASH SHA256=2e64e5d79a738d0fa6fb546c6e5c2bd28f88d268a2a080546f74e5ff98f29d0e)
+  set(fa_before ${CMAKE_POSITION_INDEPENDENT_CODE})
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)  # lesson 05 makes a shared library
   FetchContent_MakeAvailable(boost)
+  set(CMAKE_POSITION_INDEPENDENT_CODE ${fa_before})
 endif()
 
 find_package(Threads REQUIRED)

@@ -202,8 +202,12 @@ inline void device_synchronize() {
 class Stream {
  public:
   /// @throws std::runtime_error when the device reports an error
-  Stream() { FA_CUDA(cudaStreamCreate(&stream_)); }
-  ~Stream() { cudaStreamDestroy(stream_); }  // what was launched still runs
+  Stream() : owned_(true) { FA_CUDA(cudaStreamCreate(&stream_)); }
+  ~Stream() {
+    if (owned_) cudaStreamDestroy(stream_);  // what was launched still runs
+  }
+  /// A stream that somebody else has made and keeps for as long as this is used. Null is CUDA's default stream.
+  static Stream of(cudaStream_t native) { return Stream(native); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   /// Waits for all launches on this stream.
@@ -213,7 +217,9 @@ class Stream {
   cudaStream_t native() const { return stream_; }
 
  private:
+  explicit Stream(cudaStream_t native) : stream_(native) {}
   cudaStream_t stream_ = nullptr;
+  bool owned_ = false;
 };
 
 /// A point in the order of what the device does, with its time.

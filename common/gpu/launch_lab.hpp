@@ -54,8 +54,12 @@ class Stream {
   Stream() = default;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
+  /// On a GPU a stream that somebody else has made; here all streams are alike.
+  static Stream of(void*) { return {}; }
   /// Waits for all launches on this stream; here they have ended.
   void synchronize() const {}
+  /// For CUDA's own functions; here there are none.
+  void* native() const { return nullptr; }
 };
 
 template <class... Parameters>

@@ -6,6 +6,8 @@
 /// ten rounds.
 #pragma once
 
+#include <algorithm>
+
 #include "common/gpu/kernel.cuh"
 
 namespace fa::FA_TARGET {
@@ -69,13 +71,14 @@ struct Dropout {
   //! [of_weight]
 };
 
-/// Dropout of a share of the weights.
+/// Dropout of a share of the weights; of none, with threshold 0, for probability 0.
 /// @param probability 0 to below 1; rounded to a multiple of 2^-32
 /// @param seed        of the random words
 inline Dropout make_dropout(double probability, std::uint64_t seed) {
   Dropout result;
-  result.threshold =
-      static_cast<std::uint32_t>(probability * 4294967296.0 + 0.5);
+  // Next to 1 the threshold would be 2^32, which is no word.
+  result.threshold = static_cast<std::uint32_t>(
+      std::min(probability * 4294967296.0 + 0.5, 4294967295.0));
   result.factor = static_cast<float>(1 / (1 - probability));
   result.seed = seed;
   return result;

@@ -8,6 +8,7 @@
 
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
+#include "common/gpu/philox.cuh"
 #include "common/tensor/random.hpp"
 #include "common/tensor/tensor.hpp"
 #include "common/testing/process.hpp"
@@ -494,6 +495,30 @@ TEST_CASE("launches on a stream keep their order, beside those on others") {
   for (const int number : values(ones)) {
     CHECK(number == 8 * expected + 2);
   }
+}
+
+TEST_CASE("a stream of somebody else is used and left alone") {
+  DeviceBuffer<int> numbers(64);
+  numbers.zero();
+  const Stream own;
+  for (int i = 0; i < 3; ++i) {
+    const Stream same = Stream::of(own.native());
+    CHECK(same.native() == own.native());
+    launch(same, double_and_add, {{1}, {64}}, numbers.data(), 1);
+  }
+  launch(own, double_and_add, {{1}, {64}}, numbers.data(), 0);
+  own.synchronize();
+  const Stream none = Stream::of(nullptr);
+  launch(none, double_and_add, {{1}, {64}}, numbers.data(), 0);
+  none.synchronize();
+  for (const int number : values(numbers)) CHECK(number == 28);
+}
+
+TEST_CASE("the threshold of dropout is 0 for nothing, and a word for all") {
+  CHECK(make_dropout(0, 7).threshold == 0);
+  CHECK(make_dropout(0, 7).factor == 1);
+  CHECK(make_dropout(0.25, 7).threshold == 1u << 30);
+  CHECK(make_dropout(std::nextafter(1.0, 0.0), 7).threshold == 0xffffffffu);
 }
 
 TEST_CASE("new buffers hold NaN, and move without a copy") {

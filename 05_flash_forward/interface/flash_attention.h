@@ -1,0 +1,102 @@
+/// @file
+/// Attention for programs in C and for all that can call C: Python, Julia, Rust. The kernels behind it are the last
+/// ones of this lesson. No function keeps a pointer that it is given, and none throws.
+///
+/// A library is compiled for GPUs, or for the CPU, where the same kernels run in the lab: slowly, for tests. See
+/// fa_runs_on().
+#ifndef FA_FLASH_ATTENTION_H
+#define FA_FLASH_ATTENTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)  // all else in the library is hidden
+#endif
+
+/// Types of q, k, v and o, for fa_attention.type.
+enum fa_type {
+  FA_TYPE_FLOAT32 = 0,  ///< float
+  FA_TYPE_FLOAT16 = 1,  ///< IEEE 754 binary16
+  FA_TYPE_BFLOAT16 = 2  ///< the upper half of a float
+};
+
+/// What fa_forward() returns.
+enum fa_status {
+  FA_STATUS_OK = 0,       ///< all is well
+  FA_STATUS_REFUSED = 1,  ///< an argument is not allowed; nothing was done
+  FA_STATUS_FAILED = 2    ///< the device or its memory failed
+};
+
+/// Distances in a tensor [batch, heads, length, head_dim], in elements: multiples of 16 bytes, 0 or more. The
+/// elements of a row are neighbours. A tensor that lies as [batch, length, heads, head_dim] has other distances.
+typedef struct fa_strides {
+  int64_t batch;  ///< from a sequence to the next
+  int64_t head;   ///< from a head to the next
+  int64_t row;    ///< from a row to the next
+} fa_strides;
+
+/// Attention over all heads of all sequences: o = softmax(scale q k^T) v. Pointers are to memory of the device; those
+/// of q, k, v and o are multiples of 16 bytes. o and lse overlap nothing.
+typedef struct fa_attention {
+  size_t size;    ///< sizeof(fa_attention); another one is refused
+  const void* q;  ///< [batch, heads, length_q, head_dim]
+  const void* k;  ///< [batch, kv_heads, length_k, head_dim]
+  const void* v;  ///< [batch, kv_heads, length_k, head_dim]
+  void* o;        ///< [batch, heads, length_q, head_dim]
+  float* lse;     ///< [batch, heads, length_q] without gaps: the natural
+                  ///< logarithm of the sum of exp(scale q k^T)
+  fa_strides q_strides;  ///< of q
+  fa_strides k_strides;  ///< of k
+  fa_strides v_strides;  ///< of v
+  fa_strides o_strides;  ///< of o; not less than head_dim
+  int64_t batch;         ///< sequences: 1 to 65535
+  int64_t heads;         ///< of q and o: 1 to 65535
+  int64_t kv_heads;      ///< of k and v: heads is a multiple of it
+  int64_t length_q;      ///< queries of a sequence: 1 to 10^9
+  int64_t length_k;      ///< keys of a sequence: 1 to 10^9
+  int64_t head_dim;      ///< elements of a row: a multiple of 8 up to 256
+  int32_t type;          ///< an fa_type
+  int32_t causal;  ///< 1: query i sees keys up to i + length_k - length_q;
+                   ///< 0: it sees all
+  double scale;    ///< above 0 and finite; usually fa_default_scale()
+  double dropout;  ///< share of the weights that are dropped: 0 to below 1
+  uint64_t seed;   ///< of the dropout: the same seed drops the same weights
+  void* stream;    ///< a cudaStream_t; null is CUDA's default stream
+} fa_attention;
+
+/// Begins to compute attention on the stream, on the GPU that holds q, and returns. On the CPU it has ended then. A
+/// query that sees no key gets a row of zeros and an lse of -infinity. An error of a kernel while it runs is told by
+/// a later call to CUDA.
+/// @param attention what to compute
+/// @return an fa_status; fa_last_error() says what was refused, or why it failed
+int fa_forward(const fa_attention* attention);
+
+/// Which kernel fa_forward() would take, for example "08_finish, bfloat16, 128 columns". Pointers and strides are not
+/// looked at.
+/// @param attention as for fa_forward()
+/// @return a text that lasts until this thread's next call; null when fa_last_error() says what was refused
+const char* fa_kernel_name(const fa_attention* attention);
+
+/// The usual scale of scores, 1 / sqrt(head_dim); 0, which fa_forward() refuses, for a head_dim below 1.
+double fa_default_scale(int64_t head_dim);
+
+/// "gpu"; or "cpu" for a library whose kernels run in the lab: pointers are to the host's memory then, and the stream
+/// is ignored.
+const char* fa_runs_on(void);
+
+/// One sentence about this thread's latest call that did not succeed; empty when all did. It lasts until the next
+/// such call.
+const char* fa_last_error(void);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+
+#endif

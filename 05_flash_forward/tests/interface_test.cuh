@@ -1,0 +1,384 @@
+// The C interface, as a program in C would call it: on the memory of the lab, and on that of a GPU.
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <string>
+#include <thread>
+
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/interface/flash_attention.h"
+#include "05_flash_forward/problem.hpp"
+#include "common/gpu/kernel.cuh"
+#include "common/gpu/launch.cuh"
+#include "common/testing/process.hpp"
+
+namespace fa::FA_TARGET {
+namespace {
+
+using flash::Layout;
+using flash::Problem;
+using flash::Type;
+using testing::contains;
+
+const Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBFloat16};
+
+// Distances in [batch, heads, length, head_dim]; rows are `pitch` elements apart.
+fa_strides strides_of(const Shape<4>& shape, Layout layout,
+                      std::int64_t pitch) {
+  const std::int64_t all = shape[1] * shape[2] * pitch;
+  return layout == Layout::kHeadsFirst
+             ? fa_strides{all, shape[2] * pitch, pitch}
+             : fa_strides{all, pitch, shape[1] * pitch};
+}
+
+// A tensor in memory of the device, in any layout.
+template <class H>
+struct Placed {
+  Placed(const Shape<4>& of, Layout layout, std::int64_t pitch)
+      : shape(of),
+        strides(strides_of(of, layout, pitch)),
+        host({of[0] * of[1] * of[2] * pitch}),
+        device(host.count()) {}
+  std::int64_t at(const Shape<4>& index) const {
+    return index[0] * strides.batch + index[1] * strides.head +
+           index[2] * strides.row + index[3];
+  }
+  void write(const Tensor<float, 4>& values) {
+    for_each_index(shape, [&](const Shape<4>& index) {
+      host(at(index)) = static_cast<H>(values.view()[index]);
+    });
+    device.upload(host.data());
+  }
+  Tensor<float, 4> read() {
+    device.download(host.data());
+    Tensor<float, 4> result(shape);
+    for_each_index(shape, [&](const Shape<4>& index) {
+      result.view()[index] = static_cast<float>(host(at(index)));
+    });
+    return result;
+  }
+  Shape<4> shape;
+  fa_strides strides;
+  Tensor<H, 1> host;
+  DeviceBuffer<H> device;
+};
+
+// Calls the interface for a problem. `gap` elements lie between rows, and nobody writes to those of o.
+template <class H>
+flash::Outputs call(const Problem& problem, const flash::Inputs& in,
+                    std::int64_t gap, std::string& kernel) {
+  const AttentionShape& s = problem.shape;
+  const std::int64_t pitch = s.head_dim + gap;
+  Placed<H> q(in.q.shape(), problem.layout, pitch);
+  Placed<H> k(in.k.shape(), problem.layout, pitch);
+  // Each tensor has distances of its own.
+  Placed<H> v(in.v.shape(), Layout::kHeadsFirst, s.head_dim + 2 * gap);
+  Placed<H> o(in.q.shape(), problem.layout, s.head_dim + 3 * gap);
+  q.write(in.q);
+  k.write(in.k);
+  v.write(in.v);
+  DeviceBuffer<float> lse(s.batch * s.heads * s.length_q);
+  fa_attention a{};
+  a.size = sizeof a;
+  a.q = q.device.data();
+  a.k = k.device.data();
+  a.v = v.device.data();
+  a.o = o.device.data();
+  a.lse = lse.data();
+  a.q_strides = q.strides;
+  a.k_strides = k.strides;
+  a.v_strides = v.strides;
+  a.o_strides = o.strides;
+  a.batch = s.batch;
+  a.heads = s.heads;
+  a.kv_heads = s.kv_heads;
+  a.length_q = s.length_q;
+  a.length_k = s.length_k;
+  a.head_dim = s.head_dim;
+  a.type = problem.type == Type::kFloat32   ? FA_TYPE_FLOAT32
+           : problem.type == Type::kFloat16 ? FA_TYPE_FLOAT16
+                                            : FA_TYPE_BFLOAT16;
+  a.causal = problem.causal ? 1 : 0;
+  a.scale = fa_default_scale(s.head_dim);
+  a.dropout = problem.dropout;
+  a.seed = problem.seed;
+  const Stream stream;
+  a.stream = stream.native();
+  const char* name = fa_kernel_name(&a);
+  REQUIRE(name != nullptr);
+  kernel = name;
+  const int status = fa_forward(&a);
+  CAPTURE(std::string(fa_last_error()));
+  REQUIRE(status == FA_STATUS_OK);
+  stream.synchronize();
+  flash::Outputs result{o.read(),
+                        lse.tensor<float, 3>({s.batch, s.heads, s.length_q})};
+  // Poison is NaN, and still there: a copy of these bytes is not disturbed by arithmetic.
+  for (std::int64_t i = s.head_dim; gap > 0 && i < o.host.count(); ++i) {
+    if (i % (s.head_dim + 3 * gap) < s.head_dim) continue;
+    std::uint16_t half_word = 0;
+    std::memcpy(&half_word, o.host.data() + i, sizeof half_word);
+    REQUIRE(half_word == 0xffff);
+  }
+  return result;
+}
+
+// Judges what the interface gives; returns the name of the kernel.
+std::string check(const Problem& problem, std::int64_t gap = 0) {
+  const auto inputs = flash::make_inputs(problem, flash::Values::kNormal, 1);
+  std::string kernel;
+  const flash::Outputs outputs =
+      problem.type == Type::kFloat32
+          ? call<float>(problem, inputs, gap, kernel)
+      : problem.type == Type::kFloat16
+          ? call<fa::half>(problem, inputs, gap, kernel)
+          : call<fa::bfloat16>(problem, inputs, gap, kernel);
+  const flash::Judge judge(problem, inputs);
+  for (const Verdict& verdict : judge.judge(kernel, outputs)) {
+    CAPTURE(problem.text());
+    CAPTURE(verdict.report());
+    CHECK(verdict.accepted);
+  }
+  return kernel;
+}
+
+Problem problem_of(Type type, AttentionShape shape, bool causal = false) {
+  Problem problem;
+  problem.type = type;
+  problem.shape = shape;
+  problem.causal = causal;
+  return problem;
+}
+
+TEST_CASE("the library says where it runs") {
+#if defined(__CUDACC__)
+  CHECK(std::string(fa_runs_on()) == "gpu");
+#else
+  CHECK(std::string(fa_runs_on()) == "cpu");
+#endif
+  CHECK(fa_default_scale(64) == 0.125);
+  CHECK(fa_default_scale(0) == 0);
+}
+
+TEST_CASE("all types in both layouts, with groups of heads, causal or not") {
+  for (const Type type : kTypes) {
+    for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {
+      for (const bool causal : {false, true}) {
+        Problem problem = problem_of(type, {2, 4, 2, 70, 75, 40}, causal);
+        problem.layout = layout;
+        check(problem);
+      }
+    }
+  }
+}
+
+TEST_CASE("the kernel is the one for the type and the head dimension") {
+  CHECK(check(problem_of(Type::kFloat32, {1, 1, 1, 9, 8, 32})) ==
+        "04_register_tiles, float32, 32 columns");
+  CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 72})) ==
+        "08_finish, float16, 128 columns");
+  Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 9, 8, 256});
+  problem.dropout = 0.5;
+  CHECK(check(problem) == "08_finish, bfloat16, 256 columns, dropout");
+}
+
+TEST_CASE("rows with gaps between them: the gaps of o are left alone") {
+  for (const Type type : kTypes) {
+    Problem problem = problem_of(type, {2, 2, 1, 33, 40, 24}, true);
+    check(problem, 8);
+    problem.layout = Layout::kLengthFirst;
+    check(problem, 16);
+  }
+}
+
+TEST_CASE("dropout through the interface drops what the CPU says") {
+  for (const Type type : kTypes) {
+    Problem problem = problem_of(type, {2, 2, 1, 40, 70, 64}, true);
+    problem.dropout = 0.17;
+    problem.seed = 0x123456789abcdef;
+    check(problem);
+  }
+}
+
+// A call that is right in all but what a test changes.
+struct Refused {
+  Refused() : memory(64) {
+    a.size = sizeof a;
+    a.q = a.k = a.v = a.o = a.lse = memory.data();
+    a.q_strides = a.k_strides = a.v_strides = a.o_strides = {64, 32, 8};
+    a.batch = a.heads = a.kv_heads = 2;
+    a.length_q = a.length_k = 4;
+    a.head_dim = 8;
+    a.scale = 1;
+  }
+  // What is said when `change` has been made.
+  std::string says(const std::function<void(fa_attention&)>& change) {
+    fa_attention changed = a;
+    change(changed);
+    if (fa_forward(&changed) != FA_STATUS_REFUSED) return "not refused";
+    return fa_last_error();
+  }
+  DeviceBuffer<float> memory;
+  fa_attention a{};
+};
+
+TEST_CASE("sizes that are not allowed are refused with those that are") {
+  Refused call;
+  using A = fa_attention;
+  CHECK(fa_forward(nullptr) == FA_STATUS_REFUSED);
+  CHECK(std::string(fa_last_error()) == "the attention is a null pointer");
+  CHECK(contains(call.says([](A& a) { a.size = 8; }),
+                 "size is 8; fa_attention has "));
+  CHECK(call.says([](A& a) { a.batch = 0; }) ==
+        "batch is 0; allowed are 1 to 65535");
+  CHECK(call.says([](A& a) { a.batch = 65536; }) ==
+        "batch is 65536; allowed are 1 to 65535");
+  CHECK(call.says([](A& a) { a.heads = -2; }) ==
+        "heads is -2; allowed are 1 to 65535");
+  CHECK(call.says([](A& a) { a.heads = 65536; }) ==
+        "heads is 65536; allowed are 1 to 65535");
+  CHECK(call.says([](A& a) { a.kv_heads = 0; }) ==
+        "kv_heads is 0; allowed are 1 to 65535");
+  CHECK(call.says([](A& a) { a.heads = 3; }) ==
+        "heads is 3; allowed are multiples of kv_heads, which is 2");
+  CHECK(call.says([](A& a) { a.batch = 65535, a.heads = 65534; }) ==
+        "batch * heads is 4294770690; allowed are 1 to 2147483647");
+  CHECK(call.says([](A& a) { a.length_q = 0; }) ==
+        "length_q is 0; allowed are 1 to 1000000000");
+  CHECK(call.says([](A& a) { a.length_k = 1000000001; }) ==
+        "length_k is 1000000001; allowed are 1 to 1000000000");
+  CHECK(call.says([](A& a) { a.head_dim = 0; }) ==
+        "head_dim is 0; allowed are multiples of 8 from 8 to 256");
+  CHECK(call.says([](A& a) { a.head_dim = 12; }) ==
+        "head_dim is 12; allowed are multiples of 8 from 8 to 256");
+  CHECK(call.says([](A& a) { a.head_dim = 264; }) ==
+        "head_dim is 264; allowed are multiples of 8 from 8 to 256");
+}
+
+TEST_CASE("options that are not allowed are refused with those that are") {
+  Refused call;
+  using A = fa_attention;
+  CHECK(call.says([](A& a) { a.type = 3; }) ==
+        "type is 3; allowed are 0 (float32), 1 (float16) and 2 (bfloat16)");
+  CHECK(call.says([](A& a) { a.causal = 2; }) ==
+        "causal is 2; allowed are 0 and 1");
+  const std::string scales =
+      "; allowed are positive and finite numbers of float32";
+  CHECK(call.says([](A& a) { a.scale = 0; }) == "scale is 0" + scales);
+  CHECK(call.says([](A& a) { a.scale = -1; }) == "scale is -1" + scales);
+  CHECK(call.says([](A& a) { a.scale = NAN; }) == "scale is nan" + scales);
+  CHECK(call.says([](A& a) { a.scale = 1e300; }) ==
+        "scale is 1e+300" + scales);
+  CHECK(call.says([](A& a) { a.scale = 1e-300; }) ==
+        "scale is 1e-300" + scales);
+  CHECK(call.says([](A& a) { a.dropout = 1; }) ==
+        "dropout is 1; allowed are 0 to below 1");
+  CHECK(call.says([](A& a) { a.dropout = -0.5; }) ==
+        "dropout is -0.5; allowed are 0 to below 1");
+  CHECK(call.says([](A& a) { a.dropout = NAN; }) ==
+        "dropout is nan; allowed are 0 to below 1");
+}
+
+TEST_CASE(
+    "memory that kernels cannot use is refused by the name of its tensor") {
+  Refused call;
+  using A = fa_attention;
+  CHECK(call.says([](A& a) { a.q = nullptr; }) == "q is a null pointer");
+  CHECK(call.says([](A& a) { a.k = nullptr; }) == "k is a null pointer");
+  CHECK(call.says([](A& a) { a.v = nullptr; }) == "v is a null pointer");
+  CHECK(call.says([](A& a) { a.o = nullptr; }) == "o is a null pointer");
+  CHECK(call.says([](A& a) { a.lse = nullptr; }) == "lse is a null pointer");
+  const auto moved = [](const void* pointer, int bytes) {
+    return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(pointer) +
+                                   static_cast<std::uintptr_t>(bytes));
+  };
+  const std::string sixteen = "; allowed are multiples of 16 bytes";
+  const auto q = call.says([&](A& a) { a.q = moved(a.q, 8); });
+  CHECK(contains(q, "q is at address 0x"));
+  CHECK(contains(q, sixteen));
+  CHECK(contains(call.says([&](A& a) { a.k = moved(a.k, 4); }), sixteen));
+  CHECK(contains(call.says([&](A& a) { a.v = moved(a.v, 2); }), sixteen));
+  CHECK(contains(call.says([&](A& a) { a.o = moved(a.o, 8); }), sixteen));
+  CHECK(contains(
+      call.says([&](A& a) { a.lse = static_cast<float*>(moved(a.lse, 2)); }),
+      "; allowed are multiples of 4 bytes"));
+  CHECK(call.says([](A& a) { a.q_strides.row = 10; }) ==
+        "the row stride of q is 10 elements; allowed are multiples of 4, "
+        "which are 16 bytes, from 0");
+  CHECK(call.says([](A& a) {
+    a.k_strides.head = 12;
+    a.type = FA_TYPE_FLOAT16;
+  }) == "the head stride of k is 12 elements; allowed are multiples of 8, "
+        "which are 16 bytes, from 0");
+  CHECK(call.says([](A& a) { a.v_strides.batch = -64; }) ==
+        "the batch stride of v is -64 elements; allowed are multiples of 4, "
+        "which are 16 bytes, from 0");
+  CHECK(call.says([](A& a) { a.o_strides.row = 4; }) ==
+        "the row stride of o is 4 elements, so that its rows overlap; "
+        "allowed are head_dim, which is 8, and more");
+  // One sequence only: nobody goes to the next. PyTorch gives any number then.
+  fa_attention one = call.a;
+  DeviceBuffer<float> o(64), lse(8);
+  one.o = o.data();
+  one.lse = lse.data();
+  one.batch = 1;
+  one.q_strides.batch = one.o_strides.batch = 1;
+  call.memory.zero();
+  CHECK(fa_forward(&one) == FA_STATUS_OK);
+  device_synchronize();
+}
+
+#if defined(__CUDACC__)
+TEST_CASE("memory of the host is refused by a library for GPUs") {
+  Refused call;
+  alignas(16) float here[64] = {};
+  const auto said = call.says([&](fa_attention& a) { a.v = here; });
+  CAPTURE(said);
+  CHECK(contains(said, "v is at address 0x"));
+  CHECK(contains(said, ", which is no memory of a GPU"));
+}
+#endif
+
+TEST_CASE("the kernel's name is refused as the call is, pointers or not") {
+  Refused call;
+  call.a.q = nullptr;
+  REQUIRE(fa_kernel_name(&call.a) != nullptr);
+  CHECK(std::string(fa_kernel_name(&call.a)) ==
+        "04_register_tiles, float32, 32 columns");
+  call.a.head_dim = 7;
+  CHECK(fa_kernel_name(&call.a) == nullptr);
+  CHECK(std::string(fa_last_error()) ==
+        "head_dim is 7; allowed are multiples of 8 from 8 to 256");
+  CHECK(fa_kernel_name(nullptr) == nullptr);
+}
+
+TEST_CASE("each thread has an error of its own") {
+  Refused call;
+  CHECK(call.says([](fa_attention& a) { a.batch = 0; }) ==
+        "batch is 0; allowed are 1 to 65535");
+  std::string before = "?", after;
+  std::thread other([&] {
+    before = fa_last_error();
+    after = call.says([](fa_attention& a) { a.batch = -1; });
+  });
+  other.join();
+  CHECK(before.empty());
+  CHECK(after == "batch is -1; allowed are 1 to 65535");
+  CHECK(std::string(fa_last_error()) == "batch is 0; allowed are 1 to 65535");
+}
+
+#if defined(__linux__)
+TEST_CASE("the library shows its C functions and nothing else") {
+  const auto names = testing::run(
+      "nm -D --defined-only " + testing::quoted(FA_INTERFACE_LIBRARY) +
+      " | sed 's/.* //; s/@.*//' | sort | tr '\\n' ' '");
+  CHECK(names.output ==
+        "fa_default_scale fa_forward fa_kernel_name fa_last_error "
+        "fa_runs_on ");
+}
+#endif
+
+}  // namespace
+}  // namespace fa::FA_TARGET
