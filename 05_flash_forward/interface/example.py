@@ -210,13 +210,16 @@ def check(library, device):
                     allowed_lse = 32 * torch.finfo(torch.float32).eps * max(1, largest(exact_lse))
                     fine = error <= allowed and lse_error <= allowed_lse  # false for NaN
                     good = good and fine
+                    verdict = ""
+                    if not fine:
+                        verdict = f"  too large: {allowed:.2e} is allowed; lse: {lse_error:.2e} of {allowed_lse:.2e}"
                     kind = str(dtype).rsplit(".", 1)[-1]
                     first = "length" if length_first else "heads"
                     print(
                         f"{kind:9}{'x'.join(map(str, shape)):>20}{f'{kv_heads}x{length_k}':>12} {first:7}"
                         f"{'yes' if causal else 'no':7}"
                         + "".join(f"{errors[c]:20.2e}" if c in errors else f"{'-':>20}" for c in columns)
-                        + ("" if fine else f"  too large: {allowed:.2e} is allowed, lse {lse_error:.2e} of {allowed_lse:.2e}")
+                        + verdict
                     )
                     for name, value in errors.items():
                         rows.append(
