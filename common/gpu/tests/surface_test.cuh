@@ -496,6 +496,13 @@ TEST_CASE("launches on a stream keep their order, beside those on others") {
   }
 }
 
+TEST_CASE("what buffers take is counted, also when they are gone") {
+  const std::int64_t before = taken_bytes();
+  { const DeviceBuffer<float> gone(100); }
+  const DeviceBuffer<double> stays(7);
+  CHECK(taken_bytes() - before == 400 + 56);
+}
+
 TEST_CASE("new buffers hold NaN, and move without a copy") {
   DeviceBuffer<float> buffer(100);
   for (const float value : values(buffer)) CHECK(std::isnan(value));
