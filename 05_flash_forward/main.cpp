@@ -74,7 +74,7 @@ Problem problem_of(const AttentionShape& shape, bool causal,
   return problem;
 }
 
-// A problem in one type with its inputs and their judge, made when they are first needed.
+// A problem in one type with its inputs and their judge.
 struct Task {
   Task(Problem the_problem, Inputs the_inputs)
       : problem(std::move(the_problem)),

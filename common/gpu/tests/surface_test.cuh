@@ -521,6 +521,13 @@ TEST_CASE("the threshold of dropout is 0 for nothing, and a word for all") {
   CHECK(make_dropout(std::nextafter(1.0, 0.0), 7).threshold == 0xffffffffu);
 }
 
+TEST_CASE("what buffers take is counted, also when they are gone") {
+  const std::int64_t before = taken_bytes();
+  { const DeviceBuffer<float> gone(100); }
+  const DeviceBuffer<double> stays(7);
+  CHECK(taken_bytes() - before == 400 + 56);
+}
+
 TEST_CASE("new buffers hold NaN, and move without a copy") {
   DeviceBuffer<float> buffer(100);
   for (const float value : values(buffer)) CHECK(std::isnan(value));
