@@ -350,9 +350,51 @@ def write_record(path, on_gpu, commit, rows):
         raise Failure(f"{path} cannot be written: {error.strerror}")
 
 
+def print_record(path):
+    """The times of a record as a table: TFLOP/s of each back end, and the largest errors."""
+    try:
+        record = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Failure(f"{path}: {error}") from error
+    names = {
+        "this lesson": "lesson",
+        "FLASH_ATTENTION": "flash",
+        "EFFICIENT_ATTENTION": "efficient",
+        "CUDNN_ATTENTION": "cuDNN",
+    }
+    problems, errors = {}, {}
+    for row in record["measurements"]:
+        if row["backend"] not in names:
+            continue
+        if row["what"] == "time":
+            key = (row["type"], row["head_dim"], "causal" if row["causal"] else "full", row["length"])
+            problems.setdefault(key, {})[row["backend"]] = row["tflops"]
+        elif row["largest_error"] is not None:
+            of_type = errors.setdefault(row["type"], {})
+            old = of_type.get(row["backend"], 0)
+            of_type[row["backend"]] = max(old, row["largest_error"])
+    print("TFLOP/s of this lesson and of PyTorch's back ends; - refuses")
+    print(f"{'type':<10}{'D':>4}  {'mask':<7}{'N':>6}" + "".join(f"{n:>11}" for n in names.values()))
+    for (dtype, head_dim, mask, length), rates in problems.items():
+        print(
+            f"{dtype:<10}{head_dim:>4}  {mask:<7}{length:>6}"
+            + "".join(f"{rates[n]:>11.1f}" if n in rates else f"{'-':>11}" for n in names)
+        )
+    print("\nLargest error of o against float64, over the problems that --check tries")
+    for dtype, of_type in errors.items():
+        print(
+            f"{dtype:<29}"
+            + "".join(f"{of_type[n]:>11.2e}" if n in of_type else f"{'-':>11}" for n in names)
+        )
+    print(
+        "({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record)
+    )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--library", required=True, metavar="PATH", help="libflash_attention.so")
+    parser.add_argument("--library", metavar="PATH", help="libflash_attention.so")
+    parser.add_argument("--table", metavar="FILE", help="print a record; needs no PyTorch")
     parser.add_argument("--check", action="store_true", help="errors against float64")
     parser.add_argument("--time", action="store_true", help="times beside PyTorch's back ends")
     parser.add_argument("--repeats", type=int, default=20, help="how often a call is timed (default 20)")
@@ -361,6 +403,11 @@ def main():
     args = parser.parse_args()
     if args.repeats < 1:
         raise Failure(f"{args.repeats} repeats to time; at least 1 is needed")
+    if args.table:
+        print_record(args.table)
+        return 0
+    if args.library is None:
+        raise Failure("which library is to be called? Give --library PATH")
     if torch is None:
         raise Failure("PyTorch is needed, and this Python has none")
     library = Library(args.library)
