@@ -1,6 +1,6 @@
 /// @file
 /// As matmul_naive(), with x along the columns: lanes of a warp read neighbours of B and the same element
-/// of A, and write neighbours of C. Nothing else has changed.
+/// of A, and write neighbours of C. Only the two indices and the shape of the block have changed.
 #pragma once
 
 #include "04_tiled_matmul/kernels/product.cuh"
