@@ -248,53 +248,43 @@ Rung sixteen_bit_rung(const char* name, const char* idea,
 template <class T>
 T type_of(const Attention<T>&);
 
+// Rungs 05 to 07, which differ in their kernel and its stages. `kernel(d, zero)` gives the kernel for a head dimension
+// and a type.
+template <class Kernel>
+Rung plain_tile_rung(const char* name, const char* idea, int stages,
+                     Kernel kernel) {
+  return sixteen_bit_rung(name, idea, 128, [=](const auto& a) {
+    using T = decltype(type_of(a));
+    with_head_dim<64, 128>(a.head_dim, [&](auto d) {
+      using Tile = PlainForwardTile<decltype(d)::value>;
+      const std::size_t shared_bytes = stages == 1
+                                           ? plain_forward_bytes<Tile::d, T>()
+                                           : pipeline_bytes<Tile, T>();
+      launch(kernel(d, T{}),
+             {grid_of(a, Tile::block_m), {Tile::threads}, shared_bytes}, a);
+    });
+  });
+}
+
 inline std::vector<Rung> tensor_core_rungs() {
-  return {
-      sixteen_bit_rung("05_tensor_cores", "P stays in registers", 128,
-                       [](const auto& a) {
-                         using T = decltype(type_of(a));
-                         with_head_dim<64, 128>(
-                             a.head_dim, [&](auto head_dim) {
-                               constexpr int d = decltype(head_dim)::value;
-                               using Tile = PlainForwardTile<d>;
-                               launch(flash_tensor_cores<d, T>,
-                                      {grid_of(a, Tile::block_m),
-                                       {Tile::threads},
-                                       plain_forward_bytes<d, T>()},
-                                      a);
-                             });
-                       }),
-      sixteen_bit_rung("06_swizzle", "ldmatrix, no bank conflicts", 128,
-                       [](const auto& a) {
-                         using T = decltype(type_of(a));
-                         with_head_dim<64, 128>(
-                             a.head_dim, [&](auto head_dim) {
-                               constexpr int d = decltype(head_dim)::value;
-                               using Tile = PlainForwardTile<d>;
-                               launch(flash_swizzle<d, T>,
-                                      {grid_of(a, Tile::block_m),
-                                       {Tile::threads},
-                                       plain_forward_bytes<d, T>()},
-                                      a);
-                             });
-                       }),
-      sixteen_bit_rung("07_pipeline", "copies while multiplying", 128,
-                       [](const auto& a) {
-                         using T = decltype(type_of(a));
-                         with_head_dim<64, 128>(
-                             a.head_dim, [&](auto head_dim) {
-                               constexpr int d = decltype(head_dim)::value;
-                               using Tile = PlainForwardTile<d>;
-                               launch(flash_pipeline<d, T>,
-                                      {grid_of(a, Tile::block_m),
-                                       {Tile::threads},
-                                       pipeline_bytes<Tile, T>()},
-                                      a);
-                             });
-                       }),
-      sixteen_bit_rung(
-          "08_finish", "masks at the edge, powers of two", 256,
-          [](const auto& a) { launch_forward(a, Stream::of(nullptr)); })};
+  return {plain_tile_rung(
+              "05_tensor_cores", "P stays in registers", 1,
+              [](auto d, auto zero) {
+                return flash_tensor_cores<decltype(d)::value, decltype(zero)>;
+              }),
+          plain_tile_rung(
+              "06_swizzle", "ldmatrix, no bank conflicts", 1,
+              [](auto d, auto zero) {
+                return flash_swizzle<decltype(d)::value, decltype(zero)>;
+              }),
+          plain_tile_rung(
+              "07_pipeline", "copies while multiplying", 2,
+              [](auto d, auto zero) {
+                return flash_pipeline<decltype(d)::value, decltype(zero)>;
+              }),
+          sixteen_bit_rung(
+              "08_finish", "masks at the edge, powers of two", 256,
+              [](const auto& a) { launch_forward(a, Stream::of(nullptr)); })};
 }
 
 }  // namespace

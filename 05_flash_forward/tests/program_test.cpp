@@ -11,6 +11,7 @@
 
 using namespace fa;
 using testing::contains;
+using testing::python_says;
 using testing::run;
 
 namespace {
@@ -23,17 +24,6 @@ testing::Outcome traced(const std::string& arguments) {
 }
 bool is_traced(const testing::Outcome& outcome) {
   return !contains(outcome.output, "This build has no watched lab");
-}
-
-// What Python, whose parsers are strict, says to a file; "True" where there is no Python.
-std::string python_says(const std::string& expression,
-                        const std::filesystem::path& file) {
-  if (run("command -v python3").status != 0) return "True\n";
-  const auto result = run(
-      "python3 -c 'import json, sys, xml.dom.minidom; file = sys.argv[1]; "
-      "print(" +
-      expression + ")' " + testing::quoted(file));
-  return result.output + result.error;
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ if(FA_WERROR)
   # nvcc's own -Werror would forbid spills as well. They are reported only: a kernel may gain from a few.
   target_compile_options(fa_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-Werror>"
-    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcudafe=--promote_warnings;-Xcompiler=-Wall,-Wextra,-Werror,-Wno-unknown-pragmas;-Xptxas=-warn-spills>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcudafe=--promote_warnings;-Xcompiler=-Wall,-Wextra,-Werror;-Xptxas=-warn-spills>")
 endif()
 if(FA_NATIVE)
   target_compile_options(fa_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-march=native>")

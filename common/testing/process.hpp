@@ -51,6 +51,12 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+/// What Python, whose parsers are strict, prints for an expression about a file; "True" where there is no Python.
+/// @param expression may use `file`, its path, and the modules json and xml.dom.minidom
+/// @param file       that is looked at
+std::string python_says(const std::string& expression,
+                        const std::filesystem::path& file);
+
 /// All bytes of a file; empty when it cannot be read.
 std::string file_bytes(const std::filesystem::path& path);
 
