@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(128, d <= 64 ? 2 : 1)
   const int tiles =
       ceil_div(keys_seen(a, query0 + Tile::block_m - 1), Tile::block_n);
   const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
-  const float exponent_scale = a.scale * 1.4426950408889634f;
+  const float exponent_scale = a.scale * kLog2E;
   const auto fetch = [&](float* tile, const float* matrix,
                          std::int64_t stride, int number) {
     copy_float_rows<Tile::block_n, d, Tile::ld, Tile::threads>(

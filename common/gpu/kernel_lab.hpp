@@ -217,6 +217,13 @@ __forceinline__ void store2(float* address, float x, float y) {
   *reinterpret_cast<Bytes8*>(address) = Bytes8{x, y};
 }
 
+__forceinline__ void atomic_add4(float* address, float4 value) {
+  atomicAdd(address, value.x);
+  atomicAdd(address + 1, value.y);
+  atomicAdd(address + 2, value.z);
+  atomicAdd(address + 3, value.w);
+}
+
 template <class T>
 T* dynamic_shared() {
   return static_cast<T*>(lab::dynamic_shared());
