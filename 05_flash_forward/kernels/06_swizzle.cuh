@@ -18,6 +18,11 @@ __device__ int swizzled(int row, int col) {
 }
 //! [swizzled]
 
+/// For a product during which there is nothing else to do.
+struct NoWork {
+  __device__ void operator()(int /*part*/) const {}
+};
+
 /// S += Q K^T for a warp. K's tile is swizzled, and so is Q's.
 /// @tparam d       columns of both tiles
 /// @param s        sums
@@ -25,11 +30,13 @@ __device__ int swizzled(int row, int col) {
 /// @param k_smem   K's tile, as many rows as s has columns
 /// @param warp_row the warp's first row in Q's tile
 /// @param lane     in the warp
+/// @param meanwhile other work, a part for each 16 columns: meanwhile(part)
 //! [multiply_q_k]
-template <int d, class T, int row_tiles, int key_tiles>
+template <int d, class T, int row_tiles, int key_tiles,
+          class Meanwhile = NoWork>
 __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
                              const T* q_smem, const T* k_smem, int warp_row,
-                             int lane) {
+                             int lane, Meanwhile meanwhile = {}) {
   // Where this lane reads for the first matrices. Exclusive or with a
   // multiple of 16 goes to other columns, adding a multiple of 16 rows to
   // other rows: neither needs the swizzle anew.
@@ -54,6 +61,7 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
         mma_m16n8k16<T>(s[i][2 * j + 1], q_frag[i], high);
       }
     }
+    meanwhile(l / 16);
   }
 }
 //! [multiply_q_k]
@@ -65,11 +73,13 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
 /// @param v_smem  V's tile, as many rows as p has columns
 /// @param lane    in the warp
 /// @param column0 the first column of V that o has; a multiple of o's columns
+/// @param meanwhile other work, a part for each 16 keys: meanwhile(part)
 template <int d, class T, int row_tiles, int column_tiles, class Weights,
-          int key_tiles, int parts>
+          int key_tiles, int parts, class Meanwhile = NoWork>
 __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
                              const Weights (&p)[row_tiles][key_tiles][parts],
-                             const T* v_smem, int lane, int column0 = 0) {
+                             const T* v_smem, int lane, int column0 = 0,
+                             Meanwhile meanwhile = {}) {
   const int of_v = swizzled<d>(lane % 16, lane / 16 * 8) ^ column0;
 #pragma unroll
   for (int key = 0; key < 8 * key_tiles; key += 16) {
@@ -90,6 +100,7 @@ __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
         mma_m16n8k16<T>(o[i][2 * j + 1], p_frag[i], high);
       }
     }
+    meanwhile(key / 16);
   }
 }
 

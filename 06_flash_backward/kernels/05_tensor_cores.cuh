@@ -69,35 +69,16 @@ __device__ void pack_scores(PackedScores<Tile>& to,
   }
 }
 
-/// S^T becomes P^T: nothing but LSE is needed of the row.
-/// @param s          products of keys and queries; weights on return
-/// @param a          what is computed
-/// @param lse_base_2 of the tile's queries, in shared memory
-/// @param query0     the tile's first query
-/// @param key0       the warp's first key
-/// @param edge       whether some query may not see some key
-/// @param lane       in the warp
-//! [recompute]
+/// Hides scores of keys that a query does not see.
+/// @param s      products of keys and queries
+/// @param a      what is computed
+/// @param query0 the tile's first query
+/// @param key0   the warp's first key
+/// @param lane   in the warp
 template <class Tile, class T>
-__device__ void recompute_weights(Scores<Tile>& s,
-                                  const AttentionGradient<T>& a,
-                                  const float* lse_base_2, int query0,
-                                  int key0, bool edge, int lane) {
-  const float exponent_scale = a.scale * kLog2E;
-#pragma unroll
-  for (int j = 0; j < Tile::query_tiles; ++j) {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int query = 8 * j + lane % 4 * 2 + e;
-      const float lse = lse_base_2[query];
-#pragma unroll
-      for (int i = 0; i < Tile::row_tiles; ++i) {
-        s[i][j][e] = exp2_approx(s[i][j][e] * exponent_scale - lse);
-        s[i][j][2 + e] = exp2_approx(s[i][j][2 + e] * exponent_scale - lse);
-      }
-    }
-  }
-  if (!edge) return;
+__device__ void hide_turned_scores(Scores<Tile>& s,
+                                   const AttentionGradient<T>& a, int query0,
+                                   int key0, int lane) {
 #pragma unroll
   for (int j = 0; j < Tile::query_tiles; ++j) {
 #pragma unroll
@@ -106,49 +87,77 @@ __device__ void recompute_weights(Scores<Tile>& s,
           keys_seen(a, query0 + 8 * j + lane % 4 * 2 + e) - key0 - lane / 4;
 #pragma unroll
       for (int i = 0; i < Tile::row_tiles; ++i) {
-        if (16 * i >= seen) s[i][j][e] = 0;
-        if (16 * i + 8 >= seen) s[i][j][2 + e] = 0;
+        if (16 * i >= seen) s[i][j][e] = -INFINITY;
+        if (16 * i + 8 >= seen) s[i][j][2 + e] = -INFINITY;
       }
+    }
+  }
+}
+
+/// Eight queries' part of S^T becomes P^T: nothing but LSE is needed of a row.
+/// @param s          products of keys and queries; weights on return
+/// @param j          which eight
+/// @param scale      of the scores / ln 2
+/// @param lse_base_2 of the tile's queries, in shared memory
+/// @param lane       in the warp
+//! [recompute]
+template <class Tile>
+__device__ void recompute_weights(Scores<Tile>& s, int j, float scale,
+                                  const float* lse_base_2, int lane) {
+  float lse[2];
+  load2(lse, lse_base_2 + 8 * j + lane % 4 * 2);
+#pragma unroll
+  for (int i = 0; i < Tile::row_tiles; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      s[i][j][e] = exp2_approx(s[i][j][e] * scale - lse[e % 2]);
     }
   }
 }
 //! [recompute]
 
-/// dP^T becomes dS^T = P^T o (dP^T - delta). Dropped weights pass no gradient on, and those that are kept were
-/// multiplied: on return p is what O was made of.
+/// Eight queries' part of dP^T becomes dS^T = P^T o (dP^T - delta).
 //! [score_gradients]
-template <class Tile, bool drops, class T>
-__device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p,
-                                const AttentionGradient<T>& a,
-                                const float* delta, int head, int query0,
-                                int key0, int lane) {
+template <class Tile>
+__device__ void score_gradients(Scores<Tile>& d_p, const Scores<Tile>& p,
+                                int j, const float* delta, int lane) {
+  float sum[2];
+  load2(sum, delta + 8 * j + lane % 4 * 2);
 #pragma unroll
-  for (int j = 0; j < Tile::query_tiles; ++j) {
+  for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int query = 8 * j + lane % 4 * 2 + e;
-      const float sum = delta[query];
-#pragma unroll
-      for (int i = 0; i < Tile::row_tiles; ++i) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          float& weight = p[i][j][2 * h + e];
-          float& gradient = d_p[i][j][2 * h + e];
-          if constexpr (drops) {
-            const int key = key0 + 16 * i + 8 * h + lane / 4;
-            const float kept =
-                a.dropout.of_weight(head, query0 + query, key);
-            gradient = weight * (gradient * kept - sum);
-            weight *= kept;
-          } else {
-            gradient = weight * (gradient - sum);
-          }
-        }
-      }
+    for (int e = 0; e < 4; ++e) {
+      d_p[i][j][e] = p[i][j][e] * (d_p[i][j][e] - sum[e % 2]);
     }
   }
 }
 //! [score_gradients]
+
+/// The same with dropout: dropped weights pass no gradient on, and those that are kept were multiplied. On return p
+/// is what O was made of.
+template <class Tile, class T>
+__device__ void score_gradients_with_dropout(Scores<Tile>& d_p,
+                                             Scores<Tile>& p,
+                                             const AttentionGradient<T>& a,
+                                             const float* delta, int head,
+                                             int query0, int key0, int lane) {
+#pragma unroll
+  for (int j = 0; j < Tile::query_tiles; ++j) {
+    float sum[2];
+    load2(sum, delta + 8 * j + lane % 4 * 2);
+#pragma unroll
+    for (int i = 0; i < Tile::row_tiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int query = query0 + 8 * j + lane % 4 * 2 + e % 2;
+        const int key = key0 + 16 * i + 8 * (e / 2) + lane / 4;
+        const float kept = a.dropout.of_weight(head, query, key);
+        d_p[i][j][e] = p[i][j][e] * (d_p[i][j][e] * kept - sum[e % 2]);
+        p[i][j][e] *= kept;
+      }
+    }
+  }
+}
 
 /// Adds a warp's part of dQ to the sums in global memory, in the order of the registers: four numbers of a lane are
 /// neighbours there, and so are the lanes.
@@ -171,36 +180,34 @@ __device__ void add_d_q(float* sums, const QuerySums<Tile>& d_q, int warp,
 }
 //! [add_d_q]
 
-/// Puts the sums of add_d_q() in order, scales and rounds them. Launch: blocks of Tile::threads; grid of
+/// Puts the sums of add_d_q() in order, scales and rounds them. Four lanes had eight neighbours of a row, and of the
+/// row eight below; here one thread takes them all. Launch: blocks of block_m * d / 16; grid of
 /// ceil(length_q / block_m) x heads x batch.
 template <class Tile, class T>
 __global__ void write_d_q(AttentionGradient<T> a) {
   constexpr int rows = Tile::d_q_rows / 16, columns = Tile::d_q_columns / 8;
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int number = threadIdx.x / 8;  // of the 16 x 8 accumulators
+  const int warp = number / (rows * columns);
   const int query0 = blockIdx.x * Tile::block_m;
+  const int row = query0 + warp % Tile::d_q_warp_rows * Tile::d_q_rows +
+                  number / columns % rows * 16 + threadIdx.x % 8;
+  const int col = warp / Tile::d_q_warp_rows * Tile::d_q_columns +
+                  number % columns * 8;
+  if (col >= a.head_dim) return;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
   const float* from = a.d_q_sum + (head.padded_row + query0) * Tile::d +
-                      (warp * rows * columns * kWarp + lane) * 4;
-  const int row0 =
-      query0 + warp % Tile::d_q_warp_rows * Tile::d_q_rows + lane / 4;
-  const int col0 =
-      warp / Tile::d_q_warp_rows * Tile::d_q_columns + lane % 4 * 2;
+                      threadIdx.x * std::int64_t{16};
+  std::uint32_t high[4], low[4];
 #pragma unroll
-  for (int i = 0; i < rows; ++i) {
-#pragma unroll
-    for (int j = 0; j < columns; ++j) {
-      const float4 sum = load4(from + (i * columns + j) * kWarp * 4);
-      const int row = row0 + 16 * i, col = col0 + 8 * j;
-      if (col >= a.head_dim) continue;
-      T* to = head.d_q + row * a.d_q_strides.row + col;
-      if (row < a.length_q) {
-        store_pair(to, pack2<T>(a.scale * sum.x, a.scale * sum.y));
-      }
-      if (row + 8 < a.length_q) {
-        store_pair(to + 8 * a.d_q_strides.row,
-                   pack2<T>(a.scale * sum.z, a.scale * sum.w));
-      }
-    }
+  for (int lane = 0; lane < 4; ++lane) {
+    const float4 sum = load4(from + 4 * lane);
+    high[lane] = pack2<T>(a.scale * sum.x, a.scale * sum.y);
+    low[lane] = pack2<T>(a.scale * sum.z, a.scale * sum.w);
+  }
+  T* to = head.d_q + row * a.d_q_strides.row + col;
+  if (row < a.length_q) store4(to, as_float4(high));
+  if (row + 8 < a.length_q) {
+    store4(to + 8 * a.d_q_strides.row, as_float4(low));
   }
 }
 
@@ -237,18 +244,42 @@ __device__ void store_key_sums(T* rows, std::int64_t stride,
   }
 }
 
-/// Which tiles of queries a block of keys meets: those of all heads of its group, one after the other.
-struct QueryTiles {
-  int first;     ///< tile of a head
-  int per_head;  ///< tiles; 0 when no query sees the keys
-  int steps;     ///< in all
+/// A tile of queries that a block of keys meets. It meets those of all heads of its group, one head after the other.
+template <class T>
+struct QueryTile {
+  GradientHead<T> head;  ///< its head
+  int index;             ///< of the head in the group
+  int query0;            ///< its first query
 };
+/// The first one. There is none when no query sees the keys.
 template <class Tile, class T>
-__device__ QueryTiles query_tiles(const AttentionGradient<T>& a, int key0) {
-  const int first = first_query(a, key0) / Tile::block_m;
-  const int end = ceil_div(a.length_q, Tile::block_m);
-  const int per_head = first < end ? end - first : 0;
-  return {first, per_head, per_head * (a.heads / a.kv_heads)};
+__device__ QueryTile<T> first_query_tile(const AttentionGradient<T>& a,
+                                         int batch, int kv_head, int key0) {
+  const int group = a.heads / a.kv_heads;
+  const int query0 =
+      first_query(a, key0) / Tile::block_m * Tile::block_m;
+  return {gradient_head(a, batch, kv_head * group),
+          query0 < a.length_q ? 0 : group, query0};
+}
+/// Whether it is one of the group.
+template <class T>
+__device__ bool exists(const QueryTile<T>& tile,
+                       const AttentionGradient<T>& a) {
+  return tile.index < a.heads / a.kv_heads;
+}
+/// The one after it.
+template <class Tile, class T>
+__device__ QueryTile<T> next_query_tile(QueryTile<T> tile,
+                                        const AttentionGradient<T>& a,
+                                        int batch, int kv_head, int key0) {
+  tile.query0 += Tile::block_m;
+  if (tile.query0 < a.length_q) return tile;
+  const int group = a.heads / a.kv_heads;
+  tile.query0 = first_query(a, key0) / Tile::block_m * Tile::block_m;
+  if (++tile.index < group) {
+    tile.head = gradient_head(a, batch, kv_head * group + tile.index);
+  }
+  return tile;
 }
 
 /// The tile of rung 05.

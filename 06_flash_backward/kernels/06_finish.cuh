@@ -101,73 +101,81 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
   const int column0 = warp % Tile::column_parts * Tile::columns;
   const int key0 = blockIdx.x * Tile::block_n;
   const int kv_head = blockIdx.y, batch = blockIdx.z;
-  const int group = a.heads / a.kv_heads;
-  const auto tiles = query_tiles<Tile>(a, key0);
-  const auto head_of_step = [&](int step) {
-    return gradient_head(a, batch, kv_head * group + step / tiles.per_head);
-  };
-  const auto query_of_step = [&](int step) {
-    return (tiles.first + step % tiles.per_head) * Tile::block_m;
-  };
-  const auto fetch = [&](int step) {
-    const auto head = head_of_step(step);
-    const int query0 = query_of_step(step), stage = step % 2;
+  const auto fetch = [&](const QueryTile<T>& tile, int stage) {
     copy_rows_async<Tile::block_m, d, Tile::threads>(
-        q_smem + stage * Tile::q_size, head.q, a.q_strides.row, query0,
-        a.length_q, a.head_dim, thread);
+        q_smem + stage * Tile::q_size, tile.head.q, a.q_strides.row,
+        tile.query0, a.length_q, a.head_dim, thread);
     copy_rows_async<Tile::block_m, d, Tile::threads>(
-        d_o_smem + stage * Tile::q_size, head.d_o, a.d_o_strides.row, query0,
-        a.length_q, a.head_dim, thread);
+        d_o_smem + stage * Tile::q_size, tile.head.d_o, a.d_o_strides.row,
+        tile.query0, a.length_q, a.head_dim, thread);
     if (thread < Tile::block_m / 4) {
-      const std::int64_t row = head.padded_row + query0 + 4 * thread;
+      const std::int64_t row =
+          tile.head.padded_row + tile.query0 + 4 * thread;
       const int to = stage * Tile::block_m + 4 * thread;
       cp_async16(lse_smem + to, a.lse_base_2 + row);
       cp_async16(delta_smem + to, a.delta + row);
     }
   };
-  KeySums<Tile> d_k = {}, d_v = {};
-  if (tiles.steps > 0) {
+  auto tile = first_query_tile<Tile>(a, batch, kv_head, key0);
+  if (exists(tile, a)) {
     copy_rows_async<Tile::block_n, d, Tile::threads>(
         k_smem, kv_rows(a.k, a.k_strides, batch, kv_head), a.k_strides.row,
         key0, a.length_k, a.head_dim, thread);
     copy_rows_async<Tile::block_n, d, Tile::threads>(
         v_smem, kv_rows(a.v, a.v_strides, batch, kv_head), a.v_strides.row,
         key0, a.length_k, a.head_dim, thread);
-    fetch(0);
+    fetch(tile, 0);
     cp_async_commit();
   }
-  for (int step = 0; step < tiles.steps; ++step) {
-    const auto head = head_of_step(step);
-    const int query0 = query_of_step(step), stage = step % 2;
+  const float exponent_scale = a.scale * kLog2E;
+  KeySums<Tile> d_k = {}, d_v = {};
+  for (int stage = 0; exists(tile, a); stage = 1 - stage) {
     const T* const q_tile = q_smem + stage * Tile::q_size;
     const T* const d_o_tile = d_o_smem + stage * Tile::q_size;
+    const float* const lse = lse_smem + stage * Tile::block_m;
+    const float* const delta = delta_smem + stage * Tile::block_m;
     cp_async_wait<0>();
     __syncthreads();  // this step's tiles are there, and nobody reads dS
-    if (step + 1 < tiles.steps) fetch(step + 1);
+    const auto next = next_query_tile<Tile>(tile, a, batch, kv_head, key0);
+    if (exists(next, a)) fetch(next, 1 - stage);
     cp_async_commit();
-    Scores<Tile> p = {};
+    Scores<Tile> p = {}, d_s = {};
     multiply_q_k<d>(p, k_smem, q_tile, warp_key, lane);  // S^T = K Q^T
-    const bool edge = keys_seen(a, query0) < key0 + Tile::block_n;
-    recompute_weights<Tile>(p, a, lse_smem + stage * Tile::block_m, query0,
-                            key0 + warp_key, edge, lane);
-    Scores<Tile> d_s = {};
-    multiply_q_k<d>(d_s, v_smem, d_o_tile, warp_key, lane);  // V dO^T
-    score_gradients<Tile, drops>(d_s, p, a,
-                                 delta_smem + stage * Tile::block_m,
-                                 head.index, query0, key0 + warp_key, lane);
-    PackedScores<Tile> p_packed, d_s_packed;
-    pack_scores<T, Tile>(p_packed, p);
+    if (keys_seen(a, tile.query0) < key0 + Tile::block_n) {
+      hide_turned_scores<Tile>(p, a, tile.query0, key0 + warp_key, lane);
+    }
+    // dP^T = V dO^T, and P^T meanwhile
+    multiply_q_k<d>(d_s, v_smem, d_o_tile, warp_key, lane, [&](int part) {
+#pragma unroll
+      for (int j = 0; j < Tile::query_tiles; ++j) {
+        if (j * (d / 16) / Tile::query_tiles == part) {
+          recompute_weights<Tile>(p, j, exponent_scale, lse, lane);
+        }
+      }
+    });
+    if constexpr (drops) {
+      score_gradients_with_dropout<Tile>(d_s, p, a, delta, tile.head.index,
+                                         tile.query0, key0 + warp_key, lane);
+    }
+    // dV += P^T dO, and dS^T meanwhile
+    multiply_p_v<d>(d_v, p, d_o_tile, lane, column0, [&](int part) {
+      if constexpr (!drops) {
+        score_gradients<Tile>(d_s, p, 2 * part, delta, lane);
+        score_gradients<Tile>(d_s, p, 2 * part + 1, delta, lane);
+      }
+    });
+    PackedScores<Tile> d_s_packed;
     pack_scores<T, Tile>(d_s_packed, d_s);
     if (column0 == 0) {
       store_score_gradients<Tile>(ds_smem, d_s_packed, warp_key, lane);
     }
-    multiply_p_v<d>(d_v, p_packed, d_o_tile, lane, column0);  // P^T dO
     multiply_p_v<d>(d_k, d_s_packed, q_tile, lane, column0);  // dS^T Q
     __syncthreads();  // dS is there
     QuerySums<Tile> d_q = {};
     multiply_ds_k<Tile>(d_q, ds_smem, k_smem, warp, lane);
-    add_d_q<Tile>(a.d_q_sum + (head.padded_row + query0) * d, d_q, warp,
-                  lane);
+    add_d_q<Tile>(a.d_q_sum + (tile.head.padded_row + tile.query0) * d, d_q,
+                  warp, lane);
+    tile = next;
   }
   store_key_sums<Tile>(kv_rows(a.d_k, a.d_k_strides, batch, kv_head),
                        a.d_k_strides.row, a, d_k, a.scale, key0 + warp_key,

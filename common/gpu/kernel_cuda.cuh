@@ -91,6 +91,12 @@ __device__ void store4(T* address, float4 value) {
   *reinterpret_cast<float4*>(address) = value;
 }
 
+/// Reads two floats at once; the address is a multiple of 8.
+__device__ inline void load2(float (&to)[2], const float* address) {
+  const float2 value = *reinterpret_cast<const float2*>(address);
+  to[0] = value.x;
+  to[1] = value.y;
+}
 /// Writes two floats at once; the address is a multiple of 8.
 __device__ inline void store2(float* address, float x, float y) {
   *reinterpret_cast<float2*>(address) = make_float2(x, y);

@@ -213,6 +213,11 @@ __forceinline__ void store4(T* address, float4 value) {
 
 /// 8 bytes as one access.
 typedef float Bytes8 __attribute__((vector_size(8), may_alias));
+__forceinline__ void load2(float (&to)[2], const float* address) {
+  const Bytes8 value = *reinterpret_cast<const Bytes8*>(address);
+  to[0] = value[0];
+  to[1] = value[1];
+}
 __forceinline__ void store2(float* address, float x, float y) {
   *reinterpret_cast<Bytes8*>(address) = Bytes8{x, y};
 }
