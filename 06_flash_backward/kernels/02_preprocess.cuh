@@ -1,11 +1,12 @@
 /// @file
 /// What the backward pass needs of each row before it begins: delta, the row sum of dO o O, which is the row sum of
-/// P o dP without P; and LSE in base 2. Both are vectors: with them, dS needs no pass over a whole row.
+/// P o dP without P; and LSE in base 2. With delta every element of dS can be computed by itself: the baseline's pass
+/// over whole rows vanishes, and dP is never written.
 ///
 /// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 2.
 #pragma once
 
-#include "06_flash_backward/kernels/gradient.cuh"
+#include "06_flash_backward/kernels/01_unfused.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -59,5 +60,30 @@ __global__ void preprocess(AttentionGradient<T> a) {
   a.lse_base_2[padded] = lse == -INFINITY ? INFINITY : lse * kLog2E;
 }
 //! [preprocess]
+
+/// dS = P o (dO V^T - delta), and the weights become those that O was made of. Launch: as
+/// unfused_recomputed_weights(), after preprocess().
+/// @param a         what is computed
+/// @param weights   [batch, heads, length_q, length_k]
+/// @param gradients those of the scores, likewise
+//! [elements]
+__global__ void score_gradients_by_element(AttentionGradient<float> a,
+                                           float* weights, float* gradients) {
+  const int index = blockIdx.z;
+  const auto h = gradient_head(a, index / a.heads, index % a.heads);
+  const auto kv = head_of(a, index / a.heads, index % a.heads);
+  const float product = product_element(
+      rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim),
+      rows_of(kv.v, a.v_strides, a.length_k, a.head_dim).turned());
+  float* const weight = own_score(a, weights);
+  if (weight == nullptr) return;
+  const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
+  const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
+  const float kept = a.dropout.of_weight(index, query, key);
+  *own_score(a, gradients) =
+      *weight * (kept * product - a.delta[h.padded_row + query]);
+  *weight *= kept;
+}
+//! [elements]
 
 }  // namespace fa::FA_TARGET

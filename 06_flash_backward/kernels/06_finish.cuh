@@ -4,7 +4,7 @@
 /// are skipped, and only those at the edge pay for a mask.
 #pragma once
 
-#include "05_flash_forward/kernels/07_pipeline.cuh"
+#include "05_flash_forward/kernels/08_finish.cuh"
 #include "06_flash_backward/kernels/05_tensor_cores.cuh"
 
 namespace fa::FA_TARGET {
@@ -12,25 +12,21 @@ namespace fa::FA_TARGET {
 /// The tile for a head dimension: as large as the registers allow.
 template <int d>
 using FinishedBackwardTile =
-    BackwardTile<d, d == 256 ? 32 : 64, d <= 64 ? 4 : 8, d <= 64 ? 32 : 16,
-                 d == 256 ? 2 : 1>;
+    BackwardTile<d, d == 64 || d == 256 ? 32 : 64, d <= 64 ? 4 : 8,
+                 d <= 64 ? 32 : 16, d == 256 ? 2 : 1>;
 
-/// Writes dS^T to its swizzled tile, a row for each key.
+/// Writes eight queries' part of dS^T to its swizzled tile, a row for each key.
 template <class Tile, class T>
 __device__ void store_score_gradients(T* ds_smem,
-                                      const PackedScores<Tile>& d_s,
+                                      const PackedScores<Tile>& d_s, int j,
                                       int warp_key, int lane) {
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = warp_key + 16 * i + 8 * h + lane / 4;
-#pragma unroll
-      for (int j = 0; j < Tile::query_tiles; ++j) {
-        store_pair(ds_smem + swizzled<Tile::block_m>(row, 8 * j) +
-                       lane % 4 * 2,
-                   d_s[i][j][h]);
-      }
+      store_pair(ds_smem + swizzled<Tile::block_m>(row, 8 * j) + lane % 4 * 2,
+                 d_s[i][j][h]);
     }
   }
 }
@@ -43,17 +39,16 @@ __device__ void multiply_ds_k(QuerySums<Tile>& d_q, const T* ds_smem,
   const int row0 = warp % Tile::d_q_warp_rows * Tile::d_q_rows;
   const int col0 = warp / Tile::d_q_warp_rows * Tile::d_q_columns;
   constexpr int rows = Tile::d_q_rows / 16;
-  const int of_ds = swizzled<Tile::block_m>(lane / 16 * 8 + lane % 8,
-                                            lane / 8 % 2 * 8);
+  const int of_ds =
+      swizzled<Tile::block_m>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
   const int of_k = swizzled<Tile::d>(lane % 16, lane / 16 * 8);
 #pragma unroll
   for (int key = 0; key < Tile::block_n; key += 16) {
     std::uint32_t ds_frag[rows][4];
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
-      ldmatrix_x4_transposed(ds_frag[i],
-                             ds_smem + (of_ds ^ (row0 + 16 * i)) +
-                                 key * Tile::block_m);
+      ldmatrix_x4_transposed(ds_frag[i], ds_smem + (of_ds ^ (row0 + 16 * i)) +
+                                             key * Tile::block_m);
     }
 #pragma unroll
     for (int j = 0; j < Tile::d_q_columns / 16; ++j) {
@@ -83,8 +78,9 @@ constexpr std::size_t backward_bytes() {
 /// preprocess() with d_q_sum, and before write_d_q().
 /// @tparam Tile  a BackwardTile
 /// @tparam drops whether weights are dropped
+/// @tparam adds  whether it computes dQ, too
 //! [finish]
-template <class Tile, class T, bool drops>
+template <class Tile, class T, bool drops, bool adds = true>
 __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     flash_backward_finish(AttentionGradient<T> a) {
   constexpr int d = Tile::d;
@@ -134,17 +130,19 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     const T* const d_o_tile = d_o_smem + stage * Tile::q_size;
     const float* const lse = lse_smem + stage * Tile::block_m;
     const float* const delta = delta_smem + stage * Tile::block_m;
+    const int head = tile.head.index, query0 = tile.query0;
+    const std::int64_t row = tile.head.padded_row + query0;
     cp_async_wait<0>();
-    __syncthreads();  // this step's tiles are there, and nobody reads dS
-    const auto next = next_query_tile<Tile>(tile, a, batch, kv_head, key0);
-    if (exists(next, a)) fetch(next, 1 - stage);
-    cp_async_commit();
+    __syncthreads();  // this tile is there, and nobody reads the last one
     Scores<Tile> p = {}, d_s = {};
     multiply_q_k<d>(p, k_smem, q_tile, warp_key, lane);  // S^T = K Q^T
-    if (keys_seen(a, tile.query0) < key0 + Tile::block_n) {
-      hide_turned_scores<Tile>(p, a, tile.query0, key0 + warp_key, lane);
+    tile = next_query_tile<Tile>(tile, a, batch, kv_head, key0);
+    if (exists(tile, a)) fetch(tile, 1 - stage);
+    cp_async_commit();
+    if (keys_seen(a, query0) < key0 + Tile::block_n) {
+      hide_turned_scores<Tile>(p, a, query0, key0 + warp_key, lane);
     }
-    // dP^T = V dO^T, and P^T meanwhile
+    // dP^T = V dO^T, and meanwhile P^T
     multiply_q_k<d>(d_s, v_smem, d_o_tile, warp_key, lane, [&](int part) {
 #pragma unroll
       for (int j = 0; j < Tile::query_tiles; ++j) {
@@ -153,29 +151,33 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
         }
       }
     });
-    if constexpr (drops) {
-      score_gradients_with_dropout<Tile>(d_s, p, a, delta, tile.head.index,
-                                         tile.query0, key0 + warp_key, lane);
+    PackedScores<Tile> d_s_packed;
+    const auto finish_scores = [&](int j) {
+      score_gradients<Tile, drops>(d_s, p, j, a, delta, head, query0,
+                                   key0 + warp_key, lane);
+      pack_scores<T, Tile>(d_s_packed, d_s, j);
+      if (adds && column0 == 0) {
+        store_score_gradients<Tile>(ds_smem, d_s_packed, j, warp_key, lane);
+      }
+    };
+    if constexpr (drops) {  // it changes P^T, too
+#pragma unroll
+      for (int j = 0; j < Tile::query_tiles; ++j) finish_scores(j);
     }
-    // dV += P^T dO, and dS^T meanwhile
+    // dV += P^T dO, and meanwhile dS^T
     multiply_p_v<d>(d_v, p, d_o_tile, lane, column0, [&](int part) {
       if constexpr (!drops) {
-        score_gradients<Tile>(d_s, p, 2 * part, delta, lane);
-        score_gradients<Tile>(d_s, p, 2 * part + 1, delta, lane);
+        finish_scores(2 * part);
+        finish_scores(2 * part + 1);
       }
     });
-    PackedScores<Tile> d_s_packed;
-    pack_scores<T, Tile>(d_s_packed, d_s);
-    if (column0 == 0) {
-      store_score_gradients<Tile>(ds_smem, d_s_packed, warp_key, lane);
-    }
+    if constexpr (adds) __syncthreads();  // dS is there, of all warps
     multiply_p_v<d>(d_k, d_s_packed, q_tile, lane, column0);  // dS^T Q
-    __syncthreads();  // dS is there
-    QuerySums<Tile> d_q = {};
-    multiply_ds_k<Tile>(d_q, ds_smem, k_smem, warp, lane);
-    add_d_q<Tile>(a.d_q_sum + (tile.head.padded_row + tile.query0) * d, d_q,
-                  warp, lane);
-    tile = next;
+    if constexpr (adds) {
+      QuerySums<Tile> d_q = {};
+      multiply_ds_k<Tile>(d_q, ds_smem, k_smem, warp, lane);
+      add_d_q<Tile>(a.d_q_sum + row * d, d_q, warp, lane);
+    }
   }
   store_key_sums<Tile>(kv_rows(a.d_k, a.d_k_strides, batch, kv_head),
                        a.d_k_strides.row, a, d_k, a.scale, key0 + warp_key,
