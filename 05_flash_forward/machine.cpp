@@ -7,13 +7,13 @@
 
 namespace fa::flash {
 
-bool Rung::takes(const Problem& problem) const {
+bool BareRung::takes(const Problem& problem) const {
   const std::int64_t d = problem.shape.head_dim;
   return std::find(types.begin(), types.end(), problem.type) != types.end() &&
          d % 8 == 0 && d <= max_head_dim;
 }
 
-void Rung::check(const Problem& problem) const {
+void BareRung::check(const Problem& problem) const {
   if (takes(problem)) return;
   std::string allowed;
   for (const Type type : types) {

@@ -122,15 +122,10 @@ __global__ void __launch_bounds__(128, d <= 64 ? 2 : 1)
         const float4 k = load4(k_smem + (x + 8 * j) * Tile::ld + e);
 #pragma unroll
         for (int i = 0; i < rows; ++i) {
-          if constexpr (d <= 64) {
-            s[i][j] += q[i].x * k.x;
-            s[i][j] += q[i].y * k.y;
-            s[i][j] += q[i].z * k.z;
-            s[i][j] += q[i].w * k.w;
-          } else {  // one more addition, and smaller rounding errors
-            s[i][j] +=
-                q[i].x * k.x + q[i].y * k.y + q[i].z * k.z + q[i].w * k.w;
-          }
+          s[i][j] += q[i].x * k.x;
+          s[i][j] += q[i].y * k.y;
+          s[i][j] += q[i].z * k.z;
+          s[i][j] += q[i].w * k.w;
         }
       }
     }
@@ -154,8 +149,9 @@ __global__ void __launch_bounds__(128, d <= 64 ? 2 : 1)
       largest = max_of_row(largest);
       // -infinity - -infinity is no number: take 0 for the maximum of nothing
       const float offset =
-          largest == -INFINITY ? 0.0f : largest * exponent_scale;
-      correction[i] = exp2_approx(m[i] * exponent_scale - offset);
+          largest == -INFINITY ? 0.0f : __fmul_rn(largest, exponent_scale);
+      // Both products are rounded: a maximum that stays is corrected by 1.
+      correction[i] = exp2_approx(__fmul_rn(m[i], exponent_scale) - offset);
       changed = changed || correction[i] != 1;
       m[i] = largest;
       l[i] *= correction[i];

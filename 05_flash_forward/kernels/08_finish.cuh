@@ -72,8 +72,10 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
       m = warp_max<4>(m);
       // -infinity - -infinity is no number: take 0 for the maximum of nothing
       const float offset =
-          hidden && m == -INFINITY ? 0.0f : m * exponent_scale;
-      correction[h] = exp2_approx(state.m[i][h] * exponent_scale - offset);
+          hidden && m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
+      // Both products are rounded: a maximum that stays is corrected by 1.
+      correction[h] =
+          exp2_approx(__fmul_rn(state.m[i][h], exponent_scale) - offset);
       state.m[i][h] = m;
       float sum = 0;
 #pragma unroll

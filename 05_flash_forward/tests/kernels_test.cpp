@@ -98,6 +98,13 @@ TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
   }
 }
 
+TEST_CASE("weights of the first keys do not fade over many tiles") {
+  // A correction that is next to 1 but not 1 is applied once for each tile.
+  for (const Type type : kTypes) {
+    check_everywhere(problem_of(type, {1, 1, 1, 3, 9999, 64}));
+  }
+}
+
 TEST_CASE("rows that see no key give 0 and -infinity") {
   for (const Type type : kTypes) {
     check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
