@@ -163,7 +163,7 @@ Comparison scores_comparison(const char* what, bool hidden) {
       if ((j > i + p.cols() - p.rows()) != hidden) continue;
       const double d = hidden ? std::abs(moved(i, j)) + std::abs(d_s(i, j))
                               : std::abs(moved(i, j) - d_s(i, j)) / largest;
-      if (!(d <= worst)) worst = d;
+      worst = naive::worse(worst, d);
     }
   }
   return {what, worst, hidden ? 0 : kDifferenceTolerance};
@@ -335,11 +335,7 @@ naive::Gradients<double> head_gradients(const HeadProblem& problem,
 }
 
 double GradientErrors::worst() const {
-  double result = d_q;
-  for (const double error : {d_k, d_v}) {
-    if (!(error <= result)) result = error;
-  }
-  return result;
+  return naive::worse(d_q, naive::worse(d_k, d_v));
 }
 
 GradientErrors errors_of(const HeadProblem& problem,
@@ -384,7 +380,7 @@ Comparison vector_times_jacobian_is_a_gradient() {
 
 Comparison chain_rule() {
   //! [chain]
-  const Vector<double> x = random_vector(4, 5), y = first(x);
+  const Vector<double> x = random_vector(4, 22), y = first(x);
   const Matrix<double> product = jacobian(second, y) * jacobian(first, x);
   const Matrix<double> composed =
       jacobian([](const Vector<double>& at) { return second(first(at)); }, x);
@@ -514,8 +510,8 @@ Comparison groups_sum() {
   }
   //! [groups]
   return {"shared keys: dK, dV are sums over heads",
-          std::max(difference(only_head(shared.d_k), d_k),
-                   difference(only_head(shared.d_v), d_v)),
+          naive::worse(difference(only_head(shared.d_k), d_k),
+                       difference(only_head(shared.d_v), d_v)),
           kRounding};
 }
 
