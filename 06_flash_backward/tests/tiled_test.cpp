@@ -2,7 +2,6 @@
 #include "06_flash_backward/tiled.hpp"
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -14,6 +13,7 @@
 
 #include "common/check/acceptance.hpp"
 #include "common/tensor/random.hpp"
+#include "common/testing/process.hpp"
 
 using namespace fa;
 using backward::row_dots;
@@ -191,6 +191,41 @@ TEST_CASE("tensors may have any strides") {
   CHECK(same_bits(out.d_k, expected.d_k));
   CHECK(same_bits(out.d_v, expected.d_v));
 }
+
+TEST_CASE("the bits do not depend on the number of threads") {
+  const Problem p = problem({2, 4, 75, 16}, {2, 2, 90, 16}, true, 0.1);
+  std::optional<naive::Gradients<float>> first;
+  for (const int count : {1, 2, 3, 8}) {
+    const testing::Threads threads(count);
+    const auto out = by_tiles<float>(p, {16, 32});
+    if (!first) first = out;
+    CHECK(same_bits(out.d_q, first->d_q));
+    CHECK(same_bits(out.d_k, first->d_k));
+    CHECK(same_bits(out.d_v, first->d_v));
+  }
+}
+
+TEST_CASE("the largest tile size that can be said is cut to the problem") {
+  const std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+  check(problem({1, 2, 30, 4}, {1, 2, 40, 4}, true), {huge, huge});
+}
+
+#if defined(__linux__)
+TEST_CASE("memory grows with the length, not with its square") {
+  const std::int64_t length = 4096;  // its square: 64 MiB of float
+  const Problem p = problem({1, 1, length, 4}, {1, 1, length, 4}, true);
+  const Tensor<float, 3> lse({1, 1, length});
+  const double start = testing::peak_mebibytes([] {});
+  const double tiled = testing::peak_mebibytes([&] {
+    const testing::Threads threads(2);
+    tiled_backward<float>(p.q, p.k, p.v, p.q, lse, p.d_o, p.options);
+  });
+  const double textbook = testing::peak_mebibytes(
+      [&] { naive::backward<float>(p.q, p.k, p.v, p.d_o, p.options); });
+  CHECK(textbook - start > 64);  // the measure sees what it should
+  CHECK(tiled - start < 16);     // threads, tiles and 200 KiB of result
+}
+#endif
 
 TEST_CASE("delta is the sum of dO o O along each row") {
   const auto o = normal_tensor<double, 4>({2, 3, 5, 7}, 1),
