@@ -129,7 +129,8 @@ Variable<T> layer_norm(Tape<T>& tape, const Variable<T>& x,
   Matrix<T> normal = x->value.colwise() - x->value.rowwise().mean();
   const Vector<T> inverse = (normal.array().square().rowwise().mean() +
                              static_cast<T>(kLayerNormEpsilon))
-                                .rsqrt();
+                                .sqrt()
+                                .inverse();
   normal = inverse.asDiagonal() * normal;
   Matrix<T> y = normal * gain->value.row(0).asDiagonal();
   y.rowwise() += bias->value.row(0);

@@ -19,7 +19,8 @@
 namespace fa::backward {
 
 //! [tape]
-/// A matrix of a computation, and the gradient of the loss with respect to it.
+/// A matrix of a computation, and the gradient of the loss with respect to
+/// it.
 template <class T>
 struct Node {
   explicit Node(Matrix<T> of)

@@ -353,14 +353,12 @@ GradientErrors errors_of(const HeadProblem& problem,
 }
 
 Comparison slope_is_gradient_times_direction() {
-  //! [slope]
   const auto f = [](const Vector<double>& x) { return first(x).sum(); };
   Matrix<double> x = random_matrix(4, 1, 1);
   const Vector<double> gradient = gradient_of([&] { return f(x); }, x);
   const Vector<double> u = random_vector(4, 2);
   const double h = kDifferenceStep;
   const double slope = (f(x + h * u) - f(x - h * u)) / (2 * h);
-  //! [slope]
   return {"slope along u = gradient . u",
           std::abs(slope - gradient.dot(u)) / std::abs(slope),
           kDifferenceTolerance};
@@ -379,12 +377,10 @@ Comparison vector_times_jacobian_is_a_gradient() {
 }
 
 Comparison chain_rule() {
-  //! [chain]
   const Vector<double> x = random_vector(4, 22), y = first(x);
   const Matrix<double> product = jacobian(second, y) * jacobian(first, x);
   const Matrix<double> composed =
       jacobian([](const Vector<double>& at) { return second(first(at)); }, x);
-  //! [chain]
   return {"J of f(g(x)) = J of f times J of g", difference(product, composed),
           kDifferenceTolerance};
 }
@@ -495,7 +491,6 @@ Comparison scale_of_d_q() {
 }
 
 Comparison groups_sum() {
-  //! [groups]
   const auto q = normal_tensor<double, 4>({1, 3, 4, 2}, 17),
              d_o = normal_tensor<double, 4>({1, 3, 4, 2}, 18),
              k = normal_tensor<double, 4>({1, 1, 5, 2}, 19),
@@ -508,7 +503,6 @@ Comparison groups_sum() {
     d_k += only_head(alone.d_k);
     d_v += only_head(alone.d_v);
   }
-  //! [groups]
   return {"shared keys: dK, dV are sums over heads",
           naive::worse(difference(only_head(shared.d_k), d_k),
                        difference(only_head(shared.d_v), d_v)),
