@@ -23,6 +23,7 @@ namespace fa::backward {
 /// it.
 template <class T>
 struct Node {
+  /// A value whose gradient is 0 so far.
   explicit Node(Matrix<T> of)
       : value(std::move(of)),
         grad(Matrix<T>::Zero(value.rows(), value.cols())) {}

@@ -169,6 +169,23 @@ TEST_CASE("queries that see no key get 0 and give nothing") {
   CHECK(same_bits(out.d_v, again.d_v));
 }
 
+TEST_CASE("a query whose scores all overflow is as one that sees no key") {
+  Problem p = problem({1, 1, 5, 3}, {1, 1, 7, 3});
+  for (std::int64_t c = 0; c < 3; ++c) {
+    p.q(0, 0, 2, c) = -1e20f;
+    for (std::int64_t j = 0; j < 7; ++j) p.k(0, 0, j, c) = 1e20f;
+  }
+  const auto forward = naive::forward<float>(p.q, p.k, p.v, p.options);
+  CHECK(forward.lse(0, 0, 2) == -std::numeric_limits<float>::infinity());
+  const auto out = by_tiles<float>(p, {2, 3});
+  for (std::int64_t c = 0; c < 3; ++c) CHECK(out.d_q(0, 0, 2, c) == 0);
+  for (const auto* x : {&out.d_q, &out.d_k, &out.d_v}) {
+    for (std::int64_t i = 0; i < x->count(); ++i) {
+      CHECK(std::isfinite(x->data()[i]));
+    }
+  }
+}
+
 TEST_CASE("tensors may have any strides") {
   const Problem p = problem({2, 4, 13, 6}, {2, 2, 9, 6}, true, 0.2);
   const auto forward = naive::forward<float>(p.q, p.k, p.v, p.options);
