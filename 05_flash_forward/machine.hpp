@@ -44,7 +44,7 @@ struct Rung : BareRung {
   /// Copies inputs to the device. A tensor with one head of one sequence stands for all of them.
   /// @throws std::invalid_argument for what the rung does not take, and for tensors of other sizes
   std::function<Prepared(const Problem&, const Inputs&)> prepare;
-  Tiles tiles;  ///< of the rungs whose traffic is counted by formula
+  Tiles tiles{};  ///< of the rungs whose traffic is counted by formula
 };
 
 /// What runs kernels.

@@ -135,14 +135,12 @@ inline Launch product_launch(int rows, int columns, int heads) {
           {tile, tile}};
 }
 
-// The kernels of rungs 01 and 02, which differ in how dS comes to be.
-template <class ScoreGradients>
+// The kernels of rungs 01 and 02, which differ in how P and dS come to be: `launch_scores(sizes)`.
+template <class Scores>
 void launch_unfused(const FloatGradient& a, float* weights, float* gradients,
-                    ScoreGradients launch_score_gradients) {
+                    Scores launch_scores) {
   const int heads = a.batch * a.heads;
-  launch(unfused_recomputed_weights,
-         product_launch(a.length_q, a.length_k, heads), a, weights);
-  launch_score_gradients(product_launch(a.length_q, a.length_k, heads));
+  launch_scores(product_launch(a.length_q, a.length_k, heads));
   launch(unfused_d_q, product_launch(a.length_q, a.head_dim, heads), a,
          gradients);
   launch(unfused_d_k_d_v,
@@ -165,6 +163,7 @@ inline Rung unfused() {
           float* const weights = scores->data();
           float* const gradients = weights + score_count(a);
           launch_unfused(a, weights, gradients, [&](const Launch& sizes) {
+            launch(unfused_backward_scores, sizes, a, weights);
             launch(unfused_weight_gradients, sizes, a, gradients);
             launch(unfused_score_gradients,
                    {{static_cast<unsigned>(ceil_div(a.length_q, 4)), 1,
@@ -178,7 +177,7 @@ inline Rung unfused() {
 
 inline Rung preprocessed() {
   return float_rung(
-      "02_preprocess", "delta first, no pass over rows", true,
+      "02_preprocess", "LSE and delta, no pass over rows", true,
       [](const FloatGradient& of) {
         return with_workspace(
             of, 0,
@@ -190,6 +189,7 @@ inline Rung preprocessed() {
                 launch_preprocess<decltype(d)::value>(a, Stream::of(nullptr));
               });
               launch_unfused(a, weights, gradients, [&](const Launch& sizes) {
+                launch(weights_by_element, sizes, a, weights);
                 launch(score_gradients_by_element, sizes, a, weights,
                        gradients);
               });

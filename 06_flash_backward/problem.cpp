@@ -100,6 +100,50 @@ void widen_by_delta(Distance& of_q, Distance& of_k, const Inputs& in,
         std::sqrt(all.squares_k / static_cast<double>(k.count())));
 }
 
+// The length of each row.
+std::vector<double> lengths_of_rows(const Tensor<float, 4>& tensor) {
+  std::vector<double> result;
+  const std::int64_t columns = tensor.size(3);
+  for (std::int64_t i = 0; i < tensor.count(); i += columns) {
+    double sum = 0;
+    for (std::int64_t e = i; e < i + columns; ++e) {
+      sum += std::pow(static_cast<double>(tensor.data()[e]), 2);
+    }
+    result.push_back(std::sqrt(sum));
+  }
+  return result;
+}
+
+// Widens what is allowed by what rounding of LSE and of scores to float32 does: the weights exp(S - LSE) of a row are
+// off by a factor, and gradients are linear in d_o.
+void widen_by_lse(Distance& of_q, Distance& of_k, Distance& of_v,
+                  const Inputs& in, const AttentionOptions& options) {
+  const std::vector<double> q_lengths = lengths_of_rows(in.forward.q);
+  const std::vector<double> k_lengths = lengths_of_rows(in.forward.k);
+  // By Cauchy and Schwarz no sum of terms of a score is larger.
+  const double factor = epsilon<float>() * options.scale_for(in.d_o.size(3)) *
+                        *std::max_element(k_lengths.begin(), k_lengths.end());
+  auto d_o = converted<double>(in.d_o);
+  for (std::int64_t i = 0; i < d_o.count(); ++i) {
+    d_o.data()[i] *=
+        factor * q_lengths[static_cast<std::size_t>(i / d_o.size(3))];
+  }
+  const auto q = converted<double>(in.forward.q),
+             k = converted<double>(in.forward.k),
+             v = converted<double>(in.forward.v);
+  const auto errors = naive::backward<double>(q.view(), k.view(), v.view(),
+                                              d_o.view(), options);
+  const auto widen_by = [](Distance& distance,
+                           const Tensor<double, 4>& error) {
+    const Eigen::Map<const Vector<double>> all(error.data(), error.count());
+    widen(distance, all.cwiseAbs().maxCoeff(),
+          std::sqrt(all.squaredNorm() / static_cast<double>(error.count())));
+  };
+  widen_by(of_q, errors.d_q);
+  widen_by(of_k, errors.d_k);
+  widen_by(of_v, errors.d_v);
+}
+
 }  // namespace
 
 Inputs with_forward(const Problem& problem, flash::Inputs forward,
@@ -127,11 +171,13 @@ Judge::Judge(const Problem& problem, const Inputs& inputs)
   ref_ = backward_in<double>(inputs, options);
   flash::with_type(type_, [&](auto zero) {
     const auto plain = backward_in<decltype(zero)>(inputs, options);
-    plain_q_ = distance(plain.d_q.view(), ref_.d_q.view());
-    plain_k_ = distance(plain.d_k.view(), ref_.d_k.view());
-    plain_v_ = distance(plain.d_v.view(), ref_.d_v.view());
+    const naive::Gradients<double>& ref = ref_;
+    plain_q_ = distance(plain.d_q.view(), ref.d_q.view());
+    plain_k_ = distance(plain.d_k.view(), ref.d_k.view());
+    plain_v_ = distance(plain.d_v.view(), ref.d_v.view());
   });
   widen_by_delta(plain_q_, plain_k_, inputs, options);
+  widen_by_lse(plain_q_, plain_k_, plain_v_, inputs, options);
 }
 
 std::vector<Verdict> Judge::judge(const std::string& name,

@@ -42,9 +42,10 @@ Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
 
 /// Judges what a kernel returned: dQ, dK and dV against lesson 01.
 ///
-/// The backward pass begins with what the forward pass kept: delta comes from an O that was rounded to the type, and
-/// is a float32 sum. Where P dP and P delta nearly cancel, as in rows that see one key, that is all there is to see;
-/// so the errors that follow from it are allowed as those of the textbook algorithm are.
+/// The backward pass begins with what the forward pass kept, an O in the problem's type and an LSE in float32. delta
+/// comes from that O, which shows where P dP and P delta nearly cancel, as in rows that see one key; and the weights
+/// exp(S - LSE) of a row with scores of 1e4 are off by a thousandth. What follows from either is allowed as the errors
+/// of the textbook algorithm are.
 class Judge {
  public:
   /// Computes lesson 01's gradients in float64, and in the problem's type.

@@ -2,11 +2,14 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/machine.hpp"
+#include "05_flash_forward/tests/problems.hpp"
 
 using namespace fa;
+using flash::kTypes;
 using flash::Layout;
 using flash::Machine;
 using flash::Problem;
+using flash::problem_of;
 using flash::Type;
 using flash::Values;
 
@@ -33,16 +36,6 @@ void check_everywhere(const Problem& problem, Values values = Values::kNormal,
     }
   }
 }
-
-Problem problem_of(Type type, AttentionShape shape, bool causal = false) {
-  Problem problem;
-  problem.type = type;
-  problem.shape = shape;
-  problem.causal = causal;
-  return problem;
-}
-
-const Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBFloat16};
 
 }  // namespace
 

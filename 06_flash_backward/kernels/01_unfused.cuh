@@ -74,28 +74,24 @@ __device__ float* own_score(const Attention<T>& a, float* scores) {
          (std::int64_t{blockIdx.z} * a.length_q + query) * a.length_k + key;
 }
 
-/// P = exp(scale Q K^T - LSE). Launch: blocks of 32 x 32; grid of ceil(length_k / 32) x ceil(length_q / 32) x heads
-/// of all sequences.
-/// @param a       what is computed
-/// @param weights [batch, heads, length_q, length_k]
-//! [weights]
-__global__ void unfused_recomputed_weights(AttentionGradient<float> a,
-                                           float* weights) {
+/// S = scale Q K^T. Launch: blocks of 32 x 32; grid of ceil(length_k / 32) x ceil(length_q / 32) x heads of all
+/// sequences.
+/// @param a      what is computed
+/// @param scores [batch, heads, length_q, length_k]
+//! [scores]
+__global__ void unfused_backward_scores(AttentionGradient<float> a,
+                                        float* scores) {
   const int index = blockIdx.z;
   const auto h = head_of(a, index / a.heads, index % a.heads);
   const float product = product_element(
       rows_of(h.q, a.q_strides, a.length_q, a.head_dim),
       rows_of(h.k, a.k_strides, a.length_k, a.head_dim).turned());
-  float* const weight = own_score(a, weights);
-  if (weight == nullptr) return;
-  const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
-  const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
-  *weight = key < keys_seen(a, query) ? expf(a.scale * product - h.lse[query])
-                                      : 0.0f;
+  float* const score = own_score(a, scores);
+  if (score != nullptr) *score = a.scale * product;
 }
-//! [weights]
+//! [scores]
 
-/// dP = dO V^T, with 0 for dropped weights. Launch: as unfused_recomputed_weights().
+/// dP = dO V^T, with 0 for dropped weights. Launch: as unfused_backward_scores().
 /// @param a                what is computed
 /// @param weight_gradients [batch, heads, length_q, length_k]
 __global__ void unfused_weight_gradients(AttentionGradient<float> a,
@@ -114,8 +110,11 @@ __global__ void unfused_weight_gradients(AttentionGradient<float> a,
                     blockIdx.x * kUnfusedGradientTile + threadIdx.x);
 }
 
-/// dS = P o (dP - rowsum(P o dP)) in place of dP, and the weights become those that O was made of. Launch: blocks of
-/// 32 x 4, a warp for each row; grid of ceil(length_q / 4) x 1 x heads of all sequences.
+/// P = softmax(S) and dS = P o (dP - rowsum(P o dP)), both in place; the weights are those that O was made of. Launch:
+/// blocks of 32 x 4, a warp for each row; grid of ceil(length_q / 4) x 1 x heads of all sequences.
+/// @param a         what is computed
+/// @param weights   [batch, heads, length_q, length_k], scores before
+/// @param gradients of the weights before, of the scores after
 //! [rows]
 __global__ void unfused_score_gradients(AttentionGradient<float> a,
                                         float* weights, float* gradients) {
@@ -123,14 +122,22 @@ __global__ void unfused_score_gradients(AttentionGradient<float> a,
   if (query >= a.length_q) return;  // the whole warp
   const std::int64_t row =
       (std::int64_t{index} * a.length_q + query) * a.length_k;
-  float sum = 0;
-  for (int j = threadIdx.x; j < a.length_k; j += kWarp) {
-    sum += weights[row + j] * gradients[row + j];
+  float* const p = weights + row;
+  float* const d_s = gradients + row;
+  const int seen = keys_seen(a, query);
+  float m = -INFINITY, l = 0, sum = 0;
+  for (int j = threadIdx.x; j < seen; j += kWarp) m = fmaxf(m, p[j]);
+  m = warp_max(m);
+  for (int j = threadIdx.x; j < seen; j += kWarp) l += expf(p[j] - m);
+  l = warp_sum(l);
+  for (int j = threadIdx.x; j < seen; j += kWarp) {
+    sum += expf(p[j] - m) / l * d_s[j];
   }
   sum = warp_sum(sum);
   for (int j = threadIdx.x; j < a.length_k; j += kWarp) {
-    gradients[row + j] = weights[row + j] * (gradients[row + j] - sum);
-    weights[row + j] *= a.dropout.of_weight(index, query, j);
+    const float weight = j < seen ? expf(p[j] - m) / l : 0.0f;
+    d_s[j] = weight * (d_s[j] - sum);
+    p[j] = weight * a.dropout.of_weight(index, query, j);
   }
 }
 //! [rows]

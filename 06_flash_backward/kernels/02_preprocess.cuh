@@ -1,7 +1,7 @@
 /// @file
 /// What the backward pass needs of each row before it begins: delta, the row sum of dO o O, which is the row sum of
-/// P o dP without P; and LSE in base 2. With delta every element of dS can be computed by itself: the baseline's pass
-/// over whole rows vanishes, and dP is never written.
+/// P o dP without P; and LSE in base 2. With both, every element of P and of dS can be computed by itself: the
+/// baseline's passes over whole rows vanish, and dP is never written.
 ///
 /// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 2.
 #pragma once
@@ -21,7 +21,7 @@ __device__ void load8(float (&to)[8], const T* from) {
   for (int i = 0; i < 8; i += at_once) {
     const float4 sixteen_bytes = load4(from + i);
     T values[at_once];
-    memcpy(values, &sixteen_bytes, 16);
+    memcpy(static_cast<void*>(values), &sixteen_bytes, 16);
 #pragma unroll
     for (int j = 0; j < at_once; ++j) to[i + j] = to_float(values[j]);
   }
@@ -61,8 +61,28 @@ __global__ void preprocess(AttentionGradient<T> a) {
 }
 //! [preprocess]
 
+/// P = exp(scale Q K^T - LSE). Launch: as unfused_backward_scores().
+/// @param a       what is computed
+/// @param weights [batch, heads, length_q, length_k]
+//! [weights]
+__global__ void weights_by_element(AttentionGradient<float> a,
+                                   float* weights) {
+  const int index = blockIdx.z;
+  const auto h = head_of(a, index / a.heads, index % a.heads);
+  const float product = product_element(
+      rows_of(h.q, a.q_strides, a.length_q, a.head_dim),
+      rows_of(h.k, a.k_strides, a.length_k, a.head_dim).turned());
+  float* const weight = own_score(a, weights);
+  if (weight == nullptr) return;
+  const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
+  const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
+  *weight = key < keys_seen(a, query) ? expf(a.scale * product - h.lse[query])
+                                      : 0.0f;
+}
+//! [weights]
+
 /// dS = P o (dO V^T - delta), and the weights become those that O was made of. Launch: as
-/// unfused_recomputed_weights(), after preprocess().
+/// unfused_backward_scores(), after preprocess().
 /// @param a         what is computed
 /// @param weights   [batch, heads, length_q, length_k]
 /// @param gradients those of the scores, likewise
