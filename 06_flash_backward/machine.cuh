@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "05_flash_forward/on_device.cuh"
+#include "05_flash_forward/device_rows.cuh"
 #include "06_flash_backward/dispatch.cuh"
 #include "06_flash_backward/machine.hpp"
 #include "common/gpu/launch.cuh"

@@ -1,6 +1,7 @@
 #include "06_flash_backward/problem.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "common/parallel/parallel_for.hpp"
@@ -27,12 +28,6 @@ naive::Gradients<T> backward_in(const Inputs& in,
                             options);
 }
 
-// Notes the largest errors of two causes.
-void widen(Distance& distance, double max_error, double rms_error) {
-  distance.max_error = std::max(distance.max_error, max_error);
-  distance.rms_error = std::max(distance.rms_error, rms_error);
-}
-
 using Rows = Eigen::Map<const Matrix<double>>;
 
 Rows rows_of(const Tensor<double, 4>& tensor, std::int64_t head) {
@@ -53,11 +48,22 @@ Vector<double> errors_of_delta(const Rows& o, const Rows& rounded_o,
   return result;
 }
 
-// Widens what is allowed of dQ and dK by what errors of delta do to them: dS = P (dP - delta).
-void widen_by_delta(Distance& of_q, Distance& of_k, const Inputs& in,
-                    const AttentionOptions& options) {
+// Errors of one key and value head's gradients, as they are summed up.
+struct Size {
+  double largest = 0, squares = 0;
+  void note(const Matrix<double>& errors) {
+    largest = std::max(largest, errors.cwiseAbs().maxCoeff());
+    squares += errors.squaredNorm();
+  }
+};
+
+// Widens what is allowed by what follows from the rounding of what the forward pass kept. The weights exp(S - LSE) are
+// off by the float32 rounding of LSE and of S, up or down; delta as errors_of_delta() says.
+void widen_by_kept(std::array<Distance, 3>& of_q_k_v, const Inputs& in,
+                   const AttentionOptions& options) {
   const auto q = converted<double>(in.forward.q),
              k = converted<double>(in.forward.k),
+             v = converted<double>(in.forward.v),
              rounded_o = converted<double>(in.o),
              d_o = converted<double>(in.d_o);
   const auto o = forward_in<double>(in.forward, options).o;
@@ -65,83 +71,61 @@ void widen_by_delta(Distance& of_q, Distance& of_k, const Inputs& in,
   const std::int64_t group = q.size(1) / k.size(1);
   const std::int64_t kv_heads = k.size(0) * k.size(1);
   const double scale = options.scale_for(q.size(3));
-  struct Size {  // of the errors of one key and value head
-    double max_q = 0, max_k = 0, squares_q = 0, squares_k = 0;
-  };
-  std::vector<Size> sizes(static_cast<std::size_t>(kv_heads));
+  std::vector<std::array<Size, 3>> sizes(static_cast<std::size_t>(kv_heads));
   parallel_for(kv_heads, [&](std::int64_t kv_head) {
-    Size& size = sizes[static_cast<std::size_t>(kv_head)];
+    auto& size = sizes[static_cast<std::size_t>(kv_head)];
+    const Rows keys = rows_of(k, kv_head), values = rows_of(v, kv_head);
     Matrix<double> error_k = Matrix<double>::Zero(k.size(2), k.size(3));
+    Matrix<double> error_v = error_k;
+    // By Cauchy and Schwarz no sum of terms of a score is larger.
+    const double longest_key = keys.rowwise().norm().maxCoeff();
     for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group;
          ++head) {
-      const Rows p = rows_of(weights, head);
+      const Rows queries = rows_of(q, head), d_outputs = rows_of(d_o, head);
+      const Vector<double> delta =
+          d_outputs.cwiseProduct(rows_of(o, head)).rowwise().sum();
       const Vector<double> off = errors_of_delta(
-          rows_of(o, head), rows_of(rounded_o, head), rows_of(d_o, head));
-      const Matrix<double> error_q =
-          scale * (off.asDiagonal() * (p * rows_of(k, kv_head)));
-      error_k +=
-          scale * (p.transpose() * (off.asDiagonal() * rows_of(q, head)));
-      size.max_q = std::max(size.max_q, error_q.cwiseAbs().maxCoeff());
-      size.squares_q += error_q.squaredNorm();
+          rows_of(o, head), rows_of(rounded_o, head), d_outputs);
+      Matrix<double> p = rows_of(weights, head);
+      Matrix<double> d_s = d_outputs * values.transpose();  // dP so far
+      for (Eigen::Index i = 0; i < p.rows(); ++i) {
+        const double epsilon_of_row =
+            epsilon<float>() * scale * longest_key * queries.row(i).norm();
+        for (Eigen::Index j = 0; j < p.cols(); ++j) {
+          const auto at = static_cast<std::uint64_t>(
+              (head * p.rows() + i) * p.cols() + j);
+          const double error =
+              random_uniform(0, at) < 0.5 ? -epsilon_of_row : epsilon_of_row;
+          double kept = 1;
+          if (options.dropout_keep.data() != nullptr) {
+            kept = options.dropout_keep.data()[at] /
+                   (1 - options.dropout_probability);
+          }
+          d_s(i, j) =
+              p(i, j) * (error * (kept * d_s(i, j) - delta[i]) - off[i]);
+          p(i, j) *= error * kept;
+        }
+      }
+      size[0].note(scale * (d_s * keys));
+      error_k += scale * (d_s.transpose() * queries);
+      error_v += p.transpose() * d_outputs;
     }
-    size.max_k = error_k.cwiseAbs().maxCoeff();
-    size.squares_k = error_k.squaredNorm();
+    size[1].note(error_k);
+    size[2].note(error_v);
   });
-  Size all;
-  for (const Size& size : sizes) {
-    all.max_q = std::max(all.max_q, size.max_q);
-    all.max_k = std::max(all.max_k, size.max_k);
-    all.squares_q += size.squares_q;
-    all.squares_k += size.squares_k;
-  }
-  widen(of_q, all.max_q,
-        std::sqrt(all.squares_q / static_cast<double>(q.count())));
-  widen(of_k, all.max_k,
-        std::sqrt(all.squares_k / static_cast<double>(k.count())));
-}
-
-// The length of each row.
-std::vector<double> lengths_of_rows(const Tensor<float, 4>& tensor) {
-  std::vector<double> result;
-  const std::int64_t columns = tensor.size(3);
-  for (std::int64_t i = 0; i < tensor.count(); i += columns) {
-    double sum = 0;
-    for (std::int64_t e = i; e < i + columns; ++e) {
-      sum += std::pow(static_cast<double>(tensor.data()[e]), 2);
+  const std::array<std::int64_t, 3> counts{q.count(), k.count(), v.count()};
+  for (std::size_t part = 0; part < 3; ++part) {
+    Size all;
+    for (const auto& size : sizes) {
+      all.largest = std::max(all.largest, size[part].largest);
+      all.squares += size[part].squares;
     }
-    result.push_back(std::sqrt(sum));
+    Distance& of = of_q_k_v[part];
+    of.max_error = std::max(of.max_error, all.largest);
+    of.rms_error =
+        std::max(of.rms_error,
+                 std::sqrt(all.squares / static_cast<double>(counts[part])));
   }
-  return result;
-}
-
-// Widens what is allowed by what rounding of LSE and of scores to float32 does: the weights exp(S - LSE) of a row are
-// off by a factor, and gradients are linear in d_o.
-void widen_by_lse(Distance& of_q, Distance& of_k, Distance& of_v,
-                  const Inputs& in, const AttentionOptions& options) {
-  const std::vector<double> q_lengths = lengths_of_rows(in.forward.q);
-  const std::vector<double> k_lengths = lengths_of_rows(in.forward.k);
-  // By Cauchy and Schwarz no sum of terms of a score is larger.
-  const double factor = epsilon<float>() * options.scale_for(in.d_o.size(3)) *
-                        *std::max_element(k_lengths.begin(), k_lengths.end());
-  auto d_o = converted<double>(in.d_o);
-  for (std::int64_t i = 0; i < d_o.count(); ++i) {
-    d_o.data()[i] *=
-        factor * q_lengths[static_cast<std::size_t>(i / d_o.size(3))];
-  }
-  const auto q = converted<double>(in.forward.q),
-             k = converted<double>(in.forward.k),
-             v = converted<double>(in.forward.v);
-  const auto errors = naive::backward<double>(q.view(), k.view(), v.view(),
-                                              d_o.view(), options);
-  const auto widen_by = [](Distance& distance,
-                           const Tensor<double, 4>& error) {
-    const Eigen::Map<const Vector<double>> all(error.data(), error.count());
-    widen(distance, all.cwiseAbs().maxCoeff(),
-          std::sqrt(all.squaredNorm() / static_cast<double>(error.count())));
-  };
-  widen_by(of_q, errors.d_q);
-  widen_by(of_k, errors.d_k);
-  widen_by(of_v, errors.d_v);
 }
 
 }  // namespace
@@ -172,12 +156,11 @@ Judge::Judge(const Problem& problem, const Inputs& inputs)
   flash::with_type(type_, [&](auto zero) {
     const auto plain = backward_in<decltype(zero)>(inputs, options);
     const naive::Gradients<double>& ref = ref_;
-    plain_q_ = distance(plain.d_q.view(), ref.d_q.view());
-    plain_k_ = distance(plain.d_k.view(), ref.d_k.view());
-    plain_v_ = distance(plain.d_v.view(), ref.d_v.view());
+    plain_ = {distance(plain.d_q.view(), ref.d_q.view()),
+              distance(plain.d_k.view(), ref.d_k.view()),
+              distance(plain.d_v.view(), ref.d_v.view())};
   });
-  widen_by_delta(plain_q_, plain_k_, inputs, options);
-  widen_by_lse(plain_q_, plain_k_, plain_v_, inputs, options);
+  widen_by_kept(plain_, inputs, options);
 }
 
 std::vector<Verdict> Judge::judge(const std::string& name,
@@ -190,9 +173,9 @@ std::vector<Verdict> Judge::judge(const std::string& name,
     return decide(name + what, distance(out.view(), ref.view()), plain,
                   kGradientFactor, epsilon_of_type);
   };
-  return {verdict(", d_q", gradients.d_q, ref_.d_q, plain_q_),
-          verdict(", d_k", gradients.d_k, ref_.d_k, plain_k_),
-          verdict(", d_v", gradients.d_v, ref_.d_v, plain_v_)};
+  return {verdict(", d_q", gradients.d_q, ref_.d_q, plain_[0]),
+          verdict(", d_k", gradients.d_k, ref_.d_k, plain_[1]),
+          verdict(", d_v", gradients.d_v, ref_.d_v, plain_[2])};
 }
 
 }  // namespace fa::backward

@@ -3,6 +3,7 @@
 /// and those that are asked for, and how results are judged.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,8 @@ class Judge {
  private:
   Type type_;
   naive::Gradients<double> ref_;
-  Distance plain_q_, plain_k_, plain_v_;  // allowed, before the factor
+  std::array<Distance, 3>
+      plain_;  // of d_q, d_k, d_v: allowed, before the factor
 };
 
 }  // namespace fa::backward
