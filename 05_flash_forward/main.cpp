@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "05_flash_forward/experiments.hpp"
 #include "05_flash_forward/machine.hpp"
 #include "05_flash_forward/timing.hpp"
 #include "05_flash_forward/traffic.hpp"
@@ -415,11 +416,14 @@ int main(int argc, char** argv) {
   program.option("--svg", choice.svg,
                  "section trace: draws the banks of the worst line of shared "
                  "memory into this file");
-  program.option("--results", choice.results,
-                 "section time: records what was measured in this file, for "
-                 "docs/results");
-  program.option("--commit", choice.commit,
-                 "section time: commit to record, for a copy without git");
+  program.option(
+      "--results", choice.results,
+      "sections time and experiments: records what was measured in "
+      "this file, for docs/results");
+  program.option(
+      "--commit", choice.commit,
+      "sections time and experiments: commit to record, for a copy "
+      "without git");
   program.option("--size", choice.size, 0, 16384,
                  "queries and keys in sections time, trace and once (0: the "
                  "section's own)");
@@ -456,6 +460,10 @@ int main(int argc, char** argv) {
       watching([&](const Machine& on) { trace_rungs(program, on, choice); }));
   program.section("time", "How fast they are",
                   [&] { time_all(program, machine(), choice); });
+  program.section_apart("experiments", "Other tiles, types and lengths", [&] {
+    flash::show_experiments(program, machine(),
+                            {choice.results, choice.commit});
+  });
   program.section_apart("once", "Every kernel launched once", [&] {
     launch_once(
         !program.on_gpu() && watched != nullptr ? *watched : machine(),
