@@ -26,9 +26,7 @@ PEERS = {
 def rows_of(record, **fields):
     """The rows with these fields."""
     rows = [
-        row
-        for row in record["measurements"]
-        if all(row.get(name) == value for name, value in fields.items())
+        row for row in record["measurements"] if all(row.get(name) == value for name, value in fields.items())
     ]
     if not rows:
         raise charts.Problem(f"the record has no rows with {fields}")
@@ -67,9 +65,8 @@ def tiles(record):
         groups = {}
         for i, mask in enumerate(("", ", causal")):
             for row in rows_of(record, group=f"tiles, bfloat16, D {head_dim}{mask}"):
-                values, _ = groups.setdefault(row["kernel"], ([None, None], None))
+                values, _ = groups.setdefault(row["kernel"], ([None, None], row["note"]))
                 values[i] = row.get("tflops")
-                groups[row["kernel"]] = (values, row["note"])
         panels.append(
             (
                 f"D = {head_dim}",
@@ -77,7 +74,7 @@ def tiles(record):
             )
         )
     return charts.bar_chart(
-        "TFLOP/s of rung 08 with other tiles; bold: its own",
+        "TFLOP/s of rung 08 with its own tile and with others, without a mask and causal",
         panels,
         ["no mask", "causal"],
         "bold: the tile of rung 08",
@@ -105,7 +102,9 @@ def main(arguments):
     draw, count = CHARTS[options.chart]
     try:
         if len(options.records) != count:
-            raise charts.Problem(f"{len(options.records)} records for the chart {options.chart}; it takes {count}")
+            raise charts.Problem(
+                f"{len(options.records)} records for the chart {options.chart}; it takes {count}"
+            )
         print(draw(*(charts.read(path) for path in options.records)), end="")
     except (charts.Problem, KeyError) as problem:
         print(f"charts.py: {problem}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Charts of recorded measurements, as SVG: lines over lengths, and bars.
 
-Only Python's standard library draws them, so that they are the same bytes on every machine, and a test can tell
-whether a chart is of the record that is there.
+Only Python's standard library draws them, so that they are the same bytes on every machine, and a
+test can tell whether a chart is of the record that is there.
 """
 
 import json
@@ -9,8 +9,11 @@ import math
 
 from drawing import Drawing
 
-# Colours that most eyes tell apart (M. Okabe, K. Ito, Color Universal Design, 2008), the palest left out.
-COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#a67c00", "#56b4e9", "#444444"]
+# First those that most eyes tell apart (M. Okabe, K. Ito, Color Universal Design, 2008).
+COLOURS = [
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#a67c00"),
+    *("#56b4e9", "#444444", "#6a3d9a", "#7f4f24", "#6f9f00"),
+]
 MARKERS = ["circle", "square", "up", "diamond", "down"]
 WIDTH = 700
 GRID = "#dddddd"
@@ -34,7 +37,9 @@ def read(path):
 def source(*records):
     """Where figures are from, in a line."""
     return "; ".join(
-        dict.fromkeys("{gpu}, driver {driver}, CUDA {toolkit}, {date}".format(**record) for record in records)
+        dict.fromkeys(
+            "{gpu}, driver {driver}, CUDA {toolkit}, {date}".format(**record) for record in records
+        )
     )
 
 
@@ -53,7 +58,7 @@ def short(value):
 
 
 def linear_ticks(highest):
-    """0 and about five steps of 1, 2 or 5 times a power of ten; the last is not below the highest value."""
+    """0 and up to six steps of 1, 2 or 5 times a power of ten; the last is not below the highest."""
     step = 10.0 ** math.floor(math.log10(highest / 5))
     step *= next(factor for factor in (1, 2, 5, 10) if highest / (step * factor) <= 6)
     return [i * step for i in range(math.ceil(highest / step - 1e-9) + 1)]
@@ -63,7 +68,9 @@ def power_ticks(lowest, highest):
     """Powers of two around all values."""
     return [
         2.0**i
-        for i in range(math.floor(math.log2(lowest) + 1e-9), math.ceil(math.log2(highest) - 1e-9) + 1)
+        for i in range(
+            math.floor(math.log2(lowest) + 1e-9), math.ceil(math.log2(highest) - 1e-9) + 1
+        )
     ]
 
 
@@ -161,10 +168,10 @@ def line_chart(title, panels, x_label, y_label, footer, log_y=False):
 
 
 def bar_chart(title, panels, names, remark, x_label, footer):
-    """Groups of horizontal bars, panels side by side with one scale, one legend with a remark below.
+    """Groups of horizontal bars, panels side by side with one scale, one legend with a remark.
 
-    panels: [(heading, [(label, values, note, bold)])], with a value for each name, None for none. The note stands
-    where a group has no value.
+    panels: [(heading, [(label, values, note, bold)])], with a value for each name, None for none.
+    The note stands where a group has no value.
     """
     values = [v for _, groups in panels for _, row, _, _ in groups for v in row if v is not None]
     if not values or min(values) < 0:
@@ -190,17 +197,33 @@ def bar_chart(title, panels, names, remark, x_label, footer):
         for j, (label, row, note, is_bold) in enumerate(groups):
             y = top + j * step
             bold = {"font_weight": "bold"} if is_bold else {}
-            drawing.text(x0 - 8, y + thick * len(names) / 2 + 4, label, text_anchor="end", font_size=11, **bold)
+            drawing.text(
+                x0 - 8,
+                y + thick * len(names) / 2 + 4,
+                label,
+                text_anchor="end",
+                font_size=11,
+                **bold,
+            )
             for k, value in enumerate(row):
                 if value is None:
                     continue
                 drawing.box(x0, y + k * thick, at(value) - x0, thick - 1, COLOURS[k], stroke="none")
                 drawing.text(
-                    at(value) + 4, y + k * thick + 9.5, f"{value:.0f}", text_anchor="start", font_size=10
+                    at(value) + 4,
+                    y + k * thick + 9.5,
+                    f"{value:.0f}",
+                    text_anchor="start",
+                    font_size=10,
                 )
             if all(value is None for value in row):
                 drawing.text(
-                    x0 + 4, y + thick * len(names) / 2 + 4, note, text_anchor="start", font_size=11, fill="#666666"
+                    x0 + 4,
+                    y + thick * len(names) / 2 + 4,
+                    note,
+                    text_anchor="start",
+                    font_size=11,
+                    fill="#666666",
                 )
     y = bottom + 58
     for k, name in enumerate(names):

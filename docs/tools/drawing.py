@@ -1,10 +1,10 @@
-"""SVG pictures for the pages: shapes on a panel of their own, so that they can be read on dark pages too."""
+"""SVG pictures for the pages: shapes on a panel of their own, readable on dark pages too."""
 
 from xml.sax.saxutils import escape
 
 
 class Drawing:
-    """A picture. Numbers are written with at most two digits after the point: the same on every machine."""
+    """A picture. Numbers have at most two digits after the point: the same on every machine."""
 
     def __init__(self, width, height, title):
         self.lines = [
@@ -22,15 +22,33 @@ class Drawing:
 
     def box(self, x, y, width, height, fill, stroke="#999", stroke_width=0.6):
         self.element(
-            "rect", x=x, y=y, width=width, height=height, fill=fill, stroke=stroke, stroke_width=stroke_width
+            "rect",
+            x=x,
+            y=y,
+            width=width,
+            height=height,
+            fill=fill,
+            stroke=stroke,
+            stroke_width=stroke_width,
         )
 
     def text(self, x, y, words, **attributes):
         more = "".join(f' {key.replace("_", "-")}="{number(a)}"' for key, a in attributes.items())
-        self.lines.append(f'<text x="{number(x)}" y="{number(y)}"{more}>{escape(str(words))}</text>')
+        self.lines.append(
+            f'<text x="{number(x)}" y="{number(y)}"{more}>{escape(str(words))}</text>'
+        )
 
     def line(self, x1, y1, x2, y2, stroke="#222222", stroke_width=1.5, **attributes):
-        self.element("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, stroke_width=stroke_width, **attributes)
+        self.element(
+            "line",
+            x1=x1,
+            y1=y1,
+            x2=x2,
+            y2=y2,
+            stroke=stroke,
+            stroke_width=stroke_width,
+            **attributes,
+        )
 
     def arrow(self, x1, y, x2):
         self.line(x1, y, x2 - 6, y)

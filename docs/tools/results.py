@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Prints recorded measurements as tables: docs/tools/results.py FILE GROUP [OPTION].
 
-FILE is a record that a lesson's program wrote with --results; GROUP is one of its groups. Without an
-option the table has times and rates; with --resources what each kernel takes of the GPU; with
---columns the columns that are named, "TFLOP/s,registers". With --across a column's values stand side by
-side: a line for each length, a column for each kernel and type. The last line says where the figures
-are from. Exit status: 0, or 2 when FILE has no such thing.
+FILE is a record that a lesson's program wrote with --results; GROUP is one of its groups. Without
+an option the table has times and rates; with --resources what each kernel takes of the GPU; with
+--columns the columns that are named, "TFLOP/s,registers". With --across the values of one column
+stand side by side: a line for each length, a column for each kernel and type. The last line says
+where the figures are from. Exit status: 0, or 2 when FILE has no such thing.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def cell(row, column):
 
 
 def aligned(cells, headings):
-    """Lines of cells under so many lines of headings and a rule; all columns but the first are flush right."""
+    """Lines of cells, so many of them headings; all columns but the first are flush right."""
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     lines = [
         (
@@ -120,7 +120,7 @@ def main(arguments):
     parser.add_argument("group", help="a group of its measurements")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--resources", action="store_true", help="registers, memory, occupancy")
-    which.add_argument("--columns", metavar="NAMES", help="headings of columns, with commas between them")
+    which.add_argument("--columns", metavar="NAMES", help="headings, with commas between them")
     which.add_argument("--across", metavar="NAME", help="heading of the column to set side by side")
     options = parser.parse_args(arguments)
     try:

@@ -16,14 +16,15 @@ A generated block is what a lesson's program prints, or another program of the b
     ```
     <!-- /generated -->
 
-A drawing is what a Python tool of the repository prints; it goes to the file that the next line shows,
-beside the page:
+A drawing is what a program or tool prints as SVG; it goes to the file that the next line shows, beside
+the page:
 
     <!-- drawn: 05_flash_forward/drawings.py loops -->
     ![the order of the loops](loops.svg)
 
-The tool rewrites the lines inside the fences and those drawings, nothing else. With --check it writes nothing and
-shows the difference instead. Exit status: 0 in step, 1 not in step (--check), 2 could not be done.
+The tool rewrites the lines inside the fences and those drawings, nothing else. With --check it writes
+nothing and shows the difference instead. Exit status: 0 in step, 1 not in step (--check), 2 could not
+be done.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Tests of charts.py: that lines and bars are where their values say, and that nothing is drawn without values."""
+"""Tests of charts.py: lines and bars are where their values say; nothing is drawn without values."""
 
 import re
 import unittest
@@ -32,7 +32,9 @@ def two_lines(**options):
         charts.Series("one", [(1024, 100.0), (4096, 300.0), (2048, 200.0)]),
         charts.Series("two & more", [(1024, 50.0), (2048, 50.0), (4096, 50.0)], dashed=True),
     ]
-    return charts.line_chart("A <title>", [("left", series)], "N", "TFLOP/s", "from here", **options)
+    return charts.line_chart(
+        "A <title>", [("left", series)], "N", "TFLOP/s", "from here", **options
+    )
 
 
 class ChartsTest(TreeTest):
@@ -55,7 +57,10 @@ class ChartsTest(TreeTest):
 
     def test_names_lengths_and_source_can_be_read(self):
         svg = two_lines()
-        self.assertLessEqual({"one", "two & more", "1k", "2k", "4k", "left", "N", "TFLOP/s", "from here"}, set(texts(svg)))
+        self.assertLessEqual(
+            {"one", "two & more", "1k", "2k", "4k", "left", "N", "TFLOP/s", "from here"},
+            set(texts(svg)),
+        )
         self.assertEqual(elements(svg, "title")[0].firstChild.data, "A <title>")
         self.assertIn("stroke-dasharray", svg)
 
@@ -72,12 +77,24 @@ class ChartsTest(TreeTest):
 
     def test_bars_are_as_long_as_their_values(self):
         groups = [("a", [100.0, 50.0], "", True), ("b", [None, None], "does not fit", False)]
-        svg = charts.bar_chart("t", [("p", groups)], ["full", "causal"], "bold: ours", "TFLOP/s", "s")
-        bars = [float(r.getAttribute("width")) for r in elements(svg, "rect") if r.getAttribute("height") == "11"]
+        svg = charts.bar_chart(
+            "t", [("p", groups)], ["full", "causal"], "bold: ours", "TFLOP/s", "s"
+        )
+        bars = [
+            float(r.getAttribute("width"))
+            for r in elements(svg, "rect")
+            if r.getAttribute("height") == "11"
+        ]
         self.assertEqual(bars[:2], [2 * bars[1], bars[1]])
         self.assertEqual(len(bars), 4)  # two are those of the legend
-        self.assertLessEqual({"does not fit", "100", "50", "full", "causal", "bold: ours"}, set(texts(svg)))
-        bold = [t.firstChild.data for t in elements(svg, "text") if t.getAttribute("font-weight") == "bold"]
+        self.assertLessEqual(
+            {"does not fit", "100", "50", "full", "causal", "bold: ours"}, set(texts(svg))
+        )
+        bold = [
+            t.firstChild.data
+            for t in elements(svg, "text")
+            if t.getAttribute("font-weight") == "bold"
+        ]
         self.assertEqual(bold, ["p", "a"])
 
     def test_ticks_hold_all_values(self):
@@ -93,8 +110,8 @@ class ChartsTest(TreeTest):
                 charts.line_chart("t", [("p", [charts.Series("a", values)])], "x", "y", "s")
         with self.assertRaisesRegex(charts.Problem, "needs values"):
             charts.bar_chart("t", [("p", [("a", [None], "-", False)])], ["n"], "", "x", "s")
-        many = [charts.Series(str(i), [(128, 1.0)]) for i in range(8)]
-        with self.assertRaisesRegex(charts.Problem, "8 lines in one chart"):
+        many = [charts.Series(str(i), [(128, 1.0)]) for i in range(11)]
+        with self.assertRaisesRegex(charts.Problem, "11 lines in one chart"):
             charts.line_chart("t", [("p", many)], "x", "y", "s")
 
     def test_what_is_no_record(self):
@@ -110,7 +127,9 @@ class ChartsTest(TreeTest):
         self.assertIn("; GPU 2, ", charts.source(record, dict(record, gpu="GPU 2")))
 
     def test_numbers_are_short(self):
-        self.assertEqual([drawing.number(x) for x in (1.0, 1.256, 3, "a", 100.0)], ["1", "1.26", 3, "a", "100"])
+        self.assertEqual(
+            [drawing.number(x) for x in (1.0, 1.256, 3, "a", 100.0)], ["1", "1.26", 3, "a", "100"]
+        )
         self.assertIsNone(re.search(r"\d\.\d{3}", two_lines()))
 
 
