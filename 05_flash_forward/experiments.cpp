@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdlib>
-#include <map>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -59,6 +57,11 @@ std::string Tile::name() const {
   return fmt::format("{} x {}, {} warps", queries, keys, warps);
 }
 
+std::int64_t Tile::blocks(const Problem& problem) const {
+  const AttentionShape& s = problem.shape;
+  return s.batch * s.heads * ceil_div(s.length_q, queries);
+}
+
 std::int64_t Tile::traffic(const Problem& problem) const {
   const AttentionShape& s = problem.shape;
   const std::int64_t q_and_o = 2 * s.length_q,
@@ -87,14 +90,6 @@ Problem problem_of(const AttentionShape& shape, Type type, bool causal) {
   problem.type = type;
   problem.causal = causal;
   return problem;
-}
-
-// Largest error as a share of what is allowed.
-double share_of_allowed(const Verdict& verdict) {
-  return verdict.error.invalid > 0
-             ? INFINITY
-             : std::max(verdict.error.max_error / verdict.allowed_max,
-                        verdict.error.rms_error / verdict.allowed_rms);
 }
 
 bool fits(const tiles::Kernel& kernel, const DeviceProperties& device) {
@@ -249,11 +244,9 @@ void time_tiles(std::vector<cli::Measurement>& record, const Machine& machine,
       value_of(row, "group") = group;
       value_of(row, "title") = title;
       const auto takes = machine.resources(prepared.launch).front();
-      const std::int64_t blocks =
-          s.batch * s.heads *
-          ((s.length_q + tile.queries - 1) / tile.queries);
       const int at_once = takes.blocks * machine.properties.multiprocessors;
-      row.emplace_back("waves", static_cast<double>(blocks) / at_once);
+      row.emplace_back("waves",
+                       static_cast<double>(tile.blocks(problem)) / at_once);
       row.emplace_back("percent_hidden", 100 * tile.hidden_share(problem));
     } else {
       row = {{"group", group},
@@ -269,16 +262,6 @@ void time_tiles(std::vector<cli::Measurement>& record, const Machine& machine,
     rows.push_back(row);
   }
   report(record, title, rows, {"kernel", "note"});
-}
-
-const Rung& rung_of(const Machine& machine, const std::string& name) {
-  const auto found =
-      std::find_if(machine.rungs.begin(), machine.rungs.end(),
-                   [&](const Rung& rung) { return rung.name == name; });
-  if (found == machine.rungs.end()) {
-    throw std::logic_error("there is no rung " + name);
-  }
-  return *found;
 }
 
 // The fastest rung that takes a type: the last one.

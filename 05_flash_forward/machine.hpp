@@ -58,6 +58,12 @@ struct Machine {
       resources;
 };
 
+/// A machine's rung.
+/// @param machine that has it
+/// @param name    of its file
+/// @throws std::logic_error when there is none
+const Rung& rung_of(const Machine& machine, const std::string& name);
+
 /// The machines of this build: the lab first.
 std::vector<Machine> machines();
 

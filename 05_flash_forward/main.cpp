@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -137,15 +136,6 @@ void check_real(cli::Program& program, const Machine& machine) {
   }
 }
 
-// Largest error as a share of what is allowed.
-double share_of_allowed(const Verdict& verdict) {
-  if (verdict.error.invalid > 0) {
-    return std::numeric_limits<double>::infinity();
-  }
-  return std::max(verdict.error.max_error / verdict.allowed_max,
-                  verdict.error.rms_error / verdict.allowed_rms);
-}
-
 // Small problems that break kernels which are right on round ones.
 void check_ragged(cli::Program& program, const Machine& machine) {
   const std::pair<const char*, Problem> problems[] = {
@@ -189,7 +179,7 @@ void check_ragged(cli::Program& program, const Machine& machine) {
         prepared.launch();
         for (const Verdict& verdict :
              task.judge.judge(rung.name + ", " + name, prepared.result())) {
-          worst = std::max(worst, share_of_allowed(verdict));
+          worst = std::max(worst, flash::share_of_allowed(verdict));
           if (!verdict.accepted) program.check(verdict);  // with its place
         }
       }

@@ -24,6 +24,8 @@ struct Tile {
 
   /// Queries, keys and warps: "128 x 96, 4 warps".
   std::string name() const;
+  /// How many blocks compute a problem.
+  std::int64_t blocks(const Problem& problem) const;
   /// What the kernel asks of global memory with this tile, reads and writes, in bytes.
   std::int64_t traffic(const Problem& problem) const;
   /// Of the scores that it computes, the share that the mask hides or that lie beyond the last query or key.

@@ -363,6 +363,7 @@ def main(arguments=None):
         except OSError as error:
             report(0, f"the page cannot be read: {error.strerror}.")
             continue
+
         def draw(image, text, folder=pathlib.PurePosixPath(name).parent):
             drawing = str(folder / image)
             if drawings.setdefault(drawing, text) != text:
