@@ -225,13 +225,11 @@ void report(std::vector<cli::Measurement>& record, const std::string& title,
   record.insert(record.end(), rows.begin(), rows.end());
 }
 
-// Each tile on one problem.
+// Each tile on one problem, whose group the title begins with.
 void time_tiles(std::vector<cli::Measurement>& record, const Machine& machine,
                 const tiles::Machine& on, const Problem& problem,
-                const std::string& group) {
+                const std::string& group, const std::string& title) {
   const AttentionShape& s = problem.shape;
-  const std::string title = fmt::format("{}, B = {}, H = {}, N = {}", group,
-                                        s.batch, s.heads, s.length_q);
   std::vector<cli::Measurement> rows;
   for (const tiles::Kernel& kernel : on.kernels) {
     const tiles::Tile& tile = kernel.tile;
@@ -413,13 +411,22 @@ void show_experiments(cli::Program& program, const Machine& machine,
       for (const bool causal : {false, true}) {
         const Problem problem =
             timed_problem(Type::kBFloat16, head_dim, causal, 4096);
-        time_tiles(record, machine, on, problem,
-                   "tiles, " + group_of(problem));
+        const std::string group = "tiles, " + group_of(problem);
+        time_tiles(record, machine, on, problem, group,
+                   fmt::format("{}, B = {}, H = {}, N = {}", group,
+                               problem.shape.batch, problem.shape.heads,
+                               problem.shape.length_q));
       }
-      Problem alone = timed_problem(Type::kBFloat16, head_dim, false, 1024);
-      alone.shape.batch = 1;
-      time_tiles(record, machine, on, alone,
-                 "tiles, " + group_of(alone) + ", one sequence");
+      // As many blocks of 128 queries as fit an H200 at once with D = 64, two to each multiprocessor; and some more.
+      for (const std::int64_t length : {1024, 1152}) {
+        Problem alone =
+            timed_problem(Type::kBFloat16, head_dim, false, length);
+        alone.shape.batch = 1;
+        const std::string group =
+            "tiles, " + group_of(alone) + ", one sequence";
+        time_tiles(record, machine, on, alone, group,
+                   fmt::format("{}, H = {}", group, alone.shape.heads));
+      }
     }
   }
   compare_types(program, machine, record);
