@@ -26,4 +26,14 @@ void BareRung::check(const Problem& problem) const {
       problem.shape.head_dim));
 }
 
+const Rung& rung_of(const Machine& machine, const std::string& name) {
+  const auto found =
+      std::find_if(machine.rungs.begin(), machine.rungs.end(),
+                   [&](const Rung& rung) { return rung.name == name; });
+  if (found == machine.rungs.end()) {
+    throw std::logic_error("there is no rung " + name);
+  }
+  return *found;
+}
+
 }  // namespace fa::flash

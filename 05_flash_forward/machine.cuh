@@ -2,9 +2,7 @@
 /// The kernels of this lesson on one machine. Compiled once for each: see common/gpu/target.hpp.
 #pragma once
 
-#include <cmath>
 #include <memory>
-#include <stdexcept>
 
 #include "05_flash_forward/dispatch.cuh"
 #include "05_flash_forward/kernels/01_unfused.cuh"
@@ -13,17 +11,11 @@
 #include "05_flash_forward/kernels/05_tensor_cores.cuh"
 #include "05_flash_forward/kernels/06_swizzle.cuh"
 #include "05_flash_forward/kernels/07_pipeline.cuh"
-#include "05_flash_forward/machine.hpp"
 #include "05_flash_forward/on_device.cuh"
-#include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each machine includes this
 
-using flash::Inputs;
-using flash::Outputs;
-using flash::Prepared;
-using flash::Problem;
 using flash::Rung;
 using flash::Type;
 

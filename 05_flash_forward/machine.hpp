@@ -52,6 +52,12 @@ struct Machine : BareMachine {
   std::vector<Rung> rungs;  ///< the lesson's kernels on it
 };
 
+/// A machine's rung.
+/// @param machine that has it
+/// @param name    of its file
+/// @throws std::logic_error when there is none
+const Rung& rung_of(const Machine& machine, const std::string& name);
+
 /// The machines of this build: the lab first.
 std::vector<Machine> machines();
 

@@ -142,4 +142,10 @@ std::vector<Verdict> Judge::judge(const std::string& name,
              epsilon<float>(), score_magnitude_)};
 }
 
+double share_of_allowed(const Verdict& verdict) {
+  if (verdict.error.invalid > 0) return INFINITY;
+  return std::max(verdict.error.max_error / verdict.allowed_max,
+                  verdict.error.rms_error / verdict.allowed_rms);
+}
+
 }  // namespace fa::flash

@@ -111,4 +111,7 @@ class Judge {
   double score_magnitude_ = 0;  // no sum of |q k| is larger, scaled
 };
 
+/// The largest error as a share of what is allowed: at most 1 when it is accepted; infinity for NaN.
+double share_of_allowed(const Verdict& verdict);
+
 }  // namespace fa::flash

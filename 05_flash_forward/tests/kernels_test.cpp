@@ -1,8 +1,11 @@
 // Every rung on every machine of this build that can run here: types, sizes, masks, layouts, hard inputs.
+#include <optional>
+
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/machine.hpp"
 #include "05_flash_forward/tests/problems.hpp"
+#include "common/lab/trace.hpp"
 
 using namespace fa;
 using flash::kTypes;
@@ -111,6 +114,33 @@ TEST_CASE("dropout drops what the CPU says") {
       problem.dropout = 0.17;
       problem.seed = 0x123456789abcdef;
       check_everywhere(problem);
+    }
+  }
+}
+
+TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
+  for (const Machine& machine : flash::machines()) {
+    if (machine.kind != "watched") continue;  // not in every build
+    for (const bool causal : {false, true}) {
+      for (const flash::Rung& rung : machine.rungs) {
+        const Problem problem =
+            problem_of(rung.types.back(), {1, 2, 1, 37, 71, 40}, causal);
+        const auto inputs = flash::make_inputs(problem, Values::kNormal, 1);
+        std::optional<flash::Prepared> prepared;
+        const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {
+          prepared = rung.prepare(problem, inputs);
+          prepared->launch();
+        });
+        REQUIRE(seen);
+        CAPTURE(seen->text);
+        CHECK(seen->findings == 0);
+        for (const Verdict& verdict :
+             flash::Judge(problem, inputs)
+                 .judge(rung.name, prepared->result())) {
+          CAPTURE(verdict.report());
+          CHECK(verdict.accepted);
+        }
+      }
     }
   }
 }
