@@ -71,7 +71,6 @@ Variable<T> matmul(Tape<T>& tape, const Variable<T>& x,
 }
 //! [matmul]
 
-//! [add]
 template <class T>
 Variable<T> add(Tape<T>& tape, const Variable<T>& a, const Variable<T>& b) {
   if (a->value.rows() != b->value.rows() ||
@@ -85,7 +84,6 @@ Variable<T> add(Tape<T>& tape, const Variable<T>& a, const Variable<T>& b) {
     b->grad += d_y;
   });
 }
-//! [add]
 
 template <class T>
 Variable<T> add_bias(Tape<T>& tape, const Variable<T>& x,

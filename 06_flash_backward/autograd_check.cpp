@@ -22,7 +22,6 @@ Variable<double> random_variable(std::int64_t rows, std::int64_t cols,
   return variable<double>(random_matrix(rows, cols, seed, deviation));
 }
 
-//! [weighted_sum]
 // An operation that the tape does not know: the sum of x o w.
 Variable<double> weighted_sum(Tape<double>& tape, const Variable<double>& x,
                               const Matrix<double>& w) {
@@ -31,7 +30,6 @@ Variable<double> weighted_sum(Tape<double>& tape, const Variable<double>& x,
       Matrix<double>::Constant(1, 1, sum),
       [x, w](const Matrix<double>& d_sum) { x->grad += d_sum(0, 0) * w; });
 }
-//! [weighted_sum]
 
 Variable<double> loss_of(const TapeCase& of, Tape<double>& tape) {
   const auto y = of.result(tape);

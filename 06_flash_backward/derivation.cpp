@@ -1,13 +1,11 @@
 #include "06_flash_backward/derivation.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <stdexcept>
 
 #include "01_naive_attention/gradient_check.hpp"
-#include "06_flash_backward/tiled.hpp"
 #include "common/tensor/random.hpp"
 
 namespace fa::backward {
@@ -110,20 +108,17 @@ void hide(Matrix<double>& s) {
   }
 }
 
-// Attention from its scores on, as lesson 01 has it, and its gradient with respect to them.
+// Attention from its scores on, as lesson 01 has it.
 struct FromScores {
   Matrix<double> s, z, v, d_o;
 
-  Matrix<double> output() const {
-    Matrix<double> masked = s;
-    hide(masked);
-    return naive::safe_softmax(masked).cwiseProduct(z) * v;
-  }
-  double loss() const { return output().cwiseProduct(d_o).sum(); }
   Matrix<double> weights() const {
     Matrix<double> masked = s;
     hide(masked);
     return naive::safe_softmax(masked);
+  }
+  double loss() const {
+    return (weights().cwiseProduct(z) * v).cwiseProduct(d_o).sum();
   }
 };
 
