@@ -7,5 +7,6 @@ int main(int argc, char** argv) {
                            "checked.");
   fa::backward::add_derivation(program);
   fa::backward::add_autograd(program);
+  fa::backward::add_kernels(program);
   return program.run(argc, argv);
 }

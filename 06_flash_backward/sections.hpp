@@ -12,4 +12,7 @@ void add_derivation(cli::Program& program);
 /// The tape (autograd_sections.cpp).
 void add_autograd(cli::Program& program);
 
+/// The kernels (kernel_sections.cpp). Adds options, too.
+void add_kernels(cli::Program& program);
+
 }  // namespace fa::backward
