@@ -90,7 +90,6 @@ class Libraries(fa.CLibrary):
         return call, gradients
 
 
-#! [function]
 class FlashAttention(torch.autograd.Function if torch else object):
     """softmax(q k^T / sqrt(head_dim)) v as one operation of PyTorch."""
 
@@ -112,7 +111,6 @@ class FlashAttention(torch.autograd.Function if torch else object):
         )
         call()
         return *gradients, None, None
-#! [function]
 
 
 def textbook(q, k, v, causal, factors=None):
@@ -251,7 +249,7 @@ def time_all(libraries, repeats, deterministic):
                 torch.cuda.empty_cache()
         return result
 
-    return fa.time_problems([2048 << i for i in range(4)], (2048, 4096), columns, 5, measure)
+    return fa.time_problems([2048 << i for i in range(4)], (4096,), columns, 5, measure)
 
 
 def kernel_name(libraries, o, d_o):

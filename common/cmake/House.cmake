@@ -199,7 +199,7 @@ function(fa_interface NAME LABEL)
     add_test(NAME ${LABEL}.interface.example
              COMMAND "${Python3_EXECUTABLE}" -B "${CMAKE_CURRENT_SOURCE_DIR}/interface/example.py"
                      --library "$<TARGET_FILE:${on_lab}>" ${arg_EXAMPLE} --check)
-    set_tests_properties(${LABEL}.interface.example PROPERTIES LABELS ${LABEL} TIMEOUT 300 SKIP_RETURN_CODE 77)
+    set_tests_properties(${LABEL}.interface.example PROPERTIES LABELS ${LABEL} TIMEOUT 600 SKIP_RETURN_CODE 77)
   endif()
 endfunction()
 
