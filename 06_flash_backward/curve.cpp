@@ -39,7 +39,7 @@ std::vector<double> means(const std::vector<double>& values,
 std::string terminal_curve(const std::vector<double>& values,
                            const std::vector<Level>& levels) {
   constexpr std::size_t kColumns = 48;
-  constexpr int kRows = 12;
+  constexpr int kRows = 10;
   const std::vector<double> columns = means(values, kColumns);
   const double top = highest(values, levels);
   const auto row_of = [&](double value) {

@@ -107,7 +107,7 @@ Options& Program::command(const std::string& name,
   command.app_->group("Commands");
   command.app_->fallthrough();  // to the options of the program
   command.app_->footer(
-      "\nThe options of the program, as --device, can be given too.\n"
+      "The options of the program, as --device, can be given too.\n"
       "\nExit status: 0 done, 2 could not do what was asked, 130 ended by "
       "Ctrl-C.");
   command.body = std::move(body);
