@@ -8,10 +8,7 @@ int main(int argc, char** argv) {
                            "checked.");
   fa::backward::add_derivation(program);
   fa::backward::add_autograd(program);
-<<<<<<< HEAD
   fa::backward::add_kernels(program);
-=======
   fa::backward::add_training(program, machines);
->>>>>>> hT
   return program.run(argc, argv);
 }
