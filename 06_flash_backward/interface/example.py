@@ -90,6 +90,10 @@ class Libraries(fa.CLibrary):
         return call, gradients
 
 
+# Second derivatives are refused: nobody computes them.
+once_differentiable = torch.autograd.function.once_differentiable if torch else lambda function: function
+
+
 class FlashAttention(torch.autograd.Function if torch else object):
     """softmax(q k^T / sqrt(head_dim)) v as one operation of PyTorch."""
 
@@ -105,6 +109,7 @@ class FlashAttention(torch.autograd.Function if torch else object):
         return o
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, d_o):
         call, gradients = ctx.libraries.prepare(
             ctx.attention, ctx.saved_tensors, d_o, ctx.options.deterministic
