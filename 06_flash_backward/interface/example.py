@@ -86,11 +86,11 @@ class Libraries(fa.CLibrary):
             if self.c.fa_backward(ctypes.byref(g)) != 0:
                 raise self.error()
 
-        call.struct, call.tensors = g, (saved, d_o, gradients, workspace)  # as long as the call, they live
+        call.struct, call.tensors = g, (saved, d_o, gradients, workspace)  # memory that g points to, as in lesson 05
         return call, gradients
 
 
-# Second derivatives are refused: nobody computes them.
+# Refuses second derivatives, which the kernels do not compute.
 once_differentiable = torch.autograd.function.once_differentiable if torch else lambda function: function
 
 
