@@ -7,7 +7,6 @@ import collections
 import ctypes
 import datetime
 import json
-import math
 import os
 import pathlib
 import shlex

@@ -86,8 +86,12 @@ class Libraries(fa.CLibrary):
             if self.c.fa_backward(ctypes.byref(g)) != 0:
                 raise self.error()
 
-        call.struct, call.tensors = g, (saved, d_o, gradients, workspace)  # as long as the call, they live
+        call.struct, call.tensors = g, (saved, d_o, gradients, workspace)  # memory that g points to, as in lesson 05
         return call, gradients
+
+
+# Refuses second derivatives, which the kernels do not compute.
+once_differentiable = torch.autograd.function.once_differentiable if torch else lambda function: function
 
 
 class FlashAttention(torch.autograd.Function if torch else object):
@@ -105,6 +109,7 @@ class FlashAttention(torch.autograd.Function if torch else object):
         return o
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, d_o):
         call, gradients = ctx.libraries.prepare(
             ctx.attention, ctx.saved_tensors, d_o, ctx.options.deterministic
