@@ -64,7 +64,13 @@ std::string verdict_json(const std::string& verdict,
 }
 
 std::string judge(const std::string& wanted) {
-  if (wanted == "questions" && questions != nullptr) return questions_json();
+  if (wanted == "questions" && questions != nullptr) {
+    try {
+      return questions_json();
+    } catch (const Skipped& skipped) {
+      return verdict_json("skipped", skipped.what());
+    }
+  }
   const NamedStage* found = nullptr;
   for (const NamedStage& stage : stages()) {
     if (stage.name != wanted) continue;

@@ -252,6 +252,8 @@ def questions(toolchain, exercise):
         folder = scratch / "work"
         folder.mkdir()
         said, _ = run_stage(toolchain, scratch / "judge", folder, "questions")
+    if said["verdict"] == "skipped":
+        return []
     if said["verdict"] != "questions":
         raise Fault(f"the judge of {exercise.id} gives no answers: {said['message']}")
     toolchain.cache.mkdir(parents=True, exist_ok=True)
@@ -286,6 +288,9 @@ def judge_numbers(toolchain, exercise, answer):
     results[0].verdict = "passed"
     asked = {question["name"]: question for question in questions(toolchain, exercise)}
     for result in results[1:]:
+        if not asked:
+            result.verdict, result.message = "skipped", "this machine has no watched lab, which needs Linux"
+            continue
         question, number = asked[result.name], numbers[result.name]
         if near(number, question["truth"], question["within"]):
             result.verdict = "passed"

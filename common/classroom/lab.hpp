@@ -93,7 +93,7 @@ inline void require_no_findings(const Seen& seen,
 /// @param tolerance largest difference that is allowed
 /// @param mistakes  tried in their order
 /// @param where     the case
-inline void check_launch(const Seen& seen, const std::vector<Reason>& reasons,
+inline void check_result(const Seen& seen, const std::vector<Reason>& reasons,
                          const Table& out,
                          const std::vector<double>& reference,
                          double tolerance,

@@ -52,7 +52,7 @@ void judge(int rows, int cols, const std::vector<Reason>& reasons) {
   const auto turned = [&](int y, int x) {
     return std::int64_t{x} * rows + y;
   };
-  check_launch(
+  check_result(
       c.seen, reasons, {"out", c.out, rows}, made(c, rows, cols, turned), 0,
       {{"nothing was written", std::vector<double>(c.in.size(), NAN)},
        {"the tiles change places, but each tile is not turned",
