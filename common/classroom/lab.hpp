@@ -3,6 +3,8 @@
 /// no watched lab, results are judged and the rest is skipped.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -140,5 +142,31 @@ inline std::vector<double> from_device(
   buffer.download(numbers.data());
   return {numbers.begin(), numbers.end()};
 }
+
+/// Numbers on the device for a kernel to write, with room on either side: what lands far beside them is seen, and does
+/// not end the program.
+class Field {
+ public:
+  /// @param count numbers, all NaN at first
+  explicit Field(std::int64_t count) : buffer_(count + 2 * kRoom) {}
+  /// The first number, for kernels.
+  float* data() { return buffer_.data() + kRoom; }
+  /// The numbers.
+  /// @throws Refused when something beside them was written
+  std::vector<double> numbers() const {
+    const std::vector<double> all = from_device(buffer_);
+    const auto end = all.end() - kRoom;
+    const auto written = [](double x) { return !std::isnan(x); };
+    if (std::any_of(all.begin(), all.begin() + kRoom, written) ||
+        std::any_of(end, all.end(), written)) {
+      refuse("it writes beside the result: the tail is not masked");
+    }
+    return {all.begin() + kRoom, end};
+  }
+
+ private:
+  static constexpr std::int64_t kRoom = 1 << 17;
+  FA_TARGET::DeviceBuffer<float> buffer_;
+};
 
 }  // namespace fa::classroom
