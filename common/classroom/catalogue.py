@@ -202,6 +202,12 @@ class Exercise:
         except (OSError, ValueError, KeyError) as error:
             raise Fault(f"{folder / 'exercise.json'} is not as it should be: {error!r}") from error
 
+    def __eq__(self, other):
+        return isinstance(other, Exercise) and self.folder == other.folder
+
+    def __hash__(self):
+        return hash(self.folder)
+
     def _text(self, name):
         try:
             return (self.folder / name).read_text(encoding="utf-8")
