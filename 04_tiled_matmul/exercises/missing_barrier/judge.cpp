@@ -77,12 +77,12 @@ FA_STAGE(easy) {
 FA_STAGE(odd) {
   judge<false>(32, 32, 64);
   judge<false>(31, 33, 65);
-  judge<true>(33, 31, 100);
+  judge<true>(33, 31, 70);
   judge<true>(1, 5, 3);
 }
 
 FA_STAGE(races) {
-  const Case c = run<true>(33, 40, 96);
+  const Case c = run<true>(33, 40, 64);
   needs_watching(c.seen);
   require_no_findings(c.seen);
 }

@@ -79,17 +79,17 @@ void judge(int m, int n, int k) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(256, 256, 64);
+  judge(128, 192, 32);
 }
 
 FA_STAGE(odd) {
   judge(31, 31, 17);
-  judge(100, 300, 33);
+  judge(70, 150, 33);
   judge(1, 5, 1);
 }
 
 FA_STAGE(races) {
-  const Case c = run(100, 130, 70);
+  const Case c = run(70, 130, 40);
   needs_watching(c.seen);
   require_no_findings(c.seen);
 }
