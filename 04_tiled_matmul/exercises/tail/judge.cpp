@@ -69,6 +69,7 @@ void judge(std::int64_t n) {
 
 }  // namespace
 
+//! [stages]
 FA_STAGE(easy) {
   judge(256);
   judge(1024);
@@ -80,6 +81,7 @@ FA_STAGE(odd) {
   judge(129);
   judge(1000);
 }
+//! [stages]
 
 FA_STAGE(races) {
   const Case c = run(1000);
