@@ -96,6 +96,12 @@ def scratch_folder():
     try:
         yield folder
     finally:
+        for parent, names, _files in os.walk(folder):  # from the top: what may not be listed is made so first
+            for name in names:
+                inner = os.path.join(parent, name)
+                if not os.path.islink(inner):  # the mode of what it leads to is not ours
+                    with contextlib.suppress(OSError):
+                        os.chmod(inner, 0o700)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -173,8 +179,7 @@ def judge(toolchain, exercise, answer, stop=True, shown=None):
             return results
         results[0].verdict = "passed"
         for result in results[1:]:
-            folder = scratch / "work"
-            shutil.rmtree(folder, ignore_errors=True)
+            folder = scratch / f"work_{result.name}"  # each its own: what a stage leaves may not be removable
             folder.mkdir()
             said, result.seconds = run_stage(toolchain, scratch / "judge", folder, result.name)
             result.verdict, result.notes = said["verdict"], said.get("notes", [])
