@@ -42,6 +42,11 @@ Tensor<double, Rank> numerical_gradient(const std::function<double()>& loss,
 }
 //! [differences]
 
+/// The larger of two errors; a NaN is worse than any number.
+inline double worse(double a, double b) {
+  return std::isnan(a) || a > b ? a : b;
+}
+
 /// The largest difference of two gradients, relative to the largest element of the second.
 /// @param gradient  to be judged
 /// @param numerical from numerical_gradient(), same shape
@@ -50,8 +55,8 @@ double relative_difference(View<const double, Rank> gradient,
                            View<const double, Rank> numerical) {
   double difference = 0, largest = 0;
   for_each_index(numerical.shape(), [&](const Shape<Rank>& index) {
-    const double d = std::abs(gradient[index] - numerical[index]);
-    if (!(d <= difference)) difference = d;  // a NaN is kept, not lost
+    difference =
+        worse(difference, std::abs(gradient[index] - numerical[index]));
     largest = std::max(largest, std::abs(numerical[index]));
   });
   return largest > 0 ? difference / largest : difference;

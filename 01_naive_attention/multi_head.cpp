@@ -46,6 +46,8 @@ Tensor<T, 3> sequences_of(const Matrix<T>& rows, std::int64_t batch) {
   return x;
 }
 
+}  // namespace
+
 //! [heads]
 // [batch * length, heads * head_dim] -> [batch, heads, length, head_dim]:
 // the same numbers, seen through other strides, then packed.
@@ -67,6 +69,8 @@ Matrix<T> join_heads(const Tensor<T, 4>& heads) {
                                      heads.size(0) * heads.size(2),
                                      heads.size(1) * heads.size(3));
 }
+
+namespace {
 
 template <class T>
 Matrix<T> apply(const Linear<T>& linear, const Matrix<T>& x) {
@@ -134,13 +138,16 @@ MultiHeadGradients<T> multi_head_backward(View<const T, 3> x,
   return result;
 }
 
-#define FA_MULTI_HEAD_FOR(T)                                      \
-  template MultiHeadForward<T> multi_head_forward<T>(             \
-      View<const T, 3>, const MultiHeadWeights<T>&, std::int64_t, \
-      const AttentionOptions&);                                   \
-  template MultiHeadGradients<T> multi_head_backward<T>(          \
-      View<const T, 3>, const MultiHeadWeights<T>&,               \
-      const MultiHeadForward<T>&, View<const T, 3>,               \
+#define FA_MULTI_HEAD_FOR(T)                                           \
+  template Tensor<T, 4> split_heads<T>(const Matrix<T>&, std::int64_t, \
+                                       std::int64_t);                  \
+  template Matrix<T> join_heads<T>(const Tensor<T, 4>&);               \
+  template MultiHeadForward<T> multi_head_forward<T>(                  \
+      View<const T, 3>, const MultiHeadWeights<T>&, std::int64_t,      \
+      const AttentionOptions&);                                        \
+  template MultiHeadGradients<T> multi_head_backward<T>(               \
+      View<const T, 3>, const MultiHeadWeights<T>&,                    \
+      const MultiHeadForward<T>&, View<const T, 3>,                    \
       const AttentionOptions&);
 FA_MULTI_HEAD_FOR(double)
 FA_MULTI_HEAD_FOR(float)

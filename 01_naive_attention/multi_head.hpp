@@ -40,6 +40,21 @@ struct MultiHeadGradients {
   MultiHeadWeights<T> d_weights;  ///< shapes of the weights
 };
 
+/// Cuts rows of numbers into heads.
+/// @param rows  [batch * length, heads * head_dim]
+/// @param batch sequences; divides the number of rows
+/// @param heads divides the number of columns
+/// @return [batch, heads, length, head_dim]
+template <class T>
+Tensor<T, 4> split_heads(const Matrix<T>& rows, std::int64_t batch,
+                         std::int64_t heads);
+
+/// The inverse of split_heads().
+/// @param heads [batch, heads, length, head_dim]
+/// @return [batch * length, heads * head_dim]
+template <class T>
+Matrix<T> join_heads(const Tensor<T, 4>& heads);
+
 /// Self-attention with its projections: x -> q, k, v -> heads -> o -> y.
 /// @param x       [batch, length, width]
 /// @param weights all of [width, width] and [width]

@@ -6,9 +6,9 @@
 #include <string>
 #include <type_traits>
 
+#include "05_flash_forward/grid.cuh"
 #include "05_flash_forward/kernels/04_register_tiles.cuh"
 #include "05_flash_forward/kernels/08_finish.cuh"
-#include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -20,13 +20,6 @@ struct ForwardKernel {
   const char* name;              ///< of its file in kernels/
   int head_dim;                  ///< columns that it is compiled for
 };
-
-/// Blocks that cover all queries of all heads, block_m queries each.
-template <class T>
-Size grid_of(const Attention<T>& a, int block_m) {
-  return {static_cast<unsigned>(ceil_div(a.length_q, block_m)),
-          static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)};
-}
 
 /// Calls work with the head dimension that a kernel is compiled for: the least that suffices.
 /// @tparam least a power of two

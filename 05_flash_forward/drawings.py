@@ -1,45 +1,14 @@
 #!/usr/bin/env python3
-"""Draws this lesson's pictures beside itself, as SVG files: python3 drawings.py"""
+"""Prints a picture of this lesson as SVG: drawings.py loops|register_tiles|who_holds_what|swizzle"""
 
 import pathlib
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs" / "tools"))
+from drawing import Drawing  # noqa: E402
 
 COLOURS = ["#f6d5b5", "#cfe3f5", "#d6ecc9", "#e5d6f0", "#f5e9a8", "#cdebe6", "#f3cdd6", "#dcdcdc"]
-
-
-class Drawing:
-    """An SVG picture on a panel of its own, so that it can be read on dark pages too."""
-
-    def __init__(self, width, height, title):
-        self.lines = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" '
-            'fill="#222222" text-anchor="middle" role="img">',
-            f"<title>{title}</title>",
-            f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
-        ]
-
-    def box(self, x, y, width, height, fill, stroke="#999", stroke_width=0.6):
-        self.lines.append(
-            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{fill}" '
-            f'stroke="{stroke}" stroke-width="{stroke_width}"/>'
-        )
-
-    def text(self, x, y, words, **attributes):
-        more = "".join(f' {name.replace("_", "-")}="{a}"' for name, a in attributes.items())
-        self.lines.append(f'<text x="{x:g}" y="{y}"{more}>{words}</text>')
-
-    def line(self, x1, y1, x2, y2):
-        self.lines.append(
-            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#222222" stroke-width="1.5"/>'
-        )
-
-    def arrow(self, x1, y, x2):
-        self.line(x1, y, x2 - 6, y)
-        self.lines.append(f'<path d="M {x2} {y} l -9 -5 v 10 z" fill="#222222"/>')
-
-    def write(self, name):
-        path = pathlib.Path(__file__).resolve().parent / name
-        path.write_text("\n".join([*self.lines, "</svg>", ""]), encoding="utf-8")
 
 
 def matrix_of_pairs(drawing, x0, y0, pairs, chosen, names):
@@ -90,7 +59,7 @@ def loops():
             ]
         for k, words in enumerate(lines):
             d.text(left + 2 * width, bottom + 28 + 17 * k, words)
-    d.write("loops.svg")
+    return d
 
 
 def who_holds_what():
@@ -124,7 +93,7 @@ def who_holds_what():
         ]
     ):
         d.text(left - 44, top + 16 * 19 + 26 + 18 * k, words, text_anchor="start")
-    d.write("who_holds_what.svg")
+    return d
 
 
 def swizzle():
@@ -155,7 +124,7 @@ def swizzle():
         ]
     ):
         d.text(18, top + 8 * height + 28 + 18 * k, words, text_anchor="start")
-    d.write("swizzle.svg")
+    return d
 
 
 def register_tiles():
@@ -193,11 +162,17 @@ def register_tiles():
         ]
     ):
         d.text(18, top + 32 * height + 30 + 18 * k, words, text_anchor="start")
-    d.write("register_tiles.svg")
+    return d
 
+
+PICTURES = {
+    "loops": loops,
+    "register_tiles": register_tiles,
+    "who_holds_what": who_holds_what,
+    "swizzle": swizzle,
+}
 
 if __name__ == "__main__":
-    loops()
-    register_tiles()
-    who_holds_what()
-    swizzle()
+    if len(sys.argv) != 2 or sys.argv[1] not in PICTURES:
+        sys.exit(f"drawings.py: which picture? There are {', '.join(PICTURES)}")
+    print(PICTURES[sys.argv[1]]().svg(), end="")

@@ -7,13 +7,13 @@
 
 namespace fa::flash {
 
-bool Rung::takes(const Problem& problem) const {
+bool BareRung::takes(const Problem& problem) const {
   const std::int64_t d = problem.shape.head_dim;
   return std::find(types.begin(), types.end(), problem.type) != types.end() &&
          d % 8 == 0 && d <= max_head_dim;
 }
 
-void Rung::check(const Problem& problem) const {
+void BareRung::check(const Problem& problem) const {
   if (takes(problem)) return;
   std::string allowed;
   for (const Type type : types) {
@@ -24,6 +24,16 @@ void Rung::check(const Problem& problem) const {
       "with {}",
       name, allowed, max_head_dim, name_of(problem.type),
       problem.shape.head_dim));
+}
+
+const Rung& rung_of(const Machine& machine, const std::string& name) {
+  const auto found =
+      std::find_if(machine.rungs.begin(), machine.rungs.end(),
+                   [&](const Rung& rung) { return rung.name == name; });
+  if (found == machine.rungs.end()) {
+    throw std::logic_error("there is no rung " + name);
+  }
+  return *found;
 }
 
 }  // namespace fa::flash

@@ -2,9 +2,7 @@
 /// The kernels of this lesson on one machine. Compiled once for each: see common/gpu/target.hpp.
 #pragma once
 
-#include <cmath>
 #include <memory>
-#include <stdexcept>
 
 #include "05_flash_forward/dispatch.cuh"
 #include "05_flash_forward/kernels/01_unfused.cuh"
@@ -13,17 +11,11 @@
 #include "05_flash_forward/kernels/05_tensor_cores.cuh"
 #include "05_flash_forward/kernels/06_swizzle.cuh"
 #include "05_flash_forward/kernels/07_pipeline.cuh"
-#include "05_flash_forward/machine.hpp"
-#include "common/gpu/launch.cuh"
+#include "05_flash_forward/on_device.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each machine includes this
 
-using flash::Inputs;
-using flash::Layout;
-using flash::Outputs;
-using flash::Prepared;
-using flash::Problem;
 using flash::Rung;
 using flash::Type;
 
@@ -31,139 +23,33 @@ inline unsigned blocks(std::int64_t size, std::int64_t tile) {
   return static_cast<unsigned>(ceil_div(size, tile));
 }
 
-// Distances of rows for [batch, heads, length, head_dim] in a layout.
-inline RowStrides strides_of(const Shape<4>& shape, Layout layout) {
-  const std::int64_t row = shape[3], all = shape[1] * shape[2] * row;
-  return layout == Layout::kHeadsFirst ? RowStrides{all, shape[2] * row, row}
-                                       : RowStrides{all, row, shape[1] * row};
-}
-
-// The same elements with heads and lengths exchanged, which is how they lie when the length comes first.
-template <class T>
-Tensor<T, 4> exchanged(const Tensor<T, 4>& tensor) {
-  const Shape<4> shape = tensor.shape();
-  Tensor<T, 4> result({shape[0], shape[2], shape[1], shape[3]});
-  for_each_index(shape, [&](const Shape<4>& at) {
-    result(at[0], at[2], at[1], at[3]) = tensor.view()[at];
-  });
-  return result;
-}
-
-// The head that a tensor has, for all heads of all sequences.
-template <class T>
-Tensor<T, 4> repeated(const Tensor<T, 4>& head, const Shape<4>& shape) {
-  Tensor<T, 4> result(shape);
-  for (std::int64_t i = 0; i < result.count(); i += head.count()) {
-    std::copy(head.data(), head.data() + head.count(), result.data() + i);
-  }
-  return result;
-}
-
-// A problem in the memory of the device. H is the host's type of T.
-template <class T, class H>
-struct OnDevice {
-  OnDevice(const Problem& problem, const Inputs& in)
-      : layout(problem.layout),
-        shape(problem.shape_of_q()),
-        q(upload(in.q, shape)),
-        k(upload(in.k, problem.shape_of_kv())),
-        v(upload(in.v, problem.shape_of_kv())),
-        o(element_count(shape)),
-        lse(shape[0] * shape[1] * shape[2]) {
-    const AttentionShape& s = problem.shape;
-    const auto of_q = strides_of(shape, layout),
-               of_kv = strides_of(problem.shape_of_kv(), layout);
-    a = {q.data(),
-         k.data(),
-         v.data(),
-         o.data(),
-         lse.data(),
-         of_q,
-         of_kv,
-         of_kv,
-         of_q,
-         static_cast<int>(s.batch),
-         static_cast<int>(s.heads),
-         static_cast<int>(s.kv_heads),
-         static_cast<int>(s.length_q),
-         static_cast<int>(s.length_k),
-         static_cast<int>(s.head_dim),
-         static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_dim))),
-         problem.causal,
-         make_dropout(problem.dropout, problem.seed)};
-  }
-  DeviceBuffer<T> upload(const Tensor<float, 4>& tensor,
-                         const Shape<4>& whole) const {
-    auto typed = converted<H>(tensor);
-    if (typed.shape() == Shape<4>{1, 1, whole[2], whole[3]}) {
-      typed = repeated(typed, whole);
-    } else if (typed.shape() != whole) {
-      throw std::invalid_argument(
-          fmt::format("a tensor of shape {} for a problem with {}",
-                      to_string(typed.shape()), to_string(whole)));
-    }
-    return DeviceBuffer<T>(layout == Layout::kHeadsFirst ? typed
-                                                         : exchanged(typed));
-  }
-  Outputs outputs() const {
-    auto result = layout == Layout::kHeadsFirst
-                      ? o.template tensor<H, 4>(shape)
-                      : exchanged(o.template tensor<H, 4>(
-                            {shape[0], shape[2], shape[1], shape[3]}));
-    return {converted<float>(result),
-            lse.template tensor<float, 3>({shape[0], shape[1], shape[2]})};
-  }
-
-  Layout layout;
-  Shape<4> shape;
-  DeviceBuffer<T> q, k, v, o;
-  DeviceBuffer<float> lse;
-  Attention<T> a;
-};
-
-// A rung for one type: `start(attention)` takes what memory it needs beside inputs and outputs, and gives what
-// launches it.
-template <class T, class H, class Start>
-Prepared prepare(const Problem& problem, const Inputs& in, Start start) {
-  const auto device = std::make_shared<OnDevice<T, H>>(problem, in);
-  const std::int64_t before = taken_bytes();
-  const std::function<void()> work = start(device->a);
-  return {[=] {
-            (void)device;  // kept as long as this is
-            work();
-          },
-          [=] { return device->outputs(); }, taken_bytes() - before};
-}
-
 inline Rung unfused() {
-  return {"01_unfused",
-          "three kernels, scores in memory",
-          {Type::kFloat32},
-          256,
-          [](const Problem& problem, const Inputs& in) {
-            return prepare<float, float>(
-                problem, in, [](const Attention<float>& a) {
-                  const auto heads = static_cast<unsigned>(a.batch * a.heads);
-                  const auto scores = std::make_shared<DeviceBuffer<float>>(
-                      std::int64_t{heads} * a.length_q * a.length_k);
-                  return [=] {
-                    const unsigned rows = blocks(a.length_q, kUnfusedTile);
-                    const Size block(kUnfusedTile, kUnfusedTile);
-                    launch(unfused_scores,
-                           {{blocks(a.length_k, kUnfusedTile), rows, heads},
-                            block},
-                           a, scores->data());
-                    launch(unfused_weights,
-                           {{blocks(a.length_q, 4), 1, heads}, {32, 4}}, a,
-                           scores->data());
-                    launch(unfused_output,
-                           {{blocks(a.head_dim, kUnfusedTile), rows, heads},
-                            block},
-                           a, scores->data());
-                  };
-                });
-          },
-          {kUnfusedTile, kUnfusedTile}};
+  return {
+      "01_unfused",
+      "three kernels, scores in memory",
+      {Type::kFloat32},
+      256,
+      [](const Problem& problem, const Inputs& in) {
+        return prepare<float>(problem, in, [](const Attention<float>& a) {
+          const auto heads = static_cast<unsigned>(a.batch * a.heads);
+          const auto scores = std::make_shared<DeviceBuffer<float>>(
+              std::int64_t{heads} * a.length_q * a.length_k);
+          return [=] {
+            const unsigned rows = blocks(a.length_q, kUnfusedTile);
+            const Size block(kUnfusedTile, kUnfusedTile);
+            launch(unfused_scores,
+                   {{blocks(a.length_k, kUnfusedTile), rows, heads}, block},
+                   a, scores->data());
+            launch(unfused_weights,
+                   {{blocks(a.length_q, 4), 1, heads}, {32, 4}}, a,
+                   scores->data());
+            launch(unfused_output,
+                   {{blocks(a.head_dim, kUnfusedTile), rows, heads}, block},
+                   a, scores->data());
+          };
+        });
+      },
+      {kUnfusedTile, kUnfusedTile}};
 }
 
 inline Rung flash_1_rung() {
@@ -172,20 +58,19 @@ inline Rung flash_1_rung() {
           {Type::kFloat32},
           128,
           [](const Problem& problem, const Inputs& in) {
-            return prepare<float, float>(
-                problem, in, [](const Attention<float>& a) {
-                  const auto running = std::make_shared<DeviceBuffer<float>>(
-                      std::int64_t{a.batch} * a.heads * a.length_q * 2);
-                  return [=] {
-                    with_head_dim<32, 128>(a.head_dim, [&](auto d) {
-                      launch(flash_1<decltype(d)::value>,
-                             {{static_cast<unsigned>(a.heads),
-                               static_cast<unsigned>(a.batch)},
-                              {kFlash1Queries}},
-                             a, running->data());
-                    });
-                  };
+            return prepare<float>(problem, in, [](const Attention<float>& a) {
+              const auto running = std::make_shared<DeviceBuffer<float>>(
+                  std::int64_t{a.batch} * a.heads * a.length_q * 2);
+              return [=] {
+                with_head_dim<32, 128>(a.head_dim, [&](auto d) {
+                  launch(flash_1<decltype(d)::value>,
+                         {{static_cast<unsigned>(a.heads),
+                           static_cast<unsigned>(a.batch)},
+                          {kFlash1Queries}},
+                         a, running->data());
                 });
+              };
+            });
           },
           {kFlash1Queries, kFlash1Keys}};
 }
@@ -196,19 +81,18 @@ inline Rung flash_2_rung() {
           {Type::kFloat32},
           128,
           [](const Problem& problem, const Inputs& in) {
-            return prepare<float, float>(
-                problem, in, [](const Attention<float>& a) {
-                  return [=] {
-                    with_head_dim<32, 128>(a.head_dim, [&](auto d) {
-                      launch(flash_2<decltype(d)::value>,
-                             {{blocks(a.length_q, kFlash2Queries),
-                               static_cast<unsigned>(a.heads),
-                               static_cast<unsigned>(a.batch)},
-                              {kFlash2Queries}},
-                             a);
-                    });
-                  };
+            return prepare<float>(problem, in, [](const Attention<float>& a) {
+              return [=] {
+                with_head_dim<32, 128>(a.head_dim, [&](auto d) {
+                  launch(flash_2<decltype(d)::value>,
+                         {{blocks(a.length_q, kFlash2Queries),
+                           static_cast<unsigned>(a.heads),
+                           static_cast<unsigned>(a.batch)},
+                          {kFlash2Queries}},
+                         a);
                 });
+              };
+            });
           },
           {kFlash2Queries, kFlash2Keys}};
 }
@@ -219,10 +103,9 @@ inline Rung register_tiles() {
           {Type::kFloat32},
           256,
           [](const Problem& problem, const Inputs& in) {
-            return prepare<float, float>(
-                problem, in, [](const Attention<float>& a) {
-                  return [=] { launch_forward(a, Stream::of(nullptr)); };
-                });
+            return prepare<float>(problem, in, [](const Attention<float>& a) {
+              return [=] { launch_forward(a, Stream::of(nullptr)); };
+            });
           }};
 }
 
@@ -239,8 +122,8 @@ Rung sixteen_bit_rung(const char* name, const char* idea,
               return [=] { launch_kernel(a); };
             };
             return problem.type == Type::kFloat16
-                       ? prepare<half, fa::half>(problem, in, start)
-                       : prepare<bfloat16, fa::bfloat16>(problem, in, start);
+                       ? prepare<half>(problem, in, start)
+                       : prepare<bfloat16>(problem, in, start);
           }};
 }
 
@@ -291,14 +174,7 @@ inline std::vector<Rung> tensor_core_rungs() {
 
 /// This machine with all kernels of the lesson.
 inline flash::Machine machine(const std::string& kind) {
-  flash::Machine result;
-  result.kind = kind;
-  result.available = device_available();
-  if (result.available) result.properties = device_properties();
-  result.milliseconds = [](const std::function<void()>& work, int repeats) {
-    return median_milliseconds(work, repeats);
-  };
-  result.resources = resources_of;
+  flash::Machine result{bare_machine(kind), {}};
   result.rungs = {unfused(), flash_1_rung(), flash_2_rung(),
                   register_tiles()};
   for (const Rung& rung : tensor_core_rungs()) result.rungs.push_back(rung);

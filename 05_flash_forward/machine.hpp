@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "05_flash_forward/problem.hpp"
-#include "common/gpu/device.hpp"
+#include "common/gpu/machine.hpp"
 
 namespace fa::flash {
 
@@ -26,16 +26,12 @@ struct Tiles {
   std::int64_t keys = 0;     ///< 0 where nobody asks
 };
 
-/// One rung of the ladder.
-struct Rung {
+/// What a rung of a ladder is and takes.
+struct BareRung {
   std::string name;           ///< of the file in kernels/
   std::string idea;           ///< what is new, in a few words
   std::vector<Type> types;    ///< of the inputs that it takes
   std::int64_t max_head_dim;  ///< the largest that it takes
-  /// Copies inputs to the device. A tensor with one head of one sequence stands for all of them.
-  /// @throws std::invalid_argument for what the rung does not take, and for tensors of other sizes
-  std::function<Prepared(const Problem&, const Inputs&)> prepare;
-  Tiles tiles{};  ///< of the rungs whose traffic is counted by formula
 
   /// Whether it takes a problem.
   bool takes(const Problem& problem) const;
@@ -43,20 +39,24 @@ struct Rung {
   void check(const Problem& problem) const;
 };
 
-/// What runs kernels.
-struct Machine {
-  std::string kind;             ///< "lab", "watched" or "gpu"
-  bool available = false;       ///< whether it can run here
-  DeviceProperties properties;  ///< its name and limits, when available
-  std::vector<Rung> rungs;      ///< the lesson's kernels on it
-  /// Median time of some work in milliseconds, repeated so often; none where times say nothing.
-  std::function<std::optional<double>(const std::function<void()>&,
-                                      int repeats)>
-      milliseconds;
-  /// What the kernels that some work launches take; nothing in the lab.
-  std::function<std::vector<KernelResources>(const std::function<void()>&)>
-      resources;
+/// One rung of this lesson's ladder.
+struct Rung : BareRung {
+  /// Copies inputs to the device. A tensor with one head of one sequence stands for all of them.
+  /// @throws std::invalid_argument for what the rung does not take, and for tensors of other sizes
+  std::function<Prepared(const Problem&, const Inputs&)> prepare;
+  Tiles tiles{};  ///< of the rungs whose traffic is counted by formula
 };
+
+/// What runs kernels.
+struct Machine : BareMachine {
+  std::vector<Rung> rungs;  ///< the lesson's kernels on it
+};
+
+/// A machine's rung.
+/// @param machine that has it
+/// @param name    of its file
+/// @throws std::logic_error when there is none
+const Rung& rung_of(const Machine& machine, const std::string& name);
 
 /// The machines of this build: the lab first.
 std::vector<Machine> machines();

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -11,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "05_flash_forward/experiments.hpp"
 #include "05_flash_forward/machine.hpp"
 #include "05_flash_forward/timing.hpp"
 #include "05_flash_forward/traffic.hpp"
@@ -136,15 +136,6 @@ void check_real(cli::Program& program, const Machine& machine) {
   }
 }
 
-// Largest error as a share of what is allowed.
-double share_of_allowed(const Verdict& verdict) {
-  if (verdict.error.invalid > 0) {
-    return std::numeric_limits<double>::infinity();
-  }
-  return std::max(verdict.error.max_error / verdict.allowed_max,
-                  verdict.error.rms_error / verdict.allowed_rms);
-}
-
 // Small problems that break kernels which are right on round ones.
 void check_ragged(cli::Program& program, const Machine& machine) {
   const std::pair<const char*, Problem> problems[] = {
@@ -188,7 +179,7 @@ void check_ragged(cli::Program& program, const Machine& machine) {
         prepared.launch();
         for (const Verdict& verdict :
              task.judge.judge(rung.name + ", " + name, prepared.result())) {
-          worst = std::max(worst, share_of_allowed(verdict));
+          worst = std::max(worst, flash::share_of_allowed(verdict));
           if (!verdict.accepted) program.check(verdict);  // with its place
         }
       }
@@ -415,11 +406,14 @@ int main(int argc, char** argv) {
   program.option("--svg", choice.svg,
                  "section trace: draws the banks of the worst line of shared "
                  "memory into this file");
-  program.option("--results", choice.results,
-                 "section time: records what was measured in this file, for "
-                 "docs/results");
-  program.option("--commit", choice.commit,
-                 "section time: commit to record, for a copy without git");
+  program.option(
+      "--results", choice.results,
+      "sections time and experiments: records what was measured in "
+      "this file, for docs/results");
+  program.option(
+      "--commit", choice.commit,
+      "sections time and experiments: commit to record, for a copy "
+      "without git");
   program.option("--size", choice.size, 0, 16384,
                  "queries and keys in sections time, trace and once (0: the "
                  "section's own)");
@@ -456,6 +450,10 @@ int main(int argc, char** argv) {
       watching([&](const Machine& on) { trace_rungs(program, on, choice); }));
   program.section("time", "How fast they are",
                   [&] { time_all(program, machine(), choice); });
+  program.section_apart("experiments", "Other tiles, types and lengths", [&] {
+    flash::show_experiments(program, machine(),
+                            {choice.results, choice.commit});
+  });
   program.section_apart("once", "Every kernel launched once", [&] {
     launch_once(
         !program.on_gpu() && watched != nullptr ? *watched : machine(),

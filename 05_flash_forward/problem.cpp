@@ -12,25 +12,6 @@
 namespace fa::flash {
 namespace {
 
-// Calls work(T{}) with the host's type.
-template <class Work>
-auto with_type(Type type, Work work) {
-  switch (type) {
-    case Type::kFloat16:
-      return work(half{});
-    case Type::kBFloat16:
-      return work(bfloat16{});
-    default:
-      return work(float{});
-  }
-}
-
-Tensor<float, 4> rounded(const Tensor<float, 4>& tensor, Type type) {
-  return with_type(type, [&](auto zero) {
-    return converted<float>(converted<decltype(zero)>(tensor));
-  });
-}
-
 // The largest length of a row.
 double longest_row(const Tensor<float, 4>& tensor) {
   double longest = 0, sum = 0;
@@ -43,6 +24,12 @@ double longest_row(const Tensor<float, 4>& tensor) {
 }
 
 }  // namespace
+
+Tensor<float, 4> rounded(const Tensor<float, 4>& tensor, Type type) {
+  return with_type(type, [&](auto zero) {
+    return converted<float>(converted<decltype(zero)>(tensor));
+  });
+}
 
 std::string name_of(Type type) {
   return with_type(type, [](auto zero) {
@@ -110,16 +97,22 @@ Tensor<std::uint8_t, 4> keep_mask(const Problem& problem) {
   return keep;
 }
 
-Judge::Judge(const Problem& problem, const Inputs& inputs)
-    : problem_(problem) {
+AttentionOptions options_of(const Problem& problem,
+                            Tensor<std::uint8_t, 4>& keep) {
   AttentionOptions options;
   options.causal = problem.causal;
-  const auto keep =
-      problem.dropout > 0 ? keep_mask(problem) : Tensor<std::uint8_t, 4>();
   if (problem.dropout > 0) {
+    keep = keep_mask(problem);
     options.dropout_keep = keep.view();
     options.dropout_probability = problem.dropout;
   }
+  return options;
+}
+
+Judge::Judge(const Problem& problem, const Inputs& inputs)
+    : problem_(problem) {
+  Tensor<std::uint8_t, 4> keep;
+  const AttentionOptions options = options_of(problem, keep);
   const auto attention = [&](auto zero) {
     using T = decltype(zero);
     const auto q = converted<T>(inputs.q), k = converted<T>(inputs.k),
@@ -147,6 +140,12 @@ std::vector<Verdict> Judge::judge(const std::string& name,
       decide(name + ", lse", distance(outputs.lse.view(), ref_.lse.view()),
              distance(plain_.lse.view(), ref_.lse.view()), kForwardFactor,
              epsilon<float>(), score_magnitude_)};
+}
+
+double share_of_allowed(const Verdict& verdict) {
+  if (verdict.error.invalid > 0) return INFINITY;
+  return std::max(verdict.error.max_error / verdict.allowed_max,
+                  verdict.error.rms_error / verdict.allowed_rms);
 }
 
 }  // namespace fa::flash

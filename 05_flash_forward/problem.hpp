@@ -15,6 +15,19 @@ namespace fa::flash {
 /// Types of q, k, v and o. LSE is always float32.
 enum class Type { kFloat32, kFloat16, kBFloat16 };
 
+/// Calls work(T{}) with the host's type.
+template <class Work>
+auto with_type(Type type, Work work) {
+  switch (type) {
+    case Type::kFloat16:
+      return work(half{});
+    case Type::kBFloat16:
+      return work(bfloat16{});
+    default:
+      return work(float{});
+  }
+}
+
 /// "float32", "float16", "bfloat16"
 std::string name_of(Type type);
 
@@ -64,12 +77,21 @@ struct Outputs {
 /// Random inputs of the problem's sizes and type.
 Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
 
+/// The nearest numbers that a type holds.
+Tensor<float, 4> rounded(const Tensor<float, 4>& tensor, Type type);
+
 /// Rounds given tensors to the problem's type.
 Inputs rounded_inputs(const Problem& problem, const Tensor<float, 4>& q,
                       const Tensor<float, 4>& k, const Tensor<float, 4>& v);
 
 /// The dropout mask that the kernels use: 1 keeps, [batch, heads, length_q, length_k].
 Tensor<std::uint8_t, 4> keep_mask(const Problem& problem);
+
+/// Lesson 01's options for a problem. They point into the mask, which must outlive them.
+/// @param problem with or without dropout
+/// @param keep    filled when there is dropout
+AttentionOptions options_of(const Problem& problem,
+                            Tensor<std::uint8_t, 4>& keep);
 
 /// Judges what a kernel returned: O and LSE against lesson 01.
 class Judge {
@@ -88,5 +110,8 @@ class Judge {
   Outputs plain_;
   double score_magnitude_ = 0;  // no sum of |q k| is larger, scaled
 };
+
+/// The largest error as a share of what is allowed: at most 1 when it is accepted; infinity for NaN.
+double share_of_allowed(const Verdict& verdict);
 
 }  // namespace fa::flash

@@ -9,21 +9,6 @@
 namespace fa::flash {
 namespace {
 
-// One head for all heads of all sequences: to make and to round as many numbers as are timed would take longer than
-// the kernels, whose time does not depend on them.
-Inputs one_head(std::int64_t length, std::int64_t head_dim) {
-  const auto tensor = [&](std::uint64_t seed) {
-    Tensor<float, 4> result({1, 1, length, head_dim});
-    for (std::int64_t i = 0; i < result.count(); ++i) {
-      // -1.73 to 1.73, whose variance is 1
-      result.data()[i] = static_cast<float>(
-          3.46 * (random_uniform(seed, static_cast<std::uint64_t>(i)) - 0.5));
-    }
-    return result;
-  };
-  return {tensor(1), tensor(2), tensor(3)};
-}
-
 // A thread for each query or for each score: one length, and fewer repeats, or they would take most of the time.
 bool is_slow(const Rung& rung) {
   return rung.name < "04";
@@ -61,6 +46,50 @@ Problem timed_problem(Type type, std::int64_t head_dim, bool causal,
   return problem;
 }
 
+// To make and to round as many numbers as are timed would take longer than the kernels, whose time does not depend on
+// them.
+Inputs timed_inputs(std::int64_t length, std::int64_t head_dim) {
+  const auto tensor = [&](std::uint64_t seed) {
+    Tensor<float, 4> result({1, 1, length, head_dim});
+    for (std::int64_t i = 0; i < result.count(); ++i) {
+      // -1.73 to 1.73, whose variance is 1
+      result.data()[i] = static_cast<float>(
+          3.46 * (random_uniform(seed, static_cast<std::uint64_t>(i)) - 0.5));
+    }
+    return result;
+  };
+  return {tensor(1), tensor(2), tensor(3)};
+}
+
+cli::Measurement time_prepared(const Machine& machine, const Problem& problem,
+                               const std::string& kernel,
+                               const Prepared& prepared, int repeats) {
+  const double ms = machine.milliseconds(prepared.launch, repeats).value();
+  const AttentionShape& s = problem.shape;
+  // Two products; with the mask half of them.
+  const double flops = (problem.causal ? 2.0 : 4.0) *
+                       static_cast<double>(s.batch * s.heads) *
+                       static_cast<double>(s.length_q) *
+                       static_cast<double>(s.length_k * s.head_dim);
+  cli::Measurement row{
+      {"group", group_of(problem)},
+      {"title", fmt::format("{}, B x N = {}, H x D = {}", group_of(problem),
+                            s.batch * s.length_q, s.heads * s.head_dim)},
+      {"kernel", kernel},
+      {"length", s.length_q},
+      {"milliseconds", ms},
+      {"tflops", flops / ms / 1e9}};
+  const auto peak =
+      peak_flops(machine.properties, problem.type == Type::kFloat32
+                                         ? Arithmetic::kFloat32
+                                         : Arithmetic::kTensorCores16);
+  if (peak) {
+    row.emplace_back("percent_of_peak", 100 * flops / (ms / 1e3) / *peak);
+  }
+  cli::add_resources(row, largest(machine.resources(prepared.launch)));
+  return row;
+}
+
 std::vector<cli::Measurement> time_rungs(const Machine& machine, Type type,
                                          std::int64_t head_dim, bool causal,
                                          const std::string& kernel,
@@ -74,33 +103,10 @@ std::vector<cli::Measurement> time_rungs(const Machine& machine, Type type,
     for (const std::int64_t n : lengths) {
       const Problem problem = timed_problem(type, head_dim, causal, n);
       if (!rung.takes(problem)) continue;
-      const Prepared prepared = rung.prepare(problem, one_head(n, head_dim));
-      const double ms =
-          machine.milliseconds(prepared.launch, is_slow(rung) ? 5 : 20)
-              .value();
-      const AttentionShape& s = problem.shape;
-      // Two products; with the mask half of them.
-      const double flops =
-          (causal ? 2.0 : 4.0) * static_cast<double>(s.batch * s.heads) *
-          static_cast<double>(n) * static_cast<double>(n * head_dim);
-      cli::Measurement row{
-          {"group", group_of(problem)},
-          {"title",
-           fmt::format("{}, B x N = {}, H x D = {}", group_of(problem),
-                       s.batch * n, s.heads * head_dim)},
-          {"kernel", rung.name},
-          {"length", n},
-          {"milliseconds", ms},
-          {"tflops", flops / ms / 1e9}};
-      const auto peak =
-          peak_flops(machine.properties, type == Type::kFloat32
-                                             ? Arithmetic::kFloat32
-                                             : Arithmetic::kTensorCores16);
-      if (peak) {
-        row.emplace_back("percent_of_peak", 100 * flops / (ms / 1e3) / *peak);
-      }
-      cli::add_resources(row, largest(machine.resources(prepared.launch)));
-      rows.push_back(row);
+      const Prepared prepared =
+          rung.prepare(problem, timed_inputs(n, head_dim));
+      rows.push_back(time_prepared(machine, problem, rung.name, prepared,
+                                   is_slow(rung) ? 5 : 20));
     }
   }
   return rows;

@@ -22,6 +22,21 @@ std::string group_of(const Problem& problem);
 Problem timed_problem(Type type, std::int64_t head_dim, bool causal,
                       std::int64_t length);
 
+/// What is timed: one head, which stands for all heads of all sequences.
+/// @param length, head_dim of q, k and v
+Inputs timed_inputs(std::int64_t length, std::int64_t head_dim);
+
+/// A row of a record: the time of a kernel, its rate, and what it takes of a multiprocessor.
+/// @param machine  a GPU
+/// @param problem  that it computes, as many keys as queries
+/// @param kernel   its name
+/// @param prepared that is launched
+/// @param repeats  how often it is timed
+/// @throws std::runtime_error when the device reports an error
+cli::Measurement time_prepared(const Machine& machine, const Problem& problem,
+                               const std::string& kernel,
+                               const Prepared& prepared, int repeats = 20);
+
 /// Times the rungs on one group.
 /// @param machine  a GPU
 /// @param type, head_dim, causal of the group

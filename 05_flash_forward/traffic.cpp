@@ -1,8 +1,6 @@
 #include "05_flash_forward/traffic.hpp"
 
-#include <algorithm>
 #include <cstdlib>
-#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -28,16 +26,6 @@ Traffic of_flash_1(const Tiles& tiles, std::int64_t n, std::int64_t d) {
 Traffic of_flash_2(const Tiles& tiles, std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / tiles.queries;
   return {n * d + 2 * t * n * d, n * d + n};
-}
-
-const Rung& rung_of(const Machine& machine, const std::string& name) {
-  const auto found =
-      std::find_if(machine.rungs.begin(), machine.rungs.end(),
-                   [&](const Rung& rung) { return rung.name == name; });
-  if (found == machine.rungs.end()) {
-    throw std::logic_error("there is no rung " + name);
-  }
-  return *found;
 }
 
 // Counted by the watched lab.

@@ -1,17 +1,10 @@
 // Attention by tiles against lesson 01: tile sizes, edges, masks, hard logits, threads and memory.
 #include "03_online_softmax/tiled.hpp"
 
-#if defined(__linux__)
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#endif
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -24,6 +17,7 @@
 
 #include "common/check/acceptance.hpp"
 #include "common/tensor/random.hpp"
+#include "common/testing/process.hpp"
 
 using namespace fa;
 using doctest::Contains;
@@ -117,27 +111,6 @@ void check_every_tile_size(const Problem& p) {
     }
   }
 }
-
-// FA_THREADS for as long as this lives.
-class Threads {
- public:
-  explicit Threads(int count) {
-    if (const char* before = std::getenv("FA_THREADS")) before_ = before;
-    setenv("FA_THREADS", std::to_string(count).c_str(), 1);
-  }
-  ~Threads() {
-    if (before_) {
-      setenv("FA_THREADS", before_->c_str(), 1);
-    } else {
-      unsetenv("FA_THREADS");
-    }
-  }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  std::optional<std::string> before_;
-};
 
 }  // namespace
 
@@ -378,7 +351,7 @@ TEST_CASE("the number of threads does not change a bit") {
   const Tiles tiles{16, 32};
   std::optional<naive::Forward<float>> first;
   for (const int count : {1, 2, 3, 8}) {
-    const Threads threads(count);
+    const testing::Threads threads(count);
     const auto out = tiled_forward<float>(p.q, p.k, p.v, p.options, tiles);
     if (!first) first = out;
     CHECK(same_bits(out.o, first->o));
@@ -436,37 +409,15 @@ TEST_CASE("what does not fit is refused in one sentence") {
 }
 
 #if defined(__linux__)
-namespace {
-
-// The most memory, in MiB, that a process had which only ran `work`: of a child, so that what other
-// tests have freed and the allocator has kept cannot serve it unseen. The system counts pages, so this
-// sees every allocation (Eigen's go past operator new) and works under AddressSanitizer too.
-template <class Work>
-double peak_mebibytes(Work work) {
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    work();
-    _exit(0);
-  }
-  int status = 1;
-  rusage usage{};
-  REQUIRE(wait4(child, &status, 0, &usage) == child);
-  REQUIRE(status == 0);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
-}
-
-}  // namespace
-
 TEST_CASE("memory grows with the length, not with its square") {
   const std::int64_t length = 4096;  // its square: 64 MiB of float
   const Problem p = problem({1, 1, length, 4}, {1, 1, length, 4}, true);
-  const double start = peak_mebibytes([] {});
-  const double tiled = peak_mebibytes([&] {
-    const Threads threads(2);
+  const double start = testing::peak_mebibytes([] {});
+  const double tiled = testing::peak_mebibytes([&] {
+    const testing::Threads threads(2);
     tiled_forward<float>(p.q, p.k, p.v, p.options);
   });
-  const double textbook = peak_mebibytes(
+  const double textbook = testing::peak_mebibytes(
       [&] { naive::forward<float>(p.q, p.k, p.v, p.options); });
   CHECK(textbook - start > 64);  // the measure sees what it should
   CHECK(tiled - start < 16);     // threads, tiles and 80 KiB of result

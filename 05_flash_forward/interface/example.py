@@ -174,6 +174,10 @@ def largest(tensor):
     return tensor.abs().max().item()
 
 
+def rms(tensor):
+    return tensor.square().mean().sqrt().item()
+
+
 def check(library, device):
     """Prints errors of o against float64. Returns rows for the record, and whether all of ours are small."""
     torch.manual_seed(1)
@@ -196,14 +200,16 @@ def check(library, device):
                     call, o, lse = library.prepare(q, k, v, causal)
                     call()
                     exact_o, exact_lse = reference(q, k, v, causal)
-                    error = largest(o.double() - exact_o)
+                    off = o.double() - exact_o
+                    error = largest(off)
                     lse_error = largest(lse.double() - exact_lse)
-                    errors = {OURS: error}
+                    errors, rms_errors = {OURS: error}, {OURS: rms(off)}
                     # PyTorch's causal mask is another one when lengths differ.
                     for name in BACKENDS if not causal or shape[2] == length_k else ():
                         theirs = backend_call(name, q, k, v, causal)
                         if theirs is not None:
-                            errors[name] = largest(theirs().double() - exact_o)
+                            off = theirs().double() - exact_o
+                            errors[name], rms_errors[name] = largest(off), rms(off)
                     # The weights and o are rounded to the type: each costs half an epsilon of the largest value.
                     # Twice that; in float32 the sums count as well.
                     allowed = (16 if dtype == torch.float32 else 2) * torch.finfo(dtype).eps * largest(v)
@@ -236,6 +242,7 @@ def check(library, device):
                                 "first": first,
                                 "causal": causal,
                                 "largest_error": value,
+                                "rms_error": rms_errors[name],
                             }
                         )
     return rows, good
@@ -350,8 +357,24 @@ def write_record(path, on_gpu, commit, rows):
         raise Failure(f"{path} cannot be written: {error.strerror}")
 
 
+def print_errors(record, names, field, what):
+    """For each type and back end the most that an error of a record is. Old records have no rms."""
+    most = {}
+    for row in record["measurements"]:
+        value = row.get(field) if row["what"] == "error" else None
+        if value is not None:
+            of_type = most.setdefault(row["type"], {})
+            of_type[row["backend"]] = max(of_type.get(row["backend"], 0), value)
+    if most:
+        print(f"\n{what} of o against float64, the most over the problems that --check tries")
+    for dtype, of_type in most.items():
+        print(
+            f"{dtype:<25}" + "".join(f"{of_type[n]:>11.2e}" if n in of_type else f"{'-':>11}" for n in names)
+        )
+
+
 def print_record(path):
-    """The times of a record as a table: TFLOP/s of each back end, and the largest errors."""
+    """The times of a record as a table: TFLOP/s of each back end, and the errors."""
     try:
         record = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -361,34 +384,23 @@ def print_record(path):
         "FLASH_ATTENTION": "flash",
         "EFFICIENT_ATTENTION": "efficient",
         "CUDNN_ATTENTION": "cuDNN",
+        "MATH": "math",
     }
-    problems, errors = {}, {}
+    problems = {}
     for row in record["measurements"]:
-        if row["backend"] not in names:
-            continue
-        if row["what"] == "time":
+        if row["what"] == "time" and row["backend"] in names:
             key = (row["type"], row["head_dim"], "causal" if row["causal"] else "full", row["length"])
             problems.setdefault(key, {})[row["backend"]] = row["tflops"]
-        elif row["largest_error"] is not None:
-            of_type = errors.setdefault(row["type"], {})
-            old = of_type.get(row["backend"], 0)
-            of_type[row["backend"]] = max(old, row["largest_error"])
     print("TFLOP/s of this lesson and of PyTorch's back ends; - refuses")
-    print(f"{'type':<10}{'D':>4}  {'mask':<7}{'N':>6}" + "".join(f"{n:>11}" for n in names.values()))
+    print(f"{'type':<9}{'D':>3} {'mask':<6}{'N':>6}" + "".join(f"{n:>11}" for n in names.values()))
     for (dtype, head_dim, mask, length), rates in problems.items():
         print(
-            f"{dtype:<10}{head_dim:>4}  {mask:<7}{length:>6}"
+            f"{dtype:<9}{head_dim:>3} {mask:<6}{length:>6}"
             + "".join(f"{rates[n]:>11.1f}" if n in rates else f"{'-':>11}" for n in names)
         )
-    print("\nLargest error of o against float64, over the problems that --check tries")
-    for dtype, of_type in errors.items():
-        print(
-            f"{dtype:<29}"
-            + "".join(f"{of_type[n]:>11.2e}" if n in of_type else f"{'-':>11}" for n in names)
-        )
-    print(
-        "({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record)
-    )
+    print_errors(record, names, "largest_error", "Largest error")
+    print_errors(record, names, "rms_error", "Rms of the error")
+    print("({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record))
 
 
 def main():

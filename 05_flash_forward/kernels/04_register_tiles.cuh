@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(128, d <= 64 ? 2 : 1)
   const int tiles =
       ceil_div(keys_seen(a, query0 + Tile::block_m - 1), Tile::block_n);
   const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
-  const float exponent_scale = a.scale * 1.4426950408889634f;
+  const float exponent_scale = a.scale * kLog2E;
   const auto fetch = [&](float* tile, const float* matrix,
                          std::int64_t stride, int number) {
     copy_float_rows<Tile::block_n, d, Tile::ld, Tile::threads>(
@@ -154,8 +154,9 @@ __global__ void __launch_bounds__(128, d <= 64 ? 2 : 1)
       largest = max_of_row(largest);
       // -infinity - -infinity is no number: take 0 for the maximum of nothing
       const float offset =
-          largest == -INFINITY ? 0.0f : largest * exponent_scale;
-      correction[i] = exp2_approx(m[i] * exponent_scale - offset);
+          largest == -INFINITY ? 0.0f : __fmul_rn(largest, exponent_scale);
+      // Both products are rounded: a maximum that stays is corrected by 1.
+      correction[i] = exp2_approx(__fmul_rn(m[i], exponent_scale) - offset);
       changed = changed || correction[i] != 1;
       m[i] = largest;
       l[i] *= correction[i];

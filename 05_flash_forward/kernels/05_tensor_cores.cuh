@@ -176,6 +176,16 @@ __device__ void weights_as_operand(std::uint32_t (&fragment)[4],
   fragment[3] = pack2<T>(high[2], high[3]);
 }
 //! [operand]
+/// The same of weights that are rounded and packed already.
+template <class T, int count>
+__device__ void weights_as_operand(std::uint32_t (&fragment)[4],
+                                   const std::uint32_t (&p)[count][2],
+                                   int key) {
+  fragment[0] = p[key / 8][0];
+  fragment[1] = p[key / 8][1];
+  fragment[2] = p[key / 8 + 1][0];
+  fragment[3] = p[key / 8 + 1][1];
+}
 
 /// Divides by the sums and writes a warp's rows of O and LSE.
 /// @param a      what is computed

@@ -59,11 +59,11 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
     if (tile + 1 < tiles) fetch(tile + 1);
     cp_async_commit();
     Accumulators<Tile, Tile::block_n> s = {};
-    multiply_q_k<Tile>(s, q_smem, k_smem + at, warp_row, lane);
+    multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
     scale_and_hide<Tile>(s, a, query0 + warp_row, key0, lane);
     softmax_step<Tile>(s, o, state);
     drop_weights<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
-    multiply_p_v<Tile>(o, s, v_smem + at, lane);
+    multiply_p_v<d>(o, s, v_smem + at, lane);
   }
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }

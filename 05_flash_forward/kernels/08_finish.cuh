@@ -72,8 +72,10 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
       m = warp_max<4>(m);
       // -infinity - -infinity is no number: take 0 for the maximum of nothing
       const float offset =
-          hidden && m == -INFINITY ? 0.0f : m * exponent_scale;
-      correction[h] = exp2_approx(state.m[i][h] * exponent_scale - offset);
+          hidden && m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
+      // Both products are rounded: a maximum that stays is corrected by 1.
+      correction[h] =
+          exp2_approx(__fmul_rn(state.m[i][h], exponent_scale) - offset);
       state.m[i][h] = m;
       float sum = 0;
 #pragma unroll
@@ -117,7 +119,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
   const int tiles =
       ceil_div(keys_seen(a, query0 + Tile::block_m - 1), Tile::block_n);
   const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
-  const float exponent_scale = a.scale * 1.4426950408889634f;
+  const float exponent_scale = a.scale * kLog2E;
   const auto fetch = [&](int tile, auto last) {
     constexpr bool ragged = decltype(last)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
@@ -146,7 +148,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     if (tile > 0) fetch(tile - 1, std::false_type{});
     cp_async_commit();
     Accumulators<Tile, Tile::block_n> s = {};
-    multiply_q_k<Tile>(s, q_smem, k_smem + at, warp_row, lane);
+    multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
     if constexpr (hidden) {
       hide_scores<Tile>(s, a, query0 + warp_row, key0, lane);
     }
@@ -154,7 +156,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     if constexpr (drops) {
       drop_weights<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
     }
-    multiply_p_v<Tile>(o, s, v_smem + at, lane);
+    multiply_p_v<d>(o, s, v_smem + at, lane);
   };
   int tile = tiles - 1;  // the edge first
   for (; tile >= whole; --tile) step(tile, std::true_type{});

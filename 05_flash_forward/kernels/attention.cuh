@@ -7,6 +7,9 @@
 
 namespace fa::FA_TARGET {
 
+/// exp(x) = 2^(kLog2E x)
+constexpr float kLog2E = 1.4426950408889634f;
+
 /// How far apart the rows of a [batch, heads, length, head_dim] tensor are, in elements. Those of one row are
 /// neighbours, and rows begin at multiples of 16 bytes.
 struct RowStrides {

@@ -1,12 +1,19 @@
 // Every rung on every machine of this build that can run here: types, sizes, masks, layouts, hard inputs.
+#include <cmath>
+#include <optional>
+
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/machine.hpp"
+#include "05_flash_forward/tests/problems.hpp"
+#include "common/lab/trace.hpp"
 
 using namespace fa;
+using flash::kTypes;
 using flash::Layout;
 using flash::Machine;
 using flash::Problem;
+using flash::problem_of;
 using flash::Type;
 using flash::Values;
 
@@ -33,16 +40,6 @@ void check_everywhere(const Problem& problem, Values values = Values::kNormal,
     }
   }
 }
-
-Problem problem_of(Type type, AttentionShape shape, bool causal = false) {
-  Problem problem;
-  problem.type = type;
-  problem.shape = shape;
-  problem.causal = causal;
-  return problem;
-}
-
-const Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBFloat16};
 
 }  // namespace
 
@@ -98,6 +95,50 @@ TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
   }
 }
 
+TEST_CASE("a maximum that stays corrects by exactly 1, tile after tile") {
+  // One key has all the weight: LSE is its score. A correction that is only
+  // next to 1 would be applied once for each of the many tiles. The lab rounds
+  // every product, so a GPU alone can make this mistake.
+  const std::vector<Machine> machines = flash::machines();
+  const std::int64_t length_q = 64;
+  const std::int64_t length_k =
+      flash::best_machine(machines).kind == "gpu" ? 9984 : 320;
+  const auto score = [](std::int64_t query) {
+    return 10 * (1 + static_cast<double>(query) / 64);
+  };
+  for (const Type type : kTypes) {
+    for (const std::int64_t heavy_key : {std::int64_t{0}, length_k - 1}) {
+      const Problem problem =
+          problem_of(type, {1, 1, 1, length_q, length_k, 64});
+      flash::Inputs inputs{Tensor<float, 4>(problem.shape_of_q()),
+                           Tensor<float, 4>(problem.shape_of_kv()),
+                           Tensor<float, 4>(problem.shape_of_kv())};
+      for (std::int64_t i = 0; i < length_q; ++i) {
+        inputs.q(0, 0, i, 0) = static_cast<float>(score(i) / 10);
+      }
+      for (std::int64_t j = 0; j < length_k; ++j) {
+        inputs.k(0, 0, j, 0) = j == heavy_key ? 80.0f : -1600.0f;
+      }
+      for (const Machine& machine : machines) {
+        if (!machine.available || machine.kind == "watched") continue;
+        for (const flash::Rung& rung : machine.rungs) {
+          if (!rung.takes(problem)) continue;
+          const flash::Prepared prepared = rung.prepare(problem, inputs);
+          prepared.launch();
+          const auto lse = prepared.result().lse;
+          for (std::int64_t i = 0; i < length_q; ++i) {
+            CAPTURE(rung.name);
+            CAPTURE(i);
+            // A few of the smallest steps of a float32 of this size.
+            CHECK(std::abs(static_cast<double>(lse(0, 0, i)) - score(i)) <
+                  6e-6);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("rows that see no key give 0 and -infinity") {
   for (const Type type : kTypes) {
     check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
@@ -111,6 +152,33 @@ TEST_CASE("dropout drops what the CPU says") {
       problem.dropout = 0.17;
       problem.seed = 0x123456789abcdef;
       check_everywhere(problem);
+    }
+  }
+}
+
+TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
+  for (const Machine& machine : flash::machines()) {
+    if (machine.kind != "watched") continue;  // not in every build
+    for (const bool causal : {false, true}) {
+      for (const flash::Rung& rung : machine.rungs) {
+        const Problem problem =
+            problem_of(rung.types.back(), {1, 2, 1, 37, 71, 40}, causal);
+        const auto inputs = flash::make_inputs(problem, Values::kNormal, 1);
+        std::optional<flash::Prepared> prepared;
+        const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {
+          prepared = rung.prepare(problem, inputs);
+          prepared->launch();
+        });
+        REQUIRE(seen);
+        CAPTURE(seen->text);
+        CHECK(seen->findings == 0);
+        for (const Verdict& verdict :
+             flash::Judge(problem, inputs)
+                 .judge(rung.name, prepared->result())) {
+          CAPTURE(verdict.report());
+          CHECK(verdict.accepted);
+        }
+      }
     }
   }
 }

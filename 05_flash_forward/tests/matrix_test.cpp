@@ -1,15 +1,13 @@
 // The finished kernels over a matrix of problems: all of it on a GPU, a thinner one in the lab. And random problems,
 // other ones in each run.
-#include <cstdlib>
 #include <cstring>
-#include <random>
 
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/machine.hpp"
+#include "05_flash_forward/tests/problems.hpp"
 
 using namespace fa;
-using flash::Layout;
 using flash::Machine;
 using flash::Problem;
 using flash::Rung;
@@ -17,13 +15,9 @@ using flash::Type;
 
 namespace {
 
-// The GPU where there is one, else the lab.
 const Machine& best_machine() {
   static const std::vector<Machine> machines = flash::machines();
-  for (const Machine& machine : machines) {
-    if (machine.kind == "gpu" && machine.available) return machine;
-  }
-  return machines.front();
+  return flash::best_machine(machines);
 }
 bool on_gpu() {
   return best_machine().kind == "gpu";
@@ -55,74 +49,26 @@ void check(const Problem& problem, std::uint64_t seed) {
   }
 }
 
-// Types x head dimensions x masks x groups x lengths x dropout.
-void check_matrix(Type type) {
-  using Lengths = std::vector<std::pair<std::int64_t, std::int64_t>>;
-  const std::vector<std::int64_t> head_dims =
-      on_gpu() ? std::vector<std::int64_t>{32, 40, 64, 72, 128, 256}
-               : std::vector<std::int64_t>{40, 64, 128};
-  const Lengths lengths =
-      on_gpu() ? Lengths{{1, 1}, {17, 17}, {113, 203}, {1023, 1024}, {799, 3}}
-               : Lengths{{17, 17}, {113, 203}, {199, 3}};
-  std::uint64_t seed = 0;
-  for (const std::int64_t head_dim : head_dims) {
-    for (const bool causal : {false, true}) {
-      for (const std::int64_t kv_heads : {4, 2, 1}) {
-        for (const auto& [length_q, length_k] : lengths) {
-          for (const double dropout : {0.0, 0.17}) {
-            Problem problem;
-            problem.type = type;
-            problem.shape = {1, 4, kv_heads, length_q, length_k, head_dim};
-            problem.causal = causal;
-            problem.dropout = dropout;
-            problem.seed = ++seed;
-            check(problem, seed);
-          }
-        }
-      }
-    }
-  }
-}
-
 }  // namespace
 
 TEST_CASE("the matrix of problems in float32") {
-  check_matrix(Type::kFloat32);
+  flash::for_each_of_matrix(Type::kFloat32, on_gpu(), check);
 }
 TEST_CASE("the matrix of problems in float16") {
-  check_matrix(Type::kFloat16);
+  flash::for_each_of_matrix(Type::kFloat16, on_gpu(), check);
 }
 TEST_CASE("the matrix of problems in bfloat16") {
-  check_matrix(Type::kBFloat16);
+  flash::for_each_of_matrix(Type::kBFloat16, on_gpu(), check);
 }
 
 TEST_CASE("a hundred random problems, other ones in each run") {
-  // FA_FUZZ_SEED repeats a run.
-  const char* given = std::getenv("FA_FUZZ_SEED");
-  const std::uint64_t first = given != nullptr
-                                  ? std::strtoull(given, nullptr, 10)
-                                  : std::random_device{}();
-  MESSAGE("FA_FUZZ_SEED=" << first);
-  std::mt19937_64 random(first);
-  const auto below = [&](std::uint64_t n) {
-    return static_cast<std::int64_t>(random() % n);
-  };
-  const std::uint64_t longest = on_gpu() ? 700 : 150;
+  const std::uint64_t seed = flash::fuzz_seed();
+  MESSAGE("FA_FUZZ_SEED=" << seed);
+  std::mt19937_64 random(seed);
   for (int i = 0; i < 100; ++i) {
-    Problem problem;
-    problem.type = std::vector{Type::kFloat32, Type::kFloat16,
-                               Type::kBFloat16}[random() % 3];
-    const std::int64_t kv_heads = 1 + below(3);
-    problem.shape = {1 + below(2),       kv_heads * (1 + below(3)),
-                     kv_heads,           1 + below(longest),
-                     1 + below(longest), 8 * (1 + below(on_gpu() ? 32 : 16))};
-    problem.layout =
-        below(2) == 0 ? Layout::kHeadsFirst : Layout::kLengthFirst;
-    problem.causal = below(2) == 0;
-    problem.dropout =
-        below(2) == 0 ? 0 : 0.01 * static_cast<double>(below(90));
-    problem.seed = random();
-    CAPTURE(first);
+    const Problem problem = flash::random_problem(
+        random, on_gpu() ? 700 : 150, on_gpu() ? 256 : 128);
+    CAPTURE(seed);
     CAPTURE(i);
     check(problem, random());
   }
@@ -130,7 +76,7 @@ TEST_CASE("a hundred random problems, other ones in each run") {
 
 TEST_CASE("repeated runs are equal to the last bit") {
   const int repeats = on_gpu() ? 250 : 5;
-  for (const Type type : {Type::kFloat32, Type::kFloat16, Type::kBFloat16}) {
+  for (const Type type : flash::kTypes) {
     Problem problem;
     problem.type = type;
     problem.shape = {2, 4, 2, 300, 257, 64};

@@ -63,6 +63,24 @@ TEST_CASE("a kernel is launched once each way, for programs that watch") {
   }
 }
 
+TEST_CASE(
+    "the experiments try every tile and type, on the CPU without times") {
+  const auto result = run(kProgram + " --device cpu --section experiments");
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(result.error == "");
+  for (const char* tile : {"128 x 96, 4 warps", "256 x 64, 8 warps"}) {
+    CHECK(contains(result.output, std::string(" 64   ") + tile));
+  }
+  CHECK(contains(result.output,
+                 "128  256 x 192, 8 warps  262144      -       -"));
+  CHECK(contains(result.output, "tiles, largest share of the allowed error"));
+  CHECK(contains(result.output, "LSE  bfloat16  128          08_finish"));
+  CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
+  CHECK(contains(result.output, "tiles, bytes beside their formula: right") ==
+        is_traced(traced("--size 8 --kernel 08_finish")));
+}
+
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   const auto refused = [](const std::string& arguments,
                           const std::string& why) {
@@ -79,6 +97,8 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   refused("--section nowhere", "there is no such section");
   refused("--device cpu --section once --kernel 99", "no such kernel");
   refused("--device cpu --section time --results file", "none is used");
+  refused("--device cpu --section experiments --results file",
+          "none is used");
 }
 
 TEST_CASE("trace writes a report for programs and draws the worst line") {

@@ -44,7 +44,9 @@ constexpr Column kColumns[] = {{"N", "length", 0},
                                {"shared", "shared_bytes", 0},
                                {"spilled", "spilled_bytes", 0},
                                {"blocks", "blocks", 0},
-                               {"% of warps", "percent_of_warps", 0}};
+                               {"% of warps", "percent_of_warps", 0},
+                               {"waves", "waves", 2},
+                               {"% hidden", "percent_hidden", 0}};
 
 // The value of a field as a cell; empty when the row has no such field.
 std::string cell(const Measurement& row, const std::string& field,

@@ -84,14 +84,21 @@ function(fa_watch TARGET)
   target_link_libraries(${TARGET} PRIVATE fa_watched_lab)
 endfunction()
 
-# fa_machines(LIST NAMESPACE HEADER): sets LIST to sources that compile HEADER, a lesson's machine.cuh, for the lab,
-# for the watched lab and for GPUs as far as this build has them, and that define NAMESPACE::machines().
-# HEADER defines `machine(kind)` in namespace fa::FA_TARGET.
+# fa_machines(LIST NAMESPACE HEADER [KINDS lab|watched|gpu...]): sets LIST to sources that compile HEADER, for example a
+# lesson's machine.cuh, for the lab, for the watched lab and for GPUs, as far as this build has them and KINDS names
+# them, and that define NAMESPACE::machines(). HEADER defines `machine(kind)` in namespace fa::FA_TARGET; beside it
+# stands a .hpp of the same name that defines NAMESPACE::Machine.
 function(fa_machines LIST NAMESPACE HEADER)
+  cmake_parse_arguments(PARSE_ARGV 3 arg "" "" "KINDS")
+  if(NOT arg_KINDS)
+    set(arg_KINDS lab watched gpu)
+  endif()
+  get_filename_component(name "${HEADER}" NAME_WE)
+  string(REGEX REPLACE "\\.cuh$" ".hpp" declaring "${HEADER}")
   set(sources "")
   set(declarations "")
   set(calls "")
-  foreach(kind IN ITEMS lab watched gpu)
+  foreach(kind IN LISTS arg_KINDS)
     if((kind STREQUAL "gpu" AND NOT FA_CUDA) OR (kind STREQUAL "watched" AND NOT TARGET fa_watched_lab))
       continue()
     endif()
@@ -102,7 +109,7 @@ function(fa_machines LIST NAMESPACE HEADER)
     elseif(kind STREQUAL "gpu")
       set(suffix cu)
     endif()
-    set(source "${CMAKE_CURRENT_BINARY_DIR}/${kind}.${suffix}")
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}_${kind}.${suffix}")
     file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
 "#include \"${HEADER}\"
 namespace ${NAMESPACE} {
@@ -121,14 +128,14 @@ Machine ${kind}_machine() { return fa::${where}::machine(\"${kind}\"); }
     string(APPEND declarations "Machine ${kind}_machine();\n")
     string(APPEND calls "${kind}_machine(), ")
   endforeach()
-  get_filename_component(directory "${HEADER}" DIRECTORY)
-  file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/machines.cpp" @ONLY CONTENT
-"#include \"${directory}/machine.hpp\"
+  set(all "${CMAKE_CURRENT_BINARY_DIR}/${name}_all.cpp")
+  file(CONFIGURE OUTPUT "${all}" @ONLY CONTENT
+"#include \"${declaring}\"
 namespace ${NAMESPACE} {
 ${declarations}std::vector<Machine> machines() { return {${calls}}; }
 }  // namespace ${NAMESPACE}
 ")
-  set(${LIST} ${sources} "${CMAKE_CURRENT_BINARY_DIR}/machines.cpp" PARENT_SCOPE)
+  set(${LIST} ${sources} "${all}" PARENT_SCOPE)
 endfunction()
 
 # fa_kernel_tests(TARGET LABEL FILE): the tests in a kernel file, compiled for the lab and, where kernels are

@@ -32,6 +32,13 @@ __host__ __device__ constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
 }
 
+/// 16 bytes as load4() and store4() have them.
+__device__ inline float4 as_float4(const std::uint32_t (&words)[4]) {
+  float4 result;
+  memcpy(&result, words, sizeof result);
+  return result;
+}
+
 /// The largest value among groups of `width` neighbouring lanes, given to each of them. All lanes take
 /// part.
 template <int width = kWarp>

@@ -91,9 +91,32 @@ __device__ void store4(T* address, float4 value) {
   *reinterpret_cast<float4*>(address) = value;
 }
 
+/// Reads two floats at once; the address is a multiple of 8.
+__device__ inline void load2(float (&to)[2], const float* address) {
+  const float2 value = *reinterpret_cast<const float2*>(address);
+  to[0] = value.x;
+  to[1] = value.y;
+}
 /// Writes two floats at once; the address is a multiple of 8.
 __device__ inline void store2(float* address, float x, float y) {
   *reinterpret_cast<float2*>(address) = make_float2(x, y);
+}
+
+/// Adds to four neighbours in global memory, to each of them atomically; the address is a multiple of 16. From sm_90
+/// on it is one request.
+__device__ inline void atomic_add4(float* address, float4 value) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};\n" ::"l"(
+          __cvta_generic_to_global(address)),
+      "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+      : "memory");
+#else
+  atomicAdd(address, value.x);
+  atomicAdd(address + 1, value.y);
+  atomicAdd(address + 2, value.z);
+  atomicAdd(address + 3, value.w);
+#endif
 }
 
 /// The block's dynamic shared memory, aligned to 128 bytes.

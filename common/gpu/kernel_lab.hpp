@@ -153,6 +153,11 @@ __forceinline__ unsigned atomicAdd(unsigned* address, unsigned value) {
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
+/// A product that is rounded before anything is added to it. Here all are: see -ffp-contract in House.cmake.
+inline float __fmul_rn(float x, float y) {
+  return x * y;
+}
+
 // ---------------------------------------------------------------- the functions of kernel.cuh
 
 template <class T>
@@ -213,8 +218,20 @@ __forceinline__ void store4(T* address, float4 value) {
 
 /// 8 bytes as one access.
 typedef float Bytes8 __attribute__((vector_size(8), may_alias));
+__forceinline__ void load2(float (&to)[2], const float* address) {
+  const Bytes8 value = *reinterpret_cast<const Bytes8*>(address);
+  to[0] = value[0];
+  to[1] = value[1];
+}
 __forceinline__ void store2(float* address, float x, float y) {
   *reinterpret_cast<Bytes8*>(address) = Bytes8{x, y};
+}
+
+__forceinline__ void atomic_add4(float* address, float4 value) {
+  atomicAdd(address, value.x);
+  atomicAdd(address + 1, value.y);
+  atomicAdd(address + 2, value.z);
+  atomicAdd(address + 3, value.w);
 }
 
 template <class T>

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include "common/gpu/device.hpp"
+#include "common/gpu/machine.hpp"
 #include "common/gpu/target.hpp"
 #include "common/lab/engine.hpp"
 #include "common/tensor/tensor.hpp"
@@ -183,5 +184,19 @@ class DeviceBuffer {
   std::unique_ptr<T, Free> data_;
   std::int64_t count_;
 };
+
+/// The machine that this is compiled for.
+/// @param kind what it is called
+inline BareMachine bare_machine(const std::string& kind) {
+  BareMachine result;
+  result.kind = kind;
+  result.available = device_available();
+  if (result.available) result.properties = device_properties();
+  result.milliseconds = [](const std::function<void()>& work, int repeats) {
+    return median_milliseconds(work, repeats);
+  };
+  result.resources = resources_of;
+  return result;
+}
 
 }  // namespace fa::FA_TARGET

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
@@ -91,5 +92,35 @@ Outcome run_in_child(const std::function<int()>& body) {
   return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out),
           file_bytes(err)};
 }
+
+Threads::Threads(int count) {
+  if (const char* before = std::getenv("FA_THREADS")) before_ = before;
+  setenv("FA_THREADS", std::to_string(count).c_str(), 1);
+}
+
+Threads::~Threads() {
+  if (before_) {
+    setenv("FA_THREADS", before_->c_str(), 1);
+  } else {
+    unsetenv("FA_THREADS");
+  }
+}
+
+#if defined(__linux__)
+double peak_mebibytes(const std::function<void()>& work) {
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("cannot start a child process");
+  if (child == 0) {
+    work();
+    _exit(0);
+  }
+  int status = 1;
+  rusage usage{};
+  if (wait4(child, &status, 0, &usage) != child || status != 0) {
+    throw std::runtime_error("the child process did not end well");
+  }
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+#endif
 
 }  // namespace fa::testing

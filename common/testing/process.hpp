@@ -1,9 +1,10 @@
 /// @file
-/// For tests: running a program as a user would, and a directory that goes away afterwards.
+/// For tests: running a program as a user would, a directory that goes away afterwards, threads and memory.
 #pragma once
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace fa::testing {
@@ -74,5 +75,26 @@ class TemporaryDirectory {
  private:
   std::filesystem::path path_;
 };
+
+/// FA_THREADS for as long as this lives; then it is what it was.
+class Threads {
+ public:
+  /// @param count threads that parallel_for() uses meanwhile
+  explicit Threads(int count);
+  ~Threads();
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  std::optional<std::string> before_;
+};
+
+#if defined(__linux__)
+/// The most memory, in MiB, that a process had which only ran `work`: of a child, so that what other
+/// tests have freed and the allocator has kept cannot serve it unseen. The system counts pages, so this
+/// sees every allocation (Eigen's go past operator new) and works under AddressSanitizer too.
+/// @throws std::runtime_error when the child cannot be started, or does not end well
+double peak_mebibytes(const std::function<void()>& work);
+#endif
 
 }  // namespace fa::testing

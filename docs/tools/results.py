@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Prints recorded measurements as tables: docs/tools/results.py FILE GROUP [--resources].
+"""Prints recorded measurements as tables: docs/tools/results.py FILE GROUP [OPTION].
 
 FILE is a record that a lesson's program wrote with --results; GROUP is one of its groups. Without
---resources the table has times and rates, with it what each kernel takes of the GPU. The last line
-says where the figures are from. Exit status: 0, or 2 when FILE has no such thing.
+an option the table has times and rates; with --resources what each kernel takes of the GPU; with
+--columns the columns that are named, "TFLOP/s,registers". With --across the values of one column
+stand side by side: a line for each length, a column for each kernel and type. The last line says
+where the figures are from. Exit status: 0, or 2 when FILE has no such thing.
 """
 
 import argparse
@@ -25,34 +27,83 @@ RESOURCES = [
     ("blocks", "blocks", "{}"),
     ("% of warps", "percent_of_warps", "{:.0f}"),
 ]
+OTHERS = [
+    ("waves", "waves", "{:.2f}"),
+    ("% hidden", "percent_hidden", "{:.0f}"),
+    ("bytes beside", "extra_bytes", "{}"),
+    ("type", "type", "{}"),
+    ("D", "head_dim", "{}"),
+    ("largest", "max_error", "{:.1e}"),
+    ("plain largest", "plain_max_error", "{:.1e}"),
+    ("rms", "rms_error", "{:.1e}"),
+    ("plain rms", "plain_rms_error", "{:.1e}"),
+    ("note", "note", "{}"),
+]
+KNOWN = {column[0]: column for column in SIZE + SPEED + RESOURCES + OTHERS}
 
 
 class Problem(Exception):
     """One sentence about what is wrong."""
 
 
-def table(record, group, columns):
-    """The lines of a table with the columns that any row of the group has."""
+def named(headings):
+    """The columns with these headings, "ms,TFLOP/s"."""
+    unknown = [heading for heading in headings.split(",") if heading not in KNOWN]
+    if unknown:
+        raise Problem(f"there is no column '{unknown[0]}'; there are {', '.join(KNOWN)}.")
+    return [KNOWN[heading] for heading in headings.split(",")]
+
+
+def rows_of(record, group):
+    """The measurements of a group."""
     rows = [row for row in record["measurements"] if row["group"] == group]
     if not rows:
         known = sorted({row["group"] for row in record["measurements"]})
         raise Problem(f"there is no group '{group}' in the record; there are {', '.join(known)}.")
-    columns = [column for column in columns if any(column[1] in row for row in rows)]
-    cells = [["kernel", *(heading for heading, _, _ in columns)]]
-    for row in rows:
-        cells.append(
-            [row["kernel"]]
-            + [shape.format(row[field]) if field in row else "-" for _, field, shape in columns]
-        )
+    return rows
+
+
+def cell(row, column):
+    """A field as text."""
+    _, field, shape = column
+    return shape.format(row[field]) if field in row else "-"
+
+
+def aligned(cells, headings):
+    """Lines of cells, so many of them headings; all columns but the first are flush right."""
     widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     lines = [
-        line[0].ljust(widths[0])
-        + "".join(f"  {text.rjust(width)}" for text, width in zip(line[1:], widths[1:]))
+        (
+            line[0].ljust(widths[0])
+            + "".join(f"  {text.rjust(width)}" for text, width in zip(line[1:], widths[1:]))
+        ).rstrip()
         for line in cells
     ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
+    lines.insert(headings, "  ".join("-" * width for width in widths))
+    return lines
+
+
+def table(rows, columns):
+    """The lines of a table with the columns that any row has."""
+    columns = [column for column in columns if any(column[1] in row for row in rows)]
+    cells = [["kernel", *(heading for heading, _, _ in columns)]]
+    cells += [[row["kernel"], *(cell(row, column) for column in columns)] for row in rows]
     size = f", all sizes {rows[0]['size']}" if "size" in rows[0] else ""
-    return [rows[0]["title"] + size, *lines]
+    return [rows[0]["title"] + size, *aligned(cells, 1)]
+
+
+def across(rows, column):
+    """The lines of a table with a line for each length and a column for each kernel and type."""
+    if not all("length" in row for row in rows):
+        raise Problem("the rows have no lengths.")
+    kernels = list(dict.fromkeys((row["kernel"], row.get("type", "")) for row in rows))
+    values = {(row["length"], row["kernel"], row.get("type", "")): row for row in rows}
+    cells = [["", *(kernel for kernel, _ in kernels)], ["N", *(kind for _, kind in kernels)]]
+    for length in sorted({row["length"] for row in rows}):
+        cells.append(
+            [str(length)] + [cell(values.get((length, *kernel), {}), column) for kernel in kernels]
+        )
+    return [f"{column[0]}: {rows[0]['title']}", *aligned(cells, 2)]
 
 
 def source(record):
@@ -67,13 +118,24 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("file", help="a record in docs/results")
     parser.add_argument("group", help="a group of its measurements")
-    parser.add_argument("--resources", action="store_true", help="registers, memory, occupancy")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--resources", action="store_true", help="registers, memory, occupancy")
+    which.add_argument("--columns", metavar="NAMES", help="headings, with commas between them")
+    which.add_argument("--across", metavar="NAME", help="heading of the column to set side by side")
     options = parser.parse_args(arguments)
     try:
         with open(options.file, encoding="utf-8") as file:
             record = json.load(file)
-        columns = SIZE + (RESOURCES if options.resources else SPEED)
-        lines = table(record, options.group, columns) + source(record)
+        rows = rows_of(record, options.group)
+        if options.across:
+            if len(chosen := named(options.across)) != 1:
+                raise Problem(f"--across takes one column, not {options.across}.")
+            lines = across(rows, chosen[0])
+        elif options.columns:
+            lines = table(rows, named(options.columns))
+        else:
+            lines = table(rows, SIZE + (RESOURCES if options.resources else SPEED))
+        lines += source(record)
     except (OSError, ValueError, KeyError, Problem) as error:
         print(f"results.py: {options.file}: {error}", file=sys.stderr)
         return 2

@@ -16,8 +16,15 @@ A generated block is what a lesson's program prints, or another program of the b
     ```
     <!-- /generated -->
 
-The tool rewrites the lines inside the fences and nothing else. With --check it writes nothing and
-shows the difference instead. Exit status: 0 in step, 1 not in step (--check), 2 could not be done.
+A drawing is what a program or tool prints as SVG; it goes to the file that the next line shows, beside
+the page:
+
+    <!-- drawn: 05_flash_forward/drawings.py loops -->
+    ![the order of the loops](loops.svg)
+
+The tool rewrites the lines inside the fences and those drawings, nothing else. With --check it writes
+nothing and shows the difference instead. Exit status: 0 in step, 1 not in step (--check), 2 could not
+be done.
 """
 
 import argparse
@@ -39,9 +46,11 @@ MAX_COLUMNS = 78  # beside the site's navigation a longer line is cut off
 TIME_LIMIT = 60.0  # seconds for one program
 PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
 TOOL = re.compile(r"(?:[A-Za-z0-9_-]+/)+[A-Za-z0-9_-]+\.py")
-DIRECTIVE = re.compile(r"^[ \t]*<!--\s*/?\s*(?:listing|generated)\b", re.IGNORECASE)
+DIRECTIVE = re.compile(r"^[ \t]*<!--\s*/?\s*(?:listing|generated|drawn)\b", re.IGNORECASE)
 LISTING = re.compile(r"^[ \t]*<!-- listing: (?P<path>[^\s#]+)#(?P<tag>[^\s#]+) -->[ \t]*$")
 GENERATED = re.compile(r"^[ \t]*<!-- generated: (?P<command>\S.*?) -->[ \t]*$")
+DRAWN = re.compile(r"^[ \t]*<!-- drawn: (?P<command>\S.*?) -->[ \t]*$")
+IMAGE = re.compile(r"^[ \t]*!\[[^\]]+\]\((?P<name>[A-Za-z0-9_-]+\.svg)\)[ \t]*$")
 END = re.compile(r"^[ \t]*<!-- /generated -->[ \t]*$")
 MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -209,8 +218,9 @@ def with_ends(text):
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def synced(text, root, programs, report):
-    """The page as it should be. Calls report(line number, sentence) for each problem."""
+def synced(text, root, programs, report, draw):
+    """The page as it should be. Calls report(line number, sentence) for each problem, and
+    draw(file name, text) for each drawing; that may raise a Problem."""
     ends = with_ends(text)
     lines = [line.rstrip("\r\n") for line in ends]
     kinds, fences = gfm.scan(lines)
@@ -260,6 +270,14 @@ def synced(text, root, programs, report):
                         f"the fenced block that ends at line {fence.last + 1}."
                     )
                 fill(fence, programs.output(match["command"]))
+            elif match := DRAWN.match(line):
+                image = IMAGE.match(lines[i + 1]) if i + 1 < len(lines) else None
+                if image is None:
+                    raise Problem(
+                        "the line after the drawn comment must be an image beside the page: "
+                        "![WORDS](NAME.svg)."
+                    )
+                draw(image["name"], "\n".join(programs.output(match["command"])) + "\n")
             elif END.match(line):
                 if not generated_open:
                     raise Problem(
@@ -269,7 +287,8 @@ def synced(text, root, programs, report):
             else:
                 raise Problem(
                     "this comment cannot be read; allowed are <!-- listing: PATH#TAG -->, "
-                    "<!-- generated: PROGRAM ARGS --> and <!-- /generated -->."
+                    "<!-- generated: PROGRAM ARGS -->, <!-- /generated --> and "
+                    "<!-- drawn: TOOL ARGS -->."
                 )
         except Problem as problem:
             report(i + 1, str(problem))
@@ -284,7 +303,7 @@ def write_whole(path, data):
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.chmod(temporary, path.stat().st_mode & 0o7777)
+        os.chmod(temporary, path.stat().st_mode & 0o7777 if path.exists() else 0o644)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
@@ -326,6 +345,7 @@ def main(arguments=None):
 
     problems = 0
     changed = []  # (name, path, old text, new text)
+    drawings = {}  # name -> text
     for name in options.pages:
         path = root / name
 
@@ -343,9 +363,24 @@ def main(arguments=None):
         except OSError as error:
             report(0, f"the page cannot be read: {error.strerror}.")
             continue
-        new = synced(old, root, programs, report)
+
+        def draw(image, text, folder=pathlib.PurePosixPath(name).parent):
+            drawing = str(folder / image)
+            if drawings.setdefault(drawing, text) != text:
+                raise Problem(f"two commands draw {drawing}.")
+
+        new = synced(old, root, programs, report, draw)
         if new != old:
             changed.append((name, path, old, new))
+
+    for name, text in drawings.items():
+        path = root / name
+        old = path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
+        if old != text:
+            changed.append((name, path, old, text))
+    files = f"{len(options.pages)} pages"
+    if drawings:
+        files += f" and {len(drawings)} drawings"
 
     if options.check:
         for name, _, old, new in changed:
@@ -369,7 +404,7 @@ def main(arguments=None):
                 *options.pages,
             ]
         print(
-            f"\n{len(changed)} of {len(options.pages)} pages are out of step with the code. "
+            f"\n{len(changed)} of {files} are out of step with the code. "
             "To mend them:\n"
             f"  {shlex.join(mend)}"
         )
@@ -383,7 +418,7 @@ def main(arguments=None):
                 return 2
             print(f"{name}: written")
     count = len(programs.results)
-    print(f"{len(options.pages)} pages are in step with the code ({count} program runs).")
+    print(f"{files} are in step with the code ({count} program runs).")
     return 0
 
 

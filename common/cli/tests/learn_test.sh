@@ -114,6 +114,15 @@ mkdir "$root/02_beta/kernels"
 learn trace 2 some_kernel
 expect "trace runs the lesson" both status_is 0 says "this is 02_beta --device cpu --section trace --kernel some_kernel"
 expect "... which writes JSON and a picture" both says "--json $root/build/learn/trace/02_beta/trace.json" says "--svg $root/build/learn/trace/02_beta/banks.svg"
+fake nvidia-smi 'echo "GPU 0: a GPU"'
+learn bench 2
+expect "bench times a lesson and records it" both status_is 0 says "this is 02_beta --device gpu --section time --results $root/build/learn/bench/02_beta.json"
+expect "... and makes no experiments where there are none" does_not_say "experiments"
+touch "$root/02_beta/experiments.cpp"
+learn bench 2
+expect "experiments have a record of their own" both status_is 0 says "--section experiments --results $root/build/learn/bench/02_beta_experiments.json"
+expect "... and charts" both called "python3 -B $root/02_beta/charts.py tiles $root/build/learn/bench/02_beta_experiments.json" says "Drawn in $root/build/learn/bench/02_beta_lengths.svg"
+rm -f "$bin/nvidia-smi"
 touch "$root/build/learn/trace/02_beta/banks.svg"
 learn trace 2 other_kernel
 expect "the picture of another trace goes" both status_is 0 is_gone "$root/build/learn/trace/02_beta/banks.svg"

@@ -25,6 +25,12 @@ RECORD = {
          "milliseconds": 1.5, "tflops": 2.0, "registers": 7},
         {"group": "c, D 64", "title": "Third", "kernel": "03_own", "length": 16384,
          "milliseconds": 3.0, "tflops": 4.0, "registers": 7},
+        {"group": "lengths", "title": "Fourth", "kernel": "01_own", "length": 128, "tflops": 2.0},
+        {"group": "lengths", "title": "Fourth", "kernel": "02_own", "length": 128, "tflops": 4.0,
+         "type": "float32"},
+        {"group": "lengths", "title": "Fourth", "kernel": "02_own", "length": 64, "tflops": 3.0,
+         "type": "bfloat16"},
+        {"group": "lengths", "title": "Fourth", "kernel": "01_own", "length": 64, "tflops": 1.0},
     ],
 }
 
@@ -57,6 +63,39 @@ class ResultsTest(TreeTest):
         self.assertIn("1234", out)
         self.assertNotIn("TFLOP/s", out)
 
+    def test_chosen_columns_in_the_order_that_was_asked_for(self):
+        out = self.table("a", "--columns", "registers,TFLOP/s,waves")[1]
+        self.assertEqual(
+            out.split("\n")[:5],
+            [
+                "First, all sizes 7",
+                "kernel  registers  TFLOP/s",
+                "------  ---------  -------",
+                "lib            32    10.13",
+                "01_own        255     1.50",
+            ],
+        )
+
+    def test_a_line_for_each_length_and_a_column_for_each_kernel_and_type(self):
+        self.assertEqual(
+            self.table("lengths", "--across", "TFLOP/s")[1].split("\n")[:6],
+            [
+                "TFLOP/s: Fourth",
+                "     01_own   02_own    02_own",
+                "N            float32  bfloat16",
+                "---  ------  -------  --------",
+                "64     1.00        -      3.00",
+                "128    2.00     4.00         -",
+            ],
+        )
+
+    def test_columns_that_nobody_knows(self):
+        status, out, err = self.table("a", "--columns", "ms,speed")
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("there is no column 'speed'; there are N, ms, ", err)
+        self.assertIn("takes one column", self.table("a", "--across", "ms,TFLOP/s")[2])
+        self.assertIn("have no lengths", self.table("a", "--across", "ms")[2])
+
     def test_resources_are_a_table_of_their_own(self):
         out = self.table("a", "--resources")[1]
         self.assertIn("registers", out)
@@ -81,7 +120,7 @@ class ResultsTest(TreeTest):
     def test_what_is_not_there_is_said_in_one_sentence(self):
         status, out, err = self.table("d")
         self.assertEqual((status, out), (2, ""))
-        self.assertIn("there is no group 'd' in the record; there are a, b, c, D 64.", err)
+        self.assertIn("there is no group 'd' in the record; there are a, b, c, D 64, lengths.", err)
         status, _, err = self.run_main(results.main, self.root / "no.json", "a")
         self.assertEqual(status, 2)
         self.assertIn("no.json", err)

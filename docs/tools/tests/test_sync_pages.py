@@ -85,6 +85,38 @@ class SyncTest(TreeTest):
 
 
 class Writing(SyncTest):
+    def test_a_drawing_goes_beside_the_page(self):
+        self.write("tools/draw.py", "import sys\nprint('<svg>', sys.argv[1], '</svg>', sep='\\n')\n")
+        self.write("01_a/README.md", "<!-- drawn: tools/draw.py x -->\n![words](pic.svg)\n")
+        status, out, _ = self.sync("--check", "01_a/README.md")
+        self.assertEqual(status, 1)
+        self.assertIn("01_a/pic.svg (as it is)", out)
+        self.assertIn("1 of 1 pages and 1 drawings are out of step", out)
+        self.assertFalse((self.root / "01_a/pic.svg").exists())
+        self.assertEqual(self.sync("01_a/README.md")[0], 0)
+        self.assertEqual(self.read("01_a/pic.svg"), "<svg>\nx\n</svg>\n")
+        self.assertEqual(self.sync("--check", "01_a/README.md")[0], 0)
+        self.write("01_a/pic.svg", "<svg>\ny\n</svg>\n")
+        status, out, _ = self.sync("--check", "01_a/README.md")
+        self.assertEqual(status, 1)
+        self.assertIn("-y\n+x\n", out)
+
+    def test_a_drawing_without_its_image(self):
+        self.write("tools/draw.py", "print('<svg/>')\n")
+        for after in ("", "\n![w](a.svg)\n", "![w](b/a.svg)\n", "![w](a.png)\n", "![](a.svg)\n"):
+            status, _, err = self.sync_text(f"<!-- drawn: tools/draw.py -->\n{after}")
+            self.assertEqual(status, 2)
+            self.assertIn("page.md:1: the line after the drawn comment must be an image", err)
+        self.assertFalse((self.root / "a.svg").exists())
+
+    def test_one_file_is_drawn_by_one_command(self):
+        self.write("tools/draw.py", "import sys\nprint(sys.argv[1])\n")
+        one, two = (f"<!-- drawn: tools/draw.py {i} -->\n![w](a.svg)\n" for i in (1, 2))
+        self.assertEqual(self.sync_text(one + one)[0], 0)
+        status, _, err = self.sync_text(one + two)
+        self.assertEqual(status, 2)
+        self.assertIn("page.md:3: two commands draw a.svg.", err)
+
     def test_whole_page(self):
         status, out, err = self.sync_text(PAGE)
         self.assertEqual((status, err), (0, ""))

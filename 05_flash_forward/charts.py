@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Prints a chart of recorded measurements as SVG: charts.py CHART RECORD...
+
+    charts.py peers docs/results/h200_05_flash_forward.json docs/results/h200_05_interface.json
+    charts.py tiles docs/results/h200_05_experiments.json
+    charts.py lengths docs/results/h200_05_experiments.json
+
+Exit status: 0, or 2 when a record lacks what the chart shows.
+"""
+
+import argparse
+import pathlib
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs" / "tools"))
+import charts  # noqa: E402
+
+PEERS = {
+    "FLASH_ATTENTION": "PyTorch, FlashAttention-2",
+    "CUDNN_ATTENTION": "PyTorch, cuDNN",
+    "EFFICIENT_ATTENTION": "PyTorch, memory-efficient",
+}
+
+
+def rows_of(record, **fields):
+    """The rows with these fields."""
+    rows = [
+        row for row in record["measurements"] if all(row.get(name) == value for name, value in fields.items())
+    ]
+    if not rows:
+        raise charts.Problem(f"the record has no rows with {fields}")
+    return rows
+
+
+def lines(rows, name_of):
+    """A series for each name, in the order of the rows."""
+    groups = {}
+    for row in rows:
+        groups.setdefault(name_of(row), []).append((row["length"], row["tflops"]))
+    # Where the 16-bit types lie on one another, both are seen.
+    return [charts.Series(name, points, dashed="bfloat16" in name) for name, points in groups.items()]
+
+
+def peers(rungs, interface):
+    """The rungs on tensor cores beside PyTorch's back ends."""
+    panels = []
+    for head_dim in (64, 128):
+        series = lines(rows_of(rungs, group=f"bfloat16, D {head_dim}"), lambda row: row["kernel"])
+        for backend, name in PEERS.items():
+            rows = rows_of(
+                interface, what="time", backend=backend, type="bfloat16", head_dim=head_dim, causal=False
+            )
+            points = [(row["length"], row["tflops"]) for row in rows]
+            series.append(charts.Series(name, points, dashed=True))
+        panels.append((f"bfloat16, D = {head_dim}, no mask", series))
+    title = "TFLOP/s of the rungs on tensor cores and of PyTorch's back ends, by length"
+    return charts.line_chart(title, panels, "length N", "TFLOP/s", charts.source(rungs, interface))
+
+
+def tiles(record):
+    """Rates by tile, without a mask and with the causal one."""
+    panels = []
+    for head_dim in (64, 128):
+        groups = {}
+        for i, mask in enumerate(("", ", causal")):
+            for row in rows_of(record, group=f"tiles, bfloat16, D {head_dim}{mask}"):
+                values, _ = groups.setdefault(row["kernel"], ([None, None], row["note"]))
+                values[i] = row.get("tflops")
+        panels.append(
+            (
+                f"D = {head_dim}",
+                [(name, values, note, note == "rung 08") for name, (values, note) in groups.items()],
+            )
+        )
+    return charts.bar_chart(
+        "TFLOP/s of rung 08 with its own tile and with others, without a mask and causal",
+        panels,
+        ["no mask", "causal"],
+        "bold: the tile of rung 08",
+        "TFLOP/s, bfloat16, N = 4096",
+        charts.source(record),
+    )
+
+
+def lengths(record):
+    """Rates by length, for each type."""
+    series = lines(rows_of(record, group="lengths, D 64"), lambda row: f"{row['kernel']}, {row['type']}")
+    title = "TFLOP/s by length, for the kernels in float32 and for the 16-bit types"
+    panels = [("D = 64, no mask, 16384 tokens in all; both axes are logarithmic", series)]
+    return charts.line_chart(title, panels, "length N", "TFLOP/s", charts.source(record), log_y=True)
+
+
+CHARTS = {"peers": (peers, 2), "tiles": (tiles, 1), "lengths": (lengths, 1)}
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("chart", choices=CHARTS)
+    parser.add_argument("records", nargs="+", metavar="RECORD", help="a file of docs/results")
+    options = parser.parse_args(arguments)
+    draw, count = CHARTS[options.chart]
+    try:
+        if len(options.records) != count:
+            raise charts.Problem(
+                f"{len(options.records)} records for the chart {options.chart}; it takes {count}"
+            )
+        print(draw(*(charts.read(path) for path in options.records)), end="")
+    except (charts.Problem, KeyError) as problem:
+        print(f"charts.py: {problem}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+/// @file
+/// Problems that kernels are tested with, forward and backward.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "05_flash_forward/problem.hpp"
+
+namespace fa::flash {
+
+/// All types.
+inline const Type kTypes[] = {Type::kFloat32, Type::kFloat16,
+                              Type::kBFloat16};
+
+/// A problem of some sizes, without dropout.
+inline Problem problem_of(Type type, AttentionShape shape,
+                          bool causal = false) {
+  Problem problem;
+  problem.type = type;
+  problem.shape = shape;
+  problem.causal = causal;
+  return problem;
+}
+
+/// Calls check(problem, seed) for head dimensions x masks x groups x lengths x dropout: all of the matrix, or a
+/// thinner one.
+template <class Check>
+void for_each_of_matrix(Type type, bool all, Check check) {
+  using Lengths = std::vector<std::pair<std::int64_t, std::int64_t>>;
+  const std::vector<std::int64_t> head_dims =
+      all ? std::vector<std::int64_t>{32, 40, 64, 72, 128, 256}
+          : std::vector<std::int64_t>{40, 64, 128};
+  const Lengths lengths =
+      all ? Lengths{{1, 1}, {17, 17}, {113, 203}, {1023, 1024}, {799, 3}}
+          : Lengths{{17, 17}, {113, 203}, {199, 3}};
+  const std::int64_t heads = all ? 4 : 2;
+  std::uint64_t seed = 0;
+  for (const std::int64_t head_dim : head_dims) {
+    for (const bool causal : {false, true}) {
+      for (std::int64_t kv_heads = heads; kv_heads > 0; kv_heads /= 2) {
+        for (const auto& [length_q, length_k] : lengths) {
+          for (const double dropout : {0.0, 0.17}) {
+            Problem problem = problem_of(
+                type, {1, heads, kv_heads, length_q, length_k, head_dim},
+                causal);
+            problem.dropout = dropout;
+            problem.seed = ++seed;
+            check(problem, seed);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// FA_FUZZ_SEED from the environment, which repeats a run, or another number in each run.
+inline std::uint64_t fuzz_seed() {
+  const char* given = std::getenv("FA_FUZZ_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10)
+                          : std::random_device{}();
+}
+
+/// A problem of random type, sizes, layout, mask and dropout.
+/// @param random       where the numbers come from
+/// @param longest      sequence
+/// @param max_head_dim a multiple of 8
+inline Problem random_problem(std::mt19937_64& random, std::uint64_t longest,
+                              std::int64_t max_head_dim) {
+  const auto below = [&](std::uint64_t n) {
+    return static_cast<std::int64_t>(random() % n);
+  };
+  const std::int64_t kv_heads = 1 + below(3);
+  Problem problem = problem_of(
+      kTypes[below(3)],
+      {1 + below(2), kv_heads * (1 + below(3)), kv_heads, 1 + below(longest),
+       1 + below(longest),
+       8 * (1 + below(static_cast<std::uint64_t>(max_head_dim / 8)))},
+      below(2) == 0);
+  problem.layout = below(2) == 0 ? Layout::kHeadsFirst : Layout::kLengthFirst;
+  problem.dropout = below(2) == 0 ? 0 : 0.01 * static_cast<double>(below(90));
+  problem.seed = random();
+  return problem;
+}
+
+/// The machine that tests with many problems take: the GPU where there is one, else the lab.
+/// @param machines of a lesson
+template <class Machine>
+const Machine& best_machine(const std::vector<Machine>& machines) {
+  for (const Machine& machine : machines) {
+    if (machine.kind == "gpu" && machine.available) return machine;
+  }
+  return machines.front();
+}
+
+}  // namespace fa::flash

@@ -1,0 +1,174 @@
+/// @file
+/// Lesson 06: the derivation of the backward pass, statement by statement. Each is a small function that
+/// returns how far its two sides are apart, so that the program shows it and the tests hold it.
+///
+/// Jacobians have a row for each output and a column for each input. dX is the gradient of a loss with
+/// respect to X, of the shape of X.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "01_naive_attention/attention.hpp"
+#include "common/tensor/matrix.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace fa::backward {
+
+/// A function of several numbers with several results.
+using VectorFunction = std::function<Vector<double>(const Vector<double>&)>;
+
+/// What a step size costs, at one point of one function.
+struct StepError {
+  double h = 0;          ///< the step
+  double one_sided = 0;  ///< error of (f(x + h) - f(x)) / h, relative
+  double central = 0;    ///< error of (f(x + h) - f(x - h)) / 2h, relative
+};
+
+/// The errors of both difference quotients of exp at 1, for h = 10^-1, 10^-2, ... 10^-15.
+std::vector<StepError> step_errors();
+
+/// The Jacobian of a function at x, column by column: one input at a time is moved by central differences.
+/// @return [results, x.size()]
+Matrix<double> jacobian(const VectorFunction& f, const Vector<double>& x);
+
+/// The softmax of one row of scores.
+Vector<double> softmax(const Vector<double>& s);
+
+/// Its Jacobian diag(p) - p p^T, built in full. To be looked at; nobody needs it.
+/// @param p the weights, softmax(s)
+/// @return [p.size(), p.size()]
+Matrix<double> softmax_jacobian(const Vector<double>& p);
+
+/// The product of that Jacobian and a vector in O(N): p o (d_p - p . d_p).
+/// @param p   the weights
+/// @param d_p gradient with respect to them
+/// @return gradient with respect to the scores
+Vector<double> softmax_backward(const Vector<double>& p,
+                                const Vector<double>& d_p);
+
+/// Gradients with respect to the factors of a product.
+struct ProductGradients {
+  Matrix<double> d_a;  ///< d_c b^T
+  Matrix<double> d_b;  ///< a^T d_c
+};
+
+/// The gradients through c = a b.
+/// @param a   [rows, inner]
+/// @param b   [inner, cols]
+/// @param d_c [rows, cols]
+ProductGradients product_backward(const Matrix<double>& a,
+                                  const Matrix<double>& b,
+                                  const Matrix<double>& d_c);
+
+/// The weights from the scores and LSE, exp(s - lse); 0 in rows of which LSE is -infinity.
+/// @param s   [rows, cols], -infinity where hidden
+/// @param lse [rows], natural logarithm
+Matrix<double> recomputed_weights(const Matrix<double>& s,
+                                  const Vector<double>& lse);
+
+/// What is wrong with a backward pass. All of these have been written by somebody.
+enum class Slip {
+  kNone,                ///< nothing
+  kNoDelta,             ///< dS = P o dP
+  kDeltaPerElement,     ///< dS = P o (dP - P o dP): the sum is forgotten
+  kSoftmaxSign,         ///< the Jacobian of softmax with + off the diagonal
+  kNoScaleInDq,         ///< dQ = dS K
+  kNoScaleInDk,         ///< dK = dS^T Q
+  kScaleTwiceInDk,      ///< dK from Q that is scaled already, and scaled
+  kLseInBaseTwo,        ///< P = exp(S - LSE) with LSE in base 2
+  kMaskForgotten,       ///< P = exp(S - LSE) for hidden keys, too
+  kUndroppedInDv,       ///< dV = P^T dO, although dropout was applied
+  kDropoutLeftOutOfDp,  ///< dP = dO V^T, although dropout was applied
+};
+
+/// All of them, kNone first.
+const std::vector<Slip>& all_slips();
+
+/// A few words for tables, "delta is left out".
+std::string name_of(Slip slip);
+
+/// One head of attention with a random gradient of its output. It is causal with more queries than keys, so
+/// the first queries see no key, and it has dropout.
+struct HeadProblem {
+  Tensor<double, 4> q;                ///< [1, 1, length_q, head_dim]
+  Tensor<double, 4> k;                ///< [1, 1, length_k, head_dim]
+  Tensor<double, 4> v;                ///< [1, 1, length_k, head_dim]
+  Tensor<double, 4> d_o;              ///< [1, 1, length_q, head_dim]
+  Tensor<std::uint8_t, 4> keep;       ///< [1, 1, length_q, length_k]
+  double dropout_probability = 0.25;  ///< share of weights that are dropped
+
+  /// The options of lesson 01 for it; they point into this problem.
+  AttentionOptions options() const;
+};
+
+/// A problem of random numbers.
+HeadProblem head_problem(std::uint64_t seed);
+
+/// The gradients of a problem in matrices, as this lesson derives them: from Q, K, V, dO, and of the
+/// forward pass O and LSE only.
+/// @param problem the head
+/// @param slip    what to get wrong
+naive::Gradients<double> head_gradients(const HeadProblem& problem,
+                                        Slip slip = Slip::kNone);
+
+/// How far gradients are from central differences of lesson 01's forward pass, relative to the largest.
+struct GradientErrors {
+  double d_q = 0;  ///< of d_q
+  double d_k = 0;  ///< of d_k
+  double d_v = 0;  ///< of d_v
+  /// The largest of the three; a NaN is kept.
+  double worst() const;
+};
+
+/// Judges gradients of a problem.
+GradientErrors errors_of(const HeadProblem& problem,
+                         const naive::Gradients<double>& gradients);
+
+/// How far the two sides of a statement are apart.
+struct Comparison {
+  std::string what;       ///< the statement, in words
+  double difference = 0;  ///< relative to the larger side
+  double allowed =
+      0;  ///< what rounding, or the step of central differences, explains
+};
+
+/// A gradient holds the slopes in all directions: the slope along u is gradient . u.
+Comparison slope_is_gradient_times_direction();
+/// Reverse mode never needs a Jacobian: u^T J is the gradient of the number u . f(x).
+Comparison vector_times_jacobian_is_a_gradient();
+/// The chain rule: the Jacobian of f(g(x)) is the product of the Jacobians.
+Comparison chain_rule();
+/// A loss of three functions in a row, differentiated from the loss inwards, a vector at a time.
+Comparison reverse_mode();
+/// The Jacobian of softmax is diag(p) - p p^T.
+Comparison softmax_jacobian_formula();
+/// softmax_backward() is its product with a vector.
+Comparison softmax_without_jacobian();
+/// The gradients of a row of scores sum to 0: softmax does not feel a shift.
+Comparison score_gradients_sum_to_zero();
+/// d_a = d_c b^T.
+Comparison product_gradient_of_first();
+/// d_b = a^T d_c.
+Comparison product_gradient_of_second();
+/// exp(S - LSE) gives the weights back.
+Comparison weights_from_lse();
+/// rowsum(P o dP) = rowsum(dO o O), without dropout.
+Comparison delta_identity();
+/// The same with dropout, where dP = (dO V^T) o Z and O = (P o Z) V.
+Comparison delta_identity_with_dropout();
+/// Moving a hidden score moves nothing.
+Comparison hidden_scores_get_no_gradient();
+/// Moving a visible score moves the loss by dS.
+Comparison visible_scores_get_d_s();
+/// Attention of scale Q with scale 1 is attention of Q: dQ is scale times the gradient there.
+Comparison scale_of_d_q();
+/// A key head that serves several query heads gets the sum of what each gives it.
+Comparison groups_sum();
+
+/// All of the above, in the order of the page.
+std::vector<Comparison> statements();
+
+}  // namespace fa::backward

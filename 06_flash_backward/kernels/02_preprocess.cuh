@@ -1,0 +1,109 @@
+/// @file
+/// What the backward pass needs of each row before it begins: delta, the row sum of dO o O, which is the row sum of
+/// P o dP without P; and LSE in base 2. With both, every element of P and of dS can be computed by itself: the
+/// baseline's passes over whole rows vanish, and dP is never written.
+///
+/// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 2.
+#pragma once
+
+#include "06_flash_backward/kernels/01_unfused.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Threads of a block of preprocess().
+constexpr int kPreprocessThreads = 256;
+
+/// Reads 8 neighbours as floats; the address is a multiple of 16.
+template <class T>
+__device__ void load8(float (&to)[8], const T* from) {
+  constexpr int at_once = 16 / sizeof(T);
+#pragma unroll
+  for (int i = 0; i < 8; i += at_once) {
+    const float4 sixteen_bytes = load4(from + i);
+    T values[at_once];
+    memcpy(static_cast<void*>(values), &sixteen_bytes, 16);
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) to[i + j] = to_float(values[j]);
+  }
+}
+
+/// Fills delta, lse_base_2 and, where there is one, zeroes d_q_sum. Launch: blocks of 256; grid of
+/// ceil(padded_rows / rows of a block) x heads x batch, with 256 / (d / 8) rows of a block.
+/// @tparam d columns of d_q_sum, at least head_dim; d / 8 lanes share a row
+//! [preprocess]
+template <int d, class T>
+__global__ void preprocess(AttentionGradient<T> a) {
+  constexpr int lanes = d / 8;
+  const int row = blockIdx.x * (kPreprocessThreads / lanes) +
+                  static_cast<int>(threadIdx.x) / lanes;
+  const int col = threadIdx.x % lanes * 8;
+  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
+  float sum = 0;
+  if (row < a.length_q && col < a.head_dim) {
+    float o[8], d_o[8];
+    load8(o, head.o + row * a.o_strides.row + col);
+    load8(d_o, head.d_o + row * a.d_o_strides.row + col);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum += o[i] * d_o[i];
+  }
+  sum = warp_sum<lanes>(sum);
+  if (row >= padded_rows(a)) return;
+  const std::int64_t padded = head.padded_row + row;
+  if (a.d_q_sum != nullptr) {
+    float* to = a.d_q_sum + padded * d + col;
+    store4(to, make_float4(0, 0, 0, 0));
+    store4(to + 4, make_float4(0, 0, 0, 0));
+  }
+  if (col > 0) return;
+  const float lse = row < a.length_q ? head.lse[row] : -INFINITY;
+  a.delta[padded] = sum;
+  a.lse_base_2[padded] = lse == -INFINITY ? INFINITY : lse * kLog2E;
+}
+//! [preprocess]
+
+/// P = exp(scale Q K^T - LSE). Launch: as unfused_backward_scores().
+/// @param a       what is computed
+/// @param weights [batch, heads, length_q, length_k]
+//! [weights]
+__global__ void weights_by_element(AttentionGradient<float> a,
+                                   float* weights) {
+  const int index = blockIdx.z;
+  const auto h = head_of(a, index / a.heads, index % a.heads);
+  const float product = product_element(
+      rows_of(h.q, a.q_strides, a.length_q, a.head_dim),
+      rows_of(h.k, a.k_strides, a.length_k, a.head_dim).turned());
+  float* const weight = own_score(a, weights);
+  if (weight == nullptr) return;
+  const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
+  const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
+  *weight = key < keys_seen(a, query) ? expf(a.scale * product - h.lse[query])
+                                      : 0.0f;
+}
+//! [weights]
+
+/// dS = P o (dO V^T - delta), and the weights become those that O was made of. Launch: as
+/// unfused_backward_scores(), after preprocess().
+/// @param a         what is computed
+/// @param weights   [batch, heads, length_q, length_k]
+/// @param gradients those of the scores, likewise
+//! [elements]
+__global__ void score_gradients_by_element(AttentionGradient<float> a,
+                                           float* weights, float* gradients) {
+  const int index = blockIdx.z;
+  const auto h = gradient_head(a, index / a.heads, index % a.heads);
+  const auto kv = head_of(a, index / a.heads, index % a.heads);
+  const float product = product_element(
+      rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim),
+      rows_of(kv.v, a.v_strides, a.length_k, a.head_dim).turned());
+  float* const weight = own_score(a, weights);
+  if (weight == nullptr) return;
+  const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
+  const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
+  const float kept = a.dropout.of_weight(index, query, key);
+  *own_score(a, gradients) =
+      *weight * (kept * product - a.delta[h.padded_row + query]);
+  *weight *= kept;
+}
+//! [elements]
+
+}  // namespace fa::FA_TARGET

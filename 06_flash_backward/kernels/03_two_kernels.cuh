@@ -1,0 +1,252 @@
+/// @file
+/// P is computed again where it is needed and never leaves the chip. A sum belongs to one block: dK and dV to blocks
+/// that own keys and let the queries go by, dQ to blocks that own queries and let the keys go by. So P and dP are
+/// computed twice, and no two blocks write the same place: the result has the same bits in every run.
+///
+/// Source: Dao et al., FlashAttention, NeurIPS 2022, appendix B.4.
+#pragma once
+
+#include "06_flash_backward/kernels/02_preprocess.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Sizes of the float32 kernels.
+/// @tparam head_dim columns: 32, 64, 128 or 256
+template <int head_dim>
+struct FloatBackwardTile {
+  static constexpr int d = head_dim;      ///< columns
+  static constexpr int side = 32;         ///< queries and keys of a tile
+  static constexpr int threads = 256;     ///< of a block
+  static constexpr int ld = d + 4;        ///< of Q, K, V and dO
+  static constexpr int score_ld = 36;     ///< of P and dS
+  static constexpr int size = side * ld;  ///< elements of Q, K, V or dO
+  static constexpr int score_size = side * score_ld;  ///< of P or dS
+  static constexpr int fours = d / 32;  ///< of a thread, in a row of d
+  /// Dynamic shared memory.
+  static constexpr std::size_t shared_bytes =
+      sizeof(float) * (4 * size + 2 * score_size);
+};
+
+/// The tiles of a block in shared memory.
+template <class Tile>
+struct FloatBackwardTiles {
+  float* q;    ///< [side][ld]
+  float* d_o;  ///< [side][ld]
+  float* k;    ///< [side][ld]
+  float* v;    ///< [side][ld]
+  float* p;    ///< [side][score_ld], a row for each query
+  float* d_s;  ///< likewise
+};
+
+/// Where they are in the dynamic shared memory.
+template <class Tile>
+__device__ FloatBackwardTiles<Tile> float_backward_tiles() {
+  float* const first = dynamic_shared<float>();
+  return {first,
+          first + Tile::size,
+          first + 2 * Tile::size,
+          first + 3 * Tile::size,
+          first + 4 * Tile::size,
+          first + 4 * Tile::size + Tile::score_size};
+}
+
+/// Copies rows of a matrix to a tile, with zeros outside of the matrix.
+template <class Tile>
+__device__ void load_float_tile(float* tile, const float* matrix,
+                                std::int64_t stride, int row0, int length,
+                                int head_dim) {
+  for (int e = threadIdx.x; e < Tile::side * Tile::d / 4;
+       e += Tile::threads) {
+    const int row = e / (Tile::d / 4), col = e % (Tile::d / 4) * 4;
+    const bool inside = row0 + row < length && col < head_dim;
+    store4(tile + row * Tile::ld + col,
+           inside ? load4(matrix + (row0 + row) * stride + col)
+                  : make_float4(0, 0, 0, 0));
+  }
+}
+
+/// The sum of the products of four pairs, added to another.
+__device__ inline float dot4(float4 a, float4 b) {
+  return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+}
+
+/// P, as O was made of it, and dS of a tile, to shared memory. A thread computes 2 x 2 of each.
+/// @param tiles  q, d_o, k and v are read
+/// @param a      what is computed
+/// @param head   of the queries
+/// @param query0 the tile's first query
+/// @param key0   the tile's first key
+//! [scores]
+template <class Tile>
+__device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
+                             const AttentionGradient<float>& a,
+                             const GradientHead<float>& head, int query0,
+                             int key0) {
+  const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+  float s[2][2] = {}, d_p[2][2] = {};
+#pragma unroll 4
+  for (int e = 0; e < Tile::d; e += 4) {
+    float4 q[2], d_o[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      q[i] = load4(tiles.q + (y + 16 * i) * Tile::ld + e);
+      d_o[i] = load4(tiles.d_o + (y + 16 * i) * Tile::ld + e);
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const float4 k = load4(tiles.k + (x + 16 * j) * Tile::ld + e);
+      const float4 v = load4(tiles.v + (x + 16 * j) * Tile::ld + e);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        s[i][j] += dot4(q[i], k);
+        d_p[i][j] += dot4(d_o[i], v);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int row = y + 16 * i, query = query0 + row;
+    const std::int64_t padded = head.padded_row + query;
+    const float lse = a.lse_base_2[padded], sum = a.delta[padded];
+    const int seen = keys_seen(a, query);
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int col = x + 16 * j, key = key0 + col;
+      const float p =
+          key < seen ? exp2_approx(s[i][j] * (a.scale * kLog2E) - lse) : 0.0f;
+      const float kept = a.dropout.of_weight(head.index, query, key);
+      tiles.p[row * Tile::score_ld + col] = p * kept;
+      tiles.d_s[row * Tile::score_ld + col] = p * (d_p[i][j] * kept - sum);
+    }
+  }
+}
+//! [scores]
+
+/// A thread's part of a row of d sums: columns 32 c + 4 (thread % 8) and the next three of row thread / 8.
+template <class Tile>
+using FloatRow = float4[Tile::fours];
+
+/// sums += weight * (a row of a tile)
+template <class Tile>
+__device__ void add_float_row(FloatRow<Tile>& sums, float weight,
+                              const float* row) {
+#pragma unroll
+  for (int c = 0; c < Tile::fours; ++c) {
+    const float4 x = load4(row + 32 * c + threadIdx.x % 8 * 4);
+    sums[c].x += weight * x.x;
+    sums[c].y += weight * x.y;
+    sums[c].z += weight * x.z;
+    sums[c].w += weight * x.w;
+  }
+}
+
+/// Writes a row of sums.
+template <class Tile>
+__device__ void store_float_row(float* row, const FloatRow<Tile>& sums,
+                                float factor, int head_dim) {
+#pragma unroll
+  for (int c = 0; c < Tile::fours; ++c) {
+    const int col = 32 * c + threadIdx.x % 8 * 4;
+    if (col < head_dim) {
+      store4(row + col, make_float4(factor * sums[c].x, factor * sums[c].y,
+                                    factor * sums[c].z, factor * sums[c].w));
+    }
+  }
+}
+
+/// dK and dV of a block's keys: all queries of the heads that share them go by.
+/// @param d_q_part called for each tile when its P and dS are there: d_q_part(head, query0)
+//! [keys]
+template <class Tile, class DQPart>
+__device__ void float_key_gradients(const FloatBackwardTiles<Tile>& tiles,
+                                    const AttentionGradient<float>& a,
+                                    DQPart d_q_part) {
+  const int key0 = blockIdx.x * Tile::side, kv_head = blockIdx.y;
+  const int batch = blockIdx.z, group = a.heads / a.kv_heads;
+  load_float_tile<Tile>(tiles.k, kv_rows(a.k, a.k_strides, batch, kv_head),
+                        a.k_strides.row, key0, a.length_k, a.head_dim);
+  load_float_tile<Tile>(tiles.v, kv_rows(a.v, a.v_strides, batch, kv_head),
+                        a.v_strides.row, key0, a.length_k, a.head_dim);
+  const int row = threadIdx.x / 8;  // a key, for the sums
+  FloatRow<Tile> d_k = {}, d_v = {};
+  for (int member = 0; member < group; ++member) {
+    const auto head = gradient_head(a, batch, kv_head * group + member);
+    for (int query0 = first_query(a, key0) / Tile::side * Tile::side;
+         query0 < a.length_q; query0 += Tile::side) {
+      load_float_tile<Tile>(tiles.q, head.q, a.q_strides.row, query0,
+                            a.length_q, a.head_dim);
+      load_float_tile<Tile>(tiles.d_o, head.d_o, a.d_o_strides.row, query0,
+                            a.length_q, a.head_dim);
+      __syncthreads();  // the tiles are there
+      float_scores<Tile>(tiles, a, head, query0, key0);
+      __syncthreads();  // P and dS are there
+      for (int i = 0; i < Tile::side; ++i) {
+        add_float_row<Tile>(d_v, tiles.p[i * Tile::score_ld + row],
+                            tiles.d_o + i * Tile::ld);
+        add_float_row<Tile>(d_k, tiles.d_s[i * Tile::score_ld + row],
+                            tiles.q + i * Tile::ld);
+      }
+      d_q_part(head, query0);
+      __syncthreads();  // nobody needs the tiles any more
+    }
+  }
+  const int key = key0 + row;
+  if (key >= a.length_k) return;
+  store_float_row<Tile>(
+      kv_rows(a.d_k, a.d_k_strides, batch, kv_head) + key * a.d_k_strides.row,
+      d_k, a.scale, a.head_dim);
+  store_float_row<Tile>(
+      kv_rows(a.d_v, a.d_v_strides, batch, kv_head) + key * a.d_v_strides.row,
+      d_v, 1.0f, a.head_dim);
+}
+//! [keys]
+
+/// dK and dV. Launch: blocks of 256; grid of ceil(length_k / 32) x kv_heads x batch; FloatBackwardTile::shared_bytes;
+/// after preprocess().
+template <int d>
+__global__ void __launch_bounds__(256)
+    backward_keys(AttentionGradient<float> a) {
+  using Tile = FloatBackwardTile<d>;
+  float_key_gradients<Tile>(float_backward_tiles<Tile>(), a,
+                            [](const GradientHead<float>&, int) {});
+}
+
+/// dQ. Launch: as backward_keys(), with a grid of ceil(length_q / 32) x heads x batch.
+//! [queries]
+template <int d>
+__global__ void __launch_bounds__(256)
+    backward_queries(AttentionGradient<float> a) {
+  using Tile = FloatBackwardTile<d>;
+  const auto tiles = float_backward_tiles<Tile>();
+  const int query0 = blockIdx.x * Tile::side, batch = blockIdx.z;
+  const auto head = gradient_head(a, batch, blockIdx.y);
+  const auto kv = head_of(a, batch, blockIdx.y);
+  load_float_tile<Tile>(tiles.q, head.q, a.q_strides.row, query0, a.length_q,
+                        a.head_dim);
+  load_float_tile<Tile>(tiles.d_o, head.d_o, a.d_o_strides.row, query0,
+                        a.length_q, a.head_dim);
+  const int row = threadIdx.x / 8;  // a query, for the sums
+  const int seen = keys_seen(a, query0 + Tile::side - 1);
+  FloatRow<Tile> d_q = {};
+  for (int key0 = 0; key0 < seen; key0 += Tile::side) {
+    load_float_tile<Tile>(tiles.k, kv.k, a.k_strides.row, key0, a.length_k,
+                          a.head_dim);
+    load_float_tile<Tile>(tiles.v, kv.v, a.v_strides.row, key0, a.length_k,
+                          a.head_dim);
+    __syncthreads();  // the tiles are there
+    float_scores<Tile>(tiles, a, head, query0, key0);
+    __syncthreads();  // dS is there
+    for (int j = 0; j < Tile::side; ++j) {
+      add_float_row<Tile>(d_q, tiles.d_s[row * Tile::score_ld + j],
+                          tiles.k + j * Tile::ld);
+    }
+    __syncthreads();  // nobody needs the tiles any more
+  }
+  const int query = query0 + row;
+  if (query >= a.length_q) return;
+  store_float_row<Tile>(head.d_q + query * a.d_q_strides.row, d_q, a.scale,
+                        a.head_dim);
+}
+//! [queries]
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,291 @@
+/// @file
+/// The kernels of this lesson on one machine. Compiled once for each: see common/gpu/target.hpp.
+#pragma once
+
+#include <memory>
+
+#include "05_flash_forward/device_rows.cuh"
+#include "06_flash_backward/dispatch.cuh"
+#include "06_flash_backward/machine.hpp"
+#include "common/gpu/launch.cuh"
+
+namespace fa::FA_TARGET {
+namespace {  // one source file for each machine includes this
+
+using backward::Gradients;
+using backward::Inputs;
+using backward::Prepared;
+using backward::Rung;
+using flash::Problem;
+using flash::Type;
+
+// A problem in the memory of the device.
+template <class T>
+struct OnDevice {
+  OnDevice(const Problem& problem, const Inputs& in)
+      : q(in.forward.q, problem.shape_of_q(), problem.layout),
+        k(in.forward.k, problem.shape_of_kv(), problem.layout),
+        v(in.forward.v, problem.shape_of_kv(), problem.layout),
+        o(in.o, problem.shape_of_q(), problem.layout),
+        d_o(in.d_o, problem.shape_of_q(), problem.layout),
+        d_q(problem.shape_of_q(), problem.layout),
+        d_k(problem.shape_of_kv(), problem.layout),
+        d_v(problem.shape_of_kv(), problem.layout),
+        lse(repeated(in.lse, problem.shape)),
+        a{attention_of<T>(problem),
+          {},
+          {},
+          {},
+          {},
+          {},
+          {},
+          {},
+          {},
+          {},
+          {},
+          {}} {
+    a.q = q.data();
+    a.k = k.data();
+    a.v = v.data();
+    a.o = o.data();
+    a.lse = lse.data();
+    a.d_o = d_o.data();
+    a.d_q = d_q.data();
+    a.d_k = d_k.data();
+    a.d_v = d_v.data();
+    a.d_o_strides = a.d_q_strides = a.q_strides;
+    a.d_k_strides = a.d_v_strides = a.k_strides;
+  }
+  // The LSE of one head of one sequence, for all of them.
+  static Tensor<float, 3> repeated(const Tensor<float, 3>& lse,
+                                   const AttentionShape& shape) {
+    Tensor<float, 3> result({shape.batch, shape.heads, shape.length_q});
+    for (std::int64_t i = 0; i < result.count(); i += lse.count()) {
+      std::copy(lse.data(), lse.data() + lse.count(), result.data() + i);
+    }
+    return result;
+  }
+
+  DeviceRows<T> q, k, v, o, d_o, d_q, d_k, d_v;
+  DeviceBuffer<float> lse;
+  AttentionGradient<T> a;
+};
+
+// A rung for one type: `start(gradient)` takes what memory it needs beside inputs and results, and gives what
+// launches it.
+template <class T, class Start>
+Prepared prepare(const Problem& problem, const Inputs& in, Start start) {
+  const auto device = std::make_shared<OnDevice<T>>(problem, in);
+  const std::int64_t before = taken_bytes();
+  const std::function<void()> work = start(device->a);
+  return {
+      [=] { work(); },
+      [=]() -> Gradients {
+        return {device->d_q.host(), device->d_k.host(), device->d_v.host()};
+      },
+      taken_bytes() - before};
+}
+
+// What launches kernels that need a workspace, with sums of dQ of some columns or none: `work(gradient)`.
+template <class T, class Work>
+std::function<void()> with_workspace(AttentionGradient<T> a, int columns,
+                                     Work work) {
+  const auto memory =
+      std::make_shared<DeviceBuffer<float>>(workspace_floats(a, columns));
+  set_workspace(a, memory->data(), columns);
+  return [=] {
+    (void)memory;  // kept as long as this is
+    work(a);
+  };
+}
+
+using FloatGradient = AttentionGradient<float>;
+
+// A rung for float32.
+template <class Start>
+Rung float_rung(const char* name, const char* idea, bool same_bits,
+                Start start) {
+  return {{name, idea, {Type::kFloat32}, 256},
+          same_bits,
+          [=](const Problem& problem, const Inputs& in) {
+            return prepare<float>(problem, in, start);
+          }};
+}
+
+// A rung for both 16-bit types.
+template <class Start>
+Rung sixteen_bit_rung(const char* name, const char* idea,
+                      std::int64_t max_head_dim, bool same_bits,
+                      Start start) {
+  return {{name, idea, {Type::kFloat16, Type::kBFloat16}, max_head_dim},
+          same_bits,
+          [=](const Problem& problem, const Inputs& in) {
+            return problem.type == Type::kFloat16
+                       ? prepare<half>(problem, in, start)
+                       : prepare<bfloat16>(problem, in, start);
+          }};
+}
+
+// Blocks of 32 x 32 that cover [rows, columns] for each head.
+inline Launch product_launch(int rows, int columns, int heads) {
+  constexpr int tile = kUnfusedGradientTile;
+  return {{static_cast<unsigned>(ceil_div(columns, tile)),
+           static_cast<unsigned>(ceil_div(rows, tile)),
+           static_cast<unsigned>(heads)},
+          {tile, tile}};
+}
+
+// The kernels of rungs 01 and 02, which differ in how P and dS come to be: `launch_scores(sizes)`.
+template <class Scores>
+void launch_unfused(const FloatGradient& a, float* weights, float* gradients,
+                    Scores launch_scores) {
+  const int heads = a.batch * a.heads;
+  launch_scores(product_launch(a.length_q, a.length_k, heads));
+  launch(unfused_d_q, product_launch(a.length_q, a.head_dim, heads), a,
+         gradients);
+  launch(unfused_d_k_d_v,
+         product_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
+         weights, gradients);
+}
+
+// Elements of the scores of all heads.
+inline std::int64_t score_count(const FloatGradient& a) {
+  return std::int64_t{a.batch} * a.heads * a.length_q * a.length_k;
+}
+
+inline Rung unfused() {
+  return float_rung(
+      "01_unfused", "a kernel for each formula", true,
+      [](const FloatGradient& a) -> std::function<void()> {
+        const auto scores =
+            std::make_shared<DeviceBuffer<float>>(2 * score_count(a));
+        return [=] {
+          float* const weights = scores->data();
+          float* const gradients = weights + score_count(a);
+          launch_unfused(a, weights, gradients, [&](const Launch& sizes) {
+            launch(unfused_backward_scores, sizes, a, weights);
+            launch(unfused_weight_gradients, sizes, a, gradients);
+            launch(unfused_score_gradients,
+                   {{static_cast<unsigned>(ceil_div(a.length_q, 4)), 1,
+                     static_cast<unsigned>(a.batch * a.heads)},
+                    {32, 4}},
+                   a, weights, gradients);
+          });
+        };
+      });
+}
+
+inline Rung preprocessed() {
+  return float_rung(
+      "02_preprocess", "LSE and delta, no pass over rows", true,
+      [](const FloatGradient& of) {
+        return with_workspace(
+            of, 0,
+            [scores = std::make_shared<DeviceBuffer<float>>(
+                 2 * score_count(of))](const FloatGradient& a) {
+              float* const weights = scores->data();
+              float* const gradients = weights + score_count(a);
+              with_head_dim<32, 256>(a.head_dim, [&](auto d) {
+                launch_preprocess<decltype(d)::value>(a, Stream::of(nullptr));
+              });
+              launch_unfused(a, weights, gradients, [&](const Launch& sizes) {
+                launch(weights_by_element, sizes, a, weights);
+                launch(score_gradients_by_element, sizes, a, weights,
+                       gradients);
+              });
+            });
+      });
+}
+
+// What launch_backward() launches, as a rung.
+inline auto start_backward(bool deterministic) {
+  return [=](const auto& of) {
+    return with_workspace(
+        of, sum_columns(of, deterministic), [=](const auto& a) {
+          launch_backward(a, deterministic, Stream::of(nullptr));
+        });
+  };
+}
+
+inline Rung tensor_cores() {
+  const auto columns = [](const auto& a) {
+    return with_head_dim<64, 128>(a.head_dim,
+                                  [](auto d) { return decltype(d)::value; });
+  };
+  return sixteen_bit_rung(
+      "05_tensor_cores", "P and dS stay in registers", 128, false,
+      [=](const auto& of) {
+        return with_workspace(of, columns(of), [](const auto& a) {
+          using T = std::remove_pointer_t<decltype(a.d_q)>;
+          with_head_dim<64, 128>(a.head_dim, [&](auto head_dim) {
+            constexpr int d = decltype(head_dim)::value;
+            using Tile = PlainBackwardTile<d>;
+            launch_with_sums<Tile>(flash_backward_tensor_cores<d, T>,
+                                   plain_backward_bytes<Tile, T>(), a,
+                                   Stream::of(nullptr));
+          });
+        });
+      });
+}
+
+// Lesson 05's fastest kernels, from host tensors to host tensors.
+template <class T>
+flash::Outputs forward_of(const Problem& problem, const flash::Inputs& in) {
+  DeviceRows<T> q(in.q, problem.shape_of_q(), problem.layout),
+      k(in.k, problem.shape_of_kv(), problem.layout),
+      v(in.v, problem.shape_of_kv(), problem.layout),
+      o(problem.shape_of_q(), problem.layout);
+  const AttentionShape& s = problem.shape;
+  DeviceBuffer<float> lse(s.batch * s.heads * s.length_q);
+  Attention<T> a = attention_of<T>(problem);
+  a.q = q.data();
+  a.k = k.data();
+  a.v = v.data();
+  a.o = o.data();
+  a.lse = lse.data();
+  launch_forward(a, Stream::of(nullptr));
+  return {o.host(),
+          lse.template tensor<float, 3>({s.batch, s.heads, s.length_q})};
+}
+
+}  // namespace
+
+/// This machine with all kernels of the lesson.
+inline backward::Machine machine(const std::string& kind) {
+  backward::Machine result{bare_machine(kind), {}, {}};
+  result.rungs = {
+      unfused(),
+      preprocessed(),
+      float_rung("03_two_kernels", "keys outside, then queries", true,
+                 start_backward(true)),
+      float_rung("04_atomics", "one kernel adds to dQ", false,
+                 start_backward(false)),
+      tensor_cores(),
+      sixteen_bit_rung("06_finish", "swizzle, cp.async, other work meanwhile",
+                       256, false, start_backward(false)),
+      sixteen_bit_rung("07_deterministic", "the same bits in every run", 256,
+                       true, start_backward(true))};
+  for (Rung& rung : result.rungs) {
+    rung.prepare = [prepare = rung.prepare, rung](const Problem& problem,
+                                                  const Inputs& in) {
+      rung.check(problem);
+      return prepare(problem, in);
+    };
+  }
+  const Rung& of_floats = result.rungs[3];
+  const Rung& of_16_bits = result.rungs[5];
+  result.forward = [=](const Problem& problem, const flash::Inputs& in) {
+    (problem.type == Type::kFloat32 ? of_floats : of_16_bits).check(problem);
+    switch (problem.type) {
+      case Type::kFloat16:
+        return forward_of<half>(problem, in);
+      case Type::kBFloat16:
+        return forward_of<bfloat16>(problem, in);
+      default:
+        return forward_of<float>(problem, in);
+    }
+  };
+  return result;
+}
+
+}  // namespace fa::FA_TARGET

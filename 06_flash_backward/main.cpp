@@ -1,0 +1,11 @@
+// Lesson 06: where the gradients of attention come from, and how to compute them without its weights.
+#include "06_flash_backward/sections.hpp"
+
+int main(int argc, char** argv) {
+  fa::cli::Program program("06_flash_backward",
+                           "Lesson 06: the backward pass, derived and "
+                           "checked.");
+  fa::backward::add_derivation(program);
+  fa::backward::add_autograd(program);
+  return program.run(argc, argv);
+}

@@ -1,0 +1,205 @@
+// The derivation: its statements hold, and what is wrong is refused.
+#include "06_flash_backward/derivation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <doctest/doctest.h>
+
+#include "01_naive_attention/gradient_check.hpp"
+
+using namespace fa;
+using namespace fa::backward;
+
+namespace {
+
+void holds(const Comparison& c) {
+  CAPTURE(c.what);
+  CHECK(c.difference <= c.allowed);
+  CHECK(c.allowed <= naive::kDifferenceTolerance);
+}
+
+}  // namespace
+
+TEST_CASE("a gradient holds the slopes in all directions") {
+  holds(slope_is_gradient_times_direction());
+}
+
+TEST_CASE("a vector times a Jacobian is the gradient of one number") {
+  holds(vector_times_jacobian_is_a_gradient());
+}
+
+TEST_CASE("the Jacobian of a chain is the product of the Jacobians") {
+  holds(chain_rule());
+}
+
+TEST_CASE("reverse mode gives the gradient of a chain") {
+  holds(reverse_mode());
+}
+
+TEST_CASE("the Jacobian of softmax is diag(p) - p p^T") {
+  holds(softmax_jacobian_formula());
+}
+
+TEST_CASE("softmax's vector-Jacobian product needs no Jacobian") {
+  holds(softmax_without_jacobian());
+}
+
+TEST_CASE("the gradients of a row of scores sum to 0") {
+  holds(score_gradients_sum_to_zero());
+}
+
+TEST_CASE("the gradient of a product's first factor is dC B^T") {
+  holds(product_gradient_of_first());
+}
+
+TEST_CASE("the gradient of a product's second factor is A^T dC") {
+  holds(product_gradient_of_second());
+}
+
+TEST_CASE("scores and LSE give the weights back") {
+  holds(weights_from_lse());
+}
+
+TEST_CASE("delta is the row sum of P o dP and of dO o O") {
+  holds(delta_identity());
+}
+
+TEST_CASE("delta is both row sums with dropout, too") {
+  holds(delta_identity_with_dropout());
+}
+
+TEST_CASE("a hidden score gets no gradient") {
+  holds(hidden_scores_get_no_gradient());
+}
+
+TEST_CASE("a visible score gets dS") {
+  holds(visible_scores_get_d_s());
+}
+
+TEST_CASE("the scale stands once in dQ") {
+  holds(scale_of_d_q());
+}
+
+TEST_CASE("keys of several heads get the sum of what each head gives") {
+  holds(groups_sum());
+}
+
+TEST_CASE("the program shows every statement") {
+  CHECK(statements().size() == 16);
+}
+
+TEST_CASE("the best step is where Taylor's error meets rounding") {
+  const auto errors = step_errors();
+  const auto best = [&](auto error) {
+    return std::min_element(errors.begin(), errors.end(),
+                            [&](const auto& a, const auto& b) {
+                              return error(a) < error(b);
+                            })
+        ->h;
+  };
+  // eps^(1/2) is 1.5e-8 and eps^(1/3) 6e-6; chance shifts the best by a step or two.
+  const double one_sided = best([](const auto& e) { return e.one_sided; });
+  const double central = best([](const auto& e) { return e.central; });
+  CHECK(one_sided <= 2e-7);
+  CHECK(one_sided >= 5e-10);
+  CHECK(central <= 2e-4);
+  CHECK(central >= 5e-8);
+  // In between, ten times smaller a step is ten or a hundred times more right.
+  for (std::size_t i = 1; i < 4; ++i) {
+    CHECK(errors[i - 1].one_sided / errors[i].one_sided ==
+          doctest::Approx(10).epsilon(0.1));
+    CHECK(errors[i - 1].central / errors[i].central ==
+          doctest::Approx(100).epsilon(0.1));
+  }
+}
+
+TEST_CASE("the Jacobian of a linear function is its matrix") {
+  Matrix<double> a(2, 3);
+  a << 1, -2, 3, 0.5, 0, 4;
+  Vector<double> x(3);
+  x << 0.3, -0.7, 2;
+  const Matrix<double> j = jacobian(
+      [&](const Vector<double>& at) -> Vector<double> { return a * at; }, x);
+  CHECK(j.rows() == 2);
+  CHECK(j.cols() == 3);
+  CHECK((j - a).cwiseAbs().maxCoeff() < 1e-9);
+}
+
+TEST_CASE("softmax's Jacobian of two equal scores is known by heart") {
+  const Matrix<double> j = softmax_jacobian(softmax(Vector<double>::Zero(2)));
+  CHECK(j(0, 0) == doctest::Approx(0.25));
+  CHECK(j(0, 1) == doctest::Approx(-0.25));
+  CHECK(j(1, 0) == doctest::Approx(-0.25));
+  CHECK(j(1, 1) == doctest::Approx(0.25));
+}
+
+TEST_CASE("a row that sees no key has weights 0, not NaN") {
+  const double kNothing = -std::numeric_limits<double>::infinity();
+  Matrix<double> s(3, 2);
+  s << kNothing, kNothing, 1, 2, kNothing, 5;
+  Vector<double> lse(3);
+  lse << kNothing, std::log(std::exp(1.0) + std::exp(2.0)), 5;
+  const Matrix<double> p = recomputed_weights(s, lse);
+  CHECK(p.row(0) == Matrix<double>::Zero(1, 2));
+  CHECK(p.row(1).sum() == doctest::Approx(1));
+  CHECK(p(2, 0) == 0);
+  CHECK(p(2, 1) == 1);
+}
+
+TEST_CASE("the derived gradients are right for many random heads") {
+  for (std::uint64_t seed = 100; seed < 120; ++seed) {
+    const HeadProblem problem = head_problem(seed);
+    CAPTURE(seed);
+    CHECK(errors_of(problem, head_gradients(problem)).worst() <=
+          naive::kDifferenceTolerance);
+  }
+}
+
+TEST_CASE("every slip is refused, and shows where the page says it does") {
+  const HeadProblem problem = head_problem(1);
+  const double tolerance = naive::kDifferenceTolerance;
+  for (const Slip slip : all_slips()) {
+    const GradientErrors errors =
+        errors_of(problem, head_gradients(problem, slip));
+    CAPTURE(name_of(slip));
+    bool d_q = true, d_k = true, d_v = true;  // which stay right
+    switch (slip) {
+      case Slip::kNone:
+        break;
+      case Slip::kNoDelta:
+      case Slip::kDeltaPerElement:
+      case Slip::kSoftmaxSign:
+      case Slip::kDropoutLeftOutOfDp:
+        d_q = d_k = false;
+        break;
+      case Slip::kNoScaleInDq:
+        d_q = false;
+        break;
+      case Slip::kNoScaleInDk:
+      case Slip::kScaleTwiceInDk:
+        d_k = false;
+        break;
+      case Slip::kLseInBaseTwo:
+      case Slip::kMaskForgotten:
+        d_q = d_k = d_v = false;
+        break;
+      case Slip::kUndroppedInDv:
+        d_v = false;
+        break;
+    }
+    // A wrong gradient is wrong by far more than a tolerance could hide.
+    CHECK((d_q ? errors.d_q <= tolerance : errors.d_q > 0.01));
+    CHECK((d_k ? errors.d_k <= tolerance : errors.d_k > 0.01));
+    CHECK((d_v ? errors.d_v <= tolerance : errors.d_v > 0.01));
+  }
+  CHECK(all_slips().size() == 11);
+}
+
+TEST_CASE("a NaN in a gradient is the worst error") {
+  const HeadProblem problem = head_problem(2);
+  auto gradients = head_gradients(problem);
+  gradients.d_k(0, 0, 2, 1) = std::numeric_limits<double>::quiet_NaN();
+  CHECK_FALSE(errors_of(problem, gradients).worst() <= 1e300);
+}

@@ -1,0 +1,177 @@
+// Every rung on every machine of this build that can run here: types, sizes, masks, layouts, hard inputs.
+#include <cmath>
+#include <cstring>
+
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/tests/problems.hpp"
+#include "06_flash_backward/machine.hpp"
+
+using namespace fa;
+using backward::Gradients;
+using backward::Machine;
+using backward::Problem;
+using flash::kTypes;
+using flash::problem_of;
+using flash::Type;
+using flash::Values;
+
+namespace {
+
+// Every rung that takes a problem, on all machines but the watched one.
+void check_everywhere(const Problem& problem, Values values = Values::kNormal,
+                      std::uint64_t seed = 1) {
+  const backward::Inputs inputs =
+      backward::make_inputs(problem, values, seed);
+  const backward::Judge judge(problem, inputs);
+  for (const Machine& machine : backward::machines()) {
+    if (!machine.available || machine.kind == "watched") continue;
+    for (const backward::Rung& rung : machine.rungs) {
+      if (!rung.takes(problem)) continue;
+      const backward::Prepared prepared = rung.prepare(problem, inputs);
+      prepared.launch();
+      for (const Verdict& verdict :
+           judge.judge(rung.name, prepared.result())) {
+        CAPTURE(machine.kind);
+        CAPTURE(problem.text());
+        CAPTURE(verdict.report());
+        CHECK(verdict.accepted);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("lengths around the edges of the tiles, causal or not") {
+  for (const Type type : kTypes) {
+    for (const auto& [length_q, length_k] : {std::pair{1, 1},
+                                             {1, 17},
+                                             {17, 1},
+                                             {64, 64},
+                                             {65, 63},
+                                             {113, 203},
+                                             {203, 113},
+                                             {128, 129},
+                                             {130, 257}}) {
+      for (const bool causal : {false, true}) {
+        check_everywhere(
+            problem_of(type, {1, 2, 2, length_q, length_k, 64}, causal));
+      }
+    }
+  }
+}
+
+TEST_CASE("head dimensions that are no power of two are padded") {
+  for (const Type type : kTypes) {
+    for (const int head_dim : {8, 32, 40, 72, 128, 136, 256}) {
+      check_everywhere(problem_of(type, {1, 1, 1, 70, 90, head_dim}, true));
+    }
+  }
+}
+
+TEST_CASE("keys and values get the sum over the heads that share them") {
+  for (const Type type : kTypes) {
+    check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
+    check_everywhere(problem_of(type, {2, 4, 1, 70, 50, 32}, true));
+  }
+}
+
+TEST_CASE("tensors whose length comes before the heads") {
+  for (const Type type : kTypes) {
+    Problem problem = problem_of(type, {2, 4, 2, 70, 75, 40}, true);
+    problem.layout = flash::Layout::kLengthFirst;
+    check_everywhere(problem);
+  }
+}
+
+TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
+  for (const Type type : kTypes) {
+    for (const Values values : {Values::kLarge, Values::kRising}) {
+      check_everywhere(problem_of(type, {1, 2, 1, 70, 300, 64}), values);
+      check_everywhere(problem_of(type, {1, 2, 1, 70, 300, 64}, true),
+                       values);
+    }
+  }
+}
+
+TEST_CASE("rows that see no key, and keys that no row sees") {
+  for (const Type type : kTypes) {
+    check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
+    // Queries of a later part of the sequence see all keys.
+    check_everywhere(problem_of(type, {1, 1, 1, 5, 300, 64}, true));
+  }
+}
+
+TEST_CASE("dropout drops again what it dropped on the way forward") {
+  for (const Type type : kTypes) {
+    for (const bool causal : {false, true}) {
+      Problem problem = problem_of(type, {2, 2, 1, 70, 131, 64}, causal);
+      problem.dropout = 0.17;
+      problem.seed = 0x123456789abcdef;
+      check_everywhere(problem);
+    }
+  }
+}
+
+TEST_CASE("deterministic rungs give the same bits in every run") {
+  const auto same = [](const Tensor<float, 4>& a, const Tensor<float, 4>& b) {
+    return std::memcmp(a.data(), b.data(),
+                       sizeof(float) * static_cast<std::size_t>(a.count())) ==
+           0;
+  };
+  for (const Machine& machine : backward::machines()) {
+    if (!machine.available || machine.kind == "watched") continue;
+    const bool gpu = machine.kind == "gpu";
+    const int runs = gpu ? 250 : 3;
+    const AttentionShape shape = gpu ? AttentionShape{2, 4, 2, 300, 257, 64}
+                                     : AttentionShape{1, 2, 1, 70, 130, 64};
+    for (const backward::Rung& rung : machine.rungs) {
+      if (!rung.same_bits) continue;
+      const Problem problem = problem_of(rung.types.front(), shape, true);
+      const auto prepared = rung.prepare(
+          problem, backward::make_inputs(problem, Values::kNormal, 1));
+      prepared.launch();
+      const Gradients first = prepared.result();
+      for (int run = 1; run < runs; ++run) {
+        prepared.launch();
+        const Gradients again = prepared.result();
+        CAPTURE(rung.name);
+        CAPTURE(run);
+        REQUIRE(same(first.d_q, again.d_q));
+        REQUIRE(same(first.d_k, again.d_k));
+        REQUIRE(same(first.d_v, again.d_v));
+      }
+    }
+  }
+}
+
+TEST_CASE("the judge refuses gradients that are a little off") {
+  const Problem problem =
+      problem_of(Type::kBFloat16, {1, 2, 1, 40, 60, 32}, true);
+  const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
+  const backward::Judge judge(problem, inputs);
+  const auto rungs = backward::machines().front().rungs;
+  const auto prepared = rungs.back().prepare(problem, inputs);
+  prepared.launch();
+  const Gradients right = prepared.result();
+  const auto accepted = [&](const Gradients& gradients) {
+    int count = 0;
+    for (const Verdict& verdict : judge.judge("", gradients)) {
+      count += verdict.accepted ? 1 : 0;
+    }
+    return count;
+  };
+  CHECK(accepted(right) == 3);
+  for (Tensor<float, 4> Gradients::*part :
+       {&Gradients::d_q, &Gradients::d_k, &Gradients::d_v}) {
+    Gradients wrong = right;
+    for (std::int64_t i = 0; i < (wrong.*part).count(); ++i) {
+      (wrong.*part).data()[i] *= 1.05f;
+    }
+    CHECK(accepted(wrong) == 2);
+    wrong = right;
+    (wrong.*part).data()[7] = NAN;
+    CHECK(accepted(wrong) == 2);
+  }
+}

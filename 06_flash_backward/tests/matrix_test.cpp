@@ -1,0 +1,75 @@
+// The finished kernels over a matrix of problems: all of it on a GPU, a thinner one in the lab. And random problems,
+// other ones in each run.
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/tests/problems.hpp"
+#include "06_flash_backward/machine.hpp"
+
+using namespace fa;
+using backward::Machine;
+using backward::Problem;
+using backward::Rung;
+using flash::Type;
+
+namespace {
+
+const Machine& best_machine() {
+  static const std::vector<Machine> machines = backward::machines();
+  return flash::best_machine(machines);
+}
+bool on_gpu() {
+  return best_machine().kind == "gpu";
+}
+
+// The finished rungs of a type are the last two: the fast one and the deterministic one.
+void check(const Problem& problem, std::uint64_t seed) {
+  const backward::Inputs inputs =
+      backward::make_inputs(problem, flash::Values::kNormal, seed);
+  const backward::Judge judge(problem, inputs);
+  std::vector<const Rung*> finished;
+  for (const Rung& rung : best_machine().rungs) {
+    if (std::find(rung.types.begin(), rung.types.end(), problem.type) !=
+        rung.types.end()) {
+      finished.push_back(&rung);
+    }
+  }
+  REQUIRE(finished.size() > 2);
+  finished.erase(finished.begin(), finished.end() - 2);
+  for (const Rung* rung : finished) {
+    const backward::Prepared prepared = rung->prepare(problem, inputs);
+    prepared.launch();
+    for (const Verdict& verdict :
+         judge.judge(rung->name, prepared.result())) {
+      CAPTURE(problem.text());
+      CAPTURE(verdict.report());
+      CHECK(verdict.accepted);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the matrix of problems in float32") {
+  flash::for_each_of_matrix(Type::kFloat32, on_gpu(), check);
+}
+TEST_CASE("the matrix of problems in float16") {
+  flash::for_each_of_matrix(Type::kFloat16, on_gpu(), check);
+}
+TEST_CASE("the matrix of problems in bfloat16") {
+  flash::for_each_of_matrix(Type::kBFloat16, on_gpu(), check);
+}
+
+TEST_CASE("a hundred random problems, other ones in each run") {
+  const std::uint64_t seed = flash::fuzz_seed();
+  MESSAGE("FA_FUZZ_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < 100; ++i) {
+    const Problem problem = flash::random_problem(
+        random, on_gpu() ? 700 : 150, on_gpu() ? 256 : 128);
+    CAPTURE(seed);
+    CAPTURE(i);
+    check(problem, random());
+  }
+}

@@ -1,0 +1,38 @@
+/// @file
+/// What runs a lesson's kernels: the lab, the watched lab or a GPU. Programs and tests choose among them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/gpu/device.hpp"
+
+namespace fa {
+
+/// A machine without kernels; that of a lesson adds its own.
+struct BareMachine {
+  std::string kind;             ///< "lab", "watched" or "gpu"
+  bool available = false;       ///< whether it can run here
+  DeviceProperties properties;  ///< its name and limits, when available
+  /// Median time of some work in milliseconds, repeated so often; none where times say nothing.
+  std::function<std::optional<double>(const std::function<void()>&,
+                                      int repeats)>
+      milliseconds;
+  /// What the kernels that some work launches take; nothing in the lab.
+  std::function<std::vector<KernelResources>(const std::function<void()>&)>
+      resources;
+};
+
+/// The machine of a kind, or null.
+template <class Machine>
+const Machine* machine_of(const std::vector<Machine>& machines,
+                          const std::string& kind) {
+  for (const Machine& machine : machines) {
+    if (machine.kind == kind) return &machine;
+  }
+  return nullptr;
+}
+
+}  // namespace fa
