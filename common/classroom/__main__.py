@@ -18,6 +18,9 @@ def main(arguments):
         if command not in commands:
             raise catalogue.Fault(f"unknown command '{command}'; there are {' and '.join(commands)}")
         return commands[command](rest, catalogue.ROOT, toolchain)
+    except BrokenPipeError:  # whoever reads has read enough
+        sys.stdout = None
+        return 0
     except (catalogue.Fault, OSError, ValueError) as fault:
         print(f"learn: {fault}", file=sys.stderr)
         return 2

@@ -175,7 +175,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto seconds = std::strtoull(argv[1], nullptr, 10);
-  const auto memory = std::strtoull(argv[2], nullptr, 10) << 20;
+  [[maybe_unused]] const auto memory = std::strtoull(argv[2], nullptr, 10)
+                                       << 20;
   const auto file = std::strtoull(argv[3], nullptr, 10) << 20;
   const auto user = static_cast<uid_t>(std::strtoul(argv[4], nullptr, 10));
   if (chdir(argv[5]) != 0) die(argv[5]);
@@ -194,7 +195,9 @@ int main(int argc, char** argv) {
   deny_writes_outside(argv[5]);
   deny_system_calls();
 #endif
+#if defined(__linux__)  // macOS knows no such limit
   limit(RLIMIT_AS, memory, "limit of memory");
+#endif
   execvp(argv[6], argv + 6);
   die(argv[6]);
 }

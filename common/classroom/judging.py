@@ -141,7 +141,9 @@ def ended(outcome, limits):
         return names.get(number, f"it was ended by signal {number}")
     if "bad_alloc" in outcome.output:
         return "it asked for more memory than a check may use"
-    return f"it ended by itself, with exit status {outcome.status}, before the check was over"
+    words = outcome.output.strip().split("\n")[-1][:200]
+    return f"it ended by itself, with exit status {outcome.status}, before the check was over" + (
+        f"; its last words: {words}" if words else "")
 
 
 def run_stage(toolchain, program, folder, stage, limits=RUN):

@@ -44,7 +44,7 @@ class Attacks(unittest.TestCase):
         result = self.easy("volatile bool on = true; while (on) {}")
         self.assertEqual(result.verdict, "refused")
         self.assertIn("did not come to an end", result.message)
-        self.assertLess(result.seconds, 8)
+        self.assertLess(result.seconds, 12)
 
     def test_who_sleeps_is_ended_too(self):
         result = self.easy("for (;;) pause();", "#include <unistd.h>")
@@ -129,8 +129,11 @@ class Attacks(unittest.TestCase):
         self.attack("if (fork() == 0) { setsid(); if (fork() == 0) { for (;;) pause(); } for (;;) pause(); }",
                     "#include <unistd.h>")
         time.sleep(0.2)
-        left = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-        self.assertNotIn("/judge easy", left)
+        for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                self.assertNotIn(b"/judge\0easy", process.read_bytes())
+            except OSError:
+                pass  # it has ended
 
     def test_there_is_no_network(self):
         if "seccomp" not in self.layers:
@@ -161,7 +164,8 @@ class Attacks(unittest.TestCase):
 
     def test_its_folder_goes_away(self):
         before = set(pathlib.Path(tempfile.gettempdir()).glob("classroom-*"))
-        self.attack('(void)!system("mkdir -p a/b && chmod 0 a");', "#include <cstdlib>")
+        self.attack('if (once++ == 0) (void)!system("mkdir -p a/b && chmod 0 a");', "#include <cstdlib>",
+                    "static int once = 0;")
         left = set(pathlib.Path(tempfile.gettempdir()).glob("classroom-*")) - before
         self.assertEqual(left, set())
 
