@@ -44,6 +44,23 @@ def quiet_environment(directory):
     return {**{k: os.environ[k] for k in keep if k in os.environ}, **own}
 
 
+def end_stragglers(directory):
+    """Ends what has left the process group and still works in the folder, where the system lets it leave."""
+    for _ in range(100):
+        found = False
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                place = os.readlink(entry / "cwd")
+                if place == str(directory) or place.startswith(f"{directory}/"):
+                    os.kill(int(entry.name), signal.SIGKILL)
+                    found = True
+            except OSError:
+                continue  # it has ended, or is somebody else's
+        if not found:
+            return
+        time.sleep(0.01)
+
+
 def run(confine, command, directory, limits, channel=False):
     """Runs a command in a folder.
 
@@ -90,6 +107,7 @@ def run(confine, command, directory, limits, channel=False):
         except (ProcessLookupError, PermissionError):
             pass
         process.wait()
+        end_stragglers(directory)
         seconds = time.monotonic() - began
         output.seek(0)
         text = output.read(200_000).decode("utf-8", "replace")
