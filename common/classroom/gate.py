@@ -89,6 +89,9 @@ def main(arguments, root, toolchain):
     options = parser.parse_args(arguments)
     tools = toolchain()
     chosen = catalogue.choose(options.names, root)
+    if not all(exercise.has_solution() for exercise in chosen):
+        print("This copy of the course was made without solutions, so there is nothing to test with.")
+        return 77
     if options.times:
         return print_times(tools, chosen)
     work, faults = [], []

@@ -1,5 +1,5 @@
 /// @file
-/// What judges without kernels include, precompiled: a check then takes a second.
+/// What judges without kernels include, precompiled: a check then takes a second or two.
 #pragma once
 
 #include <algorithm>
