@@ -1,14 +1,14 @@
 // confine SECONDS MEBIBYTES FILE_MEBIBYTES USER DIRECTORY COMMAND...: runs a command that is not trusted, in DIRECTORY,
-// the only place it may write to. README.md says what this protects from, and from what not.
+// the only place it may write to. teaching.md says what this protects from, and from what not.
 //
-// Every layer stands for itself. What this system has not is left out, unless `confine --layers` is asked: it prints
-// what there is.
+// Every layer stands for itself, and what this system has not is left out; `confine --layers` prints what there is.
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <grp.h>
 #include <initializer_list>
 #include <string>
 #include <sys/resource.h>
@@ -184,7 +184,8 @@ int main(int argc, char** argv) {
   limit(RLIMIT_CORE, 0, "limit of core files");
   limit(RLIMIT_FSIZE, file, "limit of file sizes");
   if (geteuid() == 0 && user != 0) {
-    if (setgid(static_cast<gid_t>(user)) != 0 || setuid(user) != 0) {
+    if (setgroups(0, nullptr) != 0 || setgid(static_cast<gid_t>(user)) != 0 ||
+        setuid(user) != 0) {
       die("another user");
     }
     limit(RLIMIT_NPROC, 256, "limit of processes");

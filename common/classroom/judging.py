@@ -64,6 +64,8 @@ class Toolchain:
             for i in sorted(where, reverse=True):
                 del words[i : i + 2]
             self.flags[machine] = [word for word in words if not UNWANTED.fullmatch(word)]
+        # Only without a watched lab may a stage be left without a verdict.
+        self.watched = any("FA_LAB_WATCHED" in flag for flag in self.flags["lab"])
         self.cache = self.build / "classroom" / "judges"
 
     def compile(self, exercise, scratch):
@@ -186,6 +188,11 @@ def judge(toolchain, exercise, answer, stop=True, shown=None):
             said, result.seconds = run_stage(toolchain, scratch / "judge", folder, result.name)
             result.verdict, result.notes = said["verdict"], said.get("notes", [])
             result.message = renamed(said.get("message", ""), scratch, shown)
+            if result.verdict == "skipped" and (toolchain.watched or exercise.machine != "lab"):
+                result.verdict = "refused"
+                result.message = "the stage was left without a verdict, which only a machine without a lab may do"
+            if result.verdict not in ("passed", "refused", "skipped"):
+                result.verdict = "refused"
             if not result.passed and (stop or result is results[1]):
                 break
     return results

@@ -123,6 +123,11 @@ class Attacks(unittest.TestCase):
         self.assertEqual(result.verdict, "refused")
         self.assertIn("defined twice", result.message)
 
+    def test_a_stage_that_it_skips_does_not_count(self):
+        result = self.easy('fa::classroom::skip("no lab");', '#include "common/classroom/judge.hpp"')
+        self.assertEqual(result.verdict, "refused")
+        self.assertIn("without a verdict", result.message)
+
     def test_processes_that_it_leaves_behind_are_ended(self):
         if "seccomp" not in self.layers:
             self.skipTest("no seccomp here")
