@@ -64,6 +64,12 @@ class Toolchain:
             for i in sorted(where, reverse=True):
                 del words[i : i + 2]
             self.flags[machine] = [word for word in words if not UNWANTED.fullmatch(word)]
+        # A compiler that is not root cannot show what only root may read.
+        self.readable = all(
+            os.stat(place).st_mode & 0o001
+            for path in (catalogue.ROOT, self.build)
+            for place in (path, *path.parents)
+        )
         # Only without a watched lab may a stage be left without a verdict.
         self.watched = any("FA_LAB_WATCHED" in flag for flag in self.flags["lab"])
         self.cache = self.build / "classroom" / "judges"
@@ -74,19 +80,21 @@ class Toolchain:
         @return the sandbox's outcome; the program is scratch/judge
         """
         flags = self.flags[exercise.machine]
+        limits = dataclasses.replace(COMPILE, stranger=self.readable)
         scratch_object = scratch / "judge.o"
         compilation = sandbox.run(
             self.confine,
             [*flags, *exercise.defines, f"-I{scratch}", "-o", scratch_object, "-c", exercise.judge],
             scratch,
-            COMPILE,
+            limits,
         )
         if compilation.status != 0:
             return compilation
         # Without the flags: -fsanitize=thread would bring its own library.
         link = [flags[0], "-o", scratch / "judge", scratch_object, *self.libraries[exercise.machine], "-pthread"]
-        linking = sandbox.run(self.confine, link, scratch, COMPILE)
+        linking = sandbox.run(self.confine, link, scratch, limits)
         linking.seconds += compilation.seconds
+        sandbox.take_back(scratch)  # no stage may change the program of the next
         return linking
 
 

@@ -44,6 +44,13 @@ def quiet_environment(directory):
     return {**{k: os.environ[k] for k in keep if k in os.environ}, **own}
 
 
+def take_back(directory):
+    """Makes root the owner again of a folder that a stranger worked in, and of what is directly in it."""
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        for path in (directory, *pathlib.Path(directory).iterdir()):
+            os.chown(path, 0, 0, follow_symlinks=False)
+
+
 def end_stragglers(directory):
     """Ends what has left the process group and still works in the folder, where the system lets it leave."""
     for _ in range(100):

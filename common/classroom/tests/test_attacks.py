@@ -123,6 +123,17 @@ class Attacks(unittest.TestCase):
         self.assertEqual(result.verdict, "refused")
         self.assertIn("defined twice", result.message)
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root can read more than others")
+    def test_the_compiler_shows_nothing_that_only_root_may_read(self):
+        if not self.tools.readable:
+            self.skipTest("the course itself is root's alone")
+        with tempfile.NamedTemporaryFile("w", suffix=".hpp") as secret:
+            secret.write("the marks of the others")
+            secret.flush()
+            result = self.attack("", outside=f'#include "{secret.name}"')[0]
+        self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
+        self.assertNotIn("marks of the others", result.message)
+
     def test_a_stage_that_it_skips_does_not_count(self):
         result = self.easy('fa::classroom::skip("no lab");', '#include "common/classroom/judge.hpp"')
         self.assertEqual(result.verdict, "refused")
