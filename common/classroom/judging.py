@@ -43,6 +43,11 @@ class StageResult:
         return self.verdict in ("passed", "skipped")
 
 
+def everyone_may_read(path):
+    """Whether a user who is nobody in particular can read a file."""
+    return bool(os.stat(path).st_mode & 0o004) and all(os.stat(parent).st_mode & 0o001 for parent in path.parents)
+
+
 class Toolchain:
     """How judges are compiled: what CMake wrote into a build directory."""
 
@@ -65,11 +70,8 @@ class Toolchain:
                 del words[i : i + 2]
             self.flags[machine] = [word for word in words if not UNWANTED.fullmatch(word)]
         # A compiler that is not root cannot show what only root may read.
-        self.readable = all(
-            os.stat(place).st_mode & 0o001
-            for path in (catalogue.ROOT, self.build)
-            for place in (path, *path.parents)
-        )
+        self.readable = everyone_may_read(pathlib.Path(__file__).resolve()) and everyone_may_read(
+            self.build / "classroom" / "toolchain.json")
         # Only without a watched lab may a stage be left without a verdict.
         self.watched = any("FA_LAB_WATCHED" in flag for flag in self.flags["lab"])
         self.cache = self.build / "classroom" / "judges"
@@ -80,7 +82,7 @@ class Toolchain:
         @return the sandbox's outcome; the program is scratch/judge
         """
         flags = self.flags[exercise.machine]
-        limits = dataclasses.replace(COMPILE, stranger=self.readable)
+        limits = dataclasses.replace(COMPILE, stranger=self.readable and everyone_may_read(exercise.judge))
         scratch_object = scratch / "judge.o"
         compilation = sandbox.run(
             self.confine,
