@@ -105,6 +105,7 @@ Matrix<A> masked_scores(const Matrix<A>& q, const Matrix<A>& k,
   Matrix<A> s = q * k.transpose();
   s = stored(scale * s);
   if (options.causal) {
+    //! [mask]
     const std::int64_t shift = k.rows() - q.rows();
     for (std::int64_t i = 0; i < s.rows(); ++i) {
       const auto first_hidden = std::max<std::int64_t>(0, i + shift + 1);
@@ -112,6 +113,7 @@ Matrix<A> masked_scores(const Matrix<A>& q, const Matrix<A>& k,
         s(i, j) = -std::numeric_limits<A>::infinity();
       }
     }
+    //! [mask]
   }
   return s;
 }
@@ -134,6 +136,7 @@ Matrix<A> dropout_factors(const AttentionOptions& options, std::int64_t b,
   return z;
 }
 
+//! [row_helpers]
 // The maximum of each row, and 0 where there is none: a shift that is always finite.
 template <class T>
 Vector<T> finite_row_max(const Matrix<T>& scores) {
@@ -149,6 +152,7 @@ Matrix<T> exp_of(const Matrix<T>& scores, const Vector<T>& shift) {
   const auto hidden = scores.array() == -std::numeric_limits<T>::infinity();
   return hidden.select(T(0), (scores.colwise() - shift).array().exp());
 }
+//! [row_helpers]
 
 }  // namespace
 
@@ -162,11 +166,13 @@ Matrix<T> unsafe_softmax(const Matrix<T>& scores) {
 //! [softmax]
 template <class T>
 Matrix<T> safe_softmax(const Matrix<T>& scores) {
+  //! [rows]
   const Vector<T> m = finite_row_max(scores);
   const Matrix<T> e = exp_of(scores, m);
   Vector<T> l = e.rowwise().sum();
   l = (l.array() == T(0)).select(T(1), l);  // no key seen: 0 / 1, not 0 / 0
   return e.array().colwise() / l.array();
+  //! [rows]
 }
 
 template <class T>
@@ -217,8 +223,10 @@ HeadGradients<A> head_backward(const Matrix<A>& q, const Matrix<A>& k,
   const Matrix<A> d_v = p_kept.transpose() * d_o;
   Matrix<A> d_p = d_o * v.transpose();
   d_p = stored(d_p.cwiseProduct(z));
+  //! [d_s]
   const Vector<A> delta = p.cwiseProduct(d_p).rowwise().sum();
   const Matrix<A> d_s = stored(p.cwiseProduct(d_p.colwise() - delta));
+  //! [d_s]
   const Matrix<A> d_q = d_s * k;
   const Matrix<A> d_k = d_s.transpose() * q;
   return {scale * d_q, scale * d_k, d_v};

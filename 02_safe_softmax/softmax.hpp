@@ -83,6 +83,7 @@ Traffic unsafe_softmax(View<const T, 1> x, View<T, 1> y) {
 /// @param x [n], n at least 1
 template <class T>
 double row_max(View<const T, 1> x) {
+  //! [row_max]
   double m = -std::numeric_limits<double>::infinity();
   for (std::int64_t j = 0; j < x.size(0); ++j) {
     const double value = exact(x(j));
@@ -90,6 +91,7 @@ double row_max(View<const T, 1> x) {
     if (value > m) m = value;
   }
   return m;
+  //! [row_max]
 }
 
 /// The safe form, exp(x - max) / sum exp(x - max), in three passes: the maximum, the sum, the weights.

@@ -7,10 +7,12 @@
 
 namespace fa::FA_TARGET {
 
+//! [power]
 /// Lesson 03's power: exp(a - b), and 0 when a is -infinity.
 __device__ float power(float a, float b) {
   return a == -INFINITY ? 0.0f : expf(a - b);
 }
+//! [power]
 
 /// As softmax_three_passes(), reading each row twice.
 //! [online]
@@ -26,6 +28,7 @@ __global__ void softmax_online(const float* x, float* y, int rows, int cols) {
     l = power(m, m_new) * l + power(in[j], m_new);
     m = m_new;
   }
+  //! [warp_merge]
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     const float other_m = __shfl_xor_sync(kAllLanes, m, distance);
     const float other_l = __shfl_xor_sync(kAllLanes, l, distance);
@@ -33,6 +36,7 @@ __global__ void softmax_online(const float* x, float* y, int rows, int cols) {
     l = power(m, m_new) * l + power(other_m, m_new) * other_l;
     m = m_new;
   }
+  //! [warp_merge]
   for (int j = threadIdx.x; j < cols; j += kWarp) {
     out[j] = l == 0 ? 0.0f : power(in[j], m) / l;
   }

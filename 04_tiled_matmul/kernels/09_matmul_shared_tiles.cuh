@@ -28,7 +28,9 @@ __global__ void matmul_shared_tiles(Product<float> p) {
     }
     __syncthreads();  // the tiles are there
     for (int l = 0; l < tile; ++l) sum += a_smem[y][l] * b_smem[l][x];
+    //! [second_barrier]
     __syncthreads();  // nobody needs them any more
+    //! [second_barrier]
   }
   if (row0 + y < p.m && col0 + x < p.n) {
     p.c[std::int64_t{row0 + y} * p.ldc + col0 + x] = sum;

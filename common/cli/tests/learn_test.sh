@@ -128,7 +128,25 @@ learn trace 2 other_kernel
 expect "the picture of another trace goes" both status_is 0 is_gone "$root/build/learn/trace/02_beta/banks.svg"
 learn trace
 expect "trace needs a lesson" both status_is 2 says "'trace' takes a lesson"
+fake python3 'echo "ran python3 $* with PYTHONPATH=$PYTHONPATH"; exit "${PYTHON_STATUS:-0}"'
+: >"$log"
+learn exercise list --no-install -x
+expect "exercise is done by Python, which gets all arguments" both status_is 0 says "ran python3 -B -m classroom $root/build/learn exercise list --no-install -x with PYTHONPATH=$root/common"
+expect "... and a list needs no build" not_called "cmake --build"
+PYTHON_STATUS=1
+export PYTHON_STATUS
+learn exercise check 03_one_step
+expect "a check that fails: exit 1" both status_is 1 says "exercise check 03_one_step"
+expect "... after what judges need was built" called "--target classroom"
+unset PYTHON_STATUS
+: >"$log"
+learn grade folder
+expect "grade builds the same" both called "--target classroom" says "grade folder"
+learn classroom export copy
+expect "classroom is done by Python too" both status_is 0 says "classroom export copy"
 rm -f "$bin/python3"
+learn --no-install exercise list
+expect "without Python: one sentence, exit 2" both status_is 2 says "'exercise' needs python3"
 : >"$log"
 learn test
 expect "what is installed later is found: it configures again" both called "apt-get install -y --no-install-recommends python3" called "cmake -S"

@@ -1,0 +1,98 @@
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr std::int64_t kTokens = 384, kHeads = 12, kHeadDim = 64;
+
+std::int64_t multiplications = 0, exponentials = 0;
+
+// A number that counts what is done to it.
+struct Counted {
+  Counted(double x = 0) : value(x) {}
+  double value;
+};
+Counted operator*(Counted a, Counted b) {
+  ++multiplications;
+  return {a.value * b.value};
+}
+Counted exp(Counted a) {
+  ++exponentials;
+  return {std::exp(a.value)};
+}
+
+template <int Rank>
+double bytes(const fa::Tensor<float, Rank>& tensor) {
+  return static_cast<double>(tensor.count() * sizeof(float));
+}
+
+// One head of naive attention up to the weights.
+void count_one_head() {
+  const fa::Tensor<Counted, 2> q({kTokens, kHeadDim}), k({kTokens, kHeadDim});
+  for (std::int64_t i = 0; i < kTokens; ++i) {
+    for (std::int64_t j = 0; j < kTokens; ++j) {
+      Counted score;
+      for (std::int64_t d = 0; d < kHeadDim; ++d) {
+        score.value += (q(i, d) * k(j, d)).value;
+      }
+      exp(score);
+    }
+  }
+}
+
+}  // namespace
+
+FA_QUESTIONS {
+  count_one_head();
+  const fa::Tensor<float, 3> q({kHeads, kTokens, kHeadDim}),
+      s({kHeads, kTokens, kTokens});
+  const double q_bytes = bytes(q), s_bytes = bytes(s);
+  std::int64_t longest = 1;
+  while ((longest + 1) * (longest + 1) * 4 <= std::int64_t{1} << 30)
+    ++longest;
+  const auto products = static_cast<double>(multiplications),
+             exps = static_cast<double>(exponentials);
+  const auto n = static_cast<double>(longest);
+  return {
+      {"q_bytes",
+       q_bytes,
+       0,
+       {{q_bytes / 4, "these are elements; a float32 has 4 bytes"},
+        {q_bytes / kHeads, "this is one head; there are 12"}}},
+      {"s_bytes",
+       s_bytes,
+       0,
+       {{s_bytes / 4, "these are elements; a float32 has 4 bytes"},
+        {s_bytes / kHeads, "this is one head; each head has its own scores"},
+        {q_bytes,
+         "this is as large as Q; S has a score for each pair of a "
+         "query and a key"}}},
+      {"multiplications",
+       products,
+       0,
+       {{products / kHeadDim,
+         "these are the elements of S; each is a sum of "
+         "64 products"},
+        {products * 2,
+         "additions are counted, too; the question asks for "
+         "multiplications"},
+        {products * kHeads,
+         "these are all heads; the question asks for one"}}},
+      {"exponentials",
+       exps,
+       0,
+       {{exps / kTokens,
+         "one for each query: that is the number of sums; each "
+         "score needs its own exponential"},
+        {exps * kHeadDim,
+         "the exponential is taken of the score, after the "
+         "64 products were summed"}}},
+      {"longest",
+       n,
+       0,
+       {{n * 2, "these are 2^30 elements of one byte; a float32 has 4"},
+        {n * n,
+         "this is the number of scores, N^2; the question asks for "
+         "N"}}}};
+}

@@ -1,0 +1,92 @@
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/invariance.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+using Row = std::vector<double>;
+
+enum class Divide { kSum, kMax };
+
+// A softmax with some choices, in the type T.
+template <class T>
+Row softmax(const Row& scores, bool shifted, double start, double base,
+            Divide divide, double clip) {
+  const double minus_infinity = -std::numeric_limits<double>::infinity();
+  double m = start;
+  for (const double s : scores) m = std::max(m, s);
+  if (!shifted || m == minus_infinity) m = 0;
+  std::vector<T> e;
+  T sum = 0, largest = 0;
+  for (const double s : scores) {
+    const T difference = static_cast<T>(s) - static_cast<T>(m);
+    const T limited = std::max(difference, static_cast<T>(-clip));
+    e.push_back(std::pow(static_cast<T>(base), limited));
+    sum += e.back();
+    largest = std::max(largest, e.back());
+  }
+  Row weights;
+  for (const T x : e) {
+    weights.push_back(
+        static_cast<double>(x / (divide == Divide::kSum ? sum : largest)));
+  }
+  return weights;
+}
+
+const double kLowest = -std::numeric_limits<double>::infinity();
+const double kE = std::exp(1.0);
+constexpr double kNoClip = 1e30;
+
+template <class T>
+Row right(const Row& s) {
+  return softmax<T>(s, true, kLowest, kE, Divide::kSum, kNoClip);
+}
+
+void must_refuse(const student::Softmax& wrong, const std::string& which) {
+  require(!student::is_right(wrong), "your test accepts the one " + which);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  require(student::is_right(right<double>),
+          "your test refuses the safe softmax in float64");
+  require(
+      student::is_right(right<float>),
+      "your test refuses the safe softmax in float32, which is right up to "
+      "rounding");
+}
+
+FA_STAGE(odd) {
+  must_refuse(
+      [](const Row& s) {
+        return softmax<float>(s, false, kLowest, kE, Divide::kSum, kNoClip);
+      },
+      "that overflows: it does not subtract the maximum");
+  must_refuse(
+      [](const Row& s) {
+        return softmax<double>(s, true, 0, kE, Divide::kSum, kNoClip);
+      },
+      "whose maximum starts at 0: it fails where all scores are negative");
+  must_refuse(
+      [](const Row& s) {
+        return softmax<double>(s, true, kLowest, kE, Divide::kMax, kNoClip);
+      },
+      "that divides by the largest and not by the sum");
+  must_refuse(
+      [](const Row& s) {
+        return softmax<double>(s, true, kLowest, 2, Divide::kSum, kNoClip);
+      },
+      "with base 2");
+  must_refuse(
+      [](const Row& s) { return Row(s.size(), 1.0 / double(s.size())); },
+      "that gives equal weights");
+  must_refuse(
+      [](const Row& s) {
+        return softmax<double>(s, true, kLowest, kE, Divide::kSum, 10);
+      },
+      "that clips differences at 10: far below the maximum its weights are "
+      "too "
+      "large");
+}

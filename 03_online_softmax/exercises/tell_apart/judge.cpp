@@ -1,0 +1,77 @@
+#include "03_online_softmax/recurrence.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/tell_apart.hpp"
+
+using namespace fa::classroom;
+namespace online = fa::online;
+namespace wrong = fa::online::wrong;
+
+namespace {
+
+using W = online::BaseE<double>;
+
+// Wrong ones that the lesson does not have.
+struct NothingCorrected : online::Unnormalised {
+  static constexpr const char* name = "l and O not corrected";
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::max(x.m, s), p = W::power(s, m);
+    x.l += p;
+    x.o += p * v;
+    x.m = m;
+  }
+};
+struct NanForMasked : online::Unnormalised {
+  static constexpr const char* name = "NaN for a masked key";
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::max(x.m, s);
+    const double correction =
+        x.l == 0 && s != W::nothing ? 0 : std::exp(x.m - m);
+    const double p = std::exp(s - m);
+    x.l = correction * x.l + p;
+    x.o = correction * x.o + p * v;
+    x.m = m;
+  }
+};
+struct MaximumFromZero : online::Unnormalised {
+  static constexpr const char* name = "maximum from 0";
+  template <class S>
+  static void step(S& x, double s, double v) {
+    if (x.m == W::nothing) x.m = 0;
+    online::Unnormalised::step(x, s, v);
+  }
+};
+
+template <class R>
+void must_accept() {
+  require(student::follows_definition<R>(),
+          fmt::format("your test refuses '{}', which is right up to rounding",
+                      R::name));
+}
+template <class R>
+void must_refuse() {
+  require(!student::follows_definition<R>(),
+          fmt::format("your test accepts '{}', which is wrong: which row, "
+                      "which values would show it?",
+                      R::name));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  must_accept<online::Unnormalised>();
+  must_accept<online::Normalised>();
+}
+
+FA_STAGE(odd) {
+  must_refuse<wrong::LocalSoftmax>();
+  must_refuse<wrong::DividedTwice>();
+  must_refuse<wrong::MixedNormalisation>();
+  must_refuse<wrong::SumNotRescaled>();
+  must_refuse<wrong::OutputNotRescaled>();
+  must_refuse<wrong::InvertedCorrection>();
+  must_refuse<NothingCorrected>();
+  must_refuse<NanForMasked>();
+  must_refuse<MaximumFromZero>();
+}

@@ -1,0 +1,32 @@
+"""What ./learn exercise, ./learn grade and ./learn classroom run: python3 -m classroom BUILD COMMAND ..."""
+
+import sys
+
+from . import catalogue, export, gate, grade, judging, student
+
+
+def main(arguments):
+    """Runs a command; returns the exit status: 0 done, 1 a check failed, 2 it could not be done."""
+    build, command, *rest = arguments
+    def toolchain():
+        return judging.Toolchain(build)
+    commands = {"exercise": student.main, "grade": grade.main}
+    if command == "classroom":
+        command, *rest = rest or [""]
+        commands = {"export": export.main, "gate": gate.main}
+    try:
+        if command not in commands:
+            raise catalogue.Fault(f"unknown command '{command}'; there are {' and '.join(commands)}")
+        return commands[command](rest, catalogue.ROOT, toolchain)
+    except BrokenPipeError:  # whoever reads has read enough
+        sys.stdout = None
+        return 0
+    except (catalogue.Fault, OSError, ValueError) as fault:
+        print(f"learn: {fault}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,273 @@
+"""The exercises of the lessons: what there is, and the files that are generated from the lessons' own code.
+
+An exercise is a folder NN_lesson/exercises/NAME with
+
+    exercise.json   title, kind, level, minutes, the student's file, the stages and their points
+    task.md         what to do, and why
+    hints.md        three hints, divided by lines of ---
+    frame.txt       the student's file with its holes, see Frame
+    judge.cpp       the stages
+    wrong.txt       typical wrong answers, see read_wrong_answers()
+
+Nothing of a solution is written twice: where a lesson has the code, the frame takes it from there.
+"""
+
+import json
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
+DIRECTIVE = re.compile(r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$")
+TITLES = {
+    "compiles": "it compiles",
+    "complete": "every question has a number",
+    "easy": "right on easy sizes",
+    "odd": "right on odd sizes",
+    "races": "no races",
+    "traffic": "within the traffic budget",
+}
+
+
+class Fault(Exception):
+    """What is asked cannot be done, in one sentence."""
+
+
+def region(root, place):
+    """The lines between the two marks `//! [TAG]` of PATH, for place = PATH#TAG; inner marks stay."""
+    path, _, tag = place.partition("#")
+    try:
+        lines = (root / path).read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise Fault(f"{path} cannot be read: {error.strerror}") from error
+    marks = [i for i, line in enumerate(lines) if (m := MARK.match(line)) and m["tag"] == tag]
+    if len(marks) != 2:
+        raise Fault(f"{path} has {len(marks)} marks //! [{tag}]; there must be exactly two")
+    return lines[marks[0] + 1 : marks[1]]
+
+
+def indented(lines, indent):
+    """The lines with their common indentation replaced."""
+    widths = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
+    shared = min(widths, default=0)
+    return [indent + line[shared:] if line.strip() else "" for line in lines]
+
+
+class Frame:
+    """A student's file with holes. Its directives:
+
+        //@ from PATH#TAG     takes a marked region of a source file ...
+        //@ hole INNER        ... in which the marked region INNER is replaced, in the student's file, by the
+        lines                 lines up to the next directive; without a hole the region is given as it is
+        //@ end
+        //@ solution          for what no lesson has: lines of the solution ...
+        lines
+        //@ start             ... and what stands there instead in the student's file
+        lines
+        //@ end
+    """
+
+    def __init__(self, root, text, name):
+        self.solution, self.start = [], []
+        source, holes, hole, mode, indent = None, {}, None, None, ""
+        for number, line in enumerate(text.split("\n"), 1):
+            match = DIRECTIVE.match(line)
+            if line.lstrip().startswith("//@") and not match:
+                raise Fault(f"{name}:{number}: no such directive: {line.strip()}")
+            if not match:
+                if mode is None:
+                    self.solution.append(line)
+                    self.start.append(line)
+                elif mode == "hole":
+                    holes[hole].append(line)
+                elif mode in ("solution", "start"):
+                    getattr(self, mode).append(line)
+                elif line.strip():
+                    raise Fault(f"{name}:{number}: only a hole may stand in a region")
+                continue
+            word, what = match["word"], match["what"]
+            if word == "from":
+                source, holes, mode, indent = region(root, what), {}, "from", match["indent"]
+                where = what
+            elif word == "hole":
+                hole, mode = what, "hole"
+                holes[hole] = []
+            elif word in ("solution", "start"):
+                mode = word
+            else:
+                if source is not None:
+                    self._take(source, holes, indent, where)
+                source, mode = None, None
+        if mode is not None:
+            raise Fault(f"{name}: '//@ end' is missing at the end")
+
+    def _take(self, source, holes, indent, where):
+        solution, start, inside = [], [], None
+        if holes and where.partition("#")[2] in holes:  # the whole region
+            self.solution += indented([line for line in source if not MARK.match(line)], indent)
+            self.start += indented(next(iter(holes.values())), indent)
+            return
+        met = set()
+        for line in source:
+            mark = MARK.match(line)
+            if mark and mark["tag"] in holes:
+                if inside is None:
+                    inside = mark["tag"]
+                    met.add(inside)
+                    width = len(line) - len(line.lstrip())
+                    start += indented(holes[inside], " " * width)
+                else:
+                    inside = None
+            elif not mark:
+                solution.append(line)
+                if inside is None:
+                    start.append(line)
+        if met != set(holes):
+            raise Fault(f"{where} has no region {', '.join(set(holes) - met)}")
+        self.solution += indented(solution, indent)
+        self.start += indented(start, indent)
+
+
+class WrongAnswer:
+    """A typical wrong answer: the solution with some lines replaced."""
+
+    def __init__(self, name, about):
+        self.name, self.about = name, about
+        self.stage, self.says = None, None
+        self.hunks = []  # pairs of lists: lines as they are, lines instead
+
+    def text(self, solution):
+        """The student's file with this mistake."""
+        lines = solution.split("\n")
+        for before, after in self.hunks:
+            stripped = [line.strip() for line in lines]
+            places = [
+                i for i in range(len(lines) - len(before) + 1) if stripped[i : i + len(before)] == before
+            ]
+            if len(places) != 1:
+                raise Fault(
+                    f"wrong answer '{self.name}': its lines stand in the solution {len(places)} times, not once"
+                )
+            lines[places[0] : places[0] + len(before)] = after
+        return "\n".join(lines)
+
+
+def read_wrong_answers(text, name):
+    """Reads wrong.txt, which is like the lists of mutants:
+
+        # name: what is wrong, in words
+        @ stage: what the message must hold
+        - a line of the solution, indentation aside, or several
+        + what stands there instead
+    """
+    answers, last = [], ""
+    for number, line in enumerate(text.split("\n"), 1):
+        kind, rest = line[:1], line[2:]
+        if kind == "#":
+            title, _, about = rest.partition(": ")
+            answers.append(WrongAnswer(title, about))
+        elif kind == "@" and answers:
+            answers[-1].stage, _, answers[-1].says = rest.partition(": ")
+        elif kind == "-" and answers:
+            if last != "-":
+                answers[-1].hunks.append(([], []))
+            answers[-1].hunks[-1][0].append(rest.strip())
+        elif kind == "+" and answers and answers[-1].hunks:
+            answers[-1].hunks[-1][1].append(rest)
+        elif line.strip():
+            raise Fault(f"{name}:{number}: a line begins with '# ', '@ ', '- ' or '+ '")
+        last = kind
+    for answer in answers:
+        if not (answer.about and answer.stage and answer.says and answer.hunks):
+            raise Fault(f"{name}: '{answer.name}' needs a description, a line '@ STAGE: TEXT' and a line '- CODE'")
+    return answers
+
+
+class Exercise:
+    """One exercise."""
+
+    def __init__(self, folder, root=ROOT):
+        self.folder, self.root = folder, root
+        try:
+            about = json.loads((folder / "exercise.json").read_text(encoding="utf-8"))
+            self.lesson = folder.parents[1].name
+            self.id = f"{self.lesson[:2]}_{folder.name}"
+            self.title, self.kind = about["title"], about["kind"]
+            self.level, self.minutes = about["level"], about["minutes"]
+            self.machine, self.file = about["machine"], about["file"]
+            self.points = about["stages"]  # stage -> points, in their order
+            self.start_fails = tuple(about["start_fails"])
+            self.titles = {**TITLES, **about.get("titles", {})}
+            self.defines = about.get("defines", [])
+        except (OSError, ValueError, KeyError) as error:
+            raise Fault(f"{folder / 'exercise.json'} is not as it should be: {error!r}") from error
+
+    def __eq__(self, other):
+        return isinstance(other, Exercise) and self.folder == other.folder
+
+    def __hash__(self):
+        return hash(self.folder)
+
+    def _text(self, name):
+        try:
+            return (self.folder / name).read_text(encoding="utf-8")
+        except OSError as error:
+            raise Fault(f"{self.id}: {name} cannot be read: {error.strerror}") from error
+
+    @property
+    def predicts(self):
+        """True when the student's file holds numbers and no code."""
+        return self.file.endswith(".txt")
+
+    @property
+    def judge(self):
+        """The source of the judge."""
+        return self.folder / "judge.cpp"
+
+    def task(self):
+        """What to do."""
+        return self._text("task.md").strip() + "\n"
+
+    def hints(self):
+        """Three hints, from a nudge to nearly the answer."""
+        return [hint.strip() for hint in re.split(r"^---$", self._text("hints.md"), flags=re.M)]
+
+    def has_solution(self):
+        """False in a copy that was made without."""
+        return (self.folder / "frame.txt").exists()
+
+    def start(self):
+        """The student's file at first."""
+        if not self.has_solution():
+            return self._text("start.txt")
+        return "\n".join(Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt").start)
+
+    def solution(self):
+        """The student's file with the solution; of questions without code judging.solution() knows it."""
+        if not self.has_solution():
+            raise Fault("this copy of the course was made without solutions; ask your teacher")
+        return "\n".join(Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt").solution)
+
+    def wrong_answers(self):
+        """Typical wrong answers; of questions without code judging.wrong_answers() knows them."""
+        return read_wrong_answers(self._text("wrong.txt"), f"{self.id}/wrong.txt")
+
+
+def exercises(root=ROOT):
+    """All exercises, in the order of the course."""
+    found = [Exercise(path.parent, root) for path in root.glob("[0-9][0-9]_*/exercises/*/exercise.json")]
+    return sorted(found, key=lambda exercise: (exercise.lesson, exercise.level, exercise.id))
+
+
+def choose(names, root=ROOT):
+    """The exercises that the names mean: an ID, its part after the lesson, a lesson; all of them for no names."""
+    everything, chosen = exercises(root), []
+    for name in names:
+        number = name.lstrip("0")[:1].rjust(2, "0") if name[:2].strip("0123456789") == "" else None
+        found = [e for e in everything if name in (e.id, e.folder.name)]
+        if not found and number and name in (number, number[1:], *(e.lesson for e in everything)):
+            found = [e for e in everything if e.lesson.startswith(number)]
+        if not found:
+            raise Fault(f"there is no exercise '{name}'; there are {', '.join(e.id for e in everything)}")
+        chosen += [e for e in found if e not in chosen]
+    return chosen if names else everything

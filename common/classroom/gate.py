@@ -1,0 +1,155 @@
+"""The gate: the grader is tested harder than the students. For every exercise
+
+    the start compiles, and fails where and because it is meant to
+    the solution passes every stage
+    every typical wrong answer is refused by its stage, with a message that names the misconception
+
+and a table says which stage caught what.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import subprocess
+import sys
+import time
+
+from . import catalogue, judging
+
+
+def first_refusal(results):
+    """The first stage that refused; None when all passed."""
+    return next((result for result in results if result.verdict == "refused"), None)
+
+
+def one_line(message):
+    """The beginning of a message."""
+    return " ".join(message.split())[:70]
+
+
+def judge_case(toolchain, exercise, kind, name, answer, stage, says):
+    """Judges one answer as the gate wants it; returns a row of the table."""
+    began = time.monotonic()
+    refusal = first_refusal(judging.judge(toolchain, exercise, answer))
+    row = {
+        "exercise": exercise.id,
+        "answer": name,
+        "kind": kind,
+        "stage": refusal.name if refusal else "-",
+        "message": refusal.message if refusal else "passes",
+        "seconds": time.monotonic() - began,
+        "fault": "",
+    }
+    if stage is None:
+        if refusal:
+            row["fault"] = f"must pass, and is refused: {refusal.message}"
+    elif not refusal:
+        row["fault"] = f"must be refused by '{stage}', and passes"
+    elif refusal.name != stage:
+        row["fault"] = f"must be refused by '{stage}', and is by '{refusal.name}': {refusal.message}"
+    elif " ".join(says.split()) not in " ".join(refusal.message.split()):
+        row["fault"] = f"the message must hold '{says}'; it is: {refusal.message}"
+    return row
+
+
+def cases(toolchain, exercise):
+    """All answers to an exercise with what must come of them."""
+    stage, says = exercise.start_fails
+    yield "start", "the start", exercise.start(), stage, says
+    yield "solution", "the solution", judging.solution(toolchain, exercise), None, ""
+    for name, _about, stage, says, answer in judging.wrong_answers(toolchain, exercise):
+        yield "wrong", name, answer, stage, says
+
+
+def stages_agree(toolchain, exercise):
+    """Whether exercise.json and the judge name the same stages; else what is wrong."""
+    if exercise.predicts:
+        wanted = [name for name in exercise.points if name != "complete"]
+        have = [question["name"] for question in judging.questions(toolchain, exercise)]
+    else:
+        wanted = list(exercise.points)[1:]
+        with judging.scratch_folder() as scratch:
+            (scratch / "student").mkdir()
+            (scratch / "student" / exercise.file).write_text(exercise.solution(), encoding="utf-8")
+            if toolchain.compile(exercise, scratch).status != 0:
+                return ""  # the row of the solution says so
+            have = subprocess.run(
+                [str(scratch / "judge"), "--stages"], capture_output=True, text=True
+            ).stdout.split()
+    return "" if wanted == have else f"exercise.json has the stages {wanted}, and the judge {have}"
+
+
+def main(arguments, root, toolchain):
+    """Runs the gate; returns 0 when all holds."""
+    parser = argparse.ArgumentParser(prog="./learn classroom gate", description="Tests the grader itself.")
+    parser.add_argument("names", nargs="*", metavar="ID", help="only these exercises or lessons")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--messages", action="store_true", help="print what each wrong answer is told")
+    parser.add_argument("--times", action="store_true", help="only print how long a check of each solution takes")
+    options = parser.parse_args(arguments)
+    tools = toolchain()
+    chosen = catalogue.choose(options.names, root)
+    if not all(exercise.has_solution() for exercise in chosen):
+        print("This copy of the course was made without solutions, so there is nothing to test with.")
+        return 77
+    if options.times:
+        return print_times(tools, chosen)
+    work, faults = [], []
+    began = time.monotonic()
+    for exercise in chosen:
+        if len(exercise.hints()) != 3:
+            faults.append(f"{exercise.id} has {len(exercise.hints())} hints; three are needed")
+        wrong = 0
+        for case in cases(tools, exercise):
+            wrong += case[0] == "wrong"
+            work.append((exercise, *case))
+        if wrong < 3:
+            faults.append(f"{exercise.id} has {wrong} wrong answers; at least three are needed")
+    with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
+        rows = list(pool.map(lambda case: judge_case(tools, *case), work))
+        for exercise, fault in zip(chosen, pool.map(lambda e: stages_agree(tools, e), chosen)):
+            if fault:
+                faults.append(f"{exercise.id}: {fault}")
+    print_table(rows, options.messages)
+    faults += [f"{row['exercise']}, {row['answer']}: {row['fault']}" for row in rows if row["fault"]]
+    wrong = [row for row in rows if row["kind"] == "wrong"]
+    slowest = max((row for row in rows if row["kind"] == "solution"), key=lambda row: row["seconds"])
+    caught = sum(not row["fault"] for row in wrong)
+    print(f"\n{len(chosen)} exercises, {len(wrong)} wrong answers, {caught} of them refused for the right reason.")
+    print(
+        f"Slowest check of a solution: {slowest['exercise']}, {slowest['seconds']:.1f} s, with {options.jobs} at a time; "
+        f"in all {time.monotonic() - began:.0f} s.",
+        file=sys.stderr,
+    )
+    for fault in faults:
+        print(f"FAULT: {fault}")
+    return 1 if faults else 0
+
+
+def print_times(tools, chosen):
+    """How long a check takes of what runs longest, the solution; one at a time, the second of two."""
+    for exercise in chosen:
+        answer = judging.solution(tools, exercise)
+        judging.judge(tools, exercise, answer)
+        began, before = time.monotonic(), os.times()
+        judging.judge(tools, exercise, answer)
+        after = os.times()
+        used = sum(after[:4]) - sum(before[:4])
+        print(f"{exercise.id:<28} {time.monotonic() - began:4.1f} s, of a processor {used:4.1f} s")
+    return 0
+
+
+def print_table(rows, messages):
+    """Which stage refused which answer."""
+    width = max(len(row["answer"]) for row in rows)
+    width = min(width, 44)
+    exercise = ""
+    for row in rows:
+        if row["exercise"] != exercise:
+            exercise = row["exercise"]
+            print(f"\n{exercise}")
+        mark = "  FAULT" if row["fault"] else ""
+        caught = "passes" if row["stage"] == "-" else row["stage"]
+        print(f"  {row['answer'][:width]:<{width}}  {caught}{mark}")
+        if messages and row["stage"] != "-":
+            print(f"      {one_line(row['message'])}")

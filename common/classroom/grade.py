@@ -1,0 +1,124 @@
+"""./learn grade: marks submissions, offline.
+
+A submission is a folder as the student's own my_exercises: one folder for each exercise with the student's file, or
+the files directly. A folder of submissions has one folder for each student.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+
+from . import catalogue, formats, judging, sandbox
+from .catalogue import Fault
+
+LONGEST = 200_000  # bytes of a student's file
+# What no answer needs, and what an attack on the judge does: not refused, but named to the teacher.
+SUSPICIOUS = re.compile(
+    r"\b(main\s*\(|asm\b|__attribute__|constructor|fork|exec[lv]p?e?\b|system\s*\(|popen|socket|syscall|ptrace|kill\s*\("
+    r"|/proc|dlopen|unistd|fcntl|FA_STAGE|FA_QUESTIONS|fa::classroom|getenv|_exit|atexit|thread|fstream)")
+
+
+def answer_of(submission, exercise):
+    """The student's text for an exercise; None when there is none, or it is no plain file of a sane size."""
+    for path in (submission / exercise.id / exercise.file, submission / exercise.file):
+        try:
+            # A link could show the marks the grader's own files.
+            if path.is_symlink() or path.parent.is_symlink() or not path.is_file():
+                continue
+            if path.stat().st_size > LONGEST:
+                return None
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue
+    return None
+
+
+def is_submission(folder, exercises):
+    """Whether a folder holds a student's files, rather than students."""
+    return any(answer_of(folder, exercise) is not None for exercise in exercises)
+
+
+def read_points(path, exercises):
+    """Applies a teacher's points: {"03_one_step": {"easy": 5}, "01_sums": 0}; 0 leaves an exercise out."""
+    try:
+        points = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Fault(f"{path} is no file of points: {error}") from error
+    by_id = {exercise.id: exercise for exercise in exercises}
+    for name, value in points.items():
+        if name not in by_id:
+            raise Fault(f"{path}: there is no exercise '{name}'; there are {', '.join(by_id)}")
+        exercise = by_id[name]
+        if value == 0:
+            exercises.remove(exercise)
+            continue
+        if not isinstance(value, dict):
+            raise Fault(f"{path}: '{name}' has {value!r}; allowed are 0 and an object of stages")
+        for stage, number in value.items():
+            if stage not in exercise.points:
+                raise Fault(f"{path}: {name} has no stage '{stage}'; it has {', '.join(exercise.points)}")
+            if not isinstance(number, (int, float)) or isinstance(number, bool) or number < 0:
+                raise Fault(f"{path}: {name}, {stage} has {number!r}; allowed are numbers from 0")
+            exercise.points[stage] = number
+
+
+def mark(toolchain, exercise, submission):
+    """The stages of one exercise of one student."""
+    answer = answer_of(submission, exercise)
+    if answer is None:
+        return [
+            judging.StageResult(n, exercise.titles.get(n, n), p, "not reached", "nothing was handed in")
+            for n, p in exercise.points.items()
+        ]
+    for word in sorted({match.strip("( ") for match in SUSPICIOUS.findall(answer)}):
+        print(f"{submission.name}, {exercise.id}: it has '{word}', which no answer needs; look at it", file=sys.stderr)
+    return judging.judge(toolchain, exercise, answer, stop=False)
+
+
+def main(arguments, root, toolchain):
+    """Marks; returns the exit status: 0 when it could mark, whatever the marks are."""
+    parser = argparse.ArgumentParser(
+        prog="./learn grade",
+        description="Marks a submission, or a folder of them, without a network and within limits of time and memory.",
+    )
+    parser.add_argument("folder", nargs="?", default="my_exercises", help="of one student, or of several (my_exercises)")
+    parser.add_argument("--exercises", nargs="+", default=[], metavar="ID", help="only these, or lessons")
+    parser.add_argument("--format", choices=("text", *formats.WRITERS), default="text")
+    parser.add_argument("--points", metavar="FILE", help="JSON: exercise -> stage -> points; 0 leaves an exercise out")
+    parser.add_argument("--output", metavar="PATH", help="file for one student, folder for several; else printed")
+    parser.add_argument("--layers", action="store_true", help="print what keeps programs in their place here, and end")
+    options = parser.parse_args(arguments)
+    if options.layers:
+        print("\n".join(sandbox.layers(toolchain().confine)))
+        return 0
+    chosen = catalogue.choose(options.exercises, root)
+    if options.points:
+        read_points(options.points, chosen)
+    if not chosen:
+        raise Fault("no exercise is left to mark")
+    folder = pathlib.Path(options.folder)
+    if not folder.is_dir():
+        raise Fault(f"'{folder}' is no folder; a submission is one, with the files of the exercises")
+    alone = is_submission(folder, chosen)
+    students = [folder] if alone else sorted(
+        p for p in folder.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith("."))
+    if not alone and not any(is_submission(student, chosen) for student in students):
+        raise Fault(f"'{folder}' holds no file of these exercises, nor does a folder in it")
+    tools = toolchain()
+    if options.output and not alone:
+        pathlib.Path(options.output).mkdir(parents=True, exist_ok=True)
+    for student in students:
+        name = student.resolve().name
+        marks = [(exercise, mark(tools, exercise, student)) for exercise in chosen]
+        text = formats.WRITERS.get(options.format, formats.plain)(name, marks)
+        if not options.output:
+            print(text)
+        elif alone:
+            pathlib.Path(options.output).write_text(text + "\n", encoding="utf-8")
+        else:
+            suffix = {"junit": ".xml", "text": ".txt"}.get(options.format, ".json")
+            (pathlib.Path(options.output) / (name + suffix)).write_text(text + "\n", encoding="utf-8")
+        sys.stdout.flush()
+    return 0

@@ -1,0 +1,17 @@
+/// @file
+/// What judges without kernels include, precompiled: a check then takes a second or two.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/classroom/judge.hpp"
+#include "common/tensor/matrix.hpp"
+#include "common/tensor/random.hpp"
+#include "common/tensor/tensor.hpp"

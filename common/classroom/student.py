@@ -1,0 +1,259 @@
+"""./learn exercise: list, start, check, watch, hint, reset, solution."""
+
+import argparse
+import difflib
+import json
+import pathlib
+import sys
+import textwrap
+import time
+
+from . import catalogue, judging
+from .catalogue import Fault
+
+WORK = "my_exercises"  # ignored by git, so an update leaves it alone
+
+
+class Progress:
+    """What the student has begun, passed and asked for; my_exercises/progress.json."""
+
+    def __init__(self, root):
+        self.path = root / WORK / "progress.json"
+        self.of = {}
+        try:
+            self.of = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError):
+            kept = self.path.with_suffix(".damaged.json")
+            self.path.replace(kept)
+            print(f"{self.path} could not be read; it is kept as {kept.name}, and progress begins anew.")
+
+    def __getitem__(self, exercise):
+        return self.of.setdefault(exercise.id, {"passed": False, "checks": 0, "hints": 0, "last": 0})
+
+    def save(self):
+        """Writes the file, whole or not at all."""
+        self.path.parent.mkdir(exist_ok=True)
+        fresh = self.path.with_suffix(".tmp")
+        fresh.write_text(json.dumps(self.of, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        fresh.replace(self.path)
+
+
+class Student:
+    """The commands. `toolchain` is a function, because not all of them need a build."""
+
+    def __init__(self, root, toolchain):
+        self.root, self.toolchain = root, toolchain
+        self.all = catalogue.exercises(root)
+        self.progress = Progress(root)
+
+    def folder(self, exercise):
+        """Where the student's file of an exercise is."""
+        return self.root / WORK / exercise.id
+
+    def file(self, exercise):
+        """The student's file."""
+        return self.folder(exercise) / exercise.file
+
+    def one(self, name):
+        """The exercise that a name means; without a name the one that was worked on last."""
+        if name:
+            found = catalogue.choose([name], self.root)
+            if len(found) > 1:
+                raise Fault(f"'{name}' has {len(found)} exercises: {', '.join(e.id for e in found)}; name one of them")
+            return found[0]
+        begun = [e for e in self.all if self.file(e).exists()]
+        if not begun:
+            raise Fault("no exercise was begun; see ./learn exercise list, then ./learn exercise start ID")
+        return max(begun, key=lambda e: self.progress[e]["last"])
+
+    def begun(self, exercise):
+        """The text of the student's file."""
+        try:
+            return self.file(exercise).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise Fault(f"{exercise.id} was not begun; ./learn exercise start {exercise.id}") from None
+        except UnicodeDecodeError:
+            raise Fault(f"{self.file(exercise)} is not UTF-8 text") from None
+
+    def next_after(self, exercise=None):
+        """The next exercise that is not passed, after this one if there is any."""
+        open_ones = [e for e in self.all if not self.progress[e]["passed"] and e is not exercise]
+        if exercise is not None:
+            later = [e for e in open_ones if self.all.index(e) > self.all.index(exercise)]
+            open_ones = later or open_ones
+        return open_ones[0] if open_ones else None
+
+    # ------------------------------------------------------------ commands
+
+    def list(self):
+        """Prints all exercises by lesson."""
+        lesson = ""
+        for exercise in self.all:
+            if exercise.lesson != lesson:
+                lesson = exercise.lesson
+                print(f"\n{lesson}")
+            state = "passed" if self.progress[exercise]["passed"] else "begun" if self.file(exercise).exists() else ""
+            print(f"  {exercise.id:<28} {exercise.kind:<18} {exercise.minutes:>3} min  {state:<7} {exercise.title}")
+        done = sum(self.progress[e]["passed"] for e in self.all)
+        print(f"\n{done} of {len(self.all)} passed.", end=" ")
+        following = self.next_after()
+        print(f"Next: ./learn exercise start {following.id}" if following else "That was all of them.")
+        return 0
+
+    def start(self, name):
+        """Makes the student's file, unless it is there, and prints the task."""
+        exercise = self.one(name) if name else self.next_after()
+        if exercise is None:
+            raise Fault("all exercises are passed")
+        file = self.file(exercise)
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(exercise.start(), encoding="utf-8")
+        self.progress[exercise]["last"] = time.time()
+        self.progress.save()
+        print(exercise.task())
+        print(f"Your file:  {file.relative_to(self.root)}")
+        print(f"Check it:   ./learn exercise check {exercise.id}     (or watch, which checks whenever you save)")
+        print(f"Stuck:      ./learn exercise hint {exercise.id}")
+        return 0
+
+    def check(self, name):
+        """Judges the student's file; 0 when it passes."""
+        exercise = self.one(name)
+        answer = self.begun(exercise)
+        began = time.monotonic()
+        shown = f"{WORK}/{exercise.id}/"
+        results = judging.judge(self.toolchain(), exercise, answer, shown=shown)
+        seconds = time.monotonic() - began
+        passed = all(result.passed for result in results)
+        state = self.progress[exercise]
+        state["checks"] += 1
+        state["last"] = time.time()
+        state["passed"] = state["passed"] or passed
+        self.progress.save()
+        print(f"{exercise.id}: {exercise.title} ({seconds:.1f} s)")
+        print_results(results)
+        if passed:
+            following = self.next_after(exercise)
+            print(f"\nPassed. Compare with ours: ./learn exercise solution {exercise.id}")
+            if following:
+                print(f"Next: ./learn exercise start {following.id}  ({following.title})")
+        elif state["hints"] < 3:
+            print(f"\nStuck? ./learn exercise hint {exercise.id}")
+        return 0 if passed else 1
+
+    def watch(self, name):
+        """Checks whenever the file was saved, until it passes."""
+        exercise = self.one(name)
+        self.begun(exercise)
+        print(f"Watching {self.file(exercise).relative_to(self.root)}; end with Ctrl-C.")
+        seen = None
+        while True:
+            try:
+                stamp = self.file(exercise).stat().st_mtime_ns
+            except FileNotFoundError:
+                stamp = seen  # some editors remove a file before they write it
+            if stamp != seen:
+                seen = stamp
+                print(f"\n---- {time.strftime('%H:%M:%S')}")
+                if self.check(exercise.id) == 0:
+                    return 0
+                sys.stdout.flush()
+            time.sleep(0.2)
+
+    def hint(self, name):
+        """Prints one more hint."""
+        exercise = self.one(name)
+        hints, state = exercise.hints(), self.progress[exercise]
+        state["hints"] = min(state["hints"] + 1, len(hints))
+        self.progress.save()
+        for number, hint in enumerate(hints[: state["hints"]], 1):
+            print(f"Hint {number} of {len(hints)}\n\n{hint}\n")
+        if state["hints"] == len(hints):
+            print(f"There are no more hints. ./learn exercise solution {exercise.id} --anyway shows the solution.")
+        return 0
+
+    def reset(self, name):
+        """Begins anew; the student's file is kept beside the new one."""
+        exercise = self.one(name)
+        file = self.file(exercise)
+        self.begun(exercise)
+        number = 1
+        while (kept := file.with_name(f"{file.stem}.before_{number}{file.suffix}")).exists():
+            number += 1
+        file.replace(kept)
+        file.write_text(exercise.start(), encoding="utf-8")
+        print(f"{file.relative_to(self.root)} is as at first; yours is kept in {kept.name}.")
+        return 0
+
+    def solution(self, name, anyway):
+        """Shows the solution beside the student's own, after passing or when asked for twice."""
+        exercise = self.one(name)
+        if not self.progress[exercise]["passed"] and not anyway:
+            print(f"{exercise.id} is not passed yet. To see the solution all the same:")
+            print(f"  ./learn exercise solution {exercise.id} --anyway")
+            return 1
+        right = judging.solution(self.toolchain() if exercise.predicts else None, exercise)
+        try:
+            own = self.file(exercise).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            own = exercise.start()
+        lines = list(
+            difflib.unified_diff(own.splitlines(), right.splitlines(), "yours", "ours", n=3, lineterm="")
+        )
+        print("\n".join(lines) if lines else "Yours is ours, letter by letter.")
+        return 0
+
+
+def print_results(results):
+    """The stages, and what the first that refuses says."""
+    signs = {"passed": "ok", "refused": "NO", "skipped": "--", "not reached": "  "}
+    for result in results:
+        print(f"  {signs[result.verdict]}  {result.title}")
+        for name, number in result.notes:
+            print(f"        {name}: {number}")
+        if result.verdict in ("refused", "skipped"):
+            print(wrapped(result.message))
+
+
+def wrapped(message):
+    """A message as indented paragraphs; what is indented or has line numbers stays as it is."""
+    lines = []
+    for line in message.split("\n"):
+        if len(line) <= 90 or line.startswith(" ") or ": error:" in line or "|" in line:
+            lines.append(line)
+        else:
+            lines += textwrap.wrap(line, 76)
+    return "\n".join(f"        {line}".rstrip() for line in lines)
+
+
+def main(arguments, root, toolchain):
+    """Runs one command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="./learn exercise", description="Exercises in your own editor.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("list", help="all exercises, and what you have passed")
+    for word, text in (
+        ("start", "make your file and print the task; without ID the next one"),
+        ("check", "judge your file; without ID the one you worked on last"),
+        ("watch", "check whenever you save"),
+        ("hint", "one hint more, of three"),
+        ("reset", "begin anew; your file is kept beside the new one"),
+        ("solution", "compare yours with ours"),
+    ):
+        command = commands.add_parser(word, help=text)
+        command.add_argument("id", nargs="?", metavar="ID")
+        if word == "solution":
+            command.add_argument("--anyway", action="store_true", help="before you have passed")
+    options = parser.parse_args(arguments)
+    student = Student(pathlib.Path(root), toolchain)
+    if options.command == "list":
+        return student.list()
+    if options.command == "solution":
+        return student.solution(options.id, options.anyway)
+    try:
+        return getattr(student, options.command)(options.id)
+    except KeyboardInterrupt:
+        print()
+        return 130
