@@ -31,8 +31,8 @@ struct Parameter {
   Variable<T> value;  ///< with its gradient
 };
 
-/// A causal language model over characters: embeddings of characters and positions, blocks of attention and of a feed-forward
-/// network with layer normalisation before each, and logits for the next character.
+/// A causal language model over characters: embeddings of characters and positions, blocks of attention and of
+/// a feed-forward network with layer normalisation before each, and logits for the next character.
 template <class T>
 class Model {
  public:

@@ -266,7 +266,7 @@ TEST_CASE("a checkpoint that is not of this run is refused") {
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "run";
   const Text text = text_of("words", kWords),
-             other = text_of("words", kWords + "x");
+             other = text_of("words", {kWords.rbegin(), kWords.rend()});
   Training<float> run(tiny_plan(), text, naive_engine<float>()),
       fresh(tiny_plan(), text, naive_engine<float>());
   make_steps(run, 2);
