@@ -12,8 +12,9 @@ namespace fa::backward {
 
 /// The sizes of a model.
 struct ModelSize {
-  std::int64_t layers = 1;  ///< blocks of attention and a feed-forward network
-  std::int64_t heads = 2;   ///< divides width
+  std::int64_t layers =
+      1;                   ///< blocks of attention and a feed-forward network
+  std::int64_t heads = 2;  ///< divides width
   std::int64_t width =
       32;  ///< numbers for each token, a multiple of 8 for each head
   std::int64_t inner = 64;      ///< width inside of the feed-forward network
