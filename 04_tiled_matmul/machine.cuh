@@ -214,14 +214,7 @@ inline tiled::Kernel block_kernel() {
 
 /// This machine with all kernels of the lesson.
 inline tiled::Machine machine(const std::string& kind) {
-  tiled::Machine result;
-  result.kind = kind;
-  result.available = device_available();
-  if (result.available) result.properties = device_properties();
-  result.milliseconds = [](const std::function<void()>& work) {
-    return median_milliseconds(work);
-  };
-  result.resources = resources_of;
+  tiled::Machine result{bare_machine(kind), {}};
   result.groups = tiled::groups_without_kernels();
   const auto kernels_of =
       [](const std::string& group) -> std::vector<tiled::Kernel> {

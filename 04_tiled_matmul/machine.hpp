@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/gpu/device.hpp"
+#include "common/gpu/machine.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace fa::tiled {
@@ -55,17 +55,8 @@ struct Group {
 };
 
 /// What runs kernels.
-struct Machine {
-  std::string kind;             ///< "lab" or "gpu"
-  bool available = false;       ///< whether it can run here
-  DeviceProperties properties;  ///< its name and limits, when available
-  std::vector<Group> groups;    ///< the lesson's kernels on it
-  /// Median time of some work in milliseconds; none where times say nothing.
-  std::function<std::optional<double>(const std::function<void()>&)>
-      milliseconds;
-  /// What the kernels that some work launches take; nothing in the lab.
-  std::function<std::vector<KernelResources>(const std::function<void()>&)>
-      resources;
+struct Machine : BareMachine {
+  std::vector<Group> groups;  ///< the lesson's kernels on it
 };
 
 /// The largest sum of absolute terms of an element of a group's result: what the floor of the acceptance rule

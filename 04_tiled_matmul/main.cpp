@@ -8,6 +8,7 @@
 #include "04_tiled_matmul/machine.hpp"
 #include "04_tiled_matmul/timing.hpp"
 #include "04_tiled_matmul/trace.hpp"
+#include "common/cli/kernel_options.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
@@ -20,13 +21,6 @@ using tiled::Inputs;
 using tiled::Kernel;
 using tiled::Machine;
 
-struct Choice {  // options of this lesson
-  std::string kernel;
-  std::int64_t size = 0;           // 0: small in the lab, 4096 on a GPU
-  std::string json, svg, results;  // files; empty: none
-  std::string commit;              // empty: ask git
-};
-
 const Group& group_of(const Machine& machine, const std::string& name) {
   const auto found =
       std::find_if(machine.groups.begin(), machine.groups.end(),
@@ -35,14 +29,6 @@ const Group& group_of(const Machine& machine, const std::string& name) {
     throw std::logic_error("there is no group " + name);
   }
   return *found;
-}
-
-const Machine* machine_of(const std::vector<Machine>& machines,
-                          const std::string& kind) {
-  for (const Machine& machine : machines) {
-    if (machine.kind == kind) return &machine;
-  }
-  return nullptr;
 }
 
 // Checks each kernel of a group on ragged sizes.
@@ -67,13 +53,9 @@ void check_group(cli::Program& program, const Machine& machine,
 }
 
 // What the kernels of a group ask of memory, and what could be asked at least.
-void count_group(const Machine* watched, const std::string& name,
+void count_group(const Machine& watched, const std::string& name,
                  std::int64_t size) {
-  if (watched == nullptr) {
-    fmt::print("This build has no watched lab: nothing is counted.\n");
-    return;
-  }
-  const Group& group = group_of(*watched, name);
+  const Group& group = group_of(watched, name);
   const Inputs inputs = group.inputs(size, size, size);
   const double side = static_cast<double>(size);
   cli::Table table(
@@ -94,16 +76,9 @@ void count_group(const Machine* watched, const std::string& name,
 
 // On a GPU only: how fast each kernel is.
 void time_groups(cli::Program& program, const Machine& machine,
-                 const Choice& choice) {
-  if (!program.on_gpu()) {
-    if (!choice.results.empty()) {
-      throw std::invalid_argument(
-          "--results records times of a GPU, and none is used");
-    }
-    fmt::print("No GPU is used, so no kernel is timed.\n");
-    return;
-  }
-  const std::int64_t size = choice.size == 0 ? 4096 : choice.size;
+                 const cli::KernelOptions& options) {
+  if (!cli::can_time(program, options)) return;
+  const std::int64_t size = options.size_or(4096);
   std::vector<cli::Measurement> rows;
   for (const Group& group : machine.groups) {
     const auto of_group = tiled::time_kernels(machine, group, size);
@@ -111,23 +86,21 @@ void time_groups(cli::Program& program, const Machine& machine,
                machine.properties.name, cli::table_of(of_group, {"kernel"}));
     rows.insert(rows.end(), of_group.begin(), of_group.end());
   }
-  if (choice.results.empty()) return;
-  cli::write_results(
-      choice.results, machine.properties,
+  cli::record(
+      options, machine.properties,
       fmt::format("04_tiled_matmul --device gpu --section time --size {}",
                   size),
-      rows, choice.commit);
-  fmt::print("Recorded in {}\n", choice.results);
+      rows);
 }
 
 // Launches kernels whose name holds a text once each, for a program that watches, and prints a line
 // of JSON for each; in the watched lab with its report. Nothing is checked.
-void launch_once(const Machine& machine, const Choice& choice) {
-  const std::int64_t size = choice.size == 0 ? 70 : choice.size;
+void launch_once(const Machine& machine, const cli::KernelOptions& options) {
+  const std::int64_t size = options.size_or(70);
   for (const Group& group : machine.groups) {
     const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
-      if (kernel.name.find(choice.kernel) == std::string::npos) continue;
+      if (!options.wants(kernel.name)) continue;
       std::optional<lab::Trace> report;
       if (machine.kind == "watched") {
         report = tiled::trace(group, kernel, inputs);
@@ -143,20 +116,21 @@ void launch_once(const Machine& machine, const Choice& choice) {
 }
 
 // The watched lab's whole report on the kernels whose name holds a text.
-void trace_kernels(cli::Program& program, const Machine* watched,
-                   const Choice& choice) {
-  if (watched == nullptr) {
-    fmt::print("This build has no watched lab: nothing is traced.\n");
-    return;
+void trace_kernels(cli::Program& program, const Machine& watched,
+                   const cli::KernelOptions& options) {
+  std::vector<std::string> names;
+  for (const Group& group : watched.groups) {
+    for (const Kernel& kernel : group.kernels) names.push_back(kernel.name);
   }
-  const std::int64_t size = choice.size == 0 ? 70 : choice.size;
+  cli::check_kernel(options, names, "04_tiled_matmul");
+  const std::int64_t size = options.size_or(70);
   lab::TraceFiles files;
-  for (const Group& group : watched->groups) {
+  for (const Group& group : watched.groups) {
     const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
-      if (kernel.name.find(choice.kernel) == std::string::npos) continue;
+      if (!options.wants(kernel.name)) continue;
       const auto seen = tiled::trace(group, kernel, inputs);
-      if (!choice.kernel.empty()) {
+      if (!options.kernel.empty()) {
         fmt::print("{}, {}, all sizes {}\n{}\n", kernel.name, group.title,
                    size, seen->text);
       }
@@ -166,57 +140,29 @@ void trace_kernels(cli::Program& program, const Machine* watched,
       files.add(*seen);
     }
   }
-  if (files.empty()) {
-    throw std::invalid_argument(fmt::format(
-        "--kernel {}: there is no such kernel; the names are those of the "
-        "files in 04_tiled_matmul/kernels",
-        choice.kernel));
-  }
-  files.write(choice.json, choice.svg);
+  files.write(options.json, options.svg);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<Machine> machines = tiled::machines();
-  const Machine* const lab = machine_of(machines, "lab");
-  const Machine* const gpu = machine_of(machines, "gpu");
-  const Machine* const watched = machine_of(machines, "watched");
-
   cli::Program program("04_tiled_matmul",
                        "Lesson 04: from the first kernel to tensor cores.");
-  program.has_kernels(gpu == nullptr ? std::nullopt
-                                     : std::optional(gpu->available));
-  Choice choice;
-  program.option("--kernel", choice.kernel,
-                 "sections trace and once: only kernels whose name holds "
-                 "this text");
-  program.option("--json", choice.json,
-                 "section trace: writes the reports to this file as JSON");
-  program.option("--svg", choice.svg,
-                 "section trace: draws the banks of the worst line of shared "
-                 "memory into this file");
-  program.option("--results", choice.results,
-                 "section time: records what was measured in this file, for "
-                 "docs/results");
-  program.option("--commit", choice.commit,
-                 "section time: commit to record, for a copy without git");
-  program.option("--size", choice.size, 0, 16384,
-                 "rows, columns and depth in sections time, trace and once "
-                 "(0: the section's own)");
+  const cli::KernelMachines<Machine> machines(program, tiled::machines());
+  cli::KernelOptions options;
+  cli::add_kernel_options(
+      program, options,
+      {"sections trace and once", "section time", "rows, columns and depth"});
 
-  const auto machine = [&]() -> const Machine& {
-    return program.on_gpu() ? *gpu : *lab;
-  };
   const auto check = [&](const char* group) {
-    return [&, group] { check_group(program, machine(), group); };
+    return [&, group] { check_group(program, machines.used(), group); };
   };
   const auto count = [&](const char* group, std::int64_t size) {
-    return [&, group, size] { count_group(watched, group, size); };
+    return machines.watching([group, size](const Machine& watched) {
+      count_group(watched, group, size);
+    });
   };
-  program.section("machine", "Where the kernels run", [&] {
-    fmt::print("The kernels run on {}.\n", machine().properties.name);
-  });
+  machines.add_section();
   program.section("add", "The first kernel", check("add"));
   program.section("transpose", "Layout: the transpose", check("transpose"));
   program.section("transpose_traffic", "What the transposes ask of memory",
@@ -231,13 +177,12 @@ int main(int argc, char** argv) {
   program.section("mma_bt", "Tensor cores: A B^T", check("mma_bt"));
   program.section("block", "Both products at once", check("block"));
   program.section("trace", "Every kernel watched",
-                  [&] { trace_kernels(program, watched, choice); });
+                  machines.watching([&](const Machine& watched) {
+                    trace_kernels(program, watched, options);
+                  }));
   program.section("time", "How fast they are",
-                  [&] { time_groups(program, machine(), choice); });
-  program.section_apart("once", "Every kernel launched once", [&] {
-    launch_once(
-        !program.on_gpu() && watched != nullptr ? *watched : machine(),
-        choice);
-  });
+                  [&] { time_groups(program, machines.used(), options); });
+  program.section_apart("once", "Every kernel launched once",
+                        [&] { launch_once(machines.observed(), options); });
   return program.run(argc, argv);
 }

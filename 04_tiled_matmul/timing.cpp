@@ -21,7 +21,7 @@ std::vector<cli::Measurement> time_kernels(const Machine& machine,
   double first_ms = 0;
   for (const Kernel& kernel : kernels) {
     const Prepared prepared = kernel.prepare(inputs);
-    const double ms = machine.milliseconds(prepared.launch).value();
+    const double ms = machine.milliseconds(prepared.launch, 20).value();
     if (rows.empty()) first_ms = ms;
     cli::Measurement row{{"group", group.name},
                          {"title", group.title},

@@ -61,13 +61,14 @@ Inputs timed_inputs(std::int64_t length, std::int64_t head_dim) {
   return {tensor(1), tensor(2), tensor(3)};
 }
 
-cli::Measurement time_prepared(const Machine& machine, const Problem& problem,
-                               const std::string& kernel,
-                               const Prepared& prepared, int repeats) {
-  const double ms = machine.milliseconds(prepared.launch, repeats).value();
+cli::Measurement time_work(const BareMachine& machine, const Problem& problem,
+                           const std::string& kernel,
+                           const std::function<void()>& launch, int products,
+                           int repeats) {
+  const double ms = machine.milliseconds(launch, repeats).value();
   const AttentionShape& s = problem.shape;
-  // Two products; with the mask half of them.
-  const double flops = (problem.causal ? 2.0 : 4.0) *
+  // With the mask half of them.
+  const double flops = (problem.causal ? 1.0 : 2.0) * products *
                        static_cast<double>(s.batch * s.heads) *
                        static_cast<double>(s.length_q) *
                        static_cast<double>(s.length_k * s.head_dim);
@@ -86,8 +87,14 @@ cli::Measurement time_prepared(const Machine& machine, const Problem& problem,
   if (peak) {
     row.emplace_back("percent_of_peak", 100 * flops / (ms / 1e3) / *peak);
   }
-  cli::add_resources(row, largest(machine.resources(prepared.launch)));
+  cli::add_resources(row, largest(machine.resources(launch)));
   return row;
+}
+
+cli::Measurement time_prepared(const Machine& machine, const Problem& problem,
+                               const std::string& kernel,
+                               const Prepared& prepared, int repeats) {
+  return time_work(machine, problem, kernel, prepared.launch, 2, repeats);
 }
 
 std::vector<cli::Measurement> time_rungs(const Machine& machine, Type type,

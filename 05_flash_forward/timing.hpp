@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,20 @@ Problem timed_problem(Type type, std::int64_t head_dim, bool causal,
 /// @param length, head_dim of q, k and v
 Inputs timed_inputs(std::int64_t length, std::int64_t head_dim);
 
-/// A row of a record: the time of a kernel, its rate, and what it takes of a multiprocessor.
+/// A row of a record: the time of some work, its rate, and what its largest kernel takes of a multiprocessor.
+/// @param machine  a GPU
+/// @param problem  that is computed, as many keys as queries
+/// @param kernel   name of the work
+/// @param launch   launches it
+/// @param products of matrices, length x length x head_dim each, that are counted
+/// @param repeats  how often it is timed
+/// @throws std::runtime_error when the device reports an error
+cli::Measurement time_work(const BareMachine& machine, const Problem& problem,
+                           const std::string& kernel,
+                           const std::function<void()>& launch, int products,
+                           int repeats);
+
+/// The same for a kernel of this lesson, which has two products.
 /// @param machine  a GPU
 /// @param problem  that it computes, as many keys as queries
 /// @param kernel   its name

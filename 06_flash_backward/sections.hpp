@@ -15,6 +15,8 @@ void add_derivation(cli::Program& program);
 /// The tape (autograd_sections.cpp).
 void add_autograd(cli::Program& program);
 
+/// The kernels (kernel_sections.cpp). Adds options, too.
+void add_kernels(cli::Program& program);
 /// Training, as a section and as a command (train_sections.cpp).
 /// @param program  to add to
 /// @param machines with the lab; must outlive the program

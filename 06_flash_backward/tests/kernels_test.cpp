@@ -1,11 +1,13 @@
 // Every rung on every machine of this build that can run here: types, sizes, masks, layouts, hard inputs.
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/tests/problems.hpp"
 #include "06_flash_backward/machine.hpp"
+#include "common/lab/trace.hpp"
 
 using namespace fa;
 using backward::Gradients;
@@ -95,6 +97,14 @@ TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
   }
 }
 
+TEST_CASE(
+    "keys beyond the end stay hidden where all scores are far below 0") {
+  // Their zeros would be the largest scores by far, and their weights infinite.
+  for (const Type type : kTypes) {
+    check_everywhere(problem_of(type, {1, 2, 1, 70, 1, 64}), Values::kLarge);
+  }
+}
+
 TEST_CASE("rows that see no key, and keys that no row sees") {
   for (const Type type : kTypes) {
     check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
@@ -122,11 +132,13 @@ TEST_CASE("deterministic rungs give the same bits in every run") {
   };
   for (const Machine& machine : backward::machines()) {
     if (!machine.available || machine.kind == "watched") continue;
-    const int runs = machine.kind == "gpu" ? 250 : 3;
+    const bool gpu = machine.kind == "gpu";
+    const int runs = gpu ? 250 : 3;
+    const AttentionShape shape = gpu ? AttentionShape{2, 4, 2, 300, 257, 64}
+                                     : AttentionShape{1, 2, 1, 70, 130, 64};
     for (const backward::Rung& rung : machine.rungs) {
       if (!rung.same_bits) continue;
-      const Problem problem =
-          problem_of(rung.types.front(), {2, 4, 2, 300, 257, 64}, true);
+      const Problem problem = problem_of(rung.types.front(), shape, true);
       const auto prepared = rung.prepare(
           problem, backward::make_inputs(problem, Values::kNormal, 1));
       prepared.launch();
@@ -139,6 +151,34 @@ TEST_CASE("deterministic rungs give the same bits in every run") {
         REQUIRE(same(first.d_q, again.d_q));
         REQUIRE(same(first.d_k, again.d_k));
         REQUIRE(same(first.d_v, again.d_v));
+      }
+    }
+  }
+}
+
+TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
+  for (const Machine& machine : backward::machines()) {
+    if (machine.kind != "watched") continue;  // not in every build
+    for (const bool causal : {false, true}) {
+      for (const backward::Rung& rung : machine.rungs) {
+        const Problem problem =
+            problem_of(rung.types.back(), {1, 2, 1, 67, 71, 40}, causal);
+        const auto inputs =
+            backward::make_inputs(problem, Values::kNormal, 1);
+        std::optional<backward::Prepared> prepared;
+        const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {
+          prepared = rung.prepare(problem, inputs);
+          prepared->launch();
+        });
+        REQUIRE(seen);
+        CAPTURE(seen->text);
+        CHECK(seen->findings == 0);
+        for (const Verdict& verdict :
+             backward::Judge(problem, inputs)
+                 .judge(rung.name, prepared->result())) {
+          CAPTURE(verdict.report());
+          CHECK(verdict.accepted);
+        }
       }
     }
   }

@@ -1,34 +1,91 @@
 // The program of the lesson, run as a reader runs it.
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
+#include "06_flash_backward/machine.hpp"
+#include "06_flash_backward/timing.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 
 using namespace fa;
 using testing::contains;
+using testing::python_says;
 using testing::run;
 
 namespace {
 
 const std::string kProgram = FA_PROGRAM;
 
+// The section trace with these arguments. Builds without the watched lab have nothing to trace.
+testing::Outcome traced(const std::string& arguments) {
+  return run(kProgram + " --device cpu --section trace " + arguments);
+}
+bool is_traced(const testing::Outcome& outcome) {
+  return !contains(outcome.output, "This build has no watched lab");
+}
+
+// A GPU whose n-th measurement takes n milliseconds. Nothing is computed.
+backward::Machine clockwork() {
+  backward::Machine machine = backward::machines().front();
+  machine.kind = "gpu";
+  for (backward::Rung& rung : machine.rungs) {
+    rung.prepare = [](const auto&, const auto&) {
+      return backward::Prepared();
+    };
+  }
+  machine.milliseconds = [count = 0](const auto&, int) mutable {
+    return std::optional<double>(++count);
+  };
+  machine.resources = [](const auto&) {
+    return std::vector<KernelResources>(1);
+  };
+  machine.forward = [](const flash::Problem& problem, const flash::Inputs&) {
+    return flash::Outputs{Tensor<float, 4>(problem.shape_of_q()),
+                          Tensor<float, 3>({1, 1, problem.shape.length_q})};
+  };
+  return machine;
+}
+
+// A field of a row; 0 where there is none.
+template <class T>
+T field(const cli::Measurement& row, const std::string& name) {
+  for (const auto& [key, value] : row) {
+    if (key == name) return std::get<T>(value);
+  }
+  return T();
+}
+
 }  // namespace
 
-TEST_CASE("the whole walk is right") {
+TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
   const testing::TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
+  const auto saved = directory.path() / "saved";
   const auto result =
-      run(kProgram + " --summary " + testing::quoted(summary));
+      run(kProgram + " --device cpu --size 20 --summary " +
+          testing::quoted(summary) + " --save " + testing::quoted(saved));
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CAPTURE(result.error);  // progress, where training takes long
   CHECK_FALSE(contains(result.error, "06_flash_backward"));
   CHECK_FALSE(contains(result.output, "WRONG"));
+  CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
   const std::string lines = testing::file_bytes(summary);
-  CHECK(contains(lines, "06_flash_backward\tslope along u"));
-  CHECK(contains(lines, "d_k by tiles of 37 x 53, causal"));
-  CHECK(contains(lines, "loss curve"));
+  for (const char* line :
+       {"06_flash_backward\tslope along u", "d_k by tiles of 37 x 53, causal",
+        "06_flash_backward\t01_unfused, float32, d_q",
+        "07_deterministic, bfloat16, causal, d_v",
+        "bytes off the last column",
+        "other bits where the same were promised", "loss curve"}) {
+    CAPTURE(line);
+    CHECK(contains(lines, line));
+  }
+  for (const char* name : {"d_q.npy", "d_k.npy", "d_v.npy"}) {
+    CHECK(read_npy<float, 4>(saved / name).shape() ==
+          Shape<4>{1, 12, 135, 32});
+  }
 }
 
 TEST_CASE("the program takes masks, grouped heads and uneven lengths") {
@@ -37,11 +94,75 @@ TEST_CASE("the program takes masks, grouped heads and uneven lengths") {
   write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 7, 16}, 1));
   write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 5, 16}, 2));
   write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 5, 16}, 3));
-  const auto result =
-      run(kProgram + " --section tiles --input " + testing::quoted(path));
+  for (const char* section : {"tiles", "real"}) {
+    const auto result = run(kProgram + " --device cpu --section " + section +
+                            " --input " + testing::quoted(path));
+    CAPTURE(result.output);
+    CHECK(result.status == 0);
+    CHECK(result.error == "");
+  }
+}
+
+TEST_CASE("a rung is launched once each way, for programs that watch") {
+  const auto result = run(kProgram +
+                          " --device cpu --section once --size 20 "
+                          "--kernel 06_finish");
   CAPTURE(result.output);
   CHECK(result.status == 0);
-  CHECK(result.error == "");
+  CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
+  for (const char* group : {"float16, D 64", "float16, D 64, causal"}) {
+    CHECK(contains(result.output,
+                   std::string("{\"kernel\": \"06_finish\", \"group\": \"") +
+                       group + "\", \"size\": 20, "));
+  }
+}
+
+TEST_CASE("trace writes a report for programs and draws the worst line") {
+  const testing::TemporaryDirectory directory;
+  const auto json = directory.path() / "trace.json";
+  const auto svg = directory.path() / "banks.svg";
+  const auto result =
+      traced("--size 20 --kernel 06_finish --json " + testing::quoted(json) +
+             " --svg " + testing::quoted(svg));
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  if (!is_traced(result)) return;
+  CHECK(contains(result.output, "findings in 06_finish, causal: right"));
+  CHECK(
+      python_says("[(k[\"kernel\"], k[\"inputs\"], k[\"findings\"]) for k in "
+                  "json.load(open(file))] == 2 * [(\"06_finish\", 3 * "
+                  "[[1, 1, 20, 64]], [])]",
+                  json) == "True\n");
+  CHECK(contains(testing::file_bytes(svg), "<svg"));
+}
+
+TEST_CASE("the slow rungs are timed at one length, five products counted") {
+  const backward::Machine machine = clockwork();
+  const auto rows =
+      backward::time_rungs(machine, flash::Type::kBFloat16, 64, true, "", 0);
+  REQUIRE(rows.size() == 11);  // 05 once, 06 and 07 five times each
+  CHECK(field<std::string>(rows[0], "kernel") == "05_tensor_cores");
+  CHECK(field<std::int64_t>(rows[0], "length") == 4096);
+  // Five products of 2 N^2 D for each of 4 x 32 heads, half of it masked, in a millisecond.
+  CHECK(field<double>(rows[0], "tflops") ==
+        doctest::Approx(5.0 * 128 * 4096 * 4096 * 64 / 1e9));
+  CHECK(field<std::string>(rows[10], "kernel") == "07_deterministic");
+}
+
+TEST_CASE("the price of equal bits is a ratio at the same length") {
+  const backward::Machine machine = clockwork();
+  const auto rows =
+      backward::time_rungs(machine, flash::Type::kFloat16, 128, false, "", 0);
+  REQUIRE(rows.size() == 11);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double price = field<double>(rows[i], "deterministic_price");
+    const auto at = static_cast<double>(i);  // it took i + 1 milliseconds
+    CHECK(price == doctest::Approx(i < 6 ? 0 : (at + 1) / (at - 4)));
+  }
+  const auto alone = backward::time_rungs(machine, flash::Type::kFloat16, 128,
+                                          false, "07", 0);
+  REQUIRE(alone.size() == 5);
+  CHECK(field<double>(alone[0], "deterministic_price") == 0);
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
@@ -53,7 +174,11 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
     CHECK(contains(words, why));
   };
   refused("--nonsense", "--nonsense");
+  refused("--size 16385", "--size");
   refused("--section nowhere", "there is no such section");
   refused("--section tiles --input " + testing::quoted(directory.path()),
           "q.npy: there is no such file");
+  refused("--device cpu --section once --kernel 99",
+          "files in 06_flash_backward/kernels");
+  refused("--device cpu --section time --results file", "none is used");
 }

@@ -19,6 +19,7 @@ SPEED = [
     ("GB/s", "gigabytes_per_second", "{:.0f}"),
     ("% of peak", "percent_of_peak", "{:.1f}"),
     ("% of cuBLAS", "percent_of_cublas", "{:.1f}"),
+    ("price", "deterministic_price", "{:.2f}"),
 ]
 RESOURCES = [
     ("registers", "registers", "{}"),

@@ -1,0 +1,326 @@
+/// @file
+/// Sections that the program of this lesson and that of the next have in common: what is done with each rung of a
+/// ladder.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "05_flash_forward/problem.hpp"
+#include "05_flash_forward/timing.hpp"
+#include "common/cli/kernel_options.hpp"
+#include "common/cli/table.hpp"
+#include "common/lab/trace.hpp"
+
+namespace fa::flash::ladder {
+
+/// All of them.
+inline constexpr Type kEveryType[] = {Type::kFloat32, Type::kFloat16,
+                                      Type::kBFloat16};
+
+/// A problem in float32.
+/// @param shape   sizes
+/// @param causal  the mask
+/// @param dropout share of weights that are dropped
+inline Problem problem_of(const AttentionShape& shape, bool causal,
+                          double dropout = 0) {
+  Problem problem;
+  problem.shape = shape;
+  problem.causal = causal;
+  problem.dropout = dropout;
+  problem.seed = 5;
+  return problem;
+}
+
+/// A problem with its inputs and their judge.
+template <class Judge, class Inputs>
+struct Task {
+  /// Makes the judge.
+  Task(Problem the_problem, Inputs the_inputs)
+      : problem(std::move(the_problem)),
+        inputs(std::move(the_inputs)),
+        judge(problem, inputs) {}
+  Problem problem;  ///< in one type
+  Inputs inputs;    ///< of it
+  Judge judge;      ///< of what kernels return
+};
+
+/// Runs a rung once.
+/// @return what it gives, on the host
+template <class Rung, class Inputs>
+auto result_of(const Rung& rung, const Problem& problem,
+               const Inputs& inputs) {
+  const auto prepared = rung.prepare(problem, inputs);
+  prepared.launch();
+  return prepared.result();
+}
+
+/// Each rung on the real input, in all its types.
+/// @tparam Judge   of the lesson
+/// @param program  has the input, and reports
+/// @param machine  with the rungs
+/// @param inputs_of gives what rungs are given: inputs_of(problem)
+/// @return what the last rung gives without a mask
+/// @throws std::invalid_argument when no rung takes the input
+template <class Judge, class Machine, class InputsOf>
+auto check_real(cli::Program& program, const Machine& machine,
+                InputsOf inputs_of) {
+  using OfOne = Task<Judge, decltype(inputs_of(Problem()))>;
+  using Result = decltype(result_of(machine.rungs.front(), Problem(),
+                                    inputs_of(Problem())));
+  const cli::Input& input = program.input();
+  const AttentionShape shape =
+      attention_shape(input.q.shape(), input.k.shape(), input.v.shape());
+  std::map<std::pair<Type, bool>, OfOne> tasks;
+  for (const Type type : kEveryType) {
+    for (const bool causal : {false, true}) {
+      Problem problem = problem_of(shape, causal);
+      problem.type = type;
+      tasks.try_emplace({type, causal}, problem, inputs_of(problem));
+    }
+  }
+  fmt::print("{} heads on {}, {} queries, {} keys, head_dim {}\n",
+             shape.heads, shape.kv_heads, shape.length_q, shape.length_k,
+             shape.head_dim);
+  std::optional<Result> last;
+  for (const auto& rung : machine.rungs) {
+    fmt::print("{}: {}\n", rung.name, rung.idea);
+    for (const Type type : rung.types) {
+      for (const bool causal : {false, true}) {
+        const OfOne& task = tasks.at({type, causal});
+        if (!rung.takes(task.problem)) {
+          fmt::print("  it takes no head_dim of {}\n", shape.head_dim);
+          continue;
+        }
+        Result result = result_of(rung, task.problem, task.inputs);
+        for (const Verdict& verdict : task.judge.judge(
+                 fmt::format("{}, {}{}", rung.name, name_of(type),
+                             causal ? ", causal" : ""),
+                 result)) {
+          program.check(verdict);
+        }
+        if (!causal) last = std::move(result);
+      }
+    }
+  }
+  if (!last) {
+    throw std::invalid_argument(fmt::format(
+        "no kernel of this lesson takes a head_dim of {}", shape.head_dim));
+  }
+  return *last;
+}
+
+/// Small problems that break kernels which are right on round ones.
+/// @tparam Judge   of the lesson
+/// @param program  reports
+/// @param machine  with the rungs
+/// @param results  what is judged, for people
+/// @param inputs_of gives what rungs are given: inputs_of(problem)
+template <class Judge, class Machine, class InputsOf>
+void check_ragged(cli::Program& program, const Machine& machine,
+                  const std::string& results, InputsOf inputs_of) {
+  using OfOne = Task<Judge, decltype(inputs_of(Problem()))>;
+  const std::pair<const char*, Problem> problems[] = {
+      {"ragged", problem_of({1, 2, 2, 113, 203, 64}, true)},
+      {"grouped", problem_of({2, 6, 2, 40, 50, 64}, false)},
+      {"narrow", problem_of({1, 2, 2, 70, 90, 40}, true)},
+      {"no key", problem_of({1, 1, 1, 150, 20, 64}, true)},
+      {"dropout", problem_of({1, 2, 1, 70, 131, 64}, false, 0.17)}};
+  cli::Table sizes({"problem", "batch", "heads", "on", "queries", "keys",
+                    "head_dim", "causal", "dropout"});
+  std::vector<std::string> headings{"kernel"};
+  std::map<std::pair<std::string, Type>, OfOne> tasks;
+  for (const auto& [name, problem] : problems) {
+    const AttentionShape& s = problem.shape;
+    sizes.add({name, std::to_string(s.batch), std::to_string(s.heads),
+               std::to_string(s.kv_heads), std::to_string(s.length_q),
+               std::to_string(s.length_k), std::to_string(s.head_dim),
+               problem.causal ? "yes" : "no",
+               fmt::format("{}", problem.dropout)});
+    headings.emplace_back(name);
+    for (const Type type : kEveryType) {
+      Problem typed = problem;
+      typed.type = type;
+      tasks.try_emplace({name, type}, typed, inputs_of(typed));
+    }
+  }
+  fmt::print("{}\n", sizes.text());
+
+  cli::Table table(headings);
+  double worst_of_all = 0;
+  for (const auto& rung : machine.rungs) {
+    std::vector<std::string> cells{rung.name};
+    for (const auto& [name, problem] : problems) {
+      double worst = 0;
+      for (const Type type : rung.types) {
+        const OfOne& task = tasks.at({name, type});
+        for (const Verdict& verdict :
+             task.judge.judge(rung.name + ", " + name,
+                              result_of(rung, task.problem, task.inputs))) {
+          worst = std::max(worst, share_of_allowed(verdict));
+          if (!verdict.accepted) program.check(verdict);  // with its place
+        }
+      }
+      cells.push_back(fmt::format("{:.2f}", worst));
+      worst_of_all = std::max(worst_of_all, worst);
+    }
+    table.add(cells);
+  }
+  fmt::print(
+      "Errors of {} in all types of a kernel, as shares of what is "
+      "allowed\n{}",
+      results, table.text());
+  program.check("largest share", worst_of_all, 1);
+}
+
+/// What is launched again and again, to see whether it gives the same bits. Prints it.
+/// @param on_gpu   a larger one
+/// @param length_q in the lab
+/// @param length_k in the lab
+inline Problem repeated_problem(bool on_gpu, std::int64_t length_q,
+                                std::int64_t length_k) {
+  const Problem problem =
+      on_gpu ? problem_of({1, 4, 2, 1000, 1000, 64}, true)
+             : problem_of({1, 2, 1, length_q, length_k, 64}, true);
+  const AttentionShape& s = problem.shape;
+  fmt::print("{} heads on {}, {} queries, {} keys, head_dim {}, causal\n",
+             s.heads, s.kv_heads, s.length_q, s.length_k, s.head_dim);
+  return problem;
+}
+
+/// What sections trace and once launch: each rung that is wanted with and without the mask.
+/// @param machine  with the rungs
+/// @param options  of the program
+/// @param lesson   its directory
+/// @param inputs_of gives what rungs are given: inputs_of(problem)
+/// @param work     called as work(rung, problem, inputs)
+/// @throws std::invalid_argument when no rung is wanted
+template <class Machine, class InputsOf, class Work>
+void for_each_launch(const Machine& machine,
+                     const cli::KernelOptions& options,
+                     const std::string& lesson, InputsOf inputs_of,
+                     Work work) {
+  std::vector<std::string> names;
+  for (const auto& rung : machine.rungs) names.push_back(rung.name);
+  cli::check_kernel(options, names, lesson);
+  const std::int64_t size = options.size_or(70);
+  for (const bool causal : {false, true}) {
+    for (const auto& rung : machine.rungs) {
+      if (!options.wants(rung.name)) continue;
+      Problem problem = problem_of({1, 1, 1, size, size, 64}, causal);
+      problem.type = rung.types.front();
+      work(rung, problem, inputs_of(problem));
+    }
+  }
+}
+
+/// What the watched lab sees of a rung; none where this build has none.
+/// @param rung    of that lab
+/// @param problem that it takes
+/// @param inputs  of it
+template <class Rung, class Inputs>
+std::optional<lab::Trace> trace(const Rung& rung, const Problem& problem,
+                                const Inputs& inputs) {
+  lab::TraceName name{rung.name, group_of(problem), {}};
+  for (const Shape<4>& shape :
+       {problem.shape_of_q(), problem.shape_of_kv(), problem.shape_of_kv()}) {
+    name.inputs.emplace_back(shape.begin(), shape.end());
+  }
+  return lab::trace(name, [&] { result_of(rung, problem, inputs); });
+}
+
+/// Launches rungs once each, for a program that watches, and prints a line of JSON for each; in the watched lab with
+/// its report. Nothing is checked.
+/// @param machine  with the rungs
+/// @param options  of the program
+/// @param lesson   its directory
+/// @param inputs_of gives what rungs are given: inputs_of(problem)
+template <class Machine, class InputsOf>
+void launch_once(const Machine& machine, const cli::KernelOptions& options,
+                 const std::string& lesson, InputsOf inputs_of) {
+  for_each_launch(
+      machine, options, lesson, inputs_of,
+      [&](const auto& rung, const Problem& problem, const auto& inputs) {
+        std::optional<lab::Trace> report;
+        if (machine.kind == "watched") {
+          report = trace(rung, problem, inputs);
+        } else {
+          result_of(rung, problem, inputs);
+        }
+        fmt::print("{}", lab::launch_line(rung.name, group_of(problem),
+                                          problem.shape.length_q,
+                                          machine.kind, report));
+      });
+}
+
+/// The watched lab's whole report on rungs.
+/// @param program  reports
+/// @param watched  with the rungs
+/// @param options  of the program
+/// @param lesson   its directory
+/// @param inputs_of gives what rungs are given: inputs_of(problem)
+template <class Machine, class InputsOf>
+void trace_rungs(cli::Program& program, const Machine& watched,
+                 const cli::KernelOptions& options, const std::string& lesson,
+                 InputsOf inputs_of) {
+  lab::TraceFiles files;
+  for_each_launch(
+      watched, options, lesson, inputs_of,
+      [&](const auto& rung, const Problem& problem, const auto& inputs) {
+        const auto seen = trace(rung, problem, inputs);
+        if (!options.kernel.empty()) {
+          fmt::print("{}, {}, N {}\n{}\n", rung.name, group_of(problem),
+                     problem.shape.length_q, seen->text);
+        }
+        program.check(fmt::format("findings in {}{}", rung.name,
+                                  problem.causal ? ", causal" : ""),
+                      static_cast<double>(seen->findings), 0);
+        files.add(*seen);
+      });
+  files.write(options.json, options.svg);
+}
+
+/// On a GPU only: how fast each rung is, in groups of a type, a head dimension and a mask.
+/// @param program   reports
+/// @param machine   with the rungs
+/// @param options   of the program
+/// @param lesson    its directory
+/// @param time_group gives the rows of a group: time_group(type, head_dim, causal)
+/// @throws std::invalid_argument when no rung is wanted
+template <class Machine, class TimeGroup>
+void time_all(cli::Program& program, const Machine& machine,
+              const cli::KernelOptions& options, const std::string& lesson,
+              TimeGroup time_group) {
+  if (!cli::can_time(program, options)) return;
+  std::vector<std::string> names;
+  for (const auto& rung : machine.rungs) names.push_back(rung.name);
+  cli::check_kernel(options, names, lesson);
+  fmt::print("On {}\n\n", machine.properties.name);
+  std::vector<cli::Measurement> rows;
+  for (const Type type : kEveryType) {
+    for (const std::int64_t head_dim : {64, 128}) {
+      for (const bool causal : {false, true}) {
+        const std::vector<cli::Measurement> of_group =
+            time_group(type, head_dim, causal);
+        if (of_group.empty()) continue;
+        fmt::print("{}\n{}\n", std::get<std::string>(of_group[0][1].second),
+                   cli::table_of(of_group, {"kernel"}));
+        std::fflush(stdout);  // a group takes a while
+        rows.insert(rows.end(), of_group.begin(), of_group.end());
+      }
+    }
+  }
+  std::string command = lesson + " --device gpu --section time";
+  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
+  if (options.size != 0) command += fmt::format(" --size {}", options.size);
+  cli::record(options, machine.properties, command, rows);
+}
+
+}  // namespace fa::flash::ladder

@@ -1,0 +1,64 @@
+#include "common/cli/kernel_options.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace fa::cli {
+
+void add_kernel_options(Program& program, KernelOptions& options,
+                        const KernelHelp& help) {
+  program.option("--kernel", options.kernel,
+                 help.narrowed +
+                     ": only kernels whose name holds "
+                     "this text");
+  program.option("--json", options.json,
+                 "section trace: writes the reports to this file as JSON");
+  program.option("--svg", options.svg,
+                 "section trace: draws the banks of the worst line of shared "
+                 "memory into this file");
+  program.option("--results", options.results,
+                 help.recorded +
+                     ": records what was measured in this file, for "
+                     "docs/results");
+  program.option(
+      "--commit", options.commit,
+      help.recorded + ": commit to record, for a copy without git");
+  program.option("--size", options.size, 0, 16384,
+                 help.sizes +
+                     " in sections time, trace and once (0: the section's "
+                     "own)");
+}
+
+void check_kernel(const KernelOptions& options,
+                  const std::vector<std::string>& names,
+                  const std::string& lesson) {
+  if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+        return options.wants(name);
+      })) {
+    return;
+  }
+  throw std::invalid_argument(fmt::format(
+      "--kernel {}: there is no such kernel; the names are those of the "
+      "files in {}/kernels",
+      options.kernel, lesson));
+}
+
+bool can_time(const Program& program, const KernelOptions& options) {
+  if (program.on_gpu()) return true;
+  if (!options.results.empty()) {
+    throw std::invalid_argument(
+        "--results records times of a GPU, and none is used");
+  }
+  fmt::print("No GPU is used, so no kernel is timed.\n");
+  return false;
+}
+
+void record(const KernelOptions& options, const DeviceProperties& device,
+            const std::string& command,
+            const std::vector<Measurement>& rows) {
+  if (options.results.empty()) return;
+  write_results(options.results, device, command, rows, options.commit);
+  fmt::print("Recorded in {}\n", options.results);
+}
+
+}  // namespace fa::cli
