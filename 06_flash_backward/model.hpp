@@ -12,8 +12,9 @@ namespace fa::backward {
 
 /// The sizes of a model.
 struct ModelSize {
-  std::int64_t layers = 1;  ///< blocks of attention and a feed-forward network
-  std::int64_t heads = 2;   ///< divides width
+  std::int64_t layers =
+      1;                   ///< blocks of attention and a feed-forward network
+  std::int64_t heads = 2;  ///< divides width
   std::int64_t width =
       32;  ///< numbers for each token, a multiple of 8 for each head
   std::int64_t inner = 64;      ///< width inside of the feed-forward network
@@ -31,8 +32,8 @@ struct Parameter {
   Variable<T> value;  ///< with its gradient
 };
 
-/// A causal language model over characters: embeddings of characters and positions, blocks of attention and of a feed-forward
-/// network with layer normalisation before each, and logits for the next character.
+/// A causal language model over characters: embeddings of characters and positions, blocks of attention and of
+/// a feed-forward network with layer normalisation before each, and logits for the next character.
 template <class T>
 class Model {
  public:

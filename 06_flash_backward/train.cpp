@@ -8,7 +8,7 @@
 #include <map>
 #include <sstream>
 #include <stdexcept>
-#include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -217,7 +217,7 @@ void Training<T>::save(const std::filesystem::path& path,
   const auto add = [&](const void* data, std::size_t count) {
     const std::uint64_t size = count;
     bytes.append(reinterpret_cast<const char*>(&size), sizeof size);
-    bytes.append(static_cast<const char*>(data), count);
+    if (count > 0) bytes.append(static_cast<const char*>(data), count);
   };
   const auto add_matrix = [&](const Matrix<T>& matrix) {
     add(matrix.data(), static_cast<std::size_t>(matrix.size()) * sizeof(T));
@@ -276,7 +276,8 @@ std::string Training<T>::load(const std::filesystem::path& path) {
     take(adam_.square[i]);
   }
   losses_.resize(losses.size() / sizeof(double));
-  std::memcpy(losses_.data(), losses.data(), losses.size());
+  std::copy(losses.begin(), losses.end(),
+            reinterpret_cast<char*>(losses_.data()));
   adam_.steps = static_cast<std::int64_t>(losses_.size());
   return engine;
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -190,7 +191,7 @@ void train(const Machine& machine, const Choice& choice) {
   }
   fmt::print("\n{}\n", terminal_curve(run.losses(), levels));
   if (!choice.svg.empty()) {
-    write_curve_svg(choice.svg, fmt::format("Loss on {}", text.name),
+    write_curve_svg(choice.svg, fmt::format("Loss on {}, in nats", text.name),
                     run.losses(), levels);
     fmt::print("curve: {}\n", choice.svg);
   }
@@ -242,7 +243,7 @@ void compare(cli::Program& program, const Machine& machine) {
                 levels[1].value);
   if (program.save_directory()) {
     write_curve_svg(*program.save_directory() / "loss.svg",
-                    "Loss on " + text.name, losses, levels);
+                    "Loss on " + text.name + ", in nats", losses, levels);
   }
 }
 

@@ -68,7 +68,8 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
           testing::quoted(summary) + " --save " + testing::quoted(saved));
   CAPTURE(result.output);
   CHECK(result.status == 0);
-  CHECK(result.error == "");
+  CAPTURE(result.error);  // progress, where training takes long
+  CHECK_FALSE(contains(result.error, "06_flash_backward"));
   CHECK_FALSE(contains(result.output, "WRONG"));
   CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
   const std::string lines = testing::file_bytes(summary);
@@ -77,7 +78,7 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
         "06_flash_backward\t01_unfused, float32, d_q",
         "07_deterministic, bfloat16, causal, d_v",
         "bytes off the last column",
-        "other bits where the same were promised"}) {
+        "other bits where the same were promised", "loss curve"}) {
     CAPTURE(line);
     CHECK(contains(lines, line));
   }

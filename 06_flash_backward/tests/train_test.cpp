@@ -107,6 +107,10 @@ TEST_CASE("a new model knows nothing, and no character sees the next") {
   CHECK(before.bottomRows(5) == after.bottomRows(5));
   CHECK((before.row(3) - after.row(3)).norm() > 1e-3);
   CHECK((before.row(4) - after.row(4)).norm() > 1e-4);  // by attention
+  // Each sequence begins at the first place.
+  const Matrix<double> twice =
+      model.logits(tape, {3, 1, 4, 3, 1, 4}, 2, engine)->value;
+  CHECK((twice.topRows(3) - twice.bottomRows(3)).norm() < 1e-12);
   // The same character at another place.
   CHECK((before.row(1) - before.row(3)).norm() > 1e-3);
   std::int64_t count = 0;
@@ -266,7 +270,7 @@ TEST_CASE("a checkpoint that is not of this run is refused") {
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "run";
   const Text text = text_of("words", kWords),
-             other = text_of("words", kWords + "x");
+             other = text_of("words", {kWords.rbegin(), kWords.rend()});
   Training<float> run(tiny_plan(), text, naive_engine<float>()),
       fresh(tiny_plan(), text, naive_engine<float>());
   make_steps(run, 2);
