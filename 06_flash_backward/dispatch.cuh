@@ -62,11 +62,12 @@ void launch_with_sums(void (*kernel)(AttentionGradient<T>),
 }
 
 /// Columns of the sums of dQ that launch_backward() needs.
-/// @param deterministic whether every run must give the same bits
 inline int sum_columns(const Attention<float>&, bool /*deterministic*/) {
   return 0;  // rung 04 adds to dQ itself
 }
 /// The same for the 16-bit types.
+/// @param a             what is computed
+/// @param deterministic whether every run must give the same bits
 template <class T>
 int sum_columns(const Attention<T>& a, bool deterministic) {
   return deterministic ? 0 : with_head_dim<32, 256>(a.head_dim, [](auto d) {

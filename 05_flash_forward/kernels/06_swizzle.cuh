@@ -20,6 +20,7 @@ __device__ int swizzled(int row, int col) {
 
 /// For a product during which there is nothing else to do.
 struct NoWork {
+  /// Does nothing.
   __device__ void operator()(int /*part*/) const {}
 };
 

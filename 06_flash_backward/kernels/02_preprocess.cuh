@@ -99,10 +99,12 @@ __global__ void score_gradients_by_element(AttentionGradient<float> a,
   if (weight == nullptr) return;
   const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
   const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
+  //! [element]
   const float kept = a.dropout.of_weight(index, query, key);
   *own_score(a, gradients) =
       *weight * (kept * product - a.delta[h.padded_row + query]);
   *weight *= kept;
+  //! [element]
 }
 //! [elements]
 

@@ -155,6 +155,8 @@ __device__ void store_float_row(float* row, const FloatRow<Tile>& sums,
 }
 
 /// dK and dV of a block's keys: all queries of the heads that share them go by.
+/// @param tiles    of the block
+/// @param a        what is computed
 /// @param d_q_part called for each tile when its P and dS are there: d_q_part(head, query0)
 //! [keys]
 template <class Tile, class DQPart>

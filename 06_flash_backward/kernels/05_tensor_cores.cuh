@@ -57,7 +57,9 @@ template <class Tile>
 using PackedScores = std::uint32_t[Tile::row_tiles][Tile::query_tiles][2];
 
 /// Rounds eight queries' part of scores and packs it.
-/// @param j which eight
+/// @param to   the packed scores
+/// @param from what is rounded
+/// @param j    which eight
 template <class T, class Tile>
 __device__ void pack_scores(PackedScores<Tile>& to, const Scores<Tile>& from,
                             int j) {
@@ -157,6 +159,9 @@ __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
 /// Adds a warp's part of dQ to the sums in global memory, in the order of the registers: four numbers of a lane are
 /// neighbours there, and so are the lanes.
 /// @param sums of the tile's queries
+/// @param d_q  what is added
+/// @param warp of the block
+/// @param lane in the warp
 //! [add_d_q]
 template <class Tile>
 __device__ void add_d_q(float* sums, const QuerySums<Tile>& d_q, int warp,

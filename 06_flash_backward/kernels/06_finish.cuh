@@ -132,6 +132,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     const float* const delta = delta_smem + stage * Tile::block_m;
     const int head = tile.head.index, query0 = tile.query0;
     const std::int64_t row = tile.head.padded_row + query0;
+    //! [step]
     cp_async_wait<0>();
     __syncthreads();  // this tile is there, and nobody reads the last one
     Scores<Tile> p = {}, d_s = {};
@@ -178,6 +179,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
       multiply_ds_k<Tile>(d_q, ds_smem, k_smem, warp, lane);
       add_d_q<Tile>(a.d_q_sum + row * d, d_q, warp, lane);
     }
+    //! [step]
   }
   store_key_sums<Tile>(kv_rows(a.d_k, a.d_k_strides, batch, kv_head),
                        a.d_k_strides.row, a, d_k, a.scale, key0 + warp_key,

@@ -161,7 +161,7 @@ inline float __fmul_rn(float x, float y) {
 // ---------------------------------------------------------------- the functions of kernel.cuh
 
 template <class T>
-float to_float(T x) {
+__forceinline__ float to_float(T x) {
   return static_cast<float>(x);
 }
 template <class T>
@@ -177,8 +177,9 @@ std::uint32_t pack2(float low, float high) {
   return result;
 }
 
+/// Inlined always: numbers that a call takes from memory as its arguments would be read unseen.
 template <class T>
-std::uint32_t pack2(T low, T high) {
+__forceinline__ std::uint32_t pack2(T low, T high) {
   static_assert(sizeof(T) == 2);
   const T pair[2] = {low, high};
   std::uint32_t result;

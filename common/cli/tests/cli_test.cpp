@@ -15,6 +15,7 @@
 #include <doctest/doctest.h>
 
 #include "common/cli/input.hpp"
+#include "common/cli/kernel_options.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/progress.hpp"
 #include "common/cli/results.hpp"
@@ -743,4 +744,39 @@ TEST_CASE("peaks are known for the compute capabilities of the course") {
         doctest::Approx(67).epsilon(0.01));
   device.compute_capability = 0;
   CHECK_FALSE(peak_flops(device, Arithmetic::kFloat32).has_value());
+}
+
+TEST_CASE(
+    "a part of a name chooses kernels; one that chooses none is refused") {
+  KernelOptions options;
+  CHECK(options.wants("01_first"));
+  CHECK(options.size_or(70) == 70);
+  options.kernel = "sec";
+  options.size = 3;
+  CHECK(options.wants("02_second"));
+  CHECK_FALSE(options.wants("01_first"));
+  CHECK(options.size_or(70) == 3);
+  CHECK_NOTHROW(check_kernel(options, {"01_first", "02_second"}, "04_x"));
+  CHECK_THROWS_WITH_AS(
+      check_kernel(options, {"01_first"}, "04_x"),
+      "--kernel sec: there is no such kernel; the names are those of the "
+      "files in 04_x/kernels",
+      std::invalid_argument);
+}
+
+TEST_CASE("sections use the lab where there is no GPU, and times are none") {
+  Program program("04_x", "A lesson.");
+  const KernelMachines<BareMachine> machines(
+      program, {{"lab", true, {}, {}, {}}, {"watched", true, {}, {}, {}}});
+  CHECK(machines.used().kind == "lab");
+  CHECK(machines.observed().kind == "watched");
+  std::string seen;
+  machines.watching([&](const BareMachine& on) { seen = on.kind; })();
+  CHECK(seen == "watched");
+  KernelOptions options;
+  CHECK_FALSE(can_time(program, options));
+  options.results = "file.json";
+  CHECK_THROWS_WITH_AS(can_time(program, options),
+                       "--results records times of a GPU, and none is used",
+                       std::invalid_argument);
 }

@@ -238,6 +238,32 @@ __global__ void half_a_warp(float* out) {
   if (threadIdx.x % 2 == 0) out[threadIdx.x] = 1;  // even lanes
 }
 
+// Takes its numbers from memory as arguments of functions, which must not hide the reads. Several calls: a function that
+// is called once might be inlined anyway.
+__global__ void read_16_bits(const half* in, std::uint32_t* words,
+                             float* sums) {
+  const half* at = in + threadIdx.x;
+  words[threadIdx.x] = pack2(at[0], at[32]);
+  words[threadIdx.x + 32] = pack2(at[64], at[96]);
+  words[threadIdx.x + 64] = pack2(at[128], at[160]);
+  sums[threadIdx.x] = to_float(at[192]) + to_float(at[224]);
+}
+
+TEST_CASE("numbers of 16 bits are seen when they are read") {
+  const Report report = watched([] {
+    DeviceBuffer<half> in(256);
+    DeviceBuffer<std::uint32_t> words(96);
+    DeviceBuffer<float> sums(32);
+    device_zero(in.data(), 256 * sizeof(half));
+    launch(read_16_bits, {{1}, {32}}, in.data(), words.data(), sums.data());
+  });
+  std::int64_t bytes = 0;
+  for (const auto& line : report.traffic) {
+    bytes += line.write ? 0 : line.bytes;
+  }
+  CHECK(bytes == 32 * 8 * 2);
+}
+
 TEST_CASE("requests with lanes missing are counted as diverged") {
   const Report report = watched([] {
     DeviceBuffer<float> out(64);
