@@ -9,6 +9,7 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <unistd.h>
@@ -97,6 +98,36 @@ void arrive([[maybe_unused]] void* saved, [[maybe_unused]] Stack* came_from) {
 #endif
 }
 
+// Stacks of fibers that have ended, kept for the next launch: to map one anew takes longer than to run a small kernel on
+// it. Used as an allocator of boost::context.
+class KeptStacks {
+ public:
+  boost::context::stack_context allocate() {
+    const std::lock_guard lock(mutex());
+    if (kept().empty()) {
+      return boost::context::protected_fixedsize_stack(kStackBytes)
+          .allocate();
+    }
+    const auto stack = kept().back();
+    kept().pop_back();
+    return stack;
+  }
+  void deallocate(boost::context::stack_context& stack) {
+    const std::lock_guard lock(mutex());
+    kept().push_back(stack);
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex result;
+    return result;
+  }
+  static std::vector<boost::context::stack_context>& kept() {
+    static std::vector<boost::context::stack_context> result;
+    return result;
+  }
+};
+
 struct Fiber {
   Thread thread;
   State state = State::kEnded;
@@ -136,7 +167,7 @@ class Block {
       fiber.thread.number = static_cast<int>(i);
       fiber.thread.lane = static_cast<int>(i) % kWarpSize;
       fiber.block = this;
-      boost::context::protected_fixedsize_stack allocator(kStackBytes);
+      KeptStacks allocator;
       const auto memory = allocator.allocate();
       fiber.stack = {static_cast<const char*>(memory.sp) - memory.size,
                      memory.size};
