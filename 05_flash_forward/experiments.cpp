@@ -359,7 +359,8 @@ void time_lengths(std::vector<cli::Measurement>& record,
     std::string beside = "-";
     for (const Line& line : lines) {
       const Problem problem = timed_problem(line.type, 64, false, n);
-      const Rung& rung = rung_of(machine, line.kernel);
+      const std::string kernel = line.kernel;
+      const Rung& rung = rung_of(machine, kernel);
       std::optional<Prepared> prepared;
       try {
         prepared = rung.prepare(problem, timed_inputs(n, 64));

@@ -135,4 +135,16 @@ void launch_backward(const AttentionGradient<T>& a, bool deterministic,
   });
 }
 
+/// The rung that launch_backward() launches.
+/// @param deterministic as for launch_backward()
+inline const char* backward_rung(const Attention<float>&,
+                                 bool deterministic) {
+  return deterministic ? "03_two_kernels" : "04_atomics";
+}
+/// The same for the 16-bit types.
+template <class T>
+const char* backward_rung(const Attention<T>&, bool deterministic) {
+  return deterministic ? "07_deterministic" : "06_finish";
+}
+
 }  // namespace fa::FA_TARGET

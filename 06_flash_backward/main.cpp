@@ -2,11 +2,13 @@
 #include "06_flash_backward/sections.hpp"
 
 int main(int argc, char** argv) {
+  const auto machines = fa::backward::machines();
   fa::cli::Program program("06_flash_backward",
                            "Lesson 06: the backward pass, derived and "
                            "checked.");
   fa::backward::add_derivation(program);
   fa::backward::add_autograd(program);
-  fa::backward::add_kernels(program);
+  fa::backward::add_kernels(program, machines);
+  fa::backward::add_training(program, machines);
   return program.run(argc, argv);
 }

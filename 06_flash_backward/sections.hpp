@@ -2,6 +2,9 @@
 /// Lesson 06: sections of the program, in the files that narrate them.
 #pragma once
 
+#include <vector>
+
+#include "06_flash_backward/machine.hpp"
 #include "common/cli/program.hpp"
 
 namespace fa::backward {
@@ -13,6 +16,14 @@ void add_derivation(cli::Program& program);
 void add_autograd(cli::Program& program);
 
 /// The kernels (kernel_sections.cpp). Adds options, too.
-void add_kernels(cli::Program& program);
+/// @param program  to add to
+/// @param machines with the lab
+void add_kernels(cli::Program& program, const std::vector<Machine>& machines);
+
+/// Training, as a section and as a command (train_sections.cpp).
+/// @param program  to add to
+/// @param machines with the lab; must outlive the program
+void add_training(cli::Program& program,
+                  const std::vector<Machine>& machines);
 
 }  // namespace fa::backward

@@ -1,277 +1,23 @@
 // The C interface: looks at what it is given, and launches a kernel. Compiled by nvcc for GPUs, and as C++ for the
 // lab: see common/gpu/target.hpp.
 #include <cmath>
-#include <cstdint>
-#include <exception>
-#include <stdexcept>
-#include <string>
 
-#include <fmt/format.h>
-
-#include "05_flash_forward/dispatch.cuh"
-#include "05_flash_forward/interface/flash_attention.h"
+#include "05_flash_forward/interface/checks.cuh"
 
 namespace fa::FA_TARGET {
 namespace {
-
-// Sums of two lengths and a tile must be ints.
-constexpr std::int64_t kMaxLength = 1000000000;
-constexpr std::int64_t kMaxGrid = 65535;  // in y and z
-constexpr std::int64_t kMaxHeads = 2147483647;
-
-// Of this thread: an error does not disturb the calls of others.
-std::string& last_error() {
-  thread_local std::string text;
-  return text;
-}
-std::string& last_name() {
-  thread_local std::string text;
-  return text;
-}
-
-template <class... Values>
-[[noreturn]] void refuse(fmt::format_string<Values...> text,
-                         Values&&... values) {
-  throw std::invalid_argument(
-      fmt::format(text, std::forward<Values>(values)...));
-}
-
-void check_size(const char* name, std::int64_t value, std::int64_t most) {
-  if (value < 1 || value > most) {
-    refuse("{} is {}; allowed are 1 to {}", name, value, most);
-  }
-}
-
-std::int64_t element_bytes(const fa_attention& a) {
-  return a.type == FA_TYPE_FLOAT32 ? 4 : 2;
-}
-
-// Sizes, type and options.
-void check_problem(const fa_attention* given) {
-  if (given == nullptr) refuse("the attention is a null pointer");
-  if (given->size != sizeof(fa_attention)) {
-    refuse("size is {}; fa_attention has {} bytes in this library",
-           given->size, sizeof(fa_attention));
-  }
-  const fa_attention& a = *given;
-  check_size("batch", a.batch, kMaxGrid);
-  check_size("heads", a.heads, kMaxGrid);
-  check_size("kv_heads", a.kv_heads, kMaxGrid);
-  check_size("length_q", a.length_q, kMaxLength);
-  check_size("length_k", a.length_k, kMaxLength);
-  if (a.heads % a.kv_heads != 0) {
-    refuse("heads is {}; allowed are multiples of kv_heads, which is {}",
-           a.heads, a.kv_heads);
-  }
-  if (a.batch * a.heads > kMaxHeads) {
-    refuse("batch * heads is {}; allowed are 1 to {}", a.batch * a.heads,
-           kMaxHeads);
-  }
-  if (a.head_dim < 8 || a.head_dim > 256 || a.head_dim % 8 != 0) {
-    refuse("head_dim is {}; allowed are multiples of 8 from 8 to 256",
-           a.head_dim);
-  }
-  if (a.type != FA_TYPE_FLOAT32 && a.type != FA_TYPE_FLOAT16 &&
-      a.type != FA_TYPE_BFLOAT16) {
-    refuse(
-        "type is {}; allowed are 0 (float32), 1 (float16) and 2 (bfloat16)",
-        a.type);
-  }
-  if (a.causal != 0 && a.causal != 1) {
-    refuse("causal is {}; allowed are 0 and 1", a.causal);
-  }
-  // What is no positive and finite float32 would not be one for the kernel.
-  const auto scale = static_cast<float>(a.scale);
-  if (!(scale > 0 && std::isfinite(scale))) {
-    refuse("scale is {}; allowed are positive and finite numbers of float32",
-           a.scale);
-  }
-  if (!(a.dropout >= 0 && a.dropout < 1)) {
-    refuse("dropout is {}; allowed are 0 to below 1", a.dropout);
-  }
-}
-
-void check_pointer(const char* name, const void* pointer,
-                   std::uintptr_t alignment) {
-  if (pointer == nullptr) refuse("{} is a null pointer", name);
-  if (reinterpret_cast<std::uintptr_t>(pointer) % alignment != 0) {
-    refuse("{} is at address {}; allowed are multiples of {} bytes", name,
-           pointer, alignment);
-  }
-}
-
-// Only distances that are used matter: that of the only row may be anything.
-struct Distance {
-  const char* name;
-  std::int64_t elements;
-  std::int64_t count;
-};
-
-void check_strides(const char* name, const fa_strides& strides,
-                   const fa_attention& a, std::int64_t heads,
-                   std::int64_t length) {
-  const std::int64_t multiple = 16 / element_bytes(a);
-  for (const Distance& distance : {Distance{"batch", strides.batch, a.batch},
-                                   Distance{"head", strides.head, heads},
-                                   Distance{"row", strides.row, length}}) {
-    if (distance.count == 1) continue;
-    if (distance.elements < 0 || distance.elements % multiple != 0) {
-      refuse(
-          "the {} stride of {} is {} elements; allowed are multiples of {}, "
-          "which are 16 bytes, from 0",
-          distance.name, name, distance.elements, multiple);
-    }
-    if (*name == 'o' && distance.elements < a.head_dim) {
-      refuse(
-          "the {} stride of o is {} elements, so that its rows overlap; "
-          "allowed are head_dim, which is {}, and more",
-          distance.name, distance.elements, a.head_dim);
-    }
-  }
-}
-
-// Where the tensors are.
-void check_memory(const fa_attention& a) {
-  check_pointer("q", a.q, 16);
-  check_pointer("k", a.k, 16);
-  check_pointer("v", a.v, 16);
-  check_pointer("o", a.o, 16);
-  check_pointer("lse", a.lse, alignof(float));
-  check_strides("q", a.q_strides, a, a.heads, a.length_q);
-  check_strides("k", a.k_strides, a, a.kv_heads, a.length_k);
-  check_strides("v", a.v_strides, a, a.kv_heads, a.length_k);
-  check_strides("o", a.o_strides, a, a.heads, a.length_q);
-}
-
-#if defined(__CUDACC__)
-// The GPU whose memory a pointer is to.
-int gpu_of(const char* name, const void* pointer) {
-  cudaPointerAttributes attributes;
-  FA_CUDA(cudaPointerGetAttributes(&attributes, pointer));
-  if (attributes.type != cudaMemoryTypeDevice &&
-      attributes.type != cudaMemoryTypeManaged) {
-    refuse("{} is at address {}, which is no memory of a GPU", name, pointer);
-  }
-  return attributes.device;
-}
-
-// Makes the GPU that holds the tensors the current one for as long as this lives.
-class OnItsGpu {
- public:
-  explicit OnItsGpu(const fa_attention& a) {
-    if (!device_available()) {
-      throw std::runtime_error("there is no NVIDIA GPU that can be used");
-    }
-    const int gpu = gpu_of("q", a.q);
-    for (const auto& [name, pointer] :
-         {std::pair<const char*, const void*>{"k", a.k},
-          {"v", a.v},
-          {"o", a.o},
-          {"lse", a.lse}}) {
-      const int other = gpu_of(name, pointer);
-      if (other != gpu) {
-        refuse("{} is on GPU {}; q is on GPU {}", name, other, gpu);
-      }
-    }
-    FA_CUDA(cudaGetDevice(&before_));
-    if (gpu != before_) FA_CUDA(cudaSetDevice(gpu));
-    changed_ = gpu != before_;
-  }
-  ~OnItsGpu() {
-    if (changed_) cudaSetDevice(before_);
-  }
-  OnItsGpu(const OnItsGpu&) = delete;
-  OnItsGpu& operator=(const OnItsGpu&) = delete;
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-};
-#else
-// The lab has one device, with all memory.
-struct OnItsGpu {
-  explicit OnItsGpu(const fa_attention&) {}
-};
-#endif
-
-RowStrides row_strides(const fa_strides& strides) {
-  return {strides.batch, strides.head, strides.row};
-}
-
-template <class T>
-Attention<T> attention_of(const fa_attention& a) {
-  return {static_cast<const T*>(a.q),
-          static_cast<const T*>(a.k),
-          static_cast<const T*>(a.v),
-          static_cast<T*>(a.o),
-          a.lse,
-          row_strides(a.q_strides),
-          row_strides(a.k_strides),
-          row_strides(a.v_strides),
-          row_strides(a.o_strides),
-          static_cast<int>(a.batch),
-          static_cast<int>(a.heads),
-          static_cast<int>(a.kv_heads),
-          static_cast<int>(a.length_q),
-          static_cast<int>(a.length_k),
-          static_cast<int>(a.head_dim),
-          static_cast<float>(a.scale),
-          a.causal != 0,
-          make_dropout(a.dropout, a.seed)};
-}
-
-// Calls work(attention, name) with the attention for the kernels, and the name of its type.
-template <class Work>
-void with_attention(const fa_attention& a, Work work) {
-  switch (a.type) {
-    case FA_TYPE_FLOAT16:
-      return work(attention_of<half>(a), "float16");
-    case FA_TYPE_BFLOAT16:
-      return work(attention_of<bfloat16>(a), "bfloat16");
-    default:
-      return work(attention_of<float>(a), "float32");
-  }
-}
-
-void note(const char* error) {
-  try {
-    last_error() = error;
-  } catch (...) {
-    last_error().clear();  // no memory even for this
-  }
-}
-
-// Runs work; what it throws becomes a status and fa_last_error().
-template <class Work>
-int guarded(Work work) noexcept {
-  try {
-    work();
-    return FA_STATUS_OK;
-  } catch (const std::invalid_argument& error) {
-    note(error.what());
-    return FA_STATUS_REFUSED;
-  } catch (const std::exception& error) {
-    note(error.what());
-    return FA_STATUS_FAILED;
-  } catch (...) {
-    note("an exception that says nothing");
-    return FA_STATUS_FAILED;
-  }
-}
 
 int forward(const fa_attention* given) {
   return guarded([&] {
     check_problem(given);
     check_memory(*given);
-    const OnItsGpu gpu(*given);
-#if defined(__CUDACC__)
-    const Stream stream =
-        Stream::of(static_cast<cudaStream_t>(given->stream));
-#else
-    const Stream stream = Stream::of(given->stream);
-#endif
+    const OnItsGpu gpu({{"q", given->q},
+                        {"k", given->k},
+                        {"v", given->v},
+                        {"o", given->o},
+                        {"lse", given->lse}});
     with_attention(*given, [&](const auto& a, const char*) {
-      launch_forward(a, stream);
+      launch_forward(a, stream_of(*given));
     });
   });
 }
@@ -281,9 +27,7 @@ const char* name_of_kernel(const fa_attention* given) {
     check_problem(given);
     with_attention(*given, [&](const auto& a, const char* type) {
       const auto kernel = forward_kernel(a);
-      last_name() =
-          fmt::format("{}, {}, {} columns{}", kernel.name, type,
-                      kernel.head_dim, given->dropout > 0 ? ", dropout" : "");
+      note_kernel(kernel.name, type, kernel.head_dim, *given);
     });
   });
   return status == FA_STATUS_OK ? last_name().c_str() : nullptr;
@@ -305,11 +49,7 @@ double fa_default_scale(int64_t head_dim) {
 }
 
 const char* fa_runs_on() {
-#if defined(__CUDACC__)
-  return "gpu";
-#else
-  return "cpu";
-#endif
+  return fa::FA_TARGET::runs_on();
 }
 
 const char* fa_last_error() {

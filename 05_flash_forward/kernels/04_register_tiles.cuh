@@ -122,10 +122,15 @@ __global__ void __launch_bounds__(128, d <= 64 ? 2 : 1)
         const float4 k = load4(k_smem + (x + 8 * j) * Tile::ld + e);
 #pragma unroll
         for (int i = 0; i < rows; ++i) {
-          s[i][j] += q[i].x * k.x;
-          s[i][j] += q[i].y * k.y;
-          s[i][j] += q[i].z * k.z;
-          s[i][j] += q[i].w * k.w;
+          if constexpr (d <= 64) {
+            s[i][j] += q[i].x * k.x;
+            s[i][j] += q[i].y * k.y;
+            s[i][j] += q[i].z * k.z;
+            s[i][j] += q[i].w * k.w;
+          } else {  // one more addition, and smaller rounding errors
+            s[i][j] +=
+                q[i].x * k.x + q[i].y * k.y + q[i].z * k.z + q[i].w * k.w;
+          }
         }
       }
     }

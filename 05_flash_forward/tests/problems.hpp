@@ -37,14 +37,16 @@ void for_each_of_matrix(Type type, bool all, Check check) {
   const Lengths lengths =
       all ? Lengths{{1, 1}, {17, 17}, {113, 203}, {1023, 1024}, {799, 3}}
           : Lengths{{17, 17}, {113, 203}, {199, 3}};
+  const std::int64_t heads = all ? 4 : 2;
   std::uint64_t seed = 0;
   for (const std::int64_t head_dim : head_dims) {
     for (const bool causal : {false, true}) {
-      for (const std::int64_t kv_heads : {4, 2, 1}) {
+      for (std::int64_t kv_heads = heads; kv_heads > 0; kv_heads /= 2) {
         for (const auto& [length_q, length_k] : lengths) {
           for (const double dropout : {0.0, 0.17}) {
             Problem problem = problem_of(
-                type, {1, 4, kv_heads, length_q, length_k, head_dim}, causal);
+                type, {1, heads, kv_heads, length_q, length_k, head_dim},
+                causal);
             problem.dropout = dropout;
             problem.seed = ++seed;
             check(problem, seed);

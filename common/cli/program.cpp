@@ -26,6 +26,7 @@ Program::Program(std::string lesson, std::string description)
       command_line_(
           new CommandLine{CLI::App(std::move(description), lesson_)}) {
   CLI::App& app = command_line_->app;
+  app_ = &app;
   app.add_option(
          "--device", device_,
          "auto, cpu or gpu, for lessons with kernels; without a GPU they "
@@ -45,23 +46,31 @@ Program::Program(std::string lesson, std::string description)
 
 Program::~Program() = default;
 
-void Program::option(const std::string& name, std::int64_t& value,
+void Options::option(const std::string& name, std::int64_t& value,
                      std::int64_t low, std::int64_t high,
                      const std::string& help) {
-  command_line_->app.add_option(name, value, help)
+  app_->add_option(name, value, help)
       ->check(CLI::Range(low, high))
       ->capture_default_str();
 }
 
-void Program::option(const std::string& name,
+void Options::option(const std::string& name,
                      std::optional<std::int64_t>& value,
                      const std::string& help) {
-  command_line_->app.add_option(name, value, help);
+  app_->add_option(name, value, help);
 }
 
-void Program::option(const std::string& name, std::string& value,
+void Options::option(const std::string& name, std::string& value,
                      const std::string& help) {
-  command_line_->app.add_option(name, value, help)->capture_default_str();
+  app_->add_option(name, value, help)->capture_default_str();
+}
+
+void Options::option(const std::string& name, std::string& value,
+                     const std::vector<std::string>& allowed,
+                     const std::string& help) {
+  app_->add_option(name, value, help)
+      ->check(CLI::IsMember(allowed))
+      ->capture_default_str();
 }
 
 void Program::has_kernels(std::optional<bool> gpu_available) {
@@ -73,9 +82,9 @@ bool Program::on_gpu() const {
   return gpu_available_.value_or(false) && device_ != "cpu";
 }
 
-void Program::flag(const std::string& name, bool& value,
+void Options::flag(const std::string& name, bool& value,
                    const std::string& help) {
-  command_line_->app.add_flag(name, value, help);
+  app_->add_flag(name, value, help);
 }
 
 void Program::section(std::string name, std::string title,
@@ -87,6 +96,22 @@ void Program::section_apart(std::string name, std::string title,
                             std::function<void()> body) {
   section(std::move(name), std::move(title), std::move(body));
   sections_.back().apart = true;
+}
+
+Options& Program::command(const std::string& name,
+                          const std::string& description,
+                          std::function<void()> body) {
+  commands_.emplace_back();
+  Command& command = commands_.back();
+  command.app_ = app_->add_subcommand(name, description);
+  command.app_->group("Commands");
+  command.app_->fallthrough();  // to the options of the program
+  command.app_->footer(
+      "The options of the program, as --device, can be given too.\n"
+      "\nExit status: 0 done, 2 could not do what was asked, 130 ended by "
+      "Ctrl-C.");
+  command.body = std::move(body);
+  return command;
 }
 
 int Program::run(int argc, char** argv) {
@@ -114,7 +139,23 @@ int Program::run(int argc, char** argv) {
                 "CMake option -DFA_GPU=REQUIRED"
               : "there is no NVIDIA GPU here that this build can use"));
     }
+    make_save_directory();
+    for (const Command& command : commands_) {
+      if (!command.app_->parsed()) continue;
+      if (!only_section_.empty()) {
+        throw std::invalid_argument(fmt::format(
+            "--section {}: {} is a command, which has no sections",
+            only_section_, command.app_->get_name()));
+      }
+      command.body();
+      if (std::fflush(stdout) != 0)
+        throw std::runtime_error("standard output: cannot be written");
+      return any_failed_ ? kCheckFailed : kSuccess;
+    }
     return run_sections();
+  } catch (const Interrupted& interrupted) {
+    cannot_do(interrupted.what());
+    return kInterrupted;
   } catch (const CLI::CallForHelp&) {
     fmt::print("{}", command_line_->app.help());
     return kSuccess;
@@ -132,16 +173,18 @@ int Program::run(int argc, char** argv) {
   }
 }
 
-int Program::run_sections() {
-  if (!save_name_.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(save_name_, error);
-    if (!std::filesystem::is_directory(save_name_, error)) {
-      throw std::invalid_argument(fmt::format(
-          "--save {}: is not a directory and cannot be made", save_name_));
-    }
-    save_ = save_name_;
+void Program::make_save_directory() {
+  if (save_name_.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(save_name_, error);
+  if (!std::filesystem::is_directory(save_name_, error)) {
+    throw std::invalid_argument(fmt::format(
+        "--save {}: is not a directory and cannot be made", save_name_));
   }
+  save_ = save_name_;
+}
+
+int Program::run_sections() {
   const auto known = [&](const Section& section) {
     return section.name == only_section_;
   };

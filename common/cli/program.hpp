@@ -5,13 +5,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "common/check/acceptance.hpp"
 #include "common/cli/input.hpp"
+
+namespace CLI {  // the library of the command line
+class App;
+}
 
 namespace fa::cli {
 
@@ -21,21 +27,20 @@ inline constexpr int kSuccess = 0;
 inline constexpr int kCheckFailed = 1;
 /// Exit status when what was asked could not be done: bad use, a bad file, something missing.
 inline constexpr int kCannotDo = 2;
+/// Exit status of work that Ctrl-C ended early but in order: what shells report for SIGINT.
+inline constexpr int kInterrupted = 130;
 
-/// A lesson's executable: a walk in named sections, each of which can also be run alone
-/// (`--section NAME`, the form that the pages quote).
-class Program {
+/// Thrown by work that Ctrl-C ended early: Program::run() says why and returns kInterrupted.
+struct Interrupted : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Takes options: a program, or one of its commands.
+class Options {
  public:
-  /// @param lesson      name of the lesson's directory and executable, "01_naive_attention"
-  /// @param description one sentence for --help
-  Program(std::string lesson, std::string description);
-  ~Program();
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-
-  /// Adds an option of the lesson that takes a whole number, with its present value as default.
+  /// Adds an option that takes a whole number, with its present value as default.
   /// @param name  "--length"
-  /// @param value set by run(); must outlive it
+  /// @param value set by Program::run(); must outlive it
   /// @param low   smallest allowed value
   /// @param high  largest allowed value
   /// @param help  for --help
@@ -47,8 +52,29 @@ class Program {
   /// Adds an option that takes a text, with its present value as default.
   void option(const std::string& name, std::string& value,
               const std::string& help);
+  /// Adds an option that takes one of some words, with its present value as default.
+  void option(const std::string& name, std::string& value,
+              const std::vector<std::string>& allowed,
+              const std::string& help);
   /// Adds an option without a value.
   void flag(const std::string& name, bool& value, const std::string& help);
+
+ private:
+  friend class Program;
+  Options() = default;
+  CLI::App* app_ = nullptr;
+};
+
+/// A lesson's executable: a walk in named sections, each of which can also be run alone
+/// (`--section NAME`, the form that the pages quote).
+class Program : public Options {
+ public:
+  /// @param lesson      name of the lesson's directory and executable, "01_naive_attention"
+  /// @param description one sentence for --help
+  Program(std::string lesson, std::string description);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
 
   /// Adds a section. Sections run in the order in which they were added.
   /// @param name  for --section
@@ -62,8 +88,17 @@ class Program {
   void section_apart(std::string name, std::string title,
                      std::function<void()> body);
 
-  /// Parses the command line and runs the sections. Every exception ends as one sentence on standard
-  /// error and kCannotDo; a failed check lets the walk go on and ends it with kCheckFailed.
+  /// Adds a command: `PROGRAM NAME` runs `body` in place of the walk. The options of the program can follow
+  /// the name.
+  /// @param name        the word to type
+  /// @param description one sentence for --help
+  /// @param body        does it; may throw as a section, or Interrupted
+  /// @return takes the command's own options
+  Options& command(const std::string& name, const std::string& description,
+                   std::function<void()> body);
+
+  /// Parses the command line and runs the sections, or a command. Every exception ends as one sentence on
+  /// standard error and kCannotDo, or kInterrupted; a failed check lets the walk go on and ends it with kCheckFailed.
   /// @return the exit status
   int run(int argc, char** argv);
 
@@ -100,6 +135,10 @@ class Program {
     std::function<void()> body;
     bool apart = false;  // of the walk
   };
+  struct Command : Options {
+    std::function<void()> body;
+  };
+  void make_save_directory();
   int run_sections();
   void summarise(const std::string& what, double error, double tolerance,
                  bool accepted);
@@ -109,6 +148,7 @@ class Program {
   std::string lesson_;
   std::unique_ptr<CommandLine> command_line_;
   std::vector<Section> sections_;
+  std::list<Command> commands_;
   std::string device_ = "auto", input_directory_, save_name_, summary_file_,
               only_section_;
   std::optional<std::filesystem::path> save_;

@@ -23,7 +23,7 @@ Progress::~Progress() {
   if (shown_ && terminal_) fmt::print(stderr, "\r\033[K");
 }
 
-void Progress::step() {
+void Progress::step(const std::string& note) {
   const std::int64_t done = ++done_;
   const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
   if (!lock) return;  // another thread is reporting
@@ -34,10 +34,10 @@ void Progress::step() {
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   const auto total = static_cast<double>(total_),
              finished = static_cast<double>(done);
-  fmt::print(stderr, "{}{}: {:.0f} %, about {:.0f} s left{}",
+  fmt::print(stderr, "{}{}: {:.0f} %, about {:.0f} s left{}{}{}",
              terminal_ ? "\r" : "", title_, 100.0 * finished / total,
              elapsed * (total - finished) / finished,
-             terminal_ ? "\033[K" : "\n");
+             note.empty() ? "" : ", ", note, terminal_ ? "\033[K" : "\n");
   std::fflush(stderr);
 }
 

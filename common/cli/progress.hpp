@@ -25,7 +25,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   /// One more step is done.
-  void step();
+  /// @param note added to the line, "loss 2.31"; empty: nothing
+  void step(const std::string& note = {});
 
  private:
   using Clock = std::chrono::steady_clock;

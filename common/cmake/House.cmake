@@ -151,6 +151,58 @@ function(fa_kernel_tests TARGET LABEL FILE)
   endif()
 endfunction()
 
+# fa_interface(NAME LABEL [EXAMPLE argument...]): the C interface in interface/NAME.cu as the library NAME, for GPUs
+# where kernels are compiled for those, else for the CPU, where the same kernels run in the lab. The tests need the
+# latter in any case: fa::NAME_on_lab. They are those in tests/interface_test.cuh, whether interface/NAME.h is C, and
+# interface/example.py, which is given that library and further arguments. Other lessons get the libraries only.
+function(fa_interface NAME LABEL)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXAMPLE")
+  set(on_lab ${NAME})
+  set(libraries ${NAME})
+  if(FA_CUDA)
+    set(on_lab ${NAME}_lab)
+    list(APPEND libraries ${on_lab})
+    add_library(${NAME} SHARED interface/${NAME}.cu)
+    target_link_libraries(${NAME} PRIVATE fa_common)
+  endif()
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/${NAME}_lab.cpp")
+  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT "#include \"${CMAKE_CURRENT_SOURCE_DIR}/interface/${NAME}.cu\"\n")
+  add_library(${on_lab} SHARED "${source}")
+  target_link_libraries(${on_lab} PRIVATE fa_lab)
+  add_library(fa::${NAME}_on_lab ALIAS ${on_lab})
+  foreach(library IN LISTS libraries)
+    set_target_properties(${library} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+                                                VISIBILITY_INLINES_HIDDEN ON)
+    if(CMAKE_SYSTEM_NAME STREQUAL "Linux")  # names of the libraries within, too
+      set(map "${CMAKE_CURRENT_SOURCE_DIR}/interface/exported.map")
+      target_link_options(${library} PRIVATE "LINKER:--version-script=${map}")
+      set_property(TARGET ${library} PROPERTY LINK_DEPENDS "${map}")
+    endif()
+  endforeach()
+  if(FA_LIBRARY_ONLY OR NOT BUILD_TESTING)
+    return()
+  endif()
+  set(tests ${LABEL}_interface_tests)
+  fa_kernel_tests(${tests} ${LABEL}.interface tests/interface_test.cuh)
+  target_link_libraries(${tests}_lab PRIVATE ${LABEL} ${on_lab})
+  target_compile_definitions(${tests}_lab PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${on_lab}>")
+  if(FA_CUDA)
+    target_link_libraries(${tests}_gpu PRIVATE ${LABEL} ${NAME})
+    target_compile_definitions(${tests}_gpu PRIVATE FA_INTERFACE_LIBRARY="$<TARGET_FILE:${NAME}>")
+  endif()
+  add_test(NAME ${LABEL}.interface.is_c
+           COMMAND "${CMAKE_CXX_COMPILER}" -x c -std=c99 -Wall -Wextra -pedantic-errors -Werror -fsyntax-only
+                   -I "${FA_ROOT}" "${CMAKE_CURRENT_SOURCE_DIR}/interface/${NAME}.h")
+  set_tests_properties(${LABEL}.interface.is_c PROPERTIES LABELS ${LABEL})
+  find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
+  if(Python3_Interpreter_FOUND AND NOT FA_SANITIZE)  # Python would need the sanitizers, too
+    add_test(NAME ${LABEL}.interface.example
+             COMMAND "${Python3_EXECUTABLE}" -B "${CMAKE_CURRENT_SOURCE_DIR}/interface/example.py"
+                     --library "$<TARGET_FILE:${on_lab}>" ${arg_EXAMPLE} --check)
+    set_tests_properties(${LABEL}.interface.example PROPERTIES LABELS ${LABEL} TIMEOUT 600 SKIP_RETURN_CODE 77)
+  endif()
+endfunction()
+
 # fa_lesson(NAME [USES lesson...] [SOURCES ...] [PROGRAM ...] [TESTS ...] [LINK ...])
 #   NAME     the directory, for example 03_online_softmax; the executable has the same name
 #   USES     earlier lessons this one builds on

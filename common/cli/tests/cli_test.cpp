@@ -97,6 +97,16 @@ Outcome run_program(std::vector<std::string> arguments) {
     program.section("length", "More memory than there can be", [] {
       Tensor<double, 1>({std::numeric_limits<std::int64_t>::max()});
     });
+    std::int64_t count = 3;
+    std::string colour = "red";
+    Options& options = program.command("paint", "Paints something.", [&] {
+      std::printf("%d %s%s\n", static_cast<int>(count), colour.c_str(),
+                  twice ? ", twice" : "");
+      if (count == 5) throw Interrupted("interrupted after 5");
+      program.check("paint", 0.5, count == 6 ? 0.25 : 1.0);
+    });
+    options.option("--count", count, 1, 9, "how often");
+    options.option("--colour", colour, {"red", "blue"}, "which");
     arguments.insert(arguments.begin(), "09_example");
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -279,6 +289,40 @@ TEST_CASE("progress redraws its line on a terminal and clears it") {
         "\rdrawn: 50 %, about 0 s left\033[K"
         "\rdrawn: 100 %, about 0 s left\033[K"
         "\r\033[K");
+}
+
+TEST_CASE("progress adds a note") {
+  const Outcome outcome = run_in_child([] {
+    Progress progress("noted", 1, std::chrono::milliseconds(0));
+    progress.step("loss 2.5");
+    return 0;
+  });
+  CHECK(outcome.error == "noted: 100 %, about 0 s left, loss 2.5\n");
+}
+
+TEST_CASE("a command runs in place of the walk, with its options") {
+  const Outcome plain = run_program({"paint"});
+  CHECK(plain.status == 0);
+  CHECK(plain.output.substr(0, 6) == "3 red\n");
+  CHECK(!contains(plain.output, "Zahlen"));
+  const Outcome chosen =
+      run_program({"paint", "--colour", "blue", "--twice", "--count", "4"});
+  CHECK(chosen.output.substr(0, 14) == "4 blue, twice\n");
+  const Outcome failed = run_program({"paint", "--count", "6"});
+  CHECK(failed.status == 1);
+  const Outcome ended = run_program({"paint", "--count", "5"});
+  CHECK(ended.status == 130);
+  CHECK(ended.error == "09_example: interrupted after 5\n");
+  check_refused(run_program({"--section", "numbers", "paint"}),
+                "--section numbers: paint is a command, which has no "
+                "sections");
+  CHECK(run_program({"paint", "--colour", "green"}).status == 2);
+  CHECK(run_program({"--colour", "blue"}).status == 2);
+  const Outcome help = run_program({"paint", "--help"});
+  CHECK(help.status == 0);
+  CHECK(contains(help.output, "--colour"));
+  CHECK(contains(help.output, "130"));
+  CHECK(contains(run_program({"--help"}).output, "Paints something."));
 }
 
 TEST_CASE("progress may be made by several threads") {

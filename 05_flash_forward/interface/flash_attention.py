@@ -1,0 +1,473 @@
+"""Attention through the C interface on PyTorch's tensors; and what the examples of this lesson and of a later one
+share: problems to check and to time, PyTorch's own back ends, records of what was measured.
+"""
+
+import argparse
+import collections
+import ctypes
+import datetime
+import json
+import math
+import os
+import pathlib
+import shlex
+import statistics
+import subprocess
+import sys
+import warnings
+
+try:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+except ImportError:
+    torch = None
+
+OURS = "this lesson"
+BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
+HEADINGS = {  # of columns in the table of a record
+    OURS: "lesson",
+    "FLASH_ATTENTION": "flash",
+    "EFFICIENT_ATTENTION": "efficient",
+    "CUDNN_ATTENTION": "cuDNN",
+    "MATH": "math",
+}
+TOKENS, WIDTH = 16384, 2048  # of what is timed: batch * length, heads * head_dim
+FLUSH_BYTES = 1 << 29  # more than any level 2 cache; sets the GPU to work while the host prepares the launch
+
+
+class Failure(Exception):
+    """What cannot be done, in a sentence."""
+
+    status = 2
+
+
+class Skipped(Failure):
+    """What this machine lacks, in a sentence."""
+
+    status = 77
+
+
+class Strides(ctypes.Structure):
+    """fa_strides."""
+
+    _fields_ = [("batch", ctypes.c_int64), ("head", ctypes.c_int64), ("row", ctypes.c_int64)]
+
+
+class Attention(ctypes.Structure):
+    """fa_attention, field by field as in flash_attention.h."""
+
+    _fields_ = (
+        [("size", ctypes.c_size_t)]
+        + [(name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse")]
+        + [(name + "_strides", Strides) for name in ("q", "k", "v", "o")]
+        + [
+            (name, ctypes.c_int64)
+            for name in ("batch", "heads", "kv_heads", "length_q", "length_k", "head_dim")
+        ]
+        + [("type", ctypes.c_int32), ("causal", ctypes.c_int32)]
+        + [("scale", ctypes.c_double), ("dropout", ctypes.c_double)]
+        + [("seed", ctypes.c_uint64), ("stream", ctypes.c_void_p)]
+    )
+
+
+def place(struct, name, tensor):
+    """Tells a struct where a tensor [batch, heads, length, head_dim] is."""
+    if tensor.stride(3) != 1:
+        raise Failure(f"elements of the rows of {name} are {tensor.stride(3)} apart; allowed is 1")
+    setattr(struct, name, tensor.data_ptr())
+    setattr(struct, name + "_strides", Strides(*tensor.stride()[:3]))
+
+
+class CLibrary:
+    """A library with a C interface, whose functions have names that begin with `prefix` and take a struct."""
+
+    def __init__(self, path, prefix, functions):
+        """functions: what each returns, by its name without the prefix."""
+        self.prefix = prefix
+        try:
+            self.c = ctypes.CDLL(str(pathlib.Path(path).resolve()))
+            for name, result in {
+                "runs_on": ctypes.c_char_p,
+                "last_error": ctypes.c_char_p,
+                "kernel_name": ctypes.c_char_p,
+                **functions,
+            }.items():
+                getattr(self.c, prefix + name).restype = result
+        except (OSError, AttributeError) as error:
+            raise Failure(f"{path} is no library of this lesson: {error}") from error
+        self.runs_on = self.function("runs_on")().decode()
+
+    def function(self, name):
+        return getattr(self.c, self.prefix + name)
+
+    def error(self):
+        return Failure(self.function("last_error")().decode())
+
+    def kernel_name(self, call):
+        name = self.function("kernel_name")(ctypes.byref(call.struct))
+        if name is None:
+            raise self.error()
+        return name.decode()
+
+
+class Library(CLibrary):
+    """libflash_attention.so."""
+
+    def __init__(self, path):
+        super().__init__(path, "fa_", {"forward": ctypes.c_int, "default_scale": ctypes.c_double})
+        self.c.fa_default_scale.argtypes = [ctypes.c_int64]
+
+    def prepare(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0):
+        """A call on tensors [batch, heads, length, head_dim] whose rows are contiguous, in whatever order the other
+        dimensions lie. Returns (call, o, lse): o lies like q. `call()` begins it on the stream that is current."""
+        types = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+        if q.dtype not in types or not q.dtype == k.dtype == v.dtype:
+            raise Failure(f"types {q.dtype}, {k.dtype} and {v.dtype}; allowed is one of {list(types)}")
+        (batch, heads, length_q, head_dim), (kv_heads, length_k) = q.shape, k.shape[1:3]
+        expected = (batch, kv_heads, length_k, head_dim)
+        if tuple(k.shape) != expected or tuple(v.shape) != expected:
+            raise Failure(f"k is {list(k.shape)} and v {list(v.shape)}; q asks for {list(expected)}")
+        if not q.device == k.device == v.device:
+            raise Failure(f"q is on {q.device}, k on {k.device} and v on {v.device}")
+        o = torch.empty_like(q)  # keeps the order of dimensions
+        lse = torch.empty(batch, heads, length_q, dtype=torch.float32, device=q.device)
+        a = Attention(size=ctypes.sizeof(Attention), batch=batch, heads=heads, kv_heads=kv_heads)
+        a.length_q, a.length_k, a.head_dim, a.type = length_q, length_k, head_dim, types[q.dtype]
+        for name, tensor in (("q", q), ("k", k), ("v", v), ("o", o)):
+            place(a, name, tensor)
+        a.lse, a.causal, a.dropout, a.seed = lse.data_ptr(), int(causal), dropout, seed
+        a.scale = self.c.fa_default_scale(head_dim) if scale is None else scale
+
+        def call():
+            a.stream = current_stream(q)
+            if self.c.fa_forward(ctypes.byref(a)) != 0:
+                raise self.error()
+
+        call.struct, call.tensors = a, (q, k, v, o, lse)  # memory that a points to lives as long as the call
+        return call, o, lse
+
+
+def current_stream(tensor):
+    """The stream on which PyTorch works with a tensor, for C; None on the CPU."""
+    return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else None
+
+
+def backend_call(name, q, k, v, causal):
+    """A function that computes attention with one of PyTorch's back ends; None when that refuses."""
+    backend = getattr(SDPBackend, name, None)
+    if backend is None:
+        return None
+    gqa = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
+
+    def call():
+        with sdpa_kernel(backend):
+            return scaled_dot_product_attention(q, k, v, is_causal=causal, **gqa)
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # why it refuses
+            call()
+    except RuntimeError:  # too little memory is one, too
+        if q.is_cuda:
+            torch.cuda.empty_cache()
+        return None
+    return call
+
+
+def visible(q, k, causal):
+    """[length_q, length_k]: which keys a query sees."""
+    length_q, length_k = q.shape[2], k.shape[2]
+    ones = torch.ones(length_q, length_k, dtype=torch.bool, device=q.device)
+    return ones.tril(length_k - length_q) if causal else ones
+
+
+def for_all_heads(x, heads):
+    """Keys or values, repeated for the query heads that share them."""
+    return x.repeat_interleave(heads // x.shape[1], dim=1)
+
+
+def name_of(dtype):
+    return str(dtype).rsplit(".", 1)[-1]
+
+
+class Problem(
+    collections.namedtuple("Problem", ("dtype", "shape", "kv_heads", "length_k", "length_first", "causal"))
+):
+    """Sizes to check; `shape` is [batch, heads, length_q, head_dim] of q."""
+
+    HEADING = f"{'type':9}{'q':>20}{'k':>12} {'first':7}{'causal':7}"
+
+    def tensors(self, device):
+        """q, k and v, [batch, heads, length, head_dim], of which the length may come first in memory."""
+        batch, heads, length_q, head_dim = self.shape
+
+        def make(n, length):
+            if self.length_first:
+                size = (batch, length, n, head_dim)
+                return torch.randn(size, device=device).to(self.dtype).transpose(1, 2)
+            return torch.randn((batch, n, length, head_dim), device=device).to(self.dtype)
+
+        return make(heads, length_q), make(self.kv_heads, self.length_k), make(self.kv_heads, self.length_k)
+
+    def backends(self):
+        """Those that can be asked: PyTorch's causal mask is another one when lengths differ."""
+        return BACKENDS if not self.causal or self.shape[2] == self.length_k else ()
+
+    def first(self):
+        return "length" if self.length_first else "heads"
+
+    def text(self):
+        return (
+            f"{name_of(self.dtype):9}{'x'.join(map(str, self.shape)):>20}{f'{self.kv_heads}x{self.length_k}':>12} "
+            f"{self.first():7}{'yes' if self.causal else 'no':7}"
+        )
+
+    def row(self, backend, largest_error, rms_error, **more):
+        """For the record."""
+        batch, heads, length_q, head_dim = self.shape
+        return {
+            "what": "error",
+            "backend": backend,
+            **more,
+            "type": name_of(self.dtype),
+            "batch": batch,
+            "heads": heads,
+            "kv_heads": self.kv_heads,
+            "length_q": length_q,
+            "length_k": self.length_k,
+            "head_dim": head_dim,
+            "first": self.first(),
+            "causal": self.causal,
+            "largest_error": largest_error,
+            "rms_error": rms_error,
+        }
+
+
+def problems_to_check(small):
+    """All types, masks and orders in memory for some sizes."""
+    shapes = [  # [batch, heads, length_q, head_dim], kv_heads, length_k
+        ((2, 4, 70, 64), 4, 70) if small else ((2, 8, 1000, 64), 8, 1000),
+        ((1, 4, 65, 128), 2, 65) if small else ((2, 8, 777, 128), 2, 777),
+        ((1, 2, 33, 40), 1, 90) if small else ((2, 4, 333, 40), 1, 900),
+        ((1, 1, 20, 256), 1, 20) if small else ((1, 4, 500, 256), 4, 500),
+    ]
+    return [
+        Problem(dtype, *sizes, length_first, causal)
+        for dtype in (torch.float32, torch.float16, torch.bfloat16)
+        for sizes in shapes
+        for length_first in (False, True)
+        for causal in (False, True)
+    ]
+
+
+def largest(tensor):
+    return tensor.abs().max().item()
+
+
+def rms(tensor):
+    return tensor.square().mean().sqrt().item()
+
+
+def figures(values, columns, form):
+    """Numbers in columns of 20; - where there is none."""
+    return "".join(f"{values[c]:{form}}".rjust(20) if c in values else f"{'-':>20}" for c in columns)
+
+
+def median_milliseconds(call, repeats, flushes=1):
+    """The median time of a call on the GPU, each time with a cold level 2 cache. More flushes give the host more time
+    to prepare the launch."""
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    times = []
+    for i in range(-3, repeats):
+        for _ in range(flushes):
+            flush.zero_()
+        start.record()
+        call()
+        stop.record()
+        stop.synchronize()
+        if i >= 0:
+            times.append(start.elapsed_time(stop))
+    return statistics.median(times)
+
+
+def time_problems(lengths, float_lengths, columns, products, measure):
+    """Prints times. Returns rows for the record.
+
+    products: matrix products of length * length * head_dim in what is timed. measure(q, k, v, causal) tries the
+    columns and gives {column: (milliseconds, name of our kernel or None)}.
+    """
+    problems = [
+        (torch.bfloat16, TOKENS // n, WIDTH // d, n, d, causal)
+        for d in (64, 128)
+        for causal in (False, True)
+        for n in lengths
+    ]
+    problems += [(torch.float32, 4, 16, n, 64, causal) for causal in (False, True) for n in float_lengths]
+    rows = []
+    print("Milliseconds; TFLOP/s of this lesson; its speed as a multiple of others'. - is a back end that refuses.")
+    print(
+        f"{'type':9}{'B':>3}{'H':>4}{'N':>7}{'D':>5} {'causal':7}"
+        + "".join(f"{c:>20}" for c in columns)
+        + f"{'TFLOP/s':>9}{'x FLASH':>9}{'x EFF.':>9}"
+    )
+    for dtype, batch, heads, length, head_dim, causal in problems:
+        q, k, v = Problem(dtype, (batch, heads, length, head_dim), heads, length, False, causal).tensors("cuda")
+        measured = measure(q, k, v, causal)
+        milliseconds = {name: time for name, (time, _) in measured.items()}
+        # Under the mask half of the products count, as in the literature.
+        flops = 2 * products * batch * heads * length * length * head_dim / (2 if causal else 1)
+
+        def ratio(name):
+            return f"{milliseconds[name] / milliseconds[OURS]:9.2f}" if name in milliseconds else f"{'-':>9}"
+
+        print(
+            f"{name_of(dtype):9}{batch:3}{heads:4}{length:7}{head_dim:5} {'yes' if causal else 'no':7}"
+            + figures(milliseconds, columns, ".3f")
+            + f"{flops / milliseconds[OURS] / 1e9:9.1f}{ratio('FLASH_ATTENTION')}{ratio('EFFICIENT_ATTENTION')}",
+            flush=True,
+        )
+        for name, (time, kernel) in measured.items():
+            row = {
+                "what": "time",
+                "backend": name,
+                "type": name_of(dtype),
+                "batch": batch,
+                "heads": heads,
+                "length": length,
+                "head_dim": head_dim,
+                "causal": causal,
+                "milliseconds": round(time, 6),
+                "tflops": round(flops / time / 1e9, 3),
+            }
+            if kernel is not None:
+                row["kernel"] = kernel
+            rows.append(row)
+    return rows
+
+
+def first_line(command):
+    """What a command prints first; "unknown" when it prints nothing."""
+    try:
+        lines = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        lines = []
+    return lines[0].strip() if lines else "unknown"
+
+
+def write_record(path, on_gpu, commit, rows):
+    """Writes the record, whole or not at all."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    program = pathlib.Path(sys.argv[0]).resolve().relative_to(root)
+    record = {
+        "gpu": torch.cuda.get_device_name() if on_gpu else "none",
+        "driver": first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
+        "toolkit": torch.version.cuda or "none",
+        "torch": torch.__version__,
+        "commit": commit or first_line(["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]),
+        "date": datetime.date.today().isoformat(),
+        "command": shlex.join(["python3", str(program)] + sys.argv[1:]),
+    }
+    head = "".join(f"  {json.dumps(name)}: {json.dumps(value)},\n" for name, value in record.items())
+    body = ",\n".join("    " + json.dumps(row) for row in rows)
+    unfinished = path + ".unfinished"
+    try:
+        with open(unfinished, "w", encoding="utf-8") as file:
+            file.write("{\n" + head + '  "measurements": [\n' + body + "\n  ]\n}\n")
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise Failure(f"{path} cannot be written: {error.strerror}") from error
+
+
+def print_errors(record, headings, field, what):
+    """For each type and back end the most that an error of a record is. Old records have no rms."""
+    most = {}
+    for row in record["measurements"]:
+        value = row.get(field) if row["what"] == "error" else None
+        if value is not None:
+            of_type = most.setdefault(row["type"], {})
+            of_type[row["backend"]] = max(of_type.get(row["backend"], 0), value)
+    if most:
+        print(f"\n{what} against float64, the most over the problems that --check tries")
+    for dtype, of_type in most.items():
+        print(
+            f"{dtype:<25}"
+            + "".join(f"{of_type[n]:>11.2e}" if n in of_type else f"{'-':>11}" for n in headings)
+        )
+
+
+def print_record(path, headings, what):
+    """The times of a record as a table: TFLOP/s of each back end, and the errors of `what`."""
+    try:
+        record = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Failure(f"{path}: {error}") from error
+    there = {row["backend"] for row in record["measurements"]}
+    headings = {backend: heading for backend, heading in headings.items() if backend in there}
+    problems = {}
+    for row in record["measurements"]:
+        if row["what"] == "time" and row["backend"] in headings:
+            key = (row["type"], row["head_dim"], "causal" if row["causal"] else "full", row["length"])
+            problems.setdefault(key, {})[row["backend"]] = row["tflops"]
+    print("TFLOP/s of this lesson and of PyTorch's back ends; - refuses")
+    print(f"{'type':<9}{'D':>3} {'mask':<6}{'N':>6}" + "".join(f"{n:>11}" for n in headings.values()))
+    for (dtype, head_dim, mask, length), rates in problems.items():
+        print(
+            f"{dtype:<9}{head_dim:>3} {mask:<6}{length:>6}"
+            + "".join(f"{rates[n]:>11.1f}" if n in rates else f"{'-':>11}" for n in headings)
+        )
+    print_errors(record, headings, "largest_error", f"Largest error of {what}")
+    print_errors(record, headings, "rms_error", f"Rms of the error of {what}")
+    print("({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record))
+
+
+def parser_of(doc):
+    """The options of an example."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--library", metavar="PATH", help="this lesson's library")
+    parser.add_argument("--table", metavar="FILE", help="print a record; needs no PyTorch")
+    parser.add_argument("--check", action="store_true", help="errors against float64")
+    parser.add_argument("--time", action="store_true", help="times beside PyTorch's back ends")
+    parser.add_argument("--repeats", type=int, default=20, help="how often a call is timed (default 20)")
+    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
+    parser.add_argument("--commit", help="of the code, for the record of a copy without git")
+    return parser
+
+
+def run(args, load, check, time_all):
+    """Does what the options ask for. Returns the exit status.
+
+    load() gives an object with `runs_on`; check(it, device) gives rows and whether all errors are small;
+    time_all(it, repeats) gives rows.
+    """
+    if args.repeats < 1:
+        raise Failure(f"{args.repeats} repeats to time; at least 1 is needed")
+    if args.library is None:
+        raise Failure("which library is to be called? Give --library PATH")
+    if torch is None:
+        raise Skipped("PyTorch is needed, and this Python has none")
+    library = load()
+    on_gpu = library.runs_on == "gpu"
+    if on_gpu and not torch.cuda.is_available():
+        raise Failure("the library is for GPUs, and PyTorch finds none")
+    if args.time and not on_gpu:
+        raise Failure("the library is for the CPU, where times would say nothing")
+    both = not (args.check or args.time)
+    rows, good = [], True
+    if args.check or both:
+        rows, good = check(library, "cuda" if on_gpu else "cpu")
+    if args.time or (both and on_gpu):
+        rows += time_all(library, args.repeats)
+    if args.json:
+        write_record(args.json, on_gpu, args.commit, rows)
+    return 0 if good else 1
+
+
+def exit_with(main):
+    """Runs main() as a program."""
+    try:
+        sys.exit(main())
+    except Failure as error:
+        print(f"example.py: {error}", file=sys.stderr)
+        sys.exit(error.status)

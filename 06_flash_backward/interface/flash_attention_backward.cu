@@ -1,0 +1,146 @@
+// The C interface: looks at what it is given, and launches kernels. Compiled by nvcc for GPUs, and as C++ for the lab:
+// see common/gpu/target.hpp.
+#include "05_flash_forward/interface/checks.cuh"
+#include "06_flash_backward/dispatch.cuh"
+#include "06_flash_backward/interface/flash_attention_backward.h"
+
+namespace fa::FA_TARGET {
+namespace {
+
+// So that the bytes of the workspace are a number of 64 bits: at most 2 + 256 floats for each padded row.
+constexpr std::int64_t kMaxRows = std::int64_t{1} << 50;
+
+// Sizes, type and options.
+void check_gradient(const fa_gradient* given) {
+  if (given == nullptr) refuse("the gradient is a null pointer");
+  if (given->size != sizeof(fa_gradient)) {
+    refuse("size is {}; fa_gradient has {} bytes in this library",
+           given->size, sizeof(fa_gradient));
+  }
+  const fa_attention& a = given->attention;
+  check_problem(&a);
+  if (a.batch * a.heads * a.length_q > kMaxRows) {
+    refuse("batch * heads * length_q is {}; allowed are 1 to {}",
+           a.batch * a.heads * a.length_q, kMaxRows);
+  }
+  if (given->deterministic != 0 && given->deterministic != 1) {
+    refuse("deterministic is {}; allowed are 0 and 1", given->deterministic);
+  }
+}
+
+// Calls work(gradient, name of the type) with the gradient for the kernels, which lacks a workspace.
+template <class Work>
+void with_gradient(const fa_gradient& g, Work work) {
+  with_attention(g.attention, [&](const auto& a, const char* type) {
+    using T = std::remove_pointer_t<decltype(a.o)>;
+    work(
+        AttentionGradient<T>{
+            a, static_cast<const T*>(g.d_o), static_cast<T*>(g.d_q),
+            static_cast<T*>(g.d_k), static_cast<T*>(g.d_v),
+            row_strides(g.d_o_strides), row_strides(g.d_q_strides),
+            row_strides(g.d_k_strides), row_strides(g.d_v_strides), nullptr,
+            nullptr, nullptr},
+        type);
+  });
+}
+
+template <class T>
+std::size_t workspace_bytes(const AttentionGradient<T>& a,
+                            bool deterministic) {
+  return sizeof(float) * static_cast<std::size_t>(workspace_floats(
+                             a, sum_columns(a, deterministic)));
+}
+
+// Where tensors and workspace are.
+void check_memory(const fa_gradient& g) {
+  const fa_attention& a = g.attention;
+  check_memory(a);
+  check_pointer("d_o", g.d_o, 16);
+  check_pointer("d_q", g.d_q, 16);
+  check_pointer("d_k", g.d_k, 16);
+  check_pointer("d_v", g.d_v, 16);
+  check_strides("d_o", g.d_o_strides, a, a.heads, a.length_q);
+  check_strides("d_q", g.d_q_strides, a, a.heads, a.length_q, true);
+  check_strides("d_k", g.d_k_strides, a, a.kv_heads, a.length_k, true);
+  check_strides("d_v", g.d_v_strides, a, a.kv_heads, a.length_k, true);
+  check_pointer("workspace", g.workspace, 16);
+  with_gradient(g, [&](const auto& gradient, const char*) {
+    const auto least = workspace_bytes(gradient, g.deterministic != 0);
+    if (g.workspace_bytes < least) {
+      refuse("workspace_bytes is {}; allowed are {} and more",
+             g.workspace_bytes, least);
+    }
+  });
+}
+
+int backward(const fa_gradient* given) {
+  return guarded([&] {
+    check_gradient(given);
+    check_memory(*given);
+    const fa_gradient& g = *given;
+    const fa_attention& a = g.attention;
+    const OnItsGpu gpu({{"q", a.q},
+                        {"k", a.k},
+                        {"v", a.v},
+                        {"o", a.o},
+                        {"lse", a.lse},
+                        {"d_o", g.d_o},
+                        {"d_q", g.d_q},
+                        {"d_k", g.d_k},
+                        {"d_v", g.d_v},
+                        {"workspace", g.workspace}});
+    const bool deterministic = g.deterministic != 0;
+    with_gradient(g, [&](auto gradient, const char*) {
+      set_workspace(gradient, static_cast<float*>(g.workspace),
+                    sum_columns(gradient, deterministic));
+      launch_backward(gradient, deterministic, stream_of(a));
+    });
+  });
+}
+
+std::size_t bytes_of_workspace(const fa_gradient* given) {
+  std::size_t bytes = 0;
+  guarded([&] {
+    check_gradient(given);
+    with_gradient(*given, [&](const auto& gradient, const char*) {
+      bytes = workspace_bytes(gradient, given->deterministic != 0);
+    });
+  });
+  return bytes;
+}
+
+const char* name_of_kernels(const fa_gradient* given) {
+  const int status = guarded([&] {
+    check_gradient(given);
+    with_gradient(*given, [&](const auto& gradient, const char* type) {
+      const int columns = with_head_dim<32, 256>(
+          gradient.head_dim, [](auto d) { return decltype(d)::value; });
+      note_kernel(backward_rung(gradient, given->deterministic != 0), type,
+                  columns, given->attention);
+    });
+  });
+  return status == FA_STATUS_OK ? last_name().c_str() : nullptr;
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET
+
+int fa_backward(const fa_gradient* gradient) {
+  return fa::FA_TARGET::backward(gradient);
+}
+
+size_t fa_backward_workspace_bytes(const fa_gradient* gradient) {
+  return fa::FA_TARGET::bytes_of_workspace(gradient);
+}
+
+const char* fa_backward_kernel_name(const fa_gradient* gradient) {
+  return fa::FA_TARGET::name_of_kernels(gradient);
+}
+
+const char* fa_backward_runs_on() {
+  return fa::FA_TARGET::runs_on();
+}
+
+const char* fa_backward_last_error() {
+  return fa::FA_TARGET::last_error().c_str();
+}

@@ -1,0 +1,76 @@
+/// @file
+/// Gradients of attention for programs in C and for all that can call C. It goes with lesson 05's interface, whose
+/// fa_forward() computes o and lse; a library of its own has what is declared here. No function keeps a pointer that
+/// it is given, and none throws.
+///
+/// A library is compiled for GPUs, or for the CPU, where the same kernels run in the lab: slowly, for tests. See
+/// fa_backward_runs_on().
+#ifndef FA_FLASH_ATTENTION_BACKWARD_H
+#define FA_FLASH_ATTENTION_BACKWARD_H
+
+#include "05_flash_forward/interface/flash_attention.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)  // all else in the library is hidden
+#endif
+
+/// The gradients of a loss: d_o is that with respect to o, and d_q, d_k and d_v are asked for. Where heads share keys
+/// and values, d_k and d_v are sums over these heads. Pointers are to memory of the device and multiples of 16 bytes;
+/// tensors have the type of the attention. d_q, d_k, d_v and the workspace overlap nothing.
+typedef struct fa_gradient {
+  size_t size;  ///< sizeof(fa_gradient); another one is refused
+  fa_attention
+      attention;    ///< as fa_forward() had it, with the o and lse that
+                    ///< it computed, which are only read; its stream is
+                    ///< that of the gradients
+  const void* d_o;  ///< [batch, heads, length_q, head_dim]
+  void* d_q;        ///< [batch, heads, length_q, head_dim]
+  void* d_k;        ///< [batch, kv_heads, length_k, head_dim]
+  void* d_v;        ///< [batch, kv_heads, length_k, head_dim]
+  fa_strides d_o_strides;  ///< of d_o
+  fa_strides d_q_strides;  ///< of d_q; not less than head_dim
+  fa_strides d_k_strides;  ///< of d_k; not less than head_dim
+  fa_strides d_v_strides;  ///< of d_v; not less than head_dim
+  void* workspace;         ///< memory that is written while kernels run
+  size_t workspace_bytes;  ///< fa_backward_workspace_bytes() or more
+  int32_t deterministic;   ///< 1: every run gives the same bits, more slowly;
+                           ///< 0: the last bits may differ
+} fa_gradient;
+
+/// Begins to compute gradients on the stream, on the GPU that holds q, and returns. On the CPU it has ended then. A
+/// query that sees no key, and a key that no query sees, get rows of zeros. An error of a kernel while it runs is told
+/// by a later call to CUDA.
+/// @param gradient what to compute
+/// @return an fa_status; fa_backward_last_error() says what was refused, or why it failed
+int fa_backward(const fa_gradient* gradient);
+
+/// How many bytes of workspace fa_backward() needs. They depend on sizes, type and `deterministic`; pointers and
+/// strides are not looked at.
+/// @param gradient as for fa_backward()
+/// @return bytes; 0 when fa_backward_last_error() says what was refused
+size_t fa_backward_workspace_bytes(const fa_gradient* gradient);
+
+/// Which kernels fa_backward() would take, for example "06_finish, bfloat16, 128 columns". Pointers and strides are not
+/// looked at.
+/// @param gradient as for fa_backward()
+/// @return a text that lasts until this thread's next call; null when fa_backward_last_error() says what was refused
+const char* fa_backward_kernel_name(const fa_gradient* gradient);
+
+/// "gpu" or "cpu", as fa_runs_on() of lesson 05.
+const char* fa_backward_runs_on(void);
+
+/// One sentence about this thread's latest call of this library that did not succeed; empty when all did. It lasts
+/// until the next such call.
+const char* fa_backward_last_error(void);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+
+#endif

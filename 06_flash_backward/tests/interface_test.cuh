@@ -1,0 +1,630 @@
+// The C interface, as a program in C would call it: on the memory of the lab, and on that of a GPU.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/tests/placed.cuh"
+#include "06_flash_backward/interface/flash_attention_backward.h"
+#include "06_flash_backward/problem.hpp"
+#include "common/testing/process.hpp"
+
+namespace fa::FA_TARGET {
+namespace {
+
+using backward::Gradients;
+using flash::kTypes;
+using flash::Layout;
+using flash::Problem;
+using flash::problem_of;
+using flash::Type;
+using testing::contains;
+
+// Whether a buffer is as it was made.
+template <class T>
+bool is_poison(const DeviceBuffer<T>& buffer) {
+  Tensor<T, 1> host({buffer.count()});
+  buffer.download(host.data());
+  const auto* bytes = reinterpret_cast<const unsigned char*>(host.data());
+  const auto count = sizeof(T) * static_cast<std::size_t>(host.count());
+  for (std::size_t i = 0; i < count; ++i) {
+    if (bytes[i] != 0xff) return false;
+  }
+  return true;
+}
+
+// Calls the library on its stream, with exactly as much workspace as it asks for, and nothing behind that is written.
+void run(fa_gradient& g) {
+  constexpr std::int64_t guard = 1024;
+  const std::size_t bytes = fa_backward_workspace_bytes(&g);
+  REQUIRE(bytes > 0);
+  REQUIRE(bytes % sizeof(float) == 0);
+  const auto floats = static_cast<std::int64_t>(bytes / sizeof(float));
+  DeviceBuffer<float> workspace(floats + guard);
+  const Stream stream;
+  g.attention.stream = stream.native();
+  g.workspace = workspace.data();
+  g.workspace_bytes = bytes;
+  const int status = fa_backward(&g);
+  CAPTURE(std::string(fa_backward_last_error()));
+  REQUIRE(status == FA_STATUS_OK);
+  stream.synchronize();
+  std::vector<std::uint32_t> end(guard + 1);
+  device_copy(end.data(), workspace.data() + floats - 1,
+              end.size() * sizeof(float), CopyKind::kToHost);
+  CHECK(end[0] != 0xffffffff);  // all that was asked for is used
+  CHECK(std::count(end.begin() + 1, end.end(), 0xffffffff) == guard);
+}
+
+// Calls the interface for a problem. Between rows lie multiples of `gap` elements, and nobody writes there.
+template <class H>
+Gradients call(const Problem& problem, const backward::Inputs& in,
+               std::int64_t gap, bool deterministic, std::string& kernel) {
+  const std::int64_t d = problem.shape.head_dim;
+  const Shape<4> of_q = problem.shape_of_q(), of_kv = problem.shape_of_kv();
+  // Each tensor has distances of its own.
+  const Layout layout = problem.layout, other = Layout::kHeadsFirst;
+  Placed<H> q(of_q, layout, d + gap), k(of_kv, layout, d + 2 * gap),
+      v(of_kv, other, d + gap), o(of_q, layout, d + 3 * gap),
+      d_o(of_q, other, d + 2 * gap), d_q(of_q, layout, d + 4 * gap),
+      d_k(of_kv, other, d + 3 * gap), d_v(of_kv, layout, d + 2 * gap);
+  q.write(in.forward.q);
+  k.write(in.forward.k);
+  v.write(in.forward.v);
+  o.write(in.o);
+  d_o.write(in.d_o);
+  DeviceBuffer<float> lse(in.lse);
+  fa_gradient g{};
+  g.size = sizeof g;
+  g.attention = attention_of(problem);
+  fa_attention& a = g.attention;
+  a.q = q.device.data();
+  a.k = k.device.data();
+  a.v = v.device.data();
+  a.o = o.device.data();
+  a.lse = lse.data();
+  a.q_strides = q.strides;
+  a.k_strides = k.strides;
+  a.v_strides = v.strides;
+  a.o_strides = o.strides;
+  g.d_o = d_o.device.data();
+  g.d_q = d_q.device.data();
+  g.d_k = d_k.device.data();
+  g.d_v = d_v.device.data();
+  g.d_o_strides = d_o.strides;
+  g.d_q_strides = d_q.strides;
+  g.d_k_strides = d_k.strides;
+  g.d_v_strides = d_v.strides;
+  g.deterministic = deterministic ? 1 : 0;
+  const char* name = fa_backward_kernel_name(&g);
+  REQUIRE(name != nullptr);
+  kernel = name;
+  run(g);
+  Gradients result{d_q.read(), d_k.read(), d_v.read()};
+  REQUIRE(d_q.gaps_are_poison());
+  REQUIRE(d_k.gaps_are_poison());
+  REQUIRE(d_v.gaps_are_poison());
+  return result;
+}
+
+void judge(const Problem& problem, const backward::Judge& by,
+           const std::string& name, const Gradients& gradients) {
+  for (const Verdict& verdict : by.judge(name, gradients)) {
+    CAPTURE(problem.text());
+    CAPTURE(verdict.report());
+    CHECK(verdict.accepted);
+  }
+}
+
+// Judges what the interface gives in both modes; returns the names of the kernels, the deterministic one last.
+std::vector<std::string> check(const Problem& problem, std::int64_t gap = 0) {
+  const auto inputs =
+      backward::make_inputs(problem, flash::Values::kNormal, 1);
+  const backward::Judge of(problem, inputs);
+  std::vector<std::string> kernels;
+  for (const bool deterministic : {false, true}) {
+    std::string kernel;
+    const Gradients gradients =
+        problem.type == Type::kFloat32
+            ? call<float>(problem, inputs, gap, deterministic, kernel)
+        : problem.type == Type::kFloat16
+            ? call<fa::half>(problem, inputs, gap, deterministic, kernel)
+            : call<fa::bfloat16>(problem, inputs, gap, deterministic, kernel);
+    judge(problem, of, kernel, gradients);
+    kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+TEST_CASE("the library says where it runs") {
+#if defined(__CUDACC__)
+  CHECK(std::string(fa_backward_runs_on()) == "gpu");
+#else
+  CHECK(std::string(fa_backward_runs_on()) == "cpu");
+#endif
+}
+
+TEST_CASE("all types in both layouts, with groups of heads, causal or not") {
+  for (const Type type : kTypes) {
+    for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {
+      for (const bool causal : {false, true}) {
+        Problem problem = problem_of(type, {2, 4, 2, 70, 75, 40}, causal);
+        problem.layout = layout;
+        check(problem);
+      }
+    }
+  }
+}
+
+TEST_CASE("the kernels are those for the type, the columns and the mode") {
+  using Names = std::vector<std::string>;
+  CHECK(check(problem_of(Type::kFloat32, {1, 1, 1, 9, 8, 32})) ==
+        Names{"04_atomics, float32, 32 columns",
+              "03_two_kernels, float32, 32 columns"});
+  CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 72})) ==
+        Names{"06_finish, float16, 128 columns",
+              "07_deterministic, float16, 128 columns"});
+  Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 9, 8, 256});
+  problem.dropout = 0.5;
+  CHECK(check(problem) ==
+        Names{"06_finish, bfloat16, 256 columns, dropout",
+              "07_deterministic, bfloat16, 256 columns, dropout"});
+}
+
+TEST_CASE(
+    "rows with gaps between them: the gaps of gradients are left alone") {
+  for (const Type type : kTypes) {
+    Problem problem = problem_of(type, {2, 2, 1, 33, 40, 24}, true);
+    check(problem, 8);
+    problem.layout = Layout::kLengthFirst;
+    check(problem, 16);
+  }
+}
+
+TEST_CASE("rows that see no key, and keys that no row sees, get zeros") {
+  for (const Type type : kTypes) {
+    check(problem_of(type, {1, 2, 2, 70, 5, 16}, true));
+    check(problem_of(type, {1, 2, 2, 1, 70, 16}, true));
+  }
+}
+
+TEST_CASE("dropout through the interface drops what the CPU says") {
+  for (const Type type : kTypes) {
+    Problem problem = problem_of(type, {2, 2, 1, 40, 70, 64}, true);
+    problem.dropout = 0.17;
+    problem.seed = 0x123456789abcdef;
+    check(problem);
+  }
+}
+
+TEST_CASE(
+    "the workspace has two floats for each padded row, and sums of dQ") {
+  fa_gradient g{};
+  g.size = sizeof g;
+  g.attention =
+      attention_of(problem_of(Type::kFloat32, {3, 4, 2, 129, 7, 72}));
+  const std::size_t rows = 3 * 4 * 256;
+  CHECK(fa_backward_workspace_bytes(&g) == rows * 2 * sizeof(float));
+  g.attention.type = FA_TYPE_BFLOAT16;
+  CHECK(fa_backward_workspace_bytes(&g) == rows * (2 + 128) * sizeof(float));
+  g.deterministic = 1;
+  CHECK(fa_backward_workspace_bytes(&g) == rows * 2 * sizeof(float));
+  g.deterministic = 0;
+  g.attention.length_q = 128;
+  g.attention.head_dim = 8;
+  CHECK(fa_backward_workspace_bytes(&g) ==
+        rows / 2 * (2 + 32) * sizeof(float));
+}
+
+// Rows of a tensor that lies anywhere in memory of the device, to or from the host.
+template <class H>
+void copy_rows(H* device, const fa_strides& strides, Tensor<H, 4>& host,
+               CopyKind kind) {
+  const Shape<4> shape = host.shape();
+  const auto bytes = sizeof(H) * static_cast<std::size_t>(shape[3]);
+  for_each_index(
+      Shape<3>{shape[0], shape[1], shape[2]}, [&](const Shape<3>& at) {
+        H* there = device + at[0] * strides.batch + at[1] * strides.head +
+                   at[2] * strides.row;
+        H* here = &host(at[0], at[1], at[2], 0);
+        const bool up = kind == CopyKind::kToDevice;
+        device_copy(up ? there : here, up ? here : there, bytes, kind);
+      });
+}
+
+// Memory of the device that nobody writes before; null, with a message, where there is not enough.
+std::shared_ptr<void> untouched(std::size_t bytes) {
+  try {
+    return {device_allocate(bytes), device_free};
+  } catch (const std::runtime_error& error) {
+    MESSAGE("skipped: ", error.what());
+    return nullptr;
+  }
+}
+
+// All tensors of a problem with these distances, one after the other in the first `apart` elements of memory.
+template <class H>
+void check_far(const Problem& problem, const fa_strides& strides,
+               std::int64_t apart, bool deterministic) {
+  const Shape<4> of_q = problem.shape_of_q(), of_kv = problem.shape_of_kv();
+  const std::int64_t last = (of_q[0] - 1) * strides.batch +
+                            (of_q[1] - 1) * strides.head +
+                            (of_q[2] - 1) * strides.row;
+  REQUIRE(last > std::int64_t{1} << 31);
+  const auto memory = untouched(
+      sizeof(H) * static_cast<std::size_t>(last + 8 * apart + of_q[3]));
+  if (memory == nullptr) return;
+  const auto in = backward::make_inputs(problem, flash::Values::kNormal, 1);
+  H* const first = static_cast<H*>(memory.get());
+  int placed = 0;
+  const auto place = [&](const Tensor<float, 4>& values) {
+    H* const at = first + placed++ * apart;
+    Tensor<H, 4> typed = converted<H>(values);
+    copy_rows(at, strides, typed, CopyKind::kToDevice);
+    return at;
+  };
+  const Tensor<float, 4> none_q(of_q), none_kv(of_kv);
+  DeviceBuffer<float> lse(in.lse);
+  fa_gradient g{};
+  g.size = sizeof g;
+  g.attention = attention_of(problem);
+  g.attention.q = place(in.forward.q);
+  g.attention.k = place(in.forward.k);
+  g.attention.v = place(in.forward.v);
+  g.attention.o = place(in.o);
+  g.attention.lse = lse.data();
+  g.d_o = place(in.d_o);
+  g.d_q = place(none_q);
+  g.d_k = place(none_kv);
+  g.d_v = place(none_kv);
+  for (fa_strides* of :
+       {&g.attention.q_strides, &g.attention.k_strides,
+        &g.attention.v_strides, &g.attention.o_strides, &g.d_o_strides,
+        &g.d_q_strides, &g.d_k_strides, &g.d_v_strides}) {
+    *of = strides;
+  }
+  g.deterministic = deterministic ? 1 : 0;
+  run(g);
+  const auto result = [&](void* from, const Shape<4>& shape) {
+    Tensor<H, 4> typed(shape);
+    copy_rows(static_cast<H*>(from), strides, typed, CopyKind::kToHost);
+    return converted<float>(typed);
+  };
+  judge(problem, backward::Judge(problem, in), fa_backward_kernel_name(&g),
+        {result(g.d_q, of_q), result(g.d_k, of_kv), result(g.d_v, of_kv)});
+}
+
+TEST_CASE("rows that are more than 2^31 elements away") {
+  const std::int64_t d = 64, far = (std::int64_t{1} << 31) + d;
+  for (const bool deterministic : {false, true}) {
+    // Sequences far apart, then rows of which the last ones are far away.
+    Problem problem = problem_of(Type::kBFloat16, {2, 2, 2, 40, 40, d}, true);
+    check_far<fa::bfloat16>(problem, {far, 40 * d, d}, 2 * 40 * d,
+                            deterministic);
+    check_far<fa::bfloat16>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d,
+                            deterministic);
+    problem.type = Type::kFloat32;
+    check_far<float>(problem, {far, 40 * d, d}, 2 * 40 * d, deterministic);
+    check_far<float>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d,
+                     deterministic);
+  }
+}
+
+#if defined(__CUDACC__)
+TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
+  // Many sequences that are all the same one: their inputs lie at the same place.
+  const std::int64_t batch = 65535, heads = 4, n = 128, n_k = 16, d = 64;
+  const Problem one =
+      problem_of(Type::kBFloat16, {1, heads, heads, n, n_k, d}, true);
+  const auto in = backward::make_inputs(one, flash::Values::kNormal, 1);
+  const backward::Judge of(one, in);
+  const std::int64_t q_size = heads * n * d, k_size = heads * n_k * d;
+  const auto memory_of = [&](std::int64_t elements) {
+    return untouched(2 * static_cast<std::size_t>(elements));
+  };
+  const auto d_q = memory_of(batch * q_size), d_k = memory_of(batch * k_size),
+             d_v = memory_of(batch * k_size);
+  const auto lse =
+      untouched(sizeof(float) * static_cast<std::size_t>(batch * heads * n));
+  if (!d_q || !d_k || !d_v || !lse) return;
+  using H = fa::bfloat16;
+  const auto typed = [](const Tensor<float, 4>& values) {
+    return DeviceBuffer<H>(converted<H>(values));
+  };
+  auto q = typed(in.forward.q), k = typed(in.forward.k),
+       v = typed(in.forward.v), o = typed(in.o), d_o = typed(in.d_o);
+  for (std::int64_t i = 0; i < batch; ++i) {
+    device_copy(static_cast<float*>(lse.get()) + i * heads * n, in.lse.data(),
+                sizeof(float) * static_cast<std::size_t>(heads * n),
+                CopyKind::kToDevice);
+  }
+  fa_gradient g{};
+  g.size = sizeof g;
+  g.attention = attention_of(one);
+  fa_attention& a = g.attention;
+  a.batch = batch;
+  a.q = q.data();
+  a.k = k.data();
+  a.v = v.data();
+  a.o = o.data();
+  a.lse = static_cast<float*>(lse.get());
+  a.q_strides = a.o_strides = g.d_o_strides = g.d_q_strides = {0, n * d, d};
+  a.k_strides = a.v_strides = {0, n_k * d, d};
+  a.o_strides.batch = 0;
+  g.d_o = d_o.data();
+  g.d_q = d_q.get();
+  g.d_k = d_k.get();
+  g.d_v = d_v.get();
+  g.d_q_strides.batch = q_size;
+  g.d_k_strides = g.d_v_strides = {k_size, n_k * d, d};
+  REQUIRE(fa_backward_workspace_bytes(&g) / sizeof(float) > std::size_t{1}
+                                                                << 31);
+  run(g);
+  for (const std::int64_t sequence : {std::int64_t{0}, batch - 1}) {
+    const auto result = [&](void* from, std::int64_t size,
+                            const Shape<4>& shape) {
+      Tensor<H, 4> host(shape);
+      device_copy(host.data(), static_cast<H*>(from) + sequence * size,
+                  sizeof(H) * static_cast<std::size_t>(size),
+                  CopyKind::kToHost);
+      return converted<float>(host);
+    };
+    judge(one, of, fa_backward_kernel_name(&g),
+          {result(g.d_q, q_size, one.shape_of_q()),
+           result(g.d_k, k_size, one.shape_of_kv()),
+           result(g.d_v, k_size, one.shape_of_kv())});
+  }
+}
+#endif
+
+// A call that is right in all but what a test changes.
+struct Refused {
+  Refused() : memory(64), workspace(2 * 2 * 2 * 128) {
+    g.size = sizeof g;
+    fa_attention& a = g.attention;
+    a.size = sizeof a;
+    a.q = a.k = a.v = a.o = a.lse = memory.data();
+    g.d_o = g.d_q = g.d_k = g.d_v = memory.data();
+    g.workspace = workspace.data();
+    g.workspace_bytes = fa_bytes();
+    a.q_strides = a.k_strides = a.v_strides = a.o_strides = {64, 32, 8};
+    g.d_o_strides = g.d_q_strides = g.d_k_strides = g.d_v_strides =
+        a.q_strides;
+    a.batch = a.heads = a.kv_heads = 2;
+    a.length_q = a.length_k = 4;
+    a.head_dim = 8;
+    a.scale = 1;
+  }
+  std::size_t fa_bytes() const {
+    return sizeof(float) * static_cast<std::size_t>(workspace.count());
+  }
+  // What is said when `change` has been made; nothing must have been written.
+  std::string says(const std::function<void(fa_gradient&)>& change) {
+    fa_gradient changed = g;
+    change(changed);
+    if (fa_backward(&changed) != FA_STATUS_REFUSED) return "not refused";
+    if (!is_poison(memory) || !is_poison(workspace)) return "written";
+    return fa_backward_last_error();
+  }
+  DeviceBuffer<float> memory, workspace;
+  fa_gradient g{};
+};
+
+using G = fa_gradient;
+
+TEST_CASE("sizes that are not allowed are refused with those that are") {
+  Refused call;
+  CHECK(fa_backward(nullptr) == FA_STATUS_REFUSED);
+  CHECK(std::string(fa_backward_last_error()) ==
+        "the gradient is a null pointer");
+  CHECK(contains(call.says([](G& g) { g.size = 8; }),
+                 "size is 8; fa_gradient has "));
+  CHECK(contains(call.says([](G& g) { g.attention.size = 8; }),
+                 "size is 8; fa_attention has "));
+  CHECK(call.says([](G& g) { g.attention.batch = 0; }) ==
+        "batch is 0; allowed are 1 to 65535");
+  CHECK(call.says([](G& g) { g.attention.heads = 3; }) ==
+        "heads is 3; allowed are multiples of kv_heads, which is 2");
+  CHECK(call.says([](G& g) { g.attention.length_k = 1000000001; }) ==
+        "length_k is 1000000001; allowed are 1 to 1000000000");
+  CHECK(call.says([](G& g) {
+    g.attention.batch = g.attention.heads = 40000;
+    g.attention.length_q = 1000000000;
+  }) == "batch * heads * length_q is 1600000000000000000; allowed are 1 to "
+        "1125899906842624");
+  CHECK(call.says([](G& g) { g.attention.head_dim = 12; }) ==
+        "head_dim is 12; allowed are multiples of 8 from 8 to 256");
+  CHECK(call.says([](G& g) { g.attention.head_dim = 264; }) ==
+        "head_dim is 264; allowed are multiples of 8 from 8 to 256");
+}
+
+TEST_CASE("options that are not allowed are refused with those that are") {
+  Refused call;
+  CHECK(call.says([](G& g) { g.attention.type = 3; }) ==
+        "type is 3; allowed are 0 (float32), 1 (float16) and 2 (bfloat16)");
+  CHECK(call.says([](G& g) { g.attention.causal = 2; }) ==
+        "causal is 2; allowed are 0 and 1");
+  CHECK(call.says([](G& g) { g.deterministic = -1; }) ==
+        "deterministic is -1; allowed are 0 and 1");
+  CHECK(call.says([](G& g) { g.attention.scale = 0; }) ==
+        "scale is 0; allowed are positive and finite numbers of float32");
+  CHECK(call.says([](G& g) { g.attention.dropout = 1; }) ==
+        "dropout is 1; allowed are 0 to below 1");
+  CHECK(call.says([](G& g) { g.attention.dropout = -0.5; }) ==
+        "dropout is -0.5; allowed are 0 to below 1");
+  CHECK(call.says([](G& g) { g.attention.dropout = NAN; }) ==
+        "dropout is nan; allowed are 0 to below 1");
+}
+
+// A pointer of a call, by its name.
+struct Pointer {
+  const char* name;
+  std::function<void(G&, void*)> set;
+};
+const Pointer kPointers[] = {
+    {"q", [](G& g, void* to) { g.attention.q = to; }},
+    {"k", [](G& g, void* to) { g.attention.k = to; }},
+    {"v", [](G& g, void* to) { g.attention.v = to; }},
+    {"o", [](G& g, void* to) { g.attention.o = to; }},
+    {"lse",
+     [](G& g, void* to) { g.attention.lse = static_cast<float*>(to); }},
+    {"d_o", [](G& g, void* to) { g.d_o = to; }},
+    {"d_q", [](G& g, void* to) { g.d_q = to; }},
+    {"d_k", [](G& g, void* to) { g.d_k = to; }},
+    {"d_v", [](G& g, void* to) { g.d_v = to; }},
+    {"workspace", [](G& g, void* to) { g.workspace = to; }}};
+
+TEST_CASE("pointers that kernels cannot use are refused by their names") {
+  Refused call;
+  for (const Pointer& pointer : kPointers) {
+    const std::string name = pointer.name;
+    CAPTURE(name);
+    CHECK(call.says([&](G& g) { pointer.set(g, nullptr); }) ==
+          name + " is a null pointer");
+    const bool is_lse = name == "lse";
+    const auto said = call.says([&](G& g) {
+      pointer.set(
+          g, reinterpret_cast<char*>(call.memory.data()) + (is_lse ? 2 : 8));
+    });
+    CHECK(contains(said, name + " is at address 0x"));
+    CHECK(contains(said, is_lse ? "; allowed are multiples of 4 bytes"
+                                : "; allowed are multiples of 16 bytes"));
+  }
+}
+
+#if defined(__CUDACC__)
+TEST_CASE("memory of the host is refused by a library for GPUs") {
+  Refused call;
+  alignas(16) float here[64] = {};
+  for (const Pointer& pointer : kPointers) {
+    const auto said = call.says([&](G& g) { pointer.set(g, here); });
+    CAPTURE(said);
+    CHECK(contains(said, std::string(pointer.name) + " is at address 0x"));
+    CHECK(contains(said, ", which is no memory of a GPU"));
+  }
+}
+#endif
+
+TEST_CASE("a workspace that is too small is refused with what suffices") {
+  Refused call;
+  CHECK(call.says([](G& g) { --g.workspace_bytes; }) ==
+        "workspace_bytes is 4095; allowed are 4096 and more");
+  CHECK(call.says([](G& g) { g.attention.type = FA_TYPE_FLOAT16; }) ==
+        "workspace_bytes is 4096; allowed are 69632 and more");
+  CHECK(call.says([](G& g) { g.workspace_bytes = 0; }) ==
+        "workspace_bytes is 0; allowed are 4096 and more");
+}
+
+TEST_CASE("distances that kernels cannot use are refused by their names") {
+  Refused call;
+  struct Strides {
+    const char* name;
+    fa_strides& (*of)(G&);
+    bool written;
+  };
+  for (const Strides& strides : {
+           Strides{"q", [](G& g) -> auto& { return g.attention.q_strides;
+}
+, false
+}  // namespace
+, {"k", [](G& g) -> auto& {return g.attention.k_strides;
+}  // namespace fa::FA_TARGET
+, false
+}
+, {"v", [](G& g) -> auto& {return g.attention.v_strides;
+}
+, false
+}
+, {"o", [](G& g) -> auto& {return g.attention.o_strides;
+}
+, true
+}
+, {"d_o", [](G& g) -> auto& {return g.d_o_strides;
+}
+, false
+}
+, {"d_q", [](G& g) -> auto& {return g.d_q_strides;
+}
+, true
+}
+, {"d_k", [](G& g) -> auto& {return g.d_k_strides;
+}
+, true
+}
+, {
+  "d_v", [](G & g) -> auto& {
+    return g.d_v_strides;
+  }
+  , true
+}
+}) {
+  const std::string of = " stride of " + std::string(strides.name) + " is ";
+  CAPTURE(of);
+  const std::string multiples =
+      " elements; allowed are multiples of 4, which are 16 bytes, from 0";
+  CHECK(call.says([&](G& g) { strides.of(g).row = 10; }) ==
+        "the row" + of + "10" + multiples);
+  CHECK(call.says([&](G& g) { strides.of(g).batch = -64; }) ==
+        "the batch" + of + "-64" + multiples);
+  if (strides.written) {
+    CHECK(call.says([&](G& g) { strides.of(g).head = 4; }) ==
+          "the head" + of +
+              "4 elements, so that its rows overlap; allowed are head_dim, "
+              "which is 8, and more");
+  }
+}
+}
+
+TEST_CASE("what is asked before a call is refused as the call is") {
+  Refused call;
+  G g = call.g;
+  g.attention.q = nullptr;  // not looked at
+  CHECK(fa_backward_workspace_bytes(&g) == call.fa_bytes());
+  REQUIRE(fa_backward_kernel_name(&g) != nullptr);
+  g.attention.head_dim = 7;
+  CHECK(fa_backward_workspace_bytes(&g) == 0);
+  CHECK(std::string(fa_backward_last_error()) ==
+        "head_dim is 7; allowed are multiples of 8 from 8 to 256");
+  CHECK(fa_backward_kernel_name(&g) == nullptr);
+  CHECK(fa_backward_workspace_bytes(nullptr) == 0);
+  CHECK(std::string(fa_backward_last_error()) ==
+        "the gradient is a null pointer");
+  CHECK(fa_backward_kernel_name(nullptr) == nullptr);
+}
+
+TEST_CASE("each thread has an error of its own") {
+  Refused call;
+  CHECK(call.says([](G& g) { g.attention.batch = 0; }) ==
+        "batch is 0; allowed are 1 to 65535");
+  std::string before = "?", after;
+  std::thread other([&] {
+    before = fa_backward_last_error();
+    after = call.says([](G& g) { g.attention.batch = -1; });
+  });
+  other.join();
+  CHECK(before.empty());
+  CHECK(after == "batch is -1; allowed are 1 to 65535");
+  CHECK(std::string(fa_backward_last_error()) ==
+        "batch is 0; allowed are 1 to 65535");
+}
+
+#if defined(__linux__)
+TEST_CASE("the library shows its C functions and nothing else") {
+  const auto names = testing::run(
+      "nm -D --defined-only " + testing::quoted(FA_INTERFACE_LIBRARY) +
+      " | sed 's/.* //; s/@.*//' | sort | tr '\\n' ' '");
+  CHECK(names.output ==
+        "fa_backward fa_backward_kernel_name fa_backward_last_error "
+        "fa_backward_runs_on fa_backward_workspace_bytes ");
+}
+#endif
+
+}  // namespace
+}  // namespace fa::FA_TARGET
