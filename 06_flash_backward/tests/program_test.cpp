@@ -68,7 +68,7 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
           testing::quoted(summary) + " --save " + testing::quoted(saved));
   CAPTURE(result.output);
   CHECK(result.status == 0);
-  CHECK(result.error == "");
+  CHECK_FALSE(contains(result.error, "06_flash_backward:"));  // but progress
   CHECK_FALSE(contains(result.output, "WRONG"));
   CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
   const std::string lines = testing::file_bytes(summary);
