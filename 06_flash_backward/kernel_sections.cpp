@@ -174,17 +174,18 @@ void check_repeats(cli::Program& program, const Machine& machine) {
 
 // What the sections need while they run.
 struct Kernels {
-  explicit Kernels(cli::Program& program)
-      : machines(program, backward::machines()) {}
+  Kernels(cli::Program& program, const std::vector<Machine>& all)
+      : machines(program, all) {}
   cli::KernelMachines<Machine> machines;
   cli::KernelOptions options;
 };
 
 }  // namespace
 
-void add_kernels(cli::Program& program) {
-  const auto kernels =
-      std::make_shared<Kernels>(program);  // kept by sections
+void add_kernels(cli::Program& program,
+                 const std::vector<Machine>& machines) {
+  // Kept by the sections.
+  const auto kernels = std::make_shared<Kernels>(program, machines);
   cli::add_kernel_options(
       program, kernels->options,
       {"sections trace, time and once", "section time", "queries and keys"});

@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
                            "checked.");
   fa::backward::add_derivation(program);
   fa::backward::add_autograd(program);
-  fa::backward::add_kernels(program);
+  fa::backward::add_kernels(program, machines);
   fa::backward::add_training(program, machines);
   return program.run(argc, argv);
 }

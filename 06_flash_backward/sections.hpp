@@ -16,7 +16,10 @@ void add_derivation(cli::Program& program);
 void add_autograd(cli::Program& program);
 
 /// The kernels (kernel_sections.cpp). Adds options, too.
-void add_kernels(cli::Program& program);
+/// @param program  to add to
+/// @param machines with the lab
+void add_kernels(cli::Program& program, const std::vector<Machine>& machines);
+
 /// Training, as a section and as a command (train_sections.cpp).
 /// @param program  to add to
 /// @param machines with the lab; must outlive the program
