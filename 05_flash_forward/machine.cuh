@@ -25,10 +25,10 @@ inline unsigned blocks(std::int64_t size, std::int64_t tile) {
 
 inline Rung unfused() {
   return {
-      "01_unfused",
-      "three kernels, scores in memory",
-      {Type::kFloat32},
-      256,
+      {"01_unfused",
+       "three kernels, scores in memory",
+       {Type::kFloat32},
+       256},
       [](const Problem& problem, const Inputs& in) {
         return prepare<float>(problem, in, [](const Attention<float>& a) {
           const auto heads = static_cast<unsigned>(a.batch * a.heads);
@@ -53,10 +53,7 @@ inline Rung unfused() {
 }
 
 inline Rung flash_1_rung() {
-  return {"02_flash_1",
-          "tiles of keys outside",
-          {Type::kFloat32},
-          128,
+  return {{"02_flash_1", "tiles of keys outside", {Type::kFloat32}, 128},
           [](const Problem& problem, const Inputs& in) {
             return prepare<float>(problem, in, [](const Attention<float>& a) {
               const auto running = std::make_shared<DeviceBuffer<float>>(
@@ -76,10 +73,7 @@ inline Rung flash_1_rung() {
 }
 
 inline Rung flash_2_rung() {
-  return {"03_flash_2",
-          "tiles of queries outside",
-          {Type::kFloat32},
-          128,
+  return {{"03_flash_2", "tiles of queries outside", {Type::kFloat32}, 128},
           [](const Problem& problem, const Inputs& in) {
             return prepare<float>(problem, in, [](const Attention<float>& a) {
               return [=] {
@@ -98,10 +92,7 @@ inline Rung flash_2_rung() {
 }
 
 inline Rung register_tiles() {
-  return {"04_register_tiles",
-          "8 x 8 scores a lane",
-          {Type::kFloat32},
-          256,
+  return {{"04_register_tiles", "8 x 8 scores a lane", {Type::kFloat32}, 256},
           [](const Problem& problem, const Inputs& in) {
             return prepare<float>(problem, in, [](const Attention<float>& a) {
               return [=] { launch_forward(a, Stream::of(nullptr)); };
@@ -113,10 +104,7 @@ inline Rung register_tiles() {
 template <class Launch>
 Rung sixteen_bit_rung(const char* name, const char* idea,
                       std::int64_t max_head_dim, Launch launch_kernel) {
-  return {name,
-          idea,
-          {Type::kFloat16, Type::kBFloat16},
-          max_head_dim,
+  return {{name, idea, {Type::kFloat16, Type::kBFloat16}, max_head_dim},
           [=](const Problem& problem, const Inputs& in) {
             const auto start = [=](const auto& a) {
               return [=] { launch_kernel(a); };
