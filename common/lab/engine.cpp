@@ -75,8 +75,8 @@ struct Stack {
   std::size_t size = 0;
 };
 
-// To be called for a stack that has ended: the next one at the same place, perhaps a thread's, must not inherit what
-// AddressSanitizer remembers of frames that never returned.
+// To be called for a stack that has ended, before somebody else has it: he must not inherit what AddressSanitizer
+// remembers of frames that never returned.
 void forget_stack([[maybe_unused]] const Stack& stack) {
 #ifndef FA_NO_ASAN
   __asan_unpoison_memory_region(stack.bottom, stack.size);
@@ -113,6 +113,8 @@ class KeptStacks {
     return stack;
   }
   void deallocate(boost::context::stack_context& stack) {
+    forget_stack(
+        {static_cast<const char*>(stack.sp) - stack.size, stack.size});
     const std::lock_guard lock(mutex());
     kept().push_back(stack);
   }
@@ -191,10 +193,7 @@ class Block {
   // Ends the fibers, which stand after a kernel or, after an error, within one.
   ~Block() {
     abandoned = true;
-    for (Fiber& fiber : fibers_) {
-      fiber.resume();
-      forget_stack(fiber.stack);
-    }
+    for (Fiber& fiber : fibers_) fiber.resume();
   }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
