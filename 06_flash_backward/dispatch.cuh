@@ -116,7 +116,7 @@ void launch_backward(const AttentionGradient<T>& a, bool deterministic,
                              backward_bytes<Tile, T>(), a, stream);
       return;
     }
-    using QueryTile = QueryGradientTile<d>;
+    using OfQueries = QueryGradientTile<d>;
     launch_preprocess<d>(a, stream);
     launch(stream,
            drops ? flash_backward_finish<Tile, T, true, false>
@@ -126,11 +126,11 @@ void launch_backward(const AttentionGradient<T>& a, bool deterministic,
             backward_bytes<Tile, T>()},
            a);
     launch(stream,
-           drops ? flash_backward_queries<QueryTile, T, true>
-                 : flash_backward_queries<QueryTile, T, false>,
-           {grid_of(a, QueryTile::block_m),
-            {QueryTile::threads},
-            query_gradient_bytes<QueryTile, T>()},
+           drops ? flash_backward_queries<OfQueries, T, true>
+                 : flash_backward_queries<OfQueries, T, false>,
+           {grid_of(a, OfQueries::block_m),
+            {OfQueries::threads},
+            query_gradient_bytes<OfQueries, T>()},
            a);
   });
 }

@@ -1,12 +1,10 @@
 // Every rung on every machine of this build that can run here: types, sizes, masks, layouts, hard inputs.
 #include <cmath>
-#include <optional>
 
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/machine.hpp"
-#include "05_flash_forward/tests/problems.hpp"
-#include "common/lab/trace.hpp"
+#include "05_flash_forward/tests/rungs.hpp"
 
 using namespace fa;
 using flash::kTypes;
@@ -23,37 +21,15 @@ namespace {
 void check_everywhere(const Problem& problem, Values values = Values::kNormal,
                       std::uint64_t seed = 1) {
   const flash::Inputs inputs = flash::make_inputs(problem, values, seed);
-  const flash::Judge judge(problem, inputs);
-  for (const Machine& machine : flash::machines()) {
-    if (!machine.available || machine.kind == "watched") continue;
-    for (const flash::Rung& rung : machine.rungs) {
-      if (!rung.takes(problem)) continue;
-      const flash::Prepared prepared = rung.prepare(problem, inputs);
-      prepared.launch();
-      for (const Verdict& verdict :
-           judge.judge(rung.name, prepared.result())) {
-        CAPTURE(machine.kind);
-        CAPTURE(problem.text());
-        CAPTURE(verdict.report());
-        CHECK(verdict.accepted);
-      }
-    }
-  }
+  flash::check_everywhere(flash::machines(), problem, inputs,
+                          flash::Judge(problem, inputs));
 }
 
 }  // namespace
 
 TEST_CASE("lengths around the edges of the tiles, causal or not") {
   for (const Type type : kTypes) {
-    for (const auto& [length_q, length_k] : {std::pair{1, 1},
-                                             {1, 17},
-                                             {17, 1},
-                                             {64, 64},
-                                             {65, 63},
-                                             {113, 203},
-                                             {203, 113},
-                                             {128, 129},
-                                             {130, 257}}) {
+    for (const auto& [length_q, length_k] : flash::kEdgeLengths) {
       for (const bool causal : {false, true}) {
         check_everywhere(
             problem_of(type, {1, 2, 2, length_q, length_k, 64}, causal));
@@ -64,7 +40,7 @@ TEST_CASE("lengths around the edges of the tiles, causal or not") {
 
 TEST_CASE("head dimensions that are no power of two are padded") {
   for (const Type type : kTypes) {
-    for (const int head_dim : {8, 32, 40, 72, 128, 136, 256}) {
+    for (const int head_dim : flash::kHeadDims) {
       check_everywhere(problem_of(type, {1, 1, 1, 70, 90, head_dim}, true));
     }
   }
@@ -157,28 +133,8 @@ TEST_CASE("dropout drops what the CPU says") {
 }
 
 TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
-  for (const Machine& machine : flash::machines()) {
-    if (machine.kind != "watched") continue;  // not in every build
-    for (const bool causal : {false, true}) {
-      for (const flash::Rung& rung : machine.rungs) {
-        const Problem problem =
-            problem_of(rung.types.back(), {1, 2, 1, 37, 71, 40}, causal);
-        const auto inputs = flash::make_inputs(problem, Values::kNormal, 1);
-        std::optional<flash::Prepared> prepared;
-        const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {
-          prepared = rung.prepare(problem, inputs);
-          prepared->launch();
-        });
-        REQUIRE(seen);
-        CAPTURE(seen->text);
-        CHECK(seen->findings == 0);
-        for (const Verdict& verdict :
-             flash::Judge(problem, inputs)
-                 .judge(rung.name, prepared->result())) {
-          CAPTURE(verdict.report());
-          CHECK(verdict.accepted);
-        }
-      }
-    }
-  }
+  flash::check_watched<flash::Judge>(
+      flash::machines(), {1, 2, 1, 37, 71, 40}, [](const Problem& problem) {
+        return flash::make_inputs(problem, Values::kNormal, 1);
+      });
 }

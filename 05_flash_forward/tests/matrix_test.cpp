@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/machine.hpp"
-#include "05_flash_forward/tests/problems.hpp"
+#include "05_flash_forward/tests/rungs.hpp"
 
 using namespace fa;
 using flash::Machine;
@@ -38,15 +38,8 @@ const Rung& finished_rung(Type type) {
 void check(const Problem& problem, std::uint64_t seed) {
   const flash::Inputs inputs =
       flash::make_inputs(problem, flash::Values::kNormal, seed);
-  const Rung& rung = finished_rung(problem.type);
-  const flash::Prepared prepared = rung.prepare(problem, inputs);
-  prepared.launch();
-  for (const Verdict& verdict :
-       flash::Judge(problem, inputs).judge(rung.name, prepared.result())) {
-    CAPTURE(problem.text());
-    CAPTURE(verdict.report());
-    CHECK(verdict.accepted);
-  }
+  flash::check_rung(finished_rung(problem.type), problem, inputs,
+                    flash::Judge(problem, inputs));
 }
 
 }  // namespace
@@ -62,16 +55,7 @@ TEST_CASE("the matrix of problems in bfloat16") {
 }
 
 TEST_CASE("a hundred random problems, other ones in each run") {
-  const std::uint64_t seed = flash::fuzz_seed();
-  MESSAGE("FA_FUZZ_SEED=" << seed);
-  std::mt19937_64 random(seed);
-  for (int i = 0; i < 100; ++i) {
-    const Problem problem = flash::random_problem(
-        random, on_gpu() ? 700 : 150, on_gpu() ? 256 : 128);
-    CAPTURE(seed);
-    CAPTURE(i);
-    check(problem, random());
-  }
+  flash::for_each_random_problem(on_gpu(), check);
 }
 
 TEST_CASE("repeated runs are equal to the last bit") {

@@ -41,7 +41,7 @@ typedef struct fa_gradient {
 } fa_gradient;
 
 /// Begins to compute gradients on the stream, on the GPU that holds q, and returns. On the CPU it has ended then. A
-/// query that sees no key, and a key that no query sees, get rows of zeros. An error of a kernel while it runs is told
+/// query that sees no key gets a row of zeros. An error of a kernel while it runs is told
 /// by a later call to CUDA.
 /// @param gradient what to compute
 /// @return an fa_status; fa_backward_last_error() says what was refused, or why it failed

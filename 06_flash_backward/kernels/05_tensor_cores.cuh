@@ -251,7 +251,7 @@ struct QueryTile {
   int index;             ///< of the head in the group
   int query0;            ///< its first query
 };
-/// The first one. There is none when no query sees the keys.
+/// The first one; the last query sees every key, so there is one for every key that exists.
 template <class Tile, class T>
 __device__ QueryTile<T> first_query_tile(const AttentionGradient<T>& a,
                                          int batch, int kv_head, int key0) {

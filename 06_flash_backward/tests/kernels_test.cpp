@@ -1,13 +1,12 @@
 // Every rung on every machine of this build that can run here: types, sizes, masks, layouts, hard inputs.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <optional>
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/tests/problems.hpp"
+#include "05_flash_forward/tests/rungs.hpp"
 #include "06_flash_backward/machine.hpp"
-#include "common/lab/trace.hpp"
 
 using namespace fa;
 using backward::Gradients;
@@ -25,37 +24,15 @@ void check_everywhere(const Problem& problem, Values values = Values::kNormal,
                       std::uint64_t seed = 1) {
   const backward::Inputs inputs =
       backward::make_inputs(problem, values, seed);
-  const backward::Judge judge(problem, inputs);
-  for (const Machine& machine : backward::machines()) {
-    if (!machine.available || machine.kind == "watched") continue;
-    for (const backward::Rung& rung : machine.rungs) {
-      if (!rung.takes(problem)) continue;
-      const backward::Prepared prepared = rung.prepare(problem, inputs);
-      prepared.launch();
-      for (const Verdict& verdict :
-           judge.judge(rung.name, prepared.result())) {
-        CAPTURE(machine.kind);
-        CAPTURE(problem.text());
-        CAPTURE(verdict.report());
-        CHECK(verdict.accepted);
-      }
-    }
-  }
+  flash::check_everywhere(backward::machines(), problem, inputs,
+                          backward::Judge(problem, inputs));
 }
 
 }  // namespace
 
 TEST_CASE("lengths around the edges of the tiles, causal or not") {
   for (const Type type : kTypes) {
-    for (const auto& [length_q, length_k] : {std::pair{1, 1},
-                                             {1, 17},
-                                             {17, 1},
-                                             {64, 64},
-                                             {65, 63},
-                                             {113, 203},
-                                             {203, 113},
-                                             {128, 129},
-                                             {130, 257}}) {
+    for (const auto& [length_q, length_k] : flash::kEdgeLengths) {
       for (const bool causal : {false, true}) {
         check_everywhere(
             problem_of(type, {1, 2, 2, length_q, length_k, 64}, causal));
@@ -66,7 +43,7 @@ TEST_CASE("lengths around the edges of the tiles, causal or not") {
 
 TEST_CASE("head dimensions that are no power of two are padded") {
   for (const Type type : kTypes) {
-    for (const int head_dim : {8, 32, 40, 72, 128, 136, 256}) {
+    for (const int head_dim : flash::kHeadDims) {
       check_everywhere(problem_of(type, {1, 1, 1, 70, 90, head_dim}, true));
     }
   }
@@ -105,10 +82,9 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("rows that see no key, and keys that no row sees") {
+TEST_CASE("rows that see no key, and a last row that sees all") {
   for (const Type type : kTypes) {
     check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
-    // Queries of a later part of the sequence see all keys.
     check_everywhere(problem_of(type, {1, 1, 1, 5, 300, 64}, true));
   }
 }
@@ -157,59 +133,47 @@ TEST_CASE("deterministic rungs give the same bits in every run") {
 }
 
 TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
-  for (const Machine& machine : backward::machines()) {
-    if (machine.kind != "watched") continue;  // not in every build
-    for (const bool causal : {false, true}) {
-      for (const backward::Rung& rung : machine.rungs) {
-        const Problem problem =
-            problem_of(rung.types.back(), {1, 2, 1, 67, 71, 40}, causal);
-        const auto inputs =
-            backward::make_inputs(problem, Values::kNormal, 1);
-        std::optional<backward::Prepared> prepared;
-        const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {
-          prepared = rung.prepare(problem, inputs);
-          prepared->launch();
-        });
-        REQUIRE(seen);
-        CAPTURE(seen->text);
-        CHECK(seen->findings == 0);
-        for (const Verdict& verdict :
-             backward::Judge(problem, inputs)
-                 .judge(rung.name, prepared->result())) {
-          CAPTURE(verdict.report());
-          CHECK(verdict.accepted);
-        }
-      }
-    }
-  }
+  flash::check_watched<backward::Judge>(
+      backward::machines(), {1, 2, 1, 67, 71, 40},
+      [](const Problem& problem) {
+        return backward::make_inputs(problem, Values::kNormal, 1);
+      });
 }
 
 TEST_CASE("the judge refuses gradients that are a little off") {
-  const Problem problem =
-      problem_of(Type::kBFloat16, {1, 2, 1, 40, 60, 32}, true);
-  const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
-  const backward::Judge judge(problem, inputs);
-  const auto rungs = backward::machines().front().rungs;
-  const auto prepared = rungs.back().prepare(problem, inputs);
-  prepared.launch();
-  const Gradients right = prepared.result();
-  const auto accepted = [&](const Gradients& gradients) {
-    int count = 0;
-    for (const Verdict& verdict : judge.judge("", gradients)) {
-      count += verdict.accepted ? 1 : 0;
+  const Machine lab = backward::machines().front();
+  for (const auto& [type, factor] : {std::pair{Type::kFloat32, 1.0001f},
+                                     {Type::kFloat16, 1.01f},
+                                     {Type::kBFloat16, 1.05f}}) {
+    const Problem problem = problem_of(type, {1, 2, 1, 40, 60, 32}, true);
+    const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
+    const backward::Judge judge(problem, inputs);
+    const auto rung =
+        std::find_if(lab.rungs.begin(), lab.rungs.end(),
+                     [&](const auto& r) { return r.takes(problem); });
+    REQUIRE(rung != lab.rungs.end());
+    const auto prepared = rung->prepare(problem, inputs);
+    prepared.launch();
+    const Gradients right = prepared.result();
+    const auto accepted = [&](const Gradients& gradients) {
+      int count = 0;
+      for (const Verdict& verdict : judge.judge("", gradients)) {
+        count += verdict.accepted ? 1 : 0;
+      }
+      return count;
+    };
+    CAPTURE(problem.text());
+    CHECK(accepted(right) == 3);
+    for (Tensor<float, 4> Gradients::*part :
+         {&Gradients::d_q, &Gradients::d_k, &Gradients::d_v}) {
+      Gradients wrong = right;
+      for (std::int64_t i = 0; i < (wrong.*part).count(); ++i) {
+        (wrong.*part).data()[i] *= factor;
+      }
+      CHECK(accepted(wrong) == 2);
+      wrong = right;
+      (wrong.*part).data()[7] = NAN;
+      CHECK(accepted(wrong) == 2);
     }
-    return count;
-  };
-  CHECK(accepted(right) == 3);
-  for (Tensor<float, 4> Gradients::*part :
-       {&Gradients::d_q, &Gradients::d_k, &Gradients::d_v}) {
-    Gradients wrong = right;
-    for (std::int64_t i = 0; i < (wrong.*part).count(); ++i) {
-      (wrong.*part).data()[i] *= 1.05f;
-    }
-    CHECK(accepted(wrong) == 2);
-    wrong = right;
-    (wrong.*part).data()[7] = NAN;
-    CHECK(accepted(wrong) == 2);
   }
 }

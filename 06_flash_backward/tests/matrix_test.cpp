@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/tests/problems.hpp"
+#include "05_flash_forward/tests/rungs.hpp"
 #include "06_flash_backward/machine.hpp"
 
 using namespace fa;
@@ -38,14 +38,7 @@ void check(const Problem& problem, std::uint64_t seed) {
   REQUIRE(finished.size() > 2);
   finished.erase(finished.begin(), finished.end() - 2);
   for (const Rung* rung : finished) {
-    const backward::Prepared prepared = rung->prepare(problem, inputs);
-    prepared.launch();
-    for (const Verdict& verdict :
-         judge.judge(rung->name, prepared.result())) {
-      CAPTURE(problem.text());
-      CAPTURE(verdict.report());
-      CHECK(verdict.accepted);
-    }
+    flash::check_rung(*rung, problem, inputs, judge);
   }
 }
 
@@ -62,14 +55,5 @@ TEST_CASE("the matrix of problems in bfloat16") {
 }
 
 TEST_CASE("a hundred random problems, other ones in each run") {
-  const std::uint64_t seed = flash::fuzz_seed();
-  MESSAGE("FA_FUZZ_SEED=" << seed);
-  std::mt19937_64 random(seed);
-  for (int i = 0; i < 100; ++i) {
-    const Problem problem = flash::random_problem(
-        random, on_gpu() ? 700 : 150, on_gpu() ? 256 : 128);
-    CAPTURE(seed);
-    CAPTURE(i);
-    check(problem, random());
-  }
+  flash::for_each_random_problem(on_gpu(), check);
 }

@@ -1,0 +1,90 @@
+/// @file
+/// What tests do with the rungs of a ladder, forward and backward.
+#pragma once
+
+#include <optional>
+#include <random>
+
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/tests/problems.hpp"
+#include "common/lab/trace.hpp"
+
+namespace fa::flash {
+
+/// Lengths of queries and keys around the edges of tiles.
+inline const std::pair<int, int> kEdgeLengths[] = {
+    {1, 1},     {1, 17},    {17, 1},    {64, 64},  {65, 63},
+    {113, 203}, {203, 113}, {128, 129}, {130, 257}};
+
+/// Head dimensions at and between those that kernels are compiled for.
+inline const int kHeadDims[] = {8, 32, 40, 72, 128, 136, 256};
+
+/// Runs a rung once and checks what it returns.
+template <class Rung, class Inputs, class Judge>
+void check_rung(const Rung& rung, const Problem& problem,
+                const Inputs& inputs, const Judge& judge) {
+  const auto prepared = rung.prepare(problem, inputs);
+  prepared.launch();
+  for (const Verdict& verdict : judge.judge(rung.name, prepared.result())) {
+    CAPTURE(problem.text());
+    CAPTURE(verdict.report());
+    CHECK(verdict.accepted);
+  }
+}
+
+/// Checks every rung that takes a problem, on all machines but the watched one.
+template <class Machine, class Inputs, class Judge>
+void check_everywhere(const std::vector<Machine>& machines,
+                      const Problem& problem, const Inputs& inputs,
+                      const Judge& judge) {
+  for (const Machine& machine : machines) {
+    if (!machine.available || machine.kind == "watched") continue;
+    CAPTURE(machine.kind);
+    for (const auto& rung : machine.rungs) {
+      if (rung.takes(problem)) check_rung(rung, problem, inputs, judge);
+    }
+  }
+}
+
+/// Checks that every rung is right in the watched lab, where this build has it, with no finding, causal or not.
+/// @tparam Judge of the lesson
+/// @param machines    of the lesson
+/// @param shape       of the problem
+/// @param make_inputs make_inputs(problem) of the lesson
+template <class Judge, class Machine, class MakeInputs>
+void check_watched(const std::vector<Machine>& machines,
+                   const AttentionShape& shape, MakeInputs make_inputs) {
+  const Machine* const watched = machine_of(machines, "watched");
+  if (watched == nullptr) return;
+  for (const bool causal : {false, true}) {
+    for (const auto& rung : watched->rungs) {
+      const Problem problem = problem_of(rung.types.back(), shape, causal);
+      const auto inputs = make_inputs(problem);
+      const Judge judge(problem, inputs);
+      const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {
+        check_rung(rung, problem, inputs, judge);
+      });
+      REQUIRE(seen);
+      CAPTURE(seen->text);
+      CHECK(seen->findings == 0);
+    }
+  }
+}
+
+/// Calls check(problem, seed) for a hundred random problems, other ones in each run.
+template <class Check>
+void for_each_random_problem(bool on_gpu, Check check) {
+  const std::uint64_t seed = fuzz_seed();
+  MESSAGE("FA_FUZZ_SEED=" << seed);
+  std::mt19937_64 random(seed);
+  for (int i = 0; i < 100; ++i) {
+    const Problem problem =
+        random_problem(random, on_gpu ? 700 : 150, on_gpu ? 256 : 128);
+    CAPTURE(seed);
+    CAPTURE(i);
+    check(problem, random());
+  }
+}
+
+}  // namespace fa::flash
