@@ -37,9 +37,11 @@ __device__ void hide_scores(Accumulators<Tile, Tile::block_n>& s,
       for (int j = 0; j < Tile::block_n / 8; ++j) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
+          //! [hide]
           if (8 * j + lane % 4 * 2 + e >= seen) {
             s[i][j][2 * h + e] = -INFINITY;
           }
+          //! [hide]
         }
       }
     }
@@ -116,9 +118,11 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
   const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   const int query0 = block * Tile::block_m;
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
+  //! [tiles]
   const int tiles =
       ceil_div(keys_seen(a, query0 + Tile::block_m - 1), Tile::block_n);
   const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
+  //! [tiles]
   const float exponent_scale = a.scale * kLog2E;
   const auto fetch = [&](int tile, auto last) {
     constexpr bool ragged = decltype(last)::value;
