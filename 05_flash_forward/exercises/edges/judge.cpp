@@ -92,18 +92,24 @@ std::vector<Wrong> wrongs(const Inputs& in) {
       [=](Answer& a) {
         a.tiles = [=](int query0) { return ceil_div(seen(query0), kKeys); };
       });
-  change("whole is rounded up: a tile that is seen in part was not masked",
-         [=](Answer& a) {
-           a.whole = [=](int query0) {
-             return ceil_div(seen(query0), kKeys);
-           };
-         });
+  change(
+      "whole is too large: a tile of which the block's first query sees a "
+      "part was not masked. Round down what that query sees",
+      [=](Answer& a) {
+        a.whole = [=](int query0) { return ceil_div(seen(query0), kKeys); };
+      });
   change("whole is what the block's last query sees; its first one sees less",
          [=](Answer& a) {
            a.whole = [=](int query0) {
              return seen(query0 + kRows - 1) / kKeys;
            };
          });
+  change(
+      "only the block's last tile was masked; its first query may see "
+      "none of the tile before either",
+      [=](Answer& a) {
+        a.whole = [=](int query0) { return right.tiles(query0) - 1; };
+      });
   change("one key too many is seen: key number `seen` is hidden already",
          [](Answer& a) {
            a.hides = [](int key, int of_query) { return key > of_query; };

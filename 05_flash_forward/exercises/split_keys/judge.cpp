@@ -15,19 +15,25 @@ Ran launched(const Inputs& in) {
   });
 }
 
+// Which warp has a key, when keys are dealt in turn or in contiguous pieces.
+int owner(const Sizes& s, bool pieces, int key) {
+  return pieces ? key / ceil_div(s.length_k, kDecodeWarps)
+                : key % kDecodeWarps;
+}
+
 // One head's part of the keys, as a warp has it.
 struct Part {
   double m = kMinusInfinity, l = 0;
   std::vector<double> o = std::vector<double>(kHeadDim, 0.0);
 };
 
-std::vector<Part> parts(const Inputs& in, int head) {
+std::vector<Part> parts(const Inputs& in, int head, bool pieces) {
   const Sizes& s = in.sizes;
   const int kv_head = head / (s.heads / s.kv_heads);
   std::vector<Part> result(kDecodeWarps);
   for (int pass = 0; pass < 2; ++pass) {
     for (int key = 0; key < s.length_k; ++key) {
-      Part& part = result[key % kDecodeWarps];
+      Part& part = result[owner(s, pieces, key)];
       const double score = static_cast<double>(in.scale) *
                            product_of(in, head, kv_head, 0, key);
       if (pass == 0) {
@@ -47,12 +53,12 @@ std::vector<Part> parts(const Inputs& in, int head) {
 }
 
 // Parts that are merged with some weights.
-Rows merged(const Inputs& in,
+Rows merged(const Inputs& in, bool pieces,
             const std::function<double(const Part&, double m)>& of_l,
             const std::function<double(const Part&, double m)>& of_o) {
   Rows rows;
   for (int head = 0; head < in.sizes.heads; ++head) {
-    const std::vector<Part> all_parts = parts(in, head);
+    const std::vector<Part> all_parts = parts(in, head, pieces);
     double m = kMinusInfinity, l = 0;
     std::vector<double> o(kHeadDim, 0.0);
     for (const Part& part : all_parts) m = std::max(m, part.m);
@@ -91,23 +97,26 @@ std::vector<Wrong> wrongs(const Inputs& in) {
                       : "without any key it is NaN: -infinity - -infinity",
        {all(right.o, NAN), all(right.lse, NAN)}},
       {"the LSE was never written", {right.o, all(right.lse, NAN)}}};
-  for (int w = 0; w < kDecodeWarps; ++w) {
+  for (const bool pieces : {false, true}) {
+    for (int w = 0; w < kDecodeWarps; ++w) {
+      result.push_back(
+          {fmt::format("only the keys of warp {} are in the result: the "
+                       "warps were not merged",
+                       w),
+           some([=](int key) { return owner(s, pieces, key) == w; })});
+    }
     result.push_back(
-        {fmt::format("only the keys of warp {} are in the result: the warps "
-                     "were not merged",
-                     w),
-         some([=](int key) { return key % kDecodeWarps == w; })});
+        {"sums that are relative to different maxima were added: each warp's "
+         "l and o need the weight e^(m - m_all)",
+         merged(in, pieces, one, one)});
+    result.push_back({"the warps' o was not rescaled to the common maximum",
+                      merged(in, pieces, weight, one)});
+    result.push_back({"the warps' l was not rescaled to the common maximum",
+                      merged(in, pieces, one, weight)});
   }
   result.insert(
       result.end(),
-      {{"sums that are relative to different maxima were added: each warp's "
-        "l and o need the weight e^(m - m_all)",
-        merged(in, one, one)},
-       {"the warps' o was not rescaled to the common maximum",
-        merged(in, weight, one)},
-       {"the warps' l was not rescaled to the common maximum",
-        merged(in, one, weight)},
-       {"the last keys are left out: the number of keys is no multiple of "
+      {{"the last keys are left out: the number of keys is no multiple of "
         "the "
         "number of warps",
         some([&](int key) {
@@ -151,8 +160,10 @@ const std::vector<Reason> kReasons = {
      "what another warp puts into shared memory is read before it is there: "
      "__syncwarp() waits for the own warp only"},
     {"race",
-     "warps meet in the same memory, and nothing says who comes first: a "
-     "barrier is missing, or all of them write the result"}};
+     "two threads use the same memory, and nothing says who comes first. Is "
+     "a "
+     "barrier missing? Or do several write the same number, where one lane "
+     "should?"}};
 
 void judge(const Sizes& sizes, float spread = 1) {
   const Inputs in = random_inputs<float>(sizes, spread);
