@@ -117,8 +117,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   result.insert(
       result.end(),
       {{"the last keys are left out: the number of keys is no multiple of "
-        "the "
-        "number of warps",
+        "the number of warps",
         some([&](int key) {
           return key < s.length_k / kDecodeWarps * kDecodeWarps;
         })},
@@ -161,8 +160,7 @@ const std::vector<Reason> kReasons = {
      "__syncwarp() waits for the own warp only"},
     {"race",
      "two threads use the same memory, and nothing says who comes first. Is "
-     "a "
-     "barrier missing? Or do several write the same number, where one lane "
+     "a barrier missing? Or do several write the same number, where one lane "
      "should?"}};
 
 void judge(const Sizes& sizes, float spread = 1) {
