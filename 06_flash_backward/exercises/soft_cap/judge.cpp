@@ -126,41 +126,46 @@ void judge(double spread, double scale, double cap, int keys, int visible) {
                   {none, not_a_number}};
   }
   check({"p", p, keys}, weights, 1e-9, of_weights, where);
-  check(
-      {"d_product", d_product, keys}, right, 1e-7,
-      {{"the derivative of the cap is left out",
-        by([&](double, double, double w, double d) {
-          return scale * w * (d - delta);
-        })},
-       {"the factor is 1 - tanh^2, and tanh is capped / cap, not capped",
-        by([&](double, double c, double w, double d) {
-          return scale * w * (d - delta) * (1 - c * c);
-        })},
-       {"the cap in front and the cap inside of tanh cancel; here only one "
-        "of them was taken",
-        by([&](double, double c, double w, double d) {
-          return scale * w * (d - delta) * (1 - c / cap * (c / cap)) * cap;
-        })},
-       {"the derivative of tanh x is 1 - tanh(x)^2, not 1 - x^2",
-        by([&](double s, double, double w, double d) {
-          return scale * w * (d - delta) * (1 - s / cap * (s / cap));
-        })},
-       {"tanh was applied to a score that is capped already",
-        by([&](double, double c, double w, double d) {
-          const double t = std::tanh(c / cap);
-          return scale * w * (d - delta) * (1 - t * t);
-        })},
-       {"the scale is missing: the gradient is asked for q . k",
-        by([&](double, double c, double w, double d) {
-          return w * (d - delta) * (1 - c / cap * (c / cap));
-        })},
-       {"the derivative of the cap belongs to delta, too: it multiplies the "
-        "whole bracket",
-        by([&](double, double c, double w, double d) {
-          return scale * w * (d * (1 - c / cap * (c / cap)) - delta);
-        })},
-       {none, cap == 0 ? not_a_number : std::vector<double>()}},
-      where);
+  std::vector<Mistake> of_products{
+      {"the derivative of the cap is left out",
+       by([&](double, double, double w, double d) {
+         return scale * w * (d - delta);
+       })},
+      {"the factor is 1 - tanh^2, and tanh is capped / cap, not capped",
+       by([&](double, double c, double w, double d) {
+         return scale * w * (d - delta) * (1 - c * c);
+       })},
+      {"the cap in front and the cap inside of tanh cancel; here only one "
+       "of them was taken",
+       by([&](double, double c, double w, double d) {
+         return scale * w * (d - delta) * (1 - c / cap * (c / cap)) * cap;
+       })},
+      {"the derivative of tanh x is 1 - tanh(x)^2, not 1 - x^2",
+       by([&](double s, double, double w, double d) {
+         return scale * w * (d - delta) * (1 - s / cap * (s / cap));
+       })},
+      {"tanh was applied to a score that is capped already",
+       by([&](double, double c, double w, double d) {
+         const double t = std::tanh(c / cap);
+         return scale * w * (d - delta) * (1 - t * t);
+       })},
+      {"the scale is missing: the gradient is asked for q . k",
+       by([&](double, double c, double w, double d) {
+         return w * (d - delta) * (1 - c / cap * (c / cap));
+       })},
+      {"the derivative of the cap belongs to delta, too: it multiplies the "
+       "whole bracket",
+       by([&](double, double c, double w, double d) {
+         return scale * w * (d * (1 - c / cap * (c / cap)) - delta);
+       })}};
+  if (cap == 0) {
+    of_products = {{none, not_a_number},
+                   {none, by([&](double, double c, double w, double d) {
+                      return scale * w * (d - delta) *
+                             (1 - c / cap * (c / cap));
+                    })}};
+  }
+  check({"d_product", d_product, keys}, right, 1e-7, of_products, where);
 }
 
 }  // namespace
