@@ -3,6 +3,7 @@
 /// all mistakes that their checks know by name.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -70,6 +71,10 @@ enum class Slip {
   kWeightsNotTurned,  ///< dV = P dO
   kNextRowOfDo,       ///< dO of the next query
   kLastQueryLeft,     ///< the last query gives nothing to dK and dV
+  kRaggedTileLeft,    ///< nor do those of a last, ragged tile of 32
+  kRowsOfKeys,        ///< dO of the tile of 32 that the key is in
+  kScaleInDv,         ///< dV = scale P^T dO
+  kWeightsInDk,       ///< dK = scale P^T Q
 };
 
 /// Random numbers of size 1 in q, k, v and d_o.
@@ -186,8 +191,6 @@ inline Gradients gradients(const Problem& x, Slip slip = Slip::kNone) {
   for (int head = 0; head < x.heads; ++head) {
     for (int i = 0; i < x.length_q; ++i) {
       const int row = head * x.length_q + i;
-      const int next =
-          is(Slip::kNextRowOfDo) && i + 1 < x.length_q ? row + 1 : row;
       const double lse =
           y.lse[row] * (is(Slip::kLseInBaseTwo) ? 1 / std::log(2.0) : 1.0);
       const double delta =
@@ -201,9 +204,15 @@ inline Gradients gradients(const Problem& x, Slip slip = Slip::kNone) {
         const bool blind = std::isinf(lse) && !is(Slip::kNanInBlindRows);
         const double p = blind ? 0 : std::exp(s - lse);
         const double z = x.kept[row * x.length_k + j];
+        int taken = i;  // the query whose dO is taken
+        if (is(Slip::kNextRowOfDo)) taken = std::min(i + 1, x.length_q - 1);
+        if (is(Slip::kRowsOfKeys)) taken = j / 32 * 32 + i % 32;
+        const double* const d_o =
+            taken < x.length_q ? &x.d_o[(head * x.length_q + taken) * d]
+                               : nullptr;
         double d_p = 0;
-        for (int c = 0; c < d; ++c) {
-          d_p += x.d_o[next * d + c] * x.v[j * d + c];
+        for (int c = 0; c < d && d_o != nullptr; ++c) {
+          d_p += d_o[c] * x.v[j * d + c];
         }
         if (!is(Slip::kUndroppedInDp)) d_p *= z;
         const double minus = is(Slip::kNoDelta)           ? 0
@@ -214,17 +223,21 @@ inline Gradients gradients(const Problem& x, Slip slip = Slip::kNone) {
         const bool goes_by =
             !(is(Slip::kFirstHeadOnly) && head > 0) &&
             !(is(Slip::kLastHeadOnly) && head + 1 < x.heads) &&
-            !(is(Slip::kLastQueryLeft) && i + 1 == x.length_q);
-        // dV = P dO takes row i of dV and row j of dO.
-        const bool turned = !is(Slip::kWeightsNotTurned);
-        const bool fits = turned || (i < x.length_k && j < x.length_q);
+            !(is(Slip::kLastQueryLeft) && i + 1 == x.length_q) &&
+            !(is(Slip::kRaggedTileLeft) && i >= x.length_q / 32 * 32);
         for (int c = 0; c < d; ++c) {
           g.d_q[row * d + c] += in_d_q * d_s * x.k[j * d + c];
           if (!goes_by) continue;
-          g.d_k[j * d + c] += in_d_k * d_s * x.q[row * d + c];
-          if (!fits) continue;
-          g.d_v[(turned ? j : i) * d + c] +=
-              weight * x.d_o[(turned ? next : head * x.length_q + j) * d + c];
+          g.d_k[j * d + c] +=
+              in_d_k * (is(Slip::kWeightsInDk) ? p : d_s) * x.q[row * d + c];
+          if (is(Slip::kWeightsNotTurned)) {
+            if (i >= x.length_k || j >= x.length_q) continue;
+            g.d_v[i * d + c] +=
+                weight * x.d_o[(head * x.length_q + j) * d + c];
+          } else if (d_o != nullptr) {
+            g.d_v[j * d + c] +=
+                (is(Slip::kScaleInDv) ? x.scale : 1) * weight * d_o[c];
+          }
         }
       }
     }

@@ -35,24 +35,17 @@ std::vector<double> without_tail(std::vector<double> gradient, int length,
   return gradient;
 }
 
-// dV when the tile of dO begins at the number of the first key.
-std::vector<double> from_rows_of_keys(const Problem& x) {
-  const plain::Forward y = plain::forward(x);
-  std::vector<double> d_v(x.v.size());
-  for (int row = 0; row < x.heads * x.length_q; ++row) {
-    const int head = row / x.length_q, query = row % x.length_q;
-    for (int j = 0; j < x.length_k; ++j) {
-      const int taken = j / 32 * 32 + query % 32;
-      if (!x.sees(query, j) || taken >= x.length_q) continue;
-      const double p =
-          std::exp(x.scale * plain::product(x, head, query, j) - y.lse[row]);
-      for (int c = 0; c < x.head_dim; ++c) {
-        d_v[j * x.head_dim + c] +=
-            p * x.d_o[(head * x.length_q + taken) * x.head_dim + c];
-      }
-    }
+// What to tell whose gradient is that of a slip.
+using Told = std::pair<Slip, const char*>;
+
+std::vector<Mistake> mistakes_of(const Problem& x,
+                                 std::vector<double> Gradients::*part,
+                                 const std::vector<Told>& told) {
+  std::vector<Mistake> result;
+  for (const auto& [slip, says] : told) {
+    result.push_back({says, plain::gradients(x, slip).*part});
   }
-  return d_v;
+  return result;
 }
 
 void judge(const Problem& x) {
@@ -76,59 +69,38 @@ void judge(const Problem& x) {
       agree(c.out.d_k, right.d_k, tolerance)) {
     return;  // mistakes take time to compute
   }
-  const auto by = [&](Slip slip) { return plain::gradients(x, slip); };
-  const Gradients first = by(Slip::kFirstHeadOnly),
-                  last = by(Slip::kLastHeadOnly),
-                  unmasked = by(Slip::kMaskForgotten);
-  Problem floored = x;  // without the queries of the ragged tile
-  for (int head = 0; head < x.heads; ++head) {
-    for (int i = x.length_q / 32 * 32; i < x.length_q; ++i) {
-      for (int e = 0; e < x.head_dim; ++e) {
-        floored.d_o[(head * x.length_q + i) * x.head_dim + e] = 0;
-      }
-    }
+  std::vector<Mistake> of_d_v = mistakes_of(
+      x, &Gradients::d_v,
+      {{Slip::kFirstHeadOnly,
+        "of the heads that share the keys only the first one goes by"},
+       {Slip::kLastHeadOnly,
+        "of the heads that share the keys only the last one is left: the "
+        "sums "
+        "begin before the loop over heads"},
+       {Slip::kRaggedTileLeft,
+        "the queries of the last, ragged tile do not go by"},
+       {Slip::kMaskForgotten, "hidden keys have a weight"},
+       {Slip::kRowsOfKeys,
+        "the rows of dO are those of the tile of keys; they belong to "
+        "queries"},
+       {Slip::kWeightsNotTurned, "dV = P^T dO: here P was not turned"},
+       {Slip::kScaleInDv, "dV has the scale of dK; no scale belongs to it"}});
+  if (c.seen.report.findings.empty()) {
+    of_d_v.push_back(
+        {"the keys of the last, ragged tile have no gradient: their threads "
+         "left before they stored it",
+         without_tail(right.d_v, x.length_k, x.head_dim)});
   }
-  const Gradients whole = plain::gradients(floored);
+  check_result(c.seen, reasons, {"dV", c.out.d_v, x.head_dim}, right.d_v,
+               tolerance, of_d_v, where);
   check_result(
-      c.seen, reasons, {"dV", c.out.d_v, x.head_dim}, right.d_v, tolerance,
-      {{"of the heads that share the keys only the first one goes by",
-        first.d_v},
-       {"of the heads that share the keys only the last one is left: the "
-        "sums begin before the loop over heads",
-        last.d_v},
-       {"the queries of the last, ragged tile do not go by", whole.d_v},
-       {"hidden keys have a weight", unmasked.d_v},
-       {"the keys of the last, ragged tile have no gradient: their threads "
-        "left before they stored it",
-        c.seen.report.findings.empty()
-            ? without_tail(right.d_v, x.length_k, x.head_dim)
-            : std::vector<double>()},
-       {"the rows of dO are those of the tile of keys; they belong to "
-        "queries",
-        from_rows_of_keys(x)},
-       {"dV = P^T dO: here P was not turned",
-        by(Slip::kWeightsNotTurned).d_v},
-       {"dV has the scale of dK; no scale belongs to it",
-        [&] {
-          std::vector<double> scaled = right.d_v;
-          for (double& number : scaled) number *= x.scale;
-          return scaled;
-        }()}},
+      c.seen, reasons, {"dK", c.out.d_k, x.head_dim}, right.d_k, tolerance,
+      mistakes_of(x, &Gradients::d_k,
+                  {{Slip::kNoScaleInDk, "dK without the scale"},
+                   {Slip::kScaleTwiceInDk, "the scale is in dK twice"},
+                   {Slip::kNoDelta, "delta is not in dS"},
+                   {Slip::kWeightsInDk, "dK from P in place of dS"}}),
       where);
-  check_result(c.seen, reasons, {"dK", c.out.d_k, x.head_dim}, right.d_k,
-               tolerance,
-               {{"dK without the scale", by(Slip::kNoScaleInDk).d_k},
-                {"the scale is in dK twice", by(Slip::kScaleTwiceInDk).d_k},
-                {"dK from P in place of dS",
-                 [&] {
-                   // The scale apart this is dV with Q for dO.
-                   Problem of_q = x;
-                   of_q.d_o = x.q;
-                   std::vector<double> d_k = plain::gradients(of_q).d_v;
-                   for (double& number : d_k) number *= x.scale;
-                   return d_k;
-                 }()}},
-               where);
 }
 
 }  // namespace
