@@ -2,6 +2,7 @@
 /// A plain problem in the memory of the device, as the float32 kernels of this lesson want it, for judges.
 #pragma once
 
+#include <initializer_list>
 #include <vector>
 
 #include "06_flash_backward/exercises/plain.hpp"
@@ -92,6 +93,26 @@ class OnDevice {
   int rows_;
   FA_TARGET::DeviceBuffer<float> delta_, lse_;
 };
+
+/// What to tell whose gradient is that of a slip.
+struct Told {
+  Slip slip;         ///< what goes wrong
+  const char* says;  ///< names the misconception
+};
+
+/// The gradients that slips lead to, as mistakes for check_result().
+/// @param x    the problem
+/// @param part which gradient
+/// @param told slips, in the order in which they are tried
+inline std::vector<classroom::Mistake> mistakes_of(
+    const Problem& x, std::vector<double> Gradients::*part,
+    std::initializer_list<Told> told) {
+  std::vector<classroom::Mistake> result;
+  for (const Told& one : told) {
+    result.push_back({one.says, gradients(x, one.slip).*part});
+  }
+  return result;
+}
 
 /// The launch of a float32 kernel with 32 columns whose blocks own keys, or queries.
 /// @param length keys of a head, or queries

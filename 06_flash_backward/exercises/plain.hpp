@@ -75,6 +75,12 @@ enum class Slip {
   kRowsOfKeys,        ///< dO of the tile of 32 that the key is in
   kScaleInDv,         ///< dV = scale P^T dO
   kWeightsInDk,       ///< dK = scale P^T Q
+  kNoWindow,          ///< hidden by the mask only
+  kWindowOneMore,     ///< a window of one key more
+  kWindowOneLess,     ///< a window of one key less
+  kWindowTopLeft,     ///< query i is taken to stand at key i
+  kEndOfFirstKey,     ///< of 32 keys: queries stop after those of the first
+  kEndTopLeft,        ///< the same, with query i taken to stand at key i
 };
 
 /// Random numbers of size 1 in q, k, v and d_o.
@@ -196,9 +202,18 @@ inline Gradients gradients(const Problem& x, Slip slip = Slip::kNone) {
       const double delta =
           row_delta(x, y, is(Slip::kDeltaOfQuery0) ? head * x.length_q : row);
       for (int j = 0; j < x.length_k; ++j) {
-        const bool seen = is(Slip::kMaskForgotten) ? true
-                          : is(Slip::kMaskTopLeft) ? !x.causal || j <= i
-                                                   : x.sees(i, j);
+        const int place = i + x.length_k - x.length_q;
+        const auto within = [&](int at, int window) {
+          return !x.causal || (j <= place && j > at - window);
+        };
+        const bool seen =
+            is(Slip::kMaskForgotten)   ? true
+            : is(Slip::kMaskTopLeft)   ? !x.causal || j <= i
+            : is(Slip::kNoWindow)      ? !x.causal || j <= place
+            : is(Slip::kWindowOneMore) ? within(place, x.window + 1)
+            : is(Slip::kWindowOneLess) ? within(place, x.window - 1)
+            : is(Slip::kWindowTopLeft) ? within(i, x.window)
+                                       : x.sees(i, j);
         const double s = seen ? x.scale * product(x, head, i, j)
                               : -std::numeric_limits<double>::infinity();
         const bool blind = std::isinf(lse) && !is(Slip::kNanInBlindRows);
@@ -224,7 +239,12 @@ inline Gradients gradients(const Problem& x, Slip slip = Slip::kNone) {
             !(is(Slip::kFirstHeadOnly) && head > 0) &&
             !(is(Slip::kLastHeadOnly) && head + 1 < x.heads) &&
             !(is(Slip::kLastQueryLeft) && i + 1 == x.length_q) &&
-            !(is(Slip::kRaggedTileLeft) && i >= x.length_q / 32 * 32);
+            !(is(Slip::kRaggedTileLeft) && i >= x.length_q / 32 * 32) &&
+            !(is(Slip::kEndOfFirstKey) &&
+              i / 32 * 32 >=
+                  j / 32 * 32 + x.window - x.length_k + x.length_q) &&
+            !(is(Slip::kEndTopLeft) &&
+              i / 32 * 32 >= j / 32 * 32 + 31 + x.window);
         for (int c = 0; c < d; ++c) {
           g.d_q[row * d + c] += in_d_q * d_s * x.k[j * d + c];
           if (!goes_by) continue;

@@ -35,19 +35,6 @@ std::vector<double> without_tail(std::vector<double> gradient, int length,
   return gradient;
 }
 
-// What to tell whose gradient is that of a slip.
-using Told = std::pair<Slip, const char*>;
-
-std::vector<Mistake> mistakes_of(const Problem& x,
-                                 std::vector<double> Gradients::*part,
-                                 const std::vector<Told>& told) {
-  std::vector<Mistake> result;
-  for (const auto& [slip, says] : told) {
-    result.push_back({says, plain::gradients(x, slip).*part});
-  }
-  return result;
-}
-
 void judge(const Problem& x) {
   const Case c = run(x);
   const Gradients right = plain::gradients(x);
@@ -69,7 +56,7 @@ void judge(const Problem& x) {
       agree(c.out.d_k, right.d_k, tolerance)) {
     return;  // mistakes take time to compute
   }
-  std::vector<Mistake> of_d_v = mistakes_of(
+  std::vector<Mistake> of_d_v = plain::mistakes_of(
       x, &Gradients::d_v,
       {{Slip::kFirstHeadOnly,
         "of the heads that share the keys only the first one goes by"},
@@ -95,11 +82,11 @@ void judge(const Problem& x) {
                tolerance, of_d_v, where);
   check_result(
       c.seen, reasons, {"dK", c.out.d_k, x.head_dim}, right.d_k, tolerance,
-      mistakes_of(x, &Gradients::d_k,
-                  {{Slip::kNoScaleInDk, "dK without the scale"},
-                   {Slip::kScaleTwiceInDk, "the scale is in dK twice"},
-                   {Slip::kNoDelta, "delta is not in dS"},
-                   {Slip::kWeightsInDk, "dK from P in place of dS"}}),
+      plain::mistakes_of(x, &Gradients::d_k,
+                         {{Slip::kNoScaleInDk, "dK without the scale"},
+                          {Slip::kScaleTwiceInDk, "the scale is in dK twice"},
+                          {Slip::kNoDelta, "delta is not in dS"},
+                          {Slip::kWeightsInDk, "dK from P in place of dS"}}),
       where);
 }
 
