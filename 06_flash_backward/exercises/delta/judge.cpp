@@ -84,8 +84,8 @@ void judge(int batch, const plain::Problem& x) {
   const auto delta = student::row_dots<double>(o.view(), d_o.view());
   check({"delta", {delta.data(), delta.data() + delta.count()}, x.length_q},
         sums_over_keys(x, y), 1e-12, mistakes,
-        fmt::format("batch {}, heads {}, {} queries, {} keys", batch,
-                    heads, x.length_q, x.length_k));
+        fmt::format("batch {}, heads {}, {} queries, {} keys", batch, heads,
+                    x.length_q, x.length_k));
 }
 
 }  // namespace
