@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "06_flash_backward/exercises/plain.hpp"
+#include "06_flash_backward/exercises/slips.hpp"
 #include "06_flash_backward/kernels/03_two_kernels.cuh"
 #include "common/classroom/lab.hpp"
 
