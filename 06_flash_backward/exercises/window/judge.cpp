@@ -79,8 +79,7 @@ void judge(const Problem& x) {
           "query i stands at key i + length_k - length_q, not at key i"},
          {Slip::kEndOfFirstKey,
           "queries that see only the later keys of the tile do not go by: "
-          "the "
-          "end belongs to the last key of the 32"}});
+          "the end belongs to the last key of the 32"}});
   };
   check_result(c.seen, kReasons, {"dV", c.out.d_v, x.head_dim}, right.d_v,
                tolerance,
