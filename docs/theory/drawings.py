@@ -90,7 +90,12 @@ def roofline(matmul, forward, interface):
         points = [at(10**low, 10**low * memory), at(ridge, peak), at(10**high, peak)]
         stroke(d, points, "#444444", False)
         x, y = at(10**high, peak)
-        d.text(x, y - 6, f"{name}: {peak / 1e12:.0f} TFLOP/s", text_anchor="end", font_size=11)
+        words = f"{name}: {peak / 1e12:.0f} TFLOP/s"
+        if peak == float32:  # where no kernel is
+            x, y = at(1.2 * ridge, peak)
+            d.text(x, y - 6, words, text_anchor="start", font_size=11)
+        else:
+            d.text(x, y - 6, words, text_anchor="end", font_size=11)
     x, y = at(0.3, 0.3 * memory)
     slope = -math.degrees(
         math.atan2((bottom - top) / (ceiling - floor), (right - left) / (high - low))
