@@ -7,7 +7,9 @@ status: 0, 1 when an example says one thing and a record another, 2 when a recor
 
 import argparse
 import json
+import math
 import pathlib
+import random
 import sys
 from fractions import Fraction
 
@@ -323,7 +325,7 @@ def types():
 
 def spacing():
     """How far float32 scores lie apart, and what half of that does to a weight."""
-    cells = [["score about", "neighbours apart", "a weight is off by up to"]]
+    cells = [["score about", "neighbours apart", "rounding it changes a weight by up to"]]
     for size in (1, 10, 100, 1000, 10000):
         power = size.bit_length() - 1 - 23  # of the last of float32's 24 digits
         cells.append([str(size), f"2^{power}", f"{2.0**power / 2:.0e} of itself"])
@@ -532,11 +534,30 @@ def speedup():
     ]
 
 
+def maxima():
+    """The largest of n random errors beside that of n others with the same spread."""
+    pairs, random_errors = 50, random.Random(1)
+    cells = [["elements", "least ratio of maxima", "largest", "least ratio of rms", "largest"]]
+    for count in (100, 1000, 10000):
+        ratios = []
+        for _ in range(pairs):
+            both = []
+            for _ in range(2):
+                errors = [random_errors.gauss(0, 1) for _ in range(count)]
+                rms = math.sqrt(sum(error * error for error in errors) / count)
+                both.append((max(map(abs, errors)), rms))
+            ratios.append([a / b for a, b in zip(*both)])
+        row = [f"{pick(column):.2f}" for column in zip(*ratios) for pick in (min, max)]
+        cells.append([str(count), *row])
+    return [f"{pairs} pairs of sets of normal errors, equal spread", *aligned(cells, 1)]
+
+
 EXAMPLES = {  # name: (function, how many records; None for any number)
     "roofline": (roofline, 3),
     "fusion": (fusion, 2),
     "tiles": (tiles, 1),
     "products": (products, 1),
+    "maxima": (maxima, 0),
     "moments": (moments, 0),
     "types": (types, 0),
     "spacing": (spacing, 0),
