@@ -54,7 +54,8 @@ def hierarchy():
             down_arrow(d, 298, y, y - 20)
     down_arrow(d, 36, 60, 280)
     d.text(30, 170, "farther, larger, slower", transform="rotate(-90 24 170)")
-    d.text(350, 316, "A kernel says what is in registers and in shared memory; the cache decides by itself.")
+    words = "A kernel says what is in registers and in shared memory; the cache decides by itself."
+    d.text(350, 316, words)
     return d
 
 
@@ -125,6 +126,9 @@ def roofline(matmul, forward, interface):
 def fusion():
     d = Drawing(700, 300, "Attention as three kernels and as one")
 
+    def colour(name):
+        return RED if name in "SP" else "#222222"
+
     def memory(left, width, y):
         d.box(left, y, width, 40, PALE[0])
         d.text(left + width / 2, y + 25, "global memory")
@@ -144,9 +148,9 @@ def fusion():
         for k, read in enumerate(reads):
             x = left + 24 + 28 * k
             down_arrow(d, x, 226, 114)
-            d.text(x + 4, 190 - 18 * k, read, text_anchor="start", fill=RED if read in "SP" else "#222222")
+            d.text(x + 4, 190 - 18 * k, read, text_anchor="start", fill=colour(read))
         down_arrow(d, left + 100, 114, 226)
-        d.text(left + 105, 160, writes, text_anchor="start", fill=RED if writes in "SP" else "#222222")
+        d.text(left + 105, 160, writes, text_anchor="start", fill=colour(writes))
     d.box(500, 62, 180, 52, PALE[2])
     d.text(590, 84, "tiles of S and P are made,", font_size=11)
     d.text(590, 100, "used and forgotten here", font_size=11)
@@ -229,13 +233,8 @@ def bits():
                 x += unit
         words = f"{1 + exponent + fraction} bits: 1 + {exponent} + {fraction}"
         d.text(x + 10, y + 17, words, text_anchor="start")
-    lines(
-        d,
-        96,
-        218,
-        ["grey: sign; orange: exponent, which is the range; blue: fraction, which is the precision"],
-        text_anchor="start",
-    )
+    words = "grey: sign; orange: exponent, the range; blue: fraction, the precision"
+    d.text(96, 218, words, text_anchor="start")
     return d
 
 
@@ -274,7 +273,8 @@ def pipeline():
     for i, number in enumerate((1, 2, 3)):
         y = 34 + 88 * i
         times = examples.schedule(count, copy, compute, number)
-        d.text(left - 10, y + 26, f"{number} stage{'s' * (number > 1)}", text_anchor="end", font_weight="bold")
+        words = f"{number} stage{'s' * (number > 1)}"
+        d.text(left - 10, y + 26, words, text_anchor="end", font_weight="bold")
         for tile, (asked, arrived, begun, done) in enumerate(times):
             row = y + 17 * (tile % number)
             d.box(left + asked * unit, row, (arrived - asked) * unit, 15, PALE[1])
@@ -304,7 +304,8 @@ def reverse():
         d.text(x, y + 50, "=", font_size=16)
         d.text(x + 104, y + 50, words, text_anchor="start")
 
-    d.text(96, 30, "from the left: a row times a matrix, n x n each time", text_anchor="start", font_weight="bold")
+    bold = {"text_anchor": "start", "font_weight": "bold"}
+    d.text(96, 30, "from the left: a row times a matrix, n x n each time", **bold)
     x = 96
     matrix(x, 68, unit, 16, "u", PALE[0])
     for name in ("J3", "J2", "J1"):
@@ -312,7 +313,7 @@ def reverse():
         matrix(x, 46, unit, unit, name, PALE[1])
     matrix(x + unit + 46, 68, unit, 16, "", PALE[2])
     result(x + unit + 26, 30, "every step is a gradient")
-    d.text(96, 152, "from the right: a matrix times a matrix, n x n x n", text_anchor="start", font_weight="bold")
+    d.text(96, 152, "from the right: a matrix times a matrix, n x n x n", **bold)
     x = 96
     matrix(x, 190, unit, 16, "u", PALE[0])
     matrix(x + unit + 14, 168, unit, unit, "J3", PALE[1])

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Prints the worked examples of the theory chapters: docs/theory/examples.py NAME [RECORD...]
 
-Figures are computed here, exactly where they are exact, or taken from records in docs/results. Exit
-status: 0, 1 when an example says one thing and a record another, 2 when a record lacks what is asked.
+Figures are computed here, exactly where they are exact, or taken from records in docs/results.
+Exit status: 0, 1 when an example says one thing and a record another, 2 when a record lacks what is
+asked.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from results import aligned  # noqa: E402
 # A multiprocessor of compute capability 9.0 (NVIDIA, Hopper Tuning Guide, section 1.4.1).
 WARPS, BLOCKS, REGISTERS, SHARED = 64, 32, 64 * 1024, 228 * 1024
 RESERVED = 1024  # bytes of shared memory that each block has beside its own
-QUARTERS = 4  # of a multiprocessor; each has a quarter of the registers, and a warp lives in one of them
+QUARTERS = 4  # of a multiprocessor; each has a quarter of the registers, and warps of its own
 PIECE = 256  # registers are handed out to a warp in pieces of this size
 
 
@@ -50,7 +51,8 @@ def find(record, **fields):
 def machine(record):
     """What the GPU could do, from a rate and its share of the peak in a record of lesson 04.
 
-    Returns (float32, bfloat16, memory): operations per second, the same on tensor cores, bytes per second."""
+    Returns (float32, bfloat16, memory): operations per second, the same on tensor cores, bytes per
+    second."""
     add = find(record, group="add")
     cuda = find(record, group="matmul", kernel="cuBLAS")
     tensor = find(record, group="mma", kernel="cuBLAS")
@@ -333,7 +335,7 @@ def spacing():
 
 
 def resident(warps, registers, shared):
-    """How many blocks share a multiprocessor: by registers, by shared memory, by warps and blocks."""
+    """How many blocks share a multiprocessor: by registers, shared memory, warps and blocks."""
     for_a_warp = ceil_div(registers * 32, PIECE) * PIECE
     by_registers = REGISTERS // QUARTERS // for_a_warp * QUARTERS // warps
     by_shared = SHARED // (shared + RESERVED)
@@ -356,14 +358,12 @@ def occupancy(*records):
             seen.add((row["kernel"], numbers))
             limits = resident(*numbers)
             off += min(limits) != row["blocks"]
-            chosen = (
-                row["group"] in ("transpose", "matmul", "mma", "tiles, bfloat16, D 64")
-                and row["kernel"] not in ("02_transpose_naive", "04_transpose_swizzled")
-            )
-            if chosen:
-                cells.append([row["kernel"], *map(str, numbers), *map(str, limits), str(row["blocks"])])
+            if row["group"] not in ("transpose", "matmul", "mma", "tiles, bfloat16, D 64"):
+                continue
+            if row["kernel"] not in ("02_transpose_naive", "04_transpose_swizzled"):
+                cells.append([row["kernel"], *map(str, (*numbers, *limits, row["blocks"]))])
     if off:
-        raise ArithmeticError(f"{off} of {len(seen)} kernels have other blocks than their limits say")
+        raise ArithmeticError(f"{off} of {len(seen)} kernels have not the blocks of their limits")
     return [
         *aligned(cells, 1),
         f"{len(seen)} kernels in the records, {off} with other blocks than the least limit",
@@ -385,7 +385,7 @@ def thread(forward):
 
 
 def schedule(count, copy, compute, stages):
-    """When copies begin and arrive, and when tiles are computed: [(asked, arrived, begun, done)]."""
+    """When tiles are copied and computed: [(asked for, arrived, begun, done)]."""
     times = []
     for tile in range(count):
         free = times[tile - stages][3] if tile >= stages else 0
@@ -447,15 +447,13 @@ def profile(fidelity, matmul):
         if row["group"] not in ("transpose", "matmul"):
             continue
         count = row["ncu"]
-        sectors = sum(
-            count[f"l1tex__t_sectors_pipe_lsu_mem_global_op_{way}.sum"] for way in ("ld", "st")
-        )
-        wavefronts = sum(
-            count[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{way}.sum"] for way in ("ld", "st")
-        )
-        conflicts = sum(
-            count[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{way}.sum"]
-            for way in ("ld", "st")
+        sectors, wavefronts, conflicts = (
+            sum(count[f"l1tex__{what}_op_{way}.sum"] for way in ("ld", "st"))
+            for what in (
+                "t_sectors_pipe_lsu_mem_global",
+                "data_pipe_lsu_wavefronts_mem_shared",
+                "data_bank_conflicts_pipe_lsu_mem_shared",
+            )
         )
         fast = find(matmul, group=row["group"], kernel=row["kernel"])
         cells.append(
@@ -515,7 +513,7 @@ def rates():
 
 
 def speedup():
-    """What fusion can gain at most, for the errata: the notes' example with the notes' bandwidths."""
+    """What fusion can gain at most, for the errata: an example of the notes, its bandwidths."""
     n, d = 1024, 64
     far, near = 2e12, 19e12  # bytes per second of an A100, as the notes have them
     peak = 312e12  # its tensor cores in 16 bits (NVIDIA, A100 data sheet)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks the glossary: terms are in order, none stands twice, each is under its letter and has one to
-three sentences with a link to where it is taught. (check_links.py looks whether links resolve.)
+"""Checks the glossary: terms are in order, none stands twice, each is under its letter and has one
+to three sentences with a link to where it is taught. (check_links.py looks whether links resolve.)
 
 A term is a paragraph that begins with its name in bold and a colon:
 
