@@ -214,7 +214,10 @@ def merging():
                 d.line(parent, y, x, y + 28, "#222222", 1.2)
             d.box(x - 15, y + 28, 30, 18, PALE[2])
         y += 46
-    words = ["3 levels of merges. Halves can be worked", "on apart: by lanes, warps, blocks, machines."]
+    words = [
+        "3 levels of merges. Halves can be worked",
+        "on apart: by lanes, warps, blocks, machines.",
+    ]
     lines(d, 392, 226, words, text_anchor="start")
     return d
 
