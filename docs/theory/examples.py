@@ -1,0 +1,596 @@
+#!/usr/bin/env python3
+"""Prints the worked examples of the theory chapters: docs/theory/examples.py NAME [RECORD...]
+
+Figures are computed here, exactly where they are exact, or taken from records in docs/results.
+Exit status: 0, 1 when an example says one thing and a record another, 2 when a record lacks what is
+asked.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import random
+import sys
+from fractions import Fraction
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
+import charts  # noqa: E402
+from charts import Problem  # noqa: E402
+from results import aligned  # noqa: E402
+
+# A multiprocessor of compute capability 9.0 (NVIDIA, Hopper Tuning Guide, section 1.4.1).
+WARPS, BLOCKS, REGISTERS, SHARED = 64, 32, 64 * 1024, 228 * 1024
+RESERVED = 1024  # bytes of shared memory that each block has beside its own
+QUARTERS = 4  # of a multiprocessor; each has a quarter of the registers, and warps of its own
+PIECE = 256  # registers are handed out to a warp in pieces of this size
+
+
+def read(path):
+    """A file of docs/results; charts.read() wants measurements in it, and one file has counts."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} is no record: {error}") from error
+
+
+def find(record, **fields):
+    """The one row with these fields."""
+    rows = [
+        row
+        for row in record["measurements"]
+        if all(row.get(name) == value for name, value in fields.items())
+    ]
+    if len(rows) != 1:
+        raise Problem(f"the record has {len(rows)} rows with {fields}; one is needed")
+    return rows[0]
+
+
+def machine(record):
+    """What the GPU could do, from a rate and its share of the peak in a record of lesson 04.
+
+    Returns (float32, bfloat16, memory): operations per second, the same on tensor cores, bytes per
+    second."""
+    add = find(record, group="add")
+    cuda = find(record, group="matmul", kernel="cuBLAS")
+    tensor = find(record, group="mma", kernel="cuBLAS")
+    return (
+        1e12 * cuda["tflops"] / cuda["percent_of_peak"] * 100,
+        1e12 * tensor["tflops"] / tensor["percent_of_peak"] * 100,
+        1e9 * add["gigabytes_per_second"] / add["percent_of_peak"] * 100,
+    )
+
+
+class Kernel:
+    """A measured kernel: what it computes, what it must move at least, and how fast it was."""
+
+    def __init__(self, name, kind, operations, least, rate):
+        self.name, self.kind = name, kind  # kind: "float32" or "bfloat16"
+        self.intensity = operations / least  # operations for each byte
+        self.rate = rate  # operations per second
+
+
+def kernels(matmul, forward, interface):
+    """Kernels of lessons 04 and 05 for the roofline, from the lowest intensity to the highest."""
+    found = []
+
+    def by_bytes(group, name, operations, least):
+        row = find(matmul, group=group, kernel=name)
+        rate = 1e9 * row["gigabytes_per_second"] * operations / least
+        found.append(Kernel(name, "float32", operations, least, rate))
+
+    by_bytes("add", "01_vector_add", 1, 12)  # for each element
+    by_bytes("softmax", "06_softmax_online", 5, 8)  # max, minus, exp, add, divide
+    n, d = 4096, 64
+    work, rows, scores = 4 * n * n * d, n * d, n * n  # of a head
+    three = {"reads": 3 * rows + 2 * scores, "writes": rows + 2 * scores}
+    row = find(forward, group="float32, D 64", kernel="01_unfused", length=n)
+    least = 4 * sum(three.values())
+    found.append(Kernel("attention, three kernels", "float32", work, least, 1e12 * row["tflops"]))
+    row = find(
+        interface,
+        what="time",
+        backend="MATH",
+        type="bfloat16",
+        head_dim=d,
+        length=n,
+        causal=False,
+    )
+    name = "attention, PyTorch's formulas"
+    found.append(Kernel(name, "bfloat16", work, least / 2, 1e12 * row["tflops"]))
+    for name in ("07_matmul_naive", "09_matmul_shared_tiles", "14_matmul_register_prefetch"):
+        row = find(matmul, group="matmul", kernel=name)
+        n = row["size"]
+        found.append(Kernel(name, "float32", 2 * n**3, 12 * n * n, 1e12 * row["tflops"]))
+    n = 4096
+    for name in ("03_flash_2", "04_register_tiles"):
+        row = find(forward, group="float32, D 64", kernel=name, length=n)
+        found.append(Kernel(name, "float32", work, 16 * rows, 1e12 * row["tflops"]))
+    for name in ("15_matmul_tensor_cores", "17_matmul_fragment_prefetch"):
+        row = find(matmul, group="mma", kernel=name)
+        found.append(Kernel(name, "bfloat16", 2 * n**3, 6 * n * n, 1e12 * row["tflops"]))
+    for name in ("05_tensor_cores", "08_finish"):
+        row = find(forward, group="bfloat16, D 64", kernel=name, length=n)
+        found.append(Kernel(name, "bfloat16", work, 8 * rows, 1e12 * row["tflops"]))
+    return sorted(found, key=lambda kernel: kernel.intensity)
+
+
+def bound(kernel, peaks):
+    """The most operations per second that the roofline allows."""
+    float32, bfloat16, memory = peaks
+    return min(float32 if kernel.kind == "float32" else bfloat16, kernel.intensity * memory)
+
+
+def significant(value):
+    """Three digits: 0.0833, 15.8, 1024."""
+    if value >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
+def roofline(matmul, forward, interface):
+    peaks = machine(matmul)
+    float32, bfloat16, memory = peaks
+    cells = [["kernel", "type", "op/byte", "bound", "TFLOP/s", "% of bound"]]
+    for kernel in kernels(matmul, forward, interface):
+        most = bound(kernel, peaks)
+        cells.append(
+            [
+                kernel.name,
+                kernel.kind,
+                significant(kernel.intensity),
+                f"{most / 1e12:.2f}",
+                f"{kernel.rate / 1e12:.2f}",
+                f"{100 * kernel.rate / most:.1f}",
+            ]
+        )
+    return [
+        f"memory {memory / 1e12:.2f} TB/s, float32 {float32 / 1e12:.1f} TFLOP/s, bfloat16 "
+        f"{bfloat16 / 1e12:.0f} TFLOP/s",
+        f"operations in the time of a byte: float32 {float32 / memory:.1f}, "
+        f"bfloat16 {bfloat16 / memory:.0f}",
+        "",
+        *aligned(cells, 1),
+        f"({charts.source(matmul, forward, interface)})",
+    ]
+
+
+def fusion(matmul, forward):
+    """Three kernels and one: what each must move, and what was measured."""
+    n, d = 4096, 64
+    heads = 16384 // n * (2048 // d)  # B N = 16384 tokens, H D = 2048
+    float32, bfloat16, memory = machine(matmul)
+    lines = [f"{heads} heads, N = {n}, d = {d}; ms at the peaks of the GPU"]
+    cells = [["", "type", "GB", "to move", "to compute"]]
+    for kind, size, peak in (("float32", 4, float32), ("bfloat16", 2, bfloat16)):
+        for name, count in (
+            ("S = Q K^T", 2 * n * d + n * n),
+            ("P = softmax(S)", 2 * n * n),
+            ("O = P V", n * n + 2 * n * d),
+            ("one kernel", 4 * n * d),
+        ):
+            least = heads * size * count
+            work = {"P = softmax(S)": 0, "one kernel": 4 * n * n * d}.get(name, 2 * n * n * d)
+            cells.append(
+                [
+                    name,
+                    kind,
+                    f"{least / 1e9:.2f}",
+                    f"{1e3 * least / memory:.2f}",
+                    f"{1e3 * heads * work / peak:.2f}" if work else "-",
+                ]
+            )
+    lines += aligned(cells, 1)
+    cells = [["measured, float32", "kernels", "bytes beside", "ms"]]
+    for name, count, beside in (
+        ("01_unfused", 3, 4 * n * n),
+        ("02_flash_1", 1, 8 * n),
+        ("03_flash_2", 1, 0),
+        ("04_register_tiles", 1, 0),
+    ):
+        row = find(forward, group="float32, D 64", kernel=name, length=n)
+        cells.append([name, str(count), str(heads * beside), f"{row['milliseconds']:.2f}"])
+    return [*lines, "", *aligned(cells, 1), f"({charts.source(matmul, forward)})"]
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def tiles(matmul):
+    """What attention reads and writes by the number of queries in a tile."""
+    n, d = 4096, 64
+    _, tensor, memory = machine(matmul)
+    cells = [["queries in a tile", "tiles", "elements", "x 4 N d", "op/byte"]]
+    for block_m in (1, 16, 64, 128, 256, 4096):
+        count = ceil_div(n, block_m)
+        elements = 2 * n * d + 2 * n * d * count
+        cells.append(
+            [
+                str(block_m),
+                str(count),
+                str(elements),
+                significant(elements / (4 * n * d)),
+                significant(4 * n * n * d / (2 * elements)),
+            ]
+        )
+    return [
+        f"one head, N = {n}, d = {d}, 2 bytes an element: 2 N d + 2 N d ceil(N / B_m)",
+        *aligned(cells, 1),
+        f"operations in the time of a byte, this GPU's tensor cores: {tensor / memory:.0f}",
+    ]
+
+
+def products(matmul):
+    """What the tiles of lesson 04's products ask of global memory, and how fast they ask."""
+    _, _, memory = machine(matmul)
+    sides = {
+        "08_matmul_coalesced": (1, 1),
+        "09_matmul_shared_tiles": (32, 32),
+        "10_matmul_register_column": (64, 64),
+        "11_matmul_register_block": (128, 128),
+        "12_matmul_vector_loads": (128, 128),
+        "13_matmul_double_buffer": (128, 128),
+        "14_matmul_register_prefetch": (128, 256),
+    }
+    cells = [["kernel", "tile", "x least", "GB", "TB/s", "% of peak", "TFLOP/s"]]
+    for name, (rows, columns) in sides.items():
+        row = find(matmul, group="matmul", kernel=name)
+        n = row["size"]
+        moved = 4 * (n**3 // rows + n**3 // columns + n * n)
+        rate = moved / row["milliseconds"] * 1e3
+        cells.append(
+            [
+                name,
+                f"{rows} x {columns}",
+                f"{moved / (12 * n * n):.1f}",
+                f"{moved / 1e9:.2f}",
+                f"{rate / 1e12:.2f}",
+                f"{100 * rate / memory:.0f}",
+                f"{row['tflops']:.1f}",
+            ]
+        )
+    title = f"C = A B, float32, all sizes {n}: asked of global memory, and how fast"
+    return [title, *aligned(cells, 1), f"({charts.source(matmul)})"]
+
+
+class Moments:
+    """How many numbers, their mean, and the sum of their squared distances from it."""
+
+    def __init__(self, count=0, mean=Fraction(0), squares=Fraction(0)):
+        self.count, self.mean, self.squares = count, mean, squares
+
+    def merge(self, other):
+        """Both sets of numbers as one."""
+        count = self.count + other.count
+        if count == 0:
+            return Moments()
+        between = other.mean - self.mean
+        return Moments(
+            count,
+            self.mean + between * other.count / count,
+            self.squares + other.squares + between * between * self.count * other.count / count,
+        )
+
+
+def moments():
+    numbers = [3, 2, 5, 1]
+    cells = [["seen", "count", "mean", "squares", "variance"]]
+
+    def add(name, x):
+        cells.append([name, *map(str, (x.count, x.mean, x.squares, x.squares / x.count))])
+
+    halves = []
+    for half in (numbers[:2], numbers[2:]):
+        x = Moments()
+        for number in half:
+            x = x.merge(Moments(1, Fraction(number)))
+        halves.append(x)
+        add(" ".join(map(str, half)), x)
+    whole = halves[0].merge(halves[1])
+    add("merged", whole)
+    mean = Fraction(sum(numbers), len(numbers))
+    squares = sum((number - mean) ** 2 for number in numbers)
+    if (whole.mean, whole.squares) != (mean, squares):
+        raise ArithmeticError("the merge is not what the definition says")
+    add("by definition", Moments(len(numbers), mean, squares))
+    return aligned(cells, 1)
+
+
+def types():
+    """Sizes and ranges of the types, from their bits."""
+    cells = [["type", "bytes", "exponent", "fraction", "epsilon", "largest", "least normal"]]
+    for name, size, exponent, fraction in (
+        ("float64", 8, 11, 52),
+        ("float32", 4, 8, 23),
+        ("TF32", 4, 8, 10),
+        ("float16", 2, 5, 10),
+        ("bfloat16", 2, 8, 7),
+    ):
+        bias = 2 ** (exponent - 1) - 1
+        largest = (2 - Fraction(1, 2**fraction)) * Fraction(2) ** bias
+        cells.append(
+            [
+                name,
+                str(size),
+                str(exponent),
+                str(fraction),
+                f"2^-{fraction}",
+                f"{float(largest):.3g}",
+                f"2^{1 - bias}",
+            ]
+        )
+    return aligned(cells, 1)
+
+
+def spacing():
+    """How far float32 scores lie apart, and what half of that does to a weight."""
+    cells = [["score about", "neighbours apart", "rounding it changes a weight by up to"]]
+    for size in (1, 10, 100, 1000, 10000):
+        power = size.bit_length() - 1 - 23  # of the last of float32's 24 digits
+        cells.append([str(size), f"2^{power}", f"{2.0**power / 2:.0e} of itself"])
+    return aligned(cells, 1)
+
+
+def resident(warps, registers, shared):
+    """How many blocks share a multiprocessor: by registers, shared memory, warps and blocks."""
+    for_a_warp = ceil_div(registers * 32, PIECE) * PIECE
+    by_registers = REGISTERS // QUARTERS // for_a_warp * QUARTERS // warps
+    by_shared = SHARED // (shared + RESERVED)
+    return by_registers, by_shared, min(WARPS // warps, BLOCKS)
+
+
+def occupancy(*records):
+    """The limits of recorded kernels, and whether they explain what the driver said."""
+    headings = "kernel,warps,regs,shared,by regs,by shared,by warps,blocks"
+    cells = [headings.split(",")]
+    off, seen = 0, set()
+    for record in records:
+        for row in record["measurements"]:
+            if "blocks" not in row or row["blocks"] == 0:
+                continue
+            warps = round(row["percent_of_warps"] / 100 * WARPS / row["blocks"])
+            numbers = (warps, row["registers"], row["shared_bytes"])
+            if (row["kernel"], numbers) in seen:
+                continue
+            seen.add((row["kernel"], numbers))
+            limits = resident(*numbers)
+            off += min(limits) != row["blocks"]
+            if row["group"] not in ("transpose", "matmul", "mma", "tiles, bfloat16, D 64"):
+                continue
+            if row["kernel"] not in ("02_transpose_naive", "04_transpose_swizzled"):
+                cells.append([row["kernel"], *map(str, (*numbers, *limits, row["blocks"]))])
+    if off:
+        raise ArithmeticError(f"{off} of {len(seen)} kernels have not the blocks of their limits")
+    return [
+        *aligned(cells, 1),
+        f"{len(seen)} kernels in the records, {off} with other blocks than the least limit",
+        f"({charts.source(*records)})",
+    ]
+
+
+def thread(forward):
+    """What a thread that owns a query must hold, and what the compiler gave it."""
+    keys = 32  # scores of a tile
+    cells = [["kernel", "d", "q, o", "scores", "m, l", "sum", "registers", "local bytes"]]
+    for head_dim in (64, 128):
+        for name in ("02_flash_1", "03_flash_2"):
+            row = find(forward, group=f"float32, D {head_dim}", kernel=name, length=4096)
+            held = (2 * head_dim, keys, 2)
+            numbers = (head_dim, *held, sum(held), row["registers"], row["spilled_bytes"])
+            cells.append([name, *map(str, numbers)])
+    return [*aligned(cells, 1), f"({charts.source(forward)})"]
+
+
+def schedule(count, copy, compute, stages):
+    """When tiles are copied and computed: [(asked for, arrived, begun, done)]."""
+    times = []
+    for tile in range(count):
+        free = times[tile - stages][3] if tile >= stages else 0
+        arrived = free + copy
+        begun = max(arrived, times[-1][3] if times else 0)
+        times.append((free, arrived, begun, begun + compute))
+    return times
+
+
+def pipeline():
+    """How long a loop over tiles takes with some stages."""
+    count = 16
+    cells = [["copy", "compute", "1 stage", "2 stages", "3 stages", "4 stages", "compute alone"]]
+    for copy, compute in ((1, 4), (4, 4), (8, 4), (12, 4), (16, 4)):
+        ends = [schedule(count, copy, compute, stages)[-1][3] for stages in (1, 2, 3, 4)]
+        cells.append([str(copy), str(compute), *map(str, ends), str(count * compute)])
+    return [f"{count} tiles; any unit of time", *aligned(cells, 1)]
+
+
+def in_flight(matmul):
+    """Little's law: bytes on their way = bandwidth times latency."""
+    _, _, memory = machine(matmul)
+    cells = [["if a load takes", "bytes on their way", "for each of 132 multiprocessors"]]
+    for nanoseconds in (300, 500, 800):
+        least = memory * nanoseconds * 1e-9
+        cells.append(
+            [f"{nanoseconds} ns", f"{least / 1e6:.2f} MB", f"{least / 132 / 1024:.1f} KiB"]
+        )
+    return [f"memory {memory / 1e12:.2f} TB/s", *aligned(cells, 1)]
+
+
+def stages(matmul, forward):
+    """Rungs before and after they pipeline."""
+    cells = [["kernel", "stages", "shared", "regs", "blocks", "TFLOP/s", "x before"]]
+    before = None
+    for record, group, name, count in (
+        (matmul, "matmul", "12_matmul_vector_loads", 1),
+        (matmul, "matmul", "13_matmul_double_buffer", 2),
+        (matmul, "matmul", "14_matmul_register_prefetch", 3),
+        (matmul, "mma", "15_matmul_tensor_cores", 1),
+        (matmul, "mma", "16_matmul_pipelined", 3),
+        (matmul, "mma", "17_matmul_fragment_prefetch", 3),
+        (forward, "bfloat16, D 64", "06_swizzle", 1),
+        (forward, "bfloat16, D 64", "07_pipeline", 2),
+    ):
+        length = {"length": 4096} if record is forward else {}
+        row = find(record, group=group, kernel=name, **length)
+        gain = f"{row['tflops'] / before:.2f}" if count > 1 else ""
+        before = row["tflops"]
+        numbers = (count, row["shared_bytes"], row["registers"], row["blocks"])
+        cells.append([name, *map(str, numbers), f"{row['tflops']:.1f}", gain])
+    return [*aligned(cells, 1), f"({charts.source(matmul, forward)})"]
+
+
+def profile(fidelity, matmul):
+    """What NVIDIA's profiler counted in small problems, and how fast large ones are."""
+    cells = [["kernel", "sectors", "wavefronts", "conflicts", "% of peak", "of"]]
+    for row in fidelity["counts"]:
+        if row["group"] not in ("transpose", "matmul"):
+            continue
+        count = row["ncu"]
+        sectors, wavefronts, conflicts = (
+            sum(count[f"l1tex__{what}_op_{way}.sum"] for way in ("ld", "st"))
+            for what in (
+                "t_sectors_pipe_lsu_mem_global",
+                "data_pipe_lsu_wavefronts_mem_shared",
+                "data_bank_conflicts_pipe_lsu_mem_shared",
+            )
+        )
+        fast = find(matmul, group=row["group"], kernel=row["kernel"])
+        cells.append(
+            [
+                row["kernel"],
+                *map(str, (sectors, wavefronts, conflicts)),
+                f"{fast['percent_of_peak']:.1f}",
+                "bytes" if "gigabytes_per_second" in fast else "operations",
+            ]
+        )
+    return [
+        "counted by ncu, all sizes 128; rates with all sizes 4096",
+        *aligned(cells, 1),
+        f"({charts.source(matmul)})",
+    ]
+
+
+def backward(forward, gradients):
+    """Time of the backward pass over that of the forward pass."""
+    cells = [["", "N", "forward ms", "backward ms", "times"]]
+    for group in ("bfloat16, D 64", "bfloat16, D 128"):
+        for mask in ("", ", causal"):
+            for length in (1024, 4096, 16384):
+                there = find(forward, group=group + mask, kernel="08_finish", length=length)
+                back = find(gradients, group=group + mask, kernel="06_finish", length=length)
+                times = (there["milliseconds"], back["milliseconds"])
+                cells.append(
+                    [
+                        group + mask,
+                        str(length),
+                        *(f"{time:.3f}" for time in times),
+                        f"{times[1] / times[0]:.2f}",
+                    ]
+                )
+    return [
+        "five products for two: 2.5 times the operations",
+        *aligned(cells, 1),
+        f"({charts.source(forward, gradients)})",
+    ]
+
+
+def rates():
+    """The rates that times stand for: those of a table in the notes, for the errata."""
+    batch, heads, length, head_dim = 8, 12, 1024, 64
+    operations = 4 * batch * heads * length**2 * head_dim
+    cells = [["row", "ms", "TFLOP/s in the notes", "from their own time"]]
+    for name, milliseconds, rate in (
+        ("PyTorch", 45.2, 2.1),
+        ("Python", 156.8, 0.6),
+        ("Triton", 12.3, 7.8),
+        ("CUDA", 8.7, 11.2),
+    ):
+        true = operations / milliseconds / 1e9
+        cells.append([name, str(milliseconds), str(rate), f"{true:.2f}"])
+    size = f"B {batch}, H {heads}, N {length}, d {head_dim}"
+    return [f"{size}: 4 B H N^2 d = {operations / 1e9:.1f} GFLOP", *aligned(cells, 1)]
+
+
+def speedup():
+    """What fusion can gain at most, for the errata: an example of the notes, its bandwidths."""
+    n, d = 1024, 64
+    far, near = 2e12, 19e12  # bytes per second of an A100, as the notes have them
+    peak = 312e12  # its tensor cores in 16 bits (NVIDIA, A100 data sheet)
+    rows, scores, work = n * d, n * n, 4 * n * n * d
+    three = [(2 * rows + scores, work / 2), (2 * scores, 0), (scores + 2 * rows, work / 2)]
+    unfused = sum(max(2 * count / far, operations / peak) for count, operations in three)
+    fused = max(2 * 4 * rows / far, work / peak)
+    cells = [["one head, N 1024, d 64, 16 bits", "microseconds"]]
+    cells.append(["three kernels: larger of bytes and operations", f"{1e6 * unfused:.2f}"])
+    cells.append(["one kernel: bytes", f"{1e6 * 2 * 4 * rows / far:.2f}"])
+    cells.append(["one kernel: operations", f"{1e6 * work / peak:.2f}"])
+    return [
+        *aligned(cells, 1),
+        f"quotient of the bounds {unfused / fused:.1f}; the notes' formula gives "
+        f"{n * near / (2 * d * far):.0f}",
+    ]
+
+
+def maxima():
+    """The largest of n random errors beside that of n others with the same spread."""
+    pairs, random_errors = 50, random.Random(1)
+    cells = [["elements", "least ratio of maxima", "largest", "least ratio of rms", "largest"]]
+    for count in (100, 1000, 10000):
+        ratios = []
+        for _ in range(pairs):
+            both = []
+            for _ in range(2):
+                errors = [random_errors.gauss(0, 1) for _ in range(count)]
+                rms = math.sqrt(sum(error * error for error in errors) / count)
+                both.append((max(map(abs, errors)), rms))
+            ratios.append([a / b for a, b in zip(*both)])
+        row = [f"{pick(column):.2f}" for column in zip(*ratios) for pick in (min, max)]
+        cells.append([str(count), *row])
+    return [f"{pairs} pairs of sets of normal errors, equal spread", *aligned(cells, 1)]
+
+
+EXAMPLES = {  # name: (function, how many records; None for any number)
+    "roofline": (roofline, 3),
+    "fusion": (fusion, 2),
+    "tiles": (tiles, 1),
+    "products": (products, 1),
+    "maxima": (maxima, 0),
+    "moments": (moments, 0),
+    "types": (types, 0),
+    "spacing": (spacing, 0),
+    "occupancy": (occupancy, None),
+    "thread": (thread, 1),
+    "pipeline": (pipeline, 0),
+    "in_flight": (in_flight, 1),
+    "stages": (stages, 2),
+    "profile": (profile, 2),
+    "backward": (backward, 2),
+    "rates": (rates, 0),
+    "speedup": (speedup, 0),
+}
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("example", choices=EXAMPLES)
+    parser.add_argument("records", nargs="*", metavar="RECORD", help="a file of docs/results")
+    options = parser.parse_args(arguments)
+    show, count = EXAMPLES[options.example]
+    try:
+        if len(options.records) != count and not (count is None and options.records):
+            takes = "at least one" if count is None else count
+            raise Problem(f"{options.example} takes {takes} records, not {len(options.records)}")
+        lines = show(*(read(path) for path in options.records))
+    except (Problem, KeyError) as problem:
+        print(f"examples.py: {problem}", file=sys.stderr)
+        return 2
+    except ArithmeticError as error:
+        print(f"examples.py: {options.example}: {error}", file=sys.stderr)
+        return 1
+    print("\n".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
