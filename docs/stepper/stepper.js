@@ -103,25 +103,33 @@
     return table;
   }
 
-  function drawMap(run, now) {
-    const table = emptied("map");
+  // The map's cells stay, so that their colours can change gently.
+  const mapCells = [];
+  function makeMap() {
+    const table = part("map");
     const head = element("tr", element("thead", table));
     element("th", head);
     for (const key of data.keys) element("span", element("th", head, "column"), "", key);
-    const largest = Math.max(...run.steps.map((step) => (step.s ? largestOf(step.s) : 0)));
-    const cells = [];
     const body = element("tbody", table);
     data.queries.forEach((query, i) => {
       const row = element("tr", body);
       element("th", row, "row", query);
-      cells.push(data.keys.map((_, j) => cell(row, "map", i, j)));
+      mapCells.push(data.keys.map((_, j) => cell(row, "map", i, j)));
     });
+  }
+
+  function drawMap(run, now) {
+    for (const made of mapCells.flat()) {
+      made.className = "";
+      made.style.backgroundColor = "";
+    }
+    const largest = Math.max(...run.steps.map((step) => (step.s ? largestOf(step.s) : 0)));
     run.steps.slice(0, state.step + 1).forEach((step) => {
       if (step.kind === "finish") return;
       const isNow = step === now;
       for (let r = 0; r < step.queries; ++r) {
         for (let c = 0; c < step.keys; ++c) {
-          const at = cells[step.query + r][step.key + c];
+          const at = mapCells[step.query + r][step.key + c];
           if (step.kind === "skipped") at.classList.add("skipped");
           else if (step.s[r][c] === null) at.classList.add("hidden");
           else paint(at, step.s[r][c], largest);
@@ -136,11 +144,12 @@
       // With a mask a tile ends at the last key that one of its queries sees.
       const end = Math.min(step.key + run.block_n, data.keys.length);
       for (let j = step.key + step.keys; j < end; ++j) {
-        for (let r = 0; r < step.queries; ++r) cells[step.query + r][j].classList.add("skipped", isNow ? "now" : "past");
+        for (let r = 0; r < step.queries; ++r) {
+          mapCells[step.query + r][j].classList.add("skipped", isNow ? "now" : "past");
+        }
       }
     });
-    const chosen = body.rows[now.query + rowOf(now)];
-    if (chosen) chosen.classList.add("chosen");
+    [...part("map").tBodies[0].rows].forEach((row, i) => row.classList.toggle("chosen", i === now.query + rowOf(now)));
   }
 
   function rowHead(row, step, i) {
@@ -346,6 +355,7 @@
   offer("mask", different(data.runs.map((run) => run.mask)).map((mask) => [mask, mask]));
   offer("tiles", different(data.runs.map(tilesOf)).map((tiles) => [tiles, tiles.replace("x", " \u00d7 ")]));
   offer("show", [["s", "scores S"], ["p", "weights P"]]);
+  makeMap();
   root.classList.add("stepper-on");
   draw();
 })();

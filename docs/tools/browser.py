@@ -5,6 +5,7 @@ Needs Python's standard library only. It speaks the Chrome DevTools Protocol ove
 The network is off: names resolve to nothing, and all else goes to a proxy that nobody serves.
 """
 
+import base64
 import json
 import os
 import pathlib
@@ -69,14 +70,14 @@ class Browser:
     def __init__(self, program, size=(1400, 900), reduced=False, dark=False, patience=60.0):
         self.patience, self.next_id, self.session = patience, 0, None
         self.unread, self.events = b"", []
-        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.profile = tempfile.mkdtemp(prefix="browser.")
         theirs_in, self.out = os.pipe()
         self.source, theirs_out = os.pipe()
-        command = [program, *FLAGS, f"--user-data-dir={self.profile.name}"]
+        command = [program, *FLAGS, f"--user-data-dir={self.profile}"]
         if hasattr(os, "getuid") and os.getuid() == 0:
             command.append("--no-sandbox")  # Chromium's sandbox refuses root; the pages are our own
         # The shell puts the pipes where Chromium looks for them.
-        self.log = open(pathlib.Path(self.profile.name, "log.txt"), "w+b")
+        self.log = open(pathlib.Path(self.profile, "log.txt"), "w+b")
         self.process = subprocess.Popen(
             ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", *command],
             pass_fds=(theirs_in, theirs_out),
@@ -134,7 +135,7 @@ class Browser:
             self.process.kill()
             self.process.wait()
         self.log.close()
-        self.profile.cleanup()
+        shutil.rmtree(self.profile, ignore_errors=True)  # it may still be writing
 
     # ------------------------------------------------------------ the protocol
 
@@ -249,7 +250,5 @@ class Browser:
 
     def screenshot(self, path, whole=False):
         """Writes what is seen, or the whole page, as a PNG file."""
-        import base64
-
         image = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         pathlib.Path(path).write_bytes(base64.b64decode(image["data"]))

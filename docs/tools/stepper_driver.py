@@ -5,22 +5,24 @@ import re
 READ = """(() => {
     const root = document.getElementById("stepper");
     const at = (name) => document.getElementById("stepper-" + name);
+    const texts = (name, what) => [...at(name).querySelectorAll(what)].map((e) => e.textContent);
     const cells = [...root.querySelectorAll("td[data-field]")].map((cell) => [
-        cell.dataset.field, Number(cell.dataset.i), cell.dataset.j === undefined ? null : Number(cell.dataset.j),
-        cell.children.length ? [...cell.children].map((part) => part.textContent) : [cell.textContent],
-        [...cell.classList]]);
+        cell.dataset.field, Number(cell.dataset.i),
+        cell.dataset.j === undefined ? null : Number(cell.dataset.j),
+        cell.children.length ? [...cell.children].map((e) => e.textContent) : [cell.textContent],
+        [...cell.classList], cell.style.backgroundColor]);
     return {
-        on: root.classList.contains("stepper-on"), run: Number(root.dataset.run), step: Number(root.dataset.step),
-        row: Number(root.dataset.row), count: at("count").textContent, says: at("says").textContent,
-        live: at("says").getAttribute("aria-live"), slider: [Number(at("slider").value), Number(at("slider").max)],
+        on: root.classList.contains("stepper-on"), run: Number(root.dataset.run),
+        step: Number(root.dataset.step), row: Number(root.dataset.row),
+        count: at("count").textContent, play: at("play").textContent,
+        says: at("says").textContent, live: at("says").getAttribute("aria-live"),
+        slider: [Number(at("slider").value), Number(at("slider").max)],
         disabled: ["first", "previous", "next", "last"].map((name) => at(name).disabled),
-        play: at("play").textContent, cells: cells,
-        columns: [...at("map").querySelectorAll("th.column")].map((th) => th.textContent),
-        rows: [...at("map").querySelectorAll("th.row")].map((th) => th.textContent),
-        tileColumns: [...at("tile").querySelectorAll("th.column")].map((th) => th.textContent),
-        tileRows: [...at("tile").querySelectorAll("th.row")].map((th) => th.textContent),
-        oParts: [...at("o").querySelectorAll("th.part")].map((th) => th.textContent),
-        chosen: [...at("tile").querySelectorAll("[aria-pressed=true]")].map((button) => Number(button.dataset.row)),
+        cells: cells, columns: texts("map", "th.column"), rows: texts("map", "th.row"),
+        tileColumns: texts("tile", "th.column"), tileRows: texts("tile", "th.row"),
+        oParts: texts("o", "th.part"),
+        chosen: [...at("tile").querySelectorAll("[aria-pressed=true]")].map(
+            (button) => Number(button.dataset.row)),
     };
 })()"""
 NUMBER = re.compile(r"[-\u2212]?(?:\u221e|\d*\.\d+|\d+)")
@@ -43,6 +45,19 @@ def same(shown, value):
     if x is None or value is None:
         return x is value
     return abs(x - value) <= 0.5 * 10.0**-digits * (1 + 1e-9) + 1e-12
+
+
+def strength(shade):
+    """How much colour there is: 0 for none."""
+    parts = re.fullmatch(r"rgba\((\d+), \d+, \d+, ([\d.]+)\)", shade)
+    return float(parts[2]) if parts else 0.0
+
+
+def right_shade(shade, x):
+    """Orange above 0, blue below, none without a number."""
+    if strength(shade) < 0.005:
+        return True
+    return x is not None and shade.startswith("rgba(217," if x > 0 else "rgba(42,")
 
 
 class Stepper:
@@ -98,13 +113,14 @@ class Stepper:
         for name, value in expected.items():
             if page[name] != value:
                 yield f"{where}: {name} is {page[name]}, not {value}"
-        yield from self.check_cells(where, data, fields, page["cells"])
+        yield from self.check_cells(where, data, fields, page["cells"], show)
         yield from self.check_map(where, this, step, page["cells"])
         yield from self.check_sentence(where, data, page)
 
-    def check_cells(self, where, data, fields, cells):
+    def check_cells(self, where, data, fields, cells, show):
         seen = set()
-        for name, i, j, texts, classes in cells:
+        strongest = {}  # shade of each heat map
+        for name, i, j, texts, classes, shade in cells:
             if name == "map":
                 continue
             place = f"{where}: {name}[{i}]" + (f"[{j}]" if j is not None else "")
@@ -126,12 +142,22 @@ class Stepper:
             if len(texts) != len(values) or not all(map(same, texts, values)):
                 yield f"{place} is {values}, but the page shows {texts}"
             self.compared += len(values)
+            if name in ("s", "p") or name.startswith("o"):
+                if not right_shade(shade, value):
+                    yield f"{place} is {value}, but its colour is {shade}"
+                strongest[name] = max(strongest.get(name, 0), strength(shade))
         wanted = {
             (name, i, j)
             for name, rows in fields.items()
             for i, row in enumerate(rows)
             for j in (range(len(row)) if isinstance(row, list) else (None,))
         }
+        # The largest number has the full colour; of O the largest before the division.
+        full = ("o", "o_before") if data["kind"] == "finish" else ("o_before", "o_rescaled", "o")
+        for names in ((show,), full):
+            if any(name in strongest for name in names):
+                if not 0.59 < max(strongest.get(name, 0) for name in names) < 0.61:
+                    yield f"{where}: no number of {names} has the full colour"
         if seen != wanted:
             yield f"{where}: {len(seen)} numbers are shown, {len(wanted)} should be"
 
@@ -151,9 +177,16 @@ class Stepper:
                         kind = "hidden"
                     expected[data["query"] + i, data["key"] + j] = (kind, now)
         count = 0
-        for name, i, j, _, classes in cells:
+        scores = {}
+        for data in steps:
+            for i, row in enumerate(data.get("s", ())):
+                for j, s in enumerate(row):
+                    scores[data["query"] + i, data["key"] + j] = s
+        for name, i, j, _, classes, shade in cells:
             if name != "map":
                 continue
+            if not right_shade(shade, scores.get((i, j))):
+                yield f"{where}: map[{i}][{j}] is {scores.get((i, j))}, but its colour is {shade}"
             count += 1
             kind = next((k for k in ("skipped", "hidden") if k in classes), "score")
             time = next((t for t in ("now", "past") if t in classes), None)
