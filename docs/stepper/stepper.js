@@ -149,7 +149,8 @@
         }
       }
     });
-    [...part("map").tBodies[0].rows].forEach((row, i) => row.classList.toggle("chosen", i === now.query + rowOf(now)));
+    [...part("map").tBodies[0].rows].forEach((row, i) => 
+      row.classList.toggle("chosen", now.kind !== "skipped" && i === now.query + rowOf(now)));
   }
 
   function rowHead(row, step, i) {
@@ -184,6 +185,7 @@
       }
       return;
     }
+    table.classList.toggle("wide", step.keys > 8);
     for (let j = 0; j < step.keys; ++j) element("th", head, "column", data.keys[step.key + j]);
     for (const name of ["m", "correction", "l"]) element("th", head, "column", name);
     const largest = state.show === "s" ? largestOf(step.s) : 1;
