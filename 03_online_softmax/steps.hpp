@@ -16,22 +16,21 @@ struct TileStep {
   std::int64_t query = 0;    ///< the first query
   std::int64_t queries = 0;  ///< how many
   std::int64_t key = 0;      ///< the first key
-  std::int64_t keys =
-      0;  ///< how many; with skipped, how many were not needed
-  bool skipped =
-      false;  ///< no query sees a key: nothing was computed and all tensors are empty
+  std::int64_t keys = 0;     ///< how many: computed, or with skipped spared
+  /// No query sees a key: nothing was computed, and all tensors are empty.
+  bool skipped = false;
   Tensor<float, 2> s;  ///< [queries, keys], scores
   Tensor<float, 2> p;  ///< [queries, keys], exp(s - m), 0 for hidden keys
-  Tensor<float, 1>
-      m_before;  ///< [queries], maxima of the keys before; -infinity for none
+  /// [queries], maxima of the keys before; -infinity for none.
+  Tensor<float, 1> m_before;
   Tensor<float, 1> m;         ///< [queries], maxima with this tile
   Tensor<float, 1> l_before;  ///< [queries], sums of the keys before
   Tensor<float, 1> l;         ///< [queries], sums with this tile
-  Tensor<float, 1>
-      correction;  ///< [queries], exp(m_before - m); 1 where m stays
+  /// [queries], exp(m_before - m); 1 where m stays.
+  Tensor<float, 1> correction;
   Tensor<float, 2> o_before;  ///< [queries, head_dim], not divided by l
-  Tensor<float, 2>
-      o_rescaled;  ///< [queries, head_dim], o_before times the corrections
+  /// [queries, head_dim], o_before times the corrections.
+  Tensor<float, 2> o_rescaled;
   Tensor<float, 2> o;  ///< [queries, head_dim], o_rescaled plus P V
 };
 
@@ -40,10 +39,10 @@ struct Recording {
   Tiles tiles;          ///< sizes of the tiles
   bool causal = false;  ///< the mask
   double scale = 0;     ///< factor of the scores
-  std::vector<TileStep>
-      steps;  ///< for each tile of queries the tiles of keys, in the order of the run
-  naive::Forward<float>
-      out;  ///< what tiled_forward() returned: [1, 1, length_q, head_dim] and LSE
+  /// For each tile of queries its tiles of keys, in the order of the run.
+  std::vector<TileStep> steps;
+  /// What tiled_forward() returned: O [1, 1, length_q, head_dim], and LSE.
+  naive::Forward<float> out;
   Verdict o;    ///< out.o against lesson 01
   Verdict lse;  ///< out.lse against lesson 01
 };

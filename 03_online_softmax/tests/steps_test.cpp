@@ -2,11 +2,13 @@
 // read.
 #include "03_online_softmax/steps.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -167,7 +169,8 @@ void check_steps(const Problem& p, const Recording& run) {
 TEST_CASE("a recording is the run: every step obeys the recurrence") {
   const std::pair<std::int64_t, std::int64_t> lengths[] = {
       {1, 1}, {16, 16}, {17, 13}, {5, 23}, {23, 5}};
-  for (const auto& [length_q, length_k] : lengths) {
+  for (const auto& pair : lengths) {
+    const std::int64_t length_q = pair.first, length_k = pair.second;
     const Problem p = problem(length_q, length_k);
     for (const bool causal : {false, true}) {
       for (const Tiles& tiles : {Tiles{1, 1}, Tiles{4, 4}, Tiles{5, 6},

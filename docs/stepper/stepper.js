@@ -149,7 +149,7 @@
         }
       }
     });
-    [...part("map").tBodies[0].rows].forEach((row, i) => 
+    [...part("map").tBodies[0].rows].forEach((row, i) =>
       row.classList.toggle("chosen", now.kind !== "skipped" && i === now.query + rowOf(now)));
   }
 
