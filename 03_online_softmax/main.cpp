@@ -11,10 +11,12 @@
 #include "02_safe_softmax/softmax.hpp"
 #include "03_online_softmax/proof.hpp"
 #include "03_online_softmax/row.hpp"
+#include "03_online_softmax/steps.hpp"
 #include "03_online_softmax/tiled.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/progress.hpp"
 #include "common/cli/table.hpp"
+#include "common/files/write_file.hpp"
 #include "common/parallel/parallel_for.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
@@ -325,6 +327,121 @@ void tiled_on_the_input(cli::Program& program, const Choice& choice) {
   }
 }
 
+// What the tile stepper shows: the head that looks at the next word, over the first words of the text. Of another input
+// the last head is taken when it has fewer.
+constexpr std::int64_t kStepHead = 8, kStepTokens = 16;
+constexpr Tiles kStepTiles[] = {{4, 4}, {8, 4}, {5, 6}, {16, 16}};
+
+Recording recorded(const cli::Input& input, bool causal, const Tiles& tiles) {
+  const std::int64_t heads = input.q.size(1);
+  const std::int64_t h = std::min(kStepHead, heads - 1);
+  const std::int64_t kv_head = h * input.k.size(1) / heads;
+  const auto part = [](const Tensor<float, 4>& x, std::int64_t head) {
+    return x.view()
+        .narrow(0, 0, 1)
+        .narrow(1, head, head + 1)
+        .narrow(2, 0, std::min(kStepTokens, x.size(2)));
+  };
+  return record(part(input.q, h), part(input.k, kv_head),
+                part(input.v, kv_head), causal, tiles);
+}
+
+RecordingNames recorded_names(const cli::Input& input) {
+  RecordingNames names;
+  names.input = input.directory.filename().string();
+  names.head = std::min(kStepHead, input.q.size(1) - 1);
+  const bool same = input.q.size(2) == input.k.size(2);
+  const auto name = [&](std::int64_t i, bool is_token) {
+    return is_token && !input.tokens.empty()
+               ? input.tokens[static_cast<std::size_t>(i)]
+               : std::to_string(i);
+  };
+  for (std::int64_t i = 0; i < std::min(kStepTokens, input.q.size(2)); ++i) {
+    names.queries.push_back(name(i, same));
+  }
+  for (std::int64_t j = 0; j < std::min(kStepTokens, input.k.size(2)); ++j) {
+    names.keys.push_back(name(j, true));
+  }
+  return names;
+}
+
+// The query whose maximum rises most often, and of those the first.
+std::int64_t most_rises(const Recording& run) {
+  std::vector<int> rises(static_cast<std::size_t>(run.out.o.size(2)));
+  for (const TileStep& step : run.steps) {
+    for (std::int64_t i = 0; !step.skipped && i < step.queries; ++i) {
+      rises[static_cast<std::size_t>(step.query + i)] +=
+          step.m(i) > step.m_before(i);
+    }
+  }
+  return std::max_element(rises.begin(), rises.end()) - rises.begin();
+}
+
+// A row of the attention on its way through the tiles, and the files for the page docs/stepper.
+void steps_of_tiles(cli::Program& program) {
+  const cli::Input& input = program.input();
+  const RecordingNames names = recorded_names(input);
+  std::vector<Recording> runs;
+  for (const bool causal : {false, true}) {
+    for (const Tiles& tiles : kStepTiles) {
+      runs.push_back(recorded(input, causal, tiles));
+    }
+  }
+
+  const std::int64_t query = most_rises(runs[0]);
+  fmt::print("query '{}' of head {}, {} keys, tiles of {} x {}\n",
+             names.queries[static_cast<std::size_t>(query)], names.head,
+             names.keys.size(), runs[0].tiles.block_m, runs[0].tiles.block_n);
+  cli::Table table({"keys", "largest S", "m", "correction", "l"});
+  for (const TileStep& step : runs[0].steps) {
+    const std::int64_t i = query - step.query;
+    if (i < 0 || i >= step.queries) continue;
+    const auto first = names.keys.begin() + step.key;
+    table.add(
+        {fmt::format("{}", fmt::join(first, first + step.keys, " ")),
+         fmt::format("{:.2f}", as_matrix(step.s.view()).row(i).maxCoeff()),
+         fmt::format("{:.2f}", step.m(i)),
+         fmt::format("{:.4f}", step.correction(i)),
+         fmt::format("{:.4f}", step.l(i))});
+  }
+  fmt::print("{}", table.text());
+
+  double worst = 0;
+  for (const Recording& run : runs) {
+    for (const Verdict* verdict : {&run.o, &run.lse}) {
+      worst = std::max(
+          {worst,
+           verdict->accepted ? 0 : std::numeric_limits<double>::infinity(),
+           verdict->error.max_error / verdict->allowed_max});
+    }
+  }
+  program.check(
+      fmt::format("o and lse of {} runs, largest error as a share of "
+                  "what is allowed",
+                  runs.size()),
+      worst, 1);
+  if (program.save_directory()) {
+    write_file(*program.save_directory() / "steps.json",
+               steps_as_json(runs, names));
+  }
+}
+
+// The picture of the step that raises the most maxima of earlier keys, for the pages.
+void picture_of_a_step(cli::Program& program) {
+  const Recording run = recorded(program.input(), false, kStepTiles[0]);
+  std::size_t best = 0;
+  std::int64_t most = 0;
+  for (std::size_t n = 0; n < run.steps.size(); ++n) {
+    const TileStep& step = run.steps[n];
+    std::int64_t rises = 0;
+    for (std::int64_t i = 0; step.key > 0 && i < step.queries; ++i) {
+      rises += step.m(i) > step.m_before(i);
+    }
+    if (rises > most) best = n, most = rises;
+  }
+  fmt::print("{}", step_as_svg(run, best, recorded_names(program.input())));
+}
+
 void memory_of_tiles(const Tiles& tiles) {
   constexpr std::int64_t kDim = 64;
   cli::Table table(
@@ -434,6 +551,9 @@ int main(int argc, char** argv) {
   program.section("split", "The keys in parts", [&] { split_keys(program); });
   program.section("tiled", "The input by tiles",
                   [&] { tiled_on_the_input(program, choice); });
+  program.section("steps", "Tile by tile", [&] { steps_of_tiles(program); });
+  program.section_apart("step_picture", "One step",
+                        [&] { picture_of_a_step(program); });
   program.section("memory", "What tiles save",
                   [&] { memory_of_tiles(choice.tiles); });
   program.section("time", "How long it takes here",

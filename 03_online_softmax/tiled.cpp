@@ -36,6 +36,7 @@ struct Head {
   View<T, 2> o;
   View<T, 1> lse;
   bool causal;
+  std::int64_t batch, index;  // for onlookers
 
   // How many of the keys from `key` to `key + count` a query sees: the first so many.
   std::int64_t seen(std::int64_t query, std::int64_t key,
@@ -77,17 +78,36 @@ void drop(View<const std::uint8_t, 2> keep, double probability,
   }
 }
 
+template <class T>
+TileMoment<T> moment(const Head<T>& head, TileStage stage, std::int64_t query,
+                     std::int64_t key, const Matrix<T>& s, const Vector<T>& m,
+                     const Vector<T>& l, const Matrix<T>& o) {
+  return {stage,
+          head.batch,
+          head.index,
+          query,
+          key,
+          {s.data(), {s.rows(), s.cols()}},
+          {m.data(), {m.size()}},
+          {l.data(), {l.size()}},
+          {o.data(), {o.rows(), o.cols()}}};
+}
+
 //! [tiled]
 // Attention of the queries `begin` to `end` of one head.
 template <class T>
 void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
-            std::int64_t block_n, const AttentionOptions& options) {
+            std::int64_t block_n, const AttentionOptions& options,
+            const TileWatch<T>& watch) {
   const std::int64_t rows = end - begin, d = head.q.size(1);
   const T scale = static_cast<T>(options.scale_for(d));
   Matrix<T> q, k, v, s, o = Matrix<T>::Zero(rows, d);
   Vector<T> m = Vector<T>::Constant(rows, kNothing<T>);
   Vector<T> l = Vector<T>::Zero(rows);
   load(head.q, begin, end, q);
+  const auto show = [&](TileStage stage, std::int64_t j) {  // to onlookers
+    if (watch) watch(moment(head, stage, begin, j, s, m, l, o));
+  };
   const auto needed = head.seen(end - 1, 0, head.k.size(0));
   for (std::int64_t j = 0; j < needed; j += block_n) {  // the rest is hidden
     const std::int64_t cols = std::min(block_n, needed - j);
@@ -95,6 +115,7 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
     load(head.v, j, j + cols, v);
     s.resize(rows, cols);
     s.noalias() = scale * q * k.transpose();
+    show(TileStage::scored, j);
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t seen = head.seen(begin + i, j, cols);
       s.row(i).tail(cols - seen).setZero();  // weights of hidden keys
@@ -112,7 +133,9 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
       m(i) = m_new;
     }
     drop(head.keep, options.dropout_probability, begin, j, s);
+    show(TileStage::rescaled, j);
     o.noalias() += s * v;
+    show(TileStage::added, j);
   }
   for (std::int64_t i = 0; i < rows; ++i) {
     const T divisor = l(i) == T(0) ? T(1) : l(i);  // 0: no key seen
@@ -135,7 +158,8 @@ naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k,
                                 View<const T, 4> v,
                                 const AttentionOptions& options,
                                 const Tiles& tiles,
-                                const std::function<void()>& tile_done) {
+                                const std::function<void()>& tile_done,
+                                const TileWatch<T>& watch) {
   const AttentionShape shape =
       attention_shape(q.shape(), k.shape(), v.shape());
   options.check(shape);
@@ -156,20 +180,23 @@ naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k,
                  {},
                  result.o.view().at(b).at(h),
                  result.lse.view().at(b).at(h),
-                 options.causal};
+                 options.causal,
+                 b,
+                 h};
     if (options.dropout_keep.data() != nullptr) {
       head.keep = options.dropout_keep.at(b).at(h);
     }
-    attend(head, begin, begin + rows, tiles.block_n, options);
+    attend(head, begin, begin + rows, tiles.block_n, options, watch);
     if (tile_done) tile_done();
   });
   return result;
 }
 
-#define FA_TILED_FOR(T)                                     \
-  template naive::Forward<T> tiled_forward<T>(              \
-      View<const T, 4>, View<const T, 4>, View<const T, 4>, \
-      const AttentionOptions&, const Tiles&, const std::function<void()>&);
+#define FA_TILED_FOR(T)                                                    \
+  template naive::Forward<T> tiled_forward<T>(                             \
+      View<const T, 4>, View<const T, 4>, View<const T, 4>,                \
+      const AttentionOptions&, const Tiles&, const std::function<void()>&, \
+      const TileWatch<T>&);
 FA_TILED_FOR(double)
 FA_TILED_FOR(float)
 

@@ -25,6 +25,33 @@ struct Tiles {
 /// @throws std::invalid_argument for a tile size below 1
 std::int64_t tile_count(const AttentionShape& shape, const Tiles& tiles);
 
+/// What happens to a tile of scores, in this order.
+enum class TileStage {
+  scored,    ///< S is computed; m, l and O are still those of the keys before
+  rescaled,  ///< S has become P, m and l include it, and O is multiplied by the corrections
+  added,     ///< P V is added to O
+};
+
+/// The work on one tile of scores, for onlookers. The views are good during the call only.
+template <class T>
+struct TileMoment {
+  TileStage stage;     ///< what has just been done
+  std::int64_t batch;  ///< of the tile
+  std::int64_t head;   ///< the query head
+  std::int64_t query;  ///< the first query
+  std::int64_t key;    ///< the first key
+  View<const T, 2>
+      s;  ///< [queries, keys], S; from rescaled on P, 0 for hidden keys
+  View<const T, 1>
+      m;  ///< [queries], running maxima; -infinity before the first key
+  View<const T, 1> l;  ///< [queries], running sums of exp(S - m)
+  View<const T, 2> o;  ///< [queries, head_dim], not yet divided by l
+};
+
+/// Is called at each stage of each tile.
+template <class T>
+using TileWatch = std::function<void(const TileMoment<T>&)>;
+
 /// Attention with the answers, the options and the refusals of naive::forward(), by tiles and threaded
 /// over tiles of queries. The result does not depend on the number of threads.
 ///
@@ -37,12 +64,14 @@ std::int64_t tile_count(const AttentionShape& shape, const Tiles& tiles);
 /// @param tiles sizes of the tiles; larger ones than the problem are cut to it
 /// @param tile_done called after each of the tile_count() query tiles, from several threads at once; what
 ///   it throws ends the work and is thrown again here
+/// @param watch called at each stage of each tile of scores that is computed, likewise
 /// @throws std::invalid_argument as naive::forward(), and for a tile size below 1
 template <class T>
 naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k,
                                 View<const T, 4> v,
                                 const AttentionOptions& options = {},
                                 const Tiles& tiles = {},
-                                const std::function<void()>& tile_done = {});
+                                const std::function<void()>& tile_done = {},
+                                const TileWatch<T>& watch = {});
 
 }  // namespace fa::online

@@ -51,6 +51,10 @@ if(FA_DOXYGEN_AWESOME)
                      "<script>DoxygenAwesomeDarkModeToggle.init()</script>\n")
 endif()
 string(APPEND fa_docs_styles "\"${fa_docs_theme}/site.css\"")
+set(fa_docs_stepper "${CMAKE_CURRENT_SOURCE_DIR}/stepper")
+if("docs/stepper/README.md" IN_LIST fa_docs_pages)
+  string(APPEND fa_docs_scripts " \"${fa_docs_stepper}/stepper.css\" \"${fa_docs_stepper}/stepper.js\"")
+endif()
 
 # Header and layout begin as this Doxygen's own: committed copies would fit one version only.
 function(fa_docs_write)
@@ -103,11 +107,32 @@ if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.5)
 endif()
 configure_file(Doxyfile.in "${fa_docs_out}/Doxyfile" @ONLY)
 
-add_custom_target(docs
+# The tile stepper's numbers. They are written while Doxygen runs: on a fresh checkout lesson 03 is compiled for them.
+set(stepper "")
+if("docs/stepper/README.md" IN_LIST fa_docs_pages)
+  set(steps "${fa_docs_out}/stepper")
+  add_custom_command(OUTPUT "${steps}/steps.json" "${steps}/stepper_data.js"
+    COMMAND "${CMAKE_COMMAND}" -E make_directory "${steps}"
+    COMMAND 03_online_softmax --section steps --save "${steps}"
+    COMMAND "${Python3_EXECUTABLE}" -B "${fa_docs_stepper}/page.py" data
+            "${steps}/steps.json" "${steps}/stepper_data.js"
+    DEPENDS "${fa_docs_stepper}/page.py" COMMENT "Numbers of the tile stepper" VERBATIM)
+  add_custom_target(docs_steps DEPENDS "${steps}/stepper_data.js")
+  set(stepper COMMAND "${CMAKE_COMMAND}" -E copy "${steps}/steps.json" "${steps}/stepper_data.js" "${fa_docs_html}")
+endif()
+
+add_custom_target(docs_pages
   COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_html}"
   COMMAND "${CMAKE_COMMAND}" -E make_directory "${fa_docs_html}"
   ${math}
   COMMAND "${DOXYGEN_EXECUTABLE}" Doxyfile
-  COMMAND "${Python3_EXECUTABLE}" -B "${fa_docs_tools}/check_site.py" --site "${fa_docs_site}"
   WORKING_DIRECTORY "${fa_docs_out}" COMMENT "Writing the site: ${fa_docs_html}/index.html"
   USES_TERMINAL VERBATIM)
+add_custom_target(docs
+  ${stepper}
+  COMMAND "${Python3_EXECUTABLE}" -B "${fa_docs_tools}/check_site.py" --site "${fa_docs_site}"
+  COMMENT "Checking the site" USES_TERMINAL VERBATIM)
+add_dependencies(docs docs_pages)
+if(TARGET docs_steps)
+  add_dependencies(docs docs_steps)
+endif()

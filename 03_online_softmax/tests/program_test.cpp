@@ -34,6 +34,11 @@ TEST_CASE(
   const auto o = read_npy<float, 4>(directory.path() / "o.npy");
   const auto lse = read_npy<float, 3>(directory.path() / "lse.npy");
   CHECK(lse.shape() == Shape<3>{o.size(0), o.size(1), o.size(2)});
+  CHECK(testing::python_says(
+            "[(r[\"mask\"], r[\"block_m\"]) for r in "
+            "json.load(open(file))[\"runs\"]] == [(mask, m) for mask in "
+            "(\"full\", \"causal\") for m in (4, 8, 5, 16)]",
+            directory.path() / "steps.json") == "True\n");
 }
 
 TEST_CASE(
@@ -44,8 +49,9 @@ TEST_CASE(
   write_npy(path / "k.npy", normal_tensor<half, 4>({2, 2, 5, 16}, 2));
   write_npy(path / "v.npy", normal_tensor<float, 4>({2, 2, 5, 16}, 3));
   const std::string input = " --input " + quoted(path);
-  for (const char* section : {"tiled --causal", "tiled --block-m 3",
-                              "tiled --block-n 1", "split"}) {
+  for (const char* section :
+       {"tiled --causal", "tiled --block-m 3", "tiled --block-n 1", "split",
+        "steps", "step_picture"}) {
     const auto result = run(kProgram + input + " --section " + section);
     CAPTURE(result.output);
     CHECK(result.status == 0);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the finished site: every page is there, every link and anchor inside it resolves, and every
-namespace has a description. (Doxygen misses no description of a name whose namespace has none.)
+"""Checks the finished site: every page is there, every link and anchor inside it resolves, also those of
+the navigation, which are in scripts, and of style sheets, and every namespace has a description.
+(Doxygen misses no description of a name whose namespace has none.)
 
 Exit status: 0 all is well, 1 something is missing, 2 could not be done.
 """
@@ -43,6 +44,24 @@ class Page(html.parser.HTMLParser):
         self.text.append(data)
 
 
+# What a script of the navigation names, and what a style sheet loads.
+IN_SCRIPT = re.compile(r"""["']([\w.%-]+\.html(?:#[^"'\s]*)?)["']""")
+IN_STYLE = re.compile(r"""url\(\s*["']?(?!data:|https?:|#)([^"')\s]+)["']?\s*\)""")
+
+# Doxygen's tree lists the functions of a file below that file, with anchors that only the page of their
+# namespace has. Such a link still opens the right page.
+MEMBER = re.compile(r"#a[0-9a-f]{32}(?:a[0-9a-f]{32})?$")
+
+
+def named_elsewhere(directory):
+    """Yields (file name, line number, url) for each link in the scripts and style sheets of the site."""
+    for pattern, regex in (("*.js", IN_SCRIPT), ("*.css", IN_STYLE)):
+        for path in sorted(directory.glob(pattern)):
+            for number, line in enumerate(path.read_text("utf-8", "replace").split("\n"), 1):
+                for match in regex.finditer(line):
+                    yield path.name, number, MEMBER.sub("", match[1])
+
+
 def namespaces(site):
     """Yields (header, line number, name) for each namespace that the headers on the site open."""
     for directory in site.sources:
@@ -77,14 +96,14 @@ def faults(site):
                 f"{header}:{number}: the namespace {name} has no description; "
                 "docs/namespaces.dox is a place for it."
             )
-    for name, page in pages.items():
-        for line, url in page.links:
-            path, _, anchor = urllib.parse.unquote(url).partition("#")
-            path = path.split("?", 1)[0] or name
-            if not (site.html / path).exists():
-                yield f"{name}:{line}: the link {url} leads to no file."
-            elif anchor and path in pages and anchor not in pages[path].anchors:
-                yield f"{name}:{line}: the link {url} leads to no anchor."
+    links = [(name, line, url) for name, page in pages.items() for line, url in page.links]
+    for name, line, url in links + list(named_elsewhere(site.html)):
+        path, _, anchor = urllib.parse.unquote(url).partition("#")
+        path = path.split("?", 1)[0] or name
+        if not (site.html / path).exists():
+            yield f"{name}:{line}: the link {url} leads to no file."
+        elif anchor and path in pages and anchor not in pages[path].anchors:
+            yield f"{name}:{line}: the link {url} leads to no anchor."
 
 
 def main(arguments=None):

@@ -11,6 +11,13 @@ Doxygen runs `gfm2dox.py --site FILE PAGE` and reads what is printed. FILE lists
 Line n of the output is line n of the page, so that Doxygen's warnings name the right line. Doxygen
 ignores the exit status of a filter. Whatever goes wrong therefore also becomes a reference that
 cannot be resolved, which does fail the build.
+
+What only a site can have, a page takes from a file of HTML beside it. GitHub shows what is between the
+two comments, the site has the file in its place:
+
+    <!-- on the site: stepper.html -->
+    ![one step](step.svg)
+    <!-- /on the site -->
 """
 
 import argparse
@@ -40,6 +47,9 @@ KEPT_TAGS = set(
     "a b blockquote br center code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr i ins kbd li ol p pre "
     "s small span strike strong sub sup table tbody td th thead tr tt u ul".split()
 )
+ON_THE_SITE = re.compile(r"^[ \t]*<!--\s*/?\s*on the site\b", re.IGNORECASE)
+SITE_BEGIN = re.compile(r"^<!-- on the site: (?P<file>[A-Za-z0-9_-]+\.html) -->[ \t]*$")
+SITE_END = re.compile(r"^<!-- /on the site -->[ \t]*$")
 RAW_TAGS = {"details"}  # Doxygen before 1.10 does not know them
 
 
@@ -106,6 +116,8 @@ class Filter:
         self.lines = [line.rstrip("\r") for line in self.lines]
         self.raw = {}  # line -> Doxygen text that stands there instead of the page's
         self.line = 0  # where the construct at hand begins, for messages
+        self.has_html = False
+        self.take_html()
         self.open_alerts()
         self.kinds, self.fences = gfm.scan(self.lines)
         self.headings = gfm.headings(self.lines, self.kinds)
@@ -117,6 +129,35 @@ class Filter:
         line = self.line if line is None else line
         print(f"{self.page}:{line + 1}: {sentence}", file=sys.stderr)
         return r"\ref " + re.sub(r"\W+", "_", f"error: {sentence}", flags=re.ASCII).strip("_")
+
+    def take_html(self):
+        """Replaces what stands between the comments `on the site` by the file that they name."""
+        kinds, _ = gfm.scan(self.lines)
+        first = None  # where the region at hand begins
+        for i, kind in enumerate(kinds):
+            line = self.lines[i]
+            if kind != "comment" or not ON_THE_SITE.match(line):
+                continue
+            begin = SITE_BEGIN.match(line)
+            if begin and first is None:
+                first, self.has_html = i, True
+                file = (self.site.root / self.page).parent / begin["file"]
+                if file.is_file():
+                    text = " ".join(gfm.read_lines(file))
+                    self.raw[i] = rf"\htmlonly[block]{text}\endhtmlonly"
+                else:
+                    self.raw[i] = self.fail(f"there is no file {begin['file']}.", i)
+            elif SITE_END.match(line) and first is not None:
+                self.lines[first : i + 1] = [""] * (i + 1 - first)
+                first = None
+            else:
+                self.raw[i] = self.fail(
+                    "the comments are <!-- on the site: FILE.html --> and <!-- /on the site -->, "
+                    "in turn.",
+                    i,
+                )
+        if first is not None:
+            self.raw[first] = self.fail("<!-- /on the site --> is missing.", first)
 
     def open_alerts(self):
         """`> [!NOTE]` and its quotation become Doxygen's \\note with everything that was quoted."""
@@ -204,7 +245,8 @@ class Filter:
         out[heading.line] = f"# {text_only(heading.text)} {{#{self.id}}}"
         after = heading.line + (2 if heading.underlined else 1)
         if (
-            sum(h.level == 2 for h in self.headings) >= 2
+            not self.has_html  # which needs the width
+            and sum(h.level == 2 for h in self.headings) >= 2
             and after < len(out)
             and not out[after].strip()
         ):
@@ -466,9 +508,7 @@ def main(arguments=None):
             raise ValueError(f"{page} is not among the pages of {options.site}")
         translation = Filter(site, page)
         out = "\n".join(translation.translate())
-    except (
-        Exception
-    ) as error:  # pylint: disable=broad-except  # an empty page must not pass for a good one
+    except Exception as error:  # pylint: disable=broad-except  # an empty page must not pass for a good one
         print(f"{options.page}: gfm2dox.py cannot translate the page: {error}", file=sys.stderr)
         print(r"\ref error_gfm2dox_could_not_translate_this_page")
         return 2

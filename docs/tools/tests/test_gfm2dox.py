@@ -213,6 +213,20 @@ class Translation(FilterTest):
             }
         )
 
+    def test_html_for_the_site(self):
+        self.write("docs/part.html", "<div id='x'>\n  a -- b\n</div>\n")
+        begin, end = "<!-- on the site: part.html -->", "<!-- /on the site -->"
+        self.assertEqual(
+            self.translate(f"a\n\n{begin}\n![x](none.svg)\n\n# b\n{end}\nc"),
+            "a\n\n\\htmlonly[block]<div id='x'>   a -- b </div> \\endhtmlonly\n\n\n\n\nc",
+        )
+        # The text is as wide as can be: no table of contents beside it.
+        text = "\n## One\n\n## Two\n"
+        self.assertIn("[TOC]", self.translate(text))
+        self.assertNotIn("[TOC]", self.translate(f"{text}\n{begin}\n{end}\n"))
+        # In a listing it is text.
+        self.assertIn(begin, self.translate(f"```text\n{begin}\n```"))
+
     def test_images_are_copied(self):
         image = (
             '\\htmlonly<img class="fa-image" src="images/01_a-img-a.svg" '
@@ -295,6 +309,20 @@ class Faults(FilterTest):
         self.assertEqual((status, out), (2, "\\ref error_gfm2dox_could_not_translate_this_page\n"))
         self.assertIn("gfm2dox.py cannot translate the page: ", err)
         self.assertIn(sentence, err)
+
+    def test_html_for_the_site(self):
+        self.write("docs/part.html", "<hr>")
+        begin, end = "<!-- on the site: part.html -->", "<!-- /on the site -->"
+        wrong = "the comments are <!-- on the site: FILE.html --> and"
+        for text, place, sentence in (
+            (begin, 3, "<!-- /on the site --> is missing."),
+            (end, 3, wrong),
+            (f"{begin}\n{begin}\n{end}", 4, wrong),
+            (f"<!-- on the site part.html -->\n{end}", 3, wrong),
+            (f"<!-- on the site: ../part.html -->\n{end}", 3, wrong),
+            (f"<!-- on the site: none.html -->\n{end}", 3, "there is no file none.html."),
+        ):
+            self.assert_fault(f"# T\n\n{text}\n", place, sentence)
 
     def test_failures_are_not_silent(self):
         self.write("docs/theory.md", b"# \xff")

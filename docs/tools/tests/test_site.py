@@ -113,6 +113,19 @@ class CheckSite(TreeTest):
         self.write("html/page_a.html", "<h1>Page a</h1><h2>One &amp; two</h2>")
         self.assert_fault("index.html:1: the link page_a.html#y leads to no anchor.")
 
+    def test_links_of_the_navigation(self):
+        good = '[ "A", "page_a.html#y", [\n[ "f", "page_a.html#a' + "0" * 32 + '", null ]'
+        self.write("html/navtreedata.js", good)
+        self.write("html/site.css", "a { background: url(i.svg), url('data:x'), url(\"#z\") }\n")
+        self.assertEqual(self.check()[0], 0)
+        self.write("html/navtreedata.js", good + '\n"page_a.html#none"')
+        self.assert_fault("navtreedata.js:3: the link page_a.html#none leads to no anchor.")
+        self.write("html/navtreedata.js", "url:'none.html'")
+        self.assert_fault("navtreedata.js:1: the link none.html leads to no file.")
+        self.write("html/navtreedata.js", "")
+        self.write("html/site.css", "\na { background: url('none.png') }")
+        self.assert_fault("site.css:2: the link none.png leads to no file.")
+
     def test_jump_list_of_doxygen(self):
         text = '<div class="summary"><a href="#none"></a></div>'
         self.write("html/extra.html", text)

@@ -1,0 +1,437 @@
+#include "03_online_softmax/steps.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/files/escape.hpp"
+
+namespace fa::online {
+namespace {
+
+template <int Rank>
+Tensor<float, Rank> owned(View<const float, Rank> view) {
+  return converted<float>(view);
+}
+
+// The factor of what was collected before. Where the maximum stays, also at -infinity, that is 1.
+float correction(float before, float after) {
+  return before == after ? 1.f : std::exp(before - after);
+}
+
+// Is this key hidden from this query?
+bool is_hidden(const Recording& run, std::int64_t query, std::int64_t key,
+               std::int64_t length_k) {
+  return run.causal && key > query + length_k - run.out.o.size(2);
+}
+
+// Puts the tiles that the mask spared the run where they would have been.
+void add_skipped(Recording& run, std::int64_t length_k) {
+  const std::int64_t length_q = run.out.o.size(2);
+  for (std::int64_t i = 0; i < length_q; i += run.tiles.block_m) {
+    const std::int64_t queries = std::min(run.tiles.block_m, length_q - i);
+    for (std::int64_t j = 0; j < length_k; j += run.tiles.block_n) {
+      if (!is_hidden(run, i + queries - 1, j, length_k)) continue;
+      TileStep step;
+      step.query = i;
+      step.queries = queries;
+      step.key = j;
+      step.keys = std::min(run.tiles.block_n, length_k - j);
+      step.skipped = true;
+      run.steps.push_back(std::move(step));
+    }
+  }
+}
+
+void sort(std::vector<TileStep>& steps) {
+  std::sort(steps.begin(), steps.end(),
+            [](const TileStep& a, const TileStep& b) {
+              return std::tie(a.query, a.key) < std::tie(b.query, b.key);
+            });
+}
+
+}  // namespace
+
+Recording record(View<const float, 4> q, View<const float, 4> k,
+                 View<const float, 4> v, bool causal, const Tiles& tiles) {
+  const AttentionShape shape =
+      attention_shape(q.shape(), k.shape(), v.shape());
+  if (shape.batch != 1 || shape.heads != 1) {
+    throw std::invalid_argument(fmt::format(
+        "q has the shape {}; a recording is of one batch and one head",
+        to_string(q.shape())));
+  }
+  AttentionOptions options;
+  options.causal = causal;
+  Recording run;
+  run.tiles = tiles;
+  run.causal = causal;
+  run.scale = options.scale_for(shape.head_dim);
+
+  std::mutex mutex;  // tiles of queries are worked on at once
+  const auto watch = [&](const TileMoment<float>& now) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (now.stage == TileStage::scored) {
+      TileStep step;
+      step.query = now.query;
+      step.queries = now.s.size(0);
+      step.key = now.key;
+      step.keys = now.s.size(1);
+      step.s = owned(now.s);
+      step.m_before = owned(now.m);
+      step.l_before = owned(now.l);
+      step.o_before = owned(now.o);
+      run.steps.push_back(std::move(step));
+      return;
+    }
+    TileStep& step = *std::find_if(
+        run.steps.rbegin(), run.steps.rend(),
+        [&](const TileStep& s) { return s.query == now.query; });
+    if (now.stage == TileStage::added) {
+      step.o = owned(now.o);
+      return;
+    }
+    step.p = owned(now.s);
+    step.m = owned(now.m);
+    step.l = owned(now.l);
+    step.o_rescaled = owned(now.o);
+    step.correction = Tensor<float, 1>({step.queries});
+    for (std::int64_t i = 0; i < step.queries; ++i) {
+      step.correction(i) = correction(step.m_before(i), step.m(i));
+    }
+  };
+  run.out = tiled_forward<float>(q, k, v, options, tiles, {}, watch);
+  add_skipped(run, shape.length_k);
+  sort(run.steps);
+
+  const auto ref =
+      naive::forward<double>(converted<double>(q), converted<double>(k),
+                             converted<double>(v), options);
+  const auto plain = naive::forward<float>(q, k, v, options);
+  run.o = accept("o", run.out.o, ref.o, plain.o);
+  run.lse = accept("lse", run.out.lse, ref.lse, plain.lse);
+  return run;
+}
+
+// ---------------------------------------------------------------- JSON
+
+namespace {
+
+std::string number(double x) {
+  return std::isfinite(x) ? fmt::format("{:.6g}", x) : "null";
+}
+
+std::string array(View<const float, 1> values) {
+  std::string text = "[";
+  for (std::int64_t i = 0; i < values.size(0); ++i) {
+    text += (i > 0 ? "," : "") + number(values(i));
+  }
+  return text + "]";
+}
+
+// show(i, j) says whether a number is written; in place of others there is null.
+template <class Show>
+std::string array(View<const float, 2> values, Show show) {
+  std::string text = "[";
+  for (std::int64_t i = 0; i < values.size(0); ++i) {
+    text += i > 0 ? ",\n[" : "[";
+    for (std::int64_t j = 0; j < values.size(1); ++j) {
+      text +=
+          (j > 0 ? "," : "") + (show(i, j) ? number(values(i, j)) : "null");
+    }
+    text += "]";
+  }
+  return text + "]";
+}
+std::string array(View<const float, 2> values) {
+  return array(values, [](std::int64_t, std::int64_t) { return true; });
+}
+
+std::string array(const std::vector<std::string>& words) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    text += (i > 0 ? "," : "") + json_text(words[i]);
+  }
+  return text + "]";
+}
+
+std::string step_as_json(const Recording& run, const TileStep& step,
+                         std::int64_t length_k) {
+  std::string text = fmt::format(
+      "{{\"kind\":\"{}\",\"query\":{},\"queries\":{},\"key\":{},\"keys\":{}",
+      step.skipped ? "skipped" : "tile", step.query, step.queries, step.key,
+      step.keys);
+  if (step.skipped) return text + "}";
+  text += ",\n\"s\":" + array(step.s, [&](std::int64_t i, std::int64_t j) {
+            return !is_hidden(run, step.query + i, step.key + j, length_k);
+          });
+  text += ",\n\"p\":" + array(step.p);
+  text += ",\n\"m_before\":" + array(step.m_before);
+  text += ",\n\"m\":" + array(step.m);
+  text += ",\n\"l_before\":" + array(step.l_before);
+  text += ",\n\"l\":" + array(step.l);
+  text += ",\n\"correction\":" + array(step.correction);
+  text += ",\n\"o_before\":" + array(step.o_before);
+  text += ",\n\"o_rescaled\":" + array(step.o_rescaled);
+  text += ",\n\"o\":" + array(step.o);
+  return text + "}";
+}
+
+// The division by l. `last` is the last step of these queries that was not skipped, null when all were.
+std::string finish_as_json(const Recording& run, std::int64_t query,
+                           std::int64_t queries, const TileStep* last) {
+  const std::int64_t dim = run.out.o.size(3);
+  Tensor<float, 1> m({queries}), l({queries});
+  Tensor<float, 2> o({queries, dim});
+  std::fill_n(m.data(), queries, -std::numeric_limits<float>::infinity());
+  const auto final_o =
+      run.out.o.view().at(0).at(0).narrow(0, query, query + queries);
+  const auto lse =
+      run.out.lse.view().at(0).at(0).narrow(0, query, query + queries);
+  return fmt::format(
+      "{{\"kind\":\"finish\",\"query\":{},\"queries\":{},\n\"m\":{},\n\"l\":{"
+      "},"
+      "\n\"o_before\":{},\n\"o\":{},\n\"lse\":{}}}",
+      query, queries, array(last ? last->m.view() : m.view()),
+      array(last ? last->l.view() : l.view()),
+      array(last ? last->o.view() : o.view()),
+      array(View<const float, 2>(final_o)), array(View<const float, 1>(lse)));
+}
+
+std::string run_as_json(const Recording& run, std::int64_t length_k) {
+  std::string text = fmt::format(
+      "{{\"mask\":\"{}\",\"block_m\":{},\"block_n\":{},\n\"max_error_o\":{},"
+      "\"allowed_o\":{},\"max_error_lse\":{},\"allowed_lse\":{},\n\"steps\":"
+      "[",
+      run.causal ? "causal" : "full", run.tiles.block_m, run.tiles.block_n,
+      number(run.o.error.max_error), number(run.o.allowed_max),
+      number(run.lse.error.max_error), number(run.lse.allowed_max));
+  const TileStep* last = nullptr;
+  for (std::size_t n = 0; n < run.steps.size(); ++n) {
+    const TileStep& step = run.steps[n];
+    if (!step.skipped) last = &step;
+    text += (n > 0 ? ",\n" : "\n") + step_as_json(run, step, length_k);
+    if (n + 1 == run.steps.size() || run.steps[n + 1].query != step.query) {
+      text += ",\n" + finish_as_json(run, step.query, step.queries, last);
+      last = nullptr;
+    }
+  }
+  return text + "]}";
+}
+
+}  // namespace
+
+std::string steps_as_json(const std::vector<Recording>& runs,
+                          const RecordingNames& names) {
+  std::string text = fmt::format(
+      "{{\"input\":{},\"head\":{},\"head_dim\":{},\"scale\":{},\n"
+      "\"queries\":{},\n\"keys\":{},\n\"runs\":[\n",
+      json_text(names.input), names.head,
+      runs.empty() ? 0 : runs[0].out.o.size(3),
+      number(runs.empty() ? 0 : runs[0].scale), array(names.queries),
+      array(names.keys));
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    text +=
+        (r > 0 ? ",\n" : "") +
+        run_as_json(runs[r], static_cast<std::int64_t>(names.keys.size()));
+  }
+  return text + "]}\n";
+}
+
+// ---------------------------------------------------------------- picture
+
+namespace {
+
+// A picture that grows: shapes with a corner at (x, y).
+class Picture {
+ public:
+  void box(double x, double y, double width, double height,
+           const std::string& style) {
+    body_ += fmt::format(
+        "<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" {}/>\n",
+        x, y, width, height, style);
+    width_ = std::max(width_, x + width);
+    height_ = std::max(height_, y + height);
+  }
+  // A number as colour: orange above 0, blue below, full at `largest`, nothing where it could not be seen.
+  void shade(double x, double y, double width, double height, double value,
+             double largest) {
+    const double share = largest > 0 ? std::abs(value) / largest : 0;
+    if (share < 0.02) return;
+    box(x, y, width, height,
+        fmt::format("fill=\"{}\" fill-opacity=\"{:.2f}\"",
+                    value < 0 ? "#2a6fb8" : "#d9722b",
+                    0.85 * std::min(1.0, share)));
+  }
+  void text(double x, double y, const std::string& words,
+            const std::string& style = "") {
+    body_ += fmt::format("<text x=\"{:g}\" y=\"{:g}\"{}{}>{}</text>\n", x, y,
+                         style.empty() ? "" : " ", style, xml_text(words));
+    width_ = std::max(width_, x);  // without the words
+  }
+  std::string svg(const std::string& title) const {
+    return fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:g}\" "
+        "height=\"{1:g}\" viewBox=\"0 0 {0:g} {1:g}\" "
+        "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222222\" "
+        "text-anchor=\"middle\" role=\"img\">\n<title>{2}</title>\n"
+        "<rect width=\"{0:g}\" height=\"{1:g}\" rx=\"6\" "
+        "fill=\"#ffffff\"/>\n{3}</svg>\n",
+        width_ + 20, height_ + 20, xml_text(title), body_);
+  }
+
+ private:
+  std::string body_;
+  double width_ = 0, height_ = 0;
+};
+
+std::string shown(double x) {
+  return std::isfinite(x) ? fmt::format("{:.2f}", x) : "-\u221e";
+}
+
+double largest_of(View<const float, 2> values) {
+  double largest = 0;
+  for_each_index(values.shape(), [&](const Shape<2>& i) {
+    largest = std::max(largest, std::abs(double{values[i]}));
+  });
+  return largest;
+}
+
+constexpr const char* kRight = "text-anchor=\"end\"";
+constexpr const char* kSmall = "font-size=\"11\" fill=\"#666666\"";
+
+// All scores that the run has computed up to this step, the step's own tile framed.
+void draw_map(Picture& picture, double x, double y, const Recording& run,
+              std::size_t now, const RecordingNames& names) {
+  constexpr double kCell = 15;
+  const TileStep& current = run.steps[now];
+  const auto n_keys = static_cast<std::int64_t>(names.keys.size());
+  double largest = 0;
+  for (const TileStep& step : run.steps) {
+    if (!step.skipped) largest = std::max(largest, largest_of(step.s));
+  }
+  for (std::size_t i = 0; i < names.queries.size(); ++i) {
+    picture.text(x - 6, y + (static_cast<double>(i) + 0.75) * kCell,
+                 names.queries[i], kRight);
+  }
+  for (std::size_t j = 0; j < names.keys.size(); ++j) {
+    picture.text(
+        0, 4, names.keys[j],
+        fmt::format("text-anchor=\"start\" transform=\"translate({:g} "
+                    "{:g}) rotate(-90)\"",
+                    x + (static_cast<double>(j) + 0.5) * kCell, y - 6));
+  }
+  for (std::size_t n = 0; n <= now; ++n) {
+    const TileStep& step = run.steps[n];
+    for_each_index(step.s.shape(), [&](const Shape<2>& c) {
+      const std::int64_t i = step.query + c[0], j = step.key + c[1];
+      if (is_hidden(run, i, j, n_keys)) return;
+      picture.shade(x + static_cast<double>(j) * kCell,
+                    y + static_cast<double>(i) * kCell, kCell, kCell,
+                    step.s(c[0], c[1]), largest);
+    });
+  }
+  picture.box(x, y, kCell * static_cast<double>(n_keys),
+              kCell * static_cast<double>(names.queries.size()),
+              "fill=\"none\" stroke=\"#999999\"");
+  picture.box(x + static_cast<double>(current.key) * kCell,
+              y + static_cast<double>(current.query) * kCell,
+              static_cast<double>(current.keys) * kCell,
+              static_cast<double>(current.queries) * kCell,
+              "fill=\"none\" stroke=\"#111111\" stroke-width=\"2.5\"");
+}
+
+// The tile's scores as numbers, with m, l and the correction of each row.
+void draw_tile(Picture& picture, double x, double y, const TileStep& step,
+               const RecordingNames& names) {
+  constexpr double kWidth = 54, kHeight = 24;
+  const double largest = largest_of(step.s);
+  const auto column = [&](std::int64_t j) {
+    return x + static_cast<double>(j) * kWidth;
+  };
+  for (std::int64_t j = 0; j < step.keys; ++j) {
+    picture.text(column(j) + kWidth / 2, y - 8,
+                 names.keys[static_cast<std::size_t>(step.key + j)]);
+  }
+  const char* heads[] = {"m before", "m", "correction", "l before", "l"};
+  for (int c = 0; c < 5; ++c) {
+    picture.text(column(step.keys) + 40 + 66 * c, y - 8, heads[c], kSmall);
+  }
+  for (std::int64_t i = 0; i < step.queries; ++i) {
+    const double top = y + static_cast<double>(i) * kHeight, base = top + 16;
+    picture.text(x - 8, base,
+                 names.queries[static_cast<std::size_t>(step.query + i)],
+                 kRight);
+    for (std::int64_t j = 0; j < step.keys; ++j) {
+      picture.shade(column(j), top, kWidth, kHeight, step.s(i, j), largest);
+      picture.box(column(j), top, kWidth, kHeight,
+                  "fill=\"none\" stroke=\"#999999\"");
+      picture.text(column(j) + kWidth / 2, base, shown(step.s(i, j)));
+    }
+    const float values[] = {step.m_before(i), step.m(i), step.correction(i),
+                            step.l_before(i), step.l(i)};
+    for (int c = 0; c < 5; ++c) {
+      picture.text(column(step.keys) + 40 + 66 * c, base, shown(values[c]),
+                   c == 2 ? "font-weight=\"bold\"" : "");
+    }
+  }
+}
+
+void draw_o(Picture& picture, double x, double y, const TileStep& step,
+            const RecordingNames& names) {
+  constexpr double kCell = 14;
+  const double largest =
+      std::max({largest_of(step.o_before), largest_of(step.o_rescaled),
+                largest_of(step.o)});
+  const std::pair<const char*, const Tensor<float, 2>*> parts[] = {
+      {"O before", &step.o_before},
+      {"times the correction", &step.o_rescaled},
+      {"plus P V", &step.o}};
+  for (const auto& [name, o] : parts) {
+    picture.text(x, y - 6, name,
+                 "text-anchor=\"start\" font-size=\"11\" fill=\"#666666\"");
+    for_each_index(o->shape(), [&, tensor = o](const Shape<2>& c) {
+      picture.shade(x + static_cast<double>(c[1]) * kCell,
+                    y + static_cast<double>(c[0]) * kCell, kCell, kCell,
+                    (*tensor)(c[0], c[1]), largest);
+    });
+    for (std::int64_t i = 0; i < step.queries; ++i) {
+      picture.text(x - 8, y + (static_cast<double>(i) + 0.8) * kCell,
+                   names.queries[static_cast<std::size_t>(step.query + i)],
+                   kRight);
+    }
+    const auto rows = static_cast<double>(step.queries);
+    picture.box(x, y, kCell * static_cast<double>(o->size(1)), kCell * rows,
+                "fill=\"none\" stroke=\"#999999\"");
+    y += rows * kCell + 24;
+  }
+}
+
+}  // namespace
+
+std::string step_as_svg(const Recording& run, std::size_t step,
+                        const RecordingNames& names) {
+  if (step >= run.steps.size() || run.steps[step].skipped) {
+    throw std::invalid_argument(
+        fmt::format("step {} of {} cannot be drawn: it does not exist or is "
+                    "skipped",
+                    step, run.steps.size()));
+  }
+  Picture picture;
+  const TileStep& now = run.steps[step];
+  draw_map(picture, 90, 100, run, step, names);
+  draw_tile(picture, 430, 60, now, names);
+  draw_o(picture, 430, 100 + 24 * static_cast<double>(now.queries), now,
+         names);
+  return picture.svg(fmt::format(
+      "Step {} of {}: a tile of scores, and what it does to m, l and O",
+      step + 1, run.steps.size()));
+}
+
+}  // namespace fa::online

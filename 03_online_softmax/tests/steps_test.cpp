@@ -1,0 +1,312 @@
+// The recording of a run: that it is the run, that its steps obey the recurrence, and that what is written of it can be
+// read.
+#include "03_online_softmax/steps.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "common/files/write_file.hpp"
+#include "common/tensor/random.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+using doctest::Contains;
+using namespace fa::online;
+using testing::contains;
+
+namespace {
+
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
+struct Problem {
+  Tensor<float, 4> q, k, v;
+};
+
+Problem problem(std::int64_t length_q, std::int64_t length_k,
+                std::int64_t dim = 8) {
+  return {normal_tensor<float, 4>({1, 1, length_q, dim}, 1),
+          normal_tensor<float, 4>({1, 1, length_k, dim}, 2),
+          normal_tensor<float, 4>({1, 1, length_k, dim}, 3)};
+}
+
+template <int Rank>
+bool same_bits(const Tensor<float, Rank>& a, const Tensor<float, Rank>& b) {
+  return a.shape() == b.shape() &&
+         std::memcmp(a.data(), b.data(),
+                     static_cast<std::size_t>(a.count()) * sizeof(float)) ==
+             0;
+}
+
+RecordingNames names_for(std::int64_t length_q, std::int64_t length_k) {
+  RecordingNames names;
+  names.input = "random \"numbers\"";
+  for (std::int64_t i = 0; i < length_q; ++i) {
+    names.queries.push_back("q<" + std::to_string(i));
+  }
+  for (std::int64_t j = 0; j < length_k; ++j) {
+    names.keys.push_back("k\\" + std::to_string(j));
+  }
+  return names;
+}
+
+// A float32 sum of few terms.
+bool close(double a, double b) {
+  return std::abs(a - b) <= 1e-5 * (1 + std::abs(b));
+}
+
+// Everything that holds for each step, whatever the run.
+void check_steps(const Problem& p, const Recording& run) {
+  const std::int64_t length_q = p.q.size(2), length_k = p.k.size(2),
+                     dim = p.q.size(3);
+  std::int64_t query = 0, key = 0;  // where the next step must begin
+  Tensor<float, 1> m, l;
+  Tensor<float, 2> o;
+  Tensor<int, 2> covered({length_q, length_k});
+  for (const TileStep& step : run.steps) {
+    REQUIRE(step.query == query);
+    REQUIRE(step.key == key);
+    REQUIRE(step.queries == std::min(run.tiles.block_m, length_q - query));
+    const std::int64_t width = std::min(run.tiles.block_n, length_k - key);
+    const std::int64_t last_seen =
+        run.causal ? query + step.queries - 1 + length_k - length_q
+                   : length_k - 1;
+    CHECK(step.skipped == (key > last_seen));
+    if (step.skipped) {
+      CHECK(step.keys == width);
+      CHECK(step.s.count() + step.p.count() + step.m.count() +
+                step.o.count() ==
+            0);
+    } else {
+      CHECK(step.keys == std::min(width, last_seen + 1 - key));
+      if (key == 0) {
+        for (std::int64_t i = 0; i < step.queries; ++i) {
+          CHECK(step.m_before(i) == kNothing);
+          CHECK(step.l_before(i) == 0);
+          for (std::int64_t c = 0; c < dim; ++c)
+            CHECK(step.o_before(i, c) == 0);
+        }
+      } else {  // what the last step left
+        CHECK(same_bits(step.m_before, m));
+        CHECK(same_bits(step.l_before, l));
+        CHECK(same_bits(step.o_before, o));
+      }
+      for (std::int64_t i = 0; i < step.queries; ++i) {
+        float largest = step.m_before(i);
+        double sum = 0;
+        for (std::int64_t j = 0; j < step.keys; ++j) {
+          double s = 0;
+          for (std::int64_t c = 0; c < dim; ++c) {
+            s += run.scale * p.q(0, 0, query + i, c) * p.k(0, 0, key + j, c);
+          }
+          CHECK(close(step.s(i, j), s));
+          const bool hidden =
+              run.causal && key + j > query + i + length_k - length_q;
+          covered(query + i, key + j) = 1;
+          if (hidden) {
+            CHECK(step.p(i, j) == 0);
+            continue;
+          }
+          largest = std::max(largest, step.s(i, j));
+          CHECK(close(step.p(i, j),
+                      std::exp(double{step.s(i, j)} - step.m(i))));
+          sum += step.p(i, j);
+        }
+        CHECK(step.m(i) == largest);
+        if (step.m(i) == step.m_before(i)) {
+          CHECK(step.correction(i) == 1);
+        } else {
+          CHECK(close(step.correction(i),
+                      std::exp(double{step.m_before(i)} - step.m(i))));
+        }
+        CHECK(close(step.l(i), step.correction(i) * step.l_before(i) + sum));
+        for (std::int64_t c = 0; c < dim; ++c) {
+          CHECK(step.o_rescaled(i, c) ==
+                step.correction(i) * step.o_before(i, c));
+          double added = 0;
+          for (std::int64_t j = 0; j < step.keys; ++j) {
+            added += double{step.p(i, j)} * p.v(0, 0, key + j, c);
+          }
+          CHECK(close(step.o(i, c), step.o_rescaled(i, c) + added));
+        }
+      }
+      m = step.m;
+      l = step.l;
+      o = step.o;
+    }
+    key += width;
+    if (key < length_k) continue;
+    if (last_seen >= 0) {
+      for (std::int64_t i = 0; i < step.queries; ++i) {
+        const float divisor = l(i) == 0 ? 1 : l(i);
+        CHECK(run.out.lse(0, 0, query + i) == m(i) + std::log(l(i)));
+        for (std::int64_t c = 0; c < dim; ++c) {
+          CHECK(run.out.o(0, 0, query + i, c) == o(i, c) / divisor);
+        }
+      }
+    }
+    query += step.queries;
+    key = 0;
+  }
+  CHECK(query == length_q);
+  for (std::int64_t i = 0; i < length_q; ++i) {
+    for (std::int64_t j = 0; j < length_k; ++j) {
+      if (!run.causal || j <= i + length_k - length_q)
+        CHECK(covered(i, j) == 1);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a recording is the run: every step obeys the recurrence") {
+  const std::pair<std::int64_t, std::int64_t> lengths[] = {
+      {1, 1}, {16, 16}, {17, 13}, {5, 23}, {23, 5}};
+  for (const auto& pair : lengths) {
+    const std::int64_t length_q = pair.first, length_k = pair.second;
+    const Problem p = problem(length_q, length_k);
+    for (const bool causal : {false, true}) {
+      for (const Tiles& tiles : {Tiles{1, 1}, Tiles{4, 4}, Tiles{5, 6},
+                                 Tiles{3, 16}, Tiles{64, 2}}) {
+        CAPTURE(length_q);
+        CAPTURE(length_k);
+        CAPTURE(causal);
+        CAPTURE(tiles.block_m);
+        CAPTURE(tiles.block_n);
+        const Recording run = record(p.q, p.k, p.v, causal, tiles);
+        check_steps(p, run);
+        CHECK_MESSAGE(run.o.accepted, run.o.report());
+        CHECK_MESSAGE(run.lse.accepted, run.lse.report());
+      }
+    }
+  }
+}
+
+TEST_CASE("watching a run does not change a bit of it") {
+  const Problem p = problem(33, 29);
+  AttentionOptions options;
+  options.causal = true;
+  for (const Tiles& tiles : {Tiles{4, 4}, Tiles{7, 5}}) {
+    const auto unwatched =
+        tiled_forward<float>(p.q, p.k, p.v, options, tiles);
+    for (const int count : {1, 4}) {
+      const testing::Threads threads(count);
+      const Recording run = record(p.q, p.k, p.v, true, tiles);
+      CHECK(same_bits(run.out.o, unwatched.o));
+      CHECK(same_bits(run.out.lse, unwatched.lse));
+      check_steps(p, run);
+    }
+  }
+}
+
+TEST_CASE(
+    "an onlooker sees every stage of every tile of every head, in order") {
+  const auto q = normal_tensor<float, 4>({2, 4, 9, 4}, 1),
+             k = normal_tensor<float, 4>({2, 2, 7, 4}, 2),
+             v = normal_tensor<float, 4>({2, 2, 7, 4}, 3);
+  const testing::Threads threads(1);
+  std::vector<std::string> seen, expected;
+  tiled_forward<float>(
+      q, k, v, {}, {5, 4}, {}, [&](const TileMoment<float>& now) {
+        seen.push_back(fmt::format("{} {} {} {} {}", now.batch, now.head,
+                                   now.query, now.key,
+                                   static_cast<int>(now.stage)));
+        CHECK(now.s.size(0) == (now.query == 0 ? 5 : 4));
+        CHECK(now.s.size(1) == (now.key == 0 ? 4 : 3));
+        CHECK(now.o.size(1) == 4);
+      });
+  for (int b = 0; b < 2; ++b) {
+    for (int h = 0; h < 4; ++h) {
+      for (const int i : {0, 5}) {
+        for (const int j : {0, 4}) {
+          for (int stage = 0; stage < 3; ++stage) {
+            expected.push_back(
+                fmt::format("{} {} {} {} {}", b, h, i, j, stage));
+          }
+        }
+      }
+    }
+  }
+  CHECK(seen == expected);
+}
+
+TEST_CASE("what an onlooker throws ends the work and is thrown again") {
+  const Problem p = problem(9, 9);
+  CHECK_THROWS_WITH_AS(
+      tiled_forward<float>(p.q, p.k, p.v, {}, {4, 4}, {},
+                           [](const TileMoment<float>&) {
+                             throw std::runtime_error("enough");
+                           }),
+      "enough", std::runtime_error);
+}
+
+TEST_CASE("more than one head is refused in one sentence") {
+  const auto x = normal_tensor<float, 4>({1, 2, 3, 4}, 1);
+  CHECK_THROWS_WITH_AS(record(x, x, x, false, {4, 4}),
+                       Contains("q has the shape [1, 2, 3, 4]"),
+                       std::invalid_argument);
+}
+
+TEST_CASE(
+    "the JSON is valid, complete, and has null where there is no number") {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "steps.json";
+  const Problem p = problem(7, 5);  // with a mask, queries 0 and 1 see no key
+  std::vector<Recording> runs;
+  for (const bool causal : {false, true}) {
+    runs.push_back(record(p.q, p.k, p.v, causal, {2, 3}));
+  }
+  write_file(file, steps_as_json(runs, names_for(7, 5)));
+  const auto holds = [&](const std::string& expression) {
+    return testing::python_says(
+               "(lambda d: " + expression + ")(json.load(open(file)))",
+               file) == "True\n";
+  };
+  CHECK(holds(
+      R"x([d["input"], d["queries"][6], d["keys"][4], d["head_dim"], len(d["runs"])])x"
+      R"x( == ["random \"numbers\"", "q<6", "k\\4", 8, 2])x"));
+  CHECK(holds(R"x([[s["kind"][0] for s in r["steps"]] for r in d["runs"]])x"
+              R"x( == [list("ttf" * 4), list("ssftsfttfttf")])x"));
+  // Queries 2 and 3 of the causal run: keys 0 and 1, the second hidden from the first.
+  CHECK(holds(
+      R"x([[x is None for x in row] for row in d["runs"][1]["steps"][3]["s"]])x"
+      R"x( == [[False, True], [False, False]])x"));
+  CHECK(holds(R"x([d["runs"][1]["steps"][2][x] for x in ("m", "l", "lse")])x"
+              R"x( == [[None, None], [0, 0], [None, None]])x"));
+  const auto& s = runs[0].steps[0].s;
+  CHECK(holds(fmt::format(
+      R"x(all(abs(a - b) <= 1e-5 * abs(b) for a, b in)x"
+      R"x( zip(d["runs"][0]["steps"][0]["s"][1], [{}, {}, {}])))x",
+      s(1, 0), s(1, 1), s(1, 2))));
+}
+
+TEST_CASE("the picture is well-formed and shows the step's numbers") {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "step.svg";
+  const Problem p = problem(7, 5);
+  const Recording run = record(p.q, p.k, p.v, true, {2, 3});
+  const std::string svg = step_as_svg(run, 4, names_for(7, 5));
+  write_file(file, svg);
+  CHECK(
+      testing::python_says(
+          R"x(xml.dom.minidom.parse(file).documentElement.tagName == "svg")x",
+          file) == "True\n");
+  const TileStep& step = run.steps[4];
+  REQUIRE(step.query == 4);
+  for (const float x :
+       {step.s(1, 2), step.m(1), step.correction(0), step.l(0)}) {
+    CHECK(contains(svg, fmt::format(">{:.2f}<", x)));
+  }
+  CHECK(contains(svg, ">q&lt;5<"));
+  CHECK_THROWS_AS(step_as_svg(run, 0, names_for(7, 5)),
+                  std::invalid_argument);
+  CHECK_THROWS_WITH_AS(step_as_svg(run, 99, names_for(7, 5)),
+                       Contains("step 99"), std::invalid_argument);
+}
