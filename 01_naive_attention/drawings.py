@@ -9,7 +9,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs" / "t
 import drawing  # noqa: E402
 from drawing import LINEAR, QUADRATIC, Drawing  # noqa: E402
 
-
 TALL, WIDE = 24, 92  # d and N in pixels: the longer the text, the wider
 
 

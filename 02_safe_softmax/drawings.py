@@ -9,7 +9,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs" / "t
 import drawing  # noqa: E402
 from drawing import LINEAR, QUADRATIC, SMALL, Drawing  # noqa: E402
 
-
 CELLS, SIDE = 18, 18
 
 

@@ -10,7 +10,6 @@ import drawing  # noqa: E402
 from drawing import LINEAR, SMALL, Drawing  # noqa: E402
 
 
-
 def state(d, x, y, words):
     """A triple with the keys that it knows."""
     d.matrix(x, y, 96, 30, SMALL, "(m, l, O)")

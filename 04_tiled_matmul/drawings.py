@@ -9,7 +9,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs" / "t
 import drawing  # noqa: E402
 from drawing import COLOURS, LINEAR, RED, SMALL, Drawing  # noqa: E402
 
-
 YELLOW = "#f5e9a8"  # the results of a block and of a thread
 TILE = 32  # rows and columns of a tile, and banks
 
@@ -49,7 +48,9 @@ def banks():
     d.lines_of_text(
         22,
         314,
-        [f"Red: column {chosen}, which a warp reads at once. Other colours: even and odd rows. White: the pad, unused."],
+        [
+            f"Red: column {chosen}, which a warp reads at once. Other colours: even and odd rows. White: the pad, unused."
+        ],
         text_anchor="start",
     )
     return d

@@ -194,14 +194,26 @@ def flow():
             d.pointer(source + 6, 120, x - 34 + 18 * k, 166)
         d.pointer(x + 24, 166, output - 8, 123)
 
-    d.text(18, 234, "03: one kernel, and nothing but inputs and results in memory", text_anchor="start", font_weight="bold")
+    d.text(
+        18,
+        234,
+        "03: one kernel, and nothing but inputs and results in memory",
+        text_anchor="start",
+        font_weight="bold",
+    )
     place(d, 18, 246, 664, 74, "global memory")
     place(d, 18, 334, 664, 50, "shared memory")
     place(d, 18, 398, 664, 50, "registers")
     for x, rows, name in [(150, 1, "Q"), (270, 4, "K"), (390, 4, "V"), (600, 1, "O, LSE")]:
         for row in range(4):
             d.box(x, 254 + 15 * row, 50, 15, LINEAR if rows == 4 or row != 1 else "#9cc5ea", "#666666")
-        d.text(x + (60 if rows == 4 else 25), 284 if rows == 4 else 280, name, text_anchor="start" if rows == 4 else "middle", font_size=11)
+        d.text(
+            x + (60 if rows == 4 else 25),
+            284 if rows == 4 else 280,
+            name,
+            text_anchor="start" if rows == 4 else "middle",
+            font_size=11,
+        )
     for x, name in [(270, "K\u2c7c"), (390, "V\u2c7c")]:
         d.pointer(x + 25, 314, x + 25, 346)
         d.matrix(x, 348, 50, 24, LINEAR, name)
@@ -215,7 +227,15 @@ def flow():
     d.pointer(336, 423, 372, 423)
     d.pointer(500, 423, 624, 288, stroke="#777777", stroke_dasharray="5 3")
     d.text(600, 372, "once, at the end", font_size=11, fill="#555555")
-    d.legend(18, 468, [(LINEAR, "grows with N"), (QUADRATIC, "scores and weights: N squared in 01, a tile of them in 03"), (SMALL, "a row of each")])
+    d.legend(
+        18,
+        468,
+        [
+            (LINEAR, "grows with N"),
+            (QUADRATIC, "scores and weights: N squared in 01, a tile of them in 03"),
+            (SMALL, "a row of each"),
+        ],
+    )
     return d
 
 
@@ -243,9 +263,19 @@ def rows():
         if owner == "a thread" and block == 64:
             d.text(left + 75, 56, "(02: until the next tile)", font_size=10, fill="#555555")
         for first in range(0, 128, of_warp):
-            d.box(left, top + first * height, 32, of_warp * height, COLOURS[first // of_warp % (block // of_warp)], "#aaaaaa", 0.3)
+            d.box(
+                left,
+                top + first * height,
+                32,
+                of_warp * height,
+                COLOURS[first // of_warp % (block // of_warp)],
+                "#aaaaaa",
+                0.3,
+            )
         for first in range(0, 128, block):
-            d.box(left, top + first * height, 32, block * height, "none", "#222222", 0.6 if block < 32 else 1.6)
+            d.box(
+                left, top + first * height, 32, block * height, "none", "#222222", 0.6 if block < 32 else 1.6
+            )
         d.text(left + 16, top + 128 * height + 16, "128 rows", font_size=10)
         zoom = 24
         for row in range(8):
@@ -296,13 +326,36 @@ def causal():
                     continue
                 d.box(x, y, side, 2 * side, QUADRATIC if column >= whole else LINEAR)
                 d.text(x + side / 2, y + side + 4, tiles - column)
-            d.text(left - 8, y + side - 4, f"{query0} to {query0 + block_m - 1}", text_anchor="end", font_size=11)
-            d.text(left - 8, y + side + 12, f"begins as no. {blocks - block}", text_anchor="end", font_size=10, fill="#555555")
+            d.text(
+                left - 8, y + side - 4, f"{query0} to {query0 + block_m - 1}", text_anchor="end", font_size=11
+            )
+            d.text(
+                left - 8,
+                y + side + 12,
+                f"begins as no. {blocks - block}",
+                text_anchor="end",
+                font_size=10,
+                fill="#555555",
+            )
         # The edge of the mask: a step for each query, so a line.
         shift = length_k - length_q
         d.line(left + (shift + 1) / block_n * side, top, left + width, top + 2 * side * blocks, RED, 1.6)
-    d.legend(18, 408, [(LINEAR, "seen by all its queries"), (QUADRATIC, "at the edge: with the mask"), ("#ffffff", "skipped"), (RED, "the edge of the mask")])
-    d.text(18, 432, "Numbers: the order of the steps in a block, edge first. All tiles are 128 queries x 64 keys, head dimension 128.", text_anchor="start")
+    d.legend(
+        18,
+        408,
+        [
+            (LINEAR, "seen by all its queries"),
+            (QUADRATIC, "at the edge: with the mask"),
+            ("#ffffff", "skipped"),
+            (RED, "the edge of the mask"),
+        ],
+    )
+    d.text(
+        18,
+        432,
+        "Numbers: the order of the steps in a block, edge first. All tiles are 128 queries x 64 keys, head dimension 128.",
+        text_anchor="start",
+    )
     return d
 
 

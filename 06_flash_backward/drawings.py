@@ -69,8 +69,14 @@ def who_holds_what():
 
 
 def flow():
-    d = Drawing(700, 440, "The data of the backward pass: what comes from memory, what is made anew, what leaves")
-    for y, height, name in [(14, 74, "from global memory"), (112, 196, "of one tile, on the chip"), (332, 66, "to global memory")]:
+    d = Drawing(
+        700, 440, "The data of the backward pass: what comes from memory, what is made anew, what leaves"
+    )
+    for y, height, name in [
+        (14, 74, "from global memory"),
+        (112, 196, "of one tile, on the chip"),
+        (332, 66, "to global memory"),
+    ]:
         d.box(18, y, 664, height, "#f4f4f4", "#bbbbbb")
         d.text(28, y + 17, name, text_anchor="start", font_size=11, fill="#555555")
     for x, name in [(150, "Q"), (220, "K"), (400, "dO"), (470, "V"), (540, "O")]:
@@ -96,13 +102,25 @@ def flow():
     d.text(455, 214, "P \u2218 (dP - \u03b4)", text_anchor="start", font_size=11)
     d.pointer(256, 224, 390, 264)
     d.pointer(562, 154, 504, 262)
-    for x, name, words in [(186, "dV", "P\u1d40 dO"), (400, "dK", "scale dS\u1d40 Q"), (520, "dQ", "scale dS K")]:
+    for x, name, words in [
+        (186, "dV", "P\u1d40 dO"),
+        (400, "dK", "scale dS\u1d40 Q"),
+        (520, "dQ", "scale dS K"),
+    ]:
         d.matrix(x, 344, 44, 40, LINEAR, name)
         d.text(x + 50, 368, words, text_anchor="start", font_size=11)
     d.pointer(208, 238, 208, 342)
     d.pointer(432, 290, 424, 342)
     d.pointer(474, 290, 538, 342)
-    d.legend(18, 424, [(LINEAR, "grows with N"), (QUADRATIC, "N squared in rungs 01 and 02; from 03 on a tile"), (SMALL, "one number for each query")])
+    d.legend(
+        18,
+        424,
+        [
+            (LINEAR, "grows with N"),
+            (QUADRATIC, "N squared in rungs 01 and 02; from 03 on a tile"),
+            (SMALL, "one number for each query"),
+        ],
+    )
     return d
 
 

@@ -121,9 +121,20 @@ class ChartsTest(TreeTest):
         with self.assertRaisesRegex(charts.Problem, "is no record"):
             charts.read(self.root / "missing.json")
 
-    def test_sources_that_are_the_same_are_said_once(self):
-        record = {"gpu": "GPU 1", "driver": "2.3", "toolkit": "4.5", "date": "2026-01-02"}
-        self.assertEqual(charts.source(record, record), "GPU 1, driver 2.3, CUDA 4.5, 2026-01-02")
+    def test_a_machine_is_said_once_with_all_commits(self):
+        record = {
+            "gpu": "GPU 1",
+            "driver": "2.3",
+            "toolkit": "4.5",
+            "commit": "0123456789ab",
+            "date": "2026-01-02",
+        }
+        machine = "GPU 1, driver 2.3, CUDA 4.5"
+        self.assertEqual(charts.source(record, record), f"{machine}, commit 0123456, 2026-01-02")
+        self.assertEqual(
+            charts.source(record, dict(record, commit="feed", date="2026-01-03T01:02")),
+            f"{machine}, commit 0123456 and feed, 2026-01-02 and 2026-01-03",
+        )
         self.assertIn("; GPU 2, ", charts.source(record, dict(record, gpu="GPU 2")))
 
     def test_numbers_are_short(self):

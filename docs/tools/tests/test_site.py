@@ -180,7 +180,9 @@ class Target(TreeTest):
         super().setUp()
         self.root = self.root / "a repository"
         shutil.copytree(
-            TOOLS.parent, self.root / "docs", ignore=shutil.ignore_patterns("tests", "__pycache__")
+            TOOLS.parent,
+            self.root / "docs",
+            ignore=shutil.ignore_patterns("tests", "__pycache__", "results"),
         )
         for path, text in {
             "CMakeLists.txt": CMAKE,
