@@ -2,11 +2,12 @@
 """Prints charts of whole records as SVG, and the ladder of all lessons: record_charts.py WHAT RECORD...
 
     ladder RECORD...         TFLOP/s of every rung, from the records of lessons 04, 05 and 06 and of
-                             lesson 05's interface
+                             the interfaces of 05 and 06
     ladder_table RECORD...   the same as text
     products RECORD          lesson 04: the products, in % of the peak
     bytes RECORD             lesson 04: what only moves bytes, in % of the peak
     lengths RECORD GROUP...  TFLOP/s by length, a panel for each group
+    backends RECORD          a lesson's interface beside PyTorch's back ends
     errors RECORD            lesson 05: errors beside those of the textbook in the same type
     verdicts RECORD          the lab: how many of the broken kernels each tool finds
 
@@ -63,10 +64,12 @@ def record_of(records, command):
     return next((r for r in records if r["command"].split()[0] == command), None)
 
 
-def peers_of(records):
-    """PyTorch's back ends in the problem of lesson 05's part, fastest last."""
+def peers_of(records, lesson):
+    """PyTorch's back ends in the problem of a lesson's part, from its interface; fastest last."""
     steps = []
     for record in records:
+        if f"{lesson}/interface/" not in record["command"]:
+            continue
         for row in record["measurements"]:
             if (
                 row.get("what") == "time"
@@ -96,8 +99,7 @@ def ladder_parts(records):
                 step = Step(row["kernel"], kind, row["tflops"], row["percent_of_peak"], peer)
                 (peers if peer else own).append(step)
             steps += own + peers
-        if command == "05_flash_forward":
-            steps += peers_of(records)
+        steps += peers_of(records, command)
         if not steps:
             raise charts.Problem(f"the record of {command} has no rungs at N = {LENGTH}")
         parts.append((title, steps))
@@ -270,6 +272,39 @@ def lengths(record, groups):
     )
 
 
+def backends(record):
+    """A lesson's interface beside PyTorch's back ends: bfloat16, a panel for each head dimension and mask."""
+    names = {
+        "this lesson": "this course",
+        "deterministic": "this course, deterministic",
+        **BACKENDS,
+        "EFFICIENT_ATTENTION": "PyTorch, memory-efficient",
+    }
+    panels = []
+    for head_dim, causal in [(64, False), (64, True), (128, False), (128, True)]:
+        lines = {}
+        for row in record["measurements"]:
+            if (
+                row["what"] == "time"
+                and row["backend"] in names
+                and (row["type"], row["head_dim"], row["causal"]) == ("bfloat16", head_dim, causal)
+            ):
+                lines.setdefault(row["backend"], []).append((row["length"], row["tflops"]))
+        series = [
+            charts.Series(name, lines[backend], dashed=name.startswith("PyTorch"))
+            for backend, name in names.items()
+            if backend in lines
+        ]
+        panels.append((f"D = {head_dim}, {'causal' if causal else 'no mask'}", series))
+    return charts.line_chart(
+        "TFLOP/s of a lesson's interface and of PyTorch's back ends, bfloat16, by length",
+        panels,
+        "length N",
+        "TFLOP/s",
+        charts.source(record),
+    )
+
+
 def errors(record):
     """Lesson 05: how far from float64, beside the textbook in the same type."""
     panels = []
@@ -318,7 +353,7 @@ def verdicts(record):
     )
 
 
-ONE = {"products": products, "bytes": only_bytes, "errors": errors}
+ONE = {"products": products, "bytes": only_bytes, "backends": backends, "errors": errors}
 MANY = {"ladder": ladder, "ladder_table": ladder_table}
 
 

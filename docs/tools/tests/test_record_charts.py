@@ -53,7 +53,7 @@ LESSONS = [
         row("bfloat16, D 64", "08_finish", 400.0),
     ),
     record(
-        "python3 example.py",
+        "python3 05_flash_forward/interface/example.py",
         dict(
             what="time",
             backend="CUDNN_ATTENTION",
@@ -171,7 +171,7 @@ class RecordChartsTest(TreeTest):
 
     def test_what_is_no_record_is_said(self):
         file = self.write("no.json", "{}")
-        for what in ("products", "bytes", "errors", "verdicts", "lengths", "ladder"):
+        for what in ("products", "bytes", "backends", "errors", "verdicts", "lengths", "ladder"):
             status, out, err = self.run_tool(what, file)
             self.assertEqual((status, out), (2, ""), what)
             self.assertTrue(err.startswith("record_charts.py: "), err)
