@@ -13,10 +13,12 @@
 namespace fa::backward {
 namespace {
 
+//! [range]
 // Rows `begin` to `end` (exclusive) of a matrix.
 struct Range {
   std::int64_t begin, end;
 };
+//! [range]
 
 Range tile(std::int64_t index, std::int64_t size, std::int64_t length) {
   return {index * size, std::min((index + 1) * size, length)};
@@ -26,6 +28,7 @@ std::int64_t tiles_in(std::int64_t length, std::int64_t size) {
   return (length + size - 1) / size;
 }
 
+//! [head]
 // What one query head reads, with the key head of its group.
 template <class T>
 struct Head {
@@ -43,16 +46,19 @@ struct Head {
     return keep(query, key) != 0 ? kept_factor : T(0);
   }
 };
+//! [head]
 
 template <class T>
 Matrix<T> load(View<const T, 2> from, const Range& rows) {
   return as_matrix(from.narrow(0, rows.begin, rows.end));
 }
 
+//! [tile_result]
 template <class T>
 struct Tile {
   Matrix<T> p_kept, d_s;  // weights after dropout; gradient of the scores
 };
+//! [tile_result]
 
 //! [tile]
 // The weights of a tile of queries and a tile of keys, computed anew, and
@@ -65,6 +71,7 @@ Tile<T> recompute(const Head<T>& head, const Range& queries,
   const Matrix<T> s = head.scale * q * k.transpose();
   const Matrix<T> d_o_v = d_o * v.transpose();
   Tile<T> tile{Matrix<T>(s.rows(), s.cols()), Matrix<T>(s.rows(), s.cols())};
+  //! [tile_elements]
   for (std::int64_t i = 0; i < s.rows(); ++i) {
     const T lse = head.lse(queries.begin + i);
     const T delta = head.delta(queries.begin + i);
@@ -77,6 +84,7 @@ Tile<T> recompute(const Head<T>& head, const Range& queries,
       tile.d_s(i, j) = p * (d_o_v(i, j) * z - delta);
     }
   }
+  //! [tile_elements]
   return tile;
 }
 //! [tile]
@@ -139,6 +147,7 @@ template <class T>
 Tensor<T, 3> row_dots(View<const T, 4> o, View<const T, 4> d_o) {
   check_shape("d_o", d_o.shape(), o.shape());
   Tensor<T, 3> delta({o.size(0), o.size(1), o.size(2)});
+  //! [row_dots]
   for_each_index(delta.shape(), [&](const Shape<3>& i) {
     T sum = 0;
     for (std::int64_t c = 0; c < o.size(3); ++c) {
@@ -146,6 +155,7 @@ Tensor<T, 3> row_dots(View<const T, 4> o, View<const T, 4> d_o) {
     }
     delta.view()[i] = sum;
   });
+  //! [row_dots]
   return delta;
 }
 

@@ -42,11 +42,13 @@ __global__ void flash_2(Attention<float> a) {
       s[j] = key0 + j < seen ? a.scale * dot(q, k_smem[j]) : -INFINITY;
       m_new = fmaxf(m_new, s[j]);
     }
+    //! [correction]
     const float correction = exp_of_difference(m, m_new);
     m = m_new;
     l *= correction;
 #pragma unroll
     for (int e = 0; e < d; ++e) o[e] *= correction;
+    //! [correction]
     for (int j = 0; j < kFlash2Keys; ++j) {
       const float p = exp_of_difference(s[j], m);
       l += p;  // of all weights, also of those that are dropped
@@ -57,11 +59,13 @@ __global__ void flash_2(Attention<float> a) {
     }
     __syncthreads();  // nobody needs the tiles any more
   }
+  //! [end_of_row]
   if (!exists) return;
 #pragma unroll
   for (int e = 0; e < d; ++e) o[e] = l == 0 ? 0 : o[e] / l;
   store_row(h.o + query * a.o_strides.row, o, a.head_dim);
   h.lse[query] = log_sum(m, l);
+  //! [end_of_row]
 }
 //! [flash_2]
 

@@ -55,10 +55,12 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
   begin_rows(state);
   for (int tile = 0; tile < tiles; ++tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
+    //! [turn]
     cp_async_wait<0>();
     __syncthreads();  // this tile is there, and nobody reads the last one
     if (tile + 1 < tiles) fetch(tile + 1);
     cp_async_commit();
+    //! [turn]
     Accumulators<Tile, Tile::block_n> s = {};
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
     scale_and_hide<Tile>(s, a, query0 + warp_row, key0, lane);

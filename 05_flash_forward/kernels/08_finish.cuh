@@ -37,9 +37,11 @@ __device__ void hide_scores(Accumulators<Tile, Tile::block_n>& s,
       for (int j = 0; j < Tile::block_n / 8; ++j) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
+          //! [hide]
           if (8 * j + lane % 4 * 2 + e >= seen) {
             s[i][j][2 * h + e] = -INFINITY;
           }
+          //! [hide]
         }
       }
     }
@@ -70,6 +72,7 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
         m = fmaxf(m, fmaxf(s[i][j][2 * h], s[i][j][2 * h + 1]));
       }
       m = warp_max<4>(m);
+      //! [base_2_row]
       // -infinity - -infinity is no number: take 0 for the maximum of nothing
       const float offset =
           hidden && m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
@@ -87,6 +90,7 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
         }
       }
       state.l[i][h] = state.l[i][h] * correction[h] + sum;
+      //! [base_2_row]
     }
     // Once a row has met its largest scores, this is rare.
     if (__any_sync(kAllLanes, correction[0] != 1 || correction[1] != 1)) {
@@ -117,10 +121,14 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
   const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   const int query0 = block * Tile::block_m;
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
+  //! [tiles]
   const int tiles =
       ceil_div(keys_seen(a, query0 + Tile::block_m - 1), Tile::block_n);
   const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
+  //! [tiles]
+  //! [exponent_scale]
   const float exponent_scale = a.scale * kLog2E;
+  //! [exponent_scale]
   const auto fetch = [&](int tile, auto last) {
     constexpr bool ragged = decltype(last)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
@@ -164,8 +172,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
   for (; tile >= 0; --tile) step(tile, std::false_type{});
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {  // m of scaled scores
+    //! [m_of_scores]
     state.m[i][0] *= a.scale;
     state.m[i][1] *= a.scale;
+    //! [m_of_scores]
   }
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }

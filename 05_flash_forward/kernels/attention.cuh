@@ -72,9 +72,11 @@ __device__ AttentionHead<T> head_of(const Attention<T>& a, int batch,
 //! [keys_seen]
 template <class T>
 __device__ int keys_seen(const Attention<T>& a, int query) {
+  //! [keys_seen_body]
   if (!a.causal) return a.length_k;
   const int seen = query + 1 + a.length_k - a.length_q;
   return seen < 0 ? 0 : seen < a.length_k ? seen : a.length_k;
+  //! [keys_seen_body]
 }
 //! [keys_seen]
 

@@ -169,7 +169,9 @@ __device__ void float_key_gradients(const FloatBackwardTiles<Tile>& tiles,
                         a.k_strides.row, key0, a.length_k, a.head_dim);
   load_float_tile<Tile>(tiles.v, kv_rows(a.v, a.v_strides, batch, kv_head),
                         a.v_strides.row, key0, a.length_k, a.head_dim);
+  //! [own_key]
   const int row = threadIdx.x / 8;  // a key, for the sums
+  //! [own_key]
   FloatRow<Tile> d_k = {}, d_v = {};
   for (int member = 0; member < group; ++member) {
     const auto head = gradient_head(a, batch, kv_head * group + member);

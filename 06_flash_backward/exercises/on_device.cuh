@@ -1,0 +1,128 @@
+/// @file
+/// A plain problem in the memory of the device, as the float32 kernels of this lesson want it, for judges.
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "06_flash_backward/exercises/slips.hpp"
+#include "06_flash_backward/kernels/03_two_kernels.cuh"
+#include "common/classroom/lab.hpp"
+
+namespace fa::backward::plain {
+
+/// Inputs and results of a backward pass. delta and LSE come from the plain forward pass.
+class OnDevice {
+ public:
+  /// @param x without dropout; head_dim a multiple of 8
+  explicit OnDevice(const Problem& x)
+      : q_(on_device(x.q)),
+        k_(on_device(x.k)),
+        v_(on_device(x.v)),
+        d_o_(on_device(x.d_o)),
+        d_q_(static_cast<std::int64_t>(x.q.size())),
+        d_k_(static_cast<std::int64_t>(x.k.size())),
+        d_v_(static_cast<std::int64_t>(x.v.size())),
+        rows_(FA_TARGET::ceil_div(x.length_q, FA_TARGET::kPaddedRows) *
+              FA_TARGET::kPaddedRows),
+        delta_(on_device(padded(
+            x,
+            [&](const Forward& y, int row) { return row_delta(x, y, row); },
+            0))),
+        lse_(on_device(padded(
+            x,
+            [](const Forward& y, int row) {
+              return std::isinf(y.lse[row]) ? INFINITY
+                                            : y.lse[row] / std::log(2.0);
+            },
+            INFINITY))) {
+    const std::int64_t d = x.head_dim;
+    a.q = q_.data();
+    a.k = k_.data();
+    a.v = v_.data();
+    a.d_o = d_o_.data();
+    a.d_q = d_q_.data();
+    a.d_k = d_k_.data();
+    a.d_v = d_v_.data();
+    a.delta = delta_.data();
+    a.lse_base_2 = lse_.data();
+    a.q_strides = {x.heads * x.length_q * d, x.length_q * d, d};
+    a.k_strides = {x.length_k * d, x.length_k * d, d};
+    a.v_strides = a.d_k_strides = a.d_v_strides = a.k_strides;
+    a.o_strides = a.d_o_strides = a.d_q_strides = a.q_strides;
+    a.batch = 1;
+    a.heads = x.heads;
+    a.kv_heads = 1;
+    a.length_q = x.length_q;
+    a.length_k = x.length_k;
+    a.head_dim = x.head_dim;
+    a.scale = static_cast<float>(x.scale);
+    a.causal = x.causal;
+  }
+
+  /// What was written so far; NaN where nothing was.
+  /// @throws classroom::Refused when something beside it was written
+  Gradients gradients() const {
+    return {d_q_.numbers(), d_k_.numbers(), d_v_.numbers()};
+  }
+
+  FA_TARGET::AttentionGradient<float> a = {};  ///< what kernels are given
+
+ private:
+  static FA_TARGET::DeviceBuffer<float> on_device(
+      const std::vector<double>& numbers) {
+    return classroom::on_device(
+        std::vector<float>(numbers.begin(), numbers.end()));
+  }
+  // A number for each row, and `beyond` for rows that only the workspace has.
+  template <class Row>
+  std::vector<double> padded(const Problem& x, Row row, double beyond) const {
+    const Forward y = forward(x);
+    std::vector<double> result;
+    for (int head = 0; head < x.heads; ++head) {
+      for (int i = 0; i < rows_; ++i) {
+        result.push_back(i < x.length_q ? row(y, head * x.length_q + i)
+                                        : beyond);
+      }
+    }
+    return result;
+  }
+
+  FA_TARGET::DeviceBuffer<float> q_, k_, v_, d_o_;
+  classroom::Field d_q_, d_k_, d_v_;
+  int rows_;
+  FA_TARGET::DeviceBuffer<float> delta_, lse_;
+};
+
+/// What to tell whose gradient is that of a slip.
+struct Told {
+  Slip slip;         ///< what goes wrong
+  const char* says;  ///< names the misconception
+};
+
+/// The gradients that slips lead to, as mistakes for check_result().
+/// @param x    the problem
+/// @param part which gradient
+/// @param told slips, in the order in which they are tried
+inline std::vector<classroom::Mistake> mistakes_of(
+    const Problem& x, std::vector<double> Gradients::*part,
+    std::initializer_list<Told> told) {
+  std::vector<classroom::Mistake> result;
+  for (const Told& one : told) {
+    result.push_back({one.says, gradients(x, one.slip).*part});
+  }
+  return result;
+}
+
+/// The launch of a float32 kernel with 32 columns whose blocks own keys, or queries.
+/// @param length keys of a head, or queries
+/// @param heads  of keys, or of queries
+inline FA_TARGET::Launch tile_launch(int length, int heads) {
+  using Tile = FA_TARGET::FloatBackwardTile<32>;
+  return {{static_cast<unsigned>(FA_TARGET::ceil_div(length, Tile::side)),
+           static_cast<unsigned>(heads)},
+          {Tile::threads},
+          Tile::shared_bytes};
+}
+
+}  // namespace fa::backward::plain

@@ -1,0 +1,150 @@
+/// @file
+/// Attention as plain loops in float64, for the exercises of this lesson: quick to compile. Its gradients are in
+/// slips.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "common/tensor/random.hpp"
+
+namespace fa::backward::plain {
+
+/// Query heads that share the keys and values of one sequence, and the gradient of their output.
+struct Problem {
+  int heads = 1;             ///< of q
+  int length_q = 1;          ///< queries of a head
+  int length_k = 1;          ///< keys
+  int head_dim = 1;          ///< numbers in a row
+  bool causal = false;       ///< query i sees j <= i + length_k - length_q
+  int window = 0;            ///< of these the last so many; 0: all
+  double scale = 1;          ///< of the scores
+  std::vector<double> q;     ///< [heads, length_q, head_dim]
+  std::vector<double> k;     ///< [length_k, head_dim]
+  std::vector<double> v;     ///< [length_k, head_dim]
+  std::vector<double> d_o;   ///< [heads, length_q, head_dim]
+  std::vector<double> kept;  ///< dropout, [heads, length_q, length_k]
+
+  /// Whether a query sees a key.
+  bool sees(int query, int key) const {
+    if (!causal) return true;
+    const int place = query + length_k - length_q;
+    return key <= place && (window == 0 || key > place - window);
+  }
+};
+
+/// What a forward pass keeps.
+struct Forward {
+  std::vector<double> o;    ///< [heads, length_q, head_dim]
+  std::vector<double> lse;  ///< [heads, length_q], -infinity for a blind row
+};
+
+/// The gradients of sum(dO o O).
+struct Gradients {
+  std::vector<double> d_q;  ///< like q
+  std::vector<double> d_k;  ///< like k
+  std::vector<double> d_v;  ///< like v
+};
+
+/// Random numbers of size 1 in q, k, v and d_o.
+/// @param heads    that share the keys
+/// @param length_q queries of a head
+/// @param length_k keys
+/// @param head_dim numbers in a row; the scale is 1 / sqrt(head_dim)
+/// @param causal   whether there is a mask
+/// @param dropout  probability that a weight is dropped
+/// @param seed     of the numbers
+inline Problem random_problem(int heads, int length_q, int length_k,
+                              int head_dim, bool causal = false,
+                              double dropout = 0, std::uint64_t seed = 1) {
+  Problem x;
+  x.heads = heads;
+  x.length_q = length_q;
+  x.length_k = length_k;
+  x.head_dim = head_dim;
+  x.causal = causal;
+  x.scale = 1 / std::sqrt(head_dim);
+  const auto numbers = [&](int count) {
+    std::vector<double> result;
+    ++seed;
+    for (int i = 0; i < count; ++i) {
+      // As float32 has them, for kernels.
+      result.push_back(static_cast<float>(
+          random_normal(seed, static_cast<std::uint64_t>(i))));
+    }
+    return result;
+  };
+  x.q = numbers(heads * length_q * head_dim);
+  x.k = numbers(length_k * head_dim);
+  x.v = numbers(length_k * head_dim);
+  x.d_o = numbers(heads * length_q * head_dim);
+  // |number| < 0.32 has a probability of a quarter; other rates are near enough for tests.
+  for (const double number : numbers(heads * length_q * length_k)) {
+    x.kept.push_back(std::abs(number) < 1.28 * dropout ? 0
+                                                       : 1 / (1 - dropout));
+  }
+  return x;
+}
+
+/// q . k of a pair, without the scale.
+inline double product(const Problem& x, int head, int query, int key) {
+  double sum = 0;
+  for (int c = 0; c < x.head_dim; ++c) {
+    sum += x.q[(head * x.length_q + query) * x.head_dim + c] *
+           x.k[key * x.head_dim + c];
+  }
+  return sum;
+}
+
+/// Attention by definition.
+inline Forward forward(const Problem& x) {
+  Forward result;
+  for (int head = 0; head < x.heads; ++head) {
+    for (int i = 0; i < x.length_q; ++i) {
+      const double nothing = -std::numeric_limits<double>::infinity();
+      double m = nothing, l = 0;
+      std::vector<double> s(x.length_k, nothing), o(x.head_dim, 0.0);
+      for (int j = 0; j < x.length_k; ++j) {
+        if (x.sees(i, j)) s[j] = x.scale * product(x, head, i, j);
+        m = std::max(m, s[j]);
+      }
+      for (int j = 0; j < x.length_k; ++j) {
+        if (s[j] != nothing) l += std::exp(s[j] - m);
+      }
+      for (int j = 0; j < x.length_k; ++j) {
+        if (s[j] == nothing) continue;
+        const double p = std::exp(s[j] - m) / l *
+                         x.kept[(head * x.length_q + i) * x.length_k + j];
+        for (int c = 0; c < x.head_dim; ++c) {
+          o[c] += p * x.v[j * x.head_dim + c];
+        }
+      }
+      result.o.insert(result.o.end(), o.begin(), o.end());
+      result.lse.push_back(l == 0 ? nothing : m + std::log(l));
+    }
+  }
+  return result;
+}
+
+/// The loss whose gradients are asked for, sum(dO o O).
+inline double loss(const Problem& x) {
+  const Forward y = forward(x);
+  double sum = 0;
+  for (std::size_t i = 0; i < y.o.size(); ++i) sum += x.d_o[i] * y.o[i];
+  return sum;
+}
+
+/// delta of a row: its sum of dO o O.
+inline double row_delta(const Problem& x, const Forward& y, int row) {
+  double sum = 0;
+  for (int c = 0; c < x.head_dim; ++c) {
+    sum += x.d_o[row * x.head_dim + c] * y.o[row * x.head_dim + c];
+  }
+  return sum;
+}
+
+}  // namespace fa::backward::plain
