@@ -51,7 +51,7 @@ struct AttentionOptions {
   /// Share of weights that are dropped; those kept are multiplied by 1 / (1 - probability).
   double dropout_probability = 0;
 
-  /// The factor of the scores for a head dimension.
+  /// The factor of the scores for a head dimension: the given one, or 1 / sqrt(head_dim).
   double scale_for(std::int64_t head_dim) const;
 
   /// Checks that the options fit a problem.
@@ -80,10 +80,12 @@ struct Gradients {
       d_v;  ///< [batch, kv_heads, length_k, head_dim], summed over the heads of a group
 };
 
-/// Attention, threaded over heads. A row that sees no key gives O = 0 and LSE = -infinity.
+/// Attention, O = softmax(scale Q K^T) V, threaded over heads. A row that sees no key gives O = 0 and LSE = -infinity.
 ///
 /// With T double it is the reference of the whole course. With a narrower T every stored intermediate
 /// (S, P, O) is rounded to T while sums run in float32: the `plain` of the acceptance rule.
+///
+/// Source: Vaswani et al., Attention Is All You Need, 2017, equation 1.
 /// @param q [batch, heads, length_q, head_dim]
 /// @param k [batch, kv_heads, length_k, head_dim]
 /// @param v [batch, kv_heads, length_k, head_dim]
@@ -105,6 +107,7 @@ Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
                      const AttentionOptions& options = {});
 
 /// The gradients of a loss with respect to q, k and v, threaded over heads. Rounds as forward() does.
+/// Source: the derivation on this lesson's page, "Backward".
 /// @param q [batch, heads, length_q, head_dim]
 /// @param k [batch, kv_heads, length_k, head_dim]
 /// @param v [batch, kv_heads, length_k, head_dim]
@@ -119,16 +122,19 @@ Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
 /// The softmax of each row, as the definition reads: exp(s) / sum exp(s). Overflows for scores that
 /// lesson 02 makes easy to meet; here only to show that it does.
 /// @param scores [rows, cols]
+/// @return [rows, cols]
 template <class T>
 Matrix<T> unsafe_softmax(const Matrix<T>& scores);
 
 /// The softmax of each row, its maximum subtracted first. A row of -infinity gives zeros.
 /// @param scores [rows, cols], finite or -infinity
+/// @return [rows, cols]; each row sums to 1, or to 0
 template <class T>
 Matrix<T> safe_softmax(const Matrix<T>& scores);
 
 /// ln(sum exp(s)) of each row; -infinity for a row of -infinity.
 /// @param scores [rows, cols], finite or -infinity
+/// @return [rows], natural logarithm
 template <class T>
 Vector<T> log_sum_exp(const Matrix<T>& scores);
 

@@ -22,8 +22,10 @@ inline const double kDifferenceTolerance =
 
 /// The gradient of a loss with respect to every element of x, one element at a time:
 /// (loss(x + h) - loss(x - h)) / 2h.
+/// Source: Press et al., Numerical Recipes, section "Numerical Derivatives".
 /// @param loss computes the loss from the current elements of x
-/// @param x    changed during the call and as before after it
+/// @param x    any shape; changed during the call and as before after it
+/// @return     shape of x
 //! [differences]
 template <int Rank>
 Tensor<double, Rank> numerical_gradient(const std::function<double()>& loss,

@@ -53,7 +53,7 @@ struct ExpRange {
   double nonzero_until;  ///< the smallest x whose exp is not 0
 };
 
-/// Finds the range of exp in type T among the numbers of type T.
+/// Finds the range of exp in type T, by bisection among the numbers of type T.
 template <class T>
 ExpRange exp_range() {
   return {last_where<T>([](double x) { return std::isfinite(exp_in<T>(x)); }),

@@ -41,6 +41,7 @@ double exp_in(double x) {
   return rounded<T>(std::exp(x));
 }
 
+/// Checks the lengths of a row and of its result.
 /// @throws std::invalid_argument unless x and y have the same length, at least 1
 inline void check_rows(std::int64_t x, std::int64_t y) {
   if (x != y || x < 1) {
@@ -53,6 +54,7 @@ inline void check_rows(std::int64_t x, std::int64_t y) {
 
 /// The definition, exp(x) / sum exp(x), in two passes. It overflows as soon as one exp(x) does, and
 /// divides 0 by 0 when all of them underflow.
+/// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 1.
 /// @tparam T type of the elements and of each exp
 /// @tparam A type in which sum and quotient are computed
 /// @param x [n]
@@ -96,6 +98,7 @@ double row_max(View<const T, 1> x) {
 
 /// The safe form, exp(x - max) / sum exp(x - max), in three passes: the maximum, the sum, the weights.
 /// A row of -infinity, which sees no key, gives zeros. NaN or +infinity in gives NaN out.
+/// Source: Milakov and Gimelshein, 2018, algorithm 2.
 /// @tparam T type of the elements and of each exp
 /// @tparam A type in which difference, sum and quotient are computed
 /// @param x [n]

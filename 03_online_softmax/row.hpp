@@ -36,6 +36,7 @@ struct RowAttention {
   safe::Traffic traffic;  ///< what was read of scores and values
 };
 
+/// Checks that scores and values fit together.
 /// @throws std::invalid_argument unless there is one value for each score
 inline void check_row(std::int64_t scores, std::int64_t values) {
   if (scores != values) {
@@ -52,6 +53,7 @@ T lse_of(const RowState<T>& x) {
 }
 
 /// Softmax in two passes: one for m and l together, one for the weights. (Lesson 02 needs three.)
+/// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 3.
 /// @param x [n], finite or -infinity; NaN comes out as NaN
 /// @param y [n], the weights; zeros when every score is -infinity
 /// @return what it cost

@@ -57,7 +57,8 @@ struct State {
   V o{};                             ///< sum of powers of s_j - m times v_j
 };
 
-/// The state of the keys of both.
+/// The state of the keys of both. With exact numbers it throws std::overflow_error when one does not fit.
+/// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, section 3.1.
 template <class W, class V>
 constexpr State<W, V> merge(const State<W, V>& a, const State<W, V>& b) {
   //! [merge]

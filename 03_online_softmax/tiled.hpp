@@ -54,6 +54,7 @@ using TileWatch = std::function<void(const TileMoment<T>&)>;
 
 /// Attention with the answers, the options and the refusals of naive::forward(), by tiles and threaded
 /// over tiles of queries. The result does not depend on the number of threads.
+/// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 1.
 ///
 /// Beyond its result it holds, per thread, five tiles and two vectors: for tiles of a fixed size that is
 /// O(length) memory in total, where lesson 01 has O(length_q * length_k).

@@ -42,15 +42,15 @@ struct Group {
   std::function<Inputs(std::int64_t rows, std::int64_t cols,
                        std::int64_t depth)>
       inputs;
-  /// The result in float64.
+  /// The result in float64, [rows, cols].
   std::function<Tensor<double, 2>(const Inputs&)> reference;
   /// The result by the textbook in the kernels' own types: the `plain` of the acceptance rule.
   std::function<Tensor<float, 2>(const Inputs&)> plain;
-  /// Floating-point operations for a size; 0 where bytes are what counts.
+  /// Floating-point operations for a size, a multiplication with an addition counted as two; 0 where bytes count.
   std::function<double(double rows, double cols, double depth)> flops;
   /// What they are done with.
   Arithmetic arithmetic = Arithmetic::kFloat32;
-  /// Bytes that must be moved at least.
+  /// Bytes of global memory that must be moved at least: each input read and each result written once.
   std::function<double(double rows, double cols, double depth)> bytes;
 };
 

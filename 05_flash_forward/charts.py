@@ -2,6 +2,7 @@
 """Prints a chart of recorded measurements as SVG: charts.py CHART RECORD...
 
     charts.py peers docs/results/h200_05_flash_forward.json docs/results/h200_05_interface.json
+    charts.py peers_causal docs/results/h200_05_flash_forward.json docs/results/h200_05_interface.json
     charts.py tiles docs/results/h200_05_experiments.json
     charts.py lengths docs/results/h200_05_experiments.json
 
@@ -42,18 +43,19 @@ def lines(rows, name_of):
     return [charts.Series(name, points, dashed="bfloat16" in name) for name, points in groups.items()]
 
 
-def peers(rungs, interface):
+def peers(rungs, interface, causal=False):
     """The rungs on tensor cores beside PyTorch's back ends."""
+    group, mask = (", causal", "causal") if causal else ("", "no mask")
     panels = []
     for head_dim in (64, 128):
-        series = lines(rows_of(rungs, group=f"bfloat16, D {head_dim}"), lambda row: row["kernel"])
+        series = lines(rows_of(rungs, group=f"bfloat16, D {head_dim}{group}"), lambda row: row["kernel"])
         for backend, name in PEERS.items():
             rows = rows_of(
-                interface, what="time", backend=backend, type="bfloat16", head_dim=head_dim, causal=False
+                interface, what="time", backend=backend, type="bfloat16", head_dim=head_dim, causal=causal
             )
             points = [(row["length"], row["tflops"]) for row in rows]
             series.append(charts.Series(name, points, dashed=True))
-        panels.append((f"bfloat16, D = {head_dim}, no mask", series))
+        panels.append((f"bfloat16, D = {head_dim}, {mask}", series))
     title = "TFLOP/s of the rungs on tensor cores and of PyTorch's back ends, by length"
     return charts.line_chart(title, panels, "length N", "TFLOP/s", charts.source(rungs, interface))
 
@@ -91,7 +93,17 @@ def lengths(record):
     return charts.line_chart(title, panels, "length N", "TFLOP/s", charts.source(record), log_y=True)
 
 
-CHARTS = {"peers": (peers, 2), "tiles": (tiles, 1), "lengths": (lengths, 1)}
+def peers_causal(rungs, interface):
+    """The same under the causal mask."""
+    return peers(rungs, interface, causal=True)
+
+
+CHARTS = {
+    "peers": (peers, 2),
+    "peers_causal": (peers_causal, 2),
+    "tiles": (tiles, 1),
+    "lengths": (lengths, 1),
+}
 
 
 def main(arguments):

@@ -29,7 +29,7 @@ struct HostType<bfloat16> {
   using type = fa::bfloat16;  ///< of the same 16 bits
 };
 
-/// Distances of rows for [batch, heads, length, head_dim] in a layout.
+/// Distances of rows, in elements, for [batch, heads, length, head_dim] in a layout.
 inline RowStrides strides_of(const Shape<4>& shape, flash::Layout layout) {
   const std::int64_t row = shape[3], all = shape[1] * shape[2] * row;
   return layout == flash::Layout::kHeadsFirst

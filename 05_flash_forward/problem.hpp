@@ -15,7 +15,7 @@ namespace fa::flash {
 /// Types of q, k, v and o. LSE is always float32.
 enum class Type { kFloat32, kFloat16, kBFloat16 };
 
-/// Calls work(T{}) with the host's type.
+/// Calls work(T{}) with the host's type: float, half or bfloat16.
 template <class Work>
 auto with_type(Type type, Work work) {
   switch (type) {
@@ -28,7 +28,7 @@ auto with_type(Type type, Work work) {
   }
 }
 
-/// "float32", "float16", "bfloat16"
+/// The type's name for people and in records: "float32", "float16", "bfloat16".
 std::string name_of(Type type);
 
 /// How tensors lie in memory.
@@ -55,9 +55,9 @@ struct Problem {
 
   /// One line for people.
   std::string text() const;
-  /// [batch, heads, length_q, head_dim], of q and o
+  /// The shape of q and o: [batch, heads, length_q, head_dim].
   Shape<4> shape_of_q() const;
-  /// [batch, kv_heads, length_k, head_dim], of k and v
+  /// The shape of k and v: [batch, kv_heads, length_k, head_dim].
   Shape<4> shape_of_kv() const;
 };
 
@@ -77,7 +77,7 @@ struct Outputs {
 /// Random inputs of the problem's sizes and type.
 Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
 
-/// The nearest numbers that a type holds.
+/// The nearest numbers that a type holds; any shape.
 Tensor<float, 4> rounded(const Tensor<float, 4>& tensor, Type type);
 
 /// Rounds given tensors to the problem's type.
@@ -97,10 +97,12 @@ AttentionOptions options_of(const Problem& problem,
 class Judge {
  public:
   /// Computes lesson 01 in float64, and in the problem's type.
+  /// @throws std::invalid_argument as naive::forward()
   Judge(const Problem& problem, const Inputs& inputs);
   /// The verdicts on O and LSE.
   /// @param name    for the report
   /// @param outputs of the kernel
+  /// @throws std::invalid_argument when one has another shape
   std::vector<Verdict> judge(const std::string& name,
                              const Outputs& outputs) const;
 

@@ -100,7 +100,7 @@ template <class T>
 Variable<T> add_bias(Tape<T>& tape, const Variable<T>& x,
                      const Variable<T>& bias);
 
-/// Every element times a constant.
+/// Every element of a matrix of any shape times a constant.
 template <class T>
 Variable<T> scale(Tape<T>& tape, const Variable<T>& x, T factor);
 
@@ -167,7 +167,8 @@ struct AttentionEngine {
       backward;
 };
 
-/// Lesson 01 both ways. It computes everything anew in the backward pass and needs neither O nor LSE.
+/// Lesson 01 both ways, with its refusals. It computes everything anew in the backward pass and needs neither O nor
+/// LSE.
 template <class T>
 AttentionEngine<T> naive_engine();
 

@@ -34,7 +34,7 @@ std::vector<StepError> step_errors();
 /// @return [results, x.size()]
 Matrix<double> jacobian(const VectorFunction& f, const Vector<double>& x);
 
-/// The softmax of one row of scores.
+/// The softmax of one row of scores, as long as the row; the maximum is subtracted first.
 Vector<double> softmax(const Vector<double>& s);
 
 /// Its Jacobian diag(p) - p p^T, built in full. To be looked at; nobody needs it.

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Prints a picture of this lesson as SVG: drawings.py who_holds_what"""
+"""Prints a picture of this lesson as SVG: drawings.py NAME. Without one it lists them."""
 
 import pathlib
 import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs" / "tools"))
-from drawing import Drawing  # noqa: E402
+import drawing  # noqa: E402
+from drawing import COLOURS, LINEAR, QUADRATIC, SMALL, Drawing  # noqa: E402
 
-COLOURS = ["#f6d5b5", "#cfe3f5", "#d6ecc9", "#e5d6f0", "#f5e9a8", "#cdebe6", "#f3cdd6", "#dcdcdc"]
 WARPS = 8
 
 
@@ -68,9 +68,115 @@ def who_holds_what():
     return d
 
 
-PICTURES = {"who_holds_what": who_holds_what}
+def flow():
+    d = Drawing(
+        700, 440, "The data of the backward pass: what comes from memory, what is made anew, what leaves"
+    )
+    for y, height, name in [
+        (14, 74, "from global memory"),
+        (112, 196, "of one tile, on the chip"),
+        (332, 66, "to global memory"),
+    ]:
+        d.box(18, y, 664, height, "#f4f4f4", "#bbbbbb")
+        d.text(28, y + 17, name, text_anchor="start", font_size=11, fill="#555555")
+    for x, name in [(150, "Q"), (220, "K"), (400, "dO"), (470, "V"), (540, "O")]:
+        d.matrix(x, 28, 44, 48, LINEAR, name)
+    d.matrix(300, 38, 44, 28, SMALL, "LSE")
+    d.matrix(540, 128, 44, 26, SMALL, "\u03b4")
+    d.text(592, 140, "rowsum(dO \u2218 O),", text_anchor="start", font_size=10)
+    d.text(592, 153, "once, before", text_anchor="start", font_size=10)
+    d.matrix(156, 138, 104, 34, QUADRATIC, "S = scale Q K\u1d40")
+    d.matrix(160, 204, 96, 34, QUADRATIC, "P")
+    d.matrix(392, 138, 110, 34, QUADRATIC, "dP = dO V\u1d40")
+    d.matrix(392, 256, 110, 34, QUADRATIC, "dS")
+    d.pointer(172, 76, 192, 136)
+    d.pointer(242, 76, 224, 136)
+    d.pointer(422, 76, 432, 136)
+    d.pointer(492, 76, 466, 136)
+    d.pointer(562, 76, 562, 126)
+    d.pointer(444, 74, 545, 126, stroke="#777777", stroke_dasharray="4 3")
+    d.pointer(208, 172, 208, 202)
+    d.text(202, 192, "exp(S - LSE)", text_anchor="end", font_size=11)
+    d.pointer(316, 66, 258, 212)
+    d.pointer(447, 172, 447, 254)
+    d.text(455, 214, "P \u2218 (dP - \u03b4)", text_anchor="start", font_size=11)
+    d.pointer(256, 224, 390, 264)
+    d.pointer(562, 154, 504, 262)
+    for x, name, words in [
+        (186, "dV", "P\u1d40 dO"),
+        (400, "dK", "scale dS\u1d40 Q"),
+        (520, "dQ", "scale dS K"),
+    ]:
+        d.matrix(x, 344, 44, 40, LINEAR, name)
+        d.text(x + 50, 368, words, text_anchor="start", font_size=11)
+    d.pointer(208, 238, 208, 342)
+    d.pointer(432, 290, 424, 342)
+    d.pointer(474, 290, 538, 342)
+    d.legend(
+        18,
+        424,
+        [
+            (LINEAR, "grows with N"),
+            (QUADRATIC, "N squared in rungs 01 and 02; from 03 on a tile"),
+            (SMALL, "one number for each query"),
+        ],
+    )
+    return d
+
+
+def bands_of(d, x, y, side, parts, across, groups):
+    """A square of scores cut into bands, across or downwards; a colour is a warp, outlined by block."""
+    step = side / (parts * groups)
+    for k in range(parts * groups):
+        colour = COLOURS[k % parts]
+        if across:
+            d.box(x + k * step, y, step, side, colour, "#aaaaaa", 0.3)
+        else:
+            d.box(x, y + k * step, side, step, colour, "#aaaaaa", 0.3)
+    for k in range(groups):
+        if across:
+            d.box(x + k * step * parts, y, step * parts, side, "none", "#222222", 1.4)
+        else:
+            d.box(x, y + k * step * parts, side, step * parts, "none", "#222222", 1.4)
+
+
+def rows():
+    d = Drawing(700, 456, "Who owns which rows and columns of the scores, rung by rung")
+    side = 128
+    pictures = [
+        ("01, 02: products", "32 x 32 elements of", "a result, a block each", None),
+        ("03: dK, dV", "32 keys a block,", "8 lanes for each key", (8, True, 4)),
+        ("03: dQ", "32 queries a block,", "8 lanes for each query", (8, False, 4)),
+        ("04: all", "32 keys a block; to dQ", "all of them add", (8, True, 4)),
+        ("05, 06: all", "128 keys a block, 16 a", "warp; to dQ all add", (WARPS, True, 1)),
+        ("07: dK, dV", "as 06,", "without dQ", (WARPS, True, 1)),
+        ("07: dQ", "128 queries a block,", "16 a warp", (WARPS, False, 1)),
+    ]
+    for k, (name, first, second, cut) in enumerate(pictures):
+        x = 18 + 174 * (k % 4) if k < 4 else 105 + 174 * (k - 4)
+        y = 64 if k < 4 else 270
+        d.text(x + side / 2, y - 40, name, font_weight="bold")
+        d.text(x + side / 2, y - 24, first, font_size=10)
+        d.text(x + side / 2, y - 11, second, font_size=10)
+        if cut is None:
+            for i in range(4):
+                for j in range(4):
+                    d.box(x + 32 * j, y + 32 * i, 32, 32, COLOURS[7], "#222222", 1.4)
+        else:
+            bands_of(d, x, y, side, *cut)
+    d.lines_of_text(
+        18,
+        424,
+        [
+            "Scores of 128 queries, downwards, and 128 keys, across. Outlined: a block. A colour is a warp's part.",
+            "Sums over queries want an owner of keys, sums over keys an owner of queries. Rungs 05 to 07 with 128 columns.",
+        ],
+        text_anchor="start",
+    )
+    return d
+
+
+PICTURES = {"flow": flow, "rows": rows, "who_holds_what": who_holds_what}
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1] not in PICTURES:
-        sys.exit(f"drawings.py: which picture? There are {', '.join(PICTURES)}")
-    print(PICTURES[sys.argv[1]]().svg(), end="")
+    drawing.main(PICTURES)

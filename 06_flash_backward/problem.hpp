@@ -50,10 +50,12 @@ Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
 class Judge {
  public:
   /// Computes lesson 01's gradients in float64, and in the problem's type.
+  /// @throws std::invalid_argument as naive::backward()
   Judge(const Problem& problem, const Inputs& inputs);
   /// The verdicts on dQ, dK and dV.
   /// @param name      for the report
   /// @param gradients of the kernel
+  /// @throws std::invalid_argument when one has another shape
   std::vector<Verdict> judge(const std::string& name,
                              const Gradients& gradients) const;
 

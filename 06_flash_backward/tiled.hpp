@@ -13,7 +13,7 @@
 namespace fa::backward {
 
 /// delta = rowsum(dO o O), one number for each query: the term by which softmax pulls each row's scores
-/// together.
+/// together. Source: Dao et al., FlashAttention, NeurIPS 2022, appendix B.2.
 /// @param o   [batch, heads, length_q, head_dim]
 /// @param d_o gradient of the loss with respect to o, same shape
 /// @return [batch, heads, length_q]
@@ -23,6 +23,7 @@ Tensor<T, 3> row_dots(View<const T, 4> o, View<const T, 4> d_o);
 
 /// The gradients that naive::backward() returns, from what a forward pass kept. Threaded over tiles; the
 /// result does not depend on the number of threads.
+/// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 2.
 /// @param q   [batch, heads, length_q, head_dim], any strides
 /// @param k   [batch, kv_heads, length_k, head_dim], any strides
 /// @param v   [batch, kv_heads, length_k, head_dim], any strides

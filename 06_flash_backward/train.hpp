@@ -35,7 +35,7 @@ Text text_of(const std::string& name, const std::string& bytes);
 Text read_text(const std::string& name,
                const std::vector<std::filesystem::path>& files);
 
-/// How surprised a reader is by a character on average, in nats, who knows how often each occurs.
+/// How surprised a reader is by a character on average, in nats (units of ln), who knows how often each occurs.
 double unigram_entropy(const Text& text);
 
 /// The same for a reader who also knows the character before. No model that sees only that one can be below it on

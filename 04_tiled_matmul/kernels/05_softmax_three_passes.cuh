@@ -11,6 +11,7 @@ namespace fa::FA_TARGET {
 constexpr int kSoftmaxWarps = 4;
 
 /// Each row of y is the softmax of that row of x; zeros for a row of -infinity.
+/// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 2.
 /// Launch: blocks of 32 x kSoftmaxWarps; ceil(rows / kSoftmaxWarps) blocks.
 /// @param x [rows, cols], finite or -infinity
 /// @param y [rows, cols]

@@ -15,6 +15,7 @@ __device__ float power(float a, float b) {
 //! [power]
 
 /// As softmax_three_passes(), reading each row twice.
+/// Source: Milakov and Gimelshein, 2018, algorithm 3 and section 3.1.
 //! [online]
 __global__ void softmax_online(const float* x, float* y, int rows, int cols) {
   const int row = blockIdx.x * kSoftmaxWarps + threadIdx.y;

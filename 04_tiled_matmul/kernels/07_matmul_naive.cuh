@@ -7,6 +7,7 @@
 
 namespace fa::FA_TARGET {
 
+/// The product p of float32 matrices; a thread has an element of C, lanes go along its columns.
 /// Launch: blocks of 16 x 16; grid of ceil(m / 16) x ceil(n / 16).
 //! [naive]
 template <bool b_transposed>

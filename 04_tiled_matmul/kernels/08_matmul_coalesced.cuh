@@ -7,6 +7,7 @@
 
 namespace fa::FA_TARGET {
 
+/// The product p of float32 matrices; a thread has an element of C, lanes go along its rows.
 /// Launch: blocks of 32 x 8; grid of ceil(n / 32) x ceil(m / 8).
 //! [coalesced]
 template <bool b_transposed>

@@ -10,6 +10,7 @@ namespace fa::FA_TARGET {
 /// Rows and columns of C that a block computes, and the depth of its tiles.
 constexpr int kSharedTile = 32;
 
+/// The product p of float32 matrices, through tiles of 32 x 32 in shared memory.
 /// Launch: blocks of 32 x 32; grid of ceil(n / 32) x ceil(m / 32).
 //! [shared_tiles]
 template <bool b_transposed>

@@ -7,6 +7,7 @@
 
 namespace fa::FA_TARGET {
 
+/// The product p of float32 matrices; a thread has eight elements of a column of C.
 /// Launch: blocks of 64 x 8; grid of ceil(n / 64) x ceil(m / 64).
 //! [register_column]
 template <bool b_transposed>

@@ -6,6 +6,7 @@
 
 namespace fa::FA_TARGET {
 
+/// The product p of float32 matrices; a thread has 8 x 8 elements of C.
 /// Launch: blocks of 16 x 16; grid of ceil(n / 128) x ceil(m / 128).
 //! [register_block]
 template <bool b_transposed>

@@ -57,6 +57,7 @@ __device__ inline void store_groups(const Product<float>& p,
   }
 }
 
+/// The product p of float32 matrices; a thread has four groups of 4 x 4 elements of C.
 /// Launch: blocks of 16 x 16; grid of ceil(n / 128) x ceil(m / 128).
 //! [vector_loads]
 template <bool b_transposed>

@@ -30,6 +30,7 @@ __device__ void copy_tile(float* tile, const float* matrix, int row0,
   }
 }
 
+/// The product p of float32 matrices, with two stages of tiles.
 /// Launch: blocks of 16 x 16; grid of ceil(n / 128) x ceil(m / 128).
 //! [double_buffer]
 template <bool b_transposed>

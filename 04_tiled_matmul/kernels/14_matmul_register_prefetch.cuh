@@ -60,6 +60,7 @@ __device__ void load_fours(float (&to)[count], const float* from) {
   }
 }
 
+/// The product p of float32 matrices; a thread has 8 x 16 elements of C.
 /// Launch: blocks of 256; grid of ceil(n / 256) x ceil(m / 128); RegisterTile::shared_bytes.
 //! [register_prefetch]
 template <bool b_transposed>

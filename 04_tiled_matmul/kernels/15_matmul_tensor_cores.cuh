@@ -153,6 +153,7 @@ __device__ void for_tiles(T* a_smem, T* b_smem, const Product<T>& p, int row0,
 template <bool b_transposed>
 using PlainTile = MmaTile<b_transposed, 128, 32>;
 
+/// The product p of 16-bit matrices on tensor cores.
 /// Launch: blocks of 256; grid of ceil(n / 128) x ceil(m / 128).
 //! [tensor_cores]
 template <bool b_transposed, class T>

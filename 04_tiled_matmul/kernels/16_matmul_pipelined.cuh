@@ -42,6 +42,7 @@ __device__ void fetch_stage(T* memory, const Product<T>& p, int row0,
   cp_async_commit();
 }
 
+/// The product p of 16-bit matrices on tensor cores, with several stages of tiles.
 /// Launch: blocks of 256; grid of ceil(n / 128) x ceil(m / 128); stages_bytes<PipelinedTile>().
 //! [pipelined]
 template <bool b_transposed, class T>

@@ -12,6 +12,7 @@ namespace fa::FA_TARGET {
 template <bool b_transposed>
 using PrefetchTile = MmaTile<b_transposed, 256, 64>;
 
+/// The product p of 16-bit matrices on tensor cores, with fragments a step ahead.
 /// Launch: blocks of 256; grid of ceil(n / 256) x ceil(m / 128); stages_bytes<PrefetchTile>().
 //! [fragment_prefetch]
 template <bool b_transposed, class T>

@@ -10,7 +10,7 @@ namespace fa::FA_TARGET {
 /// Queries, and keys, of a tile of block_product().
 constexpr int kBlockProductTile = 32;
 
-/// One head. Launch: blocks of 32 x 8; ceil(length_q / 32) blocks.
+/// O = scale Q K^T V of one head in float32, without a softmax. Launch: blocks of 32 x 8; ceil(length_q / 32) blocks.
 /// @tparam d head_dim, a multiple of 32
 /// @param q [length_q, d]
 /// @param k [length_k, d]

@@ -43,7 +43,7 @@ __device__ void load_row(float (&row)[d], const float* from, int head_dim) {
   }
 }
 
-/// The way back.
+/// The way back: a row of at most d numbers from registers to global memory.
 template <int d>
 __device__ void store_row(float* to, const float (&row)[d], int head_dim) {
 #pragma unroll
@@ -54,7 +54,7 @@ __device__ void store_row(float* to, const float (&row)[d], int head_dim) {
   }
 }
 
-/// The product of two rows.
+/// The scalar product of two rows of d numbers.
 template <int d>
 __device__ float dot(const float (&a)[d], const float (&b)[d]) {
   float sum = 0;
@@ -67,6 +67,7 @@ __device__ float dot(const float (&a)[d], const float (&b)[d]) {
   return sum;
 }
 
+/// Attention in float32; a block has a head, and its state lies in global memory between tiles of keys.
 /// Launch: blocks of 64; grid of heads x batch.
 /// @tparam d at least head_dim
 /// @param a what is computed

@@ -15,6 +15,7 @@ constexpr int kFlash2Queries = 64;
 /// Keys of a tile.
 constexpr int kFlash2Keys = 32;
 
+/// Attention in float32; a block has 64 queries, a thread one of them.
 /// Launch: blocks of 64; grid of ceil(length_q / 64) x heads x batch.
 /// @tparam d at least head_dim
 //! [flash_2]

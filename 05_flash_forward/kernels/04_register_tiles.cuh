@@ -62,6 +62,7 @@ __device__ inline float max_of_row(float value) {
   return value;
 }
 
+/// Attention in float32; a warp has 32 queries (16 with 256 columns), a lane 8 x 8 of its scores.
 /// Launch: blocks of 128; grid of ceil(length_q / block_m) x heads x batch; FloatTile::shared_bytes.
 /// @tparam drops whether weights are dropped
 //! [register_tiles]

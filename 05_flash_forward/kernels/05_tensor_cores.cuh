@@ -226,6 +226,7 @@ __device__ void store_rows(const Attention<T>& a,
 template <int d>
 using PlainForwardTile = ForwardTile<d, 64, 4, 32>;
 
+/// Attention in 16 bits; a warp has 32 queries.
 /// Launch: blocks of 128; grid of ceil(length_q / 128) x heads x batch; dynamic shared memory for a tile of Q, one of
 /// K and one of V.
 //! [tensor_cores]

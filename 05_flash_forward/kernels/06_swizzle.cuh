@@ -105,6 +105,7 @@ __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
   }
 }
 
+/// Attention in 16 bits; tiles are swizzled.
 /// Launch: as flash_tensor_cores().
 //! [swizzle]
 template <int d, class T>

@@ -19,6 +19,7 @@ __device__ void copy_rows_async(T* tile, const T* matrix, std::int64_t stride,
       });
 }
 
+/// Attention in 16 bits; the next tiles of K and V come while these are used.
 /// Launch: as flash_tensor_cores(), with dynamic shared memory for a tile of Q, two of K and two of V.
 //! [pipeline]
 template <int d, class T>

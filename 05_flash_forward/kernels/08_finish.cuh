@@ -104,6 +104,7 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
 }
 //! [base_2]
 
+/// Attention in 16 bits, as fast as sm_80 allows here: masks at the edge only, powers of two.
 /// Launch: blocks of Tile::threads; grid of ceil(length_q / block_m) x heads x batch; pipeline_bytes().
 /// @tparam Tile  a ForwardTile
 /// @tparam drops whether weights are dropped

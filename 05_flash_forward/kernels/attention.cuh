@@ -53,7 +53,7 @@ struct AttentionHead {
   int index;   ///< batch * heads + head
 };
 
-/// A head of a sequence.
+/// A head of a sequence; its keys and values are those of the group that it is in.
 template <class T>
 __device__ AttentionHead<T> head_of(const Attention<T>& a, int batch,
                                     int head) {

@@ -398,6 +398,7 @@ constexpr std::size_t plain_backward_bytes() {
   return sizeof(T) * (2 * Tile::kv_size + 2 * Tile::q_size + Tile::ds_size);
 }
 
+/// dK and dV, and the sums of dQ, in 16 bits; a block has 128 keys, and the queries go by.
 /// Launch: blocks of 256; grid of ceil(length_k / 128) x kv_heads x batch; plain_backward_bytes(); after preprocess()
 /// with d_q_sum, and before write_d_q().
 //! [tensor_cores]

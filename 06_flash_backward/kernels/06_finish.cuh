@@ -74,6 +74,7 @@ constexpr std::size_t backward_bytes() {
          sizeof(float) * 4 * Tile::block_m;
 }
 
+/// dK and dV, and the sums of dQ if `adds`, in 16 bits; a block has keys, and the queries go by.
 /// Launch: blocks of Tile::threads; grid of ceil(length_k / block_n) x kv_heads x batch; backward_bytes(); after
 /// preprocess() with d_q_sum, and before write_d_q().
 /// @tparam Tile  a BackwardTile

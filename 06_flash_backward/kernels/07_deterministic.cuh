@@ -18,6 +18,7 @@ constexpr std::size_t query_gradient_bytes() {
   return sizeof(T) * (2 * Tile::q_size + 4 * Tile::kv_size);
 }
 
+/// dQ alone, in 16 bits; a block has queries, and the keys go by.
 /// Launch: blocks of Tile::threads; grid of ceil(length_q / block_m) x heads x batch; query_gradient_bytes(); after
 /// preprocess().
 /// @tparam Tile  a ForwardTile

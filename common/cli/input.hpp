@@ -20,7 +20,7 @@ struct Input {
   std::vector<std::string> tokens;
 };
 
-/// The real input that comes with the course: one attention layer over a real text.
+/// The directory of the real input that comes with the course: one attention layer over a real text (common/data).
 std::filesystem::path shipped_input();
 
 /// Reads q.npy, k.npy, v.npy and, where present, tokens.txt. Wider elements are rounded to float32;

@@ -50,6 +50,7 @@ struct KernelHelp {
 void add_kernel_options(Program& program, KernelOptions& options,
                         const KernelHelp& help);
 
+/// Refuses a text after --kernel that no kernel has in its name.
 /// @param options with --kernel
 /// @param names   of the lesson's kernels
 /// @param lesson  its directory

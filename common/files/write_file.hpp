@@ -17,6 +17,7 @@ void write_file(const std::filesystem::path& path,
                 const std::function<void(std::ostream&)>& write);
 
 /// Writes a text, see above.
+/// @throws std::runtime_error when the file cannot be written
 void write_file(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace fa

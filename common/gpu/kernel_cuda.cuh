@@ -1,5 +1,8 @@
 /// @file
 /// The functions of kernel.cuh on a GPU. Include kernel.cuh, not this file.
+///
+/// Source: NVIDIA, PTX ISA, for cp.async, ldmatrix, mma.sync, red and ex2.approx: which lane holds what, and from which
+/// compute capability on.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -37,6 +37,7 @@ using lab::Size;
 /// How a kernel is launched.
 using lab::Launch;
 
+/// Checks the sizes of a launch: threads and blocks in each direction, bytes of dynamic shared memory.
 /// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than this device has
 inline void check_launch(const Launch& launch) {
   const DeviceProperties device = device_properties();
@@ -111,7 +112,8 @@ class DeviceBuffer {
       : data_(allocate(count)), count_(count) {
     poison();
   }
-  /// A buffer with the elements of a row-major tensor; H is the host's type of the same size.
+  /// A buffer with the elements of a row-major tensor of any shape; H is the host's type of the same size.
+  /// @throws std::runtime_error when memory does not suffice
   template <class H, int Rank>
   explicit DeviceBuffer(const Tensor<H, Rank>& tensor)
       : DeviceBuffer(tensor.count()) {
@@ -123,6 +125,7 @@ class DeviceBuffer {
         count_(std::exchange(other.count_, 0)) {}
 
   /// Copies count() elements to the device.
+  /// @throws std::runtime_error when the device reports an error
   template <class H>
   void upload(const H* from) {
     static_assert(sizeof(H) == sizeof(T), "host and device types must match");
@@ -135,7 +138,7 @@ class DeviceBuffer {
     static_assert(sizeof(H) == sizeof(T), "host and device types must match");
     device_copy(to, data(), bytes(), CopyKind::kToHost);
   }
-  /// A tensor with the elements.
+  /// A row-major tensor with the elements, after all launches so far have ended.
   /// @throws std::invalid_argument when the shape has another number of elements
   template <class H, int Rank>
   Tensor<H, Rank> tensor(const Shape<Rank>& shape) const {

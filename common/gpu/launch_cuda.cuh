@@ -182,11 +182,13 @@ inline void device_copy(void* to, const void* from, std::size_t bytes,
                                                  : cudaMemcpyDeviceToHost));
   if (bytes > 0 && kind == CopyKind::kToHost) note_all_ended();
 }
-/// Sets memory of the device to 0.
+/// Sets bytes of memory of the device to 0.
+/// @throws std::runtime_error when the device reports an error
 inline void device_zero(void* memory, std::size_t bytes) {
   FA_CUDA(cudaMemset(memory, 0, bytes));
 }
 /// Sets all bytes to 0xff: NaN, as long as nobody writes.
+/// @throws std::runtime_error when the device reports an error
 inline void device_poison(void* memory, std::size_t bytes) {
   FA_CUDA(cudaMemset(memory, 0xff, bytes));
 }
@@ -231,11 +233,13 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   /// Puts the event behind all that was launched so far.
+  /// @throws std::runtime_error when the device reports an error
   void record() { FA_CUDA(cudaEventRecord(event_)); }
   /// Waits until the device has come to this event.
   /// @throws std::runtime_error for an error of a launch before it
   void synchronize() const { FA_CUDA(cudaEventSynchronize(event_)); }
   /// Milliseconds from another event to this one; the device has come to both.
+  /// @throws std::runtime_error when the device reports an error
   float milliseconds_since(const Event& start) const {
     float result = 0;
     FA_CUDA(cudaEventElapsedTime(&result, start.event_, event_));

@@ -20,7 +20,7 @@ struct Words4 {
   std::uint32_t w;  ///< the fourth
 };
 
-/// Four random words for a counter and a key.
+/// Four random words of 32 bits for a counter and a key: Philox4x32-10.
 //! [philox]
 __host__ __device__ inline Words4 philox(Words4 counter, std::uint64_t key) {
   auto key0 = static_cast<std::uint32_t>(key);
@@ -57,7 +57,7 @@ struct Dropout {
          static_cast<std::uint32_t>(head), 0u},
         seed);
   }
-  /// What a weight is multiplied by: 0, or the factor of those kept.
+  /// What the weight of a query and a key is multiplied by: 0, or the factor of those kept.
   //! [of_weight]
   __host__ __device__ float of_weight(int head, int query, int key) const {
     if (threshold == 0) return 1;

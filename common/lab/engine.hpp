@@ -94,7 +94,7 @@ void copy_async(void* destination, const void* source, std::size_t size,
                 const Place& place);
 /// Closes the group of the copies queued since the last one.
 void commit_copies();
-/// Performs the groups of this thread but the `pending` youngest.
+/// Performs the groups of this thread but the `pending` youngest, 0 or more.
 void wait_copies(int pending);
 
 /// Memory of the device: aligned to 256 bytes, with as much room on either side, which belongs to nobody.
@@ -102,7 +102,7 @@ void wait_copies(int pending);
 void* allocate(std::size_t bytes);
 /// Gives memory of the device back; null is nothing.
 void release(void* memory);
-/// Copies from the host to memory of the device.
+/// Copies bytes from the host to memory of the device.
 void upload(void* to, const void* from, std::size_t bytes);
 /// Sets bytes of memory of the device.
 /// @param memory of the device

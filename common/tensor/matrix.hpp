@@ -19,7 +19,7 @@ using Matrix =
 template <class T>
 using Vector = Eigen::Matrix<T, Eigen::Dynamic, 1>;
 
-/// An Eigen matrix over the elements of a view; writable when the view is.
+/// An Eigen matrix [rows, cols] over the elements of a view [rows, cols] with any strides; writable when the view is.
 template <class T>
 auto as_matrix(View<T, 2> view) {
   using Stride = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;

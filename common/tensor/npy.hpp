@@ -46,6 +46,7 @@ template <class T, int Rank>
 void write_npy(const std::filesystem::path& path, View<const T, Rank> view);
 
 /// Writes a tensor, see above.
+/// @throws std::runtime_error when the file cannot be written
 template <class T, int Rank>
 void write_npy(const std::filesystem::path& path,
                const Tensor<T, Rank>& tensor) {

@@ -45,7 +45,7 @@ inline double random_normal(std::uint64_t seed, std::uint64_t counter) {
          std::cos(two_pi * angle_uniform);
 }
 
-/// Sets each element of a view to `value(i)`, i its position in row-major order, rounded to type T.
+/// Sets each element of a view of any shape to `value(i)`, i its position in row-major order, rounded to type T.
 template <class T, int Rank, class Value>
 void fill_with(View<T, Rank> view, Value value) {
   std::uint64_t position = 0;
@@ -81,7 +81,8 @@ void poison(View<T, Rank> view) {
   });
 }
 
-/// A dropout mask: 1 keeps, 0 drops; each element is dropped with the given probability.
+/// A dropout mask of a shape: 1 keeps, 0 drops; each element is dropped with the given probability, 0 to 1.
+/// @throws std::invalid_argument as element_count()
 template <int Rank>
 Tensor<std::uint8_t, Rank> random_keep_mask(const Shape<Rank>& shape,
                                             double drop_probability,
@@ -94,7 +95,8 @@ Tensor<std::uint8_t, Rank> random_keep_mask(const Shape<Rank>& shape,
   return keep;
 }
 
-/// A new tensor of standard normal numbers.
+/// A new tensor of normal numbers of mean 0 and the given standard deviation.
+/// @throws std::invalid_argument as element_count()
 template <class T, int Rank>
 Tensor<T, Rank> normal_tensor(const Shape<Rank>& shape, std::uint64_t seed,
                               double deviation = 1.0) {

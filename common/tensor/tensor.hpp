@@ -25,7 +25,7 @@ namespace fa {
 template <int Rank>
 using Shape = std::array<std::int64_t, Rank>;
 
-/// "[1, 12, 128, 32]"
+/// A shape for people: "[1, 12, 128, 32]".
 template <std::size_t Rank>
 std::string to_string(const std::array<std::int64_t, Rank>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
@@ -263,7 +263,8 @@ void copy(View<From, Rank> from, View<To, Rank> to) {
   });
 }
 
-/// A new row-major tensor with the elements of a view, rounded to type `To`.
+/// A new row-major tensor of the shape and with the elements of a view, rounded to type `To`.
+/// @throws std::bad_alloc when memory does not suffice
 template <class To, class From, int Rank>
 Tensor<To, Rank> converted(View<From, Rank> from) {
   Tensor<To, Rank> result(from.shape());
@@ -271,7 +272,8 @@ Tensor<To, Rank> converted(View<From, Rank> from) {
   return result;
 }
 
-/// A new row-major tensor with the elements of another, rounded to type `To`.
+/// A new row-major tensor of the shape and with the elements of another, rounded to type `To`.
+/// @throws std::bad_alloc when memory does not suffice
 template <class To, class From, int Rank>
 Tensor<To, Rank> converted(const Tensor<From, Rank>& from) {
   return converted<To>(from.view());

@@ -35,11 +35,18 @@ def read(path):
 
 
 def source(*records):
-    """Where figures are from, in a line."""
+    """Where figures are from, in a line: the machine, and the states of the code."""
+    machines = {}  # machine -> (commits, days)
+    for record in records:
+        # The lab's record has the toolkit's full version, and a time with its day.
+        toolkit = record["toolkit"] if "toolkit" in record else record["cuda"]
+        machine = f"{record['gpu']}, driver {record['driver']}, CUDA {toolkit}"
+        commits, days = machines.setdefault(machine, ([], []))
+        commits.append(record["commit"][:7])
+        days.append(record["date"][:10])
     return "; ".join(
-        dict.fromkeys(
-            "{gpu}, driver {driver}, CUDA {toolkit}, {date}".format(**record) for record in records
-        )
+        f"{machine}, commit {' and '.join(dict.fromkeys(commits))}, {' and '.join(dict.fromkeys(days))}"
+        for machine, (commits, days) in machines.items()
     )
 
 

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Prints recorded measurements as tables: docs/tools/results.py FILE GROUP [OPTION].
+"""Prints recorded measurements as tables: docs/tools/results.py FILE [GROUP [OPTION]].
 
-FILE is a record that a lesson's program wrote with --results; GROUP is one of its groups. Without
-an option the table has times and rates; with --resources what each kernel takes of the GPU; with
---columns the columns that are named, "TFLOP/s,registers". With --across the values of one column
-stand side by side: a line for each length, a column for each kernel and type. The last line says
-where the figures are from. Exit status: 0, or 2 when FILE has no such thing.
+FILE is a record that a lesson's program wrote with --results; GROUP is one of its groups. Without a
+group there is a table for each of them, all lengths beside one another. Without an option the table
+has times and rates; with --resources what each kernel takes of the GPU; with --columns the columns
+that are named, "TFLOP/s,registers". With --across the values of one column stand side by side: a
+line for each length, a column for each kernel and type. The last lines say where the figures are
+from, and with --source there is nothing else. Exit status: 0, or 2 when FILE has no such thing.
 """
 
 import argparse
 import json
 import sys
+import textwrap
 
 SIZE = [("N", "length", "{}")]  # where the rows of a group differ in it
 SPEED = [
@@ -107,28 +109,75 @@ def across(rows, column):
     return [f"{column[0]}: {rows[0]['title']}", *aligned(cells, 2)]
 
 
+def by_length(rows, column):
+    """The lines of a table with a line for each kernel and a column for each length."""
+    lengths = sorted({row["length"] for row in rows})
+    kernels = list(dict.fromkeys(row["kernel"] for row in rows))
+    values = {(row["kernel"], row["length"]): row for row in rows}
+    cells = [["N", *map(str, lengths)]]
+    for kernel in kernels:
+        cells.append([kernel] + [cell(values.get((kernel, n), {}), column) for n in lengths])
+    return [f"{column[0]}: {rows[0]['title']}", *aligned(cells, 1)]
+
+
+def everything(record):
+    """The lines of the tables of all groups."""
+    lines = []
+    for group in dict.fromkeys(row["group"] for row in record["measurements"]):
+        rows = rows_of(record, group)
+        lengths = {row.get("length") for row in rows}
+        if len(lengths) == 1 or not all("tflops" in row or "note" in row for row in rows):
+            lines += table(rows, SPEED + OTHERS)
+        elif len({row.get("type") for row in rows}) > 1:
+            lines += across(rows, KNOWN["TFLOP/s"])
+        else:
+            lines += by_length(rows, KNOWN["TFLOP/s"])
+        lines.append("")
+    return lines
+
+
 def source(record):
     """Where the figures are from, in lines of the pages' width."""
+    toolkit = record["toolkit"] if "toolkit" in record else record["cuda"]
     return [
-        "({gpu}, driver {driver}, CUDA {toolkit}, commit {commit}, {date}:".format(**record),
-        f" {record['command']})",
+        f"({record['gpu']}, driver {record['driver']}, CUDA {toolkit}, commit {record['commit']}, "
+        f"{record['date'][:10]}:",
+        *textwrap.wrap(
+            f"{record['command']})",
+            88,
+            initial_indent=" ",
+            subsequent_indent="   ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        ),
     ]
 
 
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("file", help="a record in docs/results")
-    parser.add_argument("group", help="a group of its measurements")
+    parser.add_argument(
+        "group", nargs="?", help="a group of its measurements; without: all of them"
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--resources", action="store_true", help="registers, memory, occupancy")
     which.add_argument("--columns", metavar="NAMES", help="headings, with commas between them")
     which.add_argument("--across", metavar="NAME", help="heading of the column to set side by side")
+    which.add_argument(
+        "--source", action="store_true", help="nothing but where the figures are from"
+    )
     options = parser.parse_args(arguments)
     try:
         with open(options.file, encoding="utf-8") as file:
             record = json.load(file)
-        rows = rows_of(record, options.group)
-        if options.across:
+        rows = rows_of(record, options.group) if options.group else []
+        if not rows and (options.across or options.columns or options.resources):
+            raise Problem("an option needs a group.")
+        if options.source:
+            lines = []
+        elif not rows:
+            lines = everything(record)
+        elif options.across:
             if len(chosen := named(options.across)) != 1:
                 raise Problem(f"--across takes one column, not {options.across}.")
             lines = across(rows, chosen[0])

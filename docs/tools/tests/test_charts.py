@@ -2,6 +2,7 @@
 
 import re
 import unittest
+import unittest.mock
 import xml.dom.minidom
 
 from tree import TreeTest
@@ -121,10 +122,42 @@ class ChartsTest(TreeTest):
         with self.assertRaisesRegex(charts.Problem, "is no record"):
             charts.read(self.root / "missing.json")
 
-    def test_sources_that_are_the_same_are_said_once(self):
-        record = {"gpu": "GPU 1", "driver": "2.3", "toolkit": "4.5", "date": "2026-01-02"}
-        self.assertEqual(charts.source(record, record), "GPU 1, driver 2.3, CUDA 4.5, 2026-01-02")
+    def test_a_machine_is_said_once_with_all_commits(self):
+        record = {
+            "gpu": "GPU 1",
+            "driver": "2.3",
+            "toolkit": "4.5",
+            "commit": "0123456789ab",
+            "date": "2026-01-02",
+        }
+        machine = "GPU 1, driver 2.3, CUDA 4.5"
+        self.assertEqual(charts.source(record, record), f"{machine}, commit 0123456, 2026-01-02")
+        self.assertEqual(
+            charts.source(record, dict(record, commit="feed", date="2026-01-03T01:02")),
+            f"{machine}, commit 0123456 and feed, 2026-01-02 and 2026-01-03",
+        )
         self.assertIn("; GPU 2, ", charts.source(record, dict(record, gpu="GPU 2")))
+
+    def test_a_pointer_ends_where_it_points(self):
+        for x, y in ((30, 10), (10, 30), (-10, 10), (20, -5)):
+            picture = drawing.Drawing(50, 50, "t")
+            picture.pointer(10, 10, x, y)
+            tip = elements(picture.svg(), "polygon")[0].getAttribute("points").split()[0]
+            self.assertEqual(tip, f"{x},{y}")
+
+    def test_the_program_of_a_lesson_draws_what_it_is_asked_for(self):
+        pictures = {"one": lambda: drawing.Drawing(5, 5, "the one")}
+
+        def run(*names):
+            with unittest.mock.patch("sys.argv", ["drawings.py", *names]):
+                return self.run_main(lambda _: drawing.main(pictures))
+
+        _, out, _ = run("one")
+        self.assertIn("<title>the one</title>", out)
+        for names in ((), ("two",), ("one", "one")):
+            status, out, err = run(*names)
+            self.assertEqual((status, out), (2, ""))
+            self.assertIn("drawings.py: which picture? There are one", err)
 
     def test_numbers_are_short(self):
         self.assertEqual(

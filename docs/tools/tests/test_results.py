@@ -15,21 +15,71 @@ RECORD = {
     "date": "2026-01-02",
     "command": "prog --section time",
     "measurements": [
-        {"group": "a", "title": "First", "kernel": "lib", "size": 7, "milliseconds": 2.0,
-         "tflops": 10.126, "percent_of_peak": 50.04, "registers": 32},
-        {"group": "a", "title": "First", "kernel": "01_own", "size": 7, "milliseconds": 12.3456,
-         "tflops": 1.5, "percent_of_peak": 8.25, "percent_of_cublas": 16.2, "registers": 255},
-        {"group": "b", "title": "Second", "kernel": "02_own", "size": 7, "milliseconds": 1.0,
-         "gigabytes_per_second": 1234.5, "registers": 1},
-        {"group": "c, D 64", "title": "Third", "kernel": "03_own", "length": 1024,
-         "milliseconds": 1.5, "tflops": 2.0, "registers": 7},
-        {"group": "c, D 64", "title": "Third", "kernel": "03_own", "length": 16384,
-         "milliseconds": 3.0, "tflops": 4.0, "registers": 7},
+        {
+            "group": "a",
+            "title": "First",
+            "kernel": "lib",
+            "size": 7,
+            "milliseconds": 2.0,
+            "tflops": 10.126,
+            "percent_of_peak": 50.04,
+            "registers": 32,
+        },
+        {
+            "group": "a",
+            "title": "First",
+            "kernel": "01_own",
+            "size": 7,
+            "milliseconds": 12.3456,
+            "tflops": 1.5,
+            "percent_of_peak": 8.25,
+            "percent_of_cublas": 16.2,
+            "registers": 255,
+        },
+        {
+            "group": "b",
+            "title": "Second",
+            "kernel": "02_own",
+            "size": 7,
+            "milliseconds": 1.0,
+            "gigabytes_per_second": 1234.5,
+            "registers": 1,
+        },
+        {
+            "group": "c, D 64",
+            "title": "Third",
+            "kernel": "03_own",
+            "length": 1024,
+            "milliseconds": 1.5,
+            "tflops": 2.0,
+            "registers": 7,
+        },
+        {
+            "group": "c, D 64",
+            "title": "Third",
+            "kernel": "03_own",
+            "length": 16384,
+            "milliseconds": 3.0,
+            "tflops": 4.0,
+            "registers": 7,
+        },
         {"group": "lengths", "title": "Fourth", "kernel": "01_own", "length": 128, "tflops": 2.0},
-        {"group": "lengths", "title": "Fourth", "kernel": "02_own", "length": 128, "tflops": 4.0,
-         "type": "float32"},
-        {"group": "lengths", "title": "Fourth", "kernel": "02_own", "length": 64, "tflops": 3.0,
-         "type": "bfloat16"},
+        {
+            "group": "lengths",
+            "title": "Fourth",
+            "kernel": "02_own",
+            "length": 128,
+            "tflops": 4.0,
+            "type": "float32",
+        },
+        {
+            "group": "lengths",
+            "title": "Fourth",
+            "kernel": "02_own",
+            "length": 64,
+            "tflops": 3.0,
+            "type": "bfloat16",
+        },
         {"group": "lengths", "title": "Fourth", "kernel": "01_own", "length": 64, "tflops": 1.0},
     ],
 }
@@ -116,6 +166,23 @@ class ResultsTest(TreeTest):
             ],
         )
         self.assertIn("kernel      N  registers", self.table("c, D 64", "--resources")[1])
+
+    def test_without_a_group_there_is_a_table_for_each(self):
+        status, out, _ = self.table()
+        self.assertEqual(status, 0)
+        for title in ("First, all sizes 7", "Second", "TFLOP/s: Third", "TFLOP/s: Fourth"):
+            self.assertIn(title, out)
+        self.assertEqual(out.count("GPU 1"), 1)
+        self.assertIn("\nN       1024  16384\n------  ----  -----\n03_own  2.00   4.00\n", out)
+        self.assertIn("needs a group", self.table("--resources")[2])
+
+    def test_the_source_alone_is_broken_into_lines(self):
+        command = "prog " + " ".join(f"--option{i}=value" for i in range(9))
+        self.write("long.json", json.dumps(dict(RECORD, command=command)))
+        out = self.run_main(results.main, self.root / "long.json", "--source")[1]
+        self.assertTrue(out.startswith("(GPU 1, driver 2.3"))
+        self.assertLessEqual(max(map(len, out.split("\n"))), 88)
+        self.assertIn(command + ")", " ".join(out.split()))
 
     def test_what_is_not_there_is_said_in_one_sentence(self):
         status, out, err = self.table("d")

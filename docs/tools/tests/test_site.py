@@ -195,7 +195,7 @@ class Target(TreeTest):
         shutil.copytree(
             TOOLS.parent,  # without the course's own pages
             self.root / "docs",
-            ignore=shutil.ignore_patterns("tests", "__pycache__", "theory", "*.md"),
+            ignore=shutil.ignore_patterns("tests", "__pycache__", "results", "theory", "*.md"),
         )
         for path, text in {
             "CMakeLists.txt": CMAKE,
