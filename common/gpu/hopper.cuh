@@ -31,6 +31,12 @@ enum class Major {
   kMN,  ///< the other one: as V does, whose rows are summed over
 };
 
+/// Whether wgmma is there for so many sums of a thread: half of the columns.
+constexpr bool wgmma_takes(int sums) {
+  return sums == 32 || sums == 40 || sums == 48 || sums == 64 || sums == 72 ||
+         sums == 80 || sums == 88 || sums == 96 || sums == 128;
+}
+
 }  // namespace fa::FA_TARGET
 
 #if defined(__CUDACC__)
@@ -123,23 +129,24 @@ struct __align__(kPanelAlignment) SwizzledTile {
 template <class Tile>
 __device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
                           int row, int head, int batch,
-                          Keep keep = Keep::kNormal, int col = 0) {
+                          Keep keep = Keep::kNormal, int col = 0 FA_PLACE) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel) {
     tma_load(tile.data + panel * Tile::panel_size, map, barrier,
-             col + panel * Tile::panel_cols, row, head, batch, keep);
+             col + panel * Tile::panel_cols, row, head, batch,
+             keep FA_FROM_PLACE);
   }
 }
 
 /// Begins to write a tile to a tensor; what lies outside the tensor is not written. One thread calls it, and closes
-/// the group with tma_commit().
+/// the group with bulk_commit().
 template <class Tile>
 __device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
-                           int head, int batch, int col = 0) {
+                           int head, int batch, int col = 0 FA_PLACE) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel) {
     tma_store(map, tile.data + panel * Tile::panel_size,
-              col + panel * Tile::panel_cols, row, head, batch);
+              col + panel * Tile::panel_cols, row, head, batch FA_FROM_PLACE);
   }
 }
 
@@ -169,26 +176,28 @@ struct Pipeline {
 
   /// One thread calls it before others use the barriers: fence_barrier_init() and __syncthreads() follow.
   /// @param consumers how many call free() for each stage
-  __device__ void init(int consumers) {
+  __device__ void init(int consumers FA_PLACE) {
     for (int i = 0; i < stages; ++i) {
-      full[i].init(1);
-      empty[i].init(consumers);
+      full[i].init(1 FA_FROM_PLACE);
+      empty[i].init(consumers FA_FROM_PLACE);
     }
   }
   /// Producer: waits until a stage is empty, and says how many bytes will come.
   /// @return the barrier that copies report to
-  __device__ Mbarrier& acquire(const RingPlace<stages>& at, int bytes) {
-    empty[at.stage].wait(at.parity ^ 1);  // all are empty at the beginning
-    full[at.stage].arrive_and_expect(bytes);
+  __device__ Mbarrier& acquire(const RingPlace<stages>& at,
+                               int bytes FA_PLACE) {
+    const int before = at.parity ^ 1;  // all are empty at the beginning
+    empty[at.stage].wait(before FA_FROM_PLACE);
+    full[at.stage].arrive_and_expect(bytes FA_FROM_PLACE);
     return full[at.stage];
   }
   /// Consumer: waits until a stage's bytes are there.
-  __device__ void wait(const RingPlace<stages>& at) {
-    full[at.stage].wait(at.parity);
+  __device__ void wait(const RingPlace<stages>& at FA_PLACE) {
+    full[at.stage].wait(at.parity FA_FROM_PLACE);
   }
   /// Consumer: is done with a stage.
-  __device__ void free(const RingPlace<stages>& at) {
-    empty[at.stage].arrive();
+  __device__ void free(const RingPlace<stages>& at FA_PLACE) {
+    empty[at.stage].arrive(FA_ONLY_FROM_PLACE);
   }
 };
 

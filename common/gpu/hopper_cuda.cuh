@@ -11,6 +11,11 @@
 #define FA_HOPPER_ASM(...) __trap()
 #endif
 
+// In the lab functions also take the place in a kernel that calls them, for messages.
+#define FA_PLACE            // behind the last parameter
+#define FA_FROM_PLACE       // behind the last argument: the same place
+#define FA_ONLY_FROM_PLACE  // where there is no other argument
+
 namespace fa::FA_TARGET {
 
 /// A tensor as TMA knows it; see tensor_map(). Kernels take it as a `const __grid_constant__` parameter, or in one.
@@ -337,12 +342,6 @@ __device__ void wgmma_wait(Registers&... registers) {
 
 template <Major>
 struct MatrixDescriptor;
-
-/// Whether wgmma is there for so many sums of a thread: half of the columns.
-constexpr bool wgmma_takes(int sums) {
-  return sums == 32 || sums == 40 || sums == 48 || sums == 64 || sums == 72 ||
-         sums == 80 || sums == 88 || sums == 96 || sums == 128;
-}
 
 /// Begins d += A B, or d = A B, for a warpgroup (wgmma, sm_90a): A 64 x 16, B 16 x 2r, d 64 x 2r in float32. With
 /// warp the one of four and g = lane / 4, t = lane % 4, a lane holds in d[4 j + 2 h + e] element
