@@ -33,7 +33,8 @@ __device__ inline Work work_of(int ticket, const WorkOrder& order) {
   } else {
     const int of_section = order.section * order.blocks;
     const int first = ticket / of_section * order.section;
-    const int heads = min(order.section, order.all - first);
+    const int left = order.all - first;
+    const int heads = left < order.section ? left : order.section;
     const int rest = ticket % of_section;
     block = order.blocks - 1 - rest / heads;
     head = first + rest % heads;
@@ -142,6 +143,49 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
 }
 //! [draw]
 
+/// A consumer takes the block's next work.
+/// @param shared the block's
+/// @param at     where the ring of tickets stands
+/// @param order  of work
+/// @param work   what it is
+/// @return false when there is none
+template <class Tile>
+__device__ bool take_work(PersistentShared<Tile>& shared,
+                          const RingPlace<2>& at, const WorkOrder& order,
+                          Work& work) {
+  shared.ticket_pipe.wait(at);
+  const int ticket = shared.tickets[at.stage];
+  __syncwarp();  // all lanes have read it
+  if (threadIdx.x % kWarp == 0) shared.ticket_pipe.free(at);
+  if (ticket >= order.all * order.blocks) return false;
+  work = work_of(ticket, order);
+  return true;
+}
+
+/// A consumer writes what it has computed of a work.
+/// @param shared the block's
+/// @param maps   of the tensors
+/// @param work   of the block
+/// @param o      sums
+/// @param rows   of this lane
+/// @param at     where the ring of Q stands
+template <class Tile, class T>
+__device__ void finish_work(PersistentShared<Tile>& shared,
+                            const MappedAttention<T>& maps, const Work& work,
+                            const WarpgroupSums<Tile>& o,
+                            const LaneRows& rows, const RingPlace<2>& at) {
+  const Attention<T>& a = maps.a;
+  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
+  const std::int64_t head = std::int64_t{work.batch} * a.heads + work.head;
+  auto& q = shared.q[at.stage][warpgroup];
+  finish_rows<Tile>(o, rows, a, a.lse + head * a.length_q, query0, q);
+  if (store_output(maps, q, query0, work.head, work.batch, 1 + warpgroup)) {
+    bulk_wait_read<0>();  // O has left: the Q after the next may come
+    shared.q_pipe[warpgroup].free(at);
+  }
+}
+
 /// Launch: blocks of 128 x (consumers + 1); as many as multiprocessors, or as work; sizeof(PersistentShared<Tile>).
 /// maps.tickets points to a 0, and to a 0 it points when all is over.
 /// @tparam Tile HopperTile
@@ -166,27 +210,18 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   RingPlace<Tile::stages> k_at, v_at;
   if (warpgroup == Tile::consumers - 1) give_turn<Tile>(warpgroup);
   for (;; at.advance()) {
-    shared.ticket_pipe.wait(at);
-    const int ticket = shared.tickets[at.stage];
-    __syncwarp();  // all lanes have read it
-    if (threadIdx.x % kWarp == 0) shared.ticket_pipe.free(at);
-    if (ticket >= order.all * order.blocks) break;
-    const Work work = work_of(ticket, order);
+    Work work;
+    if (!take_work(shared, at, order, work)) break;
     const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
-    auto& q = shared.q[at.stage][warpgroup];
     WarpgroupSums<Tile> o = {};
     LaneRows rows = no_keys();
     shared.q_pipe[warpgroup].wait(at);
     consume<Tile>(
-        o, rows, shared, q, a, query0, tiles_of<Tile>(a, work.block), k_at,
-        v_at, [&] { wait_for_turn<Tile>(warpgroup); },
+        o, rows, shared, shared.q[at.stage][warpgroup], a, query0,
+        tiles_of<Tile>(a, work.block), k_at, v_at,
+        [&] { wait_for_turn<Tile>(warpgroup); },
         [&] { give_turn<Tile>(warpgroup); });
-    const std::int64_t head = std::int64_t{work.batch} * a.heads + work.head;
-    finish_rows<Tile>(o, rows, a, a.lse + head * a.length_q, query0, q);
-    if (store_output(maps, q, query0, work.head, work.batch, 1 + warpgroup)) {
-      bulk_wait_read<0>();  // O has left: the Q after the next may come
-      shared.q_pipe[warpgroup].free(at);
-    }
+    finish_work<Tile>(shared, maps, work, o, rows, at);
   }
   if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
 }
