@@ -46,13 +46,13 @@ __device__ inline Work work_of(int ticket, const WorkOrder& order) {
 /// What a block keeps in shared memory. Of Q there are two stages, too: the next one comes while O leaves.
 template <class Tile>
 struct PersistentShared {
-  typename Tile::QTile q[2][Tile::consumers];  ///< by stage; at the end O
-  typename Tile::KvTile k[Tile::stages];       ///< tiles of keys
-  typename Tile::KvTile v[Tile::stages];       ///< their values
-  Pipeline<2> q_pipe[Tile::consumers];         ///< of a consumer's q
-  Pipeline<Tile::stages> k_pipe;               ///< of k
-  Pipeline<Tile::stages> v_pipe;               ///< of v
-  Pipeline<2> ticket_pipe;                     ///< of tickets
+  typename Tile::QTile q[Tile::q_stages][Tile::consumers];  ///< at the end O
+  typename Tile::KvTile k[Tile::stages];                    ///< tiles of keys
+  typename Tile::KvTile v[Tile::stages];                    ///< their values
+  Pipeline<Tile::q_stages> q_pipe[Tile::consumers];  ///< of a consumer's q
+  Pipeline<Tile::stages> k_pipe;                     ///< of k
+  Pipeline<Tile::stages> v_pipe;                     ///< of v
+  Pipeline<2> ticket_pipe;                           ///< of tickets
   int tickets[2];  ///< the work that comes next; none when it is over
 };
 
@@ -87,7 +87,7 @@ __device__ int tiles_of(const Attention<T>& a, int block) {
 template <class Tile, class T>
 __device__ void fetch_work(PersistentShared<Tile>& shared,
                            const MappedAttention<T>& maps, const Work& work,
-                           int tiles, const RingPlace<2>& q_at,
+                           int tiles, const RingPlace<Tile::q_stages>& q_at,
                            RingPlace<Tile::stages>& kv_at) {
   const int kv_head = work.head / (maps.a.heads / maps.a.kv_heads);
   const auto fetch_q = [&](int i) {
@@ -122,9 +122,10 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
                             const MappedAttention<T>& maps,
                             const WorkOrder& order) {
   const int grid = gridDim.x, all = order.all * order.blocks;
-  RingPlace<2> at;  // of tickets and of Q
+  RingPlace<2> at;
+  RingPlace<Tile::q_stages> q_at;
   RingPlace<Tile::stages> kv_at;
-  for (int ticket = blockIdx.x;; at.advance()) {  // the first one is given
+  for (int ticket = blockIdx.x;; at.advance(), q_at.advance()) {
     // Drawn now, needed after this work.
     const int next = grid + static_cast<int>(atomicAdd(maps.tickets, 1u));
     shared.ticket_pipe.empty[at.stage].wait(at.parity ^ 1);
@@ -136,7 +137,7 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
       return;
     }
     const Work work = work_of(ticket, order);
-    fetch_work(shared, maps, work, tiles_of<Tile>(maps.a, work.block), at,
+    fetch_work(shared, maps, work, tiles_of<Tile>(maps.a, work.block), q_at,
                kv_at);
     ticket = next;
   }
@@ -173,7 +174,8 @@ template <class Tile, class T>
 __device__ void finish_work(PersistentShared<Tile>& shared,
                             const MappedAttention<T>& maps, const Work& work,
                             const WarpgroupSums<Tile>& o,
-                            const LaneRows& rows, const RingPlace<2>& at) {
+                            const LaneRows& rows,
+                            const RingPlace<Tile::q_stages>& at) {
   const Attention<T>& a = maps.a;
   const int warpgroup = threadIdx.x / kWarpgroup;
   const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
@@ -207,21 +209,22 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   take_registers<kConsumerRegisters<Tile>>();
   const Attention<T>& a = maps.a;
   RingPlace<2> at;
+  RingPlace<Tile::q_stages> q_at;
   RingPlace<Tile::stages> k_at, v_at;
   if (warpgroup == Tile::consumers - 1) give_turn<Tile>(warpgroup);
-  for (;; at.advance()) {
+  for (;; at.advance(), q_at.advance()) {
     Work work;
     if (!take_work(shared, at, order, work)) break;
     const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
     WarpgroupSums<Tile> o = {};
     LaneRows rows = no_keys();
-    shared.q_pipe[warpgroup].wait(at);
+    shared.q_pipe[warpgroup].wait(q_at);
     consume<Tile>(
-        o, rows, shared, shared.q[at.stage][warpgroup], a, query0,
+        o, rows, shared, shared.q[q_at.stage][warpgroup], a, query0,
         tiles_of<Tile>(a, work.block), k_at, v_at,
         [&] { wait_for_turn<Tile>(warpgroup); },
         [&] { give_turn<Tile>(warpgroup); });
-    finish_work<Tile>(shared, maps, work, o, rows, at);
+    finish_work<Tile>(shared, maps, work, o, rows, q_at);
   }
   if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
 }

@@ -12,6 +12,9 @@ namespace fa::FA_TARGET {
 
 /// Growth of a maximum that is not taken, in powers of two: weights up to 2^8 are as exact in 16 bits as those up to 1.
 constexpr int kPatience = 8;
+#ifndef PAT
+#define PAT kPatience
+#endif
 /// Keys of half a tile.
 constexpr int kNarrow = 64;
 
@@ -119,7 +122,7 @@ struct Consumer {
     if constexpr (hidden) {
       hide_scores(s, a, share.query0, tile * Tile::block_n);
     }
-    take_scores<hidden, kPatience>(s, rows, correction, a.scale * kLog2E);
+    take_scores<hidden, PAT>(s, rows, correction, a.scale * kLog2E);
     wgmma_wait<0>(o, p);
     free_v();
     correct(o, correction);
@@ -169,15 +172,16 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const Attention<T>& a = maps.a;
   Consumer<Tile> consumer{shared, a, warpgroup};
   RingPlace<2> at;
+  RingPlace<Tile::q_stages> q_at;
   if (warpgroup == Tile::consumers - 1) give_turn<Tile>(warpgroup);
-  for (;; at.advance()) {
+  for (;; at.advance(), q_at.advance()) {
     Work work;
     if (!take_work(shared, at, order, work)) break;
     const Share share = share_of<Tile>(a, work.block, warpgroup);
-    auto& q = shared.q[at.stage][warpgroup];
-    shared.q_pipe[warpgroup].wait(at);
+    auto& q = shared.q[q_at.stage][warpgroup];
+    shared.q_pipe[warpgroup].wait(q_at);
     consumer.run(share, q);
-    finish_work<Tile>(shared, maps, work, consumer.o, consumer.rows, at);
+    finish_work<Tile>(shared, maps, work, consumer.o, consumer.rows, q_at);
   }
   if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
 }

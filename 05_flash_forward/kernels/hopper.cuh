@@ -30,16 +30,20 @@ struct MappedAttention {
 /// @tparam keys       of a tile
 /// @tparam warpgroups that compute, each with kQueries queries
 /// @tparam stage_count tiles of K, and of V, in shared memory
-template <class Type, int head_dim, int keys, int warpgroups, int stage_count>
+/// @tparam q_stage_count tiles of Q of each warpgroup, in kernels whose blocks persist
+template <class Type, int head_dim, int keys, int warpgroups, int stage_count,
+          int q_stage_count = 2>
 struct HopperTile {
   using T = Type;                                        ///< half or bfloat16
   static constexpr int d = head_dim;                     ///< columns
   static constexpr int block_n = keys;                   ///< of a tile
   static constexpr int consumers = warpgroups;           ///< that compute
   static constexpr int block_m = kQueries * warpgroups;  ///< of a block
-  static constexpr int stages = stage_count;             ///< of K, and of V
-  using QTile = SwizzledTile<T, kQueries, d>;            ///< of a warpgroup
-  using KvTile = SwizzledTile<T, block_n, d>;            ///< of a block
+  static constexpr int q_stages =
+      q_stage_count;                           ///< of Q, where blocks persist
+  static constexpr int stages = stage_count;   ///< of K, and of V
+  using QTile = SwizzledTile<T, kQueries, d>;  ///< of a warpgroup
+  using KvTile = SwizzledTile<T, block_n, d>;  ///< of a block
 };
 
 /// Scores of a warpgroup: this lane's part of 64 x block_n.
