@@ -12,9 +12,6 @@ namespace fa::FA_TARGET {
 
 /// Growth of a maximum that is not taken, in powers of two: weights up to 2^8 are as exact in 16 bits as those up to 1.
 constexpr int kPatience = 8;
-#ifndef PAT
-#define PAT kPatience
-#endif
 /// Keys of half a tile.
 constexpr int kNarrow = 64;
 
@@ -122,7 +119,7 @@ struct Consumer {
     if constexpr (hidden) {
       hide_scores(s, a, share.query0, tile * Tile::block_n);
     }
-    take_scores<hidden, PAT>(s, rows, correction, a.scale * kLog2E);
+    take_scores<hidden, kPatience>(s, rows, correction, a.scale * kLog2E);
     wgmma_wait<0>(o, p);
     free_v();
     correct(o, correction);
