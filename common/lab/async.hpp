@@ -82,6 +82,8 @@ struct BarrierState {
   int missing = 0;         ///< of these, in this phase
   std::int64_t bytes = 0;  ///< expected, less those that copies have brought
   std::uint32_t phases = 0;  ///< that have ended
+  /// When each thread last came: that phase, counted from 1. Only if somebody watches.
+  std::vector<std::uint32_t> came;
   /// Copies that report to it and have not landed, each with its phase.
   std::vector<std::pair<std::uint32_t, BulkCopy>> copies;
 

@@ -320,7 +320,8 @@ class Block {
     if (observer != nullptr) observer->barrier_made(barrier, place);
   }
 
-  void arrive(void* barrier, std::int64_t bytes, const Place& place) {
+  void arrive(const Fiber& fiber, void* barrier, std::int64_t bytes,
+              const Place& place) {
     BarrierState& state = state_of(barrier, place);
     if (state.missing == 0) {
       throw std::runtime_error(fmt::format(
@@ -332,6 +333,7 @@ class Block {
     if (observer != nullptr) {
       observer->barrier_used(barrier, false, place);
       observer->releases(barrier);
+      check_arrival(fiber, state, place);
     }
     state.bytes += bytes;
     --state.missing;
@@ -494,6 +496,23 @@ class Block {
                       place.file, place.line));
     }
     return found->second;
+  }
+
+  // A thread that comes twice takes the place of another one.
+  void check_arrival(const Fiber& fiber, BarrierState& state,
+                     const Place& place) {
+    state.came.resize(fibers_.size());
+    auto& last = state.came[static_cast<std::size_t>(fiber.thread.number)];
+    if (last == state.phases + 1) {
+      observer->finds(
+          "barrier", place, state.made,
+          fmt::format("thread {} arrives twice in one phase of the mbarrier "
+                      "that was initialised at the other line; a wait "
+                      "before this line probably has the parity of a phase "
+                      "that had ended long before",
+                      fiber.thread.number));
+    }
+    last = state.phases + 1;
   }
 
   // Ends a barrier's phase if all have come.
@@ -898,7 +917,8 @@ void init_barrier(void* barrier, int arrivals, const Place& place) {
 
 void arrive_at_barrier(void* barrier, std::int64_t bytes,
                        const Place& place) {
-  this_fiber().block->arrive(barrier, bytes, place);
+  Fiber& fiber = this_fiber();
+  fiber.block->arrive(fiber, barrier, bytes, place);
 }
 
 void wait_at_barrier(void* barrier, int parity, const Place& place) {

@@ -883,23 +883,20 @@ struct Watch::State : Observer {
            {&cell.write, &cell.atomic_write, &cell.read, &cell.other_read}) {
         if (told || ordered(*before, now.thread)) continue;
         told = true;
-        if (is_agent(before->thread)) {
-          find_early(*before, "another copy", true, copy.site, region,
-                     offset);
-        } else {
-          const bool writes =
-              before == &cell.write || before == &cell.atomic_write;
-          find("race", copy.site, before->site,
-               fmt::format(
-                   "a copy begun by {} overwrites what {} {}, in {}, with "
-                   "nothing to say who comes first; a barrier at which all "
-                   "that use the old contents have arrived was not waited "
-                   "for",
-                   name_of(now.thread), name_of(before->thread),
-                   writes ? "has written" : "has read",
-                   name_of(region, offset)),
-               1);
-        }
+        const bool writes =
+            before == &cell.write || before == &cell.atomic_write;
+        const std::string what =
+            is_agent(before->thread)
+                ? "the copy of the other line fills"
+                : fmt::format("{} {}", name_of(before->thread),
+                              writes ? "has written" : "has read");
+        find("race", copy.site, before->site,
+             fmt::format("a copy begun by {} overwrites {}, which {}, with "
+                         "nothing to say who comes first; a barrier at which "
+                         "all that use the old contents arrive was probably "
+                         "not waited for",
+                         name_of(now.thread), name_of(region, offset), what),
+             1);
       }
       cell = {};
       cell.write = copy;

@@ -50,7 +50,7 @@ __global__ void wrong_parity(const __grid_constant__ TensorMap map,
   __shared__ Pipeline<1> pipe;
   const unsigned i = threadIdx.x;
   if (i == 0) {
-    pipe.init(kWarp);
+    pipe.init(kWarp);  // parity: the barriers
     fence_barrier_init();
   }
   __syncthreads();
@@ -58,7 +58,7 @@ __global__ void wrong_parity(const __grid_constant__ TensorMap map,
   if (i == kWarp) {
     for (int t = 0; t < 3; ++t) {
       Mbarrier& full = pipe.acquire(at, HopperTile::bytes);
-      load_tile(tile, map, full, 64 * t, 0, 0);  // parity: sent for
+      load_tile(tile, map, full, 64 * t, 0, 0);
       at.advance();
     }
   }
@@ -66,8 +66,8 @@ __global__ void wrong_parity(const __grid_constant__ TensorMap map,
   float sum = 0;
   for (int t = 0; t < 3; ++t) {
     pipe.wait(at);
-    sum += to_float(tile.data[i]);  // parity: used
-    pipe.free(at);
+    sum += to_float(tile.data[i]);
+    pipe.free(at);  // parity: freed
     if (!broken) at.advance();
   }
   out[i] = sum;
@@ -448,6 +448,39 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp)
   out[i] = sum[0];
 }
 
+/// A warpgroup brings its tiles itself: the next one must not come before the products with this one have ended.
+//! [overwritten_tile]
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    overwritten_tile(const __grid_constant__ TensorMap map, float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  __shared__ Mbarrier full;
+  const auto fetch = [&](int t) {
+    full.arrive_and_expect(HopperTile::bytes);
+    load_tile(tile, map, full, 64 * t, 0, 0);  // next: sent for
+  };
+  if (threadIdx.x == 0) {
+    full.init(1);
+    fence_barrier_init();
+    fetch(0);
+  }
+  __syncthreads();
+  float sum[32];
+  for (int t = 0; t < 3; ++t) {
+    full.wait(t % 2);
+    wgmma_begin(sum);
+    const auto rows = tile.by_rows(0, 0);
+    wgmma<half>(sum, rows, rows, t > 0);  // next: product
+    wgmma_commit(sum);
+    if (!broken) wgmma_wait<0>(sum);
+    __syncthreads();
+    if (threadIdx.x == 0 && t < 2) fetch(t + 1);
+    if (broken) wgmma_wait<0>(sum);
+  }
+  out[threadIdx.x] = sum[0];
+}
+//! [overwritten_tile]
+
 /// Two warpgroups meet at a barrier, one of them with the wrong number.
 template <bool broken>
 __global__ void __launch_bounds__(2 * kWarpgroup)
@@ -514,9 +547,9 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
         with_out(no_wait<true>, no_wait<false>, 128)},
        "its mbarrier was not waited for"},
       {{"wrong_parity", "A barrier is waited for with the parity of old.",
-        "race", "parity: sent for", "parity: used",
+        "barrier", "parity: freed", "parity: the barriers",
         with_sums(wrong_parity<true>, wrong_parity<false>, 64)},
-       "overwrites what thread 0 (warp 0, lane 0) has read"},
+       "arrives twice in one phase"},
       {{"too_many_bytes", "A barrier is told of more bytes than come.",
         "deadlock", "too many bytes: waits", "",
         with_out(too_many_bytes<true>, too_many_bytes<false>, 128)},
@@ -587,9 +620,13 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
         "copy", "not there: product", "not there: sent for",
         with_sums(operand_not_there<true>, operand_not_there<false>, 128)},
        "its mbarrier was not waited for"},
-      {{"no_empty_wait", "A tile is overwritten while products read it.",
-        "race", "pipeline: sent for", "pipeline: product",
+      {{"no_empty_wait", "A tile is overwritten before anybody uses it.",
+        "race", "pipeline: sent for", "pipeline: sent for",
         with_sums(pipeline<Pipe::kNoEmptyWait>, pipeline<Pipe::kRight>, 160)},
+       "a barrier at which all that use the old contents arrive"},
+      {{"overwritten_tile", "A tile is overwritten while products read it.",
+        "race", "next: sent for", "next: product",
+        with_sums(overwritten_tile<true>, overwritten_tile<false>, 128)},
        "which the wgmma() of the other line may still read"},
       {{"freed_early", "A tile is freed before the products have ended.",
         "race", "pipeline: sent for", "pipeline: product",

@@ -228,20 +228,23 @@ __global__ void __launch_bounds__(kWarpgroup)
   fence_async_proxy();
   __syncthreads();
   float of_s[32], of_o[32];
-  const auto multiplies = [&](float(&sum)[32], bool adds) {
+  wgmma_begin(of_s);
+#pragma unroll
+  for (int k = 0; k < 64; k += 16) {
+    wgmma<half>(of_s, tiles[0].by_rows(0, k), tiles[1].by_columns(k, 0),
+                k > 0);
+  }
+  wgmma_commit(of_s);
+  wgmma_begin(of_o);
+#pragma unroll
+  for (int round = 0; round < 2; ++round) {
 #pragma unroll
     for (int k = 0; k < 64; k += 16) {
-      wgmma<half>(sum, tiles[0].by_rows(0, k), tiles[1].by_columns(k, 0),
-                  adds || k > 0);
+      wgmma<half>(of_o, tiles[0].by_rows(0, k), tiles[1].by_columns(k, 0),
+                  round + k > 0);
     }
-  };
-  wgmma_begin(of_s, of_o);
-  multiplies(of_s, false);
-  wgmma_commit(of_s);
-  multiplies(of_o, false);
-  wgmma_commit(of_o);
-  multiplies(of_o, true);
-  wgmma_commit(of_o);
+    wgmma_commit();  // its sums are not the thread's between the rounds
+  }
   wgmma_wait<2>(of_s);
   const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
