@@ -309,8 +309,7 @@ void Products::commit() {
   ++committed_;
 }
 
-std::vector<std::array<float*, kWarpSize>> Products::wait(
-    const Setting& setting, std::size_t pending) {
+void Products::wait(const Setting& setting, std::size_t pending) {
   while (groups_.size() > pending) {
     for (const Product& product : groups_.front()) {
       compute(setting, product);
@@ -319,7 +318,6 @@ std::vector<std::array<float*, kWarpSize>> Products::wait(
     groups_.pop_front();
     ++ended_;
   }
-  std::vector<std::array<float*, kWarpSize>> result;
   for (auto sums = sums_.begin(); sums != sums_.end();) {
     if (sums->under_way > 0) {
       ++sums;
@@ -330,10 +328,8 @@ std::vector<std::array<float*, kWarpSize>> Products::wait(
         sums->lanes[lane][i] = sums->tile[of_tile];
       });
     }
-    result.push_back(sums->lanes);
     sums = sums_.erase(sums);
   }
-  return result;
 }
 
 void Products::clear() {
@@ -349,12 +345,6 @@ const Place* Products::unfinished() const {
     if (!group.empty()) return &group.front().place;
   }
   return nullptr;
-}
-
-bool Products::has(const float* sums) const {
-  return std::any_of(sums_.begin(), sums_.end(), [&](const Sums& known) {
-    return known.lanes[0] == sums;
-  });
 }
 
 void Stores::clear() {

@@ -82,6 +82,8 @@ struct BarrierState {
   int missing = 0;         ///< of these, in this phase
   std::int64_t bytes = 0;  ///< expected, less those that copies have brought
   std::uint32_t phases = 0;  ///< that have ended
+  /// When each thread last came: that phase, counted from 1. Only if somebody watches.
+  std::vector<std::uint32_t> came;
   /// Copies that report to it and have not landed, each with its phase.
   std::vector<std::pair<std::uint32_t, BulkCopy>> copies;
 
@@ -139,9 +141,7 @@ class Products {
   /// Computes the groups but the `pending` youngest, and gives their sums back.
   /// @param setting of the block
   /// @param pending groups that may go on
-  /// @return the sums that are the lanes' own again, of lane 0, of lane 1 and so on
-  std::vector<std::array<float*, kWarpSize>> wait(const Setting& setting,
-                                                  std::size_t pending);
+  void wait(const Setting& setting, std::size_t pending);
   /// Forgets all.
   void clear();
   /// The oldest product that no group has; null where there is none.
@@ -150,8 +150,6 @@ class Products {
   const Place* unfinished() const;
   /// Groups that have ended so far.
   std::uint32_t ended() const { return ended_; }
-  /// Whether sums of lane 0 are under way.
-  bool has(const float* sums) const;
 
  private:
   // Sums of a warp that products add to: 16 rows.

@@ -320,7 +320,8 @@ class Block {
     if (observer != nullptr) observer->barrier_made(barrier, place);
   }
 
-  void arrive(void* barrier, std::int64_t bytes, const Place& place) {
+  void arrive(const Fiber& fiber, void* barrier, std::int64_t bytes,
+              const Place& place) {
     BarrierState& state = state_of(barrier, place);
     if (state.missing == 0) {
       throw std::runtime_error(fmt::format(
@@ -332,6 +333,7 @@ class Block {
     if (observer != nullptr) {
       observer->barrier_used(barrier, false, place);
       observer->releases(barrier);
+      check_arrival(fiber, state, place);
     }
     state.bytes += bytes;
     --state.missing;
@@ -472,20 +474,6 @@ class Block {
     return {static_cast<const std::byte*>(shared()), launch_.shared_bytes,
             first_thread / kWarpSize % 4 * 16, first_thread};
   }
-  // Registers that a product has given back may have been touched when the next one begins.
-  void take_back(
-      const Fiber& fiber,
-      const std::vector<std::array<float*, kWarpSize>>& registers) {
-    for (const auto& lanes : registers) {
-      std::size_t lane = 0;
-      for_warp(fiber, [&](Fiber& other) {
-        auto& lent = other.lent;
-        lent.erase(std::remove(lent.begin(), lent.end(), lanes[lane++]),
-                   lent.end());
-      });
-    }
-  }
-
   std::size_t shared_bytes() const { return launch_.shared_bytes; }
 
   void* shared() {
@@ -508,6 +496,23 @@ class Block {
                       place.file, place.line));
     }
     return found->second;
+  }
+
+  // A thread that comes twice takes the place of another one.
+  void check_arrival(const Fiber& fiber, BarrierState& state,
+                     const Place& place) {
+    state.came.resize(fibers_.size());
+    auto& last = state.came[static_cast<std::size_t>(fiber.thread.number)];
+    if (last == state.phases + 1) {
+      observer->finds(
+          "barrier", place, state.made,
+          fmt::format("thread {} arrives twice in one phase of the mbarrier "
+                      "that was initialised at the other line; a wait "
+                      "before this line probably has the parity of a phase "
+                      "that had ended long before",
+                      fiber.thread.number));
+    }
+    last = state.phases + 1;
   }
 
   // Ends a barrier's phase if all have come.
@@ -912,7 +917,8 @@ void init_barrier(void* barrier, int arrivals, const Place& place) {
 
 void arrive_at_barrier(void* barrier, std::int64_t bytes,
                        const Place& place) {
-  this_fiber().block->arrive(barrier, bytes, place);
+  Fiber& fiber = this_fiber();
+  fiber.block->arrive(fiber, barrier, bytes, place);
 }
 
 void wait_at_barrier(void* barrier, int parity, const Place& place) {
@@ -976,16 +982,14 @@ void begin_product(const ProductShape& shape, const ProductOfLane& lane,
                    const Place& place) {
   Fiber& fiber = this_fiber();
   Products& products = fiber.block->products_of(fiber);
-  if (observer != nullptr && !products.has(lane.sums) &&
+  // Once for a warp is enough.
+  if (observer != nullptr && fiber.thread.lane == 0 &&
       std::find(fiber.lent.begin(), fiber.lent.end(), lane.sums) ==
           fiber.lent.end()) {
-    // Once for a warp is enough.
-    if (fiber.thread.lane == 0) {
-      observer->finds("product", place, {},
-                      "wgmma_begin() is missing: these sums were not given "
-                      "to it since they were last waited for, and the "
-                      "product may begin before what the thread did to them");
-    }
+    observer->finds("product", place, {},
+                    "wgmma_begin() is missing: these sums were not given to "
+                    "it since the last wgmma_wait(), and the product may "
+                    "begin before what the thread did to them");
   }
   fiber.block->exchange(
       fiber, 0xffffffffu, &lane, sizeof lane, place, false,
@@ -1008,13 +1012,13 @@ void commit_products() {
 
 void wait_products(int pending) {
   Fiber& fiber = this_fiber();
+  fiber.lent.clear();
   fiber.block->exchange(
       fiber, 0xffffffffu, &fiber, 0, {"wgmma_wait()", 0}, false,
       [&](const std::byte*) {
         Products& products = fiber.block->products_of(fiber);
-        fiber.block->take_back(
-            fiber, products.wait(fiber.block->setting_of(fiber),
-                                 static_cast<std::size_t>(pending)));
+        products.wait(fiber.block->setting_of(fiber),
+                      static_cast<std::size_t>(pending));
         if (observer != nullptr) {
           observer->async_ends(&products, products.ended(), true);
         }

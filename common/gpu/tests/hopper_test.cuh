@@ -217,10 +217,10 @@ TEST_CASE("wgmma multiplies both types, whichever way the operands lie") {
   check_kinds<bfloat16>();
 }
 
-// Two groups on different sums: the first one is used while the second one is under way, and the second one is then
-// added to. s = A B, o = 2 A B.
+// s = A B, o = 2 A B: the first group's sums are used while the second one and the third one, which goes on with the
+// sums of the second, are under way.
 __global__ void __launch_bounds__(kWarpgroup)
-    two_groups(const float* a, const float* b, float* s, float* o) {
+    three_groups(const float* a, const float* b, float* s, float* o) {
   using Tile = SwizzledTile<half, 64, 64>;
   Tile* tiles = dynamic_shared<Tile>();
   fill(tiles[0], a, 64, false);
@@ -228,24 +228,27 @@ __global__ void __launch_bounds__(kWarpgroup)
   fence_async_proxy();
   __syncthreads();
   float of_s[32], of_o[32];
-  const auto multiplies = [&](float(&sum)[32], bool adds) {
+  wgmma_begin(of_s);
+#pragma unroll
+  for (int k = 0; k < 64; k += 16) {
+    wgmma<half>(of_s, tiles[0].by_rows(0, k), tiles[1].by_columns(k, 0),
+                k > 0);
+  }
+  wgmma_commit(of_s);
+  wgmma_begin(of_o);
+#pragma unroll
+  for (int round = 0; round < 2; ++round) {
 #pragma unroll
     for (int k = 0; k < 64; k += 16) {
-      wgmma<half>(sum, tiles[0].by_rows(0, k), tiles[1].by_columns(k, 0),
-                  adds || k > 0);
+      wgmma<half>(of_o, tiles[0].by_rows(0, k), tiles[1].by_columns(k, 0),
+                  round + k > 0);
     }
-  };
-  wgmma_begin(of_s, of_o);
-  multiplies(of_s, false);
-  wgmma_commit(of_s);
-  multiplies(of_o, false);
-  wgmma_commit(of_o);
-  wgmma_wait<1>(of_s);
+    wgmma_commit();  // its sums are not the thread's between the rounds
+  }
+  wgmma_wait<2>(of_s);
   const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
   for (int i = 0; i < 32; ++i) s[32 * thread + i] = of_s[i];
-  multiplies(of_o, true);  // nobody touched its sums
-  wgmma_commit(of_o);
   wgmma_wait<0>(of_o);
 #pragma unroll
   for (int i = 0; i < 32; ++i) o[32 * thread + i] = of_o[i];
@@ -256,7 +259,7 @@ TEST_CASE("groups of products end in order, and sums go on in the next one") {
   const auto a = small_numbers(64, 64, 1), b = small_numbers(64, 64, 2);
   const DeviceBuffer<float> device_a(a), device_b(b);
   DeviceBuffer<float> s(64 * 64), o(64 * 64);
-  launch(two_groups, {{1}, {kWarpgroup}, 4 * 64 * 64}, device_a.data(),
+  launch(three_groups, {{1}, {kWarpgroup}, 4 * 64 * 64}, device_a.data(),
          device_b.data(), s.data(), o.data());
   const auto of_s = values(s), of_o = values(o);
   for (int thread = 0; thread < kWarpgroup; ++thread) {

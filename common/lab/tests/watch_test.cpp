@@ -3,7 +3,6 @@
 #include "common/lab/watch.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <set>
 #include <sstream>
@@ -15,6 +14,7 @@
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/gpu/tests/broken.cuh"
+#include "common/lab/tests/marked_lines.hpp"
 #include "common/testing/process.hpp"
 
 namespace fa::on_watched_lab {
@@ -22,31 +22,8 @@ namespace {
 
 using lab::Report;
 using testing::contains;
-
-// A text whose lines may be broken anywhere, with one space between words.
-std::string in_one_line(const std::string& text) {
-  std::istringstream words(text);
-  std::string result;
-  for (std::string word; words >> word;) {
-    result += (result.empty() ? "" : " ") + word;
-  }
-  return result;
-}
-
-// The number of the line of a file that ends with a mark.
-int line_of(const std::string& path, const std::string& mark) {
-  std::ifstream file(path);
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    const std::string comment = "// " + mark;
-    if (line.size() > comment.size() &&
-        line.compare(line.size() - comment.size(), comment.size(), comment) ==
-            0) {
-      return number;
-    }
-  }
-  throw std::logic_error("no line of " + path + " is named " + mark);
-}
+using testing::in_one_line;
+using testing::line_of;
 
 // Where a marked line of the broken kernels is, as the watcher names it; nothing for no mark.
 std::string place_of(const std::string& mark) {
