@@ -48,11 +48,11 @@ struct Consumer {
   PersistentShared<Tile>& shared;  ///< the block's
   const Attention<T>& a;           ///< what is computed
   const int warpgroup;             ///< which
-  RingPlace<Tile::stages> k_at;    ///< of K
-  RingPlace<Tile::stages> v_at;    ///< of V
-  WarpgroupWeights<Tile> p;        ///< weights, rounded
-  WarpgroupSums<Tile> o;           ///< sums
-  LaneRows rows;                   ///< of this lane
+  RingPlace<Tile::stages> k_at{};  ///< of K
+  RingPlace<Tile::stages> v_at{};  ///< of V
+  WarpgroupWeights<Tile> p{};      ///< weights, rounded
+  WarpgroupSums<Tile> o{};         ///< sums
+  LaneRows rows{};                 ///< of this lane
 
   /// This warp is done with the stage of K.
   __device__ void free_k() {
