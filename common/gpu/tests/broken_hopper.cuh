@@ -324,7 +324,7 @@ __global__ void __launch_bounds__(kWarpgroup)
   for (int k = 0; k < 2; ++k) {
     std::uint32_t* const of_k = frag[broken ? 0 : k];
     for (int i = 0; i < 4; ++i) {
-      of_k[i] = pack2<half>(1.0f, 2.0f);  // operand: written
+      of_k[i] = pack2<half>(k > 0 ? 1.0f : 3.0f, 2.0f);  // operand: written
     }
     wgmma_begin(sum, frag[broken ? 0 : k]);
     const auto cols = tile.by_columns(16 * k, 0);

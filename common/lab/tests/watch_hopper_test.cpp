@@ -60,13 +60,19 @@ TEST_CASE("each broken kernel for Hopper is found, its right twin is not") {
       CHECK(contains(in_one_line(seen.error), kernel.says));
       continue;
     }
-    // Some also hang; but before that they are found.
+    // Some also hang; but before that they are found. Clang up to 14 tells the watcher of the first element of local
+    // arrays only: that registers of a product were changed is then found when it ends, in its own line.
+    const auto stands_there = [&](const lab::Finding& finding) {
+      return (finding.where == line && finding.other == other &&
+              contains(finding.message, kernel.says)) ||
+             (kernel.kind == "product" && finding.where == other &&
+              finding.other.empty() &&
+              contains(finding.message, "while it was under way"));
+    };
     CHECK(std::any_of(
         seen.report.findings.begin(), seen.report.findings.end(),
         [&](const lab::Finding& finding) {
-          return finding.kind == kernel.kind && finding.where == line &&
-                 finding.other == other &&
-                 contains(finding.message, kernel.says);
+          return finding.kind == kernel.kind && stands_there(finding);
         }));
   }
 }
