@@ -15,6 +15,8 @@ namespace {
 constexpr std::size_t kChunk = 16;  // bytes that a swizzle leaves together
 constexpr int kDepth = 16;          // of a product
 constexpr int kRows = 16;           // of a product, in one warp
+// A sum that is under way: a NaN that signals, so that arithmetic with it gives another one.
+constexpr std::uint32_t kPoisonedSum = 0xffbfffff;
 
 // Copies bytes between a row of a box and global memory.
 void copy_swizzled(const Piece& piece, bool to_shared) {
@@ -218,7 +220,7 @@ void BarrierState::land() {
 void Products::begin(const Setting& setting, const ProductShape& shape,
                      const std::array<ProductOfLane, kWarpSize>& lanes,
                      const Place& place) {
-  Product product{shape, {}, nullptr, place};
+  Product product{shape, {}, nullptr, place, {}};
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
     product.a[lane] = lanes[lane].a;
   }
@@ -240,13 +242,50 @@ void Products::begin(const Setting& setting, const ProductShape& shape,
           sums.tile[of_tile] = lanes[lane].sums[i];
         });
       }
-      std::memset(lanes[lane].sums, 0xff, count * sizeof(float));
+      for (std::size_t i = 0; i < count; ++i) {
+        std::memcpy(lanes[lane].sums + i, &kPoisonedSum, sizeof kPoisonedSum);
+      }
     }
     product.sums = &sums;
   }
   ++product.sums->under_way;
-  if (observer != nullptr) tell_of(setting, product);
-  open_.push_back(product);
+  product.sums->last = place;
+  if (observer != nullptr) {
+    tell_of(setting, product);
+    if (product.a[0] != nullptr) {
+      for (const std::uint32_t* a : product.a) {
+        product.a_before.insert(product.a_before.end(), a, a + 4);
+      }
+    }
+  }
+  open_.push_back(std::move(product));
+}
+
+// Some compilers let a watcher see only some of the accesses to registers: what they left is seen here.
+void Products::check(const Sums& sums) {
+  for (const float* of_lane : sums.lanes) {
+    for (std::size_t i = 0; i < sums.cols / 2; ++i) {
+      std::uint32_t bits;
+      std::memcpy(&bits, of_lane + i, sizeof bits);
+      if (bits == kPoisonedSum) continue;
+      observer->registers_changed(
+          sums.last,
+          "sums of this wgmma() were written while it was under "
+          "way; a wgmma_wait() is probably missing");
+      return;
+    }
+  }
+}
+void Products::check(const Product& product) {
+  for (std::size_t i = 0; i < product.a_before.size(); ++i) {
+    if (product.a[i / 4][i % 4] == product.a_before[i]) continue;
+    observer->registers_changed(
+        product.place,
+        "the left operand of this wgmma(), in registers, was "
+        "overwritten while it was under way; a wgmma_wait() "
+        "is probably missing");
+    return;
+  }
 }
 
 // Tells a watcher what a product reads from now on, and which registers it has.
@@ -312,6 +351,7 @@ void Products::commit() {
 void Products::wait(const Setting& setting, std::size_t pending) {
   while (groups_.size() > pending) {
     for (const Product& product : groups_.front()) {
+      if (observer != nullptr) check(product);
       compute(setting, product);
       --product.sums->under_way;
     }
@@ -323,6 +363,7 @@ void Products::wait(const Setting& setting, std::size_t pending) {
       ++sums;
       continue;
     }
+    if (observer != nullptr) check(*sums);
     for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
       for_sums(lane, sums->cols, [&](std::size_t i, std::size_t of_tile) {
         sums->lanes[lane][i] = sums->tile[of_tile];

@@ -158,15 +158,19 @@ class Products {
     std::vector<float> tile;
     std::size_t cols;
     int under_way = 0;  // products
+    Place last;         // of them
   };
   struct Product {
     ProductShape shape;
     std::array<const std::uint32_t*, kWarpSize> a;
     Sums* sums;
     Place place;
+    std::vector<std::uint32_t> a_before;  // if somebody watches
   };
   void compute(const Setting& setting, const Product& product) const;
   void tell_of(const Setting& setting, const Product& product) const;
+  static void check(const Sums& sums);
+  static void check(const Product& product);
 
   std::vector<Product> open_;
   std::deque<std::vector<Product>> groups_;

@@ -204,6 +204,11 @@ class Observer {
   virtual void registers_lent(int thread, const void* address,
                               std::size_t size, bool sums, const void* agent,
                               std::uint32_t when, const Place& place) = 0;
+  /// A thread has changed registers of a product that was under way; when, is not known.
+  /// @param place   of the product
+  /// @param message one sentence
+  virtual void registers_changed(const Place& place,
+                                 const std::string& message) = 0;
   /// A copy of rows moves bytes in global memory.
   /// @param address of each row
   /// @param size    bytes of each row

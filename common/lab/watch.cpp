@@ -772,6 +772,16 @@ struct Watch::State : Observer {
          site(place)});
   }
 
+  void registers_changed(const Place& place,
+                         const std::string& message) override {
+    const std::uint32_t at = site(place);
+    for (const Found& found : findings) {
+      // The line that did it is known.
+      if (found.kind == "product" && found.other == at) return;
+    }
+    find("product", at, 0, message);
+  }
+
   void check_registers(const std::byte* address, std::size_t size, bool write,
                        std::uint32_t at) {
     for (const Lent& registers : lent[this_thread()]) {

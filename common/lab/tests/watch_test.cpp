@@ -144,6 +144,30 @@ TEST_CASE("two launches are ordered") {
   }));
 }
 
+// Lane 0 tells lane 1, and lane 1 tells lane 2.
+__global__ void by_way_of_a_third_lane(float* out, bool both) {
+  __shared__ float box;
+  const unsigned lane = threadIdx.x;
+  if (lane == 0) box = 1;
+  if (lane < 2) __syncwarp(3);
+  if (both && (lane == 1 || lane == 2)) __syncwarp(6);
+  if (lane == 2) *out = box;
+}
+
+TEST_CASE("order goes by way of a third lane, but not by itself") {
+  const auto run = [](bool both) {
+    return watched([&] {
+      DeviceBuffer<float> out(1);
+      launch(by_way_of_a_third_lane, {{1}, {32}}, out.data(), both);
+    });
+  };
+  check_clean(run(true));
+  const Report report = run(false);
+  CAPTURE(report.text());
+  REQUIRE(report.findings.size() == 1);
+  CHECK(report.findings[0].kind == "race");
+}
+
 // ---------------------------------------------------------------- counting
 
 template <int pad>
