@@ -138,16 +138,26 @@ ${declarations}std::vector<Machine> machines() { return {${calls}}; }
   set(${LIST} ${sources} "${all}" PARENT_SCOPE)
 endfunction()
 
-# fa_kernel_tests(TARGET LABEL FILE): the tests in a kernel file, compiled for the lab and, where kernels are
+# fa_kernel_tests(TARGET LABEL FILES...): the tests in kernel files, compiled for the lab and, where kernels are
 # compiled for GPUs, for those as well. Without a GPU the latter are skipped.
-function(fa_kernel_tests TARGET LABEL FILE)
-  set(include "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${FILE}\"\n")
-  file(CONFIGURE OUTPUT "${TARGET}_lab.cpp" CONTENT "${include}" @ONLY)
-  fa_tests(${TARGET}_lab ${LABEL}.lab "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_lab.cpp" LINK fa_lab)
+function(fa_kernel_tests TARGET LABEL)
+  set(sources "")
+  foreach(file IN LISTS ARGN)
+    get_filename_component(name "${file}" NAME_WE)
+    set(include "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${file}\"\n")
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_${name}")
+    file(CONFIGURE OUTPUT "${source}_lab.cpp" CONTENT "${include}" @ONLY)
+    if(FA_CUDA)
+      file(CONFIGURE OUTPUT "${source}_gpu.cu" CONTENT "${include}" @ONLY)
+    endif()
+    list(APPEND sources "${source}")
+  endforeach()
+  set(on_lab ${sources})
+  list(TRANSFORM on_lab APPEND _lab.cpp)
+  fa_tests(${TARGET}_lab ${LABEL}.lab ${on_lab} LINK fa_lab)
   if(FA_CUDA)
-    file(CONFIGURE OUTPUT "${TARGET}_gpu.cu" CONTENT "${include}" @ONLY)
-    fa_tests(${TARGET}_gpu ${LABEL}.gpu "${CMAKE_CURRENT_BINARY_DIR}/${TARGET}_gpu.cu"
-             "${FA_ROOT}/common/testing/gpu_main.cu")
+    list(TRANSFORM sources APPEND _gpu.cu)
+    fa_tests(${TARGET}_gpu ${LABEL}.gpu ${sources} "${FA_ROOT}/common/testing/gpu_main.cu")
   endif()
 endfunction()
 

@@ -122,10 +122,10 @@ __device__ inline void atomic_add4(float* address, float4 value) {
 #endif
 }
 
-/// The block's dynamic shared memory, aligned to 128 bytes.
+/// The block's dynamic shared memory, aligned to 1024 bytes in kernels that have no static shared memory.
 template <class T>
 __device__ T* dynamic_shared() {
-  extern __shared__ __align__(128) unsigned char fa_dynamic_shared[];
+  extern __shared__ __align__(1024) unsigned char fa_dynamic_shared[];
   return reinterpret_cast<T*>(fa_dynamic_shared);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "common/lab/engine.hpp"
 #include "common/tensor/dtype.hpp"
@@ -14,6 +15,7 @@
 #define __global__
 #define __device__
 #define __host__
+#define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -164,9 +166,16 @@ template <class T>
 __forceinline__ float to_float(T x) {
   return static_cast<float>(x);
 }
+/// Inlined always, with the result in a register: what a call returns straight to memory would be written unseen.
 template <class T>
-T from_float(float x) {
-  return static_cast<T>(x);
+__forceinline__ T from_float(float x) {
+  const T number = static_cast<T>(x);
+  std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint32_t> bits;
+  static_assert(sizeof bits == sizeof(T));
+  std::memcpy(&bits, &number, sizeof bits);
+  T result;
+  std::memcpy(static_cast<void*>(&result), &bits, sizeof bits);
+  return result;
 }
 
 template <class T>

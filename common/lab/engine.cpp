@@ -13,11 +13,13 @@
 #include <new>
 #include <stdexcept>
 #include <unistd.h>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "common/lab/async.hpp"
 #include "common/parallel/parallel_for.hpp"
 
 #ifndef __has_feature  // Clang's word
@@ -39,7 +41,7 @@ Observer* observer = nullptr;
 namespace {
 
 constexpr std::size_t kStackBytes = 128 * 1024;
-constexpr std::size_t kSharedAlignment = 128;
+constexpr std::size_t kSharedAlignment = 1024;
 constexpr std::size_t kRoom =
     256;  // on either side of memory that kernels are given
 
@@ -55,7 +57,18 @@ struct MaskedExchange {
   std::array<Exchange, 2> exchanges;
 };
 
-enum class State { kReady, kAtBarrier, kInExchange, kEnded };
+enum class State {
+  kReady,
+  kAtBarrier,
+  kAtMbarrier,
+  kAtNamedBarrier,
+  kInExchange,
+  kEnded
+};
+
+constexpr int kNamedBarriers = 16;
+// Registers of a multiprocessor; a thread gets them by eights, and 256 at most.
+constexpr int kRegisters = 64 * 1024;
 
 struct Copy {
   void* destination;
@@ -89,7 +102,8 @@ void leave_for([[maybe_unused]] const Stack& stack,
   __sanitizer_start_switch_fiber(saved, stack.bottom, stack.size);
 #endif
 }
-void arrive([[maybe_unused]] void* saved, [[maybe_unused]] Stack* came_from) {
+void come_from([[maybe_unused]] void* saved,
+               [[maybe_unused]] Stack* came_from) {
 #ifndef FA_NO_ASAN
   const void* bottom = nullptr;
   std::size_t size = 0;
@@ -133,8 +147,12 @@ class KeptStacks {
 struct Fiber {
   Thread thread;
   State state = State::kEnded;
-  Place place;             // where it waits
-  unsigned waits_for = 0;  // lanes, when in an exchange
+  Place place;                    // where it waits
+  unsigned waits_for = 0;         // lanes, when in an exchange
+  const void* barrier = nullptr;  // at which it waits: its address, or name
+  int parity = 0;                 // of the phase, at an mbarrier
+  std::vector<const void*> lent;  // registers that wgmma may have
+  Stores stores;
   std::vector<Copy> open_copies;
   std::deque<std::vector<Copy>> committed_copies;
   boost::context::fiber self, scheduler;
@@ -146,7 +164,7 @@ struct Fiber {
     void* saved = nullptr;
     leave_for(stack, &saved);
     self = std::move(self).resume();
-    arrive(saved, nullptr);
+    come_from(saved, nullptr);
   }
 };
 
@@ -177,7 +195,7 @@ class Block {
           std::allocator_arg,
           boost::context::preallocated(memory.sp, memory.size, memory),
           allocator, [this, &fiber](boost::context::fiber&& scheduler) {
-            arrive(nullptr, &fiber.stack_of_scheduler);
+            come_from(nullptr, &fiber.stack_of_scheduler);
             fiber.scheduler = std::move(scheduler);
             try {
               live(fiber);
@@ -188,6 +206,7 @@ class Block {
           });
     }
     exchanges_.resize((fibers_.size() + kWarpSize - 1) / kWarpSize);
+    products_.resize(exchanges_.size());
   }
 
   // Ends the fibers, which stand after a kernel or, after an error, within one.
@@ -210,11 +229,18 @@ class Block {
     alive_ = static_cast<int>(fibers_.size());
     at_barrier_ = 0;
     for (auto& of_warp : exchanges_) of_warp.clear();
+    for (Products& products : products_) products.clear();
+    barriers_.clear();
+    named_ = {};
+    registers_.clear();
     for (Fiber& fiber : fibers_) {
       fiber.thread.block_index = block_index;
       fiber.state = State::kReady;
+      fiber.barrier = nullptr;
       fiber.open_copies.clear();
       fiber.committed_copies.clear();
+      fiber.lent.clear();
+      fiber.stores.clear();
     }
     if (observer != nullptr) {
       observer->block_begins(fibers_[0].thread, shared(),
@@ -223,6 +249,7 @@ class Block {
     while (alive_ > 0) {
       if (!run_ready_fibers()) throw std::runtime_error(deadlock());
     }
+    check_end();
     if (observer != nullptr) observer->block_ends();
   }
 
@@ -237,9 +264,11 @@ class Block {
     fiber.yield();
   }
 
+  // `last` is called when all have come, before any of them goes on.
+  template <class Last>
   const std::byte* exchange(Fiber& fiber, unsigned mask, const void* bytes,
                             std::size_t size, const Place& place,
-                            bool orders_memory) {
+                            bool orders_memory, Last last) {
     const auto lane = static_cast<std::size_t>(fiber.thread.lane);
     if ((mask >> lane & 1u) == 0) {
       throw std::runtime_error(
@@ -256,6 +285,7 @@ class Block {
       if (observer != nullptr) {
         observer->warp_meets(fiber.thread, mask, orders_memory);
       }
+      last(now.deposits.data());
       for_warp(fiber, [&](Fiber& other) {
         if (other.state == State::kInExchange && other.waits_for == mask) {
           other.state = State::kReady;
@@ -270,6 +300,182 @@ class Block {
     return now.deposits.data();
   }
 
+  // ---------------------------------------------------------------- asynchrony
+
+  void init(void* barrier, int arrivals, const Place& place) {
+    if (arrivals < 1 || arrivals > 0xfffff) {
+      throw std::runtime_error(fmt::format(
+          "{}:{}: an mbarrier of {} arrivals; allowed are 1 to 1048575",
+          place.file, place.line, arrivals));
+    }
+    if (reinterpret_cast<std::uintptr_t>(barrier) % 8 != 0) {
+      throw std::runtime_error(fmt::format(
+          "{}:{}: an mbarrier at an address that is no multiple of 8",
+          place.file, place.line));
+    }
+    BarrierState& state = barriers_[barrier];
+    state = {};
+    state.made = place;
+    state.arrivals = state.missing = arrivals;
+    if (observer != nullptr) observer->barrier_made(barrier, place);
+  }
+
+  void arrive(const Fiber& fiber, void* barrier, std::int64_t bytes,
+              const Place& place) {
+    BarrierState& state = state_of(barrier, place);
+    if (state.missing == 0) {
+      throw std::runtime_error(fmt::format(
+          "{}:{}: more than the {} arrivals of a phase that the mbarrier was "
+          "initialised for, at {}:{}",
+          place.file, place.line, state.arrivals, state.made.file,
+          state.made.line));
+    }
+    if (observer != nullptr) {
+      observer->barrier_used(barrier, false, place);
+      observer->releases(barrier);
+      check_arrival(fiber, state, place);
+    }
+    state.bytes += bytes;
+    --state.missing;
+    advance(barrier, state);
+  }
+
+  void wait(Fiber& fiber, void* barrier, int parity, const Place& place) {
+    BarrierState& state = state_of(barrier, place);
+    if (observer != nullptr) observer->barrier_used(barrier, false, place);
+    if (!state.ended(parity)) {
+      fiber.state = State::kAtMbarrier;
+      fiber.barrier = barrier;
+      fiber.parity = parity;
+      fiber.place = place;
+      fiber.yield();
+      fiber.barrier = nullptr;
+    }
+    state.land();
+    if (observer != nullptr) {
+      observer->async_ends(barrier, state.phases, false);
+      observer->acquires(barrier);
+    }
+  }
+
+  void load(const BulkCopy& copy, void* barrier) {
+    check_copy(copy);
+    BarrierState& state = state_of(barrier, copy.place);
+    std::uint32_t phase = state.phases;
+    if (observer != nullptr) {
+      observer->barrier_used(barrier, true, copy.place);
+      tell_of_global(copy);
+    }
+    const auto size = static_cast<std::int64_t>(copy.size);
+    // More than the barrier waits for: it does not wait for the rest of them.
+    if (state.missing == 0 && size > state.bytes) {
+      if (observer != nullptr) {
+        observer->finds(
+            "copy", copy.place, state.made,
+            fmt::format("a copy brings {} bytes to an mbarrier that was told "
+                        "to expect {} more: its phase ends before all of "
+                        "them are there; the bytes of arrive_and_expect() "
+                        "and of the copies must agree",
+                        copy.size, state.bytes));
+      }
+      ++phase;
+    }
+    std::memset(copy.shared, 0xff, copy.size);  // NaN until it is waited for
+    if (observer != nullptr) {
+      observer->async_uses(barrier, AsyncUse::kCopy, phase + 1, copy.shared,
+                           copy.size, copy.place);
+    }
+    state.copies.emplace_back(phase, copy);
+    state.bytes -= size;
+    advance(barrier, state);
+  }
+
+  void store(Fiber& fiber, const BulkCopy& copy) {
+    check_copy(copy);
+    fiber.stores.open.push_back(copy);
+    if (observer == nullptr) return;
+    for (const Piece& piece : copy.pieces()) {
+      const auto first = reinterpret_cast<std::uintptr_t>(piece.shared) % 16;
+      for (std::size_t i = 0; i < first + piece.size; i += 16) {
+        const std::byte* at = piece.shared - first + i;
+        observer->async_uses(
+            &fiber, AsyncUse::kStore,
+            fiber.stores.ended +
+                static_cast<std::uint32_t>(fiber.stores.groups.size()) + 1,
+            copy.swizzled() ? swizzled(at) : at, 16, copy.place);
+      }
+    }
+    tell_of_global(copy);
+  }
+
+  void named(Fiber& fiber, int id, int threads, bool waits,
+             const Place& place) {
+    if (id < 0 || id >= kNamedBarriers) {
+      throw std::runtime_error(
+          fmt::format("{}:{}: a barrier with the number {}; allowed are 0 to "
+                      "{}",
+                      place.file, place.line, id, kNamedBarriers - 1));
+    }
+    if (threads < kWarpSize || threads > kMaxThreads ||
+        threads % kWarpSize != 0) {
+      throw std::runtime_error(fmt::format(
+          "{}:{}: barrier {} for {} threads; allowed are multiples of {} to "
+          "{}",
+          place.file, place.line, id, threads, kWarpSize, kMaxThreads));
+    }
+    NamedBarrier& barrier = named_[static_cast<std::size_t>(id)];
+    if (barrier.arrived == 0) {
+      barrier.threads = threads;
+      barrier.first = place;
+    } else if (barrier.threads != threads) {
+      throw std::runtime_error(fmt::format(
+          "{}:{}: barrier {} for {} threads, where others said {}, at {}:{}",
+          place.file, place.line, id, threads, barrier.threads,
+          barrier.first.file, barrier.first.line));
+    }
+    if (observer != nullptr) observer->releases(&barrier);
+    if (++barrier.arrived == threads) {
+      barrier.arrived = 0;
+      if (observer != nullptr) observer->phase_ends(&barrier);
+      for (Fiber& other : fibers_) {
+        if (other.state == State::kAtNamedBarrier &&
+            other.barrier == &barrier) {
+          other.state = State::kReady;
+        }
+      }
+    } else if (waits) {
+      fiber.state = State::kAtNamedBarrier;
+      fiber.barrier = &barrier;
+      fiber.place = place;
+      fiber.yield();
+      fiber.barrier = nullptr;
+    }
+    if (waits && observer != nullptr) observer->acquires(&barrier);
+  }
+
+  void set_registers(const Fiber& fiber, int registers, const Place& place) {
+    if (registers < 24 || registers > 256 || registers % 8 != 0) {
+      throw std::runtime_error(
+          fmt::format("{}:{}: {} registers for a thread; allowed are "
+                      "multiples of 8 from 24 to 256",
+                      place.file, place.line, registers));
+    }
+    const int at_first = registers_at_first();
+    registers_.resize(exchanges_.size(), at_first);
+    registers_[warp_of(fiber)] = registers;
+    registers_place_ = place;
+  }
+
+  Products& products_of(const Fiber& fiber) {
+    return products_[warp_of(fiber)];
+  }
+  Products::Setting setting_of(const Fiber& fiber) {
+    const int first_thread = fiber.thread.number - fiber.thread.lane;
+    return {static_cast<const std::byte*>(shared()), launch_.shared_bytes,
+            first_thread / kWarpSize % 4 * 16, first_thread};
+  }
+  std::size_t shared_bytes() const { return launch_.shared_bytes; }
+
   void* shared() {
     void* start = shared_.data() + kRoom;
     std::size_t space = shared_.size() - kRoom;
@@ -277,6 +483,152 @@ class Block {
   }
 
  private:
+  std::size_t warp_of(const Fiber& fiber) const {
+    return static_cast<std::size_t>(fiber.thread.number / kWarpSize);
+  }
+
+  BarrierState& state_of(const void* barrier, const Place& place) {
+    const auto found = barriers_.find(barrier);
+    if (found == barriers_.end()) {
+      throw std::runtime_error(
+          fmt::format("{}:{}: an mbarrier that nobody has initialised yet; a "
+                      "__syncthreads() after init() is probably missing",
+                      place.file, place.line));
+    }
+    return found->second;
+  }
+
+  // A thread that comes twice takes the place of another one.
+  void check_arrival(const Fiber& fiber, BarrierState& state,
+                     const Place& place) {
+    state.came.resize(fibers_.size());
+    auto& last = state.came[static_cast<std::size_t>(fiber.thread.number)];
+    if (last == state.phases + 1) {
+      observer->finds(
+          "barrier", place, state.made,
+          fmt::format("thread {} arrives twice in one phase of the mbarrier "
+                      "that was initialised at the other line; a wait "
+                      "before this line probably has the parity of a phase "
+                      "that had ended long before",
+                      fiber.thread.number));
+    }
+    last = state.phases + 1;
+  }
+
+  // Ends a barrier's phase if all have come.
+  void advance(const void* barrier, BarrierState& state) {
+    if (state.missing > 0 || state.bytes > 0) return;
+    ++state.phases;
+    state.missing = state.arrivals;
+    if (observer != nullptr) observer->phase_ends(barrier);
+    for (Fiber& fiber : fibers_) {
+      if (fiber.state == State::kAtMbarrier && fiber.barrier == barrier &&
+          state.ended(fiber.parity)) {
+        fiber.state = State::kReady;
+      }
+    }
+  }
+
+  void check_copy(const BulkCopy& copy) {
+    const std::size_t alignment = copy.swizzled() ? kBoxRowBytes : 16;
+    const auto refuse = [&](const std::string& what) {
+      throw std::runtime_error(
+          fmt::format("{}:{}: {}", copy.place.file, copy.place.line, what));
+    };
+    if (reinterpret_cast<std::uintptr_t>(copy.shared) % alignment != 0) {
+      refuse(fmt::format(
+          "a copy to or from an address in shared memory that is no multiple "
+          "of {}",
+          alignment));
+    }
+    if (copy.size % 16 != 0 ||
+        reinterpret_cast<std::uintptr_t>(copy.global) % 16 != 0) {
+      refuse(
+          fmt::format("a copy of {} bytes to or from global memory; allowed "
+                      "are multiples of 16, at addresses that are such",
+                      copy.size));
+    }
+    const auto begin = copy.shared - static_cast<std::byte*>(shared());
+    const auto end = static_cast<std::ptrdiff_t>(launch_.shared_bytes);
+    if (begin > -static_cast<std::ptrdiff_t>(kRoom) && begin < end &&
+        begin + static_cast<std::ptrdiff_t>(copy.size) > end) {
+      refuse(
+          fmt::format("a copy of {} bytes at byte {} of the dynamic shared "
+                      "memory, which has {}; the launch asks for too little, "
+                      "or an index is wrong",
+                      copy.size, begin, end));
+    }
+  }
+
+  static void tell_of_global(const BulkCopy& copy) {
+    const std::vector<Piece> pieces = copy.pieces();
+    if (pieces.empty()) return;
+    std::vector<const void*> rows;
+    for (const Piece& piece : pieces) rows.push_back(piece.global);
+    using Kind = BulkCopy::Kind;
+    observer->moves(
+        rows, pieces.front().size,
+        copy.kind == Kind::kStoreBox || copy.kind == Kind::kAddFloats,
+        copy.kind == Kind::kAddFloats, copy.place);
+  }
+
+  // Of a thread, if all of a multiprocessor's go to this block.
+  int registers_at_first() const {
+    const auto threads = static_cast<int>(exchanges_.size()) * kWarpSize;
+    return std::min(kRegisters / threads / 8 * 8, 256);
+  }
+
+  // What must not be left when a block ends.
+  void check_end() {
+    int registers = 0;
+    for (const int of_warp : registers_) registers += of_warp * kWarpSize;
+    const int at_first = registers_at_first() *
+                         static_cast<int>(exchanges_.size()) * kWarpSize;
+    if (registers > at_first) {
+      throw std::runtime_error(fmt::format(
+          "{}:{}: the warps of a block take {} registers in all; of those "
+          "that it was launched with there are {} at most",
+          registers_place_.file, registers_place_.line, registers, at_first));
+    }
+    if (observer == nullptr) return;
+    for (const auto& entry : barriers_) {
+      for (const auto& of_phase : entry.second.copies) {
+        observer->finds("copy", of_phase.second.place, {},
+                        "the block ends while this copy may be under way: "
+                        "nobody has waited for its barrier");
+      }
+    }
+  }
+
+  // The same for a thread, and for the last one of a warp.
+  void check_end(const Fiber& fiber) {
+    const Stores& stores = fiber.stores;
+    if (!stores.open.empty()) {
+      observer->finds("copy", stores.open.front().place, {},
+                      "the thread ends without bulk_commit() after this "
+                      "line, so nobody can wait for it");
+    } else if (!stores.groups.empty() && !stores.groups.front().empty()) {
+      observer->finds("copy", stores.groups.front().front().place, {},
+                      "the thread ends while this line may still read shared "
+                      "memory; a bulk_wait_read<0>() is missing");
+    }
+    const Products& products = products_[warp_of(fiber)];
+    bool last = true;
+    for_warp(fiber, [&](const Fiber& other) {
+      last = last && (other.state == State::kEnded || &other == &fiber);
+    });
+    if (!last) return;
+    if (const Place* place = products.uncommitted()) {
+      observer->finds("product", *place, {},
+                      "the warp ends without wgmma_commit() after this "
+                      "product, so nobody can wait for it");
+    } else if (const Place* of_group = products.unfinished()) {
+      observer->finds("product", *of_group, {},
+                      "the warp ends without wgmma_wait() for this product: "
+                      "its sums are never there");
+    }
+  }
+
   // A fiber's life: one kernel after another.
   void live(Fiber& fiber) {
     while (!abandoned) {
@@ -335,6 +687,7 @@ class Block {
   }
 
   void end(Fiber& fiber) {
+    if (observer != nullptr && !error_) check_end(fiber);
     fiber.state = State::kEnded;
     --alive_;
     if (observer != nullptr) observer->thread_ends(fiber.thread);
@@ -368,6 +721,7 @@ class Block {
     struct Group {
       State state;
       Place place;
+      const void* barrier;
       int count, first;
     };
     std::vector<Group> groups;
@@ -376,12 +730,14 @@ class Block {
           std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
             return group.state == fiber.state &&
                    group.place.line == fiber.place.line &&
-                   group.place.file == fiber.place.file;
+                   group.place.file == fiber.place.file &&
+                   group.barrier == fiber.barrier;
           });
       if (same != groups.end()) {
         ++same->count;
       } else {
-        groups.push_back({fiber.state, fiber.place, 1, fiber.thread.number});
+        groups.push_back({fiber.state, fiber.place, fiber.barrier, 1,
+                          fiber.thread.number});
       }
     }
     for (const Group& group : groups) {
@@ -392,9 +748,25 @@ class Block {
           text += fmt::format("at __syncthreads, {}:{}", group.place.file,
                               group.place.line);
           break;
+        case State::kAtMbarrier:
+          text += fmt::format("at an mbarrier, {}:{}; {}", group.place.file,
+                              group.place.line,
+                              lacks(barriers_.at(group.barrier)));
+          break;
+        case State::kAtNamedBarrier: {
+          const auto& barrier =
+              *static_cast<const NamedBarrier*>(group.barrier);
+          text +=
+              fmt::format("at barrier {}, {}:{}, with {} of {} threads there",
+                          &barrier - named_.data(), group.place.file,
+                          group.place.line, barrier.arrived, barrier.threads);
+          break;
+        }
         case State::kInExchange:
-          text += fmt::format("in a warp operation, {}:{}", group.place.file,
-                              group.place.line);
+          text += fmt::format("in a warp operation, {}", group.place.file);
+          if (group.place.line > 0) {
+            text += fmt::format(":{}", group.place.line);
+          }
           break;
         default:
           text += "ended";
@@ -403,7 +775,24 @@ class Block {
     return text +
            "\n  A barrier must be reached by all threads of the block, a "
            "warp "
-           "operation by all lanes of its mask.";
+           "operation by all lanes of its mask, an mbarrier by as many "
+           "arrivals and bytes as it was told.";
+  }
+
+  // What the phase of a barrier still waits for.
+  static std::string lacks(const BarrierState& state) {
+    std::string text =
+        fmt::format("its phase {}, counted from 0,", state.phases);
+    if (state.missing > 0) {
+      text += fmt::format(" waits for {} of {} arrivals", state.missing,
+                          state.arrivals);
+    }
+    if (state.bytes > 0) {
+      text += fmt::format("{} waits for {} bytes more than copies bring",
+                          state.missing > 0 ? " and" : "", state.bytes);
+    }
+    return text + fmt::format(" (initialised at {}:{})", state.made.file,
+                              state.made.line);
   }
 
   const Launch launch_;
@@ -411,6 +800,11 @@ class Block {
   std::vector<Fiber> fibers_;
   std::vector<std::byte> shared_;
   std::vector<std::vector<std::unique_ptr<MaskedExchange>>> exchanges_;
+  std::vector<Products> products_;  // of each warp
+  std::unordered_map<const void*, BarrierState> barriers_;
+  std::array<NamedBarrier, kNamedBarriers> named_;
+  std::vector<int> registers_;  // of a thread of each warp, once one asks
+  Place registers_place_;
   int alive_ = 0, at_barrier_ = 0;
   std::exception_ptr error_;
 };
@@ -419,7 +813,7 @@ void Fiber::yield() {
   void* saved = nullptr;
   leave_for(stack_of_scheduler, &saved);
   scheduler = std::move(scheduler).resume();
-  arrive(saved, &stack_of_scheduler);
+  come_from(saved, &stack_of_scheduler);
   if (block->abandoned) throw Abandoned{};
 }
 
@@ -470,12 +864,14 @@ void sync_block(const Place& place) {
 const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
                           const Place& place) {
   Fiber& fiber = this_fiber();
-  return fiber.block->exchange(fiber, mask, bytes, size, place, false);
+  return fiber.block->exchange(fiber, mask, bytes, size, place, false,
+                               [](const std::byte*) {});
 }
 
 void sync_warp(unsigned mask, const Place& place) {
   Fiber& fiber = this_fiber();
-  fiber.block->exchange(fiber, mask, &mask, 0, place, true);
+  fiber.block->exchange(fiber, mask, &mask, 0, place, true,
+                        [](const std::byte*) {});
 }
 
 unsigned existing_lanes() {
@@ -511,6 +907,135 @@ void wait_copies(int pending) {
     }
     groups.pop_front();
   }
+}
+
+// ---------------------------------------------------------------- asynchrony
+
+void init_barrier(void* barrier, int arrivals, const Place& place) {
+  this_fiber().block->init(barrier, arrivals, place);
+}
+
+void arrive_at_barrier(void* barrier, std::int64_t bytes,
+                       const Place& place) {
+  Fiber& fiber = this_fiber();
+  fiber.block->arrive(fiber, barrier, bytes, place);
+}
+
+void wait_at_barrier(void* barrier, int parity, const Place& place) {
+  Fiber& fiber = this_fiber();
+  fiber.block->wait(fiber, barrier, parity, place);
+}
+
+void fence_barriers() {
+  if (observer != nullptr) observer->barriers_fenced();
+}
+
+void fence_async() {
+  if (observer != nullptr) observer->async_fenced();
+}
+
+void named_barrier(int id, int threads, bool waits, const Place& place) {
+  Fiber& fiber = this_fiber();
+  fiber.block->named(fiber, id, threads, waits, place);
+}
+
+void set_registers(int registers, const Place& place) {
+  const Fiber& fiber = this_fiber();
+  fiber.block->set_registers(fiber, registers, place);
+}
+
+void begin_load(const BulkCopy& copy, void* barrier) {
+  this_fiber().block->load(copy, barrier);
+}
+
+void begin_store(const BulkCopy& copy) {
+  Fiber& fiber = this_fiber();
+  fiber.block->store(fiber, copy);
+}
+
+void commit_stores() {
+  Stores& stores = this_fiber().stores;
+  stores.groups.push_back(std::exchange(stores.open, {}));
+}
+
+void wait_stores(int pending) {
+  Fiber& fiber = this_fiber();
+  Stores& stores = fiber.stores;
+  while (stores.groups.size() > static_cast<std::size_t>(pending)) {
+    for (const BulkCopy& copy : stores.groups.front()) copy.perform();
+    stores.groups.pop_front();
+    ++stores.ended;
+  }
+  if (observer != nullptr) {
+    observer->async_ends(&fiber, stores.ended, false);
+  }
+}
+
+void lend_registers(const void* registers) {
+  auto& lent = this_fiber().lent;
+  if (std::find(lent.begin(), lent.end(), registers) == lent.end()) {
+    lent.push_back(registers);
+  }
+}
+
+void begin_product(const ProductShape& shape, const ProductOfLane& lane,
+                   const Place& place) {
+  Fiber& fiber = this_fiber();
+  Products& products = fiber.block->products_of(fiber);
+  // Once for a warp is enough.
+  if (observer != nullptr && fiber.thread.lane == 0 &&
+      std::find(fiber.lent.begin(), fiber.lent.end(), lane.sums) ==
+          fiber.lent.end()) {
+    observer->finds("product", place, {},
+                    "wgmma_begin() is missing: these sums were not given to "
+                    "it since the last wgmma_wait(), and the product may "
+                    "begin before what the thread did to them");
+  }
+  fiber.block->exchange(
+      fiber, 0xffffffffu, &lane, sizeof lane, place, false,
+      [&](const std::byte* deposits) {
+        std::array<ProductOfLane, kWarpSize> lanes;
+        for (std::size_t i = 0; i < kWarpSize; ++i) {
+          std::memcpy(&lanes[i], deposits + i * kDepositSize,
+                      sizeof lanes[i]);
+        }
+        products.begin(fiber.block->setting_of(fiber), shape, lanes, place);
+      });
+}
+
+void commit_products() {
+  Fiber& fiber = this_fiber();
+  fiber.block->exchange(
+      fiber, 0xffffffffu, &fiber, 0, {"wgmma_commit()", 0}, false,
+      [&](const std::byte*) { fiber.block->products_of(fiber).commit(); });
+}
+
+void wait_products(int pending) {
+  Fiber& fiber = this_fiber();
+  fiber.lent.clear();
+  fiber.block->exchange(
+      fiber, 0xffffffffu, &fiber, 0, {"wgmma_wait()", 0}, false,
+      [&](const std::byte*) {
+        Products& products = fiber.block->products_of(fiber);
+        products.wait(fiber.block->setting_of(fiber),
+                      static_cast<std::size_t>(pending));
+        if (observer != nullptr) {
+          observer->async_ends(&products, products.ended(), true);
+        }
+      });
+}
+
+std::uint32_t shared_offset(const void* pointer) {
+  Block& block = *this_fiber().block;
+  const auto offset = static_cast<const std::byte*>(pointer) -
+                      static_cast<const std::byte*>(block.shared());
+  if (offset < 0 ||
+      offset >= static_cast<std::ptrdiff_t>(block.shared_bytes())) {
+    throw std::runtime_error(
+        "shared_address() of what is not in dynamic shared memory: in the "
+        "lab, operands of wgmma must be there");
+  }
+  return static_cast<std::uint32_t>(offset);
 }
 
 void* allocate(std::size_t bytes) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace fa::lab {
 
@@ -62,7 +63,7 @@ struct Launch {
 /// @throws std::runtime_error for a deadlock: threads wait for others that never come
 void run(const Launch& launch, const std::function<void()>& kernel);
 
-/// The dynamic shared memory of this thread's block, aligned to 128 bytes, all bytes 0xff (NaN) at first.
+/// The dynamic shared memory of this thread's block, aligned to 1024 bytes, all bytes 0xff (NaN) at first.
 void* dynamic_shared();
 
 /// __syncthreads: waits for all threads of the block that have not ended.
@@ -115,6 +116,13 @@ void fill(void* memory, int byte, std::size_t bytes, bool means_nothing);
 void note_access(const void* address, std::size_t size, bool write,
                  const Place& place);
 
+/// Who uses shared memory beside the threads.
+enum class AsyncUse {
+  kCopy,     ///< a copy to it: tma_load(), bulk_load()
+  kStore,    ///< a copy from it: tma_store(), bulk_add()
+  kProduct,  ///< wgmma()
+};
+
 /// What watches a launch (watch.hpp). Launches then use one thread of the operating system.
 class Observer {
  public:
@@ -154,6 +162,69 @@ class Observer {
   /// An asynchronous copy is done.
   virtual void copy_ends(const void* destination, std::size_t size,
                          const Place& place) = 0;
+  /// An mbarrier is initialised.
+  virtual void barrier_made(const void* barrier, const Place& place) = 0;
+  /// This thread makes the mbarriers that it has initialised visible to copies.
+  virtual void barriers_fenced() = 0;
+  /// This thread comes to a barrier or waits at it, or begins a copy that reports to it.
+  virtual void barrier_used(const void* barrier, bool by_copy,
+                            const Place& place) = 0;
+  /// This thread comes to a barrier, mbarrier or named: who waits for the phase will know what it did so far.
+  virtual void releases(const void* barrier) = 0;
+  /// All have come that a barrier's phase needs.
+  virtual void phase_ends(const void* barrier) = 0;
+  /// This thread has waited at a barrier and knows what came before the end of its last phase.
+  virtual void acquires(const void* barrier) = 0;
+  /// This thread makes what it wrote to shared memory visible to wgmma and TMA.
+  virtual void async_fenced() = 0;
+  /// Something that runs by itself uses shared memory from now on.
+  /// @param agent   who: a barrier for copies to shared memory, a thread for stores, a warp for products
+  /// @param use     what
+  /// @param when    phase or group of it that must end first, counted from 1
+  /// @param address where
+  /// @param size    bytes
+  /// @param place   where this thread began it
+  virtual void async_uses(const void* agent, AsyncUse use, std::uint32_t when,
+                          const void* address, std::size_t size,
+                          const Place& place) = 0;
+  /// This thread, or all of its warp, knows that what an agent began is over.
+  /// @param agent      see async_uses()
+  /// @param when       the last phase or group that is over
+  /// @param whole_warp else this thread only
+  virtual void async_ends(const void* agent, std::uint32_t when,
+                          bool whole_warp) = 0;
+  /// A thread's registers are a product's until its group is waited for.
+  /// @param thread  number in the block
+  /// @param address of the registers
+  /// @param size    bytes
+  /// @param sums    that are written; else they are read
+  /// @param agent   the warp, as in async_uses()
+  /// @param when    group
+  /// @param place   of the product
+  virtual void registers_lent(int thread, const void* address,
+                              std::size_t size, bool sums, const void* agent,
+                              std::uint32_t when, const Place& place) = 0;
+  /// A thread has changed registers of a product that was under way; when, is not known.
+  /// @param place   of the product
+  /// @param message one sentence
+  virtual void registers_changed(const Place& place,
+                                 const std::string& message) = 0;
+  /// A copy of rows moves bytes in global memory.
+  /// @param address of each row
+  /// @param size    bytes of each row
+  /// @param write   to global memory
+  /// @param atomic  adds there
+  /// @param place   where this thread began it
+  virtual void moves(const std::vector<const void*>& address,
+                     std::size_t size, bool write, bool atomic,
+                     const Place& place) = 0;
+  /// The lab itself has found something.
+  /// @param kind    see Finding::kind
+  /// @param place   where
+  /// @param other   another place; line 0 where there is none
+  /// @param message one sentence
+  virtual void finds(const std::string& kind, const Place& place,
+                     const Place& other, const std::string& message) = 0;
 };
 /// The watcher of all launches; null when nobody watches.
 extern Observer* observer;

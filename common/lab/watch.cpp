@@ -23,15 +23,26 @@ namespace {
 constexpr std::size_t kCellBytes =
     2;  // neighbouring 16-bit elements are no race
 
+// What uses memory in a block is numbered: its threads, and from here on what runs beside them.
+constexpr std::uint32_t kFirstAgent = kMaxThreads;
+constexpr std::uint32_t kNumbers = 8 * kMaxThreads;  // of a block
+
 // One access to a cell, as far as it matters later.
 struct Access {
   std::uint32_t thread = 0;  // block and number, counted from 1; 0: none
   std::uint32_t interval =
-      0;                    // between two barriers, counted over all blocks
-  std::uint32_t clock = 0;  // of the warp: how many __syncwarp() before
+      0;                   // between two barriers, counted over all blocks
+  std::uint32_t time = 0;  // of the thread, or phase or group of the agent
   std::uint32_t site = 0;
   bool atomic = false;
 };
+
+// A read by something that runs beside the threads.
+struct AsyncRead {
+  std::uint32_t thread = 0, time = 0, site = 0;
+  AsyncUse use = AsyncUse::kProduct;
+};
+constexpr std::size_t kGrainBytes = 16;  // that it reads together
 
 struct Cell {
   Access write, atomic_write;
@@ -45,11 +56,16 @@ struct Region {
   const std::byte* begin = nullptr;
   std::size_t size = 0;
   std::vector<Cell> cells;
+  std::vector<std::vector<AsyncRead>> async_reads;  // of each grain; or none
 
   void set(const void* memory, std::size_t bytes) {
     begin = static_cast<const std::byte*>(memory);
     size = bytes;
-    cells.assign((bytes + kCellBytes - 1) / kCellBytes, {});
+    clear();
+  }
+  void clear() {
+    cells.assign((size + kCellBytes - 1) / kCellBytes, {});
+    async_reads.clear();
   }
   bool contains(const std::byte* address) const {
     return address >= begin && address < begin + size;
@@ -58,6 +74,129 @@ struct Region {
 
 // Room on either side of device memory and of dynamic shared memory that is watched, too.
 constexpr std::ptrdiff_t kRoom = 256;
+
+// What somebody knows: of each thread and agent, up to when all that it did is over for him.
+class Knowledge {
+ public:
+  std::uint32_t of(std::size_t index) const {
+    return index < times_.size() ? times_[index] : 0;
+  }
+  void learn(std::size_t index, std::uint32_t time) {
+    if (times_.size() <= index) times_.resize(index + 1);
+    times_[index] = std::max(times_[index], time);
+  }
+  void join(const Knowledge& other) {
+    if (times_.size() < other.times_.size()) {
+      times_.resize(other.times_.size());
+    }
+    for (std::size_t i = 0; i < other.times_.size(); ++i) {
+      times_[i] = std::max(times_[i], other.times_[i]);
+    }
+  }
+
+ private:
+  std::vector<std::uint32_t> times_;
+};
+
+// Who knows of whom in a block: vector clocks, one for each thread. A thread's time advances whenever it tells others
+// what it did. That is told at three places: at __syncthreads() to all, at __syncwarp() to the lanes of its mask, and
+// at an mbarrier or a named barrier to those who wait there.
+class Order {
+ public:
+  void begin(int threads) {
+    threads_ = static_cast<std::size_t>(threads);
+    times_.assign(threads_, 1);
+    known_.assign(threads_, {});
+    fences_.assign(threads_, {});
+    all_ = {};
+    agents_.clear();
+  }
+  std::uint32_t time(std::size_t thread) const { return times_[thread]; }
+
+  // A number for what runs beside the threads.
+  std::uint32_t number_of(const void* agent) {
+    const auto next =
+        kFirstAgent + static_cast<std::uint32_t>(agents_.size());
+    const std::uint32_t number = agents_.emplace(agent, next).first->second;
+    if (number >= kNumbers) {
+      throw std::runtime_error(
+          "more mbarriers and storing threads in a block than the lab "
+          "counts");
+    }
+    return number;
+  }
+
+  bool knows(std::uint32_t thread, std::uint32_t number,
+             std::uint32_t time) const {
+    if (thread == number) return true;
+    const std::size_t index = index_of(number);
+    return all_.of(index) >= time || known_[thread].of(index) >= time;
+  }
+  // Whether any lane of a thread's warp does.
+  bool warp_knows(std::uint32_t thread, std::uint32_t number,
+                  std::uint32_t time) const {
+    const std::uint32_t first = thread / kWarpSize * kWarpSize;
+    for (std::uint32_t i = first; i < first + kWarpSize && i < threads_;
+         ++i) {
+      if (knows(i, number, time)) return true;
+    }
+    return false;
+  }
+
+  void tell(std::uint32_t thread, Knowledge& to) {
+    to.join(known_[thread]);
+    to.learn(thread, times_[thread]++);
+  }
+  void learn(std::uint32_t thread, const Knowledge& from) {
+    known_[thread].join(from);
+  }
+  void learn(std::uint32_t thread, std::uint32_t number, std::uint32_t time) {
+    known_[thread].learn(index_of(number), time);
+  }
+
+  void warp_meets(std::size_t first, unsigned mask) {
+    Knowledge together;
+    for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
+      if ((mask >> lane & 1u) != 0) {
+        tell(static_cast<std::uint32_t>(first + lane), together);
+      }
+    }
+    for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
+      if ((mask >> lane & 1u) != 0) known_[first + lane] = together;
+    }
+  }
+  void block_meets() {
+    for (std::uint32_t thread = 0; thread < threads_; ++thread) {
+      all_.join(known_[thread]);
+      all_.learn(thread, times_[thread]++);
+      known_[thread] = {};
+    }
+  }
+
+  void fence(std::uint32_t thread) {
+    fences_[thread].push_back(times_[thread]++);
+  }
+  // When a thread first called fence_async_proxy() at or after a time; 0 if never.
+  std::uint32_t fence_after(std::uint32_t thread, std::uint32_t time) const {
+    const auto& of_thread = fences_[thread];
+    const auto found =
+        std::lower_bound(of_thread.begin(), of_thread.end(), time);
+    return found == of_thread.end() ? 0 : *found;
+  }
+
+ private:
+  // Threads come first, then agents.
+  std::size_t index_of(std::uint32_t number) const {
+    return number < kFirstAgent ? number : number - kFirstAgent + threads_;
+  }
+
+  std::size_t threads_ = 0;
+  std::vector<std::uint32_t> times_;                // of each thread
+  std::vector<Knowledge> known_;                    // by each thread
+  Knowledge all_;                                   // by all of them
+  std::vector<std::vector<std::uint32_t>> fences_;  // of each thread
+  std::unordered_map<const void*, std::uint32_t> agents_;
+};
 
 struct SiteTraffic {
   bool shared = false, write = false, atomic = false;
@@ -112,7 +251,8 @@ std::uintptr_t load_address() {
 }
 
 bool is_surface(const std::string& place) {
-  return place.find("common/gpu/kernel") != std::string::npos;
+  return place.find("common/gpu/kernel") != std::string::npos ||
+         place.find("common/gpu/hopper") != std::string::npos;
 }
 
 // The lines of code addresses: of the chain of inlined calls at each, the innermost that is not in the
@@ -240,12 +380,7 @@ struct Watch::State : Observer {
   std::uint32_t next_block_thread = 1;
   Size block_index;
   int threads = 0;  // of a block
-  struct WarpOrder {
-    std::uint32_t clock = 1;
-    // When two lanes last passed a __syncwarp() together.
-    std::array<std::array<std::uint32_t, kWarpSize>, kWarpSize> met{};
-  };
-  std::vector<WarpOrder> orders;
+  Order order;
   std::vector<std::unordered_map<std::uint32_t, SiteTraffic>> pending;
   std::vector<std::uint32_t> alive;  // lanes of each warp
 
@@ -259,17 +394,19 @@ struct Watch::State : Observer {
                     std::size_t bytes) override {
     ++interval;
     block_thread = next_block_thread;
-    next_block_thread += kMaxThreads;
+    next_block_thread += kNumbers;
     block_index = first.block_index;
     const auto count =
         static_cast<std::size_t>((threads + kWarpSize - 1) / kWarpSize);
-    orders.assign(count, {});
+    order.begin(threads);
+    sync_objects.clear();
+    lent.assign(static_cast<std::size_t>(threads), {});
     pending.assign(count, {});
     alive.assign(count, 0xffffffffu);
     if (threads % kWarpSize != 0) {
       alive.back() = (1u << (threads % kWarpSize)) - 1;
     }
-    std::fill(statics.cells.begin(), statics.cells.end(), Cell{});
+    statics.clear();
     dynamic.set(memory, bytes);
   }
 
@@ -277,21 +414,14 @@ struct Watch::State : Observer {
                   bool orders_memory) override {
     const auto warp = static_cast<std::size_t>(last.number / kWarpSize);
     if ((mask & alive[warp]) == alive[warp]) count_requests(warp);
-    if (!orders_memory) return;  // shuffles do not
-    WarpOrder& order = orders[warp];
-    ++order.clock;
-    for (std::size_t a = 0; a < kWarpSize; ++a) {
-      for (std::size_t b = 0; b < kWarpSize; ++b) {
-        if ((mask >> a & 1u) != 0 && (mask >> b & 1u) != 0) {
-          order.met[a][b] = order.clock;
-        }
-      }
-    }
+    // Shuffles do not.
+    if (orders_memory) order.warp_meets(warp * kWarpSize, mask);
   }
 
   void block_meets(const Place& first, const Place& second, bool same_place,
                    int ended) override {
     ++interval;
+    order.block_meets();
     for (std::size_t w = 0; w < pending.size(); ++w) count_requests(w);
     if (!same_place) {
       find("barrier", site(first), site(second),
@@ -321,12 +451,13 @@ struct Watch::State : Observer {
     if (before.thread == 0 || before.thread == now) return true;
     if (before.interval < first_interval) return true;  // another launch
     if (before.thread < block_thread) return false;     // another block
-    if (before.interval < interval) return true;        // a barrier between
-    const std::uint32_t a = before.thread - block_thread,
-                        b = now - block_thread;
-    if (a / kWarpSize != b / kWarpSize) return false;
-    return orders[a / kWarpSize].met[a % kWarpSize][b % kWarpSize] >
-           before.clock;
+    // A barrier between. What runs beside the threads does not come to it.
+    if (before.interval < interval && !is_agent(before.thread)) return true;
+    return order.knows(now - block_thread, before.thread - block_thread,
+                       before.time);
+  }
+  bool is_agent(std::uint32_t thread) const {
+    return (thread - 1) % kNumbers >= kFirstAgent;
   }
 
   // ---------------------------------------------------------------- findings
@@ -359,13 +490,13 @@ struct Watch::State : Observer {
 
   // "thread 37 (warp 1, lane 5)", and the block where it is not this one.
   std::string name_of(std::uint32_t thread) const {
-    const std::uint32_t number = (thread - 1) % kMaxThreads;
+    const std::uint32_t number = (thread - 1) % kNumbers;
     return fmt::format(
         "thread {} (warp {}, lane {}){}", number, number / kWarpSize,
         number % kWarpSize,
         thread >= block_thread
             ? ""
-            : fmt::format(" of block {}", (thread - 1) / kMaxThreads));
+            : fmt::format(" of block {}", (thread - 1) / kNumbers));
   }
 
   // "byte 12 of a buffer of 400 bytes". Where a static array begins is not known.
@@ -409,10 +540,13 @@ struct Watch::State : Observer {
   void check(Region& region, const std::byte* address, std::size_t size,
              bool write, bool atomic, std::uint32_t at, bool shared) {
     const auto number = static_cast<std::uint32_t>(current->number);
-    const Access now{block_thread + number, interval,
-                     orders[number / kWarpSize].clock, at, atomic};
+    const Access now{block_thread + number, interval, order.time(number), at,
+                     atomic};
     const auto offset = address - region.begin;
     bool told = false;  // once for each access is enough
+    if (write && !region.async_reads.empty()) {
+      told = check_async_reads(region, address, size, now, "");
+    }
     for_cells(region, address, size, [&](Cell& cell) {
       if (!told && cell.in_flight) {
         told = true;
@@ -436,7 +570,12 @@ struct Watch::State : Observer {
       for (const Access* before : {&cell.write, &cell.atomic_write}) {
         if (!told && conflicts(*before)) {
           told = true;
-          find_race(*before, true, now, write, region, offset);
+          if (is_agent(before->thread)) {
+            find_early(*before, name_of(now.thread), write, now.site, region,
+                       offset);
+          } else {
+            find_race(*before, true, now, write, region, offset);
+          }
         }
       }
       if (!told && write) {
@@ -458,6 +597,28 @@ struct Watch::State : Observer {
     });
   }
 
+  // Whether an access is within its region.
+  bool check_bounds(const Region& region, const std::byte* address,
+                    std::size_t size, bool write, std::uint32_t at,
+                    bool shared) {
+    if (region.contains(address) &&
+        address + size <= region.begin + region.size) {
+      return true;
+    }
+    const auto number = static_cast<std::uint32_t>(current->number);
+    find("out of bounds", at, 0,
+         fmt::format(
+             "{} of block ({}, {}, {}) {} {} bytes at byte {} of {} of {} "
+             "bytes; {}",
+             name_of(block_thread + number), block_index.x, block_index.y,
+             block_index.z, write ? "writes" : "reads", size,
+             address - region.begin,
+             shared ? "the dynamic shared memory" : "a buffer", region.size,
+             shared ? "the launch asks for too little, or an index is wrong"
+                    : "a guard is probably missing, or off by one"));
+    return false;
+  }
+
   void access(const void* memory, std::size_t size, bool write, bool atomic,
               std::uint32_t at) {
     const auto* address = static_cast<const std::byte*>(memory);
@@ -472,24 +633,13 @@ struct Watch::State : Observer {
     } else {
       shared = false;
       region = buffer_at(address);
-      if (region == nullptr) return;  // registers, arguments
+      if (region == nullptr) {  // registers, arguments
+        check_registers(address, size, write, at);
+        return;
+      }
     }
     if (region != &statics &&
-        (!region->contains(address) ||
-         address + size > region->begin + region->size)) {
-      const auto number = static_cast<std::uint32_t>(current->number);
-      find(
-          "out of bounds", at, 0,
-          fmt::format(
-              "{} of block ({}, {}, {}) {} {} bytes at byte {} of "
-              "{} of {} bytes; {}",
-              name_of(block_thread + number), block_index.x, block_index.y,
-              block_index.z, write ? "writes" : "reads", size,
-              address - region->begin,
-              shared ? "the dynamic shared memory" : "a buffer", region->size,
-              shared ? "the launch asks for too little, or an index "
-                       "is wrong"
-                     : "a guard is probably missing, or off by one"));
+        !check_bounds(*region, address, size, write, at, shared)) {
       return;
     }
     check(*region, address, size, write, atomic, at, shared);
@@ -525,6 +675,353 @@ struct Watch::State : Observer {
       for_cells(*region, address, size,
                 [&](Cell& cell) { cell.in_flight = value; });
     }
+  }
+
+  // ---------------------------------------------------------------- asynchrony
+
+  // What is known of a barrier, an mbarrier or a named one.
+  struct SyncObject {
+    Knowledge coming, ended;  // brought in this phase; in all that have ended
+    Access made;              // of an mbarrier
+    bool fenced = false;      // is visible to copies
+  };
+  std::unordered_map<const void*, SyncObject> sync_objects;
+
+  // Registers that a product has.
+  struct Lent {
+    const std::byte* begin;
+    std::size_t size;
+    bool sums;
+    const void* agent;
+    std::uint32_t when, site;
+  };
+  std::vector<std::vector<Lent>> lent;  // of each thread
+
+  std::uint32_t this_thread() const {
+    return static_cast<std::uint32_t>(current->number);
+  }
+
+  void barrier_made(const void* barrier, const Place& place) override {
+    SyncObject& object = sync_objects[barrier];
+    object.made = {block_thread + this_thread(), interval,
+                   order.time(this_thread()), site(place), false};
+    object.fenced = false;
+  }
+  void barriers_fenced() override {
+    for (auto& entry : sync_objects) {
+      SyncObject& object = entry.second;
+      object.fenced =
+          object.fenced || object.made.thread == block_thread + this_thread();
+    }
+  }
+  void barrier_used(const void* barrier, bool by_copy,
+                    const Place& place) override {
+    const SyncObject& object = sync_objects[barrier];
+    if (!ordered(object.made, block_thread + this_thread())) {
+      find("barrier", site(place), object.made.site,
+           fmt::format("{} uses an mbarrier that {} has initialised, with "
+                       "nothing to say who comes first; a __syncthreads() is "
+                       "probably missing between the two lines",
+                       name_of(block_thread + this_thread()),
+                       name_of(object.made.thread)));
+    } else if (by_copy && !object.fenced) {
+      find("barrier", site(place), object.made.site,
+           "a copy reports to an mbarrier that it may not see yet: "
+           "fence_barrier_init() is missing after the mbarrier was "
+           "initialised");
+    }
+  }
+  void releases(const void* barrier) override {
+    order.tell(this_thread(), sync_objects[barrier].coming);
+  }
+  void phase_ends(const void* barrier) override {
+    SyncObject& object = sync_objects[barrier];
+    object.ended.join(object.coming);
+  }
+  void acquires(const void* barrier) override {
+    order.learn(this_thread(), sync_objects[barrier].ended);
+  }
+  void async_fenced() override { order.fence(this_thread()); }
+
+  void async_ends(const void* agent, std::uint32_t when,
+                  bool whole_warp) override {
+    const std::uint32_t number = order.number_of(agent);
+    const std::uint32_t thread = this_thread();
+    if (!whole_warp) {
+      order.learn(thread, number, when);
+      return;
+    }
+    const std::uint32_t first = thread / kWarpSize * kWarpSize;
+    for (std::uint32_t i = first; i < first + kWarpSize; ++i) {
+      order.learn(i, number, when);
+      auto& of_thread = lent[i];
+      of_thread.erase(std::remove_if(of_thread.begin(), of_thread.end(),
+                                     [&](const Lent& registers) {
+                                       return registers.agent == agent &&
+                                              registers.when <= when;
+                                     }),
+                      of_thread.end());
+    }
+  }
+
+  void registers_lent(int thread, const void* address, std::size_t size,
+                      bool sums, const void* agent, std::uint32_t when,
+                      const Place& place) override {
+    lent[static_cast<std::size_t>(thread)].push_back(
+        {static_cast<const std::byte*>(address), size, sums, agent, when,
+         site(place)});
+  }
+
+  void registers_changed(const Place& place,
+                         const std::string& message) override {
+    const std::uint32_t at = site(place);
+    for (const Found& found : findings) {
+      // The line that did it is known.
+      if (found.kind == "product" && found.other == at) return;
+    }
+    find("product", at, 0, message);
+  }
+
+  void check_registers(const std::byte* address, std::size_t size, bool write,
+                       std::uint32_t at) {
+    for (const Lent& registers : lent[this_thread()]) {
+      if (address >= registers.begin + registers.size ||
+          registers.begin >= address + size || (!write && !registers.sums)) {
+        continue;
+      }
+      find("product", at, registers.site,
+           fmt::format(
+               "{} {} {} of the wgmma() of the other line, which is "
+               "under way; a wgmma_wait() is probably missing before "
+               "this line",
+               name_of(block_thread + this_thread()),
+               write ? "writes" : "reads",
+               registers.sums ? "a sum" : "the left operand, in registers,"));
+      return;
+    }
+  }
+
+  Region* shared_at(const std::byte* address) {
+    return statics.contains(address)   ? &statics
+           : dynamic.contains(address) ? &dynamic
+                                       : nullptr;
+  }
+
+  static const char* name_of(AsyncUse use) {
+    switch (use) {
+      case AsyncUse::kCopy:
+        return "the copy";
+      case AsyncUse::kStore:
+        return "the store";
+      default:
+        return "the wgmma()";
+    }
+  }
+
+  // Somebody uses what a copy fills.
+  void find_early(const Access& copy, const std::string& who, bool write,
+                  std::uint32_t at, const Region& region,
+                  std::ptrdiff_t offset) {
+    find("copy", at, copy.site,
+         fmt::format("{} {} {}, which the copy of the other line fills; its "
+                     "mbarrier was not waited for before this line",
+                     who, write ? "writes" : "reads",
+                     name_of(region, offset)));
+  }
+
+  // A write over what something beside the threads may still read.
+  bool check_async_reads(Region& region, const std::byte* address,
+                         std::size_t size, const Access& now,
+                         const std::string& by) {
+    bool told = false;
+    const auto offset = static_cast<std::size_t>(address - region.begin);
+    for (std::size_t i = offset / kGrainBytes;
+         i <= (offset + size - 1) / kGrainBytes; ++i) {
+      auto& reads = region.async_reads[i];
+      for (const AsyncRead& read : reads) {
+        if (told || order.knows(now.thread - block_thread,
+                                read.thread - block_thread, read.time)) {
+          continue;
+        }
+        told = true;
+        find("race", now.site, read.site,
+             fmt::format(
+                 "{}{} writes {}, which {} of the other line may still "
+                 "read; {}",
+                 by, name_of(now.thread),
+                 name_of(region, static_cast<std::ptrdiff_t>(offset)),
+                 name_of(read.use),
+                 read.use == AsyncUse::kStore
+                     ? "a bulk_wait_read() is probably missing between them, "
+                       "or a barrier after it"
+                     : "a wgmma_wait() is probably missing between them, or "
+                       "a barrier at which all of its warps arrive after "
+                       "it"),
+             1);
+      }
+      reads.clear();  // who comes later comes after this write
+    }
+    return told;
+  }
+
+  void async_uses(const void* agent, AsyncUse use, std::uint32_t when,
+                  const void* memory, std::size_t size,
+                  const Place& place) override {
+    const auto* address = static_cast<const std::byte*>(memory);
+    Region* region = shared_at(address);
+    if (region == nullptr) return;
+    const std::uint32_t id = block_thread + order.number_of(agent);
+    if (use == AsyncUse::kCopy) {
+      async_writes(*region, address, size,
+                   {id, interval, when, site(place), false});
+    } else {
+      async_reads(*region, address, size, {id, when, site(place), use});
+    }
+  }
+
+  // A copy to shared memory begins.
+  void async_writes(Region& region, const std::byte* address,
+                    std::size_t size, const Access& copy) {
+    const Access now{block_thread + this_thread(), interval,
+                     order.time(this_thread()), copy.site, false};
+    const auto offset = address - region.begin;
+    bool told =
+        !region.async_reads.empty() &&
+        check_async_reads(region, address, size, now, "a copy begun by ");
+    for_cells(region, address, size, [&](Cell& cell) {
+      for (const Access* before :
+           {&cell.write, &cell.atomic_write, &cell.read, &cell.other_read}) {
+        if (told || ordered(*before, now.thread)) continue;
+        told = true;
+        const bool writes =
+            before == &cell.write || before == &cell.atomic_write;
+        const std::string what =
+            is_agent(before->thread)
+                ? "the copy of the other line fills"
+                : fmt::format("{} {}", name_of(before->thread),
+                              writes ? "has written" : "has read");
+        find("race", copy.site, before->site,
+             fmt::format("a copy begun by {} overwrites {}, which {}, with "
+                         "nothing to say who comes first; a barrier at which "
+                         "all that use the old contents arrive was probably "
+                         "not waited for",
+                         name_of(now.thread), name_of(region, offset), what),
+             1);
+      }
+      cell = {};
+      cell.write = copy;
+      cell.written = true;
+    });
+  }
+
+  // A product or a store begins to read.
+  void async_reads(Region& region, const std::byte* address, std::size_t size,
+                   const AsyncRead& read) {
+    const std::uint32_t thread = this_thread();
+    const bool whole_warp = read.use == AsyncUse::kProduct;
+    // A product begins when all lanes have come: what one of them knows, all do.
+    const auto knows = [&](std::uint32_t number, std::uint32_t time) {
+      return whole_warp ? order.warp_knows(thread, number, time)
+                        : order.knows(thread, number, time);
+    };
+    const auto offset = address - region.begin;
+    bool told = false;
+    for_cells(region, address, size, [&](Cell& cell) {
+      if (told) return;
+      if (cell.in_flight) {
+        told = true;
+        find("copy", read.site, cell.write.site,
+             fmt::format("{} reads {} while the cp.async of the other line "
+                         "is under way; a cp_async_wait is probably missing "
+                         "before this line",
+                         name_of(read.use), name_of(region, offset)));
+        return;
+      }
+      if (!cell.written) {
+        told = true;
+        find(
+            "unwritten", read.site, 0,
+            fmt::format("{} reads {}, where nobody has written in this block",
+                        name_of(read.use), name_of(region, offset)));
+        return;
+      }
+      for (const Access* before : {&cell.write, &cell.atomic_write}) {
+        if (told || before->thread == 0) continue;
+        const std::uint32_t number = before->thread - block_thread;
+        const bool between = before->interval < interval || number == thread;
+        if (is_agent(before->thread)) {
+          if (knows(number, before->time)) continue;
+          told = true;
+          find_early(*before,
+                     fmt::format("{} of warp {}", name_of(read.use),
+                                 thread / kWarpSize),
+                     false, read.site, region, offset);
+        } else if (!between && !knows(number, before->time)) {
+          told = true;
+          find("race", read.site, before->site,
+               fmt::format("{} of warp {} reads what {} has written, in {}, "
+                           "with nothing to say who comes first; a barrier "
+                           "is probably missing between the two lines",
+                           name_of(read.use), thread / kWarpSize,
+                           name_of(before->thread), name_of(region, offset)),
+               1);
+        } else {
+          const std::uint32_t fence = order.fence_after(number, before->time);
+          if (fence != 0 && (number == thread || knows(number, fence))) {
+            continue;
+          }
+          told = true;
+          find("proxy", read.site, before->site,
+               fmt::format("{} of warp {} may not see what {} has written, "
+                           "in {}: fence_async_proxy() is missing after the "
+                           "other line, in the thread that writes and before "
+                           "the barrier",
+                           name_of(read.use), thread / kWarpSize,
+                           name_of(before->thread), name_of(region, offset)));
+        }
+      }
+    });
+    if (region.async_reads.empty()) {
+      region.async_reads.resize(region.size / kGrainBytes + 1);
+    }
+    auto& reads =
+        region.async_reads[static_cast<std::size_t>(offset) / kGrainBytes];
+    for (AsyncRead& known : reads) {
+      if (known.thread != read.thread) continue;
+      known = read;
+      return;
+    }
+    reads.push_back(read);
+  }
+
+  void moves(const std::vector<const void*>& rows, std::size_t size,
+             bool write, bool atomic, const Place& place) override {
+    const std::uint32_t at = site(place);
+    Counted& c = counted[{at, false, write}];
+    bool any = false;
+    for (const void* memory : rows) {
+      const auto* address = static_cast<const std::byte*>(memory);
+      Region* region = buffer_at(address);
+      if (region == nullptr) continue;
+      any = true;
+      if (!check_bounds(*region, address, size, write, at, false)) continue;
+      check(*region, address, size, write, atomic, at, false);
+      Request row;
+      row.address[0] = reinterpret_cast<std::uint64_t>(address);
+      row.lanes = 1;
+      row.size = static_cast<std::uint32_t>(size);
+      const auto bytes = static_cast<std::int64_t>(size);
+      c.bytes += bytes;
+      c.sectors += sectors(row);
+      c.ideal += (bytes + 31) / 32;
+    }
+    c.requests += any;
+    c.atomics += any && atomic;
+  }
+
+  void finds(const std::string& kind, const Place& place, const Place& other,
+             const std::string& message) override {
+    find(kind, site(place), other.line > 0 ? site(other) : 0, message);
   }
 
   // ---------------------------------------------------------------- traffic

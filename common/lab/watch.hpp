@@ -22,7 +22,7 @@ namespace fa::lab {
 /// Something wrong that a kernel did.
 struct Finding {
   std::string
-      kind;  ///< "race", "out of bounds", "unwritten", "barrier" or "copy"
+      kind;  ///< "race", "out of bounds", "unwritten", "barrier", "copy", "product" or "proxy"
   std::string where;  ///< file:line
   std::string
       other;  ///< the other line of a race, or of two barriers; else empty

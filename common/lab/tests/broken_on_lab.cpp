@@ -1,12 +1,14 @@
 // broken_on_lab [NAME]: what the watched lab says of the broken kernels and of their right twins,
-// one line of JSON for each. broken_on_lab NAME --text: what it finds in a broken one, for people.
+// one line of JSON for each. broken_on_lab NAME --text: what it finds in a broken one, for people; NAME may also be
+// that of a broken kernel for Hopper. broken_on_lab --hopper: these, as a table.
 #include <cstdio>
 #include <exception>
+#include <stdexcept>
 #include <string>
 
 #include <fmt/format.h>
 
-#include "common/gpu/tests/broken.cuh"
+#include "common/gpu/tests/broken_hopper.cuh"
 #include "common/lab/watch.hpp"
 
 namespace fa::on_watched_lab {
@@ -31,8 +33,40 @@ void print_findings(const BrokenKernel& kernel) {
 }
 //! [watch]
 
+// A deadlock ends the launch; of the others what is found is printed.
+void print_hopper(const BrokenHopperKernel& kernel) {
+  try {
+    print_findings(kernel);
+  } catch (const std::runtime_error& error) {
+    fmt::print("{}\n", error.what());
+  }
+}
+
+int print_hopper_table() {
+  fmt::print("{:<24} {:<8}  {}\n", "broken kernel", "found as", "mistake");
+  for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
+    const lab::Watch watch;
+    std::string kind = "nothing";
+    try {
+      kernel.run(true);
+    } catch (const std::runtime_error&) {
+      kind = "deadlock";
+    }
+    const auto findings = watch.report().findings;
+    if (!findings.empty()) kind = findings.front().kind;
+    fmt::print("{:<24} {:<8}  {}\n", kernel.name, kind, kernel.wrong);
+  }
+  return 0;
+}
+
 int main_on_lab(const std::string& name, bool for_people) {
+  if (name == "--hopper") return print_hopper_table();
   bool any = false;
+  for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
+    if (!for_people || kernel.name != name) continue;
+    any = true;
+    print_hopper(kernel);
+  }
   for (const BrokenKernel& kernel : broken_kernels()) {
     if (!name.empty() && kernel.name != name) continue;
     any = true;

@@ -3,7 +3,6 @@
 #include "common/lab/watch.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <set>
 #include <sstream>
@@ -15,6 +14,7 @@
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/gpu/tests/broken.cuh"
+#include "common/lab/tests/marked_lines.hpp"
 #include "common/testing/process.hpp"
 
 namespace fa::on_watched_lab {
@@ -22,31 +22,8 @@ namespace {
 
 using lab::Report;
 using testing::contains;
-
-// A text whose lines may be broken anywhere, with one space between words.
-std::string in_one_line(const std::string& text) {
-  std::istringstream words(text);
-  std::string result;
-  for (std::string word; words >> word;) {
-    result += (result.empty() ? "" : " ") + word;
-  }
-  return result;
-}
-
-// The number of the line of a file that ends with a mark.
-int line_of(const std::string& path, const std::string& mark) {
-  std::ifstream file(path);
-  std::string line;
-  for (int number = 1; std::getline(file, line); ++number) {
-    const std::string comment = "// " + mark;
-    if (line.size() > comment.size() &&
-        line.compare(line.size() - comment.size(), comment.size(), comment) ==
-            0) {
-      return number;
-    }
-  }
-  throw std::logic_error("no line of " + path + " is named " + mark);
-}
+using testing::in_one_line;
+using testing::line_of;
 
 // Where a marked line of the broken kernels is, as the watcher names it; nothing for no mark.
 std::string place_of(const std::string& mark) {
@@ -165,6 +142,30 @@ TEST_CASE("two launches are ordered") {
     launch(blocks_add<true>, {{1}, {32}}, sum.data());
     launch(blocks_add<true>, {{1}, {32}}, sum.data());
   }));
+}
+
+// Lane 0 tells lane 1, and lane 1 tells lane 2.
+__global__ void by_way_of_a_third_lane(float* out, bool both) {
+  __shared__ float box;
+  const unsigned lane = threadIdx.x;
+  if (lane == 0) box = 1;
+  if (lane < 2) __syncwarp(3);
+  if (both && (lane == 1 || lane == 2)) __syncwarp(6);
+  if (lane == 2) *out = box;
+}
+
+TEST_CASE("order goes by way of a third lane, but not by itself") {
+  const auto run = [](bool both) {
+    return watched([&] {
+      DeviceBuffer<float> out(1);
+      launch(by_way_of_a_third_lane, {{1}, {32}}, out.data(), both);
+    });
+  };
+  check_clean(run(true));
+  const Report report = run(false);
+  CAPTURE(report.text());
+  REQUIRE(report.findings.size() == 1);
+  CHECK(report.findings[0].kind == "race");
 }
 
 // ---------------------------------------------------------------- counting

@@ -1,0 +1,204 @@
+/// @file
+/// What kernels for the Hopper architecture are written with, beside kernel.cuh: asynchronous copies of whole tiles
+/// (the tensor memory accelerator, TMA), barriers that count them (mbarrier), and products that four warps begin
+/// together and that read shared memory by themselves (wgmma). Under nvcc they are instructions of sm_90a; elsewhere
+/// the lab does the same on the CPU, and says what a kernel forgets to wait for.
+///
+/// Source: NVIDIA, PTX ISA, sections on mbarrier, cp.async.bulk.tensor, wgmma and setmaxnreg.
+#pragma once
+
+#include "common/gpu/kernel.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Threads of a warpgroup: four warps, which wgmma takes together.
+constexpr int kWarpgroup = 128;
+/// Bytes of a row of a panel, which are swizzled together.
+constexpr int kPanelBytes = 128;
+/// Alignment of a panel in shared memory: the swizzle takes bits of the address.
+constexpr int kPanelAlignment = 1024;
+
+/// How long the L2 cache should keep what is read.
+enum class Keep {
+  kNormal,  ///< as the GPU likes
+  kLong,    ///< others will read it, too
+  kShort    ///< nobody else will
+};
+
+/// Which index of an operand of wgmma is neighbours in memory.
+enum class Major {
+  kK,  ///< the one that is summed over: the operand lies as rows of Q or K do
+  kMN,  ///< the other one: as V does, whose rows are summed over
+};
+
+/// Whether wgmma is there for so many sums of a thread: half of the columns.
+constexpr bool wgmma_takes(int sums) {
+  return sums == 32 || sums == 40 || sums == 48 || sums == 64 || sums == 72 ||
+         sums == 80 || sums == 88 || sums == 96 || sums == 128;
+}
+
+}  // namespace fa::FA_TARGET
+
+#if defined(__CUDACC__)
+#include "common/gpu/hopper_cuda.cuh"
+#else
+#include "common/gpu/hopper_lab.hpp"
+#endif
+
+namespace fa::FA_TARGET {
+
+/// Where an operand of wgmma lies in shared memory, as the instruction wants to be told. Its bits: 0 to 13 address /
+/// 16; 16 to 29 and 32 to 45 two distances / 16; 62 and 63 the swizzle, 1 for panels of 128 bytes.
+/// @tparam layout which index is neighbours
+template <Major layout>
+struct MatrixDescriptor {
+  std::uint64_t bits;  ///< as PTX wants them
+
+  /// So many bytes further on, a multiple of 16.
+  __device__ MatrixDescriptor operator+(int bytes) const {
+    return {bits + static_cast<std::uint64_t>(bytes >> 4)};
+  }
+};
+
+/// Describes an operand in panels of 128 bytes a row, swizzled.
+/// @tparam layout which index is neighbours
+/// @param shared   where it begins: 1024 bytes align a panel, 32 bytes are 16 numbers along its rows
+/// @param leading  bytes from a panel to the next; only Major::kMN asks
+/// @return what wgmma takes. From 8 rows to the next 8 it is 1024 bytes.
+template <Major layout>
+__device__ MatrixDescriptor<layout> matrix_descriptor(const void* shared,
+                                                      int leading) {
+  const std::uint64_t address = (shared_address(shared) & 0x3ffff) >> 4;
+  return {address | static_cast<std::uint64_t>(leading >> 4) << 16 |
+          std::uint64_t{kPanelAlignment >> 4} << 32 | std::uint64_t{1} << 62};
+}
+
+/// A tile of 16-bit numbers in shared memory as TMA writes it and wgmma reads it: panels of 64 columns, one after the
+/// other; in a panel 128 bytes a row; in a row, 16-byte piece p stands at place p ^ (row % 8).
+/// @tparam T        half or bfloat16
+/// @tparam row_count rows, a multiple of 8
+/// @tparam col_count columns, a multiple of 64
+template <class T, int row_count, int col_count>
+struct __align__(kPanelAlignment) SwizzledTile {
+  using Element = T;                                    ///< a number
+  static constexpr int rows = row_count;                ///< of the tile
+  static constexpr int cols = col_count;                ///< of the tile
+  static constexpr int panel_cols = 64;                 ///< of a panel
+  static constexpr int panels = cols / panel_cols;      ///< of the tile
+  static constexpr int panel_size = rows * panel_cols;  ///< elements
+  static constexpr int bytes = rows * cols * static_cast<int>(sizeof(T));
+  static_assert(sizeof(T) == 2 && rows % 8 == 0 && cols % panel_cols == 0,
+                "whole panels of 16-bit numbers");
+
+  T data[rows * cols];  ///< use at()
+
+  /// The 8 numbers from a row and a multiple of 8 columns on.
+  __device__ T* at(int row, int col) {
+    return data + col / panel_cols * panel_size + row * panel_cols +
+           ((col % panel_cols) ^ (row % 8 * 8));
+  }
+
+  /// 16 columns of some rows, summed over columns: the left operand of Q K^T, or the right one.
+  /// @param row first row, a multiple of 8
+  /// @param col first column, a multiple of 16
+  __device__ MatrixDescriptor<Major::kK> by_rows(int row, int col) const {
+    return matrix_descriptor<Major::kK>(data, 0) +
+           2 * (col / panel_cols * panel_size + row * panel_cols +
+                col % panel_cols);
+  }
+
+  /// 16 rows of some columns, summed over rows: the right operand of P V.
+  /// @param row first row, a multiple of 16
+  /// @param col first column, a multiple of 64
+  __device__ MatrixDescriptor<Major::kMN> by_columns(int row, int col) const {
+    return matrix_descriptor<Major::kMN>(data, 2 * panel_size) +
+           2 * (col / panel_cols * panel_size + row * panel_cols);
+  }
+};
+
+/// Begins to fill a tile from a tensor; what lies outside the tensor is 0. One thread calls it.
+/// @tparam Tile   SwizzledTile, as high as the map's box
+/// @param tile    in shared memory
+/// @param map     of the tensor, see tensor_map()
+/// @param barrier hears of Tile::bytes when they are there
+/// @param row     the tile's first row
+/// @param head    which head
+/// @param batch   which sequence
+/// @param keep    in the L2 cache
+/// @param col     the tile's first column
+template <class Tile>
+__device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
+                          int row, int head, int batch,
+                          Keep keep = Keep::kNormal, int col = 0 FA_PLACE) {
+#pragma unroll
+  for (int panel = 0; panel < Tile::panels; ++panel) {
+    tma_load(tile.data + panel * Tile::panel_size, map, barrier,
+             col + panel * Tile::panel_cols, row, head, batch,
+             keep FA_FROM_PLACE);
+  }
+}
+
+/// Begins to write a tile to a tensor; what lies outside the tensor is not written. One thread calls it, and closes
+/// the group with bulk_commit().
+template <class Tile>
+__device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
+                           int head, int batch, int col = 0 FA_PLACE) {
+#pragma unroll
+  for (int panel = 0; panel < Tile::panels; ++panel) {
+    tma_store(map, tile.data + panel * Tile::panel_size,
+              col + panel * Tile::panel_cols, row, head, batch FA_FROM_PLACE);
+  }
+}
+
+/// The place in a ring of stages, and how often it went round.
+/// @tparam stages of the ring
+template <int stages>
+struct RingPlace {
+  int stage = 0;   ///< which one
+  int parity = 0;  ///< of the rounds so far
+
+  /// To the next one.
+  __device__ void advance() {
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+/// Two barriers for each stage of a ring of buffers: the producer waits for empty and fills, consumers wait for full
+/// and free.
+/// @tparam stages of the ring
+template <int stages>
+struct Pipeline {
+  Mbarrier full[stages];   ///< a stage's bytes are there
+  Mbarrier empty[stages];  ///< all consumers are done with it
+
+  /// One thread calls it before others use the barriers: fence_barrier_init() and __syncthreads() follow.
+  /// @param consumers how many call free() for each stage
+  __device__ void init(int consumers FA_PLACE) {
+    for (int i = 0; i < stages; ++i) {
+      full[i].init(1 FA_FROM_PLACE);
+      empty[i].init(consumers FA_FROM_PLACE);
+    }
+  }
+  /// Producer: waits until a stage is empty, and says how many bytes will come.
+  /// @return the barrier that copies report to
+  __device__ Mbarrier& acquire(const RingPlace<stages>& at,
+                               int bytes FA_PLACE) {
+    const int before = at.parity ^ 1;  // all are empty at the beginning
+    empty[at.stage].wait(before FA_FROM_PLACE);
+    full[at.stage].arrive_and_expect(bytes FA_FROM_PLACE);
+    return full[at.stage];
+  }
+  /// Consumer: waits until a stage's bytes are there.
+  __device__ void wait(const RingPlace<stages>& at FA_PLACE) {
+    full[at.stage].wait(at.parity FA_FROM_PLACE);
+  }
+  /// Consumer: is done with a stage.
+  __device__ void free(const RingPlace<stages>& at FA_PLACE) {
+    empty[at.stage].arrive(FA_ONLY_FROM_PLACE);
+  }
+};
+
+}  // namespace fa::FA_TARGET

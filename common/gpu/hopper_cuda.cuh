@@ -1,0 +1,382 @@
+/// @file
+/// The functions of hopper.cuh on a GPU. Include hopper.cuh, not this file. Code for other architectures than sm_90a
+/// compiles, too, and stops where it meets one of them.
+#pragma once
+
+#include <cuda.h>
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define FA_HOPPER_ASM asm volatile
+#else  // another architecture, or the host's pass of the compiler
+#define FA_HOPPER_ASM(...) __trap()
+#endif
+
+// In the lab functions also take the place in a kernel that calls them, for messages.
+#define FA_PLACE            // behind the last parameter
+#define FA_FROM_PLACE       // behind the last argument: the same place
+#define FA_ONLY_FROM_PLACE  // where there is no other argument
+
+namespace fa::FA_TARGET {
+
+/// A tensor as TMA knows it; see tensor_map(). Kernels take it as a `const __grid_constant__` parameter, or in one.
+using TensorMap = CUtensorMap;
+
+/// A barrier in shared memory that counts threads and bytes. It is in one of two phases at a time; a phase ends when
+/// as many threads have arrived as init() said and all bytes that they expect have come.
+class Mbarrier {
+ public:
+  /// One thread calls it, before anybody uses the barrier: fence_barrier_init() and __syncthreads() follow.
+  /// @param arrivals of a phase
+  __device__ void init(int arrivals) {
+    FA_HOPPER_ASM(
+        "mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(address()),
+        "r"(arrivals)
+        : "memory");
+  }
+  /// This thread has come.
+  __device__ void arrive() {
+    FA_HOPPER_ASM(
+        "mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(address())
+        : "memory");
+  }
+  /// This thread has come, and bytes will.
+  __device__ void arrive_and_expect(int bytes) {
+    FA_HOPPER_ASM(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(
+            address()),
+        "r"(bytes)
+        : "memory");
+  }
+  /// Waits until the phase of a parity has ended: 0 for the first, 1 for the second and so on. The phase before the
+  /// first one counts as one of parity 1 that has ended.
+  __device__ void wait(int parity) {
+    FA_HOPPER_ASM(
+        "{\n"
+        ".reg .pred done;\n"
+        "FA_WAIT_%=:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra FA_WAIT_%=;\n"
+        "}\n" ::"r"(address()),
+        "r"(parity)
+        : "memory");
+  }
+  /// As PTX wants it.
+  __device__ std::uint32_t address() const { return shared_address(this); }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// Makes initialised barriers visible to copies; __syncthreads() must follow.
+__device__ inline void fence_barrier_init() {
+  FA_HOPPER_ASM("fence.mbarrier_init.release.cluster;\n" ::: "memory");
+}
+/// Makes what this thread wrote to shared memory visible to wgmma and TMA; a barrier must follow.
+__device__ inline void fence_async_proxy() {
+  FA_HOPPER_ASM("fence.proxy.async.shared::cta;\n" ::: "memory");
+}
+
+/// Waits at one of 16 barriers for so many threads, this one and its warp among them; 0 is that of __syncthreads().
+/// @param id      of the barrier
+/// @param threads that come, by this function or by named_barrier_arrive()
+__device__ inline void named_barrier_wait(int id, int threads) {
+  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+}
+/// Comes to a barrier without waiting at it.
+__device__ inline void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+}
+
+/// Gives registers of this warpgroup back until each thread has so many, a multiple of 8.
+template <int registers>
+__device__ void keep_registers() {
+  FA_HOPPER_ASM("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(registers));
+}
+/// Takes registers until each thread of this warpgroup has so many, a multiple of 8. It waits until others have given
+/// enough back.
+template <int registers>
+__device__ void take_registers() {
+  FA_HOPPER_ASM("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(registers));
+}
+
+/// A hint for the L2 cache as instructions take it.
+__device__ inline std::uint64_t cache_policy(Keep keep) {
+  std::uint64_t policy = 0;
+  if (keep == Keep::kLong) {
+    FA_HOPPER_ASM("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;\n"
+                  : "=l"(policy));
+  } else {
+    FA_HOPPER_ASM("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;\n"
+                  : "=l"(policy));
+  }
+  return policy;
+}
+
+/// Begins to copy a box from a tensor to shared memory; what lies outside the tensor is 0.
+/// @param shared  where to, aligned to 1024 bytes
+/// @param map     of the tensor
+/// @param barrier hears of the box's bytes when they are there
+/// @param col     the first element of the row
+/// @param row     the first row
+/// @param head    which head
+/// @param batch   which sequence
+/// @param keep    in the L2 cache
+__device__ inline void tma_load(void* shared, const TensorMap& map,
+                                Mbarrier& barrier, int col, int row, int head,
+                                int batch, Keep keep) {
+  if (keep == Keep::kNormal) {
+    FA_HOPPER_ASM(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
+        ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+        "[%2];\n" ::"r"(shared_address(shared)),
+        "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head),
+        "r"(batch)
+        : "memory");
+  } else {
+    FA_HOPPER_ASM(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
+        ".mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;\n" ::"r"(
+            shared_address(shared)),
+        "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head),
+        "r"(batch), "l"(cache_policy(keep))
+        : "memory");
+  }
+}
+/// Begins to copy bytes that lie side by side from global to shared memory.
+/// @param shared  where to, a multiple of 16
+/// @param global  where from, a multiple of 16
+/// @param bytes   a multiple of 16
+/// @param barrier hears of them when they are there
+__device__ inline void bulk_load(void* shared, const void* global, int bytes,
+                                 Mbarrier& barrier) {
+  FA_HOPPER_ASM(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1], %2, [%3];\n" ::"r"(shared_address(shared)),
+      "l"(__cvta_generic_to_global(global)), "r"(bytes),
+      "r"(barrier.address())
+      : "memory");
+}
+/// Begins to copy a box from shared memory to a tensor; what lies outside the tensor is not written.
+/// @param map    of the tensor
+/// @param shared where from, aligned to 1024 bytes
+/// @param col    the first element of the row
+/// @param row    the first row
+/// @param head   which head
+/// @param batch  which sequence
+__device__ inline void tma_store(const TensorMap& map, const void* shared,
+                                 int col, int row, int head, int batch) {
+  FA_HOPPER_ASM(
+      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
+      "[%0, {%2, %3, %4, %5}], [%1];\n" ::"l"(&map),
+      "r"(shared_address(shared)), "r"(col), "r"(row), "r"(head), "r"(batch)
+      : "memory");
+}
+/// Begins to add floats that lie side by side in shared memory to as many in global memory, each atomically.
+/// @param global where to, a multiple of 16
+/// @param shared where from, a multiple of 16
+/// @param bytes  a multiple of 16
+__device__ inline void bulk_add(float* global, const float* shared,
+                                int bytes) {
+  FA_HOPPER_ASM(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
+      "[%0], [%1], %2;\n" ::"l"(__cvta_generic_to_global(global)),
+      "r"(shared_address(shared)), "r"(bytes)
+      : "memory");
+}
+/// Closes the group of the stores and additions that this thread has begun since the last one.
+__device__ inline void bulk_commit() {
+  FA_HOPPER_ASM("cp.async.bulk.commit_group;\n" ::: "memory");
+}
+/// Waits until at most so many groups of this thread still read shared memory.
+template <int pending>
+__device__ void bulk_wait_read() {
+  FA_HOPPER_ASM("cp.async.bulk.wait_group.read %0;\n" ::"n"(pending)
+                : "memory");
+}
+/// Waits until at most so many groups of this thread are under way.
+template <int pending>
+__device__ void bulk_wait() {
+  FA_HOPPER_ASM("cp.async.bulk.wait_group %0;\n" ::"n"(pending) : "memory");
+}
+/// Fetches a map before it is needed.
+__device__ inline void prefetch_map(const TensorMap& map) {
+  FA_HOPPER_ASM("prefetch.tensormap [%0];\n" ::"l"(&map) : "memory");
+}
+
+/// Stores four 8x8 matrices of 16-bit numbers to shared memory, the inverse of ldmatrix_x4() (stmatrix, sm_90). Lane
+/// i gives the address of row i % 8 of matrix i / 8.
+__device__ inline void stmatrix_x4(void* row, const std::uint32_t (&r)[4]) {
+  FA_HOPPER_ASM(
+      "stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], "
+      "{%1, %2, %3, %4};\n" ::"r"(shared_address(row)),
+      "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+      : "memory");
+}
+/// The same with each matrix transposed, the inverse of ldmatrix_x4_transposed().
+__device__ inline void stmatrix_x4_transposed(void* row,
+                                              const std::uint32_t (&r)[4]) {
+  FA_HOPPER_ASM(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], "
+      "{%1, %2, %3, %4};\n" ::"r"(shared_address(row)),
+      "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+      : "memory");
+}
+
+/// Keeps the compiler from moving what touches these registers over this point: it does not know that wgmma reads and
+/// writes them later.
+/// @param registers an array of float or std::uint32_t, or an array of such arrays
+template <class R, int n>
+__device__ void pin(R (&registers)[n]) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) {
+    if constexpr (std::is_same_v<R, float>) {
+      asm volatile("" : "+f"(registers[i])::"memory");
+    } else if constexpr (std::is_same_v<R, std::uint32_t>) {
+      asm volatile("" : "+r"(registers[i])::"memory");
+    } else {
+      pin(registers[i]);
+    }
+  }
+}
+
+/// Before the first wgmma that uses these registers after others did: sums, and left operands in registers.
+template <class... Registers>
+__device__ void wgmma_begin(Registers&... registers) {
+  (pin(registers), ...);
+  FA_HOPPER_ASM("wgmma.fence.sync.aligned;\n" ::: "memory");
+}
+/// Closes the group of the products begun since the last one. Their registers must be left alone until
+/// wgmma_wait().
+template <class... Registers>
+__device__ void wgmma_commit(Registers&... registers) {
+  FA_HOPPER_ASM("wgmma.commit_group.sync.aligned;\n" ::: "memory");
+  (pin(registers), ...);
+}
+/// Waits until at most so many groups are under way.
+/// @tparam pending   groups
+/// @param  registers of the products that have ended then
+template <int pending, class... Registers>
+__device__ void wgmma_wait(Registers&... registers) {
+  FA_HOPPER_ASM("wgmma.wait_group.sync.aligned %0;\n" ::"n"(pending)
+                : "memory");
+  (pin(registers), ...);
+}
+
+// The text of wgmma with n / 2 sums a thread. Registers of an instruction are named one by one, so it takes macros:
+// FA_R8(i) are eight operands' numbers in the text, FA_D8(i) the operands themselves.
+#define FA_R8_0 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define FA_R8_1 "%8, %9, %10, %11, %12, %13, %14, %15"
+#define FA_R8_2 "%16, %17, %18, %19, %20, %21, %22, %23"
+#define FA_R8_3 "%24, %25, %26, %27, %28, %29, %30, %31"
+#define FA_R8_4 "%32, %33, %34, %35, %36, %37, %38, %39"
+#define FA_R8_5 "%40, %41, %42, %43, %44, %45, %46, %47"
+#define FA_R8_6 "%48, %49, %50, %51, %52, %53, %54, %55"
+#define FA_R8_7 "%56, %57, %58, %59, %60, %61, %62, %63"
+#define FA_R8_8 "%64, %65, %66, %67, %68, %69, %70, %71"
+#define FA_R8_9 "%72, %73, %74, %75, %76, %77, %78, %79"
+#define FA_R8_10 "%80, %81, %82, %83, %84, %85, %86, %87"
+#define FA_R8_11 "%88, %89, %90, %91, %92, %93, %94, %95"
+#define FA_R8_12 "%96, %97, %98, %99, %100, %101, %102, %103"
+#define FA_R8_13 "%104, %105, %106, %107, %108, %109, %110, %111"
+#define FA_R8_14 "%112, %113, %114, %115, %116, %117, %118, %119"
+#define FA_R8_15 "%120, %121, %122, %123, %124, %125, %126, %127"
+#define FA_R32 FA_R8_0 ", " FA_R8_1 ", " FA_R8_2 ", " FA_R8_3
+#define FA_R40 FA_R32 ", " FA_R8_4
+#define FA_R48 FA_R40 ", " FA_R8_5
+#define FA_R64 FA_R48 ", " FA_R8_6 ", " FA_R8_7
+#define FA_R72 FA_R64 ", " FA_R8_8
+#define FA_R80 FA_R72 ", " FA_R8_9
+#define FA_R88 FA_R80 ", " FA_R8_10
+#define FA_R96 FA_R88 ", " FA_R8_11
+#define FA_R128 FA_R96 ", " FA_R8_12 ", " FA_R8_13 ", " FA_R8_14 ", " FA_R8_15
+#define FA_D8(i)                                              \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), \
+      "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define FA_D32 FA_D8(0), FA_D8(8), FA_D8(16), FA_D8(24)
+#define FA_D40 FA_D32, FA_D8(32)
+#define FA_D48 FA_D40, FA_D8(40)
+#define FA_D64 FA_D48, FA_D8(48), FA_D8(56)
+#define FA_D72 FA_D64, FA_D8(64)
+#define FA_D80 FA_D72, FA_D8(72)
+#define FA_D88 FA_D80, FA_D8(80)
+#define FA_D96 FA_D88, FA_D8(88)
+#define FA_D128 FA_D96, FA_D8(96), FA_D8(104), FA_D8(112), FA_D8(120)
+
+// One product with both operands in shared memory, and one with A in registers, for n columns, r = n / 2 sums and a
+// type. A0 to A6 are the numbers of the operands behind the sums.
+#define FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)                  \
+  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A2           \
+                ", 0;\n"                                                 \
+                "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type   \
+                "." type " {" FA_R##r "}, %" #A0 ", %" #A1               \
+                                      ", adds, 1, 1, %" #A3 ", %" #A4    \
+                                      ";\n}\n"                           \
+                : FA_D##r                                                \
+                : "l"(a.bits), "l"(b.bits), "r"(static_cast<int>(adds)), \
+                  "n"(turned_a), "n"(turned_b))
+#define FA_WGMMA_REGISTERS(n, r, type, A0, A1, A2, A3, A4, A5, A6)         \
+  FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A5             \
+                ", 0;\n"                                                   \
+                "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type     \
+                "." type " {" FA_R##r "}, {%" #A0 ", %" #A1 ", %" #A2      \
+                                      ", %" #A3 "}, %" #A4                 \
+                                      ", adds, 1, 1, %" #A6 ";\n}\n"       \
+                : FA_D##r                                                  \
+                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits), \
+                  "r"(static_cast<int>(adds)), "n"(turned_b))
+// Calls what(n, r, type, operand numbers) for the sizes that kernels use.
+#define FA_WGMMA_SIZES(WHAT, type)                                           \
+  if constexpr (r == 32) WHAT(64, 32, type, 32, 33, 34, 35, 36, 37, 38);     \
+  if constexpr (r == 40) WHAT(80, 40, type, 40, 41, 42, 43, 44, 45, 46);     \
+  if constexpr (r == 48) WHAT(96, 48, type, 48, 49, 50, 51, 52, 53, 54);     \
+  if constexpr (r == 64) WHAT(128, 64, type, 64, 65, 66, 67, 68, 69, 70);    \
+  if constexpr (r == 72) WHAT(144, 72, type, 72, 73, 74, 75, 76, 77, 78);    \
+  if constexpr (r == 80) WHAT(160, 80, type, 80, 81, 82, 83, 84, 85, 86);    \
+  if constexpr (r == 88) WHAT(176, 88, type, 88, 89, 90, 91, 92, 93, 94);    \
+  if constexpr (r == 96) WHAT(192, 96, type, 96, 97, 98, 99, 100, 101, 102); \
+  if constexpr (r == 128)                                                    \
+  WHAT(256, 128, type, 128, 129, 130, 131, 132, 133, 134)
+#define FA_WGMMA_SHARED_OF(n, r, type, A0, A1, A2, A3, A4, A5, A6) \
+  FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)
+
+template <Major>
+struct MatrixDescriptor;
+
+/// Begins d += A B, or d = A B, for a warpgroup (wgmma, sm_90a): A 64 x 16, B 16 x 2r, d 64 x 2r in float32. With
+/// warp the one of four and g = lane / 4, t = lane % 4, a lane holds in d[4 j + 2 h + e] element
+/// (16 warp + 8 h + g, 8 j + 2 t + e).
+/// @tparam T    half or bfloat16
+/// @param d     sums; not to be touched before wgmma_wait()
+/// @param a     A in shared memory
+/// @param b     B in shared memory
+/// @param adds  false: d was something else before
+template <class T, int r, Major major_a, Major major_b>
+__device__ void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
+                      const MatrixDescriptor<major_b>& b, bool adds) {
+  static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
+  constexpr int turned_a = major_a == Major::kMN;
+  constexpr int turned_b = major_b == Major::kMN;
+  (void)turned_a;
+  (void)turned_b;
+  if constexpr (std::is_same_v<T, half>) {
+    FA_WGMMA_SIZES(FA_WGMMA_SHARED_OF, "f16");
+  } else {
+    FA_WGMMA_SIZES(FA_WGMMA_SHARED_OF, "bf16");
+  }
+}
+/// The same with A in registers, 16 columns of a warpgroup's 64 rows: as a[4] of mma_m16n8k16() in each warp.
+template <class T, int r, Major major_b>
+__device__ void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
+                      const MatrixDescriptor<major_b>& b, bool adds) {
+  static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
+  constexpr int turned_b = major_b == Major::kMN;
+  (void)turned_b;
+  if constexpr (std::is_same_v<T, half>) {
+    FA_WGMMA_SIZES(FA_WGMMA_REGISTERS, "f16");
+  } else {
+    FA_WGMMA_SIZES(FA_WGMMA_REGISTERS, "bf16");
+  }
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,187 @@
+/// @file
+/// The functions of hopper.cuh in the lab. Include hopper.cuh, not this file.
+#pragma once
+
+#include <type_traits>
+
+#include "common/lab/async.hpp"
+
+// Functions take the place in a kernel that calls them, for messages.
+#define FA_PLACE , lab::Place place = {__builtin_FILE(), __builtin_LINE()}
+#define FA_ONLY_PLACE lab::Place place = {__builtin_FILE(), __builtin_LINE()}
+#define FA_FROM_PLACE , place
+#define FA_ONLY_FROM_PLACE place
+
+namespace fa::FA_TARGET {
+
+using TensorMap = lab::TensorBox;
+
+/// The lab knows its state by its address.
+class Mbarrier {
+ public:
+  void init(int arrivals FA_PLACE) {
+    lab::init_barrier(this, arrivals, place);
+  }
+  void arrive(FA_ONLY_PLACE) { lab::arrive_at_barrier(this, 0, place); }
+  void arrive_and_expect(int bytes FA_PLACE) {
+    lab::arrive_at_barrier(this, bytes, place);
+  }
+  void wait(int parity FA_PLACE) {
+    lab::wait_at_barrier(this, parity, place);
+  }
+  std::uint32_t address() const { return lab::shared_offset(this); }
+
+ private:
+  [[maybe_unused]] std::uint64_t state_;
+};
+static_assert(sizeof(Mbarrier) == 8, "as on a GPU");
+
+inline std::uint32_t shared_address(const void* pointer) {
+  return lab::shared_offset(pointer);
+}
+
+inline void fence_barrier_init() {
+  lab::fence_barriers();
+}
+inline void fence_async_proxy() {
+  lab::fence_async();
+}
+
+inline void named_barrier_wait(int id, int threads FA_PLACE) {
+  lab::named_barrier(id, threads, true, place);
+}
+inline void named_barrier_arrive(int id, int threads FA_PLACE) {
+  lab::named_barrier(id, threads, false, place);
+}
+
+template <int registers>
+void keep_registers(FA_ONLY_PLACE) {
+  lab::set_registers(registers, place);
+}
+template <int registers>
+void take_registers(FA_ONLY_PLACE) {
+  lab::set_registers(registers, place);
+}
+
+/// What a box takes of shared memory.
+inline std::size_t box_bytes(const TensorMap& map) {
+  return static_cast<std::size_t>(map.rows) * lab::kBoxRowBytes;
+}
+inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier,
+                     int col, int row, int head, int batch, Keep FA_PLACE) {
+  lab::begin_load({lab::BulkCopy::Kind::kLoadBox,
+                   static_cast<std::byte*>(shared),
+                   box_bytes(map),
+                   nullptr,
+                   map,
+                   {batch, head, row, col},
+                   place},
+                  &barrier);
+}
+inline void bulk_load(void* shared, const void* global, int bytes,
+                      Mbarrier& barrier FA_PLACE) {
+  lab::begin_load({lab::BulkCopy::Kind::kLoadBytes,
+                   static_cast<std::byte*>(shared),
+                   static_cast<std::size_t>(bytes),
+                   static_cast<std::byte*>(const_cast<void*>(global)),
+                   {},
+                   {},
+                   place},
+                  &barrier);
+}
+inline void tma_store(const TensorMap& map, const void* shared, int col,
+                      int row, int head, int batch FA_PLACE) {
+  lab::begin_store({lab::BulkCopy::Kind::kStoreBox,
+                    static_cast<std::byte*>(const_cast<void*>(shared)),
+                    box_bytes(map),
+                    nullptr,
+                    map,
+                    {batch, head, row, col},
+                    place});
+}
+inline void bulk_add(float* global, const float* shared, int bytes FA_PLACE) {
+  lab::begin_store({lab::BulkCopy::Kind::kAddFloats,
+                    reinterpret_cast<std::byte*>(const_cast<float*>(shared)),
+                    static_cast<std::size_t>(bytes),
+                    reinterpret_cast<std::byte*>(global),
+                    {},
+                    {},
+                    place});
+}
+inline void bulk_commit() {
+  lab::commit_stores();
+}
+template <int pending>
+void bulk_wait_read() {
+  lab::wait_stores(pending);
+}
+template <int pending>
+void bulk_wait() {
+  lab::wait_stores(pending);
+}
+inline void prefetch_map(const TensorMap&) {}
+
+/// Both forms of stmatrix. To a watcher each lane writes the row that it names.
+template <bool transposed>
+FA_UNWATCHED void store_matrices(void* row, const std::uint32_t (&r)[4],
+                                 const lab::Place& place) {
+  lab::note_access(row, 16, true, place);
+  const std::byte* deposits = lab::exchange(0xffffffffu, &r, sizeof r, place);
+  const int lane = lab::current->lane, matrix = lane / 8, own = lane % 8;
+  std::uint16_t numbers[8];
+  for (int col = 0; col < 8; ++col) {
+    const int from = transposed ? 4 * col + own / 2 : 4 * own + col / 2;
+    const int half_of_pair = transposed ? own % 2 : col % 2;
+    std::memcpy(&numbers[col],
+                deposits + from * static_cast<int>(lab::kDepositSize) +
+                    4 * matrix + 2 * half_of_pair,
+                sizeof numbers[col]);
+  }
+  std::memcpy(row, numbers, sizeof numbers);
+}
+inline void stmatrix_x4(void* row, const std::uint32_t (&r)[4] FA_PLACE) {
+  store_matrices<false>(row, r, place);
+}
+inline void stmatrix_x4_transposed(void* row,
+                                   const std::uint32_t (&r)[4] FA_PLACE) {
+  store_matrices<true>(row, r, place);
+}
+
+/// The lab's compiler moves nothing over a call that may write the registers.
+template <class R, int n>
+void pin(R (&)[n]) {}
+
+template <class... Registers>
+void wgmma_begin(Registers&... registers) {
+  (lab::lend_registers(registers), ...);
+}
+template <class... Registers>
+void wgmma_commit(Registers&...) {
+  lab::commit_products();
+}
+template <int pending, class... Registers>
+void wgmma_wait(Registers&...) {
+  lab::wait_products(pending);
+}
+
+template <Major>
+struct MatrixDescriptor;
+
+template <class T, int r, Major major_a, Major major_b>
+void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
+           const MatrixDescriptor<major_b>& b, bool adds FA_PLACE) {
+  static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
+  lab::begin_product({r, std::is_same_v<T, half>, major_a == Major::kMN,
+                      major_b == Major::kMN, adds, a.bits, b.bits},
+                     {d, nullptr}, place);
+}
+template <class T, int r, Major major_b>
+void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
+           const MatrixDescriptor<major_b>& b, bool adds FA_PLACE) {
+  static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
+  lab::begin_product({r, std::is_same_v<T, half>, false,
+                      major_b == Major::kMN, adds, 0, b.bits},
+                     {d, a}, place);
+}
+
+}  // namespace fa::FA_TARGET

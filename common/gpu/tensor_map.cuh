@@ -1,0 +1,61 @@
+/// @file
+/// The host's part of TMA: tells it how a tensor lies in memory. For hopper.cuh's kernels.
+#pragma once
+
+#include <array>
+
+#include "common/gpu/hopper.cuh"
+#include "common/gpu/launch.cuh"
+
+#if defined(__CUDACC__)
+#include "common/gpu/tensor_map_cuda.cuh"
+#else
+#include "common/gpu/tensor_map_lab.hpp"
+#endif
+
+namespace fa::FA_TARGET {
+
+/// A map of a tensor [batch, heads, rows, cols] of 16-bit numbers. Its box is what one copy takes: so many rows of a
+/// head, 64 columns, swizzled by 128 bytes.
+/// @tparam T       half or bfloat16
+/// @param data     element 0, at a multiple of 16 bytes
+/// @param sizes    batch, heads, rows, cols; each at least 1
+/// @param strides  from a sequence to the next, from a head, from a row, in elements; multiples of 8. That of a size
+///                 of 1 says nothing.
+/// @param box_rows 1 to 256
+/// @throws std::invalid_argument for what TMA does not take
+/// @throws std::runtime_error where the driver knows no TMA
+template <class T>
+TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
+                     std::array<std::int64_t, 3> strides, int box_rows) {
+  static_assert(sizeof(T) == 2, "half or bfloat16");
+  for (const std::int64_t size : sizes) {
+    if (size < 1 || size > std::int64_t{1} << 32) {
+      throw std::invalid_argument(
+          fmt::format("a tensor {} x {} x {} x {} for TMA; allowed are sizes "
+                      "from 1 to 2^32",
+                      sizes[0], sizes[1], sizes[2], sizes[3]));
+    }
+  }
+  if (box_rows < 1 || box_rows > 256) {
+    throw std::invalid_argument(fmt::format(
+        "a box of {} rows for TMA; allowed are 1 to 256", box_rows));
+  }
+  if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0) {
+    throw std::invalid_argument(
+        "a tensor for TMA begins at an address that is no multiple of 16");
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (sizes[i] == 1) strides[i] = 8;  // nobody asks, but TMA wants one
+    if (strides[i] % 8 != 0 || strides[i] < 0 ||
+        strides[i] >= std::int64_t{1} << 39) {
+      throw std::invalid_argument(
+          fmt::format("rows {} elements apart for TMA; allowed are multiples "
+                      "of 8 below 2^39",
+                      strides[i]));
+    }
+  }
+  return encode_tensor_map<T>(data, sizes, strides, box_rows);
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,651 @@
+/// @file
+/// Kernels for Hopper with one mistake each, beside their right twins: what the watched lab is measured by. A line that
+/// takes part in a mistake has its name in a comment at its end. On a GPU most of the broken ones give wrong numbers now
+/// and then, and some never end: run them in the lab.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/gpu/hopper.cuh"
+#include "common/gpu/tensor_map.cuh"
+#include "common/gpu/tests/broken.cuh"
+
+namespace fa::FA_TARGET {
+
+/// An entry of the table. Its kind is that of a lab::Finding, or "deadlock": then the launch throws.
+struct BrokenHopperKernel : BrokenKernel {
+  std::string says;  ///< words of the message
+};
+
+/// The tile of all of them.
+using HopperTile = SwizzledTile<half, 64, 64>;
+
+// ---------------------------------------------------------------- copies
+
+/// A tile comes, and is copied to where it is asked for.
+//! [no_wait]
+template <bool broken>
+__global__ void no_wait(const __grid_constant__ TensorMap map, half* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  __shared__ Mbarrier full;
+  const unsigned i = threadIdx.x;
+  if (i == 0) {
+    full.init(1);
+    fence_barrier_init();
+    full.arrive_and_expect(HopperTile::bytes);
+    load_tile(tile, map, full, 0, 0, 0);  // no wait: sent for
+  }
+  __syncthreads();
+  if (!broken) full.wait(0);
+  out[i] = tile.data[i];  // no wait: used
+}
+//! [no_wait]
+
+/// One thread brings tiles through one buffer, a warp sums them.
+template <bool broken>
+__global__ void wrong_parity(const __grid_constant__ TensorMap map,
+                             float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  __shared__ Pipeline<1> pipe;
+  const unsigned i = threadIdx.x;
+  if (i == 0) {
+    pipe.init(kWarp);  // parity: the barriers
+    fence_barrier_init();
+  }
+  __syncthreads();
+  RingPlace<1> at;
+  if (i == kWarp) {
+    for (int t = 0; t < 3; ++t) {
+      Mbarrier& full = pipe.acquire(at, HopperTile::bytes);
+      load_tile(tile, map, full, 64 * t, 0, 0);
+      at.advance();
+    }
+  }
+  if (i >= kWarp) return;
+  float sum = 0;
+  for (int t = 0; t < 3; ++t) {
+    pipe.wait(at);
+    sum += to_float(tile.data[i]);
+    pipe.free(at);  // parity: freed
+    if (!broken) at.advance();
+  }
+  out[i] = sum;
+}
+
+/// The barrier is told of twice as many bytes as come.
+template <bool broken>
+__global__ void too_many_bytes(const __grid_constant__ TensorMap map,
+                               half* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  __shared__ Mbarrier full;
+  const unsigned i = threadIdx.x;
+  if (i == 0) {
+    full.init(1);
+    fence_barrier_init();
+    full.arrive_and_expect(broken ? 2 * HopperTile::bytes
+                                  : HopperTile::bytes);
+    load_tile(tile, map, full, 0, 0, 0);
+  }
+  __syncthreads();
+  full.wait(0);  // too many bytes: waits
+  out[i] = tile.data[i];
+}
+
+/// The barrier is told of half of the bytes that come.
+template <bool broken>
+__global__ void too_few_bytes(const __grid_constant__ TensorMap map,
+                              half* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  __shared__ Mbarrier full;
+  const unsigned i = threadIdx.x;
+  if (i == 0) {
+    full.init(1);  // too few bytes: the barrier
+    fence_barrier_init();
+    full.arrive_and_expect(HopperTile::bytes / (broken ? 2 : 1));
+    load_tile(tile, map, full, 0, 0, 0);  // too few bytes: sent for
+  }
+  __syncthreads();
+  full.wait(0);
+  out[i] = tile.data[i];
+}
+
+/// Copies report to a barrier that they may not see.
+template <bool broken>
+__global__ void no_barrier_fence(const __grid_constant__ TensorMap map,
+                                 half* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  __shared__ Mbarrier full;
+  const unsigned i = threadIdx.x;
+  if (i == 0) {
+    full.init(1);  // no barrier fence: the barrier
+    if (!broken) fence_barrier_init();
+  }
+  __syncthreads();
+  if (i == 0) {
+    full.arrive_and_expect(HopperTile::bytes);
+    load_tile(tile, map, full, 0, 0, 0);  // no barrier fence: sent for
+  }
+  full.wait(0);
+  out[i] = tile.data[i];
+}
+
+/// A warp waits at a barrier that another warp may not have initialised yet.
+template <bool broken>
+__global__ void no_sync_after_init(float* out) {
+  __shared__ Mbarrier ready;
+  const unsigned i = threadIdx.x;
+  if (i == 0) {
+    ready.init(1);  // no sync: the barrier
+    fence_barrier_init();
+  }
+  if (!broken) __syncthreads();
+  if (i == 0) ready.arrive();
+  ready.wait(0);  // no sync: waits
+  out[i] = 1;
+}
+
+/// Nobody waits for the second tile, which nobody needs.
+template <bool broken>
+__global__ void copy_at_the_end(const __grid_constant__ TensorMap map,
+                                half* out) {
+  HopperTile* tiles = dynamic_shared<HopperTile>();
+  __shared__ Mbarrier full[2];
+  const unsigned i = threadIdx.x;
+  if (i == 0) {
+    for (int t = 0; t < 2; ++t) full[t].init(1);
+    fence_barrier_init();
+    for (int t = 0; t < 2; ++t) {
+      full[t].arrive_and_expect(HopperTile::bytes);
+      load_tile(tiles[t], map, full[t], 64 * t, 0, 0);  // at the end
+    }
+  }
+  __syncthreads();
+  full[0].wait(0);
+  if (!broken) full[1].wait(0);
+  out[i] = tiles[0].data[i];
+}
+
+// ---------------------------------------------------------------- stores
+
+/// A tile is written and then stored, by one thread.
+template <bool broken>
+__global__ void no_fence_before_store(const __grid_constant__ TensorMap map) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarp) {
+    tile.data[i] = from_float<half>(1);  // store: written
+  }
+  if (!broken) fence_async_proxy();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    store_tile(map, tile, 0, 0, 0);  // store: stored
+    bulk_commit();
+    bulk_wait_read<0>();
+  }
+}
+
+/// The same for two tiles through one buffer.
+template <bool broken>
+__global__ void overwritten_store(const __grid_constant__ TensorMap map) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  for (int t = 0; t < 2; ++t) {
+    for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarp) {
+      tile.data[i] = from_float<half>(1);  // overwritten: written
+    }
+    fence_async_proxy();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      store_tile(map, tile, 64 * t, 0, 0);  // overwritten: stored
+      bulk_commit();
+      if (!broken) bulk_wait_read<0>();
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) bulk_wait_read<0>();
+}
+
+/// A block ends while its shared memory is still read.
+template <bool broken>
+__global__ void store_at_the_end(const float* in, float* out) {
+  __shared__ __align__(16) float row[kWarp];
+  row[threadIdx.x] = in[threadIdx.x];
+  fence_async_proxy();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    bulk_add(out, row, sizeof row);  // store at the end
+    bulk_commit();
+    if (!broken) bulk_wait_read<0>();
+  }
+}
+
+// ---------------------------------------------------------------- products
+
+/// Fills a tile with ones.
+__device__ inline void fill_tile(HopperTile& tile) {
+  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
+    tile.data[i] = from_float<half>(1);
+  }
+}
+
+/// The product of two tiles. What threads write with ordinary stores must be made visible to wgmma.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    no_fence_before_wgmma(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
+    tile.data[i] = from_float<half>(1);  // product: written
+  }
+  if (!broken) fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_begin(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // product: begins
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
+/// The same. The fence is for the writes of the thread that calls it, before the barrier.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    fence_behind_the_barrier(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
+    tile.data[i] = from_float<half>(1);  // late fence: written
+  }
+  if (!broken) fence_async_proxy();
+  __syncthreads();
+  if (broken) fence_async_proxy();
+  float sum[32];
+  wgmma_begin(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // late fence: begins
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
+/// Sums are used while the product is under way.
+//! [no_wgmma_wait]
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) no_wgmma_wait(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_begin(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // no wait: product
+  wgmma_commit(sum);
+  if (!broken) wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];  // no wait: sum
+  wgmma_wait<0>(sum);
+}
+//! [no_wgmma_wait]
+
+/// Two groups: the wait is for the first one, the sums of the second are scaled.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) touched_sums(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  float s[32], o[32];
+  wgmma_begin(s, o);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(s, rows, rows, false);
+  wgmma_commit(s);
+  wgmma<half>(o, rows, rows, false);  // touched: product
+  wgmma_commit(o);
+  if (broken) {
+    wgmma_wait<1>(s);
+  } else {
+    wgmma_wait<0>(o);
+  }
+  for (int i = 0; i < 32; ++i) {
+    o[i] *= s[0];  // touched: scaled
+  }
+  wgmma_wait<0>(o);
+  out[threadIdx.x] = o[0];
+}
+
+/// The left operand in registers is changed while the product is under way.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    overwritten_operand(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  std::uint32_t frag[2][4];
+  for (int k = 0; k < 2; ++k) {
+    std::uint32_t* const of_k = frag[broken ? 0 : k];
+    for (int i = 0; i < 4; ++i) {
+      of_k[i] = pack2<half>(k > 0 ? 1.0f : 3.0f, 2.0f);  // operand: written
+    }
+    wgmma_begin(sum, frag[broken ? 0 : k]);
+    const auto cols = tile.by_columns(16 * k, 0);
+    wgmma<half>(sum, frag[broken ? 0 : k], cols, k > 0);  // operand: product
+  }
+  wgmma_commit(sum, frag[0], frag[1]);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
+/// A product adds to sums that the thread has just set.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) no_wgmma_begin(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  for (int i = 0; i < 32; ++i) sum[i] = 1;
+  if (!broken) wgmma_begin(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, true);  // no begin: product
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
+/// The last product is in a group that nobody waits for.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) product_at_the_end(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  float s[32], o[32];
+  wgmma_begin(s, o);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(s, rows, rows, false);
+  wgmma_commit(s);
+  wgmma<half>(o, rows, rows, false);  // at the end: product
+  wgmma_commit(o);
+  wgmma_wait<broken ? 1 : 0>(s);
+  out[threadIdx.x] = s[0];
+}
+
+/// A product begins before its operand is there.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    operand_not_there(const __grid_constant__ TensorMap map, float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  __shared__ Mbarrier full;
+  if (threadIdx.x == 0) {
+    full.init(1);
+    fence_barrier_init();
+    full.arrive_and_expect(HopperTile::bytes);
+    load_tile(tile, map, full, 0, 0, 0);  // not there: sent for
+  }
+  __syncthreads();
+  if (!broken) full.wait(0);
+  float sum[32];
+  wgmma_begin(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // not there: product
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  full.wait(0);
+  out[threadIdx.x] = sum[0];
+}
+
+// ---------------------------------------------------------------- pipelines
+
+/// How a pipeline is broken.
+enum class Pipe {
+  kRight,         ///< it is not
+  kNoEmptyWait,   ///< the producer does not wait until a stage is free
+  kFreedEarly,    ///< consumers free a stage before their products have ended
+  kFreedByOne,    ///< one warp frees it for all
+  kTooManyFrees,  ///< the barrier waits for one more than come
+};
+
+/// One thread brings tiles through one buffer, a warpgroup multiplies them.
+template <Pipe how>
+__global__ void __launch_bounds__(kWarpgroup + kWarp)
+    pipeline(const __grid_constant__ TensorMap map, float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  __shared__ Mbarrier full, empty;
+  const unsigned i = threadIdx.x;
+  constexpr int tiles = 3;
+  if (i == 0) {
+    full.init(1);
+    empty.init(how == Pipe::kFreedByOne     ? 1
+               : how == Pipe::kTooManyFrees ? 5
+                                            : 4);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (i == kWarpgroup) {
+    for (int t = 0; t < tiles; ++t) {
+      if (how != Pipe::kNoEmptyWait) {
+        empty.wait(t % 2 ^ 1);  // pipeline: waits for empty
+      }
+      full.arrive_and_expect(HopperTile::bytes);
+      load_tile(tile, map, full, 64 * t, 0, 0);  // pipeline: sent for
+    }
+  }
+  if (i >= kWarpgroup) return;
+  float sum[32];
+  for (int t = 0; t < tiles; ++t) {
+    full.wait(t % 2);
+    wgmma_begin(sum);
+    const auto rows = tile.by_rows(0, 0);
+    wgmma<half>(sum, rows, rows, t > 0);  // pipeline: product
+    wgmma_commit(sum);
+    if (how == Pipe::kFreedEarly && i % kWarp == 0) empty.arrive();
+    wgmma_wait<0>(sum);
+    if (how != Pipe::kFreedEarly &&
+        (how == Pipe::kFreedByOne ? i == 0 : i % kWarp == 0)) {
+      empty.arrive();
+    }
+  }
+  out[i] = sum[0];
+}
+
+/// A warpgroup brings its tiles itself: the next one must not come before the products with this one have ended.
+//! [overwritten_tile]
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    overwritten_tile(const __grid_constant__ TensorMap map, float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  __shared__ Mbarrier full;
+  const auto fetch = [&](int t) {
+    full.arrive_and_expect(HopperTile::bytes);
+    load_tile(tile, map, full, 64 * t, 0, 0);  // next: sent for
+  };
+  if (threadIdx.x == 0) {
+    full.init(1);
+    fence_barrier_init();
+    fetch(0);
+  }
+  __syncthreads();
+  float sum[32];
+  for (int t = 0; t < 3; ++t) {
+    full.wait(t % 2);
+    wgmma_begin(sum);
+    const auto rows = tile.by_rows(0, 0);
+    wgmma<half>(sum, rows, rows, t > 0);  // next: product
+    wgmma_commit(sum);
+    if (!broken) wgmma_wait<0>(sum);
+    __syncthreads();
+    if (threadIdx.x == 0 && t < 2) fetch(t + 1);
+    if (broken) wgmma_wait<0>(sum);
+  }
+  out[threadIdx.x] = sum[0];
+}
+//! [overwritten_tile]
+
+/// Two warpgroups meet at a barrier, one of them with the wrong number.
+template <bool broken>
+__global__ void __launch_bounds__(2 * kWarpgroup)
+    wrong_named_barrier(float* out) {
+  const int group = static_cast<int>(threadIdx.x) / kWarpgroup;
+  named_barrier_wait(broken ? 1 + group : 1, 2 * kWarpgroup);  // named waits
+  out[threadIdx.x] = 1;
+}
+
+// ---------------------------------------------------------------- the table
+
+/// Ones, as a tensor of three tiles.
+struct HopperInput {
+  DeviceBuffer<half> data{3 * 64 * 64};
+  DeviceBuffer<half> out{64 * 64};
+  DeviceBuffer<float> sums{2 * kWarpgroup};
+  HopperInput() {
+    data.zero();
+    sums.zero();
+  }
+  TensorMap map() const {
+    return tensor_map(data.data(), {1, 1, 3 * 64, 64}, {0, 0, 64}, 64);
+  }
+};
+
+/// All of them.
+inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
+  constexpr std::size_t bytes = HopperTile::bytes;
+  const auto with_out = [](auto broken, auto right, unsigned threads,
+                           std::size_t tiles = 1) {
+    return [=](bool is_broken) {
+      HopperInput in;
+      launch(is_broken ? broken : right, {{1}, {threads}, tiles * bytes},
+             in.map(), in.out.data());
+      device_synchronize();
+    };
+  };
+  const auto with_sums = [](auto broken, auto right, unsigned threads) {
+    return [=](bool is_broken) {
+      HopperInput in;
+      launch(is_broken ? broken : right, {{1}, {threads}, bytes}, in.map(),
+             in.sums.data());
+      device_synchronize();
+    };
+  };
+  const auto with_map = [](auto broken, auto right) {
+    return [=](bool is_broken) {
+      HopperInput in;
+      launch(is_broken ? broken : right, {{1}, {32}, bytes}, in.map());
+      device_synchronize();
+    };
+  };
+  const auto alone = [](auto broken, auto right, unsigned threads) {
+    return [=](bool is_broken) {
+      HopperInput in;
+      launch(is_broken ? broken : right, {{1}, {threads}, bytes},
+             in.sums.data());
+      device_synchronize();
+    };
+  };
+  return {
+      {{"no_wait", "A tile is used before it is there.", "copy",
+        "no wait: used", "no wait: sent for",
+        with_out(no_wait<true>, no_wait<false>, 128)},
+       "its mbarrier was not waited for"},
+      {{"wrong_parity", "A wait has the parity of an old phase.", "barrier",
+        "parity: freed", "parity: the barriers",
+        with_sums(wrong_parity<true>, wrong_parity<false>, 64)},
+       "arrives twice in one phase"},
+      {{"too_many_bytes", "A barrier is told of more bytes than come.",
+        "deadlock", "too many bytes: waits", "",
+        with_out(too_many_bytes<true>, too_many_bytes<false>, 128)},
+       "waits for 8192 bytes more than copies bring"},
+      {{"too_few_bytes", "A barrier is told of fewer bytes than come.",
+        "copy", "too few bytes: sent for", "too few bytes: the barrier",
+        with_out(too_few_bytes<true>, too_few_bytes<false>, 128)},
+       "its phase ends before all of them are there"},
+      {{"no_barrier_fence", "Copies do not see the barrier yet.", "barrier",
+        "no barrier fence: sent for", "no barrier fence: the barrier",
+        with_out(no_barrier_fence<true>, no_barrier_fence<false>, 128)},
+       "fence_barrier_init() is missing"},
+      {{"no_sync_after_init", "Other threads do not see the barrier yet.",
+        "barrier", "no sync: waits", "no sync: the barrier",
+        alone(no_sync_after_init<true>, no_sync_after_init<false>, 64)},
+       "a __syncthreads() is probably missing"},
+      {{"copy_at_the_end", "A block ends before a copy to it.", "copy",
+        "at the end", "",
+        with_out(copy_at_the_end<true>, copy_at_the_end<false>, 128, 2)},
+       "nobody has waited for its barrier"},
+      {{"no_fence_before_store", "A store does not see what was written.",
+        "proxy", "store: stored", "store: written",
+        with_map(no_fence_before_store<true>, no_fence_before_store<false>)},
+       "fence_async_proxy() is missing"},
+      {{"overwritten_store", "A tile is written while it is still stored.",
+        "race", "overwritten: written", "overwritten: stored",
+        with_map(overwritten_store<true>, overwritten_store<false>)},
+       "a bulk_wait_read() is probably missing"},
+      {{"store_at_the_end", "A block ends before a copy from it.", "copy",
+        "store at the end", "",
+        [](bool broken) {
+          launch_plain(
+              broken ? store_at_the_end<true> : store_at_the_end<false>,
+              {{1}, {32}}, 32, 32);
+        }},
+       "a bulk_wait_read<0>() is missing"},
+      {{"no_fence_before_wgmma", "A product does not see what was written.",
+        "proxy", "product: begins", "product: written",
+        alone(no_fence_before_wgmma<true>, no_fence_before_wgmma<false>,
+              128)},
+       "fence_async_proxy() is missing"},
+      {{"fence_behind_the_barrier", "The fence is for others' writes.",
+        "proxy", "late fence: begins", "late fence: written",
+        alone(fence_behind_the_barrier<true>, fence_behind_the_barrier<false>,
+              128)},
+       "in the thread that writes and before the barrier"},
+      {{"no_wgmma_wait", "Sums are used before they are there.", "product",
+        "no wait: sum", "no wait: product",
+        alone(no_wgmma_wait<true>, no_wgmma_wait<false>, 128)},
+       "a wgmma_wait() is probably missing before this line"},
+      {{"touched_sums", "Sums are scaled while a product adds.", "product",
+        "touched: scaled", "touched: product",
+        alone(touched_sums<true>, touched_sums<false>, 128)},
+       "a sum of the wgmma() of the other line"},
+      {{"overwritten_operand", "A left operand is overwritten too early.",
+        "product", "operand: written", "operand: product",
+        alone(overwritten_operand<true>, overwritten_operand<false>, 128)},
+       "writes the left operand, in registers,"},
+      {{"no_wgmma_begin", "Sums are set right before a product.", "product",
+        "no begin: product", "",
+        alone(no_wgmma_begin<true>, no_wgmma_begin<false>, 128)},
+       "wgmma_begin() is missing"},
+      {{"product_at_the_end", "A kernel ends before a product.", "product",
+        "at the end: product", "",
+        alone(product_at_the_end<true>, product_at_the_end<false>, 128)},
+       "without wgmma_wait() for this product"},
+      {{"operand_not_there", "A product begins without its operand.", "copy",
+        "not there: product", "not there: sent for",
+        with_sums(operand_not_there<true>, operand_not_there<false>, 128)},
+       "its mbarrier was not waited for"},
+      {{"no_empty_wait", "A tile is overwritten before it is used.", "race",
+        "pipeline: sent for", "pipeline: sent for",
+        with_sums(pipeline<Pipe::kNoEmptyWait>, pipeline<Pipe::kRight>, 160)},
+       "a barrier at which all that use the old contents arrive"},
+      {{"overwritten_tile", "A tile is overwritten while it is read.", "race",
+        "next: sent for", "next: product",
+        with_sums(overwritten_tile<true>, overwritten_tile<false>, 128)},
+       "which the wgmma() of the other line may still read"},
+      {{"freed_early", "A tile is freed before its products end.", "race",
+        "pipeline: sent for", "pipeline: product",
+        with_sums(pipeline<Pipe::kFreedEarly>, pipeline<Pipe::kRight>, 160)},
+       "which the wgmma() of the other line may still read"},
+      {{"freed_by_one", "One warp frees what others still read.", "race",
+        "pipeline: sent for", "pipeline: product",
+        with_sums(pipeline<Pipe::kFreedByOne>, pipeline<Pipe::kRight>, 160)},
+       "a barrier at which all of its warps arrive after it"},
+      {{"too_many_frees", "A barrier waits for one warp too many.",
+        "deadlock", "pipeline: waits for empty", "",
+        with_sums(pipeline<Pipe::kTooManyFrees>, pipeline<Pipe::kRight>,
+                  160)},
+       "waits for 1 of 5 arrivals"},
+      {{"wrong_named_barrier", "Two warpgroups wait at different barriers.",
+        "deadlock", "named waits", "",
+        alone(wrong_named_barrier<true>, wrong_named_barrier<false>, 256)},
+       "with 128 of 256 threads there"},
+  };
+}
+
+}  // namespace fa::FA_TARGET

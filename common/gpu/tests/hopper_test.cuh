@@ -1,0 +1,662 @@
+// What kernels for Hopper are written with. Compiled for the lab, for the watched lab, which must find nothing, and for
+// the GPU: where all pass, all agree. On GPUs of another architecture there is nothing to test.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "common/gpu/hopper.cuh"
+#include "common/gpu/tensor_map.cuh"
+#include "common/tensor/random.hpp"
+#include "common/tensor/tensor.hpp"
+#include "common/testing/process.hpp"
+
+// What stands at the beginning of each test; leaves it where there is nothing to test.
+#ifndef FA_EACH_TEST
+#define FA_EACH_TEST \
+  if (!has_hopper()) return
+#endif
+
+namespace fa::FA_TARGET {
+namespace {
+
+using testing::contains;
+using testing::message_of;
+
+// The lab has no compute capability.
+[[maybe_unused]] bool has_hopper() {
+  const int capability = device_properties().compute_capability;
+  return capability == 90 || capability == 0;
+}
+
+template <class H, class T>
+std::vector<H> bits_of(const DeviceBuffer<T>& buffer) {
+  std::vector<H> result(static_cast<std::size_t>(buffer.count()));
+  buffer.download(result.data());
+  return result;
+}
+
+template <class T>
+std::vector<T> values(const DeviceBuffer<T>& buffer) {
+  return bits_of<T>(buffer);
+}
+
+// Whole numbers from -4 to 4, whose products and sums are exact in all types.
+Tensor<float, 2> small_numbers(std::int64_t rows, std::int64_t cols,
+                               std::uint64_t seed) {
+  Tensor<float, 2> result({rows, cols});
+  fill_with(result.view(), [=](std::uint64_t i) {
+    return static_cast<double>(random_bits(seed, i) % 9) - 4;
+  });
+  return result;
+}
+
+// ---------------------------------------------------------------- products
+
+// Where A is.
+enum class Left { kRows, kColumns, kRegisters };
+
+constexpr int kM = 2 * 64;  // two warpgroups
+constexpr int kK = 64;      // four products
+
+template <class Tile>
+__device__ void fill(Tile& tile, const float* from, int ld, bool turned) {
+  using T = std::remove_reference_t<decltype(tile.data[0])>;
+  for (int i = static_cast<int>(threadIdx.x); i < Tile::rows * Tile::cols;
+       i += static_cast<int>(blockDim.x)) {
+    const int row = i / Tile::cols, col = i % Tile::cols;
+    const bool there = (turned ? row : col) < ld;
+    tile.at(row, col / 8 * 8)[col % 8] = from_float<T>(
+        !there ? NAN : from[turned ? col * ld + row : row * ld + col]);
+  }
+}
+
+// d = A B or d += A B, A 128 x 64, B 64 x 2 sums.
+template <class T, int sums, Left left, Major major_b>
+__global__ void __launch_bounds__(2 * kWarpgroup)
+    multiply(const float* a, const float* b, float* d, bool adds) {
+  constexpr int n = 2 * sums, wide = ceil_div(n, 64) * 64;
+  using A =
+      std::conditional_t<left == Left::kColumns, SwizzledTile<T, kK, kM>,
+                         SwizzledTile<T, kM, kK>>;
+  using B =
+      std::conditional_t<major_b == Major::kMN, SwizzledTile<T, kK, wide>,
+                         SwizzledTile<T, n, kK>>;
+  A& a_smem = *dynamic_shared<A>();
+  B& b_smem = *reinterpret_cast<B*>(&a_smem + 1);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int group = thread / kWarpgroup, lane = thread % kWarp;
+  const int g = lane / 4, t = lane % 4;
+  const int first_row = thread / kWarp * 16;
+  fill(a_smem, a, kK, left == Left::kColumns);
+  // B as it is has its rows summed over; K-major it is turned.
+  if constexpr (major_b == Major::kMN) {
+    fill(b_smem, b, n, false);
+  } else {
+    for (int i = thread; i < n * kK; i += 2 * kWarpgroup) {
+      const int col = i / kK, k = i % kK;
+      b_smem.at(col, k / 8 * 8)[k % 8] = from_float<T>(b[k * n + col]);
+    }
+  }
+  fence_async_proxy();
+  __syncthreads();
+
+  const auto row_of = [&](int i) { return first_row + g + 8 * (i / 2 % 2); };
+  const auto col_of = [&](int i) { return 8 * (i / 4) + 2 * t + i % 2; };
+  float sum[sums];
+#pragma unroll
+  for (int i = 0; i < sums; ++i) {
+    sum[i] = adds ? d[row_of(i) * n + col_of(i)] : NAN;
+  }
+  std::uint32_t frag[4][4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* from = a + (first_row + g + 8 * (i % 2)) * kK + 16 * k +
+                          8 * (i / 2) + 2 * t;
+      frag[k][i] = pack2<T>(from[0], from[1]);
+    }
+  }
+  wgmma_begin(sum, frag[0], frag[1], frag[2], frag[3]);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const auto of_b = [&] {
+      if constexpr (major_b == Major::kMN) {
+        return b_smem.by_columns(16 * k, 0);
+      } else {
+        return b_smem.by_rows(0, 16 * k);
+      }
+    }();
+    if constexpr (left == Left::kRegisters) {
+      wgmma<T>(sum, frag[k], of_b, adds || k > 0);
+    } else if constexpr (left == Left::kColumns) {
+      wgmma<T>(sum, a_smem.by_columns(16 * k, 64 * group), of_b,
+               adds || k > 0);
+    } else {
+      wgmma<T>(sum, a_smem.by_rows(64 * group, 16 * k), of_b, adds || k > 0);
+    }
+  }
+  wgmma_commit(sum, frag[0], frag[1], frag[2], frag[3]);
+  wgmma_wait<0>(sum);
+#pragma unroll
+  for (int i = 0; i < sums; ++i) d[row_of(i) * n + col_of(i)] = sum[i];
+}
+
+template <class T, int sums, Left left, Major major_b>
+void check_product(bool adds) {
+  constexpr int n = 2 * sums;
+  CAPTURE(n);
+  CAPTURE(static_cast<int>(left));
+  CAPTURE(static_cast<int>(major_b));
+  CAPTURE(adds);
+  const auto a = small_numbers(kM, kK, 1), b = small_numbers(kK, n, 2),
+             c = small_numbers(kM, n, 3);
+  const DeviceBuffer<float> device_a(a), device_b(b);
+  DeviceBuffer<float> d(static_cast<std::int64_t>(kM) * n);
+  if (adds) d.upload(c.data());
+  launch(multiply<T, sums, left, major_b>,
+         {{1}, {2 * kWarpgroup}, 2 * (kM * kK + kK * ceil_div(n, 64) * 64)},
+         device_a.data(), device_b.data(), d.data(), adds);
+  const auto result = d.template tensor<float, 2>({kM, n});
+  int wrong = 0;
+  for (int i = 0; i < kM; ++i) {
+    for (int j = 0; j < n; ++j) {
+      double expected = adds ? c(i, j) : 0;
+      for (int k = 0; k < kK; ++k) {
+        expected += static_cast<double>(a(i, k)) * b(k, j);
+      }
+      // Whole numbers: any order of the sum is exact.
+      wrong += !(static_cast<double>(result(i, j)) == expected);
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+template <int sums>
+void check_size() {
+  static_assert(wgmma_takes(sums));
+  check_product<half, sums, Left::kRows, Major::kK>(false);
+  check_product<bfloat16, sums, Left::kColumns, Major::kMN>(true);
+  check_product<half, sums, Left::kRegisters, Major::kMN>(true);
+  check_product<bfloat16, sums, Left::kRegisters, Major::kK>(false);
+}
+
+TEST_CASE("wgmma multiplies, for every number of columns") {
+  FA_EACH_TEST;
+  check_size<32>();
+  check_size<40>();
+  check_size<48>();
+  check_size<64>();
+  check_size<72>();
+  check_size<80>();
+  check_size<88>();
+  check_size<96>();
+  check_size<128>();
+}
+
+template <class T>
+void check_kinds() {
+  for (const bool adds : {false, true}) {
+    check_product<T, 64, Left::kRows, Major::kK>(adds);
+    check_product<T, 64, Left::kRows, Major::kMN>(adds);
+    check_product<T, 64, Left::kColumns, Major::kK>(adds);
+    check_product<T, 64, Left::kColumns, Major::kMN>(adds);
+    check_product<T, 64, Left::kRegisters, Major::kK>(adds);
+    check_product<T, 64, Left::kRegisters, Major::kMN>(adds);
+  }
+}
+
+TEST_CASE("wgmma multiplies both types, whichever way the operands lie") {
+  FA_EACH_TEST;
+  check_kinds<half>();
+  check_kinds<bfloat16>();
+}
+
+// s = A B, o = 2 A B: the first group's sums are used while the second one and the third one, which goes on with the
+// sums of the second, are under way.
+__global__ void __launch_bounds__(kWarpgroup)
+    three_groups(const float* a, const float* b, float* s, float* o) {
+  using Tile = SwizzledTile<half, 64, 64>;
+  Tile* tiles = dynamic_shared<Tile>();
+  fill(tiles[0], a, 64, false);
+  fill(tiles[1], b, 64, false);
+  fence_async_proxy();
+  __syncthreads();
+  float of_s[32], of_o[32];
+  wgmma_begin(of_s);
+#pragma unroll
+  for (int k = 0; k < 64; k += 16) {
+    wgmma<half>(of_s, tiles[0].by_rows(0, k), tiles[1].by_columns(k, 0),
+                k > 0);
+  }
+  wgmma_commit(of_s);
+  wgmma_begin(of_o);
+#pragma unroll
+  for (int round = 0; round < 2; ++round) {
+#pragma unroll
+    for (int k = 0; k < 64; k += 16) {
+      wgmma<half>(of_o, tiles[0].by_rows(0, k), tiles[1].by_columns(k, 0),
+                  round + k > 0);
+    }
+    wgmma_commit();  // its sums are not the thread's between the rounds
+  }
+  wgmma_wait<2>(of_s);
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < 32; ++i) s[32 * thread + i] = of_s[i];
+  wgmma_wait<0>(of_o);
+#pragma unroll
+  for (int i = 0; i < 32; ++i) o[32 * thread + i] = of_o[i];
+}
+
+TEST_CASE("groups of products end in order, and sums go on in the next one") {
+  FA_EACH_TEST;
+  const auto a = small_numbers(64, 64, 1), b = small_numbers(64, 64, 2);
+  const DeviceBuffer<float> device_a(a), device_b(b);
+  DeviceBuffer<float> s(64 * 64), o(64 * 64);
+  launch(three_groups, {{1}, {kWarpgroup}, 4 * 64 * 64}, device_a.data(),
+         device_b.data(), s.data(), o.data());
+  const auto of_s = values(s), of_o = values(o);
+  for (int thread = 0; thread < kWarpgroup; ++thread) {
+    for (int i = 0; i < 32; ++i) {
+      const int row = thread / 32 * 16 + thread % 32 / 4 + 8 * (i / 2 % 2);
+      const int col = 8 * (i / 4) + 2 * (thread % 4) + i % 2;
+      float expected = 0;
+      for (int k = 0; k < 64; ++k) expected += a(row, k) * b(k, col);
+      const auto at = static_cast<std::size_t>(32 * thread + i);
+      CHECK(of_s[at] == expected);
+      CHECK(of_o[at] == 2 * expected);
+    }
+  }
+}
+
+// ---------------------------------------------------------------- copies
+
+// A tensor whose rows are longer than its columns, and which has room between its heads. Each number is random bits.
+struct Strided {
+  static constexpr std::int64_t batch = 2, heads = 3, rows = 37, cols = 72;
+  static constexpr std::int64_t of_row = 80, of_head = 38 * of_row,
+                                of_batch = 3 * of_head + 16;
+  static constexpr std::int64_t count = batch * of_batch;
+  std::vector<std::uint16_t> bits;
+  DeviceBuffer<half> data;
+
+  Strided() : bits(static_cast<std::size_t>(count)), data(count) {
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      bits[i] = static_cast<std::uint16_t>(random_bits(1, i));
+    }
+    data.upload(bits.data());
+  }
+  TensorMap map(int box_rows) const {
+    return tensor_map(data.data(), {batch, heads, rows, cols},
+                      {of_batch, of_head, of_row}, box_rows);
+  }
+  static bool has(std::int64_t b, std::int64_t h, std::int64_t row,
+                  std::int64_t col) {
+    return b >= 0 && b < batch && h >= 0 && h < heads && row >= 0 &&
+           row < rows && col >= 0 && col < cols;
+  }
+  static std::size_t offset(std::int64_t b, std::int64_t h, std::int64_t row,
+                            std::int64_t col) {
+    return static_cast<std::size_t>(b * of_batch + h * of_head +
+                                    row * of_row + col);
+  }
+};
+
+constexpr int kBoxRows = 16;
+
+// Where a box begins.
+struct Corner {
+  int col, row, head, batch;
+};
+
+// A tile and its barrier. With static shared memory beside it, dynamic shared memory need not begin at a multiple of
+// 1024 on a GPU.
+template <class TileType>
+struct WithBarrier {
+  using Tile = TileType;
+  Tile tile;
+  Mbarrier full;
+};
+using Box = WithBarrier<SwizzledTile<std::uint16_t, kBoxRows, 64>>;
+using TwoPanels = WithBarrier<SwizzledTile<std::uint16_t, kBoxRows, 128>>;
+
+__global__ void load_box(const __grid_constant__ TensorMap map, Corner at,
+                         std::uint16_t* out) {
+  using Tile = Box::Tile;
+  auto& [tile, full] = *dynamic_shared<Box>();
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) {
+    prefetch_map(map);
+    full.init(1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (thread == 0) {
+    full.arrive_and_expect(Tile::bytes);
+    tma_load(tile.data, map, full, at.col, at.row, at.head, at.batch,
+             Keep::kLong);
+  }
+  full.wait(0);
+  for (int i = thread; i < kBoxRows * 64; i += 64) {
+    out[i] = tile.at(i / 64, i % 64 / 8 * 8)[i % 8];
+  }
+}
+
+TEST_CASE("tma_load takes a box, swizzled, with zeros outside the tensor") {
+  FA_EACH_TEST;
+  const Strided tensor;
+  const TensorMap map = tensor.map(kBoxRows);
+  DeviceBuffer<std::uint16_t> out(kBoxRows * 64);
+  for (const Corner& at :
+       {Corner{0, 0, 0, 0}, Corner{0, 16, 2, 1}, Corner{64, 5, 1, 0},
+        Corner{0, 32, 1, 1}, Corner{8, 36, 0, 1}, Corner{0, 37, 0, 0},
+        Corner{-8, -3, 2, 0}, Corner{0, 0, 3, 0}, Corner{0, 0, 0, 2},
+        Corner{72, 0, 0, 0}, Corner{3, 1, 0, 0}}) {
+    CAPTURE(at.col);
+    CAPTURE(at.row);
+    out.poison();
+    launch(load_box, {{1}, {64}, sizeof(Box)}, map, at, out.data());
+    const auto result = values(out);
+    int wrong = 0;
+    for (int i = 0; i < kBoxRows * 64; ++i) {
+      const int row = at.row + i / 64, col = at.col + i % 64;
+      const std::uint16_t expected =
+          Strided::has(at.batch, at.head, row, col)
+              ? tensor.bits[Strided::offset(at.batch, at.head, row, col)]
+              : std::uint16_t{0};
+      wrong += result[static_cast<std::size_t>(i)] != expected;
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+__global__ void store_box(const __grid_constant__ TensorMap map, Corner at) {
+  using Tile = SwizzledTile<std::uint16_t, kBoxRows, 64>;
+  Tile& tile = *dynamic_shared<Tile>();
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int i = thread; i < kBoxRows * 64; i += 64) {
+    tile.at(i / 64, i % 64 / 8 * 8)[i % 8] = static_cast<std::uint16_t>(i);
+  }
+  fence_async_proxy();
+  __syncthreads();
+  if (thread == 0) {
+    tma_store(map, tile.data, at.col, at.row, at.head, at.batch);
+    bulk_commit();
+    bulk_wait_read<0>();
+  }
+}
+
+TEST_CASE("tma_store writes what of a box is in the tensor, and no more") {
+  FA_EACH_TEST;
+  Strided tensor;
+  const TensorMap map = tensor.map(kBoxRows);
+  for (const Corner& at :
+       {Corner{0, 0, 0, 0}, Corner{64, 30, 2, 1}, Corner{0, 21, 1, 0},
+        Corner{-8, -5, 0, 1}, Corner{0, 37, 2, 1}, Corner{0, 0, 3, 0}}) {
+    CAPTURE(at.col);
+    CAPTURE(at.row);
+    tensor.data.poison();
+    launch(store_box, {{1}, {64}, kBoxRows * 128}, map, at);
+    auto expected = tensor.bits;
+    std::fill(expected.begin(), expected.end(), std::uint16_t{0xffff});
+    for (int i = 0; i < kBoxRows * 64; ++i) {
+      const int row = at.row + i / 64, col = at.col + i % 64;
+      if (!Strided::has(at.batch, at.head, row, col)) continue;
+      expected[Strided::offset(at.batch, at.head, row, col)] =
+          static_cast<std::uint16_t>(i);
+    }
+    CHECK((bits_of<std::uint16_t>(tensor.data) == expected));
+  }
+}
+
+// A tile of two panels from one place to another.
+__global__ void move_tile(const __grid_constant__ TensorMap from,
+                          const __grid_constant__ TensorMap to, int row,
+                          int head, int batch) {
+  auto& [tile, full] = *dynamic_shared<TwoPanels>();
+  if (threadIdx.x != 0) return;
+  full.init(1);
+  fence_barrier_init();
+  full.arrive_and_expect(TwoPanels::Tile::bytes);
+  load_tile(tile, from, full, row, head, batch, Keep::kShort);
+  full.wait(0);
+  store_tile(to, tile, row, head, batch);
+  bulk_commit();
+  bulk_wait<0>();
+}
+
+TEST_CASE("a tile of several panels is loaded and stored as a whole") {
+  FA_EACH_TEST;
+  const Strided from;
+  Strided to;
+  to.data.poison();
+  launch(move_tile, {{1}, {32}, sizeof(TwoPanels)}, from.map(kBoxRows),
+         to.map(kBoxRows), 30, 2, 1);
+  auto expected = to.bits;
+  std::fill(expected.begin(), expected.end(), std::uint16_t{0xffff});
+  for (int row = 30; row < Strided::rows; ++row) {
+    for (int col = 0; col < Strided::cols; ++col) {
+      const std::size_t at = Strided::offset(1, 2, row, col);
+      expected[at] = from.bits[at];
+    }
+  }
+  CHECK((bits_of<std::uint16_t>(to.data) == expected));
+}
+
+__global__ void add_row(const float* in, float* out) {
+  constexpr int count = 100, bytes = 4 * count;
+  __shared__ __align__(16) float row[count];
+  __shared__ __align__(16) float twice[count];
+  __shared__ Mbarrier full;
+  if (threadIdx.x == 0) {
+    full.init(1);
+    fence_barrier_init();
+    full.arrive_and_expect(bytes);
+    bulk_load(row, in + count * blockIdx.x, bytes, full);
+  }
+  __syncthreads();
+  full.wait(0);
+  for (unsigned i = threadIdx.x; i < count; i += 32) twice[i] = 2 * row[i];
+  fence_async_proxy();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    bulk_add(out, row, bytes);
+    bulk_commit();
+    bulk_add(out, twice, bytes);
+    bulk_commit();
+    bulk_wait_read<1>();
+    bulk_wait<0>();
+  }
+}
+
+TEST_CASE("bulk_add adds the rows of all blocks") {
+  FA_EACH_TEST;
+  const auto in = small_numbers(20, 100, 1);
+  const DeviceBuffer<float> device_in(in);
+  DeviceBuffer<float> out(100);
+  out.zero();
+  launch(add_row, {{20}, {32}}, device_in.data(), out.data());
+  const auto result = values(out);
+  for (int i = 0; i < 100; ++i) {
+    float expected = 0;
+    for (int row = 0; row < 20; ++row) expected += 3 * in(row, i);
+    CHECK(result[static_cast<std::size_t>(i)] == expected);
+  }
+}
+
+// ---------------------------------------------------------------- barriers
+
+template <int stages>
+struct Ring {
+  using Tile = SwizzledTile<std::uint16_t, 8, 64>;
+  Tile tiles[stages];
+  Pipeline<stages> pipe;
+};
+
+// One thread brings tiles of 8 x 64 numbers, four warps take them.
+template <int stages>
+__global__ void __launch_bounds__(kWarpgroup + kWarp)
+    pipelined_copy(const __grid_constant__ TensorMap map, std::uint16_t* out,
+                   int tiles) {
+  using Tile = typename Ring<stages>::Tile;
+  auto& [ring, pipe] = *dynamic_shared<Ring<stages>>();
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) {
+    pipe.init(kWarpgroup);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  RingPlace<stages> at;
+  if (thread >= kWarpgroup) {
+    if (thread > kWarpgroup) return;
+    for (int i = 0; i < tiles; ++i) {
+      load_tile(ring[at.stage], map, pipe.acquire(at, Tile::bytes), 8 * i, 0,
+                0);
+      at.advance();
+    }
+    return;
+  }
+  for (int i = 0; i < tiles; ++i) {
+    pipe.wait(at);
+    for (int e = thread; e < 8 * 64; e += kWarpgroup) {
+      out[512 * i + e] = ring[at.stage].at(e / 64, e % 64 / 8 * 8)[e % 8];
+    }
+    pipe.free(at);
+    at.advance();
+  }
+}
+
+template <int stages>
+void check_pipeline() {
+  CAPTURE(stages);
+  for (const int tiles : {1, 2, 3, 7, 12}) {
+    CAPTURE(tiles);
+    const std::int64_t rows = 8 * tiles;
+    std::vector<std::uint16_t> bits(static_cast<std::size_t>(rows * 64));
+    std::iota(bits.begin(), bits.end(), std::uint16_t{1});
+    DeviceBuffer<half> in(rows * 64);
+    in.upload(bits.data());
+    DeviceBuffer<std::uint16_t> out(rows * 64);
+    const TensorMap map =
+        tensor_map(in.data(), {1, 1, rows, 64}, {0, 0, 64}, 8);
+    launch(pipelined_copy<stages>,
+           {{1}, {kWarpgroup + kWarp}, sizeof(Ring<stages>)}, map, out.data(),
+           tiles);
+    CHECK((values(out) == bits));
+  }
+}
+
+TEST_CASE("a pipeline goes round its ring, with every number of stages") {
+  FA_EACH_TEST;
+  check_pipeline<1>();
+  check_pipeline<2>();
+  check_pipeline<3>();
+}
+
+// Two warpgroups take turns, and write down who had one.
+__global__ void __launch_bounds__(2 * kWarpgroup)
+    take_turns(int* turns, int rounds) {
+  __shared__ int count;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int own = thread / kWarpgroup, other = 1 - own;
+  if (thread == 0) count = 0;
+  __syncthreads();
+  if (own == 1) named_barrier_arrive(1 + other, 2 * kWarpgroup);
+  for (int i = 0; i < rounds; ++i) {
+    named_barrier_wait(1 + own, 2 * kWarpgroup);
+    if (thread % kWarpgroup == 0) turns[count++] = own;
+    if (own == 0 || i + 1 < rounds) {
+      named_barrier_arrive(1 + other, 2 * kWarpgroup);
+    }
+  }
+}
+
+TEST_CASE("two warpgroups take turns at named barriers") {
+  FA_EACH_TEST;
+  DeviceBuffer<int> turns(20);
+  launch(take_turns, {{1}, {2 * kWarpgroup}}, turns.data(), 10);
+  const auto result = values(turns);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    CHECK(result[i] == static_cast<int>(i % 2));
+  }
+}
+
+// A warpgroup leaves registers to two others.
+__global__ void __launch_bounds__(3 * kWarpgroup, 1)
+    move_registers(int* out) {
+  if (threadIdx.x < kWarpgroup) {
+    keep_registers<40>();
+  } else {
+    take_registers<232>();
+  }
+  out[threadIdx.x] = static_cast<int>(threadIdx.x);
+}
+
+TEST_CASE("registers move from one warpgroup to others") {
+  FA_EACH_TEST;
+  DeviceBuffer<int> out(3 * kWarpgroup);
+  launch(move_registers, {{1}, {3 * kWarpgroup}}, out.data());
+  const auto result = values(out);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    CHECK(result[i] == static_cast<int>(i));
+  }
+}
+
+// ---------------------------------------------------------------- stmatrix
+
+__global__ void matrices_and_back(std::uint16_t* out) {
+  __shared__ __align__(16) std::uint16_t matrices[3][4][8][8];
+  const int lane = static_cast<int>(threadIdx.x);
+  for (int i = lane; i < 256; i += 32) {
+    matrices[0][i / 64][i / 8 % 8][i % 8] =
+        static_cast<std::uint16_t>(1000 + i);
+  }
+  __syncwarp();
+  std::uint32_t straight[4], transposed[4];
+  ldmatrix_x4(straight, &matrices[0][lane / 8][lane % 8][0]);
+  ldmatrix_x4_transposed(transposed, &matrices[0][lane / 8][lane % 8][0]);
+  stmatrix_x4(&matrices[1][lane / 8][lane % 8][0], straight);
+  stmatrix_x4_transposed(&matrices[2][lane / 8][lane % 8][0], transposed);
+  __syncwarp();
+  for (int i = lane; i < 512; i += 32) {
+    out[i] = matrices[1 + i / 256][i / 64 % 4][i / 8 % 8][i % 8];
+  }
+}
+
+TEST_CASE("stmatrix puts back what ldmatrix has taken") {
+  FA_EACH_TEST;
+  DeviceBuffer<std::uint16_t> out(512);
+  launch(matrices_and_back, {{1}, {32}}, out.data());
+  const auto result = values(out);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    CHECK(result[i] == 1000 + i % 256);
+  }
+}
+
+// ---------------------------------------------------------------- the host's part
+
+TEST_CASE("what TMA does not take is refused in one sentence") {
+  FA_EACH_TEST;
+  using E = std::invalid_argument;
+  DeviceBuffer<half> data(1024);
+  const auto refusal = [&](std::int64_t offset, std::int64_t row_stride,
+                           std::int64_t rows, int box_rows) {
+    return message_of<E>([&] {
+      (void)tensor_map(data.data() + offset, {1, 1, rows, 64},
+                       {0, 0, row_stride}, box_rows);
+    });
+  };
+  CHECK(contains(refusal(0, 64, 0, 8), "a tensor 1 x 1 x 0 x 64 for TMA"));
+  CHECK(contains(refusal(0, 64, 16, 257), "a box of 257 rows for TMA"));
+  CHECK(contains(refusal(1, 64, 16, 8), "no multiple of 16"));
+  CHECK(contains(refusal(0, 60, 16, 8), "rows 60 elements apart for TMA"));
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,213 @@
+// What runs beside the threads in the plain lab: nobody watches, so a mistake must show in the numbers, or end the
+// launch with a sentence.
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "common/gpu/hopper.cuh"
+#include "common/gpu/tensor_map.cuh"
+#include "common/gpu/tests/broken_hopper.cuh"
+#include "common/lab/tests/marked_lines.hpp"
+#include "common/testing/process.hpp"
+
+namespace fa::on_lab {
+namespace {
+
+using testing::contains;
+using testing::message_of;
+
+template <class T>
+std::vector<T> values(const DeviceBuffer<T>& buffer) {
+  std::vector<T> result(static_cast<std::size_t>(buffer.count()));
+  buffer.download(result.data());
+  return result;
+}
+
+// The sum of what the threads of a broken kernel, or of its right twin, leave.
+float sum_of(const DeviceBuffer<float>& out, unsigned threads) {
+  const auto numbers = values(out);
+  return std::accumulate(numbers.begin(), numbers.begin() + threads, 0.0f);
+}
+float sum_of(void (*kernel)(float*)) {
+  DeviceBuffer<float> out(128);
+  launch(kernel, {{1}, {128}, HopperTile::bytes}, out.data());
+  return sum_of(out, 128);
+}
+float sum_of(void (*kernel)(TensorMap, float*)) {
+  const HopperInput in;
+  DeviceBuffer<float> out(128);
+  launch(kernel, {{1}, {128}, HopperTile::bytes}, in.map(), out.data());
+  return sum_of(out, 128);
+}
+
+TEST_CASE("what is not waited for is NaN, without anybody who watches") {
+  CHECK(sum_of(no_wgmma_wait<false>) == 128 * 16);
+  CHECK(std::isnan(sum_of(no_wgmma_wait<true>)));
+  // The scaled sum is overwritten when the product ends.
+  CHECK(sum_of(touched_sums<false>) == 128 * 256);
+  CHECK(sum_of(touched_sums<true>) == 128 * 16);
+  CHECK(sum_of(operand_not_there<false>) == 0);
+  CHECK(std::isnan(sum_of(operand_not_there<true>)));
+  CHECK(sum_of(overwritten_tile<false>) == 0);
+  CHECK(std::isnan(sum_of(overwritten_tile<true>)));
+  HopperInput in;
+  for (const bool broken : {false, true}) {
+    launch(broken ? no_wait<true> : no_wait<false>,
+           {{1}, {128}, HopperTile::bytes}, in.map(), in.out.data());
+    CHECK(std::isnan(to_float(values(in.out)[0])) == broken);
+    in.out.poison();
+    launch(broken ? too_few_bytes<true> : too_few_bytes<false>,
+           {{1}, {128}, HopperTile::bytes}, in.map(), in.out.data());
+    CHECK(std::isnan(to_float(values(in.out)[0])) == broken);
+  }
+}
+
+TEST_CASE("a store that nobody waits for does not come") {
+  DeviceBuffer<float> in(32), out(32);
+  in.zero();
+  for (const bool broken : {false, true}) {
+    out.zero();
+    const float one = 1;
+    std::vector<float> ones(32, one);
+    in.upload(ones.data());
+    launch(broken ? store_at_the_end<true> : store_at_the_end<false>,
+           {{1}, {32}}, in.data(), out.data());
+    CHECK(values(out)[5] == (broken ? 0 : 1));
+  }
+}
+
+TEST_CASE("who waits for ever is named, with what is missing") {
+  for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
+    if (kernel.kind != "deadlock") continue;
+    CAPTURE(kernel.name);
+    kernel.run(false);
+    const std::string message =
+        message_of<std::runtime_error>([&] { kernel.run(true); });
+    CAPTURE(message);
+    CHECK(contains(message, "deadlock in block (0, 0, 0)"));
+    CHECK(contains(message, kernel.says));
+    CHECK(contains(message, fmt::format("broken_hopper.cuh:{}",
+                                        testing::line_of(FA_BROKEN_HOPPER,
+                                                         kernel.line))));
+  }
+}
+
+// ---------------------------------------------------------------- refusals
+
+enum class Wrong {
+  kNotInitialised,
+  kNoArrivals,
+  kTooManyArrivals,
+  kNumberOfBarrier,
+  kThreadsOfBarrier,
+  kThreadsDiffer,
+  kRegisters,
+  kTooManyRegisters,
+  kTileAlignment,
+  kBeyondTheEnd,
+  kBytes,
+  kOperand,
+  kStatic,
+};
+
+__global__ void does_wrong(const __grid_constant__ TensorMap map,
+                           const float* global, Wrong what) {
+  __shared__ Mbarrier barrier, other;
+  __shared__ __align__(16) float row[32];
+  char* const shared = dynamic_shared<char>();
+  const bool first = threadIdx.x == 0;
+  if (first && what != Wrong::kNotInitialised) {
+    barrier.init(what == Wrong::kNoArrivals ? 0 : 1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  float sum[32] = {};
+  switch (what) {
+    case Wrong::kNotInitialised:
+    case Wrong::kNoArrivals:
+      other.wait(0);
+      break;
+    case Wrong::kTooManyArrivals:
+      barrier.arrive_and_expect(16);
+      barrier.arrive();
+      break;
+    case Wrong::kNumberOfBarrier:
+      named_barrier_wait(16, 128);
+      break;
+    case Wrong::kThreadsOfBarrier:
+      named_barrier_wait(1, 100);
+      break;
+    case Wrong::kThreadsDiffer:
+      named_barrier_arrive(1, threadIdx.x < 32 ? 64 : 128);
+      break;
+    case Wrong::kRegisters:
+      lab::set_registers(100, {});
+      break;
+    case Wrong::kTooManyRegisters:
+      if (threadIdx.x < 128) {
+        keep_registers<48>();
+      } else {
+        take_registers<240>();
+      }
+      break;
+    case Wrong::kTileAlignment:
+      if (first) tma_load(shared + 16, map, barrier, 0, 0, 0, 0, Keep::kLong);
+      break;
+    case Wrong::kBeyondTheEnd:
+      if (first) {
+        tma_load(shared + 1024, map, barrier, 0, 0, 0, 0, Keep::kLong);
+      }
+      break;
+    case Wrong::kBytes:
+      if (first) bulk_load(row, global, 20, barrier);
+      break;
+    case Wrong::kOperand: {
+      const auto operand = matrix_descriptor<Major::kK>(shared + 4096, 0);
+      wgmma_begin(sum);
+      wgmma<half>(sum, operand, operand, false);
+      wgmma_commit(sum);
+      wgmma_wait<0>(sum);
+      break;
+    }
+    case Wrong::kStatic:
+      (void)matrix_descriptor<Major::kK>(row, 0);
+      break;
+  }
+}
+
+TEST_CASE("what a GPU does not take ends the launch with one sentence") {
+  const auto refusal = [](Wrong what) {
+    const HopperInput in;
+    const DeviceBuffer<float> global(64);
+    return message_of<std::runtime_error>([&] {
+      launch(does_wrong, {{1}, {384}, HopperTile::bytes}, in.map(),
+             global.data(), what);
+    });
+  };
+  const auto says = [&](Wrong what, const std::string& words) {
+    const std::string message = refusal(what);
+    CAPTURE(message);
+    CHECK(contains(message, words));
+  };
+  says(Wrong::kNotInitialised, "an mbarrier that nobody has initialised yet");
+  says(Wrong::kNoArrivals, "an mbarrier of 0 arrivals");
+  says(Wrong::kTooManyArrivals, "more than the 1 arrivals of a phase");
+  says(Wrong::kNumberOfBarrier, "the number 16; allowed are 0 to 15");
+  says(Wrong::kThreadsOfBarrier, "for 100 threads; allowed are multiples");
+  says(Wrong::kThreadsDiffer, "threads, where others said");
+  says(Wrong::kRegisters, "100 registers for a thread; allowed are");
+  says(Wrong::kTooManyRegisters, "take 67584 registers in all");
+  says(Wrong::kTileAlignment, "no multiple of 128");
+  says(Wrong::kBeyondTheEnd, "a copy of 8192 bytes at byte 1024");
+  says(Wrong::kBytes, "a copy of 20 bytes");
+  says(Wrong::kOperand, "of the dynamic shared memory, which has 8192");
+  says(Wrong::kStatic, "not in dynamic shared memory");
+}
+
+}  // namespace
+}  // namespace fa::on_lab
