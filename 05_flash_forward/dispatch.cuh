@@ -3,22 +3,22 @@
 /// it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <type_traits>
 
 #include "05_flash_forward/grid.cuh"
 #include "05_flash_forward/kernels/04_register_tiles.cuh"
 #include "05_flash_forward/kernels/08_finish.cuh"
+#include "05_flash_forward/mapped.cuh"
 
 namespace fa::FA_TARGET {
 
-/// A kernel that computes all of a problem, with the sizes of its launch.
-template <class T>
+/// A kernel that computes all of a problem.
 struct ForwardKernel {
-  void (*kernel)(Attention<T>);  ///< the kernel
-  Launch sizes;                  ///< of its launch
-  const char* name;              ///< of its file in kernels/
-  int head_dim;                  ///< columns that it is compiled for
+  std::function<void(const Stream&)> launch;  ///< on a stream
+  const char* name;                           ///< of its file in kernels/
+  int head_dim;  ///< columns that it is compiled for
 };
 
 /// Calls work with the head dimension that a kernel is compiled for: the least that suffices.
@@ -35,36 +35,69 @@ auto with_head_dim(std::int64_t head_dim, Work work) {
 }
 
 /// The fastest kernel for a problem with a head dimension up to 256.
-inline ForwardKernel<float> forward_kernel(const Attention<float>& a) {
+inline ForwardKernel forward_kernel(const Attention<float>& a) {
   return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
     using Tile = FloatTile<d>;
-    return ForwardKernel<float>{
-        a.dropout.threshold > 0 ? flash_register_tiles<d, true>
-                                : flash_register_tiles<d, false>,
-        {grid_of(a, Tile::block_m), {Tile::threads}, Tile::shared_bytes},
-        "04_register_tiles",
-        d};
+    const auto kernel = a.dropout.threshold > 0
+                            ? flash_register_tiles<d, true>
+                            : flash_register_tiles<d, false>;
+    const Launch sizes{
+        grid_of(a, Tile::block_m), {Tile::threads}, Tile::shared_bytes};
+    return ForwardKernel{
+        [=](const Stream& stream) { launch(stream, kernel, sizes, a); },
+        "04_register_tiles", d};
   });
 }
 
-/// The same for the 16-bit types.
+/// The fastest kernel without Hopper's instructions, for the 16-bit types.
 /// @tparam T half or bfloat16
 template <class T>
-ForwardKernel<T> forward_kernel(const Attention<T>& a) {
-  static_assert(sizeof(T) == 2, "half or bfloat16");
+ForwardKernel sm_80_kernel(const Attention<T>& a) {
   return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
     using Tile = FinishedTile<d>;
-    return ForwardKernel<T>{a.dropout.threshold > 0
-                                ? flash_finish<Tile, T, true>
-                                : flash_finish<Tile, T, false>,
-                            {grid_of(a, Tile::block_m),
-                             {Tile::threads},
-                             pipeline_bytes<Tile, T>()},
-                            "08_finish",
-                            d};
+    const auto kernel = a.dropout.threshold > 0
+                            ? flash_finish<Tile, T, true>
+                            : flash_finish<Tile, T, false>;
+    const Launch sizes{grid_of(a, Tile::block_m),
+                       {Tile::threads},
+                       pipeline_bytes<Tile, T>()};
+    return ForwardKernel{
+        [=](const Stream& stream) { launch(stream, kernel, sizes, a); },
+        "08_finish", d};
   });
+}
+
+/// The fastest kernel with Hopper's instructions.
+/// @tparam T half or bfloat16
+/// @param a  a problem for which can_map() holds
+template <class T>
+ForwardKernel sm_90_kernel(const Attention<T>& a) {
+  if (a.head_dim > 64 && a.head_dim <= 128) {
+    using Tile = TeachingTile<T>;
+    return {persistent_launch<Tile>(a, flash_persistent<Tile, T>),
+            "13_persistent", 128};
+  }
+  return with_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
+    constexpr int d = decltype(head_dim)::value == 128
+                          ? 256  // 128 was above
+                          : decltype(head_dim)::value;
+    using Tile = SharesTile<T, d>;
+    return ForwardKernel{persistent_launch<Tile>(a, flash_shares<Tile, T>),
+                         "14_shares", d};
+  });
+}
+
+/// The fastest kernel for a problem, for the 16-bit types.
+/// @tparam T half or bfloat16
+template <class T>
+ForwardKernel forward_kernel(const Attention<T>& a) {
+  static_assert(sizeof(T) == 2, "half or bfloat16");
+  // In the lab nothing is fast, and the older kernel takes all problems.
+  return device_properties().compute_capability == 90 && can_map(a)
+             ? sm_90_kernel(a)
+             : sm_80_kernel(a);
 }
 
 /// Launches the kernel that forward_kernel() names.
@@ -73,8 +106,7 @@ ForwardKernel<T> forward_kernel(const Attention<T>& a) {
 /// @throws as launch()
 template <class T>
 void launch_forward(const Attention<T>& a, const Stream& stream) {
-  const ForwardKernel<T> forward = forward_kernel(a);
-  launch(stream, forward.kernel, forward.sizes, a);
+  forward_kernel(a).launch(stream);
 }
 
 }  // namespace fa::FA_TARGET

@@ -159,8 +159,11 @@ void check_ragged(cli::Program& program, const Machine& machine,
     std::vector<std::string> cells{rung.name};
     for (const auto& [name, problem] : problems) {
       double worst = 0;
+      bool taken = false;
       for (const Type type : rung.types) {
         const OfOne& task = tasks.at({name, type});
+        if (!rung.takes(task.problem)) continue;
+        taken = true;
         for (const Verdict& verdict :
              task.judge.judge(rung.name + ", " + name,
                               result_of(rung, task.problem, task.inputs))) {
@@ -168,7 +171,7 @@ void check_ragged(cli::Program& program, const Machine& machine,
           if (!verdict.accepted) program.check(verdict);  // with its place
         }
       }
-      cells.push_back(fmt::format("{:.2f}", worst));
+      cells.push_back(taken ? fmt::format("{:.2f}", worst) : "-");
       worst_of_all = std::max(worst_of_all, worst);
     }
     table.add(cells);

@@ -10,11 +10,15 @@ namespace fa::flash {
 bool BareRung::takes(const Problem& problem) const {
   const std::int64_t d = problem.shape.head_dim;
   return std::find(types.begin(), types.end(), problem.type) != types.end() &&
-         d % 8 == 0 && d <= max_head_dim;
+         d % 8 == 0 && d <= max_head_dim && (drops || problem.dropout == 0);
 }
 
 void BareRung::check(const Problem& problem) const {
   if (takes(problem)) return;
+  if (!drops && problem.dropout > 0) {
+    throw std::invalid_argument(fmt::format(
+        "{} drops no weights; dropout is {}", name, problem.dropout));
+  }
   std::string allowed;
   for (const Type type : types) {
     allowed += (allowed.empty() ? "" : " or ") + name_of(type);

@@ -11,6 +11,7 @@
 #include "05_flash_forward/kernels/05_tensor_cores.cuh"
 #include "05_flash_forward/kernels/06_swizzle.cuh"
 #include "05_flash_forward/kernels/07_pipeline.cuh"
+#include "05_flash_forward/kernels/09_wgmma.cuh"
 #include "05_flash_forward/on_device.cuh"
 
 namespace fa::FA_TARGET {
@@ -153,9 +154,80 @@ inline std::vector<Rung> tensor_core_rungs() {
               [](auto d, auto zero) {
                 return flash_pipeline<decltype(d)::value, decltype(zero)>;
               }),
-          sixteen_bit_rung(
-              "08_finish", "masks at the edge, powers of two", 256,
-              [](const auto& a) { launch_forward(a, Stream::of(nullptr)); })};
+          sixteen_bit_rung("08_finish", "masks at the edge, powers of two",
+                           256, [](const auto& a) {
+                             sm_80_kernel(a).launch(Stream::of(nullptr));
+                           })};
+}
+
+// A rung with Hopper's instructions. `kernel(attention)` gives what launches it.
+template <class Kernel>
+Rung hopper_rung(const char* name, const char* idea,
+                 std::int64_t max_head_dim, Kernel kernel) {
+  const auto start = [=](const auto& a) {
+    return [work = kernel(a)] { work(Stream::of(nullptr)); };
+  };
+  return {
+      {name, idea, {Type::kFloat16, Type::kBFloat16}, max_head_dim, false},
+      [=](const Problem& problem, const Inputs& in) {
+        return problem.type == Type::kFloat16
+                   ? prepare<half>(problem, in, start)
+                   : prepare<bfloat16>(problem, in, start);
+      }};
+}
+
+inline std::vector<Rung> hopper_rungs() {
+  return {
+      hopper_rung("09_wgmma", "Hopper's products and copies", 128,
+                  [](const auto& a) {
+                    using T = decltype(type_of(a));
+                    using Tile = TeachingTile<T>;
+                    return mapped_launch<Tile>(a, flash_wgmma<Tile, T>,
+                                               kWarpgroup * Tile::consumers,
+                                               sizeof(WgmmaShared<Tile>));
+                  }),
+      hopper_rung("10_warp_specialized", "warps that only fetch", 128,
+                  [](const auto& a) {
+                    using T = decltype(type_of(a));
+                    using Tile = TeachingTile<T>;
+                    return mapped_launch<Tile>(
+                        a, flash_warp_specialized<Tile, T>,
+                        kWarpgroup * (Tile::consumers + 1),
+                        sizeof(SpecializedShared<Tile>));
+                  }),
+      hopper_rung("11_overlap", "softmax under the products", 128,
+                  [](const auto& a) {
+                    using T = decltype(type_of(a));
+                    using Tile = TeachingTile<T>;
+                    return mapped_launch<Tile>(
+                        a, flash_overlap<Tile, T>,
+                        kWarpgroup * (Tile::consumers + 1),
+                        sizeof(SpecializedShared<Tile>));
+                  }),
+      hopper_rung("12_ping_pong", "turns on the tensor cores", 128,
+                  [](const auto& a) {
+                    using T = decltype(type_of(a));
+                    using Tile = TeachingTile<T>;
+                    return mapped_launch<Tile>(
+                        a, flash_ping_pong<Tile, T>,
+                        kWarpgroup * (Tile::consumers + 1),
+                        sizeof(SpecializedShared<Tile>));
+                  }),
+      hopper_rung("13_persistent", "work by tickets, the longest first", 128,
+                  [](const auto& a) {
+                    using T = decltype(type_of(a));
+                    using Tile = TeachingTile<T>;
+                    return persistent_launch<Tile>(a,
+                                                   flash_persistent<Tile, T>);
+                  }),
+      hopper_rung(
+          "14_shares", "nothing that no row sees", 256, [](const auto& a) {
+            using T = decltype(type_of(a));
+            return with_head_dim<64, 256>(a.head_dim, [&](auto d) {
+              using Tile = SharesTile<T, decltype(d)::value>;
+              return persistent_launch<Tile>(a, flash_shares<Tile, T>);
+            });
+          })};
 }
 
 }  // namespace
@@ -166,6 +238,9 @@ inline flash::Machine machine(const std::string& kind) {
   result.rungs = {unfused(), flash_1_rung(), flash_2_rung(),
                   register_tiles()};
   for (const Rung& rung : tensor_core_rungs()) result.rungs.push_back(rung);
+  if (result.available && has_hopper()) {
+    for (const Rung& rung : hopper_rungs()) result.rungs.push_back(rung);
+  }
   for (Rung& rung : result.rungs) {
     rung.prepare = [prepare = rung.prepare, rung](const Problem& problem,
                                                   const Inputs& in) {

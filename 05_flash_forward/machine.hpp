@@ -32,6 +32,7 @@ struct BareRung {
   std::string idea;           ///< what is new, in a few words
   std::vector<Type> types;    ///< of the inputs that it takes
   std::int64_t max_head_dim;  ///< the largest that it takes
+  bool drops = true;          ///< whether it can drop weights
 
   /// Whether it takes a problem.
   bool takes(const Problem& problem) const;

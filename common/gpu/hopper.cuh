@@ -53,6 +53,11 @@ namespace fa::FA_TARGET {
 template <Major layout>
 struct MatrixDescriptor {
   std::uint64_t bits;  ///< as PTX wants them
+
+  /// So many bytes further on, a multiple of 16.
+  __device__ MatrixDescriptor operator+(int bytes) const {
+    return {bits + static_cast<std::uint64_t>(bytes >> 4)};
+  }
 };
 
 /// Describes an operand in panels of 128 bytes a row, swizzled.
@@ -75,6 +80,7 @@ __device__ MatrixDescriptor<layout> matrix_descriptor(const void* shared,
 /// @tparam col_count columns, a multiple of 64
 template <class T, int row_count, int col_count>
 struct __align__(kPanelAlignment) SwizzledTile {
+  using Element = T;                                    ///< a number
   static constexpr int rows = row_count;                ///< of the tile
   static constexpr int cols = col_count;                ///< of the tile
   static constexpr int panel_cols = 64;                 ///< of a panel
@@ -96,19 +102,17 @@ struct __align__(kPanelAlignment) SwizzledTile {
   /// @param row first row, a multiple of 8
   /// @param col first column, a multiple of 16
   __device__ MatrixDescriptor<Major::kK> by_rows(int row, int col) const {
-    return matrix_descriptor<Major::kK>(data + col / panel_cols * panel_size +
-                                            row * panel_cols +
-                                            col % panel_cols,
-                                        0);
+    return matrix_descriptor<Major::kK>(data, 0) +
+           2 * (col / panel_cols * panel_size + row * panel_cols +
+                col % panel_cols);
   }
 
   /// 16 rows of some columns, summed over rows: the right operand of P V.
   /// @param row first row, a multiple of 16
   /// @param col first column, a multiple of 64
   __device__ MatrixDescriptor<Major::kMN> by_columns(int row, int col) const {
-    return matrix_descriptor<Major::kMN>(
-        data + col / panel_cols * panel_size + row * panel_cols,
-        panel_size * static_cast<int>(sizeof(T)));
+    return matrix_descriptor<Major::kMN>(data, 2 * panel_size) +
+           2 * (col / panel_cols * panel_size + row * panel_cols);
   }
 };
 

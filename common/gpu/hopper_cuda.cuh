@@ -223,16 +223,19 @@ __device__ inline void stmatrix_x4_transposed(void* row,
       : "memory");
 }
 
-/// Keeps the compiler from moving what touches these registers over this point: it does not know that wgmma writes
-/// them later.
+/// Keeps the compiler from moving what touches these registers over this point: it does not know that wgmma reads and
+/// writes them later.
+/// @param registers an array of float or std::uint32_t, or an array of such arrays
 template <class R, int n>
 __device__ void pin(R (&registers)[n]) {
 #pragma unroll
   for (int i = 0; i < n; ++i) {
-    if constexpr (sizeof(R) == 4 && std::is_same_v<R, float>) {
+    if constexpr (std::is_same_v<R, float>) {
       asm volatile("" : "+f"(registers[i])::"memory");
-    } else {
+    } else if constexpr (std::is_same_v<R, std::uint32_t>) {
       asm volatile("" : "+r"(registers[i])::"memory");
+    } else {
+      pin(registers[i]);
     }
   }
 }

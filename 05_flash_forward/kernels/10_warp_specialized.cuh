@@ -1,0 +1,132 @@
+/// @file
+/// Warps that only fetch, and warps that only compute. The producer runs ahead by as many tiles as there are stages
+/// and gives its registers to the consumers; nobody waits for all threads of the block any more.
+#pragma once
+
+#include "05_flash_forward/kernels/hopper.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Registers of a producer's thread.
+template <class Tile>
+constexpr int kProducerRegisters = Tile::consumers == 3 ? 32 : 24;
+/// Registers of a consumer's thread: all of 64 Ki together.
+template <class Tile>
+constexpr int kConsumerRegisters = Tile::consumers == 3 ? 160 : 240;
+
+/// What a block keeps in shared memory.
+template <class Tile>
+struct SpecializedShared {
+  typename Tile::QTile
+      q[Tile::consumers];                 ///< of each consumer; at the end O
+  typename Tile::KvTile k[Tile::stages];  ///< tiles of keys
+  typename Tile::KvTile v[Tile::stages];  ///< their values
+  Mbarrier q_full[Tile::consumers];       ///< a consumer's Q is there
+  Pipeline<Tile::stages> k_pipe;          ///< of k
+  Pipeline<Tile::stages> v_pipe;          ///< of v
+};
+
+/// Initialises a block's barriers; all threads call it.
+template <class Tile>
+__device__ void init_barriers(SpecializedShared<Tile>& shared) {
+  if (threadIdx.x == 0) {
+    for (Mbarrier& full : shared.q_full) full.init(1);
+    // Each warp of the consumers frees: it knows of its own products only.
+    shared.k_pipe.init(4 * Tile::consumers);
+    shared.v_pipe.init(4 * Tile::consumers);
+    fence_barrier_init();
+  }
+  __syncthreads();  // the barriers are ready
+}
+
+/// What the producer's thread does for a block of queries: Q, then K and V from the last tile on.
+//! [produce]
+template <class Tile, class T>
+__device__ void produce(SpecializedShared<Tile>& shared,
+                        const MappedAttention<T>& maps, int block, int head,
+                        int batch, int tiles) {
+  const int kv_head = head / (maps.a.heads / maps.a.kv_heads);
+  for (int i = 0; i < Tile::consumers; ++i) {
+    shared.q_full[i].arrive_and_expect(Tile::QTile::bytes);
+    load_tile(shared.q[i], maps.q, shared.q_full[i],
+              block * Tile::block_m + i * kQueries, head, batch);
+  }
+  RingPlace<Tile::stages> at;
+  for (int tile = tiles - 1; tile >= 0; --tile, at.advance()) {
+    const int key0 = tile * Tile::block_n;
+    load_tile(shared.k[at.stage], maps.k,
+              shared.k_pipe.acquire(at, Tile::KvTile::bytes), key0, kv_head,
+              batch);
+    load_tile(shared.v[at.stage], maps.v,
+              shared.v_pipe.acquire(at, Tile::KvTile::bytes), key0, kv_head,
+              batch);
+  }
+}
+//! [produce]
+
+/// Launch: blocks of 128 x (consumers + 1); grid of ceil(length_q / block_m) x heads x batch;
+/// sizeof(SpecializedShared<Tile>).
+/// @tparam Tile HopperTile
+//! [warp_specialized]
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
+    flash_warp_specialized(const __grid_constant__ MappedAttention<T> maps) {
+  auto& shared = *dynamic_shared<SpecializedShared<Tile>>();
+  const Attention<T>& a = maps.a;
+  const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const int head = blockIdx.y, batch = blockIdx.z;
+  const int tiles = ceil_div(
+      keys_seen(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
+  init_barriers(shared);
+  if (threadIdx.x / kWarpgroup == Tile::consumers) {  // the producer
+    keep_registers<kProducerRegisters<Tile>>();
+    if (threadIdx.x % kWarpgroup == 0) {
+      produce(shared, maps, block, head, batch, tiles);
+    }
+    return;
+  }
+  take_registers<kConsumerRegisters<Tile>>();
+  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int query0 = block * Tile::block_m + warpgroup * kQueries;
+  const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
+  const float scale = a.scale * kLog2E;
+  const auto& q = shared.q[warpgroup];
+  WarpgroupSums<Tile> o = {};
+  LaneRows rows = no_keys();
+  RingPlace<Tile::stages> at;
+  const auto step = [&](int tile, auto edge) {
+    constexpr bool hidden = decltype(edge)::value;
+    WarpgroupScores<Tile> s;
+    shared.k_pipe.wait(at);
+    begin_scores(s, q, shared.k[at.stage]);
+    wgmma_wait<0>(s);
+    if (threadIdx.x % kWarp == 0) shared.k_pipe.free(at);
+    if constexpr (hidden) {
+      hide_scores(s, a, query0, tile * Tile::block_n);
+    }
+    float correction[2];
+    take_scores<hidden>(s, rows, correction, scale);
+    correct(o, correction);
+    WarpgroupWeights<Tile> p;
+    round_weights<T>(p, s);
+    shared.v_pipe.wait(at);
+    begin_output(o, p, shared.v[at.stage]);
+    wgmma_wait<0>(o, p);
+    if (threadIdx.x % kWarp == 0) shared.v_pipe.free(at);
+    at.advance();
+  };
+  shared.q_full[warpgroup].wait(0);
+  int tile = tiles - 1;  // the edge first
+  for (; tile >= whole; --tile) step(tile, std::true_type{});
+  for (; tile >= 0; --tile) step(tile, std::false_type{});
+  finish_rows<Tile>(
+      o, rows, a, a.lse + (std::int64_t{batch} * a.heads + head) * a.length_q,
+      query0, shared.q[warpgroup]);
+  if (store_output(maps, shared.q[warpgroup], query0, head, batch,
+                   1 + warpgroup)) {
+    bulk_wait_read<0>();  // before the block's shared memory goes
+  }
+}
+//! [warp_specialized]
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,77 @@
+/// @file
+/// Consumers take turns on the tensor cores: while one multiplies, the others take their scores in. Without turns they
+/// would all want the same units at the same time.
+///
+/// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3.1.
+#pragma once
+
+#include "05_flash_forward/kernels/11_overlap.cuh"
+
+namespace fa::FA_TARGET {
+
+/// The named barrier at which a consumer waits for its turn; those before it are of store_output().
+template <class Tile>
+__device__ int turn_barrier(int consumer) {
+  return 1 + Tile::consumers + consumer;
+}
+
+/// Waits for this consumer's turn.
+//! [turns]
+template <class Tile>
+__device__ void wait_for_turn(int consumer) {
+  named_barrier_wait(turn_barrier<Tile>(consumer), 2 * kWarpgroup);
+}
+/// Gives the turn to the next consumer.
+template <class Tile>
+__device__ void give_turn(int consumer) {
+  const int next = consumer + 1 == Tile::consumers ? 0 : consumer + 1;
+  named_barrier_arrive(turn_barrier<Tile>(next), 2 * kWarpgroup);
+}
+//! [turns]
+
+/// Launch: as flash_warp_specialized().
+/// @tparam Tile HopperTile
+//! [ping_pong]
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
+    flash_ping_pong(const __grid_constant__ MappedAttention<T> maps) {
+  auto& shared = *dynamic_shared<SpecializedShared<Tile>>();
+  const Attention<T>& a = maps.a;
+  const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const int head = blockIdx.y, batch = blockIdx.z;
+  const int tiles = ceil_div(
+      keys_seen(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
+  init_barriers(shared);
+  if (threadIdx.x / kWarpgroup == Tile::consumers) {  // the producer
+    keep_registers<kProducerRegisters<Tile>>();
+    if (threadIdx.x % kWarpgroup == 0) {
+      produce(shared, maps, block, head, batch, tiles);
+    }
+    return;
+  }
+  take_registers<kConsumerRegisters<Tile>>();
+  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int query0 = block * Tile::block_m + warpgroup * kQueries;
+  WarpgroupSums<Tile> o = {};
+  LaneRows rows = no_keys();
+  RingPlace<Tile::stages> k_at, v_at;
+  shared.q_full[warpgroup].wait(0);
+  if (tiles > 0) {
+    if (warpgroup == Tile::consumers - 1) give_turn<Tile>(warpgroup);
+    consume<Tile>(
+        o, rows, shared, shared.q[warpgroup], a, query0, tiles, k_at, v_at,
+        [&] { wait_for_turn<Tile>(warpgroup); },
+        [&] { give_turn<Tile>(warpgroup); });
+    if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
+  }
+  finish_rows<Tile>(
+      o, rows, a, a.lse + (std::int64_t{batch} * a.heads + head) * a.length_q,
+      query0, shared.q[warpgroup]);
+  if (store_output(maps, shared.q[warpgroup], query0, head, batch,
+                   1 + warpgroup)) {
+    bulk_wait_read<0>();  // before the block's shared memory goes
+  }
+}
+//! [ping_pong]
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,233 @@
+/// @file
+/// As many blocks as multiprocessors, and each takes the next work that nobody has: while its consumers finish a block
+/// of queries, its producer fetches for the next one. Under the causal mask the blocks with the most keys go first,
+/// and only so many heads at a time that their K and V stay in the L2 cache.
+#pragma once
+
+#include "05_flash_forward/kernels/12_ping_pong.cuh"
+
+namespace fa::FA_TARGET {
+
+/// A block of queries of a head.
+struct Work {
+  int block;  ///< of queries
+  int head;   ///< of a sequence
+  int batch;  ///< the sequence
+};
+
+/// The order of work.
+struct WorkOrder {
+  int blocks;   ///< of queries in a head
+  int heads;    ///< of a sequence
+  int all;      ///< heads of all sequences
+  int section;  ///< heads that go together, the blocks with the most keys first; 0: one head after the other
+};
+
+/// Which work a ticket is for.
+//! [order]
+__device__ inline Work work_of(int ticket, const WorkOrder& order) {
+  int block, head;
+  if (order.section == 0) {
+    block = ticket % order.blocks;
+    head = ticket / order.blocks;
+  } else {
+    const int of_section = order.section * order.blocks;
+    const int first = ticket / of_section * order.section;
+    const int left = order.all - first;
+    const int heads = left < order.section ? left : order.section;
+    const int rest = ticket % of_section;
+    block = order.blocks - 1 - rest / heads;
+    head = first + rest % heads;
+  }
+  return {block, head % order.heads, head / order.heads};
+}
+//! [order]
+
+/// What a block keeps in shared memory. Of Q there are two stages, too: the next one comes while O leaves.
+template <class Tile>
+struct PersistentShared {
+  typename Tile::QTile q[Tile::q_stages][Tile::consumers];  ///< at the end O
+  typename Tile::KvTile k[Tile::stages];                    ///< tiles of keys
+  typename Tile::KvTile v[Tile::stages];                    ///< their values
+  Pipeline<Tile::q_stages> q_pipe[Tile::consumers];  ///< of a consumer's q
+  Pipeline<Tile::stages> k_pipe;                     ///< of k
+  Pipeline<Tile::stages> v_pipe;                     ///< of v
+  Pipeline<2> ticket_pipe;                           ///< of tickets
+  int tickets[2];  ///< the work that comes next; none when it is over
+};
+
+/// Initialises a block's barriers; all threads call it.
+template <class Tile>
+__device__ void init_barriers(PersistentShared<Tile>& shared) {
+  if (threadIdx.x == 0) {
+    for (auto& pipe : shared.q_pipe) pipe.init(1);  // who stored O frees
+    shared.k_pipe.init(4 * Tile::consumers);
+    shared.v_pipe.init(4 * Tile::consumers);
+    shared.ticket_pipe.init(4 * Tile::consumers);
+    fence_barrier_init();
+  }
+  __syncthreads();  // the barriers are ready
+}
+
+/// Tiles of keys that a block of queries needs; one where it sees no key, so that all blocks are alike.
+template <class Tile, class T>
+__device__ int tiles_of(const Attention<T>& a, int block) {
+  const int seen = keys_seen(a, block * Tile::block_m + Tile::block_m - 1);
+  return seen > Tile::block_n ? ceil_div(seen, Tile::block_n) : 1;
+}
+
+/// What the producer's thread does for one work.
+/// @param shared the block's
+/// @param maps   of the tensors
+/// @param work   which
+/// @param tiles  of keys that it needs, at least one
+/// @param q_at   where the ring of Q stands
+/// @param kv_at  where the rings of K and V stand
+//! [fetch_work]
+template <class Tile, class T>
+__device__ void fetch_work(PersistentShared<Tile>& shared,
+                           const MappedAttention<T>& maps, const Work& work,
+                           int tiles, const RingPlace<Tile::q_stages>& q_at,
+                           RingPlace<Tile::stages>& kv_at) {
+  const int kv_head = work.head / (maps.a.heads / maps.a.kv_heads);
+  const auto fetch_q = [&](int i) {
+    load_tile(shared.q[q_at.stage][i], maps.q,
+              shared.q_pipe[i].acquire(q_at, Tile::QTile::bytes),
+              work.block * Tile::block_m + i * kQueries, work.head,
+              work.batch, Keep::kShort);
+  };
+  fetch_q(0);
+  for (int tile = tiles - 1; tile >= 0; --tile, kv_at.advance()) {
+    const int key0 = tile * Tile::block_n;
+    load_tile(shared.k[kv_at.stage], maps.k,
+              shared.k_pipe.acquire(kv_at, Tile::KvTile::bytes), key0,
+              kv_head, work.batch, Keep::kLong);
+    if (tile == tiles - 1) {  // the first consumer can begin
+      for (int i = 1; i < Tile::consumers; ++i) fetch_q(i);
+    }
+    load_tile(shared.v[kv_at.stage], maps.v,
+              shared.v_pipe.acquire(kv_at, Tile::KvTile::bytes), key0,
+              kv_head, work.batch, Keep::kLong);
+  }
+}
+//! [fetch_work]
+
+/// All that the producer's thread does.
+/// @param shared the block's
+/// @param maps   of the tensors
+/// @param order  of work
+//! [draw]
+template <class Tile, class T>
+__device__ void produce_all(PersistentShared<Tile>& shared,
+                            const MappedAttention<T>& maps,
+                            const WorkOrder& order) {
+  const int grid = gridDim.x, all = order.all * order.blocks;
+  RingPlace<2> at;
+  RingPlace<Tile::q_stages> q_at;
+  RingPlace<Tile::stages> kv_at;
+  for (int ticket = blockIdx.x;; at.advance(), q_at.advance()) {
+    // Drawn now, needed after this work.
+    const int next = grid + static_cast<int>(atomicAdd(maps.tickets, 1u));
+    shared.ticket_pipe.empty[at.stage].wait(at.parity ^ 1);
+    shared.tickets[at.stage] = ticket;
+    shared.ticket_pipe.full[at.stage].arrive();
+    if (ticket >= all) {
+      // A block draws for each work and once more. The last one leaves a 0.
+      if (next == all + 2 * grid - 1) *maps.tickets = 0;
+      return;
+    }
+    const Work work = work_of(ticket, order);
+    fetch_work(shared, maps, work, tiles_of<Tile>(maps.a, work.block), q_at,
+               kv_at);
+    ticket = next;
+  }
+}
+//! [draw]
+
+/// A consumer takes the block's next work.
+/// @param shared the block's
+/// @param at     where the ring of tickets stands
+/// @param order  of work
+/// @param work   what it is
+/// @return false when there is none
+template <class Tile>
+__device__ bool take_work(PersistentShared<Tile>& shared,
+                          const RingPlace<2>& at, const WorkOrder& order,
+                          Work& work) {
+  shared.ticket_pipe.wait(at);
+  const int ticket = shared.tickets[at.stage];
+  __syncwarp();  // all lanes have read it
+  if (threadIdx.x % kWarp == 0) shared.ticket_pipe.free(at);
+  if (ticket >= order.all * order.blocks) return false;
+  work = work_of(ticket, order);
+  return true;
+}
+
+/// A consumer writes what it has computed of a work.
+/// @param shared the block's
+/// @param maps   of the tensors
+/// @param work   of the block
+/// @param o      sums
+/// @param rows   of this lane
+/// @param at     where the ring of Q stands
+template <class Tile, class T>
+__device__ void finish_work(PersistentShared<Tile>& shared,
+                            const MappedAttention<T>& maps, const Work& work,
+                            const WarpgroupSums<Tile>& o,
+                            const LaneRows& rows,
+                            const RingPlace<Tile::q_stages>& at) {
+  const Attention<T>& a = maps.a;
+  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
+  const std::int64_t head = std::int64_t{work.batch} * a.heads + work.head;
+  auto& q = shared.q[at.stage][warpgroup];
+  finish_rows<Tile>(o, rows, a, a.lse + head * a.length_q, query0, q);
+  if (store_output(maps, q, query0, work.head, work.batch, 1 + warpgroup)) {
+    bulk_wait_read<0>();  // O has left: the Q after the next may come
+    shared.q_pipe[warpgroup].free(at);
+  }
+}
+
+/// Launch: blocks of 128 x (consumers + 1); as many as multiprocessors, or as work; sizeof(PersistentShared<Tile>).
+/// maps.tickets points to a 0, and to a 0 it points when all is over.
+/// @tparam Tile HopperTile
+/// @param maps  what is computed
+/// @param order of work
+//! [persistent]
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
+    flash_persistent(const __grid_constant__ MappedAttention<T> maps,
+                     const WorkOrder order) {
+  auto& shared = *dynamic_shared<PersistentShared<Tile>>();
+  init_barriers(shared);
+  const int warpgroup = threadIdx.x / kWarpgroup;
+  if (warpgroup == Tile::consumers) {
+    keep_registers<kProducerRegisters<Tile>>();
+    if (threadIdx.x % kWarpgroup == 0) produce_all(shared, maps, order);
+    return;
+  }
+  take_registers<kConsumerRegisters<Tile>>();
+  const Attention<T>& a = maps.a;
+  RingPlace<2> at;
+  RingPlace<Tile::q_stages> q_at;
+  RingPlace<Tile::stages> k_at, v_at;
+  if (warpgroup == Tile::consumers - 1) give_turn<Tile>(warpgroup);
+  for (;; at.advance(), q_at.advance()) {
+    Work work;
+    if (!take_work(shared, at, order, work)) break;
+    const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
+    WarpgroupSums<Tile> o = {};
+    LaneRows rows = no_keys();
+    shared.q_pipe[warpgroup].wait(q_at);
+    consume<Tile>(
+        o, rows, shared, shared.q[q_at.stage][warpgroup], a, query0,
+        tiles_of<Tile>(a, work.block), k_at, v_at,
+        [&] { wait_for_turn<Tile>(warpgroup); },
+        [&] { give_turn<Tile>(warpgroup); });
+    finish_work<Tile>(shared, maps, work, o, rows, q_at);
+  }
+  if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
+}
+//! [persistent]
+
+}  // namespace fa::FA_TARGET

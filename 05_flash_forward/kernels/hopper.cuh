@@ -1,0 +1,246 @@
+/// @file
+/// What rungs 09 and later share: a warpgroup has 64 queries, its scores and sums are the accumulators of wgmma, and
+/// tiles lie in shared memory as TMA writes them.
+///
+/// Source: Shah et al., FlashAttention-3, NeurIPS 2024.
+#pragma once
+
+#include "05_flash_forward/kernels/attention.cuh"
+#include "common/gpu/hopper.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Queries of a warpgroup: the rows of wgmma.
+constexpr int kQueries = 64;
+
+/// Attention with the maps of its tensors.
+template <class T>
+struct MappedAttention {
+  TensorMap q;     ///< boxes of kQueries rows
+  TensorMap k;     ///< boxes of a tile of keys
+  TensorMap v;     ///< boxes of a tile of keys
+  TensorMap o;     ///< boxes of kQueries rows
+  Attention<T> a;  ///< the rest
+  unsigned*
+      tickets;  ///< of rungs that share work out while they run; else null
+};
+
+/// Sizes of a kernel.
+/// @tparam head_dim   columns, at least those of the inputs: 64, 128 or 256
+/// @tparam keys       of a tile
+/// @tparam warpgroups that compute, each with kQueries queries
+/// @tparam stage_count tiles of K, and of V, in shared memory
+/// @tparam q_stage_count tiles of Q of each warpgroup, in kernels whose blocks persist
+template <class Type, int head_dim, int keys, int warpgroups, int stage_count,
+          int q_stage_count = 2>
+struct HopperTile {
+  using T = Type;                                        ///< half or bfloat16
+  static constexpr int d = head_dim;                     ///< columns
+  static constexpr int block_n = keys;                   ///< of a tile
+  static constexpr int consumers = warpgroups;           ///< that compute
+  static constexpr int block_m = kQueries * warpgroups;  ///< of a block
+  static constexpr int q_stages =
+      q_stage_count;                           ///< of Q, where blocks persist
+  static constexpr int stages = stage_count;   ///< of K, and of V
+  using QTile = SwizzledTile<T, kQueries, d>;  ///< of a warpgroup
+  using KvTile = SwizzledTile<T, block_n, d>;  ///< of a block
+};
+
+/// Scores of a warpgroup: this lane's part of 64 x block_n.
+template <class Tile>
+using WarpgroupScores = float[Tile::block_n / 2];
+/// Sums of weighted values: this lane's part of 64 x d.
+template <class Tile>
+using WarpgroupSums = float[Tile::d / 2];
+/// Weights rounded to 16 bits, as left operands of 16 keys each.
+template <class Tile>
+using WarpgroupWeights = std::uint32_t[Tile::block_n / 16][4];
+
+/// The two rows of a lane.
+struct LaneRows {
+  float m[2];  ///< the largest product so far
+  float l[2];  ///< this lane's part of the sum of exponentials
+};
+/// Before the first key.
+__device__ inline LaneRows no_keys() {
+  return {{-INFINITY, -INFINITY}, {0, 0}};
+}
+
+/// The first of this lane's rows in its warpgroup; the second is 8 below.
+__device__ inline int lane_row() {
+  return threadIdx.x / kWarp % 4 * 16 + threadIdx.x % kWarp / 4;
+}
+
+/// Begins s = Q K^T for the first keys of a tile, 2 r of them.
+//! [begin_scores]
+template <class Q, class K, int r>
+__device__ void begin_scores(float (&s)[r], const Q& q, const K& k) {
+  wgmma_begin(s);
+#pragma unroll
+  for (int col = 0; col < Q::cols; col += 16) {
+    wgmma<typename Q::Element>(s, q.by_rows(0, col), k.by_rows(0, col),
+                               col > 0);
+  }
+  wgmma_commit(s);
+}
+//! [begin_scores]
+
+/// Begins o += P V for the first keys of a tile, 16 of them for each part of the weights.
+//! [begin_output]
+template <class V, int r, int parts>
+__device__ void begin_output(float (&o)[r], std::uint32_t (&p)[parts][4],
+                             const V& v) {
+  wgmma_begin(o, p);
+#pragma unroll
+  for (int i = 0; i < parts; ++i) {
+    wgmma<typename V::Element>(o, p[i], v.by_columns(16 * i, 0), true);
+  }
+  wgmma_commit(o, p);
+}
+//! [begin_output]
+
+/// Hides the scores of keys that a query does not see.
+/// @param s      products of queries and keys
+/// @param a      what is computed
+/// @param query0 the warpgroup's first query
+/// @param key0   the tile's first key
+template <class T, int r>
+__device__ void hide_scores(float (&s)[r], const Attention<T>& a, int query0,
+                            int key0) {
+  const int column = threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int seen =
+        keys_seen(a, query0 + lane_row() + 8 * h) - key0 - column;
+#pragma unroll
+    for (int j = 0; j < r / 4; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (8 * j + e >= seen) s[4 * j + 2 * h + e] = -INFINITY;
+      }
+    }
+  }
+}
+
+/// Scores become weights, and the rows take them in.
+/// @tparam hidden   whether scores may be -infinity: rows of nothing else need care
+/// @tparam patience a maximum that grows by no more than this, in powers of two, is not taken: weights may then be as
+///                  large as 2^patience, and nothing need be corrected
+/// @param s          products; weights on return
+/// @param rows       of this lane
+/// @param correction of what was summed up before, by row
+/// @param scale      of the scores / ln 2
+//! [softmax]
+template <bool hidden, int patience = 0, int r>
+__device__ void take_scores(float (&s)[r], LaneRows& rows,
+                            float (&correction)[2], float scale) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float most[4] = {rows.m[h], s[2 * h], s[2 * h + 1], s[4 + 2 * h]};
+#pragma unroll
+    for (int i = 3; i < r / 2; ++i) {  // four chains, not one
+      most[i % 4] = fmaxf(most[i % 4], s[i / 2 * 4 + 2 * h + i % 2]);
+    }
+    float m =
+        warp_max<4>(fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3])));
+    if (patience > 0 && (m - rows.m[h]) * scale <= patience) m = rows.m[h];
+    // -infinity - -infinity is no number: take 0 for the maximum of nothing
+    const float offset =
+        hidden && m == -INFINITY ? 0.0f : __fmul_rn(m, scale);
+    // Both products are rounded: a maximum that stays is corrected by 1.
+    correction[h] = exp2_approx(__fmul_rn(rows.m[h], scale) - offset);
+    rows.m[h] = m;
+    float sums[2] = {rows.l[h] * correction[h], 0};
+#pragma unroll
+    for (int i = 0; i < r / 2; ++i) {
+      float& x = s[i / 2 * 4 + 2 * h + i % 2];
+      x = exp2_approx(x * scale - offset);
+      sums[i % 2] += x;
+    }
+    rows.l[h] = sums[0] + sums[1];
+  }
+}
+//! [softmax]
+
+/// Rounds weights; the accumulators of a product are the left operand of the next as they stand.
+/// @tparam T half or bfloat16
+template <class T, int parts, int r>
+__device__ void round_weights(std::uint32_t (&p)[parts][4],
+                              const float (&s)[r]) {
+  static_assert(r == 8 * parts, "a part has 16 keys");
+#pragma unroll
+  for (int i = 0; i < parts; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      p[i][j] = pack2<T>(s[8 * i + 2 * j], s[8 * i + 2 * j + 1]);
+    }
+  }
+}
+
+/// o *= correction, unless every correction of the warp is 1: once a row has met its largest scores, it is.
+template <int r>
+__device__ void correct(float (&o)[r], const float (&correction)[2]) {
+  if (__any_sync(kAllLanes, correction[0] != 1 || correction[1] != 1)) {
+#pragma unroll
+    for (int i = 0; i < r; ++i) o[i] *= correction[i / 2 % 2];
+  }
+}
+
+/// Divides by the sums of exponentials, rounds, and leaves O in shared memory for TMA; writes LSE.
+/// @param o      sums
+/// @param rows   of this lane
+/// @param a      what is computed
+/// @param lse    of query 0 of the head
+/// @param query0 the warpgroup's first query
+/// @param o_smem where to: 64 x d
+//! [finish_rows]
+template <class Tile, class T>
+__device__ void finish_rows(const WarpgroupSums<Tile>& o, LaneRows rows,
+                            const Attention<T>& a, float* lse, int query0,
+                            typename Tile::QTile& o_smem) {
+  float factor[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float l = warp_sum<4>(rows.l[h]);
+    factor[h] = l == 0 ? 0 : 1 / l;
+    const int query = query0 + lane_row() + 8 * h;
+    if (threadIdx.x % 4 == 0 && query < a.length_q) {
+      lse[query] = log_sum(rows.m[h] * a.scale, l);
+    }
+  }
+  const int lane = threadIdx.x % kWarp;
+  const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
+#pragma unroll
+  for (int col = 0; col < Tile::d; col += 16) {
+    std::uint32_t r[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float f = factor[i % 2];
+      r[i] = pack2<T>(f * o[col / 2 + 2 * i], f * o[col / 2 + 2 * i + 1]);
+    }
+    stmatrix_x4(o_smem.at(row, col + lane / 16 * 8), r);
+  }
+}
+//! [finish_rows]
+
+/// Writes O of a warpgroup from shared memory. Its threads come together here; the one that returns true has begun
+/// the copy and may wait for it.
+/// @param maps    of the tensors
+/// @param o_smem  64 x d, filled by finish_rows()
+/// @param query0  the warpgroup's first query
+/// @param head    which head
+/// @param batch   which sequence
+/// @param barrier a named barrier of this warpgroup
+template <class QTile, class T>
+__device__ bool store_output(const MappedAttention<T>& maps,
+                             const QTile& o_smem, int query0, int head,
+                             int batch, int barrier) {
+  fence_async_proxy();  // TMA sees what this thread wrote
+  named_barrier_wait(barrier, kWarpgroup);
+  if (threadIdx.x % kWarpgroup != 0) return false;
+  store_tile(maps.o, o_smem, query0, head, batch);
+  bulk_commit();
+  return true;
+}
+
+}  // namespace fa::FA_TARGET

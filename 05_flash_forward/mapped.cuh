@@ -1,0 +1,138 @@
+/// @file
+/// The host's part of rungs 09 and later: maps of the tensors for TMA, the order of work, and launches.
+#pragma once
+
+#include <atomic>
+#include <limits>
+#include <memory>
+
+#include "05_flash_forward/grid.cuh"
+#include "05_flash_forward/kernels/14_shares.cuh"
+#include "common/gpu/tensor_map.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Whether this device has what rungs 09 and later are made of: a Hopper GPU, or the lab.
+inline bool has_hopper() {
+  const DeviceProperties& device = device_properties();
+  return device.compute_capability == 90 || device.compute_capability == 0;
+}
+
+/// Whether rungs 09 and later take a problem: no dropout, rows that do not lie one over the other, and not more work
+/// than tickets can count.
+template <class T>
+bool can_map(const Attention<T>& a) {
+  const auto apart = [&](const RowStrides& strides, int heads, int rows) {
+    return (a.batch == 1 || strides.batch > 0) &&
+           (heads == 1 || strides.head > 0) && (rows == 1 || strides.row > 0);
+  };
+  const std::int64_t work = std::int64_t{a.batch} * a.heads *
+                            ceil_div<std::int64_t>(a.length_q, kQueries);
+  return sizeof(T) == 2 && a.dropout.threshold == 0 &&
+         apart(a.q_strides, a.heads, a.length_q) &&
+         apart(a.o_strides, a.heads, a.length_q) &&
+         apart(a.k_strides, a.kv_heads, a.length_k) &&
+         apart(a.v_strides, a.kv_heads, a.length_k) &&
+         work < std::numeric_limits<int>::max() / 2;
+}
+
+/// A counter of tickets in the memory of the device: 0, and 0 again when a launch that uses it has ended. There are so
+/// many that none is used twice at a time.
+/// @throws std::runtime_error when there is no memory for them
+inline unsigned* next_tickets() {
+  constexpr unsigned count = 4096;
+  static std::atomic<unsigned> next{0};
+  static const std::shared_ptr<void> counters = [] {
+    std::shared_ptr<void> memory(
+        device_allocate(count * sizeof(unsigned)),
+        [](void*) {});  // at the end of the program the device is gone
+    device_zero(memory.get(), count * sizeof(unsigned));
+    return memory;
+  }();
+  return static_cast<unsigned*>(counters.get()) + next++ % count;
+}
+
+/// Attention with maps for a kernel.
+/// @tparam Tile HopperTile of the kernel
+/// @throws as tensor_map()
+template <class Tile, class T>
+MappedAttention<T> map_attention(const Attention<T>& a) {
+  const auto map_of = [&](const T* data, int heads, int rows,
+                          const RowStrides& strides, int box_rows) {
+    return tensor_map(data, {a.batch, heads, rows, a.head_dim},
+                      {strides.batch, strides.head, strides.row}, box_rows);
+  };
+  return {map_of(a.q, a.heads, a.length_q, a.q_strides, kQueries),
+          map_of(a.k, a.kv_heads, a.length_k, a.k_strides, Tile::block_n),
+          map_of(a.v, a.kv_heads, a.length_k, a.v_strides, Tile::block_n),
+          map_of(a.o, a.heads, a.length_q, a.o_strides, kQueries),
+          a,
+          nullptr};
+}
+
+/// The order of work for a problem. Under the causal mask heads go together whose K and V fill at most 32 MiB, so that
+/// they stay in the L2 cache of 50 MB.
+/// @tparam Tile HopperTile of the kernel
+template <class Tile, class T>
+WorkOrder order_of(const Attention<T>& a) {
+  constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
+  const int all = a.batch * a.heads, group = a.heads / a.kv_heads;
+  const std::int64_t bytes =
+      2 * std::int64_t{a.length_k} * a.head_dim * std::int64_t{sizeof(T)};
+  const std::int64_t heads = std::min<std::int64_t>(
+      all, std::max<std::int64_t>(1, l2_bytes / bytes) * group);
+  return {ceil_div(a.length_q, Tile::block_m), a.heads, all,
+          a.causal ? static_cast<int>(heads) : 0};
+}
+
+/// Prepares a launch of rungs 10 to 12.
+/// @tparam Tile HopperTile of the kernel
+/// @param a      what is computed
+/// @param kernel takes the maps
+/// @param threads of a block
+/// @param bytes  of shared memory
+/// @return what launches it on a stream
+template <class Tile, class T>
+std::function<void(const Stream&)> mapped_launch(
+    const Attention<T>& a, void (*kernel)(MappedAttention<T>), int threads,
+    std::size_t bytes) {
+  return [=, maps = map_attention<Tile>(a)](const Stream& stream) {
+    launch(
+        stream, kernel,
+        {grid_of(a, Tile::block_m), {static_cast<unsigned>(threads)}, bytes},
+        maps);
+  };
+}
+
+/// Prepares a launch of rungs 13 and later.
+/// @tparam Tile HopperTile of the kernel
+/// @param a      what is computed
+/// @param kernel takes the maps and the order of work
+/// @return what launches it on a stream
+template <class Tile, class T>
+std::function<void(const Stream&)> persistent_launch(
+    const Attention<T>& a, void (*kernel)(MappedAttention<T>, WorkOrder)) {
+  const WorkOrder order = order_of<Tile>(a);
+  const std::int64_t work = std::int64_t{order.all} * order.blocks;
+  const auto blocks = static_cast<unsigned>(
+      std::min<std::int64_t>(work, device_properties().multiprocessors));
+  return [=, maps = map_attention<Tile>(a)](const Stream& stream) {
+    MappedAttention<T> with_tickets = maps;
+    with_tickets.tickets = next_tickets();
+    launch(stream, kernel,
+           {{blocks},
+            {kWarpgroup * (Tile::consumers + 1)},
+            sizeof(PersistentShared<Tile>)},
+           with_tickets, order);
+  };
+}
+
+/// The tile of rungs 09 to 13.
+template <class T>
+using TeachingTile = HopperTile<T, 128, 128, 2, 2>;
+/// The tile of the last rung for a head dimension: 64, 128 or 256.
+template <class T, int d>
+using SharesTile = HopperTile<T, d, d == 256 ? 80 : 128, d == 64 ? 3 : 2,
+                              d == 64 ? 3 : 2, d == 256 ? 1 : 2>;
+
+}  // namespace fa::FA_TARGET
