@@ -266,6 +266,26 @@ __global__ void __launch_bounds__(kWarpgroup)
   out[threadIdx.x] = sum[0];
 }
 
+/// The same. The fence comes before the writes.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    fence_before_the_writes(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  if (broken) fence_async_proxy();
+  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
+    tile.data[i] = from_float<half>(1);  // early fence: written
+  }
+  if (!broken) fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_begin(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // early fence: begins
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
 /// Sums are used while the product is under way.
 //! [no_wgmma_wait]
 template <bool broken>
@@ -596,6 +616,11 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
         alone(fence_behind_the_barrier<true>, fence_behind_the_barrier<false>,
               128)},
        "in the thread that writes and before the barrier"},
+      {{"fence_before_the_writes", "The fence comes before the writes.",
+        "proxy", "early fence: begins", "early fence: written",
+        alone(fence_before_the_writes<true>, fence_before_the_writes<false>,
+              128)},
+       "fence_async_proxy() is missing"},
       {{"no_wgmma_wait", "Sums are used before they are there.", "product",
         "no wait: sum", "no wait: product",
         alone(no_wgmma_wait<true>, no_wgmma_wait<false>, 128)},
