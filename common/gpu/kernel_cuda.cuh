@@ -119,7 +119,7 @@ __device__ inline void atomic_add4(float* address, float4 value) {
 #endif
 }
 
-/// The block's dynamic shared memory, aligned to 1024 bytes.
+/// The block's dynamic shared memory, aligned to 1024 bytes in kernels that have no static shared memory.
 template <class T>
 __device__ T* dynamic_shared() {
   extern __shared__ __align__(1024) unsigned char fa_dynamic_shared[];

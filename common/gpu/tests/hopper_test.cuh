@@ -315,11 +315,21 @@ struct Corner {
   int col, row, head, batch;
 };
 
+// A tile and its barrier. With static shared memory beside it, dynamic shared memory need not begin at a multiple of
+// 1024 on a GPU.
+template <class TileType>
+struct WithBarrier {
+  using Tile = TileType;
+  Tile tile;
+  Mbarrier full;
+};
+using Box = WithBarrier<SwizzledTile<std::uint16_t, kBoxRows, 64>>;
+using TwoPanels = WithBarrier<SwizzledTile<std::uint16_t, kBoxRows, 128>>;
+
 __global__ void load_box(const __grid_constant__ TensorMap map, Corner at,
                          std::uint16_t* out) {
-  using Tile = SwizzledTile<std::uint16_t, kBoxRows, 64>;
-  Tile& tile = *dynamic_shared<Tile>();
-  __shared__ Mbarrier full;
+  using Tile = Box::Tile;
+  auto& [tile, full] = *dynamic_shared<Box>();
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
     prefetch_map(map);
@@ -351,7 +361,7 @@ TEST_CASE("tma_load takes a box, swizzled, with zeros outside the tensor") {
     CAPTURE(at.col);
     CAPTURE(at.row);
     out.poison();
-    launch(load_box, {{1}, {64}, kBoxRows * 128}, map, at, out.data());
+    launch(load_box, {{1}, {64}, sizeof(Box)}, map, at, out.data());
     const auto result = values(out);
     int wrong = 0;
     for (int i = 0; i < kBoxRows * 64; ++i) {
@@ -409,13 +419,11 @@ TEST_CASE("tma_store writes what of a box is in the tensor, and no more") {
 __global__ void move_tile(const __grid_constant__ TensorMap from,
                           const __grid_constant__ TensorMap to, int row,
                           int head, int batch) {
-  using Tile = SwizzledTile<std::uint16_t, kBoxRows, 128>;
-  Tile& tile = *dynamic_shared<Tile>();
-  __shared__ Mbarrier full;
+  auto& [tile, full] = *dynamic_shared<TwoPanels>();
   if (threadIdx.x != 0) return;
   full.init(1);
   fence_barrier_init();
-  full.arrive_and_expect(Tile::bytes);
+  full.arrive_and_expect(TwoPanels::Tile::bytes);
   load_tile(tile, from, full, row, head, batch, Keep::kShort);
   full.wait(0);
   store_tile(to, tile, row, head, batch);
@@ -428,7 +436,7 @@ TEST_CASE("a tile of several panels is loaded and stored as a whole") {
   const Strided from;
   Strided to;
   to.data.poison();
-  launch(move_tile, {{1}, {32}, kBoxRows * 256}, from.map(kBoxRows),
+  launch(move_tile, {{1}, {32}, sizeof(TwoPanels)}, from.map(kBoxRows),
          to.map(kBoxRows), 30, 2, 1);
   auto expected = to.bits;
   std::fill(expected.begin(), expected.end(), std::uint16_t{0xffff});
@@ -484,14 +492,20 @@ TEST_CASE("bulk_add adds the rows of all blocks") {
 
 // ---------------------------------------------------------------- barriers
 
+template <int stages>
+struct Ring {
+  using Tile = SwizzledTile<std::uint16_t, 8, 64>;
+  Tile tiles[stages];
+  Pipeline<stages> pipe;
+};
+
 // One thread brings tiles of 8 x 64 numbers, four warps take them.
 template <int stages>
 __global__ void __launch_bounds__(kWarpgroup + kWarp)
     pipelined_copy(const __grid_constant__ TensorMap map, std::uint16_t* out,
                    int tiles) {
-  using Tile = SwizzledTile<std::uint16_t, 8, 64>;
-  Tile* ring = dynamic_shared<Tile>();
-  __shared__ Pipeline<stages> pipe;
+  using Tile = typename Ring<stages>::Tile;
+  auto& [ring, pipe] = *dynamic_shared<Ring<stages>>();
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
     pipe.init(kWarpgroup);
@@ -531,8 +545,9 @@ void check_pipeline() {
     DeviceBuffer<std::uint16_t> out(rows * 64);
     const TensorMap map =
         tensor_map(in.data(), {1, 1, rows, 64}, {0, 0, 64}, 8);
-    launch(pipelined_copy<stages>, {{1}, {kWarpgroup + kWarp}, stages * 1024},
-           map, out.data(), tiles);
+    launch(pipelined_copy<stages>,
+           {{1}, {kWarpgroup + kWarp}, sizeof(Ring<stages>)}, map, out.data(),
+           tiles);
     CHECK((values(out) == bits));
   }
 }
