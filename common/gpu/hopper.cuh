@@ -86,6 +86,7 @@ struct __align__(kPanelAlignment) SwizzledTile {
   static constexpr int panel_cols = 64;                 ///< of a panel
   static constexpr int panels = cols / panel_cols;      ///< of the tile
   static constexpr int panel_size = rows * panel_cols;  ///< elements
+  /// In shared memory.
   static constexpr int bytes = rows * cols * static_cast<int>(sizeof(T));
   static_assert(sizeof(T) == 2 && rows % 8 == 0 && cols % panel_cols == 0,
                 "whole panels of 16-bit numbers");

@@ -5,16 +5,21 @@
 
 #include <cuda.h>
 
+/// @cond the text of instructions
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define FA_HOPPER_ASM asm volatile
 #else  // another architecture, or the host's pass of the compiler
 #define FA_HOPPER_ASM(...) __trap()
 #endif
 
-// In the lab functions also take the place in a kernel that calls them, for messages.
-#define FA_PLACE            // behind the last parameter
-#define FA_FROM_PLACE       // behind the last argument: the same place
-#define FA_ONLY_FROM_PLACE  // where there is no other argument
+/// @endcond
+
+/// Behind the last parameter: in the lab a function also takes the place in a kernel that calls it, for messages.
+#define FA_PLACE
+/// Behind the last argument: the same place.
+#define FA_FROM_PLACE
+/// Where there is no other argument.
+#define FA_ONLY_FROM_PLACE
 
 namespace fa::FA_TARGET {
 
@@ -263,6 +268,7 @@ __device__ void wgmma_wait(Registers&... registers) {
   (pin(registers), ...);
 }
 
+/// @cond the text of instructions
 // The text of wgmma with n / 2 sums a thread. Registers of an instruction are named one by one, so it takes macros:
 // FA_R8(i) are eight operands' numbers in the text, FA_D8(i) the operands themselves.
 #define FA_R8_0 "%0, %1, %2, %3, %4, %5, %6, %7"
@@ -339,6 +345,7 @@ __device__ void wgmma_wait(Registers&... registers) {
   WHAT(256, 128, type, 128, 129, 130, 131, 132, 133, 134)
 #define FA_WGMMA_SHARED_OF(n, r, type, A0, A1, A2, A3, A4, A5, A6) \
   FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)
+/// @endcond
 
 template <Major>
 struct MatrixDescriptor;

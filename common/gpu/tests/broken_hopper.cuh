@@ -20,6 +20,12 @@ struct BrokenHopperKernel : BrokenKernel {
 
 /// The tile of all of them.
 using HopperTile = SwizzledTile<half, 64, 64>;
+/// Shared memory of those that have barriers.
+struct HopperShared {
+  HopperTile tiles[2];
+  Mbarrier full[2], empty;
+  Pipeline<1> pipe;
+};
 
 // ---------------------------------------------------------------- copies
 
@@ -27,8 +33,9 @@ using HopperTile = SwizzledTile<half, 64, 64>;
 //! [no_wait]
 template <bool broken>
 __global__ void no_wait(const __grid_constant__ TensorMap map, half* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  __shared__ Mbarrier full;
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  Mbarrier& full = shared.full[0];
   const unsigned i = threadIdx.x;
   if (i == 0) {
     full.init(1);
@@ -46,8 +53,9 @@ __global__ void no_wait(const __grid_constant__ TensorMap map, half* out) {
 template <bool broken>
 __global__ void wrong_parity(const __grid_constant__ TensorMap map,
                              float* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  __shared__ Pipeline<1> pipe;
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  Pipeline<1>& pipe = shared.pipe;
   const unsigned i = threadIdx.x;
   if (i == 0) {
     pipe.init(kWarp);  // parity: the barriers
@@ -77,8 +85,9 @@ __global__ void wrong_parity(const __grid_constant__ TensorMap map,
 template <bool broken>
 __global__ void too_many_bytes(const __grid_constant__ TensorMap map,
                                half* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  __shared__ Mbarrier full;
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  Mbarrier& full = shared.full[0];
   const unsigned i = threadIdx.x;
   if (i == 0) {
     full.init(1);
@@ -96,8 +105,9 @@ __global__ void too_many_bytes(const __grid_constant__ TensorMap map,
 template <bool broken>
 __global__ void too_few_bytes(const __grid_constant__ TensorMap map,
                               half* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  __shared__ Mbarrier full;
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  Mbarrier& full = shared.full[0];
   const unsigned i = threadIdx.x;
   if (i == 0) {
     full.init(1);  // too few bytes: the barrier
@@ -114,8 +124,9 @@ __global__ void too_few_bytes(const __grid_constant__ TensorMap map,
 template <bool broken>
 __global__ void no_barrier_fence(const __grid_constant__ TensorMap map,
                                  half* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  __shared__ Mbarrier full;
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  Mbarrier& full = shared.full[0];
   const unsigned i = threadIdx.x;
   if (i == 0) {
     full.init(1);  // no barrier fence: the barrier
@@ -149,8 +160,7 @@ __global__ void no_sync_after_init(float* out) {
 template <bool broken>
 __global__ void copy_at_the_end(const __grid_constant__ TensorMap map,
                                 half* out) {
-  HopperTile* tiles = dynamic_shared<HopperTile>();
-  __shared__ Mbarrier full[2];
+  auto& [tiles, full, empty, pipe] = *dynamic_shared<HopperShared>();
   const unsigned i = threadIdx.x;
   if (i == 0) {
     for (int t = 0; t < 2; ++t) full[t].init(1);
@@ -246,21 +256,47 @@ __global__ void __launch_bounds__(kWarpgroup)
   out[threadIdx.x] = sum[0];
 }
 
-/// The same. The fence is for the writes of the thread that calls it, before the barrier.
+/// The same with a warpgroup that writes and another one that multiplies. The fence is for the writes of the thread
+/// that calls it, before it comes to the barrier.
 template <bool broken>
-__global__ void __launch_bounds__(kWarpgroup)
+__global__ void __launch_bounds__(2 * kWarpgroup)
     fence_behind_the_barrier(float* out) {
   HopperTile& tile = *dynamic_shared<HopperTile>();
-  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
-    tile.data[i] = from_float<half>(1);  // late fence: written
+  if (threadIdx.x >= kWarpgroup) {
+    for (unsigned i = threadIdx.x - kWarpgroup; i < 64 * 64;
+         i += kWarpgroup) {
+      tile.data[i] = from_float<half>(1);  // late fence: written
+    }
+    if (!broken) fence_async_proxy();
+    named_barrier_arrive(1, 2 * kWarpgroup);
+    if (broken) fence_async_proxy();
+    return;
   }
-  if (!broken) fence_async_proxy();
-  __syncthreads();
-  if (broken) fence_async_proxy();
+  named_barrier_wait(1, 2 * kWarpgroup);
   float sum[32];
   wgmma_begin(sum);
   const auto rows = tile.by_rows(0, 0);
   wgmma<half>(sum, rows, rows, false);  // late fence: begins
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
+/// The same. The fence comes before the writes.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    fence_before_the_writes(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  if (broken) fence_async_proxy();
+  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
+    tile.data[i] = from_float<half>(1);  // early fence: written
+  }
+  if (!broken) fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_begin(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // early fence: begins
   wgmma_commit(sum);
   wgmma_wait<0>(sum);
   out[threadIdx.x] = sum[0];
@@ -374,8 +410,9 @@ __global__ void __launch_bounds__(kWarpgroup) product_at_the_end(float* out) {
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup)
     operand_not_there(const __grid_constant__ TensorMap map, float* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  __shared__ Mbarrier full;
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  Mbarrier& full = shared.full[0];
   if (threadIdx.x == 0) {
     full.init(1);
     fence_barrier_init();
@@ -409,8 +446,9 @@ enum class Pipe {
 template <Pipe how>
 __global__ void __launch_bounds__(kWarpgroup + kWarp)
     pipeline(const __grid_constant__ TensorMap map, float* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  __shared__ Mbarrier full, empty;
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  Mbarrier &full = shared.full[0], &empty = shared.empty;
   const unsigned i = threadIdx.x;
   constexpr int tiles = 3;
   if (i == 0) {
@@ -453,8 +491,9 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp)
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup)
     overwritten_tile(const __grid_constant__ TensorMap map, float* out) {
-  HopperTile& tile = *dynamic_shared<HopperTile>();
-  __shared__ Mbarrier full;
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  Mbarrier& full = shared.full[0];
   const auto fetch = [&](int t) {
     full.arrive_and_expect(HopperTile::bytes);
     load_tile(tile, map, full, 64 * t, 0, 0);  // next: sent for
@@ -508,13 +547,12 @@ struct HopperInput {
 
 /// All of them.
 inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
-  constexpr std::size_t bytes = HopperTile::bytes;
-  const auto with_out = [](auto broken, auto right, unsigned threads,
-                           std::size_t tiles = 1) {
+  constexpr std::size_t bytes = sizeof(HopperShared);
+  const auto with_out = [](auto broken, auto right, unsigned threads) {
     return [=](bool is_broken) {
       HopperInput in;
-      launch(is_broken ? broken : right, {{1}, {threads}, tiles * bytes},
-             in.map(), in.out.data());
+      launch(is_broken ? broken : right, {{1}, {threads}, bytes}, in.map(),
+             in.out.data());
       device_synchronize();
     };
   };
@@ -568,7 +606,7 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
        "a __syncthreads() is probably missing"},
       {{"copy_at_the_end", "A block ends before a copy to it.", "copy",
         "at the end", "",
-        with_out(copy_at_the_end<true>, copy_at_the_end<false>, 128, 2)},
+        with_out(copy_at_the_end<true>, copy_at_the_end<false>, 128)},
        "nobody has waited for its barrier"},
       {{"no_fence_before_store", "A store does not see what was written.",
         "proxy", "store: stored", "store: written",
@@ -594,8 +632,13 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
       {{"fence_behind_the_barrier", "The fence is for others' writes.",
         "proxy", "late fence: begins", "late fence: written",
         alone(fence_behind_the_barrier<true>, fence_behind_the_barrier<false>,
-              128)},
+              256)},
        "in the thread that writes and before the barrier"},
+      {{"fence_before_the_writes", "The fence comes before the writes.",
+        "proxy", "early fence: begins", "early fence: written",
+        alone(fence_before_the_writes<true>, fence_before_the_writes<false>,
+              128)},
+       "fence_async_proxy() is missing"},
       {{"no_wgmma_wait", "Sums are used before they are there.", "product",
         "no wait: sum", "no wait: product",
         alone(no_wgmma_wait<true>, no_wgmma_wait<false>, 128)},

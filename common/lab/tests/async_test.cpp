@@ -35,13 +35,13 @@ float sum_of(const DeviceBuffer<float>& out, unsigned threads) {
 }
 float sum_of(void (*kernel)(float*)) {
   DeviceBuffer<float> out(128);
-  launch(kernel, {{1}, {128}, HopperTile::bytes}, out.data());
+  launch(kernel, {{1}, {128}, sizeof(HopperShared)}, out.data());
   return sum_of(out, 128);
 }
 float sum_of(void (*kernel)(TensorMap, float*)) {
   const HopperInput in;
   DeviceBuffer<float> out(128);
-  launch(kernel, {{1}, {128}, HopperTile::bytes}, in.map(), out.data());
+  launch(kernel, {{1}, {128}, sizeof(HopperShared)}, in.map(), out.data());
   return sum_of(out, 128);
 }
 
@@ -58,11 +58,11 @@ TEST_CASE("what is not waited for is NaN, without anybody who watches") {
   HopperInput in;
   for (const bool broken : {false, true}) {
     launch(broken ? no_wait<true> : no_wait<false>,
-           {{1}, {128}, HopperTile::bytes}, in.map(), in.out.data());
+           {{1}, {128}, sizeof(HopperShared)}, in.map(), in.out.data());
     CHECK(std::isnan(to_float(values(in.out)[0])) == broken);
     in.out.poison();
     launch(broken ? too_few_bytes<true> : too_few_bytes<false>,
-           {{1}, {128}, HopperTile::bytes}, in.map(), in.out.data());
+           {{1}, {128}, sizeof(HopperShared)}, in.map(), in.out.data());
     CHECK(std::isnan(to_float(values(in.out)[0])) == broken);
   }
 }

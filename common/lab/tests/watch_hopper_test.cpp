@@ -26,6 +26,13 @@ std::string place_of(const std::string& mark) {
                                     line_of(FA_BROKEN_HOPPER, mark));
 }
 
+// Whether the compiler may hide accesses to registers.
+#if defined(__clang__)
+constexpr bool kHidden = true;
+#else
+constexpr bool kHidden = false;
+#endif
+
 // What a launch threw, and what was found.
 struct Seen {
   std::string error;
@@ -65,7 +72,7 @@ TEST_CASE("each broken kernel for Hopper is found, its right twin is not") {
     const auto stands_there = [&](const lab::Finding& finding) {
       return (finding.where == line && finding.other == other &&
               contains(finding.message, kernel.says)) ||
-             (kernel.kind == "product" && finding.where == other &&
+             (kHidden && kernel.kind == "product" && finding.where == other &&
               finding.other.empty() &&
               contains(finding.message, "while it was under way"));
     };
