@@ -170,7 +170,7 @@ FA_QUESTIONS {
        {{of_2 / 32,
          "this would be so if neighbouring lanes read neighbours everywhere. "
          "But each reads its own row of Q, 16 bytes of a sector at a time, "
-         "and writes O so"},
+         "and writes O the same way"},
         {of_2 / 16,
          "K, V and LSE are read and written by neighbours; only Q and O take "
          "twice their bytes"},
