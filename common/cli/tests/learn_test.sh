@@ -131,7 +131,7 @@ expect "trace needs a lesson" both status_is 2 says "'trace' takes a lesson"
 fake python3 'echo "ran python3 $* with PYTHONPATH=$PYTHONPATH"; exit "${PYTHON_STATUS:-0}"'
 : >"$log"
 learn exercise list --no-install -x
-expect "exercise is done by Python, which gets all arguments" both status_is 0 says "ran python3 -B -m classroom $root/build/learn exercise list --no-install -x with PYTHONPATH=$root/common"
+expect "exercise is done by Python, which gets all other arguments" both status_is 0 says "ran python3 -B -m classroom $root/build/learn exercise list -x with PYTHONPATH=$root/common"
 expect "... and a list needs no build" not_called "cmake --build"
 PYTHON_STATUS=1
 export PYTHON_STATUS
