@@ -77,7 +77,7 @@ Recording record(View<const float, 4> q, View<const float, 4> k,
   std::mutex mutex;  // tiles of queries are worked on at once
   const auto watch = [&](const TileMoment<float>& now) {
     const std::lock_guard<std::mutex> lock(mutex);
-    if (now.stage == TileStage::scored) {
+    if (now.stage == TileStage::kScored) {
       TileStep step;
       step.query = now.query;
       step.queries = now.s.size(0);
@@ -93,7 +93,7 @@ Recording record(View<const float, 4> q, View<const float, 4> k,
     TileStep& step = *std::find_if(
         run.steps.rbegin(), run.steps.rend(),
         [&](const TileStep& s) { return s.query == now.query; });
-    if (now.stage == TileStage::added) {
+    if (now.stage == TileStage::kAdded) {
       step.o = owned(now.o);
       return;
     }

@@ -115,7 +115,7 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
     load(head.v, j, j + cols, v);
     s.resize(rows, cols);
     s.noalias() = scale * q * k.transpose();
-    show(TileStage::scored, j);
+    show(TileStage::kScored, j);
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t seen = head.seen(begin + i, j, cols);
       s.row(i).tail(cols - seen).setZero();  // weights of hidden keys
@@ -133,9 +133,9 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
       m(i) = m_new;
     }
     drop(head.keep, options.dropout_probability, begin, j, s);
-    show(TileStage::rescaled, j);
+    show(TileStage::kRescaled, j);
     o.noalias() += s * v;
-    show(TileStage::added, j);
+    show(TileStage::kAdded, j);
   }
   for (std::int64_t i = 0; i < rows; ++i) {
     const T divisor = l(i) == T(0) ? T(1) : l(i);  // 0: no key seen

@@ -27,9 +27,9 @@ std::int64_t tile_count(const AttentionShape& shape, const Tiles& tiles);
 
 /// What happens to a tile of scores, in this order.
 enum class TileStage {
-  scored,    ///< S is computed; m, l and O are still those of the keys before
-  rescaled,  ///< S has become P, m and l include it, and O is multiplied by the corrections
-  added,     ///< P V is added to O
+  kScored,  ///< S is computed; m, l and O are still those of the keys before
+  kRescaled,  ///< S has become P, m and l include it, and O is multiplied by the corrections
+  kAdded,     ///< P V is added to O
 };
 
 /// The work on one tile of scores, for onlookers. The views are good during the call only.

@@ -79,14 +79,14 @@ ForwardKernel sm_90_kernel(const Attention<T>& a) {
     return {persistent_launch<Tile>(a, flash_persistent<Tile, T>),
             "13_persistent", 128};
   }
-  return with_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
-    constexpr int d = decltype(head_dim)::value == 128
-                          ? 256  // 128 was above
-                          : decltype(head_dim)::value;
+  const auto shares = [&](auto head_dim) {
+    constexpr int d = decltype(head_dim)::value;
     using Tile = SharesTile<T, d>;
     return ForwardKernel{persistent_launch<Tile>(a, flash_shares<Tile, T>),
                          "14_shares", d};
-  });
+  };
+  return a.head_dim <= 64 ? shares(std::integral_constant<int, 64>{})
+                          : shares(std::integral_constant<int, 256>{});
 }
 
 /// The fastest kernel for a problem, for the 16-bit types.

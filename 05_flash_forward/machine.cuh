@@ -176,6 +176,18 @@ Rung hopper_rung(const char* name, const char* idea,
       }};
 }
 
+// Rungs 10 to 12, which differ in their kernel. `kernel(zero)` gives the kernel for a type.
+template <class Kernel>
+Rung specialized_rung(const char* name, const char* idea, Kernel kernel) {
+  return hopper_rung(name, idea, 128, [=](const auto& a) {
+    using T = decltype(type_of(a));
+    using Tile = TeachingTile<T>;
+    return mapped_launch<Tile>(a, kernel(T{}),
+                               kWarpgroup * (Tile::consumers + 1),
+                               sizeof(SpecializedShared<Tile>));
+  });
+}
+
 inline std::vector<Rung> hopper_rungs() {
   return {
       hopper_rung("09_wgmma", "Hopper's products and copies", 128,
@@ -186,33 +198,21 @@ inline std::vector<Rung> hopper_rungs() {
                                                kWarpgroup * Tile::consumers,
                                                sizeof(WgmmaShared<Tile>));
                   }),
-      hopper_rung("10_warp_specialized", "warps that only fetch", 128,
-                  [](const auto& a) {
-                    using T = decltype(type_of(a));
-                    using Tile = TeachingTile<T>;
-                    return mapped_launch<Tile>(
-                        a, flash_warp_specialized<Tile, T>,
-                        kWarpgroup * (Tile::consumers + 1),
-                        sizeof(SpecializedShared<Tile>));
-                  }),
-      hopper_rung("11_overlap", "softmax under the products", 128,
-                  [](const auto& a) {
-                    using T = decltype(type_of(a));
-                    using Tile = TeachingTile<T>;
-                    return mapped_launch<Tile>(
-                        a, flash_overlap<Tile, T>,
-                        kWarpgroup * (Tile::consumers + 1),
-                        sizeof(SpecializedShared<Tile>));
-                  }),
-      hopper_rung("12_ping_pong", "turns on the tensor cores", 128,
-                  [](const auto& a) {
-                    using T = decltype(type_of(a));
-                    using Tile = TeachingTile<T>;
-                    return mapped_launch<Tile>(
-                        a, flash_ping_pong<Tile, T>,
-                        kWarpgroup * (Tile::consumers + 1),
-                        sizeof(SpecializedShared<Tile>));
-                  }),
+      specialized_rung("10_warp_specialized", "warps that only fetch",
+                       [](auto zero) {
+                         using T = decltype(zero);
+                         return flash_warp_specialized<TeachingTile<T>, T>;
+                       }),
+      specialized_rung("11_overlap", "softmax under the products",
+                       [](auto zero) {
+                         using T = decltype(zero);
+                         return flash_overlap<TeachingTile<T>, T>;
+                       }),
+      specialized_rung("12_ping_pong", "turns on the tensor cores",
+                       [](auto zero) {
+                         using T = decltype(zero);
+                         return flash_ping_pong<TeachingTile<T>, T>;
+                       }),
       hopper_rung("13_persistent", "work by tickets, the longest first", 128,
                   [](const auto& a) {
                     using T = decltype(type_of(a));

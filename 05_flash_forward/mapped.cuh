@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <limits>
-#include <memory>
 
 #include "05_flash_forward/grid.cuh"
 #include "05_flash_forward/kernels/14_shares.cuh"
@@ -42,14 +41,12 @@ bool can_map(const Attention<T>& a) {
 inline unsigned* next_tickets() {
   constexpr unsigned count = 4096;
   static std::atomic<unsigned> next{0};
-  static const std::shared_ptr<void> counters = [] {
-    std::shared_ptr<void> memory(
-        device_allocate(count * sizeof(unsigned)),
-        [](void*) {});  // at the end of the program the device is gone
-    device_zero(memory.get(), count * sizeof(unsigned));
-    return memory;
+  static unsigned* const counters = [] {  // until the program ends
+    void* const memory = device_allocate(count * sizeof(unsigned));
+    device_zero(memory, count * sizeof(unsigned));
+    return static_cast<unsigned*>(memory);
   }();
-  return static_cast<unsigned*>(counters.get()) + next++ % count;
+  return counters + next++ % count;
 }
 
 /// Attention with maps for a kernel.
@@ -85,7 +82,7 @@ WorkOrder order_of(const Attention<T>& a) {
           a.causal ? static_cast<int>(heads) : 0};
 }
 
-/// Prepares a launch of rungs 10 to 12.
+/// Prepares a launch of rungs 09 to 12.
 /// @tparam Tile HopperTile of the kernel
 /// @param a      what is computed
 /// @param kernel takes the maps

@@ -77,13 +77,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
     wgmma_wait<0>(o, p);
     __syncthreads();  // nobody reads this stage any more
   }
-  finish_rows<Tile>(
-      o, rows, a, a.lse + (std::int64_t{batch} * a.heads + head) * a.length_q,
-      query0, shared.q[warpgroup]);
-  if (store_output(maps, shared.q[warpgroup], query0, head, batch,
-                   1 + warpgroup)) {
-    bulk_wait_read<0>();  // before the block's shared memory goes
-  }
+  write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head, batch);
 }
 //! [wgmma]
 

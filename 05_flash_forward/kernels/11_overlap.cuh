@@ -111,13 +111,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     consume<Tile>(o, rows, shared, shared.q[warpgroup], a, query0, tiles,
                   k_at, v_at, nothing, nothing);
   }
-  finish_rows<Tile>(
-      o, rows, a, a.lse + (std::int64_t{batch} * a.heads + head) * a.length_q,
-      query0, shared.q[warpgroup]);
-  if (store_output(maps, shared.q[warpgroup], query0, head, batch,
-                   1 + warpgroup)) {
-    bulk_wait_read<0>();  // before the block's shared memory goes
-  }
+  write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head, batch);
 }
 //! [overlap]
 

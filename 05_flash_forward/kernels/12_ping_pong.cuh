@@ -9,7 +9,7 @@
 
 namespace fa::FA_TARGET {
 
-/// The named barrier at which a consumer waits for its turn; those before it are of store_output().
+/// The named barrier at which a consumer waits for its turn; those before it are of write_output().
 template <class Tile>
 __device__ int turn_barrier(int consumer) {
   return 1 + Tile::consumers + consumer;
@@ -64,13 +64,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
         [&] { give_turn<Tile>(warpgroup); });
     if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
   }
-  finish_rows<Tile>(
-      o, rows, a, a.lse + (std::int64_t{batch} * a.heads + head) * a.length_q,
-      query0, shared.q[warpgroup]);
-  if (store_output(maps, shared.q[warpgroup], query0, head, batch,
-                   1 + warpgroup)) {
-    bulk_wait_read<0>();  // before the block's shared memory goes
-  }
+  write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head, batch);
 }
 //! [ping_pong]
 

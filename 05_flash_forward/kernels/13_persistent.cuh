@@ -163,31 +163,6 @@ __device__ bool take_work(PersistentShared<Tile>& shared,
   return true;
 }
 
-/// A consumer writes what it has computed of a work.
-/// @param shared the block's
-/// @param maps   of the tensors
-/// @param work   of the block
-/// @param o      sums
-/// @param rows   of this lane
-/// @param at     where the ring of Q stands
-template <class Tile, class T>
-__device__ void finish_work(PersistentShared<Tile>& shared,
-                            const MappedAttention<T>& maps, const Work& work,
-                            const WarpgroupSums<Tile>& o,
-                            const LaneRows& rows,
-                            const RingPlace<Tile::q_stages>& at) {
-  const Attention<T>& a = maps.a;
-  const int warpgroup = threadIdx.x / kWarpgroup;
-  const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
-  const std::int64_t head = std::int64_t{work.batch} * a.heads + work.head;
-  auto& q = shared.q[at.stage][warpgroup];
-  finish_rows<Tile>(o, rows, a, a.lse + head * a.length_q, query0, q);
-  if (store_output(maps, q, query0, work.head, work.batch, 1 + warpgroup)) {
-    bulk_wait_read<0>();  // O has left: the Q after the next may come
-    shared.q_pipe[warpgroup].free(at);
-  }
-}
-
 /// Launch: blocks of 128 x (consumers + 1); as many as multiprocessors, or as work; sizeof(PersistentShared<Tile>).
 /// maps.tickets points to a 0, and to a 0 it points when all is over.
 /// @tparam Tile HopperTile
@@ -218,13 +193,15 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
     WarpgroupSums<Tile> o = {};
     LaneRows rows = no_keys();
+    auto& q = shared.q[q_at.stage][warpgroup];
     shared.q_pipe[warpgroup].wait(q_at);
     consume<Tile>(
-        o, rows, shared, shared.q[q_at.stage][warpgroup], a, query0,
-        tiles_of<Tile>(a, work.block), k_at, v_at,
-        [&] { wait_for_turn<Tile>(warpgroup); },
+        o, rows, shared, q, a, query0, tiles_of<Tile>(a, work.block), k_at,
+        v_at, [&] { wait_for_turn<Tile>(warpgroup); },
         [&] { give_turn<Tile>(warpgroup); });
-    finish_work<Tile>(shared, maps, work, o, rows, q_at);
+    if (write_output<Tile>(maps, o, rows, q, query0, work.head, work.batch)) {
+      shared.q_pipe[warpgroup].free(q_at);  // the Q after the next may come
+    }
   }
   if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
 }

@@ -178,7 +178,10 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     auto& q = shared.q[q_at.stage][warpgroup];
     shared.q_pipe[warpgroup].wait(q_at);
     consumer.run(share, q);
-    finish_work<Tile>(shared, maps, work, consumer.o, consumer.rows, q_at);
+    if (write_output<Tile>(maps, consumer.o, consumer.rows, q, share.query0,
+                           work.head, work.batch)) {
+      shared.q_pipe[warpgroup].free(q_at);  // the Q after the next may come
+    }
   }
   if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
 }

@@ -16,13 +16,12 @@ constexpr int kQueries = 64;
 /// Attention with the maps of its tensors.
 template <class T>
 struct MappedAttention {
-  TensorMap q;     ///< boxes of kQueries rows
-  TensorMap k;     ///< boxes of a tile of keys
-  TensorMap v;     ///< boxes of a tile of keys
-  TensorMap o;     ///< boxes of kQueries rows
-  Attention<T> a;  ///< the rest
-  unsigned*
-      tickets;  ///< of rungs that share work out while they run; else null
+  TensorMap q;        ///< boxes of kQueries rows
+  TensorMap k;        ///< boxes of a tile of keys
+  TensorMap v;        ///< boxes of a tile of keys
+  TensorMap o;        ///< boxes of kQueries rows
+  Attention<T> a;     ///< the rest
+  unsigned* tickets;  ///< where blocks draw their work, or null
 };
 
 /// Sizes of a kernel.
@@ -186,18 +185,24 @@ __device__ void correct(float (&o)[r], const float (&correction)[2]) {
   }
 }
 
-/// Divides by the sums of exponentials, rounds, and leaves O in shared memory for TMA; writes LSE.
+/// Divides by the sums of exponentials, rounds, and writes O and LSE of a warpgroup, whose threads come together here.
+/// @param maps   of the tensors
 /// @param o      sums
 /// @param rows   of this lane
-/// @param a      what is computed
-/// @param lse    of query 0 of the head
+/// @param o_smem room for 64 x d, on O's way to TMA
 /// @param query0 the warpgroup's first query
-/// @param o_smem where to: 64 x d
-//! [finish_rows]
+/// @param head   which head
+/// @param batch  which sequence
+/// @return true in one thread, once o_smem may be used again
+//! [write_output]
 template <class Tile, class T>
-__device__ void finish_rows(const WarpgroupSums<Tile>& o, LaneRows rows,
-                            const Attention<T>& a, float* lse, int query0,
-                            typename Tile::QTile& o_smem) {
+__device__ bool write_output(const MappedAttention<T>& maps,
+                             const WarpgroupSums<Tile>& o, LaneRows rows,
+                             typename Tile::QTile& o_smem, int query0,
+                             int head, int batch) {
+  const Attention<T>& a = maps.a;
+  float* const lse =
+      a.lse + (std::int64_t{batch} * a.heads + head) * a.length_q;
   float factor[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -220,27 +225,14 @@ __device__ void finish_rows(const WarpgroupSums<Tile>& o, LaneRows rows,
     }
     stmatrix_x4(o_smem.at(row, col + lane / 16 * 8), r);
   }
-}
-//! [finish_rows]
-
-/// Writes O of a warpgroup from shared memory. Its threads come together here; the one that returns true has begun
-/// the copy and may wait for it.
-/// @param maps    of the tensors
-/// @param o_smem  64 x d, filled by finish_rows()
-/// @param query0  the warpgroup's first query
-/// @param head    which head
-/// @param batch   which sequence
-/// @param barrier a named barrier of this warpgroup
-template <class QTile, class T>
-__device__ bool store_output(const MappedAttention<T>& maps,
-                             const QTile& o_smem, int query0, int head,
-                             int batch, int barrier) {
   fence_async_proxy();  // TMA sees what this thread wrote
-  named_barrier_wait(barrier, kWarpgroup);
+  named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);
   if (threadIdx.x % kWarpgroup != 0) return false;
   store_tile(maps.o, o_smem, query0, head, batch);
   bulk_commit();
+  bulk_wait_read<0>();  // before others write there, or the block ends
   return true;
 }
+//! [write_output]
 
 }  // namespace fa::FA_TARGET
