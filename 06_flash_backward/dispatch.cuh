@@ -1,53 +1,16 @@
 /// @file
-/// Which kernels compute gradients, what memory they need, and how they are launched. The last rungs of the ladder,
+/// Which kernels compute gradients and how they are launched. The last rungs of the ladder,
 /// the training program and the C interface share it.
 #pragma once
+
+#include <algorithm>
 
 #include "05_flash_forward/dispatch.cuh"
 #include "06_flash_backward/kernels/04_atomics.cuh"
 #include "06_flash_backward/kernels/07_deterministic.cuh"
+#include "06_flash_backward/mapped.cuh"
 
 namespace fa::FA_TARGET {
-
-/// Floats that the backward pass needs beside its inputs and results: delta, LSE in base 2 and, where there are some,
-/// sums of dQ.
-/// @param a       with its sizes
-/// @param columns of the sums of dQ; 0: none
-template <class T>
-std::int64_t workspace_floats(const Attention<T>& a, int columns) {
-  return std::int64_t{a.batch} * a.heads * padded_rows(a) * (2 + columns);
-}
-
-/// Tells the kernels where their workspace is.
-/// @param a       on return with its pointers
-/// @param floats  memory of the device for workspace_floats(a, columns), at a multiple of 16 bytes
-/// @param columns of the sums of dQ; 0: none
-template <class T>
-void set_workspace(AttentionGradient<T>& a, float* floats, int columns) {
-  const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
-  a.delta = floats;
-  a.lse_base_2 = floats + rows;
-  a.d_q_sum = columns > 0 ? floats + 2 * rows : nullptr;
-}
-
-/// The sizes of a launch whose blocks cover all keys of all key and value heads, block_n keys each.
-template <class T>
-Size grid_of_keys(const Attention<T>& a, int block_n) {
-  return {static_cast<unsigned>(ceil_div(a.length_k, block_n)),
-          static_cast<unsigned>(a.kv_heads), static_cast<unsigned>(a.batch)};
-}
-
-/// Launches preprocess().
-/// @tparam d columns of d_q_sum, at least head_dim
-template <int d, class T>
-void launch_preprocess(const AttentionGradient<T>& a, const Stream& stream) {
-  constexpr int rows = kPreprocessThreads / (d / 8);
-  launch(stream, preprocess<d, T>,
-         {{static_cast<unsigned>(ceil_div(padded_rows(a), rows)),
-           static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)},
-          {kPreprocessThreads}},
-         a);
-}
 
 /// Launches the kernels of rungs 05 and 06: `kernel` between preprocess() and write_d_q().
 template <class Tile, class T>
@@ -61,18 +24,27 @@ void launch_with_sums(void (*kernel)(AttentionGradient<T>),
          {grid_of(a, Tile::block_m), {Tile::block_m * Tile::d / 16}}, a);
 }
 
+/// Whether this device has what rungs 08 and later are made for. In the lab nothing is fast, and the older kernels take
+/// all problems.
+inline bool prefers_hopper() {
+  return device_properties().compute_capability == 90;
+}
+
 /// Columns of the sums of dQ that launch_backward() needs.
 inline int sum_columns(const Attention<float>&, bool /*deterministic*/) {
   return 0;  // rung 04 adds to dQ itself
 }
-/// The same for the 16-bit types.
+/// The same for the 16-bit types. Strides do not matter.
 /// @param a             what is computed
 /// @param deterministic whether every run must give the same bits
 template <class T>
 int sum_columns(const Attention<T>& a, bool deterministic) {
-  return deterministic ? 0 : with_head_dim<32, 256>(a.head_dim, [](auto d) {
-    return decltype(d)::value;
-  });
+  const int of_finish =
+      deterministic ? 0 : with_head_dim<32, 256>(a.head_dim, [](auto d) {
+        return decltype(d)::value;
+      });
+  return prefers_hopper() ? std::max(of_finish, mapped_columns(a))
+                          : of_finish;
 }
 
 /// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to 256.
@@ -100,12 +72,14 @@ inline void launch_backward(const AttentionGradient<float>& a,
   });
 }
 
-/// The same for the 16-bit types.
-/// @tparam T half or bfloat16
+/// Launches the fastest kernels without Hopper's instructions, for the 16-bit types.
+/// @tparam T            half or bfloat16
+/// @param a             with a workspace for sum_columns()
+/// @param deterministic whether every run must give the same bits
+/// @param stream        where
 template <class T>
-void launch_backward(const AttentionGradient<T>& a, bool deterministic,
-                     const Stream& stream) {
-  static_assert(sizeof(T) == 2, "half or bfloat16");
+void launch_sm_80_backward(const AttentionGradient<T>& a, bool deterministic,
+                           const Stream& stream) {
   const bool drops = a.dropout.threshold > 0;
   with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
@@ -135,16 +109,48 @@ void launch_backward(const AttentionGradient<T>& a, bool deterministic,
   });
 }
 
-/// The rung that launch_backward() launches.
+/// The same for the 16-bit types.
+/// @tparam T half or bfloat16
+template <class T>
+void launch_backward(const AttentionGradient<T>& a, bool deterministic,
+                     const Stream& stream) {
+  static_assert(sizeof(T) == 2, "half or bfloat16");
+  if (prefers_hopper() && can_map_backward(a)) {
+    if (a.head_dim <= 64) {
+      launch_ordered<64>(a, deterministic, stream);
+    } else {
+      launch_ordered<128>(a, deterministic, stream);
+    }
+    return;
+  }
+  launch_sm_80_backward(a, deterministic, stream);
+}
+
+/// The rung that launch_backward() launches, and the columns of its tiles.
+struct BackwardRung {
+  const char* name;  ///< of its file
+  int columns;       ///< at least head_dim
+};
+/// The one for a problem.
+/// @param a             what is computed
 /// @param deterministic as for launch_backward()
-inline const char* backward_rung(const Attention<float>&,
-                                 bool deterministic) {
-  return deterministic ? "03_two_kernels" : "04_atomics";
+inline BackwardRung backward_rung(const AttentionGradient<float>& a,
+                                  bool deterministic) {
+  return {deterministic ? "03_two_kernels" : "04_atomics",
+          with_head_dim<32, 256>(a.head_dim,
+                                 [](auto d) { return decltype(d)::value; })};
 }
 /// The same for the 16-bit types.
 template <class T>
-const char* backward_rung(const Attention<T>&, bool deterministic) {
-  return deterministic ? "07_deterministic" : "06_finish";
+BackwardRung backward_rung(const AttentionGradient<T>& a,
+                           bool deterministic) {
+  if (prefers_hopper() && can_map_backward(a)) {
+    return {deterministic ? "11_in_turn" : "10_delayed_queries",
+            mapped_columns(a)};
+  }
+  return {deterministic ? "07_deterministic" : "06_finish",
+          with_head_dim<32, 256>(a.head_dim,
+                                 [](auto d) { return decltype(d)::value; })};
 }
 
 }  // namespace fa::FA_TARGET

@@ -43,6 +43,7 @@ struct OnDevice {
           {},
           {},
           {},
+          {},
           {}} {
     a.q = q.data();
     a.k = k.data();
@@ -207,6 +208,67 @@ inline auto start_backward(bool deterministic) {
   };
 }
 
+// What launch_sm_80_backward() launches, as a rung.
+inline auto start_sm_80_backward(bool deterministic) {
+  return [=](const auto& of) {
+    return with_workspace(
+        of, sum_columns(of, deterministic), [=](const auto& a) {
+          launch_sm_80_backward(a, deterministic, Stream::of(nullptr));
+        });
+  };
+}
+
+// A rung with Hopper's instructions: `work(gradient, columns)` launches it.
+template <class Work>
+Rung hopper_rung(const char* name, const char* idea, bool same_bits,
+                 Work work) {
+  Rung rung =
+      sixteen_bit_rung(name, idea, 128, same_bits, [=](const auto& of) {
+        return with_workspace(of, mapped_columns(of), [=](const auto& a) {
+          if (a.head_dim <= 64) {
+            work(a, std::integral_constant<int, 64>{});
+          } else {
+            work(a, std::integral_constant<int, 128>{});
+          }
+        });
+      });
+  rung.drops = false;
+  return rung;
+}
+
+inline std::vector<Rung> hopper_rungs() {
+  return {
+      hopper_rung(
+          "08_wgmma", "Hopper's products and copies", false,
+          [](const auto& a, auto columns) {
+            using T = std::remove_pointer_t<decltype(a.d_q)>;
+            using Tile = MappedBackwardTile<T, decltype(columns)::value, 1>;
+            launch_mapped_keys<Tile>(
+                a, flash_backward_wgmma<Tile, T>, kWarpgroup * kKeyWarpgroups,
+                sizeof(WgmmaBackwardShared<Tile>), Stream::of(nullptr));
+          }),
+      hopper_rung(
+          "09_warp_specialized", "warps that fetch, warps that add", false,
+          [](const auto& a, auto columns) {
+            using T = std::remove_pointer_t<decltype(a.d_q)>;
+            using Tile = MappedBackwardTile<T, decltype(columns)::value>;
+            launch_mapped_keys<Tile>(a, flash_backward_specialized<Tile, T>,
+                                     kWarpgroup * (kKeyWarpgroups + 1),
+                                     sizeof(BackwardShared<Tile>),
+                                     Stream::of(nullptr));
+          }),
+      hopper_rung("10_delayed_queries", "dQ a tile later", false,
+                  [](const auto& a, auto columns) {
+                    launch_ordered<decltype(columns)::value>(
+                        a, false, Stream::of(nullptr));
+                  }),
+      hopper_rung("11_in_turn", "the same bits, in turn", true,
+                  [](const auto& a, auto columns) {
+                    launch_ordered<decltype(columns)::value>(
+                        a, true, Stream::of(nullptr));
+                  })};
+}
+
 inline Rung tensor_cores() {
   const auto columns = [](const auto& a) {
     return with_head_dim<64, 128>(a.head_dim,
@@ -262,9 +324,12 @@ inline backward::Machine machine(const std::string& kind) {
                  start_backward(false)),
       tensor_cores(),
       sixteen_bit_rung("06_finish", "swizzle, cp.async, other work meanwhile",
-                       256, false, start_backward(false)),
+                       256, false, start_sm_80_backward(false)),
       sixteen_bit_rung("07_deterministic", "the same bits in every run", 256,
-                       true, start_backward(true))};
+                       true, start_sm_80_backward(true))};
+  if (result.available && has_hopper()) {
+    for (const Rung& rung : hopper_rungs()) result.rungs.push_back(rung);
+  }
   for (Rung& rung : result.rungs) {
     rung.prepare = [prepare = rung.prepare, rung](const Problem& problem,
                                                   const Inputs& in) {

@@ -39,7 +39,7 @@ void with_gradient(const fa_gradient& g, Work work) {
             static_cast<T*>(g.d_k), static_cast<T*>(g.d_v),
             row_strides(g.d_o_strides), row_strides(g.d_q_strides),
             row_strides(g.d_k_strides), row_strides(g.d_v_strides), nullptr,
-            nullptr, nullptr},
+            nullptr, nullptr, nullptr},
         type);
   });
 }
@@ -113,10 +113,9 @@ const char* name_of_kernels(const fa_gradient* given) {
   const int status = guarded([&] {
     check_gradient(given);
     with_gradient(*given, [&](const auto& gradient, const char* type) {
-      const int columns = with_head_dim<32, 256>(
-          gradient.head_dim, [](auto d) { return decltype(d)::value; });
-      note_kernel(backward_rung(gradient, given->deterministic != 0), type,
-                  columns, given->attention);
+      const BackwardRung rung =
+          backward_rung(gradient, given->deterministic != 0);
+      note_kernel(rung.name, type, rung.columns, given->attention);
     });
   });
   return status == FA_STATUS_OK ? last_name().c_str() : nullptr;

@@ -27,7 +27,7 @@ __device__ void load8(float (&to)[8], const T* from) {
   }
 }
 
-/// Fills delta, lse_base_2 and, where there is one, zeroes d_q_sum. Launch: blocks of 256; grid of
+/// Fills delta, lse_base_2 and, where there are some, zeroes d_q_sum and turns. Launch: blocks of 256; grid of
 /// ceil(padded_rows / rows of a block) x heads x batch, with 256 / (d / 8) rows of a block.
 /// @tparam d columns of d_q_sum, at least head_dim; d / 8 lanes share a row
 //! [preprocess]
@@ -55,6 +55,9 @@ __global__ void preprocess(AttentionGradient<T> a) {
     store4(to + 4, make_float4(0, 0, 0, 0));
   }
   if (col > 0) return;
+  if (a.turns != nullptr && row % kTurnRows < 2) {
+    a.turns[padded / kTurnRows * 2 + row % kTurnRows] = 0;
+  }
   const float lse = row < a.length_q ? head.lse[row] : -INFINITY;
   a.delta[padded] = sum;
   a.lse_base_2[padded] = lse == -INFINITY ? INFINITY : lse * kLog2E;

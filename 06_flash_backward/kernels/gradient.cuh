@@ -9,6 +9,9 @@ namespace fa::FA_TARGET {
 /// Rows of each head in the workspace are padded to a multiple of this, so that tiles of queries need no care there.
 constexpr int kPaddedRows = 128;
 
+/// Rows of the smallest tile to which blocks add in turn.
+constexpr int kTurnRows = 64;
+
 /// The gradients of attention over all heads of all sequences. Of the forward pass it has the inputs, o and lse.
 /// @tparam T of q, k, v, o and the gradients
 template <class T>
@@ -29,6 +32,9 @@ struct AttentionGradient : Attention<T> {
   /// Sums that become d_q: [batch, heads, padded length_q, columns of the kernel], zero before, in an order that the
   /// kernel chooses. A workspace; null for kernels without.
   float* d_q_sum;
+  /// How many blocks have added to each part of a tile of d_q_sum: [batch * heads * padded length_q / kTurnRows][2], 0
+  /// before. A workspace; null for kernels without.
+  unsigned* turns;
 };
 
 /// One query head: where its rows begin.

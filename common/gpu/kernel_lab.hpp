@@ -237,6 +237,7 @@ __forceinline__ void store2(float* address, float x, float y) {
   *reinterpret_cast<Bytes8*>(address) = Bytes8{x, y};
 }
 
+inline void __threadfence() {}
 __forceinline__ void atomic_add4(float* address, float4 value) {
   atomicAdd(address, value.x);
   atomicAdd(address + 1, value.y);

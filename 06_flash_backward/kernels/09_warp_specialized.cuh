@@ -1,0 +1,234 @@
+/// @file
+/// Warps that only fetch, warps that only add, and warps that compute. One thread brings tiles of Q and dO as stages
+/// become empty; two others add to dQ what the warpgroups hand over, so that nobody who computes waits for atomics.
+///
+/// Source: Shah et al., FlashAttention-3, NeurIPS 2024, appendix B.
+#pragma once
+
+#include "06_flash_backward/kernels/hopper.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Registers of the threads that fetch and add. Three warpgroups have 3 x 168.
+template <class Tile>
+constexpr int kFetchRegisters = Tile::d == 64 ? 40 : 24;
+/// Registers of the threads that compute.
+template <class Tile>
+constexpr int kComputeRegisters = (3 * 168 - kFetchRegisters<Tile>) / 2;
+/// What a block keeps in shared memory.
+template <class Tile>
+struct BackwardShared {
+  typename Tile::KvTile k[kKeyWarpgroups];    ///< at the end dK
+  typename Tile::KvTile v[kKeyWarpgroups];    ///< at the end dV
+  typename Tile::QTile q[Tile::stages];       ///< tiles of queries
+  typename Tile::QTile d_o[Tile::stages];     ///< their dO
+  typename Tile::ScoreTile d_s[2];            ///< of this tile and the last
+  float d_q[kKeyWarpgroups][Tile::d_q_part];  ///< handed over
+  float lse[Tile::stages][Tile::block_m];     ///< in base 2, of q
+  float delta[Tile::stages][Tile::block_m];   ///< of d_o
+  Mbarrier k_full;                            ///< k is there
+  Mbarrier v_full;                            ///< v is there
+  Pipeline<Tile::stages> q_pipe;              ///< of q and lse
+  Pipeline<Tile::stages> d_o_pipe;            ///< of d_o and delta
+  Mbarrier d_s_full[2];                ///< dS is there, of both warpgroups
+  Mbarrier d_q_full[kKeyWarpgroups];   ///< a part is handed over
+  Mbarrier d_q_empty[kKeyWarpgroups];  ///< it has been read
+
+  /// Initialises the barriers; all threads call it.
+  __device__ void init() {
+    if (threadIdx.x == 0) {
+      k_full.init(1);
+      v_full.init(1);
+      q_pipe.init(4 * kKeyWarpgroups);  // a lane of each warp frees
+      d_o_pipe.init(4 * kKeyWarpgroups);
+      for (auto& barrier : d_s_full) barrier.init(4 * kKeyWarpgroups);
+      for (int i = 0; i < kKeyWarpgroups; ++i) {
+        d_q_full[i].init(4);
+        d_q_empty[i].init(1);
+      }
+      fence_barrier_init();
+    }
+    __syncthreads();  // the barriers are ready
+  }
+};
+
+/// What the thread that fetches does.
+/// @param shared the block's
+/// @param maps   of the tensors
+/// @param block  of keys
+//! [fetch]
+template <class Tile, class T>
+__device__ void fetch_queries(BackwardShared<Tile>& shared,
+                              const MappedGradient<T>& maps,
+                              const KeyBlock& block) {
+  constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
+  const AttentionGradient<T>& a = maps.a;
+  const auto fetch_keys = [&](auto& tiles, const TensorMap& map,
+                              Mbarrier& barrier) {
+    barrier.arrive_and_expect(kKeyWarpgroups * Tile::KvTile::bytes);
+    for (int i = 0; i < kKeyWarpgroups; ++i) {
+      load_tile(tiles[i], map, barrier, block.key0 + i * kKeys, block.head,
+                block.batch, Keep::kShort);
+    }
+  };
+  fetch_keys(shared.k, maps.k, shared.k_full);
+  fetch_keys(shared.v, maps.v, shared.v_full);
+  RingPlace<Tile::stages> at;
+  for_each_tile<Tile>(a, block, [&](int head, int query0) {
+    const std::int64_t row =
+        std::int64_t{block.batch * a.heads + head} * padded_rows(a) + query0;
+    Mbarrier& q_full =
+        shared.q_pipe.acquire(at, Tile::QTile::bytes + row_bytes);
+    load_tile(shared.q[at.stage], maps.q, q_full, query0, head, block.batch,
+              Keep::kLong);
+    bulk_load(shared.lse[at.stage], a.lse_base_2 + row, row_bytes, q_full);
+    Mbarrier& d_o_full =
+        shared.d_o_pipe.acquire(at, Tile::QTile::bytes + row_bytes);
+    load_tile(shared.d_o[at.stage], maps.d_o, d_o_full, query0, head,
+              block.batch, Keep::kLong);
+    bulk_load(shared.delta[at.stage], a.delta + row, row_bytes, d_o_full);
+    at.advance();
+  });
+}
+//! [fetch]
+
+/// What a thread that adds does.
+/// @param shared    the block's
+/// @param a         what is computed
+/// @param block     of keys
+/// @param warpgroup whose parts of dQ it adds
+//! [add]
+template <class Tile, class T>
+__device__ void add_d_q_parts(BackwardShared<Tile>& shared,
+                              const AttentionGradient<T>& a,
+                              const KeyBlock& block, int warpgroup) {
+  constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
+  RingPlace<1> at;
+  for_each_tile<Tile>(a, block, [&](int head, int query0) {
+    const std::int64_t row =
+        std::int64_t{block.batch * a.heads + head} * padded_rows(a) + query0;
+    shared.d_q_full[warpgroup].wait(at.parity);
+    bulk_add(d_q_part<Tile>(a, row, warpgroup), shared.d_q[warpgroup], bytes);
+    bulk_commit();
+    bulk_wait_read<0>();
+    shared.d_q_empty[warpgroup].arrive();
+    at.advance();
+  });
+}
+//! [add]
+
+/// A warpgroup hands its part of dQ over.
+/// @param shared    the block's
+/// @param d_q       this lane's part
+/// @param warpgroup this one
+/// @param parity    of how often it did
+//! [hand_over]
+template <class Tile>
+__device__ void hand_over(BackwardShared<Tile>& shared,
+                          const QueryGradient<Tile>& d_q, int warpgroup,
+                          int parity) {
+  shared.d_q_empty[warpgroup].wait(parity ^ 1);
+  float* const to =
+      shared.d_q[warpgroup] + threadIdx.x % kWarpgroup * std::size_t{4};
+#pragma unroll
+  for (int i = 0; i < Tile::d_q_columns / 8; ++i) {
+    store4(to + i * kWarpgroup * 4,
+           make_float4(d_q[4 * i], d_q[4 * i + 1], d_q[4 * i + 2],
+                       d_q[4 * i + 3]));
+  }
+  fence_async_proxy();  // TMA sees what this thread wrote
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) shared.d_q_full[warpgroup].arrive();
+}
+//! [hand_over]
+
+/// This warp is done with a stage.
+template <int stages>
+__device__ void free_stage(Pipeline<stages>& pipe,
+                           const RingPlace<stages>& at) {
+  if (threadIdx.x % kWarp == 0) pipe.free(at);
+}
+
+/// What the warps behind those that compute do.
+/// @param shared the block's
+/// @param maps   of the tensors
+/// @param block  of keys
+/// @param add    add(warpgroup) adds what that one hands over
+template <class Tile, class T, class Add>
+__device__ void serve(BackwardShared<Tile>& shared,
+                      const MappedGradient<T>& maps, const KeyBlock& block,
+                      Add add) {
+  const int warp = threadIdx.x / kWarp % 4;
+  if (threadIdx.x % kWarp != 0) return;
+  if (warp == 0) fetch_queries(shared, maps, block);
+  if (warp > 0 && warp <= kKeyWarpgroups) add(warp - 1);
+}
+
+/// dK, dV and the sums of dQ. Launch: blocks of 384; grid of ceil(length_k / block_n) x kv_heads x batch;
+/// sizeof(BackwardShared<Tile>); after preprocess() with d_q_sum, and before write_mapped_d_q().
+/// @tparam Tile HopperBackwardTile
+/// @param maps  what is computed
+//! [warp_specialized]
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    flash_backward_specialized(
+        const __grid_constant__ MappedGradient<T> maps) {
+  auto& shared = *dynamic_shared<BackwardShared<Tile>>();
+  shared.init();
+  const AttentionGradient<T>& a = maps.a;
+  const KeyBlock block =
+      key_block<Tile>(a, blockIdx.x, blockIdx.y, blockIdx.z);
+  const int warpgroup = threadIdx.x / kWarpgroup;
+  if (warpgroup == kKeyWarpgroups) {
+    keep_registers<kFetchRegisters<Tile>>();
+    serve(shared, maps, block,
+          [&](int of) { add_d_q_parts(shared, a, block, of); });
+    return;
+  }
+  take_registers<kComputeRegisters<Tile>>();
+  const int key0 = block.key0 + warpgroup * kKeys;
+  KeyGradient<Tile> d_k = {}, d_v = {};
+  RingPlace<2> at;  // of Q, dO and dS
+  const auto step = [&](int query0, auto hidden) {
+    TurnedScores<Tile> p, d_s;  // at first S and dP, turned
+    RoundedScores<Tile> p_rounded, d_s_rounded;
+    QueryGradient<Tile> d_q;
+    auto& d_s_smem = shared.d_s[at.stage];
+    shared.q_pipe.wait(at);
+    begin_scores(p, shared.k[warpgroup], shared.q[at.stage]);
+    shared.d_o_pipe.wait(at);
+    begin_scores(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
+    wgmma_wait<1>(p);
+    if constexpr (decltype(hidden)::value) hide_keys(p, a, query0, key0);
+    recompute_weights(p, shared.lse[at.stage], a.scale * kLog2E);
+    wgmma_wait<0>(d_s);
+    score_gradients(d_s, p, shared.delta[at.stage]);
+    round_weights<T>(p_rounded, p);
+    round_weights<T>(d_s_rounded, d_s);
+    store_scores(d_s_smem, d_s_rounded, warpgroup * kKeys);
+    begin_output(d_v, p_rounded, shared.d_o[at.stage]);
+    wait_for_scores();
+    begin_d_q<Tile>(d_q, d_s_smem, shared.k, warpgroup);
+    wgmma_wait<1>(d_v, p_rounded);
+    free_stage(shared.d_o_pipe, at);
+    begin_output(d_k, d_s_rounded, shared.q[at.stage]);
+    wgmma_wait<1>(d_q);
+    hand_over(shared, d_q, warpgroup, at.stage);
+    wgmma_wait<0>(d_k, d_s_rounded);
+    free_stage(shared.q_pipe, at);
+    at.advance();
+  };
+  shared.k_full.wait(0);
+  shared.v_full.wait(0);
+  for_each_tile<Tile>(a, block, [&](int /*head*/, int query0) {
+    if (keys_seen(a, query0) < block.key0 + Tile::block_n) {
+      step(query0, std::true_type{});
+    } else {
+      step(query0, std::false_type{});
+    }
+  });
+  write_key_gradients<Tile>(shared, maps, block, d_k, d_v);
+}
+//! [warp_specialized]
+
+}  // namespace fa::FA_TARGET

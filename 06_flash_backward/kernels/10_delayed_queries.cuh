@@ -1,0 +1,144 @@
+/// @file
+/// dQ a tile later. dS of a tile is handed to the other warpgroup through shared memory; nobody waits for it there and
+/// then: its product with K is begun together with the scores of the next tile, and runs under their softmax. The two
+/// warpgroups need no longer go in step, so that one computes weights while the other's products run. Under the causal
+/// mask the blocks with the most queries go first.
+///
+/// Source: the order of products is ours.
+#pragma once
+
+#include "05_flash_forward/kernels/13_persistent.cuh"
+#include "06_flash_backward/kernels/09_warp_specialized.cuh"
+
+namespace fa::FA_TARGET {
+
+/// A warpgroup that computes, and what it has in its registers.
+template <class Tile>
+struct DelayedConsumer {
+  using T = typename Tile::T;  ///< half or bfloat16
+  static_assert(Tile::stages == 2, "as there are of dS");
+  BackwardShared<Tile>& shared;    ///< the block's
+  const AttentionGradient<T>& a;   ///< what is computed
+  const int warpgroup;             ///< which
+  const int key0;                  ///< its first key
+  RingPlace<2> at{};               ///< of Q, dO and dS
+  KeyGradient<Tile> d_k{}, d_v{};  ///< sums
+
+  /// Waits until dS of the tile before is there, and nobody reads the one before that any more.
+  __device__ void wait_for_last_scores() {
+    shared.d_s_full[at.stage ^ 1].wait(at.parity ^ at.stage ^ 1);
+  }
+  /// Begins this warpgroup's part of dQ of the tile before.
+  __device__ void begin_last_d_q(QueryGradient<Tile>& d_q) {
+    begin_d_q<Tile>(d_q, shared.d_s[at.stage ^ 1], shared.k, warpgroup);
+  }
+
+  /// A tile of queries.
+  /// @tparam first  whether none was before it
+  /// @param  query0 the tile's first query
+  /// @param  hidden whether there is something to hide
+  //! [step]
+  template <bool first>
+  __device__ void step(int query0, bool hidden) {
+    TurnedScores<Tile> p, d_s;  // at first S and dP, turned
+    RoundedScores<Tile> p_rounded, d_s_rounded;
+    QueryGradient<Tile> d_q;  // of the tile before
+    shared.q_pipe.wait(at);
+    begin_scores(p, shared.k[warpgroup], shared.q[at.stage]);
+    shared.d_o_pipe.wait(at);
+    begin_scores(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
+    wgmma_wait<1>(p);
+    if (hidden) hide_keys(p, a, query0, key0);
+    recompute_weights(p, shared.lse[at.stage], a.scale * kLog2E);
+    wgmma_wait<0>(d_s);
+    score_gradients(d_s, p, shared.delta[at.stage]);
+    round_weights<T>(d_s_rounded, d_s);
+    round_weights<T>(p_rounded, p);
+    if constexpr (!first) wait_for_last_scores();
+    store_scores(shared.d_s[at.stage], d_s_rounded, warpgroup * kKeys);
+    if constexpr (!first) begin_last_d_q(d_q);
+    begin_output(d_v, p_rounded, shared.d_o[at.stage]);
+    begin_output(d_k, d_s_rounded, shared.q[at.stage]);
+    if constexpr (!first) {
+      wgmma_wait<2>(d_q);
+      hand_over(shared, d_q, warpgroup, at.stage ^ 1);
+    }
+    fence_async_proxy();  // wgmma sees what this thread wrote of dS
+    __syncwarp();
+    if (threadIdx.x % kWarp == 0) shared.d_s_full[at.stage].arrive();
+    wgmma_wait<1>(d_v, p_rounded);
+    free_stage(shared.d_o_pipe, at);
+    wgmma_wait<0>(d_k, d_s_rounded);
+    free_stage(shared.q_pipe, at);
+    at.advance();
+  }
+  //! [step]
+
+  /// All tiles of a block.
+  __device__ void run(const KeyBlock& block) {
+    const int group = a.heads / a.kv_heads;
+    const int per_head = block.tiles.end - block.tiles.first;
+    shared.k_full.wait(0);
+    shared.v_full.wait(0);
+    if (per_head <= 0) return;
+    int tile = block.tiles.first;
+    const auto next = [&](auto first) {
+      const int query0 = tile * Tile::block_m;
+      step<decltype(first)::value>(
+          query0, keys_seen(a, query0) < block.key0 + Tile::block_n);
+      if (++tile == block.tiles.end) tile = block.tiles.first;  // next head
+    };
+    next(std::true_type{});
+    for (int i = 1; i < per_head * group; ++i) next(std::false_type{});
+    QueryGradient<Tile> d_q;  // of the last tile
+    wait_for_last_scores();
+    begin_last_d_q(d_q);
+    wgmma_wait<0>(d_q);
+    hand_over(shared, d_q, warpgroup, at.stage ^ 1);
+  }
+};
+
+/// What a block does.
+/// @param maps  of the tensors
+/// @param block of keys
+/// @param add   add(shared, warpgroup) adds what that one hands over
+template <class Tile, class T, class Add>
+__device__ void delayed_block(const MappedGradient<T>& maps,
+                              const KeyBlock& block, Add add) {
+  auto& shared = *dynamic_shared<BackwardShared<Tile>>();
+  shared.init();
+  const int warpgroup = threadIdx.x / kWarpgroup;
+  if (warpgroup == kKeyWarpgroups) {
+    keep_registers<kFetchRegisters<Tile>>();
+    serve(shared, maps, block, [&](int of) { add(shared, of); });
+    return;
+  }
+  take_registers<kComputeRegisters<Tile>>();
+  DelayedConsumer<Tile> consumer{shared, maps.a, warpgroup,
+                                 block.key0 + warpgroup * kKeys};
+  consumer.run(block);
+  write_key_gradients<Tile>(shared, maps, block, consumer.d_k, consumer.d_v);
+}
+
+/// Launch: as flash_backward_specialized(), but a grid of as many blocks as there are, in one row.
+/// @tparam Tile HopperBackwardTile
+/// @param maps  what is computed
+/// @param order of blocks of keys
+//! [delayed]
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    flash_backward_delayed(const __grid_constant__ MappedGradient<T> maps,
+                           const WorkOrder order) {
+  const Work work = work_of(blockIdx.x, order);
+  // Of queries the last block has the most keys; of keys the first one has the most queries.
+  const int index =
+      order.section == 0 ? work.block : order.blocks - 1 - work.block;
+  const KeyBlock block =
+      key_block<Tile>(maps.a, index, work.head, work.batch);
+  delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
+    add_d_q_parts(shared, maps.a, block, warpgroup);
+  });
+}
+//! [delayed]
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,133 @@
+/// @file
+/// The host's part of rungs 08 and later: maps of the tensors for TMA, the order of blocks, and launches.
+#pragma once
+
+#include "05_flash_forward/mapped.cuh"
+#include "06_flash_backward/kernels/08_wgmma.cuh"
+#include "06_flash_backward/kernels/11_in_turn.cuh"
+#include "06_flash_backward/workspace.cuh"
+
+namespace fa::FA_TARGET {
+
+/// The tile of rungs 08 and later for a head dimension, 64 or 128: as many scores as a thread has registers for.
+/// @tparam stages of Q and of dO in shared memory
+template <class T, int d, int stages = 2>
+using MappedBackwardTile =
+    HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
+
+/// Columns of the sums of dQ of rungs 08 and later; 0 for a problem that they do not take, whatever its strides.
+template <class T>
+int mapped_columns(const Attention<T>& a) {
+  if (sizeof(T) != 2 || a.dropout.threshold != 0 || a.head_dim > 128)
+    return 0;
+  return a.head_dim <= 64 ? 64 : 128;
+}
+
+/// Whether rungs 08 and later take a problem: see can_map(); a head dimension of 128 at most.
+template <class T>
+bool can_map_backward(const AttentionGradient<T>& a) {
+  Attention<T> gradients = a;  // those of the tensors, in their place
+  gradients.q_strides = a.d_o_strides;
+  gradients.k_strides = a.d_k_strides;
+  gradients.v_strides = a.d_v_strides;
+  return mapped_columns(a) > 0 && can_map<T>(a) && can_map<T>(gradients);
+}
+
+/// Gradients with maps for a kernel.
+/// @tparam Tile HopperBackwardTile of the kernel
+/// @throws as tensor_map()
+template <class Tile, class T>
+MappedGradient<T> map_gradient(const AttentionGradient<T>& a) {
+  const auto of_queries = [&](const T* data, const RowStrides& strides) {
+    return tensor_map(data, {a.batch, a.heads, a.length_q, a.head_dim},
+                      {strides.batch, strides.head, strides.row},
+                      Tile::block_m);
+  };
+  const auto of_keys = [&](const T* data, const RowStrides& strides) {
+    return tensor_map(data, {a.batch, a.kv_heads, a.length_k, a.head_dim},
+                      {strides.batch, strides.head, strides.row}, kKeys);
+  };
+  return {of_queries(a.q, a.q_strides),
+          of_queries(a.d_o, a.d_o_strides),
+          of_keys(a.k, a.k_strides),
+          of_keys(a.v, a.v_strides),
+          of_keys(a.d_k, a.d_k_strides),
+          of_keys(a.d_v, a.d_v_strides),
+          a};
+}
+
+/// The order of blocks of keys. Where heads go together, their Q, dO and sums of dQ fill at most 32 MiB, so that they
+/// stay in the L2 cache of 50 MB.
+/// @tparam Tile     HopperBackwardTile of the kernel
+/// @param a         what is computed
+/// @param together  whether several heads go together
+template <class Tile, class T>
+WorkOrder order_of_keys(const Attention<T>& a, bool together) {
+  constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
+  const int all = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
+  const std::int64_t bytes =
+      std::int64_t{group} * a.length_q * Tile::d *
+      static_cast<std::int64_t>(2 * sizeof(T) + sizeof(float));
+  const std::int64_t heads = std::min<std::int64_t>(
+      all, std::max<std::int64_t>(1, l2_bytes / bytes));
+  return {ceil_div(a.length_k, Tile::block_n), a.kv_heads, all,
+          together ? static_cast<int>(heads) : 0};
+}
+
+/// Launches preprocess(), a kernel of rungs 08 and later, and write_mapped_d_q().
+/// @tparam Tile  HopperBackwardTile of the kernel
+/// @param a      what is computed
+/// @param stream where
+/// @param middle launches the kernel: middle(maps)
+template <class Tile, class T, class Middle>
+void launch_mapped(const AttentionGradient<T>& a, const Stream& stream,
+                   Middle middle) {
+  launch_preprocess<Tile::d>(a, stream);
+  middle(map_gradient<Tile>(a));
+  launch(stream, write_mapped_d_q<Tile, T>,
+         {grid_of(a, Tile::block_m), {Tile::block_m * Tile::d / 16}}, a);
+}
+
+/// Launches rung 08 or 09, whose grids have three dimensions, with what comes before and after.
+/// @tparam Tile   HopperBackwardTile of the kernel
+/// @param a       what is computed, with a workspace
+/// @param kernel  takes the maps
+/// @param threads of a block
+/// @param bytes   of shared memory
+/// @param stream  where
+template <class Tile, class T>
+void launch_mapped_keys(const AttentionGradient<T>& a,
+                        void (*kernel)(MappedGradient<T>), int threads,
+                        std::size_t bytes, const Stream& stream) {
+  launch_mapped<Tile>(a, stream, [&](const MappedGradient<T>& maps) {
+    launch(stream, kernel,
+           {grid_of_keys(a, Tile::block_n),
+            {static_cast<unsigned>(threads)},
+            bytes},
+           maps);
+  });
+}
+
+/// Launches rung 10, or 11 where the bits must be the same in every run, with what comes before and after.
+/// @tparam d            columns of the tile: 64 or 128
+/// @param a             what is computed, with a workspace
+/// @param deterministic whether blocks add to dQ in turn
+/// @param stream        where
+template <int d, class T>
+void launch_ordered(const AttentionGradient<T>& a, bool deterministic,
+                    const Stream& stream) {
+  using Tile = MappedBackwardTile<T, d>;
+  launch_mapped<Tile>(a, stream, [&](const MappedGradient<T>& maps) {
+    const WorkOrder order = order_of_keys<Tile>(a, a.causal || deterministic);
+    launch(stream,
+           deterministic ? flash_backward_in_turn<Tile, T>
+                         : flash_backward_delayed<Tile, T>,
+           {{static_cast<unsigned>(order.all) *
+             static_cast<unsigned>(order.blocks)},
+            {kWarpgroup * (kKeyWarpgroups + 1)},
+            sizeof(BackwardShared<Tile>)},
+           maps, order);
+  });
+}
+
+}  // namespace fa::FA_TARGET

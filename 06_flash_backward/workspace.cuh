@@ -1,0 +1,55 @@
+/// @file
+/// The memory that the backward pass needs beside its inputs and results, and what fills it.
+#pragma once
+
+#include "05_flash_forward/grid.cuh"
+#include "06_flash_backward/kernels/02_preprocess.cuh"
+#include "common/gpu/launch.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Floats that the backward pass needs beside its inputs and results: delta, LSE in base 2 and, where there are some,
+/// sums of dQ with their turns.
+/// @param a       with its sizes
+/// @param columns of the sums of dQ; 0: none
+template <class T>
+std::int64_t workspace_floats(const Attention<T>& a, int columns) {
+  const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
+  return rows * (2 + columns) + (columns > 0 ? rows / kTurnRows * 2 : 0);
+}
+
+/// Tells the kernels where their workspace is.
+/// @param a       on return with its pointers
+/// @param floats  memory of the device for workspace_floats(a, columns), at a multiple of 16 bytes
+/// @param columns of the sums of dQ; 0: none
+template <class T>
+void set_workspace(AttentionGradient<T>& a, float* floats, int columns) {
+  const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
+  a.delta = floats;
+  a.lse_base_2 = floats + rows;
+  a.d_q_sum = columns > 0 ? floats + 2 * rows : nullptr;
+  a.turns = columns > 0
+                ? reinterpret_cast<unsigned*>(floats + rows * (2 + columns))
+                : nullptr;
+}
+
+/// The sizes of a launch whose blocks cover all keys of all key and value heads, block_n keys each.
+template <class T>
+Size grid_of_keys(const Attention<T>& a, int block_n) {
+  return {static_cast<unsigned>(ceil_div(a.length_k, block_n)),
+          static_cast<unsigned>(a.kv_heads), static_cast<unsigned>(a.batch)};
+}
+
+/// Launches preprocess().
+/// @tparam d columns of d_q_sum, at least head_dim
+template <int d, class T>
+void launch_preprocess(const AttentionGradient<T>& a, const Stream& stream) {
+  constexpr int rows = kPreprocessThreads / (d / 8);
+  launch(stream, preprocess<d, T>,
+         {{static_cast<unsigned>(ceil_div(padded_rows(a), rows)),
+           static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)},
+          {kPreprocessThreads}},
+         a);
+}
+
+}  // namespace fa::FA_TARGET
