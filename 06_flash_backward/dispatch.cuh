@@ -30,25 +30,26 @@ inline bool prefers_hopper() {
   return device_properties().compute_capability == 90;
 }
 
-/// Columns of the sums of dQ that launch_backward() needs.
-inline int sum_columns(const Attention<float>&, bool /*deterministic*/) {
-  return 0;  // rung 04 adds to dQ itself
+/// What launch_backward() needs.
+inline Workspace workspace_of(const Attention<float>&,
+                              bool /*deterministic*/) {
+  return {0};  // rung 04 adds to dQ itself
 }
 /// The same for the 16-bit types. Strides do not matter.
 /// @param a             what is computed
 /// @param deterministic whether every run must give the same bits
 template <class T>
-int sum_columns(const Attention<T>& a, bool deterministic) {
+Workspace workspace_of(const Attention<T>& a, bool deterministic) {
   const int of_finish =
       deterministic ? 0 : with_head_dim<32, 256>(a.head_dim, [](auto d) {
         return decltype(d)::value;
       });
-  return prefers_hopper() ? std::max(of_finish, mapped_columns(a))
-                          : of_finish;
+  const int mapped = prefers_hopper() ? mapped_columns(a) : 0;
+  return {std::max(of_finish, mapped), deterministic && mapped > 0};
 }
 
 /// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to 256.
-/// @param a             with a workspace for sum_columns()
+/// @param a             with a workspace for workspace_of()
 /// @param deterministic whether every run must give the same bits
 /// @param stream        where
 /// @throws as launch()
@@ -74,7 +75,7 @@ inline void launch_backward(const AttentionGradient<float>& a,
 
 /// Launches the fastest kernels without Hopper's instructions, for the 16-bit types.
 /// @tparam T            half or bfloat16
-/// @param a             with a workspace for sum_columns()
+/// @param a             with a workspace for workspace_of()
 /// @param deterministic whether every run must give the same bits
 /// @param stream        where
 template <class T>

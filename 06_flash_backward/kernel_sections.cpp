@@ -52,14 +52,16 @@ struct Memory {
   std::int64_t quadratic;  // times n^2
   std::int64_t sums;       // times n d
   std::int64_t rows;       // times n
+  std::int64_t turns = 0;  // times n / 64
 
   std::int64_t bytes(std::int64_t n, std::int64_t d) const {
-    return quadratic * n * n + sums * n * d + rows * n;
+    return quadratic * n * n + sums * n * d + rows * n + turns * n / 64;
   }
 };
 Memory memory_of(const Rung& rung) {
   if (rung.name == "01_unfused") return {"8 N^2", 8, 0, 0};
   if (rung.name == "02_preprocess") return {"8 N^2 + 8 N", 8, 0, 8};
+  if (rung.name == "11_in_turn") return {"4 N D + 8 N + N / 8", 0, 4, 8, 8};
   // Sums of dQ in float32, where d_q itself has 16 bits and others add to it.
   const bool sums = !rung.same_bits && rung.types.front() != Type::kFloat32;
   return {sums ? "4 N D + 8 N" : "8 N", 0, sums ? 4 : 0, 8};

@@ -87,13 +87,13 @@ Prepared prepare(const Problem& problem, const Inputs& in, Start start) {
       taken_bytes() - before};
 }
 
-// What launches kernels that need a workspace, with sums of dQ of some columns or none: `work(gradient)`.
+// What launches kernels that need a workspace: `work(gradient)`.
 template <class T, class Work>
-std::function<void()> with_workspace(AttentionGradient<T> a, int columns,
-                                     Work work) {
+std::function<void()> with_workspace(AttentionGradient<T> a,
+                                     const Workspace& what, Work work) {
   const auto memory =
-      std::make_shared<DeviceBuffer<float>>(workspace_floats(a, columns));
-  set_workspace(a, memory->data(), columns);
+      std::make_shared<DeviceBuffer<float>>(workspace_floats(a, what));
+  set_workspace(a, memory->data(), what);
   return [=] {
     (void)memory;  // kept as long as this is
     work(a);
@@ -181,7 +181,7 @@ inline Rung preprocessed() {
       "02_preprocess", "LSE and delta, no pass over rows", true,
       [](const FloatGradient& of) {
         return with_workspace(
-            of, 0,
+            of, {0},
             [scores = std::make_shared<DeviceBuffer<float>>(
                  2 * score_count(of))](const FloatGradient& a) {
               float* const weights = scores->data();
@@ -202,7 +202,7 @@ inline Rung preprocessed() {
 inline auto start_backward(bool deterministic) {
   return [=](const auto& of) {
     return with_workspace(
-        of, sum_columns(of, deterministic), [=](const auto& a) {
+        of, workspace_of(of, deterministic), [=](const auto& a) {
           launch_backward(a, deterministic, Stream::of(nullptr));
         });
   };
@@ -212,7 +212,7 @@ inline auto start_backward(bool deterministic) {
 inline auto start_sm_80_backward(bool deterministic) {
   return [=](const auto& of) {
     return with_workspace(
-        of, sum_columns(of, deterministic), [=](const auto& a) {
+        of, workspace_of(of, deterministic), [=](const auto& a) {
           launch_sm_80_backward(a, deterministic, Stream::of(nullptr));
         });
   };
@@ -224,13 +224,14 @@ Rung hopper_rung(const char* name, const char* idea, bool same_bits,
                  Work work) {
   Rung rung =
       sixteen_bit_rung(name, idea, 128, same_bits, [=](const auto& of) {
-        return with_workspace(of, mapped_columns(of), [=](const auto& a) {
-          if (a.head_dim <= 64) {
-            work(a, std::integral_constant<int, 64>{});
-          } else {
-            work(a, std::integral_constant<int, 128>{});
-          }
-        });
+        return with_workspace(of, {mapped_columns(of), same_bits},
+                              [=](const auto& a) {
+                                if (a.head_dim <= 64) {
+                                  work(a, std::integral_constant<int, 64>{});
+                                } else {
+                                  work(a, std::integral_constant<int, 128>{});
+                                }
+                              });
       });
   rung.drops = false;
   return rung;
@@ -277,7 +278,7 @@ inline Rung tensor_cores() {
   return sixteen_bit_rung(
       "05_tensor_cores", "P and dS stay in registers", 128, false,
       [=](const auto& of) {
-        return with_workspace(of, columns(of), [](const auto& a) {
+        return with_workspace(of, {columns(of)}, [](const auto& a) {
           using T = std::remove_pointer_t<decltype(a.d_q)>;
           with_head_dim<64, 128>(a.head_dim, [&](auto head_dim) {
             constexpr int d = decltype(head_dim)::value;

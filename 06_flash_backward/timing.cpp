@@ -27,24 +27,27 @@ auto field_of(cli::Measurement& row, const std::string& name) {
                       [&](const auto& field) { return field.first == name; });
 }
 
-// Adds the price of the last deterministic rung: its time over that of the last other one.
-void add_prices(std::vector<Timed>& all) {
+// Adds the price of each deterministic rung: its time over that of the rung before it, or else behind it, that is not.
+void add_prices(const std::vector<Rung>& rungs, std::vector<Timed>& all) {
+  const auto neighbour = [&](const Rung* rung) -> const Rung* {
+    const auto* const first = rungs.data();
+    if (rung > first && !rung[-1].same_bits) return rung - 1;
+    if (rung + 1 < first + rungs.size() && !rung[1].same_bits)
+      return rung + 1;
+    return nullptr;
+  };
   const auto milliseconds = [](Timed& timed) {
     return std::get<double>(field_of(timed.row, "milliseconds")->second);
   };
-  std::map<std::int64_t, double> other;  // its times, by length
-  const Rung* deterministic = nullptr;
   for (Timed& timed : all) {
-    if (timed.rung->same_bits) {
-      deterministic = timed.rung;
-    } else {
-      other[timed.length] = milliseconds(timed);
-    }
-  }
-  for (Timed& timed : all) {
-    const auto found = other.find(timed.length);
-    if (timed.rung != deterministic || found == other.end()) continue;
-    const double price = milliseconds(timed) / found->second;
+    if (!timed.rung->same_bits) continue;
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Timed& other) {
+          return other.rung == neighbour(timed.rung) &&
+                 other.length == timed.length;
+        });
+    if (found == all.end()) continue;
+    const double price = milliseconds(timed) / milliseconds(*found);
     timed.row.insert(field_of(timed.row, "registers"),
                      {"deterministic_price", price});
   }
@@ -89,7 +92,7 @@ std::vector<cli::Measurement> time_rungs(const Machine& machine, Type type,
                             is_step(rung) ? 5 : 20)});
     }
   }
-  add_prices(all);
+  add_prices(machine.rungs, all);
   std::vector<cli::Measurement> rows;
   for (Timed& timed : all) rows.push_back(std::move(timed.row));
   return rows;

@@ -8,28 +8,36 @@
 
 namespace fa::FA_TARGET {
 
-/// Floats that the backward pass needs beside its inputs and results: delta, LSE in base 2 and, where there are some,
-/// sums of dQ with their turns.
-/// @param a       with its sizes
-/// @param columns of the sums of dQ; 0: none
+/// What kernels need beside delta and LSE in base 2.
+struct Workspace {
+  int columns;         ///< of the sums of dQ; 0: there are none
+  bool turns = false;  ///< whether blocks add to them in turn
+};
+
+/// Floats that the backward pass needs beside its inputs and results.
+/// @param a    with its sizes
+/// @param what is needed
 template <class T>
-std::int64_t workspace_floats(const Attention<T>& a, int columns) {
+std::int64_t workspace_floats(const Attention<T>& a, const Workspace& what) {
   const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
-  return rows * (2 + columns) + (columns > 0 ? rows / kTurnRows * 2 : 0);
+  return rows * (2 + what.columns) + (what.turns ? rows / kTurnRows * 2 : 0);
 }
 
 /// Tells the kernels where their workspace is.
-/// @param a       on return with its pointers
-/// @param floats  memory of the device for workspace_floats(a, columns), at a multiple of 16 bytes
-/// @param columns of the sums of dQ; 0: none
+/// @param a      on return with its pointers
+/// @param floats memory of the device for workspace_floats(a, what), at a multiple of 16 bytes
+/// @param what   is needed
 template <class T>
-void set_workspace(AttentionGradient<T>& a, float* floats, int columns) {
+void set_workspace(AttentionGradient<T>& a, float* floats,
+                   const Workspace& what) {
+  static_assert(sizeof(unsigned) == sizeof(float), "they share a buffer");
   const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
   a.delta = floats;
   a.lse_base_2 = floats + rows;
-  a.d_q_sum = columns > 0 ? floats + 2 * rows : nullptr;
-  a.turns = columns > 0
-                ? reinterpret_cast<unsigned*>(floats + rows * (2 + columns))
+  float* const sums = floats + 2 * rows;
+  a.d_q_sum = what.columns > 0 ? sums : nullptr;
+  a.turns = what.turns
+                ? reinterpret_cast<unsigned*>(sums + rows * what.columns)
                 : nullptr;
 }
 

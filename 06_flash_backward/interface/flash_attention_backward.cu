@@ -7,7 +7,7 @@
 namespace fa::FA_TARGET {
 namespace {
 
-// So that the bytes of the workspace are a number of 64 bits: at most 2 + 256 floats for each padded row.
+// So that the bytes of the workspace are a number of 64 bits: at most 259 floats for each padded row.
 constexpr std::int64_t kMaxRows = std::int64_t{1} << 50;
 
 // Sizes, type and options.
@@ -48,7 +48,7 @@ template <class T>
 std::size_t workspace_bytes(const AttentionGradient<T>& a,
                             bool deterministic) {
   return sizeof(float) * static_cast<std::size_t>(workspace_floats(
-                             a, sum_columns(a, deterministic)));
+                             a, workspace_of(a, deterministic)));
 }
 
 // Where tensors and workspace are.
@@ -92,7 +92,7 @@ int backward(const fa_gradient* given) {
     const bool deterministic = g.deterministic != 0;
     with_gradient(g, [&](auto gradient, const char*) {
       set_workspace(gradient, static_cast<float*>(g.workspace),
-                    sum_columns(gradient, deterministic));
+                    workspace_of(gradient, deterministic));
       launch_backward(gradient, deterministic, stream_of(a));
     });
   });

@@ -23,23 +23,24 @@ bool on_gpu() {
   return best_machine().kind == "gpu";
 }
 
-// The finished rungs of a type are the last two: the fast one and the deterministic one.
+// The finished ones: in float32 03 and 04, in 16 bits 06 and 07, and behind 09.
+bool is_finished(const Rung& rung) {
+  const std::string number = rung.name.substr(0, 2);
+  return number == "03" || number == "04" || number == "06" ||
+         number == "07" || number > "09";
+}
+
 void check(const Problem& problem, std::uint64_t seed) {
   const backward::Inputs inputs =
       backward::make_inputs(problem, flash::Values::kNormal, seed);
   const backward::Judge judge(problem, inputs);
-  std::vector<const Rung*> finished;
+  int checked = 0;
   for (const Rung& rung : best_machine().rungs) {
-    if (std::find(rung.types.begin(), rung.types.end(), problem.type) !=
-        rung.types.end()) {
-      finished.push_back(&rung);
-    }
+    if (!is_finished(rung) || !rung.takes(problem)) continue;
+    flash::check_rung(rung, problem, inputs, judge);
+    ++checked;
   }
-  REQUIRE(finished.size() > 2);
-  finished.erase(finished.begin(), finished.end() - 2);
-  for (const Rung* rung : finished) {
-    flash::check_rung(*rung, problem, inputs, judge);
-  }
+  REQUIRE(checked >= 2);
 }
 
 }  // namespace
