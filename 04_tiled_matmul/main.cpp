@@ -21,6 +21,22 @@ using tiled::Inputs;
 using tiled::Kernel;
 using tiled::Machine;
 
+// Whether --kernel means a kernel: by its own name or by its group's.
+bool wants(const cli::KernelOptions& options, const Group& group,
+           const Kernel& kernel) {
+  return options.wants(kernel.name) || options.wants(group.name);
+}
+
+// Refuses a text after --kernel that means none.
+void check_wanted(const cli::KernelOptions& options, const Machine& machine) {
+  std::vector<std::string> names;
+  for (const Group& group : machine.groups) {
+    names.push_back(group.name);
+    for (const Kernel& kernel : group.kernels) names.push_back(kernel.name);
+  }
+  cli::check_kernel(options, names, "04_tiled_matmul");
+}
+
 const Group& group_of(const Machine& machine, const std::string& name) {
   const auto found =
       std::find_if(machine.groups.begin(), machine.groups.end(),
@@ -50,6 +66,7 @@ void check_group(cli::Program& program, const Machine& machine,
     }
     program.check(verdict);
   }
+  if (!group.left_out.empty()) fmt::print("{}\n", group.left_out);
 }
 
 // What the kernels of a group ask of memory, and what could be asked at least.
@@ -78,29 +95,38 @@ void count_group(const Machine& watched, const std::string& name,
 void time_groups(cli::Program& program, const Machine& machine,
                  const cli::KernelOptions& options) {
   if (!cli::can_time(program, options)) return;
+  check_wanted(options, machine);
   const std::int64_t size = options.size_or(4096);
   std::vector<cli::Measurement> rows;
-  for (const Group& group : machine.groups) {
+  for (Group group : machine.groups) {
+    std::vector<Kernel> wanted;
+    for (const Kernel& kernel : group.kernels) {
+      if (wants(options, group, kernel)) wanted.push_back(kernel);
+    }
+    if (wanted.empty()) continue;
+    group.kernels = wanted;
     const auto of_group = tiled::time_kernels(machine, group, size);
     fmt::print("{}, all sizes {}, on {}\n{}\n", group.title, size,
                machine.properties.name, cli::table_of(of_group, {"kernel"}));
+    if (!group.left_out.empty()) fmt::print("{}\n\n", group.left_out);
     rows.insert(rows.end(), of_group.begin(), of_group.end());
   }
   cli::record(
       options, machine.properties,
-      fmt::format("04_tiled_matmul --device gpu --section time --size {}",
-                  size),
+      fmt::format(
+          "04_tiled_matmul --device gpu --section time --size {}{}", size,
+          options.kernel.empty() ? "" : " --kernel " + options.kernel),
       rows);
 }
 
-// Launches kernels whose name holds a text once each, for a program that watches, and prints a line
+// Launches the kernels that --kernel means once each, for a program that watches, and prints a line
 // of JSON for each; in the watched lab with its report. Nothing is checked.
 void launch_once(const Machine& machine, const cli::KernelOptions& options) {
   const std::int64_t size = options.size_or(70);
   for (const Group& group : machine.groups) {
     const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
-      if (!options.wants(kernel.name)) continue;
+      if (!wants(options, group, kernel)) continue;
       std::optional<lab::Trace> report;
       if (machine.kind == "watched") {
         report = tiled::trace(group, kernel, inputs);
@@ -115,20 +141,16 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options) {
   }
 }
 
-// The watched lab's whole report on the kernels whose name holds a text.
+// The watched lab's whole report on the kernels that --kernel means.
 void trace_kernels(cli::Program& program, const Machine& watched,
                    const cli::KernelOptions& options) {
-  std::vector<std::string> names;
-  for (const Group& group : watched.groups) {
-    for (const Kernel& kernel : group.kernels) names.push_back(kernel.name);
-  }
-  cli::check_kernel(options, names, "04_tiled_matmul");
+  check_wanted(options, watched);
   const std::int64_t size = options.size_or(70);
   lab::TraceFiles files;
   for (const Group& group : watched.groups) {
     const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
-      if (!options.wants(kernel.name)) continue;
+      if (!wants(options, group, kernel)) continue;
       const auto seen = tiled::trace(group, kernel, inputs);
       if (!options.kernel.empty()) {
         fmt::print("{}, {}, all sizes {}\n{}\n", kernel.name, group.title,
@@ -150,9 +172,9 @@ int main(int argc, char** argv) {
                        "Lesson 04: from the first kernel to tensor cores.");
   const cli::KernelMachines<Machine> machines(program, tiled::machines());
   cli::KernelOptions options;
-  cli::add_kernel_options(
-      program, options,
-      {"sections trace and once", "section time", "rows, columns and depth"});
+  cli::add_kernel_options(program, options,
+                          {"sections time, trace and once", "section time",
+                           "rows, columns and depth"});
 
   const auto check = [&](const char* group) {
     return [&, group] { check_group(program, machines.used(), group); };

@@ -51,14 +51,17 @@ std::function<void()> mapped_launch(const Product<T>& p,
 /// @tparam Tile  WgmmaTile of the kernel
 /// @param p      what is computed
 /// @param group  rows of tiles that go together
+/// @param most   blocks
 /// @return what launches it
 /// @throws as tensor_map()
 template <class Tile, class T>
-std::function<void()> persistent_launch(const Product<T>& p, int group) {
+std::function<void()> persistent_launch(
+    const Product<T>& p, int group,
+    int most = device_properties().multiprocessors) {
   const TileOrder order{ceil_div(p.m, Tile::rows), ceil_div(p.n, Tile::cols),
                         group};
-  const auto blocks = static_cast<unsigned>(
-      std::min(order.rows * order.cols, device_properties().multiprocessors));
+  const auto blocks =
+      static_cast<unsigned>(std::min(order.rows * order.cols, most));
   return [=, maps = map_product<Tile>(p)] {
     launch(matmul_persistent<Tile, T>,
            {{blocks},

@@ -35,7 +35,7 @@ struct TileOfC {
 /// The tile that comes as number i: blocks that run at the same time have tiles in a few rows and a few columns of C,
 /// and so share what they read of A and B.
 //! [order]
-__device__ inline TileOfC tile_of(int i, const TileOrder& order) {
+__host__ __device__ inline TileOfC tile_of(int i, const TileOrder& order) {
   const int of_group = order.group * order.cols;
   const int first = i / of_group * order.group;
   const int left = order.rows - first;
