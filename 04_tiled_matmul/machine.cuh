@@ -171,7 +171,7 @@ std::vector<tiled::Kernel> wgmma_products() {
   return {
       kernel("19_matmul_wgmma", "tiles by TMA, 64 x 256 x 16 at once",
              [](const Product<T>& p) {
-               return mapped_launch<OneStage, WgmmaShared<OneStage>>(
+               return mapped_launch<OneStage, OneStageShared<OneStage>>(
                    p, matmul_wgmma<OneStage, T>);
              }),
       kernel("20_matmul_stages", "products that go on, four stages",

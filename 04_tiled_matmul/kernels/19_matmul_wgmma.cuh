@@ -137,19 +137,19 @@ __device__ void store_sums(const Product<T>& p, const WgmmaSums<Tile>& sums,
 
 /// What a block of matmul_wgmma() keeps in shared memory.
 template <class Tile>
-struct WgmmaShared {
+struct OneStageShared {
   WgmmaStage<Tile> stage;  ///< the tiles
   Mbarrier full;           ///< they are there
 };
 
 /// The product p of 16-bit matrices by wgmma.
-/// Launch: blocks of 128 x consumers; grid of ceil(n / cols) x ceil(m / rows); sizeof(WgmmaShared<Tile>).
+/// Launch: blocks of 128 x consumers; grid of ceil(n / cols) x ceil(m / rows); sizeof(OneStageShared<Tile>).
 /// @tparam Tile WgmmaTile with one stage
 //! [wgmma]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
     matmul_wgmma(const __grid_constant__ MappedProduct<T> maps) {
-  auto& shared = *dynamic_shared<WgmmaShared<Tile>>();
+  auto& shared = *dynamic_shared<OneStageShared<Tile>>();
   const Product<T>& p = maps.p;
   const int warpgroup = threadIdx.x / kWarpgroup;
   const int row0 = blockIdx.y * Tile::rows, col0 = blockIdx.x * Tile::cols;

@@ -89,7 +89,7 @@ void check_tile() {
   using OneStage = WgmmaTile<T, b_transposed, rows, cols, 1>;
   using Tile = WgmmaTile<T, b_transposed, rows, cols, stages>;
   check_products<T, H, b_transposed>([](const Product<T>& p) {
-    return mapped_launch<OneStage, WgmmaShared<OneStage>>(
+    return mapped_launch<OneStage, OneStageShared<OneStage>>(
         p, matmul_wgmma<OneStage, T>);
   });
   check_products<T, H, b_transposed>([](const Product<T>& p) {
