@@ -29,6 +29,7 @@ TEST_CASE("the whole walk is right, on the CPU") {
   const std::string lines = testing::file_bytes(summary);
   CHECK(contains(lines, "04_tiled_matmul\t01_vector_add"));
   CHECK(contains(lines, "18_block_product"));
+  CHECK(contains(lines, "21_matmul_persistent"));
 }
 
 TEST_CASE("a kernel is launched once, for programs that watch") {
@@ -44,6 +45,20 @@ TEST_CASE("a kernel is launched once, for programs that watch") {
                                "\"") +
                        group + "\", \"size\": 40, "));
   }
+}
+
+TEST_CASE("--kernel with the name of a group means all its kernels") {
+  const auto result =
+      run(kProgram + " --device cpu --section once --size 40 --kernel mma_bt");
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  for (const char* kernel : {"15_matmul_tensor_cores", "19_matmul_wgmma",
+                             "20_matmul_stages", "21_matmul_persistent"}) {
+    CHECK(contains(result.output, kernel));
+  }
+  CHECK(contains(result.output, "\"group\": \"mma_bt\""));
+  CHECK_FALSE(contains(result.output, "\"group\": \"mma\""));
+  CHECK_FALSE(contains(result.output, "07_matmul_naive"));
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
