@@ -48,8 +48,8 @@ TEST_CASE("a kernel is launched once, for programs that watch") {
 }
 
 TEST_CASE("--kernel with the name of a group means all its kernels") {
-  const auto result =
-      run(kProgram + " --device cpu --section once --size 40 --kernel mma_bt");
+  const auto result = run(
+      kProgram + " --device cpu --section once --size 40 --kernel mma_bt");
   CAPTURE(result.output);
   CHECK(result.status == 0);
   for (const char* kernel : {"15_matmul_tensor_cores", "19_matmul_wgmma",
