@@ -49,7 +49,21 @@ class DeviceRows {
   /// @throws std::invalid_argument for a tensor of another shape
   DeviceRows(const Tensor<float, 4>& tensor, const Shape<4>& shape,
              flash::Layout layout)
-      : shape_(shape), layout_(layout), buffer_(laid_out(tensor)) {}
+      : shape_(shape), layout_(layout), buffer_(element_count(shape)) {
+    const Host typed = converted<typename HostType<T>::type>(tensor);
+    if (typed.shape() == shape_) {
+      upload(layout_ == flash::Layout::kHeadsFirst ? typed
+                                                   : exchanged(typed));
+    } else if (typed.shape() == Shape<4>{1, 1, shape_[2], shape_[3]}) {
+      upload(layout_ == flash::Layout::kHeadsFirst
+                 ? typed
+                 : exchanged(repeated(typed, shape_)));
+    } else {
+      throw std::invalid_argument(
+          fmt::format("a tensor of shape {} for a problem with {}",
+                      to_string(typed.shape()), to_string(shape_)));
+    }
+  }
 
   /// The elements, exactly.
   Tensor<float, 4> host() const {
@@ -77,16 +91,13 @@ class DeviceRows {
     });
     return result;
   }
-  Host laid_out(const Tensor<float, 4>& tensor) const {
-    Host typed = converted<typename HostType<T>::type>(tensor);
-    if (typed.shape() == Shape<4>{1, 1, shape_[2], shape_[3]}) {
-      typed = repeated(typed, shape_);
-    } else if (typed.shape() != shape_) {
-      throw std::invalid_argument(
-          fmt::format("a tensor of shape {} for a problem with {}",
-                      to_string(typed.shape()), to_string(shape_)));
+  // The elements over and over, until all are there.
+  void upload(const Host& typed) {
+    for (std::int64_t i = 0; i < buffer_.count(); i += typed.count()) {
+      device_copy(data() + i, typed.data(),
+                  sizeof(T) * static_cast<std::size_t>(typed.count()),
+                  CopyKind::kToDevice);
     }
-    return layout_ == flash::Layout::kHeadsFirst ? typed : exchanged(typed);
   }
   // The head that a tensor has, for all heads of all sequences.
   static Host repeated(const Host& head, const Shape<4>& shape) {

@@ -62,6 +62,14 @@ auto result_of(const Rung& rung, const Problem& problem,
   return prepared.result();
 }
 
+/// Adds --group, which time_all() knows.
+inline void add_group_option(cli::Program& program,
+                             cli::KernelOptions& options) {
+  program.option("--group", options.group,
+                 "section time: only groups whose name holds this text, such "
+                 "as \"bfloat16, D 128\"");
+}
+
 /// Each rung on the real input, in all its types.
 /// @tparam Judge   of the lesson
 /// @param program  has the input, and reports
@@ -308,8 +316,12 @@ void time_all(cli::Program& program, const Machine& machine,
   fmt::print("On {}\n\n", machine.properties.name);
   std::vector<cli::Measurement> rows;
   for (const Type type : kEveryType) {
-    for (const std::int64_t head_dim : {64, 128}) {
+    for (const std::int64_t head_dim : {64, 128, 256}) {
       for (const bool causal : {false, true}) {
+        if (group_of(timed_problem(type, head_dim, causal, 1024))
+                .find(options.group) == std::string::npos) {
+          continue;
+        }
         const std::vector<cli::Measurement> of_group =
             time_group(type, head_dim, causal);
         if (of_group.empty()) continue;
@@ -320,7 +332,16 @@ void time_all(cli::Program& program, const Machine& machine,
       }
     }
   }
+  if (rows.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "--group {}: there is no such group; they are named like \"{}\"",
+        options.group,
+        group_of(timed_problem(Type::kBFloat16, 128, true, 1024))));
+  }
   std::string command = lesson + " --device gpu --section time";
+  if (!options.group.empty()) {
+    command += fmt::format(" --group \"{}\"", options.group);
+  }
   if (!options.kernel.empty()) command += " --kernel " + options.kernel;
   if (options.size != 0) command += fmt::format(" --size {}", options.size);
   cli::record(options, machine.properties, command, rows);

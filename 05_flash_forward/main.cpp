@@ -134,6 +134,7 @@ int main(int argc, char** argv) {
       program, options,
       {"sections trace, time and once", "sections time and experiments",
        "queries and keys"});
+  ladder::add_group_option(program, options);
   machines.add_section();
   program.section("real", "Every kernel on the real input",
                   [&] { check_real(program, machines.used()); });

@@ -189,6 +189,7 @@ void add_kernels(cli::Program& program,
   cli::add_kernel_options(
       program, kernels->options,
       {"sections trace, time and once", "section time", "queries and keys"});
+  flash::ladder::add_group_option(program, kernels->options);
   kernels->machines.add_section();
   program.section(
       "real", "Every kernel on the real input",

@@ -72,15 +72,22 @@ void check_watched(const std::vector<Machine>& machines,
   }
 }
 
-/// Calls check(problem, seed) for a hundred random problems, other ones in each run.
+/// How many random problems: FA_FUZZ_COUNT from the environment, or a hundred.
+inline int fuzz_count() {
+  const char* given = std::getenv("FA_FUZZ_COUNT");
+  return given != nullptr ? std::atoi(given) : 100;
+}
+
+/// Calls check(problem, seed) for random problems, other ones in each run. Those beyond the first hundred are short:
+/// the judge takes most of the time.
 template <class Check>
 void for_each_random_problem(bool on_gpu, Check check) {
   const std::uint64_t seed = fuzz_seed();
   MESSAGE("FA_FUZZ_SEED=" << seed);
   std::mt19937_64 random(seed);
-  for (int i = 0; i < 100; ++i) {
-    const Problem problem =
-        random_problem(random, on_gpu ? 700 : 150, on_gpu ? 256 : 128);
+  for (int i = 0; i < fuzz_count(); ++i) {
+    const Problem problem = random_problem(
+        random, on_gpu && i < 100 ? 700 : 150, on_gpu ? 256 : 128);
     CAPTURE(seed);
     CAPTURE(i);
     check(problem, random());
