@@ -21,17 +21,10 @@ using tiled::Inputs;
 using tiled::Kernel;
 using tiled::Machine;
 
-// Whether --kernel means a kernel: by its own name or by its group's.
-bool wants(const cli::KernelOptions& options, const Group& group,
-           const Kernel& kernel) {
-  return options.wants(kernel.name) || options.wants(group.name);
-}
-
-// Refuses a text after --kernel that means none.
+// Refuses a text after --kernel that no kernel has in its name.
 void check_wanted(const cli::KernelOptions& options, const Machine& machine) {
   std::vector<std::string> names;
   for (const Group& group : machine.groups) {
-    names.push_back(group.name);
     for (const Kernel& kernel : group.kernels) names.push_back(kernel.name);
   }
   cli::check_kernel(options, names, "04_tiled_matmul");
@@ -99,9 +92,10 @@ void time_groups(cli::Program& program, const Machine& machine,
   const std::int64_t size = options.size_or(4096);
   std::vector<cli::Measurement> rows;
   for (Group group : machine.groups) {
+    if (group.name.find(options.group) == std::string::npos) continue;
     std::vector<Kernel> wanted;
     for (const Kernel& kernel : group.kernels) {
-      if (wants(options, group, kernel)) wanted.push_back(kernel);
+      if (options.wants(kernel.name)) wanted.push_back(kernel);
     }
     if (wanted.empty()) continue;
     group.kernels = wanted;
@@ -111,22 +105,28 @@ void time_groups(cli::Program& program, const Machine& machine,
     if (!group.left_out.empty()) fmt::print("{}\n\n", group.left_out);
     rows.insert(rows.end(), of_group.begin(), of_group.end());
   }
-  cli::record(
-      options, machine.properties,
-      fmt::format(
-          "04_tiled_matmul --device gpu --section time --size {}{}", size,
-          options.kernel.empty() ? "" : " --kernel " + options.kernel),
-      rows);
+  if (rows.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "--group {}: no such group has kernels that --kernel means; the "
+        "groups are add, transpose, softmax, matmul, matmul_bt, mma, mma_bt "
+        "and block",
+        options.group));
+  }
+  std::string command = fmt::format(
+      "04_tiled_matmul --device gpu --section time --size {}", size);
+  if (!options.group.empty()) command += " --group " + options.group;
+  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
+  cli::record(options, machine.properties, command, rows);
 }
 
-// Launches the kernels that --kernel means once each, for a program that watches, and prints a line
+// Launches kernels whose name holds a text once each, for a program that watches, and prints a line
 // of JSON for each; in the watched lab with its report. Nothing is checked.
 void launch_once(const Machine& machine, const cli::KernelOptions& options) {
   const std::int64_t size = options.size_or(70);
   for (const Group& group : machine.groups) {
     const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
-      if (!wants(options, group, kernel)) continue;
+      if (!options.wants(kernel.name)) continue;
       std::optional<lab::Trace> report;
       if (machine.kind == "watched") {
         report = tiled::trace(group, kernel, inputs);
@@ -141,7 +141,7 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options) {
   }
 }
 
-// The watched lab's whole report on the kernels that --kernel means.
+// The watched lab's whole report on the kernels whose name holds a text.
 void trace_kernels(cli::Program& program, const Machine& watched,
                    const cli::KernelOptions& options) {
   check_wanted(options, watched);
@@ -150,7 +150,7 @@ void trace_kernels(cli::Program& program, const Machine& watched,
   for (const Group& group : watched.groups) {
     const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
-      if (!wants(options, group, kernel)) continue;
+      if (!options.wants(kernel.name)) continue;
       const auto seen = tiled::trace(group, kernel, inputs);
       if (!options.kernel.empty()) {
         fmt::print("{}, {}, all sizes {}\n{}\n", kernel.name, group.title,
@@ -175,6 +175,9 @@ int main(int argc, char** argv) {
   cli::add_kernel_options(program, options,
                           {"sections time, trace and once", "section time",
                            "rows, columns and depth"});
+  program.option("--group", options.group,
+                 "section time: only groups whose name holds this text, such "
+                 "as \"mma\"");
 
   const auto check = [&](const char* group) {
     return [&, group] { check_group(program, machines.used(), group); };

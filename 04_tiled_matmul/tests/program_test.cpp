@@ -47,20 +47,6 @@ TEST_CASE("a kernel is launched once, for programs that watch") {
   }
 }
 
-TEST_CASE("--kernel with the name of a group means all its kernels") {
-  const auto result = run(
-      kProgram + " --device cpu --section once --size 40 --kernel mma_bt");
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  for (const char* kernel : {"15_matmul_tensor_cores", "19_matmul_wgmma",
-                             "20_matmul_stages", "21_matmul_persistent"}) {
-    CHECK(contains(result.output, kernel));
-  }
-  CHECK(contains(result.output, "\"group\": \"mma_bt\""));
-  CHECK_FALSE(contains(result.output, "\"group\": \"mma\""));
-  CHECK_FALSE(contains(result.output, "07_matmul_naive"));
-}
-
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   const auto refused = [](const std::string& arguments,
                           const std::string& why) {
