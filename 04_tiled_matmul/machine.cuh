@@ -290,8 +290,7 @@ inline tiled::Machine machine(const std::string& kind) {
     if (result.available && !has_hopper() &&
         group.arithmetic == Arithmetic::kTensorCores16) {
       group.left_out = fmt::format(
-          "19_matmul_wgmma and later are left out: they need a GPU of "
-          "compute "
+          "19_matmul_wgmma and later are left out: they need compute "
           "capability 9.0, and {} has {}.{}",
           result.properties.name, result.properties.compute_capability / 10,
           result.properties.compute_capability % 10);

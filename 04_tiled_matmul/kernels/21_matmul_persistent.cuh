@@ -8,16 +8,10 @@
 
 namespace fa::FA_TARGET {
 
-/// Registers of a thread: the producer leaves its own to the consumers, up to the 64 Ki of a multiprocessor.
-template <class Tile>
-struct WgmmaRegisters {
-  static_assert(Tile::consumers == 2 || Tile::consumers == 3,
-                "for these there are numbers");
-  /// Of a producer's.
-  static constexpr int producer = Tile::consumers == 3 ? 32 : 24;
-  /// Of a consumer's.
-  static constexpr int consumer = Tile::consumers == 3 ? 160 : 240;
-};
+/// Registers of a producer's thread.
+constexpr int kFetchingRegisters = 24;
+/// Registers of a thread of two consumers: all of 64 Ki together.
+constexpr int kMultiplyingRegisters = 240;
 
 /// The tiles of C and the order in which blocks take them.
 struct TileOrder {
@@ -94,7 +88,7 @@ __device__ void consume(WgmmaSums<Tile>& sums, StagesShared<Tile>& shared,
 
 /// The product p of 16-bit matrices by wgmma, with blocks that persist.
 /// Launch: blocks of 128 x (consumers + 1); as many as multiprocessors, or as tiles; sizeof(StagesShared<Tile>).
-/// @tparam Tile  WgmmaTile with 2 or 3 consumers
+/// @tparam Tile  WgmmaTile with 2 consumers
 /// @param  maps  of the product
 /// @param  order of the tiles
 //! [persistent]
@@ -102,17 +96,17 @@ template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     matmul_persistent(const __grid_constant__ MappedProduct<T> maps,
                       const TileOrder order) {
-  using Registers = WgmmaRegisters<Tile>;
+  static_assert(Tile::consumers == 2, "registers are for two");
   auto& shared = *dynamic_shared<StagesShared<Tile>>();
   const Product<T>& p = maps.p;
   const int warpgroup = threadIdx.x / kWarpgroup;
   init_stages(shared);
   if (warpgroup == Tile::consumers) {  // the producer
-    keep_registers<Registers::producer>();
+    keep_registers<kFetchingRegisters>();
     if (threadIdx.x % kWarpgroup == 0) produce(shared, maps, order);
     return;
   }
-  take_registers<Registers::consumer>();
+  take_registers<kMultiplyingRegisters>();
   const int steps = ceil_div(p.k, Tile::depth);
   RingPlace<Tile::stages> at;
   for (int i = blockIdx.x; i < order.rows * order.cols; i += gridDim.x) {
