@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints a picture of this lesson as SVG: drawings.py banks|tiles"""
+"""Prints a picture of this lesson as SVG: drawings.py banks|tiles|ring"""
 
 import pathlib
 import sys
@@ -7,7 +7,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs" / "tools"))
 import drawing  # noqa: E402
-from drawing import COLOURS, LINEAR, RED, SMALL, Drawing  # noqa: E402
+from drawing import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing  # noqa: E402
 
 YELLOW = "#f5e9a8"  # the results of a block and of a thread
 TILE = 32  # rows and columns of a tile, and banks
@@ -111,5 +111,75 @@ def tiles():
     return d
 
 
+FETCH, MULTIPLY, WRITE = 3, 2, 3  # how long each takes, in units of the drawing
+STEPS, TILES = 4, 2  # of the sums of a tile of C, and tiles of C
+
+
+def ring_times(stages, runs_on):
+    """When things happen in a multiprocessor: [(stage, number, fetched from, there, read from, free)], and
+    [(from, to)] for each tile of C that is written. The producer of rung 21 runs on into the next tile."""
+    steps, writes, free, now = [], [], [0] * stages, 0
+    for tile in range(TILES):
+        begin = now
+        for k in range(STEPS):
+            stage = (tile * STEPS * runs_on + k) % stages
+            fetch = free[stage] if runs_on else max(begin, free[stage])
+            read = max(now, fetch + FETCH)
+            now = free[stage] = read + MULTIPLY
+            steps.append((stage, tile * STEPS + k, fetch, fetch + FETCH, read, now))
+        writes.append((now, now + WRITE))
+        now += WRITE
+    return steps, writes
+
+
+def ring():
+    rungs = [
+        ("19", 1, False, "one stage"),
+        ("20", 3, False, "a ring of stages"),
+        ("21", 3, True, "a producer that runs on"),
+    ]
+    unit, left, row = 13.2, 70, 17
+    d = Drawing(700, 372, "Two tiles of C in one multiprocessor: when its stages are filled and read in rungs 19 to 21")
+    y = 40
+    for name, stages, runs_on, idea in rungs:
+        steps, writes = ring_times(stages, runs_on)
+        d.text(12, y - 12, f"rung {name}: {idea}", text_anchor="start", font_weight="bold")
+        for stage in range(stages):
+            words = f"stage {stage}" if stages > 1 else "stage"
+            d.text(left - 6, y + row * stage + 11, words, text_anchor="end", font_size=10)
+        d.text(left - 6, y + row * stages + 11, "C", text_anchor="end", font_size=10)
+        for stage, step, fetch, there, read, end in steps:
+            for first, last, colour in [(fetch, there, LINEAR), (there, read, SMALL), (read, end, QUADRATIC)]:
+                if first < last:
+                    d.box(left + unit * first, y + row * stage, unit * (last - first), row - 3, colour, "#666666")
+            d.text(left + unit * (read + end) / 2, y + row * stage + 11, step, font_size=10)
+        for first, last in writes:
+            d.box(left + unit * first, y + row * stages, unit * (last - first), row - 3, COLOURS[4], "#666666")
+        end = writes[-1][1]
+        d.line(left + unit * end, y - 4, left + unit * end, y + row * (stages + 1), RED, 1.2)
+        y += row * (stages + 1) + 38
+    d.legend(
+        12,
+        y - 8,
+        [
+            (LINEAR, "a copy is on its way"),
+            (SMALL, "the tiles are there"),
+            (QUADRATIC, "they are multiplied"),
+            (COLOURS[4], "C is written"),
+            (RED, "the end"),
+        ],
+    )
+    d.lines_of_text(
+        12,
+        y + 14,
+        [
+            f"Time runs to the right. A tile of C takes {STEPS} steps here; a copy takes {FETCH} units, a product {MULTIPLY}, writing {WRITE}.",
+            "Numbers: steps. In rungs 19 and 20 the second tile of C is another block's, which waits for the first to go.",
+        ],
+        text_anchor="start",
+    )
+    return d
+
+
 if __name__ == "__main__":
-    drawing.main({"banks": banks, "tiles": tiles})
+    drawing.main({"banks": banks, "tiles": tiles, "ring": ring})

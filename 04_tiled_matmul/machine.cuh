@@ -25,6 +25,7 @@
 #include "04_tiled_matmul/kernels/17_matmul_fragment_prefetch.cuh"
 #include "04_tiled_matmul/kernels/18_block_product.cuh"
 #include "04_tiled_matmul/machine.hpp"
+#include "04_tiled_matmul/mapped.cuh"
 #include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
@@ -60,11 +61,11 @@ Prepared prepare_plain(const Inputs& in, const Shape<2>& out_shape,
           [=] { return out->template tensor<float, 2>(out_shape); }};
 }
 
-// Matrix products. H is the host's type of T.
+// Matrix products. H is the host's type of T; `start(p)` gives what launches the kernel.
 template <class T, class H>
 Prepared prepare_product(
     const Inputs& in, bool b_transposed,
-    const std::function<void(const Product<T>&)>& launch_kernel) {
+    const std::function<std::function<void()>(const Product<T>&)>& start) {
   Product<T> p{};
   const auto a = padded<T, H>(in[0], &p.lda), b = padded<T, H>(in[1], &p.ldb);
   p.a = a->data();
@@ -75,9 +76,9 @@ Prepared prepare_product(
   p.ldc = ceil_div(p.n, 4) * 4;
   auto c = std::make_shared<DeviceBuffer<float>>(std::int64_t{p.m} * p.ldc);
   p.c = c->data();
-  return {[=] {
+  return {[a, b, work = start(p)] {
             (void)a, (void)b;  // kept as long as this is
-            launch_kernel(p);
+            work();
           },
           [=] {
             const auto wide = c->template tensor<float, 2>(
@@ -91,7 +92,10 @@ tiled::Kernel product_kernel(
     const std::string& name, const std::string& idea, bool b_transposed,
     const std::function<void(const Product<T>&)>& launch_kernel) {
   return {name, idea, [=](const Inputs& in) {
-            return prepare_product<T, H>(in, b_transposed, launch_kernel);
+            return prepare_product<T, H>(in, b_transposed,
+                                         [=](const Product<T>& p) {
+                                           return [=] { launch_kernel(p); };
+                                         });
           }};
 }
 
@@ -152,6 +156,45 @@ std::vector<tiled::Kernel> mma_products() {
           kernel("17_matmul_fragment_prefetch", "fragments a step ahead",
                  matmul_fragment_prefetch<bt, T>, PrefetchTile<bt>{},
                  stages_bytes<PrefetchTile<bt>>())};
+}
+
+// Rungs 19 and later, for GPUs of the Hopper architecture.
+template <bool bt, class T, class H>
+std::vector<tiled::Kernel> wgmma_products() {
+  const auto kernel = [](const char* name, const char* idea, auto start) {
+    return tiled::Kernel{name, idea, [=](const Inputs& in) {
+                           return prepare_product<T, H>(in, bt, start);
+                         }};
+  };
+  using OneStage = OneStageTile<bt, T>;
+  using Stages = StagesTile<bt, T>;
+  return {
+      kernel("19_matmul_wgmma", "tiles by TMA, 64 x 256 x 16 at once",
+             [](const Product<T>& p) {
+               return mapped_launch<OneStage, OneStageShared<OneStage>>(
+                   p, matmul_wgmma<OneStage, T>);
+             }),
+      kernel("20_matmul_stages", "products that go on, four stages",
+             [](const Product<T>& p) {
+               return mapped_launch<Stages, StagesShared<Stages>>(
+                   p, matmul_stages<Stages, T>);
+             }),
+      kernel("21_matmul_persistent", "a warp that fetches, tile after tile",
+             [](const Product<T>& p) {
+               return persistent_launch<Stages>(p, kTileGroup);
+             })};
+}
+
+// All of them that this machine has.
+template <bool bt>
+std::vector<tiled::Kernel> bfloat16_products() {
+  auto result = mma_products<bt, bfloat16, fa::bfloat16>();
+  if (device_available() && has_hopper()) {
+    for (auto& kernel : wgmma_products<bt, bfloat16, fa::bfloat16>()) {
+      result.push_back(std::move(kernel));
+    }
+  }
+  return result;
 }
 
 inline tiled::Kernel add_kernel() {
@@ -237,15 +280,21 @@ inline tiled::Machine machine(const std::string& kind) {
     }
     if (group == "matmul") return float_products<false>();
     if (group == "matmul_bt") return float_products<true>();
-    if (group == "mma") return mma_products<false, bfloat16, fa::bfloat16>();
-    if (group == "mma_bt") {
-      return mma_products<true, bfloat16, fa::bfloat16>();
-    }
+    if (group == "mma") return bfloat16_products<false>();
+    if (group == "mma_bt") return bfloat16_products<true>();
     if (group == "block") return {block_kernel()};
     throw std::logic_error("there are no kernels for group " + group);
   };
   for (tiled::Group& group : result.groups) {
     group.kernels = kernels_of(group.name);
+    if (result.available && !has_hopper() &&
+        group.arithmetic == Arithmetic::kTensorCores16) {
+      group.left_out = fmt::format(
+          "19_matmul_wgmma and later are left out: they need compute "
+          "capability 9.0, and {} has {}.{}",
+          result.properties.name, result.properties.compute_capability / 10,
+          result.properties.compute_capability % 10);
+    }
   }
   return result;
 }

@@ -35,6 +35,8 @@ struct Group {
   std::string name;             ///< "transpose"
   std::string title;            ///< for people
   std::vector<Kernel> kernels;  ///< in the order of the lesson
+  std::string
+      left_out;  ///< why others are not there; empty if none is missing
   /// Inputs for a size, random.
   /// @param rows  first dimension of the result
   /// @param cols  second one

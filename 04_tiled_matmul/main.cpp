@@ -21,6 +21,15 @@ using tiled::Inputs;
 using tiled::Kernel;
 using tiled::Machine;
 
+// Refuses a text after --kernel that no kernel has in its name.
+void check_wanted(const cli::KernelOptions& options, const Machine& machine) {
+  std::vector<std::string> names;
+  for (const Group& group : machine.groups) {
+    for (const Kernel& kernel : group.kernels) names.push_back(kernel.name);
+  }
+  cli::check_kernel(options, names, "04_tiled_matmul");
+}
+
 const Group& group_of(const Machine& machine, const std::string& name) {
   const auto found =
       std::find_if(machine.groups.begin(), machine.groups.end(),
@@ -50,6 +59,7 @@ void check_group(cli::Program& program, const Machine& machine,
     }
     program.check(verdict);
   }
+  if (!group.left_out.empty()) fmt::print("{}\n", group.left_out);
 }
 
 // What the kernels of a group ask of memory, and what could be asked at least.
@@ -78,19 +88,35 @@ void count_group(const Machine& watched, const std::string& name,
 void time_groups(cli::Program& program, const Machine& machine,
                  const cli::KernelOptions& options) {
   if (!cli::can_time(program, options)) return;
+  check_wanted(options, machine);
   const std::int64_t size = options.size_or(4096);
   std::vector<cli::Measurement> rows;
-  for (const Group& group : machine.groups) {
+  for (Group group : machine.groups) {
+    if (group.name.find(options.group) == std::string::npos) continue;
+    std::vector<Kernel> wanted;
+    for (const Kernel& kernel : group.kernels) {
+      if (options.wants(kernel.name)) wanted.push_back(kernel);
+    }
+    if (wanted.empty()) continue;
+    group.kernels = wanted;
     const auto of_group = tiled::time_kernels(machine, group, size);
     fmt::print("{}, all sizes {}, on {}\n{}\n", group.title, size,
                machine.properties.name, cli::table_of(of_group, {"kernel"}));
+    if (!group.left_out.empty()) fmt::print("{}\n\n", group.left_out);
     rows.insert(rows.end(), of_group.begin(), of_group.end());
   }
-  cli::record(
-      options, machine.properties,
-      fmt::format("04_tiled_matmul --device gpu --section time --size {}",
-                  size),
-      rows);
+  if (rows.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "--group {}: no such group has kernels that --kernel means; the "
+        "groups are add, transpose, softmax, matmul, matmul_bt, mma, mma_bt "
+        "and block",
+        options.group));
+  }
+  std::string command = fmt::format(
+      "04_tiled_matmul --device gpu --section time --size {}", size);
+  if (!options.group.empty()) command += " --group " + options.group;
+  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
+  cli::record(options, machine.properties, command, rows);
 }
 
 // Launches kernels whose name holds a text once each, for a program that watches, and prints a line
@@ -118,11 +144,7 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options) {
 // The watched lab's whole report on the kernels whose name holds a text.
 void trace_kernels(cli::Program& program, const Machine& watched,
                    const cli::KernelOptions& options) {
-  std::vector<std::string> names;
-  for (const Group& group : watched.groups) {
-    for (const Kernel& kernel : group.kernels) names.push_back(kernel.name);
-  }
-  cli::check_kernel(options, names, "04_tiled_matmul");
+  check_wanted(options, watched);
   const std::int64_t size = options.size_or(70);
   lab::TraceFiles files;
   for (const Group& group : watched.groups) {
@@ -150,9 +172,12 @@ int main(int argc, char** argv) {
                        "Lesson 04: from the first kernel to tensor cores.");
   const cli::KernelMachines<Machine> machines(program, tiled::machines());
   cli::KernelOptions options;
-  cli::add_kernel_options(
-      program, options,
-      {"sections trace and once", "section time", "rows, columns and depth"});
+  cli::add_kernel_options(program, options,
+                          {"sections time, trace and once", "section time",
+                           "rows, columns and depth"});
+  program.option("--group", options.group,
+                 "section time: only groups whose name holds this text, such "
+                 "as \"mma\"");
 
   const auto check = [&](const char* group) {
     return [&, group] { check_group(program, machines.used(), group); };

@@ -1,8 +1,35 @@
 #include "04_tiled_matmul/timing.hpp"
 
+#include <algorithm>
+
 #include "04_tiled_matmul/cublas.hpp"
 
 namespace fa::tiled {
+namespace {
+
+constexpr int kRounds = 5;   // of all kernels
+constexpr int kRepeats = 4;  // of a kernel in each of them
+
+// The median time of each kernel. They take turns: what one does to the clock and the temperature of a GPU is then
+// the same for all.
+std::vector<double> times_of(const Machine& machine,
+                             const std::vector<Prepared>& kernels) {
+  std::vector<std::vector<double>> of_rounds(kernels.size());
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      of_rounds[i].push_back(
+          machine.milliseconds(kernels[i].launch, kRepeats).value());
+    }
+  }
+  std::vector<double> medians;
+  for (auto& times : of_rounds) {
+    std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
+    medians.push_back(times[kRounds / 2]);
+  }
+  return medians;
+}
+
+}  // namespace
 
 std::vector<cli::Measurement> time_kernels(const Machine& machine,
                                            const Group& group,
@@ -17,12 +44,15 @@ std::vector<cli::Measurement> time_kernels(const Machine& machine,
   if (peer) kernels.push_back(*peer);
   kernels.insert(kernels.end(), group.kernels.begin(), group.kernels.end());
 
-  std::vector<cli::Measurement> rows;
-  double first_ms = 0;
+  std::vector<Prepared> prepared;
   for (const Kernel& kernel : kernels) {
-    const Prepared prepared = kernel.prepare(inputs);
-    const double ms = machine.milliseconds(prepared.launch, 20).value();
-    if (rows.empty()) first_ms = ms;
+    prepared.push_back(kernel.prepare(inputs));
+  }
+  const std::vector<double> times = times_of(machine, prepared);
+  std::vector<cli::Measurement> rows;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Kernel& kernel = kernels[i];
+    const double ms = times[i];
     cli::Measurement row{{"group", group.name},
                          {"title", group.title},
                          {"kernel", kernel.name},
@@ -40,11 +70,10 @@ std::vector<cli::Measurement> time_kernels(const Machine& machine,
           "percent_of_peak",
           100 * bytes / (ms / 1e3) / machine.properties.memory_bandwidth);
     }
-    if (peer) row.emplace_back("percent_of_cublas", 100 * first_ms / ms);
-    if (&kernel != kernels.data() ||
-        !peer) {  // a library's are its own affair
+    if (peer) row.emplace_back("percent_of_cublas", 100 * times[0] / ms);
+    if (i > 0 || !peer) {  // a library's are its own affair
       for (const KernelResources& takes :
-           machine.resources(prepared.launch)) {
+           machine.resources(prepared[i].launch)) {
         cli::add_resources(row, takes);
       }
     }

@@ -10,7 +10,7 @@
 
 namespace fa::tiled {
 
-/// Times the kernels of a group, cuBLAS first where it computes the same.
+/// Times the kernels of a group in turn, cuBLAS first where it computes the same.
 /// @param machine a GPU
 /// @param group   one of its groups
 /// @param size    rows, columns and depth

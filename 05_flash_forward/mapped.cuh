@@ -11,12 +11,6 @@
 
 namespace fa::FA_TARGET {
 
-/// Whether this device has what rungs 09 and later are made of: a Hopper GPU, or the lab.
-inline bool has_hopper() {
-  const DeviceProperties& device = device_properties();
-  return device.compute_capability == 90 || device.compute_capability == 0;
-}
-
 /// Whether rungs 09 and later take a problem: no dropout, rows that do not lie one over the other, and not more work
 /// than tickets can count.
 template <class T>

@@ -33,15 +33,17 @@ void check_group(const Group& group, const Machine& machine,
   }
 }
 
-void check_on_all_machines(const std::string& name) {
+const std::vector<Shape<3>> kSizes{
+    {1, 1, 1},      {17, 19, 23},  {33, 65, 31}, {128, 128, 32},
+    {130, 257, 75}, {5, 300, 129}, {200, 3, 7}};
+
+void check_on_all_machines(const std::string& name,
+                           const std::vector<Shape<3>>& sizes = kSizes) {
   for (const Machine& machine : tiled::machines()) {
     if (!machine.available || machine.kind == "watched") continue;
     for (const Group& group : machine.groups) {
       if (group.name != name) continue;
-      for (const Shape<3> size :
-           {Shape<3>{1, 1, 1}, Shape<3>{17, 19, 23}, Shape<3>{33, 65, 31},
-            Shape<3>{128, 128, 32}, Shape<3>{130, 257, 75},
-            Shape<3>{5, 300, 129}, Shape<3>{200, 3, 7}}) {
+      for (const Shape<3>& size : sizes) {
         check_group(group, machine, size[0], size[1], size[2]);
       }
     }
@@ -71,6 +73,11 @@ TEST_CASE("products A B on tensor cores") {
 TEST_CASE("products A B^T on tensor cores") {
   check_on_all_machines("mma_bt");
 }
+TEST_CASE("products on tensor cores whose stages are used again") {
+  for (const char* group : {"mma", "mma_bt"}) {
+    check_on_all_machines(group, {{130, 260, 257}, {140, 20, 700}});
+  }
+}
 TEST_CASE("the block product") {
   check_on_all_machines("block");
 }
@@ -98,6 +105,23 @@ TEST_CASE("wavefronts are those that ncu counts on an H200") {
             tiled::trace(group, kernel, group.inputs(128, 128, 128));
         REQUIRE(trace.has_value());
         CHECK(trace->wavefronts == 12288 + 1024);  // loads and stores
+      }
+    }
+  }
+}
+
+TEST_CASE("the watched lab finds nothing in rungs whose stages come round") {
+  for (const Machine& machine : tiled::machines()) {
+    if (machine.kind != "watched") continue;
+    for (const Group& group : machine.groups) {
+      if (group.arithmetic != Arithmetic::kTensorCores16) continue;
+      const tiled::Inputs in = group.inputs(130, 260, 330);
+      for (const tiled::Kernel& kernel : group.kernels) {
+        const auto trace = tiled::trace(group, kernel, in);
+        REQUIRE(trace.has_value());
+        CAPTURE(group.title);
+        CAPTURE(trace->text);
+        CHECK(trace->findings == 0);
       }
     }
   }

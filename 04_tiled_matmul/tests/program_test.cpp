@@ -29,6 +29,7 @@ TEST_CASE("the whole walk is right, on the CPU") {
   const std::string lines = testing::file_bytes(summary);
   CHECK(contains(lines, "04_tiled_matmul\t01_vector_add"));
   CHECK(contains(lines, "18_block_product"));
+  CHECK(contains(lines, "21_matmul_persistent"));
 }
 
 TEST_CASE("a kernel is launched once, for programs that watch") {

@@ -19,9 +19,8 @@ namespace fa::cli {
 
 /// What the command line says about kernels.
 struct KernelOptions {
-  std::string kernel;  ///< only kernels whose name holds this text
-  std::string
-      group;  ///< lessons 05 and 06: only groups of times whose name holds this text
+  std::string kernel;     ///< only kernels whose name holds this text
+  std::string group;      ///< only groups of times whose name holds this text
   std::int64_t size = 0;  ///< of the problem; 0: the section's own
   std::string json;       ///< file for reports of the watched lab, or empty
   std::string svg;        ///< file for the picture of banks, or empty

@@ -15,6 +15,12 @@
 
 namespace fa::FA_TARGET {
 
+/// Whether this device has what kernels with hopper.cuh need: a Hopper GPU, or the lab.
+inline bool has_hopper() {
+  const DeviceProperties& device = device_properties();
+  return device.compute_capability == 90 || device.compute_capability == 0;
+}
+
 /// A map of a tensor [batch, heads, rows, cols] of 16-bit numbers. Its box is what one copy takes: so many rows of a
 /// head, 64 columns, swizzled by 128 bytes.
 /// @tparam T       half or bfloat16

@@ -27,12 +27,6 @@ namespace {
 using testing::contains;
 using testing::message_of;
 
-// The lab has no compute capability.
-[[maybe_unused]] bool has_hopper() {
-  const int capability = device_properties().compute_capability;
-  return capability == 90 || capability == 0;
-}
-
 template <class H, class T>
 std::vector<H> bits_of(const DeviceBuffer<T>& buffer) {
   std::vector<H> result(static_cast<std::size_t>(buffer.count()));

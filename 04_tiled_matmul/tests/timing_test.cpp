@@ -1,0 +1,65 @@
+// How kernels are timed, with a machine that only says that it ran them.
+#include "04_tiled_matmul/timing.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <variant>
+
+#include <doctest/doctest.h>
+
+using namespace fa;
+using tiled::Group;
+using tiled::Inputs;
+using tiled::Kernel;
+using tiled::Prepared;
+
+TEST_CASE("kernels take turns, and the median of their rounds counts") {
+  std::vector<std::string> launched;
+  Group group;
+  group.name = "none that cuBLAS knows";
+  group.inputs = [](std::int64_t, std::int64_t, std::int64_t) {
+    return Inputs{};
+  };
+  group.flops = [](double m, double n, double k) { return 2 * m * n * k; };
+  group.bytes = [](double, double, double) { return 1.0; };
+  for (const char* name : {"slow", "quick"}) {
+    group.kernels.push_back(
+        {name, "", [&launched, name](const Inputs&) {
+           return Prepared{[&launched, name] { launched.push_back(name); },
+                           {}};
+         }});
+  }
+  tiled::Machine machine;
+  std::map<std::string, int> rounds;
+  machine.milliseconds = [&](const std::function<void()>& work, int repeats) {
+    CHECK(repeats >= 1);
+    work();
+    const std::string& name = launched.back();
+    // A first round that is slower than all others, and a quick one.
+    const int round = rounds[name]++;
+    const double own = name == "slow" ? 8 : 2;
+    return std::optional<double>(round == 0   ? 100 * own
+                                 : round == 1 ? own / 2
+                                              : own);
+  };
+  machine.resources = [](const std::function<void()>&) {
+    return std::vector<KernelResources>{};
+  };
+  const auto rows = tiled::time_kernels(machine, group, 1000);
+  REQUIRE(launched.size() >= 6);
+  for (std::size_t i = 0; i < launched.size(); ++i) {
+    CHECK(launched[i] == (i % 2 == 0 ? "slow" : "quick"));
+  }
+  REQUIRE(rows.size() == 2);
+  const auto value = [&](std::size_t row, const std::string& field) {
+    const auto found =
+        std::find_if(rows[row].begin(), rows[row].end(),
+                     [&](const auto& pair) { return pair.first == field; });
+    REQUIRE(found != rows[row].end());
+    return std::get<double>(found->second);
+  };
+  CHECK(value(0, "milliseconds") == 8);
+  CHECK(value(1, "milliseconds") == 2);
+  CHECK(value(1, "tflops") == doctest::Approx(1.0));
+}
