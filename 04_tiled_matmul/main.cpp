@@ -9,9 +9,11 @@
 #include "04_tiled_matmul/timing.hpp"
 #include "04_tiled_matmul/trace.hpp"
 #include "common/cli/kernel_options.hpp"
+#include "common/cli/kernel_table.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
+#include "kernel_lines.hpp"
 
 namespace {
 
@@ -74,6 +76,15 @@ void count_group(const Machine& watched, const std::string& name,
   fmt::print("{}, all sizes {}\n{}", group.title, size, table.text());
 }
 
+// Refuses a text after --kernel that no kernel has in its name.
+void check_kernel(const Machine& machine, const cli::KernelOptions& options) {
+  std::vector<std::string> names;
+  for (const Group& group : machine.groups) {
+    for (const Kernel& kernel : group.kernels) names.push_back(kernel.name);
+  }
+  cli::check_kernel(options, names, "04_tiled_matmul");
+}
+
 // On a GPU only: how fast each kernel is.
 void time_groups(cli::Program& program, const Machine& machine,
                  const cli::KernelOptions& options) {
@@ -91,6 +102,29 @@ void time_groups(cli::Program& program, const Machine& machine,
       fmt::format("04_tiled_matmul --device gpu --section time --size {}",
                   size),
       rows);
+}
+
+// What the kernels are made of.
+void show_kernels(const Machine& used, const Machine& lab,
+                  const cli::KernelOptions& options) {
+  check_kernel(used, options);
+  const std::int64_t size = options.size_or(70);
+  std::vector<cli::LaunchedGroup> groups;
+  for (const Group& group : used.groups) {
+    const Inputs inputs = group.inputs(size, size, size);
+    const Group& of_lab = group_of(lab, group.name);
+    cli::LaunchedGroup launched{group.title, {}};
+    for (std::size_t i = 0; i < group.kernels.size(); ++i) {
+      const Kernel& kernel = group.kernels[i];
+      if (!options.wants(kernel.name)) continue;
+      launched.rungs.push_back(cli::launched_rung(
+          kernel.name, used, kernel.prepare(inputs).launch, lab,
+          of_lab.kernels.at(i).prepare(inputs).launch));
+    }
+    groups.push_back(std::move(launched));
+  }
+  cli::show_kernel_tables(options, used, "04_tiled_matmul", kKernelLines,
+                          groups);
 }
 
 // Launches kernels whose name holds a text once each, for a program that watches, and prints a line
@@ -118,11 +152,7 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options) {
 // The watched lab's whole report on the kernels whose name holds a text.
 void trace_kernels(cli::Program& program, const Machine& watched,
                    const cli::KernelOptions& options) {
-  std::vector<std::string> names;
-  for (const Group& group : watched.groups) {
-    for (const Kernel& kernel : group.kernels) names.push_back(kernel.name);
-  }
-  cli::check_kernel(options, names, "04_tiled_matmul");
+  check_kernel(watched, options);
   const std::int64_t size = options.size_or(70);
   lab::TraceFiles files;
   for (const Group& group : watched.groups) {
@@ -152,7 +182,8 @@ int main(int argc, char** argv) {
   cli::KernelOptions options;
   cli::add_kernel_options(
       program, options,
-      {"sections trace and once", "section time", "rows, columns and depth"});
+      {"sections trace, kernels and once", "sections time and kernels",
+       "rows, columns and depth"});
 
   const auto check = [&](const char* group) {
     return [&, group] { check_group(program, machines.used(), group); };
@@ -182,6 +213,9 @@ int main(int argc, char** argv) {
                   }));
   program.section("time", "How fast they are",
                   [&] { time_groups(program, machines.used(), options); });
+  program.section_apart("kernels", "What the kernels are made of", [&] {
+    show_kernels(machines.used(), machines.lab(), options);
+  });
   program.section_apart("once", "Every kernel launched once",
                         [&] { launch_once(machines.observed(), options); });
   return program.run(argc, argv);

@@ -15,6 +15,7 @@
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
 #include "common/tensor/npy.hpp"
+#include "kernel_lines.hpp"
 
 namespace {
 
@@ -132,8 +133,8 @@ int main(int argc, char** argv) {
   cli::KernelOptions options;
   cli::add_kernel_options(
       program, options,
-      {"sections trace, time and once", "sections time and experiments",
-       "queries and keys"});
+      {"sections trace, time, kernels and once",
+       "sections time, kernels and experiments", "queries and keys"});
   machines.add_section();
   program.section("real", "Every kernel on the real input",
                   [&] { check_real(program, machines.used()); });
@@ -162,6 +163,10 @@ int main(int argc, char** argv) {
                                                 causal, options.kernel,
                                                 options.size);
                      });
+  });
+  program.section_apart("kernels", "What the kernels are made of", [&] {
+    ladder::show_kernels(machines.used(), machines.lab(), options, kLesson,
+                         kKernelLines, random_inputs);
   });
   program.section_apart("experiments", "Other tiles, types and lengths", [&] {
     flash::show_experiments(program, machines.used(),

@@ -91,6 +91,8 @@ class KernelMachines {
   const Machine& used() const {
     return *machine_of(all_, program_->on_gpu() ? "gpu" : "lab");
   }
+  /// The lab, which every build has.
+  const Machine& lab() const { return *machine_of(all_, "lab"); }
   /// For programs that watch: the GPU, else the watched lab, else the lab.
   const Machine& observed() const {
     const Machine* const watched = machine_of(all_, "watched");

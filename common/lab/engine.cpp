@@ -460,8 +460,7 @@ class Block {
                       "multiples of 8 from 24 to 256",
                       place.file, place.line, registers));
     }
-    const int at_first = registers_at_first();
-    registers_.resize(exchanges_.size(), at_first);
+    registers_.resize(exchanges_.size(), 0);
     registers_[warp_of(fiber)] = registers;
     registers_place_ = place;
   }
@@ -475,6 +474,8 @@ class Block {
             first_thread / kWarpSize % 4 * 16, first_thread};
   }
   std::size_t shared_bytes() const { return launch_.shared_bytes; }
+  // What each warp of the last block asked for.
+  const std::vector<int>& registers() const { return registers_; }
 
   void* shared() {
     void* start = shared_.data() + kRoom;
@@ -580,10 +581,13 @@ class Block {
 
   // What must not be left when a block ends.
   void check_end() {
+    const int of_thread = registers_at_first();
     int registers = 0;
-    for (const int of_warp : registers_) registers += of_warp * kWarpSize;
-    const int at_first = registers_at_first() *
-                         static_cast<int>(exchanges_.size()) * kWarpSize;
+    for (const int of_warp : registers_) {
+      registers += (of_warp > 0 ? of_warp : of_thread) * kWarpSize;
+    }
+    const int at_first =
+        of_thread * static_cast<int>(exchanges_.size()) * kWarpSize;
     if (registers > at_first) {
       throw std::runtime_error(fmt::format(
           "{}:{}: the warps of a block take {} registers in all; of those "
@@ -803,7 +807,8 @@ class Block {
   std::vector<Products> products_;  // of each warp
   std::unordered_map<const void*, BarrierState> barriers_;
   std::array<NamedBarrier, kNamedBarriers> named_;
-  std::vector<int> registers_;  // of a thread of each warp, once one asks
+  // Of a thread of each warp, once one asks; 0: this one did not.
+  std::vector<int> registers_;
   Place registers_place_;
   int alive_ = 0, at_barrier_ = 0;
   std::exception_ptr error_;
@@ -833,7 +838,9 @@ void perform(const Copy& copy) {
 
 }  // namespace
 
-void run(const Launch& launch, const std::function<void()>& kernel) {
+std::vector<int> run(const Launch& launch,
+                     const std::function<void()>& kernel) {
+  std::vector<int> registers;  // written by who runs block 0
   const std::int64_t blocks = launch.grid.count();
   std::atomic<std::int64_t> next{0};
   const auto workers = std::min<std::int64_t>(
@@ -844,12 +851,14 @@ void run(const Launch& launch, const std::function<void()>& kernel) {
     for (std::int64_t i; (i = next.fetch_add(1)) < blocks;) {
       try {
         block.run(i);
+        if (i == 0) registers = block.registers();
       } catch (...) {
         next = blocks;  // the others stop as well
         throw;
       }
     }
   });
+  return registers;
 }
 
 void* dynamic_shared() {
