@@ -9,6 +9,7 @@
 #include "05_flash_forward/experiments.hpp"
 #include "05_flash_forward/ladder.hpp"
 #include "05_flash_forward/machine.hpp"
+#include "05_flash_forward/timeline.hpp"
 #include "05_flash_forward/timing.hpp"
 #include "05_flash_forward/traffic.hpp"
 #include "common/cli/kernel_options.hpp"
@@ -133,7 +134,7 @@ int main(int argc, char** argv) {
   cli::KernelOptions options;
   cli::add_kernel_options(
       program, options,
-      {"sections trace, time, kernels and once",
+      {"sections trace, time, kernels, timeline and once",
        "sections time, kernels and experiments", "queries and keys"});
   machines.add_section();
   program.section("real", "Every kernel on the real input",
@@ -167,6 +168,13 @@ int main(int argc, char** argv) {
   program.section_apart("kernels", "What the kernels are made of", [&] {
     ladder::show_kernels(machines.used(), machines.lab(), options, kLesson,
                          kKernelLines, random_inputs);
+  });
+  program.section_apart("timeline", "Who waits for whom", [&] {
+    std::vector<std::string> names;
+    for (const Rung& rung : machines.lab().rungs) names.push_back(rung.name);
+    cli::check_kernel(options, names, kLesson);
+    flash::show_timelines(machines.lab(),
+                          {options.kernel, options.svg, options.json});
   });
   program.section_apart("experiments", "Other tiles, types and lengths", [&] {
     flash::show_experiments(program, machines.used(),

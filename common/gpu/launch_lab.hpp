@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "common/lab/record.hpp"
 #include "common/parallel/parallel_for.hpp"
 
 namespace fa::FA_TARGET {
@@ -12,7 +13,7 @@ namespace fa::FA_TARGET {
 inline DeviceProperties device_properties() {
   DeviceProperties result;
   result.name = "the lab";
-  result.multiprocessors = thread_count();
+  result.multiprocessors = lab::recorder != nullptr ? 1 : thread_count();
   result.shared_bytes = 227 * 1024;
   return result;
 }

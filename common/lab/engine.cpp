@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "common/lab/async.hpp"
+#include "common/lab/record.hpp"
 #include "common/parallel/parallel_for.hpp"
 
 #ifndef __has_feature  // Clang's word
@@ -246,6 +247,7 @@ class Block {
       observer->block_begins(fibers_[0].thread, shared(),
                              launch_.shared_bytes);
     }
+    if (recorder != nullptr) recorder->block_begins(exchanges_.size());
     while (alive_ > 0) {
       if (!run_ready_fibers()) throw std::runtime_error(deadlock());
     }
@@ -255,6 +257,7 @@ class Block {
 
   void sync(Fiber& fiber, const Place& place) {
     fiber.place = place;
+    record_warp(fiber, Step::Kind::kMeet);
     if (++at_barrier_ == alive_) {
       fiber.state = State::kAtBarrier;  // so that it counts
       release_barrier();
@@ -302,7 +305,8 @@ class Block {
 
   // ---------------------------------------------------------------- asynchrony
 
-  void init(void* barrier, int arrivals, const Place& place) {
+  void init(const Fiber& fiber, void* barrier, int arrivals,
+            const Place& place) {
     if (arrivals < 1 || arrivals > 0xfffff) {
       throw std::runtime_error(fmt::format(
           "{}:{}: an mbarrier of {} arrivals; allowed are 1 to 1048575",
@@ -317,6 +321,7 @@ class Block {
     state = {};
     state.made = place;
     state.arrivals = state.missing = arrivals;
+    record_at(fiber, Step::Kind::kInit, barrier, arrivals);
     if (observer != nullptr) observer->barrier_made(barrier, place);
   }
 
@@ -335,6 +340,7 @@ class Block {
       observer->releases(barrier);
       check_arrival(fiber, state, place);
     }
+    record_at(fiber, Step::Kind::kArrive, barrier, 1, bytes);
     state.bytes += bytes;
     --state.missing;
     advance(barrier, state);
@@ -351,6 +357,11 @@ class Block {
       fiber.yield();
       fiber.barrier = nullptr;
     }
+    // Which phase it was about, as a number: a replay knows no parity.
+    if (fiber.thread.lane == 0) {
+      record_at(fiber, Step::Kind::kWait, barrier,
+                static_cast<int>(state.phases));
+    }
     state.land();
     if (observer != nullptr) {
       observer->async_ends(barrier, state.phases, false);
@@ -358,8 +369,9 @@ class Block {
     }
   }
 
-  void load(const BulkCopy& copy, void* barrier) {
+  void load(const Fiber& fiber, const BulkCopy& copy, void* barrier) {
     check_copy(copy);
+    record_copy(fiber, Step::Kind::kLoad, copy, barrier);
     BarrierState& state = state_of(barrier, copy.place);
     std::uint32_t phase = state.phases;
     if (observer != nullptr) {
@@ -392,6 +404,7 @@ class Block {
 
   void store(Fiber& fiber, const BulkCopy& copy) {
     check_copy(copy);
+    record_copy(fiber, Step::Kind::kStore, copy, nullptr);
     fiber.stores.open.push_back(copy);
     if (observer == nullptr) return;
     for (const Piece& piece : copy.pieces()) {
@@ -433,6 +446,9 @@ class Block {
           place.file, place.line, id, threads, barrier.threads,
           barrier.first.file, barrier.first.line));
     }
+    record_warp(fiber,
+                waits ? Step::Kind::kNamedWait : Step::Kind::kNamedArrive,
+                threads, id);
     if (observer != nullptr) observer->releases(&barrier);
     if (++barrier.arrived == threads) {
       barrier.arrived = 0;
@@ -465,6 +481,25 @@ class Block {
     registers_place_ = place;
   }
 
+  // Takes down what a lane does, if somebody records.
+  static void record_lane(const Fiber& fiber, Step::Kind kind, int count = 0,
+                          int barrier = 0) {
+    if (recorder == nullptr) return;
+    Step step;
+    step.kind = kind;
+    step.count = count;
+    step.barrier = barrier;
+    recorder->add(warp_of(fiber), step);
+  }
+  // The same for what all lanes of a warp do: once.
+  static void record_warp(const Fiber& fiber, Step::Kind kind, int count = 0,
+                          int barrier = 0) {
+    if (fiber.thread.lane == 0) record_lane(fiber, kind, count, barrier);
+  }
+  static std::size_t warp_of(const Fiber& fiber) {
+    return static_cast<std::size_t>(fiber.thread.number / kWarpSize);
+  }
+
   Products& products_of(const Fiber& fiber) {
     return products_[warp_of(fiber)];
   }
@@ -484,8 +519,28 @@ class Block {
   }
 
  private:
-  std::size_t warp_of(const Fiber& fiber) const {
-    return static_cast<std::size_t>(fiber.thread.number / kWarpSize);
+  // What a lane does at an mbarrier.
+  static void record_at(const Fiber& fiber, Step::Kind kind,
+                        const void* barrier, int count,
+                        std::int64_t bytes = 0) {
+    if (recorder == nullptr) return;
+    Step step;
+    step.kind = kind;
+    step.barrier = recorder->number_of(barrier);
+    step.count = count;
+    step.bytes = bytes;
+    recorder->add(warp_of(fiber), step);
+  }
+  static void record_copy(const Fiber& fiber, Step::Kind kind,
+                          const BulkCopy& copy, const void* barrier) {
+    if (recorder == nullptr) return;
+    Step step;
+    step.kind = kind;
+    step.bytes = static_cast<std::int64_t>(copy.size);
+    step.tensor =
+        recorder->tensor_of(copy.swizzled() ? copy.box.data : copy.global);
+    if (barrier != nullptr) step.barrier = recorder->number_of(barrier);
+    recorder->add(warp_of(fiber), step);
   }
 
   BarrierState& state_of(const void* barrier, const Place& place) {
@@ -844,7 +899,8 @@ std::vector<int> run(const Launch& launch,
   const std::int64_t blocks = launch.grid.count();
   std::atomic<std::int64_t> next{0};
   const auto workers = std::min<std::int64_t>(
-      observer != nullptr ? 1 : thread_count(), blocks);
+      observer != nullptr || recorder != nullptr ? 1 : thread_count(),
+      blocks);
   if (observer != nullptr) observer->launch_begins(launch);
   parallel_for(workers, [&](std::int64_t) {
     Block block(launch, kernel);
@@ -873,6 +929,9 @@ void sync_block(const Place& place) {
 const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
                           const Place& place) {
   Fiber& fiber = this_fiber();
+  if (recorder != nullptr && fiber.thread.lane == 0) {
+    recorder->exchange(Block::warp_of(fiber));
+  }
   return fiber.block->exchange(fiber, mask, bytes, size, place, false,
                                [](const std::byte*) {});
 }
@@ -921,7 +980,8 @@ void wait_copies(int pending) {
 // ---------------------------------------------------------------- asynchrony
 
 void init_barrier(void* barrier, int arrivals, const Place& place) {
-  this_fiber().block->init(barrier, arrivals, place);
+  Fiber& fiber = this_fiber();
+  fiber.block->init(fiber, barrier, arrivals, place);
 }
 
 void arrive_at_barrier(void* barrier, std::int64_t bytes,
@@ -954,7 +1014,8 @@ void set_registers(int registers, const Place& place) {
 }
 
 void begin_load(const BulkCopy& copy, void* barrier) {
-  this_fiber().block->load(copy, barrier);
+  Fiber& fiber = this_fiber();
+  fiber.block->load(fiber, copy, barrier);
 }
 
 void begin_store(const BulkCopy& copy) {
@@ -963,12 +1024,15 @@ void begin_store(const BulkCopy& copy) {
 }
 
 void commit_stores() {
-  Stores& stores = this_fiber().stores;
+  Fiber& fiber = this_fiber();
+  Block::record_lane(fiber, Step::Kind::kCommitStores);
+  Stores& stores = fiber.stores;
   stores.groups.push_back(std::exchange(stores.open, {}));
 }
 
 void wait_stores(int pending) {
   Fiber& fiber = this_fiber();
+  Block::record_lane(fiber, Step::Kind::kWaitStores, pending);
   Stores& stores = fiber.stores;
   while (stores.groups.size() > static_cast<std::size_t>(pending)) {
     for (const BulkCopy& copy : stores.groups.front()) copy.perform();
@@ -990,6 +1054,13 @@ void lend_registers(const void* registers) {
 void begin_product(const ProductShape& shape, const ProductOfLane& lane,
                    const Place& place) {
   Fiber& fiber = this_fiber();
+  if (recorder != nullptr && fiber.thread.lane == 0) {
+    Step step;
+    step.kind = Step::Kind::kProduct;
+    step.columns = 2 * shape.sums;
+    step.from_registers = lane.a != nullptr;
+    recorder->add(Block::warp_of(fiber), step);
+  }
   Products& products = fiber.block->products_of(fiber);
   // Once for a warp is enough.
   if (observer != nullptr && fiber.thread.lane == 0 &&
@@ -1014,6 +1085,7 @@ void begin_product(const ProductShape& shape, const ProductOfLane& lane,
 
 void commit_products() {
   Fiber& fiber = this_fiber();
+  Block::record_warp(fiber, Step::Kind::kCommit);
   fiber.block->exchange(
       fiber, 0xffffffffu, &fiber, 0, {"wgmma_commit()", 0}, false,
       [&](const std::byte*) { fiber.block->products_of(fiber).commit(); });
@@ -1022,6 +1094,7 @@ void commit_products() {
 void wait_products(int pending) {
   Fiber& fiber = this_fiber();
   fiber.lent.clear();
+  Block::record_warp(fiber, Step::Kind::kWaitProducts, pending);
   fiber.block->exchange(
       fiber, 0xffffffffu, &fiber, 0, {"wgmma_wait()", 0}, false,
       [&](const std::byte*) {

@@ -127,6 +127,11 @@ rm -f "$bin/nvidia-smi"
 touch "$root/build/learn/trace/02_beta/banks.svg"
 learn trace 2 other_kernel
 expect "the picture of another trace goes" both status_is 0 is_gone "$root/build/learn/trace/02_beta/banks.svg"
+touch "$root/02_beta/timeline.cpp"
+learn trace 2 some_kernel
+expect "trace draws a time line where the lesson has some" both status_is 0 says "this is 02_beta --device cpu --section timeline --kernel some_kernel --json $root/build/learn/trace/02_beta/timeline.json --svg $root/build/learn/trace/02_beta/timeline.svg"
+learn trace 2
+expect "... of one kernel" both status_is 0 does_not_say "timeline"
 learn trace
 expect "trace needs a lesson" both status_is 2 says "'trace' takes a lesson"
 fake python3 'echo "ran python3 $* with PYTHONPATH=$PYTHONPATH"; exit "${PYTHON_STATUS:-0}"'
