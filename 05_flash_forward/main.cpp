@@ -15,6 +15,7 @@
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
+#include "common/lab/timeline.hpp"
 #include "common/tensor/npy.hpp"
 #include "kernel_lines.hpp"
 
@@ -176,6 +177,8 @@ int main(int argc, char** argv) {
     flash::show_timelines(machines.lab(),
                           {options.kernel, options.svg, options.json});
   });
+  program.section_apart("costs", "The prices of the time lines",
+                        [] { fmt::print("{}", lab::costs_text({})); });
   program.section_apart("experiments", "Other tiles, types and lengths", [&] {
     flash::show_experiments(program, machines.used(),
                             {options.results, options.commit});

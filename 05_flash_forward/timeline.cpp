@@ -172,7 +172,6 @@ void show_timelines(const Machine& machine, const TimelineOptions& options) {
   } else {
     for (const lab::NamedTimeline& one : drawn) show_shares(one);
   }
-  fmt::print("{}", lab::costs_text({}));
   if (!options.svg.empty()) {
     write_file(options.svg, svg);
     fmt::print("The time line: {}\n", options.svg);

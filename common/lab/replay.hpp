@@ -22,8 +22,8 @@ struct Costs {
   int flops = 4096;
   /// For 32 lanes: 16 results a cycle are 4 of a quarter.
   int exponential = 8;
-  /// For 32 lanes, all else that is done with a score: a maximum (2), a multiplication with addition (1), an addition
-  /// (1), half a conversion of two numbers (1).
+  /// For 32 lanes, all else that is done with a score: ours. A maximum (2), a multiplication with addition (1), an
+  /// addition (1), half a conversion of two numbers (1).
   int rest_of_score = 5;
   /// A shuffle or a vote, of which one waits for another: ours.
   int exchange = 25;
