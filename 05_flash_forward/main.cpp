@@ -136,7 +136,8 @@ int main(int argc, char** argv) {
   cli::add_kernel_options(
       program, options,
       {"sections trace, time, kernels, timeline and once",
-       "sections time, kernels and experiments", "queries and keys"});
+       "sections time, kernels and experiments", "queries and keys",
+       "; section timeline: the time lines instead"});
   machines.add_section();
   program.section("real", "Every kernel on the real input",
                   [&] { check_real(program, machines.used()); });

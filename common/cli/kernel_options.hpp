@@ -41,6 +41,8 @@ struct KernelHelp {
   std::string narrowed;  ///< what --kernel narrows: "sections trace and once"
   std::string recorded;  ///< what --results records: "section time"
   std::string sizes;     ///< what --size sets: "queries and keys"
+  std::string
+      timeline{};  ///< what else --json and --svg are for: "; section timeline: the time lines"
 };
 
 /// Adds the options.
