@@ -135,7 +135,7 @@ void show_kernel_tables(const KernelOptions& options, const BareMachine& used,
     fmt::print("{}, on {}\n{}\n", group.name, used.properties.name,
                kernel_table(rows));
     for (Measurement& row : rows) {
-      row.insert(row.begin(), {"group", group.name});
+      row.insert(row.begin(), {{"group", group.name}, {"title", group.name}});
       all.push_back(std::move(row));
     }
   }

@@ -776,6 +776,30 @@ TEST_CASE("a row for each kernel of a rung: lines once, unknowns left out") {
       contains(cli::kernel_table(cli::kernel_rows({gpu}, lines)), "24"));
 }
 
+TEST_CASE("what kernels take of a GPU is recorded, group by group") {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "kernels.json";
+  KernelOptions options;
+  options.results = file.string();
+  options.kernel = "one";
+  BareMachine gpu;
+  gpu.kind = "gpu";
+  gpu.properties.name = "A GPU";
+  cli::show_kernel_tables(
+      options, gpu, "04_x", {{"01_one", 5}},
+      {{"empty", {}}, {"D 64", {{"01_one", {{64, 7, 0, 8, 0.5, 128, 2}}}}}});
+  const std::string text = testing::file_bytes(file);
+  CAPTURE(text);
+  CHECK(contains(text,
+                 "\"command\": \"04_x --device gpu --section kernels "
+                 "--kernel one\""));
+  CHECK(contains(text,
+                 "\"measurements\": [\n    {\"group\": \"D 64\", "
+                 "\"title\": \"D 64\", \"kernel\": \"01_one\", "
+                 "\"lines\": 5, \"threads\": 128, \"shared_bytes\": 7, "
+                 "\"stages\": 2, \"registers\": 64, "));
+}
+
 TEST_CASE("what kernels take of the lab is no record") {
   KernelOptions options;
   options.results = "file";
