@@ -12,7 +12,7 @@
 
 namespace fa::lab {
 
-/// Something that a warp does. Lane 0 stands for its warp; what only one lane does, another may.
+/// Something that a warp does. Lane 0 speaks for its warp; arrivals and copies are taken down for any lane.
 struct Step {
   /// What it is.
   enum class Kind {
