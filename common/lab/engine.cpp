@@ -349,6 +349,8 @@ class Block {
   void wait(Fiber& fiber, void* barrier, int parity, const Place& place) {
     BarrierState& state = state_of(barrier, place);
     if (observer != nullptr) observer->barrier_used(barrier, false, place);
+    // Which phase this is about, as a number: a record knows no parity.
+    const std::uint32_t phases = state.phases + (state.ended(parity) ? 0 : 1);
     if (!state.ended(parity)) {
       fiber.state = State::kAtMbarrier;
       fiber.barrier = barrier;
@@ -357,10 +359,8 @@ class Block {
       fiber.yield();
       fiber.barrier = nullptr;
     }
-    // Which phase it was about, as a number: a replay knows no parity.
     if (fiber.thread.lane == 0) {
-      record_at(fiber, Step::Kind::kWait, barrier,
-                static_cast<int>(state.phases));
+      record_at(fiber, Step::Kind::kWait, barrier, static_cast<int>(phases));
     }
     state.land();
     if (observer != nullptr) {
