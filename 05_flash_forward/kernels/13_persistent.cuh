@@ -103,7 +103,7 @@ __device__ void fetch_work(PersistentShared<Tile>& shared,
               shared.k_pipe.acquire(kv_at, Tile::KvTile::bytes), key0,
               kv_head, work.batch, Keep::kLong);
     if (tile == tiles - 1) {  // the first consumer can begin
-#pragma unroll 1  // registers are few here
+#pragma unroll 1              // registers are few here
       for (int i = 1; i < Tile::consumers; ++i) fetch_q(i);
     }
     load_tile(shared.v[kv_at.stage], maps.v,

@@ -602,6 +602,33 @@ TEST_CASE("registers move from one warpgroup to others") {
   }
 }
 
+TEST_CASE("what a launch takes is noted, with what its warps ask for") {
+  FA_EACH_TEST;
+  DeviceBuffer<int> out(3 * kWarpgroup);
+  const auto takes = resources_of([&] {
+    launch(move_registers, {{1}, {3 * kWarpgroup}, 2048, 3}, out.data());
+    launch(take_turns, {{1}, {2 * kWarpgroup}}, out.data(), 1);
+  });
+  launch(take_turns, {{1}, {2 * kWarpgroup}}, out.data(), 1);  // not noted
+  REQUIRE(takes.size() == 2);
+  CHECK(takes[0].threads == 3 * kWarpgroup);
+  CHECK(takes[1].threads == 2 * kWarpgroup);
+  CHECK(takes[0].shared_bytes >= 2048);
+  CHECK(takes[0].stages == 3);
+  CHECK(takes[1].stages == 0);
+  CHECK(takes[1].asked_registers.empty());
+  if (device_properties().compute_capability == 0) {  // the lab
+    std::vector<int> asked(4, 40);
+    asked.resize(12, 232);
+    CHECK(takes[0].asked_registers == asked);
+    CHECK(takes[0].registers == 0);
+  } else {
+    CHECK(takes[0].asked_registers.empty());
+    CHECK(takes[0].registers > 0);
+    CHECK(takes[0].blocks == 1);
+  }
+}
+
 // ---------------------------------------------------------------- stmatrix
 
 __global__ void matrices_and_back(std::uint16_t* out) {
