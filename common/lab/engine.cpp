@@ -604,6 +604,19 @@ class Block {
                       "are multiples of 16, at addresses that are such",
                       copy.size));
     }
+    if (copy.swizzled() && copy.at[3] % 8 != 0) {
+      refuse(fmt::format(
+          "a box whose first column is {}; allowed are multiples of 8, which "
+          "are 16 bytes",
+          copy.at[3]));
+    }
+    if (copy.kind == BulkCopy::Kind::kStoreBox &&
+        *std::min_element(copy.at.begin(), copy.at.end()) < 0) {
+      refuse(fmt::format(
+          "a box is stored from row {} and column {} of head {} of sequence "
+          "{} on; allowed are such from 0 on",
+          copy.at[2], copy.at[3], copy.at[1], copy.at[0]));
+    }
     const auto begin = copy.shared - static_cast<std::byte*>(shared());
     const auto end = static_cast<std::ptrdiff_t>(launch_.shared_bytes);
     if (begin > -static_cast<std::ptrdiff_t>(kRoom) && begin < end &&

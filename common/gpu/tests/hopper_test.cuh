@@ -351,7 +351,7 @@ TEST_CASE("tma_load takes a box, swizzled, with zeros outside the tensor") {
        {Corner{0, 0, 0, 0}, Corner{0, 16, 2, 1}, Corner{64, 5, 1, 0},
         Corner{0, 32, 1, 1}, Corner{8, 36, 0, 1}, Corner{0, 37, 0, 0},
         Corner{-8, -3, 2, 0}, Corner{0, 0, 3, 0}, Corner{0, 0, 0, 2},
-        Corner{72, 0, 0, 0}, Corner{3, 1, 0, 0}}) {
+        Corner{72, 0, 0, 0}}) {
     CAPTURE(at.col);
     CAPTURE(at.row);
     out.poison();
@@ -392,7 +392,7 @@ TEST_CASE("tma_store writes what of a box is in the tensor, and no more") {
   const TensorMap map = tensor.map(kBoxRows);
   for (const Corner& at :
        {Corner{0, 0, 0, 0}, Corner{64, 30, 2, 1}, Corner{0, 21, 1, 0},
-        Corner{-8, -5, 0, 1}, Corner{0, 37, 2, 1}, Corner{0, 0, 3, 0}}) {
+        Corner{0, 37, 2, 1}, Corner{72, 0, 0, 0}, Corner{0, 0, 3, 0}}) {
     CAPTURE(at.col);
     CAPTURE(at.row);
     tensor.data.poison();
