@@ -1,8 +1,8 @@
 /// @file
 /// dQ a tile later. dS of a tile is handed to the other warpgroup through shared memory; nobody waits for it there and
-/// then: its product with K is begun together with the scores of the next tile, and runs under their softmax. The two
-/// warpgroups need no longer go in step, so that one computes weights while the other's products run. Under the causal
-/// mask the blocks with the most queries go first.
+/// then: its product with K is begun a tile later, together with dV and dK of that tile. The two warpgroups need no
+/// longer go in step, so that one computes weights while the other's products run. Under the causal mask the blocks
+/// with the most queries go first.
 ///
 /// Source: the order of products is ours.
 #pragma once
@@ -54,6 +54,7 @@ struct DelayedConsumer {
     score_gradients(d_s, p, shared.delta[at.stage]);
     round_weights<T>(d_s_rounded, d_s);
     round_weights<T>(p_rounded, p);
+    //! [order]
     if constexpr (!first) wait_for_last_scores();
     store_scores(shared.d_s[at.stage], d_s_rounded, warpgroup * kKeys);
     if constexpr (!first) begin_last_d_q(d_q);
@@ -70,6 +71,7 @@ struct DelayedConsumer {
     free_stage(shared.d_o_pipe, at);
     wgmma_wait<0>(d_k, d_s_rounded);
     free_stage(shared.q_pipe, at);
+    //! [order]
     at.advance();
   }
   //! [step]
