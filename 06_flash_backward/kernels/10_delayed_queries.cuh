@@ -17,12 +17,13 @@ template <class Tile>
 struct DelayedConsumer {
   using T = typename Tile::T;  ///< half or bfloat16
   static_assert(Tile::stages == 2, "as there are of dS");
-  BackwardShared<Tile>& shared;    ///< the block's
-  const AttentionGradient<T>& a;   ///< what is computed
-  const int warpgroup;             ///< which
-  const int key0;                  ///< its first key
-  RingPlace<2> at{};               ///< of Q, dO and dS
-  KeyGradient<Tile> d_k{}, d_v{};  ///< sums
+  BackwardShared<Tile>& shared;   ///< the block's
+  const AttentionGradient<T>& a;  ///< what is computed
+  const int warpgroup;            ///< which
+  const int key0;                 ///< its first key
+  RingPlace<2> at{};              ///< of Q, dO and dS
+  KeyGradient<Tile> d_k{};        ///< sums of its keys
+  KeyGradient<Tile> d_v{};        ///< likewise
 
   /// Waits until dS of the tile before is there, and nobody reads the one before that any more.
   __device__ void wait_for_last_scores() {
