@@ -103,59 +103,61 @@ template <bool bt>
 std::vector<tiled::Kernel> float_products() {
   const auto kernel = [](const char* name, const char* idea, auto function,
                          int tile_rows, int tile_cols, Size block,
-                         bool rows_in_x = false,
-                         std::size_t shared_bytes = 0) {
+                         bool rows_in_x = false, std::size_t shared_bytes = 0,
+                         int stages = 0) {
     return product_kernel<float, float>(
         name, idea, bt, [=](const Product<float>& p) {
           const unsigned of_rows = blocks(p.m, tile_rows),
                          of_cols = blocks(p.n, tile_cols);
           const Size grid =
               rows_in_x ? Size(of_rows, of_cols) : Size(of_cols, of_rows);
-          launch(function, {grid, block, shared_bytes}, p);
+          launch(function, {grid, block, shared_bytes, stages}, p);
         });
   };
-  return {kernel("07_matmul_naive", "a thread for each result",
-                 matmul_naive<bt>, 16, 16, {16, 16}, true),
-          kernel("08_matmul_coalesced", "lanes along the columns",
-                 matmul_coalesced<bt>, 8, 32, {32, 8}),
-          kernel("09_matmul_shared_tiles", "tiles in shared memory",
-                 matmul_shared_tiles<bt>, kSharedTile, kSharedTile,
-                 {kSharedTile, kSharedTile}),
-          kernel("10_matmul_register_column", "8 results a thread",
-                 matmul_register_column<bt>, 64, 64, {64, 8}),
-          kernel("11_matmul_register_block", "8 x 8 results a thread",
-                 matmul_register_block<bt>, 128, 128, {16, 16}),
-          kernel("12_matmul_vector_loads", "four numbers at a time",
-                 matmul_vector_loads<bt>, 128, 128, {16, 16}),
-          kernel("13_matmul_double_buffer", "copies while multiplying",
-                 matmul_double_buffer<bt>, 128, 128, {16, 16}),
-          kernel("14_matmul_register_prefetch",
-                 "8 x 16 results, a step ahead", matmul_register_prefetch<bt>,
-                 RegisterTile::rows, RegisterTile::cols,
-                 {RegisterTile::threads}, false, RegisterTile::shared_bytes)};
+  return {
+      kernel("07_matmul_naive", "a thread for each result", matmul_naive<bt>,
+             16, 16, {16, 16}, true),
+      kernel("08_matmul_coalesced", "lanes along the columns",
+             matmul_coalesced<bt>, 8, 32, {32, 8}),
+      kernel("09_matmul_shared_tiles", "tiles in shared memory",
+             matmul_shared_tiles<bt>, kSharedTile, kSharedTile,
+             {kSharedTile, kSharedTile}),
+      kernel("10_matmul_register_column", "8 results a thread",
+             matmul_register_column<bt>, 64, 64, {64, 8}),
+      kernel("11_matmul_register_block", "8 x 8 results a thread",
+             matmul_register_block<bt>, 128, 128, {16, 16}),
+      kernel("12_matmul_vector_loads", "four numbers at a time",
+             matmul_vector_loads<bt>, 128, 128, {16, 16}),
+      kernel("13_matmul_double_buffer", "copies while multiplying",
+             matmul_double_buffer<bt>, 128, 128, {16, 16}, false, 0, 2),
+      kernel("14_matmul_register_prefetch", "8 x 16 results, a step ahead",
+             matmul_register_prefetch<bt>, RegisterTile::rows,
+             RegisterTile::cols, {RegisterTile::threads}, false,
+             RegisterTile::shared_bytes, RegisterTile::stages)};
 }
 
 template <bool bt, class T, class H>
 std::vector<tiled::Kernel> mma_products() {
   const auto kernel = [](const char* name, const char* idea, auto function,
-                         auto tile, std::size_t shared_bytes) {
+                         auto tile, std::size_t shared_bytes, int stages) {
     using Tile = decltype(tile);
     return product_kernel<T, H>(name, idea, bt, [=](const Product<T>& p) {
       launch(function,
              {{blocks(p.n, Tile::cols), blocks(p.m, Tile::rows)},
               {Tile::threads},
-              shared_bytes},
+              shared_bytes,
+              stages},
              p);
     });
   };
   return {kernel("15_matmul_tensor_cores", "16 x 8 x 16 in one instruction",
-                 matmul_tensor_cores<bt, T>, PlainTile<bt>{}, 0),
+                 matmul_tensor_cores<bt, T>, PlainTile<bt>{}, 0, 0),
           kernel("16_matmul_pipelined", "two more tiles on their way",
                  matmul_pipelined<bt, T>, PipelinedTile<bt>{},
-                 stages_bytes<PipelinedTile<bt>>()),
+                 stages_bytes<PipelinedTile<bt>>(), kStages),
           kernel("17_matmul_fragment_prefetch", "fragments a step ahead",
                  matmul_fragment_prefetch<bt, T>, PrefetchTile<bt>{},
-                 stages_bytes<PrefetchTile<bt>>())};
+                 stages_bytes<PrefetchTile<bt>>(), kStages)};
 }
 
 // Rungs 19 and later, for GPUs of the Hopper architecture.

@@ -9,9 +9,11 @@
 #include "04_tiled_matmul/timing.hpp"
 #include "04_tiled_matmul/trace.hpp"
 #include "common/cli/kernel_options.hpp"
+#include "common/cli/kernel_table.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
+#include "kernel_lines.hpp"
 
 namespace {
 
@@ -119,6 +121,29 @@ void time_groups(cli::Program& program, const Machine& machine,
   cli::record(options, machine.properties, command, rows);
 }
 
+// What the kernels are made of.
+void show_kernels(const Machine& used, const Machine& lab,
+                  const cli::KernelOptions& options) {
+  check_wanted(options, used);
+  const std::int64_t size = options.size_or(70);
+  std::vector<cli::LaunchedGroup> groups;
+  for (const Group& group : used.groups) {
+    const Inputs inputs = group.inputs(size, size, size);
+    const Group& of_lab = group_of(lab, group.name);
+    cli::LaunchedGroup launched{group.title, {}};
+    for (std::size_t i = 0; i < group.kernels.size(); ++i) {
+      const Kernel& kernel = group.kernels[i];
+      if (!options.wants(kernel.name)) continue;
+      launched.rungs.push_back(cli::launched_rung(
+          kernel.name, used, kernel.prepare(inputs).launch, lab,
+          of_lab.kernels.at(i).prepare(inputs).launch));
+    }
+    groups.push_back(std::move(launched));
+  }
+  cli::show_kernel_tables(options, used, "04_tiled_matmul", kKernelLines,
+                          groups);
+}
+
 // Launches kernels whose name holds a text once each, for a program that watches, and prints a line
 // of JSON for each; in the watched lab with its report. Nothing is checked.
 void launch_once(const Machine& machine, const cli::KernelOptions& options) {
@@ -172,9 +197,10 @@ int main(int argc, char** argv) {
                        "Lesson 04: from the first kernel to tensor cores.");
   const cli::KernelMachines<Machine> machines(program, tiled::machines());
   cli::KernelOptions options;
-  cli::add_kernel_options(program, options,
-                          {"sections time, trace and once", "section time",
-                           "rows, columns and depth"});
+  cli::add_kernel_options(
+      program, options,
+      {"sections time, trace, kernels and once", "sections time and kernels",
+       "rows, columns and depth"});
   program.option("--group", options.group,
                  "section time: only groups whose name holds this text, such "
                  "as \"mma\"");
@@ -207,6 +233,9 @@ int main(int argc, char** argv) {
                   }));
   program.section("time", "How fast they are",
                   [&] { time_groups(program, machines.used(), options); });
+  program.section_apart("kernels", "What the kernels are made of", [&] {
+    show_kernels(machines.used(), machines.lab(), options);
+  });
   program.section_apart("once", "Every kernel launched once",
                         [&] { launch_once(machines.observed(), options); });
   return program.run(argc, argv);

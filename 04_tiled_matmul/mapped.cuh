@@ -42,7 +42,8 @@ std::function<void()> mapped_launch(const Product<T>& p,
     launch(kernel,
            {{blocks(p.n, Tile::cols), blocks(p.m, Tile::rows)},
             {kWarpgroup * Tile::consumers},
-            sizeof(Shared)},
+            sizeof(Shared),
+            Tile::stages},
            maps);
   };
 }
@@ -66,7 +67,8 @@ std::function<void()> persistent_launch(
     launch(matmul_persistent<Tile, T>,
            {{blocks},
             {kWarpgroup * (Tile::consumers + 1)},
-            sizeof(StagesShared<Tile>)},
+            sizeof(StagesShared<Tile>),
+            Tile::stages},
            maps, order);
   };
 }

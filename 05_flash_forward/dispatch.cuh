@@ -62,7 +62,8 @@ ForwardKernel sm_80_kernel(const Attention<T>& a) {
                             : flash_finish<Tile, T, false>;
     const Launch sizes{grid_of(a, Tile::block_m),
                        {Tile::threads},
-                       pipeline_bytes<Tile, T>()};
+                       pipeline_bytes<Tile, T>(),
+                       kPipelineStages};
     return ForwardKernel{
         [=](const Stream& stream) { launch(stream, kernel, sizes, a); },
         "08_finish", d};

@@ -16,6 +16,7 @@
 #include "05_flash_forward/problem.hpp"
 #include "05_flash_forward/timing.hpp"
 #include "common/cli/kernel_options.hpp"
+#include "common/cli/kernel_table.hpp"
 #include "common/cli/table.hpp"
 #include "common/lab/trace.hpp"
 
@@ -296,6 +297,41 @@ void trace_rungs(cli::Program& program, const Machine& watched,
         files.add(*seen);
       });
   files.write(options.json, options.svg);
+}
+
+/// What the kernels of each rung are made of, for a head dimension of 64 and of 128: launched once on a small problem.
+/// @param used    with the rungs
+/// @param lab     which knows what warps ask for
+/// @param options of the program
+/// @param lesson  its directory
+/// @param lines   of its kernel files
+/// @param inputs_of gives what rungs are given: inputs_of(problem)
+/// @throws std::invalid_argument when no rung is wanted
+template <class Machine, class InputsOf>
+void show_kernels(const Machine& used, const Machine& lab,
+                  const cli::KernelOptions& options,
+                  const std::string& lesson, const cli::KernelLines& lines,
+                  InputsOf inputs_of) {
+  std::vector<std::string> names;
+  for (const auto& rung : used.rungs) names.push_back(rung.name);
+  cli::check_kernel(options, names, lesson);
+  const std::int64_t size = options.size_or(70);
+  std::vector<cli::LaunchedGroup> groups;
+  for (const std::int64_t head_dim : {64, 128}) {
+    cli::LaunchedGroup group{fmt::format("D {}", head_dim), {}};
+    for (std::size_t i = 0; i < used.rungs.size(); ++i) {
+      const auto& rung = used.rungs[i];
+      Problem problem = problem_of({1, 1, 1, size, size, head_dim}, false);
+      problem.type = rung.types.front();
+      if (!options.wants(rung.name) || !rung.takes(problem)) continue;
+      const auto inputs = inputs_of(problem);
+      group.rungs.push_back(cli::launched_rung(
+          rung.name, used, rung.prepare(problem, inputs).launch, lab,
+          lab.rungs.at(i).prepare(problem, inputs).launch));
+    }
+    groups.push_back(std::move(group));
+  }
+  cli::show_kernel_tables(options, used, lesson, lines, groups);
 }
 
 /// On a GPU only: how fast each rung is, in groups of a type, a head dimension and a mask.

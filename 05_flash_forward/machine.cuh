@@ -120,7 +120,7 @@ Rung sixteen_bit_rung(const char* name, const char* idea,
 template <class T>
 T type_of(const Attention<T>&);
 
-// Rungs 05 to 07, which differ in their kernel and its stages. `kernel(d, zero)` gives the kernel for a head dimension
+// Rungs 05 to 07, which differ in their kernel and its stages, 0 without a pipeline. `kernel(d, zero)` gives the kernel for a head dimension
 // and a type.
 template <class Kernel>
 Rung plain_tile_rung(const char* name, const char* idea, int stages,
@@ -129,28 +129,30 @@ Rung plain_tile_rung(const char* name, const char* idea, int stages,
     using T = decltype(type_of(a));
     with_head_dim<64, 128>(a.head_dim, [&](auto d) {
       using Tile = PlainForwardTile<decltype(d)::value>;
-      const std::size_t shared_bytes = stages == 1
+      const std::size_t shared_bytes = stages == 0
                                            ? plain_forward_bytes<Tile::d, T>()
                                            : pipeline_bytes<Tile, T>();
-      launch(kernel(d, T{}),
-             {grid_of(a, Tile::block_m), {Tile::threads}, shared_bytes}, a);
+      launch(
+          kernel(d, T{}),
+          {grid_of(a, Tile::block_m), {Tile::threads}, shared_bytes, stages},
+          a);
     });
   });
 }
 
 inline std::vector<Rung> tensor_core_rungs() {
   return {plain_tile_rung(
-              "05_tensor_cores", "P stays in registers", 1,
+              "05_tensor_cores", "P stays in registers", 0,
               [](auto d, auto zero) {
                 return flash_tensor_cores<decltype(d)::value, decltype(zero)>;
               }),
           plain_tile_rung(
-              "06_swizzle", "ldmatrix, no bank conflicts", 1,
+              "06_swizzle", "ldmatrix, no bank conflicts", 0,
               [](auto d, auto zero) {
                 return flash_swizzle<decltype(d)::value, decltype(zero)>;
               }),
           plain_tile_rung(
-              "07_pipeline", "copies while multiplying", 2,
+              "07_pipeline", "copies while multiplying", kPipelineStages,
               [](auto d, auto zero) {
                 return flash_pipeline<decltype(d)::value, decltype(zero)>;
               }),

@@ -9,12 +9,15 @@
 #include "05_flash_forward/experiments.hpp"
 #include "05_flash_forward/ladder.hpp"
 #include "05_flash_forward/machine.hpp"
+#include "05_flash_forward/timeline.hpp"
 #include "05_flash_forward/timing.hpp"
 #include "05_flash_forward/traffic.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
+#include "common/lab/timeline.hpp"
 #include "common/tensor/npy.hpp"
+#include "kernel_lines.hpp"
 
 namespace {
 
@@ -132,8 +135,9 @@ int main(int argc, char** argv) {
   cli::KernelOptions options;
   cli::add_kernel_options(
       program, options,
-      {"sections trace, time and once", "sections time and experiments",
-       "queries and keys"});
+      {"sections trace, time, kernels, timeline and once",
+       "sections time, kernels and experiments", "queries and keys",
+       "; section timeline: the time lines instead"});
   ladder::add_group_option(program, options);
   machines.add_section();
   program.section("real", "Every kernel on the real input",
@@ -164,6 +168,19 @@ int main(int argc, char** argv) {
                                                 options.size);
                      });
   });
+  program.section_apart("kernels", "What the kernels are made of", [&] {
+    ladder::show_kernels(machines.used(), machines.lab(), options, kLesson,
+                         kKernelLines, random_inputs);
+  });
+  program.section_apart("timeline", "Who waits for whom", [&] {
+    std::vector<std::string> names;
+    for (const Rung& rung : machines.lab().rungs) names.push_back(rung.name);
+    cli::check_kernel(options, names, kLesson);
+    flash::show_timelines(machines.lab(),
+                          {options.kernel, options.svg, options.json});
+  });
+  program.section_apart("costs", "The prices of the time lines",
+                        [] { fmt::print("{}", lab::costs_text({})); });
   program.section_apart("experiments", "Other tiles, types and lengths", [&] {
     flash::show_experiments(program, machines.used(),
                             {options.results, options.commit});

@@ -88,10 +88,12 @@ std::function<void(const Stream&)> mapped_launch(
     const Attention<T>& a, void (*kernel)(MappedAttention<T>), int threads,
     std::size_t bytes) {
   return [=, maps = map_attention<Tile>(a)](const Stream& stream) {
-    launch(
-        stream, kernel,
-        {grid_of(a, Tile::block_m), {static_cast<unsigned>(threads)}, bytes},
-        maps);
+    launch(stream, kernel,
+           {grid_of(a, Tile::block_m),
+            {static_cast<unsigned>(threads)},
+            bytes,
+            Tile::stages},
+           maps);
   };
 }
 
@@ -113,7 +115,8 @@ std::function<void(const Stream&)> persistent_launch(
     launch(stream, kernel,
            {{blocks},
             {kWarpgroup * (Tile::consumers + 1)},
-            sizeof(PersistentShared<Tile>)},
+            sizeof(PersistentShared<Tile>),
+            Tile::stages},
            with_tickets, order);
   };
 }

@@ -16,10 +16,12 @@ namespace fa::FA_TARGET {
 template <class Tile, class T>
 void launch_with_sums(void (*kernel)(AttentionGradient<T>),
                       std::size_t shared_bytes, const AttentionGradient<T>& a,
-                      const Stream& stream) {
+                      const Stream& stream, int stages = 0) {
   launch_preprocess<Tile::d>(a, stream);
-  launch(stream, kernel,
-         {grid_of_keys(a, Tile::block_n), {Tile::threads}, shared_bytes}, a);
+  launch(
+      stream, kernel,
+      {grid_of_keys(a, Tile::block_n), {Tile::threads}, shared_bytes, stages},
+      a);
   launch(stream, write_d_q<Tile, T>,
          {grid_of(a, Tile::block_m), {Tile::block_m * Tile::d / 16}}, a);
 }
@@ -95,7 +97,7 @@ void launch_sm_80_backward(const AttentionGradient<T>& a, bool deterministic,
     if (!deterministic) {
       launch_with_sums<Tile>(drops ? flash_backward_finish<Tile, T, true>
                                    : flash_backward_finish<Tile, T, false>,
-                             backward_bytes<Tile, T>(), a, stream);
+                             backward_bytes<Tile, T>(), a, stream, 2);
       return;
     }
     using OfQueries = QueryGradientTile<d>;
@@ -105,14 +107,16 @@ void launch_sm_80_backward(const AttentionGradient<T>& a, bool deterministic,
                  : flash_backward_finish<Tile, T, false, false>,
            {grid_of_keys(a, Tile::block_n),
             {Tile::threads},
-            backward_bytes<Tile, T>()},
+            backward_bytes<Tile, T>(),
+            2},
            a);
     launch(stream,
            drops ? flash_backward_queries<OfQueries, T, true>
                  : flash_backward_queries<OfQueries, T, false>,
            {grid_of(a, OfQueries::block_m),
             {OfQueries::threads},
-            query_gradient_bytes<OfQueries, T>()},
+            query_gradient_bytes<OfQueries, T>(),
+            2},
            a);
   });
 }

@@ -17,6 +17,7 @@
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/table.hpp"
 #include "common/tensor/npy.hpp"
+#include "kernel_lines.hpp"
 
 namespace fa::backward {
 namespace {
@@ -188,9 +189,9 @@ void add_kernels(cli::Program& program,
                  const std::vector<Machine>& machines) {
   // Kept by the sections.
   const auto kernels = std::make_shared<Kernels>(program, machines);
-  cli::add_kernel_options(
-      program, kernels->options,
-      {"sections trace, time and once", "section time", "queries and keys"});
+  cli::add_kernel_options(program, kernels->options,
+                          {"sections trace, time, kernels and once",
+                           "sections time and kernels", "queries and keys"});
   flash::ladder::add_group_option(program, kernels->options);
   kernels->machines.add_section();
   program.section(
@@ -226,6 +227,11 @@ void add_kernels(cli::Program& program,
                        return time_rungs(machine, type, head_dim, causal,
                                          options.kernel, options.size);
                      });
+  });
+  program.section_apart("kernels", "What the kernels are made of", [kernels] {
+    ladder::show_kernels(kernels->machines.used(), kernels->machines.lab(),
+                         kernels->options, kLesson, kKernelLines,
+                         random_inputs);
   });
   program.section_apart("once", "Every kernel launched once", [kernels] {
     ladder::launch_once(kernels->machines.observed(), kernels->options,

@@ -103,7 +103,8 @@ void launch_mapped_keys(const AttentionGradient<T>& a,
     launch(stream, kernel,
            {grid_of_keys(a, Tile::block_n),
             {static_cast<unsigned>(threads)},
-            bytes},
+            bytes,
+            Tile::stages},
            maps);
   });
 }
@@ -125,7 +126,8 @@ void launch_ordered(const AttentionGradient<T>& a, bool deterministic,
            {{static_cast<unsigned>(order.all) *
              static_cast<unsigned>(order.blocks)},
             {kWarpgroup * (kKeyWarpgroups + 1)},
-            sizeof(BackwardShared<Tile>)},
+            sizeof(BackwardShared<Tile>),
+            Tile::stages},
            maps, order);
   });
 }

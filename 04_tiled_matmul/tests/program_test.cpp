@@ -47,6 +47,20 @@ TEST_CASE("a kernel is launched once, for programs that watch") {
   }
 }
 
+TEST_CASE("what the kernels are made of, group by group") {
+  const auto result = run(kProgram + " --device cpu --section kernels");
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(contains(result.output, "The transpose of a matrix, on the lab\n"));
+  CHECK(contains(result.output, "\n03_transpose_shared, padded  "));
+  CHECK(contains(result.output, "      256   75264       3  "));
+  const auto one =
+      run(kProgram + " --device cpu --section kernels --kernel 13_matmul");
+  CHECK(contains(one.output, "13_matmul_double_buffer  "));
+  CHECK_FALSE(contains(one.output, "14_matmul"));
+  CHECK_FALSE(contains(one.output, "transpose"));
+}
+
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   const auto refused = [](const std::string& arguments,
                           const std::string& why) {

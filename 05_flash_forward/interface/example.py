@@ -69,18 +69,11 @@ def time_all(library, repeats):
 
     def measure(q, k, v, causal):
         ours, _, _ = library.prepare(q, k, v, causal)
-        result = {}
-        for name in columns:
-            call = ours if name == OURS else fa.backend_call(name, q, k, v, causal)
-            if call is not None:
-                try:
-                    kernel = library.kernel_name(ours) if name == OURS else None
-                    result[name] = fa.median_milliseconds(call, repeats), kernel
-                except torch.cuda.OutOfMemoryError:
-                    torch.cuda.empty_cache()
-        return result
+        calls = {name: fa.backend_call(name, q, k, v, causal) for name in BACKENDS}
+        calls = {OURS: ours, **{name: call for name, call in calls.items() if call is not None}}
+        return fa.time_in_turn(calls, repeats), {OURS: library.kernel_name(ours)}
 
-    return fa.time_problems([1024 << i for i in range(5)], (1024, 4096), columns, 2, measure)
+    return fa.time_problems([512 << i for i in range(6)], (1024, 4096), columns, 2, measure)
 
 
 def main():

@@ -24,6 +24,7 @@ except ImportError:
 
 OURS = "this lesson"
 BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
+CUDNN = "CUDNN_ATTENTION"
 HEADINGS = {  # of columns in the table of a record
     OURS: "lesson",
     "FLASH_ATTENTION": "flash",
@@ -32,6 +33,8 @@ HEADINGS = {  # of columns in the table of a record
     "MATH": "math",
 }
 TOKENS, WIDTH = 16384, 2048  # of what is timed: batch * length, heads * head_dim
+ROUNDS = 3  # in which calls take turns
+SLOW_MILLISECONDS = 300  # after which a call is not timed again in a round
 FLUSH_BYTES = 1 << 29  # more than any level 2 cache; sets the GPU to work while the host prepares the launch
 
 
@@ -274,12 +277,12 @@ def figures(values, columns, form):
 
 
 def median_milliseconds(call, repeats, flushes=1):
-    """The median time of a call on the GPU, each time with a cold level 2 cache. More flushes give the host more time
-    to prepare the launch."""
+    """The median time of a call on the GPU, each time with a cold level 2 cache; of a slow one, fewer. More flushes
+    give the host more time to prepare the launch."""
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     times = []
-    for i in range(-3, repeats):
+    for i in range(-1, repeats):
         for _ in range(flushes):
             flush.zero_()
         start.record()
@@ -288,14 +291,31 @@ def median_milliseconds(call, repeats, flushes=1):
         stop.synchronize()
         if i >= 0:
             times.append(start.elapsed_time(stop))
+            if sum(times) > SLOW_MILLISECONDS:
+                break
     return statistics.median(times)
+
+
+def time_in_turn(calls, repeats, flushes=1):
+    """Times calls that are to be compared: {name: milliseconds} for {name: call}. A GPU changes its clock with its load
+    and its temperature, so they take turns; the median of the rounds counts. A call for which memory does not suffice
+    is left out."""
+    rounds = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name in list(rounds):
+            try:
+                rounds[name].append(median_milliseconds(calls[name], -(-repeats // ROUNDS), flushes))
+            except torch.cuda.OutOfMemoryError:
+                torch.cuda.empty_cache()
+                del rounds[name]
+    return {name: statistics.median(times) for name, times in rounds.items()}
 
 
 def time_problems(lengths, float_lengths, columns, products, measure):
     """Prints times. Returns rows for the record.
 
     products: matrix products of length * length * head_dim in what is timed. measure(q, k, v, causal) tries the
-    columns and gives {column: (milliseconds, name of our kernel or None)}.
+    columns and gives {column: milliseconds} and {column: name of our kernel}.
     """
     problems = [
         (torch.bfloat16, TOKENS // n, WIDTH // d, n, d, causal)
@@ -309,12 +329,11 @@ def time_problems(lengths, float_lengths, columns, products, measure):
     print(
         f"{'type':9}{'B':>3}{'H':>4}{'N':>7}{'D':>5} {'causal':7}"
         + "".join(f"{c:>20}" for c in columns)
-        + f"{'TFLOP/s':>9}{'x FLASH':>9}{'x EFF.':>9}"
+        + f"{'TFLOP/s':>9}{'x FLASH':>9}{'x cuDNN':>9}"
     )
     for dtype, batch, heads, length, head_dim, causal in problems:
         q, k, v = Problem(dtype, (batch, heads, length, head_dim), heads, length, False, causal).tensors("cuda")
-        measured = measure(q, k, v, causal)
-        milliseconds = {name: time for name, (time, _) in measured.items()}
+        milliseconds, kernels = measure(q, k, v, causal)
         # Under the mask half of the products count, as in the literature.
         flops = 2 * products * batch * heads * length * length * head_dim / (2 if causal else 1)
 
@@ -324,10 +343,10 @@ def time_problems(lengths, float_lengths, columns, products, measure):
         print(
             f"{name_of(dtype):9}{batch:3}{heads:4}{length:7}{head_dim:5} {'yes' if causal else 'no':7}"
             + figures(milliseconds, columns, ".3f")
-            + f"{flops / milliseconds[OURS] / 1e9:9.1f}{ratio('FLASH_ATTENTION')}{ratio('EFFICIENT_ATTENTION')}",
+            + f"{flops / milliseconds[OURS] / 1e9:9.1f}{ratio('FLASH_ATTENTION')}{ratio('CUDNN_ATTENTION')}",
             flush=True,
         )
-        for name, (time, kernel) in measured.items():
+        for name, time in milliseconds.items():
             row = {
                 "what": "time",
                 "backend": name,
@@ -340,8 +359,8 @@ def time_problems(lengths, float_lengths, columns, products, measure):
                 "milliseconds": round(time, 6),
                 "tflops": round(flops / time / 1e9, 3),
             }
-            if kernel is not None:
-                row["kernel"] = kernel
+            if name in kernels:
+                row["kernel"] = kernels[name]
             rows.append(row)
     return rows
 
@@ -409,12 +428,14 @@ def print_record(path, headings, what):
         if row["what"] == "time" and row["backend"] in headings:
             key = (row["type"], row["head_dim"], "causal" if row["causal"] else "full", row["length"])
             problems.setdefault(key, {})[row["backend"]] = row["tflops"]
-    print("TFLOP/s of this lesson and of PyTorch's back ends; - refuses")
-    print(f"{'type':<9}{'D':>3} {'mask':<6}{'N':>6}" + "".join(f"{n:>11}" for n in headings.values()))
+    print("TFLOP/s of this lesson and of PyTorch's back ends; - refuses. Behind them the lesson's speed over cuDNN's.")
+    print(f"{'type':<9}{'D':>3} {'mask':<6}{'N':>6}" + "".join(f"{n:>11}" for n in headings.values()) + f"{'x':>6}")
     for (dtype, head_dim, mask, length), rates in problems.items():
+        ratio = f"{rates[OURS] / rates[CUDNN]:>6.2f}" if CUDNN in rates else f"{'-':>6}"
         print(
             f"{dtype:<9}{head_dim:>3} {mask:<6}{length:>6}"
             + "".join(f"{rates[n]:>11.1f}" if n in rates else f"{'-':>11}" for n in headings)
+            + ratio
         )
     print_errors(record, headings, "largest_error", f"Largest error of {what}")
     print_errors(record, headings, "rms_error", f"Rms of the error of {what}")

@@ -72,10 +72,13 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
 }
 //! [pipeline]
 
+/// Tiles of K, and of V, in shared memory: one in use, one on its way.
+constexpr int kPipelineStages = 2;
+
 /// Dynamic shared memory of a tile of Q and of two of K and of V.
 template <class Tile, class T>
 constexpr std::size_t pipeline_bytes() {
-  return sizeof(T) * (Tile::q_size + 4 * Tile::kv_size);
+  return sizeof(T) * (Tile::q_size + 2 * kPipelineStages * Tile::kv_size);
 }
 
 }  // namespace fa::FA_TARGET

@@ -9,10 +9,10 @@ namespace fa::FA_TARGET {
 
 /// Registers of a producer's thread.
 template <class Tile>
-constexpr int kProducerRegisters = Tile::consumers == 3 ? 32 : 24;
+constexpr int kProducerRegisters = Tile::consumers == 3 ? 32 : 40;
 /// Registers of a consumer's thread: all of 64 Ki together.
 template <class Tile>
-constexpr int kConsumerRegisters = Tile::consumers == 3 ? 160 : 240;
+constexpr int kConsumerRegisters = Tile::consumers == 3 ? 160 : 232;
 
 /// What a block keeps in shared memory.
 template <class Tile>

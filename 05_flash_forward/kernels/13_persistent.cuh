@@ -76,38 +76,49 @@ __device__ int tiles_of(const Attention<T>& a, int block) {
   return seen > Tile::block_n ? ceil_div(seen, Tile::block_n) : 1;
 }
 
-/// What the producer's thread does for one work.
+/// Where the rings of the producer's thread stand.
+template <class Tile>
+struct FetchPlaces {
+  RingPlace<Tile::q_stages> q;  ///< of Q
+  RingPlace<Tile::stages> k;    ///< of K
+  RingPlace<Tile::stages> v;    ///< of V
+};
+
+/// What the producer's thread does for one work. K goes a tile ahead of V: its scores come before the values.
 /// @param shared the block's
 /// @param maps   of the tensors
 /// @param work   which
 /// @param tiles  of keys that it needs, at least one
-/// @param q_at   where the ring of Q stands
-/// @param kv_at  where the rings of K and V stand
+/// @param at     where the rings stand
 //! [fetch_work]
 template <class Tile, class T>
 __device__ void fetch_work(PersistentShared<Tile>& shared,
                            const MappedAttention<T>& maps, const Work& work,
-                           int tiles, const RingPlace<Tile::q_stages>& q_at,
-                           RingPlace<Tile::stages>& kv_at) {
+                           int tiles, FetchPlaces<Tile>& at) {
   const int kv_head = work.head / (maps.a.heads / maps.a.kv_heads);
   const auto fetch_q = [&](int i) {
-    load_tile(shared.q[q_at.stage][i], maps.q,
-              shared.q_pipe[i].acquire(q_at, Tile::QTile::bytes),
+    load_tile(shared.q[at.q.stage][i], maps.q,
+              shared.q_pipe[i].acquire(at.q, Tile::QTile::bytes),
               work.block * Tile::block_m + i * kQueries, work.head,
               work.batch, Keep::kShort);
   };
+  const auto fetch_k = [&](int tile) {
+    load_tile(shared.k[at.k.stage], maps.k,
+              shared.k_pipe.acquire(at.k, Tile::KvTile::bytes),
+              tile * Tile::block_n, kv_head, work.batch, Keep::kLong);
+    at.k.advance();
+  };
   fetch_q(0);
-  for (int tile = tiles - 1; tile >= 0; --tile, kv_at.advance()) {
-    const int key0 = tile * Tile::block_n;
-    load_tile(shared.k[kv_at.stage], maps.k,
-              shared.k_pipe.acquire(kv_at, Tile::KvTile::bytes), key0,
-              kv_head, work.batch, Keep::kLong);
-    if (tile == tiles - 1) {  // the first consumer can begin
-      for (int i = 1; i < Tile::consumers; ++i) fetch_q(i);
-    }
-    load_tile(shared.v[kv_at.stage], maps.v,
-              shared.v_pipe.acquire(kv_at, Tile::KvTile::bytes), key0,
-              kv_head, work.batch, Keep::kLong);
+  fetch_k(tiles - 1);  // the first consumer can begin
+#pragma unroll 1       // registers are few here
+  for (int i = 1; i < Tile::consumers; ++i) fetch_q(i);
+#pragma unroll 1
+  for (int tile = tiles - 1; tile >= 0; --tile) {
+    if (tile > 0) fetch_k(tile - 1);
+    load_tile(shared.v[at.v.stage], maps.v,
+              shared.v_pipe.acquire(at.v, Tile::KvTile::bytes),
+              tile * Tile::block_n, kv_head, work.batch, Keep::kLong);
+    at.v.advance();
   }
 }
 //! [fetch_work]
@@ -123,9 +134,8 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
                             const WorkOrder& order) {
   const int grid = gridDim.x, all = order.all * order.blocks;
   RingPlace<2> at;
-  RingPlace<Tile::q_stages> q_at;
-  RingPlace<Tile::stages> kv_at;
-  for (int ticket = blockIdx.x;; at.advance(), q_at.advance()) {
+  FetchPlaces<Tile> places;
+  for (int ticket = blockIdx.x;; at.advance(), places.q.advance()) {
     // Drawn now, needed after this work.
     const int next = grid + static_cast<int>(atomicAdd(maps.tickets, 1u));
     shared.ticket_pipe.empty[at.stage].wait(at.parity ^ 1);
@@ -137,8 +147,8 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
       return;
     }
     const Work work = work_of(ticket, order);
-    fetch_work(shared, maps, work, tiles_of<Tile>(maps.a, work.block), q_at,
-               kv_at);
+    fetch_work(shared, maps, work, tiles_of<Tile>(maps.a, work.block),
+               places);
     ticket = next;
   }
 }

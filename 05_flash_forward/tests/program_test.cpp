@@ -97,8 +97,62 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   refused("--section nowhere", "there is no such section");
   refused("--device cpu --section once --kernel 99", "no such kernel");
   refused("--device cpu --section time --results file", "none is used");
+  refused("--device cpu --section kernels --kernel 99", "no such kernel");
+  refused("--device cpu --section kernels --results file", "none is used");
+  refused("--device cpu --section timeline --kernel 99", "no such kernel");
   refused("--device cpu --section experiments --results file",
           "none is used");
+}
+
+TEST_CASE("what the kernels are made of: their own lines, threads, stages") {
+  const auto result = run(kProgram + " --device cpu --section kernels");
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  const std::vector<flash::Machine> machines = flash::machines();
+  for (const flash::Rung& rung : machines.front().rungs) {
+    const std::string text = testing::file_bytes(
+        std::filesystem::path(__FILE__).parent_path().parent_path() /
+        "kernels" / (rung.name + ".cuh"));
+    const std::string lines =
+        std::to_string(std::count(text.begin(), text.end(), '\n'));
+    const std::size_t at = result.output.find(rung.name + "  ");
+    REQUIRE(at != std::string::npos);
+    const std::size_t first =
+        result.output.find_first_not_of(' ', at + rung.name.size());
+    CHECK(result.output.substr(
+              first, result.output.find(' ', first) - first) == lines);
+  }
+  // 64 KiB of registers are 3 x 128 x 168: less for the producer.
+  CHECK(contains(result.output, "      384  164864       2  2 x 232, 40  "));
+  CHECK(contains(result.output, "      512  148480       3  3 x 160, 32  "));
+}
+
+TEST_CASE("a time line is printed, drawn and written for programs") {
+  const testing::TemporaryDirectory directory;
+  const auto json = directory.path() / "timeline.json";
+  const auto svg = directory.path() / "timeline.svg";
+  const std::string section =
+      kProgram + " --device cpu --section timeline --kernel ";
+  const auto result =
+      run(section + "12_ping_pong --json " + testing::quoted(json) +
+          " --svg " + testing::quoted(svg));
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(contains(result.output, "a model, not a measurement"));
+  CHECK(contains(result.output, "12_ping_pong, 256 queries, 512 keys"));
+  CHECK(contains(result.output, "\nproducer    "));
+  CHECK(contains(result.output, "\nconsumer 1  "));
+  CHECK(python_says("{s[\"kind\"] for s in "
+                    "json.load(open(file))[0][\"spans\"]} >= "
+                    "{\"load\", \"store\", \"scores\", \"output\"}",
+                    json) == "True\n");
+  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
+                    "\"svg\"",
+                    svg) == "True\n");
+  // The drawing alone, for the pages; the same whatever threads the machine has.
+  const auto alone = run("FA_THREADS=3 " + section + "12_ping_pong --svg -");
+  CHECK(alone.output == testing::file_bytes(svg));
+  CHECK(contains(run(section + "08_finish").output, "08_finish has none"));
 }
 
 TEST_CASE("trace writes a report for programs and draws the worst line") {

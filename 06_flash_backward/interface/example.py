@@ -233,28 +233,28 @@ def time_all(libraries, repeats, deterministic):
     def measure(q, k, v, causal):
         inputs = tuple(x.requires_grad_() for x in (q, k, v))
         d_o = torch.randn_like(q)
-        result = {}
+        calls, kernels = {}, {}
         for name in columns:
-            kernel = None
             try:
                 if name in (OURS, DETERMINISTIC):
                     options = Options(causal, deterministic=name == DETERMINISTIC)
                     o = FlashAttention.apply(*inputs, libraries, options)
-                    kernel = kernel_name(libraries, o, d_o)
+                    kernels[name] = kernel_name(libraries, o, d_o)
                 else:
                     theirs = fa.backend_call(name, *inputs, causal)
                     if theirs is None:
                         continue
                     o = theirs()
-                call = lambda: torch.autograd.grad(o, inputs, d_o, retain_graph=True)  # noqa: E731, B023
-                result[name] = fa.median_milliseconds(call, repeats, flushes=4), kernel
+                call = lambda o=o: torch.autograd.grad(o, inputs, d_o, retain_graph=True)  # noqa: E731
+                call()
+                calls[name] = call
             except RuntimeError:  # forward only, or too little memory
                 if name in (OURS, DETERMINISTIC):
                     raise
                 torch.cuda.empty_cache()
-        return result
+        return fa.time_in_turn(calls, repeats, flushes=4), kernels
 
-    return fa.time_problems([2048 << i for i in range(4)], (4096,), columns, 5, measure)
+    return fa.time_problems([512 << i for i in range(6)], (4096,), columns, 5, measure)
 
 
 def kernel_name(libraries, o, d_o):

@@ -66,6 +66,7 @@ __device__ void fetch_queries(BackwardShared<Tile>& shared,
   const auto fetch_keys = [&](auto& tiles, const TensorMap& map,
                               Mbarrier& barrier) {
     barrier.arrive_and_expect(kKeyWarpgroups * Tile::KvTile::bytes);
+#pragma unroll 1  // registers are few here
     for (int i = 0; i < kKeyWarpgroups; ++i) {
       load_tile(tiles[i], map, barrier, block.key0 + i * kKeys, block.head,
                 block.batch, Keep::kShort);

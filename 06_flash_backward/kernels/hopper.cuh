@@ -101,6 +101,7 @@ __device__ void for_each_tile(const Attention<T>& a, const KeyBlock& block,
                               Visit visit) {
   const int group = a.heads / a.kv_heads;
   for (int i = 0; i < group; ++i) {
+#pragma unroll 1  // registers may be few
     for (int tile = block.tiles.first; tile < block.tiles.end; ++tile) {
       visit(block.head * group + i, tile * Tile::block_m);
     }

@@ -117,6 +117,17 @@ TEST_CASE("a rung is launched once each way, for programs that watch") {
   }
 }
 
+TEST_CASE("what the kernels are made of: a row for each kernel of a rung") {
+  const auto result =
+      run(kProgram + " --device cpu --section kernels --kernel 06");
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(contains(result.output, "D 64, on the lab\n"));
+  CHECK(contains(result.output, "\n06_finish, 2      -      128   57856"));
+  CHECK(contains(result.output, "\n06_finish, 3      -      512       -"));
+  CHECK_FALSE(contains(result.output, "04_atomics"));
+}
+
 TEST_CASE("trace writes a report for programs and draws the worst line") {
   const testing::TemporaryDirectory directory;
   const auto json = directory.path() / "trace.json";

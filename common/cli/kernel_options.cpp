@@ -12,10 +12,12 @@ void add_kernel_options(Program& program, KernelOptions& options,
                      ": only kernels whose name holds "
                      "this text");
   program.option("--json", options.json,
-                 "section trace: writes the reports to this file as JSON");
+                 "section trace: writes the reports to this file as JSON" +
+                     help.timeline);
   program.option("--svg", options.svg,
                  "section trace: draws the banks of the worst line of shared "
-                 "memory into this file");
+                 "memory into this file" +
+                     help.timeline);
   program.option("--results", options.results,
                  help.recorded +
                      ": records what was measured in this file, for "
@@ -25,8 +27,8 @@ void add_kernel_options(Program& program, KernelOptions& options,
       help.recorded + ": commit to record, for a copy without git");
   program.option("--size", options.size, 0, 16384,
                  help.sizes +
-                     " in sections time, trace and once (0: the section's "
-                     "own)");
+                     " in sections time, trace, kernels and once (0: the "
+                     "section's own)");
 }
 
 void check_kernel(const KernelOptions& options,

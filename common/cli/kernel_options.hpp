@@ -42,6 +42,8 @@ struct KernelHelp {
   std::string narrowed;  ///< what --kernel narrows: "sections trace and once"
   std::string recorded;  ///< what --results records: "section time"
   std::string sizes;     ///< what --size sets: "queries and keys"
+  std::string
+      timeline{};  ///< what else --json and --svg are for: "; section timeline: the time lines"
 };
 
 /// Adds the options.
@@ -92,6 +94,8 @@ class KernelMachines {
   const Machine& used() const {
     return *machine_of(all_, program_->on_gpu() ? "gpu" : "lab");
   }
+  /// The lab, which every build has.
+  const Machine& lab() const { return *machine_of(all_, "lab"); }
   /// For programs that watch: the GPU, else the watched lab, else the lab.
   const Machine& observed() const {
     const Machine* const watched = machine_of(all_, "watched");

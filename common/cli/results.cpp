@@ -81,6 +81,10 @@ void add_resources(Measurement& row, const KernelResources& takes) {
                    static_cast<std::int64_t>(takes.spilled_bytes));
   row.emplace_back("blocks", std::int64_t{takes.blocks});
   row.emplace_back("percent_of_warps", 100 * takes.occupancy);
+  row.emplace_back("threads", std::int64_t{takes.threads});
+  if (takes.stages > 0) {
+    row.emplace_back("stages", std::int64_t{takes.stages});
+  }
 }
 
 std::string table_of(const std::vector<Measurement>& rows,

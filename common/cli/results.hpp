@@ -17,7 +17,8 @@ namespace fa::cli {
 using Measurement = std::vector<
     std::pair<std::string, std::variant<std::string, double, std::int64_t>>>;
 
-/// Adds what a kernel takes of a multiprocessor to its row: registers of a thread, bytes, blocks, % of warps.
+/// Adds what a kernel takes of a multiprocessor to its row: registers of a thread, bytes, blocks, % of warps, threads
+/// of a block and, where it has some, stages of its pipeline.
 void add_resources(Measurement& row, const KernelResources& takes);
 
 /// Measurements as a table: the columns of `names`, then length, time, rate, shares and resources as far as there

@@ -163,6 +163,20 @@ function(fa_kernel_tests TARGET LABEL)
   endif()
 endfunction()
 
+# fa_kernel_lines(TARGET): writes kernel_lines.hpp, which says how many lines each file in kernels/ has, anew whenever
+# one of them changes.
+function(fa_kernel_lines TARGET)
+  file(GLOB kernels CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/kernels/*.cuh")
+  set(script "${FA_ROOT}/common/cmake/KernelLines.cmake")
+  set(directory "${CMAKE_CURRENT_BINARY_DIR}/kernel_lines")
+  add_custom_command(OUTPUT "${directory}/kernel_lines.hpp"
+    COMMAND "${CMAKE_COMMAND}" "-DKERNELS=${CMAKE_CURRENT_SOURCE_DIR}/kernels"
+            "-DOUTPUT=${directory}/kernel_lines.hpp" -P "${script}"
+    DEPENDS ${kernels} "${script}" VERBATIM)
+  target_sources(${TARGET} PRIVATE "${directory}/kernel_lines.hpp")
+  target_include_directories(${TARGET} PRIVATE "${directory}")
+endfunction()
+
 # fa_interface(NAME LABEL [EXAMPLE argument...]): the C interface in interface/NAME.cu as the library NAME, for GPUs
 # where kernels are compiled for those, else for the CPU, where the same kernels run in the lab. The tests need the
 # latter in any case: fa::NAME_on_lab. They are those in tests/interface_test.cuh, whether interface/NAME.h is C, and
@@ -219,7 +233,8 @@ endfunction()
 #   NAME     the directory, for example 03_online_softmax; the executable has the same name
 #   USES     earlier lessons this one builds on
 #   SOURCES  the lesson's library lessonNN; with none it is header-only
-#   PROGRAM  further sources of the executable beside main.cpp
+#   PROGRAM  further sources of the executable beside main.cpp; where there are kernels/, they can include
+#            kernel_lines.hpp
 #   TESTS    sources of the test executable lessonNN_tests
 #   LINK     further libraries
 function(fa_lesson NAME)
@@ -249,6 +264,9 @@ function(fa_lesson NAME)
   add_executable(${NAME} main.cpp ${arg_PROGRAM})
   target_link_libraries(${NAME} PRIVATE ${library} fa_program)
   target_compile_options(${NAME} PRIVATE ${FA_QUICK_TO_BUILD})
+  if(IS_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/kernels")
+    fa_kernel_lines(${NAME})
+  endif()
   if(arg_TESTS AND BUILD_TESTING)
     fa_tests(${library}_tests ${library} ${arg_TESTS} LINK ${library} fa_program)
     add_dependencies(${library}_tests ${NAME})  # some tests run the program itself

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace fa {
 
@@ -21,14 +22,21 @@ struct DeviceProperties {
   std::string toolkit;          ///< version of CUDA, "13.0"
 };
 
-/// What one kernel takes of a multiprocessor, as it was launched.
+/// What one kernel takes of a multiprocessor, as it was launched. Registers, spills and what follows from them are the
+/// compiler's: known on a GPU, 0 in the lab.
 struct KernelResources {
-  int registers = 0;             ///< of a thread
-  std::size_t shared_bytes = 0;  ///< of a block, static and dynamic
+  int registers = 0;  ///< of a thread
+  std::size_t shared_bytes =
+      0;  ///< of a block, static and dynamic; in the lab only dynamic
   std::size_t spilled_bytes =
       0;  ///< of a thread: what does not fit registers, in local memory
   int blocks = 0;        ///< on one multiprocessor at the same time
   double occupancy = 0;  ///< warps there, as a share of the most possible
+  int threads = 0;       ///< of a block
+  int stages = 0;        ///< of its pipeline of copies; 0: it has none
+  /// Registers of a thread that each warp asked for (setmaxnreg), while it ran; empty where none did. Known in the
+  /// lab, 0 for a warp that did not ask.
+  std::vector<int> asked_registers{};
 };
 
 /// What a kernel computes with.

@@ -121,7 +121,7 @@ __device__ inline std::uint64_t cache_policy(Keep keep) {
 /// @param shared  where to, aligned to 1024 bytes
 /// @param map     of the tensor
 /// @param barrier hears of the box's bytes when they are there
-/// @param col     the first element of the row
+/// @param col     the first element of the row, a multiple of 8: an H200 calls others an illegal instruction
 /// @param row     the first row
 /// @param head    which head
 /// @param batch   which sequence
@@ -165,8 +165,8 @@ __device__ inline void bulk_load(void* shared, const void* global, int bytes,
 /// Begins to copy a box from shared memory to a tensor; what lies outside the tensor is not written.
 /// @param map    of the tensor
 /// @param shared where from, aligned to 1024 bytes
-/// @param col    the first element of the row
-/// @param row    the first row
+/// @param col    the first element of the row, a multiple of 8, not negative
+/// @param row    the first row, not negative
 /// @param head   which head
 /// @param batch  which sequence
 __device__ inline void tma_store(const TensorMap& map, const void* shared,

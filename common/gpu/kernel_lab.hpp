@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "common/lab/engine.hpp"
+#include "common/lab/record.hpp"
 #include "common/tensor/dtype.hpp"
 
 // CUDA's qualifiers. A block never leaves its thread of the operating system, so shared memory can be
@@ -209,6 +210,7 @@ __forceinline__ void store_pair(T* address, std::uint32_t pair) {
 }
 
 inline float exp2_approx(float x) {
+  lab::note_exponential();
   return std::exp2(x);
 }
 

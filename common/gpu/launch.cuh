@@ -23,6 +23,28 @@
 #include "common/lab/engine.hpp"
 #include "common/tensor/tensor.hpp"
 
+namespace fa::FA_TARGET {
+
+/// Where this thread's launches are noted; null: nowhere.
+inline std::vector<KernelResources>*& noted_resources() {
+  thread_local std::vector<KernelResources>* noted = nullptr;
+  return noted;
+}
+/// What the kernels that some work launches take, in their order.
+/// @throws std::runtime_error when the device reports an error
+inline std::vector<KernelResources> resources_of(
+    const std::function<void()>& work) {
+  std::vector<KernelResources> result;
+  noted_resources() = &result;
+  struct End {
+    ~End() { noted_resources() = nullptr; }
+  } end;
+  work();
+  return result;
+}
+
+}  // namespace fa::FA_TARGET
+
 #if defined(__CUDACC__)
 #include "common/gpu/launch_cuda.cuh"
 #else

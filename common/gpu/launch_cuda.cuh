@@ -278,11 +278,12 @@ inline KernelResources kernel_resources(const void* function,
   cudaFuncAttributes kernel;
   FA_CUDA(cudaFuncGetAttributes(&kernel, function));
   KernelResources result;
+  result.threads = static_cast<int>(sizes.block.count());
+  result.stages = sizes.stages;
   result.registers = kernel.numRegs;
   result.shared_bytes = kernel.sharedSizeBytes + sizes.shared_bytes;
   result.spilled_bytes = kernel.localSizeBytes;
-  const auto threads = static_cast<int>(sizes.block.count());
-  const int warps = (threads + 31) / 32;
+  const int threads = result.threads, warps = (threads + 31) / 32;
   FA_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
       &result.blocks, function, threads, sizes.shared_bytes));
   int device = 0, most = 0;
@@ -290,23 +291,6 @@ inline KernelResources kernel_resources(const void* function,
   FA_CUDA(cudaDeviceGetAttribute(
       &most, cudaDevAttrMaxThreadsPerMultiProcessor, device));
   result.occupancy = 32.0 * result.blocks * warps / most;
-  return result;
-}
-/// Where this thread's launches are noted; null: nowhere.
-inline std::vector<KernelResources>*& noted_resources() {
-  thread_local std::vector<KernelResources>* noted = nullptr;
-  return noted;
-}
-/// The resources of the kernels that some work launches, in their order.
-/// @throws std::runtime_error when the device reports an error
-inline std::vector<KernelResources> resources_of(
-    const std::function<void()>& work) {
-  std::vector<KernelResources> result;
-  noted_resources() = &result;
-  struct End {
-    ~End() { noted_resources() = nullptr; }
-  } end;
-  work();
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "common/lab/record.hpp"
 #include "common/parallel/parallel_for.hpp"
 
 namespace fa::FA_TARGET {
@@ -12,7 +13,7 @@ namespace fa::FA_TARGET {
 inline DeviceProperties device_properties() {
   DeviceProperties result;
   result.name = "the lab";
-  result.multiprocessors = thread_count();
+  result.multiprocessors = lab::recorder != nullptr ? 1 : thread_count();
   result.shared_bytes = 227 * 1024;
   return result;
 }
@@ -65,13 +66,12 @@ class Stream {
 template <class... Parameters>
 void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
                       const Stream*, Parameters... arguments) {
-  lab::run(sizes, [&] { kernel(arguments...); });
-}
-
-/// In the lab kernels take no registers, so there is nothing to say.
-inline std::vector<KernelResources> resources_of(
-    const std::function<void()>&) {
-  return {};
+  KernelResources takes;  // no compiler has said more
+  takes.threads = static_cast<int>(sizes.block.count());
+  takes.stages = sizes.stages;
+  takes.shared_bytes = sizes.shared_bytes;
+  takes.asked_registers = lab::run(sizes, [&] { kernel(arguments...); });
+  if (noted_resources() != nullptr) noted_resources()->push_back(takes);
 }
 
 /// Times are taken on GPUs only: those of the lab would say nothing about a kernel.

@@ -20,7 +20,7 @@ struct BareMachine {
   std::function<std::optional<double>(const std::function<void()>&,
                                       int repeats)>
       milliseconds;
-  /// What the kernels that some work launches take; nothing in the lab.
+  /// What the kernels that some work launches take, in their order.
   std::function<std::vector<KernelResources>(const std::function<void()>&)>
       resources;
 };

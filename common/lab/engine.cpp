@@ -20,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "common/lab/async.hpp"
+#include "common/lab/record.hpp"
 #include "common/parallel/parallel_for.hpp"
 
 #ifndef __has_feature  // Clang's word
@@ -246,6 +247,7 @@ class Block {
       observer->block_begins(fibers_[0].thread, shared(),
                              launch_.shared_bytes);
     }
+    if (recorder != nullptr) recorder->block_begins(exchanges_.size());
     while (alive_ > 0) {
       if (!run_ready_fibers()) throw std::runtime_error(deadlock());
     }
@@ -255,6 +257,7 @@ class Block {
 
   void sync(Fiber& fiber, const Place& place) {
     fiber.place = place;
+    record_warp(fiber, Step::Kind::kMeet);
     if (++at_barrier_ == alive_) {
       fiber.state = State::kAtBarrier;  // so that it counts
       release_barrier();
@@ -302,7 +305,8 @@ class Block {
 
   // ---------------------------------------------------------------- asynchrony
 
-  void init(void* barrier, int arrivals, const Place& place) {
+  void init(const Fiber& fiber, void* barrier, int arrivals,
+            const Place& place) {
     if (arrivals < 1 || arrivals > 0xfffff) {
       throw std::runtime_error(fmt::format(
           "{}:{}: an mbarrier of {} arrivals; allowed are 1 to 1048575",
@@ -317,6 +321,7 @@ class Block {
     state = {};
     state.made = place;
     state.arrivals = state.missing = arrivals;
+    record_at(fiber, Step::Kind::kInit, barrier, arrivals);
     if (observer != nullptr) observer->barrier_made(barrier, place);
   }
 
@@ -335,6 +340,7 @@ class Block {
       observer->releases(barrier);
       check_arrival(fiber, state, place);
     }
+    record_at(fiber, Step::Kind::kArrive, barrier, 1, bytes);
     state.bytes += bytes;
     --state.missing;
     advance(barrier, state);
@@ -343,6 +349,8 @@ class Block {
   void wait(Fiber& fiber, void* barrier, int parity, const Place& place) {
     BarrierState& state = state_of(barrier, place);
     if (observer != nullptr) observer->barrier_used(barrier, false, place);
+    // Which phase this is about, as a number: a record knows no parity.
+    const std::uint32_t phases = state.phases + (state.ended(parity) ? 0 : 1);
     if (!state.ended(parity)) {
       fiber.state = State::kAtMbarrier;
       fiber.barrier = barrier;
@@ -351,6 +359,9 @@ class Block {
       fiber.yield();
       fiber.barrier = nullptr;
     }
+    if (fiber.thread.lane == 0) {
+      record_at(fiber, Step::Kind::kWait, barrier, static_cast<int>(phases));
+    }
     state.land();
     if (observer != nullptr) {
       observer->async_ends(barrier, state.phases, false);
@@ -358,8 +369,9 @@ class Block {
     }
   }
 
-  void load(const BulkCopy& copy, void* barrier) {
+  void load(const Fiber& fiber, const BulkCopy& copy, void* barrier) {
     check_copy(copy);
+    record_copy(fiber, Step::Kind::kLoad, copy, barrier);
     BarrierState& state = state_of(barrier, copy.place);
     std::uint32_t phase = state.phases;
     if (observer != nullptr) {
@@ -392,6 +404,7 @@ class Block {
 
   void store(Fiber& fiber, const BulkCopy& copy) {
     check_copy(copy);
+    record_copy(fiber, Step::Kind::kStore, copy, nullptr);
     fiber.stores.open.push_back(copy);
     if (observer == nullptr) return;
     for (const Piece& piece : copy.pieces()) {
@@ -433,6 +446,9 @@ class Block {
           place.file, place.line, id, threads, barrier.threads,
           barrier.first.file, barrier.first.line));
     }
+    record_warp(fiber,
+                waits ? Step::Kind::kNamedWait : Step::Kind::kNamedArrive,
+                threads, id);
     if (observer != nullptr) observer->releases(&barrier);
     if (++barrier.arrived == threads) {
       barrier.arrived = 0;
@@ -460,10 +476,28 @@ class Block {
                       "multiples of 8 from 24 to 256",
                       place.file, place.line, registers));
     }
-    const int at_first = registers_at_first();
-    registers_.resize(exchanges_.size(), at_first);
+    registers_.resize(exchanges_.size(), 0);
     registers_[warp_of(fiber)] = registers;
     registers_place_ = place;
+  }
+
+  // Takes down what a lane does, if somebody records.
+  static void record_lane(const Fiber& fiber, Step::Kind kind, int count = 0,
+                          int barrier = 0) {
+    if (recorder == nullptr) return;
+    Step step;
+    step.kind = kind;
+    step.count = count;
+    step.barrier = barrier;
+    recorder->add(warp_of(fiber), step);
+  }
+  // The same for what all lanes of a warp do: once.
+  static void record_warp(const Fiber& fiber, Step::Kind kind, int count = 0,
+                          int barrier = 0) {
+    if (fiber.thread.lane == 0) record_lane(fiber, kind, count, barrier);
+  }
+  static std::size_t warp_of(const Fiber& fiber) {
+    return static_cast<std::size_t>(fiber.thread.number / kWarpSize);
   }
 
   Products& products_of(const Fiber& fiber) {
@@ -475,6 +509,8 @@ class Block {
             first_thread / kWarpSize % 4 * 16, first_thread};
   }
   std::size_t shared_bytes() const { return launch_.shared_bytes; }
+  // What each warp of the last block asked for.
+  const std::vector<int>& registers() const { return registers_; }
 
   void* shared() {
     void* start = shared_.data() + kRoom;
@@ -483,8 +519,28 @@ class Block {
   }
 
  private:
-  std::size_t warp_of(const Fiber& fiber) const {
-    return static_cast<std::size_t>(fiber.thread.number / kWarpSize);
+  // What a lane does at an mbarrier.
+  static void record_at(const Fiber& fiber, Step::Kind kind,
+                        const void* barrier, int count,
+                        std::int64_t bytes = 0) {
+    if (recorder == nullptr) return;
+    Step step;
+    step.kind = kind;
+    step.barrier = recorder->number_of(barrier);
+    step.count = count;
+    step.bytes = bytes;
+    recorder->add(warp_of(fiber), step);
+  }
+  static void record_copy(const Fiber& fiber, Step::Kind kind,
+                          const BulkCopy& copy, const void* barrier) {
+    if (recorder == nullptr) return;
+    Step step;
+    step.kind = kind;
+    step.bytes = static_cast<std::int64_t>(copy.size);
+    step.tensor =
+        recorder->tensor_of(copy.swizzled() ? copy.box.data : copy.global);
+    if (barrier != nullptr) step.barrier = recorder->number_of(barrier);
+    recorder->add(warp_of(fiber), step);
   }
 
   BarrierState& state_of(const void* barrier, const Place& place) {
@@ -548,6 +604,19 @@ class Block {
                       "are multiples of 16, at addresses that are such",
                       copy.size));
     }
+    if (copy.swizzled() && copy.at[3] % 8 != 0) {
+      refuse(fmt::format(
+          "a box whose first column is {}; allowed are multiples of 8, which "
+          "are 16 bytes",
+          copy.at[3]));
+    }
+    if (copy.kind == BulkCopy::Kind::kStoreBox &&
+        *std::min_element(copy.at.begin(), copy.at.end()) < 0) {
+      refuse(fmt::format(
+          "a box is stored from row {} and column {} of head {} of sequence "
+          "{} on; allowed are such from 0 on",
+          copy.at[2], copy.at[3], copy.at[1], copy.at[0]));
+    }
     const auto begin = copy.shared - static_cast<std::byte*>(shared());
     const auto end = static_cast<std::ptrdiff_t>(launch_.shared_bytes);
     if (begin > -static_cast<std::ptrdiff_t>(kRoom) && begin < end &&
@@ -580,10 +649,13 @@ class Block {
 
   // What must not be left when a block ends.
   void check_end() {
+    const int of_thread = registers_at_first();
     int registers = 0;
-    for (const int of_warp : registers_) registers += of_warp * kWarpSize;
-    const int at_first = registers_at_first() *
-                         static_cast<int>(exchanges_.size()) * kWarpSize;
+    for (const int of_warp : registers_) {
+      registers += (of_warp > 0 ? of_warp : of_thread) * kWarpSize;
+    }
+    const int at_first =
+        of_thread * static_cast<int>(exchanges_.size()) * kWarpSize;
     if (registers > at_first) {
       throw std::runtime_error(fmt::format(
           "{}:{}: the warps of a block take {} registers in all; of those "
@@ -803,7 +875,8 @@ class Block {
   std::vector<Products> products_;  // of each warp
   std::unordered_map<const void*, BarrierState> barriers_;
   std::array<NamedBarrier, kNamedBarriers> named_;
-  std::vector<int> registers_;  // of a thread of each warp, once one asks
+  // Of a thread of each warp, once one asks; 0: this one did not.
+  std::vector<int> registers_;
   Place registers_place_;
   int alive_ = 0, at_barrier_ = 0;
   std::exception_ptr error_;
@@ -833,23 +906,28 @@ void perform(const Copy& copy) {
 
 }  // namespace
 
-void run(const Launch& launch, const std::function<void()>& kernel) {
+std::vector<int> run(const Launch& launch,
+                     const std::function<void()>& kernel) {
+  std::vector<int> registers;  // written by who runs block 0
   const std::int64_t blocks = launch.grid.count();
   std::atomic<std::int64_t> next{0};
   const auto workers = std::min<std::int64_t>(
-      observer != nullptr ? 1 : thread_count(), blocks);
+      observer != nullptr || recorder != nullptr ? 1 : thread_count(),
+      blocks);
   if (observer != nullptr) observer->launch_begins(launch);
   parallel_for(workers, [&](std::int64_t) {
     Block block(launch, kernel);
     for (std::int64_t i; (i = next.fetch_add(1)) < blocks;) {
       try {
         block.run(i);
+        if (i == 0) registers = block.registers();
       } catch (...) {
         next = blocks;  // the others stop as well
         throw;
       }
     }
   });
+  return registers;
 }
 
 void* dynamic_shared() {
@@ -864,6 +942,9 @@ void sync_block(const Place& place) {
 const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
                           const Place& place) {
   Fiber& fiber = this_fiber();
+  if (recorder != nullptr && fiber.thread.lane == 0) {
+    recorder->exchange(Block::warp_of(fiber));
+  }
   return fiber.block->exchange(fiber, mask, bytes, size, place, false,
                                [](const std::byte*) {});
 }
@@ -912,7 +993,8 @@ void wait_copies(int pending) {
 // ---------------------------------------------------------------- asynchrony
 
 void init_barrier(void* barrier, int arrivals, const Place& place) {
-  this_fiber().block->init(barrier, arrivals, place);
+  Fiber& fiber = this_fiber();
+  fiber.block->init(fiber, barrier, arrivals, place);
 }
 
 void arrive_at_barrier(void* barrier, std::int64_t bytes,
@@ -945,7 +1027,8 @@ void set_registers(int registers, const Place& place) {
 }
 
 void begin_load(const BulkCopy& copy, void* barrier) {
-  this_fiber().block->load(copy, barrier);
+  Fiber& fiber = this_fiber();
+  fiber.block->load(fiber, copy, barrier);
 }
 
 void begin_store(const BulkCopy& copy) {
@@ -954,12 +1037,15 @@ void begin_store(const BulkCopy& copy) {
 }
 
 void commit_stores() {
-  Stores& stores = this_fiber().stores;
+  Fiber& fiber = this_fiber();
+  Block::record_lane(fiber, Step::Kind::kCommitStores);
+  Stores& stores = fiber.stores;
   stores.groups.push_back(std::exchange(stores.open, {}));
 }
 
 void wait_stores(int pending) {
   Fiber& fiber = this_fiber();
+  Block::record_lane(fiber, Step::Kind::kWaitStores, pending);
   Stores& stores = fiber.stores;
   while (stores.groups.size() > static_cast<std::size_t>(pending)) {
     for (const BulkCopy& copy : stores.groups.front()) copy.perform();
@@ -981,6 +1067,13 @@ void lend_registers(const void* registers) {
 void begin_product(const ProductShape& shape, const ProductOfLane& lane,
                    const Place& place) {
   Fiber& fiber = this_fiber();
+  if (recorder != nullptr && fiber.thread.lane == 0) {
+    Step step;
+    step.kind = Step::Kind::kProduct;
+    step.columns = 2 * shape.sums;
+    step.from_registers = lane.a != nullptr;
+    recorder->add(Block::warp_of(fiber), step);
+  }
   Products& products = fiber.block->products_of(fiber);
   // Once for a warp is enough.
   if (observer != nullptr && fiber.thread.lane == 0 &&
@@ -1005,6 +1098,7 @@ void begin_product(const ProductShape& shape, const ProductOfLane& lane,
 
 void commit_products() {
   Fiber& fiber = this_fiber();
+  Block::record_warp(fiber, Step::Kind::kCommit);
   fiber.block->exchange(
       fiber, 0xffffffffu, &fiber, 0, {"wgmma_commit()", 0}, false,
       [&](const std::byte*) { fiber.block->products_of(fiber).commit(); });
@@ -1013,6 +1107,7 @@ void commit_products() {
 void wait_products(int pending) {
   Fiber& fiber = this_fiber();
   fiber.lent.clear();
+  Block::record_warp(fiber, Step::Kind::kWaitProducts, pending);
   fiber.block->exchange(
       fiber, 0xffffffffu, &fiber, 0, {"wgmma_wait()", 0}, false,
       [&](const std::byte*) {

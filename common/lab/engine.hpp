@@ -55,13 +55,17 @@ struct Launch {
   Size grid;                     ///< blocks
   Size block;                    ///< threads of a block
   std::size_t shared_bytes = 0;  ///< of dynamic shared memory
+  int stages = 0;  ///< of its pipeline of copies, to be told; 0: it has none
 };
 
 /// Runs a kernel: calls `kernel` once for each thread of the grid.
 /// @param launch sizes, which must fit the limits of a GPU
 /// @param kernel its arguments bound
+/// @return registers of a thread that each warp of block 0 asked for by set_registers(), 0 for one that did not; empty
+/// when none did
 /// @throws std::runtime_error for a deadlock: threads wait for others that never come
-void run(const Launch& launch, const std::function<void()>& kernel);
+std::vector<int> run(const Launch& launch,
+                     const std::function<void()>& kernel);
 
 /// The dynamic shared memory of this thread's block, aligned to 1024 bytes, all bytes 0xff (NaN) at first.
 void* dynamic_shared();

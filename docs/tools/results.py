@@ -29,6 +29,8 @@ RESOURCES = [
     ("spilled", "spilled_bytes", "{}"),
     ("blocks", "blocks", "{}"),
     ("% of warps", "percent_of_warps", "{:.0f}"),
+    ("threads", "threads", "{}"),
+    ("stages", "stages", "{}"),
 ]
 OTHERS = [
     ("waves", "waves", "{:.2f}"),
@@ -41,6 +43,8 @@ OTHERS = [
     ("rms", "rms_error", "{:.1e}"),
     ("plain rms", "plain_rms_error", "{:.1e}"),
     ("note", "note", "{}"),
+    ("lines", "lines", "{}"),
+    ("setmaxnreg", "asked_registers", "{}"),
 ]
 KNOWN = {column[0]: column for column in SIZE + SPEED + RESOURCES + OTHERS}
 

@@ -16,6 +16,7 @@
 
 #include "common/cli/input.hpp"
 #include "common/cli/kernel_options.hpp"
+#include "common/cli/kernel_table.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/progress.hpp"
 #include "common/cli/results.hpp"
@@ -690,7 +691,7 @@ TEST_CASE("measurements are shown as a table and recorded as JSON") {
   cli::Measurement fast{{"kernel", std::string("01 \"fast\"")},
                         {"milliseconds", 0.1234},
                         {"tflops", 12.345}};
-  cli::add_resources(fast, {128, 49152, 16, 2, 0.25});
+  cli::add_resources(fast, {128, 49152, 16, 2, 0.25, 384, 3});
   const std::vector<cli::Measurement> rows{fast,
                                            {{"kernel", std::string("02")},
                                             {"milliseconds", 1.0},
@@ -722,13 +723,92 @@ TEST_CASE("measurements are shown as a table and recorded as JSON") {
        {"\"gpu\": \"A GPU\"", "\"driver\": \"", "\"toolkit\": \"1.2\"",
         "\"commit\": \"", "\"date\": \"20", "\"command\": \"prog --size 3\"",
         "{\"kernel\": \"01 \\\"fast\\\"\", \"milliseconds\": 0.1234, ",
-        "\"registers\": 128, \"shared_bytes\": 49152"}) {
+        "\"registers\": 128, \"shared_bytes\": 49152",
+        "\"threads\": 384, \"stages\": 3"}) {
     CAPTURE(text);
     CHECK(contains(text, part));
   }
   CHECK_THROWS_AS(cli::write_results(directory.path() / "no" / "file", device,
                                      "prog", rows),
                   std::runtime_error);
+}
+
+TEST_CASE("what warps ask for is told by warpgroups, in their order") {
+  CHECK(cli::asked_text({}) == "");
+  CHECK(cli::asked_text({24, 24, 24, 24}) == "24");
+  CHECK(cli::asked_text({240, 240, 240, 240, 240, 240, 240, 240, 24, 24, 24,
+                         24}) == "2 x 240, 24");
+  CHECK(cli::asked_text({0, 0, 0, 0, 40, 40, 40, 40}) == "-, 40");
+}
+
+TEST_CASE("a row for each kernel of a rung: lines once, unknowns left out") {
+  cli::LaunchedRung lab{"02_two, padded", {}};
+  lab.takes.resize(2);
+  lab.takes[0].threads = 256;
+  lab.takes[1].threads = 96;
+  lab.takes[1].shared_bytes = 1000;
+  lab.takes[1].stages = 3;
+  lab.in_lab = lab.takes;
+  lab.in_lab[1].asked_registers = {40, 40, 40, 40};
+  const cli::KernelLines lines{{"02_two", 7}, {"02_tw", 8}, {"03", 9}};
+  std::string table = cli::kernel_table(cli::kernel_rows({lab}, lines));
+  CAPTURE(table);
+  CHECK(contains(table,
+                 "           kernel  lines  threads  shared  stages  "
+                 "setmaxnreg  registers  spilled  blocks\n"));
+  CHECK(contains(table,
+                 "   02_two, padded      7      256       -       -  "
+                 "         -          -        -       -\n"));
+  CHECK(contains(table,
+                 "02_two, padded, 2      -       96    1000       3  "
+                 "        40          -        -       -\n"));
+  // On a GPU zeros are known, and who asked comes from the lab, if that launched the same.
+  cli::LaunchedRung gpu{"99_new", {{64, 0, 0, 8, 0.5, 128, 0}}};
+  gpu.in_lab.resize(1);
+  gpu.in_lab[0].asked_registers = {24, 24, 24, 24};
+  table = cli::kernel_table(cli::kernel_rows({gpu}, lines));
+  CAPTURE(table);
+  CHECK(contains(table,
+                 "99_new      -      128       0       -          24  "
+                 "       64        0       8\n"));
+  gpu.in_lab.resize(2);
+  CHECK_FALSE(
+      contains(cli::kernel_table(cli::kernel_rows({gpu}, lines)), "24"));
+}
+
+TEST_CASE("what kernels take of a GPU is recorded, group by group") {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "kernels.json";
+  KernelOptions options;
+  options.results = file.string();
+  options.kernel = "one";
+  BareMachine gpu;
+  gpu.kind = "gpu";
+  gpu.properties.name = "A GPU";
+  cli::show_kernel_tables(
+      options, gpu, "04_x", {{"01_one", 5}},
+      {{"empty", {}}, {"D 64", {{"01_one", {{64, 7, 0, 8, 0.5, 128, 2}}}}}});
+  const std::string text = testing::file_bytes(file);
+  CAPTURE(text);
+  CHECK(contains(text,
+                 "\"command\": \"04_x --device gpu --section kernels "
+                 "--kernel one\""));
+  CHECK(contains(text,
+                 "\"measurements\": [\n    {\"group\": \"D 64\", "
+                 "\"title\": \"D 64\", \"kernel\": \"01_one\", "
+                 "\"lines\": 5, \"threads\": 128, \"shared_bytes\": 7, "
+                 "\"stages\": 2, \"registers\": 64, "));
+}
+
+TEST_CASE("what kernels take of the lab is no record") {
+  KernelOptions options;
+  options.results = "file";
+  BareMachine lab;
+  lab.kind = "lab";
+  CHECK_THROWS_WITH_AS(
+      cli::show_kernel_tables(options, lab, "04_x", {}, {}),
+      "--results records what kernels take of a GPU, and none is used",
+      std::invalid_argument);
 }
 
 TEST_CASE("peaks are known for the compute capabilities of the course") {

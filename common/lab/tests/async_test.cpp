@@ -110,6 +110,8 @@ enum class Wrong {
   kTooManyRegisters,
   kTileAlignment,
   kBeyondTheEnd,
+  kColumn,
+  kStoreOutside,
   kBytes,
   kOperand,
   kStatic,
@@ -163,6 +165,12 @@ __global__ void does_wrong(const __grid_constant__ TensorMap map,
         tma_load(shared + 1024, map, barrier, 0, 0, 0, 0, Keep::kLong);
       }
       break;
+    case Wrong::kColumn:
+      if (first) tma_load(shared, map, barrier, 3, 0, 0, 0, Keep::kLong);
+      break;
+    case Wrong::kStoreOutside:
+      if (first) tma_store(map, shared, 0, -5, 0, 0);
+      break;
     case Wrong::kBytes:
       if (first) bulk_load(row, global, 20, barrier);
       break;
@@ -204,6 +212,9 @@ TEST_CASE("what a GPU does not take ends the launch with one sentence") {
   says(Wrong::kTooManyRegisters, "take 67584 registers in all");
   says(Wrong::kTileAlignment, "no multiple of 128");
   says(Wrong::kBeyondTheEnd, "a copy of 8192 bytes at byte 1024");
+  says(Wrong::kColumn,
+       "a box whose first column is 3; allowed are multiples");
+  says(Wrong::kStoreOutside, "a box is stored from row -5 and column 0 of");
   says(Wrong::kBytes, "a copy of 20 bytes");
   says(Wrong::kOperand, "of the dynamic shared memory, which has 8192");
   says(Wrong::kStatic, "not in dynamic shared memory");

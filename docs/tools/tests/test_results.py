@@ -146,6 +146,26 @@ class ResultsTest(TreeTest):
         self.assertIn("takes one column", self.table("a", "--across", "ms,TFLOP/s")[2])
         self.assertIn("have no lengths", self.table("a", "--across", "ms")[2])
 
+    def test_what_kernels_are_made_of_can_be_chosen_by_columns(self):
+        rows = [
+            {
+                "group": "D 64",
+                "title": "D 64",
+                "kernel": "10_x",
+                "lines": 12,
+                "threads": 384,
+                "stages": 2,
+                "asked_registers": "2 x 240, 24",
+            },
+            {"group": "D 64", "title": "D 64", "kernel": "10_x, 2", "threads": 32},
+        ]
+        self.write("made.json", json.dumps({**RECORD, "measurements": rows}))
+        columns = "lines,threads,stages,setmaxnreg"
+        arguments = [self.root / "made.json", "D 64", "--columns", columns]
+        out = self.run_main(results.main, *arguments)[1]
+        self.assertIn("10_x        12      384       2  2 x 240, 24\n", out)
+        self.assertIn("10_x, 2      -       32       -            -\n", out)
+
     def test_resources_are_a_table_of_their_own(self):
         out = self.table("a", "--resources")[1]
         self.assertIn("registers", out)

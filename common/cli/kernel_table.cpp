@@ -1,0 +1,161 @@
+#include "common/cli/kernel_table.hpp"
+
+#include <cstddef>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/cli/table.hpp"
+
+namespace fa::cli {
+namespace {
+
+constexpr std::size_t kWarpsOfGroup = 4;
+
+// Field and heading.
+constexpr std::pair<const char*, const char*> kColumns[] = {
+    {"kernel", "kernel"},       {"lines", "lines"},
+    {"threads", "threads"},     {"shared_bytes", "shared"},
+    {"stages", "stages"},       {"asked_registers", "setmaxnreg"},
+    {"registers", "registers"}, {"spilled_bytes", "spilled"},
+    {"blocks", "blocks"}};
+
+// The longest of the names that a rung's begins with.
+const std::pair<const std::string, int>* lines_of(const std::string& rung,
+                                                  const KernelLines& lines) {
+  const std::pair<const std::string, int>* found = nullptr;
+  for (const auto& entry : lines) {
+    if (rung.rfind(entry.first, 0) == 0 &&
+        (found == nullptr || entry.first.size() > found->first.size())) {
+      found = &entry;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+LaunchedRung launched_rung(const std::string& name, const BareMachine& used,
+                           const std::function<void()>& launch,
+                           const BareMachine& lab,
+                           const std::function<void()>& launch_in_lab) {
+  LaunchedRung result{name, used.resources(launch)};
+  result.in_lab =
+      used.kind == lab.kind ? result.takes : lab.resources(launch_in_lab);
+  return result;
+}
+
+std::string asked_text(const std::vector<int>& registers) {
+  std::string text;
+  for (std::size_t warp = 0; warp < registers.size();) {
+    std::size_t end = warp;
+    while (end < registers.size() && registers[end] == registers[warp]) ++end;
+    const std::size_t groups = (end - warp) / kWarpsOfGroup;
+    text += text.empty() ? "" : ", ";
+    if (groups > 1) text += fmt::format("{} x ", groups);
+    text += registers[warp] == 0 ? "-" : std::to_string(registers[warp]);
+    warp = end;
+  }
+  return text;
+}
+
+std::vector<Measurement> kernel_rows(const std::vector<LaunchedRung>& rungs,
+                                     const KernelLines& lines) {
+  std::vector<Measurement> rows;
+  for (const LaunchedRung& rung : rungs) {
+    for (std::size_t i = 0; i < rung.takes.size(); ++i) {
+      const KernelResources& takes = rung.takes[i];
+      Measurement row;
+      const auto number = [&](const char* field, auto value) {
+        row.emplace_back(field, static_cast<std::int64_t>(value));
+      };
+      row.emplace_back(
+          "kernel",
+          i == 0 ? rung.name : fmt::format("{}, {}", rung.name, i + 1));
+      const auto* const file = lines_of(rung.name, lines);
+      if (i == 0 && file != nullptr) number("lines", file->second);
+      number("threads", takes.threads);
+      const bool compiled = takes.registers > 0;
+      // Without a compiler nobody knows of static shared memory.
+      if (compiled || takes.shared_bytes > 0) {
+        number("shared_bytes", takes.shared_bytes);
+      }
+      if (takes.stages > 0) number("stages", takes.stages);
+      if (rung.in_lab.size() == rung.takes.size() &&
+          !rung.in_lab[i].asked_registers.empty()) {
+        row.emplace_back("asked_registers",
+                         asked_text(rung.in_lab[i].asked_registers));
+      }
+      if (compiled) {
+        number("registers", takes.registers);
+        number("spilled_bytes", takes.spilled_bytes);
+        number("blocks", takes.blocks);
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+std::string kernel_table(const std::vector<Measurement>& rows) {
+  std::vector<std::string> headings;
+  for (const auto& column : kColumns) headings.emplace_back(column.second);
+  Table table(headings);
+  for (const Measurement& row : rows) {
+    std::vector<std::string> cells;
+    for (const auto& column : kColumns) {
+      std::string cell = "-";
+      for (const auto& [field, value] : row) {
+        if (field != column.first) continue;
+        const auto* const words = std::get_if<std::string>(&value);
+        cell = words != nullptr
+                   ? *words
+                   : std::to_string(std::get<std::int64_t>(value));
+      }
+      cells.push_back(cell);
+    }
+    table.add(cells);
+  }
+  return table.text();
+}
+
+void show_kernel_tables(const KernelOptions& options, const BareMachine& used,
+                        const std::string& lesson, const KernelLines& lines,
+                        const std::vector<LaunchedGroup>& groups) {
+  const bool on_gpu = used.kind == "gpu";
+  if (!options.results.empty() && !on_gpu) {
+    throw std::invalid_argument(
+        "--results records what kernels take of a GPU, and none is used");
+  }
+  std::vector<Measurement> all;
+  for (const LaunchedGroup& group : groups) {
+    if (group.rungs.empty()) continue;
+    std::vector<Measurement> rows = kernel_rows(group.rungs, lines);
+    fmt::print("{}, on {}\n{}\n", group.name, used.properties.name,
+               kernel_table(rows));
+    for (Measurement& row : rows) {
+      row.insert(row.begin(), {{"group", group.name}, {"title", group.name}});
+      all.push_back(std::move(row));
+    }
+  }
+  fmt::print(
+      "lines       of the rung's own file, comments and blank lines "
+      "included\n"
+      "threads     of a block\n"
+      "shared      bytes of shared memory of a block{}\n"
+      "stages      of its pipeline of copies\n"
+      "setmaxnreg  registers of a thread that its warpgroups ask for\n",
+      on_gpu ? "" : ": those that the launch asks for");
+  fmt::print(
+      on_gpu ? "registers   of a thread, as launched; spilled: its bytes in "
+               "local memory\n"
+               "blocks      on a multiprocessor at the same time\n"
+             : "The rest is the compiler's for a GPU, and none is used.\n");
+  std::string command = lesson + " --device gpu --section kernels";
+  if (!options.kernel.empty()) command += " --kernel " + options.kernel;
+  if (options.size != 0) command += fmt::format(" --size {}", options.size);
+  record(options, used.properties, command, all);
+}
+
+}  // namespace fa::cli

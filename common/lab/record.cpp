@@ -1,0 +1,76 @@
+#include "common/lab/record.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace fa::lab {
+namespace {
+
+int index_in(std::vector<const void*>& known, const void* one) {
+  const auto found = std::find(known.begin(), known.end(), one);
+  const auto index = static_cast<int>(found - known.begin());
+  if (found == known.end()) known.push_back(one);
+  return index;
+}
+
+}  // namespace
+
+Recorder* recorder = nullptr;
+
+void Recorder::block_begins(std::size_t warps) {
+  for (std::size_t warp = 0; warp < work_.size(); ++warp) flush(warp);
+  blocks_.push_back({std::vector<std::vector<Step>>(warps)});
+  work_.assign(warps, Step());
+  barriers_.clear();
+}
+
+void Recorder::flush(std::size_t warp) {
+  Step& work = work_[warp];
+  if (work.exponentials > 0 || work.exchanges > 0) {
+    blocks_.back().warps[warp].push_back(work);
+  }
+  work = Step();
+}
+
+void Recorder::add(std::size_t warp, const Step& step) {
+  flush(warp);
+  blocks_.back().warps[warp].push_back(step);
+}
+
+void Recorder::exponential(std::size_t warp) {
+  ++work_[warp].exponentials;
+}
+
+void Recorder::exchange(std::size_t warp) {
+  ++work_[warp].exchanges;
+}
+
+int Recorder::number_of(const void* barrier) {
+  return index_in(barriers_, barrier);
+}
+
+int Recorder::tensor_of(const void* data) {
+  return index_in(tensors_, data);
+}
+
+std::vector<BlockRecord> Recorder::take() {
+  for (std::size_t warp = 0; warp < work_.size(); ++warp) flush(warp);
+  work_.clear();
+  return std::exchange(blocks_, {});
+}
+
+std::vector<BlockRecord> record(const std::function<void()>& work) {
+  if (recorder != nullptr) {
+    throw std::logic_error("a launch is being recorded already");
+  }
+  Recorder own;
+  recorder = &own;
+  struct End {
+    ~End() { recorder = nullptr; }
+  } end;
+  work();
+  return own.take();
+}
+
+}  // namespace fa::lab

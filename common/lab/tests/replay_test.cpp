@@ -1,0 +1,360 @@
+// Records of the lab, and what a clock makes of them: sequences of steps made by hand, whose times can be computed by
+// hand.
+#include "common/lab/replay.hpp"
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "common/gpu/hopper.cuh"
+#include "common/gpu/launch.cuh"
+#include "common/lab/record.hpp"
+#include "common/lab/timeline.hpp"
+#include "common/testing/process.hpp"
+
+namespace fa::on_lab {
+namespace {
+
+using lab::BlockRecord;
+using lab::Costs;
+using lab::Span;
+using lab::Step;
+using lab::Timeline;
+using testing::contains;
+using testing::message_of;
+using Kind = Step::Kind;
+using Steps = std::vector<Step>;
+
+Step step(Kind kind, int count = 0, int barrier = 0, std::int64_t bytes = 0) {
+  Step result;
+  result.kind = kind;
+  result.count = count;
+  result.barrier = barrier;
+  result.bytes = bytes;
+  return result;
+}
+Step work(std::int64_t exponentials, std::int64_t exchanges = 0) {
+  Step result;
+  result.exponentials = exponentials;
+  result.exchanges = exchanges;
+  return result;
+}
+Step product(int columns, bool from_registers = false) {
+  Step result = step(Kind::kProduct);
+  result.columns = columns;
+  result.from_registers = from_registers;
+  return result;
+}
+// Steps of some warps; those between them do nothing.
+BlockRecord block(const std::vector<std::pair<std::size_t, Steps>>& warps) {
+  BlockRecord result;
+  for (const auto& [warp, steps] : warps) {
+    result.warps.resize(std::max(result.warps.size(), warp + 1));
+    result.warps[warp] = steps;
+  }
+  return result;
+}
+// Round numbers: 32 bytes a cycle and 100 cycles, 10 cycles for a score, 25 for an exchange, 64 for 128 columns.
+Costs costs() {
+  Costs result;
+  result.flops = 4096;
+  result.exponential = 8;
+  result.rest_of_score = 2;
+  result.exchange = 25;
+  result.copied_bytes = 32;
+  result.copy_latency = 100;
+  result.next_block = 50;
+  result.waiting_products = 1;
+  return result;
+}
+// When the last span of a warp ends.
+double end_of(const Timeline& timeline, int warp) {
+  double end = 0;
+  for (const Span& span : timeline.warps) {
+    if (span.warp == warp) end = std::max(end, span.end);
+  }
+  return end;
+}
+// Whose products the tensor cores do, in their order.
+std::string order_of(const Timeline& timeline) {
+  std::string text;
+  for (const Span& span : timeline.products) {
+    text += std::to_string(span.warp);
+  }
+  return text;
+}
+
+TEST_CASE("a warp's work takes what its scores and exchanges cost") {
+  const Timeline timeline =
+      lab::replay({block({{0, {work(3, 2), work(1)}}})}, costs());
+  CHECK(timeline.cycles == doctest::Approx(3 * 10 + 2 * 25 + 10));
+  CHECK(timeline.tensor_share() == 0);
+  CHECK(lab::replay({}, costs()).cycles == 0);
+}
+
+TEST_CASE("warps of a quarter share it, those of others do not") {
+  const Timeline timeline = lab::replay(
+      {block({{0, {work(10)}}, {1, {work(10)}}, {4, {work(5)}}})}, costs());
+  CHECK(end_of(timeline, 1) == doctest::Approx(100));
+  CHECK(end_of(timeline, 4) == doctest::Approx(100));  // 50 at half the speed
+  CHECK(end_of(timeline, 0) == doctest::Approx(150));  // 50 of it alone
+}
+
+TEST_CASE("tensor cores do one product at a time, first come, first served") {
+  const Steps three{product(128), product(128), product(128),
+                    step(Kind::kCommit), step(Kind::kWaitProducts)};
+  const Steps one{product(64), step(Kind::kCommit),
+                  step(Kind::kWaitProducts)};
+  Timeline timeline =
+      lab::replay({block({{0, three}, {4, one}, {5, one}})}, costs());
+  // One of a warp waits: the third one comes when the second one begins.
+  CHECK(order_of(timeline) == "0040");
+  CHECK(end_of(timeline, 0) == doctest::Approx(3 * 64 + 32));
+  CHECK(end_of(timeline, 4) == doctest::Approx(2 * 64 + 32));
+  CHECK(end_of(timeline, 5) == doctest::Approx(32));  // another quarter
+  CHECK(timeline.tensor_share() == doctest::Approx(1));
+  Costs patient = costs();
+  patient.waiting_products = 100;
+  timeline = lab::replay({block({{0, three}, {4, one}})}, patient);
+  CHECK(order_of(timeline) == "0004");
+}
+
+TEST_CASE("groups of products are waited for but the youngest") {
+  const Timeline timeline = lab::replay(
+      {block({{0,
+               {product(128), step(Kind::kCommit), product(256, true),
+                step(Kind::kCommit), step(Kind::kWaitProducts, 1), work(1),
+                step(Kind::kWaitProducts, 0)}}})},
+      costs());
+  REQUIRE(timeline.warps.size() == 3);
+  CHECK(timeline.warps[0].kind == Span::Kind::kWaitsForProducts);
+  CHECK(timeline.warps[0].end == doctest::Approx(64));
+  CHECK(timeline.warps[1].kind == Span::Kind::kWork);
+  CHECK(timeline.warps[1].end == doctest::Approx(74));  // under a product
+  CHECK(timeline.warps[2].end == doctest::Approx(64 + 128));
+  CHECK(timeline.products[0].kind == Span::Kind::kScores);
+  CHECK(timeline.products[1].kind == Span::Kind::kOutput);
+}
+
+TEST_CASE("copies come one after the other and end their barrier's phase") {
+  const auto filling = [](int barrier) {
+    return Steps{step(Kind::kArrive, 1, barrier, 3200),
+                 step(Kind::kLoad, 0, barrier, 1600),
+                 step(Kind::kLoad, 0, barrier, 1600)};
+  };
+  Steps producer{step(Kind::kInit, 1, 0), step(Kind::kInit, 1, 1)};
+  for (const int barrier : {0, 1}) {
+    for (const Step& one : filling(barrier)) producer.push_back(one);
+  }
+  const Timeline timeline =
+      lab::replay({block({{0, producer},
+                          {1, {step(Kind::kWait, 1, 0), work(1)}},
+                          {2, {step(Kind::kWait, 1, 1)}},
+                          {3, {step(Kind::kWait, 0, 0)}}})},  // of no phase
+                  costs());
+  CHECK(end_of(timeline, 1) == doctest::Approx(100 + 100 + 10));
+  CHECK(end_of(timeline, 2) == doctest::Approx(200 + 100));
+  CHECK(end_of(timeline, 3) == 0);
+  CHECK(timeline.warps.front().kind == Span::Kind::kWaitsForCopy);
+  REQUIRE(timeline.copies.size() == 4);
+  CHECK(timeline.copies[3].begin == doctest::Approx(150));  // its turn
+  CHECK(timeline.copies[3].end == doctest::Approx(300));
+}
+
+TEST_CASE("a phase needs all arrivals, and who waits for others says so") {
+  const Timeline timeline = lab::replay(
+      {block({{0, {step(Kind::kInit, 2, 7), step(Kind::kWait, 1, 7)}},
+              {1, {work(2), step(Kind::kArrive, 1, 7)}},
+              {2, {work(5), step(Kind::kArrive, 1, 7)}}})},
+      costs());
+  CHECK(end_of(timeline, 0) == doctest::Approx(50));
+  CHECK(timeline.warps.back().kind == Span::Kind::kWaitsForOthers);
+}
+
+TEST_CASE("all warps that have not ended meet at a block's barrier") {
+  const Timeline timeline = lab::replay(
+      {block({{0, {step(Kind::kMeet), work(1), step(Kind::kMeet)}},
+              {1, {work(4), step(Kind::kMeet), step(Kind::kMeet)}},
+              {2, {work(9)}}})},
+      costs());
+  // The first one lets warps 0 and 1 wait for the end of warp 2.
+  CHECK(end_of(timeline, 0) == doctest::Approx(90 + 10));
+  CHECK(end_of(timeline, 1) == doctest::Approx(90 + 10));
+}
+
+TEST_CASE("a barrier with a number lets go on who only comes") {
+  const Timeline timeline = lab::replay(
+      {block({{0, {step(Kind::kNamedWait, 64, 3), work(1)}},
+              {1, {work(6), step(Kind::kNamedArrive, 64, 3), work(1)}},
+              {2, {step(Kind::kNamedArrive, 64, 4)}}})},
+      costs());
+  CHECK(end_of(timeline, 0) == doctest::Approx(70));
+  CHECK(end_of(timeline, 1) == doctest::Approx(70));
+  CHECK(timeline.warps.front().kind == Span::Kind::kWork);
+}
+
+TEST_CASE("stores are waited for by groups, and blocks follow each other") {
+  const Steps storing{
+      step(Kind::kStore, 0, 0, 3200), step(Kind::kCommitStores),
+      step(Kind::kStore, 0, 0, 320),  step(Kind::kCommitStores),
+      step(Kind::kWaitStores, 1),     work(3),
+      step(Kind::kWaitStores, 0)};
+  Timeline timeline = lab::replay({block({{0, storing}})}, costs());
+  CHECK(timeline.cycles == doctest::Approx(130));  // the second is over then
+  CHECK(timeline.warps.front().kind == Span::Kind::kWaitsForStores);
+  CHECK(timeline.warps.front().end == doctest::Approx(100));
+  timeline =
+      lab::replay({block({{0, {work(1)}}}), block({{0, storing}})}, costs());
+  CHECK(timeline.cycles == doctest::Approx(10 + 50 + 130));
+  REQUIRE(timeline.blocks.size() == 2);
+  CHECK(timeline.blocks[1] == doctest::Approx(60));
+}
+
+TEST_CASE("what never comes is refused in one sentence") {
+  CHECK(message_of<std::runtime_error>([] {
+          lab::replay({block({{1, {work(1), step(Kind::kWait, 1, 0)}}})},
+                      costs());
+        }) == "warp 1 waits at its step 2 of 2 for what never comes");
+}
+
+// ---------------------------------------------------------------- records
+
+struct Shared {
+  __align__(128) float numbers[64];
+  Mbarrier full;
+};
+
+// Two warps: one copies, both wait, take three exponentials, meet at a barrier with a number.
+__global__ void small_kernel(const float* in, float* out) {
+  Shared& shared = *dynamic_shared<Shared>();
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  if (threadIdx.x == 32) {
+    shared.full.init(1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x == 37) {
+    shared.full.arrive_and_expect(256);
+    bulk_load(shared.numbers, in, 256, shared.full);
+  }
+  shared.full.wait(0);
+  float x = shared.numbers[threadIdx.x];
+  for (int i = 0; i < 3; ++i) x = exp2_approx(x);
+  x = warp_max<4>(x);
+  if (warp == 0) {
+    named_barrier_wait(5, 64);
+    x = warp_max<2>(x);  // an exchange without an exponential
+  } else {
+    named_barrier_arrive(5, 64);
+  }
+  out[blockIdx.x * blockDim.x + threadIdx.x] = x;
+}
+
+std::vector<BlockRecord> record_of_small(unsigned blocks) {
+  const DeviceBuffer<float> in(64);
+  DeviceBuffer<float> out(64 * blocks);
+  return lab::record([&] {
+    CHECK(device_properties().multiprocessors == 1);
+    launch(small_kernel, {{blocks}, {64}, sizeof(Shared)}, in.data(),
+           out.data());
+  });
+}
+
+TEST_CASE("a record has each warp's steps in their order") {
+  const std::vector<BlockRecord> blocks = record_of_small(3);
+  CHECK(lab::recorder == nullptr);
+  REQUIRE(blocks.size() == 3);
+  for (const BlockRecord& one : blocks) {
+    REQUIRE(one.warps.size() == 2);
+    const auto kinds_of = [&](std::size_t warp) {
+      std::vector<Kind> kinds;
+      for (const Step& of_warp : one.warps[warp]) {
+        kinds.push_back(of_warp.kind);
+      }
+      return kinds;
+    };
+    CHECK((kinds_of(0) == std::vector<Kind>{Kind::kMeet, Kind::kWait,
+                                            Kind::kWork, Kind::kNamedWait,
+                                            Kind::kWork}));
+    CHECK(one.warps[0].back().exchanges == 1);
+    const Steps& second = one.warps[1];
+    // Lane 0 comes to its wait first and is told last.
+    CHECK((kinds_of(1) == std::vector<Kind>{Kind::kInit, Kind::kMeet,
+                                            Kind::kArrive, Kind::kLoad,
+                                            Kind::kWait, Kind::kWork,
+                                            Kind::kNamedArrive}));
+    CHECK(second[0].count == 1);
+    CHECK(second[2].bytes == 256);
+    CHECK(second[3].bytes == 256);
+    CHECK(second[4].count == 1);  // a phase has ended
+    CHECK(second[5].exponentials == 3);
+    CHECK(second[5].exchanges == 2);
+    CHECK(second[6].barrier == 5);
+    CHECK(second[6].count == 64);
+  }
+  const Timeline timeline = lab::replay(blocks, costs());
+  // A copy of 256 bytes, then 3 scores and 3 shuffles, three times.
+  CHECK(timeline.cycles == doctest::Approx(3 * (8 + 100 + 30 + 75) + 2 * 50));
+}
+
+TEST_CASE("only one record is made at a time, and none after an error") {
+  CHECK_THROWS_AS(lab::record([] { lab::record([] {}); }), std::logic_error);
+  CHECK(lab::recorder == nullptr);
+  CHECK(record_of_small(1).size() == 1);
+}
+
+// ---------------------------------------------------------------- drawings
+
+TEST_CASE("a time line has a lane for who copies and for who multiplies") {
+  const Timeline timeline = lab::replay(
+      {block(
+          {{0,
+            {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 3200),
+             step(Kind::kLoad, 0, 0, 1600), step(Kind::kLoad, 0, 0, 1600)}},
+           {4,
+            {step(Kind::kWait, 1, 0), product(128), step(Kind::kCommit),
+             step(Kind::kWaitProducts)}}})},
+      costs());
+  const auto lanes = lab::lanes_of(timeline);
+  REQUIRE(lanes.size() == 2);
+  CHECK(lanes[0].name == "producer");
+  CHECK(lanes[1].name == "consumer 0");
+  CHECK(lanes[1].warp == 4);
+  const std::vector<lab::NamedTimeline> named{{"a & b", timeline}};
+  const std::string svg = lab::draw_timelines(named, {"K"});
+  CHECK(svg == lab::draw_timelines(named, {"K"}));
+  CHECK(contains(svg, ">a &amp; b</text>"));
+  CHECK(contains(svg, ">264 cycles, tensor cores busy for 24 %</text>"));
+  // Two panels are one tile.
+  const std::size_t tile = svg.find(">K</text>");
+  REQUIRE(tile != std::string::npos);
+  CHECK(svg.find(">K</text>", tile + 1) == std::string::npos);
+  CHECK(contains(svg, ">consumer 0</text>"));
+  // Half the scale: the product has half the width, 64 of 264 cycles on 658.
+  CHECK(contains(svg, "width=\"159.5\" height=\"20\" fill=\"#8fbce6\""));
+  CHECK(contains(lab::draw_timelines(named, {"K"}, 528),
+                 "width=\"79.8\" height=\"20\" fill=\"#8fbce6\""));
+  const std::string json = lab::timelines_json(named, {"K"});
+  CHECK(contains(json, "\"cycles\": 264.0, \"tensor_busy\": 64.0"));
+  CHECK(contains(json,
+                 "{\"lane\": \"copies\", \"warp\": 0, \"kind\": \"load\", "
+                 "\"begin\": 0.0, \"end\": 150.0, \"tensor\": \"K\"}"));
+}
+
+TEST_CASE("who copies and multiplies is a consumer") {
+  const Timeline timeline = lab::replay(
+      {block(
+          {{0,
+            {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 320),
+             step(Kind::kLoad, 0, 0, 320), step(Kind::kWait, 1, 0),
+             product(64), step(Kind::kCommit), step(Kind::kWaitProducts)}}})},
+      costs());
+  const auto lanes = lab::lanes_of(timeline);
+  REQUIRE(lanes.size() == 1);
+  CHECK(lanes[0].name == "consumer 0");
+}
+
+}  // namespace
+}  // namespace fa::on_lab
