@@ -37,17 +37,24 @@ inline Workspace workspace_of(const Attention<float>&,
                               bool /*deterministic*/) {
   return {0};  // rung 04 adds to dQ itself
 }
-/// The same for the 16-bit types. Strides do not matter.
+/// What launch_sm_80_backward() needs.
+/// @param a             what is computed
+/// @param deterministic whether every run must give the same bits
+template <class T>
+Workspace sm_80_workspace_of(const Attention<T>& a, bool deterministic) {
+  if (deterministic) return {0};  // a kernel of its own computes dQ
+  return {with_head_dim<32, 256>(a.head_dim,
+                                 [](auto d) { return decltype(d)::value; })};
+}
+/// What launch_backward() needs in the 16-bit types. Strides do not matter: it is enough for whatever they make it
+/// launch.
 /// @param a             what is computed
 /// @param deterministic whether every run must give the same bits
 template <class T>
 Workspace workspace_of(const Attention<T>& a, bool deterministic) {
-  const int of_finish =
-      deterministic ? 0 : with_head_dim<32, 256>(a.head_dim, [](auto d) {
-        return decltype(d)::value;
-      });
   const int mapped = prefers_hopper() ? mapped_columns(a) : 0;
-  return {std::max(of_finish, mapped), deterministic && mapped > 0};
+  return {std::max(sm_80_workspace_of(a, deterministic).columns, mapped),
+          deterministic && mapped > 0};
 }
 
 /// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to 256.

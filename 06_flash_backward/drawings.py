@@ -7,7 +7,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs" / "tools"))
 import drawing  # noqa: E402
-from drawing import COLOURS, LINEAR, QUADRATIC, SMALL, Drawing  # noqa: E402
+from drawing import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing  # noqa: E402
 
 WARPS = 8
 
@@ -141,14 +141,14 @@ def bands_of(d, x, y, side, parts, across, groups):
 
 
 def rows():
-    d = Drawing(700, 456, "Who owns which rows and columns of the scores, rung by rung")
+    d = Drawing(700, 472, "Who owns which rows and columns of the scores, rung by rung")
     side = 128
     pictures = [
         ("01, 02: products", "32 x 32 elements of", "a result, a block each", None),
         ("03: dK, dV", "32 keys a block,", "8 lanes for each key", (8, True, 4)),
         ("03: dQ", "32 queries a block,", "8 lanes for each query", (8, False, 4)),
         ("04: all", "32 keys a block; to dQ", "all of them add", (8, True, 4)),
-        ("05, 06: all", "128 keys a block, 16 a", "warp; to dQ all add", (WARPS, True, 1)),
+        ("05, 06, 08 to 11: all", "128 keys a block, 16 a", "warp; to dQ all add", (WARPS, True, 1)),
         ("07: dK, dV", "as 06,", "without dQ", (WARPS, True, 1)),
         ("07: dQ", "128 queries a block,", "16 a warp", (WARPS, False, 1)),
     ]
@@ -169,14 +169,94 @@ def rows():
         424,
         [
             "Scores of 128 queries, downwards, and 128 keys, across. Outlined: a block. A colour is a warp's part.",
-            "Sums over queries want an owner of keys, sums over keys an owner of queries. Rungs 05 to 07 with 128 columns.",
+            "Sums over queries want an owner of keys, sums over keys an owner of queries.",
+            "Rungs 05 to 11 are drawn with 128 columns.",
         ],
         text_anchor="start",
     )
     return d
 
 
-PICTURES = {"flow": flow, "rows": rows, "who_holds_what": who_holds_what}
+def hopper():
+    d = Drawing(700, 494, "Rungs 08 to 11: the five products of a warpgroup, and the registers of a thread")
+    shared, registers = LINEAR, QUADRATIC
+    width, height = 92, 30
+    d.text(142, 24, "result", font_weight="bold")
+    d.text(312, 24, "left operand", font_weight="bold")
+    d.text(452, 24, "right operand", font_weight="bold")
+
+    def product(y, result, sign, left, right, words):
+        for x, (name, size, fill) in [(96, result), (266, left), (406, right)]:
+            d.matrix(x, y, width, height, fill, name, size)
+        d.text(227, y + height / 2 + 4, sign, font_size=15)
+        d.text(382, y + height / 2 + 4, "\u00b7", font_size=15)
+        d.lines_of_text(514, y + 12, words, step=15, text_anchor="start", font_size=11)
+
+    of_keys, of_queries, scores = "64 x d", "m x d", "64 x m"
+    product(
+        36,
+        ("S\u1d40", scores, registers),
+        "=",
+        ("K", of_keys, shared),
+        ("Q\u1d40", "d x m", shared),
+        ["then P\u1d40 =", "exp(scale S\u1d40 - LSE)"],
+    )
+    product(
+        94,
+        ("dP\u1d40", scores, registers),
+        "=",
+        ("V", of_keys, shared),
+        ("dO\u1d40", "d x m", shared),
+        ["then dS\u1d40 =", "P\u1d40 \u2218 (dP\u1d40 - \u03b4)"],
+    )
+    product(
+        152,
+        ("dV", of_keys, registers),
+        "+=",
+        ("P\u1d40", scores, registers),
+        ("dO", of_queries, shared),
+        ["P\u1d40 as it stands,", "rounded"],
+    )
+    product(
+        210,
+        ("dK", of_keys, registers),
+        "+=",
+        ("dS\u1d40", scores, registers),
+        ("Q", of_queries, shared),
+        ["dS\u1d40 as it stands,", "rounded"],
+    )
+    product(
+        290,
+        ("dQ", "half of m x d", registers),
+        "=",
+        ("dS", "m x 128", shared),
+        ("K", "128 x d", shared),
+        ["dS and K of both", "warpgroups"],
+    )
+    d.pointer(312, 256, 312, 287)
+    d.text(322, 275, "stmatrix turns it", text_anchor="start", font_size=11)
+    d.legend(96, 366, [(shared, "shared memory, 16 bits"), (registers, "registers of the warpgroup")])
+    left, scale = 96, 2
+    d.text(20, 392, "Registers of a thread while both scores are there:", text_anchor="start")
+    for y, columns, queries in [(402, 64, 128), (438, 128, 64)]:
+        d.text(20, y + 13, f"d = {columns}", text_anchor="start", font_size=11)
+        d.text(20, y + 26, f"m = {queries}", text_anchor="start", font_size=11)
+        x = left
+        parts = [("dK", columns), ("dV", columns), ("S\u1d40", queries), ("dP\u1d40", queries)]
+        for k, (name, of_64) in enumerate(parts):
+            numbers = 64 * of_64 // 128  # of 64 rows, shared by 128 threads
+            d.box(x, y, scale * numbers, 28, COLOURS[k], "#666666")
+            d.text(x + scale * numbers / 2, y + 18, f"{name}: {numbers}", font_size=11)
+            x += scale * numbers
+        d.text(x + 8, y + 18, f"= d + m = {(x - left) // scale}", text_anchor="start", font_size=11)
+    at = left + scale * 255
+    d.line(at, 398, at, 470, RED, 1.5, stroke_dasharray="4 3")
+    d.text(at + 6, 438, "255, the most", text_anchor="start", font_size=11, fill=RED)
+    d.text(20, 484, "m: queries of a tile, d: columns. 64 keys a warpgroup, 128 keys a block.", text_anchor="start")
+    return d
+
+
+PICTURES = {"flow": flow, "hopper": hopper, "rows": rows, "who_holds_what": who_holds_what}
 
 if __name__ == "__main__":
     drawing.main(PICTURES)

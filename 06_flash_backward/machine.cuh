@@ -212,7 +212,7 @@ inline auto start_backward(bool deterministic) {
 inline auto start_sm_80_backward(bool deterministic) {
   return [=](const auto& of) {
     return with_workspace(
-        of, workspace_of(of, deterministic), [=](const auto& a) {
+        of, sm_80_workspace_of(of, deterministic), [=](const auto& a) {
           launch_sm_80_backward(a, deterministic, Stream::of(nullptr));
         });
   };

@@ -75,8 +75,8 @@ typedef struct fa_attention {
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward(const fa_attention* attention);
 
-/// Which kernel fa_forward() would take, for example "08_finish, bfloat16, 128 columns". Pointers and strides are not
-/// looked at.
+/// Which kernel fa_forward() would take, for example "08_finish, bfloat16, 128 columns". Pointers are not looked at; of
+/// strides only whether one is 0, which the kernels for Hopper do not take.
 /// @param attention as for fa_forward()
 /// @return a text that lasts until this thread's next call; null when fa_last_error() says what was refused
 const char* fa_kernel_name(const fa_attention* attention);

@@ -52,13 +52,16 @@ void check_everywhere(const std::vector<Machine>& machines,
 /// @param machines    of the lesson
 /// @param shape       of the problem
 /// @param make_inputs make_inputs(problem) of the lesson
+/// @param from        the first of the rungs, by its number; empty for all
 template <class Judge, class Machine, class MakeInputs>
 void check_watched(const std::vector<Machine>& machines,
-                   const AttentionShape& shape, MakeInputs make_inputs) {
+                   const AttentionShape& shape, MakeInputs make_inputs,
+                   const std::string& from = "") {
   const Machine* const watched = machine_of(machines, "watched");
   if (watched == nullptr) return;
   for (const bool causal : {false, true}) {
     for (const auto& rung : watched->rungs) {
+      if (rung.name < from) continue;
       const Problem problem = problem_of(rung.types.back(), shape, causal);
       const auto inputs = make_inputs(problem);
       const Judge judge(problem, inputs);

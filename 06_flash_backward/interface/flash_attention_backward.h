@@ -47,14 +47,15 @@ typedef struct fa_gradient {
 /// @return an fa_status; fa_backward_last_error() says what was refused, or why it failed
 int fa_backward(const fa_gradient* gradient);
 
-/// How many bytes of workspace fa_backward() needs. They depend on sizes, type and `deterministic`; pointers and
-/// strides are not looked at.
+/// How many bytes of workspace fa_backward() needs. They depend on sizes, type, `deterministic`, on whether there is
+/// dropout, and on the GPU, since those of the Hopper architecture have kernels of their own; pointers and strides are
+/// not looked at.
 /// @param gradient as for fa_backward()
 /// @return bytes; 0 when fa_backward_last_error() says what was refused
 size_t fa_backward_workspace_bytes(const fa_gradient* gradient);
 
-/// Which kernels fa_backward() would take, for example "06_finish, bfloat16, 128 columns". Pointers and strides are not
-/// looked at.
+/// Which kernels fa_backward() would take, for example "06_finish, bfloat16, 128 columns". Pointers are not looked at;
+/// of strides only whether one is 0, which the kernels for Hopper do not take.
 /// @param gradient as for fa_backward()
 /// @return a text that lasts until this thread's next call; null when fa_backward_last_error() says what was refused
 const char* fa_backward_kernel_name(const fa_gradient* gradient);

@@ -206,6 +206,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     score_gradients(d_s, p, shared.delta[at.stage]);
     round_weights<T>(p_rounded, p);
     round_weights<T>(d_s_rounded, d_s);
+    //! [order]
     store_scores(d_s_smem, d_s_rounded, warpgroup * kKeys);
     begin_output(d_v, p_rounded, shared.d_o[at.stage]);
     wait_for_scores();
@@ -217,6 +218,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     hand_over(shared, d_q, warpgroup, at.stage);
     wgmma_wait<0>(d_k, d_s_rounded);
     free_stage(shared.q_pipe, at);
+    //! [order]
     at.advance();
   };
   shared.k_full.wait(0);

@@ -1,8 +1,8 @@
 /// @file
 /// dQ a tile later. dS of a tile is handed to the other warpgroup through shared memory; nobody waits for it there and
-/// then: its product with K is begun together with the scores of the next tile, and runs under their softmax. The two
-/// warpgroups need no longer go in step, so that one computes weights while the other's products run. Under the causal
-/// mask the blocks with the most queries go first.
+/// then: its product with K is begun a tile later, together with dV and dK of that tile. The two warpgroups need no
+/// longer go in step, so that one computes weights while the other's products run. Under the causal mask the blocks
+/// with the most queries go first.
 ///
 /// Source: the order of products is ours.
 #pragma once
@@ -17,12 +17,13 @@ template <class Tile>
 struct DelayedConsumer {
   using T = typename Tile::T;  ///< half or bfloat16
   static_assert(Tile::stages == 2, "as there are of dS");
-  BackwardShared<Tile>& shared;    ///< the block's
-  const AttentionGradient<T>& a;   ///< what is computed
-  const int warpgroup;             ///< which
-  const int key0;                  ///< its first key
-  RingPlace<2> at{};               ///< of Q, dO and dS
-  KeyGradient<Tile> d_k{}, d_v{};  ///< sums
+  BackwardShared<Tile>& shared;   ///< the block's
+  const AttentionGradient<T>& a;  ///< what is computed
+  const int warpgroup;            ///< which
+  const int key0;                 ///< its first key
+  RingPlace<2> at{};              ///< of Q, dO and dS
+  KeyGradient<Tile> d_k{};        ///< sums of its keys
+  KeyGradient<Tile> d_v{};        ///< likewise
 
   /// Waits until dS of the tile before is there, and nobody reads the one before that any more.
   __device__ void wait_for_last_scores() {
@@ -54,6 +55,7 @@ struct DelayedConsumer {
     score_gradients(d_s, p, shared.delta[at.stage]);
     round_weights<T>(d_s_rounded, d_s);
     round_weights<T>(p_rounded, p);
+    //! [order]
     if constexpr (!first) wait_for_last_scores();
     store_scores(shared.d_s[at.stage], d_s_rounded, warpgroup * kKeys);
     if constexpr (!first) begin_last_d_q(d_q);
@@ -70,6 +72,7 @@ struct DelayedConsumer {
     free_stage(shared.d_o_pipe, at);
     wgmma_wait<0>(d_k, d_s_rounded);
     free_stage(shared.q_pipe, at);
+    //! [order]
     at.advance();
   }
   //! [step]

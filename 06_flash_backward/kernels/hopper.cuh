@@ -38,7 +38,7 @@ struct HopperBackwardTile {
   static constexpr int block_m = queries;  ///< of a tile
   static constexpr int block_n = kKeys * kKeyWarpgroups;  ///< keys of a block
   static constexpr int stages = stage_count;              ///< of Q, and of dO
-  // dQ of a tile is shared out among the warpgroups: 64 rows, and these columns
+  /// Of dQ a warpgroup has 64 rows, and of these so many columns.
   static constexpr int d_q_columns = block_m == 64 ? d / 2 : d;
   static constexpr int d_q_part = block_m * d / 2;  ///< elements of a part
   using QTile = SwizzledTile<T, block_m, d>;        ///< of Q or dO

@@ -140,6 +140,19 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
       });
 }
 
+TEST_CASE(
+    "the watched lab finds nothing in Hopper's rungs when stages are used "
+    "again") {
+  for (const int head_dim : {40, 72}) {  // tiles of 128 queries, and of 64
+    flash::check_watched<backward::Judge>(
+        backward::machines(), {1, 2, 1, 260, 150, head_dim},
+        [](const Problem& problem) {
+          return backward::make_inputs(problem, Values::kNormal, 1);
+        },
+        "08");
+  }
+}
+
 TEST_CASE("the judge refuses gradients that are a little off") {
   const Machine lab = backward::machines().front();
   for (const auto& [type, factor] : {std::pair{Type::kFloat32, 1.0001f},

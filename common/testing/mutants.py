@@ -18,6 +18,7 @@ static_assert, 1 one survives (or does not compile for another reason, so that n
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -64,10 +65,15 @@ def broken(mutant, source):
 
 
 def run(command, seconds, **options):
+    """As subprocess.run(), with what was printed until then when time is up; nothing that it began goes on."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True, **options)
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=seconds, **options)
-    except subprocess.TimeoutExpired as expired:
-        return subprocess.CompletedProcess(command, 124, expired.stdout or "", "")
+        output, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return subprocess.CompletedProcess(command, 124, process.communicate()[0], "")
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 def failing_tests(build):
