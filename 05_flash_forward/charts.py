@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Prints a chart of recorded measurements as SVG: charts.py CHART RECORD...
 
-    charts.py peers docs/results/h200_05_flash_forward.json docs/results/h200_05_interface.json
-    charts.py peers_causal docs/results/h200_05_flash_forward.json docs/results/h200_05_interface.json
     charts.py tiles docs/results/h200_05_experiments.json
     charts.py lengths docs/results/h200_05_experiments.json
 
@@ -16,12 +14,6 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "docs" / "tools"))
 import charts  # noqa: E402
-
-PEERS = {
-    "FLASH_ATTENTION": "PyTorch, FlashAttention-2",
-    "CUDNN_ATTENTION": "PyTorch, cuDNN",
-    "EFFICIENT_ATTENTION": "PyTorch, memory-efficient",
-}
 
 
 def rows_of(record, **fields):
@@ -41,23 +33,6 @@ def lines(rows, name_of):
         groups.setdefault(name_of(row), []).append((row["length"], row["tflops"]))
     # Where the 16-bit types lie on one another, both are seen.
     return [charts.Series(name, points, dashed="bfloat16" in name) for name, points in groups.items()]
-
-
-def peers(rungs, interface, causal=False):
-    """The rungs on tensor cores beside PyTorch's back ends."""
-    group, mask = (", causal", "causal") if causal else ("", "no mask")
-    panels = []
-    for head_dim in (64, 128):
-        series = lines(rows_of(rungs, group=f"bfloat16, D {head_dim}{group}"), lambda row: row["kernel"])
-        for backend, name in PEERS.items():
-            rows = rows_of(
-                interface, what="time", backend=backend, type="bfloat16", head_dim=head_dim, causal=causal
-            )
-            points = [(row["length"], row["tflops"]) for row in rows]
-            series.append(charts.Series(name, points, dashed=True))
-        panels.append((f"bfloat16, D = {head_dim}, {mask}", series))
-    title = "TFLOP/s of the rungs on tensor cores and of PyTorch's back ends, by length"
-    return charts.line_chart(title, panels, "length N", "TFLOP/s", charts.source(rungs, interface))
 
 
 def tiles(record):
@@ -93,14 +68,7 @@ def lengths(record):
     return charts.line_chart(title, panels, "length N", "TFLOP/s", charts.source(record), log_y=True)
 
 
-def peers_causal(rungs, interface):
-    """The same under the causal mask."""
-    return peers(rungs, interface, causal=True)
-
-
 CHARTS = {
-    "peers": (peers, 2),
-    "peers_causal": (peers_causal, 2),
     "tiles": (tiles, 1),
     "lengths": (lengths, 1),
 }

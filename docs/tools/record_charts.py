@@ -59,9 +59,15 @@ class Step:
         self.peer = peer  # not the course's
 
 
-def record_of(records, command):
-    """The record that a program wrote, or None."""
-    return next((r for r in records if r["command"].split()[0] == command), None)
+def rows_of(records, command, group):
+    """The rows of a group at LENGTH that a program wrote, by kernel; of two records of a kernel the later one counts."""
+    rows = {}
+    for record in records:
+        if record["command"].split()[0] == command:
+            for row in record["measurements"]:
+                if row["group"] == group and row.get("length", LENGTH) == LENGTH:
+                    rows[row["kernel"]] = row
+    return list(rows.values())
 
 
 def peers_of(records, lesson):
@@ -86,15 +92,12 @@ def ladder_parts(records):
     """(title, steps) for each lesson that has a record."""
     parts = []
     for title, command, groups in PARTS:
-        record = record_of(records, command)
-        if record is None:
+        if not any(record["command"].split()[0] == command for record in records):
             raise charts.Problem(f"no record of {command}")
         steps = []
         for group, kind in groups:
             own, peers = [], []
-            for row in record["measurements"]:
-                if row["group"] != group or row.get("length", LENGTH) != LENGTH:
-                    continue
+            for row in rows_of(records, command, group):
                 peer = not row["kernel"][0].isdigit()
                 step = Step(row["kernel"], kind, row["tflops"], row["percent_of_peak"], peer)
                 (peers if peer else own).append(step)

@@ -109,6 +109,18 @@ class RecordChartsTest(TreeTest):
             ],
         )
 
+    def test_a_rung_of_two_records_is_that_of_the_later_one(self):
+        later = [
+            record(
+                "05_flash_forward",
+                row("bfloat16, D 64", "08_finish", 410.0),
+                row("bfloat16, D 64", "09_wgmma", 500.0),
+            )
+        ]
+        status, out, _ = self.run_tool("ladder_table", *self.files(LESSONS + later))
+        self.assertEqual(status, 0)
+        self.assertRegex(out, "08_finish +bfloat16 +410.00 +41.0 +-\n09_wgmma +bfloat16 +500.00 +50.0 +1.22")
+
     def test_points_of_the_ladder_are_where_their_values_say(self):
         status, svg, _ = self.run_tool("ladder", *self.files(LESSONS))
         self.assertEqual(status, 0)
