@@ -50,7 +50,7 @@ LESSONS = [
         row("float32, D 64", "01_unfused", 8.0),
         row("float32, D 64", "01_unfused", 9.0, length=1024),
         row("float32, D 64, causal", "01_unfused", 7.0),
-        row("bfloat16, D 64", "08_finish", 400.0),
+        row("bfloat16, D 128", "08_finish", 400.0),
     ),
     record(
         "python3 05_flash_forward/interface/example.py",
@@ -58,7 +58,7 @@ LESSONS = [
             what="time",
             backend="CUDNN_ATTENTION",
             type="bfloat16",
-            head_dim=64,
+            head_dim=128,
             length=4096,
             causal=False,
             tflops=500.0,
@@ -67,14 +67,14 @@ LESSONS = [
             what="time",
             backend="CUDNN_ATTENTION",
             type="bfloat16",
-            head_dim=64,
+            head_dim=128,
             length=4096,
             causal=True,
             tflops=1.0,
         ),
         dict(what="error", backend="CUDNN_ATTENTION"),
     ),
-    record("06_flash_backward", row("bfloat16, D 64", "06_finish", 300.0)),
+    record("06_flash_backward", row("bfloat16, D 128", "06_finish", 300.0)),
 ]
 
 
@@ -113,8 +113,8 @@ class RecordChartsTest(TreeTest):
         later = [
             record(
                 "05_flash_forward",
-                row("bfloat16, D 64", "08_finish", 410.0),
-                row("bfloat16, D 64", "09_wgmma", 500.0),
+                row("bfloat16, D 128", "08_finish", 410.0),
+                row("bfloat16, D 128", "09_wgmma", 500.0),
             )
         ]
         status, out, _ = self.run_tool("ladder_table", *self.files(LESSONS + later))
