@@ -22,8 +22,8 @@ struct Step {
     kWait,          ///< at an mbarrier, until so many phases have ended
     kLoad,          ///< begins a copy that reports to an mbarrier
     kStore,         ///< begins a copy to global memory
-    kAdd,           ///< adds bytes of floats there by atomics
-    kLook,          ///< for what another block left at an address
+    kAdd,           ///< adds floats there by atomics: so many bytes
+    kLook,          ///< asks what stands in global memory, and waits
     kCommitStores,  ///< closes a group of them
     kWaitStores,    ///< for all groups but the youngest to be read
     kWaitArrivals,  ///< for the same to be in global memory
