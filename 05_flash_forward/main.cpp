@@ -173,11 +173,9 @@ int main(int argc, char** argv) {
                          kKernelLines, random_inputs);
   });
   program.section_apart("timeline", "Who waits for whom", [&] {
-    std::vector<std::string> names;
-    for (const Rung& rung : machines.lab().rungs) names.push_back(rung.name);
-    cli::check_kernel(options, names, kLesson);
-    flash::show_timelines(machines.lab(),
-                          {options.kernel, options.svg, options.json});
+    const Machine& lab = machines.lab();
+    flash::show_timelines(lab,
+                          ladder::timeline_options(options, lab, kLesson));
   });
   program.section_apart("costs", "The prices of the time lines",
                         [] { fmt::print("{}", lab::costs_text({})); });

@@ -1,14 +1,11 @@
 #include "05_flash_forward/timeline.hpp"
 
-#include <algorithm>
-#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "05_flash_forward/ladder.hpp"
-#include "common/cli/table.hpp"
-#include "common/files/write_file.hpp"
-#include "common/lab/timeline.hpp"
 
 namespace fa::flash {
 namespace {
@@ -16,7 +13,16 @@ namespace {
 // Rungs that are drawn at the same problem have the same scale: so many cycles.
 constexpr double kScale = 36000;
 
-const std::vector<std::string> kTensors{"Q", "K", "V", "O"};
+// The first rung that has a time line.
+const std::string kFirst = "09";
+
+const lab::Legend kLegend{{"Q", "K", "V", "O"},
+                          {{lab::Span::Kind::kLoad, "copy, to its landing"},
+                           {lab::Span::Kind::kStore, "copy of O"},
+                           {lab::Span::Kind::kScores, "product Q K"},
+                           {lab::Span::Kind::kOutput, "product P V"},
+                           {lab::Span::Kind::kWork, "softmax"},
+                           {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
 std::string words_of(const Problem& problem) {
   const AttentionShape& s = problem.shape;
@@ -33,23 +39,6 @@ Problem problem_of(std::int64_t length_q, std::int64_t length_k,
   return problem;
 }
 
-std::string percent(const lab::Timeline& timeline) {
-  return fmt::format("{:.0f} %", 100 * timeline.tensor_share());
-}
-
-// Cycles and how busy the tensor cores are.
-void add(std::vector<std::string>& cells, const lab::Timeline& timeline) {
-  cells.push_back(fmt::format("{:.0f}", timeline.cycles));
-  cells.push_back(percent(timeline));
-}
-
-// If the tensor cores take products of two warpgroups in turn.
-lab::Costs alternating() {
-  lab::Costs costs;
-  costs.waiting_products = 1;
-  return costs;
-}
-
 // How busy the tensor cores are without a mask: in the problem that is drawn, in a longer one, and with other costs.
 void show_lengths(const std::vector<const Rung*>& rungs) {
   const Problem drawn = problem_of(256, 512, 128, false),
@@ -61,10 +50,11 @@ void show_lengths(const std::vector<const Rung*>& rungs) {
                     "4096 keys", "copies at once"});
   for (const Rung* rung : rungs) {
     std::vector<std::string> cells{rung->name};
-    add(cells, timeline_of(*rung, drawn));
-    cells.push_back(percent(timeline_of(*rung, drawn, alternating())));
-    cells.push_back(percent(timeline_of(*rung, longer)));
-    cells.push_back(percent(timeline_of(*rung, longer, at_once)));
+    ladder::add_busy(cells, timeline_of(*rung, drawn));
+    cells.push_back(
+        ladder::busy(timeline_of(*rung, drawn, ladder::alternating())));
+    cells.push_back(ladder::busy(timeline_of(*rung, longer)));
+    cells.push_back(ladder::busy(timeline_of(*rung, longer, at_once)));
     table.add(cells);
   }
   fmt::print(
@@ -81,36 +71,14 @@ void show_mask(const std::vector<const Rung*>& rungs) {
   for (const Rung* rung : rungs) {
     std::vector<std::string> cells{rung->name};
     for (const bool causal : {false, true}) {
-      add(cells, timeline_of(*rung, problem_of(384, 512, 64, causal)));
+      ladder::add_busy(cells,
+                       timeline_of(*rung, problem_of(384, 512, 64, causal)));
     }
     table.add(cells);
   }
   fmt::print(
       "{}; rungs 09 to 13 multiply 128 columns,\nhalf of them zeros\n{}\n",
       words_of(problem_of(384, 512, 64, false)), table.text());
-}
-
-// What the warps of each warpgroup do, as shares of the time.
-void show_shares(const lab::NamedTimeline& one) {
-  cli::Table table({"% of the time", "softmax", "waits for products",
-                    "for copies", "for others", "for stores"});
-  for (const lab::Lane& lane : lab::lanes_of(one.timeline)) {
-    using Kind = lab::Span::Kind;
-    const auto share = [&](Kind kind) {
-      double sum = 0;
-      for (const lab::Span& span : one.timeline.warps) {
-        if (span.warp == lane.warp && span.kind == kind) {
-          sum += span.end - span.begin;
-        }
-      }
-      return fmt::format("{:.0f}", 100 * sum / one.timeline.cycles);
-    };
-    table.add({lane.name, share(Kind::kWork), share(Kind::kWaitsForProducts),
-               share(Kind::kWaitsForCopy), share(Kind::kWaitsForOthers),
-               share(Kind::kWaitsForStores)});
-  }
-  fmt::print("{}\n{:.0f} cycles, tensor cores busy for {}\n{}\n", one.name,
-             one.timeline.cycles, percent(one.timeline), table.text());
 }
 
 }  // namespace
@@ -120,30 +88,16 @@ Problem drawn_problem(const Rung& rung) {
                           : problem_of(384, 512, 64, true);
 }
 
-bool has_timeline(const Rung& rung) {
-  return rung.name >= "09";
-}
-
 lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
                           const lab::Costs& costs) {
-  const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
-  return lab::replay(
-      lab::record([&] { rung.prepare(problem, inputs).launch(); }), costs);
+  return ladder::replayed(rung, problem,
+                          make_inputs(problem, Values::kNormal, 1), costs);
 }
 
-void show_timelines(const Machine& machine, const TimelineOptions& options) {
-  std::vector<const Rung*> rungs;
-  for (const Rung& rung : machine.rungs) {
-    if (has_timeline(rung) &&
-        rung.name.find(options.kernel) != std::string::npos) {
-      rungs.push_back(&rung);
-    }
-  }
-  if (rungs.empty() && options.svg != "-") {
-    fmt::print("Time lines are of rungs 09 and later: {} has none.\n",
-               options.kernel);
-    return;
-  }
+void show_timelines(const Machine& machine,
+                    const ladder::TimelineOptions& options) {
+  const auto rungs =
+      ladder::rungs_with_timeline(machine, options.kernel, kFirst);
   std::vector<lab::NamedTimeline> drawn;
   for (const Rung* rung : rungs) {
     const Problem problem = drawn_problem(*rung);
@@ -153,33 +107,15 @@ void show_timelines(const Machine& machine, const TimelineOptions& options) {
     // Turns make a difference only if products of two warpgroups can alternate.
     if (rung->name == "11_overlap" || rung->name == "12_ping_pong") {
       drawn.push_back({name + ", if products alternate",
-                       timeline_of(*rung, problem, alternating())});
+                       timeline_of(*rung, problem, ladder::alternating())});
     }
   }
-  const std::string svg =
-      drawn.empty()
-          ? ""
-          : lab::draw_timelines(drawn, kTensors,
-                                rungs.front()->name < "14" ? kScale : 0);
-  if (options.svg == "-") {
-    fmt::print("{}", svg);
-    return;
-  }
-  fmt::print("On one multiprocessor: a model, not a measurement\n\n");
-  if (options.kernel.empty()) {
-    show_lengths(rungs);
-    show_mask(rungs);
-  } else {
-    for (const lab::NamedTimeline& one : drawn) show_shares(one);
-  }
-  if (!options.svg.empty()) {
-    write_file(options.svg, svg);
-    fmt::print("The time line: {}\n", options.svg);
-  }
-  if (!options.json.empty()) {
-    write_file(options.json, lab::timelines_json(drawn, kTensors));
-    fmt::print("The time line for programs: {}\n", options.json);
-  }
+  const bool to_scale = !rungs.empty() && rungs.front()->name < "14";
+  ladder::show_timelines(options, drawn, kFirst, kLegend,
+                         to_scale ? kScale : 0, "softmax", [&] {
+                           show_lengths(rungs);
+                           show_mask(rungs);
+                         });
 }
 
 }  // namespace fa::flash

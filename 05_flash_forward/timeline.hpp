@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "05_flash_forward/machine.hpp"
+#include "05_flash_forward/timelines.hpp"
 #include "common/lab/replay.hpp"
 
 namespace fa::flash {
@@ -15,28 +16,19 @@ namespace fa::flash {
 /// it and with head_dim 64, where it has three consumers; else without it and with head_dim 128.
 Problem drawn_problem(const Rung& rung);
 
-/// Whether a rung has products and copies that run by themselves, so that there is something to draw.
-bool has_timeline(const Rung& rung);
-
 /// A rung on one multiprocessor.
-/// @param rung    of the machine "lab", for which has_timeline()
+/// @param rung    of the machine "lab", from rung 09 on
 /// @param problem that it computes
 /// @param costs   of the model
 /// @throws std::runtime_error when the rung does not compute in the lab
 lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
                           const lab::Costs& costs = {});
 
-/// What a section shows.
-struct TimelineOptions {
-  std::string kernel;  ///< only rungs whose name holds this text
-  std::string svg;   ///< file for the drawing; "-": nothing but that, printed
-  std::string json;  ///< file for programs, or empty
-};
-
 /// Prints how busy tensor cores are in each rung of the lab, and what its consumers do; draws it if asked.
 /// @param machine the lab
 /// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
-void show_timelines(const Machine& machine, const TimelineOptions& options);
+void show_timelines(const Machine& machine,
+                    const ladder::TimelineOptions& options);
 
 }  // namespace fa::flash

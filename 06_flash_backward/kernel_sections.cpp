@@ -12,6 +12,7 @@
 #include "05_flash_forward/ladder.hpp"
 #include "06_flash_backward/machine.hpp"
 #include "06_flash_backward/sections.hpp"
+#include "06_flash_backward/timeline.hpp"
 #include "06_flash_backward/timing.hpp"
 #include "06_flash_backward/traffic.hpp"
 #include "common/cli/kernel_options.hpp"
@@ -190,8 +191,9 @@ void add_kernels(cli::Program& program,
   // Kept by the sections.
   const auto kernels = std::make_shared<Kernels>(program, machines);
   cli::add_kernel_options(program, kernels->options,
-                          {"sections trace, time, kernels and once",
-                           "sections time and kernels", "queries and keys"});
+                          {"sections trace, time, kernels, timeline and once",
+                           "sections time and kernels", "queries and keys",
+                           "; section timeline: the time lines instead"});
   flash::ladder::add_group_option(program, kernels->options);
   kernels->machines.add_section();
   program.section(
@@ -232,6 +234,11 @@ void add_kernels(cli::Program& program,
     ladder::show_kernels(kernels->machines.used(), kernels->machines.lab(),
                          kernels->options, kLesson, kKernelLines,
                          random_inputs);
+  });
+  program.section_apart("timeline", "Who waits for whom", [kernels] {
+    const Machine& lab = kernels->machines.lab();
+    show_timelines(lab,
+                   ladder::timeline_options(kernels->options, lab, kLesson));
   });
   program.section_apart("once", "Every kernel launched once", [kernels] {
     ladder::launch_once(kernels->machines.observed(), kernels->options,

@@ -113,11 +113,11 @@ inline void bulk_commit() {
 }
 template <int pending>
 void bulk_wait_read() {
-  lab::wait_stores(pending);
+  lab::wait_stores(pending, false);
 }
 template <int pending>
 void bulk_wait() {
-  lab::wait_stores(pending);
+  lab::wait_stores(pending, true);
 }
 inline void prefetch_map(const TensorMap&) {}
 

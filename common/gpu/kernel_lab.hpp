@@ -141,6 +141,7 @@ inline int __all_sync(unsigned mask, int predicate,
 
 /// Blocks run on several threads, so atomics must be real ones.
 __forceinline__ float atomicAdd(float* address, float value) {
+  lab::note_addition(sizeof value);
   float old = 0, sum = 0;
   __atomic_load(address, &old, __ATOMIC_RELAXED);
   do {
@@ -153,6 +154,7 @@ __forceinline__ int atomicAdd(int* address, int value) {
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 __forceinline__ unsigned atomicAdd(unsigned* address, unsigned value) {
+  if (value == 0) lab::note_look();
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 

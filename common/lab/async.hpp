@@ -222,7 +222,9 @@ void begin_store(const BulkCopy& copy);
 /// bulk_commit()
 void commit_stores();
 /// bulk_wait_read() and bulk_wait(): performs the groups of this thread but the `pending` youngest.
-void wait_stores(int pending);
+/// @param pending groups
+/// @param arrived whether it is bulk_wait(): for a record
+void wait_stores(int pending, bool arrived);
 
 /// wgmma_begin(): these registers are this thread's no more.
 void lend_registers(const void* registers);

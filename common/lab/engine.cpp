@@ -537,8 +537,8 @@ class Block {
     Step step;
     step.kind = kind;
     step.bytes = static_cast<std::int64_t>(copy.size);
-    step.tensor =
-        recorder->tensor_of(copy.swizzled() ? copy.box.data : copy.global);
+    step.tensor = copy.swizzled() ? recorder->tensor_of(copy.box.data) : -1;
+    step.adds = copy.kind == BulkCopy::Kind::kAddFloats;
     if (barrier != nullptr) step.barrier = recorder->number_of(barrier);
     recorder->add(warp_of(fiber), step);
   }
@@ -1043,9 +1043,11 @@ void commit_stores() {
   stores.groups.push_back(std::exchange(stores.open, {}));
 }
 
-void wait_stores(int pending) {
+void wait_stores(int pending, bool arrived) {
   Fiber& fiber = this_fiber();
-  Block::record_lane(fiber, Step::Kind::kWaitStores, pending);
+  Block::record_lane(
+      fiber, arrived ? Step::Kind::kWaitArrivals : Step::Kind::kWaitStores,
+      pending);
   Stores& stores = fiber.stores;
   while (stores.groups.size() > static_cast<std::size_t>(pending)) {
     for (const BulkCopy& copy : stores.groups.front()) copy.perform();
@@ -1072,6 +1074,7 @@ void begin_product(const ProductShape& shape, const ProductOfLane& lane,
     step.kind = Step::Kind::kProduct;
     step.columns = 2 * shape.sums;
     step.from_registers = lane.a != nullptr;
+    step.by_columns = shape.turned_b;
     recorder->add(Block::warp_of(fiber), step);
   }
   Products& products = fiber.block->products_of(fiber);

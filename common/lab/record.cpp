@@ -7,6 +7,9 @@
 namespace fa::lab {
 namespace {
 
+// Bytes that a warp adds at a time: atomic_add4().
+constexpr std::int64_t kAdded = 16 * kWarpSize;
+
 int index_in(std::vector<const void*>& known, const void* one) {
   const auto found = std::find(known.begin(), known.end(), one);
   const auto index = static_cast<int>(found - known.begin());
@@ -26,11 +29,18 @@ void Recorder::block_begins(std::size_t warps) {
 }
 
 void Recorder::flush(std::size_t warp) {
-  Step& work = work_[warp];
+  const Step work = std::exchange(work_[warp], {});
+  std::vector<Step>& steps = blocks_.back().warps[warp];
   if (work.exponentials > 0 || work.exchanges > 0) {
-    blocks_.back().warps[warp].push_back(work);
+    steps.push_back(work);
+    steps.back().bytes = 0;
   }
-  work = Step();
+  for (std::int64_t left = work.bytes; left > 0; left -= kAdded) {
+    Step additions;
+    additions.kind = Step::Kind::kAdd;
+    additions.bytes = std::min(left, kAdded);
+    steps.push_back(additions);
+  }
 }
 
 void Recorder::add(std::size_t warp, const Step& step) {
@@ -40,6 +50,10 @@ void Recorder::add(std::size_t warp, const Step& step) {
 
 void Recorder::exponential(std::size_t warp) {
   ++work_[warp].exponentials;
+}
+
+void Recorder::addition(std::size_t warp, std::int64_t bytes) {
+  work_[warp].bytes += bytes;
 }
 
 void Recorder::exchange(std::size_t warp) {

@@ -22,8 +22,11 @@ struct Step {
     kWait,          ///< at an mbarrier, until so many phases have ended
     kLoad,          ///< begins a copy that reports to an mbarrier
     kStore,         ///< begins a copy to global memory
+    kAdd,           ///< adds floats there by atomics: so many bytes
+    kLook,          ///< asks what stands in global memory, and waits
     kCommitStores,  ///< closes a group of them
-    kWaitStores,    ///< for all groups but the youngest
+    kWaitStores,    ///< for all groups but the youngest to be read
+    kWaitArrivals,  ///< for the same to be in global memory
     kMeet,          ///< __syncthreads()
     kNamedArrive,   ///< at a barrier with a number, and goes on
     kNamedWait,     ///< at a barrier with a number, until all have come
@@ -33,11 +36,13 @@ struct Step {
   };
   Kind kind = Kind::kWork;  ///< see there
   int barrier = 0;          ///< which: mbarriers are counted, or its number
-  std::int64_t bytes = 0;   ///< of a copy; that an arrival announces
-  int tensor = 0;           ///< of a copy: counted by first appearance
-  int count = 0;            ///< arrivals, phases, threads, or groups left
-  int columns = 0;          ///< of a product of 64 x 16 and 16 x columns
+  std::int64_t bytes = 0;   ///< of a copy or additions; an arrival announces
+  int tensor = 0;   ///< of a copy: counted by first appearance; -1 of a run
+  int count = 0;    ///< arrivals, phases, threads, or groups left
+  int columns = 0;  ///< of a product of 64 x 16 and 16 x columns
   bool from_registers = false;    ///< the product's left operand
+  bool by_columns = false;        ///< its right one: neighbours are of a row
+  bool adds = false;              ///< the copy, to what is there
   std::int64_t exponentials = 0;  ///< of a lane
   std::int64_t exchanges = 0;     ///< of the warp's lanes: shuffles and votes
 };
@@ -64,11 +69,13 @@ class Recorder {
   void add(std::size_t warp, const Step& step);
   /// Lane 0 computes an exponential.
   void exponential(std::size_t warp);
+  /// Lane 0 adds floats to global memory, and so do the others.
+  void addition(std::size_t warp, std::int64_t bytes);
   /// The lanes of a warp exchange something.
   void exchange(std::size_t warp);
   /// The number of an mbarrier of this block.
   int number_of(const void* barrier);
-  /// The number of a tensor or an array.
+  /// The number of a tensor.
   int tensor_of(const void* data);
   /// All blocks so far; the recorder is empty afterwards.
   std::vector<BlockRecord> take();
@@ -76,7 +83,8 @@ class Recorder {
  private:
   void flush(std::size_t warp);
   std::vector<BlockRecord> blocks_;
-  std::vector<Step> work_;  // of each warp, since its last step
+  // Of each warp, since its last step: arithmetic with bytes that were added meanwhile.
+  std::vector<Step> work_;
   std::vector<const void*> barriers_, tensors_;
 };
 
@@ -89,6 +97,22 @@ inline void note_exponential() {
     recorder->exponential(static_cast<std::size_t>(current->number) /
                           kWarpSize);
   }
+}
+
+/// atomicAdd(): its bytes are counted while somebody records.
+inline void note_addition(std::int64_t bytes) {
+  if (recorder != nullptr && current->lane == 0) {
+    recorder->addition(static_cast<std::size_t>(current->number) / kWarpSize,
+                       bytes * kWarpSize);
+  }
+}
+
+/// atomicAdd() of nothing, which only gives what is there: taken down while somebody records.
+inline void note_look() {
+  if (recorder == nullptr) return;
+  Step step;
+  step.kind = Step::Kind::kLook;
+  recorder->add(static_cast<std::size_t>(current->number) / kWarpSize, step);
 }
 
 }  // namespace fa::lab

@@ -58,6 +58,7 @@ class Player {
     bool begun = false;          // that step
     double since = 0;            // when it began to wait at that step
     double work = 0;             // that is left of it, in cycles alone
+    double answer = 0;           // when what it waits for has come
     int groups = 0;              // of products, closed
     std::vector<int> left;       // products of each group that have not ended
     int waiting = 0;             // products that no tensor core has begun
@@ -162,14 +163,28 @@ class Player {
       case Kind::kStore: {
         const double begin = std::max(out_free_, now_);
         warp.stores_open = out_free_ = begin + time_of(step);
-        timeline_.copies.push_back({Span::Kind::kStore, begin, out_free_,
-                                    static_cast<int>(w), step.tensor});
+        timeline_.copies.push_back(
+            {step.adds ? Span::Kind::kBulkAdd : Span::Kind::kStore, begin,
+             out_free_, static_cast<int>(w), step.tensor});
         break;
       }
+      case Kind::kAdd:
+        if (first) {
+          warp.answer = out_free_ = std::max(out_free_, now_) + time_of(step);
+        }
+        if (warp.answer > now_) return false;
+        finish(w, Span::Kind::kAdds);
+        return true;
+      case Kind::kLook:
+        if (first) warp.answer = now_ + costs_.copy_latency;
+        if (warp.answer > now_) return false;
+        finish(w, Span::Kind::kWaitsForOthers);
+        return true;
       case Kind::kCommitStores:
         warp.stores.push_back(warp.stores_open);
         break;
       case Kind::kWaitStores:
+      case Kind::kWaitArrivals:
         if (store_wait(warp, step) > now_) return false;
         finish(w, Span::Kind::kWaitsForStores);
         return true;
@@ -237,11 +252,13 @@ class Player {
     return static_cast<double>(step.bytes) / costs_.copied_bytes;
   }
 
-  static double store_wait(const Warp& warp, const Step& step) {
+  double store_wait(const Warp& warp, const Step& step) const {
     const auto closed = static_cast<int>(warp.stores.size());
-    return closed > step.count ? warp.stores[static_cast<std::size_t>(
-                                     closed - step.count - 1)]
-                               : 0;
+    if (closed <= step.count) return 0;
+    const double read =
+        warp.stores[static_cast<std::size_t>(closed - step.count - 1)];
+    return step.kind == Kind::kWaitArrivals ? read + costs_.copy_latency
+                                            : read;
   }
 
   static void end_phase(Mbarrier& barrier) {
@@ -269,6 +286,7 @@ class Player {
     if (&quarter == quarters_.data()) {
       timeline_.products.push_back(
           {product.step->from_registers ? Span::Kind::kOutput
+           : product.step->by_columns   ? Span::Kind::kByColumns
                                         : Span::Kind::kScores,
            quarter.begin, quarter.end, static_cast<int>(product.warp), 0});
       timeline_.tensor_busy += quarter.end - quarter.begin;
@@ -293,8 +311,14 @@ class Player {
       if (warp.work > 0) {
         next = std::min(next, now_ + warp.work * computing(w % kQuarters));
       }
-      if (!ended(w) && block_.warps[w][warp.at].kind == Kind::kWaitStores) {
-        next = std::min(next, store_wait(warp, block_.warps[w][warp.at]));
+      if (ended(w)) continue;
+      const Step& step = block_.warps[w][warp.at];
+      if (step.kind == Kind::kWaitStores ||
+          step.kind == Kind::kWaitArrivals) {
+        next = std::min(next, store_wait(warp, step));
+      }
+      if (step.kind == Kind::kAdd || step.kind == Kind::kLook) {
+        next = std::min(next, warp.answer);
       }
     }
     for (const Quarter& quarter : quarters_) {

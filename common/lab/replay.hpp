@@ -27,10 +27,11 @@ struct Costs {
   int rest_of_score = 5;
   /// A shuffle or a vote, of which one waits for another: ours.
   int exchange = 25;
-  /// Bytes in a cycle that copies bring, and as many that they take away. 5120 for all multiprocessors (of the A100;
-  /// NVIDIA's white paper on it), by 132.
+  /// Bytes in a cycle that copies bring, and as many that copies and additions take away. 5120 for all multiprocessors
+  /// (of the A100; NVIDIA's white paper on it), by 132.
   int copied_bytes = 39;
-  /// From the beginning of a copy to its landing, beside that: ours.
+  /// From the beginning of a copy to its landing, beside that; from a look at global memory to its answer, and from the
+  /// end of a store to its arrival there: ours.
   int copy_latency = 800;
   /// From the end of a block to the first step of the next one on the multiprocessor: ours.
   int next_block = 1000;
@@ -48,16 +49,19 @@ struct Span {
     kWaitsForOthers,    ///< at another barrier
     kWaitsForProducts,  ///< its own, or to begin them
     kWaitsForStores,    ///< copies to global memory
+    kAdds,              ///< by atomics, to global memory
     kScores,            ///< a product whose operands are in shared memory
+    kByColumns,         ///< the same; the right one is read by its columns
     kOutput,            ///< a product with an operand in registers
     kLoad,              ///< a copy, from its turn to its landing
-    kStore              ///< a copy to global memory, from its turn on
+    kStore,             ///< a copy to global memory, from its turn on
+    kBulkAdd            ///< one that adds to what is there
   };
   Kind kind = Kind::kWork;  ///< see there
   double begin = 0;         ///< in cycles
   double end = 0;           ///< in cycles
   int warp = 0;             ///< whose it is
-  int tensor = 0;           ///< of a copy
+  int tensor = 0;           ///< of a copy; -1: of a run of bytes
 };
 
 /// What happened when.
@@ -79,7 +83,8 @@ struct Timeline {
 ///
 /// A quarter's tensor cores do one product at a time, first come, first served; of a warp the next one comes as soon as
 /// costs.waiting_products allows. Warps that compute at the same time on a quarter share it evenly. Copies come one
-/// after the other, each warp's steps too; what is not named in Costs takes no time.
+/// after the other, each warp's steps too; what is not named in Costs takes no time. A warp that adds by atomics waits
+/// until what it adds has been taken away.
 /// @param blocks in their order, as record() gives them
 /// @param costs  see there
 /// @throws std::runtime_error when warps wait for what never comes: the record is of another kernel, or not whole

@@ -33,12 +33,18 @@ Look look_of(Kind kind) {
       return {"waits for products", nullptr};
     case Kind::kWaitsForStores:
       return {"waits for stores", "#dcdcdc"};
+    case Kind::kAdds:
+      return {"adds", "#e0a3bd"};
     case Kind::kScores:
       return {"scores", "#8fbce6"};
+    case Kind::kByColumns:
+      return {"by columns", "#7fd0c7"};
     case Kind::kOutput:
       return {"output", "#a5d28f"};
     case Kind::kLoad:
       return {"load", "#e5d6f0"};
+    case Kind::kBulkAdd:
+      return {"bulk addition", "#e0a3bd"};
     default:
       return {"store", "#f5e9a8"};
   }
@@ -111,11 +117,14 @@ class Canvas {
 constexpr const char* kLabel = " text-anchor=\"end\" font-size=\"11\"";
 constexpr const char* kSmall = " font-size=\"10\" fill=\"#555555\"";
 
-// Copies of one warp that follow each other without a gap, of one tensor: the panels of a tile.
+// Copies of one warp that follow each other without a gap, of one tensor: the panels of a tile; and runs of bytes that
+// come with it. Additions have another place.
 std::vector<Span> tiles_of(const std::vector<Span>& copies) {
   std::vector<Span> result;
   for (const Span& copy : copies) {
-    if (!result.empty() && result.back().tensor == copy.tensor &&
+    if (copy.kind == Kind::kBulkAdd) continue;
+    if (!result.empty() &&
+        (result.back().tensor == copy.tensor || copy.tensor < 0) &&
         result.back().kind == copy.kind && result.back().warp == copy.warp &&
         copy.begin <= result.back().end) {
       result.back().end = std::max(result.back().end, copy.end);
@@ -153,8 +162,8 @@ double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
 }
 
 // Draws one time line from y on, and gives the y below it.
-double draw(Canvas& canvas, const NamedTimeline& one,
-            const std::vector<std::string>& tensors, double y) {
+double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend,
+            double y) {
   const Timeline& timeline = one.timeline;
   canvas.text(kLeft, y + 14, one.name, " font-weight=\"bold\"");
   canvas.text(kLeft, y + 30,
@@ -162,7 +171,7 @@ double draw(Canvas& canvas, const NamedTimeline& one,
                           timeline.cycles, 100 * timeline.tensor_share()));
   y += kHead;
   const double top = y;
-  y = draw_copies(canvas, timeline.copies, tensors, y) + kGap;
+  y = draw_copies(canvas, timeline.copies, legend.tensors, y) + kGap;
   for (const Lane& lane : lanes_of(timeline)) {
     const bool multiplies = lane.name.rfind("consumer", 0) == 0;
     canvas.text(kLeft - 8, y + kRow / 2 + 4, lane.name, kLabel);
@@ -177,6 +186,11 @@ double draw(Canvas& canvas, const NamedTimeline& one,
     for (const Span& span : timeline.warps) {
       if (span.warp == lane.warp) {
         canvas.span(span, y + (multiplies ? height : kRow * 0.2), height);
+      }
+    }
+    for (const Span& copy : timeline.copies) {
+      if (copy.warp == lane.warp && copy.kind == Kind::kBulkAdd) {
+        canvas.span(copy, y + kRow * 0.2, height);
       }
     }
     y += kRow + kGap;
@@ -210,7 +224,7 @@ double draw(Canvas& canvas, const NamedTimeline& one,
 }  // namespace
 
 std::vector<Lane> lanes_of(const Timeline& timeline) {
-  std::set<int> multiply, copy;
+  std::set<int> multiply, copy, add;
   for (const Span& span : timeline.products) {
     multiply.insert(span.warp / kWarpsOfGroup * kWarpsOfGroup);
   }
@@ -218,6 +232,9 @@ std::vector<Lane> lanes_of(const Timeline& timeline) {
     const int group = span.warp / kWarpsOfGroup * kWarpsOfGroup;
     if (span.kind == Kind::kLoad && multiply.count(group) == 0) {
       copy.insert(group);
+    }
+    if (span.kind == Kind::kBulkAdd && multiply.count(group) == 0) {
+      add.insert(span.warp);
     }
   }
   std::vector<Lane> lanes;
@@ -230,6 +247,10 @@ std::vector<Lane> lanes_of(const Timeline& timeline) {
   int number = 0;
   for (const int warp : multiply) {
     lanes.push_back({fmt::format("consumer {}", number++), warp});
+  }
+  number = 0;
+  for (const int warp : add) {
+    lanes.push_back({fmt::format("adder {}", number++), warp});
   }
   return lanes;
 }
@@ -253,27 +274,23 @@ std::string costs_text(const Costs& costs) {
 }
 
 std::string draw_timelines(const std::vector<NamedTimeline>& timelines,
-                           const std::vector<std::string>& tensors,
-                           double cycles) {
+                           const Legend& legend, double cycles) {
   for (const NamedTimeline& one : timelines) {
     cycles = std::max(cycles, one.timeline.cycles);
   }
   Canvas canvas(cycles);
   double y = 10;
-  for (const NamedTimeline& one : timelines)
-    y = draw(canvas, one, tensors, y);
+  for (const NamedTimeline& one : timelines) y = draw(canvas, one, legend, y);
   double x = 18;
-  const std::pair<Kind, const char*> entries[] = {
-      {Kind::kLoad, "copy, to its landing"},
-      {Kind::kStore, "copy of O"},
-      {Kind::kScores, "product Q K"},
-      {Kind::kOutput, "product P V"},
-      {Kind::kWork, "softmax"},
-      {Kind::kWaitsForOthers, "waits"}};
-  for (const auto& [kind, words] : entries) {
+  for (const auto& [kind, words] : legend.colours) {
+    const double width = 34 + 5.7 * static_cast<double>(words.size());
+    if (x + width > kWidth) {
+      x = 18;
+      y += 18;
+    }
     canvas.box(x, y - 10, 14, 12, look_of(kind).colour);
     canvas.text(x + 19, y, words, " font-size=\"11\"");
-    x += 34 + 5.7 * static_cast<double>(std::string(words).size());
+    x += width;
   }
   canvas.text(18, y + 20,
               "A consumer's upper half: its products on the tensor cores; "

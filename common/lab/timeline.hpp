@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/lab/replay.hpp"
@@ -15,13 +16,21 @@ struct NamedTimeline {
   Timeline timeline;  ///< what happened
 };
 
-/// A warpgroup, which one of its warps stands for.
+/// What a drawing says in words.
+struct Legend {
+  std::vector<std::string> tensors;  ///< that are copied, by Step::tensor
+  /// What is meant by a colour, in their order. A colour without words is not explained.
+  std::vector<std::pair<Span::Kind, std::string>> colours;
+};
+
+/// A warpgroup, which one of its warps stands for; or a warp that adds to global memory for others.
 struct Lane {
-  std::string name;  ///< "producer", "consumer 0"
+  std::string name;  ///< "producer", "consumer 0", "adder 0"
   int warp = 0;      ///< its first one
 };
 
-/// The warpgroups that multiply, "consumers", before those that only copy, "producers".
+/// The warpgroups that only copy, "producers", before those that multiply, "consumers", and warps of others that have
+/// copies add, "adders".
 std::vector<Lane> lanes_of(const Timeline& timeline);
 
 /// What things cost in the model: lines of text.
@@ -29,12 +38,11 @@ std::string costs_text(const Costs& costs);
 
 /// Draws time lines below one another, with the same scale: copies, the warpgroups, the tensor cores.
 /// @param timelines at least one
-/// @param tensors   names of what is copied, by the numbers of Step::tensor
+/// @param legend    names
 /// @param cycles    that the width stands for at least: drawings with the same number have the same scale
 /// @return SVG
 std::string draw_timelines(const std::vector<NamedTimeline>& timelines,
-                           const std::vector<std::string>& tensors,
-                           double cycles = 0);
+                           const Legend& legend, double cycles = 0);
 
 /// The same for programs: an array of objects with name, cycles, tensor_busy and spans.
 /// @param timelines as drawn

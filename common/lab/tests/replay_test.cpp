@@ -212,6 +212,33 @@ TEST_CASE("stores are waited for by groups, and blocks follow each other") {
   CHECK(timeline.blocks[1] == doctest::Approx(60));
 }
 
+TEST_CASE("atomics are taken away one after the other, by who adds") {
+  Step addition;
+  addition.kind = Kind::kAdd;
+  addition.bytes = 3200;
+  const Timeline timeline = lab::replay(
+      {block({{0, {addition, work(1)}}, {1, {work(1), addition}}})}, costs());
+  CHECK(end_of(timeline, 0) == doctest::Approx(110));
+  CHECK(end_of(timeline, 1) == doctest::Approx(200));
+  CHECK(timeline.warps[1].kind == Span::Kind::kAdds);
+}
+
+TEST_CASE("a store has been read before it arrives, a look takes as long") {
+  const auto end_with = [](Kind kind) {
+    return lab::replay({block({{0,
+                                {step(Kind::kStore, 0, 0, 3200),
+                                 step(Kind::kCommitStores), step(kind)}}})},
+                       costs())
+        .cycles;
+  };
+  CHECK(end_with(Kind::kWaitStores) == doctest::Approx(100));
+  CHECK(end_with(Kind::kWaitArrivals) == doctest::Approx(200));
+  const Timeline timeline =
+      lab::replay({block({{0, {step(Kind::kLook), work(1)}}})}, costs());
+  CHECK(timeline.cycles == doctest::Approx(110));
+  CHECK(timeline.warps.front().kind == Span::Kind::kWaitsForOthers);
+}
+
 TEST_CASE("what never comes is refused in one sentence") {
   CHECK(message_of<std::runtime_error>([] {
           lab::replay({block({{1, {work(1), step(Kind::kWait, 1, 0)}}})},
@@ -299,6 +326,53 @@ TEST_CASE("a record has each warp's steps in their order") {
   CHECK(timeline.cycles == doctest::Approx(3 * (8 + 100 + 30 + 75) + 2 * 50));
 }
 
+// A warp adds by atomics, looks whether it is its turn, and has a copy add.
+__global__ void adding_kernel(float* out, unsigned* turn) {
+  Shared& shared = *dynamic_shared<Shared>();
+  shared.numbers[threadIdx.x] = exp2_approx(1);
+  atomicAdd(out + threadIdx.x, 1.0f);
+  atomicAdd(out + threadIdx.x, 1.0f);
+  fence_async_proxy();
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  while (atomicAdd(turn, 0u) != 0) {
+  }
+  bulk_add(out, shared.numbers, 128);
+  bulk_commit();
+  bulk_wait_read<0>();
+  bulk_wait<0>();
+  atomicAdd(turn, 1u);
+}
+
+TEST_CASE("a record has additions in their order") {
+  DeviceBuffer<float> out(32);
+  DeviceBuffer<unsigned> turn(1);
+  const std::vector<float> zeros(32);
+  const std::vector<unsigned> nobody(1);
+  out.upload(zeros.data());
+  turn.upload(nobody.data());
+  const std::vector<BlockRecord> blocks = lab::record([&] {
+    launch(adding_kernel, {{1}, {32}, sizeof(Shared)}, out.data(),
+           turn.data());
+  });
+  REQUIRE(blocks.size() == 1);
+  const Steps& steps = blocks[0].warps.at(0);
+  const Kind kinds[] = {Kind::kWork,       Kind::kAdd,
+                        Kind::kMeet,       Kind::kLook,
+                        Kind::kStore,      Kind::kCommitStores,
+                        Kind::kWaitStores, Kind::kWaitArrivals};
+  REQUIRE(steps.size() == std::size(kinds));
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    CAPTURE(i);
+    CHECK((steps[i].kind == kinds[i]));
+  }
+  CHECK(steps[0].bytes == 0);
+  CHECK(steps[1].bytes == 2 * 128);
+  CHECK(steps[4].adds);
+  CHECK(steps[4].tensor == -1);
+  CHECK(steps[4].bytes == 128);
+}
+
 TEST_CASE("only one record is made at a time, and none after an error") {
   CHECK_THROWS_AS(lab::record([] { lab::record([] {}); }), std::logic_error);
   CHECK(lab::recorder == nullptr);
@@ -323,8 +397,11 @@ TEST_CASE("a time line has a lane for who copies and for who multiplies") {
   CHECK(lanes[1].name == "consumer 0");
   CHECK(lanes[1].warp == 4);
   const std::vector<lab::NamedTimeline> named{{"a & b", timeline}};
-  const std::string svg = lab::draw_timelines(named, {"K"});
-  CHECK(svg == lab::draw_timelines(named, {"K"}));
+  const lab::Legend legend{
+      {"K"}, {{Span::Kind::kLoad, "copy"}, {Span::Kind::kScores, "Q & K"}}};
+  const std::string svg = lab::draw_timelines(named, legend);
+  CHECK(svg == lab::draw_timelines(named, legend));
+  CHECK(contains(svg, ">Q &amp; K</text>"));
   CHECK(contains(svg, ">a &amp; b</text>"));
   CHECK(contains(svg, ">264 cycles, tensor cores busy for 24 %</text>"));
   // Two panels are one tile.
@@ -334,13 +411,47 @@ TEST_CASE("a time line has a lane for who copies and for who multiplies") {
   CHECK(contains(svg, ">consumer 0</text>"));
   // Half the scale: the product has half the width, 64 of 264 cycles on 658.
   CHECK(contains(svg, "width=\"159.5\" height=\"20\" fill=\"#8fbce6\""));
-  CHECK(contains(lab::draw_timelines(named, {"K"}, 528),
+  CHECK(contains(lab::draw_timelines(named, legend, 528),
                  "width=\"79.8\" height=\"20\" fill=\"#8fbce6\""));
   const std::string json = lab::timelines_json(named, {"K"});
   CHECK(contains(json, "\"cycles\": 264.0, \"tensor_busy\": 64.0"));
   CHECK(contains(json,
                  "{\"lane\": \"copies\", \"warp\": 0, \"kind\": \"load\", "
                  "\"begin\": 0.0, \"end\": 150.0, \"tensor\": \"K\"}"));
+}
+
+TEST_CASE("who has copies add for others has a lane of its own") {
+  Step addition = step(Kind::kStore, 0, 0, 3200);
+  addition.adds = true;
+  Step run = step(Kind::kLoad, 0, 0, 320);
+  run.tensor = -1;
+  const Timeline timeline = lab::replay(
+      {block({{0, {product(64), step(Kind::kCommit)}},
+              {4,
+               {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 3520),
+                step(Kind::kLoad, 0, 0, 3200), run}},
+              {6,
+               {addition, step(Kind::kCommitStores),
+                step(Kind::kWaitStores)}}})},
+      costs());
+  const auto lanes = lab::lanes_of(timeline);
+  REQUIRE(lanes.size() == 3);
+  CHECK(lanes[0].name == "producer");
+  CHECK(lanes[1].name == "consumer 0");
+  CHECK(lanes[2].name == "adder 0");
+  CHECK(lanes[2].warp == 6);
+  CHECK(timeline.copies.back().kind == Span::Kind::kBulkAdd);
+  CHECK(timeline.copies.back().end == doctest::Approx(100));
+  // The run of bytes belongs to the tile before it: one box of 210 cycles, the whole width of 658.
+  const std::string svg = lab::draw_timelines({{"a", timeline}}, {{"K"}, {}});
+  const std::string box = "height=\"10\" fill=\"#e5d6f0\"";
+  const std::size_t tile = svg.find("width=\"658\" " + box);
+  REQUIRE(tile != std::string::npos);
+  CHECK(svg.find(box, tile + 30) == std::string::npos);
+  // In the adder's lane, and nowhere else.
+  const std::size_t added = svg.find("#e0a3bd");
+  REQUIRE(added != std::string::npos);
+  CHECK(svg.find("#e0a3bd", added + 1) == std::string::npos);
 }
 
 TEST_CASE("who copies and multiplies is a consumer") {

@@ -1,0 +1,129 @@
+// The model of who waits for whom shows what each rung for Hopper was written for.
+#include "06_flash_backward/timeline.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include <doctest/doctest.h>
+
+using namespace fa;
+using backward::Rung;
+using lab::Span;
+using lab::Timeline;
+using Kind = Span::Kind;
+
+namespace {
+
+const Rung& rung_of(const std::string& name) {
+  static const std::vector<backward::Machine> all = backward::machines();
+  for (const Rung& rung : all.front().rungs) {
+    if (rung.name == name) return rung;
+  }
+  FAIL("no rung " << name);
+  return all.front().rungs.front();
+}
+
+// The time line that is drawn of a rung.
+const Timeline& drawn(const std::string& name) {
+  static std::map<std::string, Timeline> known;
+  if (known.count(name) == 0) {
+    known[name] =
+        backward::timeline_of(rung_of(name), backward::drawn_problem());
+  }
+  return known[name];
+}
+
+// Cycles that warps spend with something.
+double sum_of(const Timeline& timeline, Kind kind) {
+  double sum = 0;
+  for (const Span& span : timeline.warps) {
+    if (span.kind == kind) sum += span.end - span.begin;
+  }
+  return sum;
+}
+
+// Bulk additions, and the lane that they stand in.
+std::map<int, int> additions_of(const Timeline& timeline) {
+  std::map<int, int> count;
+  for (const Span& copy : timeline.copies) {
+    if (copy.kind == Kind::kBulkAdd) ++count[copy.warp];
+  }
+  return count;
+}
+
+const char* const kRungs[] = {"08_wgmma", "09_warp_specialized",
+                              "10_delayed_queries", "11_in_turn"};
+
+}  // namespace
+
+TEST_CASE("tensor cores do the same work in rungs 08 to 11, in less time") {
+  for (const char* name : kRungs) {
+    CAPTURE(std::string(name));
+    // Two blocks, 4 tiles of queries: five products of 2 * 64 * 128 * 128 operations, 4096 a cycle.
+    CHECK(drawn(name).tensor_busy ==
+          doctest::Approx(2 * 4 * 5 * (2. * 64 * 128 * 128 / 4096)));
+    // The kernels before and after are left out.
+    CHECK(drawn(name).blocks.size() == 2);
+  }
+  const auto share = [](const char* name) {
+    return drawn(name).tensor_share();
+  };
+  CHECK(share("09_warp_specialized") > share("08_wgmma") + 0.1);
+  CHECK(share("10_delayed_queries") >= share("08_wgmma") + 0.1);
+}
+
+TEST_CASE("from rung 09 on nobody who computes adds to dQ") {
+  CHECK(sum_of(drawn("08_wgmma"), Kind::kAdds) > 0);
+  CHECK(additions_of(drawn("08_wgmma")).empty());
+  CHECK(lab::lanes_of(drawn("08_wgmma")).size() == 2);
+  for (const char* name :
+       {"09_warp_specialized", "10_delayed_queries", "11_in_turn"}) {
+    CAPTURE(std::string(name));
+    CHECK(sum_of(drawn(name), Kind::kAdds) == 0);
+    // Two blocks of 4 tiles, for each of the two warpgroups.
+    CHECK((additions_of(drawn(name)) == std::map<int, int>{{9, 8}, {10, 8}}));
+    const auto lanes = lab::lanes_of(drawn(name));
+    REQUIRE(lanes.size() == 5);
+    CHECK(lanes[0].name == "producer");
+    CHECK(lanes[3].name == "adder 0");
+    CHECK(lanes[4].warp == 10);
+  }
+}
+
+TEST_CASE("rung 10 begins dQ a tile later than rung 09") {
+  // Products of a warpgroup until its first one of dQ ends: rung 09 has S, dP and dV of a tile before it, rung 10 all
+  // but dQ of the first tile, and S and dP of the second.
+  const auto before_d_q = [](const std::string& name) {
+    int count = 0;
+    for (const Span& product : drawn(name).products) {
+      if (product.warp != 0) continue;
+      if (product.kind == Kind::kByColumns) break;
+      ++count;
+    }
+    return count;
+  };
+  // S and dP are 8 products 16 deep each, dV and dK 4.
+  CHECK(before_d_q("08_wgmma") == 8 + 8 + 4 + 4);
+  CHECK(before_d_q("09_warp_specialized") == 8 + 8 + 4);
+  CHECK(before_d_q("10_delayed_queries") == 8 + 8 + 4 + 4 + 8 + 8);
+}
+
+TEST_CASE("the drawn tensors have the names of the legend") {
+  // K, V, Q, dO, dV and dK, by first appearance.
+  for (const char* name : kRungs) {
+    CAPTURE(std::string(name));
+    std::map<int, int> copies;
+    for (const Span& copy : drawn(name).copies) {
+      if (copy.kind == Kind::kLoad || copy.kind == Kind::kStore) {
+        ++copies[copy.tensor];
+        CHECK((copy.kind == Kind::kStore) == (copy.tensor > 3));
+      }
+    }
+    // In panels of 64 columns: K, V and their gradients of 4 warpgroups, 8 tiles of Q and of dO; a run for each of
+    // these tiles.
+    CHECK((copies ==
+           std::map<int, int>{
+               {-1, 16}, {0, 8}, {1, 8}, {2, 16}, {3, 16}, {4, 8}, {5, 8}}));
+  }
+}
