@@ -24,13 +24,6 @@ const lab::Legend kLegend{{"Q", "K", "V", "O"},
                            {lab::Span::Kind::kWork, "softmax"},
                            {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
-std::string words_of(const Problem& problem) {
-  const AttentionShape& s = problem.shape;
-  return fmt::format("{} queries, {} keys, head_dim {}{}", s.length_q,
-                     s.length_k, s.head_dim,
-                     problem.causal ? ", causal" : "");
-}
-
 Problem problem_of(std::int64_t length_q, std::int64_t length_k,
                    std::int64_t head_dim, bool causal) {
   Problem problem =
@@ -61,7 +54,7 @@ void show_lengths(const std::vector<const Rung*>& rungs) {
       "{}\n{}"
       "alternating: 512 keys, if products of two warpgroups alternate\n"
       "copies at once: 4096 keys, if copies took no time\n\n",
-      words_of(drawn), table.text());
+      ladder::words_of(drawn), table.text());
 }
 
 // What a mask leaves.
@@ -78,7 +71,7 @@ void show_mask(const std::vector<const Rung*>& rungs) {
   }
   fmt::print(
       "{}; rungs 09 to 13 multiply 128 columns,\nhalf of them zeros\n{}\n",
-      words_of(problem_of(384, 512, 64, false)), table.text());
+      ladder::words_of(problem_of(384, 512, 64, false)), table.text());
 }
 
 }  // namespace
@@ -102,7 +95,7 @@ void show_timelines(const Machine& machine,
   for (const Rung* rung : rungs) {
     const Problem problem = drawn_problem(*rung);
     const std::string name =
-        fmt::format("{}, {}", rung->name, words_of(problem));
+        fmt::format("{}, {}", rung->name, ladder::words_of(problem));
     drawn.push_back({name, timeline_of(*rung, problem)});
     // Turns make a difference only if products of two warpgroups can alternate.
     if (rung->name == "11_overlap" || rung->name == "12_ping_pong") {

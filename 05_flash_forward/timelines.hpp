@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "05_flash_forward/problem.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/table.hpp"
 #include "common/files/write_file.hpp"
@@ -23,6 +24,14 @@ struct TimelineOptions {
   std::string svg;   ///< file for the drawing; "-": nothing but that, printed
   std::string json;  ///< file for programs, or empty
 };
+
+/// The sizes of a problem in words.
+inline std::string words_of(const Problem& problem) {
+  const AttentionShape& s = problem.shape;
+  return fmt::format("{} queries, {} keys, head_dim {}{}", s.length_q,
+                     s.length_k, s.head_dim,
+                     problem.causal ? ", causal" : "");
+}
 
 /// A launch on one multiprocessor: of its blocks those that multiply, without kernels before and after.
 /// @param rung    of the machine "lab"

@@ -1,6 +1,6 @@
 /// @file
-/// Which kernels compute gradients and how they are launched. The last rungs of the ladder,
-/// the training program and the C interface share it.
+/// Which kernels compute gradients and how they are launched. The last rungs of the ladder, the training program and the
+/// C interface share it.
 #pragma once
 
 #include <algorithm>
@@ -97,7 +97,8 @@ void launch_sm_80_backward(const AttentionGradient<T>& a, bool deterministic,
     if (!deterministic) {
       launch_with_sums<Tile>(drops ? flash_backward_finish<Tile, T, true>
                                    : flash_backward_finish<Tile, T, false>,
-                             backward_bytes<Tile, T>(), a, stream, 2);
+                             backward_bytes<Tile, T>(), a, stream,
+                             kPipelineStages);
       return;
     }
     using OfQueries = QueryGradientTile<d>;
@@ -108,7 +109,7 @@ void launch_sm_80_backward(const AttentionGradient<T>& a, bool deterministic,
            {grid_of_keys(a, Tile::block_n),
             {Tile::threads},
             backward_bytes<Tile, T>(),
-            2},
+            kPipelineStages},
            a);
     launch(stream,
            drops ? flash_backward_queries<OfQueries, T, true>
@@ -116,7 +117,7 @@ void launch_sm_80_backward(const AttentionGradient<T>& a, bool deterministic,
            {grid_of(a, OfQueries::block_m),
             {OfQueries::threads},
             query_gradient_bytes<OfQueries, T>(),
-            2},
+            kPipelineStages},
            a);
   });
 }
@@ -128,11 +129,9 @@ void launch_backward(const AttentionGradient<T>& a, bool deterministic,
                      const Stream& stream) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
   if (prefers_hopper() && can_map_backward(a)) {
-    if (a.head_dim <= 64) {
-      launch_ordered<64>(a, deterministic, stream);
-    } else {
-      launch_ordered<128>(a, deterministic, stream);
-    }
+    with_head_dim<64, 128>(a.head_dim, [&](auto d) {
+      launch_ordered<decltype(d)::value>(a, deterministic, stream);
+    });
     return;
   }
   launch_sm_80_backward(a, deterministic, stream);

@@ -224,14 +224,11 @@ Rung hopper_rung(const char* name, const char* idea, bool same_bits,
                  Work work) {
   Rung rung =
       sixteen_bit_rung(name, idea, 128, same_bits, [=](const auto& of) {
-        return with_workspace(of, {mapped_columns(of), same_bits},
-                              [=](const auto& a) {
-                                if (a.head_dim <= 64) {
-                                  work(a, std::integral_constant<int, 64>{});
-                                } else {
-                                  work(a, std::integral_constant<int, 128>{});
-                                }
-                              });
+        return with_workspace(
+            of, {mapped_columns(of), same_bits}, [=](const auto& a) {
+              with_head_dim<64, 128>(a.head_dim,
+                                     [&](auto columns) { work(a, columns); });
+            });
       });
   rung.drops = false;
   return rung;

@@ -37,12 +37,6 @@ Problem problem_of(std::int64_t length_q, std::int64_t length_k,
   return problem;
 }
 
-std::string words_of(const Problem& problem) {
-  const AttentionShape& s = problem.shape;
-  return fmt::format("{} queries, {} keys, head_dim {}", s.length_q,
-                     s.length_k, s.head_dim);
-}
-
 // How busy the tensor cores are: in the problem that is drawn, with other costs, with more queries, and under the mask.
 void show_table(const std::vector<const Rung*>& rungs) {
   cli::Table table({"tensor cores busy", "cycles", "drawn", "alternating",
@@ -63,7 +57,7 @@ void show_table(const std::vector<const Rung*>& rungs) {
       "{}\n{}"
       "alternating: as drawn, if products of two warpgroups alternate\n"
       "causal: 1024 queries and keys; D 64: 2048 queries, head_dim 64\n",
-      words_of(drawn_problem()), table.text());
+      ladder::words_of(drawn_problem()), table.text());
 }
 
 }  // namespace
@@ -86,7 +80,7 @@ void show_timelines(const Machine& machine,
   std::vector<lab::NamedTimeline> drawn;
   for (const Rung* rung : rungs) {
     drawn.push_back(
-        {fmt::format("{}, {}", rung->name, words_of(drawn_problem())),
+        {fmt::format("{}, {}", rung->name, ladder::words_of(drawn_problem())),
          timeline_of(*rung, drawn_problem())});
   }
   ladder::show_timelines(options, drawn, kFirst, kLegend, kScale, "P, dS",

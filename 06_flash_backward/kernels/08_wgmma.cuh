@@ -70,8 +70,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
   KeyGradient<Tile> d_k = {}, d_v = {};
   int parity = 0;
   for_each_tile<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row =
-        std::int64_t{block.batch * a.heads + head} * padded_rows(a) + query0;
+    const std::int64_t row = row_of_tile(a, block, head, query0);
     if (threadIdx.x == 0) {
       constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
       shared.queries.arrive_and_expect(2 * Tile::QTile::bytes +

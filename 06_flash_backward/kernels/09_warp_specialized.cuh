@@ -76,8 +76,7 @@ __device__ void fetch_queries(BackwardShared<Tile>& shared,
   fetch_keys(shared.v, maps.v, shared.v_full);
   RingPlace<Tile::stages> at;
   for_each_tile<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row =
-        std::int64_t{block.batch * a.heads + head} * padded_rows(a) + query0;
+    const std::int64_t row = row_of_tile(a, block, head, query0);
     Mbarrier& q_full =
         shared.q_pipe.acquire(at, Tile::QTile::bytes + row_bytes);
     load_tile(shared.q[at.stage], maps.q, q_full, query0, head, block.batch,
@@ -106,8 +105,7 @@ __device__ void add_d_q_parts(BackwardShared<Tile>& shared,
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
   RingPlace<1> at;
   for_each_tile<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row =
-        std::int64_t{block.batch * a.heads + head} * padded_rows(a) + query0;
+    const std::int64_t row = row_of_tile(a, block, head, query0);
     shared.d_q_full[warpgroup].wait(at.parity);
     bulk_add(d_q_part<Tile>(a, row, warpgroup), shared.d_q[warpgroup], bytes);
     bulk_commit();

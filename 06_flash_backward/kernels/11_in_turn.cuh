@@ -37,8 +37,7 @@ __device__ void add_in_turn(BackwardShared<Tile>& shared,
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
   RingPlace<1> at;
   for_each_tile<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row =
-        std::int64_t{block.batch * a.heads + head} * padded_rows(a) + query0;
+    const std::int64_t row = row_of_tile(a, block, head, query0);
     unsigned* const turn = a.turns + row / kTurnRows * 2 + warpgroup;
     const auto own = static_cast<unsigned>(turn_of<Tile>(a, block, query0));
     shared.d_q_full[warpgroup].wait(at.parity);

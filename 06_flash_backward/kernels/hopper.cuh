@@ -95,6 +95,18 @@ __device__ KeyBlock key_block(const Attention<T>& a, int block, int head,
   return {key0, head, batch, tiles_of_queries<Tile>(a, key0)};
 }
 
+/// A tile's first row in the workspace.
+/// @param a      what is computed
+/// @param block  of keys
+/// @param head   of Q
+/// @param query0 the tile's first query
+template <class T>
+__device__ std::int64_t row_of_tile(const AttentionGradient<T>& a,
+                                    const KeyBlock& block, int head,
+                                    int query0) {
+  return std::int64_t{block.batch * a.heads + head} * padded_rows(a) + query0;
+}
+
 /// Calls visit(head, query0) for each tile of queries that a block goes through, in order.
 template <class Tile, class T, class Visit>
 __device__ void for_each_tile(const Attention<T>& a, const KeyBlock& block,
