@@ -77,14 +77,14 @@ template <class T>
 ForwardKernel sm_90_kernel(const Attention<T>& a) {
   if (a.head_dim > 64 && a.head_dim <= 128) {
     using Tile = TeachingTile<T>;
-    return {persistent_launch<Tile>(a, flash_persistent<Tile, T>),
-            "13_persistent", 128};
+    return {persistent_launch<Tile>(a, flash_patience<Tile, T>),
+            "14_patience", 128};
   }
   const auto shares = [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
     using Tile = SharesTile<T, d>;
     return ForwardKernel{persistent_launch<Tile>(a, flash_shares<Tile, T>),
-                         "14_shares", d};
+                         "15_shares", d};
   };
   return a.head_dim <= 64 ? shares(std::integral_constant<int, 64>{})
                           : shares(std::integral_constant<int, 256>{});

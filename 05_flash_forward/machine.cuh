@@ -222,8 +222,15 @@ inline std::vector<Rung> hopper_rungs() {
                     return persistent_launch<Tile>(a,
                                                    flash_persistent<Tile, T>);
                   }),
+      hopper_rung("14_patience", "maxima that grow little are left", 128,
+                  [](const auto& a) {
+                    using T = decltype(type_of(a));
+                    using Tile = TeachingTile<T>;
+                    return persistent_launch<Tile>(a,
+                                                   flash_patience<Tile, T>);
+                  }),
       hopper_rung(
-          "14_shares", "nothing that no row sees", 256, [](const auto& a) {
+          "15_shares", "nothing that no row sees", 256, [](const auto& a) {
             using T = decltype(type_of(a));
             return with_head_dim<64, 256>(a.head_dim, [&](auto d) {
               using Tile = SharesTile<T, decltype(d)::value>;

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "05_flash_forward/grid.cuh"
-#include "05_flash_forward/kernels/14_shares.cuh"
+#include "05_flash_forward/kernels/15_shares.cuh"
 #include "common/gpu/tensor_map.cuh"
 
 namespace fa::FA_TARGET {
@@ -121,7 +121,7 @@ std::function<void(const Stream&)> persistent_launch(
   };
 }
 
-/// The tile of rungs 09 to 13.
+/// The tile of rungs 09 to 14.
 template <class T>
 using TeachingTile = HopperTile<T, 128, 128, 2, 2>;
 /// The tile of the last rung for a head dimension: 64, 128 or 256.

@@ -77,7 +77,7 @@ void show_mask(const std::vector<const Rung*>& rungs) {
 }  // namespace
 
 Problem drawn_problem(const Rung& rung) {
-  return rung.name < "14" ? problem_of(256, 512, 128, false)
+  return rung.name < "15" ? problem_of(256, 512, 128, false)
                           : problem_of(384, 512, 64, true);
 }
 
@@ -103,7 +103,7 @@ void show_timelines(const Machine& machine,
                        timeline_of(*rung, problem, ladder::alternating())});
     }
   }
-  const bool to_scale = !rungs.empty() && rungs.front()->name < "14";
+  const bool to_scale = !rungs.empty() && rungs.front()->name < "15";
   ladder::show_timelines(options, drawn, kFirst, kLegend,
                          to_scale ? kScale : 0, "softmax", [&] {
                            show_lengths(rungs);

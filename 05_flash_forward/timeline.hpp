@@ -12,7 +12,7 @@
 
 namespace fa::flash {
 
-/// What is drawn of a rung: two blocks of queries of one head, and 512 keys. Of rung 14, which is about the mask, with
+/// What is drawn of a rung: two blocks of queries of one head, and 512 keys. Of rung 15, which is about the mask, with
 /// it and with head_dim 64, where it has three consumers; else without it and with head_dim 128.
 Problem drawn_problem(const Rung& rung);
 

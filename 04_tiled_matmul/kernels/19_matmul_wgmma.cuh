@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
     matmul_wgmma(const __grid_constant__ MappedProduct<T> maps) {
   auto& shared = *dynamic_shared<OneStageShared<Tile>>();
   const Product<T>& p = maps.p;
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   const int row0 = blockIdx.y * Tile::rows, col0 = blockIdx.x * Tile::cols;
   if (threadIdx.x == 0) {
     shared.full.init(1);

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
     matmul_stages(const __grid_constant__ MappedProduct<T> maps) {
   auto& shared = *dynamic_shared<StagesShared<Tile>>();
   const Product<T>& p = maps.p;
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   const int row0 = blockIdx.y * Tile::rows, col0 = blockIdx.x * Tile::cols;
   const int steps = ceil_div(p.k, Tile::depth);
   RingPlace<Tile::stages> filled, at, before;

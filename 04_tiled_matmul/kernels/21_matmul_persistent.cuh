@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   static_assert(Tile::consumers == 2, "registers are for two");
   auto& shared = *dynamic_shared<StagesShared<Tile>>();
   const Product<T>& p = maps.p;
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   init_stages(shared);
   if (warpgroup == Tile::consumers) {  // the producer
     keep_registers<kFetchingRegisters>();

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
   const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   const int head = blockIdx.y, batch = blockIdx.z;
   const int kv_head = head / (a.heads / a.kv_heads);
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   const int tiles = ceil_div(
       keys_seen(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
@@ -69,8 +69,9 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
       hide_scores(s, a, query0, key0);
     }
     float correction[2];
-    take_scores<true>(s, rows, correction, a.scale * kLog2E);
-    correct(o, correction);
+    if (take_scores<true>(s, rows, correction, a.scale * kLog2E)) {
+      correct(o, correction);
+    }
     WarpgroupWeights<Tile> p;
     round_weights<T>(p, s);
     begin_output(o, p, shared.v[stage]);

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int tiles = ceil_div(
       keys_seen(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
   init_barriers(shared);
-  if (threadIdx.x / kWarpgroup == Tile::consumers) {  // the producer
+  if (warpgroup_index() == Tile::consumers) {  // the producer
     keep_registers<kProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) {
       produce(shared, maps, block, head, batch, tiles);
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     return;
   }
   take_registers<kConsumerRegisters<Tile>>();
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
   const float scale = a.scale * kLog2E;
@@ -105,8 +105,9 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
       hide_scores(s, a, query0, tile * Tile::block_n);
     }
     float correction[2];
-    take_scores<hidden>(s, rows, correction, scale);
-    correct(o, correction);
+    if (take_scores<hidden>(s, rows, correction, scale)) {
+      correct(o, correction);
+    }
     WarpgroupWeights<Tile> p;
     round_weights<T>(p, s);
     shared.v_pipe.wait(at);

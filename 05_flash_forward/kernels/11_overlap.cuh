@@ -10,7 +10,8 @@
 namespace fa::FA_TARGET {
 
 /// What a consumer does for a block of queries, between two products' waits as much as it can.
-/// @tparam Tile    HopperTile
+/// @tparam Tile     HopperTile
+/// @tparam patience of take_scores()
 /// @param o        sums, without the division
 /// @param rows     of this lane
 /// @param shared   the block's
@@ -23,7 +24,8 @@ namespace fa::FA_TARGET {
 /// @param my_turn  called before products are begun
 /// @param your_turn called when they are
 //! [consume]
-template <class Tile, class T, class Shared, class MyTurn, class YourTurn>
+template <class Tile, int patience = 0, class T, class Shared, class MyTurn,
+          class YourTurn>
 __device__ void consume(WarpgroupSums<Tile>& o, LaneRows& rows,
                         Shared& shared, const typename Tile::QTile& q,
                         const Attention<T>& a, int query0, int tiles,
@@ -62,12 +64,14 @@ __device__ void consume(WarpgroupSums<Tile>& o, LaneRows& rows,
     if constexpr (hidden) {
       hide_scores(s, a, query0, tile * Tile::block_n);
     }
-    take_scores<hidden>(s, rows, correction, scale);
+    const bool grown =
+        take_scores<hidden, patience>(s, rows, correction, scale);
     wgmma_wait<0>(o, p);
     if (frees) shared.v_pipe.free(v_at);
     v_at.advance();
-    correct(o, correction);
     round_weights<T>(p, s);
+    pin(p);  // among the exponentials, not behind the branch
+    if (grown) correct(o, correction);
   };
   for (--tile; tile >= whole; --tile) step(std::true_type{});
   for (; tile >= 0; --tile) step(std::false_type{});
@@ -92,7 +96,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int tiles = ceil_div(
       keys_seen(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
   init_barriers(shared);
-  if (threadIdx.x / kWarpgroup == Tile::consumers) {  // the producer
+  if (warpgroup_index() == Tile::consumers) {  // the producer
     keep_registers<kProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) {
       produce(shared, maps, block, head, batch, tiles);
@@ -100,7 +104,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     return;
   }
   take_registers<kConsumerRegisters<Tile>>();
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   WarpgroupSums<Tile> o = {};
   LaneRows rows = no_keys();

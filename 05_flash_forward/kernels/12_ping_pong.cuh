@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int tiles = ceil_div(
       keys_seen(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
   init_barriers(shared);
-  if (threadIdx.x / kWarpgroup == Tile::consumers) {  // the producer
+  if (warpgroup_index() == Tile::consumers) {  // the producer
     keep_registers<kProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) {
       produce(shared, maps, block, head, batch, tiles);
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     return;
   }
   take_registers<kConsumerRegisters<Tile>>();
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   WarpgroupSums<Tile> o = {};
   LaneRows rows = no_keys();

@@ -165,27 +165,25 @@ __device__ bool take_work(PersistentShared<Tile>& shared,
                           const RingPlace<2>& at, const WorkOrder& order,
                           Work& work) {
   shared.ticket_pipe.wait(at);
-  const int ticket = shared.tickets[at.stage];
-  __syncwarp();  // all lanes have read it
+  const int ticket = warp_uniform(shared.tickets[at.stage]);
   if (threadIdx.x % kWarp == 0) shared.ticket_pipe.free(at);
   if (ticket >= order.all * order.blocks) return false;
   work = work_of(ticket, order);
   return true;
 }
 
-/// Launch: blocks of 128 x (consumers + 1); as many as multiprocessors, or as work; sizeof(PersistentShared<Tile>).
-/// maps.tickets points to a 0, and to a 0 it points when all is over.
-/// @tparam Tile HopperTile
+/// What a block does.
+/// @tparam Tile     HopperTile
+/// @tparam patience of take_scores()
 /// @param maps  what is computed
 /// @param order of work
 //! [persistent]
-template <class Tile, class T>
-__global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
-    flash_persistent(const __grid_constant__ MappedAttention<T> maps,
-                     const WorkOrder order) {
+template <class Tile, int patience, class T>
+__device__ void persistent_block(const MappedAttention<T>& maps,
+                                 const WorkOrder& order) {
   auto& shared = *dynamic_shared<PersistentShared<Tile>>();
   init_barriers(shared);
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {
     keep_registers<kProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) produce_all(shared, maps, order);
@@ -205,7 +203,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     LaneRows rows = no_keys();
     auto& q = shared.q[q_at.stage][warpgroup];
     shared.q_pipe[warpgroup].wait(q_at);
-    consume<Tile>(
+    consume<Tile, patience>(
         o, rows, shared, q, a, query0, tiles_of<Tile>(a, work.block), k_at,
         v_at, [&] { wait_for_turn<Tile>(warpgroup); },
         [&] { give_turn<Tile>(warpgroup); });
@@ -216,5 +214,17 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
 }
 //! [persistent]
+
+/// Launch: blocks of 128 x (consumers + 1); as many as multiprocessors, or as work; sizeof(PersistentShared<Tile>).
+/// maps.tickets points to a 0, and to a 0 it points when all is over.
+/// @tparam Tile HopperTile
+/// @param maps  what is computed
+/// @param order of work
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
+    flash_persistent(const __grid_constant__ MappedAttention<T> maps,
+                     const WorkOrder order) {
+  persistent_block<Tile, 0>(maps, order);
+}
 
 }  // namespace fa::FA_TARGET

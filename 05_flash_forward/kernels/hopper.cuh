@@ -121,35 +121,52 @@ __device__ void hide_scores(float (&s)[r], const Attention<T>& a, int query0,
   }
 }
 
-/// Scores become weights, and the rows take them in.
+/// Scores become weights, and the rows take them in. Only when a lane of the warp has met a larger score do the lanes of
+/// its rows ask each other: the maximum of a row seldom grows once it has met a few hundred scores.
 /// @tparam hidden   whether scores may be -infinity: rows of nothing else need care
 /// @tparam patience a maximum that grows by no more than this, in powers of two, is not taken: weights may then be as
-///                  large as 2^patience, and nothing need be corrected
+///                  large as 2^patience
 /// @param s          products; weights on return
 /// @param rows       of this lane
-/// @param correction of what was summed up before, by row
+/// @param correction of what was summed up before, by row; if maxima were taken
 /// @param scale      of the scores / ln 2
+/// @return whether maxima of the warp were taken
 //! [softmax]
 template <bool hidden, int patience = 0, int r>
-__device__ void take_scores(float (&s)[r], LaneRows& rows,
+__device__ bool take_scores(float (&s)[r], LaneRows& rows,
                             float (&correction)[2], float scale) {
+  float most[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float most[4] = {rows.m[h], s[2 * h], s[2 * h + 1], s[4 + 2 * h]};
+    float chain[4] = {s[2 * h], s[2 * h + 1], s[4 + 2 * h], s[5 + 2 * h]};
 #pragma unroll
-    for (int i = 3; i < r / 2; ++i) {  // four chains, not one
-      most[i % 4] = fmaxf(most[i % 4], s[i / 2 * 4 + 2 * h + i % 2]);
+    for (int i = 4; i < r / 2; ++i) {  // four chains, not one
+      chain[i % 4] = fmaxf(chain[i % 4], s[i / 2 * 4 + 2 * h + i % 2]);
     }
-    float m =
-        warp_max<4>(fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3])));
-    if (patience > 0 && (m - rows.m[h]) * scale <= patience) m = rows.m[h];
+    most[h] = fmaxf(fmaxf(chain[0], chain[1]), fmaxf(chain[2], chain[3]));
+  }
+  const auto offset_of = [&](float m) {
     // -infinity - -infinity is no number: take 0 for the maximum of nothing
-    const float offset =
-        hidden && m == -INFINITY ? 0.0f : __fmul_rn(m, scale);
-    // Both products are rounded: a maximum that stays is corrected by 1.
-    correction[h] = exp2_approx(__fmul_rn(rows.m[h], scale) - offset);
-    rows.m[h] = m;
-    float sums[2] = {rows.l[h] * correction[h], 0};
+    return hidden && m == -INFINITY ? 0.0f : __fmul_rn(m, scale);
+  };
+  const auto grows = [&](int h) {
+    return (most[h] - rows.m[h]) * scale > patience;
+  };
+  const bool grown = __any_sync(kAllLanes, grows(0) || grows(1));
+  if (grown) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float m = warp_max<4>(fmaxf(rows.m[h], most[h]));
+      // Both products are rounded: a maximum that stays is corrected by 1.
+      correction[h] = exp2_approx(__fmul_rn(rows.m[h], scale) - offset_of(m));
+      rows.m[h] = m;
+      rows.l[h] *= correction[h];
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float offset = offset_of(rows.m[h]);
+    float sums[2] = {rows.l[h], 0};
 #pragma unroll
     for (int i = 0; i < r / 2; ++i) {
       float& x = s[i / 2 * 4 + 2 * h + i % 2];
@@ -158,6 +175,7 @@ __device__ void take_scores(float (&s)[r], LaneRows& rows,
     }
     rows.l[h] = sums[0] + sums[1];
   }
+  return grown;
 }
 //! [softmax]
 
@@ -176,13 +194,11 @@ __device__ void round_weights(std::uint32_t (&p)[parts][4],
   }
 }
 
-/// o *= correction, unless every correction of the warp is 1: once a row has met its largest scores, it is.
+/// o *= correction.
 template <int r>
 __device__ void correct(float (&o)[r], const float (&correction)[2]) {
-  if (__any_sync(kAllLanes, correction[0] != 1 || correction[1] != 1)) {
 #pragma unroll
-    for (int i = 0; i < r; ++i) o[i] *= correction[i / 2 % 2];
-  }
+  for (int i = 0; i < r; ++i) o[i] *= correction[i / 2 % 2];
 }
 
 /// Divides by the sums of exponentials, rounds, and writes O and LSE of a warpgroup, whose threads come together here.

@@ -149,13 +149,13 @@ TEST_CASE(
   CHECK(drawn("13_persistent").blocks.size() == 1);
 }
 
-TEST_CASE("under the mask rung 14 multiplies less than rung 13") {
-  const Rung& last = flash::rung_of(machine(), "14_shares");
+TEST_CASE("under the mask rung 15 multiplies less than rung 14") {
+  const Rung& last = flash::rung_of(machine(), "15_shares");
   flash::Problem problem = flash::drawn_problem(last);
   CHECK(problem.causal);
   const Timeline causal = flash::timeline_of(last, problem);
   const Timeline before =
-      flash::timeline_of(flash::rung_of(machine(), "13_persistent"), problem);
+      flash::timeline_of(flash::rung_of(machine(), "14_patience"), problem);
   CHECK(causal.tensor_busy < before.tensor_busy);
   CHECK(causal.cycles < before.cycles);
   problem.causal = false;

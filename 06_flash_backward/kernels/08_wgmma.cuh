@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
   const AttentionGradient<T>& a = maps.a;
   const KeyBlock block =
       key_block<Tile>(a, blockIdx.x, blockIdx.y, blockIdx.z);
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   const int key0 = block.key0 + warpgroup * kKeys;
   if (threadIdx.x == 0) {
     shared.keys.init(1);

@@ -177,7 +177,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   const AttentionGradient<T>& a = maps.a;
   const KeyBlock block =
       key_block<Tile>(a, blockIdx.x, blockIdx.y, blockIdx.z);
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
     keep_registers<kFetchRegisters<Tile>>();
     serve(shared, maps, block,

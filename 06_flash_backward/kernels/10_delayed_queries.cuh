@@ -110,7 +110,7 @@ __device__ void delayed_block(const MappedGradient<T>& maps,
                               const KeyBlock& block, Add add) {
   auto& shared = *dynamic_shared<BackwardShared<Tile>>();
   shared.init();
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
     keep_registers<kFetchRegisters<Tile>>();
     serve(shared, maps, block, [&](int of) { add(shared, of); });

@@ -281,7 +281,7 @@ __device__ void write_key_gradients(Shared& shared,
                                     const KeyBlock& block,
                                     const KeyGradient<Tile>& d_k,
                                     const KeyGradient<Tile>& d_v) {
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   const int key0 = block.key0 + warpgroup * kKeys;
   write_key_gradient<Tile>(maps.d_v, d_v, 1, shared.v[warpgroup], key0,
                            block.head, block.batch);

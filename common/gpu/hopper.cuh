@@ -47,16 +47,26 @@ constexpr bool wgmma_takes(int sums) {
 
 namespace fa::FA_TARGET {
 
+/// Which warpgroup of the block this thread is in. All lanes take part.
+__device__ inline int warpgroup_index() {
+  return warp_uniform(threadIdx.x / kWarpgroup);
+}
+
 /// Where an operand of wgmma lies in shared memory, as the instruction wants to be told. Its bits: 0 to 13 address /
 /// 16; 16 to 29 and 32 to 45 two distances / 16; 62 and 63 the swizzle, 1 for panels of 128 bytes.
 /// @tparam layout which index is neighbours
 template <Major layout>
 struct MatrixDescriptor {
-  std::uint64_t bits;  ///< as PTX wants them
+  std::uint32_t low;  ///< bits 0 to 31; the others are always the same
 
+  /// As PTX wants them. From 8 rows to the next 8 it is 1024 bytes.
+  __device__ std::uint64_t bits() const {
+    return low | std::uint64_t{kPanelAlignment >> 4} << 32 |
+           std::uint64_t{1} << 62;
+  }
   /// So many bytes further on, a multiple of 16.
   __device__ MatrixDescriptor operator+(int bytes) const {
-    return {bits + static_cast<std::uint64_t>(bytes >> 4)};
+    return {low + static_cast<std::uint32_t>(bytes >> 4)};
   }
 };
 
@@ -64,13 +74,12 @@ struct MatrixDescriptor {
 /// @tparam layout which index is neighbours
 /// @param shared   where it begins: 1024 bytes align a panel, 32 bytes are 16 numbers along its rows
 /// @param leading  bytes from a panel to the next; only Major::kMN asks
-/// @return what wgmma takes. From 8 rows to the next 8 it is 1024 bytes.
+/// @return what wgmma takes
 template <Major layout>
 __device__ MatrixDescriptor<layout> matrix_descriptor(const void* shared,
                                                       int leading) {
-  const std::uint64_t address = (shared_address(shared) & 0x3ffff) >> 4;
-  return {address | static_cast<std::uint64_t>(leading >> 4) << 16 |
-          std::uint64_t{kPanelAlignment >> 4} << 32 | std::uint64_t{1} << 62};
+  return {(shared_address(shared) & 0x3ffff) >> 4 |
+          static_cast<std::uint32_t>(leading >> 4) << 16};
 }
 
 /// A tile of 16-bit numbers in shared memory as TMA writes it and wgmma reads it: panels of 64 columns, one after the

@@ -60,4 +60,10 @@ __device__ float warp_sum(float value) {
   return value;
 }
 
+/// A value that all lanes of the warp have, in such a way that the compiler knows it: then one register of the warp
+/// holds it, and what is computed from it, and a branch on it does not part the lanes. All lanes take part.
+__device__ inline int warp_uniform(int value) {
+  return __shfl_sync(kAllLanes, value, 0);
+}
+
 }  // namespace fa::FA_TARGET

@@ -1,17 +1,14 @@
 /// @file
 /// Nothing that no row sees: each warpgroup counts its own tiles of keys, lets those pass that the others alone need,
-/// and takes half a tile where that suffices. And a maximum that grows by little is left as it was, so that O need not
-/// be corrected.
+/// and takes half a tile where that suffices.
 ///
-/// Source of the last idea: Zadouri et al., FlashAttention-4, 2026; the others are ours.
+/// Source: the idea is ours.
 #pragma once
 
-#include "05_flash_forward/kernels/13_persistent.cuh"
+#include "05_flash_forward/kernels/14_patience.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Growth of a maximum that is not taken, in powers of two: weights up to 2^8 are as exact in 16 bits as those up to 1.
-constexpr int kPatience = 8;
 /// Keys of half a tile.
 constexpr int kNarrow = 64;
 
@@ -119,11 +116,13 @@ struct Consumer {
     if constexpr (hidden) {
       hide_scores(s, a, share.query0, tile * Tile::block_n);
     }
-    take_scores<hidden, kPatience>(s, rows, correction, a.scale * kLog2E);
+    const bool grown =
+        take_scores<hidden, kPatience>(s, rows, correction, a.scale * kLog2E);
     wgmma_wait<0>(o, p);
     free_v();
-    correct(o, correction);
     round_weights<T>(p, s);
+    pin(p);  // as in rung 11
+    if (grown) correct(o, correction);
   }
 
   /// A share, from its scores to its sums.
@@ -159,7 +158,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
                  const WorkOrder order) {
   auto& shared = *dynamic_shared<PersistentShared<Tile>>();
   init_barriers(shared);
-  const int warpgroup = threadIdx.x / kWarpgroup;
+  const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {
     keep_registers<kProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) produce_all(shared, maps, order);
