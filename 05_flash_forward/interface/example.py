@@ -33,7 +33,7 @@ def check(library, device):
     """Prints errors of o against float64. Returns rows for the record, and whether all of ours are small."""
     torch.manual_seed(1)
     rows, good = [], True
-    print("Largest errors of o against float64; - is a back end that refuses.")
+    print("Largest errors of o against float64; - is a back end that refuses, or is not there.")
     columns = (OURS,) + BACKENDS
     print(fa.Problem.HEADING + "".join(f"{c:>20}" for c in columns))
     for problem in fa.problems_to_check(small=device == "cpu"):
@@ -67,13 +67,13 @@ def time_all(library, repeats):
     """Prints times. Returns rows for the record."""
     columns = (OURS,) + BACKENDS
 
-    def measure(q, k, v, causal):
+    def prepare(names, q, k, v, causal):
         ours, _, _ = library.prepare(q, k, v, causal)
-        calls = {name: fa.backend_call(name, q, k, v, causal) for name in BACKENDS}
+        calls = {name: fa.backend_call(name, q, k, v, causal) for name in names if name != OURS}
         calls = {OURS: ours, **{name: call for name, call in calls.items() if call is not None}}
-        return fa.time_in_turn(calls, repeats), {OURS: library.kernel_name(ours)}
+        return calls, {OURS: library.kernel_name(ours)}
 
-    return fa.time_problems([512 << i for i in range(6)], (1024, 4096), columns, 2, measure)
+    return fa.time_problems([512 << i for i in range(6)], (1024, 4096), columns, 2, repeats, prepare)
 
 
 def main():

@@ -1,5 +1,5 @@
 """Attention through the C interface on PyTorch's tensors; and what the examples of this lesson and of a later one
-share: problems to check and to time, PyTorch's own back ends, records of what was measured.
+share: problems to check and to time, PyTorch's own back ends and FlashAttention-3, records of what was measured.
 """
 
 import argparse
@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 import pathlib
+import random
 import shlex
 import statistics
 import subprocess
@@ -23,19 +24,23 @@ except ImportError:
     torch = None
 
 OURS = "this lesson"
-BACKENDS = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION", "MATH")
 CUDNN = "CUDNN_ATTENTION"
+FLASH_3 = "FLASH_ATTENTION_3"
+BACKENDS = ("FLASH_ATTENTION", FLASH_3, "EFFICIENT_ATTENTION", CUDNN, "MATH")
+FOR_16_BITS = ("FLASH_ATTENTION", FLASH_3, CUDNN)  # timed in both types
 HEADINGS = {  # of columns in the table of a record
     OURS: "lesson",
     "FLASH_ATTENTION": "flash",
+    FLASH_3: "flash 3",
     "EFFICIENT_ATTENTION": "efficient",
     "CUDNN_ATTENTION": "cuDNN",
     "MATH": "math",
 }
 TOKENS, WIDTH = 16384, 2048  # of what is timed: batch * length, heads * head_dim
-ROUNDS = 3  # in which calls take turns
+ROUNDS = 5  # in which calls take turns
 SLOW_MILLISECONDS = 300  # after which a call is not timed again in a round
-FLUSH_BYTES = 1 << 29  # more than any level 2 cache; sets the GPU to work while the host prepares the launch
+FLUSH_BYTES = 1 << 29  # more than any level 2 cache
+FLUSHES = 4  # they keep the GPU at work while the host prepares the launch
 
 
 class Failure(Exception):
@@ -155,16 +160,56 @@ def current_stream(tensor):
     return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else None
 
 
-def backend_call(name, q, k, v, causal):
-    """A function that computes attention with one of PyTorch's back ends; None when that refuses."""
-    backend = getattr(SDPBackend, name, None)
-    if backend is None:
-        return None
-    gqa = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
+def load_flash_attention_3(path):
+    """Loads the library of FlashAttention-3, which PyTorch does not have, so that its operations are there."""
+    try:
+        torch.ops.load_library(str(pathlib.Path(path).resolve()))
+    except OSError as error:
+        raise Failure(f"{path} cannot be loaded: {error}") from error
+    if not hasattr(torch.ops.flash_attn_3, "fwd"):
+        raise Failure(f"{path} has no operation flash_attn_3::fwd")
 
-    def call():
-        with sdpa_kernel(backend):
-            return scaled_dot_product_attention(q, k, v, is_causal=causal, **gqa)
+
+class FlashAttention3(torch.autograd.Function if torch else object):
+    """FlashAttention-3 with its gradients. Its tensors are [batch, length, heads, head_dim], in any order in memory."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, causal):
+        lengths_first = [x.transpose(1, 2) for x in (q, k, v)]
+        o, lse, *_ = torch.ops.flash_attn_3.fwd(*lengths_first, is_causal=causal, num_splits=1)
+        ctx.save_for_backward(*lengths_first, o, lse)
+        ctx.causal = causal
+        return o.transpose(1, 2)
+
+    @staticmethod
+    def backward(ctx, d_o):
+        q, k, v, o, lse = ctx.saved_tensors
+        d_q, d_k, d_v = (torch.empty_like(x) for x in (q, k, v))
+        torch.ops.flash_attn_3.bwd(
+            d_o.transpose(1, 2), q, k, v, o, lse, dq=d_q, dk=d_k, dv=d_v, is_causal=ctx.causal
+        )
+        return *(x.transpose(1, 2) for x in (d_q, d_k, d_v)), None
+
+
+def backend_call(name, q, k, v, causal):
+    """A function that computes attention with FlashAttention-3 or one of PyTorch's back ends; None when that refuses,
+    or is not there."""
+    gqa = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
+    if name == FLASH_3:
+        if not hasattr(torch.ops.flash_attn_3, "fwd") or q.dtype == torch.float32:
+            return None
+
+        def call():
+            return FlashAttention3.apply(q, k, v, causal)
+
+    else:
+        backend = getattr(SDPBackend, name, None)
+        if backend is None:
+            return None
+
+        def call():
+            with sdpa_kernel(backend):
+                return scaled_dot_product_attention(q, k, v, is_causal=causal, **gqa)
 
     try:
         with warnings.catch_warnings():
@@ -276,14 +321,13 @@ def figures(values, columns, form):
     return "".join(f"{values[c]:{form}}".rjust(20) if c in values else f"{'-':>20}" for c in columns)
 
 
-def median_milliseconds(call, repeats, flushes=1):
-    """The median time of a call on the GPU, each time with a cold level 2 cache; of a slow one, fewer. More flushes
-    give the host more time to prepare the launch."""
+def median_milliseconds(call, repeats):
+    """The median time of a call on the GPU, each time with a cold level 2 cache; of a slow one, fewer."""
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     times = []
     for i in range(-1, repeats):
-        for _ in range(flushes):
+        for _ in range(FLUSHES):
             flush.zero_()
         start.record()
         call()
@@ -296,72 +340,84 @@ def median_milliseconds(call, repeats, flushes=1):
     return statistics.median(times)
 
 
-def time_in_turn(calls, repeats, flushes=1):
+def time_in_turn(calls, repeats):
     """Times calls that are to be compared: {name: milliseconds} for {name: call}. A GPU changes its clock with its load
-    and its temperature, so they take turns; the median of the rounds counts. A call for which memory does not suffice
-    is left out."""
+    and its temperature, and what a call leaves behind the next one finds: so they take turns, in another order in each
+    round, and the median of the rounds counts. A call for which memory does not suffice is left out."""
+    shuffled = random.Random(1)
     rounds = {name: [] for name in calls}
     for _ in range(ROUNDS):
-        for name in list(rounds):
+        for name in shuffled.sample(list(rounds), len(rounds)):
             try:
-                rounds[name].append(median_milliseconds(calls[name], -(-repeats // ROUNDS), flushes))
+                rounds[name].append(median_milliseconds(calls[name], -(-repeats // ROUNDS)))
             except torch.cuda.OutOfMemoryError:
                 torch.cuda.empty_cache()
                 del rounds[name]
     return {name: statistics.median(times) for name, times in rounds.items()}
 
 
-def time_problems(lengths, float_lengths, columns, products, measure):
+def time_problems(lengths, float_lengths, columns, products, repeats, prepare):
     """Prints times. Returns rows for the record.
 
-    products: matrix products of length * length * head_dim in what is timed. measure(q, k, v, causal) tries the
-    columns and gives {column: milliseconds} and {column: name of our kernel}.
+    columns: what is timed; in float16, which takes turns with bfloat16, only what is for 16 bits.
+    products: matrix products of length * length * head_dim in what is timed.
+    prepare(names, q, k, v, causal): gives {column: call} and {column: name of our kernel} for the names it can.
     """
     problems = [
-        (torch.bfloat16, TOKENS // n, WIDTH // d, n, d, causal)
+        ((torch.bfloat16, torch.float16), TOKENS // n, WIDTH // d, n, d, causal)
         for d in (64, 128)
         for causal in (False, True)
         for n in lengths
     ]
-    problems += [(torch.float32, 4, 16, n, 64, causal) for causal in (False, True) for n in float_lengths]
+    problems += [((torch.float32,), 4, 16, n, 64, causal) for causal in (False, True) for n in float_lengths]
     rows = []
-    print("Milliseconds; TFLOP/s of this lesson; its speed as a multiple of others'. - is a back end that refuses.")
+    print("Milliseconds; TFLOP/s of this lesson; its speed as a multiple of others'. - refuses, or is not there.")
     print(
         f"{'type':9}{'B':>3}{'H':>4}{'N':>7}{'D':>5} {'causal':7}"
         + "".join(f"{c:>20}" for c in columns)
-        + f"{'TFLOP/s':>9}{'x FLASH':>9}{'x cuDNN':>9}"
+        + f"{'TFLOP/s':>9}{'x FLASH':>9}{'x FA-3':>9}{'x cuDNN':>9}"
     )
-    for dtype, batch, heads, length, head_dim, causal in problems:
-        q, k, v = Problem(dtype, (batch, heads, length, head_dim), heads, length, False, causal).tensors("cuda")
-        milliseconds, kernels = measure(q, k, v, causal)
+    for types, batch, heads, length, head_dim, causal in problems:
+        calls, kernels = {}, {}
+        for dtype in types:
+            names = columns
+            if dtype == torch.float16:
+                names = [name for name in columns if name in FOR_16_BITS or name not in BACKENDS]
+            tensors = Problem(dtype, (batch, heads, length, head_dim), heads, length, False, causal).tensors("cuda")
+            of_type, kernels[dtype] = prepare(names, *tensors, causal)
+            calls.update({(dtype, name): call for name, call in of_type.items()})
+        times = time_in_turn(calls, repeats)
         # Under the mask half of the products count, as in the literature.
         flops = 2 * products * batch * heads * length * length * head_dim / (2 if causal else 1)
+        for dtype in types:
+            milliseconds = {name: time for (of, name), time in times.items() if of == dtype}
 
-        def ratio(name):
-            return f"{milliseconds[name] / milliseconds[OURS]:9.2f}" if name in milliseconds else f"{'-':>9}"
+            def ratio(name):
+                return f"{milliseconds[name] / milliseconds[OURS]:9.2f}" if name in milliseconds else f"{'-':>9}"
 
-        print(
-            f"{name_of(dtype):9}{batch:3}{heads:4}{length:7}{head_dim:5} {'yes' if causal else 'no':7}"
-            + figures(milliseconds, columns, ".3f")
-            + f"{flops / milliseconds[OURS] / 1e9:9.1f}{ratio('FLASH_ATTENTION')}{ratio('CUDNN_ATTENTION')}",
-            flush=True,
-        )
-        for name, time in milliseconds.items():
-            row = {
-                "what": "time",
-                "backend": name,
-                "type": name_of(dtype),
-                "batch": batch,
-                "heads": heads,
-                "length": length,
-                "head_dim": head_dim,
-                "causal": causal,
-                "milliseconds": round(time, 6),
-                "tflops": round(flops / time / 1e9, 3),
-            }
-            if name in kernels:
-                row["kernel"] = kernels[name]
-            rows.append(row)
+            print(
+                f"{name_of(dtype):9}{batch:3}{heads:4}{length:7}{head_dim:5} {'yes' if causal else 'no':7}"
+                + figures(milliseconds, columns, ".3f")
+                + f"{flops / milliseconds[OURS] / 1e9:9.1f}"
+                + "".join(ratio(name) for name in FOR_16_BITS),
+                flush=True,
+            )
+            for name, time in milliseconds.items():
+                row = {
+                    "what": "time",
+                    "backend": name,
+                    "type": name_of(dtype),
+                    "batch": batch,
+                    "heads": heads,
+                    "length": length,
+                    "head_dim": head_dim,
+                    "causal": causal,
+                    "milliseconds": round(time, 6),
+                    "tflops": round(flops / time / 1e9, 3),
+                }
+                if name in kernels[dtype]:
+                    row["kernel"] = kernels[dtype][name]
+                rows.append(row)
     return rows
 
 
@@ -411,8 +467,24 @@ def print_errors(record, headings, field, what):
     for dtype, of_type in most.items():
         print(
             f"{dtype:<25}"
-            + "".join(f"{of_type[n]:>11.2e}" if n in of_type else f"{'-':>11}" for n in headings)
+            + "".join(f"{of_type[n]:>10.2e}" if n in of_type else f"{'-':>10}" for n in headings)
         )
+
+
+def print_types(problems, headings):
+    """Of a record's times: what float16 reaches of bfloat16's speed."""
+    lengths = sorted({length for dtype, _, _, length in problems if dtype == "float16"})
+    if not lengths:
+        return
+    print("\nSpeed in float16 over that in bfloat16, by length")
+    print(f"{'':<12}{'D':>3} {'mask':<6}" + "".join(f"{n:>7}" for n in lengths))
+    kinds = dict.fromkeys((head_dim, mask) for dtype, head_dim, mask, _ in problems if dtype == "float16")
+    for backend, heading in headings.items():
+        for kind in kinds:
+            of = [[problems[(t, *kind, n)].get(backend) for t in ("float16", "bfloat16")] for n in lengths]
+            if all(rate is not None for rates in of for rate in rates):
+                ratios = "".join(f"{half / brain:>7.2f}" for half, brain in of)
+                print(f"{heading:<12}{kind[0]:>3} {kind[1]:<6}{ratios}")
 
 
 def print_record(path, headings, what):
@@ -428,15 +500,22 @@ def print_record(path, headings, what):
         if row["what"] == "time" and row["backend"] in headings:
             key = (row["type"], row["head_dim"], "causal" if row["causal"] else "full", row["length"])
             problems.setdefault(key, {})[row["backend"]] = row["tflops"]
-    print("TFLOP/s of this lesson and of PyTorch's back ends; - refuses. Behind them the lesson's speed over cuDNN's.")
-    print(f"{'type':<9}{'D':>3} {'mask':<6}{'N':>6}" + "".join(f"{n:>11}" for n in headings.values()) + f"{'x':>6}")
+    compared = {name: heading for name, heading in ((FLASH_3, "x flash 3"), (CUDNN, "x cuDNN")) if name in there}
+    print("TFLOP/s of this lesson and of others; - refuses. Behind them the lesson's speed over others'.")
+    print(
+        f"{'type':<9}{'D':>3} {'mask':<6}{'N':>6}"
+        + "".join(f"{n:>10}" for n in headings.values())
+        + "".join(f"{n:>10}" for n in compared.values())
+    )
     for (dtype, head_dim, mask, length), rates in problems.items():
-        ratio = f"{rates[OURS] / rates[CUDNN]:>6.2f}" if CUDNN in rates else f"{'-':>6}"
+        if dtype == "float16":  # below
+            continue
         print(
             f"{dtype:<9}{head_dim:>3} {mask:<6}{length:>6}"
-            + "".join(f"{rates[n]:>11.1f}" if n in rates else f"{'-':>11}" for n in headings)
-            + ratio
+            + "".join(f"{rates[n]:>10.1f}" if n in rates else f"{'-':>10}" for n in headings)
+            + "".join(f"{rates[OURS] / rates[n]:>10.2f}" if n in rates else f"{'-':>10}" for n in compared)
         )
+    print_types(problems, headings)
     print_errors(record, headings, "largest_error", f"Largest error of {what}")
     print_errors(record, headings, "rms_error", f"Rms of the error of {what}")
     print("({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record))
@@ -449,6 +528,11 @@ def parser_of(doc):
     parser.add_argument("--table", metavar="FILE", help="print a record; needs no PyTorch")
     parser.add_argument("--check", action="store_true", help="errors against float64")
     parser.add_argument("--time", action="store_true", help="times beside PyTorch's back ends")
+    parser.add_argument(
+        "--flash-attention-3",
+        metavar="PATH",
+        help="FlashAttention-3's library for PyTorch, to be checked and timed, too",
+    )
     parser.add_argument("--repeats", type=int, default=20, help="how often a call is timed (default 20)")
     parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
     parser.add_argument("--commit", help="of the code, for the record of a copy without git")
@@ -468,6 +552,8 @@ def run(args, load, check, time_all):
     if torch is None:
         raise Skipped("PyTorch is needed, and this Python has none")
     library = load()
+    if args.flash_attention_3 is not None:
+        load_flash_attention_3(args.flash_attention_3)
     on_gpu = library.runs_on == "gpu"
     if on_gpu and not torch.cuda.is_available():
         raise Failure("the library is for GPUs, and PyTorch finds none")

@@ -184,8 +184,8 @@ def check(libraries, device):
     torch.manual_seed(1)
     small = device == "cpu"
     rows, good = [], True
-    print("Largest errors of gradients against float64; - is a back end that refuses. Plain is the textbook's formulas")
-    print(f"in the type: {FACTOR} times as much is allowed, and a little.")
+    print("Largest errors of gradients against float64; - is a back end that refuses, or is not there. Plain is the")
+    print(f"textbook's formulas in the type: {FACTOR} times as much is allowed, and a little.")
     columns = (OURS, DETERMINISTIC, "plain") + BACKENDS
     print(fa.Problem.HEADING + f"{'dropout':>7}    " + "".join(f"{c:>20}" for c in columns))
     problems = [(problem, 0.0) for problem in fa.problems_to_check(small)] + problems_with_dropout(small)
@@ -230,11 +230,11 @@ def time_all(libraries, repeats, deterministic):
     """Prints times of the backward pass. Returns rows for the record."""
     columns = (OURS,) + ((DETERMINISTIC,) if deterministic else ()) + BACKENDS
 
-    def measure(q, k, v, causal):
+    def prepare(names, q, k, v, causal):
         inputs = tuple(x.requires_grad_() for x in (q, k, v))
         d_o = torch.randn_like(q)
         calls, kernels = {}, {}
-        for name in columns:
+        for name in names:
             try:
                 if name in (OURS, DETERMINISTIC):
                     options = Options(causal, deterministic=name == DETERMINISTIC)
@@ -252,9 +252,9 @@ def time_all(libraries, repeats, deterministic):
                 if name in (OURS, DETERMINISTIC):
                     raise
                 torch.cuda.empty_cache()
-        return fa.time_in_turn(calls, repeats, flushes=4), kernels
+        return calls, kernels
 
-    return fa.time_problems([512 << i for i in range(6)], (4096,), columns, 5, measure)
+    return fa.time_problems([512 << i for i in range(6)], (4096,), columns, 5, repeats, prepare)
 
 
 def kernel_name(libraries, o, d_o):

@@ -46,7 +46,11 @@ PARTS = [
         [("float32, D 64", "float32"), (f"bfloat16, D {HEAD_DIM}", "bfloat16")],
     ),
 ]
-BACKENDS = {"FLASH_ATTENTION": "PyTorch, FlashAttention-2", "CUDNN_ATTENTION": "PyTorch, cuDNN"}
+BACKENDS = {
+    "FLASH_ATTENTION": "PyTorch, FlashAttention-2",
+    "FLASH_ATTENTION_3": "FlashAttention-3",
+    "CUDNN_ATTENTION": "PyTorch, cuDNN",
+}
 
 
 class Step:
@@ -295,7 +299,7 @@ def backends(record):
             ):
                 lines.setdefault(row["backend"], []).append((row["length"], row["tflops"]))
         series = [
-            charts.Series(name, lines[backend], dashed=name.startswith("PyTorch"))
+            charts.Series(name, lines[backend], dashed=not name.startswith("this"))
             for backend, name in names.items()
             if backend in lines
         ]
