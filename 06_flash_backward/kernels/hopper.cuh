@@ -120,7 +120,7 @@ __device__ void for_each_tile(const Attention<T>& a, const KeyBlock& block,
   }
 }
 
-/// Hides keys that a query does not see.
+/// Hides keys that a query does not see. Queries that are not there have no weights in any case.
 /// @param s      products of keys and queries
 /// @param a      what is computed
 /// @param query0 the tile's first query
@@ -129,13 +129,16 @@ template <class T, int r>
 __device__ void hide_keys(float (&s)[r], const Attention<T>& a, int query0,
                           int key0) {
 #pragma unroll
-  for (int j = 0; j < r / 4; ++j) {
+  for (int h = 0; h < 2; ++h) {
+    const int key = key0 + lane_row() + 8 * h;
+    const int first = key < a.length_k ? first_query(a, key) : a.length_q;
+    const int unseen = first - query0 - static_cast<int>(threadIdx.x % 4 * 2);
 #pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int query = query0 + 8 * j + threadIdx.x % 4 * 2 + e;
-      const int seen = keys_seen(a, query) - key0 - lane_row();
-      if (seen <= 0) s[4 * j + e] = -INFINITY;
-      if (seen <= 8) s[4 * j + 2 + e] = -INFINITY;
+    for (int j = 0; j < r / 4; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (8 * j + e < unseen) s[4 * j + 2 * h + e] = -INFINITY;
+      }
     }
   }
 }
