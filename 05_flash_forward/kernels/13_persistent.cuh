@@ -160,6 +160,7 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
 /// @param order  of work
 /// @param work   what it is
 /// @return false when there is none
+//! [take_work]
 template <class Tile>
 __device__ bool take_work(PersistentShared<Tile>& shared,
                           const RingPlace<2>& at, const WorkOrder& order,
@@ -171,6 +172,7 @@ __device__ bool take_work(PersistentShared<Tile>& shared,
   work = work_of(ticket, order);
   return true;
 }
+//! [take_work]
 
 /// What a block does.
 /// @tparam Tile     HopperTile
