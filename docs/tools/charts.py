@@ -13,6 +13,7 @@ from drawing import Drawing
 COLOURS = [
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#a67c00"),
     *("#56b4e9", "#444444", "#6a3d9a", "#7f4f24", "#6f9f00"),
+    *("#b3001e", "#00707a"),
 ]
 MARKERS = ["circle", "square", "up", "diamond", "down"]
 WIDTH = 700
