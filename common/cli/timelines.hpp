@@ -60,7 +60,7 @@ inline lab::Costs alternating() {
   return costs;
 }
 
-/// The costs if copies took no time.
+/// The costs if copies, stores and additions took no time.
 inline lab::Costs at_once() {
   lab::Costs costs;
   costs.copy_latency = 0;

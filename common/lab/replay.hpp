@@ -28,8 +28,8 @@ struct Costs {
   int rest_of_score = 5;
   /// A shuffle or a vote, of which one waits for another: ours.
   int exchange = 25;
-  /// Bytes in a cycle that copies bring, and as many that copies, additions and stores take away. 5120 for all multiprocessors
-  /// (of the A100; NVIDIA's white paper on it), by 132.
+  /// Bytes in a cycle that copies bring, and as many that copies, additions and stores take away. 5120 for all
+  /// multiprocessors (of the A100; NVIDIA's white paper on it), by 132.
   int copied_bytes = 39;
   /// From the beginning of a copy to its landing, beside that; from a look at global memory to its answer, and from the
   /// end of a store to its arrival there: ours.
