@@ -18,6 +18,7 @@ const lab::Legend kLegend{{"A", "B"},
                           {{lab::Span::Kind::kLoad, "copy, to its landing"},
                            {lab::Span::Kind::kByColumns, "product"},
                            {lab::Span::Kind::kWrites, "C is written"},
+                           {lab::Span::Kind::kWork, "a shuffle"},
                            {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
 std::string words_of(const ProductSizes& sizes) {

@@ -66,7 +66,7 @@ void show_mask(const std::vector<const Rung*>& rungs) {
     table.add(cells);
   }
   fmt::print(
-      "{}; rungs 09 to 13 multiply 128 columns,\nhalf of them zeros\n{}\n",
+      "{}; rungs 09 to 14 multiply 128 columns,\nhalf of them zeros\n{}\n",
       ladder::words_of(problem_of(384, 512, 64, false)), table.text());
 }
 

@@ -28,6 +28,7 @@ template <class T>
 bool can_map_backward(const AttentionGradient<T>& a) {
   Attention<T> gradients = a;  // those of the tensors, in their place
   gradients.q_strides = a.d_o_strides;
+  gradients.o_strides = a.d_q_strides;
   gradients.k_strides = a.d_k_strides;
   gradients.v_strides = a.d_v_strides;
   return mapped_columns(a) > 0 && can_map<T>(a) && can_map<T>(gradients);
@@ -38,21 +39,22 @@ bool can_map_backward(const AttentionGradient<T>& a) {
 /// @throws as tensor_map()
 template <class Tile, class T>
 MappedGradient<T> map_gradient(const AttentionGradient<T>& a) {
-  const auto of_queries = [&](const T* data, const RowStrides& strides) {
+  const auto of_queries = [&](const T* data, const RowStrides& strides,
+                              int rows) {
     return tensor_map(data, {a.batch, a.heads, a.length_q, a.head_dim},
-                      {strides.batch, strides.head, strides.row},
-                      Tile::block_m);
+                      {strides.batch, strides.head, strides.row}, rows);
   };
   const auto of_keys = [&](const T* data, const RowStrides& strides) {
     return tensor_map(data, {a.batch, a.kv_heads, a.length_k, a.head_dim},
                       {strides.batch, strides.head, strides.row}, kKeys);
   };
-  return {of_queries(a.q, a.q_strides),
-          of_queries(a.d_o, a.d_o_strides),
+  return {of_queries(a.q, a.q_strides, Tile::block_m),
+          of_queries(a.d_o, a.d_o_strides, Tile::block_m),
           of_keys(a.k, a.k_strides),
           of_keys(a.v, a.v_strides),
           of_keys(a.d_k, a.d_k_strides),
           of_keys(a.d_v, a.d_v_strides),
+          of_queries(a.d_q, a.d_q_strides, 64),
           a};
 }
 
@@ -83,9 +85,13 @@ template <class Tile, class T, class Middle>
 void launch_mapped(const AttentionGradient<T>& a, const Stream& stream,
                    Middle middle) {
   launch_preprocess<Tile::d>(a, stream);
-  middle(map_gradient<Tile>(a));
+  const auto maps = map_gradient<Tile>(a);
+  middle(maps);
   launch(stream, write_mapped_d_q<Tile, T>,
-         {grid_of(a, Tile::block_m), {Tile::block_m * Tile::d / 16}}, a);
+         {grid_of(a, Tile::block_m),
+          {kWarpgroup * kKeyWarpgroups},
+          kKeyWarpgroups * sizeof(QueryGradientPart<Tile>)},
+         maps);
 }
 
 /// Launches rung 08 or 09, whose grids have three dimensions, with what comes before and after.

@@ -50,6 +50,7 @@ __device__ void consume(WarpgroupSums<Tile>& o, LaneRows& rows,
   if (tile >= whole) hide_scores(s, a, query0, tile * Tile::block_n);
   take_scores<true>(s, rows, correction, scale);
   round_weights<T>(p, s);
+  //! [step]
   const auto step = [&](auto edge) {
     constexpr bool hidden = decltype(edge)::value;
     shared.k_pipe.wait(k_at);
@@ -73,6 +74,7 @@ __device__ void consume(WarpgroupSums<Tile>& o, LaneRows& rows,
     pin(p);  // among the exponentials, not behind the branch
     if (grown) correct(o, correction);
   };
+  //! [step]
   for (--tile; tile >= whole; --tile) step(std::true_type{});
   for (; tile >= 0; --tile) step(std::false_type{});
   shared.v_pipe.wait(v_at);

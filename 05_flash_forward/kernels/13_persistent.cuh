@@ -10,7 +10,7 @@ namespace fa::FA_TARGET {
 
 /// A block of queries of a head.
 struct Work {
-  int block;  ///< of queries
+  int block;  ///< of queries; negative: there is none
   int head;   ///< of a sequence
   int batch;  ///< the sequence
 };
@@ -52,8 +52,8 @@ struct PersistentShared {
   Pipeline<Tile::q_stages> q_pipe[Tile::consumers];  ///< of a consumer's q
   Pipeline<Tile::stages> k_pipe;                     ///< of k
   Pipeline<Tile::stages> v_pipe;                     ///< of v
-  Pipeline<2> ticket_pipe;                           ///< of tickets
-  int tickets[2];  ///< the work that comes next; none when it is over
+  Pipeline<2> work_pipe;                             ///< of work
+  Work work[2];                                      ///< that comes next
 };
 
 /// Initialises a block's barriers; all threads call it.
@@ -63,7 +63,7 @@ __device__ void init_barriers(PersistentShared<Tile>& shared) {
     for (auto& pipe : shared.q_pipe) pipe.init(1);  // who stored O frees
     shared.k_pipe.init(4 * Tile::consumers);
     shared.v_pipe.init(4 * Tile::consumers);
-    shared.ticket_pipe.init(4 * Tile::consumers);
+    shared.work_pipe.init(4 * Tile::consumers);
     fence_barrier_init();
   }
   __syncthreads();  // the barriers are ready
@@ -138,15 +138,16 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
   for (int ticket = blockIdx.x;; at.advance(), places.q.advance()) {
     // Drawn now, needed after this work.
     const int next = grid + static_cast<int>(atomicAdd(maps.tickets, 1u));
-    shared.ticket_pipe.empty[at.stage].wait(at.parity ^ 1);
-    shared.tickets[at.stage] = ticket;
-    shared.ticket_pipe.full[at.stage].arrive();
-    if (ticket >= all) {
+    const bool over = ticket >= all;
+    const Work work = over ? Work{-1, 0, 0} : work_of(ticket, order);
+    shared.work_pipe.empty[at.stage].wait(at.parity ^ 1);
+    shared.work[at.stage] = work;
+    shared.work_pipe.full[at.stage].arrive();
+    if (over) {
       // A block draws for each work and once more. The last one leaves a 0.
       if (next == all + 2 * grid - 1) *maps.tickets = 0;
       return;
     }
-    const Work work = work_of(ticket, order);
     fetch_work(shared, maps, work, tiles_of<Tile>(maps.a, work.block),
                places);
     ticket = next;
@@ -156,21 +157,21 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
 
 /// A consumer takes the block's next work.
 /// @param shared the block's
-/// @param at     where the ring of tickets stands
-/// @param order  of work
+/// @param at     where the ring of work stands
 /// @param work   what it is
 /// @return false when there is none
+//! [take_work]
 template <class Tile>
 __device__ bool take_work(PersistentShared<Tile>& shared,
-                          const RingPlace<2>& at, const WorkOrder& order,
-                          Work& work) {
-  shared.ticket_pipe.wait(at);
-  const int ticket = warp_uniform(shared.tickets[at.stage]);
-  if (threadIdx.x % kWarp == 0) shared.ticket_pipe.free(at);
-  if (ticket >= order.all * order.blocks) return false;
-  work = work_of(ticket, order);
-  return true;
+                          const RingPlace<2>& at, Work& work) {
+  shared.work_pipe.wait(at);
+  const Work& next = shared.work[at.stage];
+  work = {warp_uniform(next.block), warp_uniform(next.head),
+          warp_uniform(next.batch)};
+  if (threadIdx.x % kWarp == 0) shared.work_pipe.free(at);
+  return work.block >= 0;
 }
+//! [take_work]
 
 /// What a block does.
 /// @tparam Tile     HopperTile
@@ -197,7 +198,7 @@ __device__ void persistent_block(const MappedAttention<T>& maps,
   if (warpgroup == Tile::consumers - 1) give_turn<Tile>(warpgroup);
   for (;; at.advance(), q_at.advance()) {
     Work work;
-    if (!take_work(shared, at, order, work)) break;
+    if (!take_work(shared, at, work)) break;
     const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
     WarpgroupSums<Tile> o = {};
     LaneRows rows = no_keys();

@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   if (warpgroup == Tile::consumers - 1) give_turn<Tile>(warpgroup);
   for (;; at.advance(), q_at.advance()) {
     Work work;
-    if (!take_work(shared, at, order, work)) break;
+    if (!take_work(shared, at, work)) break;
     const Share share = share_of<Tile>(a, work.block, warpgroup);
     auto& q = shared.q[q_at.stage][warpgroup];
     shared.q_pipe[warpgroup].wait(q_at);

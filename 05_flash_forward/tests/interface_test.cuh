@@ -109,7 +109,7 @@ TEST_CASE("the kernel is the one for the type and the head dimension") {
         "04_register_tiles, float32, 32 columns");
   const bool on_hopper = device_properties().compute_capability == 90;
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 72})) ==
-        (on_hopper ? "13_persistent, float16, 128 columns"
+        (on_hopper ? "14_patience, float16, 128 columns"
                    : "08_finish, float16, 128 columns"));
   Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 9, 8, 256});
   problem.dropout = 0.5;

@@ -26,8 +26,6 @@ struct BackwardShared {
   float d_q[kKeyWarpgroups][Tile::d_q_part];  ///< handed over
   float lse[Tile::stages][Tile::block_m];     ///< in base 2, of q
   float delta[Tile::stages][Tile::block_m];   ///< of d_o
-  Mbarrier k_full;                            ///< k is there
-  Mbarrier v_full;                            ///< v is there
   Pipeline<Tile::stages> q_pipe;              ///< of q and lse
   Pipeline<Tile::stages> d_o_pipe;            ///< of d_o and delta
   Mbarrier d_s_full[2];                ///< dS is there, of both warpgroups
@@ -37,8 +35,6 @@ struct BackwardShared {
   /// Initialises the barriers; all threads call it.
   __device__ void init() {
     if (threadIdx.x == 0) {
-      k_full.init(1);
-      v_full.init(1);
       q_pipe.init(4 * kKeyWarpgroups);  // a lane of each warp frees
       d_o_pipe.init(4 * kKeyWarpgroups);
       for (auto& barrier : d_s_full) barrier.init(4 * kKeyWarpgroups);
@@ -52,7 +48,7 @@ struct BackwardShared {
   }
 };
 
-/// What the thread that fetches does.
+/// What the thread that fetches does. K comes with the first tile of Q, V with the first one of dO.
 /// @param shared the block's
 /// @param maps   of the tensors
 /// @param block  of keys
@@ -63,30 +59,30 @@ __device__ void fetch_queries(BackwardShared<Tile>& shared,
                               const KeyBlock& block) {
   constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
   const AttentionGradient<T>& a = maps.a;
+  int keys_bytes = kKeyWarpgroups * Tile::KvTile::bytes;  // then 0
   const auto fetch_keys = [&](auto& tiles, const TensorMap& map,
                               Mbarrier& barrier) {
-    barrier.arrive_and_expect(kKeyWarpgroups * Tile::KvTile::bytes);
 #pragma unroll 1  // registers are few here
     for (int i = 0; i < kKeyWarpgroups; ++i) {
       load_tile(tiles[i], map, barrier, block.key0 + i * kKeys, block.head,
                 block.batch, Keep::kShort);
     }
   };
-  fetch_keys(shared.k, maps.k, shared.k_full);
-  fetch_keys(shared.v, maps.v, shared.v_full);
   RingPlace<Tile::stages> at;
   for_each_tile<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = row_of_tile(a, block, head, query0);
-    Mbarrier& q_full =
-        shared.q_pipe.acquire(at, Tile::QTile::bytes + row_bytes);
+    const int bytes = keys_bytes + Tile::QTile::bytes + row_bytes;
+    Mbarrier& q_full = shared.q_pipe.acquire(at, bytes);
+    if (keys_bytes > 0) fetch_keys(shared.k, maps.k, q_full);
     load_tile(shared.q[at.stage], maps.q, q_full, query0, head, block.batch,
               Keep::kLong);
     bulk_load(shared.lse[at.stage], a.lse_base_2 + row, row_bytes, q_full);
-    Mbarrier& d_o_full =
-        shared.d_o_pipe.acquire(at, Tile::QTile::bytes + row_bytes);
+    Mbarrier& d_o_full = shared.d_o_pipe.acquire(at, bytes);
+    if (keys_bytes > 0) fetch_keys(shared.v, maps.v, d_o_full);
     load_tile(shared.d_o[at.stage], maps.d_o, d_o_full, query0, head,
               block.batch, Keep::kLong);
     bulk_load(shared.delta[at.stage], a.delta + row, row_bytes, d_o_full);
+    keys_bytes = 0;
     at.advance();
   });
 }
@@ -219,8 +215,6 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     //! [order]
     at.advance();
   };
-  shared.k_full.wait(0);
-  shared.v_full.wait(0);
   for_each_tile<Tile>(a, block, [&](int /*head*/, int query0) {
     if (keys_seen(a, query0) < block.key0 + Tile::block_n) {
       step(query0, std::true_type{});

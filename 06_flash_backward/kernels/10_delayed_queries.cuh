@@ -81,8 +81,6 @@ struct DelayedConsumer {
   __device__ void run(const KeyBlock& block) {
     const int group = a.heads / a.kv_heads;
     const int per_head = block.tiles.end - block.tiles.first;
-    shared.k_full.wait(0);
-    shared.v_full.wait(0);
     if (per_head <= 0) return;
     int tile = block.tiles.first;
     const auto next = [&](auto first) {

@@ -24,6 +24,7 @@ struct MappedGradient {
   TensorMap v;             ///< boxes of kKeys rows
   TensorMap d_k;           ///< boxes of kKeys rows
   TensorMap d_v;           ///< boxes of kKeys rows
+  TensorMap d_q;           ///< boxes of 64 rows
   AttentionGradient<T> a;  ///< the rest
 };
 
@@ -48,7 +49,7 @@ struct HopperBackwardTile {
   static_assert(kPaddedRows % block_m == 0, "whole tiles in the workspace");
 };
 
-/// The named barrier at which dS is complete; those before it are of write_key_gradient().
+/// The named barrier at which dS is complete; those before it are of write_gradient().
 constexpr int kScoresBarrier = 1 + kKeyWarpgroups;
 
 /// Turned scores of a warpgroup: this lane's part of 64 x block_m.
@@ -63,6 +64,10 @@ using KeyGradient = float[Tile::d / 2];
 /// This lane's part of a warpgroup's part of dQ.
 template <class Tile>
 using QueryGradient = float[Tile::d_q_columns / 2];
+/// A warpgroup's part of dQ, on its way to TMA.
+template <class Tile>
+using QueryGradientPart =
+    SwizzledTile<typename Tile::T, 64, Tile::d_q_columns>;
 
 /// The tiles of queries that a block of keys goes through, in each head of its group.
 struct QueryTiles {
@@ -120,7 +125,7 @@ __device__ void for_each_tile(const Attention<T>& a, const KeyBlock& block,
   }
 }
 
-/// Hides keys that a query does not see.
+/// Hides keys that a query does not see. Queries that are not there have no weights in any case.
 /// @param s      products of keys and queries
 /// @param a      what is computed
 /// @param query0 the tile's first query
@@ -129,13 +134,16 @@ template <class T, int r>
 __device__ void hide_keys(float (&s)[r], const Attention<T>& a, int query0,
                           int key0) {
 #pragma unroll
-  for (int j = 0; j < r / 4; ++j) {
+  for (int h = 0; h < 2; ++h) {
+    const int key = key0 + lane_row() + 8 * h;
+    const int first = key < a.length_k ? first_query(a, key) : a.length_q;
+    const int unseen = first - query0 - static_cast<int>(threadIdx.x % 4 * 2);
 #pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int query = query0 + 8 * j + threadIdx.x % 4 * 2 + e;
-      const int seen = keys_seen(a, query) - key0 - lane_row();
-      if (seen <= 0) s[4 * j + e] = -INFINITY;
-      if (seen <= 8) s[4 * j + 2 + e] = -INFINITY;
+    for (int j = 0; j < r / 4; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (8 * j + e < unseen) s[4 * j + 2 * h + e] = -INFINITY;
+      }
     }
   }
 }
@@ -234,39 +242,41 @@ __device__ float* d_q_part(const AttentionGradient<T>& a, std::int64_t row,
   return a.d_q_sum + row * Tile::d + warpgroup * Tile::d_q_part;
 }
 
-/// Rounds 64 x d, leaves them in shared memory, and has TMA write them. The threads of the warpgroup come together.
-/// @param map    of the tensor: boxes of kKeys rows
+/// Rounds 64 rows, leaves them in shared memory, and has TMA write them. The threads of the warpgroup come together.
+/// @param map    of the tensor: boxes of 64 rows
 /// @param x      this lane's part
 /// @param factor multiplies x
 /// @param tile   room, on the way to TMA
-/// @param key0   first row
-/// @param head   of the keys
+/// @param row0   first row
+/// @param head   which head
 /// @param batch  which sequence
-//! [write_key_gradient]
-template <class Tile>
-__device__ void write_key_gradient(const TensorMap& map,
-                                   const KeyGradient<Tile>& x, float factor,
-                                   typename Tile::KvTile& tile, int key0,
-                                   int head, int batch) {
+/// @param col0   first column
+//! [write_gradient]
+template <class RowTile, int r>
+__device__ void write_gradient(const TensorMap& map, const float (&x)[r],
+                               float factor, RowTile& tile, int row0,
+                               int head, int batch, int col0 = 0) {
+  static_assert(RowTile::rows == 64 && RowTile::cols == 2 * r,
+                "a warpgroup's");
   const int lane = threadIdx.x % kWarp;
   const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
 #pragma unroll
-  for (int col = 0; col < Tile::d; col += 16) {
-    std::uint32_t r[4];
+  for (int col = 0; col < RowTile::cols; col += 16) {
+    std::uint32_t pairs[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      r[i] = pack2<typename Tile::T>(factor * x[col / 2 + 2 * i],
-                                     factor * x[col / 2 + 2 * i + 1]);
+      pairs[i] = pack2<typename RowTile::Element>(
+          factor * x[col / 2 + 2 * i], factor * x[col / 2 + 2 * i + 1]);
     }
-    stmatrix_x4(tile.at(row, col + lane / 16 * 8), r);
+    stmatrix_x4(tile.at(row, col + lane / 16 * 8), pairs);
   }
   fence_async_proxy();  // TMA sees what this thread wrote
   named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);
   if (threadIdx.x % kWarpgroup != 0) return;
-  store_tile(map, tile, key0, head, batch);
+  store_tile(map, tile, row0, head, batch, col0);
   bulk_commit();
 }
-//! [write_key_gradient]
+//! [write_gradient]
 
 /// What this thread wrote of dS is there for wgmma, and what the other warpgroup wrote, too.
 __device__ inline void wait_for_scores() {
@@ -283,49 +293,48 @@ __device__ void write_key_gradients(Shared& shared,
                                     const KeyGradient<Tile>& d_v) {
   const int warpgroup = warpgroup_index();
   const int key0 = block.key0 + warpgroup * kKeys;
-  write_key_gradient<Tile>(maps.d_v, d_v, 1, shared.v[warpgroup], key0,
-                           block.head, block.batch);
+  write_gradient(maps.d_v, d_v, 1, shared.v[warpgroup], key0, block.head,
+                 block.batch);
   named_barrier_wait(kScoresBarrier, kKeyWarpgroups * kWarpgroup);
-  write_key_gradient<Tile>(maps.d_k, d_k, maps.a.scale, shared.k[warpgroup],
-                           key0, block.head, block.batch);
+  write_gradient(maps.d_k, d_k, maps.a.scale, shared.k[warpgroup], key0,
+                 block.head, block.batch);
   if (threadIdx.x % kWarpgroup == 0) {
     bulk_wait_read<0>();  // before the block's shared memory goes
   }
 }
 
-/// Puts sums of dQ in order, scales and rounds them. Four lanes had eight neighbours of a row, and of the row eight
-/// below; here one thread takes them all. Launch: blocks of block_m * d / 16; grid of ceil(length_q / block_m) x heads
-/// x batch.
+/// Scales and rounds the sums of dQ, and writes them where they belong: each warpgroup a part, as the registers of wgmma
+/// held it. Launch: blocks of 2 x 128; grid of ceil(length_q / block_m) x heads x batch;
+/// sizeof(QueryGradientPart<Tile>[2]).
 /// @tparam Tile HopperBackwardTile of the kernel that summed
+//! [write_d_q]
 template <class Tile, class T>
-__global__ void write_mapped_d_q(AttentionGradient<T> a) {
-  constexpr int pieces = Tile::d_q_columns / 8;  // of a row of a part
-  const int thread = threadIdx.x;
-  const int piece = thread % pieces, row_of_8 = thread / pieces % 8;
-  const int warp = thread / pieces / 8 % 4;
-  const int warpgroup = thread / pieces / kWarp;
-  constexpr bool by_columns = Tile::block_m == 64;
+__global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
+    write_mapped_d_q(const __grid_constant__ MappedGradient<T> maps) {
+  auto& tiles = *dynamic_shared<QueryGradientPart<Tile>[kKeyWarpgroups]>();
+  const AttentionGradient<T>& a = maps.a;
+  const int warpgroup = warpgroup_index();
   const int query0 = blockIdx.x * Tile::block_m;
-  const int row =
-      query0 + (by_columns ? 0 : 64 * warpgroup) + 16 * warp + row_of_8;
-  const int col =
-      (by_columns ? Tile::d_q_columns * warpgroup : 0) + 8 * piece;
-  if (col >= a.head_dim) return;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
   const float* from = d_q_part<Tile>(a, head.padded_row + query0, warpgroup) +
-                      (piece * kWarpgroup + warp * kWarp + 4 * row_of_8) * 4;
-  std::uint32_t high[4], low[4];
+                      threadIdx.x % kWarpgroup * std::size_t{4};
+  QueryGradient<Tile> d_q;
 #pragma unroll
-  for (int lane = 0; lane < 4; ++lane) {
-    const float4 sum = load4(from + 4 * lane);
-    high[lane] = pack2<T>(a.scale * sum.x, a.scale * sum.y);
-    low[lane] = pack2<T>(a.scale * sum.z, a.scale * sum.w);
+  for (int i = 0; i < Tile::d_q_columns / 8; ++i) {
+    const float4 sums = load4(from + i * kWarpgroup * 4);
+    d_q[4 * i] = sums.x;
+    d_q[4 * i + 1] = sums.y;
+    d_q[4 * i + 2] = sums.z;
+    d_q[4 * i + 3] = sums.w;
   }
-  T* to = head.d_q + row * a.d_q_strides.row + col;
-  if (row < a.length_q) store4(to, as_float4(high));
-  if (row + 8 < a.length_q) {
-    store4(to + 8 * a.d_q_strides.row, as_float4(low));
+  constexpr bool by_columns = Tile::block_m == 64;
+  write_gradient(maps.d_q, d_q, a.scale, tiles[warpgroup],
+                 query0 + (by_columns ? 0 : 64 * warpgroup), blockIdx.y,
+                 blockIdx.z, by_columns ? Tile::d_q_columns * warpgroup : 0);
+  if (threadIdx.x % kWarpgroup == 0) {
+    bulk_wait_read<0>();  // before the block's shared memory goes
   }
 }
+//! [write_d_q]
 
 }  // namespace fa::FA_TARGET

@@ -1,0 +1,265 @@
+// What the rungs for Hopper do with a tile of scores, without the products around it: take_scores() and correct(), with
+// patience and without, beside the plain formula. Compiled for the lab and for the GPU.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/kernels/14_patience.cuh"
+#include "common/gpu/launch.cuh"
+#include "common/tensor/random.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace fa::FA_TARGET {
+namespace {
+
+constexpr int kRows = 16;  // of a warp
+constexpr int kTiles = 5;
+
+// Stands for a column of V.
+__host__ __device__ float value_of(int key) {
+  return static_cast<float>(key % 7 - 3);
+}
+
+// What one warp finds.
+struct Found {
+  float* weights;  // kRows x keys
+  float* m;  // after each tile, of each row, as each of its four lanes has it
+  int* grown;  // after each tile, as each lane has been told
+  float* l;    // kRows
+  float* o;    // kRows, unnormalised
+};
+
+// One warp takes kTiles tiles of 2 r scores in, as consume() does.
+// edges: from this tile on no score is hidden
+template <int patience, int r>
+__global__ void take_tiles(const float* scores, int edges, float scale,
+                           Found found) {
+  const int lane = static_cast<int>(threadIdx.x);
+  const auto row_of = [&](int i) { return lane / 4 + 8 * (i / 2 % 2); };
+  const auto key_of = [&](int tile, int i) {
+    return 2 * r * tile + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+  };
+  LaneRows rows = no_keys();
+  float o[4] = {};
+  for (int tile = 0; tile < kTiles; ++tile) {
+    float s[r], correction[2];
+    for (int i = 0; i < r; ++i) {
+      s[i] = scores[row_of(i) * 2 * r * kTiles + key_of(tile, i)];
+    }
+    const bool grown =
+        tile == 0 ? take_scores<true>(s, rows, correction, scale)
+        : tile < edges
+            ? take_scores<true, patience>(s, rows, correction, scale)
+            : take_scores<false, patience>(s, rows, correction, scale);
+    if (grown) correct(o, correction);
+    for (int i = 0; i < r; ++i) {
+      o[i % 4] += s[i] * value_of(key_of(tile, i));
+      found.weights[row_of(i) * 2 * r * kTiles + key_of(tile, i)] = s[i];
+    }
+    for (int h = 0; h < 2; ++h) {
+      found.m[(tile * kRows + row_of(2 * h)) * 4 + lane % 4] = rows.m[h];
+    }
+    found.grown[tile * kWarp + lane] = grown;
+  }
+  for (int h = 0; h < 2; ++h) {
+    found.l[row_of(2 * h)] = warp_sum<4>(rows.l[h]);
+    found.o[row_of(2 * h)] = warp_sum<4>(o[2 * h] + o[2 * h + 1]);
+  }
+}
+
+// Scores by row and key.
+using Scores = std::function<float(int row, int key)>;
+
+// Whether two numbers agree to so many of the largest that is added up.
+bool near(double a, double b, double largest) {
+  return std::abs(a - b) <= 3e-5 * largest;
+}
+
+// Takes scores in and checks every step.
+// Returns after which tiles maxima were taken.
+template <int patience, int r>
+std::vector<bool> check(const Scores& score, int edges, float scale) {
+  CAPTURE(patience);
+  CAPTURE(r);
+  CAPTURE(edges);
+  CAPTURE(scale);
+  constexpr int keys = 2 * r, all = keys * kTiles;
+  Tensor<float, 2> s({kRows, all});
+  for (int row = 0; row < kRows; ++row) {
+    for (int key = 0; key < all; ++key) s(row, key) = score(row, key);
+  }
+  const DeviceBuffer<float> scores(s);
+  DeviceBuffer<float> weights(s.count()), m(kTiles * kRows * 4), l(kRows),
+      o(kRows);
+  DeviceBuffer<int> grown(kTiles * kWarp);
+  launch(take_tiles<patience, r>, {{1}, {kWarp}}, scores.data(), edges, scale,
+         Found{weights.data(), m.data(), grown.data(), l.data(), o.data()});
+  const auto of_weights = weights.template tensor<float, 2>(s.shape());
+  const auto of_m = m.template tensor<float, 3>({kTiles, kRows, 4});
+  const auto of_grown = grown.template tensor<int, 2>({kTiles, kWarp});
+  const auto of_l = l.template tensor<float, 1>({kRows});
+  const auto of_o = o.template tensor<float, 1>({kRows});
+
+  // Maxima, tile by tile: those of all rows are taken, or none.
+  std::vector<bool> result;
+  std::vector<float> taken(kRows, -INFINITY), most(kRows, -INFINITY);
+  int wrong_maxima = 0, wrong_votes = 0, wrong_weights = 0, too_large = 0;
+  for (int tile = 0; tile < kTiles; ++tile) {
+    std::vector<float> in_tile(kRows, -INFINITY);
+    bool expected = false;
+    for (int row = 0; row < kRows; ++row) {
+      for (int key = keys * tile; key < keys * (tile + 1); ++key) {
+        in_tile[row] = std::max(in_tile[row], s(row, key));
+      }
+      most[row] = std::max(most[row], in_tile[row]);
+      const float grows = (in_tile[row] - taken[row]) * scale;
+      expected = expected || grows > static_cast<float>(tile ? patience : 0);
+    }
+    for (int row = 0; expected && row < kRows; ++row) {
+      taken[row] = std::max(taken[row], in_tile[row]);
+    }
+    for (int lane = 0; lane < kWarp; ++lane) {
+      wrong_votes += of_grown(tile, lane) != static_cast<int>(expected);
+    }
+    for (int row = 0; row < kRows; ++row) {
+      for (int t = 0; t < 4; ++t) {
+        wrong_maxima += of_m(tile, row, t) != taken[row];
+      }
+      for (int key = keys * tile; key < keys * (tile + 1); ++key) {
+        const double weight =
+            s(row, key) == -INFINITY
+                ? 0
+                : std::exp2((static_cast<double>(s(row, key)) - taken[row]) *
+                            scale);
+        const double out = of_weights(row, key);
+        wrong_weights += !near(out, weight, std::max(weight, 1e-9));
+        too_large += !(out <= std::exp2(patience) * 1.0001);
+      }
+    }
+    result.push_back(expected);
+  }
+  CHECK(wrong_votes == 0);
+  CHECK(wrong_maxima == 0);
+  CHECK(wrong_weights == 0);
+  CHECK(too_large == 0);
+
+  // Sums: the plain formula over all keys.
+  for (int row = 0; row < kRows; ++row) {
+    CAPTURE(row);
+    if (most[row] == -INFINITY) {
+      CHECK(of_l(row) == 0);
+      CHECK(of_o(row) == 0);
+      continue;
+    }
+    double sum = 0, output = 0;
+    for (int key = 0; key < all; ++key) {
+      const double weight =
+          std::exp2((static_cast<double>(s(row, key)) - most[row]) * scale);
+      sum += weight;
+      output += weight * value_of(key);
+    }
+    const double lse =
+        most[row] * static_cast<double>(scale) + std::log2(sum);
+    const double out =
+        taken[row] * static_cast<double>(scale) + std::log2(of_l(row));
+    CHECK(near(out, lse, 1));
+    CHECK(near(of_o(row) / of_l(row), output / sum, 3));
+  }
+  return result;
+}
+
+// With patience and without, tiles of 64 and 128 keys, edges everywhere and only where needed.
+void check_all(const Scores& score, int edges, float scale) {
+  for (const int from : {edges, kTiles}) {
+    check<0, 32>(score, from, scale);
+    check<0, 64>(score, from, scale);
+    check<kPatience, 32>(score, from, scale);
+    check<kPatience, 64>(score, from, scale);
+  }
+}
+
+// Normal numbers, others for each row and key.
+float normal(int row, int key) {
+  return static_cast<float>(
+      random_normal(1, static_cast<std::uint64_t>(row * 10000 + key)));
+}
+
+TEST_CASE(
+    "tile by tile, with patience and without, it is the plain softmax") {
+  for (const float scale : {0.18f, 1.0f, 7.0f}) {
+    check_all(normal, 1, scale);
+  }
+}
+
+TEST_CASE("rows whose maxima rise or fall with every key are right") {
+  for (const float slope : {0.001f, 0.02f, 0.05f, -0.02f}) {
+    CAPTURE(slope);
+    check_all(
+        [=](int row, int key) {
+          return normal(row, key) + slope * static_cast<float>(key * row);
+        },
+        1, 0.25f);
+  }
+}
+
+TEST_CASE("rows of which nothing is seen, and tiles of which nothing is") {
+  const auto hide = [](const std::function<bool(int row, int key)>& hidden) {
+    return [=](int row, int key) {
+      return hidden(row, key) ? -INFINITY : normal(row, key);
+    };
+  };
+  // A row, and all rows.
+  check_all(hide([](int row, int) { return row == 11; }), kTiles, 1);
+  check_all(hide([](int, int) { return true; }), kTiles, 1);
+  // The first tiles of some rows or of all.
+  check_all(hide([](int row, int key) { return key < 30 * row; }), kTiles, 1);
+  check_all(hide([](int, int key) { return key < 256; }), 4, 1);
+  // Tiles between and behind others, and all but one key.
+  check_all(hide([](int, int key) { return key > 100 && key < 500; }), kTiles,
+            1);
+  check_all(hide([](int row, int key) { return key != 37 * row; }), kTiles,
+            1);
+}
+
+// Row 5 grows by so much in its third tile, row 12 by 1, and all others fall.
+template <int patience>
+std::vector<bool> grown_by(float growth) {
+  const auto score = [=](int row, int key) {
+    if (key == 128 * 2 + 77 && row == 5) return growth;
+    if (key == 128 * 2 + 5 && row == 12) return 1.0f;
+    return key == 3 ? 0.0f : -1 - std::abs(normal(row, key));
+  };
+  return check<patience, 64>(score, 1, 1);
+}
+
+TEST_CASE("a maximum is taken when one row has grown by more than patience") {
+  using Tiles = std::vector<bool>;
+  const Tiles never{true, false, false, false, false},
+      third{true, false, true, false, false};
+  const auto limit = static_cast<float>(kPatience);
+  CHECK(grown_by<kPatience>(std::nextafter(limit, 0.0f)) == never);
+  CHECK(grown_by<kPatience>(limit) == never);
+  CHECK(grown_by<kPatience>(std::nextafter(limit, 100.0f)) == third);
+  CHECK(grown_by<kPatience>(100) == third);
+  CHECK(grown_by<0>(limit) == third);
+}
+
+TEST_CASE("without patience the smallest growth is taken, and none is not") {
+  const auto grown = [](float growth) {
+    return check<0, 64>(
+        [=](int row, int key) {
+          return key == 300 && row == 15 ? 1 + growth
+                 : key == 3              ? 1.0f
+                                         : -std::abs(normal(row, key));
+        },
+        1, 1);
+  };
+  CHECK(grown(0) == std::vector<bool>{true, false, false, false, false});
+  CHECK(grown(2e-7f) == std::vector<bool>{true, false, true, false, false});
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET
