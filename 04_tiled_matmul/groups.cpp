@@ -1,6 +1,7 @@
 // What the kernels of a group are compared with.
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "02_safe_softmax/softmax.hpp"
 #include "04_tiled_matmul/machine.hpp"
@@ -86,6 +87,16 @@ Group matmul_group(const std::string& name, const std::string& title,
 }
 
 }  // namespace
+
+const Group& group_of(const Machine& machine, const std::string& name) {
+  const auto found =
+      std::find_if(machine.groups.begin(), machine.groups.end(),
+                   [&](const Group& group) { return group.name == name; });
+  if (found == machine.groups.end()) {
+    throw std::logic_error("there is no group " + name);
+  }
+  return *found;
+}
 
 double magnitude_of(const Group& group, Inputs inputs) {
   if (group.flops(1, 1, 1) == 0) return 0;

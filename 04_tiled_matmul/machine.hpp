@@ -61,6 +61,10 @@ struct Machine : BareMachine {
   std::vector<Group> groups;  ///< the lesson's kernels on it
 };
 
+/// A group of a machine.
+/// @throws std::logic_error when there is none of that name
+const Group& group_of(const Machine& machine, const std::string& name);
+
 /// The largest sum of absolute terms of an element of a group's result: what the floor of the acceptance rule
 /// goes by where terms may cancel; 0 for groups that sum nothing.
 double magnitude_of(const Group& group, Inputs inputs);

@@ -1,11 +1,11 @@
 // Lesson 04: kernels from the first one to tensor cores, each checked, counted in the lab and timed on a GPU.
-#include <algorithm>
 #include <optional>
 #include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "04_tiled_matmul/machine.hpp"
+#include "04_tiled_matmul/timeline.hpp"
 #include "04_tiled_matmul/timing.hpp"
 #include "04_tiled_matmul/trace.hpp"
 #include "common/cli/kernel_options.hpp"
@@ -19,27 +19,29 @@ namespace {
 
 using namespace fa;
 using tiled::Group;
+using tiled::group_of;
 using tiled::Inputs;
 using tiled::Kernel;
 using tiled::Machine;
 
+const std::string kLesson = "04_tiled_matmul";
+
+// The kernels of all groups.
+std::vector<Kernel> kernels_of(const Machine& machine) {
+  std::vector<Kernel> kernels;
+  for (const Group& group : machine.groups) {
+    kernels.insert(kernels.end(), group.kernels.begin(), group.kernels.end());
+  }
+  return kernels;
+}
+
 // Refuses a text after --kernel that no kernel has in its name.
 void check_wanted(const cli::KernelOptions& options, const Machine& machine) {
   std::vector<std::string> names;
-  for (const Group& group : machine.groups) {
-    for (const Kernel& kernel : group.kernels) names.push_back(kernel.name);
+  for (const Kernel& kernel : kernels_of(machine)) {
+    names.push_back(kernel.name);
   }
-  cli::check_kernel(options, names, "04_tiled_matmul");
-}
-
-const Group& group_of(const Machine& machine, const std::string& name) {
-  const auto found =
-      std::find_if(machine.groups.begin(), machine.groups.end(),
-                   [&](const Group& group) { return group.name == name; });
-  if (found == machine.groups.end()) {
-    throw std::logic_error("there is no group " + name);
-  }
-  return *found;
+  cli::check_kernel(options, names, kLesson);
 }
 
 // Checks each kernel of a group on ragged sizes.
@@ -140,8 +142,7 @@ void show_kernels(const Machine& used, const Machine& lab,
     }
     groups.push_back(std::move(launched));
   }
-  cli::show_kernel_tables(options, used, "04_tiled_matmul", kKernelLines,
-                          groups);
+  cli::show_kernel_tables(options, used, kLesson, kKernelLines, groups);
 }
 
 // Launches kernels whose name holds a text once each, for a program that watches, and prints a line
@@ -193,14 +194,15 @@ void trace_kernels(cli::Program& program, const Machine& watched,
 }  // namespace
 
 int main(int argc, char** argv) {
-  cli::Program program("04_tiled_matmul",
+  cli::Program program(kLesson,
                        "Lesson 04: from the first kernel to tensor cores.");
   const cli::KernelMachines<Machine> machines(program, tiled::machines());
   cli::KernelOptions options;
   cli::add_kernel_options(
       program, options,
-      {"sections time, trace, kernels and once", "sections time and kernels",
-       "rows, columns and depth"});
+      {"sections time, trace, kernels, timeline and once",
+       "sections time and kernels", "rows, columns and depth",
+       "; section timeline: the time lines instead"});
   program.option("--group", options.group,
                  "section time: only groups whose name holds this text, such "
                  "as \"mma\"");
@@ -235,6 +237,11 @@ int main(int argc, char** argv) {
                   [&] { time_groups(program, machines.used(), options); });
   program.section_apart("kernels", "What the kernels are made of", [&] {
     show_kernels(machines.used(), machines.lab(), options);
+  });
+  program.section_apart("timeline", "Who waits for whom", [&] {
+    const Machine& lab = machines.lab();
+    tiled::show_timelines(
+        lab, cli::timeline_options(options, kernels_of(lab), kLesson));
   });
   program.section_apart("once", "Every kernel launched once",
                         [&] { launch_once(machines.observed(), options); });

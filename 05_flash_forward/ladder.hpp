@@ -40,6 +40,14 @@ inline Problem problem_of(const AttentionShape& shape, bool causal,
   return problem;
 }
 
+/// The sizes of a problem in words.
+inline std::string words_of(const Problem& problem) {
+  const AttentionShape& s = problem.shape;
+  return fmt::format("{} queries, {} keys, head_dim {}{}", s.length_q,
+                     s.length_k, s.head_dim,
+                     problem.causal ? ", causal" : "");
+}
+
 /// A problem with its inputs and their judge.
 template <class Judge, class Inputs>
 struct Task {

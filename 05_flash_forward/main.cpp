@@ -175,7 +175,7 @@ int main(int argc, char** argv) {
   program.section_apart("timeline", "Who waits for whom", [&] {
     const Machine& lab = machines.lab();
     flash::show_timelines(lab,
-                          ladder::timeline_options(options, lab, kLesson));
+                          cli::timeline_options(options, lab.rungs, kLesson));
   });
   program.section_apart("costs", "The prices of the time lines",
                         [] { fmt::print("{}", lab::costs_text({})); });

@@ -36,18 +36,14 @@ Problem problem_of(std::int64_t length_q, std::int64_t length_k,
 void show_lengths(const std::vector<const Rung*>& rungs) {
   const Problem drawn = problem_of(256, 512, 128, false),
                 longer = problem_of(256, 4096, 128, false);
-  lab::Costs at_once;
-  at_once.copy_latency = 0;
-  at_once.copied_bytes = 1 << 20;
   cli::Table table({"tensor cores busy", "cycles", "512 keys", "alternating",
                     "4096 keys", "copies at once"});
   for (const Rung* rung : rungs) {
     std::vector<std::string> cells{rung->name};
-    ladder::add_busy(cells, timeline_of(*rung, drawn));
-    cells.push_back(
-        ladder::busy(timeline_of(*rung, drawn, ladder::alternating())));
-    cells.push_back(ladder::busy(timeline_of(*rung, longer)));
-    cells.push_back(ladder::busy(timeline_of(*rung, longer, at_once)));
+    cli::add_busy(cells, timeline_of(*rung, drawn));
+    cells.push_back(cli::busy(timeline_of(*rung, drawn, cli::alternating())));
+    cells.push_back(cli::busy(timeline_of(*rung, longer)));
+    cells.push_back(cli::busy(timeline_of(*rung, longer, cli::at_once())));
     table.add(cells);
   }
   fmt::print(
@@ -64,8 +60,8 @@ void show_mask(const std::vector<const Rung*>& rungs) {
   for (const Rung* rung : rungs) {
     std::vector<std::string> cells{rung->name};
     for (const bool causal : {false, true}) {
-      ladder::add_busy(cells,
-                       timeline_of(*rung, problem_of(384, 512, 64, causal)));
+      cli::add_busy(cells,
+                    timeline_of(*rung, problem_of(384, 512, 64, causal)));
     }
     table.add(cells);
   }
@@ -83,14 +79,15 @@ Problem drawn_problem(const Rung& rung) {
 
 lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
                           const lab::Costs& costs) {
-  return ladder::replayed(rung, problem,
-                          make_inputs(problem, Values::kNormal, 1), costs);
+  const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
+  return lab::replayed([&] { rung.prepare(problem, inputs).launch(); },
+                       costs);
 }
 
 void show_timelines(const Machine& machine,
-                    const ladder::TimelineOptions& options) {
+                    const cli::TimelineOptions& options) {
   const auto rungs =
-      ladder::rungs_with_timeline(machine, options.kernel, kFirst);
+      cli::rungs_with_timeline(machine.rungs, options.kernel, kFirst);
   std::vector<lab::NamedTimeline> drawn;
   for (const Rung* rung : rungs) {
     const Problem problem = drawn_problem(*rung);
@@ -100,15 +97,15 @@ void show_timelines(const Machine& machine,
     // Turns make a difference only if products of two warpgroups can alternate.
     if (rung->name == "11_overlap" || rung->name == "12_ping_pong") {
       drawn.push_back({name + ", if products alternate",
-                       timeline_of(*rung, problem, ladder::alternating())});
+                       timeline_of(*rung, problem, cli::alternating())});
     }
   }
   const bool to_scale = !rungs.empty() && rungs.front()->name < "15";
-  ladder::show_timelines(options, drawn, kFirst, kLegend,
-                         to_scale ? kScale : 0, "softmax", [&] {
-                           show_lengths(rungs);
-                           show_mask(rungs);
-                         });
+  cli::show_timelines(options, drawn, kFirst, kLegend, to_scale ? kScale : 0,
+                      "softmax", [&] {
+                        show_lengths(rungs);
+                        show_mask(rungs);
+                      });
 }
 
 }  // namespace fa::flash

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "05_flash_forward/machine.hpp"
-#include "05_flash_forward/timelines.hpp"
+#include "common/cli/timelines.hpp"
 #include "common/lab/replay.hpp"
 
 namespace fa::flash {
@@ -29,6 +29,6 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
 /// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
 void show_timelines(const Machine& machine,
-                    const ladder::TimelineOptions& options);
+                    const cli::TimelineOptions& options);
 
 }  // namespace fa::flash

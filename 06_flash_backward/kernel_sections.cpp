@@ -237,8 +237,8 @@ void add_kernels(cli::Program& program,
   });
   program.section_apart("timeline", "Who waits for whom", [kernels] {
     const Machine& lab = kernels->machines.lab();
-    show_timelines(lab,
-                   ladder::timeline_options(kernels->options, lab, kLesson));
+    show_timelines(
+        lab, cli::timeline_options(kernels->options, lab.rungs, kLesson));
   });
   program.section_apart("once", "Every kernel launched once", [kernels] {
     ladder::launch_once(kernels->machines.observed(), kernels->options,

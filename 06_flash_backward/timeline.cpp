@@ -43,13 +43,13 @@ void show_table(const std::vector<const Rung*>& rungs) {
                     "2048 queries", "causal", "D 64"});
   for (const Rung* rung : rungs) {
     std::vector<std::string> cells{rung->name};
-    ladder::add_busy(cells, timeline_of(*rung, drawn_problem()));
-    cells.push_back(ladder::busy(
-        timeline_of(*rung, drawn_problem(), ladder::alternating())));
+    cli::add_busy(cells, timeline_of(*rung, drawn_problem()));
+    cells.push_back(
+        cli::busy(timeline_of(*rung, drawn_problem(), cli::alternating())));
     for (const Problem& problem : {problem_of(2048, 256, 128, false),
                                    problem_of(1024, 1024, 128, true),
                                    problem_of(2048, 256, 64, false)}) {
-      cells.push_back(ladder::busy(timeline_of(*rung, problem)));
+      cells.push_back(cli::busy(timeline_of(*rung, problem)));
     }
     table.add(cells);
   }
@@ -68,9 +68,9 @@ Problem drawn_problem() {
 
 lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
                           const lab::Costs& costs) {
-  lab::Timeline result = ladder::replayed(
-      rung, problem, backward::make_inputs(problem, Values::kNormal, 1),
-      costs);
+  const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
+  lab::Timeline result =
+      lab::replayed([&] { rung.prepare(problem, inputs).launch(); }, costs);
   // Tensors have numbers by their first appearance. Rung 08 asks for V before Q, the others for Q before V.
   if (rung.name == "08_wgmma") {
     for (lab::Span& copy : result.copies) {
@@ -81,17 +81,17 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
 }
 
 void show_timelines(const Machine& machine,
-                    const ladder::TimelineOptions& options) {
+                    const cli::TimelineOptions& options) {
   const auto rungs =
-      ladder::rungs_with_timeline(machine, options.kernel, kFirst);
+      cli::rungs_with_timeline(machine.rungs, options.kernel, kFirst);
   std::vector<lab::NamedTimeline> drawn;
   for (const Rung* rung : rungs) {
     drawn.push_back(
         {fmt::format("{}, {}", rung->name, ladder::words_of(drawn_problem())),
          timeline_of(*rung, drawn_problem())});
   }
-  ladder::show_timelines(options, drawn, kFirst, kLegend, kScale, "P, dS",
-                         [&] { show_table(rungs); });
+  cli::show_timelines(options, drawn, kFirst, kLegend, kScale, "P, dS",
+                      [&] { show_table(rungs); });
 }
 
 }  // namespace fa::backward

@@ -3,8 +3,8 @@
 /// lesson 05's model of what things cost.
 #pragma once
 
-#include "05_flash_forward/timelines.hpp"
 #include "06_flash_backward/machine.hpp"
+#include "common/cli/timelines.hpp"
 #include "common/lab/replay.hpp"
 
 namespace fa::backward {
@@ -27,6 +27,6 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
 /// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
 void show_timelines(const Machine& machine,
-                    const flash::ladder::TimelineOptions& options);
+                    const cli::TimelineOptions& options);
 
 }  // namespace fa::backward

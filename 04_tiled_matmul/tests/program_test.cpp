@@ -61,6 +61,37 @@ TEST_CASE("what the kernels are made of, group by group") {
   CHECK_FALSE(contains(one.output, "transpose"));
 }
 
+TEST_CASE("a time line is printed, drawn and written for programs") {
+  const testing::TemporaryDirectory directory;
+  const auto json = directory.path() / "timeline.json";
+  const auto svg = directory.path() / "timeline.svg";
+  const std::string section =
+      kProgram + " --device cpu --section timeline --kernel ";
+  const auto result =
+      run(section + "21_matmul_persistent --json " + testing::quoted(json) +
+          " --svg " + testing::quoted(svg));
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(contains(result.output, "a model, not a measurement"));
+  CHECK(contains(result.output, "21_matmul_persistent, C of 128 x 512"));
+  for (const char* lane : {"producer", "consumer 0", "consumer 1"}) {
+    CHECK(contains(result.output, std::string("\n") + lane + "  "));
+  }
+  CHECK(python_says("{s[\"kind\"] for s in "
+                    "json.load(open(file))[0][\"spans\"]} >= "
+                    "{\"load\", \"by columns\", \"writes\", \"waits for "
+                    "copy\"}",
+                    json) == "True\n");
+  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
+                    "\"svg\"",
+                    svg) == "True\n");
+  // The drawing alone, for the pages; the same whatever threads the machine has.
+  const auto alone =
+      run("FA_THREADS=3 " + section + "21_matmul_persistent --svg -");
+  CHECK(alone.output == testing::file_bytes(svg));
+  CHECK(contains(run(section + "17").output, "17 has none"));
+}
+
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   const auto refused = [](const std::string& arguments,
                           const std::string& why) {
@@ -74,6 +105,7 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   refused("--device tpu", "--device");
   refused("--nonsense", "--nonsense");
   refused("--section nowhere", "there is no such section");
+  refused("--device cpu --section timeline --kernel 99", "no such kernel");
 }
 
 namespace {

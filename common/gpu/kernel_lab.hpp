@@ -141,7 +141,7 @@ inline int __all_sync(unsigned mask, int predicate,
 
 /// Blocks run on several threads, so atomics must be real ones.
 __forceinline__ float atomicAdd(float* address, float value) {
-  lab::note_addition(sizeof value);
+  lab::note_change(lab::Step::Kind::kAdd, sizeof value);
   float old = 0, sum = 0;
   __atomic_load(address, &old, __ATOMIC_RELAXED);
   do {
@@ -238,6 +238,7 @@ __forceinline__ void load2(float (&to)[2], const float* address) {
   to[1] = value[1];
 }
 __forceinline__ void store2(float* address, float x, float y) {
+  lab::note_change(lab::Step::Kind::kWrite, sizeof(Bytes8));
   *reinterpret_cast<Bytes8*>(address) = Bytes8{x, y};
 }
 

@@ -7,8 +7,8 @@
 namespace fa::lab {
 namespace {
 
-// Bytes that a warp adds at a time: atomic_add4().
-constexpr std::int64_t kAdded = 16 * kWarpSize;
+// Bytes that a warp adds or stores at a time: atomic_add4(), two of store2().
+constexpr std::int64_t kAtATime = 16 * kWarpSize;
 
 int index_in(std::vector<const void*>& known, const void* one) {
   const auto found = std::find(known.begin(), known.end(), one);
@@ -33,13 +33,14 @@ void Recorder::flush(std::size_t warp) {
   std::vector<Step>& steps = blocks_.back().warps[warp];
   if (work.exponentials > 0 || work.exchanges > 0) {
     steps.push_back(work);
+    steps.back().kind = Step::Kind::kWork;
     steps.back().bytes = 0;
   }
-  for (std::int64_t left = work.bytes; left > 0; left -= kAdded) {
-    Step additions;
-    additions.kind = Step::Kind::kAdd;
-    additions.bytes = std::min(left, kAdded);
-    steps.push_back(additions);
+  for (std::int64_t left = work.bytes; left > 0; left -= kAtATime) {
+    Step change;
+    change.kind = work.kind;
+    change.bytes = std::min(left, kAtATime);
+    steps.push_back(change);
   }
 }
 
@@ -52,7 +53,9 @@ void Recorder::exponential(std::size_t warp) {
   ++work_[warp].exponentials;
 }
 
-void Recorder::addition(std::size_t warp, std::int64_t bytes) {
+void Recorder::change(std::size_t warp, Step::Kind kind, std::int64_t bytes) {
+  if (work_[warp].bytes > 0 && work_[warp].kind != kind) flush(warp);
+  work_[warp].kind = kind;
   work_[warp].bytes += bytes;
 }
 

@@ -23,6 +23,7 @@ struct Step {
     kLoad,          ///< begins a copy that reports to an mbarrier
     kStore,         ///< begins a copy to global memory
     kAdd,           ///< adds floats there by atomics: so many bytes
+    kWrite,         ///< writes there with its own stores: so many bytes
     kLook,          ///< asks what stands in global memory, and waits
     kCommitStores,  ///< closes a group of them
     kWaitStores,    ///< for all groups but the youngest to be read
@@ -36,7 +37,7 @@ struct Step {
   };
   Kind kind = Kind::kWork;  ///< see there
   int barrier = 0;          ///< which: mbarriers are counted, or its number
-  std::int64_t bytes = 0;   ///< of a copy or additions; an arrival announces
+  std::int64_t bytes = 0;   ///< of a copy, a store; an arrival announces
   int tensor = 0;   ///< of a copy: counted by first appearance; -1 of a run
   int count = 0;    ///< arrivals, phases, threads, or groups left
   int columns = 0;  ///< of a product of 64 x 16 and 16 x columns
@@ -69,8 +70,11 @@ class Recorder {
   void add(std::size_t warp, const Step& step);
   /// Lane 0 computes an exponential.
   void exponential(std::size_t warp);
-  /// Lane 0 adds floats to global memory, and so do the others.
-  void addition(std::size_t warp, std::int64_t bytes);
+  /// Lane 0 adds floats to global memory or stores there, and so do the others.
+  /// @param warp  theirs
+  /// @param kind  Step::Kind::kAdd or kWrite
+  /// @param bytes of all lanes
+  void change(std::size_t warp, Step::Kind kind, std::int64_t bytes);
   /// The lanes of a warp exchange something.
   void exchange(std::size_t warp);
   /// The number of an mbarrier of this block.
@@ -83,7 +87,7 @@ class Recorder {
  private:
   void flush(std::size_t warp);
   std::vector<BlockRecord> blocks_;
-  // Of each warp, since its last step: arithmetic with bytes that were added meanwhile.
+  // Of each warp, since its last step: arithmetic, and bytes that were added or stored meanwhile, which its kind says.
   std::vector<Step> work_;
   std::vector<const void*> barriers_, tensors_;
 };
@@ -99,11 +103,13 @@ inline void note_exponential() {
   }
 }
 
-/// atomicAdd(): its bytes are counted while somebody records.
-inline void note_addition(std::int64_t bytes) {
+/// atomicAdd() and store2(): their bytes are counted while somebody records.
+/// @param kind  Step::Kind::kAdd or kWrite
+/// @param bytes of a lane
+inline void note_change(Step::Kind kind, std::int64_t bytes) {
   if (recorder != nullptr && current->lane == 0) {
-    recorder->addition(static_cast<std::size_t>(current->number) / kWarpSize,
-                       bytes * kWarpSize);
+    recorder->change(static_cast<std::size_t>(current->number) / kWarpSize,
+                     kind, bytes * kWarpSize);
   }
 }
 

@@ -169,11 +169,13 @@ class Player {
         break;
       }
       case Kind::kAdd:
+      case Kind::kWrite:
         if (first) {
           warp.answer = out_free_ = std::max(out_free_, now_) + time_of(step);
         }
         if (warp.answer > now_) return false;
-        finish(w, Span::Kind::kAdds);
+        finish(w, step.kind == Kind::kAdd ? Span::Kind::kAdds
+                                          : Span::Kind::kWrites);
         return true;
       case Kind::kLook:
         if (first) warp.answer = now_ + costs_.copy_latency;
@@ -317,7 +319,8 @@ class Player {
           step.kind == Kind::kWaitArrivals) {
         next = std::min(next, store_wait(warp, step));
       }
-      if (step.kind == Kind::kAdd || step.kind == Kind::kLook) {
+      if (step.kind == Kind::kAdd || step.kind == Kind::kWrite ||
+          step.kind == Kind::kLook) {
         next = std::min(next, warp.answer);
       }
     }
@@ -377,6 +380,22 @@ Timeline replay(const std::vector<BlockRecord>& blocks, const Costs& costs) {
     Player(block, costs, timeline).play();
   }
   return timeline;
+}
+
+Timeline replayed(const std::function<void()>& work, const Costs& costs) {
+  std::vector<BlockRecord> blocks = record(work);
+  const auto idle = [](const BlockRecord& block) {
+    return std::none_of(
+        block.warps.begin(), block.warps.end(), [](const auto& steps) {
+          return std::any_of(steps.begin(), steps.end(),
+                             [](const Step& step) {
+                               return step.kind == Step::Kind::kProduct;
+                             });
+        });
+  };
+  blocks.erase(std::remove_if(blocks.begin(), blocks.end(), idle),
+               blocks.end());
+  return replay(blocks, costs);
 }
 
 }  // namespace fa::lab

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -27,8 +28,8 @@ struct Costs {
   int rest_of_score = 5;
   /// A shuffle or a vote, of which one waits for another: ours.
   int exchange = 25;
-  /// Bytes in a cycle that copies bring, and as many that copies and additions take away. 5120 for all multiprocessors
-  /// (of the A100; NVIDIA's white paper on it), by 132.
+  /// Bytes in a cycle that copies bring, and as many that copies, additions and stores take away. 5120 for all
+  /// multiprocessors (of the A100; NVIDIA's white paper on it), by 132.
   int copied_bytes = 39;
   /// From the beginning of a copy to its landing, beside that; from a look at global memory to its answer, and from the
   /// end of a store to its arrival there: ours.
@@ -50,6 +51,7 @@ struct Span {
     kWaitsForProducts,  ///< its own, or to begin them
     kWaitsForStores,    ///< copies to global memory
     kAdds,              ///< by atomics, to global memory
+    kWrites,            ///< there, with its own stores
     kScores,            ///< a product whose operands are in shared memory
     kByColumns,         ///< the same; the right one is read by its columns
     kOutput,            ///< a product with an operand in registers
@@ -83,11 +85,18 @@ struct Timeline {
 ///
 /// A quarter's tensor cores do one product at a time, first come, first served; of a warp the next one comes as soon as
 /// costs.waiting_products allows. Warps that compute at the same time on a quarter share it evenly. Copies come one
-/// after the other, each warp's steps too; what is not named in Costs takes no time. A warp that adds by atomics waits
-/// until what it adds has been taken away.
+/// after the other, each warp's steps too; what is not named in Costs takes no time. A warp that adds by atomics, or
+/// stores, waits until that has been taken away.
 /// @param blocks in their order, as record() gives them
 /// @param costs  see there
 /// @throws std::runtime_error when warps wait for what never comes: the record is of another kernel, or not whole
 Timeline replay(const std::vector<BlockRecord>& blocks, const Costs& costs);
+
+/// The same for what some work launches: of its blocks those that multiply, without kernels before and after.
+/// @param work  prepares and launches kernels of the machine "lab": a persistent grid is as large as the device, which
+///              has one multiprocessor there
+/// @param costs see there
+/// @throws what the work throws
+Timeline replayed(const std::function<void()>& work, const Costs& costs);
 
 }  // namespace fa::lab

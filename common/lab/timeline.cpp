@@ -35,6 +35,8 @@ Look look_of(Kind kind) {
       return {"waits for stores", "#dcdcdc"};
     case Kind::kAdds:
       return {"adds", "#e0a3bd"};
+    case Kind::kWrites:
+      return {"writes", "#f5e9a8"};
     case Kind::kScores:
       return {"scores", "#8fbce6"};
     case Kind::kByColumns:
@@ -183,10 +185,18 @@ double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend,
       }
       for (const Span& span : joined(own)) canvas.span(span, y, height);
     }
+    const double below = y + (multiplies ? height : kRow * 0.2);
+    std::vector<Span> writes;  // of many steps that follow each other
     for (const Span& span : timeline.warps) {
-      if (span.warp == lane.warp) {
-        canvas.span(span, y + (multiplies ? height : kRow * 0.2), height);
+      if (span.warp != lane.warp) continue;
+      if (span.kind == Kind::kWrites) {
+        writes.push_back(span);
+      } else {
+        canvas.span(span, below, height);
       }
+    }
+    for (const Span& span : joined(writes)) {
+      canvas.span(span, below, height);
     }
     for (const Span& copy : timeline.copies) {
       if (copy.warp == lane.warp && copy.kind == Kind::kBulkAdd) {

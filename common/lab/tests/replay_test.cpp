@@ -223,6 +223,19 @@ TEST_CASE("atomics are taken away one after the other, by who adds") {
   CHECK(timeline.warps[1].kind == Span::Kind::kAdds);
 }
 
+TEST_CASE("what a warp stores is taken away as what it adds is") {
+  Step writing;
+  writing.kind = Kind::kWrite;
+  writing.bytes = 3200;
+  Step addition = writing;
+  addition.kind = Kind::kAdd;
+  const Timeline timeline =
+      lab::replay({block({{0, {writing}}, {1, {addition}}})}, costs());
+  CHECK(end_of(timeline, 0) == doctest::Approx(100));
+  CHECK(end_of(timeline, 1) == doctest::Approx(200));
+  CHECK(timeline.warps[0].kind == Span::Kind::kWrites);
+}
+
 TEST_CASE("a store has been read before it arrives, a look takes as long") {
   const auto end_with = [](Kind kind) {
     return lab::replay({block({{0,
@@ -371,6 +384,39 @@ TEST_CASE("a record has additions in their order") {
   CHECK(steps[4].adds);
   CHECK(steps[4].tensor == -1);
   CHECK(steps[4].bytes == 128);
+}
+
+__global__ void storing_kernel(float* out) {
+  float* const own = out + 2 * threadIdx.x;
+  store2(own, exp2_approx(0.0f), 1);
+  store2(own, 2, 3);
+  store2(own, 4, 5);
+  atomicAdd(own, 1.0f);
+}
+
+TEST_CASE("a record has stores and additions apart, 512 bytes at a time") {
+  DeviceBuffer<float> out(64);
+  const std::vector<BlockRecord> blocks = lab::record([&] {
+    launch(storing_kernel, {{1}, {32}}, out.data());
+  });
+  REQUIRE(blocks.size() == 1);
+  const Steps& steps = blocks[0].warps.at(0);
+  REQUIRE(steps.size() == 4);
+  CHECK((steps[0].kind == Kind::kWork));
+  CHECK(steps[0].bytes == 0);
+  CHECK((steps[1].kind == Kind::kWrite));
+  CHECK(steps[1].bytes == 512);
+  CHECK((steps[2].kind == Kind::kWrite));
+  CHECK(steps[2].bytes == 256);
+  CHECK((steps[3].kind == Kind::kAdd));
+  CHECK(steps[3].bytes == 128);
+  // Nothing is multiplied, so nothing is played.
+  CHECK(lab::replayed(
+            [&] {
+              launch(storing_kernel, {{1}, {32}}, out.data());
+            },
+            costs())
+            .cycles == 0);
 }
 
 TEST_CASE("only one record is made at a time, and none after an error") {

@@ -1,5 +1,5 @@
 /// @file
-/// Time lines of rungs for Hopper, as the program of this lesson and that of the next show them.
+/// Time lines of rungs for Hopper, as the programs of lessons show them.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,13 @@
 
 #include <fmt/format.h>
 
-#include "05_flash_forward/problem.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/table.hpp"
 #include "common/files/write_file.hpp"
 #include "common/lab/replay.hpp"
 #include "common/lab/timeline.hpp"
 
-namespace fa::flash::ladder {
+namespace fa::cli {
 
 /// What a section of time lines shows.
 struct TimelineOptions {
@@ -25,54 +24,21 @@ struct TimelineOptions {
   std::string json;  ///< file for programs, or empty
 };
 
-/// The sizes of a problem in words.
-inline std::string words_of(const Problem& problem) {
-  const AttentionShape& s = problem.shape;
-  return fmt::format("{} queries, {} keys, head_dim {}{}", s.length_q,
-                     s.length_k, s.head_dim,
-                     problem.causal ? ", causal" : "");
-}
-
-/// A launch on one multiprocessor: of its blocks those that multiply, without kernels before and after.
-/// @param rung    of the machine "lab"
-/// @param problem that it computes
-/// @param inputs  of it
-/// @param costs   of the model
-/// @throws std::runtime_error when the rung does not compute in the lab
-template <class Rung, class Problem, class Inputs>
-lab::Timeline replayed(const Rung& rung, const Problem& problem,
-                       const Inputs& inputs, const lab::Costs& costs) {
-  // Prepared there, too: a persistent grid is as large as the device.
-  std::vector<lab::BlockRecord> blocks =
-      lab::record([&] { rung.prepare(problem, inputs).launch(); });
-  const auto idle = [](const lab::BlockRecord& block) {
-    return std::none_of(
-        block.warps.begin(), block.warps.end(), [](const auto& steps) {
-          return std::any_of(steps.begin(), steps.end(),
-                             [](const lab::Step& step) {
-                               return step.kind == lab::Step::Kind::kProduct;
-                             });
-        });
-  };
-  blocks.erase(std::remove_if(blocks.begin(), blocks.end(), idle),
-               blocks.end());
-  return lab::replay(blocks, costs);
-}
-
 /// The rungs that have a time line and whose name holds a text.
-/// @param machine with the rungs
-/// @param kernel  the text
-/// @param first   the number of the first rung that has one, "09"
-template <class Machine>
-auto rungs_with_timeline(const Machine& machine, const std::string& kernel,
-                         const std::string& first) {
-  std::vector<decltype(machine.rungs.data())> rungs;
-  for (const auto& rung : machine.rungs) {
+/// @param rungs  of the machine "lab"; must outlive what is returned
+/// @param kernel the text
+/// @param first  the number of the first rung that has one, "09"
+template <class Rung>
+std::vector<const Rung*> rungs_with_timeline(const std::vector<Rung>& rungs,
+                                             const std::string& kernel,
+                                             const std::string& first) {
+  std::vector<const Rung*> result;
+  for (const Rung& rung : rungs) {
     if (rung.name >= first && rung.name.find(kernel) != std::string::npos) {
-      rungs.push_back(&rung);
+      result.push_back(&rung);
     }
   }
-  return rungs;
+  return result;
 }
 
 /// How busy the tensor cores are, in words.
@@ -94,9 +60,17 @@ inline lab::Costs alternating() {
   return costs;
 }
 
+/// The costs if copies, stores and additions took no time.
+inline lab::Costs at_once() {
+  lab::Costs costs;
+  costs.copy_latency = 0;
+  costs.copied_bytes = 1 << 20;
+  return costs;
+}
+
 /// Prints what the warps of each warpgroup do, as shares of the time.
 /// @param one  a time line
-/// @param work what arithmetic is: "softmax"
+/// @param work what arithmetic is: "softmax"; empty where there is none
 inline void show_shares(const lab::NamedTimeline& one,
                         const std::string& work) {
   using Kind = lab::Span::Kind;
@@ -110,19 +84,23 @@ inline void show_shares(const lab::NamedTimeline& one,
   };
   const std::vector<lab::Lane> lanes = lab::lanes_of(one.timeline);
   std::vector<std::pair<std::string, Kind>> columns{
-      {work, Kind::kWork},
       {"waits for products", Kind::kWaitsForProducts},
       {"for copies", Kind::kWaitsForCopy},
-      {"for others", Kind::kWaitsForOthers},
-      {"for stores", Kind::kWaitsForStores}};
-  if (std::any_of(lanes.begin(), lanes.end(), [&](const lab::Lane& lane) {
-        return share(lane.warp, Kind::kAdds) > 0;
-      })) {
-    columns.emplace_back("adds", Kind::kAdds);
-  }
+      {"for others", Kind::kWaitsForOthers}};
+  if (!work.empty()) columns.insert(columns.begin(), {work, Kind::kWork});
+  const auto add_if_any = [&](const char* heading, Kind kind) {
+    if (std::any_of(lanes.begin(), lanes.end(), [&](const lab::Lane& lane) {
+          return share(lane.warp, kind) > 0;
+        })) {
+      columns.emplace_back(heading, kind);
+    }
+  };
+  add_if_any("for stores", Kind::kWaitsForStores);
+  add_if_any("adds", Kind::kAdds);
+  add_if_any("writes", Kind::kWrites);
   std::vector<std::string> headings{"% of the time"};
   for (const auto& [heading, kind] : columns) headings.push_back(heading);
-  cli::Table table(headings);
+  Table table(headings);
   for (const lab::Lane& lane : lanes) {
     std::vector<std::string> cells{lane.name};
     for (const auto& [heading, kind] : columns) {
@@ -140,7 +118,7 @@ inline void show_shares(const lab::NamedTimeline& one,
 /// @param first   the number of the first rung that has one, "09"
 /// @param legend  of the drawing
 /// @param cycles  that the drawing's width stands for at least
-/// @param work    what arithmetic is: "softmax"
+/// @param work    what arithmetic is: "softmax"; empty where there is none
 /// @param tables  prints what is said of all rungs
 /// @throws std::runtime_error when a file cannot be written
 template <class Tables>
@@ -177,17 +155,17 @@ void show_timelines(const TimelineOptions& options,
 
 /// The options of a section of time lines.
 /// @param options of the program
-/// @param machine with the rungs
+/// @param rungs   of the lesson
 /// @param lesson  its directory
 /// @throws std::invalid_argument when no rung is wanted
-template <class Machine>
-TimelineOptions timeline_options(const cli::KernelOptions& options,
-                                 const Machine& machine,
+template <class Rung>
+TimelineOptions timeline_options(const KernelOptions& options,
+                                 const std::vector<Rung>& rungs,
                                  const std::string& lesson) {
   std::vector<std::string> names;
-  for (const auto& rung : machine.rungs) names.push_back(rung.name);
-  cli::check_kernel(options, names, lesson);
+  for (const Rung& rung : rungs) names.push_back(rung.name);
+  check_kernel(options, names, lesson);
   return {options.kernel, options.svg, options.json};
 }
 
-}  // namespace fa::flash::ladder
+}  // namespace fa::cli
