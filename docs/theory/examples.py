@@ -12,6 +12,7 @@ import math
 import pathlib
 import random
 import sys
+import textwrap
 from fractions import Fraction
 
 sys.dont_write_bytecode = True
@@ -25,6 +26,11 @@ WARPS, BLOCKS, REGISTERS, SHARED = 64, 32, 64 * 1024, 228 * 1024
 RESERVED = 1024  # bytes of shared memory that each block has beside its own
 QUARTERS = 4  # of a multiprocessor; each has a quarter of the registers, and warps of its own
 PIECE = 256  # registers are handed out to a warp in pieces of this size
+
+
+def source_of(*records):
+    """Lines that say where figures are from."""
+    return textwrap.wrap(f"({charts.source(*records)})", 88, subsequent_indent=" ")
 
 
 def read(path):
@@ -153,7 +159,7 @@ def roofline(matmul, forward, interface):
         f"bfloat16 {bfloat16 / memory:.0f}",
         "",
         *aligned(cells, 1),
-        f"({charts.source(matmul, forward, interface)})",
+        *source_of(matmul, forward, interface),
     ]
 
 
@@ -192,7 +198,7 @@ def fusion(matmul, forward):
     ):
         row = find(forward, group="float32, D 64", kernel=name, length=n)
         cells.append([name, str(count), str(heads * beside), f"{row['milliseconds']:.2f}"])
-    return [*lines, "", *aligned(cells, 1), f"({charts.source(matmul, forward)})"]
+    return [*lines, "", *aligned(cells, 1), *source_of(matmul, forward)]
 
 
 def ceil_div(a, b):
@@ -253,7 +259,7 @@ def products(matmul):
             ]
         )
     title = f"C = A B, float32, all sizes {n}: asked of global memory, and how fast"
-    return [title, *aligned(cells, 1), f"({charts.source(matmul)})"]
+    return [title, *aligned(cells, 1), *source_of(matmul)]
 
 
 class Moments:
@@ -367,7 +373,7 @@ def occupancy(*records):
     return [
         *aligned(cells, 1),
         f"{len(seen)} kernels in the records, {off} with other blocks than the least limit",
-        f"({charts.source(*records)})",
+        *source_of(*records),
     ]
 
 
@@ -381,7 +387,7 @@ def thread(forward):
             held = (2 * head_dim, keys, 2)
             numbers = (head_dim, *held, sum(held), row["registers"], row["spilled_bytes"])
             cells.append([name, *map(str, numbers)])
-    return [*aligned(cells, 1), f"({charts.source(forward)})"]
+    return [*aligned(cells, 1), *source_of(forward)]
 
 
 def schedule(count, copy, compute, stages):
@@ -437,7 +443,7 @@ def stages(matmul, forward):
         before = row["tflops"]
         numbers = (count, row["shared_bytes"], row["registers"], row["blocks"])
         cells.append([name, *map(str, numbers), f"{row['tflops']:.1f}", gain])
-    return [*aligned(cells, 1), f"({charts.source(matmul, forward)})"]
+    return [*aligned(cells, 1), *source_of(matmul, forward)]
 
 
 def profile(fidelity, matmul):
@@ -467,7 +473,7 @@ def profile(fidelity, matmul):
     return [
         "counted by ncu, all sizes 128; rates with all sizes 4096",
         *aligned(cells, 1),
-        f"({charts.source(matmul)})",
+        *source_of(matmul),
     ]
 
 
@@ -491,7 +497,7 @@ def backward(forward, gradients):
     return [
         "five products for two: 2.5 times the operations",
         *aligned(cells, 1),
-        f"({charts.source(forward, gradients)})",
+        *source_of(forward, gradients),
     ]
 
 
