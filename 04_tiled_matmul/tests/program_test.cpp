@@ -6,6 +6,7 @@
 
 #include "04_tiled_matmul/machine.hpp"
 #include "common/testing/process.hpp"
+#include "common/testing/timeline.hpp"
 
 using namespace fa;
 using testing::contains;
@@ -62,34 +63,12 @@ TEST_CASE("what the kernels are made of, group by group") {
 }
 
 TEST_CASE("a time line is printed, drawn and written for programs") {
-  const testing::TemporaryDirectory directory;
-  const auto json = directory.path() / "timeline.json";
-  const auto svg = directory.path() / "timeline.svg";
-  const std::string section =
-      kProgram + " --device cpu --section timeline --kernel ";
-  const auto result =
-      run(section + "21_matmul_persistent --json " + testing::quoted(json) +
-          " --svg " + testing::quoted(svg));
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(contains(result.output, "a model, not a measurement"));
-  CHECK(contains(result.output, "21_matmul_persistent, C of 128 x 512"));
-  for (const char* lane : {"producer", "consumer 0", "consumer 1"}) {
-    CHECK(contains(result.output, std::string("\n") + lane + "  "));
-  }
-  CHECK(python_says("{s[\"kind\"] for s in "
-                    "json.load(open(file))[0][\"spans\"]} >= "
-                    "{\"load\", \"by columns\", \"writes\", \"waits for "
-                    "copy\"}",
-                    json) == "True\n");
-  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
-                    "\"svg\"",
-                    svg) == "True\n");
-  // The drawing alone, for the pages; the same whatever threads the machine has.
-  const auto alone =
-      run("FA_THREADS=3 " + section + "21_matmul_persistent --svg -");
-  CHECK(alone.output == testing::file_bytes(svg));
-  CHECK(contains(run(section + "17").output, "17 has none"));
+  testing::check_timeline(kProgram,
+                          {"21_matmul_persistent",
+                           "C of 128 x 512",
+                           {"producer", "consumer 0", "consumer 1"},
+                           {"load", "by columns", "writes", "waits for copy"},
+                           "17"});
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {

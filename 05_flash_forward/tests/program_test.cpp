@@ -8,6 +8,7 @@
 #include "05_flash_forward/timing.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/testing/process.hpp"
+#include "common/testing/timeline.hpp"
 
 using namespace fa;
 using testing::contains;
@@ -128,31 +129,11 @@ TEST_CASE("what the kernels are made of: their own lines, threads, stages") {
 }
 
 TEST_CASE("a time line is printed, drawn and written for programs") {
-  const testing::TemporaryDirectory directory;
-  const auto json = directory.path() / "timeline.json";
-  const auto svg = directory.path() / "timeline.svg";
-  const std::string section =
-      kProgram + " --device cpu --section timeline --kernel ";
-  const auto result =
-      run(section + "12_ping_pong --json " + testing::quoted(json) +
-          " --svg " + testing::quoted(svg));
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(contains(result.output, "a model, not a measurement"));
-  CHECK(contains(result.output, "12_ping_pong, 256 queries, 512 keys"));
-  CHECK(contains(result.output, "\nproducer    "));
-  CHECK(contains(result.output, "\nconsumer 1  "));
-  CHECK(python_says("{s[\"kind\"] for s in "
-                    "json.load(open(file))[0][\"spans\"]} >= "
-                    "{\"load\", \"store\", \"scores\", \"output\"}",
-                    json) == "True\n");
-  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
-                    "\"svg\"",
-                    svg) == "True\n");
-  // The drawing alone, for the pages; the same whatever threads the machine has.
-  const auto alone = run("FA_THREADS=3 " + section + "12_ping_pong --svg -");
-  CHECK(alone.output == testing::file_bytes(svg));
-  CHECK(contains(run(section + "08_finish").output, "08_finish has none"));
+  testing::check_timeline(kProgram, {"12_ping_pong",
+                                     "256 queries, 512 keys",
+                                     {"producer", "consumer 1"},
+                                     {"load", "store", "scores", "output"},
+                                     "08_finish"});
 }
 
 TEST_CASE("trace writes a report for programs and draws the worst line") {

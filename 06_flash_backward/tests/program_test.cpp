@@ -8,6 +8,7 @@
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
+#include "common/testing/timeline.hpp"
 
 using namespace fa;
 using testing::contains;
@@ -148,34 +149,12 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
 }
 
 TEST_CASE("a time line is printed, drawn and written for programs") {
-  const testing::TemporaryDirectory directory;
-  const auto json = directory.path() / "timeline.json";
-  const auto svg = directory.path() / "timeline.svg";
-  const std::string section =
-      kProgram + " --device cpu --section timeline --kernel ";
-  const auto result =
-      run(section + "10_delayed_queries --json " + testing::quoted(json) +
-          " --svg " + testing::quoted(svg));
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(contains(result.output, "a model, not a measurement"));
-  CHECK(contains(result.output, "10_delayed_queries, 256 queries, 256 keys"));
-  for (const char* lane : {"producer", "consumer 1", "adder 1"}) {
-    CHECK(contains(result.output, std::string("\n") + lane + "  "));
-  }
-  CHECK(python_says("{s[\"kind\"] for s in "
-                    "json.load(open(file))[0][\"spans\"]} >= "
-                    "{\"load\", \"store\", \"scores\", \"output\", "
-                    "\"by columns\", \"bulk addition\"}",
-                    json) == "True\n");
-  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
-                    "\"svg\"",
-                    svg) == "True\n");
-  // The drawing alone, for the pages; the same whatever threads the machine has.
-  const auto alone =
-      run("FA_THREADS=3 " + section + "10_delayed_queries --svg -");
-  CHECK(alone.output == testing::file_bytes(svg));
-  CHECK(contains(run(section + "07").output, "07 has none"));
+  testing::check_timeline(kProgram, {"10_delayed_queries",
+                                     "256 queries, 256 keys",
+                                     {"producer", "consumer 1", "adder 1"},
+                                     {"load", "store", "scores", "output",
+                                      "by columns", "bulk addition"},
+                                     "07"});
 }
 
 TEST_CASE("the slow rungs are timed at one length, five products counted") {

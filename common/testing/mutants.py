@@ -2,6 +2,7 @@
 """Breaks a lesson's formulas, one at a time, and names the tests that notice.
 
     common/testing/mutants.py 01_naive_attention 03_online_softmax
+    common/testing/mutants.py --fit          only whether the lists of all lessons fit the code
 
 Each lesson lists its mutants in tests/mutants.txt:
 
@@ -12,7 +13,7 @@ Each lesson lists its mutants in tests/mutants.txt:
 
 The work is done in a copy of the repository. Exit status: 0 every mutant is caught by a named test or
 static_assert, 1 one survives (or does not compile for another reason, so that nothing judged it),
-2 the list does not fit the code.
+2 a list does not fit the code.
 """
 
 import os
@@ -91,11 +92,17 @@ def failing_assertions(compilation):
     return [f"the compiler, at {'/'.join(place.split('/')[-2:])}" for place in dict.fromkeys(places)]
 
 
+def fitting_mutants(lesson):
+    """A lesson's mutants, each of which fits the code."""
+    mutants = read_mutants(ROOT / lesson / "tests" / "mutants.txt")
+    for mutant in mutants:
+        broken(mutant, (ROOT / mutant.path).read_text(encoding="utf-8"))
+    return mutants
+
+
 def judge(lesson):
     """Prints one line for each mutant of a lesson; returns the number of survivors."""
-    mutants = read_mutants(ROOT / lesson / "tests" / "mutants.txt")
-    for mutant in mutants:  # all must fit before the long work begins
-        broken(mutant, (ROOT / mutant.path).read_text(encoding="utf-8"))
+    mutants = fitting_mutants(lesson)  # all of them, before the long work begins
     survivors = 0
     with tempfile.TemporaryDirectory() as scratch:
         copy, build = Path(scratch) / "copy", str(Path(scratch) / "build")
@@ -124,10 +131,17 @@ def judge(lesson):
 
 
 def main(lessons):
+    only_fit = lessons == ["--fit"]
+    if only_fit:
+        lessons = sorted(path.parents[1].name for path in ROOT.glob("*/tests/mutants.txt"))
     if not lessons or any(not (ROOT / lesson / "tests" / "mutants.txt").exists() for lesson in lessons):
-        print("usage: mutants.py LESSON..., each a directory with tests/mutants.txt", file=sys.stderr)
+        print("usage: mutants.py --fit, or mutants.py LESSON..., each a directory with tests/mutants.txt",
+              file=sys.stderr)
         return 2
     try:
+        if only_fit:
+            print(f"{sum(len(fitting_mutants(lesson)) for lesson in lessons)} mutants fit the code")
+            return 0
         survivors = sum(judge(lesson) for lesson in lessons)
     except ValueError as error:
         print(f"mutants.py: {error}", file=sys.stderr)
