@@ -54,7 +54,7 @@ MappedGradient<T> map_gradient(const AttentionGradient<T>& a) {
           of_keys(a.v, a.v_strides),
           of_keys(a.d_k, a.d_k_strides),
           of_keys(a.d_v, a.d_v_strides),
-          of_queries(a.d_q, a.d_q_strides, 64),
+          of_queries(a.d_q, a.d_q_strides, kQueries),
           a};
 }
 

@@ -24,7 +24,7 @@ struct MappedGradient {
   TensorMap v;             ///< boxes of kKeys rows
   TensorMap d_k;           ///< boxes of kKeys rows
   TensorMap d_v;           ///< boxes of kKeys rows
-  TensorMap d_q;           ///< boxes of 64 rows
+  TensorMap d_q;           ///< boxes of kQueries rows
   AttentionGradient<T> a;  ///< the rest
 };
 
@@ -67,7 +67,7 @@ using QueryGradient = float[Tile::d_q_columns / 2];
 /// A warpgroup's part of dQ, on its way to TMA.
 template <class Tile>
 using QueryGradientPart =
-    SwizzledTile<typename Tile::T, 64, Tile::d_q_columns>;
+    SwizzledTile<typename Tile::T, kQueries, Tile::d_q_columns>;
 
 /// The tiles of queries that a block of keys goes through, in each head of its group.
 struct QueryTiles {
@@ -329,7 +329,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
   }
   constexpr bool by_columns = Tile::block_m == 64;
   write_gradient(maps.d_q, d_q, a.scale, tiles[warpgroup],
-                 query0 + (by_columns ? 0 : 64 * warpgroup), blockIdx.y,
+                 query0 + (by_columns ? 0 : kQueries * warpgroup), blockIdx.y,
                  blockIdx.z, by_columns ? Tile::d_q_columns * warpgroup : 0);
   if (threadIdx.x % kWarpgroup == 0) {
     bulk_wait_read<0>();  // before the block's shared memory goes
