@@ -52,7 +52,8 @@ Workspace sm_80_workspace_of(const Attention<T>& a, bool deterministic) {
 /// @param deterministic whether every run must give the same bits
 template <class T>
 Workspace workspace_of(const Attention<T>& a, bool deterministic) {
-  const int mapped = prefers_hopper() ? mapped_columns(a) : 0;
+  const bool adds = prefers_hopper() && a.head_dim < kWideHeads;
+  const int mapped = adds ? mapped_columns(a) : 0;
   return {std::max(sm_80_workspace_of(a, deterministic).columns, mapped),
           deterministic && mapped > 0};
 }
@@ -129,6 +130,10 @@ void launch_backward(const AttentionGradient<T>& a, bool deterministic,
                      const Stream& stream) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
   if (prefers_hopper() && can_map_backward(a)) {
+    if (a.head_dim >= kWideHeads) {
+      launch_wide(a, stream);
+      return;
+    }
     with_head_dim<64, 128>(a.head_dim, [&](auto d) {
       launch_ordered<decltype(d)::value>(a, deterministic, stream);
     });
@@ -156,7 +161,9 @@ template <class T>
 BackwardRung backward_rung(const AttentionGradient<T>& a,
                            bool deterministic) {
   if (prefers_hopper() && can_map_backward(a)) {
-    return {deterministic ? "11_in_turn" : "10_delayed_queries",
+    return {a.head_dim >= kWideHeads ? "12_wide_heads"
+            : deterministic          ? "11_in_turn"
+                                     : "10_delayed_queries",
             mapped_columns(a)};
   }
   return {deterministic ? "07_deterministic" : "06_finish",

@@ -234,6 +234,19 @@ Rung hopper_rung(const char* name, const char* idea, bool same_bits,
   return rung;
 }
 
+inline Rung wide_heads() {
+  Rung rung =
+      sixteen_bit_rung("12_wide_heads", "wide heads, nobody adds", 256, true,
+                       [](const auto& of) {
+                         return with_workspace(of, {0}, [](const auto& a) {
+                           launch_wide(a, Stream::of(nullptr));
+                         });
+                       });
+  rung.drops = false;
+  rung.min_head_dim = 136;
+  return rung;
+}
+
 inline std::vector<Rung> hopper_rungs() {
   return {
       hopper_rung(
@@ -264,7 +277,8 @@ inline std::vector<Rung> hopper_rungs() {
                   [](const auto& a, auto columns) {
                     launch_ordered<decltype(columns)::value>(
                         a, true, Stream::of(nullptr));
-                  })};
+                  }),
+      wide_heads()};
 }
 
 inline Rung tensor_cores() {

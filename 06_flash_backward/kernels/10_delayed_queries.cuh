@@ -99,6 +99,22 @@ struct DelayedConsumer {
   }
 };
 
+/// A block of keys in an order in which those with the most queries come first.
+/// @param a      what is computed
+/// @param ticket number in that order
+/// @param order  of blocks of keys
+//! [most_queries_first]
+template <class Tile, class T>
+__device__ KeyBlock ordered_key_block(const Attention<T>& a, int ticket,
+                                      const WorkOrder& order) {
+  const Work work = work_of(ticket, order);
+  // Of queries the last block has the most keys; of keys the first one has the most queries.
+  const int index =
+      order.section == 0 ? work.block : order.blocks - 1 - work.block;
+  return key_block<Tile>(a, index, work.head, work.batch);
+}
+//! [most_queries_first]
+
 /// What a block does.
 /// @param maps  of the tensors
 /// @param block of keys
@@ -130,12 +146,7 @@ template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_delayed(const __grid_constant__ MappedGradient<T> maps,
                            const WorkOrder order) {
-  const Work work = work_of(blockIdx.x, order);
-  // Of queries the last block has the most keys; of keys the first one has the most queries.
-  const int index =
-      order.section == 0 ? work.block : order.blocks - 1 - work.block;
-  const KeyBlock block =
-      key_block<Tile>(maps.a, index, work.head, work.batch);
+  const KeyBlock block = ordered_key_block<Tile>(maps.a, blockIdx.x, order);
   delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
     add_d_q_parts(shared, maps.a, block, warpgroup);
   });
