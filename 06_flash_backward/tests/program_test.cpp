@@ -78,7 +78,8 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
        {"06_flash_backward\tslope along u", "d_k by tiles of 37 x 53, causal",
         "06_flash_backward\t01_unfused, float32, d_q",
         "07_deterministic, bfloat16, causal, d_v",
-        "11_in_turn, bfloat16, causal, d_v", "bytes off the last column",
+        "11_in_turn, bfloat16, causal, d_v",
+        "findings in 12_wide_heads, causal", "bytes off the last column",
         "other bits where the same were promised", "loss curve"}) {
     CAPTURE(line);
     CHECK(contains(lines, line));
