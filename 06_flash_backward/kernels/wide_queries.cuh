@@ -169,14 +169,32 @@ struct WideQueries {
   }
   //! [queries]
 
-  /// All tiles of keys of a block.
-  __device__ void run(int tiles) {
-    if (tiles == 0) return;
-#pragma unroll 1
-    for (int i = 0; i < tiles; ++i) step(i * Tile::block_n);
-    begin_output(d_q, d_s_rounded, shared.k[k_last.stage]);
-    wgmma_wait<0>(d_q, d_s_rounded);
+  /// A tile of keys that the other warpgroup alone sees.
+  __device__ void leave_out() {
+    shared.k_pipe.wait(k_at);
+    free_stage(shared.k_pipe, k_at);
+    shared.v_pipe.wait(v_at);
+    free_stage(shared.v_pipe, v_at);
+    k_at.advance();
+    v_at.advance();
   }
+
+  /// All tiles of keys of a block.
+  /// @param tiles that come
+  //! [run]
+  __device__ void run(int tiles) {
+    const int seen =
+        ceil_div(keys_seen(a, query0 + kQueries - 1), Tile::block_n);
+#pragma unroll 1
+    for (int i = 0; i < seen; ++i) step(i * Tile::block_n);
+    if (seen > 0) {
+      begin_output(d_q, d_s_rounded, shared.k[k_last.stage]);
+      wgmma_wait<0>(d_q, d_s_rounded);
+      free_stage(shared.k_pipe, k_last);
+    }
+    for (int i = seen; i < tiles; ++i) leave_out();
+  }
+  //! [run]
 };
 
 /// What a block that owns queries does: dQ.
