@@ -162,7 +162,7 @@ TEST_CASE("the slow rungs are timed at one length, five products counted") {
   const backward::Machine machine = clockwork();
   const auto rows =
       backward::time_rungs(machine, flash::Type::kBFloat16, 64, true, "", 0);
-  REQUIRE(rows.size() == 31);  // 05 once, the others five times each
+  REQUIRE(rows.size() == 31);  // 05 once, others five times, 12 not at all
   CHECK(field<std::string>(rows[0], "kernel") == "05_tensor_cores");
   CHECK(field<std::int64_t>(rows[0], "length") == 4096);
   // Five products of 2 N^2 D for each of 4 x 32 heads, half of it masked, in a millisecond.
@@ -186,6 +186,24 @@ TEST_CASE("the price of equal bits is a ratio at the same length") {
                                           false, "07", 0);
   REQUIRE(alone.size() == 5);
   CHECK(field<double>(alone[0], "deterministic_price") == 0);
+}
+
+TEST_CASE("a rung for wide heads alone is timed with those, and priced") {
+  const backward::Machine machine = clockwork();
+  const auto rows = backward::time_rungs(machine, flash::Type::kBFloat16, 256,
+                                         false, "", 0);
+  REQUIRE(rows.size() == 15);  // rungs 06, 07 and 12
+  CHECK(field<std::string>(rows[10], "kernel") == "12_wide_heads");
+  CHECK(field<double>(rows[10], "deterministic_price") == 0);
+  const auto made = run(kProgram +
+                        " --device cpu --section kernels --kernel 12 --size "
+                        "9");
+  CAPTURE(made.output);
+  CHECK(made.status == 0);
+  CHECK(contains(made.output, "D 256, on the lab\n"));
+  const auto once =
+      run(kProgram + " --device cpu --section once --size 20 --kernel 12");
+  CHECK(contains(once.output, "\"group\": \"float16, D 136, causal\""));
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
