@@ -243,7 +243,7 @@ inline Rung wide_heads() {
                          });
                        });
   rung.drops = false;
-  rung.min_head_dim = 136;
+  rung.min_head_dim = ceil_div(kWideHeads, 8) * 8;
   return rung;
 }
 

@@ -84,14 +84,21 @@ WorkOrder order_of_keys(const AttentionGradient<T>& a, bool together) {
           together ? heads_together(all, bytes) : 0};
 }
 
-/// The order of blocks of queries of rung 12. Under the causal mask heads go together whose K and V stay in the L2 cache.
+/// The order of blocks of rung 12. Under the causal mask heads go together whose K and V, or Q and dO, stay in the L2
+/// cache. Blocks that take longer come first, so that the short ones fill up the end: those of keys where several heads
+/// share them.
+/// @tparam Tile WideTile of the kernel
 template <class Tile, class T>
-WorkOrder order_of_queries(const AttentionGradient<T>& a) {
-  const int all = a.batch * a.heads;
+WideOrder wide_order(const AttentionGradient<T>& a) {
+  const int all = a.batch * a.heads, group = a.heads / a.kv_heads;
   const std::int64_t bytes = std::int64_t{a.length_k} * Tile::d *
-                             static_cast<std::int64_t>(2 * sizeof(T));
-  return {ceil_div(a.length_q, kWideQueries), a.heads, all,
-          a.causal ? heads_together(all, bytes) : 0};
+                             static_cast<std::int64_t>(2 * sizeof(T)) / group;
+  const WorkOrder queries{ceil_div(a.length_q, kWideQueries), a.heads, all,
+                          a.causal ? heads_together(all, bytes) : 0};
+  // Products for 64 queries and keys: 4 in a block of keys, 3 for each of two warpgroups in a block of queries.
+  const bool keys_first =
+      std::int64_t{4} * group * a.length_q > std::int64_t{2 * 3} * a.length_k;
+  return {queries, order_of_keys<Tile>(a, a.causal), keys_first};
 }
 
 /// Launches preprocess(), a kernel of rungs 08 and later, and write_mapped_d_q().
@@ -163,18 +170,17 @@ template <class T>
 void launch_wide(const AttentionGradient<T>& a, const Stream& stream) {
   using Tile = WideTile<T>;
   launch_preprocess<Tile::d>(a, stream);
-  const WorkOrder queries = order_of_queries<Tile>(a),
-                  keys = order_of_keys<Tile>(a, a.causal);
-  const auto blocks_of = [](const WorkOrder& order) {
-    return static_cast<unsigned>(order.all) *
-           static_cast<unsigned>(order.blocks);
+  const WideOrder order = wide_order<Tile>(a);
+  const auto blocks_of = [](const WorkOrder& kind) {
+    return static_cast<unsigned>(kind.all) *
+           static_cast<unsigned>(kind.blocks);
   };
   launch(stream, flash_backward_wide<Tile, T>,
-         {{blocks_of(queries) + blocks_of(keys)},
+         {{blocks_of(order.queries) + blocks_of(order.keys)},
           {kWarpgroup * (kKeyWarpgroups + 1)},
           kWideBytes<Tile>,
           Tile::stages},
-         map_gradient<Tile>(a), queries, keys);
+         map_gradient<Tile>(a), order);
 }
 
 }  // namespace fa::FA_TARGET

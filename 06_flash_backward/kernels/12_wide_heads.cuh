@@ -18,24 +18,33 @@ constexpr std::size_t kWideBytes = sizeof(WideQueriesShared<Tile>) >
                                        ? sizeof(WideQueriesShared<Tile>)
                                        : sizeof(WideKeysShared<Tile>);
 
+/// The order of a launch's blocks.
+struct WideOrder {
+  WorkOrder queries;  ///< of blocks of queries
+  WorkOrder keys;     ///< of blocks of keys
+  bool keys_first;    ///< whether all blocks of keys come first
+};
+
 /// dQ, dK and dV. Launch: blocks of 384; as many as there are of queries and of keys, in one row; kWideBytes<Tile>; after
 /// preprocess().
-/// @tparam Tile   WideTile
-/// @param maps    what is computed
-/// @param queries order of blocks of queries, which come first
-/// @param keys    order of blocks of keys
+/// @tparam Tile WideTile
+/// @param maps  what is computed
+/// @param order of blocks
 //! [wide_heads]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_wide(const __grid_constant__ MappedGradient<T> maps,
-                        const WorkOrder queries, const WorkOrder keys) {
-  const int ticket = blockIdx.x, of_queries = queries.all * queries.blocks;
-  if (ticket < of_queries) {
-    wide_queries_block<Tile>(
-        maps, query_block<Tile>(maps.a, work_of(ticket, queries)));
+                        const WideOrder order) {
+  const WorkOrder& front = order.keys_first ? order.keys : order.queries;
+  const int ticket = blockIdx.x, of_front = front.all * front.blocks;
+  const bool behind = ticket >= of_front;
+  const int place = behind ? ticket - of_front : ticket;  // among its kind
+  if (behind == order.keys_first) {
+    const Work work = work_of(place, order.queries);
+    wide_queries_block<Tile>(maps, query_block<Tile>(maps.a, work));
   } else {
-    wide_keys_block<Tile>(
-        maps, ordered_key_block<Tile>(maps.a, ticket - of_queries, keys));
+    wide_keys_block<Tile>(maps,
+                          ordered_key_block<Tile>(maps.a, place, order.keys));
   }
 }
 //! [wide_heads]

@@ -20,6 +20,8 @@ struct WideTile {
 };
 /// Queries of a block that owns queries: 64 for each warpgroup.
 constexpr int kWideQueries = 2 * kQueries;
+static_assert(kPaddedRows % kWideQueries == 0,
+              "whole blocks in the workspace");
 
 /// What a block that owns keys keeps in shared memory.
 template <class Tile>
