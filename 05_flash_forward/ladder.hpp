@@ -308,8 +308,8 @@ void trace_rungs(cli::Program& program, const Machine& watched,
   files.write(options.json, options.svg);
 }
 
-/// What the kernels of each rung are made of, for a head dimension of 64 and of 128, or of 256 where a rung takes neither:
-/// launched once on a small problem.
+/// What the kernels of each rung are made of, for a head dimension of 64 and of 128, or of 256 where a rung takes
+/// neither: launched once on a small problem.
 /// @param used    with the rungs
 /// @param lab     which knows what warps ask for
 /// @param options of the program

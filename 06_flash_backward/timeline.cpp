@@ -93,8 +93,8 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
   const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
   lab::Timeline result =
       lab::replayed([&] { rung.prepare(problem, inputs).launch(); }, costs);
-  // Tensors have numbers by their first appearance. Most rungs ask for K, Q, V and dO in this order, and write dV before
-  // dK. Rung 08 asks for V before Q; blocks of queries of rung 12 ask for Q, K, dO and V, and write dQ.
+  // Tensors have numbers by their first appearance. Most rungs ask for K, Q, V and dO in this order, and write dV
+  // before dK. Rung 08 asks for V before Q; blocks of queries of rung 12 ask for Q, K, dO and V, and write dQ.
   std::vector<int> numbers{0, 1, 2, 3, 4, 5};
   if (rung.name == "08_wgmma") numbers = {0, 2, 1, 3, 4, 5};
   if (is_wide(rung)) numbers = {1, 0, 3, 2, 6, 4, 5};

@@ -25,8 +25,8 @@ struct WideOrder {
   bool keys_first;    ///< whether all blocks of keys come first
 };
 
-/// dQ, dK and dV. Launch: blocks of 384; as many as there are of queries and of keys, in one row; kWideBytes<Tile>; after
-/// preprocess().
+/// dQ, dK and dV. Launch: blocks of 384; as many as there are of queries and of keys, in one row; kWideBytes<Tile>;
+/// after preprocess().
 /// @tparam Tile WideTile
 /// @param maps  what is computed
 /// @param order of blocks
