@@ -54,7 +54,7 @@ template <class T>
 Workspace workspace_of(const Attention<T>& a, bool deterministic) {
   const int mapped = prefers_hopper() ? mapped_columns(a) : 0;
   return {std::max(sm_80_workspace_of(a, deterministic).columns, mapped),
-          deterministic && mapped > 0};
+          mapped > 0};
 }
 
 /// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to 256.
@@ -84,12 +84,14 @@ inline void launch_backward(const AttentionGradient<float>& a,
 
 /// Launches the fastest kernels without Hopper's instructions, for the 16-bit types.
 /// @tparam T            half or bfloat16
-/// @param a             with a workspace for workspace_of()
+/// @param of            with a workspace for workspace_of()
 /// @param deterministic whether every run must give the same bits
 /// @param stream        where
 template <class T>
-void launch_sm_80_backward(const AttentionGradient<T>& a, bool deterministic,
+void launch_sm_80_backward(const AttentionGradient<T>& of, bool deterministic,
                            const Stream& stream) {
+  AttentionGradient<T> a = of;
+  a.turns = nullptr;  // all blocks add
   const bool drops = a.dropout.threshold > 0;
   with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
@@ -130,7 +132,7 @@ void launch_backward(const AttentionGradient<T>& a, bool deterministic,
   static_assert(sizeof(T) == 2, "half or bfloat16");
   if (prefers_hopper() && can_map_backward(a)) {
     with_head_dim<64, 128>(a.head_dim, [&](auto d) {
-      launch_ordered<decltype(d)::value>(a, deterministic, stream);
+      launch_first_stores<decltype(d)::value>(a, deterministic, stream);
     });
     return;
   }
@@ -156,7 +158,7 @@ template <class T>
 BackwardRung backward_rung(const AttentionGradient<T>& a,
                            bool deterministic) {
   if (prefers_hopper() && can_map_backward(a)) {
-    return {deterministic ? "11_in_turn" : "10_delayed_queries",
+    return {deterministic ? "11_in_turn" : "12_first_stores",
             mapped_columns(a)};
   }
   return {deterministic ? "07_deterministic" : "06_finish",

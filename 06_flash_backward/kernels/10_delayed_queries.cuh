@@ -82,12 +82,12 @@ struct DelayedConsumer {
     const int group = a.heads / a.kv_heads;
     const int per_head = block.tiles.end - block.tiles.first;
     if (per_head <= 0) return;
-    int tile = block.tiles.first;
+    int tile = block.tiles.start;
     const auto next = [&](auto first) {
       const int query0 = tile * Tile::block_m;
       step<decltype(first)::value>(
           query0, keys_seen(a, query0) < block.key0 + Tile::block_n);
-      if (++tile == block.tiles.end) tile = block.tiles.first;  // next head
+      if (++tile == block.tiles.end) tile = block.tiles.first;
     };
     next(std::true_type{});
     for (int i = 1; i < per_head * group; ++i) next(std::false_type{});
@@ -121,6 +121,19 @@ __device__ void delayed_block(const MappedGradient<T>& maps,
   write_key_gradients<Tile>(shared, maps, block, consumer.d_k, consumer.d_v);
 }
 
+/// A block's keys. Those with the most queries go first.
+//! [longest_first]
+template <class Tile, class T>
+__device__ KeyBlock longest_first(const Attention<T>& a,
+                                  const WorkOrder& order) {
+  const Work work = work_of(blockIdx.x, order);
+  // Of queries the last block has the most keys; of keys the first one has the most queries.
+  const int index =
+      order.section == 0 ? work.block : order.blocks - 1 - work.block;
+  return key_block<Tile>(a, index, work.head, work.batch);
+}
+//! [longest_first]
+
 /// Launch: as flash_backward_specialized(), but a grid of as many blocks as there are, in one row.
 /// @tparam Tile HopperBackwardTile
 /// @param maps  what is computed
@@ -130,12 +143,7 @@ template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_delayed(const __grid_constant__ MappedGradient<T> maps,
                            const WorkOrder order) {
-  const Work work = work_of(blockIdx.x, order);
-  // Of queries the last block has the most keys; of keys the first one has the most queries.
-  const int index =
-      order.section == 0 ? work.block : order.blocks - 1 - work.block;
-  const KeyBlock block =
-      key_block<Tile>(maps.a, index, work.head, work.batch);
+  const KeyBlock block = longest_first<Tile>(maps.a, order);
   delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
     add_d_q_parts(shared, maps.a, block, warpgroup);
   });
