@@ -40,7 +40,7 @@ if(FA_NATIVE)
   target_compile_options(fa_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-march=native>")
 endif()
 if(FA_SANITIZE)
-  # -g1: what they report names functions and lines; with more, compiling takes a third longer.
+  # -g1: what they report names functions and lines; with more, compiling takes a quarter longer.
   target_compile_options(fa_flags INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined;-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g1>")
   target_link_options(fa_flags INTERFACE -fsanitize=address,undefined)
