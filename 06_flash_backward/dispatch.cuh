@@ -32,8 +32,8 @@ inline bool prefers_hopper() {
   return device_properties().compute_capability == 90;
 }
 
-/// Whether every run gives the same bits. For wide heads a Hopper GPU always does: by rung 12, or by rung 07 where strides
-/// keep rung 12 away, so that neither needs sums of dQ.
+/// Whether every run gives the same bits. For wide heads a Hopper GPU always does: by rung 13, or by rung 07 where strides
+/// keep rung 13 away, so that neither needs sums of dQ.
 /// @param a     what is computed
 /// @param asked whether somebody asked for it
 template <class T>
@@ -170,7 +170,7 @@ template <class T>
 BackwardRung backward_rung(const AttentionGradient<T>& a, bool asked) {
   const bool deterministic = is_deterministic(a, asked);
   if (prefers_hopper() && can_map_backward(a)) {
-    return {a.head_dim >= kWideHeads ? "12_wide_heads"
+    return {a.head_dim >= kWideHeads ? "13_wide_heads"
             : deterministic          ? "11_in_turn"
                                      : "10_delayed_queries",
             mapped_columns(a)};

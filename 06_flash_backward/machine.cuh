@@ -236,7 +236,7 @@ Rung hopper_rung(const char* name, const char* idea, bool same_bits,
 
 inline Rung wide_heads() {
   Rung rung =
-      sixteen_bit_rung("12_wide_heads", "wide heads, nobody adds", 256, true,
+      sixteen_bit_rung("13_wide_heads", "wide heads, nobody adds", 256, true,
                        [](const auto& of) {
                          return with_workspace(of, {0}, [](const auto& a) {
                            launch_wide(a, Stream::of(nullptr));

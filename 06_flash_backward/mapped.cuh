@@ -4,7 +4,7 @@
 
 #include "05_flash_forward/mapped.cuh"
 #include "06_flash_backward/kernels/08_wgmma.cuh"
-#include "06_flash_backward/kernels/12_wide_heads.cuh"
+#include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/workspace.cuh"
 
 namespace fa::FA_TARGET {
@@ -15,7 +15,7 @@ template <class T, int d, int stages = 2>
 using MappedBackwardTile =
     HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
 
-/// The head dimension from which on rung 12 takes over.
+/// The head dimension from which on rung 13 takes over.
 constexpr int kWideHeads = 129;
 
 /// Columns of the tiles of rungs 08 and later; 0 for a problem that they do not take, whatever its strides.
@@ -84,7 +84,7 @@ WorkOrder order_of_keys(const AttentionGradient<T>& a, bool together) {
           together ? heads_together(all, bytes) : 0};
 }
 
-/// The order of blocks of rung 12. Under the causal mask heads go together whose K and V, or Q and dO, stay in the L2
+/// The order of blocks of rung 13. Under the causal mask heads go together whose K and V, or Q and dO, stay in the L2
 /// cache. Blocks that take longer come first, so that the short ones fill up the end: those of keys where several heads
 /// share them.
 /// @tparam Tile WideTile of the kernel
@@ -163,7 +163,7 @@ void launch_ordered(const AttentionGradient<T>& a, bool deterministic,
   });
 }
 
-/// Launches preprocess() and rung 12.
+/// Launches preprocess() and rung 13.
 /// @param a      what is computed, with a workspace without sums of dQ
 /// @param stream where
 template <class T>
