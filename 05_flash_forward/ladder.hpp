@@ -234,7 +234,8 @@ void for_each_launch(const Machine& machine,
   for (const bool causal : {false, true}) {
     for (const auto& rung : machine.rungs) {
       if (!options.wants(rung.name)) continue;
-      Problem problem = problem_of({1, 1, 1, size, size, 64}, causal);
+      Problem problem =
+          problem_of({1, 1, 1, size, size, rung.head_dim_near(64)}, causal);
       problem.type = rung.types.front();
       work(rung, problem, inputs_of(problem));
     }
@@ -307,7 +308,8 @@ void trace_rungs(cli::Program& program, const Machine& watched,
   files.write(options.json, options.svg);
 }
 
-/// What the kernels of each rung are made of, for a head dimension of 64 and of 128: launched once on a small problem.
+/// What the kernels of each rung are made of, for a head dimension of 64 and of 128, or of 256 where a rung takes neither:
+/// launched once on a small problem.
 /// @param used    with the rungs
 /// @param lab     which knows what warps ask for
 /// @param options of the program
@@ -325,18 +327,23 @@ void show_kernels(const Machine& used, const Machine& lab,
   cli::check_kernel(options, names, lesson);
   const std::int64_t size = options.size_or(70);
   std::vector<cli::LaunchedGroup> groups;
-  for (const std::int64_t head_dim : {64, 128}) {
+  for (const std::int64_t head_dim : {64, 128, 256}) {
     cli::LaunchedGroup group{fmt::format("D {}", head_dim), {}};
     for (std::size_t i = 0; i < used.rungs.size(); ++i) {
       const auto& rung = used.rungs[i];
       Problem problem = problem_of({1, 1, 1, size, size, head_dim}, false);
       problem.type = rung.types.front();
-      if (!options.wants(rung.name) || !rung.takes(problem)) continue;
+      const bool wide = head_dim > 128, only_wide = rung.min_head_dim > 128;
+      if (!options.wants(rung.name) || !rung.takes(problem) ||
+          wide != only_wide) {
+        continue;
+      }
       const auto inputs = inputs_of(problem);
       group.rungs.push_back(cli::launched_rung(
           rung.name, used, rung.prepare(problem, inputs).launch, lab,
           lab.rungs.at(i).prepare(problem, inputs).launch));
     }
+    if (head_dim > 128 && group.rungs.empty()) continue;
     groups.push_back(std::move(group));
   }
   cli::show_kernel_tables(options, used, lesson, lines, groups);

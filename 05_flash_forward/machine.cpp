@@ -7,10 +7,15 @@
 
 namespace fa::flash {
 
+std::int64_t BareRung::head_dim_near(std::int64_t head_dim) const {
+  return std::clamp(head_dim, min_head_dim, max_head_dim);
+}
+
 bool BareRung::takes(const Problem& problem) const {
   const std::int64_t d = problem.shape.head_dim;
   return std::find(types.begin(), types.end(), problem.type) != types.end() &&
-         d % 8 == 0 && d <= max_head_dim && (drops || problem.dropout == 0);
+         d % 8 == 0 && d >= min_head_dim && d <= max_head_dim &&
+         (drops || problem.dropout == 0);
 }
 
 void BareRung::check(const Problem& problem) const {
@@ -23,11 +28,14 @@ void BareRung::check(const Problem& problem) const {
   for (const Type type : types) {
     allowed += (allowed.empty() ? "" : " or ") + name_of(type);
   }
-  throw std::invalid_argument(fmt::format(
-      "{} takes {} with a head_dim that is a multiple of 8 up to {}, not {} "
-      "with {}",
-      name, allowed, max_head_dim, name_of(problem.type),
-      problem.shape.head_dim));
+  const std::string from =
+      min_head_dim > 8 ? fmt::format("from {} ", min_head_dim) : "";
+  throw std::invalid_argument(
+      fmt::format("{} takes {} with a head_dim that is a multiple of 8 {}up "
+                  "to {}, not {} "
+                  "with {}",
+                  name, allowed, from, max_head_dim, name_of(problem.type),
+                  problem.shape.head_dim));
 }
 
 const Rung& rung_of(const Machine& machine, const std::string& name) {

@@ -28,12 +28,15 @@ struct Tiles {
 
 /// What a rung of a ladder is and takes.
 struct BareRung {
-  std::string name;           ///< of the file in kernels/
-  std::string idea;           ///< what is new, in a few words
-  std::vector<Type> types;    ///< of the inputs that it takes
-  std::int64_t max_head_dim;  ///< the largest that it takes
-  bool drops = true;          ///< whether it can drop weights
+  std::string name;               ///< of the file in kernels/
+  std::string idea;               ///< what is new, in a few words
+  std::vector<Type> types;        ///< of the inputs that it takes
+  std::int64_t max_head_dim;      ///< the largest that it takes
+  bool drops = true;              ///< whether it can drop weights
+  std::int64_t min_head_dim = 8;  ///< the smallest that it takes
 
+  /// The head dimension that it takes and that is nearest to another one.
+  std::int64_t head_dim_near(std::int64_t head_dim) const;
   /// Whether it takes a problem.
   bool takes(const Problem& problem) const;
   /// @throws std::invalid_argument with one sentence when it does not

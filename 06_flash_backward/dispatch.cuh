@@ -32,6 +32,15 @@ inline bool prefers_hopper() {
   return device_properties().compute_capability == 90;
 }
 
+/// Whether every run gives the same bits. For wide heads a Hopper GPU always does: by rung 13, or by rung 07 where strides
+/// keep rung 13 away, so that neither needs sums of dQ.
+/// @param a     what is computed
+/// @param asked whether somebody asked for it
+template <class T>
+bool is_deterministic(const Attention<T>& a, bool asked) {
+  return asked || (prefers_hopper() && mapped_columns(a) >= kWideHeads);
+}
+
 /// What launch_backward() needs.
 inline Workspace workspace_of(const Attention<float>&,
                               bool /*deterministic*/) {
@@ -48,13 +57,15 @@ Workspace sm_80_workspace_of(const Attention<T>& a, bool deterministic) {
 }
 /// What launch_backward() needs in the 16-bit types. Strides do not matter: it is enough for whatever they make it
 /// launch.
-/// @param a             what is computed
-/// @param deterministic whether every run must give the same bits
+/// @param a     what is computed
+/// @param asked whether every run must give the same bits
 template <class T>
-Workspace workspace_of(const Attention<T>& a, bool deterministic) {
+Workspace workspace_of(const Attention<T>& a, bool asked) {
+  const bool deterministic = is_deterministic(a, asked);
+  const int sm_80 = sm_80_workspace_of(a, deterministic).columns;
   const int mapped = prefers_hopper() ? mapped_columns(a) : 0;
-  return {std::max(sm_80_workspace_of(a, deterministic).columns, mapped),
-          mapped > 0};
+  if (mapped == 0 || mapped >= kWideHeads) return {sm_80};
+  return {std::max(sm_80, mapped), true};
 }
 
 /// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to 256.
@@ -127,16 +138,19 @@ void launch_sm_80_backward(const AttentionGradient<T>& of, bool deterministic,
 /// The same for the 16-bit types.
 /// @tparam T half or bfloat16
 template <class T>
-void launch_backward(const AttentionGradient<T>& a, bool deterministic,
+void launch_backward(const AttentionGradient<T>& a, bool asked,
                      const Stream& stream) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
-  if (prefers_hopper() && can_map_backward(a)) {
+  const bool deterministic = is_deterministic(a, asked);
+  if (!prefers_hopper() || !can_map_backward(a)) {
+    launch_sm_80_backward(a, deterministic, stream);
+  } else if (a.head_dim >= kWideHeads) {
+    launch_wide(a, stream);
+  } else {
     with_head_dim<64, 128>(a.head_dim, [&](auto d) {
       launch_first_stores<decltype(d)::value>(a, deterministic, stream);
     });
-    return;
   }
-  launch_sm_80_backward(a, deterministic, stream);
 }
 
 /// The rung that launch_backward() launches, and the columns of its tiles.
@@ -155,10 +169,12 @@ inline BackwardRung backward_rung(const AttentionGradient<float>& a,
 }
 /// The same for the 16-bit types.
 template <class T>
-BackwardRung backward_rung(const AttentionGradient<T>& a,
-                           bool deterministic) {
+BackwardRung backward_rung(const AttentionGradient<T>& a, bool asked) {
+  const bool deterministic = is_deterministic(a, asked);
   if (prefers_hopper() && can_map_backward(a)) {
-    return {deterministic ? "11_in_turn" : "12_first_stores",
+    return {a.head_dim >= kWideHeads ? "13_wide_heads"
+            : deterministic          ? "11_in_turn"
+                                     : "12_first_stores",
             mapped_columns(a)};
   }
   return {deterministic ? "07_deterministic" : "06_finish",

@@ -94,7 +94,8 @@ void show_memory(cli::Program& program, const Machine& machine) {
     std::vector<std::string> cells{rung.name};
     const Memory memory = memory_of(rung);
     for (const std::int64_t n : lengths) {
-      Problem problem = ladder::problem_of({1, 1, 1, n, n, kDim}, false);
+      Problem problem = ladder::problem_of(
+          {1, 1, 1, n, n, rung.head_dim_near(kDim)}, false);
       problem.type = rung.types.front();
       const Tensor<float, 4> zeros(problem.shape_of_q());
       const Inputs inputs{
@@ -144,16 +145,19 @@ void check_repeats(cli::Program& program, const Machine& machine) {
   const bool gpu = machine.kind == "gpu";
   const int runs = gpu ? 250 : 6;
   Problem problem = ladder::repeated_problem(gpu, 50, 300);
-  std::map<Type, Inputs> inputs;
+  const std::int64_t head_dim = problem.shape.head_dim;
+  std::map<std::pair<Type, std::int64_t>, Inputs> inputs;
   cli::Table table({"kernel", "type", "runs", "other bits in",
                     "largest difference", "promised"});
   int broken = 0;
   for (const Rung& rung : machine.rungs) {
     problem.type = rung.types.back();
-    if (inputs.find(problem.type) == inputs.end()) {
-      inputs.emplace(problem.type, random_inputs(problem));
+    problem.shape.head_dim = rung.head_dim_near(head_dim);
+    const std::pair key{problem.type, problem.shape.head_dim};
+    if (inputs.find(key) == inputs.end()) {
+      inputs.emplace(key, random_inputs(problem));
     }
-    const Prepared prepared = rung.prepare(problem, inputs.at(problem.type));
+    const Prepared prepared = rung.prepare(problem, inputs.at(key));
     prepared.launch();
     const Gradients first = prepared.result();
     Spread spread;

@@ -234,6 +234,19 @@ Rung hopper_rung(const char* name, const char* idea, bool same_bits,
   return rung;
 }
 
+inline Rung wide_heads() {
+  Rung rung =
+      sixteen_bit_rung("13_wide_heads", "wide heads, nobody adds", 256, true,
+                       [](const auto& of) {
+                         return with_workspace(of, {0}, [](const auto& a) {
+                           launch_wide(a, Stream::of(nullptr));
+                         });
+                       });
+  rung.drops = false;
+  rung.min_head_dim = ceil_div(kWideHeads, 8) * 8;
+  return rung;
+}
+
 inline std::vector<Rung> hopper_rungs() {
   return {
       hopper_rung(
@@ -270,10 +283,12 @@ inline std::vector<Rung> hopper_rungs() {
                         a, true, Stream::of(nullptr));
                   }),
       hopper_rung("12_first_stores", "the first stores, no zeros", false,
-                  true, [](const auto& a, auto columns) {
+                  true,
+                  [](const auto& a, auto columns) {
                     launch_first_stores<decltype(columns)::value>(
                         a, false, Stream::of(nullptr));
-                  })};
+                  }),
+      wide_heads()};
 }
 
 inline Rung tensor_cores() {

@@ -5,6 +5,7 @@
 #include "05_flash_forward/mapped.cuh"
 #include "06_flash_backward/kernels/08_wgmma.cuh"
 #include "06_flash_backward/kernels/12_first_stores.cuh"
+#include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/workspace.cuh"
 
 namespace fa::FA_TARGET {
@@ -15,15 +16,17 @@ template <class T, int d, int stages = 2>
 using MappedBackwardTile =
     HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
 
-/// Columns of the sums of dQ of rungs 08 and later; 0 for a problem that they do not take, whatever its strides.
+/// The head dimension from which on rung 13 takes over.
+constexpr int kWideHeads = 129;
+
+/// Columns of the tiles of rungs 08 and later; 0 for a problem that they do not take, whatever its strides.
 template <class T>
 int mapped_columns(const Attention<T>& a) {
-  if (sizeof(T) != 2 || a.dropout.threshold != 0 || a.head_dim > 128)
-    return 0;
-  return a.head_dim <= 64 ? 64 : 128;
+  if (sizeof(T) != 2 || a.dropout.threshold != 0) return 0;
+  return a.head_dim <= 64 ? 64 : a.head_dim < kWideHeads ? 128 : 256;
 }
 
-/// Whether rungs 08 and later take a problem: see can_map(); a head dimension of 128 at most.
+/// Whether rungs 08 and later take a problem: see can_map().
 template <class T>
 bool can_map_backward(const AttentionGradient<T>& a) {
   Attention<T> gradients = a;  // those of the tensors, in their place
@@ -58,22 +61,45 @@ MappedGradient<T> map_gradient(const AttentionGradient<T>& a) {
           a};
 }
 
-/// The order of blocks of keys. Where heads go together, their Q, dO and sums of dQ fill at most 32 MiB, so that they
-/// stay in the L2 cache of 50 MB.
-/// @tparam Tile     HopperBackwardTile of the kernel
+/// How many heads go together so that what blocks read again and again stays in the L2 cache of 50 MB: 32 MiB at most.
+/// @param all   heads of all sequences
+/// @param bytes of one of them
+inline int heads_together(int all, std::int64_t bytes) {
+  constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
+  return static_cast<int>(std::min<std::int64_t>(
+      all, std::max<std::int64_t>(1, l2_bytes / bytes)));
+}
+
+/// The order of blocks of keys. Where heads go together, their Q, dO and sums of dQ stay in the L2 cache.
+/// @tparam Tile     HopperBackwardTile or WideTile of the kernel
 /// @param a         what is computed
 /// @param together  whether several heads go together
 template <class Tile, class T>
-WorkOrder order_of_keys(const Attention<T>& a, bool together) {
-  constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
+WorkOrder order_of_keys(const AttentionGradient<T>& a, bool together) {
   const int all = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
-  const std::int64_t bytes =
-      std::int64_t{group} * a.length_q * Tile::d *
-      static_cast<std::int64_t>(2 * sizeof(T) + sizeof(float));
-  const std::int64_t heads = std::min<std::int64_t>(
-      all, std::max<std::int64_t>(1, l2_bytes / bytes));
+  const std::size_t of_row =
+      2 * sizeof(T) + (a.d_q_sum != nullptr ? sizeof(float) : 0);
+  const std::int64_t bytes = std::int64_t{group} * a.length_q * Tile::d *
+                             static_cast<std::int64_t>(of_row);
   return {ceil_div(a.length_k, Tile::block_n), a.kv_heads, all,
-          together ? static_cast<int>(heads) : 0};
+          together ? heads_together(all, bytes) : 0};
+}
+
+/// The order of blocks of rung 13. Under the causal mask heads go together whose K and V, or Q and dO, stay in the L2
+/// cache. Blocks that take longer come first, so that the short ones fill up the end: those of keys where several heads
+/// share them.
+/// @tparam Tile WideTile of the kernel
+template <class Tile, class T>
+WideOrder wide_order(const AttentionGradient<T>& a) {
+  const int all = a.batch * a.heads, group = a.heads / a.kv_heads;
+  const std::int64_t bytes = std::int64_t{a.length_k} * Tile::d *
+                             static_cast<std::int64_t>(2 * sizeof(T)) / group;
+  const WorkOrder queries{ceil_div(a.length_q, kWideQueries), a.heads, all,
+                          a.causal ? heads_together(all, bytes) : 0};
+  // Products for 64 queries and keys: 4 in a block of keys, 3 for each of two warpgroups in a block of queries.
+  const bool keys_first =
+      std::int64_t{4} * group * a.length_q > std::int64_t{2 * 3} * a.length_k;
+  return {queries, order_of_keys<Tile>(a, a.causal), keys_first};
 }
 
 /// Launches preprocess(), a kernel of rungs 08 and later, and write_mapped_d_q().
@@ -150,6 +176,26 @@ void launch_first_stores(const AttentionGradient<T>& a, bool deterministic,
                        deterministic ? flash_backward_in_turn<Tile, T>
                                      : flash_backward_first_stores<Tile, T>,
                        a.causal || deterministic, stream);
+}
+
+/// Launches preprocess() and rung 13.
+/// @param a      what is computed, with a workspace without sums of dQ
+/// @param stream where
+template <class T>
+void launch_wide(const AttentionGradient<T>& a, const Stream& stream) {
+  using Tile = WideTile<T>;
+  launch_preprocess<Tile::d>(a, stream);
+  const WideOrder order = wide_order<Tile>(a);
+  const auto blocks_of = [](const WorkOrder& kind) {
+    return static_cast<unsigned>(kind.all) *
+           static_cast<unsigned>(kind.blocks);
+  };
+  launch(stream, flash_backward_wide<Tile, T>,
+         {{blocks_of(order.queries) + blocks_of(order.keys)},
+          {kWarpgroup * (kKeyWarpgroups + 1)},
+          kWideBytes<Tile>,
+          Tile::stages},
+         map_gradient<Tile>(a), order);
 }
 
 }  // namespace fa::FA_TARGET

@@ -9,8 +9,8 @@
 
 namespace fa::backward {
 
-/// What is drawn: two blocks of keys of one head and 256 queries, without a mask, head_dim 128.
-Problem drawn_problem();
+/// What is drawn of a rung: 256 keys of one head and 256 queries, without a mask; head_dim 128, or 256 of rung 13.
+Problem drawn_problem(const Rung& rung);
 
 /// A rung on one multiprocessor, without the kernels before and after. What costs.rest_of_score stands for is charged
 /// where P is computed: a multiplication with addition, delta subtracted, the product with P, and half a conversion of

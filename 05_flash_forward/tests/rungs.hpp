@@ -53,16 +53,18 @@ void check_everywhere(const std::vector<Machine>& machines,
 /// @param shape       of the problem
 /// @param make_inputs make_inputs(problem) of the lesson
 /// @param from        the first of the rungs, by its number; empty for all
+/// @param to          one behind the last of them; empty for all
 template <class Judge, class Machine, class MakeInputs>
 void check_watched(const std::vector<Machine>& machines,
                    const AttentionShape& shape, MakeInputs make_inputs,
-                   const std::string& from = "") {
+                   const std::string& from = "", const std::string& to = "") {
   const Machine* const watched = machine_of(machines, "watched");
   if (watched == nullptr) return;
   for (const bool causal : {false, true}) {
     for (const auto& rung : watched->rungs) {
-      if (rung.name < from) continue;
-      const Problem problem = problem_of(rung.types.back(), shape, causal);
+      if (rung.name < from || (!to.empty() && rung.name >= to)) continue;
+      Problem problem = problem_of(rung.types.back(), shape, causal);
+      problem.shape.head_dim = rung.head_dim_near(shape.head_dim);
       const auto inputs = make_inputs(problem);
       const Judge judge(problem, inputs);
       const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {

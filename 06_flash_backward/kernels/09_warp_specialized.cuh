@@ -53,19 +53,20 @@ struct BackwardShared {
 /// @param maps   of the tensors
 /// @param block  of keys
 //! [fetch]
-template <class Tile, class T>
-__device__ void fetch_queries(BackwardShared<Tile>& shared,
-                              const MappedGradient<T>& maps,
+template <class Tile, class Shared, class T>
+__device__ void fetch_queries(Shared& shared, const MappedGradient<T>& maps,
                               const KeyBlock& block) {
   constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
   const AttentionGradient<T>& a = maps.a;
-  int keys_bytes = kKeyWarpgroups * Tile::KvTile::bytes;  // then 0
+  int keys_bytes = sizeof shared.k;  // then 0
   const auto fetch_keys = [&](auto& tiles, const TensorMap& map,
                               Mbarrier& barrier) {
+    int key0 = block.key0;
 #pragma unroll 1  // registers are few here
-    for (int i = 0; i < kKeyWarpgroups; ++i) {
-      load_tile(tiles[i], map, barrier, block.key0 + i * kKeys, block.head,
-                block.batch, Keep::kShort);
+    for (auto& tile : tiles) {
+      load_tile(tile, map, barrier, key0, block.head, block.batch,
+                Keep::kShort);
+      key0 += kKeys;
     }
   };
   RingPlace<Tile::stages> at;
@@ -155,7 +156,7 @@ __device__ void serve(BackwardShared<Tile>& shared,
                       Add add) {
   const int warp = threadIdx.x / kWarp % 4;
   if (threadIdx.x % kWarp != 0) return;
-  if (warp == 0) fetch_queries(shared, maps, block);
+  if (warp == 0) fetch_queries<Tile>(shared, maps, block);
   if (warp > 0 && warp <= kKeyWarpgroups) add(warp - 1);
 }
 

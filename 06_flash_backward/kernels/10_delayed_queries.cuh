@@ -99,6 +99,22 @@ struct DelayedConsumer {
   }
 };
 
+/// A block of keys in an order in which those with the most queries come first.
+/// @param a      what is computed
+/// @param ticket number in that order
+/// @param order  of blocks of keys
+//! [most_queries_first]
+template <class Tile, class T>
+__device__ KeyBlock ordered_key_block(const Attention<T>& a, int ticket,
+                                      const WorkOrder& order) {
+  const Work work = work_of(ticket, order);
+  // Of queries the last block has the most keys; of keys the first one has the most queries.
+  const int index =
+      order.section == 0 ? work.block : order.blocks - 1 - work.block;
+  return key_block<Tile>(a, index, work.head, work.batch);
+}
+//! [most_queries_first]
+
 /// What a block does.
 /// @param maps  of the tensors
 /// @param block of keys
@@ -121,19 +137,6 @@ __device__ void delayed_block(const MappedGradient<T>& maps,
   write_key_gradients<Tile>(shared, maps, block, consumer.d_k, consumer.d_v);
 }
 
-/// A block's keys. Those with the most queries go first.
-//! [longest_first]
-template <class Tile, class T>
-__device__ KeyBlock longest_first(const Attention<T>& a,
-                                  const WorkOrder& order) {
-  const Work work = work_of(blockIdx.x, order);
-  // Of queries the last block has the most keys; of keys the first one has the most queries.
-  const int index =
-      order.section == 0 ? work.block : order.blocks - 1 - work.block;
-  return key_block<Tile>(a, index, work.head, work.batch);
-}
-//! [longest_first]
-
 /// Launch: as flash_backward_specialized(), but a grid of as many blocks as there are, in one row.
 /// @tparam Tile HopperBackwardTile
 /// @param maps  what is computed
@@ -143,7 +146,7 @@ template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_delayed(const __grid_constant__ MappedGradient<T> maps,
                            const WorkOrder order) {
-  const KeyBlock block = longest_first<Tile>(maps.a, order);
+  const KeyBlock block = ordered_key_block<Tile>(maps.a, blockIdx.x, order);
   delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
     add_d_q_parts(shared, maps.a, block, warpgroup);
   });

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_first_stores(
         const __grid_constant__ MappedGradient<T> maps,
         const WorkOrder order) {
-  KeyBlock block = longest_first<Tile>(maps.a, order);
+  KeyBlock block = ordered_key_block<Tile>(maps.a, blockIdx.x, order);
   if (!maps.a.causal) {
     block.tiles.start = static_cast<int>(std::int64_t{block.key0} *
                                          block.tiles.end / maps.a.length_k);

@@ -179,6 +179,10 @@ TEST_CASE("the kernels are those for the type, the columns and the mode") {
                              "11_in_turn, float16, 128 columns"}
                      : Names{"06_finish, float16, 128 columns",
                              "07_deterministic, float16, 128 columns"}));
+  CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 136})) ==
+        (on_hopper() ? Names(2, "13_wide_heads, float16, 256 columns")
+                     : Names{"06_finish, float16, 256 columns",
+                             "07_deterministic, float16, 256 columns"}));
   Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 9, 8, 256});
   problem.dropout = 0.5;
   CHECK(check(problem) ==
@@ -231,6 +235,14 @@ TEST_CASE(
   g.attention.head_dim = 8;
   CHECK(fa_backward_workspace_bytes(&g) ==
         rows / 2 * (2 + (on_hopper() ? 64 : 32)) * sizeof(float));
+  g.attention.head_dim = 136;
+  CHECK(fa_backward_workspace_bytes(&g) ==
+        rows / 2 * (2 + (on_hopper() ? 0 : 256)) * sizeof(float));
+  // Sequences with the same queries keep TMA away; the workspace is the same.
+  g.attention.q_strides.batch = 0;
+  CHECK(std::string(fa_backward_kernel_name(&g)) ==
+        (on_hopper() ? "07_deterministic, bfloat16, 256 columns"
+                     : "06_finish, bfloat16, 256 columns"));
 }
 
 // Rows of a tensor that lies anywhere in memory of the device, to or from the host.

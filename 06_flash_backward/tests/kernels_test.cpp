@@ -114,7 +114,8 @@ TEST_CASE("deterministic rungs give the same bits in every run") {
                                      : AttentionShape{1, 2, 1, 70, 130, 64};
     for (const backward::Rung& rung : machine.rungs) {
       if (!rung.same_bits) continue;
-      const Problem problem = problem_of(rung.types.front(), shape, true);
+      Problem problem = problem_of(rung.types.front(), shape, true);
+      problem.shape.head_dim = rung.head_dim_near(shape.head_dim);
       const auto prepared = rung.prepare(
           problem, backward::make_inputs(problem, Values::kNormal, 1));
       prepared.launch();
@@ -149,7 +150,101 @@ TEST_CASE(
         [](const Problem& problem) {
           return backward::make_inputs(problem, Values::kNormal, 1);
         },
-        "08");
+        "08", "13");
+  }
+}
+
+// What rung 13 gives for a problem with a wide head, on all machines but the watched one.
+void check_wide(const Problem& problem, Values values = Values::kNormal) {
+  const backward::Inputs inputs = backward::make_inputs(problem, values, 3);
+  const backward::Judge judge(problem, inputs);
+  for (const Machine& machine : backward::machines()) {
+    if (!machine.available || machine.kind == "watched") continue;
+    for (const backward::Rung& rung : machine.rungs) {
+      if (rung.name < "13") continue;
+      CAPTURE(machine.kind);
+      REQUIRE(rung.takes(problem));
+      flash::check_rung(rung, problem, inputs, judge);
+    }
+  }
+}
+
+TEST_CASE(
+    "wide heads: lengths around the edges of the tiles, in blocks of keys "
+    "and of queries") {
+  for (const auto& [length_q, length_k] : flash::kEdgeLengths) {
+    for (const bool causal : {false, true}) {
+      check_wide(problem_of(causal ? Type::kBFloat16 : Type::kFloat16,
+                            {1, 1, 1, length_q, length_k, 136}, causal));
+    }
+  }
+}
+
+TEST_CASE("wide heads: groups of heads, in all layouts") {
+  for (const int head_dim : {136, 192, 256}) {
+    Problem problem =
+        problem_of(Type::kBFloat16, {2, 4, 2, 140, 150, head_dim}, true);
+    check_wide(problem);
+    problem.layout = flash::Layout::kLengthFirst;
+    problem.type = Type::kFloat16;
+    check_wide(problem);
+    problem.causal = false;
+    problem.shape.kv_heads = 1;
+    check_wide(problem);
+  }
+}
+
+TEST_CASE("wide heads: many tiles, of queries and of keys") {
+  check_wide(problem_of(Type::kFloat16, {1, 2, 1, 330, 60, 200}));
+  check_wide(problem_of(Type::kFloat16, {1, 1, 1, 60, 470, 200}));
+  check_wide(problem_of(Type::kBFloat16, {1, 2, 2, 400, 420, 256}, true));
+}
+
+TEST_CASE("wide heads: rows that see no key, and keys that no row sees") {
+  check_wide(problem_of(Type::kFloat16, {1, 2, 1, 300, 5, 136}, true));
+  check_wide(problem_of(Type::kBFloat16, {1, 2, 1, 5, 300, 136}, true));
+  check_wide(problem_of(Type::kBFloat16, {1, 2, 1, 270, 70, 256}, true));
+}
+
+TEST_CASE("wide heads: scores of +-1e4") {
+  for (const bool causal : {false, true}) {
+    check_wide(problem_of(Type::kFloat16, {1, 1, 1, 70, 150, 136}, causal),
+               Values::kLarge);
+  }
+  check_wide(problem_of(Type::kFloat16, {1, 2, 1, 70, 1, 136}),
+             Values::kLarge);
+}
+
+TEST_CASE(
+    "the watched lab finds nothing in rung 13 when stages are used again") {
+  flash::check_watched<backward::Judge>(
+      backward::machines(), {1, 2, 1, 260, 200, 136},
+      [](const Problem& problem) {
+        return backward::make_inputs(problem, Values::kNormal, 1);
+      },
+      "13");
+}
+
+TEST_CASE("rung 13 takes wide heads alone, in 16 bits and without dropout") {
+  for (const Machine& machine : backward::machines()) {
+    for (const backward::Rung& rung : machine.rungs) {
+      if (rung.name != "13_wide_heads") continue;
+      Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, 136});
+      CHECK(rung.takes(problem));
+      problem.dropout = 0.1;
+      CHECK_FALSE(rung.takes(problem));
+      problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, 128});
+      CHECK_FALSE(rung.takes(problem));
+      CHECK_THROWS_WITH(
+          rung.check(problem),
+          "13_wide_heads takes float16 or bfloat16 with a head_dim that is a "
+          "multiple of 8 from 136 up to 256, not float16 with 128");
+      problem.shape.head_dim = 264;
+      CHECK_FALSE(rung.takes(problem));
+      CHECK(rung.head_dim_near(64) == 136);
+      CHECK(rung.head_dim_near(200) == 200);
+      CHECK(rung.head_dim_near(512) == 256);
+    }
   }
 }
 

@@ -28,8 +28,8 @@ const Rung& rung_of(const std::string& name) {
 const Timeline& drawn(const std::string& name) {
   static std::map<std::string, Timeline> known;
   if (known.count(name) == 0) {
-    known[name] =
-        backward::timeline_of(rung_of(name), backward::drawn_problem());
+    const Rung& rung = rung_of(name);
+    known[name] = backward::timeline_of(rung, backward::drawn_problem(rung));
   }
   return known[name];
 }
@@ -127,4 +127,21 @@ TEST_CASE("the drawn tensors have the names of the legend") {
            std::map<int, int>{
                {-1, 16}, {0, 8}, {1, 16}, {2, 8}, {3, 16}, {4, 8}, {5, 8}}));
   }
+}
+
+TEST_CASE("rung 13: seven products, in blocks of queries and of keys") {
+  const Timeline& wide = drawn("13_wide_heads");
+  // In 4 x 4 tiles of 64 queries and keys seven products of 2 * 64 * 64 * 256 operations, 4096 a cycle.
+  CHECK(wide.tensor_busy ==
+        doctest::Approx(16 * 7 * (2. * 64 * 64 * 256 / 4096)));
+  CHECK(wide.blocks.size() == 2 + 4);
+  CHECK(additions_of(wide).empty());
+  CHECK(sum_of(wide, Kind::kAdds) == 0);
+  CHECK(lab::lanes_of(wide).size() == 3);
+  std::map<int, int> stores;
+  for (const Span& copy : wide.copies) {
+    if (copy.kind == Kind::kStore) ++stores[copy.tensor];
+  }
+  // dV, dK and dQ: 4 tiles of 64 rows each, in 4 panels.
+  CHECK((stores == std::map<int, int>{{4, 16}, {5, 16}, {6, 16}}));
 }
