@@ -32,8 +32,8 @@ inline bool prefers_hopper() {
   return device_properties().compute_capability == 90;
 }
 
-/// Whether every run gives the same bits. For wide heads a Hopper GPU always does: by rung 12, or by rung 07 where
-/// strides keep rung 12 away, so that neither needs sums of dQ.
+/// Whether every run gives the same bits. For wide heads a Hopper GPU always does: by rung 13, or by rung 07 where
+/// strides keep rung 13 away, so that neither needs sums of dQ.
 /// @param a     what is computed
 /// @param asked whether somebody asked for it
 template <class T>
@@ -65,7 +65,7 @@ Workspace workspace_of(const Attention<T>& a, bool asked) {
   const int sm_80 = sm_80_workspace_of(a, deterministic).columns;
   const int mapped = prefers_hopper() ? mapped_columns(a) : 0;
   if (mapped == 0 || mapped >= kWideHeads) return {sm_80};
-  return {std::max(sm_80, mapped), deterministic};
+  return {std::max(sm_80, mapped), true};
 }
 
 /// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to 256.
@@ -95,12 +95,14 @@ inline void launch_backward(const AttentionGradient<float>& a,
 
 /// Launches the fastest kernels without Hopper's instructions, for the 16-bit types.
 /// @tparam T            half or bfloat16
-/// @param a             with a workspace for workspace_of()
+/// @param of            with a workspace for workspace_of()
 /// @param deterministic whether every run must give the same bits
 /// @param stream        where
 template <class T>
-void launch_sm_80_backward(const AttentionGradient<T>& a, bool deterministic,
+void launch_sm_80_backward(const AttentionGradient<T>& of, bool deterministic,
                            const Stream& stream) {
+  AttentionGradient<T> a = of;
+  a.turns = nullptr;  // all blocks add
   const bool drops = a.dropout.threshold > 0;
   with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
@@ -146,7 +148,7 @@ void launch_backward(const AttentionGradient<T>& a, bool asked,
     launch_wide(a, stream);
   } else {
     with_head_dim<64, 128>(a.head_dim, [&](auto d) {
-      launch_ordered<decltype(d)::value>(a, deterministic, stream);
+      launch_first_stores<decltype(d)::value>(a, deterministic, stream);
     });
   }
 }
@@ -170,9 +172,9 @@ template <class T>
 BackwardRung backward_rung(const AttentionGradient<T>& a, bool asked) {
   const bool deterministic = is_deterministic(a, asked);
   if (prefers_hopper() && can_map_backward(a)) {
-    return {a.head_dim >= kWideHeads ? "12_wide_heads"
+    return {a.head_dim >= kWideHeads ? "13_wide_heads"
             : deterministic          ? "11_in_turn"
-                                     : "10_delayed_queries",
+                                     : "12_first_stores",
             mapped_columns(a)};
   }
   return {deterministic ? "07_deterministic" : "06_finish",

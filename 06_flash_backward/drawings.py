@@ -148,7 +148,7 @@ def rows():
         ("03: dK, dV", "32 keys a block,", "8 lanes for each key", (8, True, 4)),
         ("03: dQ", "32 queries a block,", "8 lanes for each query", (8, False, 4)),
         ("04: all", "32 keys a block; to dQ", "all of them add", (8, True, 4)),
-        ("05, 06, 08 to 11: all", "128 keys a block, 16 a", "warp; to dQ all add", (WARPS, True, 1)),
+        ("05, 06, 08 to 12: all", "128 keys a block, 16 a", "warp; to dQ all add", (WARPS, True, 1)),
         ("07: dK, dV", "as 06,", "without dQ", (WARPS, True, 1)),
         ("07: dQ", "128 queries a block,", "16 a warp", (WARPS, False, 1)),
     ]
@@ -178,7 +178,7 @@ def rows():
 
 
 def hopper():
-    d = Drawing(700, 494, "Rungs 08 to 11: the five products of a warpgroup, and the registers of a thread")
+    d = Drawing(700, 494, "Rungs 08 to 12: the five products of a warpgroup, and the registers of a thread")
     shared, registers = LINEAR, QUADRATIC
     width, height = 92, 30
     d.text(142, 24, "result", font_weight="bold")

@@ -218,14 +218,14 @@ inline auto start_sm_80_backward(bool deterministic) {
   };
 }
 
-// A rung with Hopper's instructions: `work(gradient, columns)` launches it.
+// A rung with Hopper's instructions, with turns or without: `work(gradient, columns)` launches it.
 template <class Work>
 Rung hopper_rung(const char* name, const char* idea, bool same_bits,
-                 Work work) {
+                 bool turns, Work work) {
   Rung rung =
       sixteen_bit_rung(name, idea, 128, same_bits, [=](const auto& of) {
         return with_workspace(
-            of, {mapped_columns(of), same_bits}, [=](const auto& a) {
+            of, {mapped_columns(of), turns}, [=](const auto& a) {
               with_head_dim<64, 128>(a.head_dim,
                                      [&](auto columns) { work(a, columns); });
             });
@@ -236,7 +236,7 @@ Rung hopper_rung(const char* name, const char* idea, bool same_bits,
 
 inline Rung wide_heads() {
   Rung rung =
-      sixteen_bit_rung("12_wide_heads", "wide heads, nobody adds", 256, true,
+      sixteen_bit_rung("13_wide_heads", "wide heads, nobody adds", 256, true,
                        [](const auto& of) {
                          return with_workspace(of, {0}, [](const auto& a) {
                            launch_wide(a, Stream::of(nullptr));
@@ -250,7 +250,7 @@ inline Rung wide_heads() {
 inline std::vector<Rung> hopper_rungs() {
   return {
       hopper_rung(
-          "08_wgmma", "Hopper's products and copies", false,
+          "08_wgmma", "Hopper's products and copies", false, false,
           [](const auto& a, auto columns) {
             using T = std::remove_pointer_t<decltype(a.d_q)>;
             using Tile = MappedBackwardTile<T, decltype(columns)::value, 1>;
@@ -258,25 +258,35 @@ inline std::vector<Rung> hopper_rungs() {
                 a, flash_backward_wgmma<Tile, T>, kWarpgroup * kKeyWarpgroups,
                 sizeof(WgmmaBackwardShared<Tile>), Stream::of(nullptr));
           }),
-      hopper_rung(
-          "09_warp_specialized", "warps that fetch, warps that add", false,
-          [](const auto& a, auto columns) {
-            using T = std::remove_pointer_t<decltype(a.d_q)>;
-            using Tile = MappedBackwardTile<T, decltype(columns)::value>;
-            launch_mapped_keys<Tile>(a, flash_backward_specialized<Tile, T>,
-                                     kWarpgroup * (kKeyWarpgroups + 1),
-                                     sizeof(BackwardShared<Tile>),
-                                     Stream::of(nullptr));
-          }),
-      hopper_rung("10_delayed_queries", "dQ a tile later", false,
+      hopper_rung("09_warp_specialized", "warps that fetch, warps that add",
+                  false, false,
                   [](const auto& a, auto columns) {
-                    launch_ordered<decltype(columns)::value>(
-                        a, false, Stream::of(nullptr));
+                    using T = std::remove_pointer_t<decltype(a.d_q)>;
+                    using Tile =
+                        MappedBackwardTile<T, decltype(columns)::value>;
+                    launch_mapped_keys<Tile>(
+                        a, flash_backward_specialized<Tile, T>,
+                        kWarpgroup * (kKeyWarpgroups + 1),
+                        sizeof(BackwardShared<Tile>), Stream::of(nullptr));
                   }),
-      hopper_rung("11_in_turn", "the same bits, in turn", true,
+      hopper_rung("10_delayed_queries", "dQ a tile later", false, false,
                   [](const auto& a, auto columns) {
-                    launch_ordered<decltype(columns)::value>(
+                    using T = std::remove_pointer_t<decltype(a.d_q)>;
+                    using Tile =
+                        MappedBackwardTile<T, decltype(columns)::value>;
+                    launch_ordered<Tile>(a, flash_backward_delayed<Tile, T>,
+                                         a.causal, Stream::of(nullptr));
+                  }),
+      hopper_rung("11_in_turn", "the same bits, in turn", true, true,
+                  [](const auto& a, auto columns) {
+                    launch_first_stores<decltype(columns)::value>(
                         a, true, Stream::of(nullptr));
+                  }),
+      hopper_rung("12_first_stores", "the first stores, no zeros", false,
+                  true,
+                  [](const auto& a, auto columns) {
+                    launch_first_stores<decltype(columns)::value>(
+                        a, false, Stream::of(nullptr));
                   }),
       wide_heads()};
 }

@@ -4,7 +4,8 @@
 
 #include "05_flash_forward/mapped.cuh"
 #include "06_flash_backward/kernels/08_wgmma.cuh"
-#include "06_flash_backward/kernels/12_wide_heads.cuh"
+#include "06_flash_backward/kernels/12_first_stores.cuh"
+#include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/workspace.cuh"
 
 namespace fa::FA_TARGET {
@@ -15,7 +16,7 @@ template <class T, int d, int stages = 2>
 using MappedBackwardTile =
     HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
 
-/// The head dimension from which on rung 12 takes over.
+/// The head dimension from which on rung 13 takes over.
 constexpr int kWideHeads = 129;
 
 /// Columns of the tiles of rungs 08 and later; 0 for a problem that they do not take, whatever its strides.
@@ -84,7 +85,7 @@ WorkOrder order_of_keys(const AttentionGradient<T>& a, bool together) {
           together ? heads_together(all, bytes) : 0};
 }
 
-/// The order of blocks of rung 12. Under the causal mask heads go together whose K and V, or Q and dO, stay in the L2
+/// The order of blocks of rung 13. Under the causal mask heads go together whose K and V, or Q and dO, stay in the L2
 /// cache. Blocks that take longer come first, so that the short ones fill up the end: those of keys where several heads
 /// share them.
 /// @tparam Tile WideTile of the kernel
@@ -140,20 +141,19 @@ void launch_mapped_keys(const AttentionGradient<T>& a,
   });
 }
 
-/// Launches rung 10, or 11 where the bits must be the same in every run, with what comes before and after.
-/// @tparam d            columns of the tile: 64 or 128
-/// @param a             what is computed, with a workspace
-/// @param deterministic whether blocks add to dQ in turn
-/// @param stream        where
-template <int d, class T>
-void launch_ordered(const AttentionGradient<T>& a, bool deterministic,
-                    const Stream& stream) {
-  using Tile = MappedBackwardTile<T, d>;
+/// Launches a kernel of rungs 10 and later, with what comes before and after.
+/// @tparam Tile    HopperBackwardTile of the kernel
+/// @param a        what is computed, with a workspace
+/// @param kernel   takes the maps and the order of blocks
+/// @param together whether several heads go together
+/// @param stream   where
+template <class Tile, class T>
+void launch_ordered(const AttentionGradient<T>& a,
+                    void (*kernel)(MappedGradient<T>, WorkOrder),
+                    bool together, const Stream& stream) {
   launch_mapped<Tile>(a, stream, [&](const MappedGradient<T>& maps) {
-    const WorkOrder order = order_of_keys<Tile>(a, a.causal || deterministic);
-    launch(stream,
-           deterministic ? flash_backward_in_turn<Tile, T>
-                         : flash_backward_delayed<Tile, T>,
+    const WorkOrder order = order_of_keys<Tile>(a, together);
+    launch(stream, kernel,
            {{static_cast<unsigned>(order.all) *
              static_cast<unsigned>(order.blocks)},
             {kWarpgroup * (kKeyWarpgroups + 1)},
@@ -163,7 +163,22 @@ void launch_ordered(const AttentionGradient<T>& a, bool deterministic,
   });
 }
 
-/// Launches preprocess() and rung 12.
+/// Launches rung 12, or 11 where the bits must be the same in every run.
+/// @tparam d            columns of the tile: 64 or 128
+/// @param a             what is computed, with a workspace that has turns
+/// @param deterministic whether blocks add to dQ in turn
+/// @param stream        where
+template <int d, class T>
+void launch_first_stores(const AttentionGradient<T>& a, bool deterministic,
+                         const Stream& stream) {
+  using Tile = MappedBackwardTile<T, d>;
+  launch_ordered<Tile>(a,
+                       deterministic ? flash_backward_in_turn<Tile, T>
+                                     : flash_backward_first_stores<Tile, T>,
+                       a.causal || deterministic, stream);
+}
+
+/// Launches preprocess() and rung 13.
 /// @param a      what is computed, with a workspace without sums of dQ
 /// @param stream where
 template <class T>

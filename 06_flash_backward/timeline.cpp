@@ -34,7 +34,7 @@ const lab::Legend kLegend{kTensors,
                            {lab::Span::Kind::kBulkAdd, "additions to dQ"},
                            {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
-// Of rung 12 alone.
+// Of rung 13 alone.
 const lab::Legend kWideLegend{
     kTensors,
     {{lab::Span::Kind::kLoad, "copy, to its landing"},
@@ -76,7 +76,7 @@ void show_table(const std::vector<const Rung*>& rungs) {
     table.add(cells);
   }
   fmt::print(
-      "{}, rung 12: 256\n{}"
+      "{}, rung 13: 256\n{}"
       "alternating: as drawn, if products of two warpgroups alternate\n"
       "causal: 1024 queries and keys; D 64: 2048 queries, head_dim 64\n",
       ladder::words_of(problem_of(256, 256, 128, false)), table.text());
@@ -94,7 +94,7 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
   lab::Timeline result =
       lab::replayed([&] { rung.prepare(problem, inputs).launch(); }, costs);
   // Tensors have numbers by their first appearance. Most rungs ask for K, Q, V and dO in this order, and write dV
-  // before dK. Rung 08 asks for V before Q; blocks of queries of rung 12 ask for Q, K, dO and V, and write dQ.
+  // before dK. Rung 08 asks for V before Q; blocks of queries of rung 13 ask for Q, K, dO and V, and write dQ.
   std::vector<int> numbers{0, 1, 2, 3, 4, 5};
   if (rung.name == "08_wgmma") numbers = {0, 2, 1, 3, 4, 5};
   if (is_wide(rung)) numbers = {1, 0, 3, 2, 6, 4, 5};

@@ -9,7 +9,7 @@
 
 namespace fa::backward {
 
-/// What is drawn of a rung: 256 keys of one head and 256 queries, without a mask; head_dim 128, or 256 of rung 12.
+/// What is drawn of a rung: 256 keys of one head and 256 queries, without a mask; head_dim 128, or 256 of rung 13.
 Problem drawn_problem(const Rung& rung);
 
 /// A rung on one multiprocessor, without the kernels before and after. What costs.rest_of_score stands for is charged

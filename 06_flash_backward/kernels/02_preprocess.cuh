@@ -27,7 +27,7 @@ __device__ void load8(float (&to)[8], const T* from) {
   }
 }
 
-/// Fills delta, lse_base_2 and, where there are some, zeroes d_q_sum and turns. Launch: blocks of 256; grid of
+/// Fills delta and lse_base_2; zeroes turns where there are some, and d_q_sum where blocks only add. Launch: blocks of 256; grid of
 /// ceil(padded_rows / rows of a block) x heads x batch, with 256 / (d / 8) rows of a block.
 /// @tparam d columns of d_q_sum, at least head_dim; d / 8 lanes share a row
 //! [preprocess]
@@ -49,7 +49,10 @@ __global__ void preprocess(AttentionGradient<T> a) {
   sum = warp_sum<lanes>(sum);
   if (row >= padded_rows(a)) return;
   const std::int64_t padded = head.padded_row + row;
-  if (a.d_q_sum != nullptr) {
+  // With turns the first block to come stores; to queries that see no key none comes.
+  const int next_tile = (row / kTurnRows + 1) * kTurnRows;
+  if (a.d_q_sum != nullptr &&
+      (a.turns == nullptr || keys_seen(a, next_tile - 1) <= 0)) {
     float* to = a.d_q_sum + padded * d + col;
     store4(to, make_float4(0, 0, 0, 0));
     store4(to + 4, make_float4(0, 0, 0, 0));

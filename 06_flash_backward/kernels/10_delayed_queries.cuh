@@ -82,12 +82,12 @@ struct DelayedConsumer {
     const int group = a.heads / a.kv_heads;
     const int per_head = block.tiles.end - block.tiles.first;
     if (per_head <= 0) return;
-    int tile = block.tiles.first;
+    int tile = block.tiles.start;
     const auto next = [&](auto first) {
       const int query0 = tile * Tile::block_m;
       step<decltype(first)::value>(
           query0, keys_seen(a, query0) < block.key0 + Tile::block_n);
-      if (++tile == block.tiles.end) tile = block.tiles.first;  // next head
+      if (++tile == block.tiles.end) tile = block.tiles.first;
     };
     next(std::true_type{});
     for (int i = 1; i < per_head * group; ++i) next(std::false_type{});

@@ -2,7 +2,7 @@
 /// The same bits in every run, at nearly the speed of rung 10: blocks add to a tile of dQ one after the other, always
 /// in the same order. Blocks of the last keys begin: under the causal mask they have the fewest queries, and each finds
 /// its turn at hand, since the block behind it is one tile ahead. The head changes from block to block, so that those
-/// that wait for one another are few.
+/// that wait for one another are few. The block whose turn is the first one stores: nothing needs to be zeroed.
 ///
 /// Source of the order: NVIDIA and FlashAttention's authors, deterministic backward pass of FlashAttention-3.
 #pragma once
@@ -43,7 +43,12 @@ __device__ void add_in_turn(BackwardShared<Tile>& shared,
     shared.d_q_full[warpgroup].wait(at.parity);
     while (atomicAdd(turn, 0u) != own) {  // others add before
     }
-    bulk_add(d_q_part<Tile>(a, row, warpgroup), shared.d_q[warpgroup], bytes);
+    float* const to = d_q_part<Tile>(a, row, warpgroup);
+    if (own == 0) {
+      bulk_store(to, shared.d_q[warpgroup], bytes);
+    } else {
+      bulk_add(to, shared.d_q[warpgroup], bytes);
+    }
     bulk_commit();
     bulk_wait_read<0>();
     shared.d_q_empty[warpgroup].arrive();

@@ -29,11 +29,11 @@ struct AttentionGradient : Attention<T> {
   /// lse / ln 2, and +infinity for rows that see no key or do not exist, so that 2^(s - it) is their weight:
   /// [batch, heads, padded length_q]. A workspace.
   float* lse_base_2;
-  /// Sums that become d_q: [batch, heads, padded length_q, columns of the kernel], zero before, in an order that the
-  /// kernel chooses. A workspace; null for kernels without.
+  /// Sums that become d_q: [batch, heads, padded length_q, columns of the kernel], in an order that the kernel chooses;
+  /// zero before, but where the first block to come stores its part. A workspace; null for kernels without.
   float* d_q_sum;
-  /// How many blocks have added to each part of a tile of d_q_sum: [batch * heads * padded length_q / kTurnRows][2], 0
-  /// before. A workspace; null for kernels without.
+  /// How far the blocks are with each part of a tile of d_q_sum: [batch * heads * padded length_q / kTurnRows][2], 0
+  /// before; the kernel says what it counts. A workspace; null for kernels whose blocks all add.
   unsigned* turns;
 };
 

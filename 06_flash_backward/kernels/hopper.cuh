@@ -73,12 +73,13 @@ using QueryGradientPart =
 struct QueryTiles {
   int first;  ///< that sees one of its keys
   int end;  ///< behind the last one; no tiles where it is no more than first
+  int start;  ///< with which a block begins; behind the last one comes the first
 };
 /// The tiles that see keys from key0 on.
 template <class Tile, class T>
 __device__ QueryTiles tiles_of_queries(const Attention<T>& a, int key0) {
-  return {first_query(a, key0) / Tile::block_m,
-          ceil_div(a.length_q, Tile::block_m)};
+  const int first = first_query(a, key0) / Tile::block_m;
+  return {first, ceil_div(a.length_q, Tile::block_m), first};
 }
 
 /// A block's keys, and which queries see them.
@@ -117,11 +118,14 @@ template <class Tile, class T, class Visit>
 __device__ void for_each_tile(const Attention<T>& a, const KeyBlock& block,
                               Visit visit) {
   const int group = a.heads / a.kv_heads;
+  if (block.tiles.first >= block.tiles.end) return;
   for (int i = 0; i < group; ++i) {
+    int tile = block.tiles.start;
 #pragma unroll 1  // registers may be few
-    for (int tile = block.tiles.first; tile < block.tiles.end; ++tile) {
+    do {
       visit(block.head * group + i, tile * Tile::block_m);
-    }
+      if (++tile == block.tiles.end) tile = block.tiles.first;
+    } while (tile != block.tiles.start);
   }
 }
 

@@ -1,5 +1,5 @@
 /// @file
-/// Rung 12, dK and dV: a block has 64 keys and lets the queries go by. One warpgroup has P and dV, another one dS and
+/// Rung 13, dK and dV: a block has 64 keys and lets the queries go by. One warpgroup has P and dV, another one dS and
 /// dK: one sum of 64 x 256 is all that the registers of either hold. P goes from the first to the second through shared
 /// memory.
 #pragma once

@@ -1,5 +1,5 @@
 /// @file
-/// Rung 12, dQ: a block has 128 queries, 64 for each of two warpgroups, and lets the keys go by. Scores are not turned:
+/// Rung 13, dQ: a block has 128 queries, 64 for each of two warpgroups, and lets the keys go by. Scores are not turned:
 /// dS is a left operand as it stands in registers, and a lane has two rows.
 #pragma once
 

@@ -180,7 +180,7 @@ TEST_CASE("the kernels are those for the type, the columns and the mode") {
                      : Names{"06_finish, float16, 128 columns",
                              "07_deterministic, float16, 128 columns"}));
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 136})) ==
-        (on_hopper() ? Names(2, "12_wide_heads, float16, 256 columns")
+        (on_hopper() ? Names(2, "13_wide_heads, float16, 256 columns")
                      : Names{"06_finish, float16, 256 columns",
                              "07_deterministic, float16, 256 columns"}));
   Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 9, 8, 256});

@@ -150,18 +150,18 @@ TEST_CASE(
         [](const Problem& problem) {
           return backward::make_inputs(problem, Values::kNormal, 1);
         },
-        "08", "12");
+        "08", "13");
   }
 }
 
-// What rung 12 gives for a problem with a wide head, on all machines but the watched one.
+// What rung 13 gives for a problem with a wide head, on all machines but the watched one.
 void check_wide(const Problem& problem, Values values = Values::kNormal) {
   const backward::Inputs inputs = backward::make_inputs(problem, values, 3);
   const backward::Judge judge(problem, inputs);
   for (const Machine& machine : backward::machines()) {
     if (!machine.available || machine.kind == "watched") continue;
     for (const backward::Rung& rung : machine.rungs) {
-      if (rung.name < "12") continue;
+      if (rung.name < "13") continue;
       CAPTURE(machine.kind);
       REQUIRE(rung.takes(problem));
       flash::check_rung(rung, problem, inputs, judge);
@@ -216,19 +216,19 @@ TEST_CASE("wide heads: scores of +-1e4") {
 }
 
 TEST_CASE(
-    "the watched lab finds nothing in rung 12 when stages are used again") {
+    "the watched lab finds nothing in rung 13 when stages are used again") {
   flash::check_watched<backward::Judge>(
       backward::machines(), {1, 2, 1, 260, 200, 136},
       [](const Problem& problem) {
         return backward::make_inputs(problem, Values::kNormal, 1);
       },
-      "12");
+      "13");
 }
 
-TEST_CASE("rung 12 takes wide heads alone, in 16 bits and without dropout") {
+TEST_CASE("rung 13 takes wide heads alone, in 16 bits and without dropout") {
   for (const Machine& machine : backward::machines()) {
     for (const backward::Rung& rung : machine.rungs) {
-      if (rung.name != "12_wide_heads") continue;
+      if (rung.name != "13_wide_heads") continue;
       Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, 136});
       CHECK(rung.takes(problem));
       problem.dropout = 0.1;
@@ -237,7 +237,7 @@ TEST_CASE("rung 12 takes wide heads alone, in 16 bits and without dropout") {
       CHECK_FALSE(rung.takes(problem));
       CHECK_THROWS_WITH(
           rung.check(problem),
-          "12_wide_heads takes float16 or bfloat16 with a head_dim that is a "
+          "13_wide_heads takes float16 or bfloat16 with a head_dim that is a "
           "multiple of 8 from 136 up to 256, not float16 with 128");
       problem.shape.head_dim = 264;
       CHECK_FALSE(rung.takes(problem));

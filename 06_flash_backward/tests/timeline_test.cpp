@@ -53,11 +53,12 @@ std::map<int, int> additions_of(const Timeline& timeline) {
 }
 
 const char* const kRungs[] = {"08_wgmma", "09_warp_specialized",
-                              "10_delayed_queries", "11_in_turn"};
+                              "10_delayed_queries", "11_in_turn",
+                              "12_first_stores"};
 
 }  // namespace
 
-TEST_CASE("tensor cores do the same work in rungs 08 to 11, in less time") {
+TEST_CASE("tensor cores do the same work in rungs 08 to 12, in less time") {
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
     // Two blocks, 4 tiles of queries: five products of 2 * 64 * 128 * 128 operations, 4096 a cycle.
@@ -77,8 +78,8 @@ TEST_CASE("from rung 09 on nobody who computes adds to dQ") {
   CHECK(sum_of(drawn("08_wgmma"), Kind::kAdds) > 0);
   CHECK(additions_of(drawn("08_wgmma")).empty());
   CHECK(lab::lanes_of(drawn("08_wgmma")).size() == 2);
-  for (const char* name :
-       {"09_warp_specialized", "10_delayed_queries", "11_in_turn"}) {
+  for (const char* name : {"09_warp_specialized", "10_delayed_queries",
+                           "11_in_turn", "12_first_stores"}) {
     CAPTURE(std::string(name));
     CHECK(sum_of(drawn(name), Kind::kAdds) == 0);
     // Two blocks of 4 tiles, for each of the two warpgroups.
@@ -128,8 +129,8 @@ TEST_CASE("the drawn tensors have the names of the legend") {
   }
 }
 
-TEST_CASE("rung 12: seven products, in blocks of queries and of keys") {
-  const Timeline& wide = drawn("12_wide_heads");
+TEST_CASE("rung 13: seven products, in blocks of queries and of keys") {
+  const Timeline& wide = drawn("13_wide_heads");
   // In 4 x 4 tiles of 64 queries and keys seven products of 2 * 64 * 64 * 256 operations, 4096 a cycle.
   CHECK(wide.tensor_busy ==
         doctest::Approx(16 * 7 * (2. * 64 * 64 * 256 / 4096)));

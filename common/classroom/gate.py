@@ -30,7 +30,17 @@ def one_line(message):
 def judge_case(toolchain, exercise, kind, name, answer, stage, says):
     """Judges one answer as the gate wants it; returns a row of the table."""
     began = time.monotonic()
-    refusal = first_refusal(judging.judge(toolchain, exercise, answer))
+    have = []  # the judge's stages, of interest once for each exercise: for its solution
+
+    def inspect(program):
+        have.extend(stages_of(program))
+
+    refusal = first_refusal(
+        judging.judge(toolchain, exercise, answer, inspect=inspect if kind == "solution" else None)
+    )
+    if kind == "solution" and exercise.predicts:
+        have += [question["name"] for question in judging.questions(toolchain, exercise)]
+    wanted = list(exercise.points)[1:]
     row = {
         "exercise": exercise.id,
         "answer": name,
@@ -43,6 +53,8 @@ def judge_case(toolchain, exercise, kind, name, answer, stage, says):
     if stage is None:
         if refusal:
             row["fault"] = f"must pass, and is refused: {refusal.message}"
+        elif have != wanted:
+            row["fault"] = f"exercise.json has the stages {wanted}, and the judge {have}"
     elif not refusal:
         row["fault"] = f"must be refused by '{stage}', and passes"
     elif refusal.name != stage:
@@ -61,22 +73,9 @@ def cases(toolchain, exercise):
         yield "wrong", name, answer, stage, says
 
 
-def stages_agree(toolchain, exercise):
-    """Whether exercise.json and the judge name the same stages; else what is wrong."""
-    if exercise.predicts:
-        wanted = [name for name in exercise.points if name != "complete"]
-        have = [question["name"] for question in judging.questions(toolchain, exercise)]
-    else:
-        wanted = list(exercise.points)[1:]
-        with judging.scratch_folder() as scratch:
-            (scratch / "student").mkdir()
-            (scratch / "student" / exercise.file).write_text(exercise.solution(), encoding="utf-8")
-            if toolchain.compile(exercise, scratch).status != 0:
-                return ""  # the row of the solution says so
-            have = subprocess.run(
-                [str(scratch / "judge"), "--stages"], capture_output=True, text=True
-            ).stdout.split()
-    return "" if wanted == have else f"exercise.json has the stages {wanted}, and the judge {have}"
+def stages_of(program):
+    """The stages that a compiled judge has."""
+    return subprocess.run([str(program), "--stages"], capture_output=True, text=True).stdout.split()
 
 
 def main(arguments, root, toolchain):
@@ -107,9 +106,6 @@ def main(arguments, root, toolchain):
             faults.append(f"{exercise.id} has {wrong} wrong answers; at least three are needed")
     with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
         rows = list(pool.map(lambda case: judge_case(tools, *case), work))
-        for exercise, fault in zip(chosen, pool.map(lambda e: stages_agree(tools, e), chosen)):
-            if fault:
-                faults.append(f"{exercise.id}: {fault}")
     print_table(rows, options.messages)
     faults += [f"{row['exercise']}, {row['answer']}: {row['fault']}" for row in rows if row["fault"]]
     wrong = [row for row in rows if row["kind"] == "wrong"]

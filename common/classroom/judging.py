@@ -168,12 +168,13 @@ def run_stage(toolchain, program, folder, stage, limits=RUN):
     return said, outcome.seconds
 
 
-def judge(toolchain, exercise, answer, stop=True, shown=None):
+def judge(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
     """Judges an answer.
 
     @param answer the text of the student's file
     @param stop   at the first stage that refuses, as for students; else only what needs a right result is left out
     @param shown  what to call the folder of the student's file in messages, with its slash
+    @param inspect called with the path of the compiled judge, before the stages are run
     """
     shown = "" if shown is None else shown
     if exercise.predicts:
@@ -192,6 +193,8 @@ def judge(toolchain, exercise, answer, stop=True, shown=None):
             results[0].message = compiler_says(outcome, scratch, shown)
             return results
         results[0].verdict = "passed"
+        if inspect:
+            inspect(scratch / "judge")
         for result in results[1:]:
             folder = scratch / f"work_{result.name}"  # each its own: what a stage leaves may not be removable
             folder.mkdir()

@@ -8,6 +8,7 @@ import dataclasses
 import os
 import pathlib
 import secrets
+import select
 import signal
 import subprocess
 import tempfile
@@ -68,6 +69,22 @@ def end_stragglers(directory):
         time.sleep(0.01)
 
 
+def wait(process, seconds):
+    """Waits as process.wait(seconds) does, which naps up to 50 ms at a time: many steps of a check take less."""
+    try:
+        ending = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # only Linux has it, and not every sandbox allows it
+        process.wait(seconds)
+        return
+    try:
+        watched = select.poll()
+        watched.register(ending, select.POLLIN)
+        watched.poll(1000 * seconds)
+    finally:
+        os.close(ending)
+    process.wait(0)
+
+
 def run(confine, command, directory, limits, channel=False):
     """Runs a command in a folder.
 
@@ -106,7 +123,7 @@ def run(confine, command, directory, limits, channel=False):
         for fd in fds:
             os.close(fd)
         try:
-            process.wait(2 * limits.seconds + 5)
+            wait(process, 2 * limits.seconds + 5)
         except subprocess.TimeoutExpired:
             timed_out = True
         try:  # whoever is left of the group, not only the first process

@@ -177,6 +177,18 @@ __device__ inline void tma_store(const TensorMap& map, const void* shared,
       "r"(shared_address(shared)), "r"(col), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
+/// Begins to copy floats that lie side by side in shared memory to global memory.
+/// @param global where to, a multiple of 16
+/// @param shared where from, a multiple of 16
+/// @param bytes  a multiple of 16
+__device__ inline void bulk_store(float* global, const float* shared,
+                                  int bytes) {
+  FA_HOPPER_ASM(
+      "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(
+          __cvta_generic_to_global(global)),
+      "r"(shared_address(shared)), "r"(bytes)
+      : "memory");
+}
 /// Begins to add floats that lie side by side in shared memory to as many in global memory, each atomically.
 /// @param global where to, a multiple of 16
 /// @param shared where from, a multiple of 16

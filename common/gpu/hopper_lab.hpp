@@ -99,6 +99,16 @@ inline void tma_store(const TensorMap& map, const void* shared, int col,
                     {batch, head, row, col},
                     place});
 }
+inline void bulk_store(float* global, const float* shared,
+                       int bytes FA_PLACE) {
+  lab::begin_store({lab::BulkCopy::Kind::kStoreFloats,
+                    reinterpret_cast<std::byte*>(const_cast<float*>(shared)),
+                    static_cast<std::size_t>(bytes),
+                    reinterpret_cast<std::byte*>(global),
+                    {},
+                    {},
+                    place});
+}
 inline void bulk_add(float* global, const float* shared, int bytes FA_PLACE) {
   lab::begin_store({lab::BulkCopy::Kind::kAddFloats,
                     reinterpret_cast<std::byte*>(const_cast<float*>(shared)),

@@ -151,10 +151,12 @@ __forceinline__ float atomicAdd(float* address, float value) {
   return old;
 }
 __forceinline__ int atomicAdd(int* address, int value) {
+  lab::note_counter(address);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 __forceinline__ unsigned atomicAdd(unsigned* address, unsigned value) {
   if (value == 0) lab::note_look();
+  lab::note_counter(address);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
@@ -242,7 +244,9 @@ __forceinline__ void store2(float* address, float x, float y) {
   *reinterpret_cast<Bytes8*>(address) = Bytes8{x, y};
 }
 
-inline void __threadfence() {}
+inline void __threadfence() {
+  lab::fence_memory();
+}
 __forceinline__ void atomic_add4(float* address, float4 value) {
   atomicAdd(address, value.x);
   atomicAdd(address + 1, value.y);

@@ -191,6 +191,10 @@ void BulkCopy::perform() const {
     std::memcpy(shared, global, size);
     return;
   }
+  if (kind == Kind::kStoreFloats) {
+    std::memcpy(global, shared, size);
+    return;
+  }
   if (kind == Kind::kLoadBox) std::memset(shared, 0, size);
   for (const Piece& piece : pieces()) {
     if (kind == Kind::kAddFloats) {

@@ -44,10 +44,11 @@ struct Piece {
 struct BulkCopy {
   /// What it does.
   enum class Kind {
-    kLoadBox,    ///< a box to shared memory, swizzled; 0 outside the tensor
-    kLoadBytes,  ///< bytes to shared memory
-    kStoreBox,   ///< a box to global memory
-    kAddFloats   ///< floats, added to those in global memory
+    kLoadBox,      ///< a box to shared memory, swizzled; 0 outside the tensor
+    kLoadBytes,    ///< bytes to shared memory
+    kStoreBox,     ///< a box to global memory
+    kStoreFloats,  ///< floats to global memory
+    kAddFloats     ///< floats, added to those in global memory
   };
   Kind kind = Kind::kLoadBytes;      ///< see there
   std::byte* shared = nullptr;       ///< where it begins there
@@ -183,6 +184,7 @@ struct Stores {
   std::vector<BulkCopy> open;                ///< in no group yet
   std::deque<std::vector<BulkCopy>> groups;  ///< closed ones
   std::uint32_t ended = 0;                   ///< groups
+  bool arrived = true;  ///< in global memory, all of them
 
   /// Forgets all.
   void clear();
@@ -216,7 +218,7 @@ void set_registers(int registers, const Place& place);
 /// @throws std::runtime_error for addresses that TMA does not take
 void begin_load(const BulkCopy& copy, void* barrier);
 /// Begins a copy from shared memory.
-/// @param copy kStoreBox or kAddFloats
+/// @param copy kStoreBox, kStoreFloats or kAddFloats
 /// @throws std::runtime_error for addresses that TMA does not take
 void begin_store(const BulkCopy& copy);
 /// bulk_commit()

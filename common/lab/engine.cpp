@@ -538,7 +538,7 @@ class Block {
     step.kind = kind;
     step.bytes = static_cast<std::int64_t>(copy.size);
     step.tensor = copy.swizzled() ? recorder->tensor_of(copy.box.data) : -1;
-    step.adds = copy.kind == BulkCopy::Kind::kAddFloats;
+    step.adds = !copy.swizzled();
     if (barrier != nullptr) step.barrier = recorder->number_of(barrier);
     recorder->add(warp_of(fiber), step);
   }
@@ -637,7 +637,7 @@ class Block {
     using Kind = BulkCopy::Kind;
     observer->moves(
         rows, pieces.front().size,
-        copy.kind == Kind::kStoreBox || copy.kind == Kind::kAddFloats,
+        copy.kind != Kind::kLoadBox && copy.kind != Kind::kLoadBytes,
         copy.kind == Kind::kAddFloats, copy.place);
   }
 
@@ -1031,6 +1031,17 @@ void begin_load(const BulkCopy& copy, void* barrier) {
   fiber.block->load(fiber, copy, barrier);
 }
 
+void fence_memory() {
+  // It does not wait for what runs by itself.
+  if (observer != nullptr && this_fiber().stores.arrived) {
+    observer->memory_fenced();
+  }
+}
+
+void note_counter(const void* counter) {
+  if (observer != nullptr) observer->counts(counter);
+}
+
 void begin_store(const BulkCopy& copy) {
   Fiber& fiber = this_fiber();
   fiber.block->store(fiber, copy);
@@ -1040,6 +1051,7 @@ void commit_stores() {
   Fiber& fiber = this_fiber();
   Block::record_lane(fiber, Step::Kind::kCommitStores);
   Stores& stores = fiber.stores;
+  if (!stores.open.empty()) stores.arrived = false;
   stores.groups.push_back(std::exchange(stores.open, {}));
 }
 
@@ -1054,6 +1066,7 @@ void wait_stores(int pending, bool arrived) {
     stores.groups.pop_front();
     ++stores.ended;
   }
+  if (arrived && pending == 0) stores.arrived = true;
   if (observer != nullptr) {
     observer->async_ends(&fiber, stores.ended, false);
   }

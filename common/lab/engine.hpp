@@ -102,6 +102,11 @@ void commit_copies();
 /// Performs the groups of this thread but the `pending` youngest, 0 or more.
 void wait_copies(int pending);
 
+/// __threadfence()
+void fence_memory();
+/// atomicAdd() on an integer.
+void note_counter(const void* counter);
+
 /// Memory of the device: aligned to 256 bytes, with as much room on either side, which belongs to nobody.
 /// @throws std::runtime_error when there is not enough
 void* allocate(std::size_t bytes);
@@ -123,7 +128,7 @@ void note_access(const void* address, std::size_t size, bool write,
 /// Who uses shared memory beside the threads.
 enum class AsyncUse {
   kCopy,     ///< a copy to it: tma_load(), bulk_load()
-  kStore,    ///< a copy from it: tma_store(), bulk_add()
+  kStore,    ///< a copy from it: tma_store(), bulk_store(), bulk_add()
   kProduct,  ///< wgmma()
 };
 
@@ -181,6 +186,10 @@ class Observer {
   virtual void acquires(const void* barrier) = 0;
   /// This thread makes what it wrote to shared memory visible to wgmma and TMA.
   virtual void async_fenced() = 0;
+  /// This thread calls __threadfence(): who learns of it by a counter knows what this thread did so far.
+  virtual void memory_fenced() = 0;
+  /// This thread changes or looks at a counter in global memory, by an atomic.
+  virtual void counts(const void* counter) = 0;
   /// Something that runs by itself uses shared memory from now on.
   /// @param agent   who: a barrier for copies to shared memory, a thread for stores, a warp for products
   /// @param use     what

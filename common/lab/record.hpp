@@ -43,7 +43,7 @@ struct Step {
   int columns = 0;  ///< of a product of 64 x 16 and 16 x columns
   bool from_registers = false;    ///< the product's left operand
   bool by_columns = false;        ///< its right one: neighbours are of a row
-  bool adds = false;              ///< the copy, to what is there
+  bool adds = false;              ///< the copy, floats to a sum
   std::int64_t exponentials = 0;  ///< of a lane
   std::int64_t exchanges = 0;     ///< of the warp's lanes: shuffles and votes
 };

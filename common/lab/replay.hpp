@@ -57,7 +57,7 @@ struct Span {
     kOutput,            ///< a product with an operand in registers
     kLoad,              ///< a copy, from its turn to its landing
     kStore,             ///< a copy to global memory, from its turn on
-    kBulkAdd            ///< one that adds to what is there
+    kBulkAdd            ///< one that adds to a sum, or stores its first part
   };
   Kind kind = Kind::kWork;  ///< see there
   double begin = 0;         ///< in cycles

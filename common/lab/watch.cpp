@@ -147,6 +147,11 @@ class Order {
     to.join(known_[thread]);
     to.learn(thread, times_[thread]++);
   }
+  // All that is over for a thread, what all threads know included.
+  void tell_all(std::uint32_t thread, Knowledge& to) {
+    to.join(all_);
+    tell(thread, to);
+  }
   void learn(std::uint32_t thread, const Knowledge& from) {
     known_[thread].join(from);
   }
@@ -381,12 +386,20 @@ struct Watch::State : Observer {
   Size block_index;
   int threads = 0;  // of a block
   Order order;
+  // Order between blocks: what a thread knew at its last __threadfence(), by threads of this block; who has counted after
+  // one, by counters; and of which blocks this block has learnt by a counter, by their first threads.
+  std::unordered_map<std::uint32_t, Knowledge> at_fence;
+  std::unordered_map<const void*,
+                     std::vector<std::pair<std::uint32_t, Knowledge>>>
+      counted_by;
+  std::unordered_map<std::uint32_t, Knowledge> learnt;
   std::vector<std::unordered_map<std::uint32_t, SiteTraffic>> pending;
   std::vector<std::uint32_t> alive;  // lanes of each warp
 
   void launch_begins(const Launch& launch) override {
     first_interval = ++interval;
     next_block_thread = block_thread = 1;
+    counted_by.clear();
     threads = static_cast<int>(launch.block.count());
   }
 
@@ -399,6 +412,8 @@ struct Watch::State : Observer {
     const auto count =
         static_cast<std::size_t>((threads + kWarpSize - 1) / kWarpSize);
     order.begin(threads);
+    at_fence.clear();
+    learnt.clear();
     sync_objects.clear();
     lent.assign(static_cast<std::size_t>(threads), {});
     pending.assign(count, {});
@@ -450,7 +465,11 @@ struct Watch::State : Observer {
   bool ordered(const Access& before, std::uint32_t now) const {
     if (before.thread == 0 || before.thread == now) return true;
     if (before.interval < first_interval) return true;  // another launch
-    if (before.thread < block_thread) return false;     // another block
+    if (before.thread < block_thread) {                 // another block
+      const std::uint32_t number = (before.thread - 1) % kNumbers;
+      const auto of = learnt.find(before.thread - number);
+      return of != learnt.end() && of->second.of(number) >= before.time;
+    }
     // A barrier between. What runs beside the threads does not come to it.
     if (before.interval < interval && !is_agent(before.thread)) return true;
     return order.knows(now - block_thread, before.thread - block_thread,
@@ -741,6 +760,22 @@ struct Watch::State : Observer {
   void acquires(const void* barrier) override {
     order.learn(this_thread(), sync_objects[barrier].ended);
   }
+  void memory_fenced() override {
+    order.tell_all(this_thread(), at_fence[this_thread()]);
+  }
+  // Blocks run one after the other here: those that have counted before are over, but only what they did before their
+  // fence is known to be over in any run.
+  void counts(const void* counter) override {
+    auto& others = counted_by[counter];
+    for (const auto& [block, knowledge] : others) {
+      learnt[block].join(knowledge);
+    }
+    const auto fenced = at_fence.find(this_thread());
+    if (fenced != at_fence.end()) {
+      others.emplace_back(block_thread, fenced->second);
+    }
+  }
+
   void async_fenced() override { order.fence(this_thread()); }
 
   void async_ends(const void* agent, std::uint32_t when,

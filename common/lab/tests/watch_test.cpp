@@ -117,6 +117,53 @@ TEST_CASE("a finding says what is probably missing") {
   says("copy_without_wait", "a cp_async_wait is probably missing");
 }
 
+// Each block leaves its part, and the last one to count adds them up; without a fence nobody says that they are there.
+template <bool fenced>
+__global__ void last_block_adds(float* parts, unsigned* counter, float* sum) {
+  if (threadIdx.x != 0) return;
+  parts[blockIdx.x] = 1;
+  if (fenced) __threadfence();
+  if (atomicAdd(counter, 1u) + 1 < gridDim.x) return;
+  float all = 0;
+  for (unsigned i = 0; i < gridDim.x; ++i) all += parts[i];
+  *sum = all;
+}
+
+// The same, but a part is written again after the fence.
+__global__ void last_block_adds_too_much(float* parts, unsigned* counter,
+                                         float* sum) {
+  if (threadIdx.x != 0) return;
+  parts[blockIdx.x] = 1;
+  __threadfence();
+  parts[blockIdx.x] += 1;
+  if (atomicAdd(counter, 1u) + 1 < gridDim.x) return;
+  float all = 0;
+  for (unsigned i = 0; i < gridDim.x; ++i) all += parts[i];
+  *sum = all;
+}
+
+TEST_CASE("blocks tell each other by a fence and a counter") {
+  const auto report = [](auto kernel) {
+    return watched([&] {
+      DeviceBuffer<float> parts(3), sum(1);
+      DeviceBuffer<unsigned> counter(1);
+      device_zero(counter.data(), sizeof(unsigned));
+      launch(kernel, {{3}, {32}}, parts.data(), counter.data(), sum.data());
+    });
+  };
+  const Report right = report(last_block_adds<true>);
+  CAPTURE(right.text());
+  CHECK(right.findings.empty());
+  for (const auto kernel :
+       {last_block_adds<false>, last_block_adds_too_much}) {
+    const Report wrong = report(kernel);
+    CAPTURE(wrong.text());
+    REQUIRE(wrong.findings.size() == 1);
+    CHECK(wrong.findings[0].kind == "race");
+    CHECK(contains(in_one_line(wrong.text()), "different blocks"));
+  }
+}
+
 TEST_CASE("the text of findings fits beside the navigation of the site") {
   for (const BrokenKernel& kernel : broken_kernels()) {
     const std::string text = broken_report(kernel.name).findings_text();

@@ -11,7 +11,7 @@
 
 namespace fa::FA_TARGET {
 
-/// What a block of rung 12 keeps in shared memory, at most.
+/// What a block of rung 13 keeps in shared memory, at most.
 template <class Tile>
 constexpr std::size_t kWideBytes = sizeof(WideQueriesShared<Tile>) >
                                            sizeof(WideKeysShared<Tile>)

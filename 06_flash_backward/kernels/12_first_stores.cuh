@@ -1,0 +1,75 @@
+/// @file
+/// Nothing is zeroed. The first block that comes to a tile of dQ stores its part, and the others add to it: zeros need
+/// neither be written nor read. Without a mask all blocks of a head would come to its first tile at once; each begins
+/// with another one.
+///
+/// Source: the idea is ours.
+#pragma once
+
+#include "06_flash_backward/kernels/11_in_turn.cuh"
+
+namespace fa::FA_TARGET {
+
+/// What is added to a counter of turns when the first part is there. Below it are the blocks that have come.
+constexpr unsigned kStored = 1u << 31;
+
+/// What a thread that adds does.
+/// @param shared    the block's
+/// @param a         what is computed
+/// @param block     of keys
+/// @param warpgroup whose parts of dQ it adds
+//! [store_or_add]
+template <class Tile, class T>
+__device__ void store_or_add(BackwardShared<Tile>& shared,
+                             const AttentionGradient<T>& a,
+                             const KeyBlock& block, int warpgroup) {
+  constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
+  RingPlace<1> at;
+  for_each_tile<Tile>(a, block, [&](int head, int query0) {
+    const std::int64_t row = row_of_tile(a, block, head, query0);
+    float* const to = d_q_part<Tile>(a, row, warpgroup);
+    unsigned* const turn = a.turns + row / kTurnRows * 2 + warpgroup;
+    shared.d_q_full[warpgroup].wait(at.parity);
+    unsigned before = atomicAdd(turn, 1u);
+    const bool first = before == 0;
+    if (first) {
+      bulk_store(to, shared.d_q[warpgroup], bytes);
+    } else {
+      while (before < kStored) before = atomicAdd(turn, 0u);
+      bulk_add(to, shared.d_q[warpgroup], bytes);
+    }
+    bulk_commit();
+    bulk_wait_read<0>();
+    shared.d_q_empty[warpgroup].arrive();
+    if (first) {
+      bulk_wait<0>();  // it is in memory
+      __threadfence();
+      atomicAdd(turn, kStored);
+    }
+    at.advance();
+  });
+}
+//! [store_or_add]
+
+/// Launch: as flash_backward_delayed(); a.turns are 0.
+/// @tparam Tile HopperBackwardTile
+/// @param maps  what is computed
+/// @param order of blocks of keys
+//! [first_stores]
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    flash_backward_first_stores(
+        const __grid_constant__ MappedGradient<T> maps,
+        const WorkOrder order) {
+  KeyBlock block = ordered_key_block<Tile>(maps.a, blockIdx.x, order);
+  if (!maps.a.causal) {
+    block.tiles.start = static_cast<int>(std::int64_t{block.key0} *
+                                         block.tiles.end / maps.a.length_k);
+  }
+  delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
+    store_or_add(shared, maps.a, block, warpgroup);
+  });
+}
+//! [first_stores]
+
+}  // namespace fa::FA_TARGET
