@@ -41,7 +41,8 @@ bool is_poison(const DeviceBuffer<T>& buffer) {
 }
 
 // Calls the library on its stream, with exactly as much workspace as it asks for, and nothing behind that is written.
-void run(fa_gradient& g) {
+// Where strides keep TMA away, its kernels have no use for the counters at the end.
+void run(fa_gradient& g, bool all_is_used = true) {
   constexpr std::int64_t guard = 1024;
   const std::size_t bytes = fa_backward_workspace_bytes(&g);
   REQUIRE(bytes > 0);
@@ -59,7 +60,7 @@ void run(fa_gradient& g) {
   std::vector<std::uint32_t> end(guard + 1);
   device_copy(end.data(), workspace.data() + floats - 1,
               end.size() * sizeof(float), CopyKind::kToHost);
-  CHECK(end[0] != 0xffffffff);  // all that was asked for is used
+  CHECK((end[0] != 0xffffffff) == all_is_used);
   CHECK(std::count(end.begin() + 1, end.end(), 0xffffffff) == guard);
 }
 
@@ -163,8 +164,7 @@ TEST_CASE("all types in both layouts, with groups of heads, causal or not") {
   }
 }
 
-// A Hopper GPU has kernels whose tiles have 64 columns at least, and whose blocks add to dQ in turn, with two counters
-// for 64 rows, where bits must be the same.
+// A Hopper GPU has kernels whose tiles have 64 columns at least, with two counters for 64 rows of dQ.
 bool on_hopper() {
   return device_properties().compute_capability == 90;
 }
@@ -175,7 +175,7 @@ TEST_CASE("the kernels are those for the type, the columns and the mode") {
         Names{"04_atomics, float32, 32 columns",
               "03_two_kernels, float32, 32 columns"});
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 72})) ==
-        (on_hopper() ? Names{"10_delayed_queries, float16, 128 columns",
+        (on_hopper() ? Names{"12_first_stores, float16, 128 columns",
                              "11_in_turn, float16, 128 columns"}
                      : Names{"06_finish, float16, 128 columns",
                              "07_deterministic, float16, 128 columns"}));
@@ -225,16 +225,19 @@ TEST_CASE(
   const std::size_t rows = 3 * 4 * 256;
   CHECK(fa_backward_workspace_bytes(&g) == rows * 2 * sizeof(float));
   g.attention.type = FA_TYPE_BFLOAT16;
-  CHECK(fa_backward_workspace_bytes(&g) == rows * (2 + 128) * sizeof(float));
+  const std::size_t with_sums =
+      rows * (2 + 128) + (on_hopper() ? rows / 32 : 0);
+  CHECK(fa_backward_workspace_bytes(&g) == with_sums * sizeof(float));
   g.deterministic = 1;
   CHECK(fa_backward_workspace_bytes(&g) ==
-        (on_hopper() ? rows * (2 + 128) + rows / 32 : rows * 2) *
-            sizeof(float));
+        (on_hopper() ? with_sums : rows * 2) * sizeof(float));
   g.deterministic = 0;
   g.attention.length_q = 128;
   g.attention.head_dim = 8;
   CHECK(fa_backward_workspace_bytes(&g) ==
-        rows / 2 * (2 + (on_hopper() ? 64 : 32)) * sizeof(float));
+        (rows / 2 * (2 + (on_hopper() ? 64 : 32)) +
+         (on_hopper() ? rows / 64 : 0)) *
+            sizeof(float));
   g.attention.head_dim = 136;
   CHECK(fa_backward_workspace_bytes(&g) ==
         rows / 2 * (2 + (on_hopper() ? 0 : 256)) * sizeof(float));
@@ -393,7 +396,7 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
   g.d_k_strides = g.d_v_strides = {k_size, n_k * d, d};
   REQUIRE(fa_backward_workspace_bytes(&g) / sizeof(float) > std::size_t{1}
                                                                 << 31);
-  run(g);
+  run(g, !on_hopper());
   for (const std::int64_t sequence : {std::int64_t{0}, batch - 1}) {
     const auto result = [&](void* from, std::int64_t size,
                             const Shape<4>& shape) {
@@ -545,7 +548,7 @@ TEST_CASE("a workspace that is too small is refused with what suffices") {
         "workspace_bytes is 4095; allowed are 4096 and more");
   CHECK(call.says([](G& g) { g.attention.type = FA_TYPE_FLOAT16; }) ==
         fmt::format("workspace_bytes is 4096; allowed are {} and more",
-                    on_hopper() ? 135168 : 69632));
+                    on_hopper() ? 135232 : 69632));
   CHECK(call.says([](G& g) { g.workspace_bytes = 0; }) ==
         "workspace_bytes is 0; allowed are 4096 and more");
 }
