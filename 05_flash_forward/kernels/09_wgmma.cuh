@@ -78,7 +78,10 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
     wgmma_wait<0>(o, p);
     __syncthreads();  // nobody reads this stage any more
   }
-  write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head, batch);
+  if (write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head,
+                         batch)) {
+    bulk_wait_read<0>();  // before the block ends
+  }
 }
 //! [wgmma]
 

@@ -120,7 +120,10 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   int tile = tiles - 1;  // the edge first
   for (; tile >= whole; --tile) step(tile, std::true_type{});
   for (; tile >= 0; --tile) step(tile, std::false_type{});
-  write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head, batch);
+  if (write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head,
+                         batch)) {
+    bulk_wait_read<0>();  // before the block ends
+  }
 }
 //! [warp_specialized]
 

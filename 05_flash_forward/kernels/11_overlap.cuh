@@ -23,15 +23,16 @@ namespace fa::FA_TARGET {
 /// @param v_at     where the ring of V stands
 /// @param my_turn  called before products are begun
 /// @param your_turn called when they are
+/// @param begun    called while the first scores are on their way
 //! [consume]
 template <class Tile, int patience = 0, class T, class Shared, class MyTurn,
-          class YourTurn>
+          class YourTurn, class Begun>
 __device__ void consume(WarpgroupSums<Tile>& o, LaneRows& rows,
                         Shared& shared, const typename Tile::QTile& q,
                         const Attention<T>& a, int query0, int tiles,
                         RingPlace<Tile::stages>& k_at,
                         RingPlace<Tile::stages>& v_at, MyTurn my_turn,
-                        YourTurn your_turn) {
+                        YourTurn your_turn, Begun begun) {
   const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
   const float scale = a.scale * kLog2E;
   const bool frees = threadIdx.x % kWarp == 0;
@@ -43,6 +44,7 @@ __device__ void consume(WarpgroupSums<Tile>& o, LaneRows& rows,
   my_turn();
   begin_scores(s, q, shared.k[k_at.stage]);
   your_turn();
+  begun();
   wgmma_wait<0>(s);
   if (frees) shared.k_pipe.free(k_at);
   k_at.advance();
@@ -115,9 +117,12 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   shared.q_full[warpgroup].wait(0);
   if (tiles > 0) {
     consume<Tile>(o, rows, shared, shared.q[warpgroup], a, query0, tiles,
-                  k_at, v_at, nothing, nothing);
+                  k_at, v_at, nothing, nothing, nothing);
   }
-  write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head, batch);
+  if (write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head,
+                         batch)) {
+    bulk_wait_read<0>();  // before the block ends
+  }
 }
 //! [overlap]
 

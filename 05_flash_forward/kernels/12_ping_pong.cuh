@@ -61,10 +61,13 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     consume<Tile>(
         o, rows, shared, shared.q[warpgroup], a, query0, tiles, k_at, v_at,
         [&] { wait_for_turn<Tile>(warpgroup); },
-        [&] { give_turn<Tile>(warpgroup); });
+        [&] { give_turn<Tile>(warpgroup); }, [] {});
     if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
   }
-  write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head, batch);
+  if (write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head,
+                         batch)) {
+    bulk_wait_read<0>();  // before the block ends
+  }
 }
 //! [ping_pong]
 

@@ -173,6 +173,33 @@ __device__ bool take_work(PersistentShared<Tile>& shared,
 }
 //! [take_work]
 
+/// O of the block before on its way to TMA, in the place of Q. Nobody waits for it before the next scores are begun.
+template <class Tile>
+struct LastOutput {
+  PersistentShared<Tile>& shared;  ///< the block's
+  const int warpgroup;             ///< whose
+  RingPlace<Tile::q_stages> at{};  ///< of that Q
+  bool is_own = false;             ///< this thread waits for it
+
+  /// O has been left.
+  /// @param own  whether this thread waits for it
+  /// @param q_at where it stands
+  __device__ void left(bool own, const RingPlace<Tile::q_stages>& q_at) {
+    is_own = own;
+    at = q_at;
+    if constexpr (Tile::q_stages == 1) free_q();  // the next Q needs it now
+  }
+  /// Lets Q come when TMA has read O, if that has not been done.
+  //! [free_q]
+  __device__ void free_q() {
+    if (!is_own) return;
+    bulk_wait_read<0>();
+    shared.q_pipe[warpgroup].free(at);
+    is_own = false;
+  }
+  //! [free_q]
+};
+
 /// What a block does.
 /// @tparam Tile     HopperTile
 /// @tparam patience of take_scores()
@@ -196,6 +223,7 @@ __device__ void persistent_block(const MappedAttention<T>& maps,
   RingPlace<Tile::q_stages> q_at;
   RingPlace<Tile::stages> k_at, v_at;
   if (warpgroup == Tile::consumers - 1) give_turn<Tile>(warpgroup);
+  LastOutput<Tile> last{shared, warpgroup};
   for (;; at.advance(), q_at.advance()) {
     Work work;
     if (!take_work(shared, at, work)) break;
@@ -207,11 +235,12 @@ __device__ void persistent_block(const MappedAttention<T>& maps,
     consume<Tile, patience>(
         o, rows, shared, q, a, query0, tiles_of<Tile>(a, work.block), k_at,
         v_at, [&] { wait_for_turn<Tile>(warpgroup); },
-        [&] { give_turn<Tile>(warpgroup); });
-    if (write_output<Tile>(maps, o, rows, q, query0, work.head, work.batch)) {
-      shared.q_pipe[warpgroup].free(q_at);  // the Q after the next may come
-    }
+        [&] { give_turn<Tile>(warpgroup); }, [&] { last.free_q(); });
+    last.left(
+        write_output<Tile>(maps, o, rows, q, query0, work.head, work.batch),
+        q_at);
   }
+  last.free_q();
   if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
 }
 //! [persistent]

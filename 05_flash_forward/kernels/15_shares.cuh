@@ -77,12 +77,14 @@ struct Consumer {
   /// @tparam keys of the tile that are taken
   //! [start]
   template <int keys>
-  __device__ void start(const Share& share, const typename Tile::QTile& q) {
+  __device__ void start(const Share& share, const typename Tile::QTile& q,
+                        LastOutput<Tile>& last) {
     float s[keys / 2], nothing_before[2];
     shared.k_pipe.wait(k_at);
     wait_for_turn<Tile>(warpgroup);
     begin_scores(s, q, shared.k[k_at.stage]);
     give_turn<Tile>(warpgroup);
+    last.free_q();
     wgmma_wait<0>(s);
     free_k();
     if (share.tiles > share.whole) {
@@ -126,16 +128,17 @@ struct Consumer {
   }
 
   /// A share, from its scores to its sums.
-  __device__ void run(const Share& share, const typename Tile::QTile& q) {
+  __device__ void run(const Share& share, const typename Tile::QTile& q,
+                      LastOutput<Tile>& last) {
 #pragma unroll
     for (float& x : o) x = 0;
     rows = no_keys();
     for (int i = 0; i < share.skipped; ++i) skip();
     if (share.tiles == 0) return;
     if (share.narrow) {
-      start<kNarrow>(share, q);
+      start<kNarrow>(share, q, last);
     } else {
-      start<Tile::block_n>(share, q);
+      start<Tile::block_n>(share, q, last);
     }
     int tile = share.tiles - 2;
     for (; tile >= share.whole; --tile) step<true>(share, q, tile);
@@ -170,18 +173,20 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   RingPlace<2> at;
   RingPlace<Tile::q_stages> q_at;
   if (warpgroup == Tile::consumers - 1) give_turn<Tile>(warpgroup);
+  LastOutput<Tile> last{shared, warpgroup};
   for (;; at.advance(), q_at.advance()) {
     Work work;
     if (!take_work(shared, at, work)) break;
     const Share share = share_of<Tile>(a, work.block, warpgroup);
     auto& q = shared.q[q_at.stage][warpgroup];
     shared.q_pipe[warpgroup].wait(q_at);
-    consumer.run(share, q);
-    if (write_output<Tile>(maps, consumer.o, consumer.rows, q, share.query0,
-                           work.head, work.batch)) {
-      shared.q_pipe[warpgroup].free(q_at);  // the Q after the next may come
-    }
+    consumer.run(share, q, last);
+    last.free_q();  // if there was no tile
+    last.left(write_output<Tile>(maps, consumer.o, consumer.rows, q,
+                                 share.query0, work.head, work.batch),
+              q_at);
   }
+  last.free_q();
   if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
 }
 //! [shares]

@@ -209,7 +209,7 @@ __device__ void correct(float (&o)[r], const float (&correction)[2]) {
 /// @param query0 the warpgroup's first query
 /// @param head   which head
 /// @param batch  which sequence
-/// @return true in one thread, once o_smem may be used again
+/// @return true in one thread, which calls bulk_wait_read<0>() before o_smem is used again or the block ends
 //! [write_output]
 template <class Tile, class T>
 __device__ bool write_output(const MappedAttention<T>& maps,
@@ -246,7 +246,6 @@ __device__ bool write_output(const MappedAttention<T>& maps,
   if (threadIdx.x % kWarpgroup != 0) return false;
   store_tile(maps.o, o_smem, query0, head, batch);
   bulk_commit();
-  bulk_wait_read<0>();  // before others write there, or the block ends
   return true;
 }
 //! [write_output]
