@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   const int key0 = block.key0 + warpgroup * kKeys;
   KeyGradient<Tile> d_k = {}, d_v = {};
   RingPlace<2> at;  // of Q, dO and dS
-  const auto step = [&](int query0, auto hidden) {
+  const auto step = [&](int query0, bool hidden) {
     TurnedScores<Tile> p, d_s;  // at first S and dP, turned
     RoundedScores<Tile> p_rounded, d_s_rounded;
     QueryGradient<Tile> d_q;
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     shared.d_o_pipe.wait(at);
     begin_scores(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
     wgmma_wait<1>(p);
-    if constexpr (decltype(hidden)::value) hide_keys(p, a, query0, key0);
+    if (hidden) hide_keys(p, a, query0, key0);
     recompute_weights(p, shared.lse[at.stage], a.scale * kLog2E);
     wgmma_wait<0>(d_s);
     score_gradients(d_s, p, shared.delta[at.stage]);
@@ -217,11 +217,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     at.advance();
   };
   for_each_tile<Tile>(a, block, [&](int /*head*/, int query0) {
-    if (keys_seen(a, query0) < block.key0 + Tile::block_n) {
-      step(query0, std::true_type{});
-    } else {
-      step(query0, std::false_type{});
-    }
+    step(query0, keys_seen(a, query0) < block.key0 + Tile::block_n);
   });
   write_key_gradients<Tile>(shared, maps, block, d_k, d_v);
 }
