@@ -32,8 +32,8 @@ inline bool prefers_hopper() {
   return device_properties().compute_capability == 90;
 }
 
-/// Whether every run gives the same bits. For wide heads a Hopper GPU always does: by rung 13, or by rung 07 where
-/// strides keep rung 13 away, so that neither needs sums of dQ.
+/// Whether every run gives the same bits. For wide heads without dropout it does on a Hopper GPU: by rung 13, or by rung
+/// 07 where strides keep rung 13 away, so that neither needs sums of dQ.
 /// @param a     what is computed
 /// @param asked whether somebody asked for it
 template <class T>

@@ -1,5 +1,5 @@
 /// @file
-/// The host's part of rungs 08 and later: maps of the tensors for TMA, the order of blocks, and launches.
+/// The host's part of rungs 08 to 13: maps of the tensors for TMA, the order of blocks, and launches.
 #pragma once
 
 #include "05_flash_forward/mapped.cuh"
@@ -10,7 +10,7 @@
 
 namespace fa::FA_TARGET {
 
-/// The tile of rungs 08 and later for a head dimension, 64 or 128: as many scores as a thread has registers for.
+/// The tile of rungs 08 to 12 for a head dimension, 64 or 128: as many scores as a thread has registers for.
 /// @tparam stages of Q and of dO in shared memory
 template <class T, int d, int stages = 2>
 using MappedBackwardTile =
@@ -102,7 +102,7 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
   return {queries, order_of_keys<Tile>(a, a.causal), keys_first};
 }
 
-/// Launches preprocess(), a kernel of rungs 08 and later, and write_mapped_d_q().
+/// Launches preprocess(), a kernel of rungs 08 to 12, and write_mapped_d_q().
 /// @tparam Tile  HopperBackwardTile of the kernel
 /// @param a      what is computed
 /// @param stream where
@@ -141,7 +141,7 @@ void launch_mapped_keys(const AttentionGradient<T>& a,
   });
 }
 
-/// Launches a kernel of rungs 10 and later, with what comes before and after.
+/// Launches a kernel of rungs 10 to 12, with what comes before and after.
 /// @tparam Tile    HopperBackwardTile of the kernel
 /// @param a        what is computed, with a workspace
 /// @param kernel   takes the maps and the order of blocks

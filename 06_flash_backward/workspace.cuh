@@ -11,7 +11,7 @@ namespace fa::FA_TARGET {
 /// What kernels need beside delta and LSE in base 2.
 struct Workspace {
   int columns;         ///< of the sums of dQ; 0: there are none
-  bool turns = false;  ///< whether blocks add to them in turn
+  bool turns = false;  ///< whether there are counters for them
 };
 
 /// Floats that the backward pass needs beside its inputs and results.

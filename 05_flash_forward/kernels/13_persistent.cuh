@@ -173,7 +173,8 @@ __device__ bool take_work(PersistentShared<Tile>& shared,
 }
 //! [take_work]
 
-/// O of the block before on its way to TMA, in the place of Q. Nobody waits for it before the next scores are begun.
+/// O of the block before on its way to TMA, in the place of Q. Nobody waits for it before the next scores are begun,
+/// unless there is one place only.
 template <class Tile>
 struct LastOutput {
   PersistentShared<Tile>& shared;  ///< the block's

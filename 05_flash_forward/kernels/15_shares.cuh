@@ -75,6 +75,9 @@ struct Consumer {
 
   /// The first tile, or its first half: there are no values beside its scores.
   /// @tparam keys of the tile that are taken
+  /// @param share the warpgroup's
+  /// @param q     its queries
+  /// @param last  O of the block before
   //! [start]
   template <int keys>
   __device__ void start(const Share& share, const typename Tile::QTile& q,
@@ -128,6 +131,9 @@ struct Consumer {
   }
 
   /// A share, from its scores to its sums.
+  /// @param share the warpgroup's
+  /// @param q     its queries
+  /// @param last  O of the block before
   __device__ void run(const Share& share, const typename Tile::QTile& q,
                       LastOutput<Tile>& last) {
 #pragma unroll

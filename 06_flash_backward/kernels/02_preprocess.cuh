@@ -27,8 +27,9 @@ __device__ void load8(float (&to)[8], const T* from) {
   }
 }
 
-/// Fills delta and lse_base_2; zeroes turns where there are some, and d_q_sum where blocks only add. Launch: blocks of 256; grid of
-/// ceil(padded_rows / rows of a block) x heads x batch, with 256 / (d / 8) rows of a block.
+/// Fills delta and lse_base_2; zeroes turns where there are some, and d_q_sum where blocks only add or none comes.
+/// Launch: blocks of 256; grid of ceil(padded_rows / rows of a block) x heads x batch, with 256 / (d / 8) rows of a
+/// block.
 /// @tparam d columns of d_q_sum, at least head_dim; d / 8 lanes share a row
 //! [preprocess]
 template <int d, class T>

@@ -49,6 +49,7 @@ struct BackwardShared {
 };
 
 /// What the thread that fetches does. K comes with the first tile of Q, V with the first one of dO.
+/// @tparam Shared BackwardShared, or WideKeysShared of rung 13
 /// @param shared the block's
 /// @param maps   of the tensors
 /// @param block  of keys

@@ -1,5 +1,5 @@
 /// @file
-/// Nothing is zeroed. The first block that comes to a tile of dQ stores its part, and the others add to it: zeros need
+/// No zeros for sums. The first block that comes to a tile of dQ stores its part, and the others add to it: zeros need
 /// neither be written nor read. Without a mask all blocks of a head would come to its first tile at once; each begins
 /// with another one.
 ///

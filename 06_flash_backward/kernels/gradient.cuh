@@ -9,7 +9,7 @@ namespace fa::FA_TARGET {
 /// Rows of each head in the workspace are padded to a multiple of this, so that tiles of queries need no care there.
 constexpr int kPaddedRows = 128;
 
-/// Rows of the smallest tile to which blocks add in turn.
+/// Rows of the smallest tile that has counters.
 constexpr int kTurnRows = 64;
 
 /// The gradients of attention over all heads of all sequences. Of the forward pass it has the inputs, o and lse.

@@ -1,5 +1,5 @@
 /// @file
-/// What rungs 08 and later share: a block has two warpgroups with 64 keys each, whose scores are computed turned, so
+/// What rungs 08 to 12 share: a block has two warpgroups with 64 keys each, whose scores are computed turned, so
 /// that P^T and dS^T are left operands of wgmma as they stand in registers; dS alone goes through shared memory.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3 and appendix B.

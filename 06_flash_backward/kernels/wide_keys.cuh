@@ -176,18 +176,18 @@ __device__ void sum_over_queries(Sums& sums, const KeyBlock& block) {
   const int per_head = block.tiles.end - block.tiles.first;
   if (per_head <= 0) return;
   const int all = per_head * (a.heads / a.kv_heads);
-  int tile = block.tiles.first;
+  int tile = block.tiles.start;
 #pragma unroll 1
   for (int i = 0; i < all; ++i) {
     const int query0 = tile * Tile::block_m;
     sums.step(i == 0, query0,
               keys_seen(a, query0) < block.key0 + Tile::block_n);
-    if (++tile == block.tiles.end) tile = block.tiles.first;  // next head
+    if (++tile == block.tiles.end) tile = block.tiles.first;
   }
   sums.finish();
 }
 
-/// Writes what a warpgroup has summed up, through a tile that nobody else has read.
+/// Writes what a warpgroup has summed up, through a tile that nobody else has read: see write_gradient().
 template <class RowTile, int r>
 __device__ void write_sums(const TensorMap& map, const float (&sums)[r],
                            float factor, RowTile& tile, int row0, int head,

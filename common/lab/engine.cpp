@@ -1033,7 +1033,8 @@ void begin_load(const BulkCopy& copy, void* barrier) {
 
 void fence_memory() {
   // It does not wait for what runs by itself.
-  if (observer != nullptr && this_fiber().stores.arrived) {
+  const Stores& stores = this_fiber().stores;
+  if (observer != nullptr && stores.arrived && stores.open.empty()) {
     observer->memory_fenced();
   }
 }

@@ -100,7 +100,7 @@ class Knowledge {
 
 // Who knows of whom in a block: vector clocks, one for each thread. A thread's time advances whenever it tells others
 // what it did. That is told at three places: at __syncthreads() to all, at __syncwarp() to the lanes of its mask, and
-// at an mbarrier or a named barrier to those who wait there.
+// at an mbarrier or a named barrier to those who wait there. Order between blocks is kept beside it, in Watch::State.
 class Order {
  public:
   void begin(int threads) {
@@ -386,8 +386,8 @@ struct Watch::State : Observer {
   Size block_index;
   int threads = 0;  // of a block
   Order order;
-  // Order between blocks: what a thread knew at its last __threadfence(), by threads of this block; who has counted after
-  // one, by counters; and of which blocks this block has learnt by a counter, by their first threads.
+  // Order between blocks: what a thread knew at its last __threadfence(), by threads of this block; who has counted
+  // after one, by counters; and of which blocks this block has learnt by a counter, by their first threads.
   std::unordered_map<std::uint32_t, Knowledge> at_fence;
   std::unordered_map<const void*,
                      std::vector<std::pair<std::uint32_t, Knowledge>>>
@@ -535,8 +535,9 @@ struct Watch::State : Observer {
     if (before.thread < block_thread) {
       distance = 2;
       missing =
-          "the two are in different blocks, which nothing orders within a "
-          "launch: use an atomic, or a second launch";
+          "the two are in different blocks, and no counter behind a "
+          "__threadfence() orders them: use an atomic, such a counter, or a "
+          "second launch";
     } else if ((before.thread - block_thread) / kWarpSize ==
                (now.thread - block_thread) / kWarpSize) {
       missing =
