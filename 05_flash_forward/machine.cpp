@@ -32,8 +32,7 @@ void BareRung::check(const Problem& problem) const {
       min_head_dim > 8 ? fmt::format("from {} ", min_head_dim) : "";
   throw std::invalid_argument(
       fmt::format("{} takes {} with a head_dim that is a multiple of 8 {}up "
-                  "to {}, not {} "
-                  "with {}",
+                  "to {}, not {} with {}",
                   name, allowed, from, max_head_dim, name_of(problem.type),
                   problem.shape.head_dim));
 }

@@ -102,7 +102,8 @@ template <class T>
 void launch_sm_80_backward(const AttentionGradient<T>& of, bool deterministic,
                            const Stream& stream) {
   AttentionGradient<T> a = of;
-  a.turns = nullptr;  // all blocks add
+  a.turns = nullptr;                       // all blocks add
+  if (deterministic) a.d_q_sum = nullptr;  // nobody adds
   const bool drops = a.dropout.threshold > 0;
   with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;

@@ -63,8 +63,9 @@ struct Memory {
 Memory memory_of(const Rung& rung) {
   if (rung.name == "01_unfused") return {"8 N^2", 8, 0, 0};
   if (rung.name == "02_preprocess") return {"8 N^2 + 8 N", 8, 0, 8};
-  if (rung.name == "11_in_turn" || rung.name == "12_first_stores")
+  if (rung.name == "11_in_turn" || rung.name == "12_first_stores") {
     return {"4 N D + 8 N + N / 8", 0, 4, 8, 8};
+  }
   // Sums of dQ in float32, where d_q itself has 16 bits and others add to it.
   const bool sums = !rung.same_bits && rung.types.front() != Type::kFloat32;
   return {sums ? "4 N D + 8 N" : "8 N", 0, sums ? 4 : 0, 8};

@@ -44,6 +44,9 @@ const lab::Legend kWideLegend{
      {lab::Span::Kind::kWork, "P and dS"},
      {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
+// Of the problems that are drawn; the second one for rung 13.
+constexpr std::int64_t kDrawnHeadDim = 128, kDrawnWideHeadDim = 256;
+
 bool is_wide(const Rung& rung) {
   return rung.min_head_dim > 128;
 }
@@ -76,16 +79,18 @@ void show_table(const std::vector<const Rung*>& rungs) {
     table.add(cells);
   }
   fmt::print(
-      "{}, rung 13: 256\n{}"
+      "{}, rung 13: {}\n{}"
       "alternating: as drawn, if products of two warpgroups alternate\n"
       "causal: 1024 queries and keys; D 64: 2048 queries, head_dim 64\n",
-      ladder::words_of(problem_of(256, 256, 128, false)), table.text());
+      ladder::words_of(problem_of(256, 256, kDrawnHeadDim, false)),
+      kDrawnWideHeadDim, table.text());
 }
 
 }  // namespace
 
 Problem drawn_problem(const Rung& rung) {
-  return problem_of(256, 256, is_wide(rung) ? 256 : 128, false);
+  return problem_of(256, 256,
+                    is_wide(rung) ? kDrawnWideHeadDim : kDrawnHeadDim, false);
 }
 
 lab::Timeline timeline_of(const Rung& rung, const Problem& problem,

@@ -28,13 +28,10 @@ struct WgmmaBackwardShared {
 //! [add_part]
 template <class Tile>
 __device__ void add_part(float* to, const QueryGradient<Tile>& d_q) {
-  to += threadIdx.x % kWarpgroup * std::size_t{4};
-#pragma unroll
-  for (int i = 0; i < Tile::d_q_columns / 8; ++i) {
-    atomic_add4(to + i * kWarpgroup * 4,
-                make_float4(d_q[4 * i], d_q[4 * i + 1], d_q[4 * i + 2],
-                            d_q[4 * i + 3]));
-  }
+  for_each_four<Tile::d_q_columns / 2>([&](int at, int i) {
+    atomic_add4(to + at,
+                make_float4(d_q[i], d_q[i + 1], d_q[i + 2], d_q[i + 3]));
+  });
 }
 //! [add_part]
 

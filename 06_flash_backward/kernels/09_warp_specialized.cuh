@@ -125,14 +125,7 @@ __device__ void hand_over(BackwardShared<Tile>& shared,
                           const QueryGradient<Tile>& d_q, int warpgroup,
                           int parity) {
   shared.d_q_empty[warpgroup].wait(parity ^ 1);
-  float* const to =
-      shared.d_q[warpgroup] + threadIdx.x % kWarpgroup * std::size_t{4};
-#pragma unroll
-  for (int i = 0; i < Tile::d_q_columns / 8; ++i) {
-    store4(to + i * kWarpgroup * 4,
-           make_float4(d_q[4 * i], d_q[4 * i + 1], d_q[4 * i + 2],
-                       d_q[4 * i + 3]));
-  }
+  store_accumulator(shared.d_q[warpgroup], d_q);
   fence_async_proxy();  // TMA sees what this thread wrote
   __syncwarp();
   if (threadIdx.x % kWarp == 0) shared.d_q_full[warpgroup].arrive();

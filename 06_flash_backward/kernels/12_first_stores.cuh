@@ -30,12 +30,13 @@ __device__ void store_or_add(BackwardShared<Tile>& shared,
     float* const to = d_q_part<Tile>(a, row, warpgroup);
     unsigned* const turn = a.turns + row / kTurnRows * 2 + warpgroup;
     shared.d_q_full[warpgroup].wait(at.parity);
-    unsigned before = atomicAdd(turn, 1u);
+    unsigned before = atomic_add_acquire(turn, 1);
     const bool first = before == 0;
     if (first) {
       bulk_store(to, shared.d_q[warpgroup], bytes);
     } else {
-      while (before < kStored) before = atomicAdd(turn, 0u);
+      while (before < kStored) before = atomic_add_acquire(turn, 0);
+      fence_async_proxy_global();  // so TMA knows of it
       bulk_add(to, shared.d_q[warpgroup], bytes);
     }
     bulk_commit();

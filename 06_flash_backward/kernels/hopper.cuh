@@ -235,8 +235,35 @@ __device__ void begin_d_q(QueryGradient<Tile>& d_q,
 }
 //! [begin_d_q]
 
+/// Calls visit(at, i) for each four registers of a warpgroup's accumulator, from register i on. They have their place at
+/// `at` of an array [registers / 4][thread of the warpgroup][4]: so a warp reaches 512 neighbouring bytes at once.
+template <int registers, class Visit>
+__device__ void for_each_four(Visit visit) {
+  const int own = threadIdx.x % kWarpgroup * 4;
+#pragma unroll
+  for (int i = 0; i < registers; i += 4) visit(own + i * kWarpgroup, i);
+}
+/// Writes this lane's part of an accumulator to such an array.
+template <int r>
+__device__ void store_accumulator(float* to, const float (&x)[r]) {
+  for_each_four<r>([&](int at, int i) {
+    store4(to + at, make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]));
+  });
+}
+/// Reads it again.
+template <int r>
+__device__ void load_accumulator(float (&x)[r], const float* from) {
+  for_each_four<r>([&](int at, int i) {
+    const float4 four = load4(from + at);
+    x[i] = four.x;
+    x[i + 1] = four.y;
+    x[i + 2] = four.z;
+    x[i + 3] = four.w;
+  });
+}
+
 /// Where in the workspace the sums of a warpgroup's part of dQ begin: the tiles of a head lie one after the other, each
-/// with its two parts; a part is an array [d_q_columns / 8][thread of the warpgroup][4], as wgmma gives it.
+/// with its two parts; a part lies as for_each_four() says.
 /// @param a         what is computed
 /// @param row       of the workspace: the tile's first
 /// @param warpgroup whose part
@@ -320,17 +347,9 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
   const int warpgroup = warpgroup_index();
   const int query0 = blockIdx.x * Tile::block_m;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
-  const float* from = d_q_part<Tile>(a, head.padded_row + query0, warpgroup) +
-                      threadIdx.x % kWarpgroup * std::size_t{4};
   QueryGradient<Tile> d_q;
-#pragma unroll
-  for (int i = 0; i < Tile::d_q_columns / 8; ++i) {
-    const float4 sums = load4(from + i * kWarpgroup * 4);
-    d_q[4 * i] = sums.x;
-    d_q[4 * i + 1] = sums.y;
-    d_q[4 * i + 2] = sums.z;
-    d_q[4 * i + 3] = sums.w;
-  }
+  load_accumulator(d_q,
+                   d_q_part<Tile>(a, head.padded_row + query0, warpgroup));
   constexpr bool by_columns = Tile::block_m == 64;
   write_gradient(maps.d_q, d_q, a.scale, tiles[warpgroup],
                  query0 + (by_columns ? 0 : kQueries * warpgroup), blockIdx.y,

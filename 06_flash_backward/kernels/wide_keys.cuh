@@ -31,7 +31,7 @@ struct WideKeysShared {
   typename Tile::KvTile v[1];              ///< at the end dK
   typename Tile::QTile q[Tile::stages];    ///< tiles of queries
   typename Tile::QTile d_o[Tile::stages];  ///< their dO
-  /// P^T, on its way from one warpgroup to the other: a stage is an array [block_m / 8][thread of the warpgroup][4].
+  /// P^T, on its way from one warpgroup to the other, as for_each_four() has it.
   float p[Tile::stages][Tile::block_m * Tile::block_n];
   float lse[Tile::stages][Tile::block_m];    ///< in base 2, of q
   float delta[Tile::stages][Tile::block_m];  ///< of d_o
@@ -66,13 +66,7 @@ struct WideValues {
   /// This lane's part of P^T goes to the other warpgroup's lane of the same number. Its place is empty: Q of the stage
   /// was, and that warpgroup frees it later than it reads P.
   __device__ void hand_over(const TurnedScores<Tile>& p) {
-    float* const to =
-        shared.p[at.stage] + threadIdx.x % kWarpgroup * std::size_t{4};
-#pragma unroll
-    for (int i = 0; i < Tile::block_m / 8; ++i) {
-      store4(to + i * kWarpgroup * 4,
-             make_float4(p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]));
-    }
+    store_accumulator(shared.p[at.stage], p);
     __syncwarp();
     if (threadIdx.x % kWarp == 0) shared.p_full[at.stage].arrive();
   }
@@ -124,16 +118,7 @@ struct WideKeys {
   /// This lane's part of P^T, when the other warpgroup has handed it over.
   __device__ void take_over(TurnedScores<Tile>& p) {
     shared.p_full[at.stage].wait(at.parity);
-    const float* const from =
-        shared.p[at.stage] + threadIdx.x % kWarpgroup * std::size_t{4};
-#pragma unroll
-    for (int i = 0; i < Tile::block_m / 8; ++i) {
-      const float4 four = load4(from + i * kWarpgroup * 4);
-      p[4 * i] = four.x;
-      p[4 * i + 1] = four.y;
-      p[4 * i + 2] = four.z;
-      p[4 * i + 3] = four.w;
-    }
+    load_accumulator(p, shared.p[at.stage]);
   }
 
   /// A tile of queries: dK of the one before it, and dS of this one.

@@ -80,6 +80,10 @@ __device__ inline void fence_barrier_init() {
 __device__ inline void fence_async_proxy() {
   FA_HOPPER_ASM("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
+/// Makes what this thread knows of global memory, by a counter for instance, known to the copies that it begins, too.
+__device__ inline void fence_async_proxy_global() {
+  FA_HOPPER_ASM("fence.proxy.async.global;\n" ::: "memory");
+}
 
 /// Waits at one of 16 barriers for so many threads, this one and its warp among them; 0 is that of __syncthreads().
 /// @param id      of the barrier

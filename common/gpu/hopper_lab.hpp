@@ -46,6 +46,9 @@ inline void fence_barrier_init() {
 inline void fence_async_proxy() {
   lab::fence_async();
 }
+inline void fence_async_proxy_global() {
+  lab::fence_async_global();
+}
 
 inline void named_barrier_wait(int id, int threads FA_PLACE) {
   lab::named_barrier(id, threads, true, place);

@@ -105,6 +105,18 @@ __device__ inline void store2(float* address, float x, float y) {
   *reinterpret_cast<float2*>(address) = make_float2(x, y);
 }
 
+/// atomicAdd() on a counter in global memory, which acquires: what others did before they counted behind a
+/// __threadfence() is there for this thread. It costs less than a fence behind it.
+/// @returns what was there before
+__device__ inline unsigned atomic_add_acquire(unsigned* counter,
+                                              unsigned value) {
+  unsigned before;
+  asm volatile("atom.acquire.gpu.global.add.u32 %0, [%1], %2;\n"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(counter)), "r"(value)
+               : "memory");
+  return before;
+}
 /// Adds to four neighbours in global memory, to each of them atomically; the address is a multiple of 16. From sm_90
 /// on it is one request.
 __device__ inline void atomic_add4(float* address, float4 value) {

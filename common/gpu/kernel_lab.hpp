@@ -151,12 +151,12 @@ __forceinline__ float atomicAdd(float* address, float value) {
   return old;
 }
 __forceinline__ int atomicAdd(int* address, int value) {
-  lab::note_counter(address);
+  lab::note_counter(address, false);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 __forceinline__ unsigned atomicAdd(unsigned* address, unsigned value) {
   if (value == 0) lab::note_look();
-  lab::note_counter(address);
+  lab::note_counter(address, false);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
@@ -246,6 +246,12 @@ __forceinline__ void store2(float* address, float x, float y) {
 
 inline void __threadfence() {
   lab::fence_memory();
+}
+__forceinline__ unsigned atomic_add_acquire(unsigned* counter,
+                                            unsigned value) {
+  if (value == 0) lab::note_look();
+  lab::note_counter(counter, true);
+  return __atomic_fetch_add(counter, value, __ATOMIC_RELAXED);
 }
 __forceinline__ void atomic_add4(float* address, float4 value) {
   atomicAdd(address, value.x);

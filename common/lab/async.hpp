@@ -202,6 +202,8 @@ void wait_at_barrier(void* barrier, int parity, const Place& place);
 void fence_barriers();
 /// fence_async_proxy()
 void fence_async();
+/// fence_async_proxy_global()
+void fence_async_global();
 /// named_barrier_wait() and named_barrier_arrive().
 /// @param id      0 to 15
 /// @param threads that come, a multiple of 32

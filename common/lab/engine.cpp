@@ -1016,6 +1016,10 @@ void fence_async() {
   if (observer != nullptr) observer->async_fenced();
 }
 
+void fence_async_global() {
+  if (observer != nullptr) observer->async_fenced_globally();
+}
+
 void named_barrier(int id, int threads, bool waits, const Place& place) {
   Fiber& fiber = this_fiber();
   fiber.block->named(fiber, id, threads, waits, place);
@@ -1034,13 +1038,13 @@ void begin_load(const BulkCopy& copy, void* barrier) {
 void fence_memory() {
   // It does not wait for what runs by itself.
   const Stores& stores = this_fiber().stores;
-  if (observer != nullptr && stores.arrived && stores.open.empty()) {
-    observer->memory_fenced();
+  if (observer != nullptr) {
+    observer->memory_fenced(stores.arrived && stores.open.empty());
   }
 }
 
-void note_counter(const void* counter) {
-  if (observer != nullptr) observer->counts(counter);
+void note_counter(const void* counter, bool acquires) {
+  if (observer != nullptr) observer->counts(counter, acquires);
 }
 
 void begin_store(const BulkCopy& copy) {

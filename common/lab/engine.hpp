@@ -104,8 +104,8 @@ void wait_copies(int pending);
 
 /// __threadfence()
 void fence_memory();
-/// atomicAdd() on an integer.
-void note_counter(const void* counter);
+/// atomicAdd() on an integer, or atomic_add_acquire().
+void note_counter(const void* counter, bool acquires);
 
 /// Memory of the device: aligned to 256 bytes, with as much room on either side, which belongs to nobody.
 /// @throws std::runtime_error when there is not enough
@@ -186,10 +186,15 @@ class Observer {
   virtual void acquires(const void* barrier) = 0;
   /// This thread makes what it wrote to shared memory visible to wgmma and TMA.
   virtual void async_fenced() = 0;
-  /// This thread calls __threadfence(): who learns of it by a counter knows what this thread did so far.
-  virtual void memory_fenced() = 0;
+  /// This thread makes what it knows of global memory known to its copies by TMA.
+  virtual void async_fenced_globally() = 0;
+  /// This thread calls __threadfence(): it knows what blocks did that had counted before it last looked; and who learns
+  /// of this fence by a counter knows what this thread did so far.
+  /// @param arrived whether no bulk copy of this thread is under way: then only is it part of that
+  virtual void memory_fenced(bool arrived) = 0;
   /// This thread changes or looks at a counter in global memory, by an atomic.
-  virtual void counts(const void* counter) = 0;
+  /// @param acquires whether it needs no fence to know what those did that had counted before
+  virtual void counts(const void* counter, bool acquires) = 0;
   /// Something that runs by itself uses shared memory from now on.
   /// @param agent   who: a barrier for copies to shared memory, a thread for stores, a warp for products
   /// @param use     what

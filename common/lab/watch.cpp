@@ -387,12 +387,16 @@ struct Watch::State : Observer {
   int threads = 0;  // of a block
   Order order;
   // Order between blocks: what a thread knew at its last __threadfence(), by threads of this block; who has counted
-  // after one, by counters; and of which blocks this block has learnt by a counter, by their first threads.
+  // after one, by counters; what a thread has seen of it since its last fence; of which blocks this block has learnt by
+  // that, by their first threads; and which of it its copies by TMA know.
+  using OfBlocks = std::unordered_map<std::uint32_t, Knowledge>;
   std::unordered_map<std::uint32_t, Knowledge> at_fence;
   std::unordered_map<const void*,
                      std::vector<std::pair<std::uint32_t, Knowledge>>>
       counted_by;
-  std::unordered_map<std::uint32_t, Knowledge> learnt;
+  std::unordered_map<std::uint32_t, OfBlocks> seen;
+  OfBlocks learnt, learnt_by_copies;
+  bool copies = false;  // whether it is one that makes an access
   std::vector<std::unordered_map<std::uint32_t, SiteTraffic>> pending;
   std::vector<std::uint32_t> alive;  // lanes of each warp
 
@@ -413,7 +417,9 @@ struct Watch::State : Observer {
         static_cast<std::size_t>((threads + kWarpSize - 1) / kWarpSize);
     order.begin(threads);
     at_fence.clear();
+    seen.clear();
     learnt.clear();
+    learnt_by_copies.clear();
     sync_objects.clear();
     lent.assign(static_cast<std::size_t>(threads), {});
     pending.assign(count, {});
@@ -466,14 +472,18 @@ struct Watch::State : Observer {
     if (before.thread == 0 || before.thread == now) return true;
     if (before.interval < first_interval) return true;  // another launch
     if (before.thread < block_thread) {                 // another block
-      const std::uint32_t number = (before.thread - 1) % kNumbers;
-      const auto of = learnt.find(before.thread - number);
-      return of != learnt.end() && of->second.of(number) >= before.time;
+      return knows(copies ? learnt_by_copies : learnt, before);
     }
     // A barrier between. What runs beside the threads does not come to it.
     if (before.interval < interval && !is_agent(before.thread)) return true;
     return order.knows(now - block_thread, before.thread - block_thread,
                        before.time);
+  }
+  // Whether somebody has learnt of what another block did.
+  static bool knows(const OfBlocks& learnt, const Access& before) {
+    const std::uint32_t number = (before.thread - 1) % kNumbers;
+    const auto of = learnt.find(before.thread - number);
+    return of != learnt.end() && of->second.of(number) >= before.time;
   }
   bool is_agent(std::uint32_t thread) const {
     return (thread - 1) % kNumbers >= kFirstAgent;
@@ -535,9 +545,13 @@ struct Watch::State : Observer {
     if (before.thread < block_thread) {
       distance = 2;
       missing =
-          "the two are in different blocks, and no counter behind a "
-          "__threadfence() orders them: use an atomic, such a counter, or a "
-          "second launch";
+          knows(learnt, before)
+              ? "the two are in different blocks; a counter tells the thread "
+                "of the first one, but not its copies: "
+                "fence_async_proxy_global() is missing before this line"
+              : "the two are in different blocks, and no counter between a "
+                "__threadfence() of each orders them: use an atomic, such a "
+                "counter, or a second launch";
     } else if ((before.thread - block_thread) / kWarpSize ==
                (now.thread - block_thread) / kWarpSize) {
       missing =
@@ -761,15 +775,19 @@ struct Watch::State : Observer {
   void acquires(const void* barrier) override {
     order.learn(this_thread(), sync_objects[barrier].ended);
   }
-  void memory_fenced() override {
-    order.tell_all(this_thread(), at_fence[this_thread()]);
+  void memory_fenced(bool arrived) override {
+    if (arrived) order.tell_all(this_thread(), at_fence[this_thread()]);
+    for (const auto& [block, knowledge] : seen[this_thread()]) {
+      learnt[block].join(knowledge);
+    }
   }
   // Blocks run one after the other here: those that have counted before are over, but only what they did before their
   // fence is known to be over in any run.
-  void counts(const void* counter) override {
+  void counts(const void* counter, bool acquires) override {
     auto& others = counted_by[counter];
+    OfBlocks& knowing = acquires ? learnt : seen[this_thread()];
     for (const auto& [block, knowledge] : others) {
-      learnt[block].join(knowledge);
+      knowing[block].join(knowledge);
     }
     const auto fenced = at_fence.find(this_thread());
     if (fenced != at_fence.end()) {
@@ -778,6 +796,7 @@ struct Watch::State : Observer {
   }
 
   void async_fenced() override { order.fence(this_thread()); }
+  void async_fenced_globally() override { learnt_by_copies = learnt; }
 
   void async_ends(const void* agent, std::uint32_t when,
                   bool whole_warp) override {
@@ -1035,6 +1054,7 @@ struct Watch::State : Observer {
     const std::uint32_t at = site(place);
     Counted& c = counted[{at, false, write}];
     bool any = false;
+    copies = true;
     for (const void* memory : rows) {
       const auto* address = static_cast<const std::byte*>(memory);
       Region* region = buffer_at(address);
@@ -1051,6 +1071,7 @@ struct Watch::State : Observer {
       c.sectors += sectors(row);
       c.ideal += (bytes + 31) / 32;
     }
+    copies = false;
     c.requests += any;
     c.atomics += any && atomic;
   }

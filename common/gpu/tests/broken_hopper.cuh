@@ -228,6 +228,36 @@ __global__ void store_at_the_end(const float* in, float* out) {
   }
 }
 
+/// What one of two blocks forgets.
+enum class Forgets { kNothing, kRelease, kAcquire, kProxyFence };
+
+/// The first block stores a row, the second one adds to it.
+template <Forgets forgets>
+__global__ void store_then_add(const float* in, float* out, unsigned* turn) {
+  __shared__ __align__(16) float row[kWarp];
+  row[threadIdx.x] = in[threadIdx.x];
+  fence_async_proxy();
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  if (blockIdx.x == 0) {
+    bulk_store(out, row, sizeof row);  // in turn: stored
+    bulk_commit();
+    bulk_wait<0>();
+    if (forgets != Forgets::kRelease) __threadfence();
+    atomicAdd(turn, 1u);
+    return;
+  }
+  if (forgets == Forgets::kAcquire) {
+    while (atomicAdd(turn, 0u) == 0) continue;
+  } else {
+    while (atomic_add_acquire(turn, 0) == 0) continue;
+  }
+  if (forgets != Forgets::kProxyFence) fence_async_proxy_global();
+  bulk_add(out, row, sizeof row);  // in turn: added
+  bulk_commit();
+  bulk_wait_read<0>();
+}
+
 // ---------------------------------------------------------------- products
 
 /// Fills a tile with ones.
@@ -579,6 +609,14 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
       device_synchronize();
     };
   };
+  const auto in_turn = [](auto broken) {
+    return [=](bool is_broken) {
+      DeviceBuffer<unsigned> turn(1);
+      device_zero(turn.data(), sizeof(unsigned));
+      launch_plain(is_broken ? broken : store_then_add<Forgets::kNothing>,
+                   {{2}, {32}}, 32, 32, turn.data());
+    };
+  };
   return {
       {{"no_wait", "A tile is used before it is there.", "copy",
         "no wait: used", "no wait: sent for",
@@ -624,6 +662,18 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
               {{1}, {32}}, 32, 32);
         }},
        "a bulk_wait_read<0>() is missing"},
+      {{"counts_without_a_fence", "A counter says nothing of the store.",
+        "race", "in turn: added", "in turn: stored",
+        in_turn(store_then_add<Forgets::kRelease>)},
+       "no counter between a __threadfence() of each orders them"},
+      {{"waits_without_acquiring", "Who waits for it need not see the store.",
+        "race", "in turn: added", "in turn: stored",
+        in_turn(store_then_add<Forgets::kAcquire>)},
+       "no counter between a __threadfence() of each orders them"},
+      {{"adds_without_a_proxy_fence", "Who waits knows, its copies do not.",
+        "race", "in turn: added", "in turn: stored",
+        in_turn(store_then_add<Forgets::kProxyFence>)},
+       "fence_async_proxy_global() is missing before this line"},
       {{"no_fence_before_wgmma", "A product does not see what was written.",
         "proxy", "product: begins", "product: written",
         alone(no_fence_before_wgmma<true>, no_fence_before_wgmma<false>,

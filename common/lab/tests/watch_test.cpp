@@ -117,13 +117,21 @@ TEST_CASE("a finding says what is probably missing") {
   says("copy_without_wait", "a cp_async_wait is probably missing");
 }
 
-// Each block leaves its part, and the last one to count adds them up; without a fence nobody says that they are there.
-template <bool fenced>
+// How a block knows what others have written.
+enum class Sees { kByFence, kByAcquiring, kNot };
+
+// Each block leaves its part, and the last one to count adds them up; without a fence nobody says that they are there,
+// and without one nobody sees it.
+template <bool fenced, Sees sees>
 __global__ void last_block_adds(float* parts, unsigned* counter, float* sum) {
   if (threadIdx.x != 0) return;
   parts[blockIdx.x] = 1;
   if (fenced) __threadfence();
-  if (atomicAdd(counter, 1u) + 1 < gridDim.x) return;
+  const unsigned before = sees == Sees::kByAcquiring
+                              ? atomic_add_acquire(counter, 1)
+                              : atomicAdd(counter, 1u);
+  if (before + 1 < gridDim.x) return;
+  if (sees == Sees::kByFence) __threadfence();
   float all = 0;
   for (unsigned i = 0; i < gridDim.x; ++i) all += parts[i];
   *sum = all;
@@ -136,7 +144,7 @@ __global__ void last_block_adds_too_much(float* parts, unsigned* counter,
   parts[blockIdx.x] = 1;
   __threadfence();
   parts[blockIdx.x] += 1;
-  if (atomicAdd(counter, 1u) + 1 < gridDim.x) return;
+  if (atomic_add_acquire(counter, 1) + 1 < gridDim.x) return;
   float all = 0;
   for (unsigned i = 0; i < gridDim.x; ++i) all += parts[i];
   *sum = all;
@@ -151,11 +159,16 @@ TEST_CASE("blocks tell each other by a fence and a counter") {
       launch(kernel, {{3}, {32}}, parts.data(), counter.data(), sum.data());
     });
   };
-  const Report right = report(last_block_adds<true>);
-  CAPTURE(right.text());
-  CHECK(right.findings.empty());
+  for (const auto kernel : {last_block_adds<true, Sees::kByFence>,
+                            last_block_adds<true, Sees::kByAcquiring>}) {
+    const Report right = report(kernel);
+    CAPTURE(right.text());
+    CHECK(right.findings.empty());
+  }
   for (const auto kernel :
-       {last_block_adds<false>, last_block_adds_too_much}) {
+       {last_block_adds<false, Sees::kByFence>,
+        last_block_adds<false, Sees::kByAcquiring>,
+        last_block_adds<true, Sees::kNot>, last_block_adds_too_much}) {
     const Report wrong = report(kernel);
     CAPTURE(wrong.text());
     REQUIRE(wrong.findings.size() == 1);
