@@ -10,6 +10,7 @@ tensors, but not timed. Without --check and --time: both for GPUs, the check alo
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
+import functools
 import math
 import sys
 
@@ -63,17 +64,23 @@ def check(library, device):
     return rows, good
 
 
+def prepare(library, names, q, k, v, causal):
+    """What time_problems() asks for."""
+    ours, _, _ = library.prepare(q, k, v, causal)
+    calls = {name: fa.backend_call(name, q, k, v, causal) for name in names if name != OURS}
+    calls = {OURS: ours, **{name: call for name, call in calls.items() if call is not None}}
+    return calls, {OURS: library.kernel_name(ours)}
+
+
 def time_all(library, repeats):
     """Prints times. Returns rows for the record."""
     columns = (OURS,) + BACKENDS
+    return fa.time_problems((1024, 4096), columns, 2, repeats, functools.partial(prepare, library))
 
-    def prepare(names, q, k, v, causal):
-        ours, _, _ = library.prepare(q, k, v, causal)
-        calls = {name: fa.backend_call(name, q, k, v, causal) for name in names if name != OURS}
-        calls = {OURS: ours, **{name: call for name, call in calls.items() if call is not None}}
-        return calls, {OURS: library.kernel_name(ours)}
 
-    return fa.time_problems([512 << i for i in range(6)], (1024, 4096), columns, 2, repeats, prepare)
+def count_all(library):
+    """Returns rows for the record."""
+    return fa.count_problems(functools.partial(prepare, library))
 
 
 def main():
@@ -81,7 +88,7 @@ def main():
     if args.table:
         fa.print_record(args.table, fa.HEADINGS, "o")
         return 0
-    return fa.run(args, lambda: fa.Library(args.library), check, time_all)
+    return fa.run(args, lambda: fa.Library(args.library), check, time_all, count_all)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ import subprocess
 import sys
 import warnings
 
+import counters  # beside this file
+
 try:
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -28,6 +30,8 @@ CUDNN = "CUDNN_ATTENTION"
 FLASH_3 = "FLASH_ATTENTION_3"
 BACKENDS = ("FLASH_ATTENTION", FLASH_3, "EFFICIENT_ATTENTION", CUDNN, "MATH")
 FOR_16_BITS = ("FLASH_ATTENTION", FLASH_3, CUDNN)  # timed in both types
+FOR_HOPPER = (FLASH_3, CUDNN)  # counted
+LENGTHS = [512 << i for i in range(6)]  # in 16 bits
 HEADINGS = {  # of columns in the table of a record
     OURS: "lesson",
     "FLASH_ATTENTION": "flash",
@@ -37,7 +41,7 @@ HEADINGS = {  # of columns in the table of a record
     "MATH": "math",
 }
 TOKENS, WIDTH = 16384, 2048  # of what is timed: batch * length, heads * head_dim
-ROUNDS = 5  # in which calls take turns
+ROUNDS = 9  # in which calls take turns
 SLOW_MILLISECONDS = 300  # after which a call is not timed again in a round
 FLUSH_BYTES = 1 << 29  # more than any level 2 cache
 FLUSHES = 4  # they keep the GPU at work while the host prepares the launch
@@ -356,19 +360,24 @@ def time_in_turn(calls, repeats):
     return {name: statistics.median(times) for name, times in rounds.items()}
 
 
-def time_problems(lengths, float_lengths, columns, products, repeats, prepare):
+def problems_in_16_bits():
+    """What is timed and counted: (types, batch, heads, length, head_dim, causal)."""
+    return [
+        ((torch.bfloat16, torch.float16), TOKENS // n, WIDTH // d, n, d, causal)
+        for d in (64, 128)
+        for causal in (False, True)
+        for n in LENGTHS
+    ]
+
+
+def time_problems(float_lengths, columns, products, repeats, prepare):
     """Prints times. Returns rows for the record.
 
     columns: what is timed; in float16, which takes turns with bfloat16, only what is for 16 bits.
     products: matrix products of length * length * head_dim in what is timed.
     prepare(names, q, k, v, causal): gives {column: call} and {column: name of our kernel} for the names it can.
     """
-    problems = [
-        ((torch.bfloat16, torch.float16), TOKENS // n, WIDTH // d, n, d, causal)
-        for d in (64, 128)
-        for causal in (False, True)
-        for n in lengths
-    ]
+    problems = problems_in_16_bits()
     problems += [((torch.float32,), 4, 16, n, 64, causal) for causal in (False, True) for n in float_lengths]
     rows = []
     print("Milliseconds; TFLOP/s of this lesson; its speed as a multiple of others'. - refuses, or is not there.")
@@ -405,13 +414,7 @@ def time_problems(lengths, float_lengths, columns, products, repeats, prepare):
             for name, time in milliseconds.items():
                 row = {
                     "what": "time",
-                    "backend": name,
-                    "type": name_of(dtype),
-                    "batch": batch,
-                    "heads": heads,
-                    "length": length,
-                    "head_dim": head_dim,
-                    "causal": causal,
+                    **label_of(name, dtype, batch, heads, length, head_dim, causal),
                     "milliseconds": round(time, 6),
                     "tflops": round(flops / time / 1e9, 3),
                 }
@@ -419,6 +422,37 @@ def time_problems(lengths, float_lengths, columns, products, repeats, prepare):
                     row["kernel"] = kernels[dtype][name]
                 rows.append(row)
     return rows
+
+
+def label_of(backend, dtype, batch, heads, length, head_dim, causal):
+    """What a record says of a call."""
+    return {
+        "backend": backend,
+        "type": name_of(dtype),
+        "batch": batch,
+        "heads": heads,
+        "length": length,
+        "head_dim": head_dim,
+        "causal": causal,
+    }
+
+
+def count_problems(prepare):
+    """What ncu counts of calls: see counters. Returns rows for the record. prepare() as for time_problems()."""
+    if not counters.under_ncu():
+        try:
+            return counters.count()
+        except counters.Uncounted as error:
+            raise Failure(str(error)) from error
+    for types, batch, heads, length, head_dim, causal in problems_in_16_bits():
+        for dtype in types:
+            sizes = (batch, heads, length, head_dim)
+            tensors = Problem(dtype, sizes, heads, length, False, causal).tensors("cuda")
+            calls, _ = prepare((OURS,) + FOR_HOPPER, *tensors, causal)
+            for name, call in calls.items():
+                label = label_of(name, dtype, batch, heads, length, head_dim, causal)
+                counters.launch(torch, call, label)
+    return []
 
 
 def first_line(command):
@@ -493,6 +527,12 @@ def print_record(path, headings, what):
         record = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Failure(f"{path}: {error}") from error
+    source = "({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record)
+    counted = [row for row in record["measurements"] if row["what"] == "counters"]
+    if counted:
+        counters.print_counters(counted, headings, OURS)
+        print(source)
+        return
     there = {row["backend"] for row in record["measurements"]}
     headings = {backend: heading for backend, heading in headings.items() if backend in there}
     problems = {}
@@ -518,7 +558,7 @@ def print_record(path, headings, what):
     print_types(problems, headings)
     print_errors(record, headings, "largest_error", f"Largest error of {what}")
     print_errors(record, headings, "rms_error", f"Rms of the error of {what}")
-    print("({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record))
+    print(source)
 
 
 def parser_of(doc):
@@ -528,6 +568,7 @@ def parser_of(doc):
     parser.add_argument("--table", metavar="FILE", help="print a record; needs no PyTorch")
     parser.add_argument("--check", action="store_true", help="errors against float64")
     parser.add_argument("--time", action="store_true", help="times beside PyTorch's back ends")
+    parser.add_argument("--counters", action="store_true", help="what ncu counts, for Hopper GPUs; alone")
     parser.add_argument(
         "--flash-attention-3",
         metavar="PATH",
@@ -539,14 +580,16 @@ def parser_of(doc):
     return parser
 
 
-def run(args, load, check, time_all):
+def run(args, load, check, time_all, count_all):
     """Does what the options ask for. Returns the exit status.
 
     load() gives an object with `runs_on`; check(it, device) gives rows and whether all errors are small;
-    time_all(it, repeats) gives rows.
+    time_all(it, repeats) and count_all(it) give rows.
     """
     if args.repeats < 1:
         raise Failure(f"{args.repeats} repeats to time; at least 1 is needed")
+    if args.counters and (args.check or args.time):
+        raise Failure("--counters goes with neither --check nor --time: ncu would slow them down")
     if args.library is None:
         raise Failure("which library is to be called? Give --library PATH")
     if torch is None:
@@ -559,8 +602,15 @@ def run(args, load, check, time_all):
         raise Failure("the library is for GPUs, and PyTorch finds none")
     if args.time and not on_gpu:
         raise Failure("the library is for the CPU, where times would say nothing")
-    both = not (args.check or args.time)
+    if args.counters and not on_gpu:
+        raise Failure("the library is for the CPU, where ncu counts nothing")
+    both = not (args.check or args.time or args.counters)
     rows, good = [], True
+    if args.counters:
+        rows = count_all(library)
+        if counters.under_ncu():
+            return 0
+        counters.print_counters(rows, HEADINGS, OURS)
     if args.check or both:
         rows, good = check(library, "cuda" if on_gpu else "cpu")
     if args.time or (both and on_gpu):

@@ -14,6 +14,7 @@ Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 
 
 import collections
 import ctypes
+import functools
 import math
 import pathlib
 import sys
@@ -226,35 +227,41 @@ def check(libraries, device):
     return rows, good
 
 
+def prepare(libraries, names, q, k, v, causal):
+    """What time_problems() asks for."""
+    inputs = tuple(x.requires_grad_() for x in (q, k, v))
+    d_o = torch.randn_like(q)
+    calls, kernels = {}, {}
+    for name in names:
+        try:
+            if name in (OURS, DETERMINISTIC):
+                options = Options(causal, deterministic=name == DETERMINISTIC)
+                o = FlashAttention.apply(*inputs, libraries, options)
+                kernels[name] = kernel_name(libraries, o, d_o)
+            else:
+                theirs = fa.backend_call(name, *inputs, causal)
+                if theirs is None:
+                    continue
+                o = theirs()
+            call = lambda o=o: torch.autograd.grad(o, inputs, d_o, retain_graph=True)  # noqa: E731
+            call()
+            calls[name] = call
+        except RuntimeError:  # forward only, or too little memory
+            if name in (OURS, DETERMINISTIC):
+                raise
+            torch.cuda.empty_cache()
+    return calls, kernels
+
+
 def time_all(libraries, repeats, deterministic):
     """Prints times of the backward pass. Returns rows for the record."""
     columns = (OURS,) + ((DETERMINISTIC,) if deterministic else ()) + BACKENDS
+    return fa.time_problems((4096,), columns, 5, repeats, functools.partial(prepare, libraries))
 
-    def prepare(names, q, k, v, causal):
-        inputs = tuple(x.requires_grad_() for x in (q, k, v))
-        d_o = torch.randn_like(q)
-        calls, kernels = {}, {}
-        for name in names:
-            try:
-                if name in (OURS, DETERMINISTIC):
-                    options = Options(causal, deterministic=name == DETERMINISTIC)
-                    o = FlashAttention.apply(*inputs, libraries, options)
-                    kernels[name] = kernel_name(libraries, o, d_o)
-                else:
-                    theirs = fa.backend_call(name, *inputs, causal)
-                    if theirs is None:
-                        continue
-                    o = theirs()
-                call = lambda o=o: torch.autograd.grad(o, inputs, d_o, retain_graph=True)  # noqa: E731
-                call()
-                calls[name] = call
-            except RuntimeError:  # forward only, or too little memory
-                if name in (OURS, DETERMINISTIC):
-                    raise
-                torch.cuda.empty_cache()
-        return calls, kernels
 
-    return fa.time_problems([512 << i for i in range(6)], (4096,), columns, 5, repeats, prepare)
+def count_all(libraries):
+    """Returns rows for the record."""
+    return fa.count_problems(functools.partial(prepare, libraries))
 
 
 def kernel_name(libraries, o, d_o):
@@ -279,6 +286,7 @@ def main():
         lambda: Libraries(args.forward, args.library),
         check,
         lambda libraries, repeats: time_all(libraries, repeats, args.deterministic),
+        count_all,
     )
 
 

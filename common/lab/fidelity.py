@@ -14,7 +14,6 @@ Exit status: 0 done, 2 could not be done.
 
 import argparse
 import concurrent.futures
-import csv
 import datetime
 import glob
 import json
@@ -27,6 +26,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+
+sys.dont_write_bytecode = True
+from ncu import parse_ncu  # noqa: E402  beside this file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COUNT_SIZE = 128  # whole tiles: the counts are round
@@ -122,35 +124,6 @@ def lab_verdict(*reports):
     for finding in findings:
         kinds[finding["kind"]] = kinds.get(finding["kind"], 0) + finding["count"]
     return {"findings": len(findings), "kinds": kinds}
-
-
-def number_of(text):
-    """A number as ncu prints it; None where it has none."""
-    try:
-        value = float((text or "").replace(",", ""))
-    except ValueError:
-        return None
-    return int(value) if value.is_integer() else value
-
-
-def parse_ncu(text):
-    """The launches in ncu's CSV, in order, with their metrics: from the page `details`, which has
-    a line for each metric, or the page `raw`, which has a column for each and a line of units."""
-    reader = csv.DictReader(line for line in text.splitlines() if line.startswith('"'))
-    launches = {}
-    for row in reader:
-        if not (row.get("ID") or "").isdigit():
-            continue  # units
-        launch = launches.setdefault(
-            int(row["ID"]), {"function": row.get("Kernel Name", ""), "metrics": {}}
-        )
-        if "Metric Name" in row:
-            launch["metrics"][row["Metric Name"]] = number_of(row["Metric Value"])
-        else:
-            for name, value in row.items():
-                if name and "__" in name:
-                    launch["metrics"][name] = number_of(value)
-    return [launches[number] for number in sorted(launches)]
 
 
 def parse_sanitizer(outcome):

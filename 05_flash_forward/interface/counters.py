@@ -1,0 +1,149 @@
+"""What a pass keeps busy, and for how many clock cycles, as NVIDIA's ncu counts it: at whatever clock the GPU runs, and
+so without its limit of power.
+
+ncu starts the example again, with the same arguments. That one makes the calls, each behind a kernel that marks it, and
+writes down what they are.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / "lab"))
+from ncu import parse_ncu  # noqa: E402
+
+CYCLES = "sm__cycles_elapsed.max"
+SHARES = {  # per cent of the most that a part of the GPU can do, by names in a record
+    "tensor": "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "shared": "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
+    "l2": "lts__t_sectors.avg.pct_of_peak_sustained_elapsed",
+    "dram": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+}
+LABELS = "FA_COUNTED_CALLS"  # the variable that names the file for what is called
+MARK = "spin_kernel"  # of torch.cuda._sleep(), which nobody else calls
+SECONDS = 1200
+
+
+class Uncounted(Exception):
+    """Why nothing was counted, in a sentence."""
+
+
+def under_ncu():
+    """Whether this process makes the calls that ncu counts."""
+    return LABELS in os.environ
+
+
+def launch(torch, call, label):
+    """Makes a call that ncu counts; `label` is what a record says of it."""
+    call()  # what the first one prepares does not count
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStart()
+    torch.cuda._sleep(1)
+    call()
+    torch.cuda.synchronize()
+    torch.cuda.cudart().cudaProfilerStop()
+    with open(os.environ[LABELS], "a", encoding="utf-8") as file:
+        file.write(json.dumps(label) + "\n")
+
+
+def count():
+    """Starts this program again under ncu. Returns rows for the record."""
+    toolkit = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    ncu = shutil.which("ncu") or shutil.which("ncu", path=f"{toolkit}/bin")
+    if ncu is None:
+        raise Uncounted("ncu, of the CUDA Toolkit, is not installed here")
+    metrics = ",".join([CYCLES, *SHARES.values()])
+    command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
+    command += ["--profile-from-start", "off", "--metrics", metrics, sys.executable, *sys.argv]
+    with tempfile.TemporaryDirectory() as folder:
+        labels = pathlib.Path(folder, "labels")
+        labels.touch()
+        environment = {**os.environ, LABELS: str(labels)}
+        try:
+            outcome = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=SECONDS
+            )
+        except subprocess.TimeoutExpired:
+            raise Uncounted(f"ncu took more than {SECONDS} s") from None
+        if outcome.returncode != 0:
+            words = (outcome.stderr + outcome.stdout).strip().splitlines() or ["it says nothing"]
+            raise Uncounted(f"ncu ended with status {outcome.returncode}: {words[-1]}")
+        return rows_of(outcome.stdout, labels.read_text(encoding="utf-8"))
+
+
+def rows_of(printed, labels):
+    """Rows for a record from what ncu printed and from the labels of the calls, a line each."""
+    calls = []
+    for kernel in parse_ncu(printed):
+        if MARK in kernel["function"]:
+            calls.append([])
+        elif calls:
+            calls[-1].append(kernel["metrics"])
+    labels = [json.loads(line) for line in labels.splitlines()]
+    if len(calls) != len(labels) or not all(calls):
+        raise Uncounted(f"ncu counted {sum(map(bool, calls))} calls of {len(labels)}")
+    rows = []
+    for label, kernels in zip(labels, calls):
+        missing = [name for name in (CYCLES, *SHARES.values()) if kernels[0].get(name) is None]
+        if missing:
+            raise Uncounted(f"this ncu does not count {missing[0]} on this GPU")
+        longest = max(kernels, key=lambda metrics: metrics[CYCLES])
+        row = {"what": "counters", **label, "kernels": len(kernels)}
+        row["cycles"] = sum(metrics[CYCLES] for metrics in kernels)
+        row.update({name: round(longest[metric], 2) for name, metric in SHARES.items()})
+        rows.append(row)
+    return rows
+
+
+def print_counters(rows, headings, ours):
+    """The rows of a record as a table, a line for each problem in bfloat16; below it how much longer float16 takes.
+
+    headings: of the back ends' columns; ours: the back end whose kernels are looked at more closely.
+    """
+    problems = {}
+    for row in rows:
+        key = (row["type"], row["head_dim"], "causal" if row["causal"] else "full", row["length"])
+        problems.setdefault(key, {})[row["backend"]] = row
+    there = {row["backend"] for row in rows}
+    headings = {backend: heading for backend, heading in headings.items() if backend in there}
+    others = [backend for backend in headings if backend != ours]
+    print("Clock cycles of the pass in millions, by ncu, and others' over ours. Then of the kernel that takes longest")
+    print("the share of the most that the tensor cores can do, in each; and of ours also what shared memory, the L2")
+    print("cache and the GPU's memory can. In per cent.")
+    print(
+        f"{'D':>3} {'mask':<6}{'N':>6}"
+        + "".join(f"{h:>9}" for h in headings.values())
+        + "".join(f"{'x ' + headings[b]:>10}" for b in others)
+        + "  tensor"
+        + "".join(f"{h:>8}" for h in headings.values())
+        + "".join(f"{h:>8}" for h in ("shared", "L2", "DRAM"))
+    )
+    for (dtype, head_dim, mask, length), of in problems.items():
+        if dtype != "bfloat16":
+            continue
+        print(
+            f"{head_dim:>3} {mask:<6}{length:>6}"
+            + "".join(f"{of[b]['cycles'] / 1e6:>9.3f}" if b in of else f"{'-':>9}" for b in headings)
+            + "".join(
+                f"{of[b]['cycles'] / of[ours]['cycles']:>10.2f}" if b in of else f"{'-':>10}" for b in others
+            )
+            + "        "
+            + "".join(f"{of[b]['tensor']:>8.0f}" if b in of else f"{'-':>8}" for b in headings)
+            + "".join(f"{of[ours][name]:>8.0f}" for name in ("shared", "l2", "dram"))
+        )
+    lengths = sorted({key[3] for key in problems if key[0] == "float16"})
+    if not lengths:
+        return
+    print("\nCycles in bfloat16 over those in float16, by length")
+    print(f"{'':<12}{'D':>3} {'mask':<6}" + "".join(f"{n:>7}" for n in lengths))
+    for backend, heading in headings.items():
+        for kind in dict.fromkeys(key[1:3] for key in problems if key[0] == "float16"):
+            of = [[problems.get((t, *kind, n), {}).get(backend) for t in ("bfloat16", "float16")] for n in lengths]
+            if all(row is not None for pair in of for row in pair):
+                ratios = "".join(f"{brain['cycles'] / half['cycles']:>7.3f}" for brain, half in of)
+                print(f"{heading:<12}{kind[0]:>3} {kind[1]:<6}{ratios}")

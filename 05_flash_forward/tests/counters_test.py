@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Tests of interface/counters.py: rows from ncu's output, what goes wrong, and the table; with an ncu of paper."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import stat
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "interface"))
+import counters  # noqa: E402
+
+METRICS = [counters.CYCLES, *counters.SHARES.values()]
+
+
+def line(*cells):
+    return ",".join(f'"{cell}"' for cell in cells)
+
+
+def printed(*kernels):
+    """ncu's CSV for kernels (name, metrics)."""
+    lines = ["==PROF== Connected to process 4711", line("ID", "Kernel Name", *METRICS)]
+    lines.append(line("", "", *["" for _ in METRICS]))
+    lines += [line(i, name, *metrics) for i, (name, metrics) in enumerate(kernels)]
+    return "\n".join(lines) + "\n"
+
+
+def label(backend="a", dtype="bfloat16", length=512):
+    return {"backend": backend, "type": dtype, "length": length, "head_dim": 64, "causal": False}
+
+
+MARK = ("spin_kernel(long)", (9, 9, 9, 9, 9))
+SHORT = ("preprocess", ("1,000", 1, 2, 3, 4))
+LONG = ("flash", ("2,000,000", 66.666, 75, 26, 2))
+
+
+class Rows(unittest.TestCase):
+    def test_cycles_are_those_of_all_kernels_and_shares_of_the_longest(self):
+        labels = json.dumps(label()) + "\n" + json.dumps(label("b")) + "\n"
+        first, second = counters.rows_of(printed(MARK, SHORT, LONG, SHORT, MARK, SHORT), labels)
+        self.assertEqual(first["kernels"], 3)
+        self.assertEqual(first["cycles"], 2002000)
+        self.assertEqual([first[name] for name in counters.SHARES], [66.67, 75, 26, 2])
+        self.assertEqual((second["backend"], second["cycles"]), ("b", 1000))
+
+    def test_a_call_that_is_missing_or_launched_nothing(self):
+        labels = json.dumps(label()) + "\n" + json.dumps(label("b")) + "\n"
+        for text in (printed(MARK, LONG), printed(MARK, LONG, MARK), ""):
+            with self.assertRaisesRegex(counters.Uncounted, "calls of 2"):
+                counters.rows_of(text, labels)
+
+    def test_a_metric_that_this_gpu_lacks(self):
+        lacks = ("flash", (1, "n/a", 1, 1, 1))
+        with self.assertRaisesRegex(counters.Uncounted, "sm__pipe_tensor"):
+            counters.rows_of(printed(MARK, lacks), json.dumps(label()))
+
+
+class Counting(unittest.TestCase):
+    def with_ncu(self, script):
+        """count(), with an ncu that is a script."""
+        with tempfile.TemporaryDirectory() as folder:
+            if script is not None:
+                ncu = pathlib.Path(folder, "ncu")
+                ncu.write_text(f"#!{sys.executable}\nimport os, sys\n{script}\n", encoding="utf-8")
+                ncu.chmod(ncu.stat().st_mode | stat.S_IXUSR)
+            with mock.patch.dict(os.environ, {"PATH": folder, "CUDA_HOME": folder}):
+                return counters.count()
+
+    def test_ncu_runs_this_program_again_and_is_told_where_labels_go(self):
+        script = (
+            f"assert sys.argv[-{len(sys.argv)}:] == {sys.argv!r}\n"
+            f"with open(os.environ[{counters.LABELS!r}], 'a') as file: file.write({json.dumps(label())!r})\n"
+            f"print({printed(MARK, LONG)!r})"
+        )
+        (row,) = self.with_ncu(script)
+        self.assertEqual((row["what"], row["length"], row["cycles"]), ("counters", 512, 2000000))
+
+    def test_what_ncu_says_last_is_told(self):
+        with self.assertRaisesRegex(counters.Uncounted, "status 3: ERR_NVGPUCTRPERM"):
+            self.with_ncu("print('ERR_NVGPUCTRPERM')\nsys.exit(3)")
+
+    def test_without_ncu(self):
+        with self.assertRaisesRegex(counters.Uncounted, "ncu, of the CUDA Toolkit, is not"):
+            self.with_ncu(None)
+
+
+class Table(unittest.TestCase):
+    def test_a_line_for_each_problem_and_one_for_each_back_end_of_both_types(self):
+        shares = {"tensor": 66.6, "shared": 75.4, "l2": 26, "dram": 2}
+        rows = [
+            {**label(backend, dtype), **shares, "cycles": cycles}
+            for dtype in ("bfloat16", "float16")
+            for backend, cycles in (("ours", 2000000), ("theirs", 3000000))
+        ]
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            counters.print_counters(rows, {"ours": "lesson", "theirs": "them", "nobody": "-"}, "ours")
+        lines = text.getvalue().splitlines()
+        self.assertIn(" 64 full     512    2.000    3.000      1.50", text.getvalue())
+        self.assertTrue(any(words.split()[-5:] == ["67", "67", "75", "26", "2"] for words in lines))
+        self.assertEqual(lines[-1].split(), ["them", "64", "full", "1.000"])
+        self.assertLessEqual(max(map(len, lines)), 120)
+
+
+if __name__ == "__main__":
+    unittest.main()
