@@ -9,7 +9,6 @@ import datetime
 import json
 import os
 import pathlib
-import random
 import shlex
 import statistics
 import subprocess
@@ -41,7 +40,7 @@ HEADINGS = {  # of columns in the table of a record
     "MATH": "math",
 }
 TOKENS, WIDTH = 16384, 2048  # of what is timed: batch * length, heads * head_dim
-ROUNDS = 9  # in which calls take turns
+ROUNDS = 6  # in which calls take turns, at least
 SLOW_MILLISECONDS = 300  # after which a call is not timed again in a round
 FLUSH_BYTES = 1 << 29  # more than any level 2 cache
 FLUSHES = 4  # they keep the GPU at work while the host prepares the launch
@@ -344,16 +343,29 @@ def median_milliseconds(call, repeats):
     return statistics.median(times)
 
 
+def orders_of(count):
+    """Orders of 0 to count - 1, at least ROUNDS: each number stands at each place, and behind each other one, equally
+    often (E. J. Williams, Experimental designs balanced for the estimation of residual effects of treatments, 1949)."""
+    first = [-(i // 2) if i % 2 == 0 else i // 2 + 1 for i in range(count)]  # 0, 1, -1, 2, -2, ...
+    orders = [[(i + step) % count for i in first] for step in range(count)]
+    if count % 2 == 1:
+        orders += [order[::-1] for order in orders]
+    return orders * -(-ROUNDS // len(orders)) if orders else []
+
+
 def time_in_turn(calls, repeats):
     """Times calls that are to be compared: {name: milliseconds} for {name: call}. A GPU changes its clock with its load
-    and its temperature, and what a call leaves behind the next one finds: so they take turns, in another order in each
-    round, and the median of the rounds counts. A call for which memory does not suffice is left out."""
-    shuffled = random.Random(1)
-    rounds = {name: [] for name in calls}
-    for _ in range(ROUNDS):
-        for name in shuffled.sample(list(rounds), len(rounds)):
+    and its temperature, and what a call leaves behind the next one finds: so they take turns, in orders that are fair to
+    all, and the median of the rounds counts. A call for which memory does not suffice is left out."""
+    names = list(calls)
+    rounds = {name: [] for name in names}
+    orders = orders_of(len(names))
+    for order in orders:
+        for name in (names[i] for i in order):
+            if name not in rounds:
+                continue
             try:
-                rounds[name].append(median_milliseconds(calls[name], -(-repeats // ROUNDS)))
+                rounds[name].append(median_milliseconds(calls[name], -(-repeats // len(orders))))
             except torch.cuda.OutOfMemoryError:
                 torch.cuda.empty_cache()
                 del rounds[name]

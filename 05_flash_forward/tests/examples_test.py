@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Tests of interface/counters.py: rows from ncu's output, what goes wrong, and the table; with an ncu of paper."""
+"""Tests of what the examples of lessons 05 and 06 share, as far as it needs no GPU: the order in which calls take turns,
+and what is read from ncu, here one of paper."""
 
+import collections
 import contextlib
 import io
 import json
@@ -15,6 +17,7 @@ from unittest import mock
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "interface"))
 import counters  # noqa: E402
+import flash_attention  # noqa: E402
 
 METRICS = [counters.CYCLES, *counters.SHARES.values()]
 
@@ -38,6 +41,24 @@ def label(backend="a", dtype="bfloat16", length=512):
 MARK = ("spin_kernel(long)", (9, 9, 9, 9, 9))
 SHORT = ("preprocess", ("1,000", 1, 2, 3, 4))
 LONG = ("flash", ("2,000,000", 66.666, 75, 26, 2))
+
+
+class Orders(unittest.TestCase):
+    def test_each_call_comes_at_each_place_and_behind_each_other_one_equally_often(self):
+        for count in range(1, 14):
+            orders = flash_attention.orders_of(count)
+            self.assertGreaterEqual(len(orders), flash_attention.ROUNDS)
+            for order in orders:
+                self.assertEqual(sorted(order), list(range(count)))
+            for place in range(count):
+                there = collections.Counter(order[place] for order in orders)
+                self.assertEqual((len(there), len(set(there.values()))), (count, 1))
+            pairs = collections.Counter(pair for order in orders for pair in zip(order, order[1:]))
+            self.assertEqual(len(pairs), count * (count - 1))
+            self.assertLessEqual(len(set(pairs.values())), 1)
+
+    def test_no_calls(self):
+        self.assertEqual(flash_attention.orders_of(0), [])
 
 
 class Rows(unittest.TestCase):
