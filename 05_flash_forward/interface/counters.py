@@ -101,7 +101,7 @@ def rows_of(printed, labels):
 
 
 def print_counters(rows, headings, ours):
-    """The rows of a record as a table, a line for each problem in bfloat16; below it how much longer float16 takes.
+    """The rows of a record as a table, a line for each problem in bfloat16; below it how many cycles float16 takes.
 
     headings: of the back ends' columns; ours: the back end whose kernels are looked at more closely.
     """
@@ -112,28 +112,29 @@ def print_counters(rows, headings, ours):
     there = {row["backend"] for row in rows}
     headings = {backend: heading for backend, heading in headings.items() if backend in there}
     others = [backend for backend in headings if backend != ours]
-    print("Clock cycles of the pass in millions, by ncu, and others' over ours. Then of the kernel that takes longest")
-    print("the share of the most that the tensor cores can do, in each; and of ours also what shared memory, the L2")
-    print("cache and the GPU's memory can. In per cent.")
-    print(
-        f"{'D':>3} {'mask':<6}{'N':>6}"
-        + "".join(f"{h:>9}" for h in headings.values())
-        + "".join(f"{'x ' + headings[b]:>10}" for b in others)
-        + "  tensor"
-        + "".join(f"{h:>8}" for h in headings.values())
-        + "".join(f"{h:>8}" for h in ("shared", "L2", "DRAM"))
+    print("Clock cycles of all kernels of a pass, by ncu. Then, of the kernel that takes longest, what parts of the GPU do")
+    print("of the most that they can.")
+    groups = (
+        ("million cycles", [f"{h:>9}" for h in headings.values()]),
+        ("over ours", [f"{headings[b]:>9}" for b in others]),
+        ("tensor cores, %", [f"{h:>9}" for h in headings.values()]),
+        ("in ours, %", [f"{h:>8}" for h in ("shared", "L2", "DRAM")]),
     )
+    cells = ["".join(columns) for _, columns in groups]
+    print((" " * 16 + "".join(f"{title:>{len(cell)}}" for (title, _), cell in zip(groups, cells))).rstrip())
+    print(f"{'D':>3} {'mask':<6}{'N':>6}" + "".join(cells))
     for (dtype, head_dim, mask, length), of in problems.items():
         if dtype != "bfloat16":
             continue
+
+        def figures(backends, form, value):
+            return "".join(f"{value(of[b]):{form}}" if b in of else f"{'-':>9}" for b in backends)
+
         print(
             f"{head_dim:>3} {mask:<6}{length:>6}"
-            + "".join(f"{of[b]['cycles'] / 1e6:>9.3f}" if b in of else f"{'-':>9}" for b in headings)
-            + "".join(
-                f"{of[b]['cycles'] / of[ours]['cycles']:>10.2f}" if b in of else f"{'-':>10}" for b in others
-            )
-            + "        "
-            + "".join(f"{of[b]['tensor']:>8.0f}" if b in of else f"{'-':>8}" for b in headings)
+            + figures(headings, "9.3f", lambda row: row["cycles"] / 1e6)
+            + figures(others, "9.2f", lambda row: row["cycles"] / of[ours]["cycles"])
+            + figures(headings, "9.0f", lambda row: row["tensor"])
             + "".join(f"{of[ours][name]:>8.0f}" for name in ("shared", "l2", "dram"))
         )
     lengths = sorted({key[3] for key in problems if key[0] == "float16"})

@@ -355,8 +355,8 @@ def orders_of(count):
 
 def time_in_turn(calls, repeats):
     """Times calls that are to be compared: {name: milliseconds} for {name: call}. A GPU changes its clock with its load
-    and its temperature, and what a call leaves behind the next one finds: so they take turns, in orders that are fair to
-    all, and the median of the rounds counts. A call for which memory does not suffice is left out."""
+    and its temperature, and what a call leaves behind the next one finds: so they take turns, in orders that are fair
+    to all, and the median of the rounds counts. A call for which memory does not suffice is left out."""
     names = list(calls)
     rounds = {name: [] for name in names}
     orders = orders_of(len(names))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of what the examples of lessons 05 and 06 share, as far as it needs no GPU: the order in which calls take turns,
-and what is read from ncu, here one of paper."""
+"""Tests of what the examples of lessons 05 and 06 share, as far as it needs no GPU: the orders in which calls take
+turns, and what is read from ncu, here one of paper."""
 
 import collections
 import contextlib
@@ -123,7 +123,7 @@ class Table(unittest.TestCase):
         with contextlib.redirect_stdout(text):
             counters.print_counters(rows, {"ours": "lesson", "theirs": "them", "nobody": "-"}, "ours")
         lines = text.getvalue().splitlines()
-        self.assertIn(" 64 full     512    2.000    3.000      1.50", text.getvalue())
+        self.assertIn(" 64 full     512    2.000    3.000     1.50", text.getvalue())
         self.assertTrue(any(words.split()[-5:] == ["67", "67", "75", "26", "2"] for words in lines))
         self.assertEqual(lines[-1].split(), ["them", "64", "full", "1.000"])
         self.assertLessEqual(max(map(len, lines)), 120)
