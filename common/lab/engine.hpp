@@ -193,6 +193,7 @@ class Observer {
   /// @param arrived whether no bulk copy of this thread is under way: then only is it part of that
   virtual void memory_fenced(bool arrived) = 0;
   /// This thread changes or looks at a counter in global memory, by an atomic.
+  /// @param counter  which
   /// @param acquires whether it needs no fence to know what those did that had counted before
   virtual void counts(const void* counter, bool acquires) = 0;
   /// Something that runs by itself uses shared memory from now on.
