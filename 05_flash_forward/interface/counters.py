@@ -1,5 +1,5 @@
-"""What a pass keeps busy, and for how many clock cycles, as NVIDIA's ncu counts it: at whatever clock the GPU runs, and
-so without its limit of power.
+"""What a pass keeps busy, and for how many clock cycles, as NVIDIA's ncu counts it: whatever the clock is to which the
+limit of power holds the GPU. ncu runs each kernel alone and with cold caches.
 
 ncu starts the example again, with the same arguments. That one makes the calls, each behind a kernel that marks it, and
 writes down what they are.
@@ -9,13 +9,12 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common" / "lab"))
-from ncu import parse_ncu  # noqa: E402
+import nvidia_tools  # noqa: E402
 
 CYCLES = "sm__cycles_elapsed.max"
 SHARES = {  # per cent of the most that a part of the GPU can do, by names in a record
@@ -63,35 +62,43 @@ def count():
     with tempfile.TemporaryDirectory() as folder:
         labels = pathlib.Path(folder, "labels")
         labels.touch()
-        environment = {**os.environ, LABELS: str(labels)}
+        outcome = nvidia_tools.run(command, SECONDS, **{LABELS: str(labels)})
+        if outcome.status is None:
+            raise Uncounted(f"ncu took more than {SECONDS} s")
+        if outcome.status != 0:
+            raise Uncounted(f"ncu ended with status {outcome.status}: {reason(outcome)}")
         try:
-            outcome = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=SECONDS
-            )
-        except subprocess.TimeoutExpired:
-            raise Uncounted(f"ncu took more than {SECONDS} s") from None
-        if outcome.returncode != 0:
-            words = (outcome.stderr + outcome.stdout).strip().splitlines() or ["it says nothing"]
-            raise Uncounted(f"ncu ended with status {outcome.returncode}: {words[-1]}")
-        return rows_of(outcome.stdout, labels.read_text(encoding="utf-8"))
+            return rows_of(outcome.output, labels.read_text(encoding="utf-8"))
+        except Uncounted as error:
+            raise Uncounted(f"{error}; it says: {reason(outcome)}") from None
+
+
+def reason(outcome):
+    """What says best why nothing was counted: the example's own sentence, else ncu's first error, else the last words
+    that are no row of a table."""
+    lines = [line.strip() for line in (outcome.error + "\n" + outcome.output).splitlines()]
+    said = [line for line in lines if line and not line.startswith('"')]
+    own = [line for line in said if line.startswith("example.py: ")]
+    errors = [line.replace("==ERROR==", "").strip() for line in said if "==ERROR==" in line]
+    return (own[-1:] or errors[:1] or said[-1:] or ["nothing"])[0]
 
 
 def rows_of(printed, labels):
     """Rows for a record from what ncu printed and from the labels of the calls, a line each."""
     calls = []
-    for kernel in parse_ncu(printed):
+    for kernel in nvidia_tools.parse_ncu(printed):
         if MARK in kernel["function"]:
             calls.append([])
         elif calls:
             calls[-1].append(kernel["metrics"])
     labels = [json.loads(line) for line in labels.splitlines()]
-    if len(calls) != len(labels) or not all(calls):
+    if not labels or len(calls) != len(labels) or not all(calls):
         raise Uncounted(f"ncu counted {sum(map(bool, calls))} calls of {len(labels)}")
     rows = []
     for label, kernels in zip(labels, calls):
-        missing = [name for name in (CYCLES, *SHARES.values()) if kernels[0].get(name) is None]
-        if missing:
-            raise Uncounted(f"this ncu does not count {missing[0]} on this GPU")
+        for name in (CYCLES, *SHARES.values()):
+            if any(metrics.get(name) is None for metrics in kernels):
+                raise Uncounted(f"ncu does not count {name} on this GPU")
         longest = max(kernels, key=lambda metrics: metrics[CYCLES])
         row = {"what": "counters", **label, "kernels": len(kernels)}
         row["cycles"] = sum(metrics[CYCLES] for metrics in kernels)
@@ -112,8 +119,8 @@ def print_counters(rows, headings, ours):
     there = {row["backend"] for row in rows}
     headings = {backend: heading for backend, heading in headings.items() if backend in there}
     others = [backend for backend in headings if backend != ours]
-    print("Clock cycles of all kernels of a pass, by ncu. Then, of the kernel that takes longest, what parts of the GPU do")
-    print("of the most that they can.")
+    print("Clock cycles of all kernels of a pass, by ncu. Then, of the kernel that takes longest, what parts of")
+    print("the GPU do of the most that they can.")
     groups = (
         ("million cycles", [f"{h:>9}" for h in headings.values()]),
         ("over ours", [f"{headings[b]:>9}" for b in others]),

@@ -3,9 +3,10 @@
 
     05_flash_forward/interface/example.py --library BUILD/05_flash_forward/libflash_attention.so --check
     05_flash_forward/interface/example.py --library BUILD/05_flash_forward/libflash_attention.so --time
+    05_flash_forward/interface/example.py --library BUILD/05_flash_forward/libflash_attention.so --counters
 
 A library for GPUs takes CUDA tensors. One for the CPU takes those in the host's memory: it is checked, on small
-tensors, but not timed. Without --check and --time: both for GPUs, the check alone for the CPU.
+tensors, but neither timed nor counted. Without the three: check and time for GPUs, the check alone for the CPU.
 
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """

@@ -4,6 +4,7 @@ share: problems to check and to time, PyTorch's own back ends and FlashAttention
 
 import argparse
 import collections
+import contextlib
 import ctypes
 import datetime
 import json
@@ -497,6 +498,8 @@ def write_record(path, on_gpu, commit, rows):
             file.write("{\n" + head + '  "measurements": [\n' + body + "\n  ]\n}\n")
         os.replace(unfinished, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.remove(unfinished)
         raise Failure(f"{path} cannot be written: {error.strerror}") from error
 
 
@@ -586,7 +589,7 @@ def parser_of(doc):
         metavar="PATH",
         help="FlashAttention-3's library for PyTorch, to be checked and timed, too",
     )
-    parser.add_argument("--repeats", type=int, default=20, help="how often a call is timed (default 20)")
+    parser.add_argument("--repeats", type=int, default=20, help="how often a call is timed at least (default 20)")
     parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
     parser.add_argument("--commit", help="of the code, for the record of a copy without git")
     return parser

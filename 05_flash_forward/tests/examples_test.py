@@ -79,7 +79,11 @@ class Rows(unittest.TestCase):
     def test_a_metric_that_this_gpu_lacks(self):
         lacks = ("flash", (1, "n/a", 1, 1, 1))
         with self.assertRaisesRegex(counters.Uncounted, "sm__pipe_tensor"):
-            counters.rows_of(printed(MARK, lacks), json.dumps(label()))
+            counters.rows_of(printed(MARK, SHORT, lacks), json.dumps(label()))
+
+    def test_nothing_was_called(self):
+        with self.assertRaisesRegex(counters.Uncounted, "0 calls of 0"):
+            counters.rows_of("", "")
 
 
 class Counting(unittest.TestCase):
@@ -102,9 +106,27 @@ class Counting(unittest.TestCase):
         (row,) = self.with_ncu(script)
         self.assertEqual((row["what"], row["length"], row["cycles"]), ("counters", 512, 2000000))
 
-    def test_what_ncu_says_last_is_told(self):
-        with self.assertRaisesRegex(counters.Uncounted, "status 3: ERR_NVGPUCTRPERM"):
-            self.with_ncu("print('ERR_NVGPUCTRPERM')\nsys.exit(3)")
+    def test_why_it_failed_is_told(self):
+        error = "print('==ERROR== ERR_NVGPUCTRPERM: no permission\\n==ERROR== second\\n" + '"0","x"' + "')\n"
+        with self.assertRaisesRegex(counters.Uncounted, "status 3: ERR_NVGPUCTRPERM: no permission$"):
+            self.with_ncu(error + "sys.exit(3)")
+        with self.assertRaisesRegex(counters.Uncounted, "0 calls of 0; it says: ERR_NVGPUCTRPERM"):
+            self.with_ncu(error)
+        with self.assertRaisesRegex(counters.Uncounted, "status 1: example.py: no such library$"):
+            self.with_ncu(error + "print('example.py: no such library', file=sys.stderr)\nsys.exit(1)")
+        with self.assertRaisesRegex(counters.Uncounted, "status 2: nothing$"):
+            self.with_ncu("sys.exit(2)")
+
+    def test_what_takes_too_long_is_ended(self):
+        with mock.patch.object(counters, "SECONDS", 0.2):
+            with self.assertRaisesRegex(counters.Uncounted, "more than 0.2 s"):
+                self.with_ncu("import time\ntime.sleep(60)")
+
+    def test_numbers_have_a_point_in_every_country(self):
+        script = "sys.exit(0 if os.environ.get('LC_ALL') == 'C' else 9)"
+        with mock.patch.dict(os.environ, {"LC_ALL": "de_DE.UTF-8"}):
+            with self.assertRaisesRegex(counters.Uncounted, "0 calls of 0"):
+                self.with_ncu(script)
 
     def test_without_ncu(self):
         with self.assertRaisesRegex(counters.Uncounted, "ncu, of the CUDA Toolkit, is not"):

@@ -4,10 +4,11 @@
     06_flash_backward/interface/example.py --forward BUILD/05_flash_forward/libflash_attention.so \\
         --library BUILD/06_flash_backward/libflash_attention_backward.so --check
     06_flash_backward/interface/example.py --forward ... --library ... --time --deterministic
+    06_flash_backward/interface/example.py --forward ... --library ... --counters
 
 Libraries for GPUs take CUDA tensors. Those for the CPU take tensors in the host's memory: they are checked, on small
-tensors, but not timed. Without --check and --time: both for GPUs, the check alone for the CPU. What is timed is the
-backward pass alone.
+tensors, but neither timed nor counted. Without the three: check and time for GPUs, the check alone for the CPU. What is
+timed and counted is the backward pass alone.
 
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
@@ -274,7 +275,7 @@ def kernel_name(libraries, o, d_o):
 def main():
     parser = fa.parser_of(__doc__)
     parser.add_argument("--forward", metavar="PATH", help="lesson 05's library")
-    parser.add_argument("--deterministic", action="store_true", help="time that mode, too")
+    parser.add_argument("--deterministic", action="store_true", help="time that mode, too; it is not counted")
     args = parser.parse_args()
     if args.table:
         fa.print_record(args.table, HEADINGS, "the gradients")

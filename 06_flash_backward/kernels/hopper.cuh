@@ -243,14 +243,18 @@ __device__ void for_each_four(Visit visit) {
 #pragma unroll
   for (int i = 0; i < registers; i += 4) visit(own + i * kWarpgroup, i);
 }
-/// Writes this lane's part of an accumulator to such an array.
+/// Writes this lane's part of an accumulator, for load_accumulator().
+/// @param to an array as for_each_four() has it, at a multiple of 16 bytes
+/// @param x  the part
 template <int r>
 __device__ void store_accumulator(float* to, const float (&x)[r]) {
   for_each_four<r>([&](int at, int i) {
     store4(to + at, make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]));
   });
 }
-/// Reads it again.
+/// Reads what store_accumulator() wrote in a thread of the same number in its warpgroup.
+/// @param x    this lane's part
+/// @param from the array
 template <int r>
 __device__ void load_accumulator(float (&x)[r], const float* from) {
   for_each_four<r>([&](int at, int i) {

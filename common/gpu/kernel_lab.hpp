@@ -251,7 +251,7 @@ __forceinline__ unsigned atomic_add_acquire(unsigned* counter,
                                             unsigned value) {
   if (value == 0) lab::note_look();
   lab::note_counter(counter, true);
-  return __atomic_fetch_add(counter, value, __ATOMIC_RELAXED);
+  return __atomic_fetch_add(counter, value, __ATOMIC_ACQUIRE);
 }
 __forceinline__ void atomic_add4(float* address, float4 value) {
   atomicAdd(address, value.x);

@@ -1036,6 +1036,7 @@ void begin_load(const BulkCopy& copy, void* barrier) {
 }
 
 void fence_memory() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   // It does not wait for what runs by itself.
   const Stores& stores = this_fiber().stores;
   if (observer != nullptr) {

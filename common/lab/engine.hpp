@@ -190,7 +190,7 @@ class Observer {
   virtual void async_fenced_globally() = 0;
   /// This thread calls __threadfence(): it knows what blocks did that had counted before it last looked; and who learns
   /// of this fence by a counter knows what this thread did so far.
-  /// @param arrived whether no bulk copy of this thread is under way: then only is it part of that
+  /// @param arrived whether none of its bulk stores is under way; while one is, the fence tells others nothing
   virtual void memory_fenced(bool arrived) = 0;
   /// This thread changes or looks at a counter in global memory, by an atomic.
   /// @param counter  which

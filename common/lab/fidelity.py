@@ -22,18 +22,15 @@ import pathlib
 import re
 import shlex
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-from ncu import parse_ncu  # noqa: E402  beside this file
+from nvidia_tools import Outcome, parse_ncu, run  # noqa: E402  beside this file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COUNT_SIZE = 128  # whole tiles: the counts are round
 CHECK_SIZE = 70  # ragged: the guards have work to do
-PROCESS_SECONDS = 60
 SANITIZERS_AT_ONCE = 8
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
@@ -57,40 +54,6 @@ METRICS = (
 
 class Refusal(Exception):
     """What was asked cannot be done; the text is one sentence."""
-
-
-class Outcome:
-    """What a process left behind; its status is None when its time was over."""
-
-    def __init__(self, status, output, error):
-        self.status, self.output, self.error = status, output, error
-
-    def last_words(self):
-        """The last line that says something, for a record of a failure."""
-        lines = [line.strip() for line in (self.output + "\n" + self.error).splitlines()]
-        lines = [re.sub(r"^=+ *", "", line) for line in lines if line.strip("= ")]
-        return lines[-1] if lines else f"exit status {self.status}"
-
-
-def run(command, seconds=PROCESS_SECONDS):
-    """Runs a command; after `seconds` it and all that it started are ended."""
-    process = subprocess.Popen(
-        [str(part) for part in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        errors="replace",
-        env={**os.environ, "LC_ALL": "C"},  # numbers without a comma for a point
-        start_new_session=True,
-    )
-    try:
-        output, error = process.communicate(timeout=seconds)
-        return Outcome(process.returncode, output, error)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, error = process.communicate()
-        return Outcome(None, output, error)
 
 
 # ---------------------------------------------------------------- what the programs say

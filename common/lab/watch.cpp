@@ -387,8 +387,8 @@ struct Watch::State : Observer {
   int threads = 0;  // of a block
   Order order;
   // Order between blocks: what a thread knew at its last __threadfence(), by threads of this block; who has counted
-  // after one, by counters; what a thread has seen of it since its last fence; of which blocks this block has learnt by
-  // that, by their first threads; and which of it its copies by TMA know.
+  // after one, by counters; what a thread has seen of that, and will know at its next fence; what this block has learnt
+  // by it, by the first threads of blocks; and what of that its copies by TMA know.
   using OfBlocks = std::unordered_map<std::uint32_t, Knowledge>;
   std::unordered_map<std::uint32_t, Knowledge> at_fence;
   std::unordered_map<const void*,
@@ -396,7 +396,7 @@ struct Watch::State : Observer {
       counted_by;
   std::unordered_map<std::uint32_t, OfBlocks> seen;
   OfBlocks learnt, learnt_by_copies;
-  bool copies = false;  // whether it is one that makes an access
+  bool copy_runs = false;  // whether a copy by TMA makes the access
   std::vector<std::unordered_map<std::uint32_t, SiteTraffic>> pending;
   std::vector<std::uint32_t> alive;  // lanes of each warp
 
@@ -472,7 +472,7 @@ struct Watch::State : Observer {
     if (before.thread == 0 || before.thread == now) return true;
     if (before.interval < first_interval) return true;  // another launch
     if (before.thread < block_thread) {                 // another block
-      return knows(copies ? learnt_by_copies : learnt, before);
+      return knows(copy_runs ? learnt_by_copies : learnt, before);
     }
     // A barrier between. What runs beside the threads does not come to it.
     if (before.interval < interval && !is_agent(before.thread)) return true;
@@ -540,18 +540,20 @@ struct Watch::State : Observer {
 
   void find_race(const Access& before, bool before_writes, const Access& now,
                  bool writes, const Region& region, std::ptrdiff_t offset) {
-    std::string missing;
+    std::string kind = "race", missing;
     int distance = 0;
-    if (before.thread < block_thread) {
+    if (before.thread < block_thread && knows(learnt, before)) {
+      kind = "proxy";
       distance = 2;
       missing =
-          knows(learnt, before)
-              ? "the two are in different blocks; a counter tells the thread "
-                "of the first one, but not its copies: "
-                "fence_async_proxy_global() is missing before this line"
-              : "the two are in different blocks, and no counter between a "
-                "__threadfence() of each orders them: use an atomic, such a "
-                "counter, or a second launch";
+          "a counter has told the thread who, but not its copies: "
+          "fence_async_proxy_global() is missing before this line";
+    } else if (before.thread < block_thread) {
+      distance = 2;
+      missing =
+          "the two are in different blocks: use an atomic, a second launch, "
+          "or a counter, with a __threadfence() before it in the one and an "
+          "atomic_add_acquire() in the other";
     } else if ((before.thread - block_thread) / kWarpSize ==
                (now.thread - block_thread) / kWarpSize) {
       missing =
@@ -561,7 +563,7 @@ struct Watch::State : Observer {
       distance = 1;
       missing = "a __syncthreads() is probably missing between the two lines";
     }
-    find("race", now.site, before.site,
+    find(kind, now.site, before.site,
          fmt::format("{} {} what {} {}, in {}, with nothing to say who comes "
                      "first; {}",
                      name_of(now.thread), writes ? "writes" : "reads",
@@ -777,9 +779,11 @@ struct Watch::State : Observer {
   }
   void memory_fenced(bool arrived) override {
     if (arrived) order.tell_all(this_thread(), at_fence[this_thread()]);
-    for (const auto& [block, knowledge] : seen[this_thread()]) {
+    OfBlocks& of_thread = seen[this_thread()];
+    for (const auto& [block, knowledge] : of_thread) {
       learnt[block].join(knowledge);
     }
+    of_thread.clear();
   }
   // Blocks run one after the other here: those that have counted before are over, but only what they did before their
   // fence is known to be over in any run.
@@ -1054,7 +1058,7 @@ struct Watch::State : Observer {
     const std::uint32_t at = site(place);
     Counted& c = counted[{at, false, write}];
     bool any = false;
-    copies = true;
+    copy_runs = true;
     for (const void* memory : rows) {
       const auto* address = static_cast<const std::byte*>(memory);
       Region* region = buffer_at(address);
@@ -1071,7 +1075,7 @@ struct Watch::State : Observer {
       c.sectors += sectors(row);
       c.ideal += (bytes + 31) / 32;
     }
-    copies = false;
+    copy_runs = false;
     c.requests += any;
     c.atomics += any && atomic;
   }
