@@ -121,12 +121,13 @@ def print_counters(rows, headings, ours):
     others = [backend for backend in headings if backend != ours]
     print("Clock cycles of all kernels of a pass, by ncu. Then, of the kernel that takes longest, what parts of")
     print("the GPU do of the most that they can.")
-    groups = (
+    groups = [
         ("million cycles", [f"{h:>9}" for h in headings.values()]),
-        ("over ours", [f"{headings[b]:>9}" for b in others]),
+        ("over ours", [f"{headings[b]:>11}" for b in others]),
         ("tensor cores, %", [f"{h:>9}" for h in headings.values()]),
         ("in ours, %", [f"{h:>8}" for h in ("shared", "L2", "DRAM")]),
-    )
+    ]
+    groups = [group for group in groups if group[1]]  # perhaps nobody is beside us
     cells = ["".join(columns) for _, columns in groups]
     print((" " * 16 + "".join(f"{title:>{len(cell)}}" for (title, _), cell in zip(groups, cells))).rstrip())
     print(f"{'D':>3} {'mask':<6}{'N':>6}" + "".join(cells))
@@ -134,14 +135,14 @@ def print_counters(rows, headings, ours):
         if dtype != "bfloat16":
             continue
 
-        def figures(backends, form, value):
-            return "".join(f"{value(of[b]):{form}}" if b in of else f"{'-':>9}" for b in backends)
+        def figures(backends, width, digits, value):
+            return "".join(f"{value(of[b]):{width}.{digits}f}" if b in of else f"{'-':>{width}}" for b in backends)
 
         print(
             f"{head_dim:>3} {mask:<6}{length:>6}"
-            + figures(headings, "9.3f", lambda row: row["cycles"] / 1e6)
-            + figures(others, "9.2f", lambda row: row["cycles"] / of[ours]["cycles"])
-            + figures(headings, "9.0f", lambda row: row["tensor"])
+            + figures(headings, 9, 3, lambda row: row["cycles"] / 1e6)
+            + figures(others, 11, 2, lambda row: row["cycles"] / of[ours]["cycles"])
+            + figures(headings, 9, 0, lambda row: row["tensor"])
             + "".join(f"{of[ours][name]:>8.0f}" for name in ("shared", "l2", "dram"))
         )
     lengths = sorted({key[3] for key in problems if key[0] == "float16"})

@@ -145,10 +145,18 @@ class Table(unittest.TestCase):
         with contextlib.redirect_stdout(text):
             counters.print_counters(rows, {"ours": "lesson", "theirs": "them", "nobody": "-"}, "ours")
         lines = text.getvalue().splitlines()
-        self.assertIn(" 64 full     512    2.000    3.000     1.50", text.getvalue())
+        self.assertIn(" 64 full     512    2.000    3.000       1.50", text.getvalue())
         self.assertTrue(any(words.split()[-5:] == ["67", "67", "75", "26", "2"] for words in lines))
         self.assertEqual(lines[-1].split(), ["them", "64", "full", "1.000"])
         self.assertLessEqual(max(map(len, lines)), 120)
+
+    def test_alone(self):
+        row = {**label("ours"), "tensor": 66.6, "shared": 75.4, "l2": 26, "dram": 2, "cycles": 2000000}
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            counters.print_counters([row], {"ours": "lesson", "theirs": "them"}, "ours")
+        self.assertNotIn("over ours", text.getvalue())
+        self.assertIn(" 64 full     512    2.000       67", text.getvalue())
 
 
 if __name__ == "__main__":
