@@ -25,6 +25,7 @@ try:
 except ImportError:
     torch = None
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 OURS = "this lesson"
 CUDNN = "CUDNN_ATTENTION"
 FLASH_3 = "FLASH_ATTENTION_3"
@@ -479,14 +480,13 @@ def first_line(command):
 
 def write_record(path, on_gpu, commit, rows):
     """Writes the record, whole or not at all."""
-    root = pathlib.Path(__file__).resolve().parents[2]
-    program = pathlib.Path(sys.argv[0]).resolve().relative_to(root)
+    program = pathlib.Path(sys.argv[0]).resolve().relative_to(ROOT)
     record = {
         "gpu": torch.cuda.get_device_name() if on_gpu else "none",
         "driver": first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
         "toolkit": torch.version.cuda or "none",
         "torch": torch.__version__,
-        "commit": commit or first_line(["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]),
+        "commit": commit or first_line(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]),
         "date": datetime.date.today().isoformat(),
         "command": shlex.join(["python3", str(program)] + sys.argv[1:]),
     }
@@ -540,8 +540,13 @@ def print_record(path, headings, what):
     """The times of a record as a table: TFLOP/s of each back end, and the errors of `what`."""
     try:
         record = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Failure(f"{path}: {error}") from error
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise Failure(f"{path} is no record: {error}") from error
+    program = f"{pathlib.Path(sys.argv[0]).resolve().relative_to(ROOT)}"
+    if not isinstance(record, dict) or program not in record.get("command", ""):
+        raise Failure(f"{path} is no record of {program}")
     source = "({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record)
     counted = [row for row in record["measurements"] if row["what"] == "counters"]
     if counted:

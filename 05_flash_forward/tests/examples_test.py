@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import stat
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -157,6 +158,30 @@ class Table(unittest.TestCase):
             counters.print_counters([row], {"ours": "lesson", "theirs": "them"}, "ours")
         self.assertNotIn("over ours", text.getvalue())
         self.assertIn(" 64 full     512    2.000       67", text.getvalue())
+
+
+class Records(unittest.TestCase):
+    def table(self, lesson, record):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        program = root / lesson / "interface" / "example.py"
+        run = subprocess.run([sys.executable, "-B", program, "--table", record], capture_output=True, text=True)
+        return run.returncode, run.stderr
+
+    def test_the_record_of_another_program_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            record = pathlib.Path(folder, "record.json")
+            for text, words in (
+                ('{"command": "06_flash_backward --section time", "measurements": []}', "is no record of 06_"),
+                ("[]", "is no record of 06_"),
+                ("nothing", "is no record: "),
+            ):
+                record.write_text(text, encoding="utf-8")
+                status, said = self.table("06_flash_backward", record)
+                self.assertEqual(status, 2)
+                self.assertIn(words, said)
+                self.assertEqual(said.count("\n"), 1)
+            status, said = self.table("05_flash_forward", pathlib.Path(folder, "none"))
+            self.assertEqual((status, said.count("none"), said.count("\n")), (2, 1, 1))
 
 
 if __name__ == "__main__":

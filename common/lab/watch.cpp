@@ -540,19 +540,20 @@ struct Watch::State : Observer {
 
   void find_race(const Access& before, bool before_writes, const Access& now,
                  bool writes, const Region& region, std::ptrdiff_t offset) {
-    std::string kind = "race", missing;
+    std::string kind = "race";
+    std::string with = "nothing to say who comes first", missing;
     int distance = 0;
     if (before.thread < block_thread && knows(learnt, before)) {
       kind = "proxy";
+      with = "a counter that orders the threads, but not the copy";
       distance = 2;
-      missing =
-          "a counter has told the thread who, but not its copies: "
-          "fence_async_proxy_global() is missing before this line";
+      missing = "fence_async_proxy_global() is missing before this line";
     } else if (before.thread < block_thread) {
       distance = 2;
       missing =
           "the two are in different blocks: use an atomic, a second launch, "
-          "or a counter, with a __threadfence() before it in the one and an "
+          "or a counter, with a __threadfence() before it in the one (and a "
+          "bulk_wait<0>() before that where a copy writes) and an "
           "atomic_add_acquire() in the other";
     } else if ((before.thread - block_thread) / kWarpSize ==
                (now.thread - block_thread) / kWarpSize) {
@@ -564,12 +565,11 @@ struct Watch::State : Observer {
       missing = "a __syncthreads() is probably missing between the two lines";
     }
     find(kind, now.site, before.site,
-         fmt::format("{} {} what {} {}, in {}, with nothing to say who comes "
-                     "first; {}",
+         fmt::format("{} {} what {} {}, in {}, with {}; {}",
                      name_of(now.thread), writes ? "writes" : "reads",
                      name_of(before.thread),
                      before_writes ? "has written" : "has read",
-                     name_of(region, offset), missing),
+                     name_of(region, offset), with, missing),
          distance);
   }
 

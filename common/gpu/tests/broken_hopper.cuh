@@ -229,7 +229,7 @@ __global__ void store_at_the_end(const float* in, float* out) {
 }
 
 /// What one of two blocks forgets.
-enum class Forgets { kNothing, kRelease, kAcquire, kProxyFence };
+enum class Forgets { kNothing, kArrival, kRelease, kAcquire, kProxyFence };
 
 /// The first block stores a row, the second one adds to it.
 template <Forgets forgets>
@@ -242,7 +242,11 @@ __global__ void store_then_add(const float* in, float* out, unsigned* turn) {
   if (blockIdx.x == 0) {
     bulk_store(out, row, sizeof row);  // in turn: stored
     bulk_commit();
-    bulk_wait<0>();
+    if (forgets == Forgets::kArrival) {
+      bulk_wait_read<0>();
+    } else {
+      bulk_wait<0>();
+    }
     if (forgets != Forgets::kRelease) __threadfence();
     atomicAdd(turn, 1u);
     return;
@@ -662,15 +666,19 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
               {{1}, {32}}, 32, 32);
         }},
        "a bulk_wait_read<0>() is missing"},
+      {{"counts_too_early", "The store was read, but is not in memory.",
+        "race", "in turn: added", "in turn: stored",
+        in_turn(store_then_add<Forgets::kArrival>)},
+       "(and a bulk_wait<0>() before that where a copy writes)"},
       {{"counts_without_a_fence", "A counter says nothing of the store.",
         "race", "in turn: added", "in turn: stored",
         in_turn(store_then_add<Forgets::kRelease>)},
        "with a __threadfence() before it in the one"},
-      {{"waits_without_acquiring", "Who waits for it need not see the store.",
-        "race", "in turn: added", "in turn: stored",
-        in_turn(store_then_add<Forgets::kAcquire>)},
+      {{"waits_without_acquiring",
+        "Who waits for the counter may not see it.", "race", "in turn: added",
+        "in turn: stored", in_turn(store_then_add<Forgets::kAcquire>)},
        "an atomic_add_acquire() in the other"},
-      {{"adds_without_a_proxy_fence", "Who waits knows, its copies do not.",
+      {{"no_fence_before_bulk_add", "A thread knows, its copies may not.",
         "proxy", "in turn: added", "in turn: stored",
         in_turn(store_then_add<Forgets::kProxyFence>)},
        "fence_async_proxy_global() is missing before this line"},
