@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -79,6 +80,28 @@ TEST_CASE(
   // Their zeros would be the largest scores by far, and their weights infinite.
   for (const Type type : kTypes) {
     check_everywhere(problem_of(type, {1, 2, 1, 70, 1, 64}), Values::kLarge);
+  }
+}
+
+TEST_CASE(
+    "keys beyond the end stay hidden from every tile of queries where all "
+    "scores are far below 0") {
+  // Without a mask the blocks of rung 12 begin with different tiles.
+  for (const int head_dim : {64, 128}) {  // tiles of 128 queries, and of 64
+    const Problem problem =
+        problem_of(Type::kBFloat16, {1, 1, 1, 300, 150, head_dim});
+    flash::Inputs inputs = flash::make_inputs(problem, Values::kNormal, 1);
+    const auto set = [](Tensor<float, 4>& x, float factor) {
+      for (std::int64_t i = 0; i < x.count(); ++i) {
+        x.data()[i] = factor * (1 + std::abs(x.data()[i]));
+      }
+    };
+    set(inputs.q, 1);
+    set(inputs.k, -8);
+    const backward::Inputs with_o =
+        backward::with_forward(problem, std::move(inputs), 2);
+    flash::check_everywhere(backward::machines(), problem, with_o,
+                            backward::Judge(problem, with_o));
   }
 }
 
