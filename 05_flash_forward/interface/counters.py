@@ -107,17 +107,12 @@ def rows_of(printed, labels):
     return rows
 
 
-def print_counters(rows, headings, ours):
-    """The rows of a record as a table, a line for each problem in bfloat16; below it how many cycles float16 takes.
+def print_counters(problems, headings, ours):
+    """Prints a table with a line for each problem in bfloat16.
 
-    headings: of the back ends' columns; ours: the back end whose kernels are looked at more closely.
+    problems: {(type, head_dim, mask, length): {back end: row of a record}}; headings: of the back ends' columns; ours:
+    the back end whose kernels are looked at more closely.
     """
-    problems = {}
-    for row in rows:
-        key = (row["type"], row["head_dim"], "causal" if row["causal"] else "full", row["length"])
-        problems.setdefault(key, {})[row["backend"]] = row
-    there = {row["backend"] for row in rows}
-    headings = {backend: heading for backend, heading in headings.items() if backend in there}
     others = [backend for backend in headings if backend != ours]
     print("Clock cycles of all kernels of a pass, by ncu. Then, of the kernel that takes longest, what parts of")
     print("the GPU do of the most that they can.")
@@ -145,14 +140,3 @@ def print_counters(rows, headings, ours):
             + figures(headings, 9, 0, lambda row: row["tensor"])
             + "".join(f"{of[ours][name]:>8.0f}" for name in ("shared", "l2", "dram"))
         )
-    lengths = sorted({key[3] for key in problems if key[0] == "float16"})
-    if not lengths:
-        return
-    print("\nCycles in bfloat16 over those in float16, by length")
-    print(f"{'':<12}{'D':>3} {'mask':<6}" + "".join(f"{n:>7}" for n in lengths))
-    for backend, heading in headings.items():
-        for kind in dict.fromkeys(key[1:3] for key in problems if key[0] == "float16"):
-            of = [[problems.get((t, *kind, n), {}).get(backend) for t in ("bfloat16", "float16")] for n in lengths]
-            if all(row is not None for pair in of for row in pair):
-                ratios = "".join(f"{brain['cycles'] / half['cycles']:>7.3f}" for brain, half in of)
-                print(f"{heading:<12}{kind[0]:>3} {kind[1]:<6}{ratios}")

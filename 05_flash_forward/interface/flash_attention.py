@@ -520,20 +520,39 @@ def print_errors(record, headings, field, what):
         )
 
 
-def print_types(problems, headings):
-    """Of a record's times: what float16 reaches of bfloat16's speed."""
+def by_problem(rows):
+    """{(type, head_dim, mask, length): {back end: row}} of a record's rows."""
+    problems = {}
+    for row in rows:
+        key = (row["type"], row["head_dim"], "causal" if row["causal"] else "full", row["length"])
+        problems.setdefault(key, {})[row["backend"]] = row
+    return problems
+
+
+def print_types(title, problems, headings, speed, digits):
+    """What float16 reaches of bfloat16's speed(row)."""
     lengths = sorted({length for dtype, _, _, length in problems if dtype == "float16"})
     if not lengths:
         return
-    print("\nSpeed in float16 over that in bfloat16, by length")
+    print(f"\n{title}, by length")
     print(f"{'':<12}{'D':>3} {'mask':<6}" + "".join(f"{n:>7}" for n in lengths))
     kinds = dict.fromkeys((head_dim, mask) for dtype, head_dim, mask, _ in problems if dtype == "float16")
     for backend, heading in headings.items():
         for kind in kinds:
             of = [[problems[(t, *kind, n)].get(backend) for t in ("float16", "bfloat16")] for n in lengths]
-            if all(rate is not None for rates in of for rate in rates):
-                ratios = "".join(f"{half / brain:>7.2f}" for half, brain in of)
+            if all(row is not None for rows in of for row in rows):
+                ratios = "".join(f"{speed(half) / speed(brain):>7.{digits}f}" for half, brain in of)
                 print(f"{heading:<12}{kind[0]:>3} {kind[1]:<6}{ratios}")
+
+
+def print_counted(rows, headings):
+    """What ncu counted, as a table, and whether float16 takes other cycles."""
+    there = {row["backend"] for row in rows}
+    headings = {backend: heading for backend, heading in headings.items() if backend in there}
+    problems = by_problem(rows)
+    counters.print_counters(problems, headings, OURS)
+    title = "Cycles in bfloat16 over those in float16"
+    print_types(title, problems, headings, lambda row: 1 / row["cycles"], 3)
 
 
 def print_record(path, headings, what):
@@ -550,16 +569,13 @@ def print_record(path, headings, what):
     source = "({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record)
     counted = [row for row in record["measurements"] if row["what"] == "counters"]
     if counted:
-        counters.print_counters(counted, headings, OURS)
+        print_counted(counted, headings)
         print(source)
         return
     there = {row["backend"] for row in record["measurements"]}
     headings = {backend: heading for backend, heading in headings.items() if backend in there}
-    problems = {}
-    for row in record["measurements"]:
-        if row["what"] == "time" and row["backend"] in headings:
-            key = (row["type"], row["head_dim"], "causal" if row["causal"] else "full", row["length"])
-            problems.setdefault(key, {})[row["backend"]] = row["tflops"]
+    timed = [row for row in record["measurements"] if row["what"] == "time" and row["backend"] in headings]
+    problems = by_problem(timed)
     compared = {name: heading for name, heading in ((FLASH_3, "x flash 3"), (CUDNN, "x cuDNN")) if name in there}
     print("TFLOP/s of this lesson and of others; - refuses. Behind them the lesson's speed over others'.")
     print(
@@ -567,15 +583,17 @@ def print_record(path, headings, what):
         + "".join(f"{n:>10}" for n in headings.values())
         + "".join(f"{n:>10}" for n in compared.values())
     )
-    for (dtype, head_dim, mask, length), rates in problems.items():
+    for (dtype, head_dim, mask, length), of in problems.items():
         if dtype == "float16":  # below
             continue
+        rates = {name: row["tflops"] for name, row in of.items()}
         print(
             f"{dtype:<9}{head_dim:>3} {mask:<6}{length:>6}"
             + "".join(f"{rates[n]:>10.1f}" if n in rates else f"{'-':>10}" for n in headings)
             + "".join(f"{rates[OURS] / rates[n]:>10.2f}" if n in rates else f"{'-':>10}" for n in compared)
         )
-    print_types(problems, headings)
+    title = "Speed in float16 over that in bfloat16"
+    print_types(title, problems, headings, lambda row: row["tflops"], 2)
     print_errors(record, headings, "largest_error", f"Largest error of {what}")
     print_errors(record, headings, "rms_error", f"Rms of the error of {what}")
     print(source)
@@ -630,7 +648,7 @@ def run(args, load, check, time_all, count_all):
         rows = count_all(library)
         if counters.under_ncu():
             return 0
-        counters.print_counters(rows, HEADINGS, OURS)
+        print_counted(rows, HEADINGS)
     if args.check or both:
         rows, good = check(library, "cuda" if on_gpu else "cpu")
     if args.time or (both and on_gpu):

@@ -1,8 +1,9 @@
 /// @file
-/// The same bits in every run, for little more time than rung 10 takes: blocks add to a tile of dQ one after the other,
-/// always in the same order. Blocks of the last keys begin: under the causal mask they have the fewest queries, and each finds
-/// its turn at hand, since the block behind it is one tile ahead. The head changes from block to block, so that those
-/// that wait for one another are few. The block whose turn is the first one stores: the sums need no zeros.
+/// The same bits in every run, for some more time than rung 10 takes: blocks add to a tile of dQ one after the
+/// other, always in the same order. Blocks of the last keys begin: under the causal mask they have the fewest queries,
+/// and each finds its turn at hand, since the block behind it is one tile ahead. The head changes from block to block,
+/// so that those that wait for one another are few. The block whose turn is the first one stores: the sums need no
+/// zeros.
 ///
 /// Source of the order: NVIDIA and FlashAttention's authors, deterministic backward pass of FlashAttention-3.
 #pragma once

@@ -235,8 +235,8 @@ __device__ void begin_d_q(QueryGradient<Tile>& d_q,
 }
 //! [begin_d_q]
 
-/// Calls visit(at, i) for each four registers of a warpgroup's accumulator, from register i on. They have their place at
-/// `at` of an array [registers / 4][thread of the warpgroup][4]: so a warp reaches 512 neighbouring bytes at once.
+/// Calls visit(at, i) for each four registers of a warpgroup's accumulator, from register i on. They have their place
+/// at `at` of an array [registers / 4][thread of the warpgroup][4]: so a warp reaches 512 neighbouring bytes at once.
 template <int registers, class Visit>
 __device__ void for_each_four(Visit visit) {
   const int own = threadIdx.x % kWarpgroup * 4;
