@@ -62,7 +62,7 @@ using lab::Launch;
 /// Checks the sizes of a launch: threads and blocks in each direction, bytes of dynamic shared memory.
 /// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than this device has
 inline void check_launch(const Launch& launch) {
-  const DeviceProperties device = device_properties();
+  const DeviceProperties& device = device_properties();
   if (launch.grid.count() < 1 || launch.grid.x > 2147483647u ||
       launch.grid.y > 65535 || launch.grid.z > 65535) {
     throw std::invalid_argument(fmt::format(

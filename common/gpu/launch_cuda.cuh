@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <cuda_runtime.h>
 #include <cxxabi.h>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 namespace fa::FA_TARGET {
@@ -114,33 +116,43 @@ inline void check_cuda(cudaError_t error, const char* call, const char* file,
 #define FA_CUDA(call) \
   ::fa::FA_TARGET::check_cuda((call), #call, __FILE__, __LINE__)
 
-/// The current GPU.
+/// Asks CUDA about a GPU, which takes milliseconds.
+/// @throws std::runtime_error when there is none of that number
+inline DeviceProperties query_device(int device) {
+  int clock_khz = 0, memory_khz = 0, memory_bits = 0;
+  cudaDeviceProp p;
+  FA_CUDA(cudaGetDeviceProperties(&p, device));
+  FA_CUDA(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device));
+  FA_CUDA(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate,
+                                 device));
+  FA_CUDA(cudaDeviceGetAttribute(&memory_bits,
+                                 cudaDevAttrGlobalMemoryBusWidth, device));
+  DeviceProperties result;
+  result.name = p.name;
+  result.compute_capability = 10 * p.major + p.minor;
+  result.multiprocessors = p.multiProcessorCount;
+  result.shared_bytes = p.sharedMemPerBlockOptin;
+  result.l2_bytes = static_cast<std::size_t>(p.l2CacheSize);
+  result.clock_hz = 1e3 * clock_khz;
+  // two bits for each clock and wire
+  result.memory_bandwidth = 2e3 * memory_khz * memory_bits / 8;
+  result.toolkit =
+      fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  return result;
+}
+
+/// The GPU that is current for this thread. Each GPU is asked once; any thread may call.
+/// @return lasts as long as the program
 /// @throws std::runtime_error when there is none
-inline DeviceProperties device_properties() {
-  static const DeviceProperties properties = [] {
-    int device = 0, clock_khz = 0, memory_khz = 0, memory_bits = 0;
-    FA_CUDA(cudaGetDevice(&device));
-    cudaDeviceProp p;
-    FA_CUDA(cudaGetDeviceProperties(&p, device));
-    FA_CUDA(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device));
-    FA_CUDA(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate,
-                                   device));
-    FA_CUDA(cudaDeviceGetAttribute(&memory_bits,
-                                   cudaDevAttrGlobalMemoryBusWidth, device));
-    DeviceProperties result;
-    result.name = p.name;
-    result.compute_capability = 10 * p.major + p.minor;
-    result.multiprocessors = p.multiProcessorCount;
-    result.shared_bytes = p.sharedMemPerBlockOptin;
-    result.l2_bytes = static_cast<std::size_t>(p.l2CacheSize);
-    result.clock_hz = 1e3 * clock_khz;
-    // two bits for each clock and wire
-    result.memory_bandwidth = 2e3 * memory_khz * memory_bits / 8;
-    result.toolkit = fmt::format("{}.{}", CUDART_VERSION / 1000,
-                                 CUDART_VERSION % 1000 / 10);
-    return result;
-  }();
-  return properties;
+inline const DeviceProperties& device_properties() {
+  static std::mutex mutex;
+  static std::map<int, DeviceProperties> known;  // references stay valid
+  int device = 0;
+  FA_CUDA(cudaGetDevice(&device));
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto at = known.find(device);
+  if (at != known.end()) return at->second;
+  return known.emplace(device, query_device(device)).first->second;
 }
 
 /// Whether there is a GPU that can be used.
