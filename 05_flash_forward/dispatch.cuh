@@ -16,9 +16,14 @@ namespace fa::FA_TARGET {
 
 /// A kernel that computes all of a problem.
 struct ForwardKernel {
-  std::function<void(const Stream&)> launch;  ///< on a stream
-  const char* name;                           ///< of its file in kernels/
-  int head_dim;  ///< columns that it is compiled for
+  /// Kernels without a tile scheduler ignore the counter.
+  PersistentLaunch launch;
+  /// Name of its file in kernels/.
+  const char* name;
+  /// Columns that it is compiled for, at least the problem's.
+  int head_dim;
+  /// Bytes of the tile counter; 0 without a tile scheduler.
+  std::size_t workspace_bytes = 0;
 };
 
 /// Calls work with the head dimension that a kernel is compiled for: the least that suffices.
@@ -44,9 +49,10 @@ inline ForwardKernel forward_kernel(const Attention<float>& a) {
                             : flash_register_tiles<d, false>;
     const Launch sizes{
         grid_of(a, Tile::block_m), {Tile::threads}, Tile::shared_bytes};
-    return ForwardKernel{
-        [=](const Stream& stream) { launch(stream, kernel, sizes, a); },
-        "04_register_tiles", d};
+    return ForwardKernel{[=](const Stream& stream, unsigned*) {
+                           launch(stream, kernel, sizes, a);
+                         },
+                         "04_register_tiles", d};
   });
 }
 
@@ -64,9 +70,10 @@ ForwardKernel sm_80_kernel(const Attention<T>& a) {
                        {Tile::threads},
                        pipeline_bytes<Tile, T>(),
                        kPipelineStages};
-    return ForwardKernel{
-        [=](const Stream& stream) { launch(stream, kernel, sizes, a); },
-        "08_finish", d};
+    return ForwardKernel{[=](const Stream& stream, unsigned*) {
+                           launch(stream, kernel, sizes, a);
+                         },
+                         "08_finish", d};
   });
 }
 
@@ -78,13 +85,13 @@ ForwardKernel sm_90_kernel(const Attention<T>& a) {
   if (a.head_dim > 64 && a.head_dim <= 128) {
     using Tile = TeachingTile<T>;
     return {persistent_launch<Tile>(a, flash_patience<Tile, T>),
-            "14_patience", 128};
+            "14_patience", 128, sizeof(unsigned)};
   }
   const auto shares = [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
     using Tile = SharesTile<T, d>;
     return ForwardKernel{persistent_launch<Tile>(a, flash_shares<Tile, T>),
-                         "15_shares", d};
+                         "15_shares", d, sizeof(unsigned)};
   };
   return a.head_dim <= 64 ? shares(std::integral_constant<int, 64>{})
                           : shares(std::integral_constant<int, 256>{});
@@ -102,12 +109,14 @@ ForwardKernel forward_kernel(const Attention<T>& a) {
 }
 
 /// Launches the kernel that forward_kernel() names.
-/// @param a      with a head dimension that is a multiple of 8 up to 256
-/// @param stream where
+/// @param a            with a head dimension that is a multiple of 8 up to 256
+/// @param stream       where
+/// @param tile_counter as for PersistentLaunch
 /// @throws as launch()
 template <class T>
-void launch_forward(const Attention<T>& a, const Stream& stream) {
-  forward_kernel(a).launch(stream);
+void launch_forward(const Attention<T>& a, const Stream& stream,
+                    unsigned* tile_counter = nullptr) {
+  forward_kernel(a).launch(stream, tile_counter);
 }
 
 }  // namespace fa::FA_TARGET

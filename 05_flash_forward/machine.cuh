@@ -158,7 +158,8 @@ inline std::vector<Rung> tensor_core_rungs() {
               }),
           sixteen_bit_rung("08_finish", "masks at the edge, powers of two",
                            256, [](const auto& a) {
-                             sm_80_kernel(a).launch(Stream::of(nullptr));
+                             sm_80_kernel(a).launch(Stream::of(nullptr),
+                                                    nullptr);
                            })};
 }
 
@@ -176,6 +177,14 @@ Rung hopper_rung(const char* name, const char* idea,
                    ? prepare<half>(problem, in, start)
                    : prepare<bfloat16>(problem, in, start);
       }};
+}
+
+// A launch of a persistent kernel with a tile counter of its own.
+inline std::function<void(const Stream&)> with_tile_counter(
+    PersistentLaunch launch) {
+  const auto counter = std::make_shared<DeviceBuffer<unsigned>>(1);
+  counter->zero();
+  return [=](const Stream& stream) { launch(stream, counter->data()); };
 }
 
 // Rungs 10 to 12, which differ in their kernel. `kernel(zero)` gives the kernel for a type.
@@ -219,24 +228,25 @@ inline std::vector<Rung> hopper_rungs() {
                   [](const auto& a) {
                     using T = decltype(type_of(a));
                     using Tile = TeachingTile<T>;
-                    return persistent_launch<Tile>(a,
-                                                   flash_persistent<Tile, T>);
+                    return with_tile_counter(persistent_launch<Tile>(
+                        a, flash_persistent<Tile, T>));
                   }),
       hopper_rung("14_patience", "maxima that grow little are left", 128,
                   [](const auto& a) {
                     using T = decltype(type_of(a));
                     using Tile = TeachingTile<T>;
-                    return persistent_launch<Tile>(a,
-                                                   flash_patience<Tile, T>);
+                    return with_tile_counter(
+                        persistent_launch<Tile>(a, flash_patience<Tile, T>));
                   }),
-      hopper_rung(
-          "15_shares", "nothing that no row sees", 256, [](const auto& a) {
-            using T = decltype(type_of(a));
-            return with_head_dim<64, 256>(a.head_dim, [&](auto d) {
-              using Tile = SharesTile<T, decltype(d)::value>;
-              return persistent_launch<Tile>(a, flash_shares<Tile, T>);
-            });
-          })};
+      hopper_rung("15_shares", "nothing that no row sees", 256,
+                  [](const auto& a) {
+                    using T = decltype(type_of(a));
+                    return with_head_dim<64, 256>(a.head_dim, [&](auto d) {
+                      using Tile = SharesTile<T, decltype(d)::value>;
+                      return with_tile_counter(
+                          persistent_launch<Tile>(a, flash_shares<Tile, T>));
+                    });
+                  })};
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 /// The host's part of rungs 09 and later: maps of the tensors for TMA, the order of work, and launches.
 #pragma once
 
-#include <atomic>
 #include <limits>
 
 #include "05_flash_forward/grid.cuh"
@@ -12,7 +11,7 @@
 namespace fa::FA_TARGET {
 
 /// Whether rungs 09 and later take a problem: no dropout, rows that do not lie one over the other, and not more work
-/// than tickets can count.
+/// than the tile counter can count.
 template <class T>
 bool can_map(const Attention<T>& a) {
   const auto apart = [&](const RowStrides& strides, int heads, int rows) {
@@ -27,20 +26,6 @@ bool can_map(const Attention<T>& a) {
          apart(a.k_strides, a.kv_heads, a.length_k) &&
          apart(a.v_strides, a.kv_heads, a.length_k) &&
          work < std::numeric_limits<int>::max() / 2;
-}
-
-/// A counter of tickets in the memory of the device: 0, and 0 again when a launch that uses it has ended. There are so
-/// many that none is used twice at a time.
-/// @throws std::runtime_error when there is no memory for them
-inline unsigned* next_tickets() {
-  constexpr unsigned count = 4096;
-  static std::atomic<unsigned> next{0};
-  static unsigned* const counters = [] {  // until the program ends
-    void* const memory = device_allocate(count * sizeof(unsigned));
-    device_zero(memory, count * sizeof(unsigned));
-    return static_cast<unsigned*>(memory);
-  }();
-  return counters + next++ % count;
 }
 
 /// Attention with maps for a kernel.
@@ -97,27 +82,33 @@ std::function<void(const Stream&)> mapped_launch(
   };
 }
 
+/// Launches a kernel of rungs 13 and later on a stream. The second argument is the counter of its dynamic tile
+/// scheduler, in memory of the device: 0 before the launch and after it, and used by no other launch in between. Null:
+/// blocks take tiles in a fixed order.
+using PersistentLaunch = std::function<void(const Stream&, unsigned*)>;
+
 /// Prepares a launch of rungs 13 and later.
 /// @tparam Tile HopperTile of the kernel
 /// @param a      what is computed
 /// @param kernel takes the maps and the order of work
-/// @return what launches it on a stream
 template <class Tile, class T>
-std::function<void(const Stream&)> persistent_launch(
-    const Attention<T>& a, void (*kernel)(MappedAttention<T>, WorkOrder)) {
+PersistentLaunch persistent_launch(const Attention<T>& a,
+                                   void (*kernel)(MappedAttention<T>,
+                                                  WorkOrder)) {
   const WorkOrder order = order_of<Tile>(a);
   const std::int64_t work = std::int64_t{order.all} * order.blocks;
   const auto blocks = static_cast<unsigned>(
       std::min<std::int64_t>(work, device_properties().multiprocessors));
-  return [=, maps = map_attention<Tile>(a)](const Stream& stream) {
-    MappedAttention<T> with_tickets = maps;
-    with_tickets.tickets = next_tickets();
+  return [=, maps = map_attention<Tile>(a)](const Stream& stream,
+                                            unsigned* tile_counter) {
+    MappedAttention<T> with_counter = maps;
+    with_counter.tile_counter = tile_counter;
     launch(stream, kernel,
            {{blocks},
             {kWarpgroup * (Tile::consumers + 1)},
             sizeof(PersistentShared<Tile>),
             Tile::stages},
-           with_tickets, order);
+           with_counter, order);
   };
 }
 

@@ -166,7 +166,7 @@ inline int gpu_of(const char* name, const void* pointer) {
   return attributes.device;
 }
 
-// Makes the GPU that holds the tensors the current one for as long as this lives.
+// Makes the GPU that holds the tensors the current one for as long as this lives. Null pointers are skipped.
 class OnItsGpu {
  public:
   explicit OnItsGpu(std::initializer_list<Named> pointers) {
@@ -176,6 +176,7 @@ class OnItsGpu {
     const auto& [first, at] = *pointers.begin();
     const int gpu = gpu_of(first, at);
     for (const auto& [name, pointer] : pointers) {
+      if (pointer == nullptr) continue;
       const int other = gpu_of(name, pointer);
       if (other != gpu) {
         refuse("{} is on GPU {}; {} is on GPU {}", name, other, first, gpu);

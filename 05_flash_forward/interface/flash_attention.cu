@@ -7,6 +7,16 @@
 namespace fa::FA_TARGET {
 namespace {
 
+// No workspace is allowed: blocks then take their tiles in a fixed order.
+void check_workspace(const fa_attention& a, std::size_t least) {
+  if (a.workspace == nullptr) return;
+  check_pointer("workspace", a.workspace, 16);
+  if (a.workspace_bytes < least) {
+    refuse("workspace_bytes is {}; allowed are {} and more, or no workspace",
+           a.workspace_bytes, least);
+  }
+}
+
 int forward(const fa_attention* given) {
   return guarded([&] {
     check_problem(given);
@@ -15,11 +25,26 @@ int forward(const fa_attention* given) {
                         {"k", given->k},
                         {"v", given->v},
                         {"o", given->o},
-                        {"lse", given->lse}});
+                        {"lse", given->lse},
+                        {"workspace", given->workspace}});
     with_attention(*given, [&](const auto& a, const char*) {
-      launch_forward(a, stream_of(*given));
+      const ForwardKernel kernel = forward_kernel(a);
+      check_workspace(*given, kernel.workspace_bytes);
+      kernel.launch(stream_of(*given),
+                    static_cast<unsigned*>(given->workspace));
     });
   });
+}
+
+std::size_t bytes_of_workspace(const fa_attention* given) {
+  std::size_t bytes = 0;
+  guarded([&] {
+    check_problem(given);
+    with_attention(*given, [&](const auto& a, const char*) {
+      bytes = forward_kernel(a).workspace_bytes;
+    });
+  });
+  return bytes;
 }
 
 const char* name_of_kernel(const fa_attention* given) {
@@ -38,6 +63,10 @@ const char* name_of_kernel(const fa_attention* given) {
 
 int fa_forward(const fa_attention* attention) {
   return fa::FA_TARGET::forward(attention);
+}
+
+size_t fa_workspace_bytes(const fa_attention* attention) {
+  return fa::FA_TARGET::bytes_of_workspace(attention);
 }
 
 const char* fa_kernel_name(const fa_attention* attention) {

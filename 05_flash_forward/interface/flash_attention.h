@@ -66,17 +66,29 @@ typedef struct fa_attention {
   double dropout;  ///< share of the weights that are dropped: 0 to below 1
   uint64_t seed;   ///< of the dropout: the same seed drops the same weights
   void* stream;    ///< a cudaStream_t; null is CUDA's default stream
+  /// Memory for the counter of a dynamic tile scheduler, or null: blocks then
+  /// take their tiles in a fixed order, which can be slower. All bytes are 0
+  /// before the first call that uses it, and each call leaves zeros. Calls
+  /// that may run at the same time need a workspace each. At a multiple of 16
+  /// bytes; overlaps nothing.
+  void* workspace;
+  size_t workspace_bytes;  ///< at least fa_workspace_bytes()
 } fa_attention;
 
 /// Begins to compute attention on the stream, on the GPU that holds q, and returns. On the CPU it has ended then. A
 /// query that sees no key gets a row of zeros and an lse of -infinity. An error of a kernel while it runs is told by
-/// a later call to CUDA.
+/// a later call to CUDA. Nothing is allocated and nothing is waited for, so the call can be captured in a CUDA graph.
 /// @param attention what to compute
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward(const fa_attention* attention);
 
-/// Which kernel fa_forward() would take, for example "08_finish, bfloat16, 128 columns". Pointers are not looked at; of
-/// strides only whether one is 0, which the kernels for Hopper do not take.
+/// Bytes of workspace that fa_forward() can use for a problem on the current GPU; 0 when it needs none, or when
+/// fa_last_error() says what was refused. Pointers are not looked at.
+/// @param attention as for fa_forward()
+size_t fa_workspace_bytes(const fa_attention* attention);
+
+/// Which kernel fa_forward() would take on the current GPU, for example "08_finish, bfloat16, 128 columns". Pointers are
+/// not looked at; of strides only whether one is 0, which the kernels for Hopper do not take.
 /// @param attention as for fa_forward()
 /// @return a text that lasts until this thread's next call; null when fa_last_error() says what was refused
 const char* fa_kernel_name(const fa_attention* attention);

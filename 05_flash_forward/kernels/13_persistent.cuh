@@ -136,16 +136,22 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
   RingPlace<2> at;
   FetchPlaces<Tile> places;
   for (int ticket = blockIdx.x;; at.advance(), places.q.advance()) {
-    // Drawn now, needed after this work.
-    const int next = grid + static_cast<int>(atomicAdd(maps.tickets, 1u));
+    // Drawn now, needed after this work. Without a counter: every grid-th.
+    const int next =
+        maps.tile_counter == nullptr
+            ? ticket + grid
+            : grid + static_cast<int>(atomicAdd(maps.tile_counter, 1u));
     const bool over = ticket >= all;
     const Work work = over ? Work{-1, 0, 0} : work_of(ticket, order);
     shared.work_pipe.empty[at.stage].wait(at.parity ^ 1);
     shared.work[at.stage] = work;
     shared.work_pipe.full[at.stage].arrive();
     if (over) {
-      // A block draws for each work and once more. The last one leaves a 0.
-      if (next == all + 2 * grid - 1) *maps.tickets = 0;
+      // A block draws for each work and once more. The last draw resets the
+      // counter for the next launch.
+      if (maps.tile_counter != nullptr && next == all + 2 * grid - 1) {
+        *maps.tile_counter = 0;
+      }
       return;
     }
     fetch_work(shared, maps, work, tiles_of<Tile>(maps.a, work.block),
@@ -247,7 +253,7 @@ __device__ void persistent_block(const MappedAttention<T>& maps,
 //! [persistent]
 
 /// Launch: blocks of 128 x (consumers + 1); as many as multiprocessors, or as work; sizeof(PersistentShared<Tile>).
-/// maps.tickets points to a 0, and to a 0 it points when all is over.
+/// maps.tile_counter points to a 0, and the launch leaves a 0 there; null: blocks take tiles in a fixed order.
 /// @tparam Tile HopperTile
 /// @param maps  what is computed
 /// @param order of work

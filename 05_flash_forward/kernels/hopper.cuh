@@ -21,7 +21,7 @@ struct MappedAttention {
   TensorMap v;        ///< boxes of a tile of keys
   TensorMap o;        ///< boxes of kQueries rows
   Attention<T> a;     ///< the rest
-  unsigned* tickets;  ///< where blocks draw their work, or null
+  unsigned* tile_counter;  ///< of the dynamic tile scheduler, or null
 };
 
 /// Sizes of a kernel.

@@ -64,13 +64,6 @@ void check_memory(const fa_gradient& g) {
   check_strides("d_k", g.d_k_strides, a, a.kv_heads, a.length_k, true);
   check_strides("d_v", g.d_v_strides, a, a.kv_heads, a.length_k, true);
   check_pointer("workspace", g.workspace, 16);
-  with_gradient(g, [&](const auto& gradient, const char*) {
-    const auto least = workspace_bytes(gradient, g.deterministic != 0);
-    if (g.workspace_bytes < least) {
-      refuse("workspace_bytes is {}; allowed are {} and more",
-             g.workspace_bytes, least);
-    }
-  });
 }
 
 int backward(const fa_gradient* given) {
@@ -91,6 +84,11 @@ int backward(const fa_gradient* given) {
                         {"workspace", g.workspace}});
     const bool deterministic = g.deterministic != 0;
     with_gradient(g, [&](auto gradient, const char*) {
+      const auto least = workspace_bytes(gradient, deterministic);
+      if (g.workspace_bytes < least) {
+        refuse("workspace_bytes is {}; allowed are {} and more",
+               g.workspace_bytes, least);
+      }
       set_workspace(gradient, static_cast<float*>(g.workspace),
                     workspace_of(gradient, deterministic));
       launch_backward(gradient, deterministic, stream_of(a));

@@ -41,15 +41,16 @@ typedef struct fa_gradient {
 } fa_gradient;
 
 /// Begins to compute gradients on the stream, on the GPU that holds q, and returns. On the CPU it has ended then. A
-/// query that sees no key gets a row of zeros. An error of a kernel while it runs is told
-/// by a later call to CUDA.
+/// query that sees no key gets a row of zeros. An error of a kernel while it runs is told by a later call to CUDA.
+/// Nothing is allocated and nothing is waited for, so the call can be captured in a CUDA graph. Calls that may run at
+/// the same time need a workspace each; what it holds before a call does not matter.
 /// @param gradient what to compute
 /// @return an fa_status; fa_backward_last_error() says what was refused, or why it failed
 int fa_backward(const fa_gradient* gradient);
 
 /// How many bytes of workspace fa_backward() needs. They depend on sizes, type, `deterministic`, on whether there is
-/// dropout, and on the GPU, since those of the Hopper architecture have kernels of their own; pointers and strides are
-/// not looked at.
+/// dropout, and on the current GPU, since those of the Hopper architecture have kernels of their own; pointers and
+/// strides are not looked at.
 /// @param gradient as for fa_backward()
 /// @return bytes; 0 when fa_backward_last_error() says what was refused
 size_t fa_backward_workspace_bytes(const fa_gradient* gradient);
