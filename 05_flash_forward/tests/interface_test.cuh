@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/interface/flash_attention.h"
+#include "05_flash_forward/tests/own_calls.cuh"
 #include "05_flash_forward/tests/placed.cuh"
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
@@ -286,6 +287,101 @@ TEST_CASE("the kernel's name is refused as the call is, pointers or not") {
   CHECK(fa_kernel_name(nullptr) == nullptr);
 }
 
+TEST_CASE("a workspace is optional; one that does not fit is refused") {
+  Refused call;
+  DeviceBuffer<float> memory(64);
+  call.a.workspace = memory.data();
+  const std::size_t least = fa_workspace_bytes(&call.a);
+  CHECK(least == 0);  // float32 has no tile scheduler
+  CHECK(contains(call.says([&](fa_attention& a) {
+    a.workspace = reinterpret_cast<char*>(memory.data()) + 8;
+  }),
+                 "workspace is at address 0x"));
+  call.a.type = FA_TYPE_FLOAT16;
+  const bool on_hopper = device_properties().compute_capability == 90;
+  CHECK(fa_workspace_bytes(&call.a) == (on_hopper ? 4 : 0));
+  if (on_hopper) {
+    CHECK(call.says([](fa_attention& a) { a.workspace_bytes = 3; }) ==
+          "workspace_bytes is 3; allowed are 4 and more, or no workspace");
+  }
+  CHECK(fa_workspace_bytes(nullptr) == 0);
+  CHECK(std::string(fa_last_error()) == "the attention is a null pointer");
+}
+
+// A call with causal attention on memory of its own. On a GPU there are more tiles than blocks at a time, so that a
+// tile scheduler has work.
+OwnCall own_call(std::int64_t head_dim, bool has_workspace,
+                 std::uint32_t seed) {
+#if defined(__CUDACC__)
+  const Problem problem =
+      problem_of(Type::kBFloat16, {4, 24, 8, 333, 400, head_dim}, true);
+#else
+  const Problem problem =
+      problem_of(Type::kBFloat16, {1, 2, 1, 33, 40, head_dim}, true);
+#endif
+  const AttentionShape& s = problem.shape;
+  const std::int64_t rows = s.batch * s.heads * s.length_q;
+  const std::int64_t kv = s.batch * s.kv_heads * s.length_k * head_dim;
+  const Words q = random_words(rows * head_dim, 3 * seed),
+              k = random_words(kv, 3 * seed + 1),
+              v = random_words(kv, 3 * seed + 2),
+              o = poisoned_words(rows * head_dim),
+              lse = poisoned_words(2 * rows), workspace = poisoned_words(8);
+  workspace->zero();
+  fa_attention a = attention_of(problem);
+  a.q = q->data();
+  a.k = k->data();
+  a.v = v->data();
+  a.o = o->data();
+  a.lse = reinterpret_cast<float*>(lse->data());
+  a.q_strides = a.o_strides =
+      strides_of(problem.shape_of_q(), Layout::kHeadsFirst, head_dim);
+  a.k_strides = a.v_strides =
+      strides_of(problem.shape_of_kv(), Layout::kHeadsFirst, head_dim);
+  if (has_workspace) {
+    a.workspace = workspace->data();
+    a.workspace_bytes = 16;
+  }
+  return {[=](void* stream) {
+            (void)q, (void)k, (void)v, (void)workspace;  // kept
+            fa_attention call = a;
+            call.stream = stream;
+            if (fa_forward(&call) != FA_STATUS_OK) {
+              throw std::runtime_error(fa_last_error());
+            }
+          },
+          {o, lse}};
+}
+
+TEST_CASE("threads, streams and GPUs at the same time: the same bits") {
+  for (const std::int64_t head_dim : {64, 128}) {
+    for (const bool has_workspace : {false, true}) {
+      check_threads(
+          [=](std::uint32_t seed) {
+            return own_call(head_dim, has_workspace, seed);
+          },
+          2, 10);
+    }
+  }
+}
+
+TEST_CASE("the order in which blocks take tiles does not change the bits") {
+  for (const std::int64_t head_dim : {64, 128, 256}) {
+    CHECK(own_call(head_dim, false, 1).alone() ==
+          own_call(head_dim, true, 1).alone());
+  }
+}
+
+#if defined(__CUDACC__)
+TEST_CASE("a CUDA graph with a workspace, replayed beside other calls") {
+  check_graph([](std::uint32_t seed) { return own_call(128, true, seed); });
+}
+
+TEST_CASE("a CUDA graph without a workspace, replayed beside other calls") {
+  check_graph([](std::uint32_t seed) { return own_call(64, false, seed); });
+}
+#endif
+
 TEST_CASE("each thread has an error of its own") {
   Refused call;
   CHECK(call.says([](fa_attention& a) { a.batch = 0; }) ==
@@ -308,7 +404,7 @@ TEST_CASE("the library shows its C functions and nothing else") {
       " | sed 's/.* //; s/@.*//' | sort | tr '\\n' ' '");
   CHECK(names.output ==
         "fa_default_scale fa_forward fa_kernel_name fa_last_error "
-        "fa_runs_on ");
+        "fa_runs_on fa_workspace_bytes ");
 }
 #endif
 
