@@ -17,7 +17,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import flash_attention as fa  # noqa: E402  beside this file
-from flash_attention import BACKENDS, OURS, torch  # noqa: E402
+from flash_attention import BACKENDS, FIXED_ORDER, OURS, torch  # noqa: E402
 
 
 def reference(q, k, v, causal):
@@ -62,20 +62,34 @@ def check(library, device):
             verdict = f"  too large: {allowed:.2e} is allowed; lse: {lse_error:.2e} of {allowed_lse:.2e}"
         print(problem.text() + fa.figures(errors, columns, ".2e") + verdict)
         rows += [problem.row(name, error, fa.rms(off[name])) for name, error in errors.items()]
+    if device == "cuda":
+        good = fa.check_graphs_and_gpus(functools.partial(same_call, library)) and good
     return rows, good
+
+
+def same_call(library, device):
+    """A causal call that has more tiles than a GPU has SMs, and its outputs."""
+    torch.manual_seed(2)
+    q, k, v = (torch.randn(4, 24, 400, 128).bfloat16().to(device) for _ in range(3))
+    call, o, lse = library.prepare(q, k, v, causal=True)
+    return call, (o, lse)
 
 
 def prepare(library, names, q, k, v, causal):
     """What time_problems() asks for."""
-    ours, _, _ = library.prepare(q, k, v, causal)
-    calls = {name: fa.backend_call(name, q, k, v, causal) for name in names if name != OURS}
-    calls = {OURS: ours, **{name: call for name, call in calls.items() if call is not None}}
-    return calls, {OURS: library.kernel_name(ours)}
+    calls, kernels = {}, {}
+    for name in names:
+        if name in (OURS, FIXED_ORDER):
+            calls[name], _, _ = library.prepare(q, k, v, causal, fixed_order=name == FIXED_ORDER)
+            kernels[name] = library.kernel_name(calls[name])
+        else:
+            calls[name] = fa.backend_call(name, q, k, v, causal)
+    return {name: call for name, call in calls.items() if call is not None}, kernels
 
 
-def time_all(library, repeats):
+def time_all(library, repeats, fixed_order):
     """Prints times. Returns rows for the record."""
-    columns = (OURS,) + BACKENDS
+    columns = (OURS,) + ((FIXED_ORDER,) if fixed_order else ()) + BACKENDS
     return fa.time_problems((1024, 4096), columns, 2, repeats, functools.partial(prepare, library))
 
 
@@ -85,11 +99,19 @@ def count_all(library):
 
 
 def main():
-    args = fa.parser_of(__doc__).parse_args()
+    parser = fa.parser_of(__doc__)
+    parser.add_argument("--fixed-order", action="store_true", help="time calls without the tile scheduler, too")
+    args = parser.parse_args()
     if args.table:
         fa.print_record(args.table, fa.HEADINGS, "o")
         return 0
-    return fa.run(args, lambda: fa.Library(args.library), check, time_all, count_all)
+    return fa.run(
+        args,
+        lambda: fa.Library(args.library),
+        check,
+        lambda library, repeats: time_all(library, repeats, args.fixed_order),
+        count_all,
+    )
 
 
 if __name__ == "__main__":

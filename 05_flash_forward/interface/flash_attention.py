@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import datetime
 import json
+import math
 import os
 import pathlib
 import shlex
@@ -27,6 +28,7 @@ except ImportError:
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OURS = "this lesson"
+FIXED_ORDER = "fixed order"  # ours, without the dynamic tile scheduler
 CUDNN = "CUDNN_ATTENTION"
 FLASH_3 = "FLASH_ATTENTION_3"
 BACKENDS = ("FLASH_ATTENTION", FLASH_3, "EFFICIENT_ATTENTION", CUDNN, "MATH")
@@ -35,6 +37,7 @@ FOR_HOPPER = (FLASH_3, CUDNN)  # counted
 LENGTHS = [512 << i for i in range(6)]  # in 16 bits
 HEADINGS = {  # of columns in the table of a record
     OURS: "lesson",
+    FIXED_ORDER: "fixed",
     "FLASH_ATTENTION": "flash",
     FLASH_3: "flash 3",
     "EFFICIENT_ATTENTION": "efficient",
@@ -80,6 +83,7 @@ class Attention(ctypes.Structure):
         + [("type", ctypes.c_int32), ("causal", ctypes.c_int32)]
         + [("scale", ctypes.c_double), ("dropout", ctypes.c_double)]
         + [("seed", ctypes.c_uint64), ("stream", ctypes.c_void_p)]
+        + [("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_size_t)]
     )
 
 
@@ -127,12 +131,14 @@ class Library(CLibrary):
     """libflash_attention.so."""
 
     def __init__(self, path):
-        super().__init__(path, "fa_", {"forward": ctypes.c_int, "default_scale": ctypes.c_double})
+        results = {"forward": ctypes.c_int, "default_scale": ctypes.c_double, "workspace_bytes": ctypes.c_size_t}
+        super().__init__(path, "fa_", results)
         self.c.fa_default_scale.argtypes = [ctypes.c_int64]
 
-    def prepare(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0):
+    def prepare(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0, fixed_order=False):
         """A call on tensors [batch, heads, length, head_dim] whose rows are contiguous, in whatever order the other
-        dimensions lie. Returns (call, o, lse): o lies like q. `call()` begins it on the stream that is current."""
+        dimensions lie. Returns (call, o, lse): o lies like q. `call()` begins it on the stream that is current. With
+        `fixed_order` it gets no workspace for the tile scheduler's counter."""
         types = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
         if q.dtype not in types or not q.dtype == k.dtype == v.dtype:
             raise Failure(f"types {q.dtype}, {k.dtype} and {v.dtype}; allowed is one of {list(types)}")
@@ -150,14 +156,24 @@ class Library(CLibrary):
             place(a, name, tensor)
         a.lse, a.causal, a.dropout, a.seed = lse.data_ptr(), int(causal), dropout, seed
         a.scale = self.c.fa_default_scale(head_dim) if scale is None else scale
+        with on_device_of(q):
+            a.workspace_bytes = 0 if fixed_order else self.c.fa_workspace_bytes(ctypes.byref(a))
+            # Zeros before the first call; each call leaves zeros.
+            workspace = torch.zeros(a.workspace_bytes, dtype=torch.uint8, device=q.device)
+        a.workspace = workspace.data_ptr() or None
 
         def call():
             a.stream = current_stream(q)
             if self.c.fa_forward(ctypes.byref(a)) != 0:
                 raise self.error()
 
-        call.struct, call.tensors = a, (q, k, v, o, lse)  # memory that a points to lives as long as the call
+        call.struct, call.tensors = a, (q, k, v, o, lse, workspace)  # memory that a points to lives as long as the call
         return call, o, lse
+
+
+def on_device_of(tensor):
+    """Makes the GPU of a tensor the current one."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()
 
 
 def current_stream(tensor):
@@ -319,6 +335,31 @@ def largest(tensor):
 
 def rms(tensor):
     return tensor.square().mean().sqrt().item()
+
+
+def check_graphs_and_gpus(make):
+    """Prints whether calls on each GPU, plain and replayed as a CUDA graph, give the same bits. Returns whether they do.
+
+    make(device) gives a call on tensors there and its outputs, each time with the same inputs.
+    """
+    good, expected = True, None
+    for gpu in range(torch.cuda.device_count()):
+        call, outputs = make(f"cuda:{gpu}")
+        with torch.cuda.device(gpu):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                call()
+        for name, launch in (("CUDA graph", graph.replay), ("plain call", call)):
+            for output in outputs:
+                output.fill_(math.nan)
+            launch()  # the plain call with another GPU as the current one
+            torch.cuda.synchronize(gpu)
+            bits = [output.cpu() for output in outputs]
+            expected = bits if expected is None else expected
+            same = all(torch.equal(a, b) for a, b in zip(bits, expected))  # false for NaN
+            print(f"{'PASS' if same else 'FAIL'}  {name} on GPU {gpu}: {'the same' if same else 'other'} bits")
+            good = good and same
+    return good
 
 
 def figures(values, columns, form):
