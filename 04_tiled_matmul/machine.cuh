@@ -90,13 +90,16 @@ Prepared prepare_product(
 template <class T, class H>
 tiled::Kernel product_kernel(
     const std::string& name, const std::string& idea, bool b_transposed,
-    const std::function<void(const Product<T>&)>& launch_kernel) {
-  return {name, idea, [=](const Inputs& in) {
+    const std::function<void(const Product<T>&)>& launch_kernel,
+    const Needs& needs) {
+  return {name, idea,
+          [=](const Inputs& in) {
             return prepare_product<T, H>(in, b_transposed,
                                          [=](const Product<T>& p) {
                                            return [=] { launch_kernel(p); };
                                          });
-          }};
+          },
+          needs};
 }
 
 template <bool bt>
@@ -106,13 +109,15 @@ std::vector<tiled::Kernel> float_products() {
                          bool rows_in_x = false, std::size_t shared_bytes = 0,
                          int stages = 0) {
     return product_kernel<float, float>(
-        name, idea, bt, [=](const Product<float>& p) {
+        name, idea, bt,
+        [=](const Product<float>& p) {
           const unsigned of_rows = blocks(p.m, tile_rows),
                          of_cols = blocks(p.n, tile_cols);
           const Size grid =
               rows_in_x ? Size(of_rows, of_cols) : Size(of_cols, of_rows);
           launch(function, {grid, block, shared_bytes, stages}, p);
-        });
+        },
+        stages > 0 ? kNeedsCpAsync.with_shared(shared_bytes) : Needs{});
   };
   return {
       kernel("07_matmul_naive", "a thread for each result", matmul_naive<bt>,
@@ -141,14 +146,17 @@ std::vector<tiled::Kernel> mma_products() {
   const auto kernel = [](const char* name, const char* idea, auto function,
                          auto tile, std::size_t shared_bytes, int stages) {
     using Tile = decltype(tile);
-    return product_kernel<T, H>(name, idea, bt, [=](const Product<T>& p) {
-      launch(function,
-             {{blocks(p.n, Tile::cols), blocks(p.m, Tile::rows)},
-              {Tile::threads},
-              shared_bytes,
-              stages},
-             p);
-    });
+    return product_kernel<T, H>(
+        name, idea, bt,
+        [=](const Product<T>& p) {
+          launch(function,
+                 {{blocks(p.n, Tile::cols), blocks(p.m, Tile::rows)},
+                  {Tile::threads},
+                  shared_bytes,
+                  stages},
+                 p);
+        },
+        kNeedsMma.with_shared(shared_bytes));
   };
   return {kernel("15_matmul_tensor_cores", "16 x 8 x 16 in one instruction",
                  matmul_tensor_cores<bt, T>, PlainTile<bt>{}, 0, 0),
@@ -164,9 +172,11 @@ std::vector<tiled::Kernel> mma_products() {
 template <bool bt, class T, class H>
 std::vector<tiled::Kernel> wgmma_products() {
   const auto kernel = [](const char* name, const char* idea, auto start) {
-    return tiled::Kernel{name, idea, [=](const Inputs& in) {
+    return tiled::Kernel{name, idea,
+                         [=](const Inputs& in) {
                            return prepare_product<T, H>(in, bt, start);
-                         }};
+                         },
+                         kNeedsHopper};
   };
   using OneStage = OneStageTile<bt, T>;
   using Stages = StagesTile<bt, T>;
@@ -187,14 +197,12 @@ std::vector<tiled::Kernel> wgmma_products() {
              })};
 }
 
-// All of them that this machine has.
+// All of them.
 template <bool bt>
 std::vector<tiled::Kernel> bfloat16_products() {
   auto result = mma_products<bt, bfloat16, fa::bfloat16>();
-  if (device_available() && has_hopper()) {
-    for (auto& kernel : wgmma_products<bt, bfloat16, fa::bfloat16>()) {
-      result.push_back(std::move(kernel));
-    }
+  for (auto& kernel : wgmma_products<bt, bfloat16, fa::bfloat16>()) {
+    result.push_back(std::move(kernel));
   }
   return result;
 }
@@ -288,14 +296,15 @@ inline tiled::Machine machine(const std::string& kind) {
     throw std::logic_error("there are no kernels for group " + group);
   };
   for (tiled::Group& group : result.groups) {
-    group.kernels = kernels_of(group.name);
-    if (result.available && !has_hopper() &&
-        group.arithmetic == Arithmetic::kTensorCores16) {
-      group.left_out = fmt::format(
-          "19_matmul_wgmma and later are left out: they need compute "
-          "capability 9.0, and {} has {}.{}",
-          result.properties.name, result.properties.compute_capability / 10,
-          result.properties.compute_capability % 10);
+    for (tiled::Kernel& kernel : kernels_of(group.name)) {
+      const std::string lacks =
+          result.available ? missing(result.properties, kernel.needs) : "";
+      if (lacks.empty()) {
+        group.kernels.push_back(std::move(kernel));
+      } else {
+        group.left_out.push_back(
+            fmt::format("{} is left out: it {}", kernel.name, lacks));
+      }
     }
   }
   return result;

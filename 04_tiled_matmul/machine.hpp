@@ -28,6 +28,7 @@ struct Kernel {
   std::string idea;  ///< what is new, in a few words
   /// Copies inputs to the device. (All dimensions may be ragged.)
   std::function<Prepared(const Inputs&)> prepare;
+  Needs needs{};  ///< of a GPU
 };
 
 /// Kernels that compute the same.
@@ -35,8 +36,8 @@ struct Group {
   std::string name;             ///< "transpose"
   std::string title;            ///< for people
   std::vector<Kernel> kernels;  ///< in the order of the lesson
-  std::string
-      left_out;  ///< why others are not there; empty if none is missing
+  /// Kernels that the machine cannot run, a sentence for each with the reason.
+  std::vector<std::string> left_out;
   /// Inputs for a size, random.
   /// @param rows  first dimension of the result
   /// @param cols  second one

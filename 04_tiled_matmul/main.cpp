@@ -1,4 +1,5 @@
 // Lesson 04: kernels from the first one to tensor cores, each checked, counted in the lab and timed on a GPU.
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 
@@ -63,7 +64,7 @@ void check_group(cli::Program& program, const Machine& machine,
     }
     program.check(verdict);
   }
-  if (!group.left_out.empty()) fmt::print("{}\n", group.left_out);
+  for (const std::string& why : group.left_out) fmt::print("  {}\n", why);
 }
 
 // What the kernels of a group ask of memory, and what could be asked at least.
@@ -106,7 +107,8 @@ void time_groups(cli::Program& program, const Machine& machine,
     const auto of_group = tiled::time_kernels(machine, group, size);
     fmt::print("{}, all sizes {}, on {}\n{}\n", group.title, size,
                machine.properties.name, cli::table_of(of_group, {"kernel"}));
-    if (!group.left_out.empty()) fmt::print("{}\n\n", group.left_out);
+    for (const std::string& why : group.left_out) fmt::print("{}\n", why);
+    if (!group.left_out.empty()) fmt::print("\n");
     rows.insert(rows.end(), of_group.begin(), of_group.end());
   }
   if (rows.empty()) {
@@ -133,12 +135,14 @@ void show_kernels(const Machine& used, const Machine& lab,
     const Inputs inputs = group.inputs(size, size, size);
     const Group& of_lab = group_of(lab, group.name);
     cli::LaunchedGroup launched{group.title, {}};
-    for (std::size_t i = 0; i < group.kernels.size(); ++i) {
-      const Kernel& kernel = group.kernels[i];
+    for (const Kernel& kernel : group.kernels) {
       if (!options.wants(kernel.name)) continue;
-      launched.rungs.push_back(cli::launched_rung(
-          kernel.name, used, kernel.prepare(inputs).launch, lab,
-          of_lab.kernels.at(i).prepare(inputs).launch));
+      const auto in_lab = std::find_if(
+          of_lab.kernels.begin(), of_lab.kernels.end(),
+          [&](const Kernel& other) { return other.name == kernel.name; });
+      launched.rungs.push_back(
+          cli::launched_rung(kernel.name, used, kernel.prepare(inputs).launch,
+                             lab, in_lab->prepare(inputs).launch));
     }
     groups.push_back(std::move(launched));
   }

@@ -10,6 +10,7 @@
 #include "05_flash_forward/grid.cuh"
 #include "05_flash_forward/kernels/04_register_tiles.cuh"
 #include "05_flash_forward/kernels/08_finish.cuh"
+#include "05_flash_forward/kernels/any_gpu.cuh"
 #include "05_flash_forward/mapped.cuh"
 
 namespace fa::FA_TARGET {
@@ -39,30 +40,60 @@ auto with_head_dim(std::int64_t head_dim, Work work) {
   return work(std::integral_constant<int, least>{});
 }
 
+/// The kernel for a GPU that the others do not fit.
+template <class T>
+ForwardKernel any_gpu_kernel(const Attention<T>& a) {
+  const Launch sizes{grid_of(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}};
+  return {[=](const Stream& stream, unsigned*) {
+            launch(stream, flash_any_gpu<T>, sizes, a);
+          },
+          "any_gpu", kAnyGpuColumns};
+}
+
 /// The fastest kernel for a problem with a head dimension up to 256.
-inline ForwardKernel forward_kernel(const Attention<float>& a) {
+/// @param a      what is computed
+/// @param device where; the choice depends on nothing else
+inline ForwardKernel forward_kernel(
+    const Attention<float>& a,
+    const DeviceProperties& device = device_properties()) {
   return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
+    const auto with_tile = [&](auto tile) {
+      using Tile = decltype(tile);
+      const auto kernel = a.dropout.threshold > 0
+                              ? flash_register_tiles<Tile, true>
+                              : flash_register_tiles<Tile, false>;
+      const Launch sizes{
+          grid_of(a, Tile::block_m), {Tile::threads}, Tile::shared_bytes};
+      return ForwardKernel{[=](const Stream& stream, unsigned*) {
+                             launch(stream, kernel, sizes, a);
+                           },
+                           "04_register_tiles", d};
+    };
     using Tile = FloatTile<d>;
-    const auto kernel = a.dropout.threshold > 0
-                            ? flash_register_tiles<d, true>
-                            : flash_register_tiles<d, false>;
-    const Launch sizes{
-        grid_of(a, Tile::block_m), {Tile::threads}, Tile::shared_bytes};
-    return ForwardKernel{[=](const Stream& stream, unsigned*) {
-                           launch(stream, kernel, sizes, a);
-                         },
-                         "04_register_tiles", d};
+    if (can_run(device, kNeedsCpAsync.with_shared(Tile::shared_bytes))) {
+      return with_tile(Tile{});
+    }
+    if constexpr (d > 32) {
+      using Small = FloatTile<d, true>;
+      if (can_run(device, kNeedsCpAsync.with_shared(Small::shared_bytes))) {
+        return with_tile(Small{});
+      }
+    }
+    return any_gpu_kernel(a);
   });
 }
 
 /// The fastest kernel without Hopper's instructions, for the 16-bit types.
 /// @tparam T half or bfloat16
+/// @param a      what is computed
+/// @param device where
 template <class T>
-ForwardKernel sm_80_kernel(const Attention<T>& a) {
-  return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
-    constexpr int d = decltype(head_dim)::value;
-    using Tile = FinishedTile<d>;
+ForwardKernel sm_80_kernel(
+    const Attention<T>& a,
+    const DeviceProperties& device = device_properties()) {
+  const auto with_tile = [&](auto tile) {
+    using Tile = decltype(tile);
     const auto kernel = a.dropout.threshold > 0
                             ? flash_finish<Tile, T, true>
                             : flash_finish<Tile, T, false>;
@@ -73,8 +104,30 @@ ForwardKernel sm_80_kernel(const Attention<T>& a) {
     return ForwardKernel{[=](const Stream& stream, unsigned*) {
                            launch(stream, kernel, sizes, a);
                          },
-                         "08_finish", d};
+                         "08_finish", Tile::d};
+  };
+  return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
+    constexpr int d = decltype(head_dim)::value;
+    using Tile = FinishedTile<d>;
+    if (can_run(device, kNeedsMma.with_shared(pipeline_bytes<Tile, T>()))) {
+      return with_tile(Tile{});
+    }
+    if constexpr (d == 256) {
+      using Small = SmallFinishedTile;
+      if (can_run(device,
+                  kNeedsMma.with_shared(pipeline_bytes<Small, T>()))) {
+        return with_tile(Small{});
+      }
+    }
+    return any_gpu_kernel(a);
   });
+}
+
+/// Whether a device has what the last rungs are made for. In the lab nothing is fast, and the older kernels take all
+/// problems.
+inline bool prefers_hopper(
+    const DeviceProperties& device = device_properties()) {
+  return device.compute_capability != 0 && can_run(device, kNeedsHopper);
 }
 
 /// The fastest kernel with Hopper's instructions.
@@ -99,13 +152,15 @@ ForwardKernel sm_90_kernel(const Attention<T>& a) {
 
 /// The fastest kernel for a problem, for the 16-bit types.
 /// @tparam T half or bfloat16
+/// @param a      what is computed
+/// @param device where; the choice depends on nothing else
 template <class T>
-ForwardKernel forward_kernel(const Attention<T>& a) {
+ForwardKernel forward_kernel(
+    const Attention<T>& a,
+    const DeviceProperties& device = device_properties()) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
-  // In the lab nothing is fast, and the older kernel takes all problems.
-  return device_properties().compute_capability == 90 && can_map(a)
-             ? sm_90_kernel(a)
-             : sm_80_kernel(a);
+  return prefers_hopper(device) && can_map(a) ? sm_90_kernel(a)
+                                              : sm_80_kernel(a, device);
 }
 
 /// Launches the kernel that forward_kernel() names.

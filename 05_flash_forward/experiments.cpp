@@ -93,7 +93,8 @@ Problem problem_of(const AttentionShape& shape, Type type, bool causal) {
 }
 
 bool fits(const tiles::Kernel& kernel, const DeviceProperties& device) {
-  return kernel.prepare && kernel.tile.shared_bytes <= device.shared_bytes;
+  return kernel.prepare &&
+         can_run(device, kNeedsMma.with_shared(kernel.tile.shared_bytes));
 }
 
 // The tiles on the machine that the program uses.
@@ -262,13 +263,16 @@ void time_tiles(std::vector<cli::Measurement>& record, const Machine& machine,
   report(record, title, rows, {"kernel", "note"});
 }
 
-// The fastest rung that takes a type: the last one.
-const Rung& best_of(const Machine& machine, Type type) {
-  return *std::find_if(
+// The fastest rung that takes a type: the last one; what the C interface chooses where there is none.
+Rung best_of(const Machine& machine, Type type) {
+  const auto found = std::find_if(
       machine.rungs.rbegin(), machine.rungs.rend(), [&](const Rung& rung) {
         return std::find(rung.types.begin(), rung.types.end(), type) !=
                rung.types.end();
       });
+  return found == machine.rungs.rend()
+             ? machine.dispatched(machine.properties)
+             : *found;
 }
 
 // Errors of the best kernel for each type beside those of the textbook algorithm.
@@ -281,7 +285,7 @@ void compare_types(cli::Program& program, const Machine& machine,
     for (const Type type : kTypes) {
       const Problem problem =
           problem_of({1, 2, 2, n, n, head_dim}, type, false);
-      const Rung& rung = best_of(machine, type);
+      const Rung rung = best_of(machine, type);
       const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
       const Prepared prepared = rung.prepare(problem, inputs);
       prepared.launch();
@@ -339,13 +343,22 @@ void time_lengths(std::vector<cli::Measurement>& record,
     Type type;
     int repeats;
   };
-  const Line lines[] = {
+  std::vector<Line> lines = {
       {"01_unfused", Type::kFloat32, 5},
       {"03_flash_2", Type::kFloat32, 5},
       {"04_register_tiles", Type::kFloat32, 20},
       {"08_finish", Type::kFloat16, 20},
       {"08_finish", Type::kBFloat16, 20},
   };
+  lines.erase(std::remove_if(lines.begin(), lines.end(),
+                             [&](const Line& line) {  // that is left out
+                               return std::none_of(
+                                   machine.rungs.begin(), machine.rungs.end(),
+                                   [&](const Rung& rung) {
+                                     return rung.name == line.kernel;
+                                   });
+                             }),
+              lines.end());
   std::vector<std::string> headings{"N"};
   for (const Line& line : lines) {
     headings.push_back(

@@ -329,8 +329,7 @@ void show_kernels(const Machine& used, const Machine& lab,
   std::vector<cli::LaunchedGroup> groups;
   for (const std::int64_t head_dim : {64, 128, 256}) {
     cli::LaunchedGroup group{fmt::format("D {}", head_dim), {}};
-    for (std::size_t i = 0; i < used.rungs.size(); ++i) {
-      const auto& rung = used.rungs[i];
+    for (const auto& rung : used.rungs) {
       Problem problem = problem_of({1, 1, 1, size, size, head_dim}, false);
       problem.type = rung.types.front();
       const bool wide = head_dim > 128, only_wide = rung.min_head_dim > 128;
@@ -339,9 +338,12 @@ void show_kernels(const Machine& used, const Machine& lab,
         continue;
       }
       const auto inputs = inputs_of(problem);
+      const auto in_lab = std::find_if(
+          lab.rungs.begin(), lab.rungs.end(),
+          [&](const auto& other) { return other.name == rung.name; });
       group.rungs.push_back(cli::launched_rung(
           rung.name, used, rung.prepare(problem, inputs).launch, lab,
-          lab.rungs.at(i).prepare(problem, inputs).launch));
+          in_lab->prepare(problem, inputs).launch));
     }
     if (head_dim > 128 && group.rungs.empty()) continue;
     groups.push_back(std::move(group));
@@ -364,7 +366,9 @@ void time_all(cli::Program& program, const Machine& machine,
   std::vector<std::string> names;
   for (const auto& rung : machine.rungs) names.push_back(rung.name);
   cli::check_kernel(options, names, lesson);
-  fmt::print("On {}\n\n", machine.properties.name);
+  fmt::print("On {}\n", machine.properties.name);
+  for (const std::string& why : machine.left_out) fmt::print("{}\n", why);
+  fmt::print("\n");
   std::vector<cli::Measurement> rows;
   for (const Type type : kEveryType) {
     for (const std::int64_t head_dim : {64, 128, 256}) {

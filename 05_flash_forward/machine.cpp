@@ -37,6 +37,27 @@ void BareRung::check(const Problem& problem) const {
                   problem.shape.head_dim));
 }
 
+std::string BareRung::fit(const DeviceProperties& device) {
+  const std::string lacks = missing(device, needs);
+  if (!lacks.empty()) {
+    max_head_dim = min_head_dim - 1;
+    return fmt::format("{} is left out: it {}", name, lacks);
+  }
+  std::string too_large;  // the last head dimension that is
+  while (shared_bytes && max_head_dim >= min_head_dim) {
+    const std::string why =
+        missing(device, Needs{}.with_shared(shared_bytes(max_head_dim)));
+    if (why.empty()) break;
+    too_large = why;
+    max_head_dim -= 8;
+  }
+  if (too_large.empty()) return "";
+  return max_head_dim < min_head_dim
+             ? fmt::format("{} is left out: it {}", name, too_large)
+             : fmt::format("{} is left out with a head_dim above {}: it {}",
+                           name, max_head_dim, too_large);
+}
+
 const Rung& rung_of(const Machine& machine, const std::string& name) {
   const auto found =
       std::find_if(machine.rungs.begin(), machine.rungs.end(),

@@ -93,7 +93,19 @@ inline Rung flash_2_rung() {
 }
 
 inline Rung register_tiles() {
-  return {{"04_register_tiles", "8 x 8 scores a lane", {Type::kFloat32}, 256},
+  return {{"04_register_tiles",
+           "8 x 8 scores a lane",
+           {Type::kFloat32},
+           256,
+           true,
+           8,
+           kNeedsCpAsync,
+           [](std::int64_t head_dim) {
+             return with_head_dim<32, 256>(head_dim, [](auto d) {
+               return FloatTile<decltype(d)::value,
+                                (decltype(d)::value > 32)>::shared_bytes;
+             });
+           }},
           [](const Problem& problem, const Inputs& in) {
             return prepare<float>(problem, in, [](const Attention<float>& a) {
               return [=] { launch_forward(a, Stream::of(nullptr)); };
@@ -102,10 +114,19 @@ inline Rung register_tiles() {
 }
 
 // A rung for both 16-bit types. `launch_kernel(attention)` has the head dimension from with_head_dim().
-template <class Launch>
+// Rungs without Hopper's instructions; `shared_bytes(head_dim)` is what a block has.
+template <class Bytes, class Launch>
 Rung sixteen_bit_rung(const char* name, const char* idea,
-                      std::int64_t max_head_dim, Launch launch_kernel) {
-  return {{name, idea, {Type::kFloat16, Type::kBFloat16}, max_head_dim},
+                      std::int64_t max_head_dim, Bytes shared_bytes,
+                      Launch launch_kernel) {
+  return {{name,
+           idea,
+           {Type::kFloat16, Type::kBFloat16},
+           max_head_dim,
+           true,
+           8,
+           kNeedsMma,
+           shared_bytes},
           [=](const Problem& problem, const Inputs& in) {
             const auto start = [=](const auto& a) {
               return [=] { launch_kernel(a); };
@@ -125,17 +146,23 @@ T type_of(const Attention<T>&);
 template <class Kernel>
 Rung plain_tile_rung(const char* name, const char* idea, int stages,
                      Kernel kernel) {
-  return sixteen_bit_rung(name, idea, 128, [=](const auto& a) {
+  const auto shared_bytes = [=](std::int64_t head_dim) {
+    return with_head_dim<64, 128>(head_dim, [&](auto d) {
+      using Tile = PlainForwardTile<decltype(d)::value>;
+      return stages == 0 ? plain_forward_bytes<Tile::d, half>()
+                         : pipeline_bytes<Tile, half>();
+    });
+  };
+  return sixteen_bit_rung(name, idea, 128, shared_bytes, [=](const auto& a) {
     using T = decltype(type_of(a));
     with_head_dim<64, 128>(a.head_dim, [&](auto d) {
       using Tile = PlainForwardTile<decltype(d)::value>;
-      const std::size_t shared_bytes = stages == 0
-                                           ? plain_forward_bytes<Tile::d, T>()
-                                           : pipeline_bytes<Tile, T>();
-      launch(
-          kernel(d, T{}),
-          {grid_of(a, Tile::block_m), {Tile::threads}, shared_bytes, stages},
-          a);
+      launch(kernel(d, T{}),
+             {grid_of(a, Tile::block_m),
+              {Tile::threads},
+              shared_bytes(a.head_dim),
+              stages},
+             a);
     });
   });
 }
@@ -156,11 +183,20 @@ inline std::vector<Rung> tensor_core_rungs() {
               [](auto d, auto zero) {
                 return flash_pipeline<decltype(d)::value, decltype(zero)>;
               }),
-          sixteen_bit_rung("08_finish", "masks at the edge, powers of two",
-                           256, [](const auto& a) {
-                             sm_80_kernel(a).launch(Stream::of(nullptr),
-                                                    nullptr);
-                           })};
+          sixteen_bit_rung(
+              "08_finish", "masks at the edge, powers of two", 256,
+              [](std::int64_t head_dim) {
+                return with_head_dim<32, 256>(head_dim, [](auto d) {
+                  using Tile =
+                      std::conditional_t<decltype(d)::value == 256,
+                                         SmallFinishedTile,
+                                         FinishedTile<decltype(d)::value>>;
+                  return pipeline_bytes<Tile, half>();
+                });
+              },
+              [](const auto& a) {
+                sm_80_kernel(a).launch(Stream::of(nullptr), nullptr);
+              })};
 }
 
 // A rung with Hopper's instructions. `kernel(attention)` gives what launches it.
@@ -170,13 +206,18 @@ Rung hopper_rung(const char* name, const char* idea,
   const auto start = [=](const auto& a) {
     return [work = kernel(a)] { work(Stream::of(nullptr)); };
   };
-  return {
-      {name, idea, {Type::kFloat16, Type::kBFloat16}, max_head_dim, false},
-      [=](const Problem& problem, const Inputs& in) {
-        return problem.type == Type::kFloat16
-                   ? prepare<half>(problem, in, start)
-                   : prepare<bfloat16>(problem, in, start);
-      }};
+  return {{name,
+           idea,
+           {Type::kFloat16, Type::kBFloat16},
+           max_head_dim,
+           false,
+           8,
+           kNeedsHopper},
+          [=](const Problem& problem, const Inputs& in) {
+            return problem.type == Type::kFloat16
+                       ? prepare<half>(problem, in, start)
+                       : prepare<bfloat16>(problem, in, start);
+          }};
 }
 
 // A launch of a persistent kernel with a tile counter of its own.
@@ -249,16 +290,53 @@ inline std::vector<Rung> hopper_rungs() {
                   })};
 }
 
+// Calls work(attention) with the attention of a problem, without pointers.
+template <class Work>
+auto with_type(const Problem& problem, Work work) {
+  switch (problem.type) {
+    case Type::kFloat16:
+      return work(attention_of<half>(problem));
+    case Type::kBFloat16:
+      return work(attention_of<bfloat16>(problem));
+    default:
+      return work(attention_of<float>(problem));
+  }
+}
+
+// What is chosen for a device.
+inline Rung dispatched_rung(const DeviceProperties& device) {
+  return {{"dispatched",
+           "",
+           {Type::kFloat32, Type::kFloat16, Type::kBFloat16},
+           256},
+          [=](const Problem& problem, const Inputs& in) {
+            return with_type(problem, [&](const auto& of) {
+              using T = decltype(type_of(of));
+              return prepare<T>(problem, in, [=](const Attention<T>& a) {
+                return [=] {
+                  forward_kernel(a, device).launch(Stream::of(nullptr));
+                };
+              });
+            });
+          }};
+}
+
 }  // namespace
 
 /// This machine with all kernels of the lesson.
 inline flash::Machine machine(const std::string& kind) {
-  flash::Machine result{bare_machine(kind), {}};
+  flash::Machine result{bare_machine(kind), {}, {}, dispatched_rung};
+  result.chosen = [](const Problem& problem, const DeviceProperties& device) {
+    return with_type(problem, [&](const auto& a) {
+      return std::string(forward_kernel(a, device).name);
+    });
+  };
   result.rungs = {unfused(), flash_1_rung(), flash_2_rung(),
                   register_tiles()};
   for (const Rung& rung : tensor_core_rungs()) result.rungs.push_back(rung);
-  if (result.available && has_hopper()) {
-    for (const Rung& rung : hopper_rungs()) result.rungs.push_back(rung);
+  for (const Rung& rung : hopper_rungs()) result.rungs.push_back(rung);
+  if (result.available) {
+    result.left_out = flash::fit_ladder(result.rungs, result.properties);
   }
   for (Rung& rung : result.rungs) {
     rung.prepare = [prepare = rung.prepare, rung](const Problem& problem,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "05_flash_forward/problem.hpp"
@@ -34,6 +35,9 @@ struct BareRung {
   std::int64_t max_head_dim;      ///< the largest that it takes
   bool drops = true;              ///< whether it can drop weights
   std::int64_t min_head_dim = 8;  ///< the smallest that it takes
+  Needs needs{};                  ///< of a GPU, beside shared memory
+  /// Shared memory of a block for a head dimension; null where every GPU has enough.
+  std::function<std::size_t(std::int64_t)> shared_bytes{};
 
   /// The head dimension that it takes and that is nearest to another one.
   std::int64_t head_dim_near(std::int64_t head_dim) const;
@@ -41,7 +45,26 @@ struct BareRung {
   bool takes(const Problem& problem) const;
   /// @throws std::invalid_argument with one sentence when it does not
   void check(const Problem& problem) const;
+  /// Lowers max_head_dim to what a device can run, or below min_head_dim.
+  /// @return a sentence that says why; empty when nothing was changed
+  std::string fit(const DeviceProperties& device);
 };
+
+/// Takes from a ladder what a device cannot run.
+/// @return a sentence for each rung that was changed or is gone
+template <class Rung>
+std::vector<std::string> fit_ladder(std::vector<Rung>& rungs,
+                                    const DeviceProperties& device) {
+  std::vector<std::string> left_out;
+  std::vector<Rung> fitting;
+  for (Rung& rung : rungs) {
+    const std::string why = rung.fit(device);
+    if (!why.empty()) left_out.push_back(why);
+    if (rung.min_head_dim <= rung.max_head_dim) fitting.push_back(rung);
+  }
+  rungs = std::move(fitting);
+  return left_out;
+}
 
 /// One rung of this lesson's ladder.
 struct Rung : BareRung {
@@ -54,6 +77,10 @@ struct Rung : BareRung {
 /// What runs kernels.
 struct Machine : BareMachine {
   std::vector<Rung> rungs;  ///< the lesson's kernels on it
+  /// The file of the kernel that the C interface chooses for a problem on a device.
+  std::function<std::string(const Problem&, const DeviceProperties&)> chosen;
+  /// What is chosen for a device, as a rung on this machine.
+  std::function<Rung(const DeviceProperties&)> dispatched;
 };
 
 /// A machine's rung.

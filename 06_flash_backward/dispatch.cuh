@@ -8,6 +8,7 @@
 #include "05_flash_forward/dispatch.cuh"
 #include "06_flash_backward/kernels/04_atomics.cuh"
 #include "06_flash_backward/kernels/07_deterministic.cuh"
+#include "06_flash_backward/kernels/any_gpu.cuh"
 #include "06_flash_backward/mapped.cuh"
 
 namespace fa::FA_TARGET {
@@ -26,24 +27,78 @@ void launch_with_sums(void (*kernel)(AttentionGradient<T>),
          {grid_of(a, Tile::block_m), {Tile::block_m * Tile::d / 16}}, a);
 }
 
-/// Whether this device has what rungs 08 and later are made for. In the lab nothing is fast, and the older kernels take
-/// all problems.
-inline bool prefers_hopper() {
-  return device_properties().compute_capability == 90;
-}
-
 /// Whether every run gives the same bits. For wide heads without dropout it does on a Hopper GPU: by rung 13, or by rung
 /// 07 where strides keep rung 13 away, so that neither needs sums of dQ.
-/// @param a     what is computed
-/// @param asked whether somebody asked for it
+/// @param a      what is computed
+/// @param asked  whether somebody asked for it
+/// @param device where
 template <class T>
-bool is_deterministic(const Attention<T>& a, bool asked) {
-  return asked || (prefers_hopper() && mapped_columns(a) >= kWideHeads);
+bool is_deterministic(const Attention<T>& a, bool asked,
+                      const DeviceProperties& device) {
+  return asked || (prefers_hopper(device) && mapped_columns(a) >= kWideHeads);
+}
+
+/// Launches kernels for a GPU that the others do not fit. They need no sums of dQ.
+template <class T>
+void launch_any_gpu_backward(const AttentionGradient<T>& of,
+                             const Stream& stream) {
+  AttentionGradient<T> a = of;
+  a.turns = nullptr;
+  a.d_q_sum = nullptr;
+  launch_preprocess<kAnyGpuColumns>(a, stream);
+  launch(stream, any_gpu_keys<T>,
+         {grid_of_keys(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}}, a);
+  launch(stream, any_gpu_queries<T>,
+         {grid_of(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}}, a);
+}
+
+/// Shared memory of a block of rungs 03 and 04.
+inline std::size_t float_backward_bytes(std::int64_t head_dim) {
+  return with_head_dim<32, 256>(head_dim, [](auto d) {
+    return FloatBackwardTile<decltype(d)::value>::shared_bytes;
+  });
+}
+/// Shared memory of a block of rung 06, or of 07, at least.
+inline std::size_t sm_80_backward_bytes(std::int64_t head_dim,
+                                        bool deterministic) {
+  return with_head_dim<32, 256>(head_dim, [=](auto columns) {
+    constexpr int d = decltype(columns)::value;
+    if constexpr (d < 128) {
+      const auto bytes = backward_bytes<FinishedBackwardTile<d>, half>();
+      return deterministic
+                 ? std::max(
+                       bytes,
+                       query_gradient_bytes<QueryGradientTile<d>, half>())
+                 : bytes;
+    } else {
+      const auto bytes = backward_bytes<SmallBackwardTile<d>, half>();
+      return deterministic
+                 ? std::max(bytes,
+                            query_gradient_bytes<SmallQueryGradientTile<d>,
+                                                 half>())
+                 : bytes;
+    }
+  });
+}
+/// Whether a device can run the kernels without Hopper's instructions.
+inline bool runs_backward(const AttentionGradient<float>& a,
+                          bool /*deterministic*/,
+                          const DeviceProperties& device) {
+  return can_run(device,
+                 Needs{}.with_shared(float_backward_bytes(a.head_dim)));
+}
+/// The same for the 16-bit types.
+template <class T>
+bool runs_backward(const Attention<T>& a, bool deterministic,
+                   const DeviceProperties& device) {
+  return can_run(device, kNeedsMma.with_shared(sm_80_backward_bytes(
+                             a.head_dim, deterministic)));
 }
 
 /// What launch_backward() needs.
-inline Workspace workspace_of(const Attention<float>&,
-                              bool /*deterministic*/) {
+inline Workspace workspace_of(
+    const Attention<float>&, bool /*deterministic*/,
+    const DeviceProperties& /*device*/ = device_properties()) {
   return {0};  // rung 04 adds to dQ itself
 }
 /// What launch_sm_80_backward() needs.
@@ -57,13 +112,16 @@ Workspace sm_80_workspace_of(const Attention<T>& a, bool deterministic) {
 }
 /// What launch_backward() needs in the 16-bit types. Strides do not matter: it is enough for whatever they make it
 /// launch.
-/// @param a     what is computed
-/// @param asked whether every run must give the same bits
+/// @param a      what is computed
+/// @param asked  whether every run must give the same bits
+/// @param device where
 template <class T>
-Workspace workspace_of(const Attention<T>& a, bool asked) {
-  const bool deterministic = is_deterministic(a, asked);
+Workspace workspace_of(const Attention<T>& a, bool asked,
+                       const DeviceProperties& device = device_properties()) {
+  const bool deterministic = is_deterministic(a, asked, device);
+  if (!runs_backward(a, deterministic, device)) return {0};
   const int sm_80 = sm_80_workspace_of(a, deterministic).columns;
-  const int mapped = prefers_hopper() ? mapped_columns(a) : 0;
+  const int mapped = prefers_hopper(device) ? mapped_columns(a) : 0;
   if (mapped == 0 || mapped >= kWideHeads) return {sm_80};
   return {std::max(sm_80, mapped), true};
 }
@@ -72,9 +130,16 @@ Workspace workspace_of(const Attention<T>& a, bool asked) {
 /// @param a             with a workspace for workspace_of()
 /// @param deterministic whether every run must give the same bits
 /// @param stream        where
+/// @param device        where; the choice depends on nothing else
 /// @throws as launch()
-inline void launch_backward(const AttentionGradient<float>& a,
-                            bool deterministic, const Stream& stream) {
+inline void launch_backward(
+    const AttentionGradient<float>& a, bool deterministic,
+    const Stream& stream,
+    const DeviceProperties& device = device_properties()) {
+  if (!runs_backward(a, deterministic, device)) {
+    launch_any_gpu_backward(a, stream);
+    return;
+  }
   with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
     using Tile = FloatBackwardTile<d>;
@@ -98,16 +163,17 @@ inline void launch_backward(const AttentionGradient<float>& a,
 /// @param of            with a workspace for workspace_of()
 /// @param deterministic whether every run must give the same bits
 /// @param stream        where
+/// @param device        where; runs_backward() holds
 template <class T>
-void launch_sm_80_backward(const AttentionGradient<T>& of, bool deterministic,
-                           const Stream& stream) {
+void launch_sm_80_backward(
+    const AttentionGradient<T>& of, bool deterministic, const Stream& stream,
+    const DeviceProperties& device = device_properties()) {
   AttentionGradient<T> a = of;
   a.turns = nullptr;                       // all blocks add
   if (deterministic) a.d_q_sum = nullptr;  // nobody adds
   const bool drops = a.dropout.threshold > 0;
-  with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
-    constexpr int d = decltype(head_dim)::value;
-    using Tile = FinishedBackwardTile<d>;
+  const auto launch_keys = [&](auto tile) {
+    using Tile = decltype(tile);
     if (!deterministic) {
       launch_with_sums<Tile>(drops ? flash_backward_finish<Tile, T, true>
                                    : flash_backward_finish<Tile, T, false>,
@@ -115,8 +181,7 @@ void launch_sm_80_backward(const AttentionGradient<T>& of, bool deterministic,
                              kPipelineStages);
       return;
     }
-    using OfQueries = QueryGradientTile<d>;
-    launch_preprocess<d>(a, stream);
+    launch_preprocess<Tile::d>(a, stream);
     launch(stream,
            drops ? flash_backward_finish<Tile, T, true, false>
                  : flash_backward_finish<Tile, T, false, false>,
@@ -125,14 +190,41 @@ void launch_sm_80_backward(const AttentionGradient<T>& of, bool deterministic,
             backward_bytes<Tile, T>(),
             kPipelineStages},
            a);
+  };
+  const auto launch_queries = [&](auto tile) {
+    using Tile = decltype(tile);
     launch(stream,
-           drops ? flash_backward_queries<OfQueries, T, true>
-                 : flash_backward_queries<OfQueries, T, false>,
-           {grid_of(a, OfQueries::block_m),
-            {OfQueries::threads},
-            query_gradient_bytes<OfQueries, T>(),
+           drops ? flash_backward_queries<Tile, T, true>
+                 : flash_backward_queries<Tile, T, false>,
+           {grid_of(a, Tile::block_m),
+            {Tile::threads},
+            query_gradient_bytes<Tile, T>(),
             kPipelineStages},
            a);
+  };
+  // Calls launch_tile with the large tile, or with the small one where the large one does not fit.
+  const auto fitting = [&](std::size_t bytes, auto large, auto small,
+                           const auto& launch_tile) {
+    if (can_run(device, kNeedsMma.with_shared(bytes))) {
+      launch_tile(large);
+    } else {
+      launch_tile(small);
+    }
+  };
+  with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
+    constexpr int d = decltype(head_dim)::value;
+    using OfKeys = FinishedBackwardTile<d>;
+    using OfQueries = QueryGradientTile<d>;
+    if constexpr (d < 128) {
+      launch_keys(OfKeys{});
+      if (deterministic) launch_queries(OfQueries{});
+    } else {
+      fitting(backward_bytes<OfKeys, T>(), OfKeys{}, SmallBackwardTile<d>{},
+              launch_keys);
+      if (!deterministic) return;
+      fitting(query_gradient_bytes<OfQueries, T>(), OfQueries{},
+              SmallQueryGradientTile<d>{}, launch_queries);
+    }
   });
 }
 
@@ -140,11 +232,14 @@ void launch_sm_80_backward(const AttentionGradient<T>& of, bool deterministic,
 /// @tparam T half or bfloat16
 template <class T>
 void launch_backward(const AttentionGradient<T>& a, bool asked,
-                     const Stream& stream) {
+                     const Stream& stream,
+                     const DeviceProperties& device = device_properties()) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
-  const bool deterministic = is_deterministic(a, asked);
-  if (!prefers_hopper() || !can_map_backward(a)) {
-    launch_sm_80_backward(a, deterministic, stream);
+  const bool deterministic = is_deterministic(a, asked, device);
+  if (!runs_backward(a, deterministic, device)) {
+    launch_any_gpu_backward(a, stream);
+  } else if (!prefers_hopper(device) || !can_map_backward(a)) {
+    launch_sm_80_backward(a, deterministic, stream, device);
   } else if (a.head_dim >= kWideHeads) {
     launch_wide(a, stream);
   } else {
@@ -162,17 +257,27 @@ struct BackwardRung {
 /// The one for a problem.
 /// @param a             what is computed
 /// @param deterministic as for launch_backward()
-inline BackwardRung backward_rung(const AttentionGradient<float>& a,
-                                  bool deterministic) {
+/// @param device        as for launch_backward()
+inline BackwardRung backward_rung(
+    const AttentionGradient<float>& a, bool deterministic,
+    const DeviceProperties& device = device_properties()) {
+  if (!runs_backward(a, deterministic, device)) {
+    return {"any_gpu", kAnyGpuColumns};
+  }
   return {deterministic ? "03_two_kernels" : "04_atomics",
           with_head_dim<32, 256>(a.head_dim,
                                  [](auto d) { return decltype(d)::value; })};
 }
 /// The same for the 16-bit types.
 template <class T>
-BackwardRung backward_rung(const AttentionGradient<T>& a, bool asked) {
-  const bool deterministic = is_deterministic(a, asked);
-  if (prefers_hopper() && can_map_backward(a)) {
+BackwardRung backward_rung(
+    const AttentionGradient<T>& a, bool asked,
+    const DeviceProperties& device = device_properties()) {
+  const bool deterministic = is_deterministic(a, asked, device);
+  if (!runs_backward(a, deterministic, device)) {
+    return {"any_gpu", kAnyGpuColumns};
+  }
+  if (prefers_hopper(device) && can_map_backward(a)) {
     return {a.head_dim >= kWideHeads ? "13_wide_heads"
             : deterministic          ? "11_in_turn"
                                      : "12_first_stores",

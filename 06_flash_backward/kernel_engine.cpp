@@ -8,11 +8,12 @@
 namespace fa::backward {
 namespace {
 
-const Rung& rung_of(const Machine& machine, const std::string& name) {
+// A rung, or what is chosen instead where the machine cannot run it.
+Rung rung_of(const Machine& machine, const std::string& name) {
   for (const Rung& rung : machine.rungs) {
     if (rung.name == name) return rung;
   }
-  throw std::logic_error(fmt::format("there is no rung {}", name));
+  return machine.dispatched(true, machine.properties);
 }
 
 Problem problem_of(View<const float, 4> q, View<const float, 4> k,
@@ -38,7 +39,7 @@ Tensor<float, 4> rounded(View<const float, 4> view, Type type) {
 }  // namespace
 
 AttentionEngine<float> kernel_engine(const Machine& machine, Type type) {
-  const Rung& rung =
+  const Rung rung =
       rung_of(machine,
               type == Type::kFloat32 ? "03_two_kernels" : "07_deterministic");
   using In = View<const float, 4>;

@@ -105,8 +105,9 @@ using FloatGradient = AttentionGradient<float>;
 // A rung for float32.
 template <class Start>
 Rung float_rung(const char* name, const char* idea, bool same_bits,
-                Start start) {
-  return {{name, idea, {Type::kFloat32}, 256},
+                Start start,
+                std::size_t (*shared_bytes)(std::int64_t) = nullptr) {
+  return {{name, idea, {Type::kFloat32}, 256, true, 8, {}, shared_bytes},
           same_bits,
           [=](const Problem& problem, const Inputs& in) {
             return prepare<float>(problem, in, start);
@@ -115,10 +116,18 @@ Rung float_rung(const char* name, const char* idea, bool same_bits,
 
 // A rung for both 16-bit types.
 template <class Start>
-Rung sixteen_bit_rung(const char* name, const char* idea,
-                      std::int64_t max_head_dim, bool same_bits,
-                      Start start) {
-  return {{name, idea, {Type::kFloat16, Type::kBFloat16}, max_head_dim},
+Rung sixteen_bit_rung(
+    const char* name, const char* idea, std::int64_t max_head_dim,
+    bool same_bits, Start start,
+    std::function<std::size_t(std::int64_t)> shared_bytes = nullptr) {
+  return {{name,
+           idea,
+           {Type::kFloat16, Type::kBFloat16},
+           max_head_dim,
+           true,
+           8,
+           kNeedsMma,
+           std::move(shared_bytes)},
           same_bits,
           [=](const Problem& problem, const Inputs& in) {
             return problem.type == Type::kFloat16
@@ -231,6 +240,7 @@ Rung hopper_rung(const char* name, const char* idea, bool same_bits,
             });
       });
   rung.drops = false;
+  rung.needs = kNeedsHopper;
   return rung;
 }
 
@@ -243,6 +253,7 @@ inline Rung wide_heads() {
                          });
                        });
   rung.drops = false;
+  rung.needs = kNeedsHopper;
   rung.min_head_dim = ceil_div(kWideHeads, 8) * 8;
   return rung;
 }
@@ -309,6 +320,12 @@ inline Rung tensor_cores() {
                                    Stream::of(nullptr));
           });
         });
+      },
+      [](std::int64_t head_dim) {
+        return with_head_dim<64, 128>(head_dim, [](auto d) {
+          return plain_backward_bytes<PlainBackwardTile<decltype(d)::value>,
+                                      half>();
+        });
       });
 }
 
@@ -332,25 +349,81 @@ flash::Outputs forward_of(const Problem& problem, const flash::Inputs& in) {
           lse.template tensor<float, 3>({s.batch, s.heads, s.length_q})};
 }
 
+// What is chosen for a device.
+inline Rung dispatched_rung(bool deterministic,
+                            const DeviceProperties& device) {
+  const auto start = [=](const auto& of) {
+    return with_workspace(
+        of, workspace_of(of, deterministic, device), [=](const auto& a) {
+          launch_backward(a, deterministic, Stream::of(nullptr), device);
+        });
+  };
+  return {{"dispatched",
+           "",
+           {Type::kFloat32, Type::kFloat16, Type::kBFloat16},
+           256},
+          deterministic,
+          [=](const Problem& problem, const Inputs& in) {
+            switch (problem.type) {
+              case Type::kFloat16:
+                return prepare<half>(problem, in, start);
+              case Type::kBFloat16:
+                return prepare<bfloat16>(problem, in, start);
+              default:
+                return prepare<float>(problem, in, start);
+            }
+          }};
+}
+
+// The file of what is chosen for a problem on a device.
+template <class T>
+std::string chosen_rung(const Problem& problem, bool deterministic,
+                        const DeviceProperties& device) {
+  AttentionGradient<T> a{};
+  static_cast<Attention<T>&>(a) = attention_of<T>(problem);
+  a.d_o_strides = a.d_q_strides = a.q_strides;
+  a.d_k_strides = a.d_v_strides = a.k_strides;
+  return backward_rung(a, deterministic, device).name;
+}
+
 }  // namespace
 
 /// This machine with all kernels of the lesson.
 inline backward::Machine machine(const std::string& kind) {
-  backward::Machine result{bare_machine(kind), {}, {}};
+  backward::Machine result{bare_machine(kind), {}, {}, {}, dispatched_rung};
+  result.chosen = [](const Problem& problem, bool deterministic,
+                     const DeviceProperties& device) {
+    switch (problem.type) {
+      case Type::kFloat16:
+        return chosen_rung<half>(problem, deterministic, device);
+      case Type::kBFloat16:
+        return chosen_rung<bfloat16>(problem, deterministic, device);
+      default:
+        return chosen_rung<float>(problem, deterministic, device);
+    }
+  };
   result.rungs = {
       unfused(),
       preprocessed(),
       float_rung("03_two_kernels", "keys outside, then queries", true,
-                 start_backward(true)),
+                 start_backward(true), float_backward_bytes),
       float_rung("04_atomics", "one kernel adds to dQ", false,
-                 start_backward(false)),
+                 start_backward(false), float_backward_bytes),
       tensor_cores(),
       sixteen_bit_rung("06_finish", "swizzle, cp.async, other work meanwhile",
-                       256, false, start_sm_80_backward(false)),
+                       256, false, start_sm_80_backward(false),
+                       [](std::int64_t head_dim) {
+                         return sm_80_backward_bytes(head_dim, false);
+                       }),
       sixteen_bit_rung("07_deterministic", "the same bits in every run", 256,
-                       true, start_sm_80_backward(true))};
-  if (result.available && has_hopper()) {
-    for (const Rung& rung : hopper_rungs()) result.rungs.push_back(rung);
+                       true, start_sm_80_backward(true),
+                       [](std::int64_t head_dim) {
+                         return sm_80_backward_bytes(head_dim, true);
+                       })};
+  for (const Rung& rung : hopper_rungs()) result.rungs.push_back(rung);
+  const Rung of_floats = result.rungs[3], of_16_bits = result.rungs[5];
+  if (result.available) {
+    result.left_out = flash::fit_ladder(result.rungs, result.properties);
   }
   for (Rung& rung : result.rungs) {
     rung.prepare = [prepare = rung.prepare, rung](const Problem& problem,
@@ -359,8 +432,6 @@ inline backward::Machine machine(const std::string& kind) {
       return prepare(problem, in);
     };
   }
-  const Rung& of_floats = result.rungs[3];
-  const Rung& of_16_bits = result.rungs[5];
   result.forward = [=](const Problem& problem, const flash::Inputs& in) {
     (problem.type == Type::kFloat32 ? of_floats : of_16_bits).check(problem);
     switch (problem.type) {

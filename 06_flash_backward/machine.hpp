@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "05_flash_forward/machine.hpp"
@@ -32,6 +33,12 @@ struct Machine : BareMachine {
   /// The fastest kernels of lesson 05: o and lse for q, k and v of the problem's type.
   /// @throws std::invalid_argument as Rung::prepare
   std::function<flash::Outputs(const Problem&, const flash::Inputs&)> forward;
+  /// The file of the kernels that the C interface chooses for a problem on a device, deterministic or not.
+  std::function<std::string(const Problem&, bool deterministic,
+                            const DeviceProperties&)>
+      chosen;
+  /// What is chosen for a device, as a rung on this machine.
+  std::function<Rung(bool deterministic, const DeviceProperties&)> dispatched;
 };
 
 /// The machines of this build: the lab first.

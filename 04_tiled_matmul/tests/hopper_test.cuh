@@ -5,6 +5,7 @@
 
 #include "04_tiled_matmul/mapped.cuh"
 #include "common/tensor/random.hpp"
+#include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
@@ -107,7 +108,7 @@ void check_tile() {
 }
 
 TEST_CASE("rungs for Hopper with tiles of other sizes, and both types") {
-  if (!has_hopper()) return;
+  FA_SKIP_WHERE_MISSING(device_properties(), kNeedsHopper);
   check_tile<half, fa::half, true, 128, 256, 4>();
   check_tile<half, fa::half, false, 128, 256, 4>();
   check_tile<bfloat16, fa::bfloat16, true, 128, 128, 3>();

@@ -10,13 +10,18 @@ namespace fa::FA_TARGET {
 
 /// Sizes of flash_register_tiles().
 /// @tparam head_dim columns: 32, 64, 128 or 256
-template <int head_dim>
+/// @tparam small    for GPUs whose blocks have less shared memory: at most 99 KiB
+template <int head_dim, bool small = false>
 struct FloatTile {
-  static constexpr int d = head_dim;                 ///< columns
-  static constexpr int rows = d == 256 ? 4 : 8;      ///< queries of a lane
-  static constexpr int keys = 8;                     ///< keys of a lane
-  static constexpr int warps = 4;                    ///< of a block
-  static constexpr int threads = 32 * warps;         ///< of a block
+  static constexpr int d = head_dim;  ///< columns
+  static constexpr int rows =
+      d == 256 || small ? 4 : 8;  ///< queries of a lane
+  static constexpr int keys = !small     ? 8
+                              : d == 256 ? 2
+                              : d == 128 ? 4
+                                         : 8;              ///< keys of a lane
+  static constexpr int warps = small && d == 256 ? 2 : 4;  ///< of a block
+  static constexpr int threads = 32 * warps;               ///< of a block
   static constexpr int warp_rows = 4 * rows;         ///< queries of a warp
   static constexpr int block_m = warps * warp_rows;  ///< queries of a block
   static constexpr int block_n = 8 * keys;           ///< keys of a tile
@@ -63,13 +68,14 @@ __device__ inline float max_of_row(float value) {
 }
 
 /// Attention in float32; a warp has 32 queries (16 with 256 columns), a lane 8 x 8 of its scores.
-/// Launch: blocks of 128; grid of ceil(length_q / block_m) x heads x batch; FloatTile::shared_bytes.
+/// Launch: blocks of Tile::threads; grid of ceil(length_q / block_m) x heads x batch; Tile::shared_bytes.
+/// @tparam Tile  a FloatTile
 /// @tparam drops whether weights are dropped
 //! [register_tiles]
-template <int d, bool drops>
-__global__ void __launch_bounds__(128, d <= 64 ? 2 : 1)
+template <class Tile, bool drops>
+__global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
     flash_register_tiles(Attention<float> a) {
-  using Tile = FloatTile<d>;
+  constexpr int d = Tile::d;
   constexpr int rows = Tile::rows, keys = Tile::keys, fours = d / 32;
   float* const q_smem = dynamic_shared<float>();
   float* const k_smem = q_smem + Tile::q_size;

@@ -16,6 +16,9 @@ using FinishedTile = ForwardTile<d,
                                             : 96,
                                  d == 256 ? 8 : 4, d == 256 ? 16 : 32>;
 
+/// The tile for 256 columns on GPUs whose blocks have at most 99 KiB of shared memory.
+using SmallFinishedTile = ForwardTile<256, 32, 4, 16>;
+
 /// Hides the scores of keys that a query does not see.
 /// @param s      products of queries and keys
 /// @param a      what is computed

@@ -15,6 +15,10 @@ using FinishedBackwardTile =
     BackwardTile<d, d == 64 || d == 256 ? 32 : 64, d <= 64 ? 4 : 8,
                  d <= 64 ? 32 : 16, d == 256 ? 2 : 1>;
 
+/// The tile for 128 or 256 columns on GPUs whose blocks have at most 99 KiB of shared memory.
+template <int d>
+using SmallBackwardTile = BackwardTile<d, 32, 4, 16, d == 256 ? 2 : 1>;
+
 /// Writes eight queries' part of dS^T to its swizzled tile, a row for each key.
 template <class Tile, class T>
 __device__ void store_score_gradients(T* ds_smem,

@@ -12,6 +12,10 @@ namespace fa::FA_TARGET {
 template <int d>
 using QueryGradientTile = ForwardTile<d, d == 256 ? 32 : 64, 8, 16>;
 
+/// The same on GPUs whose blocks have at most 99 KiB of shared memory.
+template <int d>
+using SmallQueryGradientTile = ForwardTile<d, d == 256 ? 16 : 32, 4, 16>;
+
 /// Dynamic shared memory of flash_backward_queries().
 template <class Tile, class T>
 constexpr std::size_t query_gradient_bytes() {

@@ -16,6 +16,7 @@
 #include "06_flash_backward/interface/flash_attention_backward.h"
 #include "06_flash_backward/problem.hpp"
 #include "common/testing/process.hpp"
+#include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
@@ -165,12 +166,14 @@ TEST_CASE("all types in both layouts, with groups of heads, causal or not") {
   }
 }
 
-// A Hopper GPU has kernels whose tiles have 64 columns at least, with two counters for 64 rows of dQ.
+// A Hopper GPU with code for it has kernels whose tiles have 64 columns at least, with two counters for 64 rows of dQ.
 bool on_hopper() {
-  return device_properties().compute_capability == 90;
+  const DeviceProperties device = device_properties();
+  return device.compute_capability != 0 && can_run(device, kNeedsHopper);
 }
 
 TEST_CASE("the kernels are those for the type, the columns and the mode") {
+  FA_SKIP_WHERE_MISSING(device_properties(), kNeedsMma);
   using Names = std::vector<std::string>;
   CHECK(check(problem_of(Type::kFloat32, {1, 1, 1, 9, 8, 32})) ==
         Names{"04_atomics, float32, 32 columns",

@@ -118,6 +118,7 @@ class KernelMachines {
   void add_section() const {
     program_->section("machine", "Where the kernels run", [this] {
       fmt::print("The kernels run on {}.\n", used().properties.name);
+      for (const std::string& why : used().left_out) fmt::print("{}\n", why);
     });
   }
 

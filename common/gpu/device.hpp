@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 namespace fa {
 
 /// What a program asks about the device.
@@ -20,7 +22,72 @@ struct DeviceProperties {
   double clock_hz = 0;          ///< the highest of the multiprocessors
   double memory_bandwidth = 0;  ///< bytes per second by clock and width
   std::string toolkit;          ///< version of CUDA, "13.0"
+  /// What the code of this program that runs on the GPU was compiled for: 80 for sm_80, also on a newer GPU; 0 where
+  /// there is no code for this GPU, and in the lab.
+  int code_architecture = 0;
+  bool has_sm_90a_code = false;  ///< whether it is code for sm_90a
 };
+
+/// What a kernel needs of a GPU.
+struct Needs {
+  int architecture = 0;           ///< 80 for sm_80; 90 for sm_90a; 0 for any
+  const char* instructions = "";  ///< that only this architecture has
+  std::size_t shared_bytes = 0;   ///< of a block
+
+  /// The same with shared memory.
+  constexpr Needs with_shared(std::size_t bytes) const {
+    return {architecture, instructions, bytes};
+  }
+};
+/// Kernels with cp_async16() or cp_async4().
+inline constexpr Needs kNeedsCpAsync{80, "cp.async"};
+/// Kernels with mma_m16n8k16().
+inline constexpr Needs kNeedsMma{80, "mma.m16n8k16"};
+/// Kernels with the functions of hopper.cuh.
+inline constexpr Needs kNeedsHopper{90, "TMA and wgmma"};
+
+/// Why a device cannot run a kernel, in words that follow "it"; empty where it can. The lab can run all that fits into
+/// its shared memory.
+inline std::string missing(const DeviceProperties& device,
+                           const Needs& needs) {
+  const auto sm = [](int architecture) {
+    return fmt::format("sm_{}{}", architecture,
+                       architecture == 90 ? "a" : "");
+  };
+  const int capability = device.compute_capability;
+  if (capability != 0) {
+    const std::string what = fmt::format(
+        "needs {} ({})", sm(needs.architecture), needs.instructions);
+    // sm_90a is for one compute capability, all others are for newer ones, too.
+    if (needs.architecture == 90 ? capability != 90
+                                 : capability < needs.architecture) {
+      return fmt::format("{}; {} is sm_{}", what, device.name, capability);
+    }
+    if (device.code_architecture == 0) {
+      return fmt::format(
+          "is not compiled for {}, which is sm_{}; configure the build anew",
+          device.name, capability);
+    }
+    if (needs.architecture == 90
+            ? !device.has_sm_90a_code
+            : device.code_architecture < needs.architecture) {
+      return fmt::format(
+          "{}; this build has code for sm_{} only, see "
+          "CMAKE_CUDA_ARCHITECTURES",
+          what, device.code_architecture);
+    }
+  }
+  if (needs.shared_bytes > device.shared_bytes) {
+    return fmt::format(
+        "needs {} bytes of shared memory in a block; {} has {}",
+        needs.shared_bytes, device.name, device.shared_bytes);
+  }
+  return "";
+}
+/// Whether a device can run a kernel.
+inline bool can_run(const DeviceProperties& device, const Needs& needs) {
+  return missing(device, needs).empty();
+}
 
 /// What one kernel takes of a multiprocessor, as it was launched. Registers, spills and what follows from them are the
 /// compiler's: known on a GPU, 0 in the lab.

@@ -2,12 +2,22 @@
 /// The functions of kernel.cuh on a GPU. Include kernel.cuh, not this file.
 ///
 /// Source: NVIDIA, PTX ISA, for cp.async, ldmatrix, mma.sync, red and ex2.approx: which lane holds what, and from which
-/// compute capability on.
+/// compute capability on. Code for older architectures compiles, too, and stops where it meets an instruction of sm_80.
 #pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <type_traits>
+
+/// @cond the text of instructions
+#if __CUDA_ARCH__ >= 800
+#define FA_SM_80_ASM asm
+#define FA_SM_80_ASM_VOLATILE asm volatile
+#else  // an older architecture, or the host's pass of the compiler
+#define FA_SM_80_ASM(...) __trap()
+#define FA_SM_80_ASM_VOLATILE(...) __trap()
+#endif
+/// @endcond
 
 namespace fa::FA_TARGET {
 
@@ -150,28 +160,31 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
 /// destination gets zeros and the source is not read. Both addresses are multiples of 16.
 __device__ inline void cp_async16(void* shared, const void* global,
                                   bool valid = true) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
-                   shared_address(shared)),
-               "l"(global), "r"(valid ? 16 : 0)
-               : "memory");
+  FA_SM_80_ASM_VOLATILE(
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
+          shared_address(shared)),
+      "l"(global), "r"(valid ? 16 : 0)
+      : "memory");
 }
 /// The same for 4 bytes, which need not lie side by side on either end; a quarter as much for each instruction.
 __device__ inline void cp_async4(void* shared, const void* global,
                                  bool valid = true) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(
-                   shared_address(shared)),
-               "l"(global), "r"(valid ? 4 : 0)
-               : "memory");
+  FA_SM_80_ASM_VOLATILE(
+      "cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(
+          shared_address(shared)),
+      "l"(global), "r"(valid ? 4 : 0)
+      : "memory");
 }
 /// Closes the group of the copies begun since the last one.
 __device__ inline void cp_async_commit() {
-  asm volatile("cp.async.commit_group;\n" ::: "memory");
+  FA_SM_80_ASM_VOLATILE("cp.async.commit_group;\n" ::: "memory");
 }
 /// Waits until at most `pending` groups of this thread are under way. Other threads' copies need a
 /// __syncthreads() after it.
 template <int pending>
 __device__ void cp_async_wait() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(pending) : "memory");
+  FA_SM_80_ASM_VOLATILE("cp.async.wait_group %0;\n" ::"n"(pending)
+                        : "memory");
 }
 
 /// Loads four 8x8 matrices of 16-bit numbers from shared memory (ldmatrix, sm_75). Lane i gives the
@@ -205,14 +218,14 @@ template <class T>
 __device__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
                              const std::uint32_t (&b)[2]) {
   if constexpr (std::is_same_v<T, half>) {
-    asm(  // not volatile: the compiler may move it
+    FA_SM_80_ASM(  // not volatile: the compiler may move it
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   } else {
     static_assert(std::is_same_v<T, bfloat16>);
-    asm(  // not volatile: the compiler may move it
+    FA_SM_80_ASM(  // not volatile: the compiler may move it
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])

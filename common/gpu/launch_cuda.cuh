@@ -116,7 +116,37 @@ inline void check_cuda(cudaError_t error, const char* call, const char* file,
 #define FA_CUDA(call) \
   ::fa::FA_TARGET::check_cuda((call), #call, __FILE__, __LINE__)
 
-/// Asks CUDA about a GPU, which takes milliseconds.
+/// @cond what differs between architectures
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define FA_PROBE_THREADS 64
+#else
+#define FA_PROBE_THREADS 32
+#endif
+/// @endcond
+
+/// Does nothing. In code for sm_90a its blocks may have more threads than in other code, and the host can ask for that
+/// without a launch.
+template <int = 0>
+__global__ void __launch_bounds__(FA_PROBE_THREADS) code_probe() {}
+
+/// Notes what the code that is loaded on the current GPU was compiled for.
+/// @throws std::runtime_error when the device reports an error
+inline void note_code(DeviceProperties& properties) {
+  cudaFuncAttributes probe;
+  const cudaError_t error = cudaFuncGetAttributes(
+      &probe, reinterpret_cast<const void*>(code_probe<0>));
+  if (error == cudaErrorNoKernelImageForDevice ||
+      error == cudaErrorInvalidDeviceFunction ||
+      error == cudaErrorUnsupportedPtxVersion) {
+    (void)cudaGetLastError();  // there is no code for this GPU
+    return;
+  }
+  check_cuda(error, "cudaFuncGetAttributes", __FILE__, __LINE__);
+  properties.code_architecture = probe.ptxVersion;
+  properties.has_sm_90a_code = probe.maxThreadsPerBlock == 64;
+}
+
+/// Asks CUDA about the current GPU, which takes milliseconds.
 /// @throws std::runtime_error when there is none of that number
 inline DeviceProperties query_device(int device) {
   int clock_khz = 0, memory_khz = 0, memory_bits = 0;
@@ -138,6 +168,7 @@ inline DeviceProperties query_device(int device) {
   result.memory_bandwidth = 2e3 * memory_khz * memory_bits / 8;
   result.toolkit =
       fmt::format("{}.{}", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  note_code(result);
   return result;
 }
 

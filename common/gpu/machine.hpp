@@ -23,6 +23,8 @@ struct BareMachine {
   /// What the kernels that some work launches take, in their order.
   std::function<std::vector<KernelResources>(const std::function<void()>&)>
       resources;
+  /// Kernels of the lesson that it cannot run, a sentence for each with the reason.
+  std::vector<std::string> left_out{};
 };
 
 /// The machine of a kind, or null.

@@ -15,10 +15,9 @@
 
 namespace fa::FA_TARGET {
 
-/// Whether this device has what kernels with hopper.cuh need: a Hopper GPU, or the lab.
+/// Whether this device can run kernels with hopper.cuh: a Hopper GPU, with code for sm_90a; or the lab.
 inline bool has_hopper() {
-  const DeviceProperties& device = device_properties();
-  return device.compute_capability == 90 || device.compute_capability == 0;
+  return can_run(device_properties(), kNeedsHopper);
 }
 
 /// A map of a tensor [batch, heads, rows, cols] of 16-bit numbers. Its box is what one copy takes: so many rows of a

@@ -22,7 +22,7 @@ new_machine() {
   touch "$root/01_alpha/CMakeLists.txt" "$root/02_beta/CMakeLists.txt" "$log"
   cp "$repository/learn" "$root/learn"
   local tool
-  for tool in bash env cat sed awk grep basename dirname readlink mkdir rm head tr wc id touch chmod; do
+  for tool in bash env cat sed sort awk grep basename dirname readlink mkdir rm head tr wc id touch chmod; do
     ln -s "$(command -v "$tool")" "$bin/$tool"
   done
   fake uname 'if [ "$1" = -s ]; then echo Linux; else echo "Linux x86_64"; fi'
@@ -242,6 +242,47 @@ learn doctor
 expect "doctor finds a toolkit that is not on PATH" both says "nvcc              $CUDA_HOME/bin/nvcc" says "compute-sanitizer $CUDA_HOME/bin/compute-sanitizer"
 expect "... and ncu on PATH" says "ncu               $bin/ncu"
 expect "... so kernels run on the GPU" says "Kernels run on the GPU and in the lab."
+# two_gpus CAPABILITY CAPABILITY: an nvidia-smi for a machine with two GPUs.
+two_gpus() {
+  fake nvidia-smi "case \$1 in
+    -L) echo 'GPU 0: NVIDIA One (UUID: GPU-1)'; echo 'GPU 1: NVIDIA Two (UUID: GPU-2)' ;;
+    --query-gpu=compute_cap) echo $1; echo $2 ;;
+  esac"
+}
+# built_for ARCHITECTURES: as if build/learn had been configured so.
+built_for() {
+  mkdir -p "$root/build/learn"
+  printf 'FA_CUDA_ARCHITECTURES:INTERNAL=%s\n' "$1" >"$root/build/learn/CMakeCache.txt"
+}
+two_gpus 8.0 9.0
+learn doctor
+expect "doctor lists all GPUs with their compute capability" both says "GPU               GPU 0: NVIDIA One, compute capability 8.0" says "GPU               GPU 1: NVIDIA Two, compute capability 9.0"
+expect "... and says nothing of a build that is not there" does_not_say "build/learn "
+built_for "80;90a"
+learn doctor
+expect "doctor says what a build is made for" both status_is 0 says "build/learn       has kernels for the GPU architectures 80;90a"
+expect "... and has no complaint when this is right" both does_not_say "no code" does_not_say "rm -r"
+built_for "80"
+learn doctor
+expect "code for sm_80 on a Hopper GPU: what is used, and how to build anew" both says "build/learn has no code for sm_90a: the kernels for sm_80 are used on a GPU of compute capability 9.0." says "rm -r build/learn"
+expect "... which is no failure" both status_is 0 does_not_say "nothing runs"
+built_for "90"
+learn doctor
+expect "sm_90 is not sm_90a, nor anything for an older GPU" both says "no code for sm_90a" says "no code for compute capability 8.0: nothing runs on that GPU"
+two_gpus 8.9 10.0
+built_for "80-real;90a"
+learn doctor
+expect "real code is for one generation, and sm_90a for one GPU" both says "no code for compute capability 10.0" does_not_say "capability 8.9:"
+built_for "75-virtual"
+learn doctor
+expect "PTX is for all that is newer" does_not_say "no code"
+built_for ""
+learn doctor
+expect "a build without kernels for GPUs says so" says "build/learn       has no kernels for GPUs"
+fake nvidia-smi 'case $1 in -L) echo "GPU 0: Old (UUID: 1)" ;; *) echo "Field is not a valid field to query."; exit 2 ;; esac'
+learn doctor
+expect "an old nvidia-smi tells no compute capability" both says "GPU 0: Old" does_not_say "compute capability"
+rm -rf "$root/build"
 fake nvidia-smi 'echo "NVIDIA-SMI has failed"; exit 9'
 learn doctor
 expect "a driver that does not work is no GPU" says "GPU               none"

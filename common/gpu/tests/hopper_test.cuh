@@ -1,5 +1,5 @@
 // What kernels for Hopper are written with. Compiled for the lab, for the watched lab, which must find nothing, and for
-// the GPU: where all pass, all agree. On GPUs of another architecture there is nothing to test.
+// the GPU: where all pass, all agree. Where a GPU, or its code, is of another architecture, they are skipped.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -14,11 +14,11 @@
 #include "common/tensor/random.hpp"
 #include "common/tensor/tensor.hpp"
 #include "common/testing/process.hpp"
+#include "common/testing/skip.hpp"
 
 // What stands at the beginning of each test; leaves it where there is nothing to test.
 #ifndef FA_EACH_TEST
-#define FA_EACH_TEST \
-  if (!has_hopper()) return
+#define FA_EACH_TEST FA_SKIP_WHERE_MISSING(device_properties(), kNeedsHopper)
 #endif
 
 namespace fa::FA_TARGET {

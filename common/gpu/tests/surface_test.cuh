@@ -12,6 +12,7 @@
 #include "common/tensor/random.hpp"
 #include "common/tensor/tensor.hpp"
 #include "common/testing/process.hpp"
+#include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
@@ -245,6 +246,7 @@ __global__ void staged_copy(const float* in, float* out) {
 }
 
 TEST_CASE("asynchronous copies arrive in the order of their groups") {
+  FA_SKIP_WHERE_MISSING(device_properties(), kNeedsCpAsync);
   const auto in = normal_tensor<float, 1>({256}, 1);
   const DeviceBuffer<float> device_in(in);
   DeviceBuffer<float> out(256);
@@ -278,6 +280,7 @@ __global__ void turned_copy(const float* in, float* out) {
 }
 
 TEST_CASE("four-byte copies can turn a tile, and pairs are stored") {
+  FA_SKIP_WHERE_MISSING(device_properties(), kNeedsCpAsync);
   const auto in = normal_tensor<float, 2>({32, 32}, 1);
   const DeviceBuffer<float> device_in(in);
   DeviceBuffer<float> out(32 * 32);
@@ -416,6 +419,7 @@ void check_product() {
 }
 
 TEST_CASE("mma_m16n8k16 adds the product of its fragments") {
+  FA_SKIP_WHERE_MISSING(device_properties(), kNeedsMma);
   check_product<half>();
   check_product<bfloat16>();
 }

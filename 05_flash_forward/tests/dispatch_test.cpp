@@ -1,0 +1,180 @@
+// Which kernel is chosen for a GPU and the code that a build has for it, and that what is chosen computes attention: all
+// choices run on this build's machines, whatever GPU they are made for.
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/machine.hpp"
+#include "05_flash_forward/tests/rungs.hpp"
+#include "common/gpu/tests/gpus.hpp"
+
+using namespace fa;
+using flash::Machine;
+using flash::Problem;
+using flash::problem_of;
+using flash::Type;
+
+namespace {
+
+const std::vector<Machine>& machines() {
+  static const std::vector<Machine> all = flash::machines();
+  return all;
+}
+
+std::string chosen(const DeviceProperties& gpu, Type type,
+                   std::int64_t head_dim, double dropout = 0) {
+  Problem problem = problem_of(type, {1, 1, 1, 9, 8, head_dim});
+  problem.dropout = dropout;
+  return machines().front().chosen(problem, gpu);
+}
+
+// The choice for a GPU, on every machine but the watched one, and in the watched lab with no finding.
+void check_choice(const DeviceProperties& gpu, Type type,
+                  std::int64_t head_dim, double dropout) {
+  CAPTURE(gpu.name);
+  for (const bool causal : {false, true}) {
+    Problem problem = problem_of(type, {2, 4, 2, 70, 75, head_dim}, causal);
+    problem.dropout = dropout;
+    const auto inputs =
+        flash::make_inputs(problem, flash::Values::kNormal, 1);
+    const flash::Judge judge(problem, inputs);
+    for (const Machine& machine : machines()) {
+      if (!machine.available || machine.kind == "watched") continue;
+      check_rung(machine.dispatched(gpu), problem, inputs, judge);
+    }
+  }
+  const Machine* const watched = machine_of(machines(), "watched");
+  if (watched == nullptr) return;
+  const Problem problem = problem_of(type, {1, 2, 1, 37, 39, head_dim}, true);
+  const auto inputs = flash::make_inputs(problem, flash::Values::kNormal, 1);
+  const flash::Judge judge(problem, inputs);
+  const auto seen = lab::trace({"dispatched", problem.text(), {}}, [&] {
+    check_rung(watched->dispatched(gpu), problem, inputs, judge);
+  });
+  REQUIRE(seen);
+  CAPTURE(seen->text);
+  CHECK(seen->findings == 0);
+}
+
+}  // namespace
+
+TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
+  for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
+    for (const int head_dim : {32, 64, 128, 256}) {
+      CAPTURE(head_dim);
+      CHECK(chosen(gpus::kT4, type, head_dim) == "any_gpu");
+      CHECK(chosen(gpus::kA100With75, type, head_dim) == "any_gpu");
+      CHECK(chosen(gpus::kA100, type, head_dim) == "08_finish");
+      CHECK(chosen(gpus::kRtx4090, type, head_dim) == "08_finish");
+      CHECK(chosen(gpus::kH100With80, type, head_dim) == "08_finish");
+      CHECK(chosen(gpus::kH100With90, type, head_dim) == "08_finish");
+      CHECK(chosen(gpus::kB200, type, head_dim) == "08_finish");
+      CHECK(chosen(gpus::kH100, type, head_dim) ==
+            (head_dim == 128 ? "14_patience" : "15_shares"));
+      CHECK(chosen(gpus::kH100, type, head_dim, 0.5) == "08_finish");
+      CHECK(chosen(gpus::kT4, type, head_dim, 0.5) == "any_gpu");
+    }
+  }
+}
+
+TEST_CASE("float32: the kernel is one that the GPU and its code can run") {
+  for (const int head_dim : {32, 64, 128, 256}) {
+    CAPTURE(head_dim);
+    CHECK(chosen(gpus::kT4, Type::kFloat32, head_dim) == "any_gpu");
+    for (const DeviceProperties& gpu :
+         {gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kH100With80,
+          gpus::kB200}) {
+      CAPTURE(gpu.name);
+      CHECK(chosen(gpu, Type::kFloat32, head_dim) == "04_register_tiles");
+    }
+  }
+}
+
+TEST_CASE("what is chosen for other GPUs computes attention") {
+  for (const double dropout : {0.0, 0.17}) {
+    for (const Type type : flash::kTypes) {
+      check_choice(gpus::kT4, type, 40, dropout);
+      check_choice(gpus::kT4, type, 256, dropout);
+    }
+    for (const int head_dim : {64, 128, 256}) {  // smaller tiles
+      check_choice(gpus::kRtx4090, Type::kFloat32, head_dim, dropout);
+    }
+    check_choice(gpus::kRtx4090, Type::kBFloat16, 256, dropout);
+  }
+}
+
+TEST_CASE("blocks are within the shared memory of the GPU they are for") {
+  const Machine& lab = machines().front();
+  for (const DeviceProperties& gpu :
+       {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200}) {
+    for (const Type type : flash::kTypes) {
+      for (const int head_dim : {32, 64, 128, 256}) {
+        const Problem problem = problem_of(type, {1, 1, 1, 9, 8, head_dim});
+        const auto prepared = lab.dispatched(gpu).prepare(
+            problem, flash::make_inputs(problem, flash::Values::kNormal, 1));
+        for (const KernelResources& takes : lab.resources(prepared.launch)) {
+          CAPTURE(gpu.name);
+          CAPTURE(problem.text());
+          CHECK(takes.shared_bytes <= gpu.shared_bytes);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
+  const auto fitted = [](const DeviceProperties& gpu) {
+    auto rungs = machines().front().rungs;
+    auto left_out = flash::fit_ladder(rungs, gpu);
+    return std::pair(rungs, left_out);
+  };
+  {
+    const auto [rungs, left_out] = fitted(gpus::kT4);
+    REQUIRE(rungs.size() == 3);
+    CHECK(rungs.back().name == "03_flash_2");
+    REQUIRE(left_out.size() == 12);
+    CHECK(left_out[0] ==
+          "04_register_tiles is left out: it needs sm_80 (cp.async); T4 is "
+          "sm_75");
+    CHECK(left_out[1] ==
+          "05_tensor_cores is left out: it needs sm_80 (mma.m16n8k16); T4 is "
+          "sm_75");
+    CHECK(left_out[11] ==
+          "15_shares is left out: it needs sm_90a (TMA and wgmma); T4 is "
+          "sm_75");
+  }
+  {
+    const auto [rungs, left_out] = fitted(gpus::kH100With80);
+    CHECK(rungs.back().name == "08_finish");
+    REQUIRE(left_out.size() == 7);
+    CHECK(left_out[0] ==
+          "09_wgmma is left out: it needs sm_90a (TMA and wgmma); this build "
+          "has code for sm_80 only, see CMAKE_CUDA_ARCHITECTURES");
+  }
+  CHECK(fitted(gpus::kRtx4090).first.size() == 8);
+  CHECK(fitted(gpus::kH100).second.empty());
+}
+
+TEST_CASE("a rung may run with small head dimensions only") {
+  flash::Rung rung;
+  rung.name = "some_rung";
+  rung.max_head_dim = 128;
+  rung.shared_bytes = [](std::int64_t head_dim) {
+    return static_cast<std::size_t>(head_dim <= 64 ? 50000 : 70000);
+  };
+  std::vector<flash::Rung> rungs{rung};
+  CHECK(flash::fit_ladder(rungs, gpus::kA100).empty());
+  CHECK(rungs[0].max_head_dim == 128);
+  const auto left_out = flash::fit_ladder(rungs, gpus::kT4);
+  REQUIRE(left_out.size() == 1);
+  CHECK(left_out[0] ==
+        "some_rung is left out with a head_dim above 64: it needs 70000 "
+        "bytes of shared memory in a block; T4 has 65536");
+  REQUIRE(rungs.size() == 1);
+  CHECK(rungs[0].max_head_dim == 64);
+  rungs[0].min_head_dim = 8;
+  rungs[0].shared_bytes = [](std::int64_t) { return std::size_t{65537}; };
+  CHECK(flash::fit_ladder(rungs, gpus::kT4) ==
+        std::vector<std::string>{
+            "some_rung is left out: it needs 65537 bytes of shared memory in "
+            "a block; T4 has 65536"});
+  CHECK(rungs.empty());
+}

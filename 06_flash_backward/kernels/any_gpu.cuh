@@ -1,0 +1,94 @@
+/// @file
+/// Gradients for GPUs that the other kernels do not fit, as lesson 05's any_gpu.cuh. A warp owns a key and lets the
+/// queries go by, or owns a query and lets the keys go by: every run gives the same bits.
+#pragma once
+
+#include "05_flash_forward/kernels/any_gpu.cuh"
+#include "06_flash_backward/kernels/02_preprocess.cuh"
+
+namespace fa::FA_TARGET {
+
+/// P, as O was made of it, and dS of a query and a key.
+struct ScoreGradient {
+  float p;    ///< after dropout
+  float d_s;  ///< P o (dP - delta)
+};
+/// Computes them. All lanes take part.
+/// @param a     what is computed
+/// @param head  of the query
+/// @param query its number
+/// @param key   its number; the query sees it
+/// @param q     row of Q
+/// @param k     row of K
+/// @param v     row of V
+/// @param d_o   row of dO
+template <class T>
+__device__ ScoreGradient
+score_gradient(const AttentionGradient<T>& a, const GradientHead<T>& head,
+               int query, int key, const LaneColumns& q, const LaneColumns& k,
+               const LaneColumns& v, const LaneColumns& d_o) {
+  const std::int64_t padded = head.padded_row + query;
+  const float p = exp2_approx(dot_columns(q, k) * (a.scale * kLog2E) -
+                              a.lse_base_2[padded]);
+  const float kept = a.dropout.of_weight(head.index, query, key);
+  return {p * kept, p * (dot_columns(d_o, v) * kept - a.delta[padded])};
+}
+
+/// dK and dV.
+/// Launch: blocks of 128; grid of ceil(length_k / 4) x kv_heads x batch; after preprocess().
+template <class T>
+__global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
+    any_gpu_keys(AttentionGradient<T> a) {
+  const int key = blockIdx.x * kAnyGpuWarps + threadIdx.x / kWarp;
+  if (key >= a.length_k) return;
+  const int kv_head = blockIdx.y, batch = blockIdx.z;
+  const int group = a.heads / a.kv_heads;
+  LaneColumns q, k, v, d_o, d_k = {}, d_v = {};
+  load_columns(
+      k, kv_rows(a.k, a.k_strides, batch, kv_head) + key * a.k_strides.row,
+      a.head_dim);
+  load_columns(
+      v, kv_rows(a.v, a.v_strides, batch, kv_head) + key * a.v_strides.row,
+      a.head_dim);
+  for (int member = 0; member < group; ++member) {
+    const auto head = gradient_head(a, batch, kv_head * group + member);
+    for (int query = first_query(a, key); query < a.length_q; ++query) {
+      load_columns(q, head.q + query * a.q_strides.row, a.head_dim);
+      load_columns(d_o, head.d_o + query * a.d_o_strides.row, a.head_dim);
+      const auto [p, d_s] = score_gradient(a, head, query, key, q, k, v, d_o);
+      add_columns(d_v, p, d_o);
+      add_columns(d_k, d_s, q);
+    }
+  }
+  store_columns(
+      kv_rows(a.d_k, a.d_k_strides, batch, kv_head) + key * a.d_k_strides.row,
+      d_k, a.scale, a.head_dim);
+  store_columns(
+      kv_rows(a.d_v, a.d_v_strides, batch, kv_head) + key * a.d_v_strides.row,
+      d_v, 1.0f, a.head_dim);
+}
+
+/// dQ.
+/// Launch: blocks of 128; grid of ceil(length_q / 4) x heads x batch; after preprocess().
+template <class T>
+__global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
+    any_gpu_queries(AttentionGradient<T> a) {
+  const int query = blockIdx.x * kAnyGpuWarps + threadIdx.x / kWarp;
+  if (query >= a.length_q) return;
+  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
+  const auto kv = head_of(a, blockIdx.z, blockIdx.y);
+  const int visible = keys_seen(a, query);
+  LaneColumns q, k, v, d_o, d_q = {};
+  load_columns(q, head.q + query * a.q_strides.row, a.head_dim);
+  load_columns(d_o, head.d_o + query * a.d_o_strides.row, a.head_dim);
+  for (int key = 0; key < visible; ++key) {
+    load_columns(k, kv.k + key * a.k_strides.row, a.head_dim);
+    load_columns(v, kv.v + key * a.v_strides.row, a.head_dim);
+    add_columns(d_q, score_gradient(a, head, query, key, q, k, v, d_o).d_s,
+                k);
+  }
+  store_columns(head.d_q + query * a.d_q_strides.row, d_q, a.scale,
+                a.head_dim);
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,148 @@
+// Which kernels are chosen for a GPU and the code that a build has for it, and that what is chosen computes gradients: all
+// choices run on this build's machines, whatever GPU they are made for.
+#include <doctest/doctest.h>
+
+#include "05_flash_forward/tests/rungs.hpp"
+#include "06_flash_backward/machine.hpp"
+#include "common/gpu/tests/gpus.hpp"
+
+using namespace fa;
+using backward::Machine;
+using flash::Problem;
+using flash::problem_of;
+using flash::Type;
+
+namespace {
+
+const std::vector<Machine>& machines() {
+  static const std::vector<Machine> all = backward::machines();
+  return all;
+}
+
+std::string chosen(const DeviceProperties& gpu, Type type,
+                   std::int64_t head_dim, bool deterministic) {
+  return machines().front().chosen(
+      problem_of(type, {1, 1, 1, 9, 8, head_dim}), deterministic, gpu);
+}
+
+// The choice for a GPU, on every machine but the watched one, and in the watched lab with no finding.
+void check_choice(const DeviceProperties& gpu, Type type,
+                  std::int64_t head_dim, double dropout) {
+  CAPTURE(gpu.name);
+  for (const bool deterministic : {false, true}) {
+    CAPTURE(deterministic);
+    for (const Machine& machine : machines()) {
+      if (!machine.available) continue;
+      const bool watched = machine.kind == "watched";
+      Problem problem =
+          watched ? problem_of(type, {1, 2, 1, 37, 39, head_dim}, true)
+                  : problem_of(type, {2, 4, 2, 70, 75, head_dim}, true);
+      problem.dropout = dropout;
+      const auto inputs =
+          backward::make_inputs(problem, flash::Values::kNormal, 1);
+      const backward::Judge judge(problem, inputs);
+      const auto check = [&] {
+        check_rung(machine.dispatched(deterministic, gpu), problem, inputs,
+                   judge);
+      };
+      if (!watched) {
+        check();
+        continue;
+      }
+      const auto seen = lab::trace({"dispatched", problem.text(), {}}, check);
+      REQUIRE(seen);
+      CAPTURE(seen->text);
+      CHECK(seen->findings == 0);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "16 bits: the kernels are those that the GPU and its code can run") {
+  for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
+    for (const int head_dim : {32, 64, 128, 256}) {
+      CAPTURE(head_dim);
+      for (const DeviceProperties& gpu : {gpus::kT4, gpus::kA100With75}) {
+        CHECK(chosen(gpu, type, head_dim, false) == "any_gpu");
+        CHECK(chosen(gpu, type, head_dim, true) == "any_gpu");
+      }
+      for (const DeviceProperties& gpu :
+           {gpus::kA100, gpus::kRtx4090, gpus::kH100With80, gpus::kH100With90,
+            gpus::kB200}) {
+        CAPTURE(gpu.name);
+        CHECK(chosen(gpu, type, head_dim, false) == "06_finish");
+        CHECK(chosen(gpu, type, head_dim, true) == "07_deterministic");
+      }
+      CHECK(chosen(gpus::kH100, type, head_dim, false) ==
+            (head_dim == 256 ? "13_wide_heads" : "12_first_stores"));
+      CHECK(chosen(gpus::kH100, type, head_dim, true) ==
+            (head_dim == 256 ? "13_wide_heads" : "11_in_turn"));
+    }
+  }
+}
+
+TEST_CASE("float32: the kernels are those that the GPU can run") {
+  for (const int head_dim : {32, 64, 128, 256}) {
+    CAPTURE(head_dim);
+    CHECK(chosen(gpus::kT4, Type::kFloat32, head_dim, false) ==
+          (head_dim <= 64 ? "04_atomics" : "any_gpu"));
+    CHECK(chosen(gpus::kRtx4090, Type::kFloat32, head_dim, true) ==
+          (head_dim <= 128 ? "03_two_kernels" : "any_gpu"));
+    CHECK(chosen(gpus::kA100, Type::kFloat32, head_dim, false) ==
+          "04_atomics");
+    CHECK(chosen(gpus::kH100With80, Type::kFloat32, head_dim, true) ==
+          "03_two_kernels");
+  }
+}
+
+TEST_CASE("what is chosen for other GPUs computes gradients") {
+  for (const double dropout : {0.0, 0.17}) {
+    for (const Type type : flash::kTypes) {
+      check_choice(gpus::kT4, type, 72, dropout);
+    }
+    check_choice(gpus::kT4, Type::kFloat16, 256, dropout);
+    check_choice(gpus::kRtx4090, Type::kFloat16, 128, dropout);
+    check_choice(gpus::kRtx4090, Type::kBFloat16, 256, dropout);
+  }
+}
+
+TEST_CASE("blocks are within the shared memory of the GPU they are for") {
+  const Machine& lab = machines().front();
+  for (const DeviceProperties& gpu :
+       {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200}) {
+    for (const Type type : flash::kTypes) {
+      for (const int head_dim : {32, 64, 128, 256}) {
+        for (const bool deterministic : {false, true}) {
+          const Problem problem = problem_of(type, {1, 1, 1, 9, 8, head_dim});
+          const auto prepared =
+              lab.dispatched(deterministic, gpu)
+                  .prepare(problem, backward::make_inputs(
+                                        problem, flash::Values::kNormal, 1));
+          for (const KernelResources& takes :
+               lab.resources(prepared.launch)) {
+            CAPTURE(gpu.name);
+            CAPTURE(problem.text());
+            CHECK(takes.shared_bytes <= gpu.shared_bytes);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
+  auto rungs = machines().front().rungs;
+  const auto left_out = flash::fit_ladder(rungs, gpus::kT4);
+  REQUIRE(rungs.size() == 4);
+  CHECK(rungs[2].name == "03_two_kernels");
+  CHECK(rungs[2].max_head_dim == 64);
+  REQUIRE(left_out.size() == 11);
+  CHECK(left_out[0] ==
+        "03_two_kernels is left out with a head_dim above 64: it needs 76800 "
+        "bytes of shared memory in a block; T4 has 65536");
+  CHECK(left_out[2] ==
+        "05_tensor_cores is left out: it needs sm_80 (mma.m16n8k16); T4 is "
+        "sm_75");
+}

@@ -1,0 +1,17 @@
+/// @file
+/// Tests that not every device can run.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include "common/gpu/device.hpp"
+
+/// Leaves a test that a device cannot run and says why. ctest lists it as skipped: see fa_tests().
+#define FA_SKIP_WHERE_MISSING(device, needs)                     \
+  do {                                                           \
+    const std::string fa_missing = ::fa::missing(device, needs); \
+    if (!fa_missing.empty()) {                                   \
+      MESSAGE("skipped: it " << fa_missing);                     \
+      return;                                                    \
+    }                                                            \
+  } while (false)
