@@ -44,7 +44,7 @@ bool is_deterministic(const Attention<T>& a, bool asked) {
 /// What launch_backward() needs.
 inline Workspace workspace_of(const Attention<float>&,
                               bool /*deterministic*/) {
-  return {0};  // rung 04 adds to dQ itself
+  return kFloatWorkspace;  // rung 04 adds to dQ itself
 }
 /// What launch_sm_80_backward() needs.
 /// @param a             what is computed
@@ -82,7 +82,13 @@ inline void launch_backward(const AttentionGradient<float>& a,
         grid_of_keys(a, Tile::side), {Tile::threads}, Tile::shared_bytes};
     const Launch of_queries{
         grid_of(a, Tile::side), {Tile::threads}, Tile::shared_bytes};
+    using SumTile = RowSumTile<d>;
     launch_preprocess<d>(a, stream);
+    launch(stream, recomputed_row_sums<d>,
+           {grid_of(a, SumTile::side),
+            {SumTile::threads},
+            SumTile::shared_bytes},
+           a);
     if (deterministic) {
       launch(stream, backward_keys<d>, of_keys, a);
       launch(stream, backward_queries<d>, of_queries, a);

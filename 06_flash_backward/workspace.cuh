@@ -10,9 +10,12 @@ namespace fa::FA_TARGET {
 
 /// What kernels need beside delta and LSE in base 2.
 struct Workspace {
-  int columns;         ///< of the sums of dQ; 0: there are none
-  bool turns = false;  ///< whether there are counters for them
+  int columns;            ///< of the sums of dQ; 0: there are none
+  bool turns = false;     ///< whether there are counters for them
+  bool row_sums = false;  ///< whether recomputed rows are normalized
 };
+/// What the float32 kernels need.
+constexpr Workspace kFloatWorkspace{0, false, true};
 
 /// Floats that the backward pass needs beside its inputs and results.
 /// @param a    with its sizes
@@ -20,7 +23,8 @@ struct Workspace {
 template <class T>
 std::int64_t workspace_floats(const Attention<T>& a, const Workspace& what) {
   const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
-  return rows * (2 + what.columns) + (what.turns ? rows / kTurnRows * 2 : 0);
+  return rows * (2 + (what.row_sums ? 1 : 0) + what.columns) +
+         (what.turns ? rows / kTurnRows * 2 : 0);
 }
 
 /// Tells the kernels where their workspace is.
@@ -34,7 +38,8 @@ void set_workspace(AttentionGradient<T>& a, float* floats,
   const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
   a.delta = floats;
   a.lse_base_2 = floats + rows;
-  float* const sums = floats + 2 * rows;
+  a.inv_row_sum = what.row_sums ? floats + 2 * rows : nullptr;
+  float* const sums = floats + (what.row_sums ? 3 : 2) * rows;
   a.d_q_sum = what.columns > 0 ? sums : nullptr;
   a.turns = what.turns
                 ? reinterpret_cast<unsigned*>(sums + rows * what.columns)

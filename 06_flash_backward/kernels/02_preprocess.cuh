@@ -1,7 +1,8 @@
 /// @file
 /// What the backward pass needs of each row before it begins: delta, the row sum of dO o O, which is the row sum of
 /// P o dP without P; and LSE in base 2. With both, every element of P and of dS can be computed by itself: the
-/// baseline's passes over whole rows vanish, and dP is never written.
+/// baseline's passes over whole rows vanish, and dP is never written. In float32 one sum of each row remains: it takes
+/// the rounding errors of LSE and of the scores out of P.
 ///
 /// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 2.
 #pragma once
@@ -88,8 +89,30 @@ __global__ void weights_by_element(AttentionGradient<float> a,
 }
 //! [weights]
 
+/// 1 / the sum of each row of weights. LSE was rounded to float32, so the weights of a row have a common relative error
+/// of up to |LSE| / 2^24, and their sum has the same. Launch: as unfused_score_gradients().
+/// @param a       what is computed
+/// @param weights [batch, heads, length_q, length_k]
+//! [stored_row_sums]
+__global__ void stored_row_sums(AttentionGradient<float> a,
+                                const float* weights) {
+  const int query = blockIdx.x * blockDim.y + threadIdx.y, index = blockIdx.z;
+  if (query >= a.length_q) return;  // the whole warp
+  const float* const row =
+      weights + (std::int64_t{index} * a.length_q + query) * a.length_k;
+  const int visible = keys_seen(a, query);
+  float sum = 0;
+  for (int j = threadIdx.x; j < visible; j += kWarp) sum += row[j];
+  sum = warp_sum(sum);
+  if (threadIdx.x == 0) {
+    const auto h = gradient_head(a, index / a.heads, index % a.heads);
+    a.inv_row_sum[h.padded_row + query] = sum == 0 ? 0 : 1 / sum;
+  }
+}
+//! [stored_row_sums]
+
 /// dS = P o (dO V^T - delta), and the weights become those that O was made of. Launch: as
-/// unfused_backward_scores(), after preprocess().
+/// unfused_backward_scores(), after preprocess() and stored_row_sums().
 /// @param a         what is computed
 /// @param weights   [batch, heads, length_q, length_k]
 /// @param gradients those of the scores, likewise
@@ -108,9 +131,10 @@ __global__ void score_gradients_by_element(AttentionGradient<float> a,
   const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
   //! [element]
   const float kept = a.dropout.of_weight(index, query, key);
-  *own_score(a, gradients) =
-      *weight * (kept * product - a.delta[h.padded_row + query]);
-  *weight *= kept;
+  const std::int64_t row = h.padded_row + query;
+  const float p = *weight * a.inv_row_sum[row];
+  *own_score(a, gradients) = p * (kept * product - a.delta[row]);
+  *weight = p * kept;
   //! [element]
 }
 //! [elements]
