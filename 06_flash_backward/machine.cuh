@@ -186,7 +186,7 @@ inline Rung preprocessed() {
       "02_preprocess", "LSE and delta, one sum of each row", true,
       [](const FloatGradient& of) {
         return with_workspace(
-            of, kFloatWorkspace,
+            of, {0},
             [scores = std::make_shared<DeviceBuffer<float>>(
                  2 * score_count(of))](const FloatGradient& a) {
               float* const weights = scores->data();

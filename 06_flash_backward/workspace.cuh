@@ -8,14 +8,11 @@
 
 namespace fa::FA_TARGET {
 
-/// What kernels need beside delta and LSE in base 2.
+/// What kernels need beside delta and one more number for each row: LSE in base 2, in float32 inv_row_sum.
 struct Workspace {
-  int columns;            ///< of the sums of dQ; 0: there are none
-  bool turns = false;     ///< whether there are counters for them
-  bool row_sums = false;  ///< whether recomputed rows are normalized
+  int columns;         ///< of the sums of dQ; 0: there are none
+  bool turns = false;  ///< whether there are counters for them
 };
-/// What the float32 kernels need.
-constexpr Workspace kFloatWorkspace{0, false, true};
 
 /// Floats that the backward pass needs beside its inputs and results.
 /// @param a    with its sizes
@@ -23,8 +20,7 @@ constexpr Workspace kFloatWorkspace{0, false, true};
 template <class T>
 std::int64_t workspace_floats(const Attention<T>& a, const Workspace& what) {
   const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
-  return rows * (2 + (what.row_sums ? 1 : 0) + what.columns) +
-         (what.turns ? rows / kTurnRows * 2 : 0);
+  return rows * (2 + what.columns) + (what.turns ? rows / kTurnRows * 2 : 0);
 }
 
 /// Tells the kernels where their workspace is.
@@ -37,9 +33,11 @@ void set_workspace(AttentionGradient<T>& a, float* floats,
   static_assert(sizeof(unsigned) == sizeof(float), "they share a buffer");
   const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
   a.delta = floats;
-  a.lse_base_2 = floats + rows;
-  a.inv_row_sum = what.row_sums ? floats + 2 * rows : nullptr;
-  float* const sums = floats + (what.row_sums ? 3 : 2) * rows;
+  float* const second = floats + rows;
+  constexpr bool is_float = sizeof(T) == sizeof(float);
+  a.lse_base_2 = is_float ? nullptr : second;
+  a.inv_row_sum = is_float ? second : nullptr;
+  float* const sums = floats + 2 * rows;
   a.d_q_sum = what.columns > 0 ? sums : nullptr;
   a.turns = what.turns
                 ? reinterpret_cast<unsigned*>(sums + rows * what.columns)

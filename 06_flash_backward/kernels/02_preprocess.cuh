@@ -1,8 +1,8 @@
 /// @file
 /// What the backward pass needs of each row before it begins: delta, the row sum of dO o O, which is the row sum of
-/// P o dP without P; and LSE in base 2. With both, every element of P and of dS can be computed by itself: the
-/// baseline's passes over whole rows vanish, and dP is never written. In float32 one sum of each row remains: it takes
-/// the rounding errors of LSE and of the scores out of P.
+/// P o dP without P; and, for the kernels in 16 bits, LSE in base 2. With delta and LSE every element of P and of dS can
+/// be computed by itself: the baseline's passes over whole rows vanish, and dP is never written. In float32 one sum of
+/// each row remains: dividing by it takes the rounding error of LSE out of P.
 ///
 /// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 2.
 #pragma once
@@ -28,7 +28,8 @@ __device__ void load8(float (&to)[8], const T* from) {
   }
 }
 
-/// Fills delta and lse_base_2; zeroes turns where there are some, and d_q_sum where blocks only add or none comes.
+/// Fills delta and, where there is one, lse_base_2; zeroes turns where there are some, and d_q_sum where blocks only add
+/// or none comes.
 /// Launch: blocks of 256; grid of ceil(padded_rows / rows of a block) x heads x batch, with 256 / (d / 8) rows of a
 /// block.
 /// @tparam d columns of d_q_sum, at least head_dim; d / 8 lanes share a row
@@ -63,8 +64,9 @@ __global__ void preprocess(AttentionGradient<T> a) {
   if (a.turns != nullptr && row % kTurnRows < 2) {
     a.turns[padded / kTurnRows * 2 + row % kTurnRows] = 0;
   }
-  const float lse = row < a.length_q ? head.lse[row] : -INFINITY;
   a.delta[padded] = sum;
+  if (a.lse_base_2 == nullptr) return;
+  const float lse = row < a.length_q ? head.lse[row] : -INFINITY;
   a.lse_base_2[padded] = lse == -INFINITY ? INFINITY : lse * kLog2E;
 }
 //! [preprocess]
@@ -89,8 +91,8 @@ __global__ void weights_by_element(AttentionGradient<float> a,
 }
 //! [weights]
 
-/// 1 / the sum of each row of weights. LSE was rounded to float32, so the weights of a row have a common relative error
-/// of up to |LSE| / 2^24, and their sum has the same. Launch: as unfused_score_gradients().
+/// Fills inv_row_sum. LSE was rounded to float32, and it belongs to scores with other rounding errors than these. So all
+/// weights of a row are off by a common factor, and so is their sum. Launch: as unfused_score_gradients().
 /// @param a       what is computed
 /// @param weights [batch, heads, length_q, length_k]
 //! [stored_row_sums]

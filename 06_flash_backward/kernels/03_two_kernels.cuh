@@ -70,11 +70,21 @@ __device__ inline float dot4(float4 a, float4 b) {
   return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
 }
 
-/// A weight as LSE alone gives it. All kernels must round it alike, or its row sum is another kernel's.
-__device__ inline float recomputed_weight(const AttentionGradient<float>& a,
-                                          float product, float lse_base_2) {
-  return exp2_approx(product * (a.scale * kLog2E) - lse_base_2);
+/// LSE of a query, +infinity for one that does not exist, so that all its probabilities are 0.
+__device__ inline float lse_of(const AttentionGradient<float>& a,
+                               const GradientHead<float>& head, int query) {
+  return query < a.length_q ? head.lse[query] : INFINITY;
 }
+
+/// exp(scale product - LSE), whose row sum is 1 but for rounding. The difference comes before the factor log2(e): what
+/// is left of two large numbers is small, and so is the error of its product. The score is rounded, so that it is the
+/// same in each kernel, whatever the compiler contracts.
+//! [recomputed_prob]
+__device__ inline float recomputed_prob(float product, float scale,
+                                        float lse) {
+  return exp2_approx((__fmul_rn(product, scale) - lse) * kLog2E);
+}
+//! [recomputed_prob]
 
 /// P, as O was made of it, and dS of a tile, to shared memory. A thread computes 2 x 2 of each.
 /// @param tiles  q, d_o, k and v are read
@@ -113,15 +123,15 @@ __device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
   for (int i = 0; i < 2; ++i) {
     const int row = y + 16 * i, query = query0 + row;
     const std::int64_t padded = head.padded_row + query;
-    const float lse = a.lse_base_2[padded], sum = a.delta[padded];
+    const float lse = lse_of(a, head, query), sum = a.delta[padded];
     const float inv_row_sum = a.inv_row_sum[padded];
     const int seen = keys_seen(a, query);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int col = x + 16 * j, key = key0 + col;
-      const float p = key < seen
-                          ? recomputed_weight(a, s[i][j], lse) * inv_row_sum
-                          : 0.0f;
+      const float p =
+          key < seen ? recomputed_prob(s[i][j], a.scale, lse) * inv_row_sum
+                     : 0.0f;
       const float kept = a.dropout.of_weight(head.index, query, key);
       tiles.p[row * Tile::score_ld + col] = p * kept;
       tiles.d_s[row * Tile::score_ld + col] = p * (d_p[i][j] * kept - sum);
@@ -144,8 +154,8 @@ struct RowSumTile {
   static constexpr std::size_t shared_bytes = sizeof(float) * 2 * size;
 };
 
-/// 1 / the sum of each row's recomputed weights. LSE was rounded to float32, and the scores do not have the rounding
-/// errors that they had on the way forward, so all weights of a row are off by a common factor, and so is their sum.
+/// Fills inv_row_sum. LSE was rounded to float32, and it belongs to scores with other rounding errors than these. So all
+/// recomputed probabilities of a row are off by a common factor, and so is their sum.
 /// Launch: blocks of 256; grid of ceil(length_q / 64) x heads x batch; RowSumTile::shared_bytes; after preprocess().
 //! [row_sums]
 template <int d>
@@ -163,13 +173,16 @@ __global__ void __launch_bounds__(256)
                         a.head_dim);
   float lse[Tile::own], sum[Tile::own] = {};
 #pragma unroll
-  for (int i = 0; i < Tile::own; ++i) lse[i] = a.lse_base_2[padded0 + 16 * i];
+  for (int i = 0; i < Tile::own; ++i) {
+    lse[i] = lse_of(a, head, query0 + y + 16 * i);
+  }
   const int end = keys_seen(a, query0 + Tile::side - 1);
   for (int key0 = 0; key0 < end; key0 += Tile::side) {
     load_float_tile<Tile>(k_smem, kv.k, a.k_strides.row, key0, a.length_k,
                           a.head_dim);
-    __syncthreads();                     // Q and K are there
-    float s[Tile::own][Tile::own] = {};  // S = Q K^T, as in float_scores()
+    __syncthreads();  // Q and K are there
+    // S = Q K^T, added up in the same order as in float_scores()
+    float s[Tile::own][Tile::own] = {};
 #pragma unroll 4
     for (int e = 0; e < d; e += 4) {
       float4 q[Tile::own];
@@ -190,7 +203,7 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
       for (int j = 0; j < Tile::own; ++j) {
         if (x + 16 * j < visible) {
-          sum[i] += recomputed_weight(a, s[i][j], lse[i]);
+          sum[i] += recomputed_prob(s[i][j], a.scale, lse[i]);
         }
       }
     }
