@@ -48,6 +48,25 @@ void jacobians() {
   fmt::print("one head of {}, float32\n{}", kDim, table.text());
 }
 
+void rounded_lse() {
+  cli::Table table({"scores of about", "largest |row sum - 1|"});
+  for (const double size : {1.0, 10.0, 100.0, 1000.0, 10000.0}) {
+    const auto normal = normal_tensor<double, 2>({1000, 64}, 1);
+    const Matrix<double> s =
+        size * Eigen::Map<const Matrix<double>>(normal.data(), 1000, 64);
+    const Vector<double> lse = naive::log_sum_exp(s);
+    const Vector<double> rounded = lse.cast<float>().cast<double>();
+    const Vector<double> sums =
+        recomputed_weights(s, rounded).rowwise().sum();
+    table.add({fmt::format("{:.0f}", size),
+               fmt::format("{:.0e}", (sums.array() - 1).abs().maxCoeff())});
+  }
+  fmt::print(
+      "1000 rows of 64 normal scores: P from exact scores, and LSE rounded "
+      "to float32\n{}",
+      table.text());
+}
+
 void all_statements(cli::Program& program) {
   for (const Comparison& c : statements()) {
     program.check(c.what, c.difference, c.allowed);
@@ -113,6 +132,7 @@ void tiles_on_the_input(cli::Program& program) {
 void add_derivation(cli::Program& program) {
   program.section("steps", "How small is small?", steps);
   program.section("jacobian", "Why nobody builds Jacobians", jacobians);
+  program.section("rounded_lse", "What a rounded LSE does to P", rounded_lse);
   program.section("derivation", "The derivation, statement by statement",
                   [&] { all_statements(program); });
   program.section("wrong", "Backward passes on trial",

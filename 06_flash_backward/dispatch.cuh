@@ -147,7 +147,13 @@ inline void launch_backward(
         grid_of_keys(a, Tile::side), {Tile::threads}, Tile::shared_bytes};
     const Launch of_queries{
         grid_of(a, Tile::side), {Tile::threads}, Tile::shared_bytes};
+    using SumTile = RowSumTile<d>;
     launch_preprocess<d>(a, stream);
+    launch(stream, recomputed_row_sums<d>,
+           {grid_of(a, SumTile::side),
+            {SumTile::threads},
+            SumTile::shared_bytes},
+           a);
     if (deterministic) {
       launch(stream, backward_keys<d>, of_keys, a);
       launch(stream, backward_queries<d>, of_queries, a);

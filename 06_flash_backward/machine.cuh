@@ -44,6 +44,7 @@ struct OnDevice {
           {},
           {},
           {},
+          {},
           {}} {
     a.q = q.data();
     a.k = k.data();
@@ -145,6 +146,13 @@ inline Launch product_launch(int rows, int columns, int heads) {
           {tile, tile}};
 }
 
+// A warp for each row of the scores.
+inline Launch row_launch(const FloatGradient& a) {
+  return {{static_cast<unsigned>(ceil_div(a.length_q, 4)), 1,
+           static_cast<unsigned>(a.batch * a.heads)},
+          {32, 4}};
+}
+
 // The kernels of rungs 01 and 02, which differ in how P and dS come to be: `launch_scores(sizes)`.
 template <class Scores>
 void launch_unfused(const FloatGradient& a, float* weights, float* gradients,
@@ -175,11 +183,8 @@ inline Rung unfused() {
           launch_unfused(a, weights, gradients, [&](const Launch& sizes) {
             launch(unfused_backward_scores, sizes, a, weights);
             launch(unfused_weight_gradients, sizes, a, gradients);
-            launch(unfused_score_gradients,
-                   {{static_cast<unsigned>(ceil_div(a.length_q, 4)), 1,
-                     static_cast<unsigned>(a.batch * a.heads)},
-                    {32, 4}},
-                   a, weights, gradients);
+            launch(unfused_score_gradients, row_launch(a), a, weights,
+                   gradients);
           });
         };
       });
@@ -187,7 +192,7 @@ inline Rung unfused() {
 
 inline Rung preprocessed() {
   return float_rung(
-      "02_preprocess", "LSE and delta, no pass over rows", true,
+      "02_preprocess", "LSE and delta, one sum of each row", true,
       [](const FloatGradient& of) {
         return with_workspace(
             of, {0},
@@ -200,6 +205,7 @@ inline Rung preprocessed() {
               });
               launch_unfused(a, weights, gradients, [&](const Launch& sizes) {
                 launch(weights_by_element, sizes, a, weights);
+                launch(stored_row_sums, row_launch(a), a, weights);
                 launch(score_gradients_by_element, sizes, a, weights,
                        gradients);
               });

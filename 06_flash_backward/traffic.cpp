@@ -15,9 +15,13 @@ namespace {
 constexpr std::int64_t kTile = 32;      // of all these rungs
 constexpr std::int64_t kPadding = 128;  // of rows in the workspace
 
-// What preprocess() writes beside results: delta and LSE in base 2.
+// What is written beside results: delta, for padded rows, and inv_row_sum.
 std::int64_t workspace(std::int64_t n) {
-  return 2 * ((n + kPadding - 1) / kPadding * kPadding);
+  return (n + kPadding - 1) / kPadding * kPadding + n;
+}
+// What recomputed_row_sums() reads: Q once, K for each tile of 64 queries, and LSE by the 16 threads of a row.
+std::int64_t of_row_sums(std::int64_t n, std::int64_t d) {
+  return n * d + n / (2 * kTile) * n * d + 16 * n;
 }
 
 // Each of five products reads T tiles of both factors for each of its tiles: 2 T N D for a product with one side D.
@@ -27,25 +31,26 @@ Traffic of_unfused(std::int64_t n, std::int64_t d) {
   return {10 * t * n * d + 6 * n * n, 4 * n * n + 3 * n * d};
 }
 
-// O, dO and LSE are read for delta. Of each element of P the kernels read LSE, P twice and delta, and write P twice and
-// dS.
+// O and dO are read for delta. Of each element of P the kernels read LSE, P for the row sum and for dS, the row sum and
+// delta, and write P twice and dS.
 Traffic of_preprocess(std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / kTile;
-  return {10 * t * n * d + 4 * n * n + 2 * n * d + n,
+  return {10 * t * n * d + 5 * n * n + 2 * n * d,
           3 * n * n + 3 * n * d + workspace(n)};
 }
 
-// Two kernels keep two tiles each and have the other two come T times; LSE and delta come for each 2 x 2 scores.
+// Two kernels keep two tiles each and have the other two come T times; LSE, delta and the row sum come for each 2 x 2
+// scores.
 Traffic of_two_kernels(std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / kTile;
-  return {4 * t * n * d + 2 * n * n + 6 * n * d + n,
+  return {4 * t * n * d + 3 * n * n + 6 * n * d + of_row_sums(n, d),
           3 * n * d + workspace(n)};
 }
 
 // One of them; and T additions to each element of dQ, which is zeroed before.
 Traffic of_atomics(std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / kTile;
-  return {2 * t * n * d + n * n + 4 * n * d + n,
+  return {2 * t * n * d + 3 * n * n / 2 + 4 * n * d + of_row_sums(n, d),
           t * n * d + 3 * n * d + workspace(n)};
 }
 
@@ -69,12 +74,12 @@ Traffic counted(const Rung& rung, std::int64_t n, std::int64_t d) {
 
 std::vector<TrafficFormula> traffic_formulas() {
   return {{"01_unfused", "10 T N D + 6 N^2", "4 N^2 + 3 N D", of_unfused},
-          {"02_preprocess", "10 T N D + 4 N^2 + 2 N D + N",
-           "3 N^2 + 3 N D + 2 P", of_preprocess},
-          {"03_two_kernels", "4 T N D + 2 N^2 + 6 N D + N", "3 N D + 2 P",
-           of_two_kernels},
-          {"04_atomics", "2 T N D + N^2 + 4 N D + N", "T N D + 3 N D + 2 P",
-           of_atomics}};
+          {"02_preprocess", "10 T N D + 5 N^2 + 2 N D",
+           "3 N^2 + 3 N D + P + N", of_preprocess},
+          {"03_two_kernels", "9/2 T N D + 3 N^2 + 7 N D + 16 N",
+           "3 N D + P + N", of_two_kernels},
+          {"04_atomics", "5/2 T N D + 3/2 N^2 + 5 N D + 16 N",
+           "T N D + 3 N D + P + N", of_atomics}};
 }
 
 void show_traffic(cli::Program& program, const Machine& watched) {

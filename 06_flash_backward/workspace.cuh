@@ -8,7 +8,7 @@
 
 namespace fa::FA_TARGET {
 
-/// What kernels need beside delta and LSE in base 2.
+/// What kernels need beside delta and one more number for each row: LSE in base 2, in float32 inv_row_sum.
 struct Workspace {
   int columns;         ///< of the sums of dQ; 0: there are none
   bool turns = false;  ///< whether there are counters for them
@@ -33,7 +33,10 @@ void set_workspace(AttentionGradient<T>& a, float* floats,
   static_assert(sizeof(unsigned) == sizeof(float), "they share a buffer");
   const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
   a.delta = floats;
-  a.lse_base_2 = floats + rows;
+  float* const second = floats + rows;
+  constexpr bool is_float = sizeof(T) == sizeof(float);
+  a.lse_base_2 = is_float ? nullptr : second;
+  a.inv_row_sum = is_float ? second : nullptr;
   float* const sums = floats + 2 * rows;
   a.d_q_sum = what.columns > 0 ? sums : nullptr;
   a.turns = what.turns

@@ -11,7 +11,8 @@
 
 namespace fa::backward::plain {
 
-/// Inputs and results of a backward pass. delta and LSE come from the plain forward pass.
+/// Inputs and results of a backward pass. delta and LSE come from the plain forward pass, and the rows of P need no
+/// normalization.
 class OnDevice {
  public:
   /// @param x without dropout; head_dim a multiple of 8
@@ -29,13 +30,9 @@ class OnDevice {
             x,
             [&](const Forward& y, int row) { return row_delta(x, y, row); },
             0))),
-        lse_(on_device(padded(
-            x,
-            [](const Forward& y, int row) {
-              return std::isinf(y.lse[row]) ? INFINITY
-                                            : y.lse[row] / std::log(2.0);
-            },
-            INFINITY))) {
+        lse_(on_device(forward(x).lse)),
+        inv_row_sum_(on_device(padded(
+            x, [](const Forward&, int) { return 1.0; }, 0))) {
     const std::int64_t d = x.head_dim;
     a.q = q_.data();
     a.k = k_.data();
@@ -45,7 +42,8 @@ class OnDevice {
     a.d_k = d_k_.data();
     a.d_v = d_v_.data();
     a.delta = delta_.data();
-    a.lse_base_2 = lse_.data();
+    a.lse = lse_.data();
+    a.inv_row_sum = inv_row_sum_.data();
     a.q_strides = {x.heads * x.length_q * d, x.length_q * d, d};
     a.k_strides = {x.length_k * d, x.length_k * d, d};
     a.v_strides = a.d_k_strides = a.d_v_strides = a.k_strides;
@@ -91,7 +89,7 @@ class OnDevice {
   FA_TARGET::DeviceBuffer<float> q_, k_, v_, d_o_;
   classroom::Field d_q_, d_k_, d_v_;
   int rows_;
-  FA_TARGET::DeviceBuffer<float> delta_, lse_;
+  FA_TARGET::DeviceBuffer<float> delta_, lse_, inv_row_sum_;
 };
 
 /// What to tell whose gradient is that of a slip.

@@ -1,7 +1,8 @@
 /// @file
 /// What the backward pass needs of each row before it begins: delta, the row sum of dO o O, which is the row sum of
-/// P o dP without P; and LSE in base 2. With both, every element of P and of dS can be computed by itself: the
-/// baseline's passes over whole rows vanish, and dP is never written.
+/// P o dP without P; and, for the kernels in 16 bits, LSE in base 2. With delta and LSE every element of P and of dS can
+/// be computed by itself: the baseline's passes over whole rows vanish, and dP is never written. In float32 one sum of
+/// each row remains: dividing by it takes the rounding error of LSE out of P.
 ///
 /// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 2.
 #pragma once
@@ -27,7 +28,8 @@ __device__ void load8(float (&to)[8], const T* from) {
   }
 }
 
-/// Fills delta and lse_base_2; zeroes turns where there are some, and d_q_sum where blocks only add or none comes.
+/// Fills delta and, where there is one, lse_base_2; zeroes turns where there are some, and d_q_sum where blocks only add
+/// or none comes.
 /// Launch: blocks of 256; grid of ceil(padded_rows / rows of a block) x heads x batch, with 256 / (d / 8) rows of a
 /// block.
 /// @tparam d columns of d_q_sum, at least head_dim; d / 8 lanes share a row
@@ -62,8 +64,9 @@ __global__ void preprocess(AttentionGradient<T> a) {
   if (a.turns != nullptr && row % kTurnRows < 2) {
     a.turns[padded / kTurnRows * 2 + row % kTurnRows] = 0;
   }
-  const float lse = row < a.length_q ? head.lse[row] : -INFINITY;
   a.delta[padded] = sum;
+  if (a.lse_base_2 == nullptr) return;
+  const float lse = row < a.length_q ? head.lse[row] : -INFINITY;
   a.lse_base_2[padded] = lse == -INFINITY ? INFINITY : lse * kLog2E;
 }
 //! [preprocess]
@@ -88,8 +91,30 @@ __global__ void weights_by_element(AttentionGradient<float> a,
 }
 //! [weights]
 
+/// Fills inv_row_sum. LSE was rounded to float32, and it belongs to scores with other rounding errors than these. So all
+/// weights of a row are off by a common factor, and so is their sum. Launch: as unfused_score_gradients().
+/// @param a       what is computed
+/// @param weights [batch, heads, length_q, length_k]
+//! [stored_row_sums]
+__global__ void stored_row_sums(AttentionGradient<float> a,
+                                const float* weights) {
+  const int query = blockIdx.x * blockDim.y + threadIdx.y, index = blockIdx.z;
+  if (query >= a.length_q) return;  // the whole warp
+  const float* const row =
+      weights + (std::int64_t{index} * a.length_q + query) * a.length_k;
+  const int visible = keys_seen(a, query);
+  float sum = 0;
+  for (int j = threadIdx.x; j < visible; j += kWarp) sum += row[j];
+  sum = warp_sum(sum);
+  if (threadIdx.x == 0) {
+    const auto h = gradient_head(a, index / a.heads, index % a.heads);
+    a.inv_row_sum[h.padded_row + query] = sum == 0 ? 0 : 1 / sum;
+  }
+}
+//! [stored_row_sums]
+
 /// dS = P o (dO V^T - delta), and the weights become those that O was made of. Launch: as
-/// unfused_backward_scores(), after preprocess().
+/// unfused_backward_scores(), after preprocess() and stored_row_sums().
 /// @param a         what is computed
 /// @param weights   [batch, heads, length_q, length_k]
 /// @param gradients those of the scores, likewise
@@ -108,9 +133,10 @@ __global__ void score_gradients_by_element(AttentionGradient<float> a,
   const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
   //! [element]
   const float kept = a.dropout.of_weight(index, query, key);
-  *own_score(a, gradients) =
-      *weight * (kept * product - a.delta[h.padded_row + query]);
-  *weight *= kept;
+  const std::int64_t row = h.padded_row + query;
+  const float p = *weight * a.inv_row_sum[row];
+  *own_score(a, gradients) = p * (kept * product - a.delta[row]);
+  *weight = p * kept;
   //! [element]
 }
 //! [elements]

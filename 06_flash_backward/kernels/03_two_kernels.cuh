@@ -70,6 +70,22 @@ __device__ inline float dot4(float4 a, float4 b) {
   return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
 }
 
+/// LSE of a query, +infinity for one that does not exist, so that all its probabilities are 0.
+__device__ inline float lse_of(const AttentionGradient<float>& a,
+                               const GradientHead<float>& head, int query) {
+  return query < a.length_q ? head.lse[query] : INFINITY;
+}
+
+/// exp(scale product - LSE), whose row sum is 1 but for rounding. The difference comes before the factor log2(e): what
+/// is left of two large numbers is small, and so is the error of its product. The score is rounded, so that it is the
+/// same in each kernel, whatever the compiler contracts.
+//! [recomputed_prob]
+__device__ inline float recomputed_prob(float product, float scale,
+                                        float lse) {
+  return exp2_approx((__fmul_rn(product, scale) - lse) * kLog2E);
+}
+//! [recomputed_prob]
+
 /// P, as O was made of it, and dS of a tile, to shared memory. A thread computes 2 x 2 of each.
 /// @param tiles  q, d_o, k and v are read
 /// @param a      what is computed
@@ -107,13 +123,15 @@ __device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
   for (int i = 0; i < 2; ++i) {
     const int row = y + 16 * i, query = query0 + row;
     const std::int64_t padded = head.padded_row + query;
-    const float lse = a.lse_base_2[padded], sum = a.delta[padded];
+    const float lse = lse_of(a, head, query), sum = a.delta[padded];
+    const float inv_row_sum = a.inv_row_sum[padded];
     const int seen = keys_seen(a, query);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int col = x + 16 * j, key = key0 + col;
       const float p =
-          key < seen ? exp2_approx(s[i][j] * (a.scale * kLog2E) - lse) : 0.0f;
+          key < seen ? recomputed_prob(s[i][j], a.scale, lse) * inv_row_sum
+                     : 0.0f;
       const float kept = a.dropout.of_weight(head.index, query, key);
       tiles.p[row * Tile::score_ld + col] = p * kept;
       tiles.d_s[row * Tile::score_ld + col] = p * (d_p[i][j] * kept - sum);
@@ -121,6 +139,85 @@ __device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
   }
 }
 //! [scores]
+
+/// Sizes of recomputed_row_sums().
+/// @tparam head_dim columns: 32, 64, 128 or 256
+template <int head_dim>
+struct RowSumTile {
+  static constexpr int d = head_dim;      ///< columns
+  static constexpr int side = 64;         ///< queries and keys of a tile
+  static constexpr int threads = 256;     ///< of a block
+  static constexpr int own = side / 16;   ///< queries and keys of a thread
+  static constexpr int ld = d + 4;        ///< of Q and K
+  static constexpr int size = side * ld;  ///< elements of Q or K
+  /// Dynamic shared memory.
+  static constexpr std::size_t shared_bytes = sizeof(float) * 2 * size;
+};
+
+/// Fills inv_row_sum. LSE was rounded to float32, and it belongs to scores with other rounding errors than these. So all
+/// recomputed probabilities of a row are off by a common factor, and so is their sum.
+/// Launch: blocks of 256; grid of ceil(length_q / 64) x heads x batch; RowSumTile::shared_bytes; after preprocess().
+//! [row_sums]
+template <int d>
+__global__ void __launch_bounds__(256)
+    recomputed_row_sums(AttentionGradient<float> a) {
+  using Tile = RowSumTile<d>;
+  float* const q_smem = dynamic_shared<float>();
+  float* const k_smem = q_smem + Tile::size;
+  const int query0 = blockIdx.x * Tile::side;
+  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
+  const auto kv = head_of(a, blockIdx.z, blockIdx.y);
+  const int x = threadIdx.x % 16, y = threadIdx.x / 16;
+  const std::int64_t padded0 = head.padded_row + query0 + y;
+  load_float_tile<Tile>(q_smem, head.q, a.q_strides.row, query0, a.length_q,
+                        a.head_dim);
+  float lse[Tile::own], sum[Tile::own] = {};
+#pragma unroll
+  for (int i = 0; i < Tile::own; ++i) {
+    lse[i] = lse_of(a, head, query0 + y + 16 * i);
+  }
+  const int end = keys_seen(a, query0 + Tile::side - 1);
+  for (int key0 = 0; key0 < end; key0 += Tile::side) {
+    load_float_tile<Tile>(k_smem, kv.k, a.k_strides.row, key0, a.length_k,
+                          a.head_dim);
+    __syncthreads();  // Q and K are there
+    // S = Q K^T, added up in the same order as in float_scores()
+    float s[Tile::own][Tile::own] = {};
+#pragma unroll 4
+    for (int e = 0; e < d; e += 4) {
+      float4 q[Tile::own];
+#pragma unroll
+      for (int i = 0; i < Tile::own; ++i) {
+        q[i] = load4(q_smem + (y + 16 * i) * Tile::ld + e);
+      }
+#pragma unroll
+      for (int j = 0; j < Tile::own; ++j) {
+        const float4 k = load4(k_smem + (x + 16 * j) * Tile::ld + e);
+#pragma unroll
+        for (int i = 0; i < Tile::own; ++i) s[i][j] += dot4(q[i], k);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < Tile::own; ++i) {
+      const int visible = keys_seen(a, query0 + y + 16 * i) - key0;
+#pragma unroll
+      for (int j = 0; j < Tile::own; ++j) {
+        if (x + 16 * j < visible) {
+          sum[i] += recomputed_prob(s[i][j], a.scale, lse[i]);
+        }
+      }
+    }
+    __syncthreads();  // all threads have read K
+  }
+#pragma unroll
+  for (int i = 0; i < Tile::own; ++i) {
+    const float of_row = warp_sum<16>(sum[i]);
+    if (x == 0) {
+      a.inv_row_sum[padded0 + 16 * i] = of_row == 0 ? 0 : 1 / of_row;
+    }
+  }
+}
+//! [row_sums]
 
 /// A thread's part of a row of d sums: columns 32 c + 4 (thread % 8) and the next three of row thread / 8.
 template <class Tile>
@@ -206,7 +303,7 @@ __device__ void float_key_gradients(const FloatBackwardTiles<Tile>& tiles,
 //! [keys]
 
 /// dK and dV. Launch: blocks of 256; grid of ceil(length_k / 32) x kv_heads x batch; FloatBackwardTile::shared_bytes;
-/// after preprocess().
+/// after preprocess() and recomputed_row_sums().
 template <int d>
 __global__ void __launch_bounds__(256)
     backward_keys(AttentionGradient<float> a) {

@@ -27,8 +27,11 @@ struct AttentionGradient : Attention<T> {
   /// Row sums of d_o o o: [batch, heads, padded length_q]. A workspace.
   float* delta;
   /// lse / ln 2, and +infinity for rows that see no key or do not exist, so that 2^(s - it) is their weight:
-  /// [batch, heads, padded length_q]. A workspace.
+  /// [batch, heads, padded length_q]. A workspace; null for the float32 kernels.
   float* lse_base_2;
+  /// 1 / the sum of a row's recomputed probabilities, 0 for rows that see no key or do not exist:
+  /// [batch, heads, padded length_q]. A workspace; null for the 16-bit kernels, whose rounding hides the difference.
+  float* inv_row_sum;
   /// Sums that become d_q: [batch, heads, padded length_q, columns of the kernel], in an order that the kernel chooses;
   /// zero before, but where the first block to come stores its part. A workspace; null for kernels without.
   float* d_q_sum;

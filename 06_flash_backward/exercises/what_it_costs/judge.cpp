@@ -89,8 +89,12 @@ FA_QUESTIONS {
         a.o = o.data();
         a.lse = lse.data();
         a.delta = workspace;
-        a.lse_base_2 = workspace + kQueries;
+        a.inv_row_sum = workspace + kQueries;
         launch(preprocess<32, float>, {{2}, {kPreprocessThreads}}, a);
+        using Sums = RowSumTile<32>;
+        launch(recomputed_row_sums<32>,
+               {{kQueries / Sums::side}, {Sums::threads}, Sums::shared_bytes},
+               a);
       });
   const double of_keys = tiles(backward_keys<32>, kKeys, false),
                of_queries = tiles(backward_queries<32>, kQueries, false),
@@ -120,13 +124,15 @@ FA_QUESTIONS {
        recomputed,
        0,
        {{recomputed / 2,
-         "this is one of the two; delta and LSE are both kept"},
+         "this is one of the two; delta and the row sums are both kept"},
         {recomputed / 4, elements},
-        {0, "nothing is not enough: each query needs its delta and its LSE"},
+        {0,
+         "nothing is not enough: each query needs its delta and its row sum"},
         {recomputed * kHeadDim,
-         "delta and LSE are one number for each query, not a row"},
+         "delta and the row sum are one number for each query, not a row"},
         {2.0 * kKeys * 4,
-         "delta and LSE belong to queries, the rows of the softmax"}}},
+         "delta and the row sums belong to queries, the rows of the "
+         "softmax"}}},
       {"keys_outside",
        of_keys,
        0,

@@ -144,10 +144,10 @@ FA_STAGE(traffic) {
       least += any;
     }
   }
-  // K, V and the gradients once; Q, dO and, for each 2 x 2 scores, LSE and delta with each tile.
+  // K, V and the gradients once; Q, dO and, for each 2 x 2 scores, LSE, delta and the row sum with each tile.
   const std::int64_t tile = kSide * 32 * 4;
   const std::int64_t fixed = x.length_k / kSide * 4 * tile;
-  const std::int64_t went_by = (c.seen.bytes - fixed) / (3 * tile);
+  const std::int64_t went_by = (c.seen.bytes - fixed) * 2 / (7 * tile);
   note("tiles of queries that go by", went_by);
   require(went_by <= least,
           fmt::format("{} tiles of queries go by, and {} would do (case: {})",
