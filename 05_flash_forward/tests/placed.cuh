@@ -107,7 +107,7 @@ struct StrideProblem {
 
   // Whether kernels can use it: row by row, in 128 bits.
   bool usable(bool written) const {
-    __extension__ using Wide = __int128;
+    __extension__ typedef __int128 Wide;
     const Wide most_offset = std::numeric_limits<std::int64_t>::max(),
                most_address = std::numeric_limits<std::uintptr_t>::max();
     std::vector<Wide> rows;
