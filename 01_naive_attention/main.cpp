@@ -13,6 +13,7 @@
 #include "01_naive_attention/multi_head.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
+#include "common/files/escape.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 
@@ -187,7 +188,7 @@ void which_token_attends_to_which(cli::Program& program,
     naive::write_heat_map_svg(
         path, fmt::format("Head {}: who looks at whom", chosen), head,
         queries, keys);
-    fmt::print("\nThe whole map is in {}\n", path.string());
+    fmt::print("\nThe whole map is in {}\n", printable(path.string()));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "02_safe_softmax/softmax.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
+#include "common/files/escape.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 
@@ -79,7 +80,7 @@ void where_exp_fails(cli::Program& program) {
   if (program.save_directory()) {
     const auto path = *program.save_directory() / "exp_ranges.svg";
     safe::write_exp_ranges_svg(path);
-    fmt::print("\nA picture of it is in {}\n", path.string());
+    fmt::print("\nA picture of it is in {}\n", printable(path.string()));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "05_flash_forward/timing.hpp"
 #include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
+#include "common/files/escape.hpp"
 #include "common/lab/trace.hpp"
 
 namespace fa::flash {
@@ -454,7 +455,7 @@ void show_experiments(cli::Program& program, const Machine& machine,
   cli::write_results(to.file, machine.properties,
                      "05_flash_forward --device gpu --section experiments",
                      record, to.commit);
-  fmt::print("Recorded in {}\n", to.file);
+  fmt::print("Recorded in {}\n", printable(to.file));
 }
 
 }  // namespace fa::flash

@@ -10,13 +10,16 @@
 
 namespace fa::FA_TARGET {
 
-/// Whether rungs 09 and later take a problem: no dropout, rows that do not lie one over the other, and not more work
-/// than the tile counter can count.
+/// Whether rungs 09 and later take a problem: no dropout, strides above 0 that TMA takes, and not more work than the
+/// tile counter can count.
 template <class T>
 bool can_map(const Attention<T>& a) {
   const auto apart = [&](const RowStrides& strides, int heads, int rows) {
-    return (a.batch == 1 || strides.batch > 0) &&
-           (heads == 1 || strides.head > 0) && (rows == 1 || strides.row > 0);
+    const auto takes = [](int count, std::int64_t stride) {
+      return count == 1 || (stride > 0 && is_tensor_map_stride(stride));
+    };
+    return takes(a.batch, strides.batch) && takes(heads, strides.head) &&
+           takes(rows, strides.row);
   };
   const std::int64_t work = std::int64_t{a.batch} * a.heads *
                             ceil_div<std::int64_t>(a.length_q, kQueries);

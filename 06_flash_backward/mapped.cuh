@@ -26,7 +26,7 @@ int mapped_columns(const Attention<T>& a) {
   return a.head_dim <= 64 ? 64 : a.head_dim < kWideHeads ? 128 : 256;
 }
 
-/// Whether rungs 08 and later take a problem: see can_map().
+/// Whether rungs 08 and later take a problem: see can_map(). Their blocks of keys are counted like those of queries.
 template <class T>
 bool can_map_backward(const AttentionGradient<T>& a) {
   Attention<T> gradients = a;  // those of the tensors, in their place
@@ -34,7 +34,11 @@ bool can_map_backward(const AttentionGradient<T>& a) {
   gradients.o_strides = a.d_q_strides;
   gradients.k_strides = a.d_k_strides;
   gradients.v_strides = a.d_v_strides;
-  return mapped_columns(a) > 0 && can_map<T>(a) && can_map<T>(gradients);
+  const std::int64_t blocks_of_keys =
+      std::int64_t{a.batch} * a.kv_heads *
+      ceil_div<std::int64_t>(a.length_k, kKeys);
+  return mapped_columns(a) > 0 && can_map<T>(a) && can_map<T>(gradients) &&
+         blocks_of_keys < std::numeric_limits<int>::max() / 2;
 }
 
 /// Gradients with maps for a kernel.

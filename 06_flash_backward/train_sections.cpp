@@ -18,6 +18,8 @@
 #include "06_flash_backward/train.hpp"
 #include "common/cli/progress.hpp"
 #include "common/cli/table.hpp"
+#include "common/files/escape.hpp"
+#include "common/files/write_file.hpp"
 
 namespace fa::backward {
 namespace {
@@ -72,9 +74,9 @@ std::vector<Level> describe(const Text& text, const Training<float>& run,
       "  the alphabet                 {:.3f}\n"
       "  how often each occurs        {:.3f}  unigram entropy\n"
       "  and the character before     {:.3f}  bigram entropy\n",
-      text.name, text.ids.size(), text.alphabet.size(), s.layers, s.heads,
-      s.width / s.heads, run.model().parameter_count(), batch, s.length,
-      std::log(characters), levels[0].value, levels[1].value);
+      printable(text.name), text.ids.size(), text.alphabet.size(), s.layers,
+      s.heads, s.width / s.heads, run.model().parameter_count(), batch,
+      s.length, std::log(characters), levels[0].value, levels[1].value);
   return levels;
 }
 
@@ -106,24 +108,12 @@ class InterruptNote {
 };
 volatile std::sig_atomic_t InterruptNote::noted_ = 0;
 
-// Better said before hours of work than after them.
-void check_writable(const char* option, const std::string& file) {
-  if (file.empty()) return;
-  const fs::path parent = fs::absolute(file).parent_path();
-  if (!fs::is_directory(parent) || fs::is_directory(file)) {
-    throw std::invalid_argument(fmt::format(
-        "{} {}: there is no directory for such a file", option, file));
-  }
-}
-
 void train(const Machine& machine, const Choice& choice) {
   const bool kernels = choice.engine == "kernels";
   if (!kernels && choice.type != "float32") {
     throw std::invalid_argument(
         fmt::format("--type {}: the reference takes float32", choice.type));
   }
-  check_writable("--checkpoint", choice.checkpoint);
-  check_writable("--svg", choice.svg);
   const Text text = choice.text.empty()
                         ? default_text(choice.size)
                         : read_text(choice.text, {choice.text});
@@ -149,17 +139,28 @@ void train(const Machine& machine, const Choice& choice) {
         fmt::format("--steps {}: the checkpoint {} has {} steps already",
                     steps, choice.resume, done));
   }
-  const std::vector<Level> levels = describe(text, run, plan.batch);
-  fmt::print("attention: {}\n", engine);
-  if (done > 0) fmt::print("resumed after step {}\n", done);
-  if (before != engine) {
-    fmt::print("note: so far it was {}; last digits may differ\n", before);
-  }
-
   const std::string kept = !choice.checkpoint.empty() ? choice.checkpoint
                            : !choice.resume.empty()
                                ? choice.resume
                                : "06_flash_backward.checkpoint";
+  const bool keeps = !choice.checkpoint.empty() || !choice.resume.empty();
+  std::string unkept;  // why Ctrl-C could not keep the run
+  try {
+    check_writable(kept);
+  } catch (const std::runtime_error& error) {
+    if (keeps) throw;
+    unkept = error.what();
+  }
+  const std::vector<Level> levels = describe(text, run, plan.batch);
+  fmt::print("attention: {}\n", engine);
+  if (done > 0) fmt::print("resumed after step {}\n", done);
+  if (before != engine) {
+    fmt::print("note: so far it was {}; last digits may differ\n",
+               printable(before));
+  }
+  if (!unkept.empty())
+    fmt::print("note: Ctrl-C loses this run: {}\n", unkept);
+
   const auto start = std::chrono::steady_clock::now();
   {
     const InterruptNote interrupt;
@@ -185,17 +186,18 @@ void train(const Machine& machine, const Choice& choice) {
       }
     }
   }
-  if (!choice.checkpoint.empty() || !choice.resume.empty()) {
-    run.save(kept, engine);
-    fmt::print("checkpoint: {}\n", kept);
-  }
+  // What can be shown is shown before a disk that is full by now ends this.
   fmt::print("\n{}\n", terminal_curve(run.losses(), levels));
+  print_sample(run.sample(240, 0.7, 128));
+  if (keeps) {
+    run.save(kept, engine);
+    fmt::print("checkpoint: {}\n", printable(kept));
+  }
   if (!choice.svg.empty()) {
     write_curve_svg(choice.svg, fmt::format("Loss on {}, in nats", text.name),
                     run.losses(), levels);
-    fmt::print("curve: {}\n", choice.svg);
+    fmt::print("curve: {}\n", printable(choice.svg));
   }
-  print_sample(run.sample(240, 0.7, 128));
 }
 
 // All losses of a new run.
@@ -279,11 +281,11 @@ void add_training(cli::Program& program,
                  "of what the kernels compute with");
   options.option("--resume", choice->resume,
                  "a checkpoint to go on from, of the same size and text");
-  options.option(
+  options.output(
       "--checkpoint", choice->checkpoint,
       "where to leave one at the end and on Ctrl-C (default: the "
       "one resumed;\non Ctrl-C else 06_flash_backward.checkpoint)");
-  options.option("--svg", choice->svg, "where to draw the loss");
+  options.output("--svg", choice->svg, "where to draw the loss");
 }
 
 }  // namespace fa::backward

@@ -3,13 +3,16 @@
 /// and turn exceptions into a status and a sentence. Compiled once for each machine: see common/gpu/target.hpp.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -23,6 +26,9 @@ namespace {  // one source file for each library includes this
 constexpr std::int64_t kMaxLength = 1000000000;
 constexpr std::int64_t kMaxGrid = 65535;  // in y and z
 constexpr std::int64_t kMaxHeads = 2147483647;
+static_assert(kMaxHeads <= std::numeric_limits<std::int64_t>::max() /
+                               kMaxLength / std::int64_t{sizeof(float)},
+              "the bytes of lse are a number of 64 bits");
 
 // Of this thread: an error does not disturb the calls of others.
 inline std::string& last_error() {
@@ -114,41 +120,89 @@ struct Distance {
   std::int64_t count;
 };
 
-// The strides of a tensor; of one that is written, rows must not overlap.
-inline void check_strides(const char* name, const fa_strides& strides,
-                          const fa_attention& a, std::int64_t heads,
-                          std::int64_t length, bool written = false) {
+// How many bytes from a pointer on have an address, and an offset of 64 bits.
+inline std::int64_t bytes_behind(const void* pointer) {
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(std::min<std::uintptr_t>(
+      most, std::numeric_limits<std::uintptr_t>::max() -
+                reinterpret_cast<std::uintptr_t>(pointer)));
+}
+
+// Memory without gaps.
+inline void check_bytes(const char* name, const void* pointer,
+                        std::int64_t bytes) {
+  if (bytes > bytes_behind(pointer)) {
+    refuse(
+        "{} is at address {}, and its {} bytes end beyond the last address",
+        name, pointer, bytes);
+  }
+}
+
+// A tensor [batch, heads, length, head_dim]. Every element of it must have an address; rows of one that is written
+// must not overlap.
+inline void check_tensor(const char* name, const void* pointer,
+                         const fa_strides& strides, const fa_attention& a,
+                         std::int64_t heads, std::int64_t length,
+                         bool written = false) {
+  check_pointer(name, pointer, 16);
+  check_bytes(name, pointer, a.head_dim * element_bytes(a));
   const std::int64_t multiple = 16 / element_bytes(a);
-  for (const Distance& distance : {Distance{"batch", strides.batch, a.batch},
-                                   Distance{"head", strides.head, heads},
-                                   Distance{"row", strides.row, length}}) {
-    if (distance.count == 1) continue;
-    if (distance.elements < 0 || distance.elements % multiple != 0) {
+  std::vector<Distance> used;
+  for (const Distance& distance :
+       {Distance{"row", strides.row, length},
+        Distance{"head", strides.head, heads},
+        Distance{"batch", strides.batch, a.batch}}) {
+    if (distance.count > 1) used.push_back(distance);
+  }
+  // Divisions instead of products: no stride can make this overflow.
+  std::int64_t left = bytes_behind(pointer) / element_bytes(a) - a.head_dim;
+  for (const auto& [stride, elements, count] : used) {
+    if (elements < 0 || elements % multiple != 0) {
       refuse(
           "the {} stride of {} is {} elements; allowed are multiples of {}, "
           "which are 16 bytes, from 0",
-          distance.name, name, distance.elements, multiple);
+          stride, name, elements, multiple);
     }
-    if (written && distance.elements < a.head_dim) {
+    const std::int64_t most = left / (count - 1);
+    if (elements > most) {
+      refuse(
+          "the {} stride of {} is {} elements, so that {} ends beyond the "
+          "last address; allowed are 0 to {}",
+          stride, name, elements, name, most / multiple * multiple);
+    }
+    left -= elements * (count - 1);
+  }
+  if (!written) return;
+  // If each stride is at least as large as what the smaller ones span, no rows overlap, in whatever order the dimensions
+  // lie.
+  std::stable_sort(used.begin(), used.end(),
+                   [](const Distance& x, const Distance& y) {
+                     return x.elements < y.elements;
+                   });
+  std::int64_t span = a.head_dim;
+  for (const auto& [stride, elements, count] : used) {
+    if (elements < span) {
       refuse(
           "the {} stride of {} is {} elements, so that its rows overlap; "
-          "allowed are head_dim, which is {}, and more",
-          distance.name, name, distance.elements, a.head_dim);
+          "allowed are {}{}, and more",
+          stride, name, elements,
+          span == a.head_dim ? "head_dim, which is "
+                             : "what its smaller strides span, which is ",
+          span);
     }
+    span += elements * (count - 1);
   }
 }
 
 // Where the tensors are.
 inline void check_memory(const fa_attention& a) {
-  check_pointer("q", a.q, 16);
-  check_pointer("k", a.k, 16);
-  check_pointer("v", a.v, 16);
-  check_pointer("o", a.o, 16);
+  check_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q);
+  check_tensor("k", a.k, a.k_strides, a, a.kv_heads, a.length_k);
+  check_tensor("v", a.v, a.v_strides, a, a.kv_heads, a.length_k);
+  check_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, true);
   check_pointer("lse", a.lse, alignof(float));
-  check_strides("q", a.q_strides, a, a.heads, a.length_q);
-  check_strides("k", a.k_strides, a, a.kv_heads, a.length_k);
-  check_strides("v", a.v_strides, a, a.kv_heads, a.length_k);
-  check_strides("o", a.o_strides, a, a.heads, a.length_q, true);
+  check_bytes("lse", a.lse,
+              std::int64_t{sizeof(float)} * a.batch * a.heads * a.length_q);
 }
 
 // A pointer, and what it is called.

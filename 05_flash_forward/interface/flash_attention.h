@@ -32,7 +32,10 @@ enum fa_status {
 };
 
 /// Distances in a tensor [batch, heads, length, head_dim], in elements: multiples of 16 bytes, 0 or more. The
-/// elements of a row are neighbours. A tensor that lies as [batch, length, heads, head_dim] has other distances.
+/// elements of a row are neighbours. A tensor that lies as [batch, length, heads, head_dim] has other distances. That of
+/// a dimension of 1 may be anything. Every element must have an address below 2^64, and less than 2^63 bytes from the
+/// first one. Of a tensor that is written each stride is at least as large as what the smaller ones span, and head_dim,
+/// so that rows do not overlap.
 typedef struct fa_strides {
   int64_t batch;  ///< from a sequence to the next
   int64_t head;   ///< from a head to the next
@@ -52,7 +55,7 @@ typedef struct fa_attention {
   fa_strides q_strides;  ///< of q
   fa_strides k_strides;  ///< of k
   fa_strides v_strides;  ///< of v
-  fa_strides o_strides;  ///< of o; not less than head_dim
+  fa_strides o_strides;  ///< of o; its rows must not overlap
   int64_t batch;         ///< sequences: 1 to 65535
   int64_t heads;         ///< of q and o: 1 to 65535
   int64_t kv_heads;      ///< of k and v: heads is a multiple of it
@@ -87,10 +90,10 @@ int fa_forward(const fa_attention* attention);
 /// @param attention as for fa_forward()
 size_t fa_workspace_bytes(const fa_attention* attention);
 
-/// Which kernel fa_forward() would take on the current GPU, for example "08_finish, bfloat16, 128 columns". Pointers are not looked at; of
-/// strides only whether one is 0, which the kernels for Hopper do not take. The choice depends on that GPU and on the
-/// architectures that the library is compiled for: without code for sm_90a a Hopper GPU gets "08_finish", too, and what
-/// no other kernel fits gets "any_gpu".
+/// Which kernel fa_forward() would take on the current GPU, for example "08_finish, bfloat16, 128 columns". Pointers are
+/// not looked at; of strides only whether TMA takes them, as the kernels for Hopper ask: above 0 and below 2^40 bytes.
+/// The choice depends on that GPU and on the architectures that the library is compiled for: without code for sm_90a a
+/// Hopper GPU gets "08_finish", too, and what no other kernel fits gets "any_gpu".
 /// @param attention as for fa_forward()
 /// @return a text that lasts until this thread's next call; null when fa_last_error() says what was refused
 const char* fa_kernel_name(const fa_attention* attention);

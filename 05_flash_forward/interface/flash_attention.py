@@ -19,6 +19,9 @@ import warnings
 
 import counters  # beside this file
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "common"))
+from files.write_file import check_writable, write_file  # noqa: E402
+
 try:
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -533,14 +536,16 @@ def write_record(path, on_gpu, commit, rows):
     }
     head = "".join(f"  {json.dumps(name)}: {json.dumps(value)},\n" for name, value in record.items())
     body = ",\n".join("    " + json.dumps(row) for row in rows)
-    unfinished = path + ".unfinished"
+    with writing(path):
+        write_file(path, "{\n" + head + '  "measurements": [\n' + body + "\n  ]\n}\n")
+
+
+@contextlib.contextmanager
+def writing(path):
+    """Makes a Failure of what the system says."""
     try:
-        with open(unfinished, "w", encoding="utf-8") as file:
-            file.write("{\n" + head + '  "measurements": [\n' + body + "\n  ]\n}\n")
-        os.replace(unfinished, path)
+        yield
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.remove(unfinished)
         raise Failure(f"{path} cannot be written: {error.strerror}") from error
 
 
@@ -683,6 +688,9 @@ def run(args, load, check, time_all, count_all):
         raise Failure("the library is for the CPU, where times would say nothing")
     if args.counters and not on_gpu:
         raise Failure("the library is for the CPU, where ncu counts nothing")
+    if args.json:
+        with writing(args.json):
+            check_writable(args.json)
     both = not (args.check or args.time or args.counters)
     rows, good = [], True
     if args.counters:

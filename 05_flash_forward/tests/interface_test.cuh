@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/interface/flash_attention.h"
+#include "05_flash_forward/mapped.cuh"
 #include "05_flash_forward/tests/own_calls.cuh"
 #include "05_flash_forward/tests/placed.cuh"
 #include "common/gpu/kernel.cuh"
@@ -269,6 +270,139 @@ TEST_CASE(
   call.memory.zero();
   CHECK(fa_forward(&one) == FA_STATUS_OK);
   device_synchronize();
+}
+
+TEST_CASE("strides of a tensor that would end beyond the last address") {
+  Refused call;
+  using A = fa_attention;
+  const std::string most =
+      " elements, so that o ends beyond the last address; allowed are 0 to ";
+  // Bytes of 2^64 and more are 0 and more.
+  CHECK(contains(
+      call.says([](A& a) { a.o_strides.row = std::int64_t{1} << 62; }),
+      "the row stride of o is 4611686018427387904" + most));
+  CHECK(call.says([](A& a) {
+    a.o_strides.row = std::numeric_limits<std::int64_t>::max() - 15;
+    a.type = FA_TYPE_FLOAT16;
+    a.length_q = 2;
+  }) == "the row stride of o is 9223372036854775792" + most +
+            "4611686018427387888");
+  // Each alone is small enough, both together are not.
+  CHECK(call.says([](A& a) {
+    a.batch = a.heads = 2;
+    a.q_strides = {std::int64_t{1} << 60, std::int64_t{1} << 60, 8};
+  }) == "the batch stride of q is 1152921504606846976 elements, so that q "
+        "ends beyond the last address; allowed are 0 to 1152921504606846940");
+  CHECK(contains(call.says([](A& a) {
+    a.k = reinterpret_cast<void*>(~std::uintptr_t{15});
+  }),
+                 "and its 32 bytes end beyond the last address"));
+  CHECK(contains(call.says([](A& a) {
+    a.lse = reinterpret_cast<float*>(~std::uintptr_t{15});
+  }),
+                 "and its 64 bytes end beyond the last address"));
+}
+
+TEST_CASE("strides of o that let its rows overlap") {
+  Refused call;
+  using A = fa_attention;
+  CHECK(call.says([](A& a) {
+    a.o_strides = {32, 8, 8};
+  }) == "the head stride of o is 8 elements, so that its rows overlap; "
+        "allowed are what its smaller strides span, which is 32, and more");
+  CHECK(call.says([](A& a) {
+    a.o_strides = {16, 64, 12};
+  }) == "the batch stride of o is 16 elements, so that its rows overlap; "
+        "allowed are what its smaller strides span, which is 44, and more");
+  CHECK(call.says([](A& a) {
+    a.o_strides = {64, 64, 8};
+  }) == "the batch stride of o is 64 elements, so that its rows overlap; "
+        "allowed are what its smaller strides span, which is 96, and more");
+}
+
+TEST_CASE("random strides are taken and refused as a reference says") {
+  Refused call;
+  int taken = 0, refused = 0;
+  for (std::uint64_t i = 0; i < 20000; ++i) {
+    const StrideProblem s = random_strides(5, i);
+    const char* const names[] = {"q", "k", "v", "o"};
+    const std::string name = names[i % 4];
+    const std::string said = call.says([&](fa_attention& a) {
+      a.batch = s.shape[0];
+      a.heads = a.kv_heads = s.shape[1];
+      a.length_q = a.length_k = s.shape[2];
+      a.head_dim = s.shape[3];
+      a.type = s.element_bytes == 2 ? FA_TYPE_BFLOAT16 : FA_TYPE_FLOAT32;
+      a.q_strides = a.k_strides = a.v_strides =
+          a.o_strides = {s.shape[1] * s.shape[2] * s.shape[3],
+                         s.shape[2] * s.shape[3], s.shape[3]};
+      auto* const at = reinterpret_cast<void*>(s.address);
+      (name == "q"   ? a.q_strides
+       : name == "k" ? a.k_strides
+       : name == "v" ? a.v_strides
+                     : a.o_strides) = s.strides;
+      if (name == "o") {
+        a.o = at;
+      } else {
+        (name == "q" ? a.q : name == "k" ? a.k : a.v) = at;
+      }
+      a.lse = nullptr;  // is looked at last, and nothing is computed
+    });
+    const bool took = said == "lse is a null pointer";
+    CAPTURE(said);
+    CAPTURE(i);
+    // Rows of o that do not overlap although strides are not nested are refused as well.
+    if (name != "o" || s.nested || took)
+      REQUIRE(took == s.usable(name == "o"));
+    if (!took) REQUIRE(contains(said, " of " + name + " is "));
+    (took ? taken : refused) += 1;
+  }
+  CHECK(taken > 5000);
+  CHECK(refused > 5000);
+}
+
+// Whether TMA takes a tensor.
+bool is_mapped(const fa::half* data, const Shape<4>& shape,
+               const RowStrides& strides) {
+  try {
+    tensor_map(data, {shape[0], shape[1], shape[2], shape[3]},
+               {strides.batch, strides.head, strides.row}, 64);
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+TEST_CASE("what TMA does not take goes to another kernel") {
+  if (!has_hopper()) return;
+  alignas(16) static fa::half memory[8];
+  int taken = 0, refused = 0;
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    const StrideProblem s = random_strides(7, i);
+    const RowStrides near{64, 64, 64};
+    const RowStrides far{s.strides.batch, s.strides.head, s.strides.row};
+    Attention<fa::half> a{};
+    a.q = a.k = a.v = a.o = memory;
+    a.batch = static_cast<int>(s.shape[0]);
+    a.heads = a.kv_heads = static_cast<int>(s.shape[1]);
+    a.length_q = a.length_k = static_cast<int>(s.shape[2]);
+    a.head_dim = static_cast<int>(s.shape[3]);
+    a.q_strides = i % 4 == 0 ? far : near;
+    a.k_strides = i % 4 == 1 ? far : near;
+    a.v_strides = i % 4 == 2 ? far : near;
+    a.o_strides = i % 4 == 3 ? far : near;
+    const bool takes = can_map(a);
+    CAPTURE(i);
+    if (takes) REQUIRE(is_mapped(memory, s.shape, far));
+    // A stride of 0 has a map, and yet these kernels do not take it.
+    const bool zero = (a.batch > 1 && far.batch == 0) ||
+                      (a.heads > 1 && far.head == 0) ||
+                      (a.length_q > 1 && far.row == 0);
+    if (!takes && !zero) REQUIRE_FALSE(is_mapped(memory, s.shape, far));
+    (takes ? taken : refused) += 1;
+  }
+  CHECK(taken > 1000);
+  CHECK(refused > 1000);
 }
 
 #if defined(__CUDACC__)

@@ -55,14 +55,10 @@ std::size_t workspace_bytes(const AttentionGradient<T>& a,
 void check_memory(const fa_gradient& g) {
   const fa_attention& a = g.attention;
   check_memory(a);
-  check_pointer("d_o", g.d_o, 16);
-  check_pointer("d_q", g.d_q, 16);
-  check_pointer("d_k", g.d_k, 16);
-  check_pointer("d_v", g.d_v, 16);
-  check_strides("d_o", g.d_o_strides, a, a.heads, a.length_q);
-  check_strides("d_q", g.d_q_strides, a, a.heads, a.length_q, true);
-  check_strides("d_k", g.d_k_strides, a, a.kv_heads, a.length_k, true);
-  check_strides("d_v", g.d_v_strides, a, a.kv_heads, a.length_k, true);
+  check_tensor("d_o", g.d_o, g.d_o_strides, a, a.heads, a.length_q);
+  check_tensor("d_q", g.d_q, g.d_q_strides, a, a.heads, a.length_q, true);
+  check_tensor("d_k", g.d_k, g.d_k_strides, a, a.kv_heads, a.length_k, true);
+  check_tensor("d_v", g.d_v, g.d_v_strides, a, a.kv_heads, a.length_k, true);
   check_pointer("workspace", g.workspace, 16);
 }
 
@@ -89,6 +85,7 @@ int backward(const fa_gradient* given) {
         refuse("workspace_bytes is {}; allowed are {} and more",
                g.workspace_bytes, least);
       }
+      check_bytes("workspace", g.workspace, static_cast<std::int64_t>(least));
       set_workspace(gradient, static_cast<float*>(g.workspace),
                     workspace_of(gradient, deterministic));
       launch_backward(gradient, deterministic, stream_of(a));

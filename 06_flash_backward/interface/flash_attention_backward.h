@@ -31,9 +31,9 @@ typedef struct fa_gradient {
   void* d_k;        ///< [batch, kv_heads, length_k, head_dim]
   void* d_v;        ///< [batch, kv_heads, length_k, head_dim]
   fa_strides d_o_strides;  ///< of d_o
-  fa_strides d_q_strides;  ///< of d_q; not less than head_dim
-  fa_strides d_k_strides;  ///< of d_k; not less than head_dim
-  fa_strides d_v_strides;  ///< of d_v; not less than head_dim
+  fa_strides d_q_strides;  ///< of d_q; its rows must not overlap
+  fa_strides d_k_strides;  ///< of d_k; its rows must not overlap
+  fa_strides d_v_strides;  ///< of d_v; its rows must not overlap
   void* workspace;         ///< memory that is written while kernels run
   size_t workspace_bytes;  ///< fa_backward_workspace_bytes() or more
   int32_t deterministic;   ///< 1: every run gives the same bits, more slowly;
@@ -56,7 +56,7 @@ int fa_backward(const fa_gradient* gradient);
 size_t fa_backward_workspace_bytes(const fa_gradient* gradient);
 
 /// Which kernels fa_backward() would take, for example "06_finish, bfloat16, 128 columns". Pointers are not looked at;
-/// of strides only whether one is 0, which the kernels for Hopper do not take.
+/// of strides only whether TMA takes them, as the kernels for Hopper ask: above 0 and below 2^40 bytes.
 /// @param gradient as for fa_backward()
 /// @return a text that lasts until this thread's next call; null when fa_backward_last_error() says what was refused
 const char* fa_backward_kernel_name(const fa_gradient* gradient);

@@ -14,6 +14,7 @@
 #include "05_flash_forward/tests/own_calls.cuh"
 #include "05_flash_forward/tests/placed.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
+#include "06_flash_backward/mapped.cuh"
 #include "06_flash_backward/problem.hpp"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
@@ -615,6 +616,110 @@ TEST_CASE("distances that kernels cannot use are refused by their names") {
               "which is 8, and more");
   }
 }
+}
+
+TEST_CASE("random strides are taken and refused as a reference says") {
+  struct Given {
+    const char* name;
+    bool written, of_keys;
+    std::function<void(G&, void*, const fa_strides&)> set;
+  };
+  const Given all[] = {
+      {"q", false, false,
+       [](G& g, void* at, const fa_strides& s) {
+         g.attention.q = at, g.attention.q_strides = s;
+       }},
+      {"k", false, true,
+       [](G& g, void* at, const fa_strides& s) {
+         g.attention.k = at, g.attention.k_strides = s;
+       }},
+      {"v", false, true,
+       [](G& g, void* at, const fa_strides& s) {
+         g.attention.v = at, g.attention.v_strides = s;
+       }},
+      {"o", true, false,
+       [](G& g, void* at, const fa_strides& s) {
+         g.attention.o = at, g.attention.o_strides = s;
+       }},
+      {"d_o", false, false,
+       [](G& g, void* at, const fa_strides& s) {
+         g.d_o = at, g.d_o_strides = s;
+       }},
+      {"d_q", true, false,
+       [](G& g, void* at, const fa_strides& s) {
+         g.d_q = at, g.d_q_strides = s;
+       }},
+      {"d_k", true, true,
+       [](G& g, void* at, const fa_strides& s) {
+         g.d_k = at, g.d_k_strides = s;
+       }},
+      {"d_v", true, true, [](G& g, void* at, const fa_strides& s) {
+         g.d_v = at, g.d_v_strides = s;
+       }}};
+  Refused call;
+  int taken = 0, refused = 0;
+  for (std::uint64_t i = 0; i < 16000; ++i) {
+    const StrideProblem s = random_strides(6, i);
+    const Given& given = all[i % 8];
+    const std::string said = call.says([&](G& g) {
+      fa_attention& a = g.attention;
+      // Keys have as many heads as fit, queries have more.
+      const std::int64_t more = given.of_keys ? 3 : 1;
+      a.batch = s.shape[0];
+      a.heads = more * s.shape[1];
+      a.kv_heads = s.shape[1];
+      a.length_q = given.of_keys ? 1 : s.shape[2];
+      a.length_k = given.of_keys ? s.shape[2] : 1;
+      a.head_dim = s.shape[3];
+      a.type = s.element_bytes == 2 ? FA_TYPE_FLOAT16 : FA_TYPE_FLOAT32;
+      const std::int64_t row = s.shape[3], head = s.shape[2] * row;
+      for (const Given& each : all) {
+        each.set(g, call.memory.data(), {a.heads * head, head, row});
+      }
+      given.set(g, reinterpret_cast<void*>(s.address), s.strides);
+      g.workspace = nullptr;  // is looked at last, and nothing is computed
+    });
+    const bool took = said == "workspace is a null pointer";
+    CAPTURE(said);
+    CAPTURE(i);
+    // Rows that do not overlap although strides are not nested are refused as well.
+    if (!given.written || s.nested || took) {
+      REQUIRE(took == s.usable(given.written));
+    }
+    if (!took) {
+      REQUIRE(contains(said, std::string(" of ") + given.name + " is "));
+    }
+    (took ? taken : refused) += 1;
+  }
+  CHECK(taken > 4000);
+  CHECK(refused > 4000);
+  CHECK(contains(call.says([](G& g) {
+    g.workspace = reinterpret_cast<void*>(~std::uintptr_t{15});
+  }),
+                 "and its 4096 bytes end beyond the last address"));
+}
+
+// Whether rungs 08 and later take a problem with these sizes, whatever its strides.
+bool is_mapped_size(int batch, int kv_heads, int length_k) {
+  AttentionGradient<fa::half> a{};
+  for (RowStrides* strides :
+       {&a.q_strides, &a.k_strides, &a.v_strides, &a.o_strides,
+        &a.d_o_strides, &a.d_q_strides, &a.d_k_strides, &a.d_v_strides}) {
+    *strides = {8, 8, 8};
+  }
+  a.batch = batch;
+  a.heads = a.kv_heads = kv_heads;
+  a.length_q = 1;
+  a.length_k = length_k;
+  a.head_dim = 8;
+  return can_map_backward(a);
+}
+
+TEST_CASE("more blocks of keys than a grid has go to another kernel") {
+  CHECK(is_mapped_size(60000, 1, 64));
+  CHECK(is_mapped_size(1, 1, 1000000000));
+  CHECK_FALSE(is_mapped_size(60000, 1, 1000000000));
+  CHECK_FALSE(is_mapped_size(30000, 30000, 128));
 }
 
 TEST_CASE("what is asked before a call is refused as the call is") {

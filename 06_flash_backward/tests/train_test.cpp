@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -20,6 +22,7 @@ using namespace fa;
 using namespace fa::backward;
 using testing::contains;
 using testing::message_of;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -351,6 +354,59 @@ TEST_CASE("train: a checkpoint goes on exactly, the curve is written") {
       kTrain + " --device cpu --steps 5 --resume " + testing::quoted(parts));
   CHECK(mixed.status == 0);
   CHECK(contains(mixed.output, "note: so far it was lesson 01 in float32"));
+}
+
+TEST_CASE("train: files that cannot be written are refused before any step") {
+  const testing::TemporaryDirectory directory;
+  const auto& path = directory.path();
+  const auto refused = [&](const std::string& options,
+                           const std::string& why) {
+    const auto outcome =
+        testing::run(kTrain + " --engine reference --steps 2 " + options);
+    CAPTURE(options);
+    CHECK(outcome.status == 2);
+    CHECK(contains(outcome.error, why));
+    CHECK(outcome.output == "");
+  };
+  const std::string missing = (path / "no" / "file").string(),
+                    why = missing + ": cannot be written: there is no folder";
+  refused("--checkpoint " + missing, "--checkpoint " + why);
+  refused("--svg " + missing, "--svg " + why);
+  refused("--summary " + missing, "--summary " + why);
+  if (const auto full = testing::device("full", path)) {
+    refused("--checkpoint " + full->string(), "No space left on device");
+    CHECK(fs::is_character_file(*full));
+    if (fs::path(*full).parent_path() == path) fs::remove(*full);
+  }
+  // The checkpoint that is resumed is written at the end.
+  write_file(path / "old", "old");
+  const auto good = testing::quoted(path / "good");
+  REQUIRE(testing::run(kTrain +
+                       " --engine reference --steps 1 --checkpoint " + good)
+              .status == 0);
+  const std::string before = testing::file_bytes(path / "good");
+  fs::permissions(path / "good", fs::perms::owner_read);
+  if (geteuid() != 0) {
+    refused("--resume " + good, "cannot be written: Permission denied");
+  }
+  CHECK(testing::file_bytes(path / "good") == before);
+  // What is there stays until it is replaced.
+  refused(
+      "--checkpoint " + testing::quoted(path / "old") + " --svg " + missing,
+      "--svg");
+  CHECK(testing::file_bytes(path / "old") == "old");
+  const fs::directory_iterator entries(path);
+  CHECK(std::distance(begin(entries), end(entries)) == 2);
+}
+
+TEST_CASE("train: a folder without room for Ctrl-C's checkpoint is told of") {
+  if (!fs::is_directory("/proc/self")) return;  // nobody makes files there
+  const auto outcome = testing::run("cd /proc/self && " + kTrain +
+                                    " --engine reference --steps 1");
+  CHECK(outcome.status == 0);
+  CHECK(contains(outcome.output,
+                 "note: Ctrl-C loses this run: 06_flash_backward.checkpoint: "
+                 "cannot be written"));
 }
 
 TEST_CASE("train: Ctrl-C leaves a checkpoint") {

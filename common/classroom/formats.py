@@ -9,6 +9,8 @@ import os
 import re
 import xml.etree.ElementTree as xml
 
+from files.write_file import printable
+
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
 
@@ -31,15 +33,15 @@ def said(result):
 
 def plain(name, marks):
     """For people."""
-    lines, total, most = [f"{name}"], 0, 0
+    lines, total, most = [printable(name)], 0, 0
     for exercise, results in marks:
         points, full = sum(map(given, results)), sum(r.points for r in results)
         total, most = total + points, most + full
         lines.append(f"  {exercise.id:<28} {points:>5g} of {full:<5g} {exercise.title}")
         for result in results:
             if result.verdict == "refused":
-                first = clean(result.message).split("\n")[0]
-                lines.append(f"      {result.title}: {first}")
+                first = result.message.split("\n")[0]
+                lines.append(f"      {result.title}: {printable(first)}")
     lines.append(f"  {'in all':<28} {total:>5g} of {most:g}")
     return "\n".join(lines)
 

@@ -10,6 +10,8 @@ import pathlib
 import re
 import sys
 
+from files.write_file import check_writable, printable, write_file
+
 from . import catalogue, formats, judging, sandbox
 from .catalogue import Fault
 
@@ -73,7 +75,7 @@ def mark(toolchain, exercise, submission):
             for n, p in exercise.points.items()
         ]
     for word in sorted({match.strip("( ") for match in SUSPICIOUS.findall(answer)}):
-        print(f"{submission.name}, {exercise.id}: it has '{word}', which no answer needs; look at it", file=sys.stderr)
+        print(f"{printable(submission.name)}, {exercise.id}: it has '{word}', which no answer needs; look at it", file=sys.stderr)
     return judging.judge(toolchain, exercise, answer, stop=False)
 
 
@@ -109,16 +111,21 @@ def main(arguments, root, toolchain):
     tools = toolchain()
     if options.output and not alone:
         pathlib.Path(options.output).mkdir(parents=True, exist_ok=True)
-    for student in students:
-        name = student.resolve().name
+
+    def output_of(name):
+        suffix = {"junit": ".xml", "text": ".txt"}.get(options.format, ".json")
+        return pathlib.Path(options.output) if alone else pathlib.Path(options.output) / (name + suffix)
+
+    names = {student: student.resolve().name for student in students}
+    if options.output:  # better said before long work than after it
+        for name in names.values():
+            check_writable(output_of(name))
+    for student, name in names.items():
         marks = [(exercise, mark(tools, exercise, student)) for exercise in chosen]
         text = formats.WRITERS.get(options.format, formats.plain)(name, marks)
-        if not options.output:
-            print(text)
-        elif alone:
-            pathlib.Path(options.output).write_text(text + "\n", encoding="utf-8")
+        if options.output:
+            write_file(output_of(name), text + "\n")
         else:
-            suffix = {"junit": ".xml", "text": ".txt"}.get(options.format, ".json")
-            (pathlib.Path(options.output) / (name + suffix)).write_text(text + "\n", encoding="utf-8")
+            print(text)
         sys.stdout.flush()
     return 0

@@ -15,6 +15,8 @@ import shutil
 import signal
 import tempfile
 
+from files.write_file import write_file
+
 from . import catalogue, sandbox
 from .catalogue import Fault
 
@@ -286,9 +288,7 @@ def questions(toolchain, exercise):
     toolchain.cache.mkdir(parents=True, exist_ok=True)
     for old in toolchain.cache.glob(f"{exercise.id}-*.json"):
         old.unlink(missing_ok=True)
-    fresh = toolchain.cache / f"{exercise.id}-{os.getpid()}.tmp"
-    fresh.write_text(json.dumps(said["questions"]), encoding="utf-8")
-    fresh.replace(kept)
+    write_file(kept, json.dumps(said["questions"]))
     return said["questions"]
 
 

@@ -8,6 +8,8 @@ import sys
 import textwrap
 import time
 
+from files.write_file import printable, write_file
+
 from . import catalogue, judging
 from .catalogue import Fault
 
@@ -35,9 +37,7 @@ class Progress:
     def save(self):
         """Writes the file, whole or not at all."""
         self.path.parent.mkdir(exist_ok=True)
-        fresh = self.path.with_suffix(".tmp")
-        fresh.write_text(json.dumps(self.of, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        fresh.replace(self.path)
+        write_file(self.path, json.dumps(self.of, indent=1, sort_keys=True) + "\n")
 
 
 class Student:
@@ -221,7 +221,7 @@ def print_results(results):
 def wrapped(message):
     """A message as indented paragraphs; what is indented or has line numbers stays as it is."""
     lines = []
-    for line in message.split("\n"):
+    for line in map(printable, message.expandtabs().split("\n")):
         if len(line) <= 90 or line.startswith(" ") or ": error:" in line or "|" in line:
             lines.append(line)
         else:

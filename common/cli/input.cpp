@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "common/files/escape.hpp"
 #include "common/tensor/npy.hpp"
 
 namespace fa::cli {
@@ -64,7 +65,9 @@ Input read_input(const std::filesystem::path& directory) {
   input.k = read_tensor(directory / "k.npy");
   input.v = read_tensor(directory / "v.npy");
   if (std::filesystem::exists(directory / "tokens.txt", error)) {
-    input.tokens = read_lines(directory / "tokens.txt");
+    for (const std::string& line : read_lines(directory / "tokens.txt")) {
+      input.tokens.push_back(printable(line));
+    }
     if (static_cast<std::int64_t>(input.tokens.size()) != input.k.size(2)) {
       throw std::invalid_argument(
           fmt::format("{}: has {} tokens, but k.npy has {} keys",

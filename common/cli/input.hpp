@@ -16,7 +16,7 @@ struct Input {
   Tensor<float, 4> q;               ///< [batch, heads, length_q, head_dim]
   Tensor<float, 4> k;               ///< [batch, kv_heads, length_k, head_dim]
   Tensor<float, 4> v;               ///< [batch, kv_heads, length_k, head_dim]
-  /// One per key from tokens.txt; empty when there is no such file.
+  /// One per key from tokens.txt, as printable() shows it; empty when there is no such file.
   std::vector<std::string> tokens;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "common/files/escape.hpp"
+
 namespace fa::cli {
 
 void add_kernel_options(Program& program, KernelOptions& options,
@@ -11,14 +13,14 @@ void add_kernel_options(Program& program, KernelOptions& options,
                  help.narrowed +
                      ": only kernels whose name holds "
                      "this text");
-  program.option("--json", options.json,
+  program.output("--json", options.json,
                  "section trace: writes the reports to this file as JSON" +
                      help.timeline);
-  program.option("--svg", options.svg,
+  program.output("--svg", options.svg,
                  "section trace: draws the banks of the worst line of shared "
                  "memory into this file" +
                      help.timeline);
-  program.option("--results", options.results,
+  program.output("--results", options.results,
                  help.recorded +
                      ": records what was measured in this file, for "
                      "docs/results");
@@ -60,7 +62,7 @@ void record(const KernelOptions& options, const DeviceProperties& device,
             const std::vector<Measurement>& rows) {
   if (options.results.empty()) return;
   write_results(options.results, device, command, rows, options.commit);
-  fmt::print("Recorded in {}\n", options.results);
+  fmt::print("Recorded in {}\n", printable(options.results));
 }
 
 }  // namespace fa::cli

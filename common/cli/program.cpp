@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <new>
 #include <stdexcept>
@@ -14,6 +13,8 @@
 #include <fmt/ranges.h>
 
 #include "common/cli/table.hpp"
+#include "common/files/escape.hpp"
+#include "common/files/write_file.hpp"
 
 namespace fa::cli {
 
@@ -38,8 +39,8 @@ Program::Program(std::string lesson, std::string description)
                  "(default: the text that comes with the course)");
   app.add_option("--save", save_name_,
                  "directory for results, created if missing");
-  app.add_option("--summary", summary_file_,
-                 "append one tab-separated line per check to this file");
+  output("--summary", summary_file_,
+         "append one tab-separated line per check to this file");
   app.add_option("--section", only_section_,
                  "run one section and print it without its title");
 }
@@ -71,6 +72,23 @@ void Options::option(const std::string& name, std::string& value,
   app_->add_option(name, value, help)
       ->check(CLI::IsMember(allowed))
       ->capture_default_str();
+}
+
+void Options::output(const std::string& name, std::string& file,
+                     const std::string& help) {
+  app_->add_option(name, file, help);
+  outputs_.emplace_back(name, &file);
+}
+
+void Options::check_outputs() const {
+  for (const auto& [name, file] : outputs_) {
+    if (file->empty() || *file == "-") continue;
+    try {
+      check_writable(*file);
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(fmt::format("{} {}", name, error.what()));
+    }
+  }
 }
 
 void Program::has_kernels(std::optional<bool> gpu_available) {
@@ -117,7 +135,9 @@ Options& Program::command(const std::string& name,
 int Program::run(int argc, char** argv) {
   const auto cannot_do = [&](const std::string& why) {
     std::fflush(stdout);
-    fmt::print(stderr, "{}: {}\n", lesson_, why);
+    // Not fmt::print(), which throws where standard error cannot be written.
+    std::fputs(fmt::format("{}: {}\n", lesson_, printable(why)).c_str(),
+               stderr);
     return kCannotDo;
   };
   std::string footer = "\nSections, in order:\n";
@@ -140,6 +160,7 @@ int Program::run(int argc, char** argv) {
               : "there is no NVIDIA GPU here that this build can use"));
     }
     make_save_directory();
+    check_outputs();
     for (const Command& command : commands_) {
       if (!command.app_->parsed()) continue;
       if (!only_section_.empty()) {
@@ -147,6 +168,7 @@ int Program::run(int argc, char** argv) {
             "--section {}: {} is a command, which has no sections",
             only_section_, command.app_->get_name()));
       }
+      command.check_outputs();
       command.body();
       if (std::fflush(stdout) != 0)
         throw std::runtime_error("standard output: cannot be written");
@@ -180,6 +202,11 @@ void Program::make_save_directory() {
   if (!std::filesystem::is_directory(save_name_, error)) {
     throw std::invalid_argument(fmt::format(
         "--save {}: is not a directory and cannot be made", save_name_));
+  }
+  try {
+    check_folder_writable(save_name_);
+  } catch (const std::runtime_error& failure) {
+    throw std::runtime_error(fmt::format("--save {}", failure.what()));
   }
   save_ = save_name_;
 }
@@ -247,13 +274,13 @@ void Program::summarise(const std::string& what, double error,
                         double tolerance, bool accepted) {
   any_failed_ = any_failed_ || !accepted;
   if (summary_file_.empty()) return;
-  std::ofstream file(summary_file_, std::ios::app);
-  file << fmt::format("{}\t{}\t{:.2e}\t{:.2e}\t{}\n", lesson_, what, error,
-                      tolerance, accepted ? "pass" : "FAIL");
-  file.close();
-  if (!file)
-    throw std::runtime_error(
-        fmt::format("--summary {}: cannot be written", summary_file_));
+  try {
+    append_to_file(summary_file_,
+                   fmt::format("{}\t{}\t{:.2e}\t{:.2e}\t{}\n", lesson_, what,
+                               error, tolerance, accepted ? "pass" : "FAIL"));
+  } catch (const std::runtime_error& failure) {
+    throw std::runtime_error(fmt::format("--summary {}", failure.what()));
+  }
 }
 
 }  // namespace fa::cli

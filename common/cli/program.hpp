@@ -10,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/check/acceptance.hpp"
@@ -56,13 +57,22 @@ class Options {
   void option(const std::string& name, std::string& value,
               const std::vector<std::string>& allowed,
               const std::string& help);
+  /// Adds an option that takes the name of a file to write. Program::run() refuses one that cannot be written, before
+  /// any work.
+  /// @param name  "--svg"
+  /// @param file  set by Program::run(); must outlive it. Empty: none; "-", where `help` says so: standard output
+  /// @param help  for --help
+  void output(const std::string& name, std::string& file,
+              const std::string& help);
   /// Adds an option without a value.
   void flag(const std::string& name, bool& value, const std::string& help);
 
  private:
   friend class Program;
   Options() = default;
+  void check_outputs() const;
   CLI::App* app_ = nullptr;
+  std::vector<std::pair<std::string, const std::string*>> outputs_;
 };
 
 /// A lesson's executable: a walk in named sections, each of which can also be run alone
@@ -97,7 +107,7 @@ class Program : public Options {
   Options& command(const std::string& name, const std::string& description,
                    std::function<void()> body);
 
-  /// Parses the command line and runs the sections, or a command. Every exception ends as one sentence on
+  /// Parses the command line, looks whether what it names can be written, and runs the sections, or a command. Every exception ends as one sentence on
   /// standard error and kCannotDo, or kInterrupted; a failed check lets the walk go on and ends it with kCheckFailed.
   /// @return the exit status
   int run(int argc, char** argv);

@@ -11,6 +11,7 @@
 
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/table.hpp"
+#include "common/files/escape.hpp"
 #include "common/files/write_file.hpp"
 #include "common/lab/replay.hpp"
 #include "common/lab/timeline.hpp"
@@ -145,11 +146,11 @@ void show_timelines(const TimelineOptions& options,
   }
   if (!options.svg.empty()) {
     write_file(options.svg, svg);
-    fmt::print("The time line: {}\n", options.svg);
+    fmt::print("The time line: {}\n", printable(options.svg));
   }
   if (!options.json.empty()) {
     write_file(options.json, lab::timelines_json(drawn, legend.tensors));
-    fmt::print("The time line for programs: {}\n", options.json);
+    fmt::print("The time line for programs: {}\n", printable(options.json));
   }
 }
 

@@ -20,6 +20,13 @@ inline bool has_hopper() {
   return can_run(device_properties(), kNeedsHopper);
 }
 
+/// Whether TMA takes such a distance between rows, heads or sequences of 16-bit numbers: a multiple of 16 bytes, below
+/// 2^40 bytes.
+/// @param stride in elements
+constexpr bool is_tensor_map_stride(std::int64_t stride) {
+  return stride >= 0 && stride % 8 == 0 && stride < std::int64_t{1} << 39;
+}
+
 /// A map of a tensor [batch, heads, rows, cols] of 16-bit numbers. Its box is what one copy takes: so many rows of a
 /// head, 64 columns, swizzled by 128 bytes.
 /// @tparam T       half or bfloat16
@@ -52,8 +59,7 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
   }
   for (std::size_t i = 0; i < 3; ++i) {
     if (sizes[i] == 1) strides[i] = 8;  // nobody asks, but TMA wants one
-    if (strides[i] % 8 != 0 || strides[i] < 0 ||
-        strides[i] >= std::int64_t{1} << 39) {
+    if (!is_tensor_map_stride(strides[i])) {
       throw std::invalid_argument(
           fmt::format("rows {} elements apart for TMA; allowed are multiples "
                       "of 8 below 2^39",

@@ -23,9 +23,10 @@ import re
 import shlex
 import shutil
 import sys
-import tempfile
 
 sys.dont_write_bytecode = True
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
+from files.write_file import check_writable, write_file  # noqa: E402
 from nvidia_tools import Outcome, parse_ncu, run  # noqa: E402  beside this file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -316,18 +317,11 @@ def judge(machine, tasks):
     return [entry for entry, _ in tasks]
 
 
-def write_atomically(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=path.parent, prefix=path.name + ".", delete=False
-    ) as file:
-        file.write(text)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
-
-
 def make_record(arguments):
     """The first form."""
+    if not arguments.dry_run:  # better said before hours of work than after them
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(arguments.output)
     machine = Machine(arguments.build.resolve(), arguments.dry_run)
     counted, checked, broken = ask_lab(machine)
     tasks = verdict_tasks(machine, checked, broken)
@@ -364,7 +358,7 @@ def make_record(arguments):
             for r in counted
         ]
     result["verdicts"] = judge(machine, tasks)
-    write_atomically(arguments.output, json.dumps(result, indent=1) + "\n")
+    write_file(arguments.output, json.dumps(result, indent=1) + "\n")
     print(f"{arguments.output} is written.")
 
 

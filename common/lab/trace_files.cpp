@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "common/files/escape.hpp"
 #include "common/files/write_file.hpp"
 #include "common/lab/banks.hpp"
 #include "common/lab/trace.hpp"
@@ -30,7 +31,7 @@ void TraceFiles::write(const std::string& json,
                        const std::string& svg) const {
   if (!json.empty()) {
     write_file(json, json_ + "]\n");
-    fmt::print("The report for programs: {}\n", json);
+    fmt::print("The report for programs: {}\n", printable(json));
   }
   if (svg.empty()) return;
   if (!worst_) {
@@ -38,7 +39,8 @@ void TraceFiles::write(const std::string& json,
     return;
   }
   write_file(svg, worst_->svg);
-  fmt::print("The banks that {} asks for: {}\n", worst_->where, svg);
+  fmt::print("The banks that {} asks for: {}\n", worst_->where,
+             printable(svg));
 }
 
 }  // namespace fa::lab

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/files/escape.hpp"
 #include "common/files/write_file.hpp"
 
 namespace fa {
@@ -40,7 +41,8 @@ constexpr DtypeCode kDtypes[] = {{"f8", "float64", 8},
 
 [[noreturn]] void refuse(const std::filesystem::path& path,
                          const std::string& why) {
-  throw std::invalid_argument(fmt::format("{}: {}", path.string(), why));
+  throw std::invalid_argument(
+      fmt::format("{}: {}", printable(path.string()), why));
 }
 
 // The header is a Python dictionary literal of three known keys. Finds the text behind one of them.
@@ -79,7 +81,7 @@ std::string parse_dtype(const std::filesystem::path& path,
   }
   refuse(path, fmt::format("holds elements of type '{}'; allowed are "
                            "float64, float32, float16 and bfloat16",
-                           code));
+                           printable(code)));
 }
 
 std::vector<std::int64_t> parse_shape(const std::filesystem::path& path,

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
@@ -45,6 +46,21 @@ TemporaryDirectory::TemporaryDirectory() {
 TemporaryDirectory::~TemporaryDirectory() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+std::optional<std::filesystem::path> device(
+    const std::string& name, const std::filesystem::path& folder) {
+  std::filesystem::path path = "/dev/" + name;
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0 || !S_ISCHR(status.st_mode)) return {};
+  if (geteuid() == 0) {
+    path = folder / name;
+    if (mknod(path.c_str(), S_IFCHR | 0600, status.st_rdev) != 0) return {};
+  }
+  const int file = open(path.c_str(), O_WRONLY);
+  if (file < 0) return {};
+  close(file);
+  return path;
 }
 
 Outcome run(const std::string& command) {

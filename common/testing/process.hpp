@@ -76,6 +76,14 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
+/// A device that tests may write to: where the superuser runs them a copy in a folder, so that no mistake can replace that
+/// of the machine.
+/// @param name   "null" or "full"
+/// @param folder where the copy is made
+/// @return none where there is no such device, or it must not be copied or used
+std::optional<std::filesystem::path> device(
+    const std::string& name, const std::filesystem::path& folder);
+
 /// FA_THREADS for as long as this lives; then it is what it was.
 class Threads {
  public:

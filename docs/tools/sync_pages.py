@@ -39,8 +39,9 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[2] / "common")]
 import gfm  # noqa: E402
+from files.write_file import write_file  # noqa: E402
 
 MAX_COLUMNS = 78  # beside the site's navigation a longer line is cut off
 TIME_LIMIT = 300.0  # seconds for one program; the longest takes ten, but machines may be slow and busy
@@ -296,20 +297,6 @@ def synced(text, root, programs, report, draw):
     return "".join(pieces)
 
 
-def write_whole(path, data):
-    """Replaces a file at once: a reader sees the old or the new one, never a part."""
-    path = pathlib.Path(os.path.realpath(path))
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, path.stat().st_mode & 0o7777 if path.exists() else 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
 def difference(name, old, new):
     """A unified diff of two texts."""
     lines = difflib.unified_diff(
@@ -412,7 +399,7 @@ def main(arguments=None):
     if not options.check:
         for name, path, _, new in changed:
             try:
-                write_whole(path, new.encode("utf-8"))
+                write_file(path, new)
             except OSError as error:
                 print(f"{name}: the page cannot be written: {error.strerror}.", file=sys.stderr)
                 return 2

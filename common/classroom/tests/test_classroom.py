@@ -105,6 +105,11 @@ class Marks(unittest.TestCase):
             judging.StageResult("proof", "proof", 3, "not reached"),
         ])]
 
+    def test_text_for_people(self):
+        text = formats.plain("a\x1b]da", self.marks)
+        self.assertEqual(text.split("\n")[0], "a\\x1b]da")
+        self.assertIn("l & m < 3\\x1b[31m\\x00\n", text)
+
     def test_gradescope(self):
         """Fields, types and values that its page on results.json allows."""
         result = json.loads(formats.gradescope("ada", self.marks))
@@ -249,6 +254,18 @@ class Student(Folder):
         (self.root / "my_exercises/progress.json").write_text("{")
         self.assertIn("progress.damaged.json", self.learn("list")[1])
 
+    def test_progress_behind_a_link_stays_there(self):
+        (self.root / "my_exercises").mkdir()
+        kept = self.root / "elsewhere.json"
+        (self.root / "my_exercises" / "progress.json").symlink_to(kept)
+        self.learn("start", "one_step")
+        self.assertIn("03_one_step", json.loads(kept.read_text()))
+        self.assertTrue((self.root / "my_exercises" / "progress.json").is_symlink())
+        self.assertEqual([p.name for p in (self.root / "my_exercises").iterdir() if p.is_file()], ["progress.json"])
+
+    def test_a_terminal_gets_no_control_characters(self):
+        self.assertEqual(student.wrapped("red \x1b[31m\n  \ttab"), "        red \\x1b[31m\n                tab")
+
     def test_what_was_not_begun(self):
         for arguments, words in ((["check"], "no exercise was begun"), (["hint"], "no exercise was begun"),
                                  (["check", "03_merge"], "03_merge was not begun"), (["start", "x"], "no exercise 'x'"),
@@ -300,6 +317,13 @@ class Grade(Folder):
         self.grade(self.students, "--exercises", "03_one_step", "--format", "gradescope", "--output", out)
         self.assertEqual(sorted(path.name for path in out.iterdir()), ["ada.json", "bob.json", "cat.json"])
         self.assertEqual(json.loads((out / "ada.json").read_text())["score"], 10)
+
+    def test_marks_that_cannot_be_written_are_refused_before_work(self):
+        target = pathlib.Path(self.folder.name) / "file"
+        target.write_text("in the way")
+        for output in (target / "marks", target.parent):  # below a file, and a folder in place of a file
+            with self.assertRaises(OSError):
+                grade.main([str(self.students / "ada"), "--exercises", "03_one_step", "--output", str(output)], ROOT, lambda: None)
 
     def test_links_are_no_submissions(self):
         (self.students / "eve" / "03_one_step").mkdir(parents=True)

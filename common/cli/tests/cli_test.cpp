@@ -1,5 +1,6 @@
 // What the programs of all lessons have in common: tables, progress, input, options, exit status.
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
@@ -8,6 +9,8 @@
 #include <stdexcept>
 #include <stdlib.h>
 #include <string>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -90,9 +93,20 @@ Outcome run_program(std::vector<std::string> arguments) {
     program.section("save", "Where results go", [&] {
       const auto& directory = program.save_directory();
       std::printf("%s\n", directory ? directory->c_str() : "nowhere");
+      for (int i = 0; directory && i < 50; ++i) {
+        write_file(*directory / "result", std::string(10000, 'x'));
+      }
     });
     program.section("throw", "An error",
                     [] { throw std::runtime_error("the reason"); });
+    program.section_apart(
+        "controls", "An error that holds a file's text",
+        [] { throw std::runtime_error("\x1b[2J two\nlines, größer"); });
+    program.section_apart("long", "A check with a long name", [&] {
+      program.check("a check whose line is longer than it looks", 0, 1);
+    });
+    std::string picture = "-", drawing;
+    program.output("--picture", picture, "a file to write");
     program.section("memory", "Too much memory",
                     [] { throw std::bad_alloc(); });
     program.section("length", "More memory than there can be", [] {
@@ -107,6 +121,7 @@ Outcome run_program(std::vector<std::string> arguments) {
       program.check("paint", 0.5, count == 6 ? 0.25 : 1.0);
     });
     options.option("--count", count, 1, 9, "how often");
+    options.output("--drawing", drawing, "a file to write");
     options.option("--colour", colour, {"red", "blue"}, "which");
     arguments.insert(arguments.begin(), "09_example");
     std::vector<char*> argv;
@@ -375,6 +390,16 @@ TEST_CASE("good input is read with its tokens") {
   CHECK(read_input(directory.path()).tokens.empty());
 }
 
+TEST_CASE("control characters of tokens are shown, not obeyed") {
+  const TemporaryDirectory directory;
+  write_good_input(directory.path());
+  write_file(directory.path() / "tokens.txt",
+             "\x1b[31mred\nno\tUTF-8 \xff\r\ngrößer\n");
+  CHECK(read_input(directory.path()).tokens ==
+        std::vector<std::string>{"\\x1b[31mred", "no\\x09UTF-8 \\xff",
+                                 "größer"});
+}
+
 TEST_CASE("input of other types is rounded to float32") {
   const TemporaryDirectory directory;
   write_good_input(directory.path());
@@ -541,7 +566,8 @@ TEST_CASE("an unknown section is refused with the known ones") {
   check_refused(
       run_section("sums"),
       "--section sums: there is no such section; there are numbers, "
-      "apart, good, bad, nan, tensor, input, save, throw, memory, length");
+      "apart, good, bad, nan, tensor, input, save, throw, controls, long, "
+      "memory, length");
 }
 
 TEST_CASE("a GPU is refused where there is nothing to run on it") {
@@ -596,6 +622,7 @@ TEST_CASE("a check that fails gives status 1") {
 
 TEST_CASE("errors give status 2 and one sentence") {
   check_refused(run_section("throw"), "the reason");
+  check_refused(run_section("controls"), "\\x1b[2J two\\x0alines, größer");
   check_refused(run_section("memory"), "out of memory");
   check_refused(run_section("length"), "out of memory");
 }
@@ -638,16 +665,95 @@ TEST_CASE("a verdict's line in the summary shows the bound that broke") {
         "09_example\td_v\tnan\t7.50e-01\tFAIL\n");
 }
 
-TEST_CASE("a summary that cannot be written gives status 2") {
+TEST_CASE("a summary that cannot be written gives status 2 before any work") {
   const TemporaryDirectory directory;
-  for (const std::string& summary :
-       {directory.path().string(),
-        (directory.path() / "missing" / "summary").string()}) {
-    const Outcome outcome = run_section("good", {"--summary", summary});
-    CHECK(outcome.status == 2);
-    CHECK(outcome.error ==
-          "09_example: --summary " + summary + ": cannot be written\n");
+  const std::string folder = directory.path().string(),
+                    missing = folder + "/missing/summary";
+  const auto refused = [](const std::string& summary,
+                          const std::string& why) {
+    check_refused(run_section("good", {"--summary", summary}),
+                  "--summary " + summary + ": cannot be written: " + why);
+  };
+  refused(folder, "it is a folder");
+  refused(missing, "there is no folder " + folder + "/missing");
+  CHECK(fs::is_empty(directory.path()));
+  if (const auto full = testing::device("full", directory.path())) {
+    refused(full->string(), "No space left on device");
   }
+}
+
+TEST_CASE(
+    "a disk that becomes full leaves no part of a line of the summary") {
+  const TemporaryDirectory directory;
+  const fs::path summary = directory.path() / "summary";
+  const std::string before(35, 'x');
+  for (const bool there : {false, true}) {
+    if (there) write_file(summary, before);
+    const Outcome outcome = run_in_child([&] {
+      std::signal(SIGXFSZ, SIG_IGN);
+      const rlimit limit{40, 40};  // a line has more
+      setrlimit(RLIMIT_FSIZE, &limit);
+      const Outcome inner =
+          run_section("long", {"--summary", summary.string()});
+      std::printf("%d\n", inner.status);
+      return 0;
+    });
+    // The child's own files are limited too.
+    CHECK(outcome.output == "2\n");
+    CHECK(fs::exists(summary) == there);
+  }
+  CHECK(file_bytes(summary) == before);
+}
+
+TEST_CASE("files to write are checked before any work, and not touched") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory.path() / "picture";
+  const std::string missing = (directory.path() / "no" / "file").string();
+  for (const std::string option : {"--picture", "--drawing"}) {
+    std::vector<std::string> arguments{"--section", "good"};
+    if (option == "--drawing") arguments = {"paint"};
+    const auto with = [&](const std::string& name) {
+      auto all = arguments;
+      all.insert(all.end(), {option, name});
+      return run_program(all);
+    };
+    check_refused(with(missing), option + " " + missing +
+                                     ": cannot be written: there is no "
+                                     "folder " +
+                                     directory.path().string() + "/no");
+    fs::remove(file);
+    CHECK(contains(with(file.string()).output, "theorem") ==
+          (option == "--picture"));
+    CHECK(!fs::exists(file));
+    write_file(file, "old");
+    CHECK(with(file.string()).error == "");
+    CHECK(file_bytes(file) == "old");
+    CHECK(with("-").error == "");
+  }
+  const fs::directory_iterator entries(directory.path());
+  CHECK(std::distance(begin(entries), end(entries)) == 1);
+}
+
+TEST_CASE("several programs share one folder and one summary") {
+  const TemporaryDirectory directory;
+  const std::string save = (directory.path() / "save").string(),
+                    summary = (directory.path() / "summary").string();
+  std::vector<pid_t> programs;
+  for (int i = 0; i < 4; ++i) {
+    programs.push_back(fork());
+    if (programs.back() != 0) continue;
+    const Outcome outcome =
+        run_section("save", {"--save", save, "--summary", summary});
+    std::fputs(outcome.error.c_str(), stderr);
+    _exit(outcome.status);
+  }
+  for (const pid_t program : programs) {
+    int status = 1;
+    CHECK(waitpid(program, &status, 0) == program);
+    CHECK(status == 0);
+  }
+  const fs::directory_iterator entries(save);
+  CHECK(std::distance(begin(entries), end(entries)) == 1);
 }
 
 TEST_CASE("the input option is read once and its faults give status 2") {
@@ -674,6 +780,13 @@ TEST_CASE("the save option makes its directory") {
         run_section("save", {"--save", place}),
         "--save " + place + ": is not a directory and cannot be made");
   }
+  // Where nobody can make a file, the superuser neither.
+  if (!fs::is_directory("/proc/self")) return;
+  const Outcome outcome = run_section("save", {"--save", "/proc/self"});
+  CHECK(outcome.status == 2);
+  CHECK(
+      contains(outcome.error,
+               "--save /proc/self: cannot be written: no file can be made"));
 }
 
 TEST_CASE(

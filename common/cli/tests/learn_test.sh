@@ -22,7 +22,7 @@ new_machine() {
   touch "$root/01_alpha/CMakeLists.txt" "$root/02_beta/CMakeLists.txt" "$log"
   cp "$repository/learn" "$root/learn"
   local tool
-  for tool in bash env cat sed sort awk grep basename dirname readlink mkdir rm head tr wc id touch chmod; do
+  for tool in bash env cat sed sort awk grep basename dirname readlink mkdir mv rm head tr wc id touch chmod; do
     ln -s "$(command -v "$tool")" "$bin/$tool"
   done
   fake uname 'if [ "$1" = -s ]; then echo Linux; else echo "Linux x86_64"; fi'
@@ -106,6 +106,20 @@ expect "nothing is installed where nothing is missing" not called apt-get
 : >"$log"
 learn run
 expect "a second run does not configure again" both status_is 0 not_called "cmake -S"
+# While lesson 01 runs, another run of the same copy begins and ends.
+fake cmake '[ "$1" != --version ] || echo "cmake version 3.25.1"'
+# shellcheck disable=SC2028  # printf in the lesson reads them
+echo '#!/bin/sh
+printf "01_alpha\tsome check\t1.0e-07\t2.0e-07\tpass\n" >>"$2"
+root=$(dirname "$0")/../../..
+[ -e "$root/nested" ] || "$root/learn" run 02 >"$root/nested" 2>&1' >"$root/build/learn/01_alpha/01_alpha"
+learn run 01
+expect "two runs at once have a table each" both says "01_alpha  some check" does_not_say "02_beta"
+output=$(cat "$root/nested")
+expect "... the other one, too" both says "02_beta  some check" does_not_say "01_alpha"
+output=$(echo "$root"/build/learn/run/*.tsv)
+expect "... and leave one file" [ "$output" = "$root/build/learn/run/summary.tsv" ]
+give_tools
 learn bench 2
 expect "bench needs a GPU" both status_is 2 says "bench measures kernels on an NVIDIA GPU, and this machine has none"
 learn trace 1
