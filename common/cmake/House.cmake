@@ -279,7 +279,13 @@ function(fa_lesson NAME)
   if(arg_TESTS AND BUILD_TESTING)
     fa_tests(${library}_tests ${library} ${arg_TESTS} LINK ${library} fa_program)
     add_dependencies(${library}_tests ${NAME})  # some tests run the program itself
-    target_compile_definitions(${library}_tests PRIVATE FA_PROGRAM="$<TARGET_FILE:${NAME}>")
+    set(program "$<TARGET_FILE:${NAME}>")
+    if(CMAKE_CROSSCOMPILING_EMULATOR)
+      set(program "${CMAKE_CURRENT_BINARY_DIR}/emulated")
+      file(GENERATE OUTPUT "${program}" FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
+           CONTENT "#!/bin/sh\nexec ${CMAKE_CROSSCOMPILING_EMULATOR} '$<TARGET_FILE:${NAME}>' \"$@\"\n")
+    endif()
+    target_compile_definitions(${library}_tests PRIVATE FA_PROGRAM="${program}")
   endif()
 endfunction()
 
