@@ -282,8 +282,9 @@ function(fa_lesson NAME)
     set(program "$<TARGET_FILE:${NAME}>")
     if(CMAKE_CROSSCOMPILING_EMULATOR)
       set(program "${CMAKE_CURRENT_BINARY_DIR}/emulated")
-      file(GENERATE OUTPUT "${program}" FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
-           CONTENT "#!/bin/sh\nexec ${CMAKE_CROSSCOMPILING_EMULATOR} '$<TARGET_FILE:${NAME}>' \"$@\"\n")
+      file(GENERATE OUTPUT "${program}"
+           CONTENT "#!/bin/sh\nexec ${CMAKE_CROSSCOMPILING_EMULATOR} '$<TARGET_FILE:${NAME}>' \"$@\"\n"
+           FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
     endif()
     target_compile_definitions(${library}_tests PRIVATE FA_PROGRAM="${program}")
   endif()
