@@ -189,9 +189,10 @@ def in_step(old, new, command, rule=None):
 class Programs:
     """Runs the lessons' programs, each command once."""
 
-    def __init__(self, root, directory):
+    def __init__(self, root, directory, emulator=()):
         self.root = root
         self.directory = directory
+        self.emulator = emulator  # words that start a program of another processor
         self.results = {}  # words of the command -> lines, or the Problem that it met
 
     def output(self, command):
@@ -212,15 +213,16 @@ class Programs:
     def _run(self, command, words):
         name = words[0]
         if TOOL.fullmatch(name):
-            start = [sys.executable, "-B", name]
+            place, start = self.root, [sys.executable, "-B", name]
             if not (self.root / name).is_file():
                 raise Problem(f"there is no tool {name}.")
         elif PROGRAM.fullmatch(name):
             # A lesson's program is in the directory of its name.
-            start = [str(self.directory / name if "/" in name else self.directory / name / name)]
-            if not pathlib.Path(start[0]).is_file():
+            program = self.directory / name if "/" in name else self.directory / name / name
+            place, start = None, [*self.emulator, str(program)]
+            if not program.is_file():
                 raise Problem(
-                    f"there is no program {start[0]}; build it: "
+                    f"there is no program {program}; build it: "
                     f"cmake --build {shlex.quote(str(self.directory))} "
                     f"--target {name.rsplit('/', 1)[-1]}"
                 )
@@ -240,7 +242,7 @@ class Programs:
             try:
                 process = subprocess.Popen(
                     [*start, *words[1:]],
-                    cwd=self.root if len(start) > 1 else scratch,
+                    cwd=place or scratch,
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
@@ -411,6 +413,12 @@ def main(arguments=None):
         help="build directory; the program NAME is BUILD_DIR/NAME/NAME",
     )
     parser.add_argument(
+        "--emulator",
+        default="",
+        metavar="COMMAND",
+        help="runs the programs, for example 'qemu-aarch64' or 'qemu-x86_64 -cpu Nehalem'",
+    )
+    parser.add_argument(
         "--check", action="store_true", help="write nothing, show the difference, exit 1 if any"
     )
     parser.add_argument(
@@ -418,7 +426,7 @@ def main(arguments=None):
     )
     options = parser.parse_args(arguments)
     root = options.root.resolve()
-    programs = Programs(root, options.programs.resolve())
+    programs = Programs(root, options.programs.resolve(), shlex.split(options.emulator))
 
     problems = 0
     changed = []  # (name, path, old text, new text)

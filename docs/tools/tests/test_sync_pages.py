@@ -168,6 +168,12 @@ class Writing(SyncTest):
         self.assertEqual(self.sync_text(text)[0], 0)
         self.assertEqual(self.read("page.md"), text.replace("```\n", "```\n x\n", 1))
 
+    def test_programs_of_another_processor(self):
+        self.write("emulate", '#!/bin/sh\necho "$1 runs $(basename $2) $3"\n', 0o755)
+        self.write("page.md", self.generated("prog 1"))
+        self.assertEqual(self.sync("--emulator", f"'{self.root}/emulate' -cpu", "page.md")[0], 0)
+        self.assertIn("\n-cpu runs prog 1\n", self.read("page.md"))
+
     def test_colours_that_the_user_forces_do_not_reach_programs(self):
         os.environ["FORCE_COLOR"] = "1"
         self.addCleanup(os.environ.pop, "FORCE_COLOR")
