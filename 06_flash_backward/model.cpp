@@ -142,13 +142,17 @@ void Adam<T>::step(const std::vector<Parameter<T>>& parameters, double rate) {
   const double t = static_cast<double>(steps),
                correct_1 = 1 - std::pow(beta_1, t),
                correct_2 = 1 - std::pow(beta_2, t);
+  // In float32 Eigen's sqrt() starts from rsqrtps, whose bits differ between
+  // processors; std::sqrt() is rounded the same way on all of them.
+  const auto root = [](T x) { return std::sqrt(x); };
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const auto grad = parameters[i].value->grad.array();
     auto m = mean[i].array(), s = square[i].array();
     m = T(beta_1) * m + T(1 - beta_1) * grad;
     s = T(beta_2) * s + T(1 - beta_2) * grad.square();
     parameters[i].value->value.array() -=
-        T(rate / correct_1) * m / ((s / T(correct_2)).sqrt() + T(epsilon));
+        T(rate / correct_1) * m /
+        ((s / T(correct_2)).unaryExpr(root) + T(epsilon));
   }
 }
 //! [adam]

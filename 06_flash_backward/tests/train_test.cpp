@@ -94,6 +94,20 @@ TEST_CASE("two steps of Adam are those computed by hand") {
   CHECK(adam.steps == 2);
 }
 
+TEST_CASE("Adam's root has the same bits on every processor") {
+  const auto x = variable<float>(Matrix<float>::Zero(1, 256));
+  const std::vector<Parameter<float>> parameters{{"x", x}};
+  Adam<float> adam(parameters);
+  fill_normal(View<float, 2>(x->grad.data(), {1, 256}), 3);
+  adam.step(parameters, 0.5);
+  for (Eigen::Index j = 0; j < 256; ++j) {
+    const float root =
+        std::sqrt(adam.square[0](0, j) / static_cast<float>(1 - 0.999));
+    const auto rate = static_cast<float>(0.5 / (1 - 0.9));
+    CHECK(x->value(0, j) == -(rate * adam.mean[0](0, j) / (root + 1e-8f)));
+  }
+}
+
 TEST_CASE("a new model knows nothing, and no character sees the next") {
   ModelSize size{2, 2, 16, 24, 12, 7};
   const Model<double> model(size, 1);

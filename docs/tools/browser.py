@@ -84,6 +84,7 @@ class Browser:
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,
+            env={**os.environ, "HOME": self.profile, "TMPDIR": self.profile},
         )
         os.close(theirs_in)
         os.close(theirs_out)

@@ -22,12 +22,28 @@ the page:
     <!-- drawn: 05_flash_forward/drawings.py loops -->
     ![the order of the loops](loops.svg)
 
+The last digits of a sum, an exponential or a rounding error depend on the processor, the compiler and
+the C library. A block or drawing that a program prints is therefore in step if words, integers and the
+number of lines and figures are the same, and
+
+  - a number with a decimal point differs by at most one unit of its last digit,
+  - a number with an exponent and below 1, such as 8.61e-06, is an error: it has the same sign and
+    differs by less than a factor of two, or by one unit of its last digit; from 1 upwards by one unit.
+
+Such a block stays as it is; with any other difference the whole block is rewritten. What a Python tool
+prints is the same everywhere and compared exactly. A block can ask for another rule:
+
+    <!-- generated, exact: PROGRAM ARGS -->       every character is compared
+    <!-- generated, noise 2e-06: PROGRAM ARGS --> two numbers with exponents up to 2e-06, with either
+                                                  sign, count as equal
+
 The tool rewrites the lines inside the fences and those drawings, nothing else. With --check it writes
 nothing and shows the difference instead. Exit status: 0 in step, 1 not in step (--check), 2 could not
 be done.
 """
 
 import argparse
+import decimal
 import difflib
 import os
 import pathlib
@@ -49,12 +65,16 @@ PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]
 TOOL = re.compile(r"(?:[A-Za-z0-9_-]+/)+[A-Za-z0-9_-]+\.py")
 DIRECTIVE = re.compile(r"^[ \t]*<!--\s*/?\s*(?:listing|generated|drawn)\b", re.IGNORECASE)
 LISTING = re.compile(r"^[ \t]*<!-- listing: (?P<path>[^\s#]+)#(?P<tag>[^\s#]+) -->[ \t]*$")
-GENERATED = re.compile(r"^[ \t]*<!-- generated: (?P<command>\S.*?) -->[ \t]*$")
+GENERATED = re.compile(
+    r"^[ \t]*<!-- generated(?:, (?P<rule>[^:]*))?: (?P<command>\S.*?) -->[ \t]*$"
+)
 DRAWN = re.compile(r"^[ \t]*<!-- drawn: (?P<command>\S.*?) -->[ \t]*$")
 IMAGE = re.compile(r"^[ \t]*!\[[^\]]+\]\((?P<name>[A-Za-z0-9_-]+\.svg)\)[ \t]*$")
 END = re.compile(r"^[ \t]*<!-- /generated -->[ \t]*$")
 MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+NUMBER = re.compile(r"(?<![\d.])[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?(?!\.?\d)")  # not 2.11.0
+FACTOR = 2  # by which an error on another machine may be larger or smaller
 
 
 class Problem(Exception):
@@ -113,12 +133,67 @@ def stripped(lines):
     return lines
 
 
+def same_number(old, new, noise):
+    """Whether two printed numbers may be one number, computed on two machines."""
+    if old == new:
+        return True
+    a, b = decimal.Decimal(old), decimal.Decimal(new)
+    units = [decimal.Decimal(1).scaleb(x.as_tuple().exponent) for x in (a, b)]
+    if a == b:
+        return units[0] == units[1]  # 0.00 and -0.00, but not 2 and 2.0
+    if "e" in old and "e" in new:
+        large, small = max(abs(a), abs(b)), min(abs(a), abs(b))
+        if large <= noise:
+            return True
+        if a * b <= 0:
+            return False
+        return (large < 1 and large < FACTOR * small) or large - small <= max(units)
+    if "e" in old + new or "." not in old + new:
+        return False
+    return abs(a - b) <= min(units)  # %g drops zeros at the end: 0.5 beside 0.49 is 0.50
+
+
+def same_line(old, new, noise):
+    """Whether two lines differ only in numbers, and in these only as another machine may print them.
+    A number that is wider than before may take a space of its column."""
+    if old == new:
+        return True
+    a, b = NUMBER.findall(old), NUMBER.findall(new)
+    if a == b or len(a) != len(b):
+        return False
+    words = [["".join(part.split()) for part in NUMBER.split(line)] for line in (old, new)]
+    wider = len(new) - len(old)
+    return (
+        words[0] == words[1]
+        and wider in (0, sum(map(len, b)) - sum(map(len, a)))
+        and all(same_number(x, y, noise) for x, y in zip(a, b))
+    )
+
+
+def in_step(old, new, command, rule=None):
+    """Whether the lines of a block or drawing are what its command prints; the rule is the one that its
+    comment asks for."""
+    if rule == "exact" or (rule is None and TOOL.fullmatch(shlex.split(command)[0])):
+        return old == new
+    noise = decimal.Decimal(0)
+    if rule is not None:
+        match = re.fullmatch(r"noise (\d(?:\.\d+)?e-\d+)", rule)
+        if match is None:
+            raise Problem(
+                f"the rule is '{rule}'; allowed are 'exact' and 'noise' with an error, for example "
+                "'noise 2e-06'."
+            )
+        noise = decimal.Decimal(match[1])
+    return len(old) == len(new) and all(same_line(x, y, noise) for x, y in zip(old, new))
+
+
 class Programs:
     """Runs the lessons' programs, each command once."""
 
-    def __init__(self, root, directory):
+    def __init__(self, root, directory, emulator=()):
         self.root = root
         self.directory = directory
+        self.emulator = emulator  # words that start a program of another processor
         self.results = {}  # words of the command -> lines, or the Problem that it met
 
     def output(self, command):
@@ -139,15 +214,16 @@ class Programs:
     def _run(self, command, words):
         name = words[0]
         if TOOL.fullmatch(name):
-            start = [sys.executable, "-B", name]
+            place, start = self.root, [sys.executable, "-B", name]
             if not (self.root / name).is_file():
                 raise Problem(f"there is no tool {name}.")
         elif PROGRAM.fullmatch(name):
             # A lesson's program is in the directory of its name.
-            start = [str(self.directory / name if "/" in name else self.directory / name / name)]
-            if not pathlib.Path(start[0]).is_file():
+            program = self.directory / name if "/" in name else self.directory / name / name
+            place, start = None, [*self.emulator, str(program)]
+            if not program.is_file():
                 raise Problem(
-                    f"there is no program {start[0]}; build it: "
+                    f"there is no program {program}; build it: "
                     f"cmake --build {shlex.quote(str(self.directory))} "
                     f"--target {name.rsplit('/', 1)[-1]}"
                 )
@@ -167,7 +243,7 @@ class Programs:
             try:
                 process = subprocess.Popen(
                     [*start, *words[1:]],
-                    cwd=self.root if len(start) > 1 else scratch,
+                    cwd=place or scratch,
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
@@ -221,7 +297,7 @@ def with_ends(text):
 
 def synced(text, root, programs, report, draw):
     """The page as it should be. Calls report(line number, sentence) for each problem, and
-    draw(file name, text) for each drawing; that may raise a Problem."""
+    draw(file name, command) for each drawing; that may raise a Problem."""
     ends = with_ends(text)
     lines = [line.rstrip("\r\n") for line in ends]
     kinds, fences = gfm.scan(lines)
@@ -270,7 +346,10 @@ def synced(text, root, programs, report, draw):
                         "the generated block is not closed: <!-- /generated --> must follow "
                         f"the fenced block that ends at line {fence.last + 1}."
                     )
-                fill(fence, programs.output(match["command"]))
+                content = programs.output(match["command"])
+                block = [text.removeprefix(fence.prefix) for text in lines[fence.first + 1 : fence.last]]
+                if not in_step(block, content, match["command"], match["rule"]):
+                    fill(fence, content)
             elif match := DRAWN.match(line):
                 image = IMAGE.match(lines[i + 1]) if i + 1 < len(lines) else None
                 if image is None:
@@ -278,7 +357,7 @@ def synced(text, root, programs, report, draw):
                         "the line after the drawn comment must be an image beside the page: "
                         "![WORDS](NAME.svg)."
                     )
-                draw(image["name"], "\n".join(programs.output(match["command"])) + "\n")
+                draw(image["name"], match["command"])
             elif END.match(line):
                 if not generated_open:
                     raise Problem(
@@ -288,8 +367,8 @@ def synced(text, root, programs, report, draw):
             else:
                 raise Problem(
                     "this comment cannot be read; allowed are <!-- listing: PATH#TAG -->, "
-                    "<!-- generated: PROGRAM ARGS -->, <!-- /generated --> and "
-                    "<!-- drawn: TOOL ARGS -->."
+                    "<!-- generated: PROGRAM ARGS -->, also with a rule as in <!-- generated, exact: "
+                    "PROGRAM ARGS -->, <!-- /generated --> and <!-- drawn: TOOL ARGS -->."
                 )
         except Problem as problem:
             report(i + 1, str(problem))
@@ -321,6 +400,12 @@ def main(arguments=None):
         help="build directory; the program NAME is BUILD_DIR/NAME/NAME",
     )
     parser.add_argument(
+        "--emulator",
+        default="",
+        metavar="COMMAND",
+        help="runs the programs, for example 'qemu-aarch64' or 'qemu-x86_64 -cpu Nehalem'",
+    )
+    parser.add_argument(
         "--check", action="store_true", help="write nothing, show the difference, exit 1 if any"
     )
     parser.add_argument(
@@ -328,7 +413,7 @@ def main(arguments=None):
     )
     options = parser.parse_args(arguments)
     root = options.root.resolve()
-    programs = Programs(root, options.programs.resolve())
+    programs = Programs(root, options.programs.resolve(), shlex.split(options.emulator))
 
     problems = 0
     changed = []  # (name, path, old text, new text)
@@ -351,20 +436,21 @@ def main(arguments=None):
             report(0, f"the page cannot be read: {error.strerror}.")
             continue
 
-        def draw(image, text, folder=pathlib.PurePosixPath(name).parent):
+        def draw(image, command, folder=pathlib.PurePosixPath(name).parent):
             drawing = str(folder / image)
-            if drawings.setdefault(drawing, text) != text:
+            content = programs.output(command)
+            if drawings.setdefault(drawing, (command, content))[1] != content:
                 raise Problem(f"two commands draw {drawing}.")
 
         new = synced(old, root, programs, report, draw)
         if new != old:
             changed.append((name, path, old, new))
 
-    for name, text in drawings.items():
+    for name, (command, content) in drawings.items():
         path = root / name
         old = path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
-        if old != text:
-            changed.append((name, path, old, text))
+        if not in_step(old.split("\n"), [*content, ""], command):
+            changed.append((name, path, old, "\n".join(content) + "\n"))
     files = f"{len(options.pages)} pages"
     if drawings:
         files += f" and {len(drawings)} drawings"

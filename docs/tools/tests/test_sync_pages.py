@@ -168,6 +168,12 @@ class Writing(SyncTest):
         self.assertEqual(self.sync_text(text)[0], 0)
         self.assertEqual(self.read("page.md"), text.replace("```\n", "```\n x\n", 1))
 
+    def test_programs_of_another_processor(self):
+        self.write("emulate", '#!/bin/sh\necho "$1 runs $(basename $2) $3"\n', 0o755)
+        self.write("page.md", self.generated("prog 1"))
+        self.assertEqual(self.sync("--emulator", f"'{self.root}/emulate' -cpu", "page.md")[0], 0)
+        self.assertIn("\n-cpu runs prog 1\n", self.read("page.md"))
+
     def test_colours_that_the_user_forces_do_not_reach_programs(self):
         os.environ["FORCE_COLOR"] = "1"
         self.addCleanup(os.environ.pop, "FORCE_COLOR")
@@ -270,6 +276,114 @@ class Checking(SyncTest):
         self.sync_text(PAGE)
         self.program("prog", "echo other")
         self.assertEqual(self.sync("--check", "page.md")[0], 1)
+
+
+class Digits(SyncTest):
+    """Which differences another processor may make, and which ones the code must have made."""
+
+    SAME = (
+        ("O 6.0167  3.9833", "O 6.0168  3.9832"),
+        ("-9.70", "-9.69"),
+        ("0.00", "-0.01"),
+        ("0.45   0.5    wrong", "0.45   0.49   wrong"),  # %g drops a zero
+        ("error 0.5, wrong", "error 0.49, wrong"),
+        ("rows  1", "rows  1"),
+        ("o: right: 1.78e-15 (allowed 5.25e-13)", "o: right: 3.55e-15 (allowed 5.24e-13)"),
+        ("float32  1e-07", "float32  2e-07"),  # 1.4e-07 and 1.6e-07
+        ("9.9e-07", "1.1e-06"),
+        ("-1.4e-06", "-1.2e-06"),
+        ("loss 1.99e+00", "loss 2.00e+00"),
+    )
+    OTHER = (
+        ("read 4096 bytes", "read 4100 bytes"),
+        ("read 4096 bytes", "read 4096 words"),
+        ("21 keys", "22 keys"),
+        ("07_naive 1.0", "08_naive 1.0"),
+        ("2 2.5", "3 2.6"),
+        ("rows 2", "rows 2.0"),
+        ("O 6.0167", "O 6.0169"),
+        ("O 6.0167", "O -6.0167"),
+        ("0.5", "0.48"),
+        ("0.02", "-0.02"),
+        ("8.61e-06", "1.73e-05"),
+        ("8.61e-06", "4.30e-06"),
+        ("3e-07", "6e-07"),
+        ("5.3e-07", "-5.3e-07"),
+        ("0.00e+00", "1.42e-16"),
+        ("1.99e+00", "2.01e+00"),
+        ("6.55e+04", "6.53e+04"),
+        ("a 1e-07", "a 0.1"),
+        ("nan", "0.5"),
+        ("0.5", "inf"),
+        ("PyTorch 2.11.0", "PyTorch 2.12.0"),
+        ("a 0.51 0.52", "a 0.51"),
+        ("a 0.51", "a 0.51\nb 0.51"),
+        ("a  0.51", "a 0.51"),
+        ("a   0.51", "a 0.52"),
+        ("a 0.51  b", "a  0.51 b"),
+    )
+
+    def status(self, old, new, rule=""):
+        """The exit status of --check where the page has the one and the program prints the other.
+        Without --check the page is written only then."""
+        self.write("output.txt", new)
+        self.program("prog", f"cat '{self.root}/output.txt'")
+        text = f"<!-- generated{rule}: prog -->\n```text\n{old}\n```\n<!-- /generated -->\n"
+        status = self.sync_text(text, "--check")[0]
+        self.sync("page.md")
+        self.assertEqual(self.read("page.md"), text.replace(old, new) if status == 1 else text)
+        return status
+
+    def test_last_digits_and_sizes_of_errors_may_differ(self):
+        for one, other in self.SAME:
+            for old, new in ((one, other), (other, one)):
+                with self.subTest(old=old, new=new):
+                    self.assertEqual(self.status(old, new), 0)
+
+    def test_every_other_difference_is_found(self):
+        for one, other in self.OTHER:
+            for old, new in ((one, other), (other, one)):
+                with self.subTest(old=old, new=new):
+                    self.assertEqual(self.status(old, new), 1)
+
+    def test_a_block_that_is_rewritten_is_of_one_run(self):
+        self.assertEqual(self.status("0.11\n4096", "0.12\n4097"), 1)
+        self.assertIn("0.12\n4097", self.read("page.md"))
+
+    def test_exact(self):
+        self.assertEqual(self.status("1.0 x least", "1.1 x least"), 0)
+        self.assertEqual(self.status("1.0 x least", "1.1 x least", ", exact"), 1)
+        self.assertEqual(self.status("1.0 x least", "1.0 x least", ", exact"), 0)
+
+    def test_noise(self):
+        noise = ", noise 2e-06"
+        self.assertEqual(self.status("5.3e-07", "-4.8e-07"), 1)
+        self.assertEqual(self.status("5.3e-07", "-4.8e-07", noise), 0)
+        self.assertEqual(self.status("0.0e+00", "2.0e-06", noise), 0)
+        self.assertEqual(self.status("0.0e+00", "2.1e-06", noise), 1)
+        self.assertEqual(self.status("-1.9e-06", "-2.1e-06", noise), 0)
+        self.assertEqual(self.status("1.0e-05", "2.0e-05", noise), 1)
+        self.assertEqual(self.status("7", "8", noise), 1)
+
+    def test_unknown_rule(self):
+        for rule in ("digits", "noise", "noise 2", "noise 1e-6, exact", ""):
+            text = self.generated("prog").replace("generated:", f"generated, {rule}:")
+            self.assert_problem(text, f"page.md:2: the rule is '{rule}'; allowed are 'exact' and")
+
+    def test_tools_print_the_same_everywhere(self):
+        self.write("tools/sum.py", "print(0.52)\n")
+        text = "<!-- generated: tools/sum.py -->\n```text\n0.51\n```\n<!-- /generated -->\n"
+        self.assertEqual(self.sync_text(text, "--check")[0], 1)
+
+    def test_drawings(self):
+        self.program("prog", "echo '<svg x=\"0.52\"/>'")
+        self.write("tools/draw.py", "print('<svg x=\"0.52\"/>')\n")
+        for command, status in (("prog", 0), ("tools/draw.py", 1)):
+            self.write("a.svg", '<svg x="0.51"/>\n')
+            text = f"<!-- drawn: {command} -->\n![w](a.svg)\n"
+            self.assertEqual(self.sync_text(text, "--check")[0], status)
+            self.assertEqual(self.sync_text(text)[0], 0)
+            self.assertEqual(self.read("a.svg"), f'<svg x="0.5{1 + status}"/>\n')
 
 
 class Problems(SyncTest):
