@@ -2,6 +2,7 @@
 /// The kernels of this lesson on one machine. Compiled once for each: see common/gpu/target.hpp.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "05_flash_forward/dispatch.cuh"
@@ -18,7 +19,20 @@ namespace fa::FA_TARGET {
 namespace {  // one source file for each machine includes this
 
 using flash::Rung;
+using flash::Tiles;
 using flash::Type;
+
+// What a kernel takes at once whose blocks have block_m queries and go through keys, block_n at a time.
+template <class Tile>
+Tiles forward_tiles(int stages, bool persists = false) {
+  return {Tile::block_m, Tile::block_n, 0, stages, Tile::d, persists};
+}
+
+// A rung, and for which forms of its tiles problems are to be chosen.
+inline Rung with_tiles(Rung rung, const std::vector<Tiles>& tiles) {
+  rung.tiles = tiles;
+  return rung;
+}
 
 inline unsigned blocks(std::int64_t size, std::int64_t tile) {
   return static_cast<unsigned>(ceil_div(size, tile));
@@ -29,7 +43,10 @@ inline Rung unfused() {
       {"01_unfused",
        "three kernels, scores in memory",
        {Type::kFloat32},
-       256},
+       256,
+       true,
+       8,
+       {{kUnfusedTile, kUnfusedTile, 0, 1}}},
       [](const Problem& problem, const Inputs& in) {
         return prepare<float>(problem, in, [](const Attention<float>& a) {
           const auto heads = static_cast<unsigned>(a.batch * a.heads);
@@ -49,12 +66,17 @@ inline Rung unfused() {
                    a, scores->data());
           };
         });
-      },
-      {kUnfusedTile, kUnfusedTile}};
+      }};
 }
 
 inline Rung flash_1_rung() {
-  return {{"02_flash_1", "tiles of keys outside", {Type::kFloat32}, 128},
+  return {{"02_flash_1",
+           "tiles of keys outside",
+           {Type::kFloat32},
+           128,
+           true,
+           8,
+           {{kFlash1Queries, kFlash1Keys, 1, 1}}},
           [](const Problem& problem, const Inputs& in) {
             return prepare<float>(problem, in, [](const Attention<float>& a) {
               const auto running = std::make_shared<DeviceBuffer<float>>(
@@ -69,12 +91,17 @@ inline Rung flash_1_rung() {
                 });
               };
             });
-          },
-          {kFlash1Queries, kFlash1Keys}};
+          }};
 }
 
 inline Rung flash_2_rung() {
-  return {{"03_flash_2", "tiles of queries outside", {Type::kFloat32}, 128},
+  return {{"03_flash_2",
+           "tiles of queries outside",
+           {Type::kFloat32},
+           128,
+           true,
+           8,
+           {{kFlash2Queries, kFlash2Keys, 0, 1}}},
           [](const Problem& problem, const Inputs& in) {
             return prepare<float>(problem, in, [](const Attention<float>& a) {
               return [=] {
@@ -88,12 +115,17 @@ inline Rung flash_2_rung() {
                 });
               };
             });
-          },
-          {kFlash2Queries, kFlash2Keys}};
+          }};
 }
 
 inline Rung register_tiles() {
-  return {{"04_register_tiles", "8 x 8 scores a lane", {Type::kFloat32}, 256},
+  return {{"04_register_tiles",
+           "8 x 8 scores a lane",
+           {Type::kFloat32},
+           256,
+           true,
+           8,
+           {forward_tiles<FloatTile<64>>(1), forward_tiles<FloatTile<256>>(1)}},
           [](const Problem& problem, const Inputs& in) {
             return prepare<float>(problem, in, [](const Attention<float>& a) {
               return [=] { launch_forward(a, Stream::of(nullptr)); };
@@ -125,7 +157,7 @@ T type_of(const Attention<T>&);
 template <class Kernel>
 Rung plain_tile_rung(const char* name, const char* idea, int stages,
                      Kernel kernel) {
-  return sixteen_bit_rung(name, idea, 128, [=](const auto& a) {
+  const Rung rung = sixteen_bit_rung(name, idea, 128, [=](const auto& a) {
     using T = decltype(type_of(a));
     with_head_dim<64, 128>(a.head_dim, [&](auto d) {
       using Tile = PlainForwardTile<decltype(d)::value>;
@@ -138,6 +170,8 @@ Rung plain_tile_rung(const char* name, const char* idea, int stages,
           a);
     });
   });
+  return with_tiles(
+      rung, {forward_tiles<PlainForwardTile<64>>(std::max(1, stages))});
 }
 
 inline std::vector<Rung> tensor_core_rungs() {
@@ -156,21 +190,32 @@ inline std::vector<Rung> tensor_core_rungs() {
               [](auto d, auto zero) {
                 return flash_pipeline<decltype(d)::value, decltype(zero)>;
               }),
-          sixteen_bit_rung("08_finish", "masks at the edge, powers of two",
-                           256, [](const auto& a) {
-                             sm_80_kernel(a).launch(Stream::of(nullptr));
-                           })};
+          with_tiles(
+              sixteen_bit_rung("08_finish", "masks at the edge, powers of two",
+                               256,
+                               [](const auto& a) {
+                                 sm_80_kernel(a).launch(Stream::of(nullptr));
+                               }),
+              {forward_tiles<FinishedTile<64>>(kPipelineStages),
+               forward_tiles<FinishedTile<256>>(kPipelineStages)})};
 }
 
 // A rung with Hopper's instructions. `kernel(attention)` gives what launches it.
 template <class Kernel>
 Rung hopper_rung(const char* name, const char* idea,
-                 std::int64_t max_head_dim, Kernel kernel) {
+                 std::int64_t max_head_dim, const std::vector<Tiles>& tiles,
+                 Kernel kernel) {
   const auto start = [=](const auto& a) {
     return [work = kernel(a)] { work(Stream::of(nullptr)); };
   };
   return {
-      {name, idea, {Type::kFloat16, Type::kBFloat16}, max_head_dim, false},
+      {name,
+       idea,
+       {Type::kFloat16, Type::kBFloat16},
+       max_head_dim,
+       false,
+       8,
+       tiles},
       [=](const Problem& problem, const Inputs& in) {
         return problem.type == Type::kFloat16
                    ? prepare<half>(problem, in, start)
@@ -178,10 +223,16 @@ Rung hopper_rung(const char* name, const char* idea,
       }};
 }
 
+// What rungs 09 to 14 take at once.
+inline std::vector<Tiles> teaching_tiles(bool persists) {
+  using Tile = TeachingTile<half>;
+  return {forward_tiles<Tile>(Tile::stages, persists)};
+}
+
 // Rungs 10 to 12, which differ in their kernel. `kernel(zero)` gives the kernel for a type.
 template <class Kernel>
 Rung specialized_rung(const char* name, const char* idea, Kernel kernel) {
-  return hopper_rung(name, idea, 128, [=](const auto& a) {
+  return hopper_rung(name, idea, 128, teaching_tiles(false), [=](const auto& a) {
     using T = decltype(type_of(a));
     using Tile = TeachingTile<T>;
     return mapped_launch<Tile>(a, kernel(T{}),
@@ -193,7 +244,7 @@ Rung specialized_rung(const char* name, const char* idea, Kernel kernel) {
 inline std::vector<Rung> hopper_rungs() {
   return {
       hopper_rung("09_wgmma", "Hopper's products and copies", 128,
-                  [](const auto& a) {
+                  teaching_tiles(false), [](const auto& a) {
                     using T = decltype(type_of(a));
                     using Tile = TeachingTile<T>;
                     return mapped_launch<Tile>(a, flash_wgmma<Tile, T>,
@@ -216,21 +267,25 @@ inline std::vector<Rung> hopper_rungs() {
                          return flash_ping_pong<TeachingTile<T>, T>;
                        }),
       hopper_rung("13_persistent", "work by tickets, the longest first", 128,
-                  [](const auto& a) {
+                  teaching_tiles(true), [](const auto& a) {
                     using T = decltype(type_of(a));
                     using Tile = TeachingTile<T>;
                     return persistent_launch<Tile>(a,
                                                    flash_persistent<Tile, T>);
                   }),
       hopper_rung("14_patience", "maxima that grow little are left", 128,
-                  [](const auto& a) {
+                  teaching_tiles(true), [](const auto& a) {
                     using T = decltype(type_of(a));
                     using Tile = TeachingTile<T>;
                     return persistent_launch<Tile>(a,
                                                    flash_patience<Tile, T>);
                   }),
       hopper_rung(
-          "15_shares", "nothing that no row sees", 256, [](const auto& a) {
+          "15_shares", "nothing that no row sees", 256,
+          {forward_tiles<SharesTile<half, 64>>(SharesTile<half, 64>::stages, true),
+           forward_tiles<SharesTile<half, 256>>(SharesTile<half, 256>::stages,
+                                           true)},
+          [](const auto& a) {
             using T = decltype(type_of(a));
             return with_head_dim<64, 256>(a.head_dim, [&](auto d) {
               using Tile = SharesTile<T, decltype(d)::value>;
