@@ -1,5 +1,4 @@
 // Lesson 04: kernels from the first one to tensor cores, each checked, counted in the lab and timed on a GPU.
-#include <map>
 #include <optional>
 #include <stdexcept>
 
@@ -174,7 +173,7 @@ void trace_kernels(cli::Program& program, const Machine& watched,
   check_wanted(options, watched);
   const std::int64_t size = options.size_or(70);
   lab::TraceFiles files;
-  std::map<std::string, lab::Coverage> coverage;  // by files
+  lab::Coverage coverage;
   for (const Group& group : watched.groups) {
     for (const Kernel& kernel : group.kernels) {
       if (!options.wants(kernel.name)) continue;
@@ -193,8 +192,7 @@ void trace_kernels(cli::Program& program, const Machine& watched,
           fmt::format("findings in {}, {}", kernel.name, group.title),
           static_cast<double>(seen->findings), 0);
       files.add(*seen);
-      coverage[kernel.name.substr(0, kernel.name.find(','))].add(
-          seen->coverage);
+      coverage.add(seen->coverage);
     }
   }
   fmt::print("{}", lab::unreached_text(coverage));

@@ -300,7 +300,7 @@ void trace_rungs(cli::Program& program, const Machine& watched,
                  const cli::KernelOptions& options, const std::string& lesson,
                  InputsOf inputs_of) {
   lab::TraceFiles files;
-  std::map<std::string, lab::Coverage> coverage;
+  lab::Coverage coverage;
   for_each_launch(
       watched, options, lesson,
       [&](const auto& rung, const Problem& problem) {
@@ -320,7 +320,7 @@ void trace_rungs(cli::Program& program, const Machine& watched,
                                   problem.causal ? ", causal" : ""),
                       static_cast<double>(seen->findings), 0);
         files.add(*seen);
-        coverage[rung.name].add(seen->coverage);
+        coverage.add(seen->coverage);
       });
   fmt::print("{}", lab::unreached_text(coverage));
   files.write(options.json, options.svg);

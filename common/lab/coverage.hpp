@@ -26,6 +26,11 @@ struct Coverage {
   }
 };
 
+/// Whether a line of a file says more than that a block ends. The compiler gives what it adds for exceptions to the
+/// closing brace of a function.
+/// @param place "file:line"; of a file that cannot be read all lines count
+bool says_something(const std::string& place);
+
 /// The watched code of this program, from its machine code and its table of symbols.
 class WatchedCode {
  public:

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,8 +67,8 @@ std::optional<Trace> trace(const TraceName& name,
 /// The lines that were never reached, for people: "07.cuh:57, 61; 08.cuh:3"; empty when there are none.
 std::string unreached(const Coverage& coverage);
 
-/// A sentence about several kernels, each with its coverage: which lines were never reached.
-std::string unreached_text(const std::map<std::string, Coverage>& kernels);
+/// The same as a sentence.
+std::string unreached_text(const Coverage& coverage);
 
 /// A line of JSON about one launch, for programs that watch.
 /// @param kernel  its name

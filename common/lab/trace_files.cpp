@@ -37,20 +37,14 @@ std::string unreached(const Coverage& coverage) {
   return text;
 }
 
-std::string unreached_text(const std::map<std::string, Coverage>& kernels) {
-  std::string text;
-  bool unknown = false;
-  for (const auto& [name, coverage] : kernels) {
-    const std::string lines = unreached(coverage);
-    if (!lines.empty()) text += fmt::format("  {}: {}\n", name, lines);
-    unknown = unknown || coverage.lines.empty();
-  }
-  if (unknown) {
+std::string unreached_text(const Coverage& coverage) {
+  if (coverage.lines.empty()) {
     return "Which lines were never reached cannot be told: this program has "
            "no symbols.\n";
   }
-  return text.empty() ? "Every line of the kernels was reached.\n"
-                      : "Lines that were never reached:\n" + text;
+  const std::string lines = unreached(coverage);
+  return lines.empty() ? "Every line of the kernels was reached.\n"
+                       : fmt::format("Never reached: {}\n", lines);
 }
 
 void TraceFiles::add(const Trace& trace) {

@@ -74,7 +74,7 @@ struct Region {
 };
 
 // Room on either side of device memory and of dynamic shared memory that is watched, too.
-constexpr std::ptrdiff_t kRoom = 256;
+constexpr std::ptrdiff_t kRoom = 4096;
 
 // What somebody knows: of each thread and agent, up to when all that it did is over for him.
 class Knowledge {
@@ -1326,6 +1326,7 @@ Report Watch::report() const {
     const auto line = lines.find(call);
     if (line == lines.end() || !is_of_kernel(line->second)) continue;
     const std::string name = short_name(line->second);
+    if (!says_something(FA_ROOT_DIRECTORY + name)) continue;
     report.coverage.lines.insert(name);
     if (state_->has_reached(call)) report.coverage.reached.insert(name);
   }

@@ -504,16 +504,15 @@ TEST_CASE("lines that no thread reached are told, also of what is called") {
   coverage.add(run(branches<1>, 33).coverage);
   CHECK(lines_of_this_file(coverage.lines) == lines);
   CHECK(lab::unreached(coverage) == "");
-  CHECK(lab::unreached_text({{"a", coverage}}) ==
+  CHECK(lab::unreached_text(coverage) ==
         "Every line of the kernels was reached.\n");
   coverage.add(run(branches<2>, 32).coverage);
-  CHECK(lab::unreached_text({{"a", {}}, {"b", coverage}}) ==
+  CHECK(lab::unreached_text(coverage) ==
+        fmt::format("Never reached: watch_test.cpp:{}\n",
+                    line_of(FA_WATCH_TEST, "beyond the guard")));
+  CHECK(lab::unreached_text({}) ==
         "Which lines were never reached cannot be told: this program has no "
         "symbols.\n");
-  CHECK(
-      lab::unreached_text({{"b", coverage}}) ==
-      fmt::format("Lines that were never reached:\n  b: watch_test.cpp:{}\n",
-                  line_of(FA_WATCH_TEST, "beyond the guard")));
 }
 
 TEST_CASE("findings of several problems are merged, the first is counted") {
