@@ -167,7 +167,8 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options) {
 }
 
 // The watched lab's whole report on the kernels whose name holds a text: what they ask of memory at one size, what is
-// wrong and which lines were reached with all sizes of watched_sizes(), or with that of --size alone.
+// wrong and which lines were reached with all sizes of watched_sizes(). With --size, and in a walk through all sections,
+// that one size only.
 void trace_kernels(cli::Program& program, const Machine& watched,
                    const cli::KernelOptions& options) {
   check_wanted(options, watched);
@@ -178,7 +179,7 @@ void trace_kernels(cli::Program& program, const Machine& watched,
     for (const Kernel& kernel : group.kernels) {
       if (!options.wants(kernel.name)) continue;
       std::vector<Shape<3>> sizes{{size, size, size}};
-      if (options.size == 0) {
+      if (options.size == 0 && program.runs_one_section()) {
         for (const Shape<3>& chosen : tiled::watched_sizes(kernel.tiles)) {
           sizes.push_back(chosen);
         }
@@ -195,7 +196,9 @@ void trace_kernels(cli::Program& program, const Machine& watched,
       coverage.add(seen->coverage);
     }
   }
-  fmt::print("{}", lab::unreached_text(coverage));
+  if (program.runs_one_section()) {
+    fmt::print("{}", lab::unreached_text(coverage));
+  }
   files.write(options.json, options.svg);
 }
 

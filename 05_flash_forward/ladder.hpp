@@ -289,7 +289,7 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options,
 }
 
 /// The watched lab's whole report on rungs: what they ask of memory at one size, what is wrong and which lines were
-/// reached with all problems of watched_problems(), or with the size of --size alone.
+/// reached with all problems of watched_problems(). With --size, and in a walk through all sections, that one size only.
 /// @param program  reports
 /// @param watched  with the rungs
 /// @param options  of the program
@@ -305,7 +305,7 @@ void trace_rungs(cli::Program& program, const Machine& watched,
       watched, options, lesson,
       [&](const auto& rung, const Problem& problem) {
         std::vector<Problem> problems{problem};
-        if (options.size == 0) {
+        if (options.size == 0 && program.runs_one_section()) {
           for (const Problem& chosen :
                watched_problems(rung, rung.types.back(), problem.causal)) {
             problems.push_back(chosen);
@@ -322,7 +322,9 @@ void trace_rungs(cli::Program& program, const Machine& watched,
         files.add(*seen);
         coverage.add(seen->coverage);
       });
-  fmt::print("{}", lab::unreached_text(coverage));
+  if (program.runs_one_section()) {
+    fmt::print("{}", lab::unreached_text(coverage));
+  }
   files.write(options.json, options.svg);
 }
 

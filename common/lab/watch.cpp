@@ -1248,13 +1248,11 @@ Report Watch::report() const {
   codes.insert(codes.end(), calls.begin(), calls.end());
   const auto& lines = lines_of(codes);
   const auto short_name = [](const std::string& place) {
-    const std::string root = FA_ROOT_DIRECTORY;
-    if (place.compare(0, root.size(), root) == 0) {
-      return place.substr(root.size());
-    }
-    // A compiler cache may name files as seen from the build: "build/../a.cuh" or "../a.cuh".
+    // A compiler cache may name files as seen from the build: "/root/build/../a.cuh" or "../a.cuh".
     std::string name =
         std::filesystem::path(place).lexically_normal().string();
+    const std::string root = FA_ROOT_DIRECTORY;
+    if (name.compare(0, root.size(), root) == 0) name.erase(0, root.size());
     while (name.compare(0, 3, "../") == 0) name.erase(0, 3);
     return name;
   };
