@@ -33,6 +33,7 @@ namespace {  // one source file for each machine includes this
 
 using tiled::Inputs;
 using tiled::Prepared;
+using tiled::Tiles;
 
 inline unsigned blocks(std::int64_t size, std::int64_t tile) {
   return static_cast<unsigned>(ceil_div(size, tile));
@@ -90,6 +91,7 @@ Prepared prepare_product(
 template <class T, class H>
 tiled::Kernel product_kernel(
     const std::string& name, const std::string& idea, bool b_transposed,
+    const Tiles& tiles,
     const std::function<void(const Product<T>&)>& launch_kernel,
     const Needs& needs) {
   return {name, idea,
@@ -99,46 +101,52 @@ tiled::Kernel product_kernel(
                                            return [=] { launch_kernel(p); };
                                          });
           },
-          needs};
+          tiles, needs};
 }
 
 template <bool bt>
 std::vector<tiled::Kernel> float_products() {
   const auto kernel = [](const char* name, const char* idea, auto function,
-                         int tile_rows, int tile_cols, Size block,
+                         const Tiles& tile, Size block,
                          bool rows_in_x = false, std::size_t shared_bytes = 0,
                          int stages = 0) {
     return product_kernel<float, float>(
-        name, idea, bt,
+        name, idea, bt, tile,
         [=](const Product<float>& p) {
-          const unsigned of_rows = blocks(p.m, tile_rows),
-                         of_cols = blocks(p.n, tile_cols);
+          const unsigned of_rows = blocks(p.m, tile.rows),
+                         of_cols = blocks(p.n, tile.cols);
           const Size grid =
               rows_in_x ? Size(of_rows, of_cols) : Size(of_cols, of_rows);
           launch(function, {grid, block, shared_bytes, stages}, p);
         },
         stages > 0 ? kNeedsCpAsync.with_shared(shared_bytes) : Needs{});
   };
-  return {
-      kernel("07_matmul_naive", "a thread for each result", matmul_naive<bt>,
-             16, 16, {16, 16}, true),
-      kernel("08_matmul_coalesced", "lanes along the columns",
-             matmul_coalesced<bt>, 8, 32, {32, 8}),
-      kernel("09_matmul_shared_tiles", "tiles in shared memory",
-             matmul_shared_tiles<bt>, kSharedTile, kSharedTile,
-             {kSharedTile, kSharedTile}),
-      kernel("10_matmul_register_column", "8 results a thread",
-             matmul_register_column<bt>, 64, 64, {64, 8}),
-      kernel("11_matmul_register_block", "8 x 8 results a thread",
-             matmul_register_block<bt>, 128, 128, {16, 16}),
-      kernel("12_matmul_vector_loads", "four numbers at a time",
-             matmul_vector_loads<bt>, 128, 128, {16, 16}),
-      kernel("13_matmul_double_buffer", "copies while multiplying",
-             matmul_double_buffer<bt>, 128, 128, {16, 16}, false, 0, 2),
-      kernel("14_matmul_register_prefetch", "8 x 16 results, a step ahead",
-             matmul_register_prefetch<bt>, RegisterTile::rows,
-             RegisterTile::cols, {RegisterTile::threads}, false,
-             RegisterTile::shared_bytes, RegisterTile::stages)};
+  constexpr int four = 4;  // rows are a multiple of it apart
+  return {kernel("07_matmul_naive", "a thread for each result",
+                 matmul_naive<bt>, {16, 16, 1, 1, four}, {16, 16}, true),
+          kernel("08_matmul_coalesced", "lanes along the columns",
+                 matmul_coalesced<bt>, {8, 32, 1, 1, four}, {32, 8}),
+          kernel("09_matmul_shared_tiles", "tiles in shared memory",
+                 matmul_shared_tiles<bt>,
+                 {kSharedTile, kSharedTile, kSharedTile, 1, four},
+                 {kSharedTile, kSharedTile}),
+          kernel("10_matmul_register_column", "8 results a thread",
+                 matmul_register_column<bt>, {64, 64, 8, 1, four}, {64, 8}),
+          kernel("11_matmul_register_block", "8 x 8 results a thread",
+                 matmul_register_block<bt>, {128, 128, 8, 1, four}, {16, 16}),
+          kernel("12_matmul_vector_loads", "four numbers at a time",
+                 matmul_vector_loads<bt>,
+                 {kVectorTile, kVectorTile, kVectorDepth, 1, four}, {16, 16}),
+          kernel("13_matmul_double_buffer", "copies while multiplying",
+                 matmul_double_buffer<bt>,
+                 {kVectorTile, kVectorTile, kAsyncDepth, 2, four}, {16, 16},
+                 false, 0, 2),
+          kernel("14_matmul_register_prefetch",
+                 "8 x 16 results, a step ahead", matmul_register_prefetch<bt>,
+                 {RegisterTile::rows, RegisterTile::cols, RegisterTile::depth,
+                  RegisterTile::stages, four},
+                 {RegisterTile::threads}, false, RegisterTile::shared_bytes,
+                 RegisterTile::stages)};
 }
 
 template <bool bt, class T, class H>
@@ -146,8 +154,10 @@ std::vector<tiled::Kernel> mma_products() {
   const auto kernel = [](const char* name, const char* idea, auto function,
                          auto tile, std::size_t shared_bytes, int stages) {
     using Tile = decltype(tile);
+    const Tiles tiles{Tile::rows, Tile::cols, Tile::depth,
+                      stages == 0 ? 1 : stages, 16 / sizeof(T)};
     return product_kernel<T, H>(
-        name, idea, bt,
+        name, idea, bt, tiles,
         [=](const Product<T>& p) {
           launch(function,
                  {{blocks(p.n, Tile::cols), blocks(p.m, Tile::rows)},
@@ -171,30 +181,39 @@ std::vector<tiled::Kernel> mma_products() {
 // Rungs 19 and later, for GPUs of the Hopper architecture.
 template <bool bt, class T, class H>
 std::vector<tiled::Kernel> wgmma_products() {
-  const auto kernel = [](const char* name, const char* idea, auto start) {
-    return tiled::Kernel{name, idea,
+  const auto kernel = [](const char* name, const char* idea, auto tile,
+                         auto start, bool persists = false) {
+    using Tile = decltype(tile);
+    return tiled::Kernel{name,
+                         idea,
                          [=](const Inputs& in) {
                            return prepare_product<T, H>(in, bt, start);
                          },
+                         {Tile::rows, Tile::cols, Tile::depth, Tile::stages,
+                          16 / sizeof(T), persists},
                          kNeedsHopper};
   };
   using OneStage = OneStageTile<bt, T>;
   using Stages = StagesTile<bt, T>;
   return {
       kernel("19_matmul_wgmma", "tiles by TMA, 64 x 256 x 16 at once",
+             OneStage{},
              [](const Product<T>& p) {
                return mapped_launch<OneStage, OneStageShared<OneStage>>(
                    p, matmul_wgmma<OneStage, T>);
              }),
-      kernel("20_matmul_stages", "products that go on, four stages",
+      kernel("20_matmul_stages", "products that go on, four stages", Stages{},
              [](const Product<T>& p) {
                return mapped_launch<Stages, StagesShared<Stages>>(
                    p, matmul_stages<Stages, T>);
              }),
-      kernel("21_matmul_persistent", "a warp that fetches, tile after tile",
-             [](const Product<T>& p) {
-               return persistent_launch<Stages>(p, kTileGroup);
-             })};
+      kernel(
+          "21_matmul_persistent", "a warp that fetches, tile after tile",
+          Stages{},
+          [](const Product<T>& p) {
+            return persistent_launch<Stages>(p, kTileGroup);
+          },
+          true)};
 }
 
 // All of them.
@@ -208,20 +227,25 @@ std::vector<tiled::Kernel> bfloat16_products() {
 }
 
 inline tiled::Kernel add_kernel() {
-  return {"01_vector_add", "grid, block, thread, tail", [](const Inputs& in) {
+  return {"01_vector_add",
+          "grid, block, thread, tail",
+          [](const Inputs& in) {
             const std::int64_t n = in[0].count();
             return prepare_plain(
                 in, in[0].shape(), [=](auto& buffers, float* out) {
                   launch(vector_add, {{blocks(n, 256)}, {256}},
                          buffers[0].data(), buffers[1].data(), out, n);
                 });
-          }};
+          },
+          {1, 256}};
 }
 
 template <class Function>
 tiled::Kernel transpose_kernel(const char* name, const char* idea,
                                Function function) {
-  return {name, idea, [=](const Inputs& in) {
+  return {name,
+          idea,
+          [=](const Inputs& in) {
             const std::int64_t rows = in[0].size(0), cols = in[0].size(1);
             return prepare_plain(in, {cols, rows},
                                  [=](auto& buffers, float* out) {
@@ -231,13 +255,16 @@ tiled::Kernel transpose_kernel(const char* name, const char* idea,
                                            {kTransposeTile, kTransposeTile}},
                                           buffers[0].data(), out, rows, cols);
                                  });
-          }};
+          },
+          {kTransposeTile, kTransposeTile}};
 }
 
 template <class Function>
 tiled::Kernel softmax_kernel(const char* name, const char* idea,
                              Function function) {
-  return {name, idea, [=](const Inputs& in) {
+  return {name,
+          idea,
+          [=](const Inputs& in) {
             const std::int64_t rows = in[0].size(0), cols = in[0].size(1);
             return prepare_plain(
                 in, in[0].shape(), [=](auto& buffers, float* out) {
@@ -245,11 +272,13 @@ tiled::Kernel softmax_kernel(const char* name, const char* idea,
                          {{blocks(rows, kSoftmaxWarps)}, {32, kSoftmaxWarps}},
                          buffers[0].data(), out, rows, cols);
                 });
-          }};
+          },
+          {kSoftmaxWarps, 32}};
 }
 
 inline tiled::Kernel block_kernel() {
-  return {"18_block_product", "both products, scores never stored",
+  return {"18_block_product",
+          "both products, scores never stored",
           [](const Inputs& in) {
             const std::int64_t length_q = in[0].size(0),
                                length_k = in[1].size(0);
@@ -260,7 +289,8 @@ inline tiled::Kernel block_kernel() {
                          buffers[0].data(), buffers[1].data(),
                          buffers[2].data(), out, length_q, length_k, 0.125f);
                 });
-          }};
+          },
+          {kBlockProductTile, kBlockProductTile}};
 }
 
 }  // namespace

@@ -22,12 +22,23 @@ struct Prepared {
   std::function<Tensor<float, 2>()> result;  ///< its output, on the host
 };
 
+/// What a kernel takes at once. watched_sizes() goes by it.
+struct Tiles {
+  std::int64_t rows = 1;    ///< of the result, that a block computes
+  std::int64_t cols = 1;    ///< of the result, that a block computes
+  std::int64_t depth = 1;   ///< of the sums, in a tile of the inputs
+  std::int64_t stages = 1;  ///< tiles of the inputs in shared memory
+  std::int64_t vector = 1;  ///< neighbours in a row that are loaded at once
+  bool persists = false;    ///< blocks compute one tile after the other
+};
+
 /// One rung of a ladder.
 struct Kernel {
   std::string name;  ///< of the file in kernels/, and what distinguishes it
   std::string idea;  ///< what is new, in a few words
   /// Copies inputs to the device. (All dimensions may be ragged.)
   std::function<Prepared(const Inputs&)> prepare;
+  Tiles tiles{};  ///< what it takes at once
   Needs needs{};  ///< of a GPU
 };
 

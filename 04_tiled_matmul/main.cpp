@@ -71,12 +71,11 @@ void check_group(cli::Program& program, const Machine& machine,
 void count_group(const Machine& watched, const std::string& name,
                  std::int64_t size) {
   const Group& group = group_of(watched, name);
-  const Inputs inputs = group.inputs(size, size, size);
   const double side = static_cast<double>(size);
   cli::Table table(
       {"kernel", "bytes", "sectors", "ideal", "wavefronts", "ideal"});
   for (const Kernel& kernel : group.kernels) {
-    const auto seen = tiled::trace(group, kernel, inputs);
+    const auto seen = tiled::trace(group, kernel, {{size, size, size}});
     if (!seen) continue;
     const double share = static_cast<double>(seen->global_bytes) /
                          group.bytes(side, side, side);
@@ -159,7 +158,7 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options) {
       if (!options.wants(kernel.name)) continue;
       std::optional<lab::Trace> report;
       if (machine.kind == "watched") {
-        report = tiled::trace(group, kernel, inputs);
+        report = tiled::trace(group, kernel, {{size, size, size}});
       } else {
         const tiled::Prepared prepared = kernel.prepare(inputs);
         prepared.launch();
@@ -171,26 +170,38 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options) {
   }
 }
 
-// The watched lab's whole report on the kernels whose name holds a text.
+// The watched lab's whole report on the kernels whose name holds a text: what they ask of memory at one size, what is
+// wrong and which lines were reached with all sizes of watched_sizes(). With --size, and in a walk through all sections,
+// that one size only.
 void trace_kernels(cli::Program& program, const Machine& watched,
                    const cli::KernelOptions& options) {
   check_wanted(options, watched);
   const std::int64_t size = options.size_or(70);
   lab::TraceFiles files;
+  lab::Coverage coverage;
   for (const Group& group : watched.groups) {
-    const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
       if (!options.wants(kernel.name)) continue;
-      const auto seen = tiled::trace(group, kernel, inputs);
+      std::vector<Shape<3>> sizes{{size, size, size}};
+      if (options.size == 0 && program.runs_one_section()) {
+        for (const Shape<3>& chosen : tiled::watched_sizes(kernel.tiles)) {
+          sizes.push_back(chosen);
+        }
+      }
+      const auto seen = tiled::trace(group, kernel, sizes);
       if (!options.kernel.empty()) {
-        fmt::print("{}, {}, all sizes {}\n{}\n", kernel.name, group.title,
-                   size, seen->text);
+        fmt::print("{}, {}, all sizes {}\n", kernel.name, group.title, size);
+        fmt::print("{}\n", seen->text);
       }
       program.check(
           fmt::format("findings in {}, {}", kernel.name, group.title),
           static_cast<double>(seen->findings), 0);
       files.add(*seen);
+      coverage.add(seen->coverage);
     }
+  }
+  if (program.runs_one_section()) {
+    fmt::print("{}", lab::unreached_text(coverage));
   }
   files.write(options.json, options.svg);
 }

@@ -15,6 +15,7 @@
 
 #include "05_flash_forward/problem.hpp"
 #include "05_flash_forward/timing.hpp"
+#include "05_flash_forward/watched.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/kernel_table.hpp"
 #include "common/cli/table.hpp"
@@ -219,14 +220,12 @@ inline Problem repeated_problem(bool on_gpu, std::int64_t length_q,
 /// @param machine  with the rungs
 /// @param options  of the program
 /// @param lesson   its directory
-/// @param inputs_of gives what rungs are given: inputs_of(problem)
-/// @param work     called as work(rung, problem, inputs)
+/// @param work     called as work(rung, problem)
 /// @throws std::invalid_argument when no rung is wanted
-template <class Machine, class InputsOf, class Work>
+template <class Machine, class Work>
 void for_each_launch(const Machine& machine,
                      const cli::KernelOptions& options,
-                     const std::string& lesson, InputsOf inputs_of,
-                     Work work) {
+                     const std::string& lesson, Work work) {
   std::vector<std::string> names;
   for (const auto& rung : machine.rungs) names.push_back(rung.name);
   cli::check_kernel(options, names, lesson);
@@ -237,24 +236,32 @@ void for_each_launch(const Machine& machine,
       Problem problem =
           problem_of({1, 1, 1, size, size, rung.head_dim_near(64)}, causal);
       problem.type = rung.types.front();
-      work(rung, problem, inputs_of(problem));
+      work(rung, problem);
     }
   }
 }
 
 /// What the watched lab sees of a rung; none where this build has none.
-/// @param rung    of that lab
-/// @param problem that it takes
-/// @param inputs  of it
-template <class Rung, class Inputs>
-std::optional<lab::Trace> trace(const Rung& rung, const Problem& problem,
-                                const Inputs& inputs) {
+/// @param rung     of that lab
+/// @param problems that it takes; the accesses of the first are counted
+/// @param inputs_of gives what rungs are given: inputs_of(problem)
+template <class Rung, class InputsOf>
+std::optional<lab::Trace> trace(const Rung& rung,
+                                const std::vector<Problem>& problems,
+                                InputsOf inputs_of) {
+  const Problem& problem = problems.front();
   lab::TraceName name{rung.name, group_of(problem), {}};
   for (const Shape<4>& shape :
        {problem.shape_of_q(), problem.shape_of_kv(), problem.shape_of_kv()}) {
     name.inputs.emplace_back(shape.begin(), shape.end());
   }
-  return lab::trace(name, [&] { result_of(rung, problem, inputs); });
+  std::vector<lab::TracedProblem> traced;
+  for (const Problem& one : problems) {
+    traced.push_back({watched_words(one), [&rung, &inputs_of, &one] {
+                        result_of(rung, one, inputs_of(one));
+                      }});
+  }
+  return lab::trace(name, traced);
 }
 
 /// Launches rungs once each, for a program that watches, and prints a line of JSON for each; in the watched lab with
@@ -267,13 +274,13 @@ template <class Machine, class InputsOf>
 void launch_once(const Machine& machine, const cli::KernelOptions& options,
                  const std::string& lesson, InputsOf inputs_of) {
   for_each_launch(
-      machine, options, lesson, inputs_of,
-      [&](const auto& rung, const Problem& problem, const auto& inputs) {
+      machine, options, lesson,
+      [&](const auto& rung, const Problem& problem) {
         std::optional<lab::Trace> report;
         if (machine.kind == "watched") {
-          report = trace(rung, problem, inputs);
+          report = trace(rung, {problem}, inputs_of);
         } else {
-          result_of(rung, problem, inputs);
+          result_of(rung, problem, inputs_of(problem));
         }
         fmt::print("{}", lab::launch_line(rung.name, group_of(problem),
                                           problem.shape.length_q,
@@ -281,7 +288,8 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options,
       });
 }
 
-/// The watched lab's whole report on rungs.
+/// The watched lab's whole report on rungs: what they ask of memory at one size, what is wrong and which lines were
+/// reached with all problems of watched_problems(). With --size, and in a walk through all sections, that one size only.
 /// @param program  reports
 /// @param watched  with the rungs
 /// @param options  of the program
@@ -292,10 +300,18 @@ void trace_rungs(cli::Program& program, const Machine& watched,
                  const cli::KernelOptions& options, const std::string& lesson,
                  InputsOf inputs_of) {
   lab::TraceFiles files;
+  lab::Coverage coverage;
   for_each_launch(
-      watched, options, lesson, inputs_of,
-      [&](const auto& rung, const Problem& problem, const auto& inputs) {
-        const auto seen = trace(rung, problem, inputs);
+      watched, options, lesson,
+      [&](const auto& rung, const Problem& problem) {
+        std::vector<Problem> problems{problem};
+        if (options.size == 0 && program.runs_one_section()) {
+          for (const Problem& chosen :
+               watched_problems(rung, rung.types.back(), problem.causal)) {
+            problems.push_back(chosen);
+          }
+        }
+        const auto seen = trace(rung, problems, inputs_of);
         if (!options.kernel.empty()) {
           fmt::print("{}, {}, N {}\n{}\n", rung.name, group_of(problem),
                      problem.shape.length_q, seen->text);
@@ -304,7 +320,11 @@ void trace_rungs(cli::Program& program, const Machine& watched,
                                   problem.causal ? ", causal" : ""),
                       static_cast<double>(seen->findings), 0);
         files.add(*seen);
+        coverage.add(seen->coverage);
       });
+  if (program.runs_one_section()) {
+    fmt::print("{}", lab::unreached_text(coverage));
+  }
   files.write(options.json, options.svg);
 }
 

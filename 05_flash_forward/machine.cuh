@@ -2,6 +2,7 @@
 /// The kernels of this lesson on one machine. Compiled once for each: see common/gpu/target.hpp.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "05_flash_forward/dispatch.cuh"
@@ -18,7 +19,20 @@ namespace fa::FA_TARGET {
 namespace {  // one source file for each machine includes this
 
 using flash::Rung;
+using flash::Tiles;
 using flash::Type;
+
+// What a kernel takes at once whose blocks have block_m queries and go through keys, block_n at a time.
+template <class Tile>
+Tiles forward_tiles(int stages, bool persists = false) {
+  return {Tile::block_m, Tile::block_n, 0, stages, Tile::d, persists};
+}
+
+// A rung, and for which forms of its tiles problems are to be chosen.
+inline Rung with_tiles(Rung rung, const std::vector<Tiles>& tiles) {
+  rung.tiles = tiles;
+  return rung;
+}
 
 inline unsigned blocks(std::int64_t size, std::int64_t tile) {
   return static_cast<unsigned>(ceil_div(size, tile));
@@ -29,7 +43,12 @@ inline Rung unfused() {
       {"01_unfused",
        "three kernels, scores in memory",
        {Type::kFloat32},
-       256},
+       256,
+       true,
+       8,
+       {},
+       {},
+       {{kUnfusedTile, kUnfusedTile, 0, 1}}},
       [](const Problem& problem, const Inputs& in) {
         return prepare<float>(problem, in, [](const Attention<float>& a) {
           const auto heads = static_cast<unsigned>(a.batch * a.heads);
@@ -49,12 +68,19 @@ inline Rung unfused() {
                    a, scores->data());
           };
         });
-      },
-      {kUnfusedTile, kUnfusedTile}};
+      }};
 }
 
 inline Rung flash_1_rung() {
-  return {{"02_flash_1", "tiles of keys outside", {Type::kFloat32}, 128},
+  return {{"02_flash_1",
+           "tiles of keys outside",
+           {Type::kFloat32},
+           128,
+           true,
+           8,
+           {},
+           {},
+           {{kFlash1Queries, kFlash1Keys, 1, 1}}},
           [](const Problem& problem, const Inputs& in) {
             return prepare<float>(problem, in, [](const Attention<float>& a) {
               const auto running = std::make_shared<DeviceBuffer<float>>(
@@ -69,12 +95,19 @@ inline Rung flash_1_rung() {
                 });
               };
             });
-          },
-          {kFlash1Queries, kFlash1Keys}};
+          }};
 }
 
 inline Rung flash_2_rung() {
-  return {{"03_flash_2", "tiles of queries outside", {Type::kFloat32}, 128},
+  return {{"03_flash_2",
+           "tiles of queries outside",
+           {Type::kFloat32},
+           128,
+           true,
+           8,
+           {},
+           {},
+           {{kFlash2Queries, kFlash2Keys, 0, 1}}},
           [](const Problem& problem, const Inputs& in) {
             return prepare<float>(problem, in, [](const Attention<float>& a) {
               return [=] {
@@ -88,29 +121,30 @@ inline Rung flash_2_rung() {
                 });
               };
             });
-          },
-          {kFlash2Queries, kFlash2Keys}};
+          }};
 }
 
 inline Rung register_tiles() {
-  return {{"04_register_tiles",
-           "8 x 8 scores a lane",
-           {Type::kFloat32},
-           256,
-           true,
-           8,
-           kNeedsCpAsync,
-           [](std::int64_t head_dim) {
-             return with_head_dim<32, 256>(head_dim, [](auto d) {
-               return FloatTile<decltype(d)::value,
-                                (decltype(d)::value > 32)>::shared_bytes;
-             });
-           }},
-          [](const Problem& problem, const Inputs& in) {
-            return prepare<float>(problem, in, [](const Attention<float>& a) {
-              return [=] { launch_forward(a, Stream::of(nullptr)); };
-            });
-          }};
+  return {
+      {"04_register_tiles",
+       "8 x 8 scores a lane",
+       {Type::kFloat32},
+       256,
+       true,
+       8,
+       kNeedsCpAsync,
+       [](std::int64_t head_dim) {
+         return with_head_dim<32, 256>(head_dim, [](auto d) {
+           return FloatTile<decltype(d)::value,
+                            (decltype(d)::value > 32)>::shared_bytes;
+         });
+       },
+       {forward_tiles<FloatTile<64>>(1), forward_tiles<FloatTile<256>>(1)}},
+      [](const Problem& problem, const Inputs& in) {
+        return prepare<float>(problem, in, [](const Attention<float>& a) {
+          return [=] { launch_forward(a, Stream::of(nullptr)); };
+        });
+      }};
 }
 
 // A rung for both 16-bit types. `launch_kernel(attention)` has the head dimension from with_head_dim().
@@ -153,36 +187,41 @@ Rung plain_tile_rung(const char* name, const char* idea, int stages,
                          : pipeline_bytes<Tile, half>();
     });
   };
-  return sixteen_bit_rung(name, idea, 128, shared_bytes, [=](const auto& a) {
-    using T = decltype(type_of(a));
-    with_head_dim<64, 128>(a.head_dim, [&](auto d) {
-      using Tile = PlainForwardTile<decltype(d)::value>;
-      launch(kernel(d, T{}),
-             {grid_of(a, Tile::block_m),
-              {Tile::threads},
-              shared_bytes(a.head_dim),
-              stages},
-             a);
-    });
-  });
+  const Rung rung =
+      sixteen_bit_rung(name, idea, 128, shared_bytes, [=](const auto& a) {
+        using T = decltype(type_of(a));
+        with_head_dim<64, 128>(a.head_dim, [&](auto d) {
+          using Tile = PlainForwardTile<decltype(d)::value>;
+          launch(kernel(d, T{}),
+                 {grid_of(a, Tile::block_m),
+                  {Tile::threads},
+                  shared_bytes(a.head_dim),
+                  stages},
+                 a);
+        });
+      });
+  return with_tiles(
+      rung, {forward_tiles<PlainForwardTile<64>>(std::max(1, stages))});
 }
 
 inline std::vector<Rung> tensor_core_rungs() {
-  return {plain_tile_rung(
-              "05_tensor_cores", "P stays in registers", 0,
-              [](auto d, auto zero) {
-                return flash_tensor_cores<decltype(d)::value, decltype(zero)>;
-              }),
-          plain_tile_rung(
-              "06_swizzle", "ldmatrix, no bank conflicts", 0,
-              [](auto d, auto zero) {
-                return flash_swizzle<decltype(d)::value, decltype(zero)>;
-              }),
-          plain_tile_rung(
-              "07_pipeline", "copies while multiplying", kPipelineStages,
-              [](auto d, auto zero) {
-                return flash_pipeline<decltype(d)::value, decltype(zero)>;
-              }),
+  return {
+      plain_tile_rung(
+          "05_tensor_cores", "P stays in registers", 0,
+          [](auto d, auto zero) {
+            return flash_tensor_cores<decltype(d)::value, decltype(zero)>;
+          }),
+      plain_tile_rung(
+          "06_swizzle", "ldmatrix, no bank conflicts", 0,
+          [](auto d, auto zero) {
+            return flash_swizzle<decltype(d)::value, decltype(zero)>;
+          }),
+      plain_tile_rung(
+          "07_pipeline", "copies while multiplying", kPipelineStages,
+          [](auto d, auto zero) {
+            return flash_pipeline<decltype(d)::value, decltype(zero)>;
+          }),
+      with_tiles(
           sixteen_bit_rung(
               "08_finish", "masks at the edge, powers of two", 256,
               [](std::int64_t head_dim) {
@@ -196,13 +235,16 @@ inline std::vector<Rung> tensor_core_rungs() {
               },
               [](const auto& a) {
                 sm_80_kernel(a).launch(Stream::of(nullptr), nullptr);
-              })};
+              }),
+          {forward_tiles<FinishedTile<64>>(kPipelineStages),
+           forward_tiles<FinishedTile<256>>(kPipelineStages)})};
 }
 
 // A rung with Hopper's instructions. `kernel(attention)` gives what launches it.
 template <class Kernel>
 Rung hopper_rung(const char* name, const char* idea,
-                 std::int64_t max_head_dim, Kernel kernel) {
+                 std::int64_t max_head_dim, const std::vector<Tiles>& tiles,
+                 Kernel kernel) {
   const auto start = [=](const auto& a) {
     return [work = kernel(a)] { work(Stream::of(nullptr)); };
   };
@@ -212,7 +254,9 @@ Rung hopper_rung(const char* name, const char* idea,
            max_head_dim,
            false,
            8,
-           kNeedsHopper},
+           kNeedsHopper,
+           {},
+           tiles},
           [=](const Problem& problem, const Inputs& in) {
             return problem.type == Type::kFloat16
                        ? prepare<half>(problem, in, start)
@@ -228,21 +272,29 @@ inline std::function<void(const Stream&)> with_tile_counter(
   return [=](const Stream& stream) { launch(stream, counter->data()); };
 }
 
+// What rungs 09 to 14 take at once.
+inline std::vector<Tiles> teaching_tiles(bool persists) {
+  using Tile = TeachingTile<half>;
+  return {forward_tiles<Tile>(Tile::stages, persists)};
+}
+
 // Rungs 10 to 12, which differ in their kernel. `kernel(zero)` gives the kernel for a type.
 template <class Kernel>
 Rung specialized_rung(const char* name, const char* idea, Kernel kernel) {
-  return hopper_rung(name, idea, 128, [=](const auto& a) {
-    using T = decltype(type_of(a));
-    using Tile = TeachingTile<T>;
-    return mapped_launch<Tile>(a, kernel(T{}),
-                               kWarpgroup * (Tile::consumers + 1),
-                               sizeof(SpecializedShared<Tile>));
-  });
+  return hopper_rung(
+      name, idea, 128, teaching_tiles(false), [=](const auto& a) {
+        using T = decltype(type_of(a));
+        using Tile = TeachingTile<T>;
+        return mapped_launch<Tile>(a, kernel(T{}),
+                                   kWarpgroup * (Tile::consumers + 1),
+                                   sizeof(SpecializedShared<Tile>));
+      });
 }
 
 inline std::vector<Rung> hopper_rungs() {
   return {
       hopper_rung("09_wgmma", "Hopper's products and copies", 128,
+                  teaching_tiles(false),
                   [](const auto& a) {
                     using T = decltype(type_of(a));
                     using Tile = TeachingTile<T>;
@@ -266,6 +318,7 @@ inline std::vector<Rung> hopper_rungs() {
                          return flash_ping_pong<TeachingTile<T>, T>;
                        }),
       hopper_rung("13_persistent", "work by tickets, the longest first", 128,
+                  teaching_tiles(true),
                   [](const auto& a) {
                     using T = decltype(type_of(a));
                     using Tile = TeachingTile<T>;
@@ -273,6 +326,7 @@ inline std::vector<Rung> hopper_rungs() {
                         a, flash_persistent<Tile, T>));
                   }),
       hopper_rung("14_patience", "maxima that grow little are left", 128,
+                  teaching_tiles(true),
                   [](const auto& a) {
                     using T = decltype(type_of(a));
                     using Tile = TeachingTile<T>;
@@ -280,6 +334,10 @@ inline std::vector<Rung> hopper_rungs() {
                         persistent_launch<Tile>(a, flash_patience<Tile, T>));
                   }),
       hopper_rung("15_shares", "nothing that no row sees", 256,
+                  {forward_tiles<SharesTile<half, 64>>(
+                       SharesTile<half, 64>::stages, true),
+                   forward_tiles<SharesTile<half, 256>>(
+                       SharesTile<half, 256>::stages, true)},
                   [](const auto& a) {
                     using T = decltype(type_of(a));
                     return with_head_dim<64, 256>(a.head_dim, [&](auto d) {
@@ -314,7 +372,8 @@ inline Rung dispatched_rung(const DeviceProperties& device) {
               using T = decltype(type_of(of));
               return prepare<T>(problem, in, [=](const Attention<T>& a) {
                 return [=] {
-                  forward_kernel(a, device).launch(Stream::of(nullptr));
+                  forward_kernel(a, device).launch(Stream::of(nullptr),
+                                                   nullptr);
                 };
               });
             });

@@ -21,10 +21,16 @@ struct Prepared {
   std::int64_t extra_bytes = 0;     ///< memory beside inputs and outputs
 };
 
-/// How many queries and keys a kernel takes at once.
+/// What a kernel takes at once. watched_problems() goes by it.
 struct Tiles {
-  std::int64_t queries = 0;  ///< 0 where nobody asks
-  std::int64_t keys = 0;     ///< 0 where nobody asks
+  std::int64_t queries = 1;  ///< of a tile
+  std::int64_t keys = 1;     ///< of a tile
+  std::int64_t query_stages =
+      0;  ///< in shared memory, where a block goes through tiles of queries; else 0
+  std::int64_t key_stages =
+      0;  ///< in shared memory, where a block goes through tiles of keys; else 0
+  std::int64_t head_dim = 64;  ///< columns that it is compiled for
+  bool persists = false;  ///< blocks take one tile of queries after the other
 };
 
 /// What a rung of a ladder is and takes.
@@ -38,6 +44,8 @@ struct BareRung {
   Needs needs{};                  ///< of a GPU, beside shared memory
   /// Shared memory of a block for a head dimension; null where every GPU has enough.
   std::function<std::size_t(std::int64_t)> shared_bytes{};
+  /// For each head_dim whose tiles are of another form.
+  std::vector<Tiles> tiles{};
 
   /// The head dimension that it takes and that is nearest to another one.
   std::int64_t head_dim_near(std::int64_t head_dim) const;
@@ -71,7 +79,6 @@ struct Rung : BareRung {
   /// Copies inputs to the device. A tensor with one head of one sequence stands for all of them.
   /// @throws std::invalid_argument for what the rung does not take, and for tensors of other sizes
   std::function<Prepared(const Problem&, const Inputs&)> prepare;
-  Tiles tiles{};  ///< of the rungs whose traffic is counted by formula
 };
 
 /// What runs kernels.

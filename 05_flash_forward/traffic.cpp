@@ -57,7 +57,7 @@ void show_traffic(cli::Program& program, const Machine& watched) {
       "elements\n\n");
   cli::Table rules({"kernel", "T", "reads", "writes"});
   for (const TrafficFormula& formula : formulas) {
-    const Tiles& tiles = rung_of(watched, formula.kernel).tiles;
+    const Tiles& tiles = rung_of(watched, formula.kernel).tiles.front();
     rules.add(
         {formula.kernel,
          fmt::format("N / {} {}",
@@ -77,7 +77,7 @@ void show_traffic(cli::Program& program, const Machine& watched) {
     for (const std::int64_t d : {32, 64}) {
       for (const std::int64_t n : {64, 128, 256}) {
         const Traffic is = counted(rung, n, d);
-        const Traffic should = formula.traffic(rung.tiles, n, d);
+        const Traffic should = formula.traffic(rung.tiles.front(), n, d);
         off.back() += std::abs(is.reads - should.reads) +
                       std::abs(is.writes - should.writes);
         const std::int64_t all = is.reads + is.writes, four = 4 * n * d;

@@ -17,7 +17,43 @@ using backward::Inputs;
 using backward::Prepared;
 using backward::Rung;
 using flash::Problem;
+using flash::Tiles;
 using flash::Type;
+
+// What a kernel takes at once whose blocks have block_n keys and go through queries, block_m at a time; where other
+// blocks have queries and go through keys, those as well.
+template <class Tile>
+Tiles backward_tiles(int query_stages, int key_stages = 0) {
+  return {Tile::block_m, Tile::block_n, query_stages, key_stages, Tile::d};
+}
+
+// A rung, and for which forms of its tiles problems are to be chosen.
+inline Rung with_tiles(Rung rung, const std::vector<Tiles>& tiles) {
+  rung.tiles = tiles;
+  return rung;
+}
+
+// What rungs 01 and 02 take at once.
+inline std::vector<Tiles> unfused_tiles() {
+  return {{kUnfusedGradientTile, kUnfusedGradientTile, 1, 1}};
+}
+// What rungs 03 and 04 take at once.
+inline std::vector<Tiles> float_tiles(int key_stages) {
+  using Tile = FloatBackwardTile<64>;
+  return {{Tile::side, Tile::side, 1, key_stages}};
+}
+// What rungs 06 and 07 take at once.
+inline std::vector<Tiles> finished_tiles(int key_stages) {
+  return {
+      backward_tiles<FinishedBackwardTile<64>>(kPipelineStages, key_stages),
+      backward_tiles<FinishedBackwardTile<256>>(kPipelineStages, key_stages)};
+}
+// What rungs 08 to 12 take at once.
+template <int stages>
+std::vector<Tiles> mapped_tiles() {
+  return {backward_tiles<MappedBackwardTile<half, 64, stages>>(stages),
+          backward_tiles<MappedBackwardTile<half, 128, stages>>(stages)};
+}
 
 // A problem in the memory of the device.
 template <class T>
@@ -247,6 +283,7 @@ Rung hopper_rung(const char* name, const char* idea, bool same_bits,
       });
   rung.drops = false;
   rung.needs = kNeedsHopper;
+  rung.tiles = mapped_tiles<2>();
   return rung;
 }
 
@@ -261,20 +298,27 @@ inline Rung wide_heads() {
   rung.drops = false;
   rung.needs = kNeedsHopper;
   rung.min_head_dim = ceil_div(kWideHeads, 8) * 8;
+  using Tile = WideTile<half>;
+  rung.tiles = {
+      {kWideQueries, Tile::block_n, Tile::stages, Tile::stages, Tile::d}};
   return rung;
 }
 
 inline std::vector<Rung> hopper_rungs() {
   return {
-      hopper_rung(
-          "08_wgmma", "Hopper's products and copies", false, false,
-          [](const auto& a, auto columns) {
-            using T = std::remove_pointer_t<decltype(a.d_q)>;
-            using Tile = MappedBackwardTile<T, decltype(columns)::value, 1>;
-            launch_mapped_keys<Tile>(
-                a, flash_backward_wgmma<Tile, T>, kWarpgroup * kKeyWarpgroups,
-                sizeof(WgmmaBackwardShared<Tile>), Stream::of(nullptr));
-          }),
+      with_tiles(hopper_rung(
+                     "08_wgmma", "Hopper's products and copies", false, false,
+                     [](const auto& a, auto columns) {
+                       using T = std::remove_pointer_t<decltype(a.d_q)>;
+                       using Tile =
+                           MappedBackwardTile<T, decltype(columns)::value, 1>;
+                       launch_mapped_keys<Tile>(
+                           a, flash_backward_wgmma<Tile, T>,
+                           kWarpgroup * kKeyWarpgroups,
+                           sizeof(WgmmaBackwardShared<Tile>),
+                           Stream::of(nullptr));
+                     }),
+                 mapped_tiles<1>()),
       hopper_rung("09_warp_specialized", "warps that fetch, warps that add",
                   false, false,
                   [](const auto& a, auto columns) {
@@ -313,26 +357,28 @@ inline Rung tensor_cores() {
     return with_head_dim<64, 128>(a.head_dim,
                                   [](auto d) { return decltype(d)::value; });
   };
-  return sixteen_bit_rung(
-      "05_tensor_cores", "P and dS stay in registers", 128, false,
-      [=](const auto& of) {
-        return with_workspace(of, {columns(of)}, [](const auto& a) {
-          using T = std::remove_pointer_t<decltype(a.d_q)>;
-          with_head_dim<64, 128>(a.head_dim, [&](auto head_dim) {
-            constexpr int d = decltype(head_dim)::value;
-            using Tile = PlainBackwardTile<d>;
-            launch_with_sums<Tile>(flash_backward_tensor_cores<d, T>,
-                                   plain_backward_bytes<Tile, T>(), a,
-                                   Stream::of(nullptr));
-          });
-        });
-      },
-      [](std::int64_t head_dim) {
-        return with_head_dim<64, 128>(head_dim, [](auto d) {
-          return plain_backward_bytes<PlainBackwardTile<decltype(d)::value>,
-                                      half>();
-        });
-      });
+  return with_tiles(
+      sixteen_bit_rung(
+          "05_tensor_cores", "P and dS stay in registers", 128, false,
+          [=](const auto& of) {
+            return with_workspace(of, {columns(of)}, [](const auto& a) {
+              using T = std::remove_pointer_t<decltype(a.d_q)>;
+              with_head_dim<64, 128>(a.head_dim, [&](auto head_dim) {
+                constexpr int d = decltype(head_dim)::value;
+                using Tile = PlainBackwardTile<d>;
+                launch_with_sums<Tile>(flash_backward_tensor_cores<d, T>,
+                                       plain_backward_bytes<Tile, T>(), a,
+                                       Stream::of(nullptr));
+              });
+            });
+          },
+          [](std::int64_t head_dim) {
+            return with_head_dim<64, 128>(head_dim, [](auto d) {
+              return plain_backward_bytes<
+                  PlainBackwardTile<decltype(d)::value>, half>();
+            });
+          }),
+      {backward_tiles<PlainBackwardTile<64>>(1)});
 }
 
 // Lesson 05's fastest kernels, from host tensors to host tensors.
@@ -409,23 +455,29 @@ inline backward::Machine machine(const std::string& kind) {
     }
   };
   result.rungs = {
-      unfused(),
-      preprocessed(),
-      float_rung("03_two_kernels", "keys outside, then queries", true,
-                 start_backward(true), float_backward_bytes),
-      float_rung("04_atomics", "one kernel adds to dQ", false,
-                 start_backward(false), float_backward_bytes),
+      with_tiles(unfused(), unfused_tiles()),
+      with_tiles(preprocessed(), unfused_tiles()),
+      with_tiles(float_rung("03_two_kernels", "keys outside, then queries",
+                            true, start_backward(true), float_backward_bytes),
+                 float_tiles(1)),
+      with_tiles(float_rung("04_atomics", "one kernel adds to dQ", false,
+                            start_backward(false), float_backward_bytes),
+                 float_tiles(0)),
       tensor_cores(),
-      sixteen_bit_rung("06_finish", "swizzle, cp.async, other work meanwhile",
-                       256, false, start_sm_80_backward(false),
-                       [](std::int64_t head_dim) {
-                         return sm_80_backward_bytes(head_dim, false);
-                       }),
-      sixteen_bit_rung("07_deterministic", "the same bits in every run", 256,
-                       true, start_sm_80_backward(true),
-                       [](std::int64_t head_dim) {
-                         return sm_80_backward_bytes(head_dim, true);
-                       })};
+      with_tiles(sixteen_bit_rung(
+                     "06_finish", "swizzle, cp.async, other work meanwhile",
+                     256, false, start_sm_80_backward(false),
+                     [](std::int64_t head_dim) {
+                       return sm_80_backward_bytes(head_dim, false);
+                     }),
+                 finished_tiles(0)),
+      with_tiles(
+          sixteen_bit_rung("07_deterministic", "the same bits in every run",
+                           256, true, start_sm_80_backward(true),
+                           [](std::int64_t head_dim) {
+                             return sm_80_backward_bytes(head_dim, true);
+                           }),
+          finished_tiles(kPipelineStages))};
   for (const Rung& rung : hopper_rungs()) result.rungs.push_back(rung);
   const Rung of_floats = result.rungs[3], of_16_bits = result.rungs[5];
   if (result.available) {

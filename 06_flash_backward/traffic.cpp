@@ -63,8 +63,10 @@ const Rung& rung_of(const Machine& machine, const std::string& name) {
 Traffic counted(const Rung& rung, std::int64_t n, std::int64_t d) {
   const Problem problem =
       flash::ladder::problem_of({1, 1, 1, n, n, d}, false);
-  const auto seen = flash::ladder::trace(
-      rung, problem, backward::make_inputs(problem, Values::kNormal, 1));
+  const auto seen =
+      flash::ladder::trace(rung, {problem}, [](const Problem& of) {
+        return backward::make_inputs(of, Values::kNormal, 1);
+      });
   constexpr std::int64_t bytes = sizeof(float);
   return {(seen->global_bytes - seen->written_bytes) / bytes,
           seen->written_bytes / bytes};

@@ -130,6 +130,17 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
   CHECK(contains(picture, "03_transpose_shared.cuh:"));
 }
 
+TEST_CASE("trace chooses sizes that reach every line, --size may not") {
+  const auto all = traced("--kernel 20_matmul_stages");
+  CAPTURE(all.output);
+  CHECK(all.status == 0);
+  if (!is_traced(all)) return;
+  CHECK(contains(all.output, "Every line of the kernels was reached.\n"));
+  CHECK(contains(all.output, ", all sizes 70\n"));
+  const auto one = traced("--kernel 20_matmul_stages --size 16");
+  CHECK(contains(one.output, "\nNever reached: 20_matmul_stages.cuh:"));
+}
+
 TEST_CASE("a kernel without shared memory has no banks to draw") {
   const testing::TemporaryDirectory directory;
   const auto svg = directory.path() / "banks.svg";

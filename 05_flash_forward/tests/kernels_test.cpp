@@ -134,7 +134,7 @@ TEST_CASE("dropout drops what the CPU says") {
 
 TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
   flash::check_watched<flash::Judge>(
-      flash::machines(), {1, 2, 1, 37, 71, 40}, [](const Problem& problem) {
+      flash::machines(), [](const Problem& problem) {
         return flash::make_inputs(problem, Values::kNormal, 1);
       });
 }

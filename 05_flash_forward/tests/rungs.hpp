@@ -4,10 +4,12 @@
 
 #include <optional>
 #include <random>
+#include <string>
 
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/tests/problems.hpp"
+#include "05_flash_forward/watched.hpp"
 #include "common/lab/trace.hpp"
 
 namespace fa::flash {
@@ -47,34 +49,38 @@ void check_everywhere(const std::vector<Machine>& machines,
   }
 }
 
-/// Checks that every rung is right in the watched lab, where this build has it, with no finding, causal or not.
+/// Checks that every rung is right in the watched lab, where this build has it, with no finding, with all problems of
+/// watched_problems(), and that these reach every line of the kernels.
 /// @tparam Judge of the lesson
 /// @param machines    of the lesson
-/// @param shape       of the problem
 /// @param make_inputs make_inputs(problem) of the lesson
-/// @param from        the first of the rungs, by its number; empty for all
-/// @param to          one behind the last of them; empty for all
 template <class Judge, class Machine, class MakeInputs>
 void check_watched(const std::vector<Machine>& machines,
-                   const AttentionShape& shape, MakeInputs make_inputs,
-                   const std::string& from = "", const std::string& to = "") {
+                   MakeInputs make_inputs) {
   const Machine* const watched = machine_of(machines, "watched");
   if (watched == nullptr) return;
-  for (const bool causal : {false, true}) {
-    for (const auto& rung : watched->rungs) {
-      if (rung.name < from || (!to.empty() && rung.name >= to)) continue;
-      Problem problem = problem_of(rung.types.back(), shape, causal);
-      problem.shape.head_dim = rung.head_dim_near(shape.head_dim);
-      const auto inputs = make_inputs(problem);
-      const Judge judge(problem, inputs);
-      const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {
-        check_rung(rung, problem, inputs, judge);
-      });
-      REQUIRE(seen);
-      CAPTURE(seen->text);
-      CHECK(seen->findings == 0);
+  lab::Coverage coverage;
+  for (const auto& rung : watched->rungs) {
+    CAPTURE(rung.name);
+    REQUIRE(!rung.tiles.empty());
+    for (const bool causal : {false, true}) {
+      for (const Problem& problem :
+           watched_problems(rung, rung.types.back(), causal)) {
+        const auto inputs = make_inputs(problem);
+        const Judge judge(problem, inputs);
+        const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {
+          check_rung(rung, problem, inputs, judge);
+        });
+        REQUIRE(seen);
+        CAPTURE(problem.text());
+        CAPTURE(seen->text);
+        CHECK(seen->findings == 0);
+        coverage.add(seen->coverage);
+      }
     }
   }
+  CHECK(lab::unreached_text(coverage) ==
+        "Every line of the kernels was reached.\n");
 }
 
 /// How many random problems: FA_FUZZ_COUNT from the environment, or a hundred.

@@ -112,6 +112,9 @@ class Program : public Options {
   /// @return the exit status
   int run(int argc, char** argv);
 
+  /// Whether --section names the only section that runs: what takes long may be left to it.
+  bool runs_one_section() const { return !only_section_.empty(); }
+
   /// Reports a verdict: prints it, adds it to the summary, and remembers a failure. The summary has the
   /// bound on the largest error, or the one on the rms when only that one is broken.
   /// @throws std::runtime_error when the summary cannot be written

@@ -76,7 +76,8 @@ endfunction()
 # What makes a kernel watched: the compiler calls the watcher before each load and store. The other flags keep it
 # from merging and reordering what the kernel says, as far as that changes what is counted.
 # -gdwarf-4: the addr2line of Debian 12 takes the first file of version 5 for another one.
-set(FA_WATCH_OPTIONS -fsanitize=thread -O1 -g -gdwarf-4)
+# -fsanitize-coverage: it also calls the watcher at the beginning of each piece of code without a branch.
+set(FA_WATCH_OPTIONS -fsanitize=thread -fsanitize-coverage=trace-pc -O1 -g -gdwarf-4)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND FA_WATCH_OPTIONS -fno-tree-vectorize -fno-tree-slp-vectorize -fno-tree-sra
        "SHELL:--param tsan-instrument-func-entry-exit=0")

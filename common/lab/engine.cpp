@@ -44,7 +44,7 @@ namespace {
 constexpr std::size_t kStackBytes = 128 * 1024;
 constexpr std::size_t kSharedAlignment = 1024;
 constexpr std::size_t kRoom =
-    256;  // on either side of memory that kernels are given
+    4096;  // on either side of memory that kernels are given
 
 // One exchange among the lanes of one mask. Two of them are used in turn: a quick lane may come to the
 // next exchange before a slow one has read this one.

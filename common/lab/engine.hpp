@@ -107,7 +107,7 @@ void fence_memory();
 /// atomicAdd() on an integer, or atomic_add_acquire().
 void note_counter(const void* counter, bool acquires);
 
-/// Memory of the device: aligned to 256 bytes, with as much room on either side, which belongs to nobody.
+/// Memory of the device: aligned to 4096 bytes, with as much room on either side, which belongs to nobody.
 /// @throws std::runtime_error when there is not enough
 void* allocate(std::size_t bytes);
 /// Gives memory of the device back; null is nothing.

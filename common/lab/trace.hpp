@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "common/lab/coverage.hpp"
+
 namespace fa::lab {
 
 /// The line of shared memory with the most conflicts of banks, drawn.
@@ -39,6 +41,13 @@ struct Trace {
   std::string text;                   ///< the whole report, for people
   std::string json;                   ///< the same and the sums, an object
   std::optional<BankPicture> banks;   ///< none without shared memory
+  Coverage coverage;                  ///< lines of the kernel
+};
+
+/// A problem that a kernel is watched with.
+struct TracedProblem {
+  std::string name;            ///< its sizes, for people
+  std::function<void()> work;  ///< launches kernels of the machine "watched"
 };
 
 /// Watches what some work launches; none where this build has no watched lab.
@@ -46,6 +55,20 @@ struct Trace {
 /// @param work launches kernels of the machine "watched"
 std::optional<Trace> trace(const TraceName& name,
                            const std::function<void()>& work);
+
+/// Watches a kernel with several problems, one after the other; none where this build has no watched lab.
+/// @param name     of what is watched, with the shapes of the first problem
+/// @param problems at least one
+/// @return the findings and the coverage of all problems, each finding with the problems that showed it; the counts of
+/// the first problem
+std::optional<Trace> trace(const TraceName& name,
+                           const std::vector<TracedProblem>& problems);
+
+/// The lines that were never reached, for people: "07.cuh:57, 61; 08.cuh:3"; empty when there are none.
+std::string unreached(const Coverage& coverage);
+
+/// The same as a sentence.
+std::string unreached_text(const Coverage& coverage);
 
 /// A line of JSON about one launch, for programs that watch.
 /// @param kernel  its name

@@ -1,4 +1,9 @@
+#include <cstdlib>
+#include <map>
+#include <set>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/files/escape.hpp"
 #include "common/files/write_file.hpp"
@@ -15,6 +20,32 @@ std::string launch_line(const std::string& kernel, const std::string& group,
       "\"machine\": \"{}\"{}}}\n",
       kernel, group, size, machine,
       report ? ", \"report\": " + report->json : "");
+}
+
+std::string unreached(const Coverage& coverage) {
+  std::map<std::string, std::set<int>> files;
+  for (const std::string& line : coverage.lines) {
+    if (coverage.reached.count(line) > 0) continue;
+    const std::size_t colon = line.rfind(':'), slash = line.rfind('/') + 1;
+    files[line.substr(slash, colon - slash)].insert(
+        std::atoi(line.c_str() + colon + 1));
+  }
+  std::string text;
+  for (const auto& [file, lines] : files) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : "; ", file,
+                        fmt::join(lines, ", "));
+  }
+  return text;
+}
+
+std::string unreached_text(const Coverage& coverage) {
+  if (coverage.lines.empty()) {
+    return "Which lines were never reached cannot be told: this program has "
+           "no symbols.\n";
+  }
+  const std::string lines = unreached(coverage);
+  return lines.empty() ? "Every line of the kernels was reached.\n"
+                       : fmt::format("Never reached: {}\n", lines);
 }
 
 void TraceFiles::add(const Trace& trace) {

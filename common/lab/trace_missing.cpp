@@ -6,5 +6,9 @@ namespace fa::lab {
 std::optional<Trace> trace(const TraceName&, const std::function<void()>&) {
   return std::nullopt;
 }
+std::optional<Trace> trace(const TraceName&,
+                           const std::vector<TracedProblem>&) {
+  return std::nullopt;
+}
 
 }  // namespace fa::lab

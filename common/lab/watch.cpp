@@ -5,6 +5,7 @@
 #include <bitset>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <link.h>
 #include <map>
 #include <set>
@@ -73,7 +74,7 @@ struct Region {
 };
 
 // Room on either side of device memory and of dynamic shared memory that is watched, too.
-constexpr std::ptrdiff_t kRoom = 256;
+constexpr std::ptrdiff_t kRoom = 4096;
 
 // What somebody knows: of each thread and agent, up to when all that it did is over for him.
 class Knowledge {
@@ -255,6 +256,15 @@ std::uintptr_t load_address() {
   return result;
 }
 
+// Whether a line is a kernel's, and neither the lab's nor of a library.
+bool is_of_kernel(const std::string& place) {
+  const auto holds = [&](const char* part) {
+    return place.find(part) != std::string::npos;
+  };
+  return !holds("??") && place.compare(0, 5, "/usr/") != 0 &&
+         (holds("/tests/") || !holds("common/"));
+}
+
 bool is_surface(const std::string& place) {
   return place.find("common/gpu/kernel") != std::string::npos ||
          place.find("common/gpu/hopper") != std::string::npos;
@@ -262,20 +272,25 @@ bool is_surface(const std::string& place) {
 
 // The lines of code addresses: of the chain of inlined calls at each, the innermost that is not in the
 // functions that kernels are written with.
-std::map<std::uintptr_t, std::string> lines_of(
+const std::map<std::uintptr_t, std::string>& lines_of(
     const std::vector<std::uintptr_t>& codes) {
-  std::map<std::uintptr_t, std::string> result;
   const std::uintptr_t base = load_address();
-  constexpr std::size_t kAtOnce = 200;
-  for (std::size_t begin = 0; begin < codes.size(); begin += kAtOnce) {
+  // Each start of addr2line reads all of the program's lines.
+  static std::map<std::uintptr_t, std::string> known;
+  std::vector<std::uintptr_t> asked;
+  for (const std::uintptr_t code : codes) {
+    if (known.count(code) == 0) asked.push_back(code);
+  }
+  constexpr std::size_t kAtOnce = 5000;
+  for (std::size_t begin = 0; begin < asked.size(); begin += kAtOnce) {
     std::string command =
         fmt::format("addr2line -a -i -e /proc/{}/exe", getpid());
-    const std::size_t end = std::min(begin + kAtOnce, codes.size());
+    const std::size_t end = std::min(begin + kAtOnce, asked.size());
     for (std::size_t i = begin; i < end; ++i) {
-      command += fmt::format(" {:#x}", codes[i] - base - 1);  // in the call
+      command += fmt::format(" {:#x}", asked[i] - base - 1);  // in the call
     }
     std::FILE* const pipe = popen((command + " 2>/dev/null").c_str(), "r");
-    if (pipe == nullptr) return result;
+    if (pipe == nullptr) return known;
     char line[4096];
     std::uintptr_t code = 0;
     bool settled = false;
@@ -289,12 +304,12 @@ std::map<std::uintptr_t, std::string> lines_of(
         continue;
       }
       text = text.substr(0, text.find(" (discriminator"));
-      if (!settled) result[code] = text;
+      if (!settled) known[code] = text;
       settled = settled || !is_surface(text);
     }
     pclose(pipe);
   }
-  return result;
+  return known;
 }
 
 }  // namespace
@@ -319,6 +334,19 @@ struct Watch::State : Observer {
     }
     return id;
   }
+  // Of each byte of the program's code, whether a basic block that begins there was reached.
+  const WatchedCode& watched_code = WatchedCode::of_this_program();
+  std::vector<bool> blocks = std::vector<bool>(watched_code.size() + 1);
+  void reaches(std::uintptr_t block) {
+    const std::uintptr_t offset = block - watched_code.begin();
+    if (offset < blocks.size()) blocks[offset] = true;
+  }
+  bool has_reached(std::uintptr_t call) const {
+    const std::uintptr_t offset = call - watched_code.begin();
+    return site_of_code.count(call) > 0 ||
+           (offset < blocks.size() && blocks[offset]);
+  }
+
   std::uint32_t site(const Place& place) {
     auto& id = site_of_place[{place.file, place.line}];
     if (id == 0) {
@@ -1188,6 +1216,12 @@ void on_access(const void* address, std::size_t size, bool write, bool atomic,
   watching->access(address, size, write, atomic,
                    watching->site(reinterpret_cast<std::uintptr_t>(code)));
 }
+
+// Called for every basic block of watched code.
+void on_block(void* code) {
+  if (watching == nullptr || current == nullptr) return;
+  watching->reaches(reinterpret_cast<std::uintptr_t>(code));
+}
 }  // namespace
 
 Watch::Watch() : state_(new State) {
@@ -1209,12 +1243,18 @@ Report Watch::report() const {
   for (const State::Site& site : state_->sites) {
     if (site.code != 0) codes.push_back(site.code);
   }
-  const auto lines = lines_of(codes);
+  const std::vector<std::uintptr_t> calls =
+      state_->watched_code.calls_around(codes);
+  codes.insert(codes.end(), calls.begin(), calls.end());
+  const auto& lines = lines_of(codes);
   const auto short_name = [](const std::string& place) {
+    // A compiler cache may name files as seen from the build: "/root/build/../a.cuh" or "../a.cuh".
+    std::string name =
+        std::filesystem::path(place).lexically_normal().string();
     const std::string root = FA_ROOT_DIRECTORY;
-    return place.compare(0, root.size(), root) == 0
-               ? place.substr(root.size())
-               : place;
+    if (name.compare(0, root.size(), root) == 0) name.erase(0, root.size());
+    while (name.compare(0, 3, "../") == 0) name.erase(0, 3);
+    return name;
   };
   const auto where = [&](std::uint32_t id) -> std::string {
     if (id == 0) return "";
@@ -1280,6 +1320,14 @@ Report Watch::report() const {
     }
   }
   for (const auto& [key, line] : by_line) report.traffic.push_back(line);
+  for (const std::uintptr_t call : calls) {
+    const auto line = lines.find(call);
+    if (line == lines.end() || !is_of_kernel(line->second)) continue;
+    const std::string name = short_name(line->second);
+    if (!says_something(FA_ROOT_DIRECTORY + name)) continue;
+    report.coverage.lines.insert(name);
+    if (state_->has_reached(call)) report.coverage.reached.insert(name);
+  }
   return report;
 }
 
@@ -1328,6 +1376,7 @@ std::string Report::findings_text() const {
                                ? fmt::format("{} ({} times)", finding.message,
                                              finding.count)
                                : finding.message);
+    if (!finding.seen.empty()) text += wrapped("seen with " + finding.seen);
   }
   return text;
 }
@@ -1356,10 +1405,13 @@ std::string Report::json() const {
   for (const Finding& finding : findings) {
     text += fmt::format(
         "{}{{\"kind\": {}, \"where\": {}, \"other\": {}, \"message\": {}, "
-        "\"count\": {}}}",
+        "\"count\": {}{}}}",
         &finding == findings.data() ? "" : ", ", json_text(finding.kind),
         json_text(finding.where), json_text(finding.other),
-        json_text(finding.message), finding.count);
+        json_text(finding.message), finding.count,
+        finding.seen.empty()
+            ? ""
+            : fmt::format(", \"seen\": {}", json_text(finding.seen)));
   }
   text += "], \"traffic\": [";
   for (const LineTraffic& line : traffic) {
@@ -1379,7 +1431,7 @@ std::string Report::json() const {
 
 // ---------------------------------------------------------------- the compiler's calls
 
-// The functions that code compiled with -fsanitize=thread calls: names and arguments are those of GCC and
+// The functions that code compiled with -fsanitize=thread and -fsanitize-coverage=trace-pc calls: names and arguments are those of GCC and
 // Clang, all that they do is ours.
 #define FA_HERE __builtin_return_address(0)
 #define FA_ACCESS(size)                                 \
@@ -1442,6 +1494,9 @@ std::string Report::json() const {
   }
 
 extern "C" {
+void __sanitizer_cov_trace_pc() {
+  fa::lab::on_block(FA_HERE);
+}
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}

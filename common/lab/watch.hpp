@@ -2,7 +2,7 @@
 /// The watched lab: sees every load and store of a kernel and says what a GPU would not.
 ///
 /// Kernels to be watched are compiled with -fsanitize=thread, which makes the compiler call a function
-/// before each access to memory; watch.cpp has these functions in place of those of ThreadSanitizer. The
+/// before each access to memory, and with -fsanitize-coverage=trace-pc, which does it for each basic block; watch.cpp has these functions in place of those of ThreadSanitizer. The
 /// kernels themselves need no change. (Link the library fa_watched_lab; CMake's fa_watch() sets the flags.)
 ///
 /// Limits: what is counted are requests, as the host's compiler left them, with no cache, time, registers
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/lab/banks.hpp"
+#include "common/lab/coverage.hpp"
 #include "common/lab/engine.hpp"
 
 namespace fa::lab {
@@ -28,6 +29,7 @@ struct Finding {
       other;  ///< the other line of a race, or of two barriers; else empty
   std::string message;     ///< what happened, and what is probably missing
   std::int64_t count = 0;  ///< how often, at these lines
+  std::string seen{};      ///< with which problems; empty where there is one
 };
 
 /// What one line of a kernel asked of one kind of memory.
@@ -54,6 +56,7 @@ struct Report {
   std::vector<Finding>
       findings;  ///< in the order in which they were first seen
   std::vector<LineTraffic> traffic;  ///< by file and line
+  Coverage coverage;                 ///< of the kernels that were launched
   /// The line of shared memory with the most wavefronts for each ideal one, of several the one with the
   /// most wavefronts; null when no line uses shared memory.
   const LineTraffic* worst_shared() const;

@@ -15,6 +15,7 @@
 #include "common/gpu/launch.cuh"
 #include "common/gpu/tests/broken.cuh"
 #include "common/lab/tests/marked_lines.hpp"
+#include "common/lab/trace.hpp"
 #include "common/testing/process.hpp"
 
 namespace fa::on_watched_lab {
@@ -442,6 +443,98 @@ TEST_CASE("a report is also written as JSON") {
   CHECK(contains(json, "{\"findings\": [{\"kind\": \"unwritten\""));
   CHECK(contains(json, "\"count\": 32}]"));
   CHECK(contains(json, "\"memory\": \"global\", \"access\": \"write\""));
+}
+
+// The lines of this file that were reached, or not.
+std::set<std::string> lines_of_this_file(const std::set<std::string>& lines) {
+  std::set<std::string> result;
+  for (const std::string& line : lines) {
+    const std::size_t at = line.find("watch_test.cpp:");
+    if (at != std::string::npos) result.insert(line.substr(at));
+  }
+  return result;
+}
+std::string marked(const std::string& mark) {
+  return fmt::format("watch_test.cpp:{}", line_of(FA_WATCH_TEST, mark));
+}
+
+// Not inlined, as a larger function would not be.
+template <int number>
+__attribute__((noinline)) __device__ void adds(float* out) {
+  out[0] += number;  // helper behind the branch
+}
+template <int number>
+__global__ void branches(float* out, unsigned n) {
+  if (threadIdx.x < n) {
+    out[threadIdx.x] = number;  // within the guard
+  } else if (number > 1) {
+    out[threadIdx.x] = 0;  // beyond the guard
+  }
+  if (n > 32) {
+    __syncthreads();  // no access
+    adds<number>(out);
+  }
+}
+
+TEST_CASE("lines that no thread reached are told, also of what is called") {
+  const auto run = [](auto kernel, unsigned n) {
+    return watched([&] {
+      DeviceBuffer<float> out(32);
+      launch(kernel, {{1}, {32}}, out.data(), n);
+    });
+  };
+  lab::Coverage coverage = run(branches<1>, 32).coverage;
+  const std::string within = marked("within the guard"),
+                    beyond = marked("beyond the guard"),
+                    barrier = marked("no access"),
+                    helper = marked("helper behind the branch");
+  auto lines = lines_of_this_file(coverage.lines);
+  auto reached = lines_of_this_file(coverage.reached);
+  CHECK(reached.count(within) == 1);
+  CHECK(lines.count(barrier) == 1);
+  CHECK(reached.count(barrier) == 0);
+  CHECK(lines.count(helper) == 1);
+  CHECK(reached.count(helper) == 0);
+  CHECK(lines.count(beyond) == 0);  // of another instance
+  CHECK(lab::unreached(coverage) ==
+        fmt::format("watch_test.cpp:{}, {}",
+                    line_of(FA_WATCH_TEST, "helper behind the branch"),
+                    line_of(FA_WATCH_TEST, "no access")));
+
+  coverage.add(run(branches<1>, 33).coverage);
+  CHECK(lines_of_this_file(coverage.lines) == lines);
+  CHECK(lab::unreached(coverage) == "");
+  CHECK(lab::unreached_text(coverage) ==
+        "Every line of the kernels was reached.\n");
+  coverage.add(run(branches<2>, 32).coverage);
+  CHECK(lab::unreached_text(coverage) ==
+        fmt::format("Never reached: watch_test.cpp:{}\n",
+                    line_of(FA_WATCH_TEST, "beyond the guard")));
+  CHECK(lab::unreached_text({}) ==
+        "Which lines were never reached cannot be told: this program has no "
+        "symbols.\n");
+}
+
+TEST_CASE("findings of several problems are merged, the first is counted") {
+  const auto problem = [](const std::string& name, unsigned n) {
+    return lab::TracedProblem{
+        name, [n] {
+          DeviceBuffer<float> out(31);
+          launch(branches<1>, {{1}, {32}}, out.data(), n);
+        }};
+  };
+  const auto trace =
+      lab::trace({"branches", "stores", {}},
+                 {problem("31 lanes", 31), problem("32 lanes", 32),
+                  problem("no", 0), problem("again 32", 32)});
+  REQUIRE(trace);
+  CHECK(trace->findings == 1);
+  CHECK(trace->written_bytes == 4 * 31);
+  CHECK(contains(in_one_line(trace->text),
+                 "probably missing, or off by one (2 times) seen with 32 "
+                 "lanes; again 32"));
+  CHECK(contains(trace->json, "\"count\": 2, \"seen\": \"32 lanes; again"));
+  CHECK(contains(trace->json, "\"problems\": [\"31 lanes\", \"32 lanes\""));
 }
 
 }  // namespace

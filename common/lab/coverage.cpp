@@ -1,0 +1,193 @@
+#include "common/lab/coverage.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <elf.h>
+#include <fstream>
+#include <iterator>
+#include <link.h>
+#include <map>
+
+namespace fa::lab {
+namespace {
+
+// Reads an array of a type from a file's bytes; empty when it does not lie within.
+template <class T>
+std::vector<T> read_array(const std::vector<char>& bytes, std::size_t at,
+                          std::size_t count) {
+  if (at > bytes.size() || count > (bytes.size() - at) / sizeof(T)) return {};
+  std::vector<T> result(count);
+  if (count > 0) {
+    std::memcpy(result.data(), bytes.data() + at, count * sizeof(T));
+  }
+  return result;
+}
+
+bool is_of_watcher(const char* name) {
+  return std::strncmp(name, "__tsan_", 7) == 0 ||
+         std::strcmp(name, "__sanitizer_cov_trace_pc") == 0;
+}
+
+}  // namespace
+
+bool says_something(const std::string& place) {
+  static std::map<std::string, std::vector<std::string>> files;
+  const std::size_t colon = place.rfind(':');
+  if (colon == std::string::npos) return true;
+  const std::string name = place.substr(0, colon);
+  const auto [file, is_new] = files.try_emplace(name);
+  if (is_new) {
+    std::ifstream in(name);
+    for (std::string line; std::getline(in, line);) {
+      file->second.push_back(line);
+    }
+  }
+  const auto number =
+      static_cast<std::size_t>(std::atoi(place.c_str() + colon + 1));
+  if (number == 0) return false;  // the compiler knows no line
+  return number > file->second.size() ||
+         file->second[number - 1].find_first_not_of(" }") !=
+             std::string::npos;
+}
+
+const WatchedCode& WatchedCode::of_this_program() {
+  static const WatchedCode code;
+  return code;
+}
+
+WatchedCode::WatchedCode() {
+  struct Program {
+    std::uintptr_t load_address = 0, begin = 0;
+    std::size_t size = 0;
+  } program;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* result) {
+        auto& p = *static_cast<Program*>(result);
+        p.load_address = info->dlpi_addr;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& header = info->dlpi_phdr[i];
+          if (header.p_type != PT_LOAD || (header.p_flags & PF_X) == 0) {
+            continue;
+          }
+          p.begin = info->dlpi_addr + header.p_vaddr;
+          p.size = header.p_memsz;
+        }
+        return 1;  // the executable comes first
+      },
+      &program);
+  begin_ = program.begin;
+  size_ = program.size;
+  read_symbols(program.load_address);
+  read_calls();
+}
+
+// Where the functions of the program begin and end. Not all are in the table that the loader has in memory.
+void WatchedCode::read_symbols(std::uintptr_t load_address) {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  const auto header = read_array<ElfW(Ehdr)>(bytes, 0, 1);
+  if (header.empty()) return;
+  const auto sections =
+      read_array<ElfW(Shdr)>(bytes, header[0].e_shoff, header[0].e_shnum);
+  for (const ElfW(Shdr) & section : sections) {
+    if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections.size()) {
+      continue;
+    }
+    const ElfW(Shdr)& names = sections[section.sh_link];
+    for (const ElfW(Sym) & symbol : read_array<ElfW(Sym)>(
+             bytes, section.sh_offset, section.sh_size / sizeof(ElfW(Sym)))) {
+      const std::size_t name = names.sh_offset + symbol.st_name;
+      if ((symbol.st_info & 0xf) != STT_FUNC || symbol.st_size == 0 ||
+          name >= bytes.size()) {
+        continue;
+      }
+      const std::uintptr_t begin = load_address + symbol.st_value;
+      functions_.push_back({begin, begin + symbol.st_size,
+                            is_of_watcher(bytes.data() + name)});
+    }
+  }
+  std::sort(functions_.begin(), functions_.end(),
+            [](const Function& a, const Function& b) {
+              return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+            });
+}
+
+// Each direct call of a function of this program. Bytes of other instructions that look like a call hardly ever lead
+// to where a function begins.
+void WatchedCode::read_calls() {
+  if (functions_.empty()) return;
+  const auto* const code = reinterpret_cast<const std::uint8_t*>(begin_);
+  const auto add = [&](std::uintptr_t returns_to, std::uintptr_t callee) {
+    const Function* const function = function_at(callee);
+    if (function != nullptr && function->begin == callee) {
+      calls_.push_back({returns_to, function});
+    }
+  };
+#if defined(__x86_64__)
+  constexpr std::size_t length = 5;  // 0xe8 and the distance
+  for (std::size_t i = 0; i + length <= size_; ++i) {
+    if (code[i] != 0xe8) continue;
+    std::int32_t distance = 0;
+    std::memcpy(&distance, code + i + 1, sizeof distance);
+    const std::uintptr_t returns_to = begin_ + i + length;
+    add(returns_to,
+        returns_to + static_cast<std::uintptr_t>(std::intptr_t{distance}));
+  }
+#elif defined(__aarch64__)
+  for (std::size_t i = 0; i + 4 <= size_; i += 4) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, code + i, sizeof word);
+    if (word >> 26 != 0x25) continue;  // bl and the distance in words
+    const auto distance = static_cast<std::int32_t>(word << 6) >> 4;
+    add(begin_ + i + 4,
+        begin_ + i + static_cast<std::uintptr_t>(std::intptr_t{distance}));
+  }
+#else
+  (void)code, (void)add;  // lines that were never reached cannot be told
+#endif
+}
+
+const WatchedCode::Function* WatchedCode::function_at(
+    std::uintptr_t address) const {
+  const auto after = std::upper_bound(
+      functions_.begin(), functions_.end(), address,
+      [](std::uintptr_t a, const Function& f) { return a < f.begin; });
+  if (after == functions_.begin()) return nullptr;
+  const Function& function = *std::prev(after);
+  return address < function.end ? &function : nullptr;
+}
+
+std::vector<std::uintptr_t> WatchedCode::calls_around(
+    const std::vector<std::uintptr_t>& reached) const {
+  std::set<const Function*> known;
+  std::vector<const Function*> waiting;
+  const auto enter = [&](const Function* function) {
+    if (function != nullptr && !function->watches &&
+        known.insert(function).second) {
+      waiting.push_back(function);
+    }
+  };
+  // A return address may lie one behind the end.
+  for (const std::uintptr_t code : reached) enter(function_at(code - 1));
+  std::vector<std::uintptr_t> result;
+  while (!waiting.empty()) {
+    const Function* const function = waiting.back();
+    waiting.pop_back();
+    auto call = std::upper_bound(
+        calls_.begin(), calls_.end(), function->begin,
+        [](std::uintptr_t a, const Call& c) { return a < c.returns_to; });
+    for (; call != calls_.end() && call->returns_to <= function->end;
+         ++call) {
+      if (call->callee->watches) {
+        result.push_back(call->returns_to);
+      } else {
+        enter(call->callee);
+      }
+    }
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+}  // namespace fa::lab
