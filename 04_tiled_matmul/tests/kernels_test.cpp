@@ -127,6 +127,25 @@ TEST_CASE("the watched lab finds nothing in rungs whose stages come round") {
   }
 }
 
+TEST_CASE("the watched lab finds nothing in blocks that persist") {
+  for (const Machine& machine : tiled::machines()) {
+    if (machine.kind != "watched") continue;
+    for (const Group& group : machine.groups) {
+      if (group.arithmetic != Arithmetic::kTensorCores16) continue;
+      // At least three tiles of C for each of the two blocks.
+      const tiled::Inputs in = group.inputs(260, 520, 70);
+      for (const tiled::Kernel& kernel : group.kernels) {
+        if (kernel.name < "21") continue;
+        const auto trace = tiled::trace(group, kernel, in);
+        REQUIRE(trace.has_value());
+        CAPTURE(group.title);
+        CAPTURE(trace->text);
+        CHECK(trace->findings == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("no kernel does anything that the watched lab finds wrong") {
   for (const Machine& machine : tiled::machines()) {
     if (machine.kind != "watched") continue;

@@ -138,3 +138,21 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
         return flash::make_inputs(problem, Values::kNormal, 1);
       });
 }
+
+TEST_CASE(
+    "the watched lab finds nothing in blocks that persist, when their rings "
+    "come round") {
+  // Of the two blocks of an observed launch the first one takes all work but
+  // one: at least three pieces, where two have a place.
+  for (const AttentionShape& shape :
+       {AttentionShape{1, 3, 1, 70, 1, 64},
+        AttentionShape{2, 6, 2, 40, 50, 32},
+        AttentionShape{1, 2, 1, 300, 200, 64}}) {
+    flash::check_watched<flash::Judge>(
+        flash::machines(), shape,
+        [](const Problem& problem) {
+          return flash::make_inputs(problem, Values::kNormal, 1);
+        },
+        "13");
+  }
+}
