@@ -564,6 +564,29 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
   out[threadIdx.x] = 1;
 }
 
+/// A warp leaves its rows of a product in the place of the left operand, of which other warps may still read all rows.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    overwritten_left_tile(float* out) {
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile &left = shared.tiles[0], &right = shared.tiles[1];
+  fill_tile(left);
+  fill_tile(right);
+  fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_begin(sum);
+  const auto a = left.by_rows(0, 0), b = right.by_rows(0, 0);
+  wgmma<half>(sum, a, b, false);  // left tile: product
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  if (!broken) named_barrier_wait(1, kWarpgroup);
+  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  half* const row = left.at(static_cast<int>(16 * warp + lane % 16), 0);
+  row[lane / 16] = from_float<half>(sum[0]);  // left tile: overwritten
+  out[threadIdx.x] = sum[0];
+}
+
 // ---------------------------------------------------------------- addresses
 
 /// Loads of 16 bytes begin at the second float.
@@ -851,6 +874,11 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
         "deadlock", "named waits", "",
         alone(wrong_named_barrier<true>, wrong_named_barrier<false>, 256)},
        "with 128 of 256 threads there"},
+      {{"overwritten_left_tile", "A warp overwrites what others multiply.",
+        "race", "left tile: product", "left tile: overwritten",
+        alone(overwritten_left_tile<true>, overwritten_left_tile<false>,
+              128)},
+       "a barrier is probably missing between the two lines"},
       {{"misaligned_load", "16 bytes are loaded from a multiple of 4.",
         "misaligned", "load4: address", "",
         plain(misaligned_load<true>, misaligned_load<false>)},
