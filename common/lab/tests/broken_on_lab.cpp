@@ -53,7 +53,7 @@ int print_hopper_table() {
       kind = "deadlock";
     }
     const auto findings = watch.report().findings;
-    if (!findings.empty() && kind != "deadlock") kind = findings.front().kind;
+    if (!findings.empty()) kind = findings.front().kind;
     fmt::print("{:<24} {:<10} {}\n", kernel.name, kind, kernel.wrong);
   }
   return 0;
