@@ -572,7 +572,8 @@ class Block {
 
  private:
   static bool same(const Place& a, const Place& b) {
-    return a.line == b.line && std::strcmp(a.file, b.file) == 0;
+    return a.line == b.line &&
+           (a.file == b.file || std::strcmp(a.file, b.file) == 0);
   }
   // Lanes that meet in a warp operation are at different lines. __syncwarp() alone allows that.
   static void find_two_lines(std::size_t lane, const Place& place,

@@ -176,6 +176,27 @@ __global__ void reads_nothing(const float* in, float* out) {
   out[threadIdx.x] = in[threadIdx.x];
 }
 
+// Accesses of 4 bytes that begin at the second number of 16 bits.
+__global__ void odd_pairs(const half* in, half* out, bool by_copy) {
+  __shared__ __align__(16) half pair[2];
+  if (by_copy) {
+    cp_async4(pair, in + 1);
+  } else {
+    store_pair(out, load_pair(in + 1));
+  }
+}
+
+TEST_CASE("4 bytes at once need a multiple of 4") {
+  DeviceBuffer<half> in(4), out(4);
+  for (const bool by_copy : {false, true}) {
+    const std::string message = message_of<std::runtime_error>([&] {
+      launch(odd_pairs, {{1}, {1}}, in.data(), out.data(), by_copy);
+    });
+    CHECK(contains(message, "engine_test.cpp:"));
+    CHECK(contains(message, "uses 4 bytes at once, at an address 2 bytes"));
+  }
+}
+
 // AddressSanitizer handles crashes itself.
 #ifndef __has_feature
 #define __has_feature(feature) 0
