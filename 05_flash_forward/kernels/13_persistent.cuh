@@ -174,6 +174,7 @@ __device__ bool take_work(PersistentShared<Tile>& shared,
   const Work& next = shared.work[at.stage];
   work = {warp_uniform(next.block), warp_uniform(next.head),
           warp_uniform(next.batch)};
+  __syncwarp();  // all lanes have read it: a shuffle orders no memory
   if (threadIdx.x % kWarp == 0) shared.work_pipe.free(at);
   return work.block >= 0;
 }

@@ -205,7 +205,7 @@ __device__ void correct(float (&o)[r], const float (&correction)[2]) {
 /// @param maps   of the tensors
 /// @param o      sums
 /// @param rows   of this lane
-/// @param o_smem room for 64 x d, on O's way to TMA
+/// @param o_smem room for 64 x d, on O's way to TMA: the warpgroup's Q, whose products this thread has waited for
 /// @param query0 the warpgroup's first query
 /// @param head   which head
 /// @param batch  which sequence
@@ -231,6 +231,8 @@ __device__ bool write_output(const MappedAttention<T>& maps,
   }
   const int lane = threadIdx.x % kWarp;
   const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
+  // Until here wgmma of other warps may still read these rows of Q.
+  named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);
 #pragma unroll
   for (int col = 0; col < Tile::d; col += 16) {
     std::uint32_t r[4];

@@ -5,6 +5,7 @@
 
 #include "05_flash_forward/machine.hpp"
 #include "05_flash_forward/tests/rungs.hpp"
+#include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
 using flash::kTypes;
@@ -132,9 +133,40 @@ TEST_CASE("dropout drops what the CPU says") {
   }
 }
 
+// In the watched lab; see flash::check_watched().
+lab::Coverage check_watched(const flash::Rung& rung, Type type,
+                            const AttentionShape& shape) {
+  const Problem problem = problem_of(type, shape, true);
+  const auto inputs = flash::make_inputs(problem, Values::kNormal, 1);
+  return flash::check_watched(rung, problem, inputs,
+                              flash::Judge(problem, inputs));
+}
+
 TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
-  flash::check_watched<flash::Judge>(
-      flash::machines(), [](const Problem& problem) {
+  const std::vector<Machine> machines = flash::machines();
+  const Machine* const watched = machine_of(machines, "watched");
+  if (watched == nullptr) return;
+  lab::Coverage coverage = flash::check_all_watched<flash::Judge>(
+      *watched, [](const Problem& problem) {
         return flash::make_inputs(problem, Values::kNormal, 1);
       });
+  // Without a tile counter; each of the two blocks takes three tiles.
+  for (const std::int64_t head_dim : {64, 128}) {
+    coverage.add(check_watched(watched->dispatched(gpus::kH100),
+                               Type::kBFloat16, {1, 6, 2, 70, 90, head_dim}));
+  }
+  CHECK(lab::unreached_text(coverage) == flash::kAllReached);
+}
+
+TEST_CASE("the watched lab finds nothing where the ring of tiles wraps") {
+  const std::vector<Machine> machines = flash::machines();
+  const Machine* const watched = machine_of(machines, "watched");
+  if (watched == nullptr) return;
+  // One of the two blocks of an observed launch draws all tiles but one.
+  for (const AttentionShape& shape : {AttentionShape{1, 3, 1, 70, 1, 64},
+                                      AttentionShape{2, 6, 2, 40, 50, 32}}) {
+    for (const char* name : {"13_persistent", "14_patience", "15_shares"}) {
+      check_watched(rung_of(*watched, name), Type::kBFloat16, shape);
+    }
+  }
 }

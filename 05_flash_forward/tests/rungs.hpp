@@ -49,39 +49,47 @@ void check_everywhere(const std::vector<Machine>& machines,
   }
 }
 
-/// Checks that every rung is right in the watched lab, where this build has it, with no finding, with all problems of
-/// watched_problems(), and that these reach every line of the kernels.
+/// Checks that a rung of the watched lab is right, with no finding.
+/// @return which lines of its kernels were reached
+template <class Rung, class Inputs, class Judge>
+lab::Coverage check_watched(const Rung& rung, const Problem& problem,
+                            const Inputs& inputs, const Judge& judge) {
+  const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {
+    check_rung(rung, problem, inputs, judge);
+  });
+  REQUIRE(seen);
+  CAPTURE(rung.name);
+  CAPTURE(problem.text());
+  CAPTURE(seen->text);
+  CHECK(seen->findings == 0);
+  return seen->coverage;
+}
+
+/// Checks every rung of the watched lab so, with all problems of watched_problems().
 /// @tparam Judge of the lesson
-/// @param machines    of the lesson
+/// @param watched     the watched lab
 /// @param make_inputs make_inputs(problem) of the lesson
+/// @return which lines of the kernels were reached
 template <class Judge, class Machine, class MakeInputs>
-void check_watched(const std::vector<Machine>& machines,
-                   MakeInputs make_inputs) {
-  const Machine* const watched = machine_of(machines, "watched");
-  if (watched == nullptr) return;
+lab::Coverage check_all_watched(const Machine& watched,
+                                MakeInputs make_inputs) {
   lab::Coverage coverage;
-  for (const auto& rung : watched->rungs) {
-    CAPTURE(rung.name);
+  for (const auto& rung : watched.rungs) {
     REQUIRE(!rung.tiles.empty());
     for (const bool causal : {false, true}) {
       for (const Problem& problem :
            watched_problems(rung, rung.types.back(), causal)) {
         const auto inputs = make_inputs(problem);
         const Judge judge(problem, inputs);
-        const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {
-          check_rung(rung, problem, inputs, judge);
-        });
-        REQUIRE(seen);
-        CAPTURE(problem.text());
-        CAPTURE(seen->text);
-        CHECK(seen->findings == 0);
-        coverage.add(seen->coverage);
+        coverage.add(check_watched(rung, problem, inputs, judge));
       }
     }
   }
-  CHECK(lab::unreached_text(coverage) ==
-        "Every line of the kernels was reached.\n");
+  return coverage;
 }
+
+/// What lab::unreached_text() says where every line was reached.
+constexpr char kAllReached[] = "Every line of the kernels was reached.\n";
 
 /// How many random problems: FA_FUZZ_COUNT from the environment, or a hundred.
 inline int fuzz_count() {

@@ -42,7 +42,7 @@ __device__ void add_in_turn(BackwardShared<Tile>& shared,
     unsigned* const turn = a.turns + row / kTurnRows * 2 + warpgroup;
     const auto own = static_cast<unsigned>(turn_of<Tile>(a, block, query0));
     shared.d_q_full[warpgroup].wait(at.parity);
-    while (atomic_add_acquire(turn, 0) != own) {  // others add before
+    while (load_acquire(turn) != own) {  // others add before
     }
     fence_async_proxy_global();  // so TMA knows what others added
     float* const to = d_q_part<Tile>(a, row, warpgroup);

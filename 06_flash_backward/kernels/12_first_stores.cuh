@@ -35,7 +35,7 @@ __device__ void store_or_add(BackwardShared<Tile>& shared,
     if (first) {
       bulk_store(to, shared.d_q[warpgroup], bytes);
     } else {
-      while (before < kStored) before = atomic_add_acquire(turn, 0);
+      while (before < kStored) before = load_acquire(turn);
       fence_async_proxy_global();  // so TMA knows of it
       bulk_add(to, shared.d_q[warpgroup], bytes);
     }

@@ -281,7 +281,7 @@ __device__ float* d_q_part(const AttentionGradient<T>& a, std::int64_t row,
 /// @param map    of the tensor: boxes of 64 rows
 /// @param x      this lane's part
 /// @param factor multiplies x
-/// @param tile   room, on the way to TMA
+/// @param tile   room, on the way to TMA; a barrier has ordered all reads of it by wgmma before this call
 /// @param row0   first row
 /// @param head   which head
 /// @param batch  which sequence

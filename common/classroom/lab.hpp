@@ -59,7 +59,7 @@ inline void needs_watching(const Seen& seen) {
   }
 }
 
-/// True when a finding of a kind was made: "race", "out of bounds", "unwritten", "barrier" or "copy".
+/// True when a finding of a kind was made: see lab::Finding::kind.
 inline bool found(const Seen& seen, const std::string& kind) {
   for (const lab::Finding& finding : seen.report.findings) {
     if (finding.kind == kind) return true;

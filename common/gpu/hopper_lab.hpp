@@ -36,8 +36,8 @@ class Mbarrier {
 };
 static_assert(sizeof(Mbarrier) == 8, "as on a GPU");
 
-inline std::uint32_t shared_address(const void* pointer) {
-  return lab::shared_offset(pointer);
+inline std::uint32_t shared_address(const void* pointer FA_PLACE) {
+  return lab::operand_offset(pointer, place);
 }
 
 inline void fence_barrier_init() {

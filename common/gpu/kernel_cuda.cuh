@@ -127,6 +127,16 @@ __device__ inline unsigned atomic_add_acquire(unsigned* counter,
                : "memory");
   return before;
 }
+/// Reads a counter in global memory and acquires: what other blocks did before they changed it behind a __threadfence()
+/// is there for this thread. To poll, it costs less than atomic_add_acquire() of 0, which also writes.
+__device__ inline unsigned load_acquire(const unsigned* counter) {
+  unsigned value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n"
+               : "=r"(value)
+               : "l"(__cvta_generic_to_global(counter))
+               : "memory");
+  return value;
+}
 /// Adds to four neighbours in global memory, to each of them atomically; the address is a multiple of 16. From sm_90
 /// on it is one request.
 __device__ inline void atomic_add4(float* address, float4 value) {

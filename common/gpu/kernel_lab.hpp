@@ -51,17 +51,24 @@ inline void __syncwarp(unsigned mask = 0xffffffffu,
                        int line = __builtin_LINE())
 { lab::sync_warp(mask & lab::existing_lanes(), {file, line}); }
 
-/// What lane `source(own lane)` of the mask brings; the own value where that is no lane of the mask.
+/// What lane `source(own lane)` brings; the own value where the launch has no such lane. Outside of the mask a value is
+/// undefined: here all its bits are 1, which is NaN for a float.
 template <class T, class Source>
 T shuffle(unsigned mask, T value, Source source, const lab::Place& place) {
   static_assert(sizeof(T) <= lab::kDepositSize);
-  mask &= lab::existing_lanes();
-  const std::byte* deposits = lab::exchange(mask, &value, sizeof(T), place);
+  const unsigned existing = lab::existing_lanes();
+  const std::byte* deposits =
+      lab::exchange(mask & existing, &value, sizeof(T), place);
   const int from = source(lab::current->lane);
-  if (from < 0 || from >= lab::kWarpSize || (mask >> from & 1u) == 0) {
+  if (from < 0 || from >= lab::kWarpSize || (existing >> from & 1u) == 0) {
     return value;
   }
   T result;
+  if ((mask >> from & 1u) == 0) {
+    lab::absent_source(mask, from, place);
+    std::memset(static_cast<void*>(&result), 0xff, sizeof(T));
+    return result;
+  }
   std::memcpy(&result,
               deposits + static_cast<std::size_t>(from) * lab::kDepositSize,
               sizeof(T));
@@ -150,13 +157,21 @@ __forceinline__ float atomicAdd(float* address, float value) {
                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return old;
 }
-__forceinline__ int atomicAdd(int* address, int value) {
-  lab::note_counter(address, false);
+__forceinline__ int atomicAdd(int* address, int value,
+                              const char* file = __builtin_FILE(),
+                              int line = __builtin_LINE()) {
+  if (value == 0) lab::poll(address, {file, line});
+  lab::note_counter(address, lab::CounterUse::kAdd);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
-__forceinline__ unsigned atomicAdd(unsigned* address, unsigned value) {
-  if (value == 0) lab::note_look();
-  lab::note_counter(address, false);
+__forceinline__ unsigned atomicAdd(unsigned* address, unsigned value,
+                                   const char* file = __builtin_FILE(),
+                                   int line = __builtin_LINE()) {
+  if (value == 0) {
+    lab::note_look();
+    lab::poll(address, {file, line});
+  }
+  lab::note_counter(address, lab::CounterUse::kAdd);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
@@ -200,16 +215,32 @@ __forceinline__ std::uint32_t pack2(T low, T high) {
   std::memcpy(&result, pair, sizeof result);
   return result;
 }
-/// 4 bytes as one access.
-typedef std::uint32_t Bytes4 __attribute__((may_alias));
+/// An access of so many bytes that is one instruction of a GPU needs an address that is a multiple of them.
+template <std::size_t bytes>
+__forceinline__ void check_aligned(const void* address, const char* file,
+                                   int line) {
+  if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) {
+    lab::misaligned(address, bytes, file, line);
+  }
+}
+
+/// 4 bytes as one access. aligned(1), also below: a misaligned access is for check_aligned() to report, not for the
+/// processor.
+typedef std::uint32_t Bytes4 __attribute__((may_alias, aligned(1)));
 template <class T>
-__forceinline__ std::uint32_t load_pair(const T* address) {
+__forceinline__ std::uint32_t load_pair(const T* address,
+                                        const char* file = __builtin_FILE(),
+                                        int line = __builtin_LINE()) {
   static_assert(sizeof(T) == 2);
+  check_aligned<sizeof(Bytes4)>(address, file, line);
   return *reinterpret_cast<const Bytes4*>(address);
 }
 template <class T>
-__forceinline__ void store_pair(T* address, std::uint32_t pair) {
+__forceinline__ void store_pair(T* address, std::uint32_t pair,
+                                const char* file = __builtin_FILE(),
+                                int line = __builtin_LINE()) {
   static_assert(sizeof(T) == 2);
+  check_aligned<sizeof(Bytes4)>(address, file, line);
   *reinterpret_cast<Bytes4*>(address) = pair;
 }
 
@@ -219,27 +250,39 @@ inline float exp2_approx(float x) {
 }
 
 /// 16 bytes as one access: a vector type of the compiler, so that the watched lab sees one too.
-typedef float Bytes16 __attribute__((vector_size(16), may_alias));
+typedef float Bytes16 __attribute__((vector_size(16), may_alias, aligned(1)));
 
 template <class T>
-__forceinline__ float4 load4(const T* address) {
+__forceinline__ float4 load4(const T* address,
+                             const char* file = __builtin_FILE(),
+                             int line = __builtin_LINE()) {
+  check_aligned<sizeof(Bytes16)>(address, file, line);
   const Bytes16 value = *reinterpret_cast<const Bytes16*>(address);
   return {value[0], value[1], value[2], value[3]};
 }
 template <class T>
-__forceinline__ void store4(T* address, float4 value) {
+__forceinline__ void store4(T* address, float4 value,
+                            const char* file = __builtin_FILE(),
+                            int line = __builtin_LINE()) {
+  check_aligned<sizeof(Bytes16)>(address, file, line);
   *reinterpret_cast<Bytes16*>(address) =
       Bytes16{value.x, value.y, value.z, value.w};
 }
 
 /// 8 bytes as one access.
-typedef float Bytes8 __attribute__((vector_size(8), may_alias));
-__forceinline__ void load2(float (&to)[2], const float* address) {
+typedef float Bytes8 __attribute__((vector_size(8), may_alias, aligned(1)));
+__forceinline__ void load2(float (&to)[2], const float* address,
+                           const char* file = __builtin_FILE(),
+                           int line = __builtin_LINE()) {
+  check_aligned<sizeof(Bytes8)>(address, file, line);
   const Bytes8 value = *reinterpret_cast<const Bytes8*>(address);
   to[0] = value[0];
   to[1] = value[1];
 }
-__forceinline__ void store2(float* address, float x, float y) {
+__forceinline__ void store2(float* address, float x, float y,
+                            const char* file = __builtin_FILE(),
+                            int line = __builtin_LINE()) {
+  check_aligned<sizeof(Bytes8)>(address, file, line);
   lab::note_change(lab::Step::Kind::kWrite, sizeof(Bytes8));
   *reinterpret_cast<Bytes8*>(address) = Bytes8{x, y};
 }
@@ -247,13 +290,28 @@ __forceinline__ void store2(float* address, float x, float y) {
 inline void __threadfence() {
   lab::fence_memory();
 }
-__forceinline__ unsigned atomic_add_acquire(unsigned* counter,
-                                            unsigned value) {
-  if (value == 0) lab::note_look();
-  lab::note_counter(counter, true);
+__forceinline__ unsigned atomic_add_acquire(
+    unsigned* counter, unsigned value, const char* file = __builtin_FILE(),
+    int line = __builtin_LINE()) {
+  if (value == 0) {
+    lab::note_look();
+    lab::poll(counter, {file, line});
+  }
+  lab::note_counter(counter, lab::CounterUse::kAddAcquire);
   return __atomic_fetch_add(counter, value, __ATOMIC_ACQUIRE);
 }
-__forceinline__ void atomic_add4(float* address, float4 value) {
+__forceinline__ unsigned load_acquire(const unsigned* counter,
+                                      const char* file = __builtin_FILE(),
+                                      int line = __builtin_LINE()) {
+  lab::note_look();
+  lab::poll(counter, {file, line});
+  lab::note_counter(counter, lab::CounterUse::kLoadAcquire);
+  return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
+__forceinline__ void atomic_add4(float* address, float4 value,
+                                 const char* file = __builtin_FILE(),
+                                 int line = __builtin_LINE()) {
+  check_aligned<sizeof(float4)>(address, file, line);
   atomicAdd(address, value.x);
   atomicAdd(address + 1, value.y);
   atomicAdd(address + 2, value.z);

@@ -13,7 +13,7 @@ namespace fa::FA_TARGET {
 inline DeviceProperties device_properties() {
   DeviceProperties result;
   result.name = "the lab";
-  result.multiprocessors = lab::recorder != nullptr ? 1 : thread_count();
+  result.multiprocessors = lab::sm_count();
   result.shared_bytes = 227 * 1024;
   return result;
 }

@@ -300,9 +300,9 @@ void Products::tell_of(const Setting& setting, const Product& product) const {
                          product.place);
   };
   if (product.a[0] == nullptr) {
+    // All 64 rows: PTX does not promise that a warp reads its own ones only.
     Operand(setting, shape.a, shape.turned_a, product.place)
-        .for_chunks(static_cast<std::size_t>(setting.first_row), kRows,
-                    reads);
+        .for_chunks(0, 4 * std::size_t{kRows}, reads);
   }
   Operand(setting, shape.b, shape.turned_b, product.place)
       .for_chunks(0, 2 * static_cast<std::size_t>(shape.sums), reads);

@@ -243,5 +243,7 @@ void wait_products(int pending);
 /// How far behind the beginning of dynamic shared memory something lies.
 /// @throws std::runtime_error for what is not there
 std::uint32_t shared_offset(const void* pointer);
+/// The same for an operand of wgmma, which must be at a multiple of 16 bytes: see misaligned().
+std::uint32_t operand_offset(const void* pointer, const Place& place);
 
 }  // namespace fa::lab

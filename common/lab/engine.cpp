@@ -5,13 +5,18 @@
 #include <atomic>
 #include <boost/context/fiber.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <pthread.h>
 #include <stdexcept>
+#include <thread>
+#include <time.h>
 #include <unistd.h>
 #include <unordered_map>
 #include <utility>
@@ -50,6 +55,8 @@ constexpr std::size_t kRoom =
 // next exchange before a slow one has read this one.
 struct Exchange {
   unsigned arrived = 0;
+  Place first;          // where the first lane came
+  bool orders = false;  // it is a __syncwarp()
   alignas(16) std::array<std::byte, kWarpSize * kDepositSize> deposits;
 };
 struct MaskedExchange {
@@ -60,6 +67,7 @@ struct MaskedExchange {
 
 enum class State {
   kReady,
+  kPolling,
   kAtBarrier,
   kAtMbarrier,
   kAtNamedBarrier,
@@ -152,6 +160,9 @@ struct Fiber {
   unsigned waits_for = 0;         // lanes, when in an exchange
   const void* barrier = nullptr;  // at which it waits: its address, or name
   int parity = 0;                 // of the phase, at an mbarrier
+  const void* polled = nullptr;   // the last flag that it read
+  bool crashed = false;           // it has left its stack for ever
+  bool lost = false;              // its stack must not be unwound
   std::vector<const void*> lent;  // registers that wgmma may have
   Stores stores;
   std::vector<Copy> open_copies;
@@ -167,14 +178,35 @@ struct Fiber {
     self = std::move(self).resume();
     come_from(saved, nullptr);
   }
+  // Leaves its stack for ever.
+  void crash() {
+    crashed = lost = true;
+    scheduler = std::move(scheduler).resume();
+  }
 };
+
+// The workers of a launch: threads of the operating system that run its blocks.
+struct Workers {
+  explicit Workers(std::int64_t count) : running(count) {}
+  std::atomic<std::int64_t> running;   // that have blocks left
+  std::atomic<std::int64_t> idle{0};   // in whose block threads only poll
+  std::atomic<std::int64_t> woken{0};  // how often one was no longer idle
+};
+// Rounds through the threads of a block in which all of them only poll, before its worker counts as idle, and before a
+// launch of idle workers is given up. A worker that the operating system does not run needs time besides.
+constexpr int kIdleRounds = 1000;
+constexpr std::chrono::seconds kIdleTime{2};
+// Time of a processor that a thread may run without giving way. An observed one is slow, and noticed earlier.
+constexpr std::chrono::seconds kLongestRun{10};
 
 // The threads of one block at a time, reused from block to block.
 class Block {
  public:
-  Block(const Launch& launch, const std::function<void()>& kernel)
+  Block(const Launch& launch, const std::function<void()>& kernel,
+        Workers& workers)
       : launch_(launch),
         kernel_(kernel),
+        workers_(workers),
         fibers_(static_cast<std::size_t>(launch.block.count())),
         shared_(launch.shared_bytes + kSharedAlignment + 2 * kRoom) {
     const Size size = launch.block;
@@ -212,13 +244,22 @@ class Block {
 
   // Ends the fibers, which stand after a kernel or, after an error, within one.
   ~Block() {
+    wake();
     abandoned = true;
-    for (Fiber& fiber : fibers_) fiber.resume();
+    for (Fiber& fiber : fibers_) {
+      if (fiber.lost) {
+        new boost::context::fiber(std::move(fiber.self));  // to be leaked
+      } else {
+        fiber.resume();
+      }
+    }
   }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
   bool abandoned = false;
+  std::atomic<std::int64_t> switches{0};  // from a thread to another one
+  std::atomic<bool> stuck{false};         // the thread that runs does not end
 
   void run(std::int64_t index) {
     const Size grid = launch_.grid;
@@ -238,6 +279,7 @@ class Block {
       fiber.thread.block_index = block_index;
       fiber.state = State::kReady;
       fiber.barrier = nullptr;
+      fiber.polled = nullptr;
       fiber.open_copies.clear();
       fiber.committed_copies.clear();
       fiber.lent.clear();
@@ -249,7 +291,11 @@ class Block {
     }
     if (recorder != nullptr) recorder->block_begins(exchanges_.size());
     while (alive_ > 0) {
-      if (!run_ready_fibers()) throw std::runtime_error(deadlock());
+      if (run_ready_fibers()) {
+        wake();
+      } else {
+        check_idle();
+      }
     }
     check_end();
     if (observer != nullptr) observer->block_ends();
@@ -282,6 +328,12 @@ class Block {
     Exchange& now = masked.exchanges[masked.turn[lane]];
     masked.turn[lane] ^= 1;
     if (now.arrived == mask) now.arrived = 0;  // of the round before last
+    if (now.arrived == 0) {
+      now.first = place;
+      now.orders = orders_memory;
+    } else if (!(orders_memory && now.orders) && !same(place, now.first)) {
+      find_two_lines(lane, place, now.first);
+    }
     std::memcpy(now.deposits.data() + lane * kDepositSize, bytes, size);
     now.arrived |= 1u << lane;
     if (now.arrived == mask) {
@@ -519,6 +571,60 @@ class Block {
   }
 
  private:
+  static bool same(const Place& a, const Place& b) {
+    return a.line == b.line &&
+           (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+  }
+  // Lanes that meet in a warp operation are at different lines. __syncwarp() alone allows that.
+  static void find_two_lines(std::size_t lane, const Place& place,
+                             const Place& first) {
+    const std::string text = fmt::format(
+        "lane {} is at this warp operation while other lanes of its mask are "
+        "at the other line: all lanes of a mask must execute the same "
+        "operation; move it out of the branch",
+        lane);
+    if (observer == nullptr) {
+      throw std::runtime_error(fmt::format("{}:{} and {}:{}: {}", place.file,
+                                           place.line, first.file, first.line,
+                                           text));
+    }
+    observer->finds("warp", place, first, text);
+  }
+
+  // The threads of this block do more than poll.
+  void wake() {
+    idle_rounds_ = 0;
+    if (!idle_) return;
+    idle_ = false;
+    ++workers_.woken;
+    --workers_.idle;
+  }
+  // All threads of this block wait, or poll what other blocks may still change.
+  void check_idle() {
+    const bool polling = std::any_of(
+        fibers_.begin(), fibers_.end(),
+        [](const Fiber& fiber) { return fiber.state == State::kPolling; });
+    if (!polling) throw std::runtime_error(deadlock());
+    if (!idle_ && ++idle_rounds_ < kIdleRounds) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (!idle_) {
+      idle_ = true;
+      ++workers_.idle;
+    }
+    const std::int64_t running = workers_.running, woken = workers_.woken;
+    if (workers_.idle < running || running != running_then_ ||
+        woken != woken_then_) {
+      running_then_ = running;
+      woken_then_ = woken;
+      idle_rounds_ = 0;
+      idle_since_ = now;
+    } else if (++idle_rounds_ > kIdleRounds &&
+               (running == 1 || now - idle_since_ > kIdleTime)) {
+      throw std::runtime_error(deadlock());
+    }
+    if (running > 1) std::this_thread::yield();
+  }
+
   // What a lane does at an mbarrier.
   static void record_at(const Fiber& fiber, Step::Kind kind,
                         const void* barrier, int count,
@@ -716,6 +822,7 @@ class Block {
     }
   }
 
+  // Lets each thread run that can. Returns whether one of them did more than poll.
   bool run_ready_fibers() {
     bool any = false;
     for (std::size_t first = 0; first < fibers_.size(); first += kWarpSize) {
@@ -723,17 +830,55 @@ class Block {
       for (bool again = true; again;) {  // a warp goes on while it can
         again = false;
         for (std::size_t i = first; i < end; ++i) {
-          Fiber& fiber = fibers_[i];
-          if (fiber.state != State::kReady) continue;
-          current = &fiber.thread;
-          fiber.resume();
-          current = nullptr;
-          if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+          if (fibers_[i].state != State::kReady) continue;
+          run(fibers_[i]);
           any = again = true;
         }
       }
+      for (std::size_t i = first; i < end; ++i) {
+        if (fibers_[i].state != State::kPolling) continue;
+        fibers_[i].state = State::kReady;
+        run(fibers_[i]);
+        any = any || fibers_[i].state != State::kPolling;
+      }
     }
     return any;
+  }
+
+  void run(Fiber& fiber) {
+    current = &fiber.thread;
+    switches.store(switches.load(std::memory_order_relaxed) + 1,
+                   std::memory_order_relaxed);
+    fiber.resume();
+    current = nullptr;
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+    if (!fiber.crashed) return;
+    throw std::runtime_error(stuck ? loop_of(fiber) : crash_of(fiber));
+  }
+
+  // Says that a thread is in a loop that does not end.
+  static std::string loop_of(const Fiber& fiber) {
+    const Size index = fiber.thread.block_index;
+    return fmt::format(
+        "thread {} of block ({}, {}, {}) has run for {} seconds without a "
+        "barrier: if it reads a flag that another thread is to set, let it "
+        "read with load_acquire(), so that the other one can run; the "
+        "watched lab (./learn trace) names the line",
+        fiber.thread.number, index.x, index.y, index.z, kLongestRun.count());
+  }
+
+  // Says which access crashed.
+  static std::string crash_of(const Fiber& fiber) {
+    const Size index = fiber.thread.block_index;
+    const std::string text = fmt::format(
+        "thread {} of block ({}, {}, {}) crashed: it uses an address that is "
+        "misaligned or where there is no memory",
+        fiber.thread.number, index.x, index.y, index.z);
+    if (observer == nullptr) {
+      return text + "; the watched lab (./learn trace) names the line";
+    }
+    const std::string where = observer->crashes(fiber.thread);
+    return where.empty() ? text : where + ": " + text;
   }
 
   void release_barrier() {
@@ -786,7 +931,13 @@ class Block {
   }
 
   // Says who waits where.
-  std::string deadlock() const {
+  std::string deadlock() {
+    std::string
+        last_load;  // of a thread that polls; for others see its place
+    for (const Fiber& fiber : fibers_) {
+      if (fiber.state != State::kPolling || observer == nullptr) continue;
+      last_load = observer->spins(fiber.thread);
+    }
     const Size index = fibers_[0].thread.block_index;
     std::string text = fmt::format("deadlock in block ({}, {}, {}):", index.x,
                                    index.y, index.z);
@@ -834,6 +985,14 @@ class Block {
                           group.place.line, barrier.arrived, barrier.threads);
           break;
         }
+        case State::kPolling:
+          text += "reading a flag again and again, ";
+          text +=
+              group.place.line > 0
+                  ? fmt::format("{}:{}", group.place.file, group.place.line)
+                  : last_load;
+          text += "; no other thread can change it any more";
+          break;
         case State::kInExchange:
           text += fmt::format("in a warp operation, {}", group.place.file);
           if (group.place.line > 0) {
@@ -869,6 +1028,11 @@ class Block {
 
   const Launch launch_;
   const std::function<void()>& kernel_;
+  Workers& workers_;
+  bool idle_ = false;    // as the workers count it
+  int idle_rounds_ = 0;  // in which threads only polled
+  std::int64_t running_then_ = 0, woken_then_ = 0;
+  std::chrono::steady_clock::time_point idle_since_;
   std::vector<Fiber> fibers_;
   std::vector<std::byte> shared_;
   std::vector<std::vector<std::unique_ptr<MaskedExchange>>> exchanges_;
@@ -896,6 +1060,129 @@ Fiber& this_fiber() {
   return *reinterpret_cast<Fiber*>(const_cast<Thread*>(current));
 }
 
+#ifdef FA_NO_ASAN
+// While launches run, a bad access to memory ends the launch and not the program. With a signal of its own it also ends
+// a thread that does not.
+class CrashHandler {
+ public:
+  CrashHandler() {
+    const std::lock_guard lock(mutex());
+    if (users()++ > 0) return;
+    struct sigaction action = {};
+    action.sa_sigaction = &handle;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      sigaction(kSignals[i], &action, &before()[i]);
+    }
+  }
+  ~CrashHandler() {
+    const std::lock_guard lock(mutex());
+    if (--users() > 0) return;
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      sigaction(kSignals[i], &before()[i], nullptr);
+    }
+  }
+  CrashHandler(const CrashHandler&) = delete;
+  CrashHandler& operator=(const CrashHandler&) = delete;
+
+ private:
+  static constexpr std::array<int, 3> kSignals{SIGSEGV, SIGBUS, SIGURG};
+  static void handle(int signal, siginfo_t*, void*) {
+    if (signal == SIGURG) {
+      if (current != nullptr && this_fiber().block->stuck) {
+        this_fiber().crash();
+      }
+      return;
+    }
+    if (current != nullptr) this_fiber().crash();
+    // Not in a kernel: the access is repeated, and handled as it was before.
+    sigaction(signal, &before()[signal == kSignals[0] ? 0 : 1], nullptr);
+  }
+  static std::mutex& mutex() {
+    static std::mutex result;
+    return result;
+  }
+  static int& users() {
+    static int result = 0;
+    return result;
+  }
+  static std::array<struct sigaction, 3>& before() {
+    static std::array<struct sigaction, 3> result;
+    return result;
+  }
+};
+#else
+struct CrashHandler {};  // AddressSanitizer has one
+#endif
+
+#if defined(FA_NO_ASAN) && defined(__linux__)
+// Looks now and then whether the threads of blocks still give way.
+class Watchdog {
+ public:
+  // While it lives, a block that this thread of the operating system runs is looked after.
+  explicit Watchdog(Block& block) : watched_{&block, pthread_self(), -1, {}} {
+    static const bool started = [] {
+      std::thread([] {
+        for (;; std::this_thread::sleep_for(std::chrono::seconds(1))) look();
+      }).detach();
+      return true;
+    }();
+    (void)started;
+    const std::lock_guard lock(all().mutex);
+    all().watched.push_back(&watched_);
+  }
+  ~Watchdog() {
+    const std::lock_guard lock(all().mutex);
+    auto& list = all().watched;
+    list.erase(std::find(list.begin(), list.end(), &watched_));
+  }
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+ private:
+  struct Watched {
+    Block* block;
+    pthread_t worker;
+    std::int64_t switches;       // when it was looked at last
+    std::chrono::seconds since;  // time of the worker's processor
+  };
+  struct All {
+    std::mutex mutex;
+    std::vector<Watched*> watched;
+  };
+  // Never destroyed: its thread does not end before the program.
+  static All& all() {
+    static All* const result = new All;
+    return *result;
+  }
+  static void look() {
+    const std::lock_guard lock(all().mutex);
+    for (Watched* const one : all().watched) {
+      clockid_t clock;
+      timespec time;
+      if (pthread_getcpuclockid(one->worker, &clock) != 0 ||
+          clock_gettime(clock, &time) != 0) {
+        continue;
+      }
+      const std::chrono::seconds now(time.tv_sec);
+      const std::int64_t switches = one->block->switches;
+      if (switches != one->switches) {
+        one->switches = switches;
+        one->since = now;
+      } else if (observer == nullptr && now - one->since >= kLongestRun) {
+        one->block->stuck = true;
+        pthread_kill(one->worker, SIGURG);
+      }
+    }
+  }
+  Watched watched_;
+};
+#else
+struct Watchdog {
+  explicit Watchdog(Block&) {}
+};
+#endif
+
 void perform(const Copy& copy) {
   if (copy.source == nullptr) {
     std::memset(copy.destination, 0, copy.size);
@@ -915,8 +1202,15 @@ std::vector<int> run(const Launch& launch,
       observer != nullptr || recorder != nullptr ? 1 : thread_count(),
       blocks);
   if (observer != nullptr) observer->launch_begins(launch);
+  [[maybe_unused]] const CrashHandler crash_handler;
+  Workers together(workers);
   parallel_for(workers, [&](std::int64_t) {
-    Block block(launch, kernel);
+    struct End {
+      Workers& workers;
+      ~End() { --workers.running; }
+    } end{together};
+    Block block(launch, kernel, together);
+    [[maybe_unused]] const Watchdog watchdog(block);
     for (std::int64_t i; (i = next.fetch_add(1)) < blocks;) {
       try {
         block.run(i);
@@ -964,6 +1258,12 @@ unsigned existing_lanes() {
 
 void copy_async(void* destination, const void* source, std::size_t size,
                 const Place& place) {
+  for (const void* address :
+       {static_cast<const void*>(destination), source}) {
+    if (reinterpret_cast<std::uintptr_t>(address) % size != 0) {
+      misaligned(address, size, place.file, place.line);
+    }
+  }
   if (observer != nullptr) {
     if (source != nullptr) observer->accesses(source, size, false, place);
     observer->copy_begins(destination, size, place);
@@ -1044,8 +1344,59 @@ void fence_memory() {
   }
 }
 
-void note_counter(const void* counter, bool acquires) {
-  if (observer != nullptr) observer->counts(counter, acquires);
+void note_counter(const void* counter, CounterUse use) {
+  if (observer != nullptr) observer->counts(counter, use);
+}
+
+void poll(const void* flag, const Place& place) {
+  Fiber& fiber = this_fiber();
+  if (std::exchange(fiber.polled, flag) != flag) return;
+  fiber.place = place;
+  fiber.state = State::kPolling;
+  fiber.yield();
+}
+
+void yield_from_loop() {
+  Fiber& fiber = this_fiber();
+  fiber.place = {};
+  fiber.state = State::kPolling;
+  fiber.lost = true;  // the compiler believes that loads do not throw
+  fiber.yield();
+  fiber.lost = false;
+}
+
+std::string misaligned_text(const void* address, std::size_t size) {
+  const Thread& thread = *current;
+  return fmt::format(
+      "thread {} (warp {}, lane {}) of block ({}, {}, {}) uses {} bytes at "
+      "once, at an address {} bytes beyond a multiple of {}: a GPU takes "
+      "multiples of {} only; pad the rows, or use smaller accesses",
+      thread.number, thread.number / kWarpSize, thread.lane,
+      thread.block_index.x, thread.block_index.y, thread.block_index.z, size,
+      reinterpret_cast<std::uintptr_t>(address) % size, size, size);
+}
+
+void misaligned(const void* address, std::size_t size, const char* file,
+                int line) {
+  const std::string text = misaligned_text(address, size);
+  if (observer == nullptr) {
+    throw std::runtime_error(fmt::format("{}:{}: {}", file, line, text));
+  }
+  observer->finds("misaligned", {file, line}, {}, text);
+}
+
+void absent_source(unsigned mask, int source, const Place& place) {
+  if (observer == nullptr) return;
+  observer->finds(
+      "warp", place, {},
+      fmt::format("lane {} takes the value of lane {}, which is not in the "
+                  "mask {:#x}: what it gets is undefined",
+                  current->lane, source, mask));
+}
+
+int sm_count() {
+  if (recorder != nullptr) return 1;
+  return observer != nullptr ? 2 : thread_count();
 }
 
 void begin_store(const BulkCopy& copy) {
@@ -1142,6 +1493,14 @@ void wait_products(int pending) {
       });
 }
 
+std::uint32_t operand_offset(const void* pointer, const Place& place) {
+  constexpr std::size_t kUnit = 16;  // that a descriptor counts in
+  if (reinterpret_cast<std::uintptr_t>(pointer) % kUnit != 0) {
+    misaligned(pointer, kUnit, place.file, place.line);
+  }
+  return shared_offset(pointer);
+}
+
 std::uint32_t shared_offset(const void* pointer) {
   Block& block = *this_fiber().block;
   const auto offset = static_cast<const std::byte*>(pointer) -
@@ -1196,6 +1555,9 @@ void fill(void* memory, int byte, std::size_t bytes, bool means_nothing) {
 
 void note_access(const void* address, std::size_t size, bool write,
                  const Place& place) {
+  if (reinterpret_cast<std::uintptr_t>(address) % size != 0) {
+    misaligned(address, size, place.file, place.line);
+  }
   if (observer != nullptr) observer->accesses(address, size, write, place);
 }
 

@@ -104,8 +104,35 @@ void wait_copies(int pending);
 
 /// __threadfence()
 void fence_memory();
-/// atomicAdd() on an integer, or atomic_add_acquire().
-void note_counter(const void* counter, bool acquires);
+/// What a thread does to a counter in global memory.
+enum class CounterUse {
+  kAdd,         ///< atomicAdd() on an integer
+  kAddAcquire,  ///< atomic_add_acquire()
+  kLoadAcquire  ///< load_acquire()
+};
+/// Tells an observer of a counter that is changed or read.
+void note_counter(const void* counter, CounterUse use);
+
+/// Reads a flag that another thread may change: a load, or an atomic that adds 0. A thread that reads the same flag
+/// again lets the other threads run, as a GPU does.
+/// @throws std::runtime_error when only such reads are left, so that no thread can change a flag
+void poll(const void* flag, const Place& place);
+/// The same for a loop of loads that an observer has noticed.
+void yield_from_loop();
+
+/// An access of so many bytes that is one instruction of a GPU, at an address that is not a multiple of them: a finding
+/// for an observer.
+/// @throws std::runtime_error without an observer
+void misaligned(const void* address, std::size_t size, const char* file,
+                int line);
+/// A sentence about such an access of the running thread.
+std::string misaligned_text(const void* address, std::size_t size);
+/// A shuffle that takes the value of a lane outside of its mask: a finding for an observer.
+void absent_source(unsigned mask, int source, const Place& place);
+
+/// SMs that the lab reports: as many as the threads of the operating system that run its blocks. While a launch is
+/// recorded it is 1 and while it is observed 2, so that what is seen does not depend on the number of cores.
+int sm_count();
 
 /// Memory of the device: aligned to 4096 bytes, with as much room on either side, which belongs to nobody.
 /// @throws std::runtime_error when there is not enough
@@ -192,10 +219,9 @@ class Observer {
   /// of this fence by a counter knows what this thread did so far.
   /// @param arrived whether none of its bulk stores is under way; while one is, the fence tells others nothing
   virtual void memory_fenced(bool arrived) = 0;
-  /// This thread changes or looks at a counter in global memory, by an atomic.
-  /// @param counter  which
-  /// @param acquires whether it needs no fence to know what those did that had counted before
-  virtual void counts(const void* counter, bool acquires) = 0;
+  /// This thread changes or reads a counter in global memory. Who acquires needs no fence to know what those did that
+  /// had counted before.
+  virtual void counts(const void* counter, CounterUse use) = 0;
   /// Something that runs by itself uses shared memory from now on.
   /// @param agent   who: a barrier for copies to shared memory, a thread for stores, a warp for products
   /// @param use     what
@@ -237,6 +263,12 @@ class Observer {
   virtual void moves(const std::vector<const void*>& address,
                      std::size_t size, bool write, bool atomic,
                      const Place& place) = 0;
+  /// A thread crashed at its last access to memory.
+  /// @return "file:line" of that access; empty where it is not known
+  virtual std::string crashes(const Thread& thread) = 0;
+  /// A thread repeats its last load for ever.
+  /// @return as crashes()
+  virtual std::string spins(const Thread& thread) = 0;
   /// The lab itself has found something.
   /// @param kind    see Finding::kind
   /// @param place   where

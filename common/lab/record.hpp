@@ -113,7 +113,7 @@ inline void note_change(Step::Kind kind, std::int64_t bytes) {
   }
 }
 
-/// atomicAdd() or atomic_add_acquire() of nothing, which only gives what is there: taken down while somebody records.
+/// load_acquire(), and atomicAdd() or atomic_add_acquire() of 0, which only give what is there: taken down while somebody records.
 inline void note_look() {
   if (recorder == nullptr) return;
   Step step;

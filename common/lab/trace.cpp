@@ -1,5 +1,7 @@
 #include "common/lab/trace.hpp"
 
+#include <stdexcept>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,7 +15,15 @@ namespace {
 
 Report watched(const std::function<void()>& work) {
   const Watch watch;
-  work();
+  try {
+    work();
+  } catch (const std::runtime_error& error) {
+    // What was found before may be the cause.
+    const Report report = watch.report();
+    if (report.findings.empty()) throw;
+    throw std::runtime_error(
+        fmt::format("{}\n{}", error.what(), report.findings_text()));
+  }
   return watch.report();
 }
 

@@ -53,6 +53,7 @@ struct TracedProblem {
 /// Watches what some work launches; none where this build has no watched lab.
 /// @param name of what is watched
 /// @param work launches kernels of the machine "watched"
+/// @throws what the work throws; a std::runtime_error then also says what was found
 std::optional<Trace> trace(const TraceName& name,
                            const std::function<void()>& work);
 

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <unistd.h>
 #include <unordered_map>
+#include <unwind.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -270,13 +271,31 @@ bool is_surface(const std::string& place) {
          place.find("common/gpu/hopper") != std::string::npos;
 }
 
-// The lines of code addresses: of the chain of inlined calls at each, the innermost that is not in the
-// functions that kernels are written with.
-const std::map<std::uintptr_t, std::string>& lines_of(
-    const std::vector<std::uintptr_t>& codes) {
+// "file:line" with the file's name as seen from the repository. A compiler's cache may have made it relative.
+std::string short_name(const std::string& place) {
+  const std::string root = FA_ROOT_DIRECTORY, up = "../";
+  std::string name = std::filesystem::path(place).lexically_normal().string();
+  if (name.compare(0, root.size(), root) == 0) name.erase(0, root.size());
+  while (name.compare(0, up.size(), up) == 0) name.erase(0, up.size());
+  return name;
+}
+
+// Whether a line is one of what surrounds kernels.
+bool is_outside(const std::string& place) {
+  for (const char* part :
+       {"common/lab/engine", "common/lab/watch", "common/lab/async",
+        "common/gpu/launch", "/usr/include/", "/boost/", "??", ":?"}) {
+    if (place.find(part) != std::string::npos) return true;
+  }
+  return is_surface(place);
+}
+
+// The lines of code addresses: of each the chain of inlined calls, the innermost first.
+using Lines = std::map<std::uintptr_t, std::vector<std::string>>;
+const Lines& lines_of(const std::vector<std::uintptr_t>& codes) {
   const std::uintptr_t base = load_address();
   // Each start of addr2line reads all of the program's lines.
-  static std::map<std::uintptr_t, std::string> known;
+  static Lines known;
   std::vector<std::uintptr_t> asked;
   for (const std::uintptr_t code : codes) {
     if (known.count(code) == 0) asked.push_back(code);
@@ -293,23 +312,43 @@ const std::map<std::uintptr_t, std::string>& lines_of(
     if (pipe == nullptr) return known;
     char line[4096];
     std::uintptr_t code = 0;
-    bool settled = false;
     while (std::fgets(line, sizeof line, pipe) != nullptr) {
       std::string text(line, std::strcspn(line, "\n"));
       if (text.compare(0, 2, "0x") == 0) {
         code = static_cast<std::uintptr_t>(
                    std::strtoull(text.c_str(), nullptr, 16)) +
                base + 1;
-        settled = false;
         continue;
       }
-      text = text.substr(0, text.find(" (discriminator"));
-      if (!settled) known[code] = text;
-      settled = settled || !is_surface(text);
+      known[code].push_back(
+          short_name(text.substr(0, text.find(" (discriminator"))));
     }
     pclose(pipe);
   }
   return known;
+}
+
+// The line of a code address: the innermost that is not in the functions that kernels are written with.
+std::string line_of(const Lines& lines, std::uintptr_t code) {
+  const auto found = lines.find(code);
+  if (found == lines.end()) return fmt::format("code {:#x}", code);
+  for (const std::string& line : found->second) {
+    if (!is_surface(line)) return line;
+  }
+  return found->second.back();
+}
+
+// The return addresses of the functions that run now, the innermost first.
+std::vector<std::uintptr_t> call_stack() {
+  std::vector<std::uintptr_t> result;
+  _Unwind_Backtrace(
+      [](_Unwind_Context* context, void* stack) {
+        static_cast<std::vector<std::uintptr_t>*>(stack)->push_back(
+            _Unwind_GetIP(context));
+        return _URC_NO_REASON;
+      },
+      &result);
+  return result;
 }
 
 }  // namespace
@@ -450,6 +489,7 @@ struct Watch::State : Observer {
     learnt_by_copies.clear();
     sync_objects.clear();
     lent.assign(static_cast<std::size_t>(threads), {});
+    loops.assign(static_cast<std::size_t>(threads), {});
     pending.assign(count, {});
     alive.assign(count, 0xffffffffu);
     if (threads % kWarpSize != 0) {
@@ -525,6 +565,7 @@ struct Watch::State : Observer {
     std::string message;
     int distance = 0;  // of two threads: 0 in a warp, 1 in a block, 2 beyond
     std::int64_t count = 0;
+    std::vector<std::uintptr_t> stack;  // where it was found
   };
   std::vector<Found> findings;
 
@@ -542,7 +583,8 @@ struct Watch::State : Observer {
         return;
       }
     }
-    findings.push_back({kind, site, other, message, distance, 1});
+    findings.push_back(
+        {kind, site, other, message, distance, 1, call_stack()});
   }
 
   // "thread 37 (warp 1, lane 5)", and the block where it is not this one.
@@ -582,7 +624,7 @@ struct Watch::State : Observer {
           "the two are in different blocks: use an atomic, a second launch, "
           "or a counter, with a __threadfence() before it in the one (and a "
           "bulk_wait<0>() before that where a copy writes) and an "
-          "atomic_add_acquire() in the other";
+          "atomic_add_acquire() or load_acquire() in the other";
     } else if ((before.thread - block_thread) / kWarpSize ==
                (now.thread - block_thread) / kWarpSize) {
       missing =
@@ -683,9 +725,11 @@ struct Watch::State : Observer {
     return false;
   }
 
+  // `natural`: of a type whose alignment is its size.
   void access(const void* memory, std::size_t size, bool write, bool atomic,
-              std::uint32_t at) {
+              std::uint32_t at, bool natural = false) {
     const auto* address = static_cast<const std::byte*>(memory);
+    last_access = {address, size, at};
     bool shared = true;
     Region* region = nullptr;
     if (statics.contains(address)) {
@@ -706,9 +750,97 @@ struct Watch::State : Observer {
         !check_bounds(*region, address, size, write, at, shared)) {
       return;
     }
+    // Of 16 bytes no more than a multiple of 8 is known: it may be a struct of two.
+    if (natural && reinterpret_cast<std::uintptr_t>(address) %
+                           std::min<std::size_t>(size, 8) !=
+                       0) {
+      find("misaligned", at, 0, misaligned_text(address, size));
+    }
+    note_loop(address, write, at);
     check(*region, address, size, write, atomic, at, shared);
     // The load before a compare-and-swap is the lab's: a GPU has one instruction for both.
     if (!atomic || write) log(*region, address, size, write, atomic, at);
+  }
+
+  // ---------------------------------------------------------------- loops
+
+  // What a thread read since it last wrote, if that was always the same: it may wait for another thread.
+  struct Loop {
+    std::array<const std::byte*, 4> addresses{};
+    std::size_t known = 0;  // of these
+    int loads = 0;          // of these alone
+    std::uint32_t site = 0;
+  };
+  static constexpr int kLoopLoads = 100;  // before others run
+  std::vector<Loop> loops;                // of each thread
+
+  void note_loop(const std::byte* address, bool write, std::uint32_t at) {
+    Loop& loop = loops[this_thread()];
+    loop.site = at;
+    if (write) {
+      loop.known = 0;
+      loop.loads = 0;
+      return;
+    }
+    const auto end = loop.addresses.begin() + loop.known;
+    if (std::find(loop.addresses.begin(), end, address) != end) {
+      ++loop.loads;
+      return;
+    }
+    if (loop.known == loop.addresses.size()) loop.known = 0;
+    loop.addresses[loop.known++] = address;
+    loop.loads = 0;
+  }
+  // Whether the running thread does nothing but read the same memory.
+  bool loops_now() {
+    int& loads = loops[this_thread()].loads;
+    if (loads < kLoopLoads) return false;
+    loads = 0;
+    return true;
+  }
+
+  // The access that was made last, by any thread.
+  struct LastAccess {
+    const std::byte* address = nullptr;
+    std::size_t size = 1;
+    std::uint32_t site = 0;
+  };
+  LastAccess last_access;
+
+  std::string crashes(const Thread& thread) override {
+    const auto [address, size, site] = last_access;
+    if (site == 0) return "";
+    const bool misaligned =
+        reinterpret_cast<std::uintptr_t>(address) % size != 0;
+    find(
+        misaligned ? "misaligned" : "out of bounds", site, 0,
+        fmt::format(
+            "{} crashes when it uses {} bytes at {}; {}", name_of(thread),
+            size, fmt::ptr(address),
+            misaligned ? fmt::format("a GPU takes multiples of {} only", size)
+                       : "the pointer is null, or leads out of all buffers"));
+    return where(site);
+  }
+  std::string spins(const Thread& thread) override {
+    const std::uint32_t site =
+        loops[static_cast<std::size_t>(thread.number)].site;
+    if (site == 0) return "";
+    find("spin", site, 0,
+         fmt::format(
+             "warp {} spins: {} reads a flag again and again that no other "
+             "thread can change any more; they have ended, or wait for "
+             "this one, or are in a block that comes later",
+             thread.number / kWarpSize, name_of(thread)));
+    return where(site);
+  }
+  std::string name_of(const Thread& thread) const {
+    return name_of(block_thread + static_cast<std::uint32_t>(thread.number));
+  }
+  std::string where(std::uint32_t id) const {
+    const Site& site = sites[id];
+    return site.code != 0 ? line_of(lines_of({site.code}), site.code)
+                          : short_name(fmt::format("{}:{}", site.place.file,
+                                                   site.place.line));
   }
 
   void accesses(const void* address, std::size_t size, bool write,
@@ -815,12 +947,14 @@ struct Watch::State : Observer {
   }
   // Blocks run one after the other here: those that have counted before are over, but only what they did before their
   // fence is known to be over in any run.
-  void counts(const void* counter, bool acquires) override {
+  void counts(const void* counter, CounterUse use) override {
     auto& others = counted_by[counter];
-    OfBlocks& knowing = acquires ? learnt : seen[this_thread()];
+    OfBlocks& knowing =
+        use == CounterUse::kAdd ? seen[this_thread()] : learnt;
     for (const auto& [block, knowledge] : others) {
       knowing[block].join(knowledge);
     }
+    if (use == CounterUse::kLoadAcquire) return;  // others see nothing of it
     const auto fenced = at_fence.find(this_thread());
     if (fenced != at_fence.end()) {
       others.emplace_back(block_thread, fenced->second);
@@ -1211,10 +1345,12 @@ Watch::State* watching = nullptr;
 
 // Called for every load and store of watched code.
 void on_access(const void* address, std::size_t size, bool write, bool atomic,
-               void* code) {
+               void* code, bool natural = true) {
   if (watching == nullptr || current == nullptr) return;
   watching->access(address, size, write, atomic,
-                   watching->site(reinterpret_cast<std::uintptr_t>(code)));
+                   watching->site(reinterpret_cast<std::uintptr_t>(code)),
+                   natural);
+  if (!write && watching->loops_now()) yield_from_loop();
 }
 
 // Called for every basic block of watched code.
@@ -1246,16 +1382,10 @@ Report Watch::report() const {
   const std::vector<std::uintptr_t> calls =
       state_->watched_code.calls_around(codes);
   codes.insert(codes.end(), calls.begin(), calls.end());
-  const auto& lines = lines_of(codes);
-  const auto short_name = [](const std::string& place) {
-    // A compiler cache may name files as seen from the build: "/root/build/../a.cuh" or "../a.cuh".
-    std::string name =
-        std::filesystem::path(place).lexically_normal().string();
-    const std::string root = FA_ROOT_DIRECTORY;
-    if (name.compare(0, root.size(), root) == 0) name.erase(0, root.size());
-    while (name.compare(0, 3, "../") == 0) name.erase(0, 3);
-    return name;
-  };
+  for (const State::Found& found : state_->findings) {
+    codes.insert(codes.end(), found.stack.begin(), found.stack.end());
+  }
+  const Lines& lines = lines_of(codes);
   const auto where = [&](std::uint32_t id) -> std::string {
     if (id == 0) return "";
     const State::Site& site = state_->sites[id];
@@ -1263,15 +1393,33 @@ Report Watch::report() const {
       return short_name(
           fmt::format("{}:{}", site.place.file, site.place.line));
     }
-    const auto line = lines.find(site.code);
-    return line != lines.end() ? short_name(line->second)
-                               : fmt::format("code {:#x}", site.code);
+    return line_of(lines, site.code);
+  };
+  // The innermost line of the kernel that is in another file.
+  const auto caller = [&](const std::vector<std::uintptr_t>& stack,
+                          const std::string& place) -> std::string {
+    const std::string file = place.substr(0, place.find(':') + 1);
+    for (const std::uintptr_t code : stack) {
+      const auto found = lines.find(code);
+      if (found == lines.end()) continue;
+      for (const std::string& line : found->second) {
+        if (!is_outside(line) && line.compare(0, file.size(), file) != 0) {
+          return line;
+        }
+      }
+    }
+    return "";
   };
   Report report;
   std::vector<int> distances;
   for (const State::Found& found : state_->findings) {
-    const Finding finding{found.kind, where(found.site), where(found.other),
-                          found.message, found.count};
+    const std::string at = where(found.site);
+    const Finding finding{found.kind,
+                          at,
+                          caller(found.stack, at),
+                          where(found.other),
+                          found.message,
+                          found.count};
     // Several instructions may stand in one line, and two lines meet in either order.
     const auto same =
         std::find_if(report.findings.begin(), report.findings.end(),
@@ -1321,9 +1469,8 @@ Report Watch::report() const {
   }
   for (const auto& [key, line] : by_line) report.traffic.push_back(line);
   for (const std::uintptr_t call : calls) {
-    const auto line = lines.find(call);
-    if (line == lines.end() || !is_of_kernel(line->second)) continue;
-    const std::string name = short_name(line->second);
+    const std::string name = line_of(lines, call);
+    if (!is_of_kernel(name)) continue;
     if (!says_something(FA_ROOT_DIRECTORY + name)) continue;
     report.coverage.lines.insert(name);
     if (state_->has_reached(call)) report.coverage.reached.insert(name);
@@ -1369,6 +1516,9 @@ std::string Report::findings_text() const {
                                        findings.size() == 1 ? "" : "s");
   for (const Finding& finding : findings) {
     text += fmt::format("\n{}: {}", finding.kind, finding.where);
+    if (!finding.caller.empty()) {
+      text += fmt::format("\n  called from {}", finding.caller);
+    }
     if (!finding.other.empty()) {
       text += fmt::format("\n  and {}", finding.other);
     }
@@ -1404,11 +1554,11 @@ std::string Report::json() const {
   std::string text = "{\"findings\": [";
   for (const Finding& finding : findings) {
     text += fmt::format(
-        "{}{{\"kind\": {}, \"where\": {}, \"other\": {}, \"message\": {}, "
-        "\"count\": {}{}}}",
+        "{}{{\"kind\": {}, \"where\": {}, \"caller\": {}, \"other\": {}, "
+        "\"message\": {}, \"count\": {}{}}}",
         &finding == findings.data() ? "" : ", ", json_text(finding.kind),
-        json_text(finding.where), json_text(finding.other),
-        json_text(finding.message), finding.count,
+        json_text(finding.where), json_text(finding.caller),
+        json_text(finding.other), json_text(finding.message), finding.count,
         finding.seen.empty()
             ? ""
             : fmt::format(", \"seen\": {}", json_text(finding.seen)));
@@ -1434,24 +1584,24 @@ std::string Report::json() const {
 // The functions that code compiled with -fsanitize=thread and -fsanitize-coverage=trace-pc calls: names and arguments are those of GCC and
 // Clang, all that they do is ours.
 #define FA_HERE __builtin_return_address(0)
-#define FA_ACCESS(size)                                 \
-  void __tsan_read##size(void* p) {                     \
-    fa::lab::on_access(p, size, false, false, FA_HERE); \
-  }                                                     \
-  void __tsan_write##size(void* p) {                    \
-    fa::lab::on_access(p, size, true, false, FA_HERE);  \
-  }                                                     \
-  void __tsan_unaligned_read##size(void* p) {           \
-    fa::lab::on_access(p, size, false, false, FA_HERE); \
-  }                                                     \
-  void __tsan_unaligned_write##size(void* p) {          \
-    fa::lab::on_access(p, size, true, false, FA_HERE);  \
-  }                                                     \
-  void __tsan_volatile_read##size(void* p) {            \
-    fa::lab::on_access(p, size, false, false, FA_HERE); \
-  }                                                     \
-  void __tsan_volatile_write##size(void* p) {           \
-    fa::lab::on_access(p, size, true, false, FA_HERE);  \
+#define FA_ACCESS(size)                                        \
+  void __tsan_read##size(void* p) {                            \
+    fa::lab::on_access(p, size, false, false, FA_HERE);        \
+  }                                                            \
+  void __tsan_write##size(void* p) {                           \
+    fa::lab::on_access(p, size, true, false, FA_HERE);         \
+  }                                                            \
+  void __tsan_unaligned_read##size(void* p) {                  \
+    fa::lab::on_access(p, size, false, false, FA_HERE, false); \
+  }                                                            \
+  void __tsan_unaligned_write##size(void* p) {                 \
+    fa::lab::on_access(p, size, true, false, FA_HERE, false);  \
+  }                                                            \
+  void __tsan_volatile_read##size(void* p) {                   \
+    fa::lab::on_access(p, size, false, false, FA_HERE);        \
+  }                                                            \
+  void __tsan_volatile_write##size(void* p) {                  \
+    fa::lab::on_access(p, size, true, false, FA_HERE);         \
   }
 #define FA_ATOMIC(bits, T)                                                 \
   T __tsan_atomic##bits##_load(const volatile T* p, int) {                 \
@@ -1510,23 +1660,23 @@ FA_ACCESS(4)
 FA_ACCESS(8)
 FA_ACCESS(16)
 void __tsan_read_range(void* p, std::size_t size) {
-  fa::lab::on_access(p, size, false, false, FA_HERE);
+  fa::lab::on_access(p, size, false, false, FA_HERE, false);
 }
 void __tsan_write_range(void* p, std::size_t size) {
-  fa::lab::on_access(p, size, true, false, FA_HERE);
+  fa::lab::on_access(p, size, true, false, FA_HERE, false);
 }
 void* __tsan_memcpy(void* to, const void* from, std::size_t size) {
-  fa::lab::on_access(from, size, false, false, FA_HERE);
-  fa::lab::on_access(to, size, true, false, FA_HERE);
+  fa::lab::on_access(from, size, false, false, FA_HERE, false);
+  fa::lab::on_access(to, size, true, false, FA_HERE, false);
   return std::memcpy(to, from, size);
 }
 void* __tsan_memset(void* to, int byte, std::size_t size) {
-  fa::lab::on_access(to, size, true, false, FA_HERE);
+  fa::lab::on_access(to, size, true, false, FA_HERE, false);
   return std::memset(to, byte, size);
 }
 void* __tsan_memmove(void* to, const void* from, std::size_t size) {
-  fa::lab::on_access(from, size, false, false, FA_HERE);
-  fa::lab::on_access(to, size, true, false, FA_HERE);
+  fa::lab::on_access(from, size, false, false, FA_HERE, false);
+  fa::lab::on_access(to, size, true, false, FA_HERE, false);
   return std::memmove(to, from, size);
 }
 FA_ATOMIC(8, std::uint8_t)

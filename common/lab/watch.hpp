@@ -23,8 +23,10 @@ namespace fa::lab {
 /// Something wrong that a kernel did.
 struct Finding {
   std::string
-      kind;  ///< "race", "out of bounds", "unwritten", "barrier", "copy", "product" or "proxy"
+      kind;  ///< "race", "out of bounds", "unwritten", "misaligned", "barrier", "warp", "spin", "copy", "product" or "proxy"
   std::string where;  ///< file:line
+  std::string
+      caller;  ///< where a kernel calls the function with that line; empty where both are in one file
   std::string
       other;  ///< the other line of a race, or of two barriers; else empty
   std::string message;     ///< what happened, and what is probably missing

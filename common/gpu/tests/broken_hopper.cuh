@@ -1,7 +1,8 @@
 /// @file
 /// Kernels for Hopper with one mistake each, beside their right twins: what the watched lab is measured by. A line that
 /// takes part in a mistake has its name in a comment at its end. On a GPU most of the broken ones give wrong numbers now
-/// and then, and some never end: run them in the lab.
+/// and then, and some never end: run them in the lab. For the same reason kernels stand here that a GPU ends with an
+/// error, after which a program cannot use it any more.
 #pragma once
 
 #include <string>
@@ -563,6 +564,127 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
   out[threadIdx.x] = 1;
 }
 
+/// A warp leaves its rows of a product in the place of the left operand, of which other warps may still read all rows.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    overwritten_left_tile(float* out) {
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile &left = shared.tiles[0], &right = shared.tiles[1];
+  fill_tile(left);
+  fill_tile(right);
+  fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_begin(sum);
+  const auto a = left.by_rows(0, 0), b = right.by_rows(0, 0);
+  wgmma<half>(sum, a, b, false);  // left tile: product
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  if (!broken) named_barrier_wait(1, kWarpgroup);
+  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  half* const row = left.at(static_cast<int>(16 * warp + lane % 16), 0);
+  row[lane / 16] = from_float<half>(sum[0]);  // left tile: overwritten
+  out[threadIdx.x] = sum[0];
+}
+
+// ---------------------------------------------------------------- addresses
+
+/// Loads of 16 bytes begin at the second float.
+template <bool broken>
+__global__ void misaligned_load(const float* in, float* out) {
+  const float4 four = load4(in + 4 * threadIdx.x + broken);  // load4: address
+  out[threadIdx.x] = four.x + four.w;
+}
+/// The same in CUDA's own words.
+template <bool broken>
+__global__ void misaligned_vector(const float* in, float* out) {
+  const auto* fours = reinterpret_cast<const float4*>(in + broken);
+  const float4 four = fours[threadIdx.x];  // float4: address
+  out[threadIdx.x] = four.x + four.w;
+}
+/// Stores of 8 bytes begin at the second float.
+template <bool broken>
+__global__ void misaligned_store(const float* in, float* out) {
+  const float x = in[threadIdx.x];
+  store2(out + 2 * threadIdx.x + broken, x, x);  // store2: address
+}
+/// Asynchronous copies of 16 bytes begin at the second float.
+template <bool broken>
+__global__ void misaligned_copy(const float* in, float* out) {
+  __shared__ __align__(16) float row[4 * kWarp];
+  const unsigned i = threadIdx.x;
+  cp_async16(row + 4 * i, in + 4 * i + broken);  // cp.async: address
+  cp_async_commit();
+  cp_async_wait<0>();
+  out[i] = row[4 * i];
+}
+/// Rows of 20 numbers are 40 bytes apart: every second one is no place for ldmatrix.
+template <bool broken>
+__global__ void misaligned_rows(const float* in, float* out) {
+  constexpr unsigned ld = broken ? 20 : 24;
+  __shared__ __align__(16) half tile[16 * ld];
+  const unsigned i = threadIdx.x;
+  for (unsigned e = i; e < 16 * ld; e += kWarp) {
+    tile[e] = from_float<half>(in[i]);
+  }
+  __syncwarp();
+  std::uint32_t r[4];
+  ldmatrix_x4(r, tile + i % 16 * ld + i / 16 * 8);  // ldmatrix: row
+  out[i] = static_cast<float>(r[0] + r[1] + r[2] + r[3]);
+}
+/// The same for stmatrix.
+template <bool broken>
+__global__ void misaligned_rows_out(const float* in, float* out) {
+  constexpr unsigned ld = broken ? 20 : 24;
+  __shared__ __align__(16) half tile[16 * ld];
+  const unsigned i = threadIdx.x;
+  const std::uint32_t pair = pack2<half>(in[i], in[i]);
+  const std::uint32_t r[4] = {pair, pair, pair, pair};
+  stmatrix_x4(tile + i % 16 * ld + i / 16 * 8, r);  // stmatrix: row
+  __syncwarp();
+  out[i] = to_float(tile[i % 16 * ld]);
+}
+
+// ---------------------------------------------------------------- warps
+
+/// Two halves of a warp give their sums to each other, in two branches.
+template <bool broken>
+__global__ void shuffles_in_two_branches(const float* in, float* out) {
+  const unsigned i = threadIdx.x;
+  const float x = in[i];
+  float other = 0;
+  if (!broken) {
+    other = __shfl_xor_sync(kAllLanes, x, 16);
+  } else if (i < 16) {
+    other = __shfl_xor_sync(kAllLanes, x, 16);  // branches: first half
+  } else {
+    other = __shfl_xor_sync(kAllLanes, x, 16);  // branches: second half
+  }
+  out[i] = x + other;
+}
+/// The lower half of a warp takes a value of the upper one.
+template <bool broken>
+__global__ void shuffle_from_outside(const float* in, float* out) {
+  const unsigned i = threadIdx.x;
+  const float x = in[i];
+  if (i >= 16) return;
+  out[i] = __shfl_sync(0xffffu, x, broken ? 20 : 4);  // outside: shuffle
+}
+/// A warp waits for a flag that another warp sets behind a barrier, at which the first one does not come.
+template <bool broken>
+__global__ void spins_before_the_barrier(unsigned* flag, float* out) {
+  const unsigned i = threadIdx.x;
+  if (i == 0) {
+    while (load_acquire(flag) == 0) continue;  // spins: flag
+  }
+  if (broken) __syncthreads();
+  if (i == kWarp) {
+    __threadfence();
+    atomicAdd(flag, 1u);
+  }
+  out[i] = 1;
+}
+
 // ---------------------------------------------------------------- the table
 
 /// Ones, as a tensor of three tiles.
@@ -621,6 +743,12 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
                    {{2}, {32}}, 32, 32, turn.data());
     };
   };
+  const auto plain = [](auto broken, auto right) {
+    return [=](bool is_broken) {
+      launch_plain(is_broken ? broken : right, {{1}, {kWarp}}, 4 * kWarp + 4,
+                   2 * kWarp + 2);
+    };
+  };
   return {
       {{"no_wait", "A tile is used before it is there.", "copy",
         "no wait: used", "no wait: sent for",
@@ -634,8 +762,8 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
         "deadlock", "too many bytes: waits", "",
         with_out(too_many_bytes<true>, too_many_bytes<false>, 128)},
        "waits for 8192 bytes more than copies bring"},
-      {{"too_few_bytes", "A barrier is told of fewer bytes than come.",
-        "copy", "too few bytes: sent for", "too few bytes: the barrier",
+      {{"too_few_bytes", "A barrier is told of too few bytes.", "copy",
+        "too few bytes: sent for", "too few bytes: the barrier",
         with_out(too_few_bytes<true>, too_few_bytes<false>, 128)},
        "its phase ends before all of them are there"},
       {{"no_barrier_fence", "Copies do not see the barrier yet.", "barrier",
@@ -654,8 +782,8 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
         "proxy", "store: stored", "store: written",
         with_map(no_fence_before_store<true>, no_fence_before_store<false>)},
        "fence_async_proxy() is missing"},
-      {{"overwritten_store", "A tile is written while it is still stored.",
-        "race", "overwritten: written", "overwritten: stored",
+      {{"overwritten_store", "A tile is written while it is stored.", "race",
+        "overwritten: written", "overwritten: stored",
         with_map(overwritten_store<true>, overwritten_store<false>)},
        "a bulk_wait_read() is probably missing"},
       {{"store_at_the_end", "A block ends before a copy from it.", "copy",
@@ -677,7 +805,7 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
       {{"waits_without_acquiring",
         "Who waits for the counter may not see it.", "race", "in turn: added",
         "in turn: stored", in_turn(store_then_add<Forgets::kAcquire>)},
-       "an atomic_add_acquire() in the other"},
+       "an atomic_add_acquire() or load_acquire() in the other"},
       {{"no_fence_before_bulk_add", "A thread knows, its copies may not.",
         "proxy", "in turn: added", "in turn: stored",
         in_turn(store_then_add<Forgets::kProxyFence>)},
@@ -746,6 +874,56 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
         "deadlock", "named waits", "",
         alone(wrong_named_barrier<true>, wrong_named_barrier<false>, 256)},
        "with 128 of 256 threads there"},
+      {{"overwritten_left_tile", "A warp overwrites what others multiply.",
+        "race", "left tile: product", "left tile: overwritten",
+        alone(overwritten_left_tile<true>, overwritten_left_tile<false>,
+              128)},
+       "a barrier is probably missing between the two lines"},
+      {{"misaligned_load", "16 bytes are loaded from a multiple of 4.",
+        "misaligned", "load4: address", "",
+        plain(misaligned_load<true>, misaligned_load<false>)},
+       "at an address 4 bytes beyond a multiple of 16"},
+      {{"misaligned_vector", "The same in CUDA's own words.", "misaligned",
+        "float4: address", "",
+        plain(misaligned_vector<true>, misaligned_vector<false>)},
+       "at an address 4 bytes beyond a multiple of 16"},
+      {{"misaligned_store", "8 bytes are stored to a multiple of 4.",
+        "misaligned", "store2: address", "",
+        plain(misaligned_store<true>, misaligned_store<false>)},
+       "at an address 4 bytes beyond a multiple of 8"},
+      {{"misaligned_copy", "16 bytes are copied from a multiple of 4.",
+        "misaligned", "cp.async: address", "",
+        plain(misaligned_copy<true>, misaligned_copy<false>)},
+       "at an address 4 bytes beyond a multiple of 16"},
+      {{"misaligned_rows", "Rows for ldmatrix are 40 bytes apart.",
+        "misaligned", "ldmatrix: row", "",
+        plain(misaligned_rows<true>, misaligned_rows<false>)},
+       "at an address 8 bytes beyond a multiple of 16"},
+      {{"misaligned_rows_out", "Rows for stmatrix are 40 bytes apart.",
+        "misaligned", "stmatrix: row", "",
+        plain(misaligned_rows_out<true>, misaligned_rows_out<false>)},
+       "at an address 8 bytes beyond a multiple of 16"},
+      {{"shuffles_in_two_branches", "Lanes shuffle in two branches.", "warp",
+        "branches: second half", "branches: first half",
+        plain(shuffles_in_two_branches<true>,
+              shuffles_in_two_branches<false>)},
+       "move it out of the branch"},
+      {{"shuffle_from_outside", "A shuffle takes from outside of its mask.",
+        "warp", "outside: shuffle", "",
+        plain(shuffle_from_outside<true>, shuffle_from_outside<false>)},
+       "takes the value of lane 20, which is not in the mask 0xffff"},
+      {{"spins_before_the_barrier", "A flag is set behind a barrier.",
+        "deadlock", "spins: flag", "",
+        [](bool broken) {
+          DeviceBuffer<unsigned> flag(1);
+          flag.zero();
+          DeviceBuffer<float> out(2 * kWarp);
+          launch(broken ? spins_before_the_barrier<true>
+                        : spins_before_the_barrier<false>,
+                 {{1}, {2 * kWarp}}, flag.data(), out.data());
+          device_synchronize();
+        }},
+       "reading a flag again and again"},
   };
 }
 

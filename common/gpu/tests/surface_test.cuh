@@ -215,6 +215,27 @@ TEST_CASE("atomics of all blocks add up") {
   CHECK(values(sum)[0] == 7000);
 }
 
+// A block leaves a number and raises a flag; another one waits for the flag and takes the number.
+__global__ void passed_on(float* part, unsigned* flag, float* out) {
+  if (blockIdx.x == 0) {
+    *part = 7;
+    __threadfence();
+    atomicAdd(flag, 1u);
+  } else {
+    while (load_acquire(flag) == 0) continue;
+    *out = *part;
+  }
+}
+
+TEST_CASE("load_acquire() waits for what another block has written") {
+  DeviceBuffer<float> part(1), out(1);
+  DeviceBuffer<unsigned> flag(1);
+  flag.zero();
+  launch(passed_on, {{2}, {1}}, part.data(), flag.data(), out.data());
+  CHECK(values(out)[0] == 7);
+  CHECK(values(flag)[0] == 1);
+}
+
 __global__ void copy_by_fours(const float* in, float* out) {
   const unsigned i = 4 * threadIdx.x;
   store4(out + i, load4(in + i));

@@ -45,6 +45,14 @@ float sum_of(void (*kernel)(TensorMap, float*)) {
   return sum_of(out, 128);
 }
 
+// What a warp leaves of ones.
+std::vector<float> plain_run(void (*kernel)(const float*, float*)) {
+  const auto in = ones(kWarp);
+  DeviceBuffer<float> out(kWarp);
+  launch(kernel, {{1}, {kWarp}}, in.data(), out.data());
+  return values(out);
+}
+
 TEST_CASE("what is not waited for is NaN, without anybody who watches") {
   CHECK(sum_of(no_wgmma_wait<false>) == 128 * 16);
   CHECK(std::isnan(sum_of(no_wgmma_wait<true>)));
@@ -95,6 +103,38 @@ TEST_CASE("who waits for ever is named, with what is missing") {
                                         testing::line_of(FA_BROKEN_HOPPER,
                                                          kernel.line))));
   }
+}
+
+TEST_CASE("without an observer a misaligned access ends the launch") {
+  for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
+    if (kernel.kind != "misaligned") continue;
+    CAPTURE(kernel.name);
+    kernel.run(false);
+    if (kernel.name == "misaligned_vector") continue;  // if the CPU allows it
+    const std::string message =
+        message_of<std::runtime_error>([&] { kernel.run(true); });
+    CAPTURE(message);
+    CHECK(contains(message, kernel.says));
+    CHECK(contains(message, fmt::format("broken_hopper.cuh:{}",
+                                        testing::line_of(FA_BROKEN_HOPPER,
+                                                         kernel.line))));
+  }
+}
+
+TEST_CASE("without an observer lanes at two shuffles end the launch") {
+  plain_run(shuffles_in_two_branches<false>);
+  const std::string message = message_of<std::runtime_error>(
+      [] { plain_run(shuffles_in_two_branches<true>); });
+  for (const char* mark : {"branches: first half", "branches: second half"}) {
+    CHECK(contains(message,
+                   fmt::format("broken_hopper.cuh:{}",
+                               testing::line_of(FA_BROKEN_HOPPER, mark))));
+  }
+}
+
+TEST_CASE("a value from outside of a shuffle's mask is NaN") {
+  CHECK(plain_run(shuffle_from_outside<false>)[0] == 1);
+  CHECK(std::isnan(plain_run(shuffle_from_outside<true>)[0]));
 }
 
 // ---------------------------------------------------------------- refusals

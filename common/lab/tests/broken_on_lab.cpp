@@ -43,7 +43,7 @@ void print_hopper(const BrokenHopperKernel& kernel) {
 }
 
 int print_hopper_table() {
-  fmt::print("{:<24} {:<8}  {}\n", "broken kernel", "found as", "mistake");
+  fmt::print("{:<24} {:<10} {}\n", "broken kernel", "found as", "mistake");
   for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
     const lab::Watch watch;
     std::string kind = "nothing";
@@ -54,7 +54,7 @@ int print_hopper_table() {
     }
     const auto findings = watch.report().findings;
     if (!findings.empty()) kind = findings.front().kind;
-    fmt::print("{:<24} {:<8}  {}\n", kernel.name, kind, kernel.wrong);
+    fmt::print("{:<24} {:<10} {}\n", kernel.name, kind, kernel.wrong);
   }
   return 0;
 }

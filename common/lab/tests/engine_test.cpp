@@ -128,5 +128,112 @@ TEST_CASE("the number of threads of the machine does not change a result") {
   CHECK(checksum("1") == checksum("7"));
 }
 
+// A warp waits for a flag that a later warp of its block sets.
+__global__ void waits_for_a_later_warp(unsigned* flag, unsigned* seen) {
+  if (threadIdx.x == 0) {
+    while (load_acquire(flag) == 0) continue;
+    *seen = 1;
+  }
+  if (threadIdx.x == 32) atomicAdd(flag, 1u);
+}
+// A block waits for one that comes later.
+__global__ void waits_for_a_later_block(unsigned* flag, unsigned* seen) {
+  if (blockIdx.x == 0) {
+    while (atomicAdd(flag, 0u) == 0) continue;
+    *seen = 1;
+  } else {
+    atomicAdd(flag, 1u);
+  }
+}
+
+unsigned seen_by(void (*kernel)(unsigned*, unsigned*), const Launch& sizes) {
+  DeviceBuffer<unsigned> flag(1), seen(1);
+  flag.zero();
+  seen.zero();
+  launch(kernel, sizes, flag.data(), seen.data());
+  unsigned result = 0;
+  seen.download(&result);
+  return result;
+}
+
+TEST_CASE("a thread that polls a flag lets other warps run") {
+  CHECK(seen_by(waits_for_a_later_warp, {{1}, {64}}) == 1);
+}
+
+TEST_CASE("a block can wait for another one that runs beside it") {
+  setenv("FA_THREADS", "2", 1);
+  CHECK(seen_by(waits_for_a_later_block, {{2}, {1}}) == 1);
+  setenv("FA_THREADS", "1", 1);
+  const std::string message = message_of<std::runtime_error>([] {
+    seen_by(waits_for_a_later_block, {{2}, {1}});
+  });
+  unsetenv("FA_THREADS");
+  CHECK(contains(message, "1 thread (first: 0) reading a flag again and"));
+  CHECK(contains(message, "engine_test.cpp:"));
+}
+
+__global__ void reads_nothing(const float* in, float* out) {
+  out[threadIdx.x] = in[threadIdx.x];
+}
+
+// Accesses of 4 bytes that begin at the second number of 16 bits.
+__global__ void odd_pairs(const half* in, half* out, bool by_copy) {
+  __shared__ __align__(16) half pair[2];
+  if (by_copy) {
+    cp_async4(pair, in + 1);
+  } else {
+    store_pair(out, load_pair(in + 1));
+  }
+}
+
+TEST_CASE("4 bytes at once need a multiple of 4") {
+  DeviceBuffer<half> in(4), out(4);
+  for (const bool by_copy : {false, true}) {
+    const std::string message = message_of<std::runtime_error>([&] {
+      launch(odd_pairs, {{1}, {1}}, in.data(), out.data(), by_copy);
+    });
+    CHECK(contains(message, "engine_test.cpp:"));
+    CHECK(contains(message, "uses 4 bytes at once, at an address 2 bytes"));
+  }
+}
+
+// AddressSanitizer handles crashes itself.
+#ifndef __has_feature
+#define __has_feature(feature) 0
+#endif
+#if !defined(__SANITIZE_ADDRESS__) && !__has_feature(address_sanitizer)
+TEST_CASE("a bad access ends the launch, and not the program") {
+  for (const int threads : {1, 2}) {
+    setenv("FA_THREADS", std::to_string(threads).c_str(), 1);
+    DeviceBuffer<float> out(64);
+    CHECK(contains(message_of<std::runtime_error>([&] {
+                     launch(reads_nothing, {{2}, {32}},
+                            static_cast<const float*>(nullptr), out.data());
+                   }),
+                   "thread 0 of block ("));
+    unsetenv("FA_THREADS");
+  }
+}
+
+__global__ void waits_for_a_plain_flag(const unsigned* flag) {
+  while (*static_cast<const volatile unsigned*>(flag) == 0) continue;
+}
+
+TEST_CASE("a thread that reads a plain flag for ever ends the launch") {
+  DeviceBuffer<unsigned> flag(1);
+  flag.zero();
+  CHECK(contains(message_of<std::runtime_error>([&] {
+                   launch(waits_for_a_plain_flag, {{1}, {64}}, flag.data());
+                 }),
+                 "thread 0 of block (0, 0, 0) has run for"));
+}
+#endif
+
+TEST_CASE("the lab has as many SMs as threads; observed, always two") {
+  setenv("FA_THREADS", "5", 1);
+  CHECK(device_properties().multiprocessors == 5);
+  unsetenv("FA_THREADS");
+}
+
 }  // namespace
 }  // namespace fa::on_lab

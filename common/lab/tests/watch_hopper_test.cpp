@@ -174,6 +174,57 @@ TEST_CASE("a barrier orders what came before those who arrive, not after") {
   }
 }
 
+// Fills a tile by a function of another file, and has too little shared memory for it.
+__global__ void fills_too_much() {
+  fill_tile(*dynamic_shared<HopperTile>());  // tile is filled
+}
+
+TEST_CASE("a finding in a shared function names the line that calls it") {
+  const lab::Watch watch;
+  launch(fills_too_much, {{1}, {kWarpgroup}, HopperTile::bytes - 64});
+  const Report report = watch.report();
+  CAPTURE(report.text());
+  REQUIRE(report.findings.size() == 1);
+  const lab::Finding& finding = report.findings[0];
+  CHECK(finding.kind == "out of bounds");
+  CHECK(contains(finding.where, "common/gpu/tests/broken_hopper.cuh:"));
+  const std::string caller =
+      fmt::format("common/lab/tests/watch_hopper_test.cpp:{}",
+                  line_of(FA_WATCH_HOPPER_TEST, "tile is filled"));
+  CHECK(finding.caller == caller);
+  CHECK(contains(report.text(), "called from " + caller));
+  CHECK(contains(report.json(), "\"caller\": \"" + caller + "\""));
+}
+
+// The left operand begins 8 bytes behind a multiple of 16, which its descriptor cannot say.
+__global__ void __launch_bounds__(kWarpgroup) odd_operand(float* out) {
+  auto* const bytes = dynamic_shared<char>();
+  HopperTile& tile = *reinterpret_cast<HopperTile*>(bytes);
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_begin(sum);
+  const auto odd = matrix_descriptor<Major::kK>(bytes + 8, 0);  // odd operand
+  wgmma<half>(sum, odd, tile.by_rows(0, 0), false);
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
+TEST_CASE("an operand of wgmma must be at a multiple of 16") {
+  const lab::Watch watch;
+  DeviceBuffer<float> out(kWarpgroup);
+  launch(odd_operand, {{1}, {kWarpgroup}, HopperTile::bytes}, out.data());
+  const Report report = watch.report();
+  CAPTURE(report.text());
+  REQUIRE(report.findings.size() == 1);
+  CHECK(report.findings[0].kind == "misaligned");
+  CHECK(report.findings[0].caller ==
+        fmt::format("common/lab/tests/watch_hopper_test.cpp:{}",
+                    line_of(FA_WATCH_HOPPER_TEST, "odd operand")));
+}
+
 // Loads one box of 16 rows and stores it.
 __global__ void one_box(const __grid_constant__ TensorMap map, int row) {
   using Tile = SwizzledTile<half, 16, 64>;

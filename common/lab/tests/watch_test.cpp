@@ -229,6 +229,145 @@ TEST_CASE("order goes by way of a third lane, but not by itself") {
   CHECK(report.findings[0].kind == "race");
 }
 
+// A block tells the next one by a flag, which that one reads with load_acquire().
+template <bool fenced, bool changes>
+__global__ void next_block_reads(float* part, unsigned* flag, float* out) {
+  if (threadIdx.x != 0) return;
+  if (blockIdx.x == 0) {
+    *part = 1;
+    if (fenced) __threadfence();
+    if (changes) {
+      atomicAdd(flag, 1u);
+    } else {
+      load_acquire(flag);  // which nobody can see
+    }
+    return;
+  }
+  if (changes) {
+    while (load_acquire(flag) == 0) continue;
+  } else {
+    load_acquire(flag);
+  }
+  *out = *part;
+}
+
+TEST_CASE("load_acquire() learns what a fence and a counter tell") {
+  const auto report = [](auto kernel) {
+    return watched([&] {
+      DeviceBuffer<float> part(1), out(1);
+      DeviceBuffer<unsigned> flag(1);
+      flag.zero();
+      launch(kernel, {{2}, {32}}, part.data(), flag.data(), out.data());
+    });
+  };
+  check_clean(report(next_block_reads<true, true>));
+  for (const auto kernel :
+       {next_block_reads<false, true>, next_block_reads<true, false>}) {
+    const Report wrong = report(kernel);
+    CAPTURE(wrong.text());
+    REQUIRE(wrong.findings.size() == 1);
+    CHECK(wrong.findings[0].kind == "race");
+  }
+}
+
+// A warp waits for a flag in shared memory, as one would write it without the words of kernel.cuh.
+template <bool is_set>
+__global__ void plain_flag(float* out) {
+  __shared__ int flag;
+  if (threadIdx.x == 0) flag = 0;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    while (*static_cast<volatile int*>(&flag) == 0) continue;  // plain spin
+  } else if (is_set && threadIdx.x == 32) {
+    flag = 1;
+  }
+  out[threadIdx.x] = 1;
+}
+
+TEST_CASE("a warp that spins on a plain flag lets the others run") {
+  const auto run = [](auto kernel) {
+    DeviceBuffer<float> out(64);
+    launch(kernel, {{1}, {64}}, out.data());
+  };
+  const Report report = watched([&] { run(plain_flag<true>); });
+  CAPTURE(report.text());
+  REQUIRE(report.findings.size() == 1);
+  CHECK(report.findings[0].kind == "race");
+  const lab::Watch watch;
+  const std::string place =
+      fmt::format("watch_test.cpp:{}", line_of(FA_WATCH_TEST, "plain spin"));
+  const std::string message = testing::message_of<std::runtime_error>(
+      [&] { run(plain_flag<false>); });
+  CHECK(contains(message, place));
+  const auto findings = watch.report().findings;
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].kind == "spin");
+  CHECK(contains(findings[0].where, place));
+}
+
+TEST_CASE("a trace that ends with an error says what was found before") {
+  const std::string message = testing::message_of<std::runtime_error>([] {
+    lab::trace({"plain_flag", "", {}}, [] {
+      DeviceBuffer<float> out(64);
+      launch(plain_flag<false>, {{1}, {64}}, out.data());
+    });
+  });
+  CHECK(contains(message, "deadlock in block (0, 0, 0)"));
+  CHECK(contains(message, "spin: common/lab/tests/watch_test.cpp:"));
+}
+
+__global__ void follows(const float* const* pointers, float* out) {
+  out[threadIdx.x] = *pointers[threadIdx.x];  // pointer is followed
+}
+
+TEST_CASE("a pointer to nowhere is found at its line, and ends the launch") {
+  const lab::Watch watch;
+  DeviceBuffer<const float*> pointers(32);
+  pointers.zero();
+  DeviceBuffer<float> out(32);
+  const std::string place = fmt::format(
+      "watch_test.cpp:{}", line_of(FA_WATCH_TEST, "pointer is followed"));
+  CHECK(contains(testing::message_of<std::runtime_error>([&] {
+                   launch(follows, {{1}, {32}}, pointers.data(), out.data());
+                 }),
+                 place));
+  const auto findings = watch.report().findings;
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].kind == "out of bounds");
+  CHECK(contains(findings[0].where, place));
+}
+
+// 16 bytes at a multiple of 8, which only the processor notices.
+__global__ void copies_fours(const float4* in, float4* out) {
+  out[threadIdx.x] = in[threadIdx.x];  // fours
+}
+
+TEST_CASE("16 bytes at a multiple of 8 are found, on processors that care") {
+  const lab::Watch watch;
+  const auto in = ones(130);
+  DeviceBuffer<float> out(128);
+  try {
+    launch(copies_fours, {{1}, {32}},
+           reinterpret_cast<const float4*>(in.data() + 2),
+           reinterpret_cast<float4*>(out.data()));
+  } catch (const std::runtime_error&) {
+    const auto findings = watch.report().findings;
+    REQUIRE(findings.size() == 1);
+    CHECK(findings[0].kind == "misaligned");
+    CHECK(contains(findings[0].where,
+                   std::to_string(line_of(FA_WATCH_TEST, "fours"))));
+  }
+}
+
+TEST_CASE("an observed launch sees two SMs, whatever the computer has") {
+  const lab::Watch watch;
+  for (const char* threads : {"1", "5"}) {
+    setenv("FA_THREADS", threads, 1);
+    CHECK(device_properties().multiprocessors == 2);
+  }
+  unsetenv("FA_THREADS");
+}
+
 // ---------------------------------------------------------------- counting
 
 template <int pad>
