@@ -30,6 +30,7 @@ std::string chosen(const DeviceProperties& gpu, Type type,
 void check_choice(const DeviceProperties& gpu, Type type,
                   std::int64_t head_dim, double dropout) {
   CAPTURE(gpu.name);
+  const Needs kernels = gpu.compute_capability < 80 ? Needs{} : kNeedsMma;
   for (const bool causal : {false, true}) {
     Problem problem = problem_of(type, {2, 4, 2, 70, 75, head_dim}, causal);
     problem.dropout = dropout;
@@ -37,7 +38,10 @@ void check_choice(const DeviceProperties& gpu, Type type,
         flash::make_inputs(problem, flash::Values::kNormal, 1);
     const flash::Judge judge(problem, inputs);
     for (const Machine& machine : machines()) {
-      if (!machine.available || machine.kind == "watched") continue;
+      if (!machine.available || machine.kind == "watched" ||
+          !can_run(machine.properties, kernels)) {
+        continue;
+      }
       check_rung(machine.dispatched(gpu), problem, inputs, judge);
     }
   }

@@ -29,10 +29,13 @@ std::string chosen(const DeviceProperties& gpu, Type type,
 void check_choice(const DeviceProperties& gpu, Type type,
                   std::int64_t head_dim, double dropout) {
   CAPTURE(gpu.name);
+  const Needs kernels = gpu.compute_capability < 80 ? Needs{} : kNeedsMma;
   for (const bool deterministic : {false, true}) {
     CAPTURE(deterministic);
     for (const Machine& machine : machines()) {
-      if (!machine.available) continue;
+      if (!machine.available || !can_run(machine.properties, kernels)) {
+        continue;
+      }
       const bool watched = machine.kind == "watched";
       Problem problem =
           watched ? problem_of(type, {1, 2, 1, 37, 39, head_dim}, true)
