@@ -28,7 +28,9 @@ number of lines and figures are the same, and
 
   - a number with a decimal point differs by at most one unit of its last digit,
   - a number with an exponent and below 1, such as 8.61e-06, is an error: it has the same sign and
-    differs by less than a factor of two, or by one unit of its last digit; from 1 upwards by one unit.
+    differs by less than a factor of two, or by one unit of its last digit; from 1 upwards by one unit;
+  - an error before its bound, `2.02e-11 (allowed 3.67e-09)`, which the program has compared already,
+    differs by less than a factor of ten, or both are at most a hundredth of the bound.
 
 Such a block stays as it is; with any other difference the whole block is rewritten. What a Python tool
 prints is the same everywhere and compared exactly. A block can ask for another rule:
@@ -74,7 +76,8 @@ END = re.compile(r"^[ \t]*<!-- /generated -->[ \t]*$")
 MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 NUMBER = re.compile(r"(?<![\d.])[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?(?!\.?\d)")  # not 2.11.0
-FACTOR = 2  # by which an error on another machine may be larger or smaller
+BOUND = "(allowed"  # between an error and what it may be
+FACTOR, CHECKED_FACTOR = 2, 10  # by which an error on another machine may be larger or smaller
 
 
 class Problem(Exception):
@@ -133,7 +136,7 @@ def stripped(lines):
     return lines
 
 
-def same_number(old, new, noise):
+def same_number(old, new, noise, factor=FACTOR):
     """Whether two printed numbers may be one number, computed on two machines."""
     if old == new:
         return True
@@ -147,7 +150,7 @@ def same_number(old, new, noise):
             return True
         if a * b <= 0:
             return False
-        return (large < 1 and large < FACTOR * small) or large - small <= max(units)
+        return (large < 1 and large < factor * small) or large - small <= max(units)
     if "e" in old + new or "." not in old + new:
         return False
     return abs(a - b) <= min(units)  # %g drops zeros at the end: 0.5 beside 0.49 is 0.50
@@ -163,11 +166,16 @@ def same_line(old, new, noise):
         return False
     words = [["".join(part.split()) for part in NUMBER.split(line)] for line in (old, new)]
     wider = len(new) - len(old)
-    return (
-        words[0] == words[1]
-        and wider in (0, sum(map(len, b)) - sum(map(len, a)))
-        and all(same_number(x, y, noise) for x, y in zip(a, b))
-    )
+    if words[0] != words[1] or wider not in (0, sum(map(len, b)) - sum(map(len, a))):
+        return False
+    for i, (x, y) in enumerate(zip(a, b)):
+        if i + 1 < len(a) and words[0][i + 1] == BOUND:
+            same = same_number(x, y, max(noise, decimal.Decimal(a[i + 1]) / 100), CHECKED_FACTOR)
+        else:
+            same = same_number(x, y, noise)
+        if not same:
+            return False
+    return True
 
 
 def in_step(old, new, command, rule=None):
