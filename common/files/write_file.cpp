@@ -128,11 +128,13 @@ Target target_of(const fs::path& path) {
   target.exists = stat(path.c_str(), &target.status) == 0;
   if (!target.exists && errno != ENOENT) refuse(path, errno);
   std::error_code error;
-  while (fs::is_symlink(fs::symlink_status(target.file, error))) {
-    // Links there stand for open files.
-    const std::string name = target.file.string();
-    if (name.compare(0, 6, "/proc/") == 0) target.in_place = true;
-    if (target.in_place) break;
+  for (;;) {
+    // Links there stand for files that are open: /dev/stdout leads to one.
+    target.in_place = target.file.string().compare(0, 6, "/proc/") == 0;
+    if (target.in_place ||
+        !fs::is_symlink(fs::symlink_status(target.file, error))) {
+      break;
+    }
     target.file = target.file.parent_path() / fs::read_symlink(target.file);
   }
   if (!target.exists) return target;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #if defined(__linux__)
@@ -126,16 +127,19 @@ TEST_CASE("the file that links lead to is written, and the links stay") {
   fs::create_symlink("deep/missing", top / "to_missing");
   fs::create_symlink("../to_there", top / "deep" / "to_link");
   fs::create_symlink(top / "deep", top / "folder");
-  for (const auto& [link, target] : {std::pair{"to_there", "deep/there"},
-                                     {"to_missing", "deep/missing"},
-                                     {"deep/to_link", "deep/there"},
-                                     {"folder/to_link", "deep/there"}}) {
-    CAPTURE(link);
-    check_writable(top / link);
-    write_file(top / link, std::string("by ") + link);
-    CHECK(fs::is_symlink(top / link));
-    CHECK(!fs::is_symlink(top / target));
-    CHECK(file_bytes(top / target) == std::string("by ") + link);
+  const std::pair<std::string, std::string> links[] = {
+      {"to_there", "deep/there"},
+      {"to_missing", "deep/missing"},
+      {"deep/to_link", "deep/there"},
+      {"folder/to_link", "deep/there"}};
+  for (const auto& pair : links) {
+    const fs::path link = top / pair.first, target = top / pair.second;
+    CAPTURE(pair.first);
+    check_writable(link);
+    write_file(link, "by " + pair.first);
+    CHECK(fs::is_symlink(link));
+    CHECK(!fs::is_symlink(target));
+    CHECK(file_bytes(target) == "by " + pair.first);
   }
   CHECK(names_in(top).size() == 4);
   CHECK(names_in(top / "deep").size() == 3);
@@ -176,6 +180,20 @@ TEST_CASE("devices are written as they are, also through links") {
     CHECK(is_kind(link, S_IFLNK));
   }
 }
+
+#if defined(__linux__)
+TEST_CASE("a file that is open already gets the text at its end") {
+  const auto child = run_in_child([] {
+    std::printf("before, ");
+    std::fflush(stdout);
+    check_writable("/proc/self/fd/1");  // where /dev/stdout leads to
+    write_file("/proc/self/fd/1", "text");
+    return 0;
+  });
+  CHECK(child.status == 0);
+  CHECK(child.output == "before, text");
+}
+#endif
 
 TEST_CASE("a full device is noticed, before work as well") {
   const TemporaryDirectory directory;
