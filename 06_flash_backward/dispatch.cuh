@@ -148,9 +148,10 @@ inline void launch_backward(
     const Launch of_queries{
         grid_of(a, Tile::side), {Tile::threads}, Tile::shared_bytes};
     using SumTile = RowSumTile<d>;
+    const unsigned sum_blocks = padded_rows(a) / SumTile::side;
     launch_preprocess<d>(a, stream);
     launch(stream, recomputed_row_sums<d>,
-           {grid_of(a, SumTile::side),
+           {{sum_blocks, of_queries.grid.y, of_queries.grid.z},
             {SumTile::threads},
             SumTile::shared_bytes},
            a);

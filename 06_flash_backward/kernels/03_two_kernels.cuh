@@ -156,7 +156,7 @@ struct RowSumTile {
 
 /// Fills inv_row_sum. LSE was rounded to float32, and it belongs to scores with other rounding errors than these. So all
 /// recomputed probabilities of a row are off by a common factor, and so is their sum.
-/// Launch: blocks of 256; grid of ceil(length_q / 64) x heads x batch; RowSumTile::shared_bytes; after preprocess().
+/// Launch: blocks of 256; grid of padded_rows / 64 x heads x batch; RowSumTile::shared_bytes.
 //! [row_sums]
 template <int d>
 __global__ void __launch_bounds__(256)
@@ -176,7 +176,8 @@ __global__ void __launch_bounds__(256)
   for (int i = 0; i < Tile::own; ++i) {
     lse[i] = lse_of(a, head, query0 + y + 16 * i);
   }
-  const int end = keys_seen(a, query0 + Tile::side - 1);
+  const int end = query0 < a.length_q ? keys_seen(a, query0 + Tile::side - 1)
+                                      : 0;  // rows that do not exist get a 0
   for (int key0 = 0; key0 < end; key0 += Tile::side) {
     load_float_tile<Tile>(k_smem, kv.k, a.k_strides.row, key0, a.length_k,
                           a.head_dim);
