@@ -19,7 +19,7 @@ namespace fa::flash {
 ///   every stage is used again. Where blocks persist there are heads enough for three tiles of queries for each of
 ///   two blocks;
 /// - ragged: one query and one key beyond whole tiles, as many tiles as there are stages and one more, fewer columns than
-///   the kernel is compiled for; three heads share one of keys.
+///   the kernel is compiled for; two heads share one of keys.
 /// @param rung   what it takes
 /// @param type   of the inputs
 /// @param causal the mask
@@ -48,7 +48,7 @@ inline std::vector<Problem> watched_problems(const BareRung& rung, Type type,
     const std::int64_t heads = t.persists ? 6 : 1;
     add({1, heads, heads, whole(t.queries, t.query_stages),
          whole(t.keys, t.key_stages), d});
-    add({1, 3, 1, ragged(t.queries, t.query_stages),
+    add({1, 2, 1, ragged(t.queries, t.query_stages),
          ragged(t.keys, t.key_stages), narrow});
   }
   return problems;
