@@ -69,17 +69,24 @@ void show_memory(cli::Program& program, const Machine& machine) {
   for (const Rung& rung : machine.rungs) {
     std::vector<std::string> cells{rung.name};
     const bool quadratic = rung.name == "01_unfused",
-               linear = rung.name == "02_flash_1";
+               linear = rung.name == "02_flash_1",
+               persists = rung.tiles.back().persists;  // the tile counter
     for (const std::int64_t n : kLengths) {
       Problem problem = ladder::problem_of({1, 1, 1, n, n, kDim}, false);
       problem.type = rung.types.front();
       const Tensor<float, 4> zeros(problem.shape_of_q());
       const std::int64_t extra =
           rung.prepare(problem, {zeros, zeros, zeros}).extra_bytes;
-      off += std::abs(extra - (quadratic ? 4 * n * n : linear ? 8 * n : 0));
+      off += std::abs(extra - (quadratic  ? 4 * n * n
+                               : linear   ? 8 * n
+                               : persists ? 4
+                                          : 0));
       cells.push_back(std::to_string(extra));
     }
-    cells.emplace_back(quadratic ? "4 N^2" : linear ? "8 N" : "0");
+    cells.emplace_back(quadratic  ? "4 N^2"
+                       : linear   ? "8 N"
+                       : persists ? "4"
+                                  : "0");
     table.add(cells);
   }
   fmt::print(

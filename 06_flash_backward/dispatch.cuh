@@ -46,6 +46,10 @@ void launch_any_gpu_backward(const AttentionGradient<T>& of,
   a.turns = nullptr;
   a.d_q_sum = nullptr;
   launch_preprocess<kAnyGpuColumns>(a, stream);
+  if constexpr (std::is_same_v<T, float>) {
+    launch(stream, any_gpu_row_sums,
+           {grid_of(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}}, a);
+  }
   launch(stream, any_gpu_keys<T>,
          {grid_of_keys(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}}, a);
   launch(stream, any_gpu_queries<T>,
@@ -55,7 +59,8 @@ void launch_any_gpu_backward(const AttentionGradient<T>& of,
 /// Shared memory of a block of rungs 03 and 04.
 inline std::size_t float_backward_bytes(std::int64_t head_dim) {
   return with_head_dim<32, 256>(head_dim, [](auto d) {
-    return FloatBackwardTile<decltype(d)::value>::shared_bytes;
+    return std::max(FloatBackwardTile<decltype(d)::value>::shared_bytes,
+                    RowSumTile<decltype(d)::value>::shared_bytes);
   });
 }
 /// Shared memory of a block of rung 06, or of 07, at least.

@@ -3,8 +3,10 @@
 /// queries go by, or owns a query and lets the keys go by: every run gives the same bits.
 #pragma once
 
+#include <type_traits>
+
 #include "05_flash_forward/kernels/any_gpu.cuh"
-#include "06_flash_backward/kernels/02_preprocess.cuh"
+#include "06_flash_backward/kernels/03_two_kernels.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -28,14 +30,41 @@ score_gradient(const AttentionGradient<T>& a, const GradientHead<T>& head,
                int query, int key, const LaneColumns& q, const LaneColumns& k,
                const LaneColumns& v, const LaneColumns& d_o) {
   const std::int64_t padded = head.padded_row + query;
-  const float p = exp2_approx(dot_columns(q, k) * (a.scale * kLog2E) -
-                              a.lse_base_2[padded]);
+  const float product = dot_columns(q, k);
+  float p;
+  if constexpr (std::is_same_v<T, float>) {
+    p = recomputed_prob(product, a.scale, head.lse[query]) *
+        a.inv_row_sum[padded];
+  } else {
+    p = exp2_approx(product * (a.scale * kLog2E) - a.lse_base_2[padded]);
+  }
   const float kept = a.dropout.of_weight(head.index, query, key);
   return {p * kept, p * (dot_columns(d_o, v) * kept - a.delta[padded])};
 }
 
+/// Fills inv_row_sum, as recomputed_row_sums() does.
+/// Launch: blocks of 128; grid of ceil(length_q / 4) x heads x batch.
+__global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
+    any_gpu_row_sums(AttentionGradient<float> a) {
+  const int query = blockIdx.x * kAnyGpuWarps + threadIdx.x / kWarp;
+  if (query >= a.length_q) return;
+  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
+  const auto kv = head_of(a, blockIdx.z, blockIdx.y);
+  const int visible = keys_seen(a, query);
+  LaneColumns q, k;
+  load_columns(q, head.q + query * a.q_strides.row, a.head_dim);
+  float sum = 0;
+  for (int key = 0; key < visible; ++key) {
+    load_columns(k, kv.k + key * a.k_strides.row, a.head_dim);
+    sum += recomputed_prob(dot_columns(q, k), a.scale, head.lse[query]);
+  }
+  if (threadIdx.x % kWarp == 0) {
+    a.inv_row_sum[head.padded_row + query] = sum == 0 ? 0 : 1 / sum;
+  }
+}
+
 /// dK and dV.
-/// Launch: blocks of 128; grid of ceil(length_k / 4) x kv_heads x batch; after preprocess().
+/// Launch: blocks of 128; grid of ceil(length_k / 4) x kv_heads x batch; after preprocess() and, in float32, any_gpu_row_sums().
 template <class T>
 __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
     any_gpu_keys(AttentionGradient<T> a) {
@@ -69,7 +98,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
 }
 
 /// dQ.
-/// Launch: blocks of 128; grid of ceil(length_q / 4) x heads x batch; after preprocess().
+/// Launch: blocks of 128; grid of ceil(length_q / 4) x heads x batch; after preprocess() and, in float32, any_gpu_row_sums().
 template <class T>
 __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
     any_gpu_queries(AttentionGradient<T> a) {

@@ -618,8 +618,10 @@ class Block {
       woken_then_ = woken;
       idle_rounds_ = 0;
       idle_since_ = now;
-    } else if (++idle_rounds_ > kIdleRounds &&
-               (running == 1 || now - idle_since_ > kIdleTime)) {
+    } else if (
+        ++idle_rounds_ > kIdleRounds &&
+        // Observed blocks run alone; else the host may set a flag, too.
+        (observer != nullptr || now - idle_since_ > kIdleTime)) {
       throw std::runtime_error(deadlock());
     }
     if (running > 1) std::this_thread::yield();
