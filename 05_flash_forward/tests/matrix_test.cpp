@@ -1,5 +1,4 @@
-// The finished kernels over a matrix of problems: all of it on a GPU, a thinner one in the lab. And random problems,
-// other ones in each run.
+// The finished kernels over a matrix of problems: all of it on a GPU, a thinner one in the lab. And random problems.
 #include <cstring>
 
 #include <doctest/doctest.h>
@@ -56,7 +55,7 @@ TEST_CASE("the matrix of problems in bfloat16") {
   flash::for_each_of_matrix(Type::kBFloat16, on_gpu(), check);
 }
 
-TEST_CASE("a hundred random problems, other ones in each run") {
+TEST_CASE("a hundred random problems") {
   flash::for_each_random_problem(on_gpu(), check);
 }
 

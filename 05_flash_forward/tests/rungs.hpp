@@ -97,7 +97,7 @@ inline int fuzz_count() {
   return given != nullptr ? std::atoi(given) : 100;
 }
 
-/// Calls check(problem, seed) for random problems, other ones in each run. Those beyond the first hundred are short:
+/// Calls check(problem, seed) for random problems: see fuzz_seed(). Those beyond the first hundred are short:
 /// the judge takes most of the time.
 template <class Check>
 void for_each_random_problem(bool on_gpu, Check check) {
