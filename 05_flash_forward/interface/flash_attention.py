@@ -350,7 +350,7 @@ def check_graphs_and_gpus(make):
         call, outputs = make(f"cuda:{gpu}")
         with torch.cuda.device(gpu):
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):  # its own default is on the first GPU
                 call()
         for name, launch in (("CUDA graph", graph.replay), ("plain call", call)):
             for output in outputs:

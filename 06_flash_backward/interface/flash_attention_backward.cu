@@ -1,5 +1,9 @@
 // The C interface: looks at what it is given, and launches kernels. Compiled by nvcc for GPUs, and as C++ for the lab:
 // see common/gpu/target.hpp.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
 #include "05_flash_forward/interface/checks.cuh"
 #include "06_flash_backward/dispatch.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
@@ -60,6 +64,11 @@ void check_memory(const fa_gradient& g) {
   check_tensor("d_k", g.d_k, g.d_k_strides, a, a.kv_heads, a.length_k, true);
   check_tensor("d_v", g.d_v, g.d_v_strides, a, a.kv_heads, a.length_k, true);
   check_pointer("workspace", g.workspace, 16);
+  constexpr auto kMaxBytes =
+      std::size_t{std::numeric_limits<std::int64_t>::max()};
+  check_bytes(
+      "workspace", g.workspace,
+      static_cast<std::int64_t>(std::min(g.workspace_bytes, kMaxBytes)));
 }
 
 int backward(const fa_gradient* given) {
@@ -85,7 +94,6 @@ int backward(const fa_gradient* given) {
         refuse("workspace_bytes is {}; allowed are {} and more",
                g.workspace_bytes, least);
       }
-      check_bytes("workspace", g.workspace, static_cast<std::int64_t>(least));
       set_workspace(gradient, static_cast<float*>(g.workspace),
                     workspace_of(gradient, deterministic));
       launch_backward(gradient, deterministic, stream_of(a));

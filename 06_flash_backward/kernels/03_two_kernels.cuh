@@ -77,12 +77,12 @@ __device__ inline float lse_of(const AttentionGradient<float>& a,
 }
 
 /// exp(scale product - LSE), whose row sum is 1 but for rounding. The difference comes before the factor log2(e): what
-/// is left of two large numbers is small, and so is the error of its product. The score is rounded, so that it is the
-/// same in each kernel, whatever the compiler contracts.
+/// is left of two large numbers is small, and so is the error of its product. A fused multiply-add rounds the difference
+/// only, and the same way in each kernel.
 //! [recomputed_prob]
 __device__ inline float recomputed_prob(float product, float scale,
                                         float lse) {
-  return exp2_approx((__fmul_rn(product, scale) - lse) * kLog2E);
+  return exp2_approx(__fmaf_rn(product, scale, -lse) * kLog2E);
 }
 //! [recomputed_prob]
 

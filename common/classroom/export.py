@@ -13,8 +13,9 @@ NOT_WITHOUT = ("frame.txt", "wrong.txt")  # what holds answers
 
 def files_of(root):
     """What git tracks, or without git everything but builds and a student's work."""
-    listed = subprocess.run(
-        ["git", "-C", str(root), "ls-files", "-z"], capture_output=True, text=True) if (root / ".git").exists() else None
+    listed = None
+    if (root / ".git").exists() and shutil.which("git"):
+        listed = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], capture_output=True, text=True)
     if listed is not None and listed.returncode == 0:
         return [path for path in listed.stdout.split("\0") if path]
     skip = ("build", "my_exercises", ".git", "__pycache__")

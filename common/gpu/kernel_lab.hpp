@@ -179,6 +179,10 @@ __forceinline__ unsigned atomicAdd(unsigned* address, unsigned value,
 inline float __fmul_rn(float x, float y) {
   return x * y;
 }
+/// x y + z with one rounding.
+inline float __fmaf_rn(float x, float y, float z) {
+  return std::fma(x, y, z);
+}
 
 // ---------------------------------------------------------------- the functions of kernel.cuh
 

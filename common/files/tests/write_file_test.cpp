@@ -315,6 +315,8 @@ TEST_CASE("a file or a folder that must not be written is left alone") {
   chmod((top / "closed").c_str(), 0555);
   chmod(top.c_str(), 0755);
   const auto child = run_unprivileged([&] {
+    // The build may lie in a folder that others must not enter.
+    if (access(top.c_str(), X_OK) != 0) return kSkipped;
     for (const fs::path& path : {top / "file", top / "closed" / "new",
                                  top / "closed" / "open_file"}) {
       std::puts(refusal_of_both(path).c_str());
