@@ -163,7 +163,8 @@ def judged(errors, plain, exact, dtype):
     verdicts = []
     for (largest, rms), (plain_largest, plain_rms), e in zip(errors, plain, exact):
         floor = 2 * torch.finfo(dtype).eps
-        allowed = FACTOR * plain_largest + floor * fa.largest(e)
+        # In float32 the order of sums counts as well: the kernels add one product after the other.
+        allowed = FACTOR * plain_largest + (4 * floor if dtype == torch.float32 else floor) * fa.largest(e)
         allowed_rms = FACTOR * plain_rms + floor * fa.rms(e)
         fine = largest <= allowed and rms <= allowed_rms  # false for NaN
         verdicts.append(
