@@ -273,19 +273,19 @@ std::optional<lab::Trace> trace(const Rung& rung,
 template <class Machine, class InputsOf>
 void launch_once(const Machine& machine, const cli::KernelOptions& options,
                  const std::string& lesson, InputsOf inputs_of) {
-  for_each_launch(
-      machine, options, lesson,
-      [&](const auto& rung, const Problem& problem) {
-        std::optional<lab::Trace> report;
-        if (machine.kind == "watched") {
-          report = trace(rung, {problem}, inputs_of);
-        } else {
-          result_of(rung, problem, inputs_of(problem));
-        }
-        fmt::print("{}", lab::launch_line(rung.name, group_of(problem),
-                                          problem.shape.length_q,
-                                          machine.kind, report));
-      });
+  for_each_launch(machine, options, lesson,
+                  [&](const auto& rung, const Problem& problem) {
+                    std::optional<lab::Trace> report;
+                    if (machine.kind == "watched") {
+                      report = trace(rung, {problem}, inputs_of);
+                    } else {
+                      result_of(rung, problem, inputs_of(problem));
+                    }
+                    fmt::print("{}",
+                               lab::launch_line(rung.name, group_of(problem),
+                                                problem.shape.length_q,
+                                                machine.kind, report));
+                  });
 }
 
 /// The watched lab's whole report on rungs: what they ask of memory at one size, what is wrong and which lines were

@@ -16,11 +16,11 @@ constexpr int kQueries = 64;
 /// Attention with the maps of its tensors.
 template <class T>
 struct MappedAttention {
-  TensorMap q;        ///< boxes of kQueries rows
-  TensorMap k;        ///< boxes of a tile of keys
-  TensorMap v;        ///< boxes of a tile of keys
-  TensorMap o;        ///< boxes of kQueries rows
-  Attention<T> a;     ///< the rest
+  TensorMap q;             ///< boxes of kQueries rows
+  TensorMap k;             ///< boxes of a tile of keys
+  TensorMap v;             ///< boxes of a tile of keys
+  TensorMap o;             ///< boxes of kQueries rows
+  Attention<T> a;          ///< the rest
   unsigned* tile_counter;  ///< of the dynamic tile scheduler, or null
 };
 

@@ -134,7 +134,8 @@ struct StrideProblem {
 
 // Strides as programs have them, in any order of dimensions and with gaps, and strides as only a mistake makes them:
 // that overlap, that are as large as they can be and larger, and that wrap around.
-inline StrideProblem random_strides(std::uint64_t seed, std::uint64_t number) {
+inline StrideProblem random_strides(std::uint64_t seed,
+                                    std::uint64_t number) {
   std::uint64_t drawn = number << 8;
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(random_bits(seed, drawn++) %
