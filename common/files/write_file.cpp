@@ -96,6 +96,7 @@ class FileBuffer : public std::streambuf {
     return traits_type::not_eof(c);
   }
   std::streamsize xsputn(const char* bytes, std::streamsize count) override {
+    if (count == 0) return 0;  // perhaps of no memory
     if (count < epptr() - pptr()) {
       std::memcpy(pptr(), bytes, static_cast<std::size_t>(count));
       pbump(static_cast<int>(count));

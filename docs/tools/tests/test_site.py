@@ -197,6 +197,7 @@ class Target(TreeTest):
             self.root / "docs",
             ignore=shutil.ignore_patterns("tests", "__pycache__", "results", "theory", "*.md"),
         )
+        shutil.copytree(TOOLS.parents[1] / "common/files", self.root / "common/files", ignore=shutil.ignore_patterns("tests", "*.?pp"))
         for path, text in {
             "CMakeLists.txt": CMAKE,
             "README.md": FRONT,
