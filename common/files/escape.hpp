@@ -13,7 +13,7 @@ namespace fa {
 std::string xml_text(const std::string& text);
 
 /// What a terminal shows as a text and does not obey, for what comes from files: every byte of a control character, of a
-/// character that changes the direction or the line, and of what is not UTF-8 becomes four characters such as \x1b. A
+/// character that changes the direction or the line, and of what is not UTF-8 becomes four characters such as `\\x1b`. A
 /// text of this kind stays as it is.
 /// @param bytes any
 std::string printable(std::string_view bytes);

@@ -208,7 +208,7 @@ void fill(const fs::path& path, Descriptor& file,
 
 }  // namespace
 
-void write_file(const fs::path& path,
+void write_file(const std::filesystem::path& path,
                 const std::function<void(std::ostream&)>& write) {
   const Target target = target_of(path);
   if (target.in_place) {
@@ -223,11 +223,12 @@ void write_file(const fs::path& path,
   partial.become(target);
 }
 
-void write_file(const fs::path& path, std::string_view text) {
+void write_file(const std::filesystem::path& path, std::string_view text) {
   write_file(path, [&](std::ostream& file) { file << text; });
 }
 
-void append_to_file(const fs::path& path, std::string_view text) {
+void append_to_file(const std::filesystem::path& path,
+                    std::string_view text) {
   const Target target = target_of(path);
   Descriptor file;
   bool made = false;
@@ -256,7 +257,7 @@ void append_to_file(const fs::path& path, std::string_view text) {
   if (error != 0) refuse(path, error);
 }
 
-void check_writable(const fs::path& path) {
+void check_writable(const std::filesystem::path& path) {
   const Target target = target_of(path);
   if (!target.in_place) {
     Partial probe(path, target.file.parent_path());
@@ -271,7 +272,7 @@ void check_writable(const fs::path& path) {
   }
 }
 
-void check_folder_writable(const fs::path& folder) {
+void check_folder_writable(const std::filesystem::path& folder) {
   Partial probe(folder, folder);
   if (const int error = probe.file.write("\n", 1)) refuse(folder, error);
 }
