@@ -19,7 +19,8 @@ extern "C" {
 
 /// The gradients of a loss: d_o is that with respect to o, and d_q, d_k and d_v are asked for. Where heads share keys
 /// and values, d_k and d_v are sums over these heads. Pointers are to memory of the device and multiples of 16 bytes;
-/// tensors have the type of the attention. d_q, d_k, d_v and the workspace overlap nothing.
+/// tensors have the type of the attention. d_q, d_k, d_v and the workspace overlap nothing. In float32 each row of
+/// probabilities is normalized over the given keys, so lse must be that of these keys and not of a longer sequence.
 typedef struct fa_gradient {
   size_t size;  ///< sizeof(fa_gradient); another one is refused
   fa_attention
