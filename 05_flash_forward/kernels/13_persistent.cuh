@@ -136,7 +136,7 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
   RingPlace<2> at;
   FetchPlaces<Tile> places;
   for (int ticket = blockIdx.x;; at.advance(), places.q.advance()) {
-    // Drawn now, needed after this work. Without a counter: every grid-th.
+    // The next tile is drawn early: the fetches of this one hide the latency.
     const int next =
         maps.tile_counter == nullptr
             ? ticket + grid

@@ -232,7 +232,7 @@ void append_to_file(const std::filesystem::path& path,
   const Target target = target_of(path);
   Descriptor file;
   bool made = false;
-  // Another program may make the file meanwhile.
+  // Another program may make the file in between.
   while (!file.open(target.file, O_APPEND) && errno == ENOENT &&
          !(made = file.open(target.file, O_APPEND | O_CREAT | O_EXCL)) &&
          errno == EEXIST) {

@@ -134,7 +134,7 @@ void absent_source(unsigned mask, int source, const Place& place);
 /// recorded it is 1 and while it is observed 2, so that what is seen does not depend on the number of cores.
 int sm_count();
 
-/// Memory of the device: aligned to 4096 bytes, with as much room on either side, which belongs to nobody.
+/// Memory of the device: aligned to 4096 bytes, with as much unused room on either side.
 /// @throws std::runtime_error when there is not enough
 void* allocate(std::size_t bytes);
 /// Gives memory of the device back; null is nothing.

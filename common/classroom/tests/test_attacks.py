@@ -17,7 +17,7 @@ STEP = "    const auto m = std::max(x.m, s);\n"  # inside the solution's functio
 class Attacks(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # A temporary folder of its own: other processes may use the machine's meanwhile. Strangers must reach it.
+        # A temporary folder of its own, since other processes use the shared one. Unprivileged users must reach it.
         own = tempfile.TemporaryDirectory()
         cls.addClassCleanup(own.cleanup)
         os.chmod(own.name, 0o755)
