@@ -108,8 +108,8 @@ Matrix<A> masked_scores(const Matrix<A>& q, const Matrix<A>& k,
     //! [mask]
     const std::int64_t shift = k.rows() - q.rows();
     for (std::int64_t i = 0; i < s.rows(); ++i) {
-      const auto first_hidden = std::max<std::int64_t>(0, i + shift + 1);
-      for (std::int64_t j = first_hidden; j < s.cols(); ++j) {
+      const auto first_masked = std::max<std::int64_t>(0, i + shift + 1);
+      for (std::int64_t j = first_masked; j < s.cols(); ++j) {
         s(i, j) = -std::numeric_limits<A>::infinity();
       }
     }
@@ -149,8 +149,8 @@ Vector<T> finite_row_max(const Matrix<T>& scores) {
 // which would matter in a row that has nothing else.
 template <class T>
 Matrix<T> exp_of(const Matrix<T>& scores, const Vector<T>& shift) {
-  const auto hidden = scores.array() == -std::numeric_limits<T>::infinity();
-  return hidden.select(T(0), (scores.colwise() - shift).array().exp());
+  const auto masked = scores.array() == -std::numeric_limits<T>::infinity();
+  return masked.select(T(0), (scores.colwise() - shift).array().exp());
 }
 //! [row_helpers]
 

@@ -49,11 +49,11 @@ void worked_example() {
       {"score", "value", "m", "correction", "p", "l", "O", "O / l"});
   for (int j = 0; j < 4; ++j) {
     const int m = std::max(x.m, scores[j]);
-    const Exact correction = BaseTwo::power(x.m, m);
+    const Exact rescale = BaseTwo::exp_diff(x.m, m);
     Unnormalised::step(x, scores[j], Exact(values[j]));
     table.add({std::to_string(scores[j]), std::to_string(values[j]),
-               std::to_string(x.m), to_string(correction),
-               to_string(BaseTwo::power(scores[j], m)), to_string(x.l),
+               std::to_string(x.m), to_string(rescale),
+               to_string(BaseTwo::exp_diff(scores[j], m)), to_string(x.l),
                to_string(x.o), to_string(Unnormalised::output(x))});
   }
   fmt::print("{}", table.text());
@@ -175,7 +175,7 @@ void merge_laws(cli::Program& program) {
 }
 
 // Largest error of a row's attention, as a share of the bound.
-double share_of_bound(const RowAttention<float>& row, std::int64_t steps,
+double error_over_bound(const RowAttention<float>& row, std::int64_t steps,
                       View<const float, 1> s, View<const float, 2> v) {
   const auto wide_s = converted<double>(s);
   const auto wide_v = converted<double>(v);
@@ -205,9 +205,9 @@ void rounding(cli::Program& program) {
     Tensor<float, 1> s({kLength});
     fill_with(s.view(), score);
     const double shares[] = {
-        share_of_bound(one_pass<Unnormalised, float>(s, v), kLength, s, v),
-        share_of_bound(one_pass<Normalised, float>(s, v), kLength, s, v),
-        share_of_bound(split<float>(s, v, kParts), kLength / kParts + kParts,
+        error_over_bound(one_pass<Unnormalised, float>(s, v), kLength, s, v),
+        error_over_bound(one_pass<Normalised, float>(s, v), kLength, s, v),
+        error_over_bound(split<float>(s, v, kParts), kLength / kParts + kParts,
                        s, v)};
     for (const double share : shares) worst = std::max(worst, share);
     table.add({name, fmt::format("{:.0e}", shares[0]),
@@ -401,7 +401,7 @@ void steps_of_tiles(cli::Program& program) {
         {fmt::format("{}", fmt::join(first, first + step.keys, " ")),
          fmt::format("{:.2f}", as_matrix(step.s.view()).row(i).maxCoeff()),
          fmt::format("{:.2f}", step.m(i)),
-         fmt::format("{:.4f}", step.correction(i)),
+         fmt::format("{:.4f}", step.rescale(i)),
          fmt::format("{:.4f}", step.l(i))});
   }
   fmt::print("{}", table.text());

@@ -48,7 +48,7 @@ struct Cases {
   constexpr int choices() const { return 2 * size + 2; }
   /// They are, in this order, 0, 1, -1, 2, -2, ..., -infinity: what fails first is simplest.
   constexpr int score(int index) const {
-    if (index == choices() - 1) return BaseTwo::nothing;
+    if (index == choices() - 1) return BaseTwo::neg_inf;
     return index % 2 == 1 ? (index + 1) / 2 : -(index / 2);
   }
 };
@@ -107,7 +107,7 @@ constexpr ExactState definition(const Row& row, std::size_t begin,
     if (row.scores[j] > x.m) x.m = row.scores[j];
   }
   for (std::size_t j = begin; j < end; ++j) {
-    const Exact p = BaseTwo::power(row.scores[j], x.m);
+    const Exact p = BaseTwo::exp_diff(row.scores[j], x.m);
     x.l = x.l + p;
     x.o.of[j] = p;  // the coefficient of v_j in O
   }
@@ -225,7 +225,7 @@ constexpr Outcome merge_has_identity(const Cases& cases) {
   Outcome outcome;
   for_rows(0, cases, [&](const Row& row) {
     const ExactState x = definition(row), nothing;
-    return note(outcome, merge(x, nothing) == x && merge(nothing, x) == x,
+    return note(outcome, merge(x, neg_inf) == x && merge(nothing, x) == x,
                 row);
   });
   return outcome;

@@ -22,9 +22,9 @@ struct Unnormalised {
                              const V& v) {
     //! [unnormalised]
     const auto m = std::max(x.m, s);
-    const auto correction = W::power(x.m, m), p = W::power(s, m);
-    x.l = correction * x.l + p;
-    x.o = correction * x.o + p * v;
+    const auto rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
+    x.l = rescale * x.l + p;
+    x.o = rescale * x.o + p * v;
     x.m = m;
     //! [unnormalised]
   }
@@ -43,10 +43,10 @@ struct Normalised {
   template <class W, class V>
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
-    if (s == W::nothing) return;  // 0 / 0 while no key has been seen
+    if (s == W::neg_inf) return;  // 0 / 0 while no key has been seen
     //! [normalised]
     const auto m = std::max(x.m, s);
-    const auto l_old = W::power(x.m, m) * x.l, p = W::power(s, m);
+    const auto l_old = W::exp_diff(x.m, m) * x.l, p = W::exp_diff(s, m);
     x.l = l_old + p;
     x.o = (l_old * x.o + p * v) / x.l;
     x.m = m;
@@ -69,11 +69,11 @@ struct MixedNormalisation : Normalised {
   template <class W, class V>
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
-    if (s == W::nothing) return;
+    if (s == W::neg_inf) return;
     const auto m = std::max(x.m, s);
-    const auto correction = W::power(x.m, m), p = W::power(s, m);
-    x.l = correction * x.l + p;
-    x.o = correction * x.o + p / x.l * v;
+    const auto rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
+    x.l = rescale * x.l + p;
+    x.o = rescale * x.o + p / x.l * v;
     x.m = m;
   }
 };
@@ -97,8 +97,8 @@ struct LocalSoftmax : Normalised {
   template <class W, class V>
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
-    if (s == W::nothing) return;
-    x.o = x.o + W::power(s, s) * v;
+    if (s == W::neg_inf) return;
+    x.o = x.o + W::exp_diff(s, s) * v;
     x.m = s;
   }
 };
@@ -111,9 +111,9 @@ struct SumNotRescaled : Unnormalised {
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
     const auto m = std::max(x.m, s);
-    const auto correction = W::power(x.m, m), p = W::power(s, m);
+    const auto rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
     x.l = x.l + p;
-    x.o = correction * x.o + p * v;
+    x.o = rescale * x.o + p * v;
     x.m = m;
   }
 };
@@ -126,8 +126,8 @@ struct OutputNotRescaled : Unnormalised {
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
     const auto m = std::max(x.m, s);
-    const auto correction = W::power(x.m, m), p = W::power(s, m);
-    x.l = correction * x.l + p;
+    const auto rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
+    x.l = rescale * x.l + p;
     x.o = x.o + p * v;
     x.m = m;
   }
@@ -141,11 +141,11 @@ struct InvertedCorrection : Unnormalised {
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
     const auto m = std::max(x.m, s);
-    const auto p = W::power(s, m);
-    const auto correction =
-        x.m == W::nothing ? W::power(x.m, m) : W::power(m, x.m);
-    x.l = correction * x.l + p;
-    x.o = correction * x.o + p * v;
+    const auto p = W::exp_diff(s, m);
+    const auto rescale =
+        x.m == W::neg_inf ? W::exp_diff(x.m, m) : W::exp_diff(m, x.m);
+    x.l = rescale * x.l + p;
+    x.o = rescale * x.o + p * v;
     x.m = m;
   }
 };

@@ -24,7 +24,7 @@ using RowState = State<BaseE<T>, Vector<T>>;
 
 /// The state of no keys, for values of d elements.
 template <class T>
-RowState<T> no_keys(std::int64_t d) {
+RowState<T> empty_row_state(std::int64_t d) {
   return {BaseE<T>::nothing, T(0), Vector<T>::Zero(d)};
 }
 
@@ -65,16 +65,16 @@ safe::Traffic two_pass_softmax(View<const T, 1> x, View<T, 1> y) {
   const std::int64_t n = x.size(0);
   safe::Traffic traffic;
   //! [two_pass]
-  T m = W::nothing, l = 0;
+  T m = W::neg_inf, l = 0;
   ++traffic.passes;
   for (std::int64_t j = 0; j < n; ++j, ++traffic.reads) {
     const T m_new = std::max(m, x(j));
-    l = W::power(m, m_new) * l + W::power(x(j), m_new);
+    l = W::exp_diff(m, m_new) * l + W::exp_diff(x(j), m_new);
     m = m_new;
   }
   ++traffic.passes;
   for (std::int64_t j = 0; j < n; ++j, ++traffic.reads) {
-    y(j) = l == T(0) ? T(0) : W::power(x(j), m) / l;
+    y(j) = l == T(0) ? T(0) : W::exp_diff(x(j), m) / l;
     ++traffic.writes;
   }
   //! [two_pass]
@@ -93,7 +93,7 @@ RowAttention<T> one_pass(View<const T, 1> scores, View<const T, 2> values) {
   const auto v = as_matrix(values);
   safe::Traffic traffic{1, 0, 0};
   //! [one_pass]
-  RowState<T> x = no_keys<T>(d);
+  RowState<T> x = empty_row_state<T>(d);
   for (std::int64_t j = 0; j < n; ++j) {
     R::step(x, scores(j), Vector<T>(v.row(j)));
     traffic.reads += 1 + d;
@@ -120,9 +120,9 @@ RowAttention<T> split(View<const T, 1> scores, View<const T, 2> values,
   const auto v = as_matrix(values);
   safe::Traffic traffic{1, 0, 0};
   //! [split]
-  RowState<T> whole = no_keys<T>(d);
+  RowState<T> whole = empty_row_state<T>(d);
   for (std::int64_t part = 0; part < parts; ++part) {
-    RowState<T> own = no_keys<T>(d);  // needs no other part
+    RowState<T> own = empty_row_state<T>(d);  // needs no other part
     const std::int64_t begin = part * n / parts, end = (part + 1) * n / parts;
     for (std::int64_t j = begin; j < end; ++j) {
       Unnormalised::step(own, scores(j), Vector<T>(v.row(j)));

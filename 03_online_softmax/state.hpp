@@ -29,9 +29,9 @@ struct BaseE {
   using Score = T;   ///< of scores and their maximum
   using Number = T;  ///< of sums
   /// The score of a masked key, and the maximum of no keys.
-  static constexpr T nothing = -std::numeric_limits<T>::infinity();
+  static constexpr T neg_inf = -std::numeric_limits<T>::infinity();
   /// e^(a - b), and 0 when a is `nothing`: -inf - -inf would be NaN.
-  static T power(T a, T b) { return a == nothing ? T(0) : std::exp(a - b); }
+  static T exp_diff(T a, T b) { return a == nothing ? T(0) : std::exp(a - b); }
 };
 
 /// Exact fractions, powers of 2, whole scores: what proofs compute with. Every l is then dyadic.
@@ -39,10 +39,10 @@ struct BaseTwo {
   using Score = int;     ///< of scores and their maximum
   using Number = Exact;  ///< of sums
   /// The score of a masked key, and the maximum of no keys.
-  static constexpr int nothing = std::numeric_limits<int>::min();
+  static constexpr int neg_inf = std::numeric_limits<int>::min();
   /// 2^(a - b), and 0 when a is `nothing`.
   /// @throws std::overflow_error when a and b are more than 62 apart
-  static constexpr Exact power(int a, int b) {
+  static constexpr Exact exp_diff(int a, int b) {
     return a == nothing ? Exact(0) : Exact::power_of_two(std::int64_t{a} - b);
   }
 };
@@ -52,7 +52,7 @@ struct BaseTwo {
 /// @tparam V a value: a number, an Eigen vector, a Combination
 template <class W, class V>
 struct State {
-  typename W::Score m = W::nothing;  ///< largest score
+  typename W::Score m = W::neg_inf;  ///< largest score
   typename W::Number l = 0;          ///< sum of powers of s_j - m
   V o{};                             ///< sum of powers of s_j - m times v_j
 };
@@ -63,7 +63,7 @@ template <class W, class V>
 constexpr State<W, V> merge(const State<W, V>& a, const State<W, V>& b) {
   //! [merge]
   const auto m = std::max(a.m, b.m);
-  const auto of_a = W::power(a.m, m), of_b = W::power(b.m, m);
+  const auto of_a = W::exp_diff(a.m, m), of_b = W::exp_diff(b.m, m);
   return {m, of_a * a.l + of_b * b.l, of_a * a.o + of_b * b.o};
   //! [merge]
 }

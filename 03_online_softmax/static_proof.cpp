@@ -33,7 +33,7 @@ std::string to_string(const Row& row) {
     const int score = row.scores[j];
     text += fmt::format(
         "{}{}", j == 0 ? "" : " ",
-        score == BaseTwo::nothing ? "-inf" : std::to_string(score));
+        score == BaseTwo::neg_inf ? "-inf" : std::to_string(score));
   }
   return text;
 }

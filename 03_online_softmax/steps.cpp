@@ -21,12 +21,12 @@ Tensor<float, Rank> owned(View<const float, Rank> view) {
 }
 
 // The factor of what was collected before. Where the maximum stays, also at -infinity, that is 1.
-float correction(float before, float after) {
+float rescale(float before, float after) {
   return before == after ? 1.f : std::exp(before - after);
 }
 
 // Is this key hidden from this query?
-bool is_hidden(const Recording& run, std::int64_t query, std::int64_t key,
+bool is_masked(const Recording& run, std::int64_t query, std::int64_t key,
                std::int64_t length_k) {
   return run.causal && key > query + length_k - run.out.o.size(2);
 }
@@ -37,7 +37,7 @@ void add_skipped(Recording& run, std::int64_t length_k) {
   for (std::int64_t i = 0; i < length_q; i += run.tiles.block_m) {
     const std::int64_t queries = std::min(run.tiles.block_m, length_q - i);
     for (std::int64_t j = 0; j < length_k; j += run.tiles.block_n) {
-      if (!is_hidden(run, i + queries - 1, j, length_k)) continue;
+      if (!is_masked(run, i + queries - 1, j, length_k)) continue;
       TileStep step;
       step.query = i;
       step.queries = queries;
@@ -101,9 +101,9 @@ Recording record(View<const float, 4> q, View<const float, 4> k,
     step.m = owned(now.m);
     step.l = owned(now.l);
     step.o_rescaled = owned(now.o);
-    step.correction = Tensor<float, 1>({step.queries});
+    step.rescale = Tensor<float, 1>({step.queries});
     for (std::int64_t i = 0; i < step.queries; ++i) {
-      step.correction(i) = correction(step.m_before(i), step.m(i));
+      step.rescale(i) = rescale(step.m_before(i), step.m(i));
     }
   };
   run.out = tiled_forward<float>(q, k, v, options, tiles, {}, watch);
@@ -169,14 +169,14 @@ std::string step_as_json(const Recording& run, const TileStep& step,
       step.keys);
   if (step.skipped) return text + "}";
   text += ",\n\"s\":" + array(step.s, [&](std::int64_t i, std::int64_t j) {
-            return !is_hidden(run, step.query + i, step.key + j, length_k);
+            return !is_masked(run, step.query + i, step.key + j, length_k);
           });
   text += ",\n\"p\":" + array(step.p);
   text += ",\n\"m_before\":" + array(step.m_before);
   text += ",\n\"m\":" + array(step.m);
   text += ",\n\"l_before\":" + array(step.l_before);
   text += ",\n\"l\":" + array(step.l);
-  text += ",\n\"correction\":" + array(step.correction);
+  text += ",\n\"correction\":" + array(step.rescale);
   text += ",\n\"o_before\":" + array(step.o_before);
   text += ",\n\"o_rescaled\":" + array(step.o_rescaled);
   text += ",\n\"o\":" + array(step.o);
@@ -331,7 +331,7 @@ void draw_map(Picture& picture, double x, double y, const Recording& run,
     const TileStep& step = run.steps[n];
     for_each_index(step.s.shape(), [&](const Shape<2>& c) {
       const std::int64_t i = step.query + c[0], j = step.key + c[1];
-      if (is_hidden(run, i, j, n_keys)) return;
+      if (is_masked(run, i, j, n_keys)) return;
       picture.shade(x + static_cast<double>(j) * kCell,
                     y + static_cast<double>(i) * kCell, kCell, kCell,
                     step.s(c[0], c[1]), largest);
@@ -374,7 +374,7 @@ void draw_tile(Picture& picture, double x, double y, const TileStep& step,
                   "fill=\"none\" stroke=\"#999999\"");
       picture.text(column(j) + kWidth / 2, base, shown(step.s(i, j)));
     }
-    const float values[] = {step.m_before(i), step.m(i), step.correction(i),
+    const float values[] = {step.m_before(i), step.m(i), step.rescale(i),
                             step.l_before(i), step.l(i)};
     for (int c = 0; c < 5; ++c) {
       picture.text(column(step.keys) + 40 + 66 * c, base, shown(values[c]),

@@ -27,7 +27,7 @@ struct TileStep {
   Tensor<float, 1> l_before;  ///< [queries], sums of the keys before
   Tensor<float, 1> l;         ///< [queries], sums with this tile
   /// [queries], exp(m_before - m); 1 where m stays.
-  Tensor<float, 1> correction;
+  Tensor<float, 1> rescale;
   Tensor<float, 2> o_before;  ///< [queries, head_dim], not divided by l
   /// [queries, head_dim], o_before times the corrections.
   Tensor<float, 2> o_rescaled;

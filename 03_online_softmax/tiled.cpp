@@ -14,7 +14,7 @@ namespace fa::online {
 namespace {
 
 template <class T>  // the maximum of no scores
-constexpr T kNothing = -std::numeric_limits<T>::infinity();
+constexpr T kNegInf = -std::numeric_limits<T>::infinity();
 
 void check(const Tiles& tiles) {
   if (tiles.block_m < 1 || tiles.block_n < 1) {
@@ -102,7 +102,7 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
   const std::int64_t rows = end - begin, d = head.q.size(1);
   const T scale = static_cast<T>(options.scale_for(d));
   Matrix<T> q, k, v, s, o = Matrix<T>::Zero(rows, d);
-  Vector<T> m = Vector<T>::Constant(rows, kNothing<T>);
+  Vector<T> m = Vector<T>::Constant(rows, kNegInf<T>);
   Vector<T> l = Vector<T>::Zero(rows);
   load(head.q, begin, end, q);
   const auto show = [&](TileStage stage, std::int64_t j) {  // to onlookers
@@ -122,14 +122,14 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
       if (seen == 0) continue;
       auto p = s.row(i).head(seen).array();  // still S
       const T m_new = std::max(p.maxCoeff(), m(i));
-      if (m_new == kNothing<T>) {  // every score overflowed: as if hidden
+      if (m_new == kNegInf<T>) {  // every score overflowed: as if hidden
         p.setZero();
         continue;
       }
-      const T correction = std::exp(m(i) - m_new);
+      const T rescale = std::exp(m(i) - m_new);
       p = (p - m_new).exp();
-      l(i) = correction * l(i) + p.sum();
-      o.row(i) *= correction;
+      l(i) = rescale * l(i) + p.sum();
+      o.row(i) *= rescale;
       m(i) = m_new;
     }
     drop(head.keep, options.dropout_probability, begin, j, s);

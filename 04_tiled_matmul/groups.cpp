@@ -41,7 +41,7 @@ Tensor<T, 2> softmax(const Inputs& in) {
 }
 
 template <class T>
-Tensor<T, 2> block_product(const Inputs& in) {
+Tensor<T, 2> back_to_back_matmul(const Inputs& in) {
   const Matrix<T> q = matrix_of<T>(in[0]), k = matrix_of<T>(in[1]),
                   v = matrix_of<T>(in[2]);
   const T scale =
@@ -88,11 +88,11 @@ Group matmul_group(const std::string& name, const std::string& title,
 
 }  // namespace
 
-const Group& group_of(const Machine& machine, const std::string& name) {
+const Group& group_of(const Backend& backend, const std::string& name) {
   const auto found =
-      std::find_if(machine.groups.begin(), machine.groups.end(),
+      std::find_if(backend.groups.begin(), backend.groups.end(),
                    [&](const Group& group) { return group.name == name; });
-  if (found == machine.groups.end()) {
+  if (found == backend.groups.end()) {
     throw std::logic_error("there is no group " + name);
   }
   return *found;
@@ -162,8 +162,8 @@ std::vector<Group> groups_without_kernels() {
     return Inputs{random_matrix(m, 64, 1), random_matrix(n, 64, 2),
                   random_matrix(n, 64, 3)};
   };
-  block.reference = block_product<double>;
-  block.plain = block_product<float>;
+  block.reference = back_to_back_matmul<double>;
+  block.plain = back_to_back_matmul<float>;
   block.flops = [](double m, double n, double) { return 4 * m * n * 64; };
   block.bytes = [](double m, double n, double) {
     return 4 * 64 * (2 * m + 2 * n);

@@ -15,15 +15,15 @@
 #include "04_tiled_matmul/kernels/07_matmul_naive.cuh"
 #include "04_tiled_matmul/kernels/08_matmul_coalesced.cuh"
 #include "04_tiled_matmul/kernels/09_matmul_shared_tiles.cuh"
-#include "04_tiled_matmul/kernels/10_matmul_register_column.cuh"
-#include "04_tiled_matmul/kernels/11_matmul_register_block.cuh"
+#include "04_tiled_matmul/kernels/10_matmul_1d_thread_tiling.cuh"
+#include "04_tiled_matmul/kernels/11_matmul_2d_thread_tiling.cuh"
 #include "04_tiled_matmul/kernels/12_matmul_vector_loads.cuh"
 #include "04_tiled_matmul/kernels/13_matmul_double_buffer.cuh"
 #include "04_tiled_matmul/kernels/14_matmul_register_prefetch.cuh"
 #include "04_tiled_matmul/kernels/15_matmul_tensor_cores.cuh"
 #include "04_tiled_matmul/kernels/16_matmul_pipelined.cuh"
 #include "04_tiled_matmul/kernels/17_matmul_fragment_prefetch.cuh"
-#include "04_tiled_matmul/kernels/18_block_product.cuh"
+#include "04_tiled_matmul/kernels/18_back_to_back_matmul.cuh"
 #include "04_tiled_matmul/machine.hpp"
 #include "04_tiled_matmul/mapped.cuh"
 #include "common/gpu/launch.cuh"
@@ -66,8 +66,8 @@ Prepared prepare_plain(const Inputs& in, const Shape<2>& out_shape,
 template <class T, class H>
 Prepared prepare_product(
     const Inputs& in, bool b_transposed,
-    const std::function<std::function<void()>(const Product<T>&)>& start) {
-  Product<T> p{};
+    const std::function<std::function<void()>(const MatmulParams<T>&)>& start) {
+  MatmulParams<T> p{};
   const auto a = padded<T, H>(in[0], &p.lda), b = padded<T, H>(in[1], &p.ldb);
   p.a = a->data();
   p.b = b->data();
@@ -92,12 +92,12 @@ template <class T, class H>
 tiled::Kernel product_kernel(
     const std::string& name, const std::string& idea, bool b_transposed,
     const Tiles& tiles,
-    const std::function<void(const Product<T>&)>& launch_kernel,
+    const std::function<void(const MatmulParams<T>&)>& launch_kernel,
     const Needs& needs) {
   return {name, idea,
           [=](const Inputs& in) {
             return prepare_product<T, H>(in, b_transposed,
-                                         [=](const Product<T>& p) {
+                                         [=](const MatmulParams<T>& p) {
                                            return [=] { launch_kernel(p); };
                                          });
           },
@@ -112,7 +112,7 @@ std::vector<tiled::Kernel> float_products() {
                          int stages = 0) {
     return product_kernel<float, float>(
         name, idea, bt, tile,
-        [=](const Product<float>& p) {
+        [=](const MatmulParams<float>& p) {
           const unsigned of_rows = blocks(p.m, tile.rows),
                          of_cols = blocks(p.n, tile.cols);
           const Size grid =
@@ -130,10 +130,10 @@ std::vector<tiled::Kernel> float_products() {
                  matmul_shared_tiles<bt>,
                  {kSharedTile, kSharedTile, kSharedTile, 1, four},
                  {kSharedTile, kSharedTile}),
-          kernel("10_matmul_register_column", "8 results a thread",
-                 matmul_register_column<bt>, {64, 64, 8, 1, four}, {64, 8}),
-          kernel("11_matmul_register_block", "8 x 8 results a thread",
-                 matmul_register_block<bt>, {128, 128, 8, 1, four}, {16, 16}),
+          kernel("10_matmul_1d_thread_tiling", "8 results a thread",
+                 matmul_1d_thread_tiling<bt>, {64, 64, 8, 1, four}, {64, 8}),
+          kernel("11_matmul_2d_thread_tiling", "8 x 8 results a thread",
+                 matmul_2d_thread_tiling<bt>, {128, 128, 8, 1, four}, {16, 16}),
           kernel("12_matmul_vector_loads", "four numbers at a time",
                  matmul_vector_loads<bt>,
                  {kVectorTile, kVectorTile, kVectorDepth, 1, four}, {16, 16}),
@@ -158,7 +158,7 @@ std::vector<tiled::Kernel> mma_products() {
                       stages == 0 ? 1 : stages, 16 / sizeof(T)};
     return product_kernel<T, H>(
         name, idea, bt, tiles,
-        [=](const Product<T>& p) {
+        [=](const MatmulParams<T>& p) {
           launch(function,
                  {{blocks(p.n, Tile::cols), blocks(p.m, Tile::rows)},
                   {Tile::threads},
@@ -198,19 +198,19 @@ std::vector<tiled::Kernel> wgmma_products() {
   return {
       kernel("19_matmul_wgmma", "tiles by TMA, 64 x 256 x 16 at once",
              OneStage{},
-             [](const Product<T>& p) {
-               return mapped_launch<OneStage, OneStageShared<OneStage>>(
+             [](const MatmulParams<T>& p) {
+               return tma_launch<OneStage, OneStageShared<OneStage>>(
                    p, matmul_wgmma<OneStage, T>);
              }),
       kernel("20_matmul_stages", "products that go on, four stages", Stages{},
-             [](const Product<T>& p) {
-               return mapped_launch<Stages, StagesShared<Stages>>(
+             [](const MatmulParams<T>& p) {
+               return tma_launch<Stages, StagesShared<Stages>>(
                    p, matmul_stages<Stages, T>);
              }),
       kernel(
           "21_matmul_persistent", "a warp that fetches, tile after tile",
           Stages{},
-          [](const Product<T>& p) {
+          [](const MatmulParams<T>& p) {
             return persistent_launch<Stages>(p, kTileGroup);
           },
           true)};
@@ -277,27 +277,27 @@ tiled::Kernel softmax_kernel(const char* name, const char* idea,
 }
 
 inline tiled::Kernel block_kernel() {
-  return {"18_block_product",
+  return {"18_back_to_back_matmul",
           "both products, scores never stored",
           [](const Inputs& in) {
             const std::int64_t length_q = in[0].size(0),
                                length_k = in[1].size(0);
             return prepare_plain(
                 in, in[0].shape(), [=](auto& buffers, float* out) {
-                  launch(block_product<64>,
-                         {{blocks(length_q, kBlockProductTile)}, {32, 8}},
+                  launch(back_to_back_matmul<64>,
+                         {{blocks(length_q, kBackToBackTile)}, {32, 8}},
                          buffers[0].data(), buffers[1].data(),
                          buffers[2].data(), out, length_q, length_k, 0.125f);
                 });
           },
-          {kBlockProductTile, kBlockProductTile}};
+          {kBackToBackTile, kBackToBackTile}};
 }
 
 }  // namespace
 
 /// This machine with all kernels of the lesson.
-inline tiled::Machine machine(const std::string& kind) {
-  tiled::Machine result{bare_machine(kind), {}};
+inline tiled::Backend backend(const std::string& kind) {
+  tiled::Backend result{backend_base(kind), {}};
   result.groups = tiled::groups_without_kernels();
   const auto kernels_of =
       [](const std::string& group) -> std::vector<tiled::Kernel> {

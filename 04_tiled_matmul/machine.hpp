@@ -69,20 +69,20 @@ struct Group {
 };
 
 /// What runs kernels.
-struct Machine : BareMachine {
+struct Backend : BackendBase {
   std::vector<Group> groups;  ///< the lesson's kernels on it
 };
 
 /// A group of a machine.
 /// @throws std::logic_error when there is none of that name
-const Group& group_of(const Machine& machine, const std::string& name);
+const Group& group_of(const Backend& backend, const std::string& name);
 
 /// The largest sum of absolute terms of an element of a group's result: what the floor of the acceptance rule
 /// goes by where terms may cancel; 0 for groups that sum nothing.
 double magnitude_of(const Group& group, Inputs inputs);
 
 /// The machines of this build: the lab first.
-std::vector<Machine> machines();
+std::vector<Backend> backends();
 
 /// What is common to the groups of all machines: inputs, references, counts; no kernels yet.
 std::vector<Group> groups_without_kernels();

@@ -23,32 +23,32 @@ using tiled::Group;
 using tiled::group_of;
 using tiled::Inputs;
 using tiled::Kernel;
-using tiled::Machine;
+using tiled::Backend;
 
 const std::string kLesson = "04_tiled_matmul";
 
 // The kernels of all groups.
-std::vector<Kernel> kernels_of(const Machine& machine) {
+std::vector<Kernel> kernels_of(const Backend& backend) {
   std::vector<Kernel> kernels;
-  for (const Group& group : machine.groups) {
+  for (const Group& group : backend.groups) {
     kernels.insert(kernels.end(), group.kernels.begin(), group.kernels.end());
   }
   return kernels;
 }
 
 // Refuses a text after --kernel that no kernel has in its name.
-void check_wanted(const cli::KernelOptions& options, const Machine& machine) {
+void check_wanted(const cli::KernelOptions& options, const Backend& backend) {
   std::vector<std::string> names;
-  for (const Kernel& kernel : kernels_of(machine)) {
+  for (const Kernel& kernel : kernels_of(backend)) {
     names.push_back(kernel.name);
   }
   cli::check_kernel(options, names, kLesson);
 }
 
 // Checks each kernel of a group on ragged sizes.
-void check_group(cli::Program& program, const Machine& machine,
+void check_group(cli::Program& program, const Backend& backend,
                  const std::string& name) {
-  const Group& group = group_of(machine, name);
+  const Group& group = group_of(backend, name);
   const Inputs inputs = group.inputs(133, 150, 75);
   const auto ref = group.reference(inputs);
   const auto plain = group.plain(inputs);
@@ -68,7 +68,7 @@ void check_group(cli::Program& program, const Machine& machine,
 }
 
 // What the kernels of a group ask of memory, and what could be asked at least.
-void count_group(const Machine& watched, const std::string& name,
+void count_group(const Backend& watched, const std::string& name,
                  std::int64_t size) {
   const Group& group = group_of(watched, name);
   const double side = static_cast<double>(size);
@@ -89,13 +89,13 @@ void count_group(const Machine& watched, const std::string& name,
 }
 
 // On a GPU only: how fast each kernel is.
-void time_groups(cli::Program& program, const Machine& machine,
+void time_groups(cli::Program& program, const Backend& backend,
                  const cli::KernelOptions& options) {
   if (!cli::can_time(program, options)) return;
-  check_wanted(options, machine);
+  check_wanted(options, backend);
   const std::int64_t size = options.size_or(4096);
   std::vector<cli::Measurement> rows;
-  for (Group group : machine.groups) {
+  for (Group group : backend.groups) {
     if (group.name.find(options.group) == std::string::npos) continue;
     std::vector<Kernel> wanted;
     for (const Kernel& kernel : group.kernels) {
@@ -103,9 +103,9 @@ void time_groups(cli::Program& program, const Machine& machine,
     }
     if (wanted.empty()) continue;
     group.kernels = wanted;
-    const auto of_group = tiled::time_kernels(machine, group, size);
+    const auto of_group = tiled::time_kernels(backend, group, size);
     fmt::print("{}, all sizes {}, on {}\n{}\n", group.title, size,
-               machine.properties.name, cli::table_of(of_group, {"kernel"}));
+               backend.properties.name, cli::table_of(of_group, {"kernel"}));
     for (const std::string& why : group.left_out) fmt::print("{}\n", why);
     if (!group.left_out.empty()) fmt::print("\n");
     rows.insert(rows.end(), of_group.begin(), of_group.end());
@@ -121,11 +121,11 @@ void time_groups(cli::Program& program, const Machine& machine,
       "04_tiled_matmul --device gpu --section time --size {}", size);
   if (!options.group.empty()) command += " --group " + options.group;
   if (!options.kernel.empty()) command += " --kernel " + options.kernel;
-  cli::record(options, machine.properties, command, rows);
+  cli::record(options, backend.properties, command, rows);
 }
 
 // What the kernels are made of.
-void show_kernels(const Machine& used, const Machine& lab,
+void show_kernels(const Backend& used, const Backend& lab,
                   const cli::KernelOptions& options) {
   check_wanted(options, used);
   const std::int64_t size = options.size_or(70);
@@ -150,14 +150,14 @@ void show_kernels(const Machine& used, const Machine& lab,
 
 // Launches kernels whose name holds a text once each, for a program that watches, and prints a line
 // of JSON for each; in the watched lab with its report. Nothing is checked.
-void launch_once(const Machine& machine, const cli::KernelOptions& options) {
+void launch_once(const Backend& backend, const cli::KernelOptions& options) {
   const std::int64_t size = options.size_or(70);
-  for (const Group& group : machine.groups) {
+  for (const Group& group : backend.groups) {
     const Inputs inputs = group.inputs(size, size, size);
     for (const Kernel& kernel : group.kernels) {
       if (!options.wants(kernel.name)) continue;
       std::optional<lab::Trace> report;
-      if (machine.kind == "watched") {
+      if (backend.kind == "watched") {
         report = tiled::trace(group, kernel, {{size, size, size}});
       } else {
         const tiled::Prepared prepared = kernel.prepare(inputs);
@@ -165,7 +165,7 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options) {
         prepared.result();  // waits for it
       }
       fmt::print("{}", lab::launch_line(kernel.name, group.name, size,
-                                        machine.kind, report));
+                                        backend.kind, report));
     }
   }
 }
@@ -173,7 +173,7 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options) {
 // The watched lab's whole report on the kernels whose name holds a text: what they ask of memory at one size, what is
 // wrong and which lines were reached with all sizes of watched_sizes(). With --size, and in a walk through all sections,
 // that one size only.
-void trace_kernels(cli::Program& program, const Machine& watched,
+void trace_kernels(cli::Program& program, const Backend& watched,
                    const cli::KernelOptions& options) {
   check_wanted(options, watched);
   const std::int64_t size = options.size_or(70);
@@ -211,7 +211,7 @@ void trace_kernels(cli::Program& program, const Machine& watched,
 int main(int argc, char** argv) {
   cli::Program program(kLesson,
                        "Lesson 04: from the first kernel to tensor cores.");
-  const cli::KernelMachines<Machine> machines(program, tiled::machines());
+  const cli::KernelMachines<Backend> backends(program, tiled::backends());
   cli::KernelOptions options;
   cli::add_kernel_options(
       program, options,
@@ -223,14 +223,14 @@ int main(int argc, char** argv) {
                  "as \"mma\"");
 
   const auto check = [&](const char* group) {
-    return [&, group] { check_group(program, machines.used(), group); };
+    return [&, group] { check_group(program, backends.used(), group); };
   };
   const auto count = [&](const char* group, std::int64_t size) {
-    return machines.watching([group, size](const Machine& watched) {
+    return backends.watching([group, size](const Backend& watched) {
       count_group(watched, group, size);
     });
   };
-  machines.add_section();
+  backends.add_section();
   program.section("add", "The first kernel", check("add"));
   program.section("transpose", "Layout: the transpose", check("transpose"));
   program.section("transpose_traffic", "What the transposes ask of memory",
@@ -245,20 +245,20 @@ int main(int argc, char** argv) {
   program.section("mma_bt", "Tensor cores: A B^T", check("mma_bt"));
   program.section("block", "Both products at once", check("block"));
   program.section("trace", "Every kernel watched",
-                  machines.watching([&](const Machine& watched) {
+                  backends.watching([&](const Backend& watched) {
                     trace_kernels(program, watched, options);
                   }));
   program.section("time", "How fast they are",
-                  [&] { time_groups(program, machines.used(), options); });
+                  [&] { time_groups(program, backends.used(), options); });
   program.section_apart("kernels", "What the kernels are made of", [&] {
-    show_kernels(machines.used(), machines.lab(), options);
+    show_kernels(backends.used(), backends.lab(), options);
   });
   program.section_apart("timeline", "Who waits for whom", [&] {
-    const Machine& lab = machines.lab();
+    const Backend& lab = backends.lab();
     tiled::show_timelines(
         lab, cli::timeline_options(options, kernels_of(lab), kLesson));
   });
   program.section_apart("once", "Every kernel launched once",
-                        [&] { launch_once(machines.observed(), options); });
+                        [&] { launch_once(backends.observed(), options); });
   return program.run(argc, argv);
 }

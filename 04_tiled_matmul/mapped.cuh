@@ -14,7 +14,7 @@ namespace fa::FA_TARGET {
 /// @tparam Tile WgmmaTile of the kernel
 /// @throws as tensor_map()
 template <class Tile, class T>
-MappedProduct<T> map_product(const Product<T>& p) {
+TmaMatmul<T> tma_matmul(const MatmulParams<T>& p) {
   const auto map_of = [](const T* data, int rows, int cols, int ld,
                          int box_rows) {
     return tensor_map(data, {1, 1, rows, cols}, {0, 0, ld}, box_rows);
@@ -33,12 +33,12 @@ MappedProduct<T> map_product(const Product<T>& p) {
 /// @return what launches it
 /// @throws as tensor_map()
 template <class Tile, class Shared, class T>
-std::function<void()> mapped_launch(const Product<T>& p,
-                                    void (*kernel)(MappedProduct<T>)) {
+std::function<void()> tma_launch(const MatmulParams<T>& p,
+                                    void (*kernel)(TmaMatmul<T>)) {
   const auto blocks = [](int size, int tile) {
     return static_cast<unsigned>(ceil_div(size, tile));
   };
-  return [=, maps = map_product<Tile>(p)] {
+  return [=, maps = tma_matmul<Tile>(p)] {
     launch(kernel,
            {{blocks(p.n, Tile::cols), blocks(p.m, Tile::rows)},
             {kWarpgroup * Tile::consumers},
@@ -57,13 +57,13 @@ std::function<void()> mapped_launch(const Product<T>& p,
 /// @throws as tensor_map()
 template <class Tile, class T>
 std::function<void()> persistent_launch(
-    const Product<T>& p, int group,
-    int most = device_properties().multiprocessors) {
-  const TileOrder order{ceil_div(p.m, Tile::rows), ceil_div(p.n, Tile::cols),
+    const MatmulParams<T>& p, int group,
+    int most = device_properties().sm_count) {
+  const TileRasterOrder order{ceil_div(p.m, Tile::rows), ceil_div(p.n, Tile::cols),
                         group};
   const auto blocks =
       static_cast<unsigned>(std::min(order.rows * order.cols, most));
-  return [=, maps = map_product<Tile>(p)] {
+  return [=, maps = tma_matmul<Tile>(p)] {
     launch(matmul_persistent<Tile, T>,
            {{blocks},
             {kWarpgroup * (Tile::consumers + 1)},

@@ -27,7 +27,7 @@ std::string words_of(const ProductSizes& sizes) {
 }
 
 // How busy the tensor cores are: in the product that is drawn, in a deeper one, and with other costs.
-void show_table(const Machine& machine,
+void show_table(const Backend& backend,
                 const std::vector<const Kernel*>& rungs) {
   const lab::Costs costs;
   ProductSizes deeper = kDrawn;
@@ -36,10 +36,10 @@ void show_table(const Machine& machine,
                     "copies at once"});
   for (const Kernel* rung : rungs) {
     std::vector<std::string> cells{rung->name};
-    cli::add_busy(cells, timeline_of(machine, *rung, kDrawn));
-    cells.push_back(cli::busy(timeline_of(machine, *rung, deeper)));
+    cli::add_busy(cells, timeline_of(backend, *rung, kDrawn));
+    cells.push_back(cli::busy(timeline_of(backend, *rung, deeper)));
     cells.push_back(
-        cli::busy(timeline_of(machine, *rung, deeper, cli::at_once())));
+        cli::busy(timeline_of(backend, *rung, deeper, cli::at_once())));
     table.add(cells);
   }
   fmt::print(
@@ -57,25 +57,25 @@ void show_table(const Machine& machine,
 
 }  // namespace
 
-lab::Timeline timeline_of(const Machine& machine, const Kernel& rung,
+lab::Timeline timeline_of(const Backend& backend, const Kernel& rung,
                           const ProductSizes& sizes,
                           const lab::Costs& costs) {
   const Inputs inputs =
-      group_of(machine, "mma").inputs(sizes.rows, sizes.cols, sizes.depth);
+      group_of(backend, "mma").inputs(sizes.rows, sizes.cols, sizes.depth);
   return lab::replayed([&] { rung.prepare(inputs).launch(); }, costs);
 }
 
-void show_timelines(const Machine& machine,
+void show_timelines(const Backend& backend,
                     const cli::TimelineOptions& options) {
   const auto rungs = cli::rungs_with_timeline(
-      group_of(machine, "mma").kernels, options.kernel, kFirst);
+      group_of(backend, "mma").kernels, options.kernel, kFirst);
   std::vector<lab::NamedTimeline> drawn;
   for (const Kernel* rung : rungs) {
     drawn.push_back({fmt::format("{}, {}", rung->name, words_of(kDrawn)),
-                     timeline_of(machine, *rung, kDrawn)});
+                     timeline_of(backend, *rung, kDrawn)});
   }
   cli::show_timelines(options, drawn, kFirst, kLegend, kScale, "",
-                      [&] { show_table(machine, rungs); });
+                      [&] { show_table(backend, rungs); });
 }
 
 }  // namespace fa::tiled

@@ -27,7 +27,7 @@ constexpr ProductSizes kDrawn{128, 512, 512};
 /// @param sizes   of the product
 /// @param costs   of the model
 /// @throws std::runtime_error when the rung does not compute in the lab
-lab::Timeline timeline_of(const Machine& machine, const Kernel& rung,
+lab::Timeline timeline_of(const Backend& backend, const Kernel& rung,
                           const ProductSizes& sizes,
                           const lab::Costs& costs = {});
 
@@ -35,7 +35,7 @@ lab::Timeline timeline_of(const Machine& machine, const Kernel& rung,
 /// @param machine the lab
 /// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
-void show_timelines(const Machine& machine,
+void show_timelines(const Backend& backend,
                     const cli::TimelineOptions& options);
 
 }  // namespace fa::tiled

@@ -12,13 +12,13 @@ constexpr int kRepeats = 4;  // of a kernel in each of them
 
 // The median time of each kernel. They take turns: what one does to the clock and the temperature of a GPU is then
 // the same for all.
-std::vector<double> times_of(const Machine& machine,
+std::vector<double> times_of(const Backend& backend,
                              const std::vector<Prepared>& kernels) {
   std::vector<std::vector<double>> of_rounds(kernels.size());
   for (int round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < kernels.size(); ++i) {
       of_rounds[i].push_back(
-          machine.milliseconds(kernels[i].launch, kRepeats).value());
+          backend.milliseconds(kernels[i].launch, kRepeats).value());
     }
   }
   std::vector<double> medians;
@@ -31,13 +31,13 @@ std::vector<double> times_of(const Machine& machine,
 
 }  // namespace
 
-std::vector<cli::Measurement> time_kernels(const Machine& machine,
+std::vector<cli::Measurement> time_kernels(const Backend& backend,
                                            const Group& group,
                                            std::int64_t size) {
   const auto side = static_cast<double>(size);
   const double flops = group.flops(side, side, side);
   const double bytes = group.bytes(side, side, side);
-  const auto peak_of_group = peak_flops(machine.properties, group.arithmetic);
+  const auto peak_of_group = peak_flops(backend.properties, group.arithmetic);
   const Inputs inputs = group.inputs(size, size, size);
   const auto peer = cublas(group.name);
   std::vector<Kernel> kernels;
@@ -48,7 +48,7 @@ std::vector<cli::Measurement> time_kernels(const Machine& machine,
   for (const Kernel& kernel : kernels) {
     prepared.push_back(kernel.prepare(inputs));
   }
-  const std::vector<double> times = times_of(machine, prepared);
+  const std::vector<double> times = times_of(backend, prepared);
   std::vector<cli::Measurement> rows;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const Kernel& kernel = kernels[i];
@@ -68,12 +68,12 @@ std::vector<cli::Measurement> time_kernels(const Machine& machine,
       row.emplace_back("gigabytes_per_second", bytes / ms / 1e6);
       row.emplace_back(
           "percent_of_peak",
-          100 * bytes / (ms / 1e3) / machine.properties.memory_bandwidth);
+          100 * bytes / (ms / 1e3) / backend.properties.memory_bandwidth);
     }
     if (peer) row.emplace_back("percent_of_cublas", 100 * times[0] / ms);
     if (i > 0 || !peer) {  // a library's are its own affair
       for (const KernelResources& takes :
-           machine.resources(prepared[i].launch)) {
+           backend.resources(prepared[i].launch)) {
         cli::add_resources(row, takes);
       }
     }

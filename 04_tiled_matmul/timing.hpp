@@ -17,7 +17,7 @@ namespace fa::tiled {
 /// @return a row for each kernel: time, rate, shares of the peak and of cuBLAS, and what it takes of a
 ///         multiprocessor
 /// @throws std::runtime_error when the device reports an error
-std::vector<cli::Measurement> time_kernels(const Machine& machine,
+std::vector<cli::Measurement> time_kernels(const Backend& backend,
                                            const Group& group,
                                            std::int64_t size);
 

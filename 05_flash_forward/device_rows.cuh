@@ -40,14 +40,14 @@ inline RowStrides strides_of(const Shape<4>& shape, flash::Layout layout) {
 /// A [batch, heads, length, head_dim] tensor in the memory of the device, in a layout.
 /// @tparam T of its elements
 template <class T>
-class DeviceRows {
+class DeviceTensor {
  public:
   /// Poisoned.
-  DeviceRows(const Shape<4>& shape, flash::Layout layout)
+  DeviceTensor(const Shape<4>& shape, flash::Layout layout)
       : shape_(shape), layout_(layout), buffer_(element_count(shape)) {}
   /// Given elements, rounded to T. A tensor with one head of one sequence stands for all of them.
   /// @throws std::invalid_argument for a tensor of another shape
-  DeviceRows(const Tensor<float, 4>& tensor, const Shape<4>& shape,
+  DeviceTensor(const Tensor<float, 4>& tensor, const Shape<4>& shape,
              flash::Layout layout)
       : shape_(shape), layout_(layout), buffer_(element_count(shape)) {
     const Host typed = converted<typename HostType<T>::type>(tensor);

@@ -9,7 +9,7 @@
 
 #include "05_flash_forward/grid.cuh"
 #include "05_flash_forward/kernels/04_register_tiles.cuh"
-#include "05_flash_forward/kernels/08_finish.cuh"
+#include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "05_flash_forward/kernels/any_gpu.cuh"
 #include "05_flash_forward/mapped.cuh"
 
@@ -31,7 +31,7 @@ struct ForwardKernel {
 /// @tparam least a power of two
 /// @tparam most  a power of two, not less than head_dim
 template <int least, int most, class Work>
-auto with_head_dim(std::int64_t head_dim, Work work) {
+auto with_head_dim(std::int64_t head_dim, WorkTile work) {
   if constexpr (least < most) {
     if (head_dim > least) {
       return with_head_dim<2 * least, most>(head_dim, work);
@@ -95,8 +95,8 @@ ForwardKernel sm_80_kernel(
   const auto with_tile = [&](auto tile) {
     using Tile = decltype(tile);
     const auto kernel = a.dropout.threshold > 0
-                            ? flash_finish<Tile, T, true>
-                            : flash_finish<Tile, T, false>;
+                            ? flash_edge_masks<Tile, T, true>
+                            : flash_edge_masks<Tile, T, false>;
     const Launch sizes{grid_of(a, Tile::block_m),
                        {Tile::threads},
                        pipeline_bytes<Tile, T>(),
@@ -104,16 +104,16 @@ ForwardKernel sm_80_kernel(
     return ForwardKernel{[=](const Stream& stream, unsigned*) {
                            launch(stream, kernel, sizes, a);
                          },
-                         "08_finish", Tile::d};
+                         "08_edge_masks", Tile::d};
   };
   return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
-    using Tile = FinishedTile<d>;
+    using Tile = EdgeMaskTile<d>;
     if (can_run(device, kNeedsMma.with_shared(pipeline_bytes<Tile, T>()))) {
       return with_tile(Tile{});
     }
     if constexpr (d == 256) {
-      using Small = SmallFinishedTile;
+      using Small = SmallEdgeMaskTile;
       if (can_run(device,
                   kNeedsMma.with_shared(pipeline_bytes<Small, T>()))) {
         return with_tile(Small{});
@@ -132,19 +132,19 @@ inline bool prefers_hopper(
 
 /// The fastest kernel with Hopper's instructions.
 /// @tparam T half or bfloat16
-/// @param a  a problem for which can_map() holds
+/// @param a  a problem for which can_use_tma() holds
 template <class T>
 ForwardKernel sm_90_kernel(const Attention<T>& a) {
   if (a.head_dim > 64 && a.head_dim <= 128) {
-    using Tile = TeachingTile<T>;
-    return {persistent_launch<Tile>(a, flash_patience<Tile, T>),
-            "14_patience", 128, sizeof(unsigned)};
+    using Tile = LadderTile<T>;
+    return {persistent_launch<Tile>(a, flash_lazy_rescaling<Tile, T>),
+            "14_lazy_rescaling", 128, sizeof(unsigned)};
   }
   const auto shares = [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
-    using Tile = SharesTile<T, d>;
-    return ForwardKernel{persistent_launch<Tile>(a, flash_shares<Tile, T>),
-                         "15_shares", d, sizeof(unsigned)};
+    using Tile = WarpgroupTilesTile<T, d>;
+    return ForwardKernel{persistent_launch<Tile>(a, flash_warpgroup_tiles<Tile, T>),
+                         "15_warpgroup_tiles", d, sizeof(unsigned)};
   };
   return a.head_dim <= 64 ? shares(std::integral_constant<int, 64>{})
                           : shares(std::integral_constant<int, 256>{});
@@ -159,7 +159,7 @@ ForwardKernel forward_kernel(
     const Attention<T>& a,
     const DeviceProperties& device = device_properties()) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
-  return prefers_hopper(device) && can_map(a) ? sm_90_kernel(a)
+  return prefers_hopper(device) && can_use_tma(a) ? sm_90_kernel(a)
                                               : sm_80_kernel(a, device);
 }
 

@@ -300,7 +300,7 @@ def rows():
 
 
 def causal():
-    """The tiles of rung 08 with 128 columns: see flash_finish()."""
+    """The tiles of rung 08 with 128 columns: see flash_edge_masks()."""
     block_m, block_n = 128, 64
     d = Drawing(700, 444, "Rung 08 under the causal mask: which tiles are computed, and in which order")
     side, top = 30, 82

@@ -26,22 +26,22 @@ std::int64_t ceil_div(std::int64_t size, std::int64_t by) {
 }
 
 // What the blocks of a head do, summed up.
-struct Work {
+struct WorkTile {
   std::int64_t key_rows = 0;  // of K, and as many of V, that are fetched
   std::int64_t scores = 0;    // that are computed
   std::int64_t visible = 0;   // of these, what the softmax needs
 };
 
-Work work_of(const Tile& tile, const Problem& problem) {
+WorkTile work_tile(const Tile& tile, const Problem& problem) {
   const AttentionShape& s = problem.shape;
-  // keys_seen() of the kernels
+  // visible_keys() of the kernels
   const auto seen = [&](std::int64_t query) {
     return !problem.causal
                ? s.length_k
                : std::clamp<std::int64_t>(query + 1 + s.length_k - s.length_q,
                                           0, s.length_k);
   };
-  Work work;
+  WorkTile work;
   for (std::int64_t i = 0; i < s.length_q; ++i) work.visible += seen(i);
   for (std::int64_t i = 0; i < s.length_q; i += tile.queries) {
     const std::int64_t steps =
@@ -66,14 +66,14 @@ std::int64_t Tile::blocks(const Problem& problem) const {
 std::int64_t Tile::traffic(const Problem& problem) const {
   const AttentionShape& s = problem.shape;
   const std::int64_t q_and_o = 2 * s.length_q,
-                     k_and_v = 2 * work_of(*this, problem).key_rows;
+                     k_and_v = 2 * work_tile(*this, problem).key_rows;
   const std::int64_t of_head =
       2 * s.head_dim * (q_and_o + k_and_v) + 4 * s.length_q;  // with LSE
   return s.batch * s.heads * of_head;
 }
 
-double Tile::hidden_share(const Problem& problem) const {
-  const Work work = work_of(*this, problem);
+double Tile::masked_share(const Problem& problem) const {
+  const WorkTile work = work_tile(*this, problem);
   return 1 -
          static_cast<double>(work.visible) / static_cast<double>(work.scores);
 }
@@ -99,30 +99,30 @@ bool fits(const tiles::Kernel& kernel, const DeviceProperties& device) {
 }
 
 // The tiles on the machine that the program uses.
-tiles::Machine tiles_on(const Machine& machine) {
-  std::vector<tiles::Machine> all = tiles::machines();
+tiles::Backend tiles_on(const Backend& backend) {
+  std::vector<tiles::Backend> all = tiles::backends();
   const auto found =
-      std::find_if(all.begin(), all.end(), [&](const tiles::Machine& one) {
-        return (one.kind == "gpu") == (machine.kind == "gpu");
+      std::find_if(all.begin(), all.end(), [&](const tiles::Backend& one) {
+        return (one.kind == "gpu") == (backend.kind == "gpu");
       });
   if (found == all.end()) {
     throw std::logic_error("there are no tiles for the machine " +
-                           machine.kind);
+                           backend.kind);
   }
   return *found;
 }
 
 // What a tile does on odd sizes, full and causal.
 struct Trial {
-  double share = 0;        // the largest error as a share of what is allowed
+  double range = 0;        // the largest error as a share of what is allowed
   std::int64_t bytes = 0;  // of global memory, asked for without a mask
   std::int64_t causal_bytes = 0;
 };
 
 // Checks all tiles. The order of `trials` is theirs; those that do not fit have none.
 std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
-                                            const Machine& machine,
-                                            const tiles::Machine& on) {
+                                            const Backend& backend,
+                                            const tiles::Backend& on) {
   std::vector<std::optional<Trial>> trials(on.kernels.size());
   std::int64_t off = 0;
   for (const std::int64_t head_dim : kHeadDims) {
@@ -130,11 +130,11 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
       const Problem problem =
           problem_of({1, 1, 1, 150, 139, head_dim}, Type::kBFloat16, causal);
       const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
-      const Judge judge(problem, inputs);
+      const Checker checker(problem, inputs);
       for (std::size_t i = 0; i < on.kernels.size(); ++i) {
         const tiles::Kernel& kernel = on.kernels[i];
         if (kernel.tile.head_dim != head_dim ||
-            !fits(kernel, machine.properties)) {
+            !fits(kernel, backend.properties)) {
           continue;
         }
         if (!trials[i]) trials[i] = Trial();
@@ -150,11 +150,11 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
           work();
         }
         for (const Verdict& verdict :
-             judge.judge(fmt::format("{}, D {}{}", kernel.tile.name(),
+             checker.check(fmt::format("{}, D {}{}", kernel.tile.name(),
                                      head_dim, causal ? ", causal" : ""),
                          prepared->result())) {
-          trials[i]->share =
-              std::max(trials[i]->share, share_of_allowed(verdict));
+          trials[i]->range =
+              std::max(trials[i]->range, error_over_tolerance(verdict));
           if (!verdict.accepted) program.check(verdict);  // with its place
         }
         if (seen) {
@@ -167,7 +167,7 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
   }
   double worst = 0;
   for (const auto& trial : trials) {
-    if (trial) worst = std::max(worst, trial->share);
+    if (trial) worst = std::max(worst, trial->range);
   }
   program.check("tiles, largest share of the allowed error", worst, 1);
   if (on.kind == "watched") {
@@ -178,7 +178,7 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
 }
 
 // What the lab can say about tiles: no times.
-void show_trials(const Machine& machine, const tiles::Machine& on,
+void show_trials(const Backend& backend, const tiles::Backend& on,
                  const std::vector<std::optional<Trial>>& trials) {
   const bool counted = on.kind == "watched";
   cli::Table table(
@@ -188,7 +188,7 @@ void show_trials(const Machine& machine, const tiles::Machine& on,
     std::vector<std::string> cells{std::to_string(tile.head_dim), tile.name(),
                                    std::to_string(tile.shared_bytes)};
     const auto& trial = trials[i];
-    cells.push_back(trial ? fmt::format("{:.2f}", trial->share) : "-");
+    cells.push_back(trial ? fmt::format("{:.2f}", trial->range) : "-");
     for (const auto bytes : {&Trial::bytes, &Trial::causal_bytes}) {
       cells.push_back(trial && counted ? std::to_string(*trial.*bytes) : "-");
     }
@@ -198,7 +198,7 @@ void show_trials(const Machine& machine, const tiles::Machine& on,
       "One head, 150 queries, 139 keys, bfloat16. Shared: bytes of a block, "
       "of which\n{} has {}; - does not fit. Error: as a share of what is "
       "allowed.\nBytes: asked of global memory.\n{}\n",
-      machine.properties.name, machine.properties.shared_bytes, table.text());
+      backend.properties.name, backend.properties.shared_bytes, table.text());
 }
 
 // A field of a row.
@@ -228,8 +228,8 @@ void report(std::vector<cli::Measurement>& record, const std::string& title,
 }
 
 // Each tile on one problem, whose group the title begins with.
-void time_tiles(std::vector<cli::Measurement>& record, const Machine& machine,
-                const tiles::Machine& on, const Problem& problem,
+void time_tiles(std::vector<cli::Measurement>& record, const Backend& backend,
+                const tiles::Backend& on, const Problem& problem,
                 const std::string& group, const std::string& title) {
   const AttentionShape& s = problem.shape;
   std::vector<cli::Measurement> rows;
@@ -237,17 +237,17 @@ void time_tiles(std::vector<cli::Measurement>& record, const Machine& machine,
     const tiles::Tile& tile = kernel.tile;
     if (tile.head_dim != s.head_dim) continue;
     cli::Measurement row;
-    if (fits(kernel, machine.properties)) {
+    if (fits(kernel, backend.properties)) {
       const Prepared prepared =
           kernel.prepare(problem, timed_inputs(s.length_q, s.head_dim));
-      row = time_prepared(machine, problem, tile.name(), prepared);
+      row = time_prepared(backend, problem, tile.name(), prepared);
       value_of(row, "group") = group;
       value_of(row, "title") = title;
-      const auto takes = machine.resources(prepared.launch).front();
-      const int at_once = takes.blocks * machine.properties.multiprocessors;
+      const auto takes = backend.resources(prepared.launch).front();
+      const int at_once = takes.blocks * backend.properties.sm_count;
       row.emplace_back("waves",
                        static_cast<double>(tile.blocks(problem)) / at_once);
-      row.emplace_back("percent_hidden", 100 * tile.hidden_share(problem));
+      row.emplace_back("percent_hidden", 100 * tile.masked_share(problem));
     } else {
       row = {{"group", group},
              {"title", title},
@@ -255,7 +255,7 @@ void time_tiles(std::vector<cli::Measurement>& record, const Machine& machine,
              {"length", s.length_q},
              {"shared_bytes", static_cast<std::int64_t>(tile.shared_bytes)}};
     }
-    row.emplace_back("note", !fits(kernel, machine.properties)
+    row.emplace_back("note", !fits(kernel, backend.properties)
                                  ? "does not fit"
                              : tile.finished ? "rung 08"
                                              : " ");
@@ -265,39 +265,39 @@ void time_tiles(std::vector<cli::Measurement>& record, const Machine& machine,
 }
 
 // The fastest rung that takes a type: the last one; what the C interface chooses where there is none.
-Rung best_of(const Machine& machine, Type type) {
+Rung best_of(const Backend& backend, Type type) {
   const auto found = std::find_if(
-      machine.rungs.rbegin(), machine.rungs.rend(), [&](const Rung& rung) {
+      backend.rungs.rbegin(), backend.rungs.rend(), [&](const Rung& rung) {
         return std::find(rung.types.begin(), rung.types.end(), type) !=
                rung.types.end();
       });
-  return found == machine.rungs.rend()
-             ? machine.dispatched(machine.properties)
+  return found == backend.rungs.rend()
+             ? backend.dispatched(backend.properties)
              : *found;
 }
 
 // Errors of the best kernel for each type beside those of the textbook algorithm.
-void compare_types(cli::Program& program, const Machine& machine,
+void compare_types(cli::Program& program, const Backend& backend,
                    std::vector<cli::Measurement>& record) {
-  const std::int64_t n = machine.kind == "gpu" ? 1000 : 150;
+  const std::int64_t n = backend.kind == "gpu" ? 1000 : 150;
   double worst = 0;
   std::array<std::vector<cli::Measurement>, 2> rows;  // of O and of LSE
   for (const std::int64_t head_dim : kHeadDims) {
     for (const Type type : kTypes) {
       const Problem problem =
           problem_of({1, 2, 2, n, n, head_dim}, type, false);
-      const Rung rung = best_of(machine, type);
+      const Rung rung = best_of(backend, type);
       const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
       const Prepared prepared = rung.prepare(problem, inputs);
       prepared.launch();
       const auto verdicts =
-          Judge(problem, inputs)
-              .judge(fmt::format("{}, {}", rung.name, name_of(type)),
+          Checker(problem, inputs)
+              .check(fmt::format("{}, {}", rung.name, name_of(type)),
                      prepared.result());
       for (std::size_t i = 0; i < rows.size(); ++i) {
         const Verdict& verdict = verdicts.at(i);
         if (!verdict.accepted) program.check(verdict);
-        worst = std::max(worst, share_of_allowed(verdict));
+        worst = std::max(worst, error_over_tolerance(verdict));
         const Distance &error = verdict.error, &plain = verdict.plain;
         const char* const what = i == 0 ? "O" : "LSE";
         rows[i].push_back(
@@ -338,7 +338,7 @@ void compare_types(cli::Program& program, const Machine& machine,
 
 // Rates and memory from short lengths to long ones.
 void time_lengths(std::vector<cli::Measurement>& record,
-                  const Machine& machine) {
+                  const Backend& backend) {
   struct Line {
     const char* kernel;
     Type type;
@@ -348,13 +348,13 @@ void time_lengths(std::vector<cli::Measurement>& record,
       {"01_unfused", Type::kFloat32, 5},
       {"03_flash_2", Type::kFloat32, 5},
       {"04_register_tiles", Type::kFloat32, 20},
-      {"08_finish", Type::kFloat16, 20},
-      {"08_finish", Type::kBFloat16, 20},
+      {"08_edge_masks", Type::kFloat16, 20},
+      {"08_edge_masks", Type::kBFloat16, 20},
   };
   lines.erase(std::remove_if(lines.begin(), lines.end(),
                              [&](const Line& line) {  // that is left out
                                return std::none_of(
-                                   machine.rungs.begin(), machine.rungs.end(),
+                                   backend.rungs.begin(), backend.rungs.end(),
                                    [&](const Rung& rung) {
                                      return rung.name == line.kernel;
                                    });
@@ -374,7 +374,7 @@ void time_lengths(std::vector<cli::Measurement>& record,
     for (const Line& line : lines) {
       const Problem problem = timed_problem(line.type, 64, false, n);
       const std::string kernel = line.kernel;
-      const Rung& rung = rung_of(machine, kernel);
+      const Rung& rung = find_rung(backend, kernel);
       std::optional<Prepared> prepared;
       try {
         prepared = rung.prepare(problem, timed_inputs(n, 64));
@@ -383,7 +383,7 @@ void time_lengths(std::vector<cli::Measurement>& record,
         cells.emplace_back("-");
         continue;
       }
-      cli::Measurement row = time_prepared(machine, problem, line.kernel,
+      cli::Measurement row = time_prepared(backend, problem, line.kernel,
                                            *prepared, line.repeats);
       value_of(row, "group") = group;
       value_of(row, "title") = "Lengths, D 64, B x N = 16384, H x D = 2048";
@@ -407,27 +407,27 @@ void time_lengths(std::vector<cli::Measurement>& record,
 
 }  // namespace
 
-void show_experiments(cli::Program& program, const Machine& machine,
+void show_experiments(cli::Program& program, const Backend& backend,
                       const ExperimentRecord& to) {
-  const bool gpu = machine.kind == "gpu";
+  const bool gpu = backend.kind == "gpu";
   if (!gpu && !to.file.empty()) {
     throw std::invalid_argument(
         "--results records times of a GPU, and none is used");
   }
-  const tiles::Machine on = tiles_on(machine);
+  const tiles::Backend on = tiles_on(backend);
   std::vector<cli::Measurement> record;
-  if (gpu) fmt::print("On {}\n\n", machine.properties.name);
-  const auto trials = try_tiles(program, machine, on);
+  if (gpu) fmt::print("On {}\n\n", backend.properties.name);
+  const auto trials = try_tiles(program, backend, on);
   fmt::print("\n");
   if (!gpu) {
-    show_trials(machine, on, trials);
+    show_trials(backend, on, trials);
   } else {
     for (const std::int64_t head_dim : kHeadDims) {
       for (const bool causal : {false, true}) {
         const Problem problem =
             timed_problem(Type::kBFloat16, head_dim, causal, 4096);
         const std::string group = "tiles, " + group_of(problem);
-        time_tiles(record, machine, on, problem, group,
+        time_tiles(record, backend, on, problem, group,
                    fmt::format("{}, B = {}, H = {}, N = {}", group,
                                problem.shape.batch, problem.shape.heads,
                                problem.shape.length_q));
@@ -439,20 +439,20 @@ void show_experiments(cli::Program& program, const Machine& machine,
         alone.shape.batch = 1;
         const std::string group =
             "tiles, " + group_of(alone) + ", one sequence";
-        time_tiles(record, machine, on, alone, group,
+        time_tiles(record, backend, on, alone, group,
                    fmt::format("{}, H = {}", group, alone.shape.heads));
       }
     }
   }
-  compare_types(program, machine, record);
+  compare_types(program, backend, record);
   if (!gpu) {
     fmt::print("No GPU is used, so no kernel is timed.\n");
     return;
   }
   fmt::print("\n");
-  time_lengths(record, machine);
+  time_lengths(record, backend);
   if (to.file.empty()) return;
-  cli::write_results(to.file, machine.properties,
+  cli::write_results(to.file, backend.properties,
                      "05_flash_forward --device gpu --section experiments",
                      record, to.commit);
   fmt::print("Recorded in {}\n", printable(to.file));

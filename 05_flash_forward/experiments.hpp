@@ -22,7 +22,7 @@ struct ExperimentRecord {
 /// @param record  of what was measured on a GPU
 /// @throws std::invalid_argument when there is a file for the record, and no GPU is used
 /// @throws std::runtime_error when the device reports an error, or the record cannot be written
-void show_experiments(cli::Program& program, const Machine& machine,
+void show_experiments(cli::Program& program, const Backend& backend,
                       const ExperimentRecord& record);
 
 }  // namespace fa::flash

@@ -50,16 +50,16 @@ inline std::string words_of(const Problem& problem) {
 }
 
 /// A problem with its inputs and their judge.
-template <class Judge, class Inputs>
+template <class Checker, class Inputs>
 struct Task {
   /// Makes the judge.
   Task(Problem the_problem, Inputs the_inputs)
       : problem(std::move(the_problem)),
         inputs(std::move(the_inputs)),
-        judge(problem, inputs) {}
+        checker(problem, inputs) {}
   Problem problem;  ///< in one type
   Inputs inputs;    ///< of it
-  Judge judge;      ///< of what kernels return
+  Checker checker;      ///< of what kernels return
 };
 
 /// Runs a rung once.
@@ -87,11 +87,11 @@ inline void add_group_option(cli::Program& program,
 /// @param inputs_of gives what rungs are given: inputs_of(problem)
 /// @return what the last rung gives without a mask
 /// @throws std::invalid_argument when no rung takes the input
-template <class Judge, class Machine, class InputsOf>
-auto check_real(cli::Program& program, const Machine& machine,
+template <class Checker, class Backend, class InputsOf>
+auto check_real(cli::Program& program, const Backend& backend,
                 InputsOf inputs_of) {
-  using OfOne = Task<Judge, decltype(inputs_of(Problem()))>;
-  using Result = decltype(result_of(machine.rungs.front(), Problem(),
+  using OfOne = Task<Checker, decltype(inputs_of(Problem()))>;
+  using Result = decltype(result_of(backend.rungs.front(), Problem(),
                                     inputs_of(Problem())));
   const cli::Input& input = program.input();
   const AttentionShape shape =
@@ -108,7 +108,7 @@ auto check_real(cli::Program& program, const Machine& machine,
              shape.heads, shape.kv_heads, shape.length_q, shape.length_k,
              shape.head_dim);
   std::optional<Result> last;
-  for (const auto& rung : machine.rungs) {
+  for (const auto& rung : backend.rungs) {
     fmt::print("{}: {}\n", rung.name, rung.idea);
     for (const Type type : rung.types) {
       for (const bool causal : {false, true}) {
@@ -118,7 +118,7 @@ auto check_real(cli::Program& program, const Machine& machine,
           continue;
         }
         Result result = result_of(rung, task.problem, task.inputs);
-        for (const Verdict& verdict : task.judge.judge(
+        for (const Verdict& verdict : task.checker.check(
                  fmt::format("{}, {}{}", rung.name, name_of(type),
                              causal ? ", causal" : ""),
                  result)) {
@@ -141,10 +141,10 @@ auto check_real(cli::Program& program, const Machine& machine,
 /// @param machine  with the rungs
 /// @param results  what is judged, for people
 /// @param inputs_of gives what rungs are given: inputs_of(problem)
-template <class Judge, class Machine, class InputsOf>
-void check_ragged(cli::Program& program, const Machine& machine,
+template <class Checker, class Backend, class InputsOf>
+void check_ragged(cli::Program& program, const Backend& backend,
                   const std::string& results, InputsOf inputs_of) {
-  using OfOne = Task<Judge, decltype(inputs_of(Problem()))>;
+  using OfOne = Task<Checker, decltype(inputs_of(Problem()))>;
   const std::pair<const char*, Problem> problems[] = {
       {"ragged", problem_of({1, 2, 2, 113, 203, 64}, true)},
       {"grouped", problem_of({2, 6, 2, 40, 50, 64}, false)},
@@ -173,7 +173,7 @@ void check_ragged(cli::Program& program, const Machine& machine,
 
   cli::Table table(headings);
   double worst_of_all = 0;
-  for (const auto& rung : machine.rungs) {
+  for (const auto& rung : backend.rungs) {
     std::vector<std::string> cells{rung.name};
     for (const auto& [name, problem] : problems) {
       double worst = 0;
@@ -183,9 +183,9 @@ void check_ragged(cli::Program& program, const Machine& machine,
         if (!rung.takes(task.problem)) continue;
         taken = true;
         for (const Verdict& verdict :
-             task.judge.judge(rung.name + ", " + name,
+             task.checker.check(rung.name + ", " + name,
                               result_of(rung, task.problem, task.inputs))) {
-          worst = std::max(worst, share_of_allowed(verdict));
+          worst = std::max(worst, error_over_tolerance(verdict));
           if (!verdict.accepted) program.check(verdict);  // with its place
         }
       }
@@ -222,16 +222,16 @@ inline Problem repeated_problem(bool on_gpu, std::int64_t length_q,
 /// @param lesson   its directory
 /// @param work     called as work(rung, problem)
 /// @throws std::invalid_argument when no rung is wanted
-template <class Machine, class Work>
-void for_each_launch(const Machine& machine,
+template <class Backend, class Work>
+void for_each_launch(const Backend& backend,
                      const cli::KernelOptions& options,
-                     const std::string& lesson, Work work) {
+                     const std::string& lesson, WorkTile work) {
   std::vector<std::string> names;
-  for (const auto& rung : machine.rungs) names.push_back(rung.name);
+  for (const auto& rung : backend.rungs) names.push_back(rung.name);
   cli::check_kernel(options, names, lesson);
   const std::int64_t size = options.size_or(70);
   for (const bool causal : {false, true}) {
-    for (const auto& rung : machine.rungs) {
+    for (const auto& rung : backend.rungs) {
       if (!options.wants(rung.name)) continue;
       Problem problem =
           problem_of({1, 1, 1, size, size, rung.head_dim_near(64)}, causal);
@@ -270,13 +270,13 @@ std::optional<lab::Trace> trace(const Rung& rung,
 /// @param options  of the program
 /// @param lesson   its directory
 /// @param inputs_of gives what rungs are given: inputs_of(problem)
-template <class Machine, class InputsOf>
-void launch_once(const Machine& machine, const cli::KernelOptions& options,
+template <class Backend, class InputsOf>
+void launch_once(const Backend& backend, const cli::KernelOptions& options,
                  const std::string& lesson, InputsOf inputs_of) {
-  for_each_launch(machine, options, lesson,
+  for_each_launch(backend, options, lesson,
                   [&](const auto& rung, const Problem& problem) {
                     std::optional<lab::Trace> report;
-                    if (machine.kind == "watched") {
+                    if (backend.kind == "watched") {
                       report = trace(rung, {problem}, inputs_of);
                     } else {
                       result_of(rung, problem, inputs_of(problem));
@@ -284,7 +284,7 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options,
                     fmt::print("{}",
                                lab::launch_line(rung.name, group_of(problem),
                                                 problem.shape.length_q,
-                                                machine.kind, report));
+                                                backend.kind, report));
                   });
 }
 
@@ -295,8 +295,8 @@ void launch_once(const Machine& machine, const cli::KernelOptions& options,
 /// @param options  of the program
 /// @param lesson   its directory
 /// @param inputs_of gives what rungs are given: inputs_of(problem)
-template <class Machine, class InputsOf>
-void trace_rungs(cli::Program& program, const Machine& watched,
+template <class Backend, class InputsOf>
+void trace_rungs(cli::Program& program, const Backend& watched,
                  const cli::KernelOptions& options, const std::string& lesson,
                  InputsOf inputs_of) {
   lab::TraceFiles files;
@@ -337,8 +337,8 @@ void trace_rungs(cli::Program& program, const Machine& watched,
 /// @param lines   of its kernel files
 /// @param inputs_of gives what rungs are given: inputs_of(problem)
 /// @throws std::invalid_argument when no rung is wanted
-template <class Machine, class InputsOf>
-void show_kernels(const Machine& used, const Machine& lab,
+template <class Backend, class InputsOf>
+void show_kernels(const Backend& used, const Backend& lab,
                   const cli::KernelOptions& options,
                   const std::string& lesson, const cli::KernelLines& lines,
                   InputsOf inputs_of) {
@@ -353,7 +353,7 @@ void show_kernels(const Machine& used, const Machine& lab,
       Problem problem = problem_of({1, 1, 1, size, size, head_dim}, false);
       problem.type = rung.types.front();
       const bool wide = head_dim > 128, only_wide = rung.min_head_dim > 128;
-      if (!options.wants(rung.name) || !rung.takes(problem) ||
+      if (!options.wants(rung.name) || !rung.supports(problem) ||
           wide != only_wide) {
         continue;
       }
@@ -378,16 +378,16 @@ void show_kernels(const Machine& used, const Machine& lab,
 /// @param lesson    its directory
 /// @param time_group gives the rows of a group: time_group(type, head_dim, causal)
 /// @throws std::invalid_argument when no rung is wanted
-template <class Machine, class TimeGroup>
-void time_all(cli::Program& program, const Machine& machine,
+template <class Backend, class TimeGroup>
+void time_all(cli::Program& program, const Backend& backend,
               const cli::KernelOptions& options, const std::string& lesson,
               TimeGroup time_group) {
   if (!cli::can_time(program, options)) return;
   std::vector<std::string> names;
-  for (const auto& rung : machine.rungs) names.push_back(rung.name);
+  for (const auto& rung : backend.rungs) names.push_back(rung.name);
   cli::check_kernel(options, names, lesson);
-  fmt::print("On {}\n", machine.properties.name);
-  for (const std::string& why : machine.left_out) fmt::print("{}\n", why);
+  fmt::print("On {}\n", backend.properties.name);
+  for (const std::string& why : backend.left_out) fmt::print("{}\n", why);
   fmt::print("\n");
   std::vector<cli::Measurement> rows;
   for (const Type type : kEveryType) {
@@ -419,7 +419,7 @@ void time_all(cli::Program& program, const Machine& machine,
   }
   if (!options.kernel.empty()) command += " --kernel " + options.kernel;
   if (options.size != 0) command += fmt::format(" --size {}", options.size);
-  cli::record(options, machine.properties, command, rows);
+  cli::record(options, backend.properties, command, rows);
 }
 
 }  // namespace fa::flash::ladder

@@ -7,20 +7,20 @@
 
 namespace fa::flash {
 
-std::int64_t BareRung::head_dim_near(std::int64_t head_dim) const {
+std::int64_t RungInfo::head_dim_near(std::int64_t head_dim) const {
   return std::clamp(head_dim, min_head_dim, max_head_dim);
 }
 
-bool BareRung::takes(const Problem& problem) const {
+bool RungInfo::takes(const Problem& problem) const {
   const std::int64_t d = problem.shape.head_dim;
   return std::find(types.begin(), types.end(), problem.type) != types.end() &&
          d % 8 == 0 && d >= min_head_dim && d <= max_head_dim &&
-         (drops || problem.dropout == 0);
+         (has_dropout || problem.dropout == 0);
 }
 
-void BareRung::check(const Problem& problem) const {
+void RungInfo::check(const Problem& problem) const {
   if (takes(problem)) return;
-  if (!drops && problem.dropout > 0) {
+  if (!has_dropout && problem.dropout > 0) {
     throw std::invalid_argument(fmt::format(
         "{} drops no weights; dropout is {}", name, problem.dropout));
   }
@@ -37,7 +37,7 @@ void BareRung::check(const Problem& problem) const {
                   problem.shape.head_dim));
 }
 
-std::string BareRung::fit(const DeviceProperties& device) {
+std::string RungInfo::fit(const DeviceProperties& device) {
   const std::string lacks = missing(device, needs);
   if (!lacks.empty()) {
     max_head_dim = min_head_dim - 1;
@@ -58,11 +58,11 @@ std::string BareRung::fit(const DeviceProperties& device) {
                            name, max_head_dim, too_large);
 }
 
-const Rung& rung_of(const Machine& machine, const std::string& name) {
+const Rung& find_rung(const Backend& backend, const std::string& name) {
   const auto found =
-      std::find_if(machine.rungs.begin(), machine.rungs.end(),
+      std::find_if(backend.rungs.begin(), backend.rungs.end(),
                    [&](const Rung& rung) { return rung.name == name; });
-  if (found == machine.rungs.end()) {
+  if (found == backend.rungs.end()) {
     throw std::logic_error("there is no rung " + name);
   }
   return *found;

@@ -60,7 +60,7 @@ inline Rung unfused() {
             launch(unfused_scores,
                    {{blocks(a.length_k, kUnfusedTile), rows, heads}, block},
                    a, scores->data());
-            launch(unfused_weights,
+            launch(unfused_probs,
                    {{blocks(a.length_q, 4), 1, heads}, {32, 4}}, a,
                    scores->data());
             launch(unfused_output,
@@ -223,21 +223,21 @@ inline std::vector<Rung> tensor_core_rungs() {
           }),
       with_tiles(
           sixteen_bit_rung(
-              "08_finish", "masks at the edge, powers of two", 256,
+              "08_edge_masks", "masks at the edge, powers of two", 256,
               [](std::int64_t head_dim) {
                 return with_head_dim<32, 256>(head_dim, [](auto d) {
                   using Tile =
                       std::conditional_t<decltype(d)::value == 256,
-                                         SmallFinishedTile,
-                                         FinishedTile<decltype(d)::value>>;
+                                         SmallEdgeMaskTile,
+                                         EdgeMaskTile<decltype(d)::value>>;
                   return pipeline_bytes<Tile, half>();
                 });
               },
               [](const auto& a) {
                 sm_80_kernel(a).launch(Stream::of(nullptr), nullptr);
               }),
-          {forward_tiles<FinishedTile<64>>(kPipelineStages),
-           forward_tiles<FinishedTile<256>>(kPipelineStages)})};
+          {forward_tiles<EdgeMaskTile<64>>(kPipelineStages),
+           forward_tiles<EdgeMaskTile<256>>(kPipelineStages)})};
 }
 
 // A rung with Hopper's instructions. `kernel(attention)` gives what launches it.
@@ -274,7 +274,7 @@ inline std::function<void(const Stream&)> with_tile_counter(
 
 // What rungs 09 to 14 take at once.
 inline std::vector<Tiles> teaching_tiles(bool persists) {
-  using Tile = TeachingTile<half>;
+  using Tile = LadderTile<half>;
   return {forward_tiles<Tile>(Tile::stages, persists)};
 }
 
@@ -284,8 +284,8 @@ Rung specialized_rung(const char* name, const char* idea, Kernel kernel) {
   return hopper_rung(
       name, idea, 128, teaching_tiles(false), [=](const auto& a) {
         using T = decltype(type_of(a));
-        using Tile = TeachingTile<T>;
-        return mapped_launch<Tile>(a, kernel(T{}),
+        using Tile = LadderTile<T>;
+        return tma_launch<Tile>(a, kernel(T{}),
                                    kWarpgroup * (Tile::consumers + 1),
                                    sizeof(SpecializedShared<Tile>));
       });
@@ -297,60 +297,60 @@ inline std::vector<Rung> hopper_rungs() {
                   teaching_tiles(false),
                   [](const auto& a) {
                     using T = decltype(type_of(a));
-                    using Tile = TeachingTile<T>;
-                    return mapped_launch<Tile>(a, flash_wgmma<Tile, T>,
+                    using Tile = LadderTile<T>;
+                    return tma_launch<Tile>(a, flash_wgmma<Tile, T>,
                                                kWarpgroup * Tile::consumers,
                                                sizeof(WgmmaShared<Tile>));
                   }),
       specialized_rung("10_warp_specialized", "warps that only fetch",
                        [](auto zero) {
                          using T = decltype(zero);
-                         return flash_warp_specialized<TeachingTile<T>, T>;
+                         return flash_warp_specialized<LadderTile<T>, T>;
                        }),
       specialized_rung("11_overlap", "softmax under the products",
                        [](auto zero) {
                          using T = decltype(zero);
-                         return flash_overlap<TeachingTile<T>, T>;
+                         return flash_overlap<LadderTile<T>, T>;
                        }),
       specialized_rung("12_ping_pong", "turns on the tensor cores",
                        [](auto zero) {
                          using T = decltype(zero);
-                         return flash_ping_pong<TeachingTile<T>, T>;
+                         return flash_ping_pong<LadderTile<T>, T>;
                        }),
       hopper_rung("13_persistent", "work by tickets, the longest first", 128,
                   teaching_tiles(true),
                   [](const auto& a) {
                     using T = decltype(type_of(a));
-                    using Tile = TeachingTile<T>;
+                    using Tile = LadderTile<T>;
                     return with_tile_counter(persistent_launch<Tile>(
                         a, flash_persistent<Tile, T>));
                   }),
-      hopper_rung("14_patience", "maxima that grow little are left", 128,
+      hopper_rung("14_lazy_rescaling", "maxima that grow little are left", 128,
                   teaching_tiles(true),
                   [](const auto& a) {
                     using T = decltype(type_of(a));
-                    using Tile = TeachingTile<T>;
+                    using Tile = LadderTile<T>;
                     return with_tile_counter(
-                        persistent_launch<Tile>(a, flash_patience<Tile, T>));
+                        persistent_launch<Tile>(a, flash_lazy_rescaling<Tile, T>));
                   }),
-      hopper_rung("15_shares", "nothing that no row sees", 256,
-                  {forward_tiles<SharesTile<half, 64>>(
-                       SharesTile<half, 64>::stages, true),
-                   forward_tiles<SharesTile<half, 256>>(
-                       SharesTile<half, 256>::stages, true)},
+      hopper_rung("15_warpgroup_tiles", "nothing that no row sees", 256,
+                  {forward_tiles<WarpgroupTilesTile<half, 64>>(
+                       WarpgroupTilesTile<half, 64>::stages, true),
+                   forward_tiles<WarpgroupTilesTile<half, 256>>(
+                       WarpgroupTilesTile<half, 256>::stages, true)},
                   [](const auto& a) {
                     using T = decltype(type_of(a));
                     return with_head_dim<64, 256>(a.head_dim, [&](auto d) {
-                      using Tile = SharesTile<T, decltype(d)::value>;
+                      using Tile = WarpgroupTilesTile<T, decltype(d)::value>;
                       return with_tile_counter(
-                          persistent_launch<Tile>(a, flash_shares<Tile, T>));
+                          persistent_launch<Tile>(a, flash_warpgroup_tiles<Tile, T>));
                     });
                   })};
 }
 
 // Calls work(attention) with the attention of a problem, without pointers.
 template <class Work>
-auto with_type(const Problem& problem, Work work) {
+auto with_type(const Problem& problem, WorkTile work) {
   switch (problem.type) {
     case Type::kFloat16:
       return work(attention_of<half>(problem));
@@ -383,8 +383,8 @@ inline Rung dispatched_rung(const DeviceProperties& device) {
 }  // namespace
 
 /// This machine with all kernels of the lesson.
-inline flash::Machine machine(const std::string& kind) {
-  flash::Machine result{bare_machine(kind), {}, {}, dispatched_rung};
+inline flash::Backend backend(const std::string& kind) {
+  flash::Backend result{backend_base(kind), {}, {}, dispatched_rung};
   result.chosen = [](const Problem& problem, const DeviceProperties& device) {
     return with_type(problem, [&](const auto& a) {
       return std::string(forward_kernel(a, device).name);

@@ -34,12 +34,12 @@ struct Tiles {
 };
 
 /// What a rung of a ladder is and takes.
-struct BareRung {
+struct RungInfo {
   std::string name;               ///< of the file in kernels/
   std::string idea;               ///< what is new, in a few words
   std::vector<Type> types;        ///< of the inputs that it takes
   std::int64_t max_head_dim;      ///< the largest that it takes
-  bool drops = true;              ///< whether it can drop weights
+  bool has_dropout = true;              ///< whether it can drop weights
   std::int64_t min_head_dim = 8;  ///< the smallest that it takes
   Needs needs{};                  ///< of a GPU, beside shared memory
   /// Shared memory of a block for a head dimension; null where every GPU has enough.
@@ -75,14 +75,14 @@ std::vector<std::string> fit_ladder(std::vector<Rung>& rungs,
 }
 
 /// One rung of this lesson's ladder.
-struct Rung : BareRung {
+struct Rung : RungInfo {
   /// Copies inputs to the device. A tensor with one head of one sequence stands for all of them.
   /// @throws std::invalid_argument for what the rung does not take, and for tensors of other sizes
   std::function<Prepared(const Problem&, const Inputs&)> prepare;
 };
 
 /// What runs kernels.
-struct Machine : BareMachine {
+struct Backend : BackendBase {
   std::vector<Rung> rungs;  ///< the lesson's kernels on it
   /// The file of the kernel that the C interface chooses for a problem on a device.
   std::function<std::string(const Problem&, const DeviceProperties&)> chosen;
@@ -94,9 +94,9 @@ struct Machine : BareMachine {
 /// @param machine that has it
 /// @param name    of its file
 /// @throws std::logic_error when there is none
-const Rung& rung_of(const Machine& machine, const std::string& name);
+const Rung& find_rung(const Backend& backend, const std::string& name);
 
 /// The machines of this build: the lab first.
-std::vector<Machine> machines();
+std::vector<Backend> backends();
 
 }  // namespace fa::flash

@@ -23,7 +23,7 @@ namespace {
 
 using namespace fa;
 using flash::Inputs;
-using flash::Machine;
+using flash::Backend;
 using flash::Outputs;
 using flash::Prepared;
 using flash::Problem;
@@ -38,10 +38,10 @@ Inputs random_inputs(const Problem& problem) {
 }
 
 // Each rung on the real input, in all its types.
-void check_real(cli::Program& program, const Machine& machine) {
+void check_real(cli::Program& program, const Backend& backend) {
   const cli::Input& input = program.input();
-  const Outputs last = ladder::check_real<flash::Judge>(
-      program, machine, [&](const Problem& problem) {
+  const Outputs last = ladder::check_real<flash::Checker>(
+      program, backend, [&](const Problem& problem) {
         return flash::rounded_inputs(problem, input.q, input.k, input.v);
       });
   if (program.save_directory()) {
@@ -51,7 +51,7 @@ void check_real(cli::Program& program, const Machine& machine) {
 }
 
 // Memory beside inputs and outputs, as the allocator counts it.
-void show_memory(cli::Program& program, const Machine& machine) {
+void show_memory(cli::Program& program, const Backend& backend) {
   constexpr std::int64_t kDim = 64;
   constexpr std::array<std::int64_t, 4> kLengths{256, 512, 1024, 2048};
   std::vector<std::string> headings{"bytes"};
@@ -66,7 +66,7 @@ void show_memory(cli::Program& program, const Machine& machine) {
   cli::Table table(headings);
   table.add(own);
   std::int64_t off = 0;
-  for (const Rung& rung : machine.rungs) {
+  for (const Rung& rung : backend.rungs) {
     std::vector<std::string> cells{rung.name};
     const bool quadratic = rung.name == "01_unfused",
                linear = rung.name == "02_flash_1",
@@ -104,8 +104,8 @@ bool same_bits(const Tensor<float, Rank>& a, const Tensor<float, Rank>& b) {
 }
 
 // No order of additions depends on which block or warp comes first.
-void check_repeats(cli::Program& program, const Machine& machine) {
-  const bool gpu = machine.kind == "gpu";
+void check_repeats(cli::Program& program, const Backend& backend) {
+  const bool gpu = backend.kind == "gpu";
   const int runs = gpu ? 250 : 10;
   Problem problem = ladder::repeated_problem(gpu, 50, 70);
   std::map<Type, Inputs> inputs;
@@ -113,7 +113,7 @@ void check_repeats(cli::Program& program, const Machine& machine) {
     problem.type = type;
     inputs[type] = flash::make_inputs(problem, flash::Values::kNormal, 1);
   }
-  for (const Rung& rung : machine.rungs) {
+  for (const Rung& rung : backend.rungs) {
     problem.type = rung.types.front();
     const Prepared prepared = rung.prepare(problem, inputs.at(problem.type));
     prepared.launch();
@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
   cli::Program program(kLesson,
                        "Lesson 05: attention by one kernel, up to the "
                        "hardware's limit.");
-  const cli::KernelMachines<Machine> machines(program, flash::machines());
+  const cli::KernelMachines<Backend> backends(program, flash::backends());
   cli::KernelOptions options;
   cli::add_kernel_options(
       program, options,
@@ -146,52 +146,52 @@ int main(int argc, char** argv) {
        "sections time, kernels and experiments", "queries and keys",
        "; section timeline: the time lines instead"});
   ladder::add_group_option(program, options);
-  machines.add_section();
+  backends.add_section();
   program.section("real", "Every kernel on the real input",
-                  [&] { check_real(program, machines.used()); });
+                  [&] { check_real(program, backends.used()); });
   program.section("ragged", "Every kernel on hard small problems", [&] {
-    ladder::check_ragged<flash::Judge>(program, machines.used(), "O and LSE",
+    ladder::check_ragged<flash::Checker>(program, backends.used(), "O and LSE",
                                        random_inputs);
   });
   program.section("traffic", "What the kernels ask of memory",
-                  machines.watching([&](const Machine& watched) {
+                  backends.watching([&](const Backend& watched) {
                     flash::show_traffic(program, watched);
                   }));
   program.section("memory", "How much memory they need",
-                  [&] { show_memory(program, machines.used()); });
+                  [&] { show_memory(program, backends.used()); });
   program.section("repeat", "The same bits every time",
-                  [&] { check_repeats(program, machines.used()); });
+                  [&] { check_repeats(program, backends.used()); });
   program.section("trace", "Every kernel watched",
-                  machines.watching([&](const Machine& watched) {
+                  backends.watching([&](const Backend& watched) {
                     ladder::trace_rungs(program, watched, options, kLesson,
                                         random_inputs);
                   }));
   program.section("time", "How fast they are", [&] {
-    const Machine& machine = machines.used();
-    ladder::time_all(program, machine, options, kLesson,
+    const Backend& backend = backends.used();
+    ladder::time_all(program, backend, options, kLesson,
                      [&](Type type, std::int64_t head_dim, bool causal) {
-                       return flash::time_rungs(machine, type, head_dim,
+                       return flash::time_rungs(backend, type, head_dim,
                                                 causal, options.kernel,
                                                 options.size);
                      });
   });
   program.section_apart("kernels", "What the kernels are made of", [&] {
-    ladder::show_kernels(machines.used(), machines.lab(), options, kLesson,
+    ladder::show_kernels(backends.used(), backends.lab(), options, kLesson,
                          kKernelLines, random_inputs);
   });
   program.section_apart("timeline", "Who waits for whom", [&] {
-    const Machine& lab = machines.lab();
+    const Backend& lab = backends.lab();
     flash::show_timelines(lab,
                           cli::timeline_options(options, lab.rungs, kLesson));
   });
   program.section_apart("costs", "The prices of the time lines",
                         [] { fmt::print("{}", lab::costs_text({})); });
   program.section_apart("experiments", "Other tiles, types and lengths", [&] {
-    flash::show_experiments(program, machines.used(),
+    flash::show_experiments(program, backends.used(),
                             {options.results, options.commit});
   });
   program.section_apart("once", "Every kernel launched once", [&] {
-    ladder::launch_once(machines.observed(), options, kLesson, random_inputs);
+    ladder::launch_once(backends.observed(), options, kLesson, random_inputs);
   });
   return program.run(argc, argv);
 }

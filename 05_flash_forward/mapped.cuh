@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "05_flash_forward/grid.cuh"
-#include "05_flash_forward/kernels/15_shares.cuh"
+#include "05_flash_forward/kernels/15_warpgroup_tiles.cuh"
 #include "common/gpu/tensor_map.cuh"
 
 namespace fa::FA_TARGET {
@@ -13,7 +13,7 @@ namespace fa::FA_TARGET {
 /// Whether rungs 09 and later take a problem: no dropout, strides above 0 that TMA takes, and not more work than the
 /// tile counter can count.
 template <class T>
-bool can_map(const Attention<T>& a) {
+bool can_use_tma(const Attention<T>& a) {
   const auto apart = [&](const RowStrides& strides, int heads, int rows) {
     const auto takes = [](int count, std::int64_t stride) {
       return count == 1 || (stride > 0 && is_tensor_map_stride(stride));
@@ -35,7 +35,7 @@ bool can_map(const Attention<T>& a) {
 /// @tparam Tile HopperTile of the kernel
 /// @throws as tensor_map()
 template <class Tile, class T>
-MappedAttention<T> map_attention(const Attention<T>& a) {
+TmaAttention<T> tma_attention(const Attention<T>& a) {
   const auto map_of = [&](const T* data, int heads, int rows,
                           const RowStrides& strides, int box_rows) {
     return tensor_map(data, {a.batch, heads, rows, a.head_dim},
@@ -53,7 +53,7 @@ MappedAttention<T> map_attention(const Attention<T>& a) {
 /// they stay in the L2 cache of 50 MB.
 /// @tparam Tile HopperTile of the kernel
 template <class Tile, class T>
-WorkOrder order_of(const Attention<T>& a) {
+TileScheduler tile_scheduler_of(const Attention<T>& a) {
   constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
   const int all = a.batch * a.heads, group = a.heads / a.kv_heads;
   const std::int64_t bytes =
@@ -72,10 +72,10 @@ WorkOrder order_of(const Attention<T>& a) {
 /// @param bytes  of shared memory
 /// @return what launches it on a stream
 template <class Tile, class T>
-std::function<void(const Stream&)> mapped_launch(
-    const Attention<T>& a, void (*kernel)(MappedAttention<T>), int threads,
+std::function<void(const Stream&)> tma_launch(
+    const Attention<T>& a, void (*kernel)(TmaAttention<T>), int threads,
     std::size_t bytes) {
-  return [=, maps = map_attention<Tile>(a)](const Stream& stream) {
+  return [=, maps = tma_attention<Tile>(a)](const Stream& stream) {
     launch(stream, kernel,
            {grid_of(a, Tile::block_m),
             {static_cast<unsigned>(threads)},
@@ -96,15 +96,15 @@ using PersistentLaunch = std::function<void(const Stream&, unsigned*)>;
 /// @param kernel takes the maps and the order of work
 template <class Tile, class T>
 PersistentLaunch persistent_launch(const Attention<T>& a,
-                                   void (*kernel)(MappedAttention<T>,
-                                                  WorkOrder)) {
-  const WorkOrder order = order_of<Tile>(a);
-  const std::int64_t work = std::int64_t{order.all} * order.blocks;
+                                   void (*kernel)(TmaAttention<T>,
+                                                  TileScheduler)) {
+  const TileScheduler order = tile_scheduler_of<Tile>(a);
+  const std::int64_t work = std::int64_t{scheduler.total_heads} * scheduler.blocks;
   const auto blocks = static_cast<unsigned>(
-      std::min<std::int64_t>(work, device_properties().multiprocessors));
-  return [=, maps = map_attention<Tile>(a)](const Stream& stream,
+      std::min<std::int64_t>(work, device_properties().sm_count));
+  return [=, maps = tma_attention<Tile>(a)](const Stream& stream,
                                             unsigned* tile_counter) {
-    MappedAttention<T> with_counter = maps;
+    TmaAttention<T> with_counter = maps;
     with_counter.tile_counter = tile_counter;
     launch(stream, kernel,
            {{blocks},
@@ -117,10 +117,10 @@ PersistentLaunch persistent_launch(const Attention<T>& a,
 
 /// The tile of rungs 09 to 14.
 template <class T>
-using TeachingTile = HopperTile<T, 128, 128, 2, 2>;
+using LadderTile = HopperTile<T, 128, 128, 2, 2>;
 /// The tile of the last rung for a head dimension: 64, 128 or 256.
 template <class T, int d>
-using SharesTile = HopperTile<T, d, d == 256 ? 80 : 128, d == 64 ? 3 : 2,
+using WarpgroupTilesTile = HopperTile<T, d, d == 256 ? 80 : 128, d == 64 ? 3 : 2,
                               d == 64 ? 3 : 2, d == 256 ? 1 : 2>;
 
 }  // namespace fa::FA_TARGET

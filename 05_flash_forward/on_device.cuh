@@ -39,7 +39,7 @@ struct OnDevice {
   }
 
   Shape<4> shape;
-  DeviceRows<T> q, k, v, o;
+  DeviceTensor<T> q, k, v, o;
   DeviceBuffer<float> lse;
   Attention<T> a;
 };

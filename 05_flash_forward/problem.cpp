@@ -109,7 +109,7 @@ AttentionOptions options_of(const Problem& problem,
   return options;
 }
 
-Judge::Judge(const Problem& problem, const Inputs& inputs)
+Checker::Checker(const Problem& problem, const Inputs& inputs)
     : problem_(problem) {
   Tensor<std::uint8_t, 4> keep;
   const AttentionOptions options = options_of(problem, keep);
@@ -129,7 +129,7 @@ Judge::Judge(const Problem& problem, const Inputs& inputs)
   });
 }
 
-std::vector<Verdict> Judge::judge(const std::string& name,
+std::vector<Verdict> Checker::check(const std::string& name,
                                   const Outputs& outputs) const {
   const double epsilon_of_type = with_type(
       problem_.type, [](auto zero) { return epsilon<decltype(zero)>(); });
@@ -142,7 +142,7 @@ std::vector<Verdict> Judge::judge(const std::string& name,
              epsilon<float>(), score_magnitude_)};
 }
 
-double share_of_allowed(const Verdict& verdict) {
+double error_over_tolerance(const Verdict& verdict) {
   if (verdict.error.invalid > 0) return INFINITY;
   return std::max(verdict.error.max_error / verdict.allowed_max,
                   verdict.error.rms_error / verdict.allowed_rms);

@@ -17,7 +17,7 @@ enum class Type { kFloat32, kFloat16, kBFloat16 };
 
 /// Calls work(T{}) with the host's type: float, half or bfloat16.
 template <class Work>
-auto with_type(Type type, Work work) {
+auto with_type(Type type, WorkTile work) {
   switch (type) {
     case Type::kFloat16:
       return work(half{});
@@ -94,16 +94,16 @@ AttentionOptions options_of(const Problem& problem,
                             Tensor<std::uint8_t, 4>& keep);
 
 /// Judges what a kernel returned: O and LSE against lesson 01.
-class Judge {
+class Checker {
  public:
   /// Computes lesson 01 in float64, and in the problem's type.
   /// @throws std::invalid_argument as naive::forward()
-  Judge(const Problem& problem, const Inputs& inputs);
+  Checker(const Problem& problem, const Inputs& inputs);
   /// The verdicts on O and LSE.
   /// @param name    for the report
   /// @param outputs of the kernel
   /// @throws std::invalid_argument when one has another shape
-  std::vector<Verdict> judge(const std::string& name,
+  std::vector<Verdict> checker(const std::string& name,
                              const Outputs& outputs) const;
 
  private:
@@ -114,6 +114,6 @@ class Judge {
 };
 
 /// The largest error as a share of what is allowed: at most 1 when it is accepted; infinity for NaN.
-double share_of_allowed(const Verdict& verdict);
+double error_over_tolerance(const Verdict& verdict);
 
 }  // namespace fa::flash

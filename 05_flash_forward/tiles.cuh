@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "05_flash_forward/grid.cuh"
-#include "05_flash_forward/kernels/08_finish.cuh"
+#include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "05_flash_forward/on_device.cuh"
 #include "05_flash_forward/tiles.hpp"
 
@@ -23,12 +23,12 @@ flash::tiles::Kernel tile_kernel() {
   constexpr std::size_t bytes = pipeline_bytes<Tile, bfloat16>();
   flash::tiles::Kernel result;
   result.tile = {d,     Tile::block_m, keys,
-                 warps, bytes,         std::is_same_v<Tile, FinishedTile<d>>};
+                 warps, bytes,         std::is_same_v<Tile, EdgeMaskTile<d>>};
   if constexpr (bytes <= kMostSharedBytes) {
     result.prepare = [](const Problem& problem, const Inputs& in) {
       return prepare<bfloat16>(problem, in, [](const Attention<bfloat16>& a) {
         return [=] {
-          launch(flash_finish<Tile, bfloat16, false>,
+          launch(flash_edge_masks<Tile, bfloat16, false>,
                  {grid_of(a, Tile::block_m), {Tile::threads}, bytes}, a);
         };
       });
@@ -38,7 +38,7 @@ flash::tiles::Kernel tile_kernel() {
 }
 
 // This machine with the tiles that are tried: from few keys to many, then fewer queries, then more.
-flash::tiles::Machine machine(const std::string& kind) {
+flash::tiles::Backend backend(const std::string& kind) {
   return {kind,
           {tile_kernel<64, 32, 4, 32>(), tile_kernel<64, 64, 4, 32>(),
            tile_kernel<64, 96, 4, 32>(), tile_kernel<64, 128, 4, 32>(),

@@ -29,7 +29,7 @@ struct Tile {
   /// What the kernel asks of global memory with this tile, reads and writes, in bytes.
   std::int64_t traffic(const Problem& problem) const;
   /// Of the scores that it computes, the share that the mask hides or that lie beyond the last query or key.
-  double hidden_share(const Problem& problem) const;
+  double masked_share(const Problem& problem) const;
 };
 
 /// The kernel with one tile, for bfloat16 without dropout.
@@ -40,13 +40,13 @@ struct Kernel {
 };
 
 /// The kernels on one machine.
-struct Machine {
+struct Backend {
   std::string kind;             ///< "lab", "watched" or "gpu"
   std::vector<Kernel> kernels;  ///< by head_dim
 };
 
 /// The machines of this build: the watched lab, or the lab where there is none; and a GPU where kernels are compiled
 /// for it.
-std::vector<Machine> machines();
+std::vector<Backend> backends();
 
 }  // namespace fa::flash::tiles

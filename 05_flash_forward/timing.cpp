@@ -61,11 +61,11 @@ Inputs timed_inputs(std::int64_t length, std::int64_t head_dim) {
   return {tensor(1), tensor(2), tensor(3)};
 }
 
-cli::Measurement time_work(const BareMachine& machine, const Problem& problem,
+cli::Measurement time_work(const BackendBase& backend, const Problem& problem,
                            const std::string& kernel,
                            const std::function<void()>& launch, int products,
                            int repeats) {
-  const double ms = machine.milliseconds(launch, repeats).value();
+  const double ms = backend.milliseconds(launch, repeats).value();
   const AttentionShape& s = problem.shape;
   // With the mask half of them.
   const double flops = (problem.causal ? 1.0 : 2.0) * products *
@@ -81,38 +81,38 @@ cli::Measurement time_work(const BareMachine& machine, const Problem& problem,
       {"milliseconds", ms},
       {"tflops", flops / ms / 1e9}};
   const auto peak =
-      peak_flops(machine.properties, problem.type == Type::kFloat32
+      peak_flops(backend.properties, problem.type == Type::kFloat32
                                          ? Arithmetic::kFloat32
                                          : Arithmetic::kTensorCores16);
   if (peak) {
     row.emplace_back("percent_of_peak", 100 * flops / (ms / 1e3) / *peak);
   }
-  cli::add_resources(row, largest(machine.resources(launch)));
+  cli::add_resources(row, largest(backend.resources(launch)));
   return row;
 }
 
-cli::Measurement time_prepared(const Machine& machine, const Problem& problem,
+cli::Measurement time_prepared(const Backend& backend, const Problem& problem,
                                const std::string& kernel,
                                const Prepared& prepared, int repeats) {
-  return time_work(machine, problem, kernel, prepared.launch, 2, repeats);
+  return time_work(backend, problem, kernel, prepared.launch, 2, repeats);
 }
 
-std::vector<cli::Measurement> time_rungs(const Machine& machine, Type type,
+std::vector<cli::Measurement> time_rungs(const Backend& backend, Type type,
                                          std::int64_t head_dim, bool causal,
                                          const std::string& kernel,
                                          std::int64_t length) {
   std::vector<cli::Measurement> rows;
-  for (const Rung& rung : machine.rungs) {
+  for (const Rung& rung : backend.rungs) {
     if (rung.name.find(kernel) == std::string::npos) continue;
     std::vector<std::int64_t> lengths{1024, 2048, 4096, 8192, 16384};
     if (is_slow(rung)) lengths = {4096};
     if (length != 0) lengths = {length};
     for (const std::int64_t n : lengths) {
       const Problem problem = timed_problem(type, head_dim, causal, n);
-      if (!rung.takes(problem)) continue;
+      if (!rung.supports(problem)) continue;
       const Prepared prepared =
           rung.prepare(problem, timed_inputs(n, head_dim));
-      rows.push_back(time_prepared(machine, problem, rung.name, prepared,
+      rows.push_back(time_prepared(backend, problem, rung.name, prepared,
                                    is_slow(rung) ? 5 : 20));
     }
   }

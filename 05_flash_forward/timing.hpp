@@ -35,7 +35,7 @@ Inputs timed_inputs(std::int64_t length, std::int64_t head_dim);
 /// @param products of matrices, length x length x head_dim each, that are counted
 /// @param repeats  how often it is timed
 /// @throws std::runtime_error when the device reports an error
-cli::Measurement time_work(const BareMachine& machine, const Problem& problem,
+cli::Measurement time_work(const BackendBase& backend, const Problem& problem,
                            const std::string& kernel,
                            const std::function<void()>& launch, int products,
                            int repeats);
@@ -47,7 +47,7 @@ cli::Measurement time_work(const BareMachine& machine, const Problem& problem,
 /// @param prepared that is launched
 /// @param repeats  how often it is timed
 /// @throws std::runtime_error when the device reports an error
-cli::Measurement time_prepared(const Machine& machine, const Problem& problem,
+cli::Measurement time_prepared(const Backend& backend, const Problem& problem,
                                const std::string& kernel,
                                const Prepared& prepared, int repeats = 20);
 
@@ -58,7 +58,7 @@ cli::Measurement time_prepared(const Machine& machine, const Problem& problem,
 /// @param length   the only one that is timed; 0: 1024 to 16384, and 4096 for the slow rungs
 /// @return a row for each rung and length; none where no rung takes them
 /// @throws std::runtime_error when the device reports an error
-std::vector<cli::Measurement> time_rungs(const Machine& machine, Type type,
+std::vector<cli::Measurement> time_rungs(const Backend& backend, Type type,
                                          std::int64_t head_dim, bool causal,
                                          const std::string& kernel,
                                          std::int64_t length);

@@ -50,14 +50,14 @@ std::vector<TrafficFormula> traffic_formulas() {
           {"03_flash_2", "queries", "(2 T + 1) N D", "N D + N", of_flash_2}};
 }
 
-void show_traffic(cli::Program& program, const Machine& watched) {
+void show_traffic(cli::Program& program, const Backend& watched) {
   const auto formulas = traffic_formulas();
   fmt::print(
       "One head, N queries and N keys of D float32, no mask; in "
       "elements\n\n");
   cli::Table rules({"kernel", "T", "reads", "writes"});
   for (const TrafficFormula& formula : formulas) {
-    const Tiles& tiles = rung_of(watched, formula.kernel).tiles.front();
+    const Tiles& tiles = find_rung(watched, formula.kernel).tiles.front();
     rules.add(
         {formula.kernel,
          fmt::format("N / {} {}",
@@ -72,7 +72,7 @@ void show_traffic(cli::Program& program, const Machine& watched) {
   std::int64_t four_holds = 0;
   std::vector<std::int64_t> off;  // of each formula, summed up
   for (const TrafficFormula& formula : formulas) {
-    const Rung& rung = rung_of(watched, formula.kernel);
+    const Rung& rung = find_rung(watched, formula.kernel);
     off.push_back(0);
     for (const std::int64_t d : {32, 64}) {
       for (const std::int64_t n : {64, 128, 256}) {

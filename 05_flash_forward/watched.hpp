@@ -23,15 +23,15 @@ namespace fa::flash {
 /// @param rung   what it takes
 /// @param type   of the inputs
 /// @param causal the mask
-inline std::vector<Problem> watched_problems(const BareRung& rung, Type type,
+inline std::vector<Problem> watched_problems(const RungInfo& rung, Type type,
                                              bool causal) {
   std::vector<Problem> problems;
-  const auto add = [&](const AttentionShape& shape, bool drops = false) {
+  const auto add = [&](const AttentionShape& shape, bool has_dropout = false) {
     Problem problem;
     problem.type = type;
     problem.shape = shape;
     problem.causal = causal;
-    problem.dropout = drops ? 0.17 : 0;
+    problem.dropout = has_dropout ? 0.17 : 0;
     problem.seed = 5;
     problems.push_back(problem);
   };
@@ -43,7 +43,7 @@ inline std::vector<Problem> watched_problems(const BareRung& rung, Type type,
   };
   for (const Tiles& t : rung.tiles) {
     const std::int64_t d = t.head_dim, narrow = d - 24;
-    add({1, 1, 1, t.queries / 2 + 1, t.keys + 1, d}, rung.drops);
+    add({1, 1, 1, t.queries / 2 + 1, t.keys + 1, d}, rung.has_dropout);
     add({2, 4, 2, 2 * t.queries + 1, t.keys / 2 + 1, narrow});
     const std::int64_t heads = t.persists ? 6 : 1;
     add({1, heads, heads, whole(t.queries, t.query_stages),

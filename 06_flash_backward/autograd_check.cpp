@@ -168,7 +168,7 @@ std::vector<Matrix<double>> tape_gradients(const TapeCase& of) {
   return gradients;
 }
 
-Comparison judge(const TapeCase& of) {
+Comparison checker(const TapeCase& of) {
   const std::vector<Matrix<double>> gradients = tape_gradients(of);
   const auto loss = [&] {
     Tape<double> forward_only;

@@ -34,6 +34,6 @@ TapeCase transformer_case(const AttentionEngine<double>& engine);
 std::vector<Matrix<double>> tape_gradients(const TapeCase& of);
 
 /// Compares tape_gradients() with central differences.
-Comparison judge(const TapeCase& of);
+Comparison checker(const TapeCase& of);
 
 }  // namespace fa::backward

@@ -39,7 +39,7 @@ void tape_by_hand() {
 
 void operations(cli::Program& program) {
   for (const TapeCase& of : operation_cases()) {
-    const Comparison c = judge(of);
+    const Comparison c = checker(of);
     program.check(c.what, c.difference, c.allowed);
   }
 }
@@ -51,7 +51,7 @@ void transformer(cli::Program& program) {
   for (const auto& x : by_tiles.arguments) parameters += x->value.size();
   fmt::print("two layers, {} parameters, attention by tiles of 3 x 2\n",
              parameters);
-  const Comparison c = judge(by_tiles);
+  const Comparison c = checker(by_tiles);
   program.check("all parameters by central differences", c.difference,
                 c.allowed);
   const auto tiles = tape_gradients(by_tiles),

@@ -14,7 +14,7 @@ namespace {
 using naive::kDifferenceStep;
 using naive::kDifferenceTolerance;
 
-constexpr double kNothing = -std::numeric_limits<double>::infinity();
+constexpr double kNegInf = -std::numeric_limits<double>::infinity();
 
 // What float64 sums of a few dozen products of numbers near 1 may be off by, relative to the largest.
 constexpr double kRounding = 256 * std::numeric_limits<double>::epsilon();
@@ -103,7 +103,7 @@ Matrix<double> dropout_of(const HeadProblem& problem) {
 void hide(Matrix<double>& s) {
   for (std::int64_t i = 0; i < s.rows(); ++i) {
     for (std::int64_t j = 0; j < s.cols(); ++j) {
-      if (j > i + s.cols() - s.rows()) s(i, j) = kNothing;
+      if (j > i + s.cols() - s.rows()) s(i, j) = kNegInf;
     }
   }
 }
@@ -142,7 +142,7 @@ Comparison delta_comparison(const char* what, const FromScores& x) {
 }
 
 // By how much the loss moves when a score is moved, against the formula; hidden or visible scores only.
-Comparison scores_comparison(const char* what, bool hidden) {
+Comparison scores_comparison(const char* what, bool masked) {
   FromScores x = from_scores(5, true);
   const Matrix<double> moved = gradient_of([&] { return x.loss(); }, x.s);
   const Matrix<double> p = x.weights();
@@ -155,13 +155,13 @@ Comparison scores_comparison(const char* what, bool hidden) {
   const double largest = moved.cwiseAbs().maxCoeff();
   for (std::int64_t i = 0; i < p.rows(); ++i) {
     for (std::int64_t j = 0; j < p.cols(); ++j) {
-      if ((j > i + p.cols() - p.rows()) != hidden) continue;
-      const double d = hidden ? std::abs(moved(i, j)) + std::abs(d_s(i, j))
+      if ((j > i + p.cols() - p.rows()) != masked) continue;
+      const double d = masked ? std::abs(moved(i, j)) + std::abs(d_s(i, j))
                               : std::abs(moved(i, j) - d_s(i, j)) / largest;
       worst = naive::worse(worst, d);
     }
   }
-  return {what, worst, hidden ? 0 : kDifferenceTolerance};
+  return {what, worst, masked ? 0 : kDifferenceTolerance};
 }
 
 }  // namespace
@@ -223,12 +223,12 @@ ProductGradients product_backward(const Matrix<double>& a,
 //! [product]
 
 //! [recompute]
-Matrix<double> recomputed_weights(const Matrix<double>& s,
+Matrix<double> recomputed_probs(const Matrix<double>& s,
                                   const Vector<double>& lse) {
   Matrix<double> p(s.rows(), s.cols());
   for (std::int64_t i = 0; i < s.rows(); ++i) {
     for (std::int64_t j = 0; j < s.cols(); ++j) {
-      p(i, j) = lse(i) == kNothing ? 0 : std::exp(s(i, j) - lse(i));
+      p(i, j) = lse(i) == kNegInf ? 0 : std::exp(s(i, j) - lse(i));
     }
   }
   return p;
@@ -306,7 +306,7 @@ naive::Gradients<double> head_gradients(const HeadProblem& problem,
 
   Matrix<double> s = scale * q * k.transpose();
   if (slip != Slip::kMaskForgotten) hide(s);
-  const Matrix<double> p = recomputed_weights(s, lse);
+  const Matrix<double> p = recomputed_probs(s, lse);
   const Matrix<double> p_kept =
       slip == Slip::kUndroppedInDv ? p : p.cwiseProduct(z);
   Matrix<double> d_p = d_o * v.transpose();
@@ -446,7 +446,7 @@ Comparison weights_from_lse() {
   Matrix<double> s = 10 * random_matrix(7, 5, 13);
   hide(s);  // the first rows see no key
   return {"P = exp(S - LSE)",
-          difference(recomputed_weights(s, naive::log_sum_exp(s)),
+          difference(recomputed_probs(s, naive::log_sum_exp(s)),
                      naive::safe_softmax(s)),
           kRounding};
 }
@@ -460,7 +460,7 @@ Comparison delta_identity_with_dropout() {
   return delta_comparison("the same with dropout", from_scores(15, true));
 }
 
-Comparison hidden_scores_get_no_gradient() {
+Comparison masked_scores_get_no_gradient() {
   return scores_comparison("hidden scores: dS = 0", true);
 }
 
@@ -517,7 +517,7 @@ std::vector<Comparison> statements() {
           weights_from_lse(),
           delta_identity(),
           delta_identity_with_dropout(),
-          hidden_scores_get_no_gradient(),
+          masked_scores_get_no_gradient(),
           visible_scores_get_d_s(),
           scale_of_d_q(),
           groups_sum()};

@@ -66,7 +66,7 @@ ProductGradients product_backward(const Matrix<double>& a,
 /// The weights from the scores and LSE, exp(s - lse); 0 in rows of which LSE is -infinity.
 /// @param s   [rows, cols], -infinity where hidden
 /// @param lse [rows], natural logarithm
-Matrix<double> recomputed_weights(const Matrix<double>& s,
+Matrix<double> recomputed_probs(const Matrix<double>& s,
                                   const Vector<double>& lse);
 
 /// What is wrong with a backward pass. All of these have been written by somebody.
@@ -160,7 +160,7 @@ Comparison delta_identity();
 /// The same with dropout, where dP = (dO V^T) o Z and O = (P o Z) V.
 Comparison delta_identity_with_dropout();
 /// Moving a hidden score moves nothing.
-Comparison hidden_scores_get_no_gradient();
+Comparison masked_scores_get_no_gradient();
 /// Moving a visible score moves the loss by dS.
 Comparison visible_scores_get_d_s();
 /// Attention of scale Q with scale 1 is attention of Q: dQ is scale times the gradient there.

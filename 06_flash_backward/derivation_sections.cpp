@@ -57,7 +57,7 @@ void rounded_lse() {
     const Vector<double> lse = naive::log_sum_exp(s);
     const Vector<double> rounded = lse.cast<float>().cast<double>();
     const Vector<double> sums =
-        recomputed_weights(s, rounded).rowwise().sum();
+        recomputed_probs(s, rounded).rowwise().sum();
     table.add({fmt::format("{:.0f}", size),
                fmt::format("{:.0e}", (sums.array() - 1).abs().maxCoeff())});
   }
@@ -112,7 +112,7 @@ void tiles_on_the_input(cli::Program& program) {
       const auto out = tiled_backward<double>(q, k, v, forward.o, forward.lse,
                                               d_o, options, tiles);
       const double terms = static_cast<double>(q.size(2) + k.size(2));
-      const auto judge = [&](const char* name, const Tensor<double, 4>& x,
+      const auto checker = [&](const char* name, const Tensor<double, 4>& x,
                              const Tensor<double, 4>& reference) {
         program.check(
             fmt::format("{} by tiles of {} x {}{}", name, tiles.block_m,
@@ -120,9 +120,9 @@ void tiles_on_the_input(cli::Program& program) {
             naive::relative_difference(x.view(), reference.view()),
             terms * epsilon<double>());
       };
-      judge("d_q", out.d_q, ref.d_q);
-      judge("d_k", out.d_k, ref.d_k);
-      judge("d_v", out.d_v, ref.d_v);
+      checker("d_q", out.d_q, ref.d_q);
+      checker("d_k", out.d_k, ref.d_k);
+      checker("d_v", out.d_v, ref.d_v);
     }
   }
 }

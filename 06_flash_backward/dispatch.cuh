@@ -35,7 +35,7 @@ void launch_with_sums(void (*kernel)(AttentionGradient<T>),
 template <class T>
 bool is_deterministic(const Attention<T>& a, bool asked,
                       const DeviceProperties& device) {
-  return asked || (prefers_hopper(device) && mapped_columns(a) >= kWideHeads);
+  return asked || (prefers_hopper(device) && tma_columns(a) >= kWideHeads);
 }
 
 /// Launches kernels for a GPU that the others do not fit. They need no sums of dQ.
@@ -43,7 +43,7 @@ template <class T>
 void launch_any_gpu_backward(const AttentionGradient<T>& of,
                              const Stream& stream) {
   AttentionGradient<T> a = of;
-  a.turns = nullptr;
+  a.d_q_semaphores = nullptr;
   a.d_q_sum = nullptr;
   launch_preprocess<kAnyGpuColumns>(a, stream);
   if constexpr (std::is_same_v<T, float>) {
@@ -69,7 +69,7 @@ inline std::size_t sm_80_backward_bytes(std::int64_t head_dim,
   return with_head_dim<32, 256>(head_dim, [=](auto columns) {
     constexpr int d = decltype(columns)::value;
     if constexpr (d < 128) {
-      const auto bytes = backward_bytes<FinishedBackwardTile<d>, half>();
+      const auto bytes = backward_bytes<SwizzledBackwardTile<d>, half>();
       return deterministic
                  ? std::max(
                        bytes,
@@ -126,7 +126,7 @@ Workspace workspace_of(const Attention<T>& a, bool asked,
   const bool deterministic = is_deterministic(a, asked, device);
   if (!runs_backward(a, deterministic, device)) return {0};
   const int sm_80 = sm_80_workspace_of(a, deterministic).columns;
-  const int mapped = prefers_hopper(device) ? mapped_columns(a) : 0;
+  const int mapped = prefers_hopper(device) ? tma_columns(a) : 0;
   if (mapped == 0 || mapped >= kWideHeads) return {sm_80};
   return {std::max(sm_80, mapped), true};
 }
@@ -181,22 +181,22 @@ void launch_sm_80_backward(
     const AttentionGradient<T>& of, bool deterministic, const Stream& stream,
     const DeviceProperties& device = device_properties()) {
   AttentionGradient<T> a = of;
-  a.turns = nullptr;                       // all blocks add
+  a.d_q_semaphores = nullptr;                       // all blocks add
   if (deterministic) a.d_q_sum = nullptr;  // nobody adds
-  const bool drops = a.dropout.threshold > 0;
+  const bool has_dropout = a.dropout.threshold > 0;
   const auto launch_keys = [&](auto tile) {
     using Tile = decltype(tile);
     if (!deterministic) {
-      launch_with_sums<Tile>(drops ? flash_backward_finish<Tile, T, true>
-                                   : flash_backward_finish<Tile, T, false>,
+      launch_with_sums<Tile>(has_dropout ? flash_backward_swizzled_pipeline<Tile, T, true>
+                                   : flash_backward_swizzled_pipeline<Tile, T, false>,
                              backward_bytes<Tile, T>(), a, stream,
                              kPipelineStages);
       return;
     }
     launch_preprocess<Tile::d>(a, stream);
     launch(stream,
-           drops ? flash_backward_finish<Tile, T, true, false>
-                 : flash_backward_finish<Tile, T, false, false>,
+           has_dropout ? flash_backward_swizzled_pipeline<Tile, T, true, false>
+                 : flash_backward_swizzled_pipeline<Tile, T, false, false>,
            {grid_of_keys(a, Tile::block_n),
             {Tile::threads},
             backward_bytes<Tile, T>(),
@@ -206,7 +206,7 @@ void launch_sm_80_backward(
   const auto launch_queries = [&](auto tile) {
     using Tile = decltype(tile);
     launch(stream,
-           drops ? flash_backward_queries<Tile, T, true>
+           has_dropout ? flash_backward_queries<Tile, T, true>
                  : flash_backward_queries<Tile, T, false>,
            {grid_of(a, Tile::block_m),
             {Tile::threads},
@@ -225,7 +225,7 @@ void launch_sm_80_backward(
   };
   with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
-    using OfKeys = FinishedBackwardTile<d>;
+    using OfKeys = SwizzledBackwardTile<d>;
     using OfQueries = QueryGradientTile<d>;
     if constexpr (d < 128) {
       launch_keys(OfKeys{});
@@ -250,13 +250,13 @@ void launch_backward(const AttentionGradient<T>& a, bool asked,
   const bool deterministic = is_deterministic(a, asked, device);
   if (!runs_backward(a, deterministic, device)) {
     launch_any_gpu_backward(a, stream);
-  } else if (!prefers_hopper(device) || !can_map_backward(a)) {
+  } else if (!prefers_hopper(device) || !can_use_tma_backward(a)) {
     launch_sm_80_backward(a, deterministic, stream, device);
   } else if (a.head_dim >= kWideHeads) {
     launch_wide(a, stream);
   } else {
     with_head_dim<64, 128>(a.head_dim, [&](auto d) {
-      launch_first_stores<decltype(d)::value>(a, deterministic, stream);
+      launch_store_then_reduce<decltype(d)::value>(a, deterministic, stream);
     });
   }
 }
@@ -289,13 +289,13 @@ BackwardRung backward_rung(
   if (!runs_backward(a, deterministic, device)) {
     return {"any_gpu", kAnyGpuColumns};
   }
-  if (prefers_hopper(device) && can_map_backward(a)) {
+  if (prefers_hopper(device) && can_use_tma_backward(a)) {
     return {a.head_dim >= kWideHeads ? "13_wide_heads"
-            : deterministic          ? "11_in_turn"
-                                     : "12_first_stores",
-            mapped_columns(a)};
+            : deterministic          ? "11_ordered_dq"
+                                     : "12_store_then_reduce",
+            tma_columns(a)};
   }
-  return {deterministic ? "07_deterministic" : "06_finish",
+  return {deterministic ? "07_deterministic" : "06_swizzled_pipeline",
           with_head_dim<32, 256>(a.head_dim,
                                  [](auto d) { return decltype(d)::value; })};
 }

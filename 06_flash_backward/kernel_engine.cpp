@@ -9,11 +9,11 @@ namespace fa::backward {
 namespace {
 
 // A rung, or what is chosen instead where the machine cannot run it.
-Rung rung_of(const Machine& machine, const std::string& name) {
-  for (const Rung& rung : machine.rungs) {
+Rung find_rung(const Backend& backend, const std::string& name) {
+  for (const Rung& rung : backend.rungs) {
     if (rung.name == name) return rung;
   }
-  return machine.dispatched(true, machine.properties);
+  return backend.dispatched(true, backend.properties);
 }
 
 Problem problem_of(View<const float, 4> q, View<const float, 4> k,
@@ -38,13 +38,13 @@ Tensor<float, 4> rounded(View<const float, 4> view, Type type) {
 
 }  // namespace
 
-AttentionEngine<float> kernel_engine(const Machine& machine, Type type) {
+AttentionEngine<float> kernel_engine(const Backend& backend, Type type) {
   const Rung rung =
-      rung_of(machine,
+      find_rung(backend,
               type == Type::kFloat32 ? "03_two_kernels" : "07_deterministic");
   using In = View<const float, 4>;
   //! [kernel_engine]
-  return {[run = machine.forward, type](
+  return {[run = backend.forward, type](
               In q, In k, In v,
               const AttentionOptions& options) -> naive::Forward<float> {
             auto [o, lse] =

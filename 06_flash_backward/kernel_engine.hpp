@@ -16,6 +16,6 @@ namespace fa::backward {
 /// @param machine what runs the kernels
 /// @param type    of the tensors on the device
 /// @throws std::logic_error when the machine has not these rungs
-AttentionEngine<float> kernel_engine(const Machine& machine, Type type);
+AttentionEngine<float> kernel_engine(const Backend& backend, Type type);
 
 }  // namespace fa::backward

@@ -32,10 +32,10 @@ Inputs random_inputs(const Problem& problem) {
 }
 
 // Each rung on the real input, with a random gradient from above.
-void check_real(cli::Program& program, const Machine& machine) {
+void check_real(cli::Program& program, const Backend& backend) {
   const cli::Input& input = program.input();
-  const Gradients last = ladder::check_real<Judge>(
-      program, machine, [&](const Problem& problem) {
+  const Gradients last = ladder::check_real<Checker>(
+      program, backend, [&](const Problem& problem) {
         return with_forward(
             problem,
             flash::rounded_inputs(problem, input.q, input.k, input.v), 1);
@@ -54,16 +54,16 @@ struct Memory {
   std::int64_t quadratic;  // times n^2
   std::int64_t sums;       // times n d
   std::int64_t rows;       // times n
-  std::int64_t turns = 0;  // times n / 64
+  std::int64_t d_q_semaphores = 0;  // times n / 64
 
   std::int64_t bytes(std::int64_t n, std::int64_t d) const {
-    return quadratic * n * n + sums * n * d + rows * n + turns * n / 64;
+    return quadratic * n * n + sums * n * d + rows * n + d_q_semaphores * n / 64;
   }
 };
 Memory memory_of(const Rung& rung) {
   if (rung.name == "01_unfused") return {"8 N^2", 8, 0, 0};
   if (rung.name == "02_preprocess") return {"8 N^2 + 8 N", 8, 0, 8};
-  if (rung.name == "11_in_turn" || rung.name == "12_first_stores") {
+  if (rung.name == "11_ordered_dq" || rung.name == "12_store_then_reduce") {
     return {"4 N D + 8 N + N / 8", 0, 4, 8, 8};
   }
   // Sums of dQ in float32, where d_q itself has 16 bits and others add to it.
@@ -72,7 +72,7 @@ Memory memory_of(const Rung& rung) {
 }
 
 // Memory beside inputs and gradients, as the allocator counts it.
-void show_memory(cli::Program& program, const Machine& machine) {
+void show_memory(cli::Program& program, const Backend& backend) {
   constexpr std::int64_t kDim = 64;
   const std::vector<std::int64_t> lengths{256, 512, 1024, 2048};
   std::vector<std::string> headings{"bytes"};
@@ -91,7 +91,7 @@ void show_memory(cli::Program& program, const Machine& machine) {
     table.add(own);
   }
   std::int64_t off = 0;
-  for (const Rung& rung : machine.rungs) {
+  for (const Rung& rung : backend.rungs) {
     std::vector<std::string> cells{rung.name};
     const Memory memory = memory_of(rung);
     for (const std::int64_t n : lengths) {
@@ -142,8 +142,8 @@ struct Spread {
 };
 
 // Deterministic rungs give the same bits; by how much do the others differ?
-void check_repeats(cli::Program& program, const Machine& machine) {
-  const bool gpu = machine.kind == "gpu";
+void check_repeats(cli::Program& program, const Backend& backend) {
+  const bool gpu = backend.kind == "gpu";
   const int runs = gpu ? 250 : 6;
   Problem problem = ladder::repeated_problem(gpu, 50, 300);
   const std::int64_t head_dim = problem.shape.head_dim;
@@ -151,7 +151,7 @@ void check_repeats(cli::Program& program, const Machine& machine) {
   cli::Table table({"kernel", "type", "runs", "other bits in",
                     "largest difference", "promised"});
   int broken = 0;
-  for (const Rung& rung : machine.rungs) {
+  for (const Rung& rung : backend.rungs) {
     problem.type = rung.types.back();
     problem.shape.head_dim = rung.head_dim_near(head_dim);
     const std::pair key{problem.type, problem.shape.head_dim};
@@ -184,70 +184,70 @@ void check_repeats(cli::Program& program, const Machine& machine) {
 
 // What the sections need while they run.
 struct Kernels {
-  Kernels(cli::Program& program, const std::vector<Machine>& all)
-      : machines(program, all) {}
-  cli::KernelMachines<Machine> machines;
+  Kernels(cli::Program& program, const std::vector<Backend>& all)
+      : backends(program, all) {}
+  cli::KernelMachines<Backend> backends;
   cli::KernelOptions options;
 };
 
 }  // namespace
 
 void add_kernels(cli::Program& program,
-                 const std::vector<Machine>& machines) {
+                 const std::vector<Backend>& backends) {
   // Kept by the sections.
-  const auto kernels = std::make_shared<Kernels>(program, machines);
+  const auto kernels = std::make_shared<Kernels>(program, backends);
   cli::add_kernel_options(program, kernels->options,
                           {"sections trace, time, kernels, timeline and once",
                            "sections time and kernels", "queries and keys",
                            "; section timeline: the time lines instead"});
   flash::ladder::add_group_option(program, kernels->options);
-  kernels->machines.add_section();
+  kernels->backends.add_section();
   program.section(
       "real", "Every kernel on the real input",
-      [&program, kernels] { check_real(program, kernels->machines.used()); });
+      [&program, kernels] { check_real(program, kernels->backends.used()); });
   program.section(
       "ragged", "Every kernel on hard small problems", [&program, kernels] {
-        ladder::check_ragged<Judge>(program, kernels->machines.used(),
+        ladder::check_ragged<Checker>(program, kernels->backends.used(),
                                     "dQ, dK and dV", random_inputs);
       });
   program.section(
       "traffic", "What the kernels ask of memory",
-      kernels->machines.watching([&program](const Machine& watched) {
+      kernels->backends.watching([&program](const Backend& watched) {
         show_traffic(program, watched);
       }));
   program.section("memory", "How much memory they need", [&program, kernels] {
-    show_memory(program, kernels->machines.used());
+    show_memory(program, kernels->backends.used());
   });
   program.section("repeat", "The same bits every time", [&program, kernels] {
-    check_repeats(program, kernels->machines.used());
+    check_repeats(program, kernels->backends.used());
   });
   program.section(
       "trace", "Every kernel watched",
-      kernels->machines.watching([&program, kernels](const Machine& watched) {
+      kernels->backends.watching([&program, kernels](const Backend& watched) {
         ladder::trace_rungs(program, watched, kernels->options, kLesson,
                             random_inputs);
       }));
   program.section("time", "How fast they are", [&program, kernels] {
-    const Machine& machine = kernels->machines.used();
+    const Backend& backend = kernels->backends.used();
     const cli::KernelOptions& options = kernels->options;
-    ladder::time_all(program, machine, options, kLesson,
+    ladder::time_all(program, backend, options, kLesson,
                      [&](Type type, std::int64_t head_dim, bool causal) {
-                       return time_rungs(machine, type, head_dim, causal,
+                       return time_rungs(backend, type, head_dim, causal,
                                          options.kernel, options.size);
                      });
   });
   program.section_apart("kernels", "What the kernels are made of", [kernels] {
-    ladder::show_kernels(kernels->machines.used(), kernels->machines.lab(),
+    ladder::show_kernels(kernels->backends.used(), kernels->backends.lab(),
                          kernels->options, kLesson, kKernelLines,
                          random_inputs);
   });
   program.section_apart("timeline", "Who waits for whom", [kernels] {
-    const Machine& lab = kernels->machines.lab();
+    const Backend& lab = kernels->backends.lab();
     show_timelines(
         lab, cli::timeline_options(kernels->options, lab.rungs, kLesson));
   });
   program.section_apart("once", "Every kernel launched once", [kernels] {
-    ladder::launch_once(kernels->machines.observed(), kernels->options,
+    ladder::launch_once(kernels->backends.observed(), kernels->options,
                         kLesson, random_inputs);
   });
 }

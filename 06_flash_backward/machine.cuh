@@ -43,16 +43,16 @@ inline std::vector<Tiles> float_tiles(int key_stages) {
   return {{Tile::side, Tile::side, 1, key_stages}};
 }
 // What rungs 06 and 07 take at once.
-inline std::vector<Tiles> finished_tiles(int key_stages) {
+inline std::vector<Tiles> swizzled_tiles(int key_stages) {
   return {
-      backward_tiles<FinishedBackwardTile<64>>(kPipelineStages, key_stages),
-      backward_tiles<FinishedBackwardTile<256>>(kPipelineStages, key_stages)};
+      backward_tiles<SwizzledBackwardTile<64>>(kPipelineStages, key_stages),
+      backward_tiles<SwizzledBackwardTile<256>>(kPipelineStages, key_stages)};
 }
 // What rungs 08 to 12 take at once.
 template <int stages>
-std::vector<Tiles> mapped_tiles() {
-  return {backward_tiles<MappedBackwardTile<half, 64, stages>>(stages),
-          backward_tiles<MappedBackwardTile<half, 128, stages>>(stages)};
+std::vector<Tiles> tma_tiles() {
+  return {backward_tiles<TmaBackwardTile<half, 64, stages>>(stages),
+          backward_tiles<TmaBackwardTile<half, 128, stages>>(stages)};
 }
 
 // A problem in the memory of the device.
@@ -104,7 +104,7 @@ struct OnDevice {
     return result;
   }
 
-  DeviceRows<T> q, k, v, o, d_o, d_q, d_k, d_v;
+  DeviceTensor<T> q, k, v, o, d_o, d_q, d_k, d_v;
   DeviceBuffer<float> lse;
   AttentionGradient<T> a;
 };
@@ -127,7 +127,7 @@ Prepared prepare(const Problem& problem, const Inputs& in, Start start) {
 // What launches kernels that need a workspace: `work(gradient)`.
 template <class T, class Work>
 std::function<void()> with_workspace(AttentionGradient<T> a,
-                                     const Workspace& what, Work work) {
+                                     const Workspace& what, WorkTile work) {
   const auto memory =
       std::make_shared<DeviceBuffer<float>>(workspace_floats(a, what));
   set_workspace(a, memory->data(), what);
@@ -218,7 +218,7 @@ inline Rung unfused() {
           float* const gradients = weights + score_count(a);
           launch_unfused(a, weights, gradients, [&](const Launch& sizes) {
             launch(unfused_backward_scores, sizes, a, weights);
-            launch(unfused_weight_gradients, sizes, a, gradients);
+            launch(unfused_prob_gradients, sizes, a, gradients);
             launch(unfused_score_gradients, row_launch(a), a, weights,
                    gradients);
           });
@@ -240,7 +240,7 @@ inline Rung preprocessed() {
                 launch_preprocess<decltype(d)::value>(a, Stream::of(nullptr));
               });
               launch_unfused(a, weights, gradients, [&](const Launch& sizes) {
-                launch(weights_by_element, sizes, a, weights);
+                launch(probs_by_element, sizes, a, weights);
                 launch(stored_row_sums, row_launch(a), a, weights);
                 launch(score_gradients_by_element, sizes, a, weights,
                        gradients);
@@ -272,18 +272,18 @@ inline auto start_sm_80_backward(bool deterministic) {
 // A rung with Hopper's instructions, with turns or without: `work(gradient, columns)` launches it.
 template <class Work>
 Rung hopper_rung(const char* name, const char* idea, bool same_bits,
-                 bool turns, Work work) {
+                 bool d_q_semaphores, WorkTile work) {
   Rung rung =
       sixteen_bit_rung(name, idea, 128, same_bits, [=](const auto& of) {
         return with_workspace(
-            of, {mapped_columns(of), turns}, [=](const auto& a) {
+            of, {tma_columns(of), d_q_semaphores}, [=](const auto& a) {
               with_head_dim<64, 128>(a.head_dim,
                                      [&](auto columns) { work(a, columns); });
             });
       });
-  rung.drops = false;
+  rung.has_dropout = false;
   rung.needs = kNeedsHopper;
-  rung.tiles = mapped_tiles<2>();
+  rung.tiles = tma_tiles<2>();
   return rung;
 }
 
@@ -295,7 +295,7 @@ inline Rung wide_heads() {
                            launch_wide(a, Stream::of(nullptr));
                          });
                        });
-  rung.drops = false;
+  rung.has_dropout = false;
   rung.needs = kNeedsHopper;
   rung.min_head_dim = ceil_div(kWideHeads, 8) * 8;
   using Tile = WideTile<half>;
@@ -311,42 +311,42 @@ inline std::vector<Rung> hopper_rungs() {
                      [](const auto& a, auto columns) {
                        using T = std::remove_pointer_t<decltype(a.d_q)>;
                        using Tile =
-                           MappedBackwardTile<T, decltype(columns)::value, 1>;
-                       launch_mapped_keys<Tile>(
+                           TmaBackwardTile<T, decltype(columns)::value, 1>;
+                       launch_tma_keys<Tile>(
                            a, flash_backward_wgmma<Tile, T>,
                            kWarpgroup * kKeyWarpgroups,
                            sizeof(WgmmaBackwardShared<Tile>),
                            Stream::of(nullptr));
                      }),
-                 mapped_tiles<1>()),
+                 tma_tiles<1>()),
       hopper_rung("09_warp_specialized", "warps that fetch, warps that add",
                   false, false,
                   [](const auto& a, auto columns) {
                     using T = std::remove_pointer_t<decltype(a.d_q)>;
                     using Tile =
-                        MappedBackwardTile<T, decltype(columns)::value>;
-                    launch_mapped_keys<Tile>(
+                        TmaBackwardTile<T, decltype(columns)::value>;
+                    launch_tma_keys<Tile>(
                         a, flash_backward_specialized<Tile, T>,
                         kWarpgroup * (kKeyWarpgroups + 1),
                         sizeof(BackwardShared<Tile>), Stream::of(nullptr));
                   }),
-      hopper_rung("10_delayed_queries", "dQ a tile later", false, false,
+      hopper_rung("10_delayed_dq", "dQ a tile later", false, false,
                   [](const auto& a, auto columns) {
                     using T = std::remove_pointer_t<decltype(a.d_q)>;
                     using Tile =
-                        MappedBackwardTile<T, decltype(columns)::value>;
-                    launch_ordered<Tile>(a, flash_backward_delayed<Tile, T>,
+                        TmaBackwardTile<T, decltype(columns)::value>;
+                    launch_ordered<Tile>(a, flash_backward_delayed_dq<Tile, T>,
                                          a.causal, Stream::of(nullptr));
                   }),
-      hopper_rung("11_in_turn", "the same bits, in turn", true, true,
+      hopper_rung("11_ordered_dq", "the same bits, in turn", true, true,
                   [](const auto& a, auto columns) {
-                    launch_first_stores<decltype(columns)::value>(
+                    launch_store_then_reduce<decltype(columns)::value>(
                         a, true, Stream::of(nullptr));
                   }),
-      hopper_rung("12_first_stores", "the first stores, no zeros", false,
+      hopper_rung("12_store_then_reduce", "the first stores, no zeros", false,
                   true,
                   [](const auto& a, auto columns) {
-                    launch_first_stores<decltype(columns)::value>(
+                    launch_store_then_reduce<decltype(columns)::value>(
                         a, false, Stream::of(nullptr));
                   }),
       wide_heads()};
@@ -384,7 +384,7 @@ inline Rung tensor_cores() {
 // Lesson 05's fastest kernels, from host tensors to host tensors.
 template <class T>
 flash::Outputs forward_of(const Problem& problem, const flash::Inputs& in) {
-  DeviceRows<T> q(in.q, problem.shape_of_q(), problem.layout),
+  DeviceTensor<T> q(in.q, problem.shape_of_q(), problem.layout),
       k(in.k, problem.shape_of_kv(), problem.layout),
       v(in.v, problem.shape_of_kv(), problem.layout),
       o(problem.shape_of_q(), problem.layout);
@@ -441,8 +441,8 @@ std::string chosen_rung(const Problem& problem, bool deterministic,
 }  // namespace
 
 /// This machine with all kernels of the lesson.
-inline backward::Machine machine(const std::string& kind) {
-  backward::Machine result{bare_machine(kind), {}, {}, {}, dispatched_rung};
+inline backward::Backend backend(const std::string& kind) {
+  backward::Backend result{backend_base(kind), {}, {}, {}, dispatched_rung};
   result.chosen = [](const Problem& problem, bool deterministic,
                      const DeviceProperties& device) {
     switch (problem.type) {
@@ -465,19 +465,19 @@ inline backward::Machine machine(const std::string& kind) {
                  float_tiles(0)),
       tensor_cores(),
       with_tiles(sixteen_bit_rung(
-                     "06_finish", "swizzle, cp.async, other work meanwhile",
+                     "06_swizzled_pipeline", "swizzle, cp.async, other work meanwhile",
                      256, false, start_sm_80_backward(false),
                      [](std::int64_t head_dim) {
                        return sm_80_backward_bytes(head_dim, false);
                      }),
-                 finished_tiles(0)),
+                 swizzled_tiles(0)),
       with_tiles(
           sixteen_bit_rung("07_deterministic", "the same bits in every run",
                            256, true, start_sm_80_backward(true),
                            [](std::int64_t head_dim) {
                              return sm_80_backward_bytes(head_dim, true);
                            }),
-          finished_tiles(kPipelineStages))};
+          swizzled_tiles(kPipelineStages))};
   for (const Rung& rung : hopper_rungs()) result.rungs.push_back(rung);
   const Rung of_floats = result.rungs[3], of_16_bits = result.rungs[5];
   if (result.available) {

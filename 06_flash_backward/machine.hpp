@@ -20,7 +20,7 @@ struct Prepared {
 };
 
 /// One rung of this lesson's ladder.
-struct Rung : flash::BareRung {
+struct Rung : flash::RungInfo {
   bool same_bits;  ///< whether every run gives the same
   /// Copies inputs to the device. Tensors with one head of one sequence stand for all of them.
   /// @throws std::invalid_argument for what the rung does not take, and for tensors of other sizes
@@ -28,7 +28,7 @@ struct Rung : flash::BareRung {
 };
 
 /// What runs kernels.
-struct Machine : BareMachine {
+struct Backend : BackendBase {
   std::vector<Rung> rungs;  ///< the lesson's kernels on it
   /// The fastest kernels of lesson 05: o and lse for q, k and v of the problem's type.
   /// @throws std::invalid_argument as Rung::prepare
@@ -42,6 +42,6 @@ struct Machine : BareMachine {
 };
 
 /// The machines of this build: the lab first.
-std::vector<Machine> machines();
+std::vector<Backend> backends();
 
 }  // namespace fa::backward

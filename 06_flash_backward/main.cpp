@@ -2,13 +2,13 @@
 #include "06_flash_backward/sections.hpp"
 
 int main(int argc, char** argv) {
-  const auto machines = fa::backward::machines();
+  const auto backends = fa::backward::backends();
   fa::cli::Program program("06_flash_backward",
                            "Lesson 06: the backward pass, derived and "
                            "checked.");
   fa::backward::add_derivation(program);
   fa::backward::add_autograd(program);
-  fa::backward::add_kernels(program, machines);
-  fa::backward::add_training(program, machines);
+  fa::backward::add_kernels(program, backends);
+  fa::backward::add_training(program, backends);
   return program.run(argc, argv);
 }

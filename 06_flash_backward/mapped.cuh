@@ -4,7 +4,7 @@
 
 #include "05_flash_forward/mapped.cuh"
 #include "06_flash_backward/kernels/08_wgmma.cuh"
-#include "06_flash_backward/kernels/12_first_stores.cuh"
+#include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/workspace.cuh"
 
@@ -13,7 +13,7 @@ namespace fa::FA_TARGET {
 /// The tile of rungs 08 to 12 for a head dimension, 64 or 128: as many scores as a thread has registers for.
 /// @tparam stages of Q and of dO in shared memory
 template <class T, int d, int stages = 2>
-using MappedBackwardTile =
+using TmaBackwardTile =
     HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
 
 /// The head dimension from which on rung 13 takes over.
@@ -21,14 +21,14 @@ constexpr int kWideHeads = 129;
 
 /// Columns of the tiles of rungs 08 and later; 0 for a problem that they do not take, whatever its strides.
 template <class T>
-int mapped_columns(const Attention<T>& a) {
+int tma_columns(const Attention<T>& a) {
   if (sizeof(T) != 2 || a.dropout.threshold != 0) return 0;
   return a.head_dim <= 64 ? 64 : a.head_dim < kWideHeads ? 128 : 256;
 }
 
-/// Whether rungs 08 and later take a problem: see can_map(). Their blocks of keys are counted like those of queries.
+/// Whether rungs 08 and later take a problem: see can_use_tma(). Their blocks of keys are counted like those of queries.
 template <class T>
-bool can_map_backward(const AttentionGradient<T>& a) {
+bool can_use_tma_backward(const AttentionGradient<T>& a) {
   Attention<T> gradients = a;  // those of the tensors, in their place
   gradients.q_strides = a.d_o_strides;
   gradients.o_strides = a.d_q_strides;
@@ -37,7 +37,7 @@ bool can_map_backward(const AttentionGradient<T>& a) {
   const std::int64_t blocks_of_keys =
       std::int64_t{a.batch} * a.kv_heads *
       ceil_div<std::int64_t>(a.length_k, kKeys);
-  return mapped_columns(a) > 0 && can_map<T>(a) && can_map<T>(gradients) &&
+  return tma_columns(a) > 0 && can_use_tma<T>(a) && can_use_tma<T>(gradients) &&
          blocks_of_keys < std::numeric_limits<int>::max() / 2;
 }
 
@@ -45,7 +45,7 @@ bool can_map_backward(const AttentionGradient<T>& a) {
 /// @tparam Tile HopperBackwardTile of the kernel
 /// @throws as tensor_map()
 template <class Tile, class T>
-MappedGradient<T> map_gradient(const AttentionGradient<T>& a) {
+TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {
   const auto of_queries = [&](const T* data, const RowStrides& strides,
                               int rows) {
     return tensor_map(data, {a.batch, a.heads, a.length_q, a.head_dim},
@@ -79,7 +79,7 @@ inline int heads_together(int all, std::int64_t bytes) {
 /// @param a         what is computed
 /// @param together  whether several heads go together
 template <class Tile, class T>
-WorkOrder order_of_keys(const AttentionGradient<T>& a, bool together) {
+TileScheduler order_of_keys(const AttentionGradient<T>& a, bool together) {
   const int all = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
   const std::size_t of_row =
       2 * sizeof(T) + (a.d_q_sum != nullptr ? sizeof(float) : 0);
@@ -98,7 +98,7 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
   const int all = a.batch * a.heads, group = a.heads / a.kv_heads;
   const std::int64_t bytes = std::int64_t{a.length_k} * Tile::d *
                              static_cast<std::int64_t>(2 * sizeof(T)) / group;
-  const WorkOrder queries{ceil_div(a.length_q, kWideQueries), a.heads, all,
+  const TileScheduler queries{ceil_div(a.length_q, kWideQueries), a.heads, all,
                           a.causal ? heads_together(all, bytes) : 0};
   // Products for 64 queries and keys: 4 in a block of keys, 3 for each of two warpgroups in a block of queries.
   const bool keys_first =
@@ -106,18 +106,18 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
   return {queries, order_of_keys<Tile>(a, a.causal), keys_first};
 }
 
-/// Launches preprocess(), a kernel of rungs 08 to 12, and write_mapped_d_q().
+/// Launches preprocess(), a kernel of rungs 08 to 12, and write_tma_d_q().
 /// @tparam Tile  HopperBackwardTile of the kernel
 /// @param a      what is computed
 /// @param stream where
 /// @param middle launches the kernel: middle(maps)
 template <class Tile, class T, class Middle>
-void launch_mapped(const AttentionGradient<T>& a, const Stream& stream,
+void launch_tma(const AttentionGradient<T>& a, const Stream& stream,
                    Middle middle) {
   launch_preprocess<Tile::d>(a, stream);
-  const auto maps = map_gradient<Tile>(a);
+  const auto maps = tma_gradient<Tile>(a);
   middle(maps);
-  launch(stream, write_mapped_d_q<Tile, T>,
+  launch(stream, write_tma_d_q<Tile, T>,
          {grid_of(a, Tile::block_m),
           {kWarpgroup * kKeyWarpgroups},
           kKeyWarpgroups * sizeof(QueryGradientPart<Tile>)},
@@ -132,10 +132,10 @@ void launch_mapped(const AttentionGradient<T>& a, const Stream& stream,
 /// @param bytes   of shared memory
 /// @param stream  where
 template <class Tile, class T>
-void launch_mapped_keys(const AttentionGradient<T>& a,
-                        void (*kernel)(MappedGradient<T>), int threads,
+void launch_tma_keys(const AttentionGradient<T>& a,
+                        void (*kernel)(TmaGradient<T>), int threads,
                         std::size_t bytes, const Stream& stream) {
-  launch_mapped<Tile>(a, stream, [&](const MappedGradient<T>& maps) {
+  launch_tma<Tile>(a, stream, [&](const TmaGradient<T>& maps) {
     launch(stream, kernel,
            {grid_of_keys(a, Tile::block_n),
             {static_cast<unsigned>(threads)},
@@ -153,13 +153,13 @@ void launch_mapped_keys(const AttentionGradient<T>& a,
 /// @param stream   where
 template <class Tile, class T>
 void launch_ordered(const AttentionGradient<T>& a,
-                    void (*kernel)(MappedGradient<T>, WorkOrder),
+                    void (*kernel)(TmaGradient<T>, TileScheduler),
                     bool together, const Stream& stream) {
-  launch_mapped<Tile>(a, stream, [&](const MappedGradient<T>& maps) {
-    const WorkOrder order = order_of_keys<Tile>(a, together);
+  launch_tma<Tile>(a, stream, [&](const TmaGradient<T>& maps) {
+    const TileScheduler order = order_of_keys<Tile>(a, together);
     launch(stream, kernel,
-           {{static_cast<unsigned>(order.all) *
-             static_cast<unsigned>(order.blocks)},
+           {{static_cast<unsigned>(scheduler.total_heads) *
+             static_cast<unsigned>(scheduler.blocks)},
             {kWarpgroup * (kKeyWarpgroups + 1)},
             sizeof(BackwardShared<Tile>),
             Tile::stages},
@@ -173,12 +173,12 @@ void launch_ordered(const AttentionGradient<T>& a,
 /// @param deterministic whether blocks add to dQ in turn
 /// @param stream        where
 template <int d, class T>
-void launch_first_stores(const AttentionGradient<T>& a, bool deterministic,
+void launch_store_then_reduce(const AttentionGradient<T>& a, bool deterministic,
                          const Stream& stream) {
-  using Tile = MappedBackwardTile<T, d>;
+  using Tile = TmaBackwardTile<T, d>;
   launch_ordered<Tile>(a,
-                       deterministic ? flash_backward_in_turn<Tile, T>
-                                     : flash_backward_first_stores<Tile, T>,
+                       deterministic ? flash_backward_ordered_dq<Tile, T>
+                                     : flash_backward_store_then_reduce<Tile, T>,
                        a.causal || deterministic, stream);
 }
 
@@ -190,7 +190,7 @@ void launch_wide(const AttentionGradient<T>& a, const Stream& stream) {
   using Tile = WideTile<T>;
   launch_preprocess<Tile::d>(a, stream);
   const WideOrder order = wide_order<Tile>(a);
-  const auto blocks_of = [](const WorkOrder& kind) {
+  const auto blocks_of = [](const TileScheduler& kind) {
     return static_cast<unsigned>(kind.all) *
            static_cast<unsigned>(kind.blocks);
   };
@@ -199,7 +199,7 @@ void launch_wide(const AttentionGradient<T>& a, const Stream& stream) {
           {kWarpgroup * (kKeyWarpgroups + 1)},
           kWideBytes<Tile>,
           Tile::stages},
-         map_gradient<Tile>(a), order);
+         tma_gradient<Tile>(a), order);
 }
 
 }  // namespace fa::FA_TARGET

@@ -148,7 +148,7 @@ Inputs make_inputs(const Problem& problem, Values values,
                       ~seed);
 }
 
-Judge::Judge(const Problem& problem, const Inputs& inputs)
+Checker::Checker(const Problem& problem, const Inputs& inputs)
     : type_(problem.type) {
   Tensor<std::uint8_t, 4> keep;
   const AttentionOptions options = flash::options_of(problem, keep);
@@ -163,7 +163,7 @@ Judge::Judge(const Problem& problem, const Inputs& inputs)
   widen_by_kept(plain_, inputs, options);
 }
 
-std::vector<Verdict> Judge::judge(const std::string& name,
+std::vector<Verdict> Checker::check(const std::string& name,
                                   const Gradients& gradients) const {
   const double epsilon_of_type = flash::with_type(
       type_, [](auto zero) { return epsilon<decltype(zero)>(); });

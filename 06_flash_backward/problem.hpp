@@ -47,16 +47,16 @@ Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
 /// comes from that O, which shows where P dP and P delta nearly cancel, as in rows that see one key; and the weights
 /// exp(S - LSE) of a row with scores of 1e4 are off by a thousandth. What follows from either is allowed as the errors
 /// of the textbook algorithm are.
-class Judge {
+class Checker {
  public:
   /// Computes lesson 01's gradients in float64, and in the problem's type.
   /// @throws std::invalid_argument as naive::backward()
-  Judge(const Problem& problem, const Inputs& inputs);
+  Checker(const Problem& problem, const Inputs& inputs);
   /// The verdicts on dQ, dK and dV.
   /// @param name      for the report
   /// @param gradients of the kernel
   /// @throws std::invalid_argument when one has another shape
-  std::vector<Verdict> judge(const std::string& name,
+  std::vector<Verdict> checker(const std::string& name,
                              const Gradients& gradients) const;
 
  private:

@@ -18,12 +18,12 @@ void add_autograd(cli::Program& program);
 /// The kernels (kernel_sections.cpp). Adds options, too.
 /// @param program  to add to
 /// @param machines with the lab
-void add_kernels(cli::Program& program, const std::vector<Machine>& machines);
+void add_kernels(cli::Program& program, const std::vector<Backend>& backends);
 
 /// Training, as a section and as a command (train_sections.cpp).
 /// @param program  to add to
 /// @param machines with the lab; must outlive the program
 void add_training(cli::Program& program,
-                  const std::vector<Machine>& machines);
+                  const std::vector<Backend>& backends);
 
 }  // namespace fa::backward

@@ -67,7 +67,7 @@ template <class T>
 Tile<T> recompute(const Head<T>& head, const Range& queries,
                   const Range& keys, const Matrix<T>& q, const Matrix<T>& k,
                   const Matrix<T>& v, const Matrix<T>& d_o) {
-  constexpr T kNothing = -std::numeric_limits<T>::infinity();
+  constexpr T kNegInf = -std::numeric_limits<T>::infinity();
   const Matrix<T> s = head.scale * q * k.transpose();
   const Matrix<T> d_o_v = d_o * v.transpose();
   Tile<T> tile{Matrix<T>(s.rows(), s.cols()), Matrix<T>(s.rows(), s.cols())};
@@ -77,7 +77,7 @@ Tile<T> recompute(const Head<T>& head, const Range& queries,
     const T delta = head.delta(queries.begin + i);
     for (std::int64_t j = 0; j < s.cols(); ++j) {
       const std::int64_t query = queries.begin + i, key = keys.begin + j;
-      const bool seen = head.sees(query, key) && lse != kNothing;
+      const bool seen = head.sees(query, key) && lse != kNegInf;
       const T p = seen ? std::exp(s(i, j) - lse) : T(0);
       const T z = head.dropout(query, key);
       tile.p_kept(i, j) = p * z;

@@ -111,10 +111,10 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
   return result;
 }
 
-void show_timelines(const Machine& machine,
+void show_timelines(const Backend& backend,
                     const cli::TimelineOptions& options) {
   const auto rungs =
-      cli::rungs_with_timeline(machine.rungs, options.kernel, kFirst);
+      cli::rungs_with_timeline(backend.rungs, options.kernel, kFirst);
   std::vector<lab::NamedTimeline> drawn;
   for (const Rung* rung : rungs) {
     const Problem problem = drawn_problem(*rung);

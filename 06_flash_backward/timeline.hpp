@@ -26,7 +26,7 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
 /// @param machine the lab
 /// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
-void show_timelines(const Machine& machine,
+void show_timelines(const Backend& backend,
                     const cli::TimelineOptions& options);
 
 }  // namespace fa::backward

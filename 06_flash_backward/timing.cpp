@@ -55,12 +55,12 @@ void add_prices(const std::vector<Rung>& rungs, std::vector<Timed>& all) {
 
 }  // namespace
 
-Inputs timed_inputs(const Machine& machine, const Problem& problem) {
+Inputs timed_inputs(const Backend& backend, const Problem& problem) {
   const std::int64_t n = problem.shape.length_q, d = problem.shape.head_dim;
   Problem one = problem;
   one.shape = {1, 1, 1, n, n, d};
   flash::Inputs forward = flash::timed_inputs(n, d);
-  flash::Outputs outputs = machine.forward(one, forward);
+  flash::Outputs outputs = backend.forward(one, forward);
   Tensor<float, 4> d_o = flash::timed_inputs(n, d).v;
   // Not the values: P and dP would be of the same matrix.
   std::reverse(d_o.data(), d_o.data() + d_o.count());
@@ -68,31 +68,31 @@ Inputs timed_inputs(const Machine& machine, const Problem& problem) {
           std::move(d_o)};
 }
 
-std::vector<cli::Measurement> time_rungs(const Machine& machine, Type type,
+std::vector<cli::Measurement> time_rungs(const Backend& backend, Type type,
                                          std::int64_t head_dim, bool causal,
                                          const std::string& kernel,
                                          std::int64_t length) {
   std::vector<Timed> all;
   std::map<std::int64_t, Inputs> inputs;
-  for (const Rung& rung : machine.rungs) {
+  for (const Rung& rung : backend.rungs) {
     if (rung.name.find(kernel) == std::string::npos) continue;
     std::vector<std::int64_t> lengths{1024, 2048, 4096, 8192, 16384};
     if (is_step(rung)) lengths = {4096};
     if (length != 0) lengths = {length};
     for (const std::int64_t n : lengths) {
       const Problem problem = flash::timed_problem(type, head_dim, causal, n);
-      if (!rung.takes(problem)) continue;
+      if (!rung.supports(problem)) continue;
       if (inputs.find(n) == inputs.end()) {
-        inputs.emplace(n, timed_inputs(machine, problem));
+        inputs.emplace(n, timed_inputs(backend, problem));
       }
       const Prepared prepared = rung.prepare(problem, inputs.at(n));
       all.push_back(
           {&rung, n,
-           flash::time_work(machine, problem, rung.name, prepared.launch, 5,
+           flash::time_work(backend, problem, rung.name, prepared.launch, 5,
                             is_step(rung) ? 5 : 20)});
     }
   }
-  add_prices(machine.rungs, all);
+  add_prices(backend.rungs, all);
   std::vector<cli::Measurement> rows;
   for (Timed& timed : all) rows.push_back(std::move(timed.row));
   return rows;

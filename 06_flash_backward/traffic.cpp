@@ -54,8 +54,8 @@ Traffic of_atomics(std::int64_t n, std::int64_t d) {
           t * n * d + 3 * n * d + 2 * padded(n)};
 }
 
-const Rung& rung_of(const Machine& machine, const std::string& name) {
-  return *std::find_if(machine.rungs.begin(), machine.rungs.end(),
+const Rung& find_rung(const Backend& backend, const std::string& name) {
+  return *std::find_if(backend.rungs.begin(), backend.rungs.end(),
                        [&](const Rung& rung) { return rung.name == name; });
 }
 
@@ -84,7 +84,7 @@ std::vector<TrafficFormula> traffic_formulas() {
            "T N D + 3 N D + 2 P", of_atomics}};
 }
 
-void show_traffic(cli::Program& program, const Machine& watched) {
+void show_traffic(cli::Program& program, const Backend& watched) {
   fmt::print(
       "One head, N queries and N keys of D float32, no mask; in "
       "elements;\nT = N / {}, and P is N rounded up to a multiple of {}\n\n",
@@ -97,7 +97,7 @@ void show_traffic(cli::Program& program, const Machine& watched) {
     rules.add({formula.kernel, formula.reads, formula.writes});
     off.push_back(0);
     for (const auto& [n, d] : {std::pair{64, 32}, {64, 64}, {128, 32}}) {
-      const Traffic is = counted(rung_of(watched, formula.kernel), n, d);
+      const Traffic is = counted(find_rung(watched, formula.kernel), n, d);
       const Traffic should = formula.traffic(n, d);
       off.back() += std::abs(is.reads - should.reads) +
                     std::abs(is.writes - should.writes);

@@ -34,6 +34,6 @@ std::vector<TrafficFormula> traffic_formulas();
 /// The section: formulas, counts, and that they are equal.
 /// @param program reports the checks
 /// @param watched the watched lab
-void show_traffic(cli::Program& program, const Machine& watched);
+void show_traffic(cli::Program& program, const Backend& watched);
 
 }  // namespace fa::backward

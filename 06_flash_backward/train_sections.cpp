@@ -108,7 +108,7 @@ class InterruptNote {
 };
 volatile std::sig_atomic_t InterruptNote::noted_ = 0;
 
-void train(const Machine& machine, const Choice& choice) {
+void train(const Backend& backend, const Choice& choice) {
   const bool kernels = choice.engine == "kernels";
   if (!kernels && choice.type != "float32") {
     throw std::invalid_argument(
@@ -124,12 +124,12 @@ void train(const Machine& machine, const Choice& choice) {
   Training<float> run(
       plan, text,
       kernels
-          ? kernel_engine(machine, choice.type == "float32" ? Type::kFloat32
+          ? kernel_engine(backend, choice.type == "float32" ? Type::kFloat32
                                                             : Type::kBFloat16)
           : naive_engine<float>());
   const std::string engine =
       kernels ? fmt::format("kernels in {} on {}", choice.type,
-                            machine.properties.name)
+                            backend.properties.name)
               : "lesson 01 in float32";
   std::string before = engine;
   if (!choice.resume.empty()) before = run.load(choice.resume);
@@ -213,13 +213,13 @@ Tensor<T, 1> losses_of(Training<T>& run, std::int64_t steps,
 }
 
 // The same run three times: lesson 01 in float64 and in float32, and the kernels.
-void compare(cli::Program& program, const Machine& machine) {
+void compare(cli::Program& program, const Backend& backend) {
   constexpr std::int64_t kSteps = 112;
   const Plan plan = plan_of("small");
   const Text text = default_text("small");
   Training<double> exact(plan, text, naive_engine<double>());
   Training<float> textbook(plan, text, naive_engine<float>()),
-      kernels(plan, text, kernel_engine(machine, Type::kFloat32));
+      kernels(plan, text, kernel_engine(backend, Type::kFloat32));
   const std::vector<Level> levels = describe(text, kernels, plan.batch);
   cli::Progress progress("training", 3 * kSteps);
   const auto ref = losses_of(exact, kSteps, progress);
@@ -252,23 +252,23 @@ void compare(cli::Program& program, const Machine& machine) {
 }  // namespace
 
 void add_training(cli::Program& program,
-                  const std::vector<Machine>& machines) {
-  const Machine* const lab = machine_of(machines, "lab");
-  const Machine* const gpu = machine_of(machines, "gpu");
+                  const std::vector<Backend>& backends) {
+  const Backend* const lab = find_backend(backends, "lab");
+  const Backend* const gpu = find_backend(backends, "gpu");
   program.has_kernels(gpu == nullptr ? std::nullopt
                                      : std::optional(gpu->available));
-  const auto machine = [=, &program]() -> const Machine& {
+  const auto backend = [=, &program]() -> const Backend& {
     return program.on_gpu() ? *gpu : *lab;
   };
   program.section("train", "A reason to have a backward",
-                  [=, &program] { compare(program, machine()); });
+                  [=, &program] { compare(program, backend()); });
 
   const auto choice = std::make_shared<Choice>();
   cli::Options& options = program.command(
       "train",
       "Trains a language model on a text through the kernels, and draws its "
       "loss.",
-      [=] { train(machine(), *choice); });
+      [=] { train(backend(), *choice); });
   options.option("--size", choice->size, {"small", "large"},
                  "small: width 32, length 64, the text is LICENSE; large: "
                  "width 128, length 512, the pages of the course");

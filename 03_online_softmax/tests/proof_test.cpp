@@ -157,7 +157,7 @@ TEST_CASE("every l of whole scores is dyadic and at least 1") {
     const ExactState x = definition(row);
     REQUIRE(x.l.dyadic());
     REQUIRE(
-        (x.m == BaseTwo::nothing || x.l.numerator() >= x.l.denominator()));
+        (x.m == BaseTwo::neg_inf || x.l.numerator() >= x.l.denominator()));
     return true;
   });
 }
@@ -169,12 +169,12 @@ TEST_CASE("the definition gives what one computes by hand") {
   CHECK(x.l == Exact(23, 16));
   CHECK(attention(row_of({3, 2, 5, 1})) ==
         weights({Exact(4, 23), Exact(2, 23), Exact(16, 23), Exact(1, 23)}));
-  const int nothing = BaseTwo::nothing;
+  const int neg_inf = BaseTwo::neg_inf;
   CHECK(attention(row_of({nothing, nothing})) == Combination{});
   CHECK(attention(row_of({nothing, 4})) == weights({0, 1}));
 }
 
 TEST_CASE("rows and coefficients are printed as on the page") {
-  CHECK(to_string(row_of({3, -2, BaseTwo::nothing})) == "3 -2 -inf");
+  CHECK(to_string(row_of({3, -2, BaseTwo::neg_inf})) == "3 -2 -inf");
   CHECK(to_string(weights({Exact(1, 3), Exact(2, 3)}), 2) == "1/3 2/3");
 }

@@ -24,7 +24,7 @@ using testing::contains;
 
 namespace {
 
-constexpr float kNothing = -std::numeric_limits<float>::infinity();
+constexpr float kNegInf = -std::numeric_limits<float>::infinity();
 
 struct Problem {
   Tensor<float, 4> q, k, v;
@@ -88,7 +88,7 @@ void check_steps(const Problem& p, const Recording& run) {
       CHECK(step.keys == std::min(width, last_seen + 1 - key));
       if (key == 0) {
         for (std::int64_t i = 0; i < step.queries; ++i) {
-          CHECK(step.m_before(i) == kNothing);
+          CHECK(step.m_before(i) == kNegInf);
           CHECK(step.l_before(i) == 0);
           for (std::int64_t c = 0; c < dim; ++c)
             CHECK(step.o_before(i, c) == 0);
@@ -107,10 +107,10 @@ void check_steps(const Problem& p, const Recording& run) {
             s += run.scale * p.q(0, 0, query + i, c) * p.k(0, 0, key + j, c);
           }
           CHECK(close(step.s(i, j), s));
-          const bool hidden =
+          const bool masked =
               run.causal && key + j > query + i + length_k - length_q;
           covered(query + i, key + j) = 1;
-          if (hidden) {
+          if (masked) {
             CHECK(step.p(i, j) == 0);
             continue;
           }
@@ -121,15 +121,15 @@ void check_steps(const Problem& p, const Recording& run) {
         }
         CHECK(step.m(i) == largest);
         if (step.m(i) == step.m_before(i)) {
-          CHECK(step.correction(i) == 1);
+          CHECK(step.rescale(i) == 1);
         } else {
-          CHECK(close(step.correction(i),
+          CHECK(close(step.rescale(i),
                       std::exp(double{step.m_before(i)} - step.m(i))));
         }
-        CHECK(close(step.l(i), step.correction(i) * step.l_before(i) + sum));
+        CHECK(close(step.l(i), step.rescale(i) * step.l_before(i) + sum));
         for (std::int64_t c = 0; c < dim; ++c) {
           CHECK(step.o_rescaled(i, c) ==
-                step.correction(i) * step.o_before(i, c));
+                step.rescale(i) * step.o_before(i, c));
           double added = 0;
           for (std::int64_t j = 0; j < step.keys; ++j) {
             added += double{step.p(i, j)} * p.v(0, 0, key + j, c);
@@ -301,7 +301,7 @@ TEST_CASE("the picture is well-formed and shows the step's numbers") {
   const TileStep& step = run.steps[4];
   REQUIRE(step.query == 4);
   for (const float x :
-       {step.s(1, 2), step.m(1), step.correction(0), step.l(0)}) {
+       {step.s(1, 2), step.m(1), step.rescale(0), step.l(0)}) {
     CHECK(contains(svg, fmt::format(">{:.2f}<", x)));
   }
   CHECK(contains(svg, ">q&lt;5<"));

@@ -11,7 +11,7 @@ namespace fa::FA_TARGET {
 /// Launch: blocks of 16 x 16; grid of ceil(m / 16) x ceil(n / 16).
 //! [naive]
 template <bool b_transposed>
-__global__ void matmul_naive(Product<float> p) {
+__global__ void matmul_naive(MatmulParams<float> p) {
   const int row = blockIdx.x * blockDim.x + threadIdx.x;
   const int col = blockIdx.y * blockDim.y + threadIdx.y;
   if (row >= p.m || col >= p.n) return;

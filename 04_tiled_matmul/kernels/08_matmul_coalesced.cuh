@@ -11,7 +11,7 @@ namespace fa::FA_TARGET {
 /// Launch: blocks of 32 x 8; grid of ceil(n / 32) x ceil(m / 8).
 //! [coalesced]
 template <bool b_transposed>
-__global__ void matmul_coalesced(Product<float> p) {
+__global__ void matmul_coalesced(MatmulParams<float> p) {
   const int col = blockIdx.x * blockDim.x + threadIdx.x;
   const int row = blockIdx.y * blockDim.y + threadIdx.y;
   if (row >= p.m || col >= p.n) return;

@@ -14,7 +14,7 @@ constexpr int kSharedTile = 32;
 /// Launch: blocks of 32 x 32; grid of ceil(n / 32) x ceil(m / 32).
 //! [shared_tiles]
 template <bool b_transposed>
-__global__ void matmul_shared_tiles(Product<float> p) {
+__global__ void matmul_shared_tiles(MatmulParams<float> p) {
   constexpr int tile = kSharedTile;
   __shared__ float a_smem[tile][tile], b_smem[tile][tile + 1];
   const int x = threadIdx.x, y = threadIdx.y;

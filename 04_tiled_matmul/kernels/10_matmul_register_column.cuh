@@ -9,9 +9,9 @@ namespace fa::FA_TARGET {
 
 /// The product p of float32 matrices; a thread has eight elements of a column of C.
 /// Launch: blocks of 64 x 8; grid of ceil(n / 64) x ceil(m / 64).
-//! [register_column]
+//! [1d_thread_tiling]
 template <bool b_transposed>
-__global__ void matmul_register_column(Product<float> p) {
+__global__ void matmul_1d_thread_tiling(MatmulParams<float> p) {
   constexpr int tile = 64, depth = 8, results = 8;
   __shared__ float a_smem[tile][depth], b_smem[depth][tile + 1];
   const int x = threadIdx.x, y = threadIdx.y;
@@ -44,6 +44,6 @@ __global__ void matmul_register_column(Product<float> p) {
     }
   }
 }
-//! [register_column]
+//! [1d_thread_tiling]
 
 }  // namespace fa::FA_TARGET

@@ -8,10 +8,10 @@ namespace fa::FA_TARGET {
 
 /// The product p of float32 matrices; a thread has 8 x 8 elements of C.
 /// Launch: blocks of 16 x 16; grid of ceil(n / 128) x ceil(m / 128).
-//! [register_block]
+//! [2d_thread_tiling]
 template <bool b_transposed>
 __global__ void __launch_bounds__(256)
-    matmul_register_block(Product<float> p) {
+    matmul_2d_thread_tiling(MatmulParams<float> p) {
   constexpr int tile = 128, depth = 8, side = 8, threads = 256;
   __shared__ float a_smem[depth][tile + 1], b_smem[depth][tile + 1];
   const int x = threadIdx.x, y = threadIdx.y, thread = y * 16 + x;
@@ -55,6 +55,6 @@ __global__ void __launch_bounds__(256)
     }
   }
 }
-//! [register_block]
+//! [2d_thread_tiling]
 
 }  // namespace fa::FA_TARGET

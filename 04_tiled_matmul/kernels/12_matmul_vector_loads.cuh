@@ -38,7 +38,7 @@ __device__ inline void multiply_groups(
 }
 
 /// Writes the results of multiply_groups().
-__device__ inline void store_groups(const Product<float>& p,
+__device__ inline void store_groups(const MatmulParams<float>& p,
                                     const float (&sum)[8][8], int row0,
                                     int col0, int x, int y) {
 #pragma unroll
@@ -61,7 +61,7 @@ __device__ inline void store_groups(const Product<float>& p,
 /// Launch: blocks of 16 x 16; grid of ceil(n / 128) x ceil(m / 128).
 //! [vector_loads]
 template <bool b_transposed>
-__global__ void __launch_bounds__(256) matmul_vector_loads(Product<float> p) {
+__global__ void __launch_bounds__(256) matmul_vector_loads(MatmulParams<float> p) {
   constexpr int tile = kVectorTile, depth = kVectorDepth;
   __shared__ __align__(16) float a_smem[depth][tile + kVectorPad];
   __shared__ __align__(16) float b_smem[depth][tile + kVectorPad];

@@ -35,7 +35,7 @@ __device__ void copy_tile(float* tile, const float* matrix, int row0,
 //! [double_buffer]
 template <bool b_transposed>
 __global__ void __launch_bounds__(256, 2)
-    matmul_double_buffer(Product<float> p) {
+    matmul_double_buffer(MatmulParams<float> p) {
   constexpr int tile = kVectorTile, depth = kAsyncDepth;
   constexpr int long_ld = tile + kVectorPad, short_ld = depth + kAsyncPad;
   __shared__ __align__(16) float a_smem[2][tile * short_ld];

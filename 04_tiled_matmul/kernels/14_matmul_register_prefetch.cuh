@@ -27,7 +27,7 @@ struct RegisterTile {
 
 /// Begins to copy a tile and turns it: tile[l][row] = matrix[row0 + row][l0 + l].
 template <int tile_rows, int tile_depth, int tile_ld, int threads>
-__device__ void copy_turned(float* tile, const float* matrix, int row0,
+__device__ void copy_transposed(float* tile, const float* matrix, int row0,
                             int l0, int rows, int depth, int ld, int thread) {
   // 8 lanes read a sector; 4 rows of them fill the 32 banks
   const int row = thread / 8 % tile_rows, l = thread % 8;
@@ -65,7 +65,7 @@ __device__ void load_fours(float (&to)[count], const float* from) {
 //! [register_prefetch]
 template <bool b_transposed>
 __global__ void __launch_bounds__(256, 1)
-    matmul_register_prefetch(Product<float> p) {
+    matmul_register_prefetch(MatmulParams<float> p) {
   using Tile = RegisterTile;
   float* memory = dynamic_shared<float>();
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -84,10 +84,10 @@ __global__ void __launch_bounds__(256, 1)
     if (tile < tiles) {
       const int l0 = tile * Tile::depth;
       float *a_smem = stage_of(tile), *b_smem = a_smem + Tile::a_size;
-      copy_turned<Tile::rows, Tile::depth, Tile::a_ld, Tile::threads>(
+      copy_transposed<Tile::rows, Tile::depth, Tile::a_ld, Tile::threads>(
           a_smem, p.a, row0, l0, p.m, p.k, p.lda, thread);
       if constexpr (b_transposed) {
-        copy_turned<Tile::cols, Tile::depth, Tile::b_ld, Tile::threads>(
+        copy_transposed<Tile::cols, Tile::depth, Tile::b_ld, Tile::threads>(
             b_smem, p.b, col0, l0, p.n, p.k, p.ldb, thread);
       } else {
         copy_tile<Tile::depth, Tile::cols, Tile::b_ld, Tile::threads>(

@@ -96,7 +96,7 @@ __device__ void multiply_warp_tile(LaneResults<Tile>& sum, const T* a_smem,
 
 /// Writes one warp's results, whose first is (row0, col0).
 template <class Tile, class T>
-__device__ void store_warp_tile(const Product<T>& p,
+__device__ void store_warp_tile(const MatmulParams<T>& p,
                                 const LaneResults<Tile>& sum, int row0,
                                 int col0, int lane) {
 #pragma unroll
@@ -136,7 +136,7 @@ __device__ void for_pieces(T* tile, const T* matrix, int row0, int col0,
 
 /// Both tiles of one step, A's first. See for_pieces().
 template <class Tile, bool b_transposed, class T, class Copy>
-__device__ void for_tiles(T* a_smem, T* b_smem, const Product<T>& p, int row0,
+__device__ void for_tiles(T* a_smem, T* b_smem, const MatmulParams<T>& p, int row0,
                           int col0, int l0, int thread, Copy copy) {
   for_pieces<Tile::rows, Tile::depth, Tile::a_ld, Tile::threads>(
       a_smem, p.a, row0, l0, p.m, p.k, p.lda, thread, copy);
@@ -157,7 +157,7 @@ using PlainTile = MmaTile<b_transposed, 128, 32>;
 /// Launch: blocks of 256; grid of ceil(n / 128) x ceil(m / 128).
 //! [tensor_cores]
 template <bool b_transposed, class T>
-__global__ void __launch_bounds__(256) matmul_tensor_cores(Product<T> p) {
+__global__ void __launch_bounds__(256) matmul_tensor_cores(MatmulParams<T> p) {
   using Tile = PlainTile<b_transposed>;
   __shared__ __align__(
       16) unsigned char memory[(Tile::a_size + Tile::b_size) * sizeof(T)];

@@ -29,7 +29,7 @@ __device__ T* stage_of(T* memory, int tile) {
 /// Begins to bring the tiles for some depth, and closes the group of copies; when there are no more tiles the
 /// group is empty, which keeps the count.
 template <class Tile, bool b_transposed, class T>
-__device__ void fetch_stage(T* memory, const Product<T>& p, int row0,
+__device__ void fetch_stage(T* memory, const MatmulParams<T>& p, int row0,
                             int col0, int tile, int tiles, int thread) {
   if (tile < tiles) {
     T* stage = stage_of<Tile>(memory, tile);
@@ -46,7 +46,7 @@ __device__ void fetch_stage(T* memory, const Product<T>& p, int row0,
 /// Launch: blocks of 256; grid of ceil(n / 128) x ceil(m / 128); stages_bytes<PipelinedTile>().
 //! [pipelined]
 template <bool b_transposed, class T>
-__global__ void __launch_bounds__(256) matmul_pipelined(Product<T> p) {
+__global__ void __launch_bounds__(256) matmul_pipelined(MatmulParams<T> p) {
   using Tile = PipelinedTile<b_transposed>;
   T* memory = dynamic_shared<T>();
   const int thread = threadIdx.x, lane = thread % kWarp;

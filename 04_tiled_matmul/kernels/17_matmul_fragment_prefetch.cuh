@@ -17,7 +17,7 @@ using PrefetchTile = MmaTile<b_transposed, 256, 64>;
 //! [fragment_prefetch]
 template <bool b_transposed, class T>
 __global__ void __launch_bounds__(256)
-    matmul_fragment_prefetch(Product<T> p) {
+    matmul_fragment_prefetch(MatmulParams<T> p) {
   using Tile = PrefetchTile<b_transposed>;
   T* memory = dynamic_shared<T>();
   const int thread = threadIdx.x, lane = thread % kWarp;

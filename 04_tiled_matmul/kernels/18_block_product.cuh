@@ -7,8 +7,8 @@
 
 namespace fa::FA_TARGET {
 
-/// Queries, and keys, of a tile of block_product().
-constexpr int kBlockProductTile = 32;
+/// Queries, and keys, of a tile of back_to_back_matmul().
+constexpr int kBackToBackTile = 32;
 
 /// O = scale Q K^T V of one head in float32, without a softmax. Launch: blocks of 32 x 8; ceil(length_q / 32) blocks.
 /// @tparam d head_dim, a multiple of 32
@@ -19,12 +19,12 @@ constexpr int kBlockProductTile = 32;
 /// @param length_q queries
 /// @param length_k keys
 /// @param scale    factor of the scores
-//! [block_product]
+//! [back_to_back_matmul]
 template <int d>
-__global__ void block_product(const float* q, const float* k, const float* v,
+__global__ void back_to_back_matmul(const float* q, const float* k, const float* v,
                               float* o, int length_q, int length_k,
                               float scale) {
-  constexpr int tile = kBlockProductTile, rows = tile / 8, cols = d / 32;
+  constexpr int tile = kBackToBackTile, rows = tile / 8, cols = d / 32;
   __shared__ float q_smem[tile][d], k_smem[tile][d + 1], v_smem[tile][d];
   __shared__ float s_smem[tile][tile];
   const int x = threadIdx.x, y = threadIdx.y;
@@ -72,6 +72,6 @@ __global__ void block_product(const float* q, const float* k, const float* v,
     }
   }
 }
-//! [block_product]
+//! [back_to_back_matmul]
 
 }  // namespace fa::FA_TARGET

@@ -13,10 +13,10 @@ namespace fa::FA_TARGET {
 
 /// A product with the maps of its factors.
 template <class T>
-struct MappedProduct {
+struct TmaMatmul {
   TensorMap a;   ///< boxes as high as a block's tile of A
   TensorMap b;   ///< boxes as high as a block's tile of B
-  Product<T> p;  ///< the rest
+  MatmulParams<T> p;  ///< the rest
 };
 
 /// Sizes of rungs 19 and later: a block computes block_rows x block_cols, each of its consumers as many rows.
@@ -55,7 +55,7 @@ struct WgmmaStage {
 
 /// This thread's sums: of each 64 rows, those of wgmma().
 template <class Tile>
-using WgmmaSums = float[Tile::parts][Tile::cols / 2];
+using WgmmaAccumulators = float[Tile::parts][Tile::cols / 2];
 
 /// Begins to fill a stage; what lies outside of the matrices is 0. One thread calls it.
 /// @param stage  that is empty
@@ -67,19 +67,19 @@ using WgmmaSums = float[Tile::parts][Tile::cols / 2];
 //! [fetch]
 template <class Tile, class T>
 __device__ void fetch_tiles(WgmmaStage<Tile>& stage,
-                            const MappedProduct<T>& maps, Mbarrier& full,
+                            const TmaMatmul<T>& maps, Mbarrier& full,
                             int row0, int col0, int l0) {
   const int b_row = Tile::b_transposed ? col0 : l0;
   const int b_col = Tile::b_transposed ? l0 : col0;
-  load_tile(stage.a, maps.a, full, row0, 0, 0, Keep::kNormal, l0);
-  load_tile(stage.b, maps.b, full, b_row, 0, 0, Keep::kNormal, b_col);
+  load_tile(stage.a, maps.a, full, row0, 0, 0, CacheHint::kEvictNormal, l0);
+  load_tile(stage.b, maps.b, full, b_row, 0, 0, CacheHint::kEvictNormal, b_col);
 }
 //! [fetch]
 
 /// Begins sums += A B for a stage, and closes the group: one warpgroup's rows.
 //! [multiply]
 template <class Tile>
-__device__ void begin_products(WgmmaSums<Tile>& sums,
+__device__ void issue_matmul(WgmmaAccumulators<Tile>& sums,
                                const WgmmaStage<Tile>& stage, int warpgroup) {
   using T = typename Tile::T;
 #pragma unroll
@@ -101,9 +101,9 @@ __device__ void begin_products(WgmmaSums<Tile>& sums,
 
 /// Lends the sums to the products that follow.
 template <class Tile>
-__device__ void lend_sums(WgmmaSums<Tile>& sums) {
+__device__ void wgmma_fence_accumulators(WgmmaAccumulators<Tile>& sums) {
 #pragma unroll
-  for (int part = 0; part < Tile::parts; ++part) wgmma_begin(sums[part]);
+  for (int part = 0; part < Tile::parts; ++part) wgmma_fence(sums[part]);
 }
 
 /// Writes a warpgroup's sums; 4 lanes fill a sector.
@@ -114,7 +114,7 @@ __device__ void lend_sums(WgmmaSums<Tile>& sums) {
 /// @param warpgroup which
 //! [store]
 template <class Tile, class T>
-__device__ void store_sums(const Product<T>& p, const WgmmaSums<Tile>& sums,
+__device__ void store_accumulators(const MatmulParams<T>& p, const WgmmaAccumulators<Tile>& sums,
                            int row0, int col0, int warpgroup) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp % 4;
   const int col = col0 + lane % 4 * 2;
@@ -148,9 +148,9 @@ struct OneStageShared {
 //! [wgmma]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
-    matmul_wgmma(const __grid_constant__ MappedProduct<T> maps) {
+    matmul_wgmma(const __grid_constant__ TmaMatmul<T> maps) {
   auto& shared = *dynamic_shared<OneStageShared<Tile>>();
-  const Product<T>& p = maps.p;
+  const MatmulParams<T>& p = maps.p;
   const int warpgroup = warpgroup_index();
   const int row0 = blockIdx.y * Tile::rows, col0 = blockIdx.x * Tile::cols;
   if (threadIdx.x == 0) {
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
     fence_barrier_init();
   }
   __syncthreads();  // the barrier is ready
-  WgmmaSums<Tile> sums = {};
+  WgmmaAccumulators<Tile> sums = {};
   int parity = 0;
   for (int l0 = 0; l0 < p.k; l0 += Tile::depth, parity ^= 1) {
     if (threadIdx.x == 0) {
@@ -166,12 +166,12 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
       fetch_tiles(shared.stage, maps, shared.full, row0, col0, l0);
     }
     shared.full.wait(parity);
-    lend_sums<Tile>(sums);
-    begin_products<Tile>(sums, shared.stage, warpgroup);
+    wgmma_fence_accumulators<Tile>(sums);
+    issue_matmul<Tile>(sums, shared.stage, warpgroup);
     wgmma_wait<0>(sums);
     __syncthreads();  // nobody reads the tiles any more
   }
-  store_sums<Tile>(p, sums, row0, col0, warpgroup);
+  store_accumulators<Tile>(p, sums, row0, col0, warpgroup);
 }
 //! [wgmma]
 

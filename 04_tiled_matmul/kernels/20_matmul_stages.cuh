@@ -32,16 +32,16 @@ __device__ void init_stages(StagesShared<Tile>& shared) {
 //! [stages]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
-    matmul_stages(const __grid_constant__ MappedProduct<T> maps) {
+    matmul_stages(const __grid_constant__ TmaMatmul<T> maps) {
   auto& shared = *dynamic_shared<StagesShared<Tile>>();
-  const Product<T>& p = maps.p;
+  const MatmulParams<T>& p = maps.p;
   const int warpgroup = warpgroup_index();
   const int row0 = blockIdx.y * Tile::rows, col0 = blockIdx.x * Tile::cols;
   const int steps = ceil_div(p.k, Tile::depth);
-  RingPlace<Tile::stages> filled, at, before;
+  PipelineState<Tile::stages> filled, at, before;
   const auto fetch = [&](int step) {
     if (step >= steps) return;
-    Mbarrier& full = shared.pipe.acquire(filled, WgmmaStage<Tile>::bytes);
+    Mbarrier& full = shared.pipe.producer_acquire(filled, WgmmaStage<Tile>::bytes);
     fetch_tiles(shared.ring[filled.stage], maps, full, row0, col0,
                 step * Tile::depth);
     filled.advance();
@@ -50,19 +50,19 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
   if (threadIdx.x == 0) {
     for (int step = 0; step < Tile::stages; ++step) fetch(step);
   }
-  WgmmaSums<Tile> sums = {};
+  WgmmaAccumulators<Tile> sums = {};
   for (int step = 0; step < steps; ++step, at.advance()) {
-    shared.pipe.wait(at);
-    lend_sums<Tile>(sums);
-    begin_products<Tile>(sums, shared.ring[at.stage], warpgroup);
+    shared.pipe.consumer_wait(at);
+    wgmma_fence_accumulators<Tile>(sums);
+    issue_matmul<Tile>(sums, shared.ring[at.stage], warpgroup);
     if (step == 0) continue;
     wgmma_wait<1>();  // the products of the step before have ended
-    if (threadIdx.x % kWarp == 0) shared.pipe.free(before);
+    if (threadIdx.x % kWarp == 0) shared.pipe.consumer_release(before);
     if (threadIdx.x == 0) fetch(step - 1 + Tile::stages);
     before.advance();
   }
   wgmma_wait<0>(sums);
-  store_sums<Tile>(p, sums, row0, col0, warpgroup);
+  store_accumulators<Tile>(p, sums, row0, col0, warpgroup);
 }
 //! [stages]
 

@@ -1,5 +1,5 @@
 /// @file
-/// As many blocks as multiprocessors, and each computes tile after tile of C. A warpgroup that only fetches, the
+/// As many blocks as sm_count, and each computes tile after tile of C. A warpgroup that only fetches, the
 /// producer, runs ahead by all stages, also into the next tile: while the consumers write one tile, the stages fill for
 /// the next. The order of the tiles is one that the L2 cache likes.
 #pragma once
@@ -9,12 +9,12 @@
 namespace fa::FA_TARGET {
 
 /// Registers of a producer's thread.
-constexpr int kFetchingRegisters = 24;
+constexpr int kProducerRegisters = 24;
 /// Registers of a thread of two consumers: all of 64 Ki together.
-constexpr int kMultiplyingRegisters = 240;
+constexpr int kConsumerRegisters = 240;
 
 /// The tiles of C and the order in which blocks take them.
-struct TileOrder {
+struct TileRasterOrder {
   int rows;   ///< of tiles
   int cols;   ///< of tiles
   int group;  ///< rows that go together, column by column
@@ -29,7 +29,7 @@ struct TileOfC {
 /// The tile that comes as number i: blocks that run at the same time have tiles in a few rows and a few columns of C,
 /// and so share what they read of A and B.
 //! [order]
-__host__ __device__ inline TileOfC tile_of(int i, const TileOrder& order) {
+__host__ __device__ inline TileOfC tile_of(int i, const TileRasterOrder& order) {
   const int of_group = order.group * order.cols;
   const int first = i / of_group * order.group;
   const int left = order.rows - first;
@@ -44,13 +44,13 @@ __host__ __device__ inline TileOfC tile_of(int i, const TileOrder& order) {
 //! [produce]
 template <class Tile, class T>
 __device__ void produce(StagesShared<Tile>& shared,
-                        const MappedProduct<T>& maps,
-                        const TileOrder& order) {
-  RingPlace<Tile::stages> at;
+                        const TmaMatmul<T>& maps,
+                        const TileRasterOrder& order) {
+  PipelineState<Tile::stages> at;
   for (int i = blockIdx.x; i < order.rows * order.cols; i += gridDim.x) {
     const TileOfC tile = tile_of(i, order);
     for (int l0 = 0; l0 < maps.p.k; l0 += Tile::depth, at.advance()) {
-      Mbarrier& full = shared.pipe.acquire(at, WgmmaStage<Tile>::bytes);
+      Mbarrier& full = shared.pipe.producer_acquire(at, WgmmaStage<Tile>::bytes);
       fetch_tiles(shared.ring[at.stage], maps, full, tile.row * Tile::rows,
                   tile.col * Tile::cols, l0);
     }
@@ -67,53 +67,53 @@ __device__ void produce(StagesShared<Tile>& shared,
 /// @param warpgroup which
 //! [consume]
 template <class Tile>
-__device__ void consume(WgmmaSums<Tile>& sums, StagesShared<Tile>& shared,
-                        RingPlace<Tile::stages>& at, int steps,
+__device__ void consume(WgmmaAccumulators<Tile>& sums, StagesShared<Tile>& shared,
+                        PipelineState<Tile::stages>& at, int steps,
                         int warpgroup) {
   const bool frees = threadIdx.x % kWarp == 0;  // for its warp
-  RingPlace<Tile::stages> before = at;
+  PipelineState<Tile::stages> before = at;
   for (int step = 0; step < steps; ++step, at.advance()) {
-    shared.pipe.wait(at);
-    lend_sums<Tile>(sums);
-    begin_products<Tile>(sums, shared.ring[at.stage], warpgroup);
+    shared.pipe.consumer_wait(at);
+    wgmma_fence_accumulators<Tile>(sums);
+    issue_matmul<Tile>(sums, shared.ring[at.stage], warpgroup);
     if (step == 0) continue;
     wgmma_wait<1>();  // the products of the step before have ended
-    if (frees) shared.pipe.free(before);
+    if (frees) shared.pipe.consumer_release(before);
     before.advance();
   }
   wgmma_wait<0>(sums);
-  if (frees) shared.pipe.free(before);
+  if (frees) shared.pipe.consumer_release(before);
 }
 //! [consume]
 
 /// The product p of 16-bit matrices by wgmma, with blocks that persist.
-/// Launch: blocks of 128 x (consumers + 1); as many as multiprocessors, or as tiles; sizeof(StagesShared<Tile>).
+/// Launch: blocks of 128 x (consumers + 1); as many as sm_count, or as tiles; sizeof(StagesShared<Tile>).
 /// @tparam Tile  WgmmaTile with 2 consumers
 /// @param  maps  of the product
 /// @param  order of the tiles
 //! [persistent]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
-    matmul_persistent(const __grid_constant__ MappedProduct<T> maps,
-                      const TileOrder order) {
+    matmul_persistent(const __grid_constant__ TmaMatmul<T> maps,
+                      const TileRasterOrder order) {
   static_assert(Tile::consumers == 2, "registers are for two");
   auto& shared = *dynamic_shared<StagesShared<Tile>>();
-  const Product<T>& p = maps.p;
+  const MatmulParams<T>& p = maps.p;
   const int warpgroup = warpgroup_index();
   init_stages(shared);
   if (warpgroup == Tile::consumers) {  // the producer
-    keep_registers<kFetchingRegisters>();
+    setmaxnreg_dec<kProducerRegisters>();
     if (threadIdx.x % kWarpgroup == 0) produce(shared, maps, order);
     return;
   }
-  take_registers<kMultiplyingRegisters>();
+  setmaxnreg_inc<kConsumerRegisters>();
   const int steps = ceil_div(p.k, Tile::depth);
-  RingPlace<Tile::stages> at;
+  PipelineState<Tile::stages> at;
   for (int i = blockIdx.x; i < order.rows * order.cols; i += gridDim.x) {
     const TileOfC tile = tile_of(i, order);
-    WgmmaSums<Tile> sums = {};
+    WgmmaAccumulators<Tile> sums = {};
     consume<Tile>(sums, shared, at, steps, warpgroup);
-    store_sums<Tile>(p, sums, tile.row * Tile::rows, tile.col * Tile::cols,
+    store_accumulators<Tile>(p, sums, tile.row * Tile::rows, tile.col * Tile::cols,
                      warpgroup);
   }
 }

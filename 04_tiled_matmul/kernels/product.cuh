@@ -11,7 +11,7 @@ namespace fa::FA_TARGET {
 /// C = A B, or C = A B^T: the two products that attention needs are Q K^T and P V.
 /// @tparam T of A and B; C is float
 template <class T>
-struct Product {
+struct MatmulParams {
   const T* a;  ///< [m, k]
   const T* b;  ///< [k, n], or [n, k] when it is to be transposed
   float* c;    ///< [m, n]
@@ -25,13 +25,13 @@ struct Product {
 
 /// A[i][l], 0 outside.
 template <class T>
-__device__ T element_of_a(const Product<T>& p, int i, int l) {
+__device__ T element_of_a(const MatmulParams<T>& p, int i, int l) {
   return i < p.m && l < p.k ? p.a[std::int64_t{i} * p.lda + l] : T(0.0f);
 }
 
 /// Element (l, j) of the second factor, 0 outside.
 template <bool b_transposed, class T>
-__device__ T element_of_b(const Product<T>& p, int l, int j) {
+__device__ T element_of_b(const MatmulParams<T>& p, int l, int j) {
   if (l >= p.k || j >= p.n) return T(0.0f);
   return b_transposed ? p.b[std::int64_t{j} * p.ldb + l]
                       : p.b[std::int64_t{l} * p.ldb + j];

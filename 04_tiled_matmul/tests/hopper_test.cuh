@@ -27,7 +27,7 @@ Tensor<H, 2> small_numbers(int rows, int cols, int ld, std::uint64_t seed) {
 
 // What launches a kernel for a product.
 template <class T>
-using Start = std::function<std::function<void()>(const Product<T>&)>;
+using Start = std::function<std::function<void()>(const MatmulParams<T>&)>;
 
 // Checks a kernel on one product. H is the host's type of T.
 template <class T, class H>
@@ -40,7 +40,7 @@ void check_product(bool b_transposed, int m, int n, int k,
   const auto up = [](int size, int unit) {
     return ceil_div(size, unit) * unit;
   };
-  Product<T> p{};
+  MatmulParams<T> p{};
   p.m = m;
   p.n = n;
   p.k = k;
@@ -89,18 +89,18 @@ void check_tile() {
   CAPTURE(stages);
   using OneStage = WgmmaTile<T, b_transposed, rows, cols, 1>;
   using Tile = WgmmaTile<T, b_transposed, rows, cols, stages>;
-  check_products<T, H, b_transposed>([](const Product<T>& p) {
-    return mapped_launch<OneStage, OneStageShared<OneStage>>(
+  check_products<T, H, b_transposed>([](const MatmulParams<T>& p) {
+    return tma_launch<OneStage, OneStageShared<OneStage>>(
         p, matmul_wgmma<OneStage, T>);
   });
-  check_products<T, H, b_transposed>([](const Product<T>& p) {
-    return mapped_launch<Tile, StagesShared<Tile>>(p, matmul_stages<Tile, T>);
+  check_products<T, H, b_transposed>([](const MatmulParams<T>& p) {
+    return tma_launch<Tile, StagesShared<Tile>>(p, matmul_stages<Tile, T>);
   });
   for (const int group : {1, 2, 8}) {
     for (const int blocks : {1, 2, 1000}) {
       CAPTURE(group);
       CAPTURE(blocks);
-      check_products<T, H, b_transposed>([=](const Product<T>& p) {
+      check_products<T, H, b_transposed>([=](const MatmulParams<T>& p) {
         return persistent_launch<Tile>(p, group, blocks);
       });
     }
@@ -118,9 +118,9 @@ TEST_CASE("rungs for Hopper with tiles of other sizes, and both types") {
 }
 
 TEST_CASE("in every order each tile comes once, and neighbours share rows") {
-  for (const TileOrder order :
-       {TileOrder{1, 1, 8}, TileOrder{7, 5, 3}, TileOrder{16, 4, 8},
-        TileOrder{3, 9, 8}, TileOrder{9, 3, 1}}) {
+  for (const TileRasterOrder order :
+       {TileRasterOrder{1, 1, 8}, TileRasterOrder{7, 5, 3}, TileRasterOrder{16, 4, 8},
+        TileRasterOrder{3, 9, 8}, TileRasterOrder{9, 3, 1}}) {
     CAPTURE(order.rows);
     CAPTURE(order.cols);
     CAPTURE(order.group);

@@ -8,11 +8,11 @@
 
 using namespace fa;
 using tiled::Group;
-using tiled::Machine;
+using tiled::Backend;
 
 namespace {
 
-void check_group(const Group& group, const Machine& machine,
+void check_group(const Group& group, const Backend& backend,
                  std::int64_t rows, std::int64_t cols, std::int64_t depth) {
   const tiled::Inputs in = group.inputs(rows, cols, depth);
   const auto ref = group.reference(in);
@@ -23,7 +23,7 @@ void check_group(const Group& group, const Machine& machine,
     prepared.launch();
     const Verdict verdict = accept(kernel.name, prepared.result(), ref, plain,
                                    kForwardFactor, magnitude);
-    CAPTURE(machine.properties.name);
+    CAPTURE(backend.properties.name);
     CAPTURE(group.title);
     CAPTURE(rows);
     CAPTURE(cols);
@@ -37,14 +37,14 @@ const std::vector<Shape<3>> kSizes{
     {1, 1, 1},      {17, 19, 23},  {33, 65, 31}, {128, 128, 32},
     {130, 257, 75}, {5, 300, 129}, {200, 3, 7}};
 
-void check_on_all_machines(const std::string& name,
+void check_on_all_backends(const std::string& name,
                            const std::vector<Shape<3>>& sizes = kSizes) {
-  for (const Machine& machine : tiled::machines()) {
-    if (!machine.available || machine.kind == "watched") continue;
-    for (const Group& group : machine.groups) {
+  for (const Backend& backend : tiled::backends()) {
+    if (!backend.available || backend.kind == "watched") continue;
+    for (const Group& group : backend.groups) {
       if (group.name != name) continue;
       for (const Shape<3>& size : sizes) {
-        check_group(group, machine, size[0], size[1], size[2]);
+        check_group(group, backend, size[0], size[1], size[2]);
       }
     }
   }
@@ -53,51 +53,51 @@ void check_on_all_machines(const std::string& name,
 }  // namespace
 
 TEST_CASE("vector addition") {
-  check_on_all_machines("add");
+  check_on_all_backends("add");
 }
 TEST_CASE("transposes") {
-  check_on_all_machines("transpose");
+  check_on_all_backends("transpose");
 }
 TEST_CASE("softmax of rows") {
-  check_on_all_machines("softmax");
+  check_on_all_backends("softmax");
 }
 TEST_CASE("products A B in float32") {
-  check_on_all_machines("matmul");
+  check_on_all_backends("matmul");
 }
 TEST_CASE("products A B^T in float32") {
-  check_on_all_machines("matmul_bt");
+  check_on_all_backends("matmul_bt");
 }
 TEST_CASE("products A B on tensor cores") {
-  check_on_all_machines("mma");
+  check_on_all_backends("mma");
 }
 TEST_CASE("products A B^T on tensor cores") {
-  check_on_all_machines("mma_bt");
+  check_on_all_backends("mma_bt");
 }
 TEST_CASE("products on tensor cores whose stages are used again") {
   for (const char* group : {"mma", "mma_bt"}) {
-    check_on_all_machines(group, {{130, 260, 257}, {140, 20, 700}});
+    check_on_all_backends(group, {{130, 260, 257}, {140, 20, 700}});
   }
 }
 TEST_CASE("the block product") {
-  check_on_all_machines("block");
+  check_on_all_backends("block");
 }
 
 TEST_CASE("cuBLAS, where there is one, computes the same products") {
-  for (const Machine& machine : tiled::machines()) {
-    if (!machine.available || machine.kind != "gpu") continue;
-    for (Group group : machine.groups) {
+  for (const Backend& backend : tiled::backends()) {
+    if (!backend.available || backend.kind != "gpu") continue;
+    for (Group group : backend.groups) {
       const auto peer = tiled::cublas(group.name);
       if (!peer) continue;
       group.kernels = {*peer};
-      check_group(group, machine, 136, 264, 72);
+      check_group(group, backend, 136, 264, 72);
     }
   }
 }
 
 TEST_CASE("wavefronts are those that ncu counts on an H200") {
-  for (const Machine& machine : tiled::machines()) {
-    if (machine.kind != "watched") continue;
-    for (const Group& group : machine.groups) {
+  for (const Backend& backend : tiled::backends()) {
+    if (backend.kind != "watched") continue;
+    for (const Group& group : backend.groups) {
       if (group.name != "matmul") continue;
       for (const tiled::Kernel& kernel : group.kernels) {
         if (kernel.name != "12_matmul_vector_loads") continue;
@@ -111,9 +111,9 @@ TEST_CASE("wavefronts are those that ncu counts on an H200") {
 
 TEST_CASE("no kernel does anything that the watched lab finds wrong") {
   lab::Coverage coverage;
-  for (const Machine& machine : tiled::machines()) {
-    if (machine.kind != "watched") continue;
-    for (const Group& group : machine.groups) {
+  for (const Backend& backend : tiled::backends()) {
+    if (backend.kind != "watched") continue;
+    for (const Group& group : backend.groups) {
       for (const tiled::Kernel& kernel : group.kernels) {
         const auto trace =
             tiled::trace(group, kernel, tiled::watched_sizes(kernel.tiles));

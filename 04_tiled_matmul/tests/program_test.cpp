@@ -29,7 +29,7 @@ TEST_CASE("the whole walk is right, on the CPU") {
   CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
   const std::string lines = testing::file_bytes(summary);
   CHECK(contains(lines, "04_tiled_matmul\t01_vector_add"));
-  CHECK(contains(lines, "18_block_product"));
+  CHECK(contains(lines, "18_back_to_back_matmul"));
   CHECK(contains(lines, "21_matmul_persistent"));
 }
 
@@ -175,10 +175,10 @@ TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {
   const std::string words =
       testing::refusal("CUDA_VISIBLE_DEVICES= " + kProgram + " --device gpu");
   CAPTURE(words);
-  const auto machines = tiled::machines();
+  const auto backends = tiled::backends();
   const bool compiled = std::any_of(
-      machines.begin(), machines.end(),
-      [](const tiled::Machine& machine) { return machine.kind == "gpu"; });
+      backends.begin(), backends.end(),
+      [](const tiled::Backend& backend) { return backend.kind == "gpu"; });
   CHECK(contains(words, compiled ? "there is no NVIDIA GPU here"
                                  : "this build has no code for GPUs"));
 }

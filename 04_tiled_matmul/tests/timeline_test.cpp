@@ -29,7 +29,7 @@ constexpr int kCopies = 1 + 4;
 Timeline timeline_of(const std::string& name,
                      const tiled::ProductSizes& sizes,
                      const lab::Costs& costs = {}) {
-  static const std::vector<tiled::Machine> all = tiled::machines();
+  static const std::vector<tiled::Backend> all = tiled::backends();
   for (const tiled::Kernel& rung :
        tiled::group_of(all.front(), "mma").kernels) {
     if (rung.name == name) {

@@ -30,9 +30,9 @@ TEST_CASE("kernels take turns, and the median of their rounds counts") {
                            {}};
          }});
   }
-  tiled::Machine machine;
+  tiled::Backend backend;
   std::map<std::string, int> rounds;
-  machine.milliseconds = [&](const std::function<void()>& work, int repeats) {
+  backend.milliseconds = [&](const std::function<void()>& work, int repeats) {
     CHECK(repeats >= 1);
     work();
     const std::string& name = launched.back();
@@ -43,10 +43,10 @@ TEST_CASE("kernels take turns, and the median of their rounds counts") {
                                  : round == 1 ? own / 2
                                               : own);
   };
-  machine.resources = [](const std::function<void()>&) {
+  backend.resources = [](const std::function<void()>&) {
     return std::vector<KernelResources>{};
   };
-  const auto rows = tiled::time_kernels(machine, group, 1000);
+  const auto rows = tiled::time_kernels(backend, group, 1000);
   REQUIRE(launched.size() >= 6);
   for (std::size_t i = 0; i < launched.size(); ++i) {
     CHECK(launched[i] == (i % 2 == 0 ? "slow" : "quick"));

@@ -293,7 +293,7 @@ Attention<T> attention_of(const fa_attention& a) {
 
 // Calls work(attention, name) with the attention for the kernels, and the name of its type.
 template <class Work>
-void with_attention(const fa_attention& a, Work work) {
+void with_attention(const fa_attention& a, WorkTile work) {
   switch (a.type) {
     case FA_TYPE_FLOAT16:
       return work(attention_of<half>(a), "float16");
@@ -321,7 +321,7 @@ inline void note(const char* error) {
 
 // Runs work; what it throws becomes a status and last_error().
 template <class Work>
-int guarded(Work work) noexcept {
+int guarded(WorkTile work) noexcept {
   try {
     work();
     return FA_STATUS_OK;

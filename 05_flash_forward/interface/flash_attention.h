@@ -90,10 +90,10 @@ int fa_forward(const fa_attention* attention);
 /// @param attention as for fa_forward()
 size_t fa_workspace_bytes(const fa_attention* attention);
 
-/// Which kernel fa_forward() would take on the current GPU, for example "08_finish, bfloat16, 128 columns". Pointers are
+/// Which kernel fa_forward() would take on the current GPU, for example "08_edge_masks, bfloat16, 128 columns". Pointers are
 /// not looked at; of strides only whether TMA takes them, as the kernels for Hopper ask: above 0 and below 2^40 bytes.
 /// The choice depends on that GPU and on the architectures that the library is compiled for: without code for sm_90a a
-/// Hopper GPU gets "08_finish", too, and what no other kernel fits gets "any_gpu".
+/// Hopper GPU gets "08_edge_masks", too, and what no other kernel fits gets "any_gpu".
 /// @param attention as for fa_forward()
 /// @return a text that lasts until this thread's next call; null when fa_last_error() says what was refused
 const char* fa_kernel_name(const fa_attention* attention);

@@ -47,21 +47,21 @@ __global__ void unfused_scores(Attention<float> a, float* scores) {
 /// @param a       what is computed
 /// @param weights scores before, weights after
 //! [weights]
-__global__ void unfused_weights(Attention<float> a, float* weights) {
+__global__ void unfused_probs(Attention<float> a, float* probs) {
   const int query = blockIdx.x * blockDim.y + threadIdx.y, index = blockIdx.z;
   if (query >= a.length_q) return;  // the whole warp
   float* row =
-      weights + (std::int64_t{index} * a.length_q + query) * a.length_k;
-  const int seen = keys_seen(a, query);
+      probs + (std::int64_t{index} * a.length_q + query) * a.length_k;
+  const int seen = visible_keys(a, query);
   float m = -INFINITY, l = 0;
   for (int j = threadIdx.x; j < seen; j += kWarp) m = fmaxf(m, row[j]);
   m = warp_max(m);
   for (int j = threadIdx.x; j < seen; j += kWarp) {
-    l += exp_of_difference(row[j], m);
+    l += exp_diff(row[j], m);
   }
   l = warp_sum(l);
   for (int j = threadIdx.x; j < a.length_k; j += kWarp) {
-    row[j] = j < seen ? exp_of_difference(row[j], m) / l *
+    row[j] = j < seen ? exp_diff(row[j], m) / l *
                             a.dropout.of_weight(index, query, j)
                       : 0.0f;
   }
@@ -75,14 +75,14 @@ __global__ void unfused_weights(Attention<float> a, float* weights) {
 /// @param a       what is computed
 /// @param weights [batch, heads, length_q, length_k]
 //! [output]
-__global__ void unfused_output(Attention<float> a, const float* weights) {
+__global__ void unfused_output(Attention<float> a, const float* probs) {
   constexpr int tile = kUnfusedTile;
   __shared__ float p_smem[tile][tile], v_smem[tile][tile];
   const int x = threadIdx.x, y = threadIdx.y, index = blockIdx.z;
   const auto h = head_of(a, index / a.heads, index % a.heads);
   const int query = blockIdx.y * tile + y, col = blockIdx.x * tile + x;
   const float* row =
-      weights + (std::int64_t{index} * a.length_q + query) * a.length_k;
+      probs + (std::int64_t{index} * a.length_q + query) * a.length_k;
   float sum = 0;
   for (int key0 = 0; key0 < a.length_k; key0 += tile) {
     const int key = key0 + y;

@@ -96,16 +96,16 @@ __global__ void flash_1(Attention<float> a, float* running) {
         l_old = running[2 * query + 1];
         load_row(o, h.o + query * a.o_strides.row, a.head_dim);
       }
-      const int seen = keys_seen(a, query) - key0;
+      const int seen = visible_keys(a, query) - key0;
       float m = m_old;
       for (int j = 0; j < kFlash1Keys; ++j) {
         s[j] = j < seen ? a.scale * dot(q, k_smem[j]) : -INFINITY;
         m = fmaxf(m, s[j]);
       }
-      float l = exp_of_difference(m_old, m) * l_old;
+      float l = exp_diff(m_old, m) * l_old;
       const float l_kept = l;  // of the tiles before
       for (int j = 0; j < kFlash1Keys; ++j) {
-        s[j] = exp_of_difference(s[j], m);
+        s[j] = exp_diff(s[j], m);
         l += s[j];
       }
       // O is always normalised: undo the last division, do the next one

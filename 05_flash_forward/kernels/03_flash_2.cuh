@@ -27,8 +27,8 @@ __global__ void flash_2(Attention<float> a) {
   const int query0 = blockIdx.x * kFlash2Queries;
   const int query = query0 + threadIdx.x;
   const bool exists = query < a.length_q;  // the others help to copy
-  const int seen = exists ? keys_seen(a, query) : 0;
-  const int seen_by_last = keys_seen(a, query0 + kFlash2Queries - 1);
+  const int seen = exists ? visible_keys(a, query) : 0;
+  const int seen_by_last = visible_keys(a, query0 + kFlash2Queries - 1);
   float q[d] = {}, o[d] = {}, m = -INFINITY, l = 0;
   if (exists) load_row(q, h.q + query * a.q_strides.row, a.head_dim);
   for (int key0 = 0; key0 < seen_by_last; key0 += kFlash2Keys) {
@@ -43,14 +43,14 @@ __global__ void flash_2(Attention<float> a) {
       m_new = fmaxf(m_new, s[j]);
     }
     //! [correction]
-    const float correction = exp_of_difference(m, m_new);
+    const float rescale = exp_diff(m, m_new);
     m = m_new;
-    l *= correction;
+    l *= rescale;
 #pragma unroll
-    for (int e = 0; e < d; ++e) o[e] *= correction;
+    for (int e = 0; e < d; ++e) o[e] *= rescale;
     //! [correction]
     for (int j = 0; j < kFlash2Keys; ++j) {
-      const float p = exp_of_difference(s[j], m);
+      const float p = exp_diff(s[j], m);
       l += p;  // of all weights, also of those that are dropped
       if (p == 0) continue;
       const float kept = p * a.dropout.of_weight(h.index, query, key0 + j);

@@ -72,7 +72,7 @@ __device__ inline float max_of_row(float value) {
 /// @tparam Tile  a FloatTile
 /// @tparam drops whether weights are dropped
 //! [register_tiles]
-template <class Tile, bool drops>
+template <class Tile, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
     flash_register_tiles(Attention<float> a) {
   constexpr int d = Tile::d;
@@ -92,8 +92,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
   const int query0 = block * Tile::block_m;
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
   const int tiles =
-      ceil_div(keys_seen(a, query0 + Tile::block_m - 1), Tile::block_n);
-  const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
+      ceil_div(visible_keys(a, query0 + Tile::block_m - 1), Tile::block_n);
+  const int whole = visible_keys(a, query0) / Tile::block_n;  // seen by all
   const float exponent_scale = a.scale * kLog2E;
   const auto fetch = [&](float* tile, const float* matrix,
                          std::int64_t stride, int number) {
@@ -146,12 +146,12 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
     if (tile + 1 == tiles)
       cp_async_commit();  // an empty group keeps the count
     bool changed = false;
-    float correction[rows];
+    float rescale[rows];
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
       const int query = query0 + warp_row + y + 4 * i;
       const int seen =
-          tile < whole ? Tile::block_n : keys_seen(a, query) - key0;
+          tile < whole ? Tile::block_n : visible_keys(a, query) - key0;
       float largest = m[i];
 #pragma unroll
       for (int j = 0; j < keys; ++j) {
@@ -163,16 +163,16 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
       const float offset =
           largest == -INFINITY ? 0.0f : __fmul_rn(largest, exponent_scale);
       // Both products are rounded: a maximum that stays is corrected by 1.
-      correction[i] = exp2_approx(__fmul_rn(m[i], exponent_scale) - offset);
-      changed = changed || correction[i] != 1;
+      rescale[i] = exp2_approx(__fmul_rn(m[i], exponent_scale) - offset);
+      changed = changed || rescale[i] != 1;
       m[i] = largest;
-      l[i] *= correction[i];
+      l[i] *= rescale[i];
 #pragma unroll
       for (int j = 0; j < keys; ++j) {
         const float p = exp2_approx(s[i][j] * exponent_scale - offset);
         l[i] += p;
         float kept = p;
-        if constexpr (drops) {
+        if constexpr (has_dropout) {
           kept *= a.dropout.of_weight(head.index, query, key0 + x + 8 * j);
         }
         p_smem[4 * i * Tile::p_ld + x + 8 * j] = kept;
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
 #pragma unroll
-        for (int e = 0; e < 4 * fours; ++e) o[i][e] *= correction[i];
+        for (int e = 0; e < 4 * fours; ++e) o[i][e] *= rescale[i];
       }
     }
     cp_async_wait<1>();

@@ -78,14 +78,14 @@ __device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
 /// @param key0   the tile's first key
 /// @param lane   in the warp
 template <class Tile, class T>
-__device__ void scale_and_hide(Accumulators<Tile, Tile::block_n>& s,
+__device__ void scale_and_mask(Accumulators<Tile, Tile::block_n>& s,
                                const Attention<T>& a, int query0, int key0,
                                int lane) {
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int seen = keys_seen(a, query0 + 16 * i + 8 * h + lane / 4);
+      const int seen = visible_keys(a, query0 + 16 * i + 8 * h + lane / 4);
 #pragma unroll
       for (int j = 0; j < Tile::block_n / 8; ++j) {
 #pragma unroll
@@ -115,19 +115,19 @@ __device__ void softmax_step(Accumulators<Tile, Tile::block_n>& s,
         m = fmaxf(m, fmaxf(s[i][j][2 * h], s[i][j][2 * h + 1]));
       }
       m = warp_max<4>(m);  // four lanes share a row
-      const float correction = exp_of_difference(state.m[i][h], m);
+      const float rescale = exp_diff(state.m[i][h], m);
       state.m[i][h] = m;
-      state.l[i][h] *= correction;
+      state.l[i][h] *= rescale;
 #pragma unroll
       for (int j = 0; j < Tile::d / 8; ++j) {
-        o[i][j][2 * h] *= correction;
-        o[i][j][2 * h + 1] *= correction;
+        o[i][j][2 * h] *= rescale;
+        o[i][j][2 * h + 1] *= rescale;
       }
 #pragma unroll
       for (int j = 0; j < Tile::block_n / 8; ++j) {
 #pragma unroll
         for (int e = 2 * h; e < 2 * h + 2; ++e) {
-          s[i][j][e] = exp_of_difference(s[i][j][e], m);
+          s[i][j][e] = exp_diff(s[i][j][e], m);
           state.l[i][h] += s[i][j][e];
         }
       }
@@ -138,7 +138,7 @@ __device__ void softmax_step(Accumulators<Tile, Tile::block_n>& s,
 
 /// Drops weights. Their sums are taken before.
 template <class Tile, class T>
-__device__ void drop_weights(Accumulators<Tile, Tile::block_n>& p,
+__device__ void apply_dropout(Accumulators<Tile, Tile::block_n>& p,
                              const Attention<T>& a, int head, int query0,
                              int key0, int lane) {
   if (a.dropout.threshold == 0) return;
@@ -167,7 +167,7 @@ __device__ void drop_weights(Accumulators<Tile, Tile::block_n>& p,
 /// The left operand of the second product for 16 keys: accumulators of the first one, rounded to T.
 //! [operand]
 template <class T, int count>
-__device__ void weights_as_operand(std::uint32_t (&fragment)[4],
+__device__ void probs_as_operand(std::uint32_t (&fragment)[4],
                                    const float (&p)[count][4], int key) {
   const float(&low)[4] = p[key / 8], (&high)[4] = p[key / 8 + 1];
   fragment[0] = pack2<T>(low[0], low[1]);
@@ -178,7 +178,7 @@ __device__ void weights_as_operand(std::uint32_t (&fragment)[4],
 //! [operand]
 /// The same of weights that are rounded and packed already.
 template <class T, int count>
-__device__ void weights_as_operand(std::uint32_t (&fragment)[4],
+__device__ void probs_as_operand(std::uint32_t (&fragment)[4],
                                    const std::uint32_t (&p)[count][2],
                                    int key) {
   fragment[0] = p[key / 8][0];
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
   Accumulators<Tile, d> o = {};
   RowState<Tile> state;
   begin_rows(state);
-  const int seen = keys_seen(a, query0 + Tile::block_m - 1);
+  const int seen = visible_keys(a, query0 + Tile::block_m - 1);
   for (int key0 = 0; key0 < seen; key0 += Tile::block_n) {
     for_row_pieces<Tile::block_n, d, Tile::threads>(
         head.k, a.k_strides.row, key0, a.length_k, a.head_dim, thread,
@@ -284,15 +284,15 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
         }
       }
     }
-    scale_and_hide<Tile>(s, a, query0 + warp_row, key0, lane);
+    scale_and_mask<Tile>(s, a, query0 + warp_row, key0, lane);
     softmax_step<Tile>(s, o, state);
-    drop_weights<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
+    apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
 #pragma unroll
     for (int key = 0; key < Tile::block_n; key += 16) {  // O += P V
       std::uint32_t p_frag[Tile::row_tiles][4];
 #pragma unroll
       for (int i = 0; i < Tile::row_tiles; ++i) {
-        weights_as_operand<T>(p_frag[i], s[i], key);
+        probs_as_operand<T>(p_frag[i], s[i], key);
       }
 #pragma unroll
       for (int j = 0; j < d / 8; ++j) {

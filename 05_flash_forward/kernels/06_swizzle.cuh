@@ -70,7 +70,7 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
 /// O += P V for a warp. V's tile is swizzled.
 /// @tparam d      columns of V's tile
 /// @param o       sums
-/// @param p       weights as weights_as_operand() takes them
+/// @param p       weights as probs_as_operand() takes them
 /// @param v_smem  V's tile, as many rows as p has columns
 /// @param lane    in the warp
 /// @param column0 the first column of V that o has; a multiple of o's columns
@@ -87,7 +87,7 @@ __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
     std::uint32_t p_frag[row_tiles][4];
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
-      weights_as_operand<T>(p_frag[i], p[i], key);
+      probs_as_operand<T>(p_frag[i], p[i], key);
     }
 #pragma unroll
     for (int j = 0; j < column_tiles / 2; ++j) {
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(128) flash_swizzle(Attention<T> a) {
   Accumulators<Tile, d> o = {};
   RowState<Tile> state;
   begin_rows(state);
-  const int seen = keys_seen(a, query0 + Tile::block_m - 1);
+  const int seen = visible_keys(a, query0 + Tile::block_m - 1);
   for (int key0 = 0; key0 < seen; key0 += Tile::block_n) {
     for_row_pieces<Tile::block_n, d, Tile::threads>(
         head.k, a.k_strides.row, key0, a.length_k, a.head_dim, thread,
@@ -141,9 +141,9 @@ __global__ void __launch_bounds__(128) flash_swizzle(Attention<T> a) {
     __syncthreads();  // the tiles are there
     Accumulators<Tile, Tile::block_n> s = {};
     multiply_q_k<d>(s, q_smem, k_smem, warp_row, lane);
-    scale_and_hide<Tile>(s, a, query0 + warp_row, key0, lane);
+    scale_and_mask<Tile>(s, a, query0 + warp_row, key0, lane);
     softmax_step<Tile>(s, o, state);
-    drop_weights<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
+    apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
     multiply_p_v<d>(o, s, v_smem, lane);
     __syncthreads();  // nobody needs the tiles any more
   }

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
   const int warp_row = thread / kWarp * Tile::warp_rows;
   const int query0 = blockIdx.x * Tile::block_m;
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
-  const int seen = keys_seen(a, query0 + Tile::block_m - 1);
+  const int seen = visible_keys(a, query0 + Tile::block_m - 1);
   const int tiles = ceil_div(seen, Tile::block_n);
   const auto fetch = [&](int tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
@@ -63,9 +63,9 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
     //! [turn]
     Accumulators<Tile, Tile::block_n> s = {};
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
-    scale_and_hide<Tile>(s, a, query0 + warp_row, key0, lane);
+    scale_and_mask<Tile>(s, a, query0 + warp_row, key0, lane);
     softmax_step<Tile>(s, o, state);
-    drop_weights<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
+    apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
     multiply_p_v<d>(o, s, v_smem + at, lane);
   }
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);

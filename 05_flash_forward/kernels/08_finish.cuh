@@ -10,14 +10,14 @@ namespace fa::FA_TARGET {
 
 /// The tile for a head dimension: as large as the registers allow.
 template <int d>
-using FinishedTile = ForwardTile<d,
+using EdgeMaskTile = ForwardTile<d,
                                  d == 256   ? 32
                                  : d == 128 ? 64
                                             : 96,
                                  d == 256 ? 8 : 4, d == 256 ? 16 : 32>;
 
 /// The tile for 256 columns on GPUs whose blocks have at most 99 KiB of shared memory.
-using SmallFinishedTile = ForwardTile<256, 32, 4, 16>;
+using SmallEdgeMaskTile = ForwardTile<256, 32, 4, 16>;
 
 /// Hides the scores of keys that a query does not see.
 /// @param s      products of queries and keys
@@ -25,9 +25,9 @@ using SmallFinishedTile = ForwardTile<256, 32, 4, 16>;
 /// @param query0 the warp's first query
 /// @param key0   the tile's first key
 /// @param lane   in the warp
-//! [hide_scores]
+//! [apply_mask]
 template <class Tile, class T>
-__device__ void hide_scores(Accumulators<Tile, Tile::block_n>& s,
+__device__ void apply_mask(Accumulators<Tile, Tile::block_n>& s,
                             const Attention<T>& a, int query0, int key0,
                             int lane) {
 #pragma unroll
@@ -35,7 +35,7 @@ __device__ void hide_scores(Accumulators<Tile, Tile::block_n>& s,
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int seen =
-          keys_seen(a, query0 + 16 * i + 8 * h + lane / 4) - key0;
+          visible_keys(a, query0 + 16 * i + 8 * h + lane / 4) - key0;
 #pragma unroll
       for (int j = 0; j < Tile::block_n / 8; ++j) {
 #pragma unroll
@@ -50,7 +50,7 @@ __device__ void hide_scores(Accumulators<Tile, Tile::block_n>& s,
     }
   }
 }
-//! [hide_scores]
+//! [apply_mask]
 
 /// softmax_step() for products that are not scaled yet.
 /// @tparam hidden whether scores may be -infinity: rows of nothing else need care
@@ -59,14 +59,14 @@ __device__ void hide_scores(Accumulators<Tile, Tile::block_n>& s,
 /// @param state of the rows
 /// @param exponent_scale scale / ln 2
 //! [base_2]
-template <class Tile, bool hidden>
+template <class Tile, bool masked>
 __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
                                     Accumulators<Tile, Tile::d>& o,
                                     RowState<Tile>& state,
                                     float exponent_scale) {
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
-    float correction[2];
+    float rescale[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       float m = state.m[i][h];
@@ -78,9 +78,9 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
       //! [base_2_row]
       // -infinity - -infinity is no number: take 0 for the maximum of nothing
       const float offset =
-          hidden && m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
+          masked && m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
       // Both products are rounded: a maximum that stays is corrected by 1.
-      correction[h] =
+      rescale[h] =
           exp2_approx(__fmul_rn(state.m[i][h], exponent_scale) - offset);
       state.m[i][h] = m;
       float sum = 0;
@@ -92,15 +92,15 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
           sum += s[i][j][e];
         }
       }
-      state.l[i][h] = state.l[i][h] * correction[h] + sum;
+      state.l[i][h] = state.l[i][h] * rescale[h] + sum;
       //! [base_2_row]
     }
     // Once a row has met its largest scores, this is rare.
-    if (__any_sync(kAllLanes, correction[0] != 1 || correction[1] != 1)) {
+    if (__any_sync(kAllLanes, rescale[0] != 1 || rescale[1] != 1)) {
 #pragma unroll
       for (int j = 0; j < Tile::d / 8; ++j) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) o[i][j][e] *= correction[e / 2];
+        for (int e = 0; e < 4; ++e) o[i][j][e] *= rescale[e / 2];
       }
     }
   }
@@ -112,9 +112,9 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
 /// @tparam Tile  a ForwardTile
 /// @tparam drops whether weights are dropped
 //! [finish]
-template <class Tile, class T, bool drops>
+template <class Tile, class T, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
-    flash_finish(Attention<T> a) {
+    flash_edge_masks(Attention<T> a) {
   constexpr int d = Tile::d;
   T* const q_smem = dynamic_shared<T>();
   T* const k_smem = q_smem + Tile::q_size;
@@ -126,8 +126,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
   //! [tiles]
   const int tiles =
-      ceil_div(keys_seen(a, query0 + Tile::block_m - 1), Tile::block_n);
-  const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
+      ceil_div(visible_keys(a, query0 + Tile::block_m - 1), Tile::block_n);
+  const int whole = visible_keys(a, query0) / Tile::block_n;  // seen by all
   //! [tiles]
   //! [exponent_scale]
   const float exponent_scale = a.scale * kLog2E;
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
   RowState<Tile> state;
   begin_rows(state);
   const auto step = [&](int tile, auto edge) {
-    constexpr bool hidden = decltype(edge)::value;
+    constexpr bool masked = decltype(edge)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     cp_async_wait<0>();
     __syncthreads();  // this tile is there, and nobody reads the last one
@@ -161,12 +161,12 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     cp_async_commit();
     Accumulators<Tile, Tile::block_n> s = {};
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
-    if constexpr (hidden) {
-      hide_scores<Tile>(s, a, query0 + warp_row, key0, lane);
+    if constexpr (masked) {
+      apply_mask<Tile>(s, a, query0 + warp_row, key0, lane);
     }
-    softmax_step_base_2<Tile, hidden>(s, o, state, exponent_scale);
-    if constexpr (drops) {
-      drop_weights<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
+    softmax_step_base_2<Tile, masked>(s, o, state, exponent_scale);
+    if constexpr (has_dropout) {
+      apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
     }
     multiply_p_v<d>(o, s, v_smem + at, lane);
   };

@@ -23,7 +23,7 @@ struct WgmmaShared {
 //! [wgmma]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
-    flash_wgmma(const __grid_constant__ MappedAttention<T> maps) {
+    flash_wgmma(const __grid_constant__ TmaAttention<T> maps) {
   auto& shared = *dynamic_shared<WgmmaShared<Tile>>();
   const Attention<T>& a = maps.a;
   const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
   const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   const int tiles = ceil_div(
-      keys_seen(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
+      visible_keys(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
   const auto fetch = [&](int step) {  // the last tile is the first step
     const int stage = step % 2, key0 = (tiles - 1 - step) * Tile::block_n;
     shared.full[stage].arrive_and_expect(2 * Tile::KvTile::bytes);
@@ -55,26 +55,26 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
     }
     if (tiles > 0) fetch(0);
   }
-  WarpgroupSums<Tile> o = {};
-  LaneRows rows = no_keys();
+  WarpgroupOutput<Tile> o = {};
+  LaneRowState rows = empty_row_state();
   shared.q_full.wait(0);
   for (int step = 0; step < tiles; ++step) {
     const int stage = step % 2, key0 = (tiles - 1 - step) * Tile::block_n;
     if (threadIdx.x == 0 && step + 1 < tiles) fetch(step + 1);
     shared.full[stage].wait(step / 2 % 2);
     WarpgroupScores<Tile> s;
-    begin_scores(s, shared.q[warpgroup], shared.k[stage]);
+    issue_qk(s, shared.q[warpgroup], shared.k[stage]);
     wgmma_wait<0>(s);
-    if (key0 + Tile::block_n > keys_seen(a, query0)) {
-      hide_scores(s, a, query0, key0);
+    if (key0 + Tile::block_n > visible_keys(a, query0)) {
+      apply_mask(s, a, query0, key0);
     }
-    float correction[2];
-    if (take_scores<true>(s, rows, correction, a.scale * kLog2E)) {
-      correct(o, correction);
+    float rescale[2];
+    if (online_softmax<true>(s, rows, rescale, a.scale * kLog2E)) {
+      rescale_o(o, rescale);
     }
-    WarpgroupWeights<Tile> p;
-    round_weights<T>(p, s);
-    begin_output(o, p, shared.v[stage]);
+    WarpgroupProbs<Tile> p;
+    round_to_operand<T>(p, s);
+    issue_pv(o, p, shared.v[stage]);
     wgmma_wait<0>(o, p);
     __syncthreads();  // nobody reads this stage any more
   }

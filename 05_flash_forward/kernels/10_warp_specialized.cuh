@@ -43,7 +43,7 @@ __device__ void init_barriers(SpecializedShared<Tile>& shared) {
 //! [produce]
 template <class Tile, class T>
 __device__ void produce(SpecializedShared<Tile>& shared,
-                        const MappedAttention<T>& maps, int block, int head,
+                        const TmaAttention<T>& maps, int block, int head,
                         int batch, int tiles) {
   const int kv_head = head / (maps.a.heads / maps.a.kv_heads);
   for (int i = 0; i < Tile::consumers; ++i) {
@@ -51,14 +51,14 @@ __device__ void produce(SpecializedShared<Tile>& shared,
     load_tile(shared.q[i], maps.q, shared.q_full[i],
               block * Tile::block_m + i * kQueries, head, batch);
   }
-  RingPlace<Tile::stages> at;
+  PipelineState<Tile::stages> at;
   for (int tile = tiles - 1; tile >= 0; --tile, at.advance()) {
     const int key0 = tile * Tile::block_n;
     load_tile(shared.k[at.stage], maps.k,
-              shared.k_pipe.acquire(at, Tile::KvTile::bytes), key0, kv_head,
+              shared.k_pipe.producer_acquire(at, Tile::KvTile::bytes), key0, kv_head,
               batch);
     load_tile(shared.v[at.stage], maps.v,
-              shared.v_pipe.acquire(at, Tile::KvTile::bytes), key0, kv_head,
+              shared.v_pipe.producer_acquire(at, Tile::KvTile::bytes), key0, kv_head,
               batch);
   }
 }
@@ -70,50 +70,50 @@ __device__ void produce(SpecializedShared<Tile>& shared,
 //! [warp_specialized]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
-    flash_warp_specialized(const __grid_constant__ MappedAttention<T> maps) {
+    flash_warp_specialized(const __grid_constant__ TmaAttention<T> maps) {
   auto& shared = *dynamic_shared<SpecializedShared<Tile>>();
   const Attention<T>& a = maps.a;
   const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   const int head = blockIdx.y, batch = blockIdx.z;
   const int tiles = ceil_div(
-      keys_seen(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
+      visible_keys(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
   init_barriers(shared);
   if (warpgroup_index() == Tile::consumers) {  // the producer
-    keep_registers<kProducerRegisters<Tile>>();
+    setmaxnreg_dec<kProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) {
       produce(shared, maps, block, head, batch, tiles);
     }
     return;
   }
-  take_registers<kConsumerRegisters<Tile>>();
+  setmaxnreg_inc<kConsumerRegisters<Tile>>();
   const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
-  const int whole = keys_seen(a, query0) / Tile::block_n;  // seen by all
+  const int whole = visible_keys(a, query0) / Tile::block_n;  // seen by all
   const float scale = a.scale * kLog2E;
   const auto& q = shared.q[warpgroup];
-  WarpgroupSums<Tile> o = {};
-  LaneRows rows = no_keys();
-  RingPlace<Tile::stages> at;
+  WarpgroupOutput<Tile> o = {};
+  LaneRowState rows = empty_row_state();
+  PipelineState<Tile::stages> at;
   const auto step = [&](int tile, auto edge) {
-    constexpr bool hidden = decltype(edge)::value;
+    constexpr bool masked = decltype(edge)::value;
     WarpgroupScores<Tile> s;
-    shared.k_pipe.wait(at);
-    begin_scores(s, q, shared.k[at.stage]);
+    shared.k_pipe.consumer_wait(at);
+    issue_qk(s, q, shared.k[at.stage]);
     wgmma_wait<0>(s);
-    if (threadIdx.x % kWarp == 0) shared.k_pipe.free(at);
-    if constexpr (hidden) {
-      hide_scores(s, a, query0, tile * Tile::block_n);
+    if (threadIdx.x % kWarp == 0) shared.k_pipe.consumer_release(at);
+    if constexpr (masked) {
+      apply_mask(s, a, query0, tile * Tile::block_n);
     }
-    float correction[2];
-    if (take_scores<hidden>(s, rows, correction, scale)) {
-      correct(o, correction);
+    float rescale[2];
+    if (online_softmax<masked>(s, rows, rescale, scale)) {
+      rescale_o(o, rescale);
     }
-    WarpgroupWeights<Tile> p;
-    round_weights<T>(p, s);
-    shared.v_pipe.wait(at);
-    begin_output(o, p, shared.v[at.stage]);
+    WarpgroupProbs<Tile> p;
+    round_to_operand<T>(p, s);
+    shared.v_pipe.consumer_wait(at);
+    issue_pv(o, p, shared.v[at.stage]);
     wgmma_wait<0>(o, p);
-    if (threadIdx.x % kWarp == 0) shared.v_pipe.free(at);
+    if (threadIdx.x % kWarp == 0) shared.v_pipe.consumer_release(at);
     at.advance();
   };
   shared.q_full[warpgroup].wait(0);

@@ -1,5 +1,5 @@
 /// @file
-/// As many blocks as multiprocessors, and each takes the next work that nobody has: while its consumers finish a block
+/// As many blocks as sm_count, and each takes the next work that nobody has: while its consumers finish a block
 /// of queries, its producer fetches for the next one. Under the causal mask the blocks with the most keys go first,
 /// and only so many heads at a time that their K and V stay in the L2 cache.
 #pragma once
@@ -9,14 +9,14 @@
 namespace fa::FA_TARGET {
 
 /// A block of queries of a head.
-struct Work {
+struct WorkTile {
   int block;  ///< of queries; negative: there is none
   int head;   ///< of a sequence
   int batch;  ///< the sequence
 };
 
 /// The order of work.
-struct WorkOrder {
+struct TileScheduler {
   int blocks;   ///< of queries in a head
   int heads;    ///< of a sequence
   int all;      ///< heads of all sequences
@@ -25,21 +25,21 @@ struct WorkOrder {
 
 /// Which work a ticket is for.
 //! [order]
-__device__ inline Work work_of(int ticket, const WorkOrder& order) {
+__device__ inline WorkTile work_tile(int tile_index, const TileScheduler& order) {
   int block, head;
-  if (order.section == 0) {
-    block = ticket % order.blocks;
-    head = ticket / order.blocks;
+  if (scheduler.heads_in_l2 == 0) {
+    block = tile_index % scheduler.blocks;
+    head = tile_index / scheduler.blocks;
   } else {
-    const int of_section = order.section * order.blocks;
-    const int first = ticket / of_section * order.section;
-    const int left = order.all - first;
-    const int heads = left < order.section ? left : order.section;
-    const int rest = ticket % of_section;
-    block = order.blocks - 1 - rest / heads;
+    const int of_section = scheduler.heads_in_l2 * scheduler.blocks;
+    const int first = tile_index / of_section * scheduler.heads_in_l2;
+    const int left = scheduler.total_heads - first;
+    const int heads = left < scheduler.heads_in_l2 ? left : scheduler.heads_in_l2;
+    const int rest = tile_index % of_section;
+    block = scheduler.blocks - 1 - rest / heads;
     head = first + rest % heads;
   }
-  return {block, head % order.heads, head / order.heads};
+  return {block, head % scheduler.heads, head / scheduler.heads};
 }
 //! [order]
 
@@ -53,7 +53,7 @@ struct PersistentShared {
   Pipeline<Tile::stages> k_pipe;                     ///< of k
   Pipeline<Tile::stages> v_pipe;                     ///< of v
   Pipeline<2> work_pipe;                             ///< of work
-  Work work[2];                                      ///< that comes next
+  WorkTile work[2];                                      ///< that comes next
 };
 
 /// Initialises a block's barriers; all threads call it.
@@ -72,16 +72,16 @@ __device__ void init_barriers(PersistentShared<Tile>& shared) {
 /// Tiles of keys that a block of queries needs; one where it sees no key, so that all blocks are alike.
 template <class Tile, class T>
 __device__ int tiles_of(const Attention<T>& a, int block) {
-  const int seen = keys_seen(a, block * Tile::block_m + Tile::block_m - 1);
+  const int seen = visible_keys(a, block * Tile::block_m + Tile::block_m - 1);
   return seen > Tile::block_n ? ceil_div(seen, Tile::block_n) : 1;
 }
 
 /// Where the rings of the producer's thread stand.
 template <class Tile>
-struct FetchPlaces {
-  RingPlace<Tile::q_stages> q;  ///< of Q
-  RingPlace<Tile::stages> k;    ///< of K
-  RingPlace<Tile::stages> v;    ///< of V
+struct LoadStates {
+  PipelineState<Tile::q_stages> q;  ///< of Q
+  PipelineState<Tile::stages> k;    ///< of K
+  PipelineState<Tile::stages> v;    ///< of V
 };
 
 /// What the producer's thread does for one work. K goes a tile ahead of V: its scores come before the values.
@@ -90,22 +90,22 @@ struct FetchPlaces {
 /// @param work   which
 /// @param tiles  of keys that it needs, at least one
 /// @param at     where the rings stand
-//! [fetch_work]
+//! [load_work_tile]
 template <class Tile, class T>
-__device__ void fetch_work(PersistentShared<Tile>& shared,
-                           const MappedAttention<T>& maps, const Work& work,
-                           int tiles, FetchPlaces<Tile>& at) {
+__device__ void load_work_tile(PersistentShared<Tile>& shared,
+                           const TmaAttention<T>& maps, const WorkTile& work,
+                           int tiles, LoadStates<Tile>& at) {
   const int kv_head = work.head / (maps.a.heads / maps.a.kv_heads);
   const auto fetch_q = [&](int i) {
     load_tile(shared.q[at.q.stage][i], maps.q,
-              shared.q_pipe[i].acquire(at.q, Tile::QTile::bytes),
+              shared.q_pipe[i].producer_acquire(at.q, Tile::QTile::bytes),
               work.block * Tile::block_m + i * kQueries, work.head,
-              work.batch, Keep::kShort);
+              work.batch, CacheHint::kEvictFirst);
   };
   const auto fetch_k = [&](int tile) {
     load_tile(shared.k[at.k.stage], maps.k,
-              shared.k_pipe.acquire(at.k, Tile::KvTile::bytes),
-              tile * Tile::block_n, kv_head, work.batch, Keep::kLong);
+              shared.k_pipe.producer_acquire(at.k, Tile::KvTile::bytes),
+              tile * Tile::block_n, kv_head, work.batch, CacheHint::kEvictLast);
     at.k.advance();
   };
   fetch_q(0);
@@ -116,12 +116,12 @@ __device__ void fetch_work(PersistentShared<Tile>& shared,
   for (int tile = tiles - 1; tile >= 0; --tile) {
     if (tile > 0) fetch_k(tile - 1);
     load_tile(shared.v[at.v.stage], maps.v,
-              shared.v_pipe.acquire(at.v, Tile::KvTile::bytes),
-              tile * Tile::block_n, kv_head, work.batch, Keep::kLong);
+              shared.v_pipe.producer_acquire(at.v, Tile::KvTile::bytes),
+              tile * Tile::block_n, kv_head, work.batch, CacheHint::kEvictLast);
     at.v.advance();
   }
 }
-//! [fetch_work]
+//! [load_work_tile]
 
 /// All that the producer's thread does.
 /// @param shared the block's
@@ -129,20 +129,20 @@ __device__ void fetch_work(PersistentShared<Tile>& shared,
 /// @param order  of work
 //! [draw]
 template <class Tile, class T>
-__device__ void produce_all(PersistentShared<Tile>& shared,
-                            const MappedAttention<T>& maps,
-                            const WorkOrder& order) {
-  const int grid = gridDim.x, all = order.all * order.blocks;
-  RingPlace<2> at;
-  FetchPlaces<Tile> places;
-  for (int ticket = blockIdx.x;; at.advance(), places.q.advance()) {
+__device__ void producer_loop(PersistentShared<Tile>& shared,
+                            const TmaAttention<T>& maps,
+                            const TileScheduler& order) {
+  const int grid = gridDim.x, all = scheduler.total_heads * scheduler.blocks;
+  PipelineState<2> at;
+  LoadStates<Tile> places;
+  for (int tile_index = blockIdx.x;; at.advance(), places.q.advance()) {
     // The next tile is drawn early: the fetches of this one hide the latency.
     const int next =
         maps.tile_counter == nullptr
-            ? ticket + grid
+            ? tile_index + grid
             : grid + static_cast<int>(atomicAdd(maps.tile_counter, 1u));
-    const bool over = ticket >= all;
-    const Work work = over ? Work{-1, 0, 0} : work_of(ticket, order);
+    const bool over = tile_index >= all;
+    const WorkTile work = over ? WorkTile{-1, 0, 0} : work_tile(tile_index, order);
     shared.work_pipe.empty[at.stage].wait(at.parity ^ 1);
     shared.work[at.stage] = work;
     shared.work_pipe.full[at.stage].arrive();
@@ -154,9 +154,9 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
       }
       return;
     }
-    fetch_work(shared, maps, work, tiles_of<Tile>(maps.a, work.block),
+    load_work_tile(shared, maps, work, tiles_of<Tile>(maps.a, work.block),
                places);
-    ticket = next;
+    tile_index = next;
   }
 }
 //! [draw]
@@ -166,43 +166,43 @@ __device__ void produce_all(PersistentShared<Tile>& shared,
 /// @param at     where the ring of work stands
 /// @param work   what it is
 /// @return false when there is none
-//! [take_work]
+//! [next_work_tile]
 template <class Tile>
-__device__ bool take_work(PersistentShared<Tile>& shared,
-                          const RingPlace<2>& at, Work& work) {
-  shared.work_pipe.wait(at);
-  const Work& next = shared.work[at.stage];
+__device__ bool next_work_tile(PersistentShared<Tile>& shared,
+                          const PipelineState<2>& at, WorkTile& work) {
+  shared.work_pipe.consumer_wait(at);
+  const WorkTile& next = shared.work[at.stage];
   work = {warp_uniform(next.block), warp_uniform(next.head),
           warp_uniform(next.batch)};
   __syncwarp();  // all lanes have read it: a shuffle orders no memory
-  if (threadIdx.x % kWarp == 0) shared.work_pipe.free(at);
+  if (threadIdx.x % kWarp == 0) shared.work_pipe.consumer_release(at);
   return work.block >= 0;
 }
-//! [take_work]
+//! [next_work_tile]
 
 /// O of the block before on its way to TMA, in the place of Q. Nobody waits for it before the next scores are begun,
 /// unless there is one place only.
 template <class Tile>
-struct LastOutput {
+struct PendingStore {
   PersistentShared<Tile>& shared;  ///< the block's
   const int warpgroup;             ///< whose
-  RingPlace<Tile::q_stages> at{};  ///< of that Q
+  PipelineState<Tile::q_stages> at{};  ///< of that Q
   bool is_own = false;             ///< this thread waits for it
 
   /// O has been left.
   /// @param own  whether this thread waits for it
   /// @param q_at where it stands
-  __device__ void left(bool own, const RingPlace<Tile::q_stages>& q_at) {
+  __device__ void left(bool own, const PipelineState<Tile::q_stages>& q_at) {
     is_own = own;
     at = q_at;
-    if constexpr (Tile::q_stages == 1) free_q();  // the next Q needs it now
+    if constexpr (Tile::q_stages == 1) release_q();  // the next Q needs it now
   }
   /// Lets Q come when TMA has read O, if that has not been done.
   //! [free_q]
-  __device__ void free_q() {
+  __device__ void release_q() {
     if (!is_own) return;
     bulk_wait_read<0>();
-    shared.q_pipe[warpgroup].free(at);
+    shared.q_pipe[warpgroup].consumer_release(at);
     is_own = false;
   }
   //! [free_q]
@@ -210,58 +210,58 @@ struct LastOutput {
 
 /// What a block does.
 /// @tparam Tile     HopperTile
-/// @tparam patience of take_scores()
+/// @tparam patience of online_softmax()
 /// @param maps  what is computed
 /// @param order of work
 //! [persistent]
-template <class Tile, int patience, class T>
-__device__ void persistent_block(const MappedAttention<T>& maps,
-                                 const WorkOrder& order) {
+template <class Tile, int rescale_threshold, class T>
+__device__ void persistent_block(const TmaAttention<T>& maps,
+                                 const TileScheduler& order) {
   auto& shared = *dynamic_shared<PersistentShared<Tile>>();
   init_barriers(shared);
   const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {
-    keep_registers<kProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup == 0) produce_all(shared, maps, order);
+    setmaxnreg_dec<kProducerRegisters<Tile>>();
+    if (threadIdx.x % kWarpgroup == 0) producer_loop(shared, maps, order);
     return;
   }
-  take_registers<kConsumerRegisters<Tile>>();
+  setmaxnreg_inc<kConsumerRegisters<Tile>>();
   const Attention<T>& a = maps.a;
-  RingPlace<2> at;
-  RingPlace<Tile::q_stages> q_at;
-  RingPlace<Tile::stages> k_at, v_at;
-  if (warpgroup == Tile::consumers - 1) give_turn<Tile>(warpgroup);
-  LastOutput<Tile> last{shared, warpgroup};
+  PipelineState<2> at;
+  PipelineState<Tile::q_stages> q_at;
+  PipelineState<Tile::stages> k_at, v_at;
+  if (warpgroup == Tile::consumers - 1) scheduler_barrier_arrive<Tile>(warpgroup);
+  PendingStore<Tile> last{shared, warpgroup};
   for (;; at.advance(), q_at.advance()) {
-    Work work;
-    if (!take_work(shared, at, work)) break;
+    WorkTile work;
+    if (!next_work_tile(shared, at, work)) break;
     const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
-    WarpgroupSums<Tile> o = {};
-    LaneRows rows = no_keys();
+    WarpgroupOutput<Tile> o = {};
+    LaneRowState rows = empty_row_state();
     auto& q = shared.q[q_at.stage][warpgroup];
-    shared.q_pipe[warpgroup].wait(q_at);
-    consume<Tile, patience>(
+    shared.q_pipe[warpgroup].consumer_wait(q_at);
+    consume<Tile, rescale_threshold>(
         o, rows, shared, q, a, query0, tiles_of<Tile>(a, work.block), k_at,
-        v_at, [&] { wait_for_turn<Tile>(warpgroup); },
-        [&] { give_turn<Tile>(warpgroup); }, [&] { last.free_q(); });
+        v_at, [&] { scheduler_barrier_sync<Tile>(warpgroup); },
+        [&] { scheduler_barrier_arrive<Tile>(warpgroup); }, [&] { last.release_q(); });
     last.left(
         write_output<Tile>(maps, o, rows, q, query0, work.head, work.batch),
         q_at);
   }
-  last.free_q();
-  if (warpgroup == 0) wait_for_turn<Tile>(warpgroup);  // the last one given
+  last.release_q();
+  if (warpgroup == 0) scheduler_barrier_sync<Tile>(warpgroup);  // the last one given
 }
 //! [persistent]
 
-/// Launch: blocks of 128 x (consumers + 1); as many as multiprocessors, or as work; sizeof(PersistentShared<Tile>).
+/// Launch: blocks of 128 x (consumers + 1); as many as sm_count, or as work; sizeof(PersistentShared<Tile>).
 /// maps.tile_counter points to a 0, and the launch leaves a 0 there; null: blocks take tiles in a fixed order.
 /// @tparam Tile HopperTile
 /// @param maps  what is computed
 /// @param order of work
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
-    flash_persistent(const __grid_constant__ MappedAttention<T> maps,
-                     const WorkOrder order) {
+    flash_persistent(const __grid_constant__ TmaAttention<T> maps,
+                     const TileScheduler order) {
   persistent_block<Tile, 0>(maps, order);
 }
 

@@ -10,7 +10,7 @@
 namespace fa::FA_TARGET {
 
 /// Growth of a maximum that is not taken, in powers of two: weights up to 2^8 are as exact in 16 bits as those up to 1.
-constexpr int kPatience = 8;
+constexpr int kRescaleThreshold = 8;
 
 /// Launch: as flash_persistent().
 /// @tparam Tile HopperTile
@@ -19,9 +19,9 @@ constexpr int kPatience = 8;
 //! [patience]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
-    flash_patience(const __grid_constant__ MappedAttention<T> maps,
-                   const WorkOrder order) {
-  persistent_block<Tile, kPatience>(maps, order);
+    flash_lazy_rescaling(const __grid_constant__ TmaAttention<T> maps,
+                   const TileScheduler order) {
+  persistent_block<Tile, kRescaleThreshold>(maps, order);
 }
 //! [patience]
 

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
   const int query = blockIdx.x * kAnyGpuWarps + threadIdx.x / kWarp;
   if (query >= a.length_q) return;
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
-  const int visible = keys_seen(a, query);
+  const int visible = visible_keys(a, query);
   LaneColumns q, k, v, o = {};
   load_columns(q, head.q + query * a.q_strides.row, a.head_dim);
   float m = -INFINITY, l = 0;
@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
     load_columns(v, head.v + key * a.v_strides.row, a.head_dim);
     const float score = a.scale * dot_columns(q, k);
     const float m_new = fmaxf(m, score);
-    const float rescale = exp_of_difference(m, m_new);
-    const float p = exp_of_difference(score, m_new);
+    const float rescale = exp_diff(m, m_new);
+    const float p = exp_diff(score, m_new);
     m = m_new;
     l = l * rescale + p;
     if (rescale != 1) {

@@ -69,19 +69,19 @@ __device__ AttentionHead<T> head_of(const Attention<T>& a, int batch,
 
 /// How many keys, from the first, a query sees: 0 to length_k. For a query beyond the last one, as many as the
 /// last one sees at least.
-//! [keys_seen]
+//! [visible_keys]
 template <class T>
-__device__ int keys_seen(const Attention<T>& a, int query) {
+__device__ int visible_keys(const Attention<T>& a, int query) {
   //! [keys_seen_body]
   if (!a.causal) return a.length_k;
   const int seen = query + 1 + a.length_k - a.length_q;
   return seen < 0 ? 0 : seen < a.length_k ? seen : a.length_k;
   //! [keys_seen_body]
 }
-//! [keys_seen]
+//! [visible_keys]
 
 /// exp(x - m), 0 for a hidden score, even when m is -infinity too.
-__device__ inline float exp_of_difference(float x, float m) {
+__device__ inline float exp_diff(float x, float m) {
   return x == -INFINITY ? 0.0f : expf(x - m);
 }
 

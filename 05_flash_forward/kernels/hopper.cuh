@@ -15,7 +15,7 @@ constexpr int kQueries = 64;
 
 /// Attention with the maps of its tensors.
 template <class T>
-struct MappedAttention {
+struct TmaAttention {
   TensorMap q;             ///< boxes of kQueries rows
   TensorMap k;             ///< boxes of a tile of keys
   TensorMap v;             ///< boxes of a tile of keys
@@ -50,18 +50,18 @@ template <class Tile>
 using WarpgroupScores = float[Tile::block_n / 2];
 /// Sums of weighted values: this lane's part of 64 x d.
 template <class Tile>
-using WarpgroupSums = float[Tile::d / 2];
+using WarpgroupOutput = float[Tile::d / 2];
 /// Weights rounded to 16 bits, as left operands of 16 keys each.
 template <class Tile>
-using WarpgroupWeights = std::uint32_t[Tile::block_n / 16][4];
+using WarpgroupProbs = std::uint32_t[Tile::block_n / 16][4];
 
 /// The two rows of a lane.
-struct LaneRows {
+struct LaneRowState {
   float m[2];  ///< the largest product so far
   float l[2];  ///< this lane's part of the sum of exponentials
 };
 /// Before the first key.
-__device__ inline LaneRows no_keys() {
+__device__ inline LaneRowState empty_row_state() {
   return {{-INFINITY, -INFINITY}, {0, 0}};
 }
 
@@ -71,10 +71,10 @@ __device__ inline int lane_row() {
 }
 
 /// Begins s = Q K^T for the first keys of a tile, 2 r of them.
-//! [begin_scores]
+//! [issue_qk]
 template <class Q, class K, int r>
-__device__ void begin_scores(float (&s)[r], const Q& q, const K& k) {
-  wgmma_begin(s);
+__device__ void issue_qk(float (&s)[r], const Q& q, const K& k) {
+  wgmma_fence(s);
 #pragma unroll
   for (int col = 0; col < Q::cols; col += 16) {
     wgmma<typename Q::Element>(s, q.by_rows(0, col), k.by_rows(0, col),
@@ -82,21 +82,21 @@ __device__ void begin_scores(float (&s)[r], const Q& q, const K& k) {
   }
   wgmma_commit(s);
 }
-//! [begin_scores]
+//! [issue_qk]
 
 /// Begins o += P V for the first keys of a tile, 16 of them for each part of the weights.
-//! [begin_output]
+//! [issue_pv]
 template <class V, int r, int parts>
-__device__ void begin_output(float (&o)[r], std::uint32_t (&p)[parts][4],
+__device__ void issue_pv(float (&o)[r], std::uint32_t (&p)[parts][4],
                              const V& v) {
-  wgmma_begin(o, p);
+  wgmma_fence(o, p);
 #pragma unroll
   for (int i = 0; i < parts; ++i) {
     wgmma<typename V::Element>(o, p[i], v.by_columns(16 * i, 0), true);
   }
   wgmma_commit(o, p);
 }
-//! [begin_output]
+//! [issue_pv]
 
 /// Hides the scores of keys that a query does not see.
 /// @param s      products of queries and keys
@@ -104,13 +104,13 @@ __device__ void begin_output(float (&o)[r], std::uint32_t (&p)[parts][4],
 /// @param query0 the warpgroup's first query
 /// @param key0   the tile's first key
 template <class T, int r>
-__device__ void hide_scores(float (&s)[r], const Attention<T>& a, int query0,
+__device__ void apply_mask(float (&s)[r], const Attention<T>& a, int query0,
                             int key0) {
   const int column = threadIdx.x % 4 * 2;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int seen =
-        keys_seen(a, query0 + lane_row() + 8 * h) - key0 - column;
+        visible_keys(a, query0 + lane_row() + 8 * h) - key0 - column;
 #pragma unroll
     for (int j = 0; j < r / 4; ++j) {
 #pragma unroll
@@ -132,9 +132,9 @@ __device__ void hide_scores(float (&s)[r], const Attention<T>& a, int query0,
 /// @param scale      of the scores / ln 2
 /// @return whether maxima of the warp were taken
 //! [softmax]
-template <bool hidden, int patience = 0, int r>
-__device__ bool take_scores(float (&s)[r], LaneRows& rows,
-                            float (&correction)[2], float scale) {
+template <bool masked, int rescale_threshold = 0, int r>
+__device__ bool online_softmax(float (&s)[r], LaneRowState& rows,
+                            float (&rescale)[2], float scale) {
   float most[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -147,20 +147,20 @@ __device__ bool take_scores(float (&s)[r], LaneRows& rows,
   }
   const auto offset_of = [&](float m) {
     // -infinity - -infinity is no number: take 0 for the maximum of nothing
-    return hidden && m == -INFINITY ? 0.0f : __fmul_rn(m, scale);
+    return masked && m == -INFINITY ? 0.0f : __fmul_rn(m, scale);
   };
   const auto grows = [&](int h) {
-    return (most[h] - rows.m[h]) * scale > patience;
+    return (most[h] - rows.m[h]) * scale > rescale_threshold;
   };
-  const bool grown = __any_sync(kAllLanes, grows(0) || grows(1));
-  if (grown) {
+  const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
+  if (rescaled) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float m = warp_max<4>(fmaxf(rows.m[h], most[h]));
       // Both products are rounded: a maximum that stays is corrected by 1.
-      correction[h] = exp2_approx(__fmul_rn(rows.m[h], scale) - offset_of(m));
+      rescale[h] = exp2_approx(__fmul_rn(rows.m[h], scale) - offset_of(m));
       rows.m[h] = m;
-      rows.l[h] *= correction[h];
+      rows.l[h] *= rescale[h];
     }
   }
 #pragma unroll
@@ -175,14 +175,14 @@ __device__ bool take_scores(float (&s)[r], LaneRows& rows,
     }
     rows.l[h] = sums[0] + sums[1];
   }
-  return grown;
+  return rescaled;
 }
 //! [softmax]
 
 /// Rounds weights; the accumulators of a product are the left operand of the next as they stand.
 /// @tparam T half or bfloat16
 template <class T, int parts, int r>
-__device__ void round_weights(std::uint32_t (&p)[parts][4],
+__device__ void round_to_operand(std::uint32_t (&p)[parts][4],
                               const float (&s)[r]) {
   static_assert(r == 8 * parts, "a part has 16 keys");
 #pragma unroll
@@ -196,9 +196,9 @@ __device__ void round_weights(std::uint32_t (&p)[parts][4],
 
 /// o *= correction.
 template <int r>
-__device__ void correct(float (&o)[r], const float (&correction)[2]) {
+__device__ void rescale_o(float (&o)[r], const float (&rescale)[2]) {
 #pragma unroll
-  for (int i = 0; i < r; ++i) o[i] *= correction[i / 2 % 2];
+  for (int i = 0; i < r; ++i) o[i] *= rescale[i / 2 % 2];
 }
 
 /// Divides by the sums of exponentials, rounds, and writes O and LSE of a warpgroup, whose threads come together here.
@@ -212,8 +212,8 @@ __device__ void correct(float (&o)[r], const float (&correction)[2]) {
 /// @return true in one thread, which calls bulk_wait_read<0>() before o_smem is used again or the block ends
 //! [write_output]
 template <class Tile, class T>
-__device__ bool write_output(const MappedAttention<T>& maps,
-                             const WarpgroupSums<Tile>& o, LaneRows rows,
+__device__ bool write_output(const TmaAttention<T>& maps,
+                             const WarpgroupOutput<Tile>& o, LaneRowState rows,
                              typename Tile::QTile& o_smem, int query0,
                              int head, int batch) {
   const Attention<T>& a = maps.a;

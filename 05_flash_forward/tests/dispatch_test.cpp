@@ -7,15 +7,15 @@
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
-using flash::Machine;
+using flash::Backend;
 using flash::Problem;
 using flash::problem_of;
 using flash::Type;
 
 namespace {
 
-const std::vector<Machine>& machines() {
-  static const std::vector<Machine> all = flash::machines();
+const std::vector<Backend>& backends() {
+  static const std::vector<Backend> all = flash::backends();
   return all;
 }
 
@@ -23,7 +23,7 @@ std::string chosen(const DeviceProperties& gpu, Type type,
                    std::int64_t head_dim, double dropout = 0) {
   Problem problem = problem_of(type, {1, 1, 1, 9, 8, head_dim});
   problem.dropout = dropout;
-  return machines().front().chosen(problem, gpu);
+  return backends().front().chosen(problem, gpu);
 }
 
 // The choice for a GPU, on every machine but the watched one, and in the watched lab with no finding.
@@ -36,22 +36,22 @@ void check_choice(const DeviceProperties& gpu, Type type,
     problem.dropout = dropout;
     const auto inputs =
         flash::make_inputs(problem, flash::Values::kNormal, 1);
-    const flash::Judge judge(problem, inputs);
-    for (const Machine& machine : machines()) {
-      if (!machine.available || machine.kind == "watched" ||
-          !can_run(machine.properties, kernels)) {
+    const flash::Checker checker(problem, inputs);
+    for (const Backend& backend : backends()) {
+      if (!backend.available || backend.kind == "watched" ||
+          !can_run(backend.properties, kernels)) {
         continue;
       }
-      check_rung(machine.dispatched(gpu), problem, inputs, judge);
+      check_rung(backend.dispatched(gpu), problem, inputs, checker);
     }
   }
-  const Machine* const watched = machine_of(machines(), "watched");
+  const Backend* const watched = find_backend(backends(), "watched");
   if (watched == nullptr) return;
   const Problem problem = problem_of(type, {1, 2, 1, 37, 39, head_dim}, true);
   const auto inputs = flash::make_inputs(problem, flash::Values::kNormal, 1);
-  const flash::Judge judge(problem, inputs);
+  const flash::Checker checker(problem, inputs);
   const auto seen = lab::trace({"dispatched", problem.text(), {}}, [&] {
-    check_rung(watched->dispatched(gpu), problem, inputs, judge);
+    check_rung(watched->dispatched(gpu), problem, inputs, checker);
   });
   REQUIRE(seen);
   CAPTURE(seen->text);
@@ -66,14 +66,14 @@ TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
       CAPTURE(head_dim);
       CHECK(chosen(gpus::kT4, type, head_dim) == "any_gpu");
       CHECK(chosen(gpus::kA100With75, type, head_dim) == "any_gpu");
-      CHECK(chosen(gpus::kA100, type, head_dim) == "08_finish");
-      CHECK(chosen(gpus::kRtx4090, type, head_dim) == "08_finish");
-      CHECK(chosen(gpus::kH100With80, type, head_dim) == "08_finish");
-      CHECK(chosen(gpus::kH100With90, type, head_dim) == "08_finish");
-      CHECK(chosen(gpus::kB200, type, head_dim) == "08_finish");
+      CHECK(chosen(gpus::kA100, type, head_dim) == "08_edge_masks");
+      CHECK(chosen(gpus::kRtx4090, type, head_dim) == "08_edge_masks");
+      CHECK(chosen(gpus::kH100With80, type, head_dim) == "08_edge_masks");
+      CHECK(chosen(gpus::kH100With90, type, head_dim) == "08_edge_masks");
+      CHECK(chosen(gpus::kB200, type, head_dim) == "08_edge_masks");
       CHECK(chosen(gpus::kH100, type, head_dim) ==
-            (head_dim == 128 ? "14_patience" : "15_shares"));
-      CHECK(chosen(gpus::kH100, type, head_dim, 0.5) == "08_finish");
+            (head_dim == 128 ? "14_lazy_rescaling" : "15_warpgroup_tiles"));
+      CHECK(chosen(gpus::kH100, type, head_dim, 0.5) == "08_edge_masks");
       CHECK(chosen(gpus::kT4, type, head_dim, 0.5) == "any_gpu");
     }
   }
@@ -106,7 +106,7 @@ TEST_CASE("what is chosen for other GPUs computes attention") {
 }
 
 TEST_CASE("blocks are within the shared memory of the GPU they are for") {
-  const Machine& lab = machines().front();
+  const Backend& lab = backends().front();
   for (const DeviceProperties& gpu :
        {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200}) {
     for (const Type type : flash::kTypes) {
@@ -126,7 +126,7 @@ TEST_CASE("blocks are within the shared memory of the GPU they are for") {
 
 TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   const auto fitted = [](const DeviceProperties& gpu) {
-    auto rungs = machines().front().rungs;
+    auto rungs = backends().front().rungs;
     auto left_out = flash::fit_ladder(rungs, gpu);
     return std::pair(rungs, left_out);
   };
@@ -142,12 +142,12 @@ TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
           "05_tensor_cores is left out: it needs sm_80 (mma.m16n8k16); T4 is "
           "sm_75");
     CHECK(left_out[11] ==
-          "15_shares is left out: it needs sm_90a (TMA and wgmma); T4 is "
+          "15_warpgroup_tiles is left out: it needs sm_90a (TMA and wgmma); T4 is "
           "sm_75");
   }
   {
     const auto [rungs, left_out] = fitted(gpus::kH100With80);
-    CHECK(rungs.back().name == "08_finish");
+    CHECK(rungs.back().name == "08_edge_masks");
     REQUIRE(left_out.size() == 7);
     CHECK(left_out[0] ==
           "09_wgmma is left out: it needs sm_90a (TMA and wgmma); this build "

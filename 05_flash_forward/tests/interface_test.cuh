@@ -76,8 +76,8 @@ std::string check(const Problem& problem, std::int64_t gap = 0) {
       : problem.type == Type::kFloat16
           ? call<fa::half>(problem, inputs, gap, kernel)
           : call<fa::bfloat16>(problem, inputs, gap, kernel);
-  const flash::Judge judge(problem, inputs);
-  for (const Verdict& verdict : judge.judge(kernel, outputs)) {
+  const flash::Checker checker(problem, inputs);
+  for (const Verdict& verdict : checker.check(kernel, outputs)) {
     CAPTURE(problem.text());
     CAPTURE(verdict.report());
     CHECK(verdict.accepted);
@@ -119,11 +119,11 @@ TEST_CASE("the kernel is the one for the type and the head dimension") {
   CHECK(check(problem_of(Type::kFloat32, {1, 1, 1, 9, 8, 32})) ==
         "04_register_tiles, float32, 32 columns");
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 72})) ==
-        (on_hopper() ? "14_patience, float16, 128 columns"
-                     : "08_finish, float16, 128 columns"));
+        (on_hopper() ? "14_lazy_rescaling, float16, 128 columns"
+                     : "08_edge_masks, float16, 128 columns"));
   Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 9, 8, 256});
   problem.dropout = 0.5;
-  CHECK(check(problem) == "08_finish, bfloat16, 256 columns, dropout");
+  CHECK(check(problem) == "08_edge_masks, bfloat16, 256 columns, dropout");
 }
 
 TEST_CASE("rows with gaps between them: the gaps of o are left alone") {
@@ -391,7 +391,7 @@ TEST_CASE("what TMA does not take goes to another kernel") {
     a.k_strides = i % 4 == 1 ? far : near;
     a.v_strides = i % 4 == 2 ? far : near;
     a.o_strides = i % 4 == 3 ? far : near;
-    const bool takes = can_map(a);
+    const bool takes = can_use_tma(a);
     CAPTURE(i);
     if (takes) REQUIRE(is_mapped(memory, s.shape, far));
     // A stride of 0 has a map, and yet these kernels do not take it.

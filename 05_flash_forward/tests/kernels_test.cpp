@@ -10,7 +10,7 @@
 using namespace fa;
 using flash::kTypes;
 using flash::Layout;
-using flash::Machine;
+using flash::Backend;
 using flash::Problem;
 using flash::problem_of;
 using flash::Type;
@@ -22,8 +22,8 @@ namespace {
 void check_everywhere(const Problem& problem, Values values = Values::kNormal,
                       std::uint64_t seed = 1) {
   const flash::Inputs inputs = flash::make_inputs(problem, values, seed);
-  flash::check_everywhere(flash::machines(), problem, inputs,
-                          flash::Judge(problem, inputs));
+  flash::check_everywhere(flash::backends(), problem, inputs,
+                          flash::Checker(problem, inputs));
 }
 
 }  // namespace
@@ -76,10 +76,10 @@ TEST_CASE("a maximum that stays corrects by exactly 1, tile after tile") {
   // One key has all the weight: LSE is its score. A correction that is only
   // next to 1 would be applied once for each of the many tiles. The lab rounds
   // every product, so a GPU alone can make this mistake.
-  const std::vector<Machine> machines = flash::machines();
+  const std::vector<Backend> backends = flash::backends();
   const std::int64_t length_q = 64;
   const std::int64_t length_k =
-      flash::best_machine(machines).kind == "gpu" ? 9984 : 320;
+      flash::best_backend(backends).kind == "gpu" ? 9984 : 320;
   const auto score = [](std::int64_t query) {
     return 10 * (1 + static_cast<double>(query) / 64);
   };
@@ -96,10 +96,10 @@ TEST_CASE("a maximum that stays corrects by exactly 1, tile after tile") {
       for (std::int64_t j = 0; j < length_k; ++j) {
         inputs.k(0, 0, j, 0) = j == heavy_key ? 80.0f : -1600.0f;
       }
-      for (const Machine& machine : machines) {
-        if (!machine.available || machine.kind == "watched") continue;
-        for (const flash::Rung& rung : machine.rungs) {
-          if (!rung.takes(problem)) continue;
+      for (const Backend& backend : backends) {
+        if (!backend.available || backend.kind == "watched") continue;
+        for (const flash::Rung& rung : backend.rungs) {
+          if (!rung.supports(problem)) continue;
           const flash::Prepared prepared = rung.prepare(problem, inputs);
           prepared.launch();
           const auto lse = prepared.result().lse;
@@ -139,14 +139,14 @@ lab::Coverage check_watched(const flash::Rung& rung, Type type,
   const Problem problem = problem_of(type, shape, true);
   const auto inputs = flash::make_inputs(problem, Values::kNormal, 1);
   return flash::check_watched(rung, problem, inputs,
-                              flash::Judge(problem, inputs));
+                              flash::Checker(problem, inputs));
 }
 
 TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
-  const std::vector<Machine> machines = flash::machines();
-  const Machine* const watched = machine_of(machines, "watched");
+  const std::vector<Backend> backends = flash::backends();
+  const Backend* const watched = find_backend(backends, "watched");
   if (watched == nullptr) return;
-  lab::Coverage coverage = flash::check_all_watched<flash::Judge>(
+  lab::Coverage coverage = flash::check_all_watched<flash::Checker>(
       *watched, [](const Problem& problem) {
         return flash::make_inputs(problem, Values::kNormal, 1);
       });
@@ -159,14 +159,14 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
 }
 
 TEST_CASE("the watched lab finds nothing where the ring of tiles wraps") {
-  const std::vector<Machine> machines = flash::machines();
-  const Machine* const watched = machine_of(machines, "watched");
+  const std::vector<Backend> backends = flash::backends();
+  const Backend* const watched = find_backend(backends, "watched");
   if (watched == nullptr) return;
   // One of the two blocks of an observed launch draws all tiles but one.
   for (const AttentionShape& shape : {AttentionShape{1, 3, 1, 70, 1, 64},
                                       AttentionShape{2, 6, 2, 40, 50, 32}}) {
-    for (const char* name : {"13_persistent", "14_patience", "15_shares"}) {
-      check_watched(rung_of(*watched, name), Type::kBFloat16, shape);
+    for (const char* name : {"13_persistent", "14_lazy_rescaling", "15_warpgroup_tiles"}) {
+      check_watched(find_rung(*watched, name), Type::kBFloat16, shape);
     }
   }
 }

@@ -7,28 +7,28 @@
 #include "05_flash_forward/tests/rungs.hpp"
 
 using namespace fa;
-using flash::Machine;
+using flash::Backend;
 using flash::Problem;
 using flash::Rung;
 using flash::Type;
 
 namespace {
 
-const Machine& best_machine() {
-  static const std::vector<Machine> machines = flash::machines();
-  return flash::best_machine(machines);
+const Backend& best_backend() {
+  static const std::vector<Backend> backends = flash::backends();
+  return flash::best_backend(backends);
 }
 bool on_gpu() {
-  return best_machine().kind == "gpu";
+  return best_backend().kind == "gpu";
 }
 
 // The finished ones for a problem: 04 in float32; 08, and those behind 12, in 16 bits.
 std::vector<const Rung*> finished_rungs(const Problem& problem) {
   std::vector<const Rung*> result;
-  for (const Rung& rung : best_machine().rungs) {
+  for (const Rung& rung : best_backend().rungs) {
     const bool finished = rung.name == "04_register_tiles" ||
-                          rung.name == "08_finish" || rung.name >= "13";
-    if (finished && rung.takes(problem)) result.push_back(&rung);
+                          rung.name == "08_edge_masks" || rung.name >= "13";
+    if (finished && rung.supports(problem)) result.push_back(&rung);
   }
   REQUIRE(!result.empty());
   return result;
@@ -37,9 +37,9 @@ std::vector<const Rung*> finished_rungs(const Problem& problem) {
 void check(const Problem& problem, std::uint64_t seed) {
   const flash::Inputs inputs =
       flash::make_inputs(problem, flash::Values::kNormal, seed);
-  const flash::Judge judge(problem, inputs);
+  const flash::Checker checker(problem, inputs);
   for (const Rung* rung : finished_rungs(problem)) {
-    flash::check_rung(*rung, problem, inputs, judge);
+    flash::check_rung(*rung, problem, inputs, checker);
   }
 }
 

@@ -88,12 +88,12 @@ inline Problem random_problem(std::mt19937_64& random, std::uint64_t longest,
 
 /// The machine that tests with many problems take: the GPU where there is one, else the lab.
 /// @param machines of a lesson
-template <class Machine>
-const Machine& best_machine(const std::vector<Machine>& machines) {
-  for (const Machine& machine : machines) {
-    if (machine.kind == "gpu" && machine.available) return machine;
+template <class Backend>
+const Backend& best_backend(const std::vector<Backend>& backends) {
+  for (const Backend& backend : backends) {
+    if (backend.kind == "gpu" && backend.available) return backend;
   }
-  return machines.front();
+  return backends.front();
 }
 
 }  // namespace fa::flash

@@ -43,7 +43,7 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
   CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
   const std::string lines = testing::file_bytes(summary);
   CHECK(contains(lines, "05_flash_forward\t01_unfused, float32, o"));
-  CHECK(contains(lines, "08_finish, bfloat16, causal, lse"));
+  CHECK(contains(lines, "08_edge_masks, bfloat16, causal, lse"));
   CHECK(read_npy<float, 4>(saved / "o.npy").shape() ==
         Shape<4>{1, 12, 135, 32});
   CHECK(read_npy<float, 3>(saved / "lse.npy").shape() ==
@@ -53,13 +53,13 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
 TEST_CASE("a kernel is launched once each way, for programs that watch") {
   const auto result = run(kProgram +
                           " --device cpu --section once --size 40 "
-                          "--kernel 08_finish");
+                          "--kernel 08_edge_masks");
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
   for (const char* group : {"float16, D 64", "float16, D 64, causal"}) {
     CHECK(contains(result.output,
-                   std::string("{\"kernel\": \"08_finish\", \"group\": \"") +
+                   std::string("{\"kernel\": \"08_edge_masks\", \"group\": \"") +
                        group + "\", \"size\": 40, "));
   }
 }
@@ -76,10 +76,10 @@ TEST_CASE(
   CHECK(contains(result.output,
                  "128  256 x 192, 8 warps  262144      -       -"));
   CHECK(contains(result.output, "tiles, largest share of the allowed error"));
-  CHECK(contains(result.output, "LSE  bfloat16  128          15_shares"));
+  CHECK(contains(result.output, "LSE  bfloat16  128          15_warpgroup_tiles"));
   CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
   CHECK(contains(result.output, "tiles, bytes beside their formula: right") ==
-        is_traced(traced("--size 8 --kernel 08_finish")));
+        is_traced(traced("--size 8 --kernel 08_edge_masks")));
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
@@ -109,8 +109,8 @@ TEST_CASE("what the kernels are made of: their own lines, threads, stages") {
   const auto result = run(kProgram + " --device cpu --section kernels");
   CAPTURE(result.output);
   CHECK(result.status == 0);
-  const std::vector<flash::Machine> machines = flash::machines();
-  for (const flash::Rung& rung : machines.front().rungs) {
+  const std::vector<flash::Backend> backends = flash::backends();
+  for (const flash::Rung& rung : backends.front().rungs) {
     const std::string text = testing::file_bytes(
         std::filesystem::path(__FILE__).parent_path().parent_path() /
         "kernels" / (rung.name + ".cuh"));
@@ -133,7 +133,7 @@ TEST_CASE("a time line is printed, drawn and written for programs") {
                                      "256 queries, 512 keys",
                                      {"producer", "consumer 1"},
                                      {"load", "store", "scores", "output"},
-                                     "08_finish"});
+                                     "08_edge_masks"});
 }
 
 TEST_CASE("trace writes a report for programs and draws the worst line") {
@@ -141,7 +141,7 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
   const auto json = directory.path() / "trace.json";
   const auto svg = directory.path() / "banks.svg";
   const auto result =
-      traced("--size 40 --kernel 08_finish --json " + testing::quoted(json) +
+      traced("--size 40 --kernel 08_edge_masks --json " + testing::quoted(json) +
              " --svg " + testing::quoted(svg));
   CAPTURE(result.output);
   CAPTURE(result.error);
@@ -149,9 +149,9 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
   if (!is_traced(result)) return;
   CHECK(contains(result.output, json.string()));
   CHECK(contains(result.output, svg.string()));
-  CHECK(contains(result.output, "08_finish, float16, D 64, causal, N 40\n"));
+  CHECK(contains(result.output, "08_edge_masks, float16, D 64, causal, N 40\n"));
   CHECK(python_says("[(k[\"kernel\"], k[\"group\"], k[\"inputs\"]) for k in "
-                    "json.load(open(file))] == [(\"08_finish\", group, 3 * "
+                    "json.load(open(file))] == [(\"08_edge_masks\", group, 3 * "
                     "[[1, 1, 40, 64]]) for group in (\"float16, D 64\", "
                     "\"float16, D 64, causal\")]",
                     json) == "True\n");
@@ -165,7 +165,7 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
 }
 
 TEST_CASE("an unknown kernel cannot be traced: one sentence, exit 2") {
-  if (!is_traced(traced("--size 8 --kernel 08_finish"))) return;
+  if (!is_traced(traced("--size 8 --kernel 08_edge_masks"))) return;
   CHECK(contains(
       testing::refusal(kProgram + " --device cpu --section trace --kernel "
                                   "09_magic"),
@@ -173,7 +173,7 @@ TEST_CASE("an unknown kernel cannot be traced: one sentence, exit 2") {
 }
 
 TEST_CASE("one head of inputs stands for all, and other sizes are refused") {
-  const flash::Machine lab = flash::machines().front();
+  const flash::Backend lab = flash::backends().front();
   flash::Problem problem;
   problem.shape = {2, 4, 2, 20, 30, 32};
   flash::Problem small = problem;
@@ -214,10 +214,10 @@ TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {
   const std::string words =
       testing::refusal("CUDA_VISIBLE_DEVICES= " + kProgram + " --device gpu");
   CAPTURE(words);
-  const auto machines = flash::machines();
+  const auto backends = flash::backends();
   const bool compiled = std::any_of(
-      machines.begin(), machines.end(),
-      [](const flash::Machine& machine) { return machine.kind == "gpu"; });
+      backends.begin(), backends.end(),
+      [](const flash::Backend& backend) { return backend.kind == "gpu"; });
   CHECK(contains(words, compiled ? "there is no NVIDIA GPU here"
                                  : "this build has no code for GPUs"));
 }

@@ -23,12 +23,12 @@ inline const std::pair<int, int> kEdgeLengths[] = {
 inline const int kHeadDims[] = {8, 32, 40, 72, 128, 136, 256};
 
 /// Runs a rung once and checks what it returns.
-template <class Rung, class Inputs, class Judge>
+template <class Rung, class Inputs, class Checker>
 void check_rung(const Rung& rung, const Problem& problem,
-                const Inputs& inputs, const Judge& judge) {
+                const Inputs& inputs, const Checker& checker) {
   const auto prepared = rung.prepare(problem, inputs);
   prepared.launch();
-  for (const Verdict& verdict : judge.judge(rung.name, prepared.result())) {
+  for (const Verdict& verdict : checker.check(rung.name, prepared.result())) {
     CAPTURE(problem.text());
     CAPTURE(verdict.report());
     CHECK(verdict.accepted);
@@ -36,26 +36,26 @@ void check_rung(const Rung& rung, const Problem& problem,
 }
 
 /// Checks every rung that takes a problem, on all machines but the watched one.
-template <class Machine, class Inputs, class Judge>
-void check_everywhere(const std::vector<Machine>& machines,
+template <class Backend, class Inputs, class Checker>
+void check_everywhere(const std::vector<Backend>& backends,
                       const Problem& problem, const Inputs& inputs,
-                      const Judge& judge) {
-  for (const Machine& machine : machines) {
-    if (!machine.available || machine.kind == "watched") continue;
-    CAPTURE(machine.kind);
-    for (const auto& rung : machine.rungs) {
-      if (rung.takes(problem)) check_rung(rung, problem, inputs, judge);
+                      const Checker& checker) {
+  for (const Backend& backend : backends) {
+    if (!backend.available || backend.kind == "watched") continue;
+    CAPTURE(backend.kind);
+    for (const auto& rung : backend.rungs) {
+      if (rung.supports(problem)) check_rung(rung, problem, inputs, checker);
     }
   }
 }
 
 /// Checks that a rung of the watched lab is right, with no finding.
 /// @return which lines of its kernels were reached
-template <class Rung, class Inputs, class Judge>
+template <class Rung, class Inputs, class Checker>
 lab::Coverage check_watched(const Rung& rung, const Problem& problem,
-                            const Inputs& inputs, const Judge& judge) {
+                            const Inputs& inputs, const Checker& checker) {
   const auto seen = lab::trace({rung.name, problem.text(), {}}, [&] {
-    check_rung(rung, problem, inputs, judge);
+    check_rung(rung, problem, inputs, checker);
   });
   REQUIRE(seen);
   CAPTURE(rung.name);
@@ -70,8 +70,8 @@ lab::Coverage check_watched(const Rung& rung, const Problem& problem,
 /// @param watched     the watched lab
 /// @param make_inputs make_inputs(problem) of the lesson
 /// @return which lines of the kernels were reached
-template <class Judge, class Machine, class MakeInputs>
-lab::Coverage check_all_watched(const Machine& watched,
+template <class Checker, class Backend, class MakeInputs>
+lab::Coverage check_all_watched(const Backend& watched,
                                 MakeInputs make_inputs) {
   lab::Coverage coverage;
   for (const auto& rung : watched.rungs) {
@@ -80,8 +80,8 @@ lab::Coverage check_all_watched(const Machine& watched,
       for (const Problem& problem :
            watched_problems(rung, rung.types.back(), causal)) {
         const auto inputs = make_inputs(problem);
-        const Judge judge(problem, inputs);
-        coverage.add(check_watched(rung, problem, inputs, judge));
+        const Checker checker(problem, inputs);
+        coverage.add(check_watched(rung, problem, inputs, checker));
       }
     }
   }

@@ -1,4 +1,4 @@
-// What the rungs for Hopper do with a tile of scores, without the products around it: take_scores() and correct(), with
+// What the rungs for Hopper do with a tile of scores, without the products around it: online_softmax() and correct(), with
 // patience and without, beside the plain formula. Compiled for the lab and for the GPU.
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/kernels/14_patience.cuh"
+#include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/tensor/random.hpp"
 #include "common/tensor/tensor.hpp"
@@ -27,14 +27,14 @@ __host__ __device__ float value_of(int key) {
 struct Found {
   float* weights;  // kRows x keys
   float* m;  // after each tile, of each row, as each of its four lanes has it
-  int* grown;  // after each tile, as each lane has been told
+  int* rescaled;  // after each tile, as each lane has been told
   float* l;    // kRows
   float* o;    // kRows, unnormalised
 };
 
 // One warp takes kTiles tiles of 2 r scores in, as consume() does.
 // edges: from this tile on no score is hidden
-template <int patience, int r>
+template <int rescale_threshold, int r>
 __global__ void take_tiles(const float* scores, int edges, float scale,
                            Found found) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -42,19 +42,19 @@ __global__ void take_tiles(const float* scores, int edges, float scale,
   const auto key_of = [&](int tile, int i) {
     return 2 * r * tile + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
   };
-  LaneRows rows = no_keys();
+  LaneRowState rows = empty_row_state();
   float o[4] = {};
   for (int tile = 0; tile < kTiles; ++tile) {
-    float s[r], correction[2];
+    float s[r], rescale[2];
     for (int i = 0; i < r; ++i) {
       s[i] = scores[row_of(i) * 2 * r * kTiles + key_of(tile, i)];
     }
-    const bool grown =
-        tile == 0 ? take_scores<true>(s, rows, correction, scale)
+    const bool rescaled =
+        tile == 0 ? online_softmax<true>(s, rows, rescale, scale)
         : tile < edges
-            ? take_scores<true, patience>(s, rows, correction, scale)
-            : take_scores<false, patience>(s, rows, correction, scale);
-    if (grown) correct(o, correction);
+            ? online_softmax<true, rescale_threshold>(s, rows, rescale, scale)
+            : online_softmax<false, rescale_threshold>(s, rows, rescale, scale);
+    if (rescaled) rescale_o(o, rescale);
     for (int i = 0; i < r; ++i) {
       o[i % 4] += s[i] * value_of(key_of(tile, i));
       found.weights[row_of(i) * 2 * r * kTiles + key_of(tile, i)] = s[i];
@@ -62,7 +62,7 @@ __global__ void take_tiles(const float* scores, int edges, float scale,
     for (int h = 0; h < 2; ++h) {
       found.m[(tile * kRows + row_of(2 * h)) * 4 + lane % 4] = rows.m[h];
     }
-    found.grown[tile * kWarp + lane] = grown;
+    found.rescaled[tile * kWarp + lane] = rescaled;
   }
   for (int h = 0; h < 2; ++h) {
     found.l[row_of(2 * h)] = warp_sum<4>(rows.l[h]);
@@ -80,9 +80,9 @@ bool near(double a, double b, double largest) {
 
 // Takes scores in and checks every step.
 // Returns after which tiles maxima were taken.
-template <int patience, int r>
+template <int rescale_threshold, int r>
 std::vector<bool> check(const Scores& score, int edges, float scale) {
-  CAPTURE(patience);
+  CAPTURE(rescale_threshold);
   CAPTURE(r);
   CAPTURE(edges);
   CAPTURE(scale);
@@ -94,12 +94,12 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
   const DeviceBuffer<float> scores(s);
   DeviceBuffer<float> weights(s.count()), m(kTiles * kRows * 4), l(kRows),
       o(kRows);
-  DeviceBuffer<int> grown(kTiles * kWarp);
-  launch(take_tiles<patience, r>, {{1}, {kWarp}}, scores.data(), edges, scale,
-         Found{weights.data(), m.data(), grown.data(), l.data(), o.data()});
+  DeviceBuffer<int> rescaled(kTiles * kWarp);
+  launch(take_tiles<rescale_threshold, r>, {{1}, {kWarp}}, scores.data(), edges, scale,
+         Found{weights.data(), m.data(), rescaled.data(), l.data(), o.data()});
   const auto of_weights = weights.template tensor<float, 2>(s.shape());
   const auto of_m = m.template tensor<float, 3>({kTiles, kRows, 4});
-  const auto of_grown = grown.template tensor<int, 2>({kTiles, kWarp});
+  const auto of_grown = rescaled.template tensor<int, 2>({kTiles, kWarp});
   const auto of_l = l.template tensor<float, 1>({kRows});
   const auto of_o = o.template tensor<float, 1>({kRows});
 
@@ -116,7 +116,7 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
       }
       most[row] = std::max(most[row], in_tile[row]);
       const float grows = (in_tile[row] - taken[row]) * scale;
-      expected = expected || grows > static_cast<float>(tile ? patience : 0);
+      expected = expected || grows > static_cast<float>(tile ? rescale_threshold : 0);
     }
     for (int row = 0; expected && row < kRows; ++row) {
       taken[row] = std::max(taken[row], in_tile[row]);
@@ -136,7 +136,7 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
                             scale);
         const double out = of_weights(row, key);
         wrong_weights += !near(out, weight, std::max(weight, 1e-9));
-        too_large += !(out <= std::exp2(patience) * 1.0001);
+        too_large += !(out <= std::exp2(rescale_threshold) * 1.0001);
       }
     }
     result.push_back(expected);
@@ -176,8 +176,8 @@ void check_all(const Scores& score, int edges, float scale) {
   for (const int from : {edges, kTiles}) {
     check<0, 32>(score, from, scale);
     check<0, 64>(score, from, scale);
-    check<kPatience, 32>(score, from, scale);
-    check<kPatience, 64>(score, from, scale);
+    check<kRescaleThreshold, 32>(score, from, scale);
+    check<kRescaleThreshold, 64>(score, from, scale);
   }
 }
 
@@ -206,9 +206,9 @@ TEST_CASE("rows whose maxima rise or fall with every key are right") {
 }
 
 TEST_CASE("rows of which nothing is seen, and tiles of which nothing is") {
-  const auto hide = [](const std::function<bool(int row, int key)>& hidden) {
+  const auto hide = [](const std::function<bool(int row, int key)>& masked) {
     return [=](int row, int key) {
-      return hidden(row, key) ? -INFINITY : normal(row, key);
+      return masked(row, key) ? -INFINITY : normal(row, key);
     };
   };
   // A row, and all rows.
@@ -225,30 +225,30 @@ TEST_CASE("rows of which nothing is seen, and tiles of which nothing is") {
 }
 
 // Row 5 grows by so much in its third tile, row 12 by 1, and all others fall.
-template <int patience>
+template <int rescale_threshold>
 std::vector<bool> grown_by(float growth) {
   const auto score = [=](int row, int key) {
     if (key == 128 * 2 + 77 && row == 5) return growth;
     if (key == 128 * 2 + 5 && row == 12) return 1.0f;
     return key == 3 ? 0.0f : -1 - std::abs(normal(row, key));
   };
-  return check<patience, 64>(score, 1, 1);
+  return check<rescale_threshold, 64>(score, 1, 1);
 }
 
 TEST_CASE("a maximum is taken when one row has grown by more than patience") {
   using Tiles = std::vector<bool>;
   const Tiles never{true, false, false, false, false},
       third{true, false, true, false, false};
-  const auto limit = static_cast<float>(kPatience);
-  CHECK(grown_by<kPatience>(std::nextafter(limit, 0.0f)) == never);
-  CHECK(grown_by<kPatience>(limit) == never);
-  CHECK(grown_by<kPatience>(std::nextafter(limit, 100.0f)) == third);
-  CHECK(grown_by<kPatience>(100) == third);
+  const auto limit = static_cast<float>(kRescaleThreshold);
+  CHECK(grown_by<kRescaleThreshold>(std::nextafter(limit, 0.0f)) == never);
+  CHECK(grown_by<kRescaleThreshold>(limit) == never);
+  CHECK(grown_by<kRescaleThreshold>(std::nextafter(limit, 100.0f)) == third);
+  CHECK(grown_by<kRescaleThreshold>(100) == third);
   CHECK(grown_by<0>(limit) == third);
 }
 
 TEST_CASE("without patience the smallest growth is taken, and none is not") {
-  const auto grown = [](float growth) {
+  const auto rescaled = [](float growth) {
     return check<0, 64>(
         [=](int row, int key) {
           return key == 300 && row == 15 ? 1 + growth
@@ -257,8 +257,8 @@ TEST_CASE("without patience the smallest growth is taken, and none is not") {
         },
         1, 1);
   };
-  CHECK(grown(0) == std::vector<bool>{true, false, false, false, false});
-  CHECK(grown(2e-7f) == std::vector<bool>{true, false, true, false, false});
+  CHECK(rescaled(0) == std::vector<bool>{true, false, false, false, false});
+  CHECK(rescaled(2e-7f) == std::vector<bool>{true, false, true, false, false});
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ using Kind = Span::Kind;
 
 namespace {
 
-const flash::Machine& machine() {
-  static const std::vector<flash::Machine> all = flash::machines();
+const flash::Backend& backend() {
+  static const std::vector<flash::Backend> all = flash::backends();
   return all.front();
 }
 
@@ -25,7 +25,7 @@ const flash::Machine& machine() {
 const Timeline& drawn(const std::string& name) {
   static std::map<std::string, Timeline> known;
   if (known.count(name) == 0) {
-    const Rung& rung = flash::rung_of(machine(), name);
+    const Rung& rung = flash::find_rung(backend(), name);
     known[name] = flash::timeline_of(rung, flash::drawn_problem(rung));
   }
   return known[name];
@@ -76,28 +76,28 @@ TEST_CASE("tensor cores do the same work in rungs 09 to 13, in less time") {
     CHECK(drawn(name).tensor_busy ==
           doctest::Approx(2 * 2 * 4 * 2 * (2. * 64 * 128 * 128 / 4096)));
   }
-  const auto share = [](const char* name) {
+  const auto range = [](const char* name) {
     return drawn(name).tensor_share();
   };
   for (const char* name :
        {"10_warp_specialized", "11_overlap", "12_ping_pong"}) {
     CAPTURE(std::string(name));
-    CHECK(share(name) > share("09_wgmma") + 0.1);
-    CHECK(share(name) < share("13_persistent") - 0.1);
+    CHECK(range(name) > range("09_wgmma") + 0.1);
+    CHECK(range(name) < range("13_persistent") - 0.1);
   }
 }
 
 TEST_CASE("where products of two warps alternate, each rung is better") {
   lab::Costs alternating;
   alternating.waiting_products = 1;
-  double share = 0;
+  double range = 0;
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
-    const Rung& rung = flash::rung_of(machine(), name);
+    const Rung& rung = flash::find_rung(backend(), name);
     const Timeline timeline =
         flash::timeline_of(rung, flash::drawn_problem(rung), alternating);
-    CHECK(timeline.tensor_share() > share);
-    share = timeline.tensor_share();
+    CHECK(timeline.tensor_share() > range);
+    range = timeline.tensor_share();
     if (rung.name == "11_overlap") CHECK(changes(timeline) > 100);
     if (rung.name == "12_ping_pong") CHECK(changes(timeline) < 40);
   }
@@ -150,12 +150,12 @@ TEST_CASE(
 }
 
 TEST_CASE("under the mask rung 15 multiplies less than rung 14") {
-  const Rung& last = flash::rung_of(machine(), "15_shares");
+  const Rung& last = flash::find_rung(backend(), "15_warpgroup_tiles");
   flash::Problem problem = flash::drawn_problem(last);
   CHECK(problem.causal);
   const Timeline causal = flash::timeline_of(last, problem);
   const Timeline before =
-      flash::timeline_of(flash::rung_of(machine(), "14_patience"), problem);
+      flash::timeline_of(flash::find_rung(backend(), "14_lazy_rescaling"), problem);
   CHECK(causal.tensor_busy < before.tensor_busy);
   CHECK(causal.cycles < before.cycles);
   problem.causal = false;
@@ -164,18 +164,18 @@ TEST_CASE("under the mask rung 15 multiplies less than rung 14") {
 
 TEST_CASE("with long rows rung 10 falls into turns by itself") {
   flash::Problem problem =
-      flash::drawn_problem(flash::rung_of(machine(), "12_ping_pong"));
+      flash::drawn_problem(flash::find_rung(backend(), "12_ping_pong"));
   problem.shape.length_k = 2048;
-  const auto share = [&](const char* name, const lab::Costs& costs) {
-    return flash::timeline_of(flash::rung_of(machine(), name), problem, costs)
+  const auto range = [&](const char* name, const lab::Costs& costs) {
+    return flash::timeline_of(flash::find_rung(backend(), name), problem, costs)
         .tensor_share();
   };
   // In rungs 11 and 12 a stage of V is freed after the softmax, and the copy of the next one is late.
-  CHECK(share("10_warp_specialized", {}) > share("12_ping_pong", {}));
+  CHECK(range("10_warp_specialized", {}) > range("12_ping_pong", {}));
   lab::Costs at_once;
   at_once.copy_latency = 0;
   at_once.copied_bytes = 1 << 20;
-  CHECK(share("10_warp_specialized", at_once) <
-        share("12_ping_pong", at_once));
-  CHECK(share("11_overlap", at_once) > share("11_overlap", {}) + 0.1);
+  CHECK(range("10_warp_specialized", at_once) <
+        range("12_ping_pong", at_once));
+  CHECK(range("11_overlap", at_once) > range("11_overlap", {}) + 0.1);
 }

@@ -56,7 +56,7 @@ int fa_backward(const fa_gradient* gradient);
 /// @return bytes; 0 when fa_backward_last_error() says what was refused
 size_t fa_backward_workspace_bytes(const fa_gradient* gradient);
 
-/// Which kernels fa_backward() would take, for example "06_finish, bfloat16, 128 columns". Pointers are not looked at;
+/// Which kernels fa_backward() would take, for example "06_swizzled_pipeline, bfloat16, 128 columns". Pointers are not looked at;
 /// of strides only whether TMA takes them, as the kernels for Hopper ask: above 0 and below 2^40 bytes.
 /// @param gradient as for fa_backward()
 /// @return a text that lasts until this thread's next call; null when fa_backward_last_error() says what was refused

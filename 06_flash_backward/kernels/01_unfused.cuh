@@ -22,7 +22,7 @@ struct Elements {
     return i < rows && j < columns ? first[i * row + j * column] : 0.0f;
   }
   /// The same elements with rows for columns.
-  __device__ Elements turned() const {
+  __device__ Elements transposed() const {
     return {first, column, row, columns, rows};
   }
 };
@@ -85,7 +85,7 @@ __global__ void unfused_backward_scores(AttentionGradient<float> a,
   const auto h = head_of(a, index / a.heads, index % a.heads);
   const float product = product_element(
       rows_of(h.q, a.q_strides, a.length_q, a.head_dim),
-      rows_of(h.k, a.k_strides, a.length_k, a.head_dim).turned());
+      rows_of(h.k, a.k_strides, a.length_k, a.head_dim).transposed());
   float* const score = own_score(a, scores);
   if (score != nullptr) *score = a.scale * product;
 }
@@ -94,14 +94,14 @@ __global__ void unfused_backward_scores(AttentionGradient<float> a,
 /// dP = dO V^T, with 0 for dropped weights. Launch: as unfused_backward_scores().
 /// @param a                what is computed
 /// @param weight_gradients [batch, heads, length_q, length_k]
-__global__ void unfused_weight_gradients(AttentionGradient<float> a,
+__global__ void unfused_prob_gradients(AttentionGradient<float> a,
                                          float* weight_gradients) {
   const int index = blockIdx.z;
   const auto h = gradient_head(a, index / a.heads, index % a.heads);
   const auto kv = head_of(a, index / a.heads, index % a.heads);
   const float product = product_element(
       rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim),
-      rows_of(kv.v, a.v_strides, a.length_k, a.head_dim).turned());
+      rows_of(kv.v, a.v_strides, a.length_k, a.head_dim).transposed());
   float* const gradient = own_score(a, weight_gradients);
   if (gradient == nullptr) return;
   *gradient =
@@ -117,14 +117,14 @@ __global__ void unfused_weight_gradients(AttentionGradient<float> a,
 /// @param gradients of the weights before, of the scores after
 //! [rows]
 __global__ void unfused_score_gradients(AttentionGradient<float> a,
-                                        float* weights, float* gradients) {
+                                        float* probs, float* gradients) {
   const int query = blockIdx.x * blockDim.y + threadIdx.y, index = blockIdx.z;
   if (query >= a.length_q) return;  // the whole warp
   const std::int64_t row =
       (std::int64_t{index} * a.length_q + query) * a.length_k;
-  float* const p = weights + row;
+  float* const p = probs + row;
   float* const d_s = gradients + row;
-  const int seen = keys_seen(a, query);
+  const int seen = visible_keys(a, query);
   float m = -INFINITY, l = 0, sum = 0;
   for (int j = threadIdx.x; j < seen; j += kWarp) m = fmaxf(m, p[j]);
   m = warp_max(m);
@@ -163,7 +163,7 @@ __global__ void unfused_d_q(AttentionGradient<float> a,
 /// ceil(head_dim / 32) x ceil(length_k / 32) x kv_heads of all sequences.
 //! [d_k_d_v]
 __global__ void unfused_d_k_d_v(AttentionGradient<float> a,
-                                const float* weights,
+                                const float* probs,
                                 const float* score_gradients) {
   const int batch = blockIdx.z / a.kv_heads,
             kv_head = blockIdx.z % a.kv_heads;
@@ -172,9 +172,9 @@ __global__ void unfused_d_k_d_v(AttentionGradient<float> a,
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const auto h = gradient_head(a, batch, head);
     d_v += product_element(
-        scores_of(a, weights, h.index).turned(),
+        scores_of(a, probs, h.index).transposed(),
         rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim));
-    d_k += product_element(scores_of(a, score_gradients, h.index).turned(),
+    d_k += product_element(scores_of(a, score_gradients, h.index).transposed(),
                            rows_of(h.q, a.q_strides, a.length_q, a.head_dim));
   }
   const int key = blockIdx.y * kUnfusedGradientTile + threadIdx.y;

@@ -53,16 +53,16 @@ __global__ void preprocess(AttentionGradient<T> a) {
   if (row >= padded_rows(a)) return;
   const std::int64_t padded = head.padded_row + row;
   // With turns the first block to come stores; to queries that see no key none comes.
-  const int next_tile = (row / kTurnRows + 1) * kTurnRows;
+  const int next_tile = (row / kSemaphoreRows + 1) * kSemaphoreRows;
   if (a.d_q_sum != nullptr &&
-      (a.turns == nullptr || keys_seen(a, next_tile - 1) <= 0)) {
+      (a.d_q_semaphores == nullptr || visible_keys(a, next_tile - 1) <= 0)) {
     float* to = a.d_q_sum + padded * d + col;
     store4(to, make_float4(0, 0, 0, 0));
     store4(to + 4, make_float4(0, 0, 0, 0));
   }
   if (col > 0) return;
-  if (a.turns != nullptr && row % kTurnRows < 2) {
-    a.turns[padded / kTurnRows * 2 + row % kTurnRows] = 0;
+  if (a.d_q_semaphores != nullptr && row % kSemaphoreRows < 2) {
+    a.d_q_semaphores[padded / kSemaphoreRows * 2 + row % kSemaphoreRows] = 0;
   }
   a.delta[padded] = sum;
   if (a.lse_base_2 == nullptr) return;
@@ -75,18 +75,18 @@ __global__ void preprocess(AttentionGradient<T> a) {
 /// @param a       what is computed
 /// @param weights [batch, heads, length_q, length_k]
 //! [weights]
-__global__ void weights_by_element(AttentionGradient<float> a,
-                                   float* weights) {
+__global__ void probs_by_element(AttentionGradient<float> a,
+                                   float* probs) {
   const int index = blockIdx.z;
   const auto h = head_of(a, index / a.heads, index % a.heads);
   const float product = product_element(
       rows_of(h.q, a.q_strides, a.length_q, a.head_dim),
-      rows_of(h.k, a.k_strides, a.length_k, a.head_dim).turned());
-  float* const weight = own_score(a, weights);
+      rows_of(h.k, a.k_strides, a.length_k, a.head_dim).transposed());
+  float* const weight = own_score(a, probs);
   if (weight == nullptr) return;
   const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
   const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
-  *weight = key < keys_seen(a, query) ? expf(a.scale * product - h.lse[query])
+  *weight = key < visible_keys(a, query) ? expf(a.scale * product - h.lse[query])
                                       : 0.0f;
 }
 //! [weights]
@@ -97,12 +97,12 @@ __global__ void weights_by_element(AttentionGradient<float> a,
 /// @param weights [batch, heads, length_q, length_k]
 //! [stored_row_sums]
 __global__ void stored_row_sums(AttentionGradient<float> a,
-                                const float* weights) {
+                                const float* probs) {
   const int query = blockIdx.x * blockDim.y + threadIdx.y, index = blockIdx.z;
   if (query >= a.length_q) return;  // the whole warp
   const float* const row =
-      weights + (std::int64_t{index} * a.length_q + query) * a.length_k;
-  const int visible = keys_seen(a, query);
+      probs + (std::int64_t{index} * a.length_q + query) * a.length_k;
+  const int visible = visible_keys(a, query);
   float sum = 0;
   for (int j = threadIdx.x; j < visible; j += kWarp) sum += row[j];
   sum = warp_sum(sum);
@@ -120,14 +120,14 @@ __global__ void stored_row_sums(AttentionGradient<float> a,
 /// @param gradients those of the scores, likewise
 //! [elements]
 __global__ void score_gradients_by_element(AttentionGradient<float> a,
-                                           float* weights, float* gradients) {
+                                           float* probs, float* gradients) {
   const int index = blockIdx.z;
   const auto h = gradient_head(a, index / a.heads, index % a.heads);
   const auto kv = head_of(a, index / a.heads, index % a.heads);
   const float product = product_element(
       rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim),
-      rows_of(kv.v, a.v_strides, a.length_k, a.head_dim).turned());
-  float* const weight = own_score(a, weights);
+      rows_of(kv.v, a.v_strides, a.length_k, a.head_dim).transposed());
+  float* const weight = own_score(a, probs);
   if (weight == nullptr) return;
   const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
   const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;

@@ -125,7 +125,7 @@ __device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
     const std::int64_t padded = head.padded_row + query;
     const float lse = lse_of(a, head, query), sum = a.delta[padded];
     const float inv_row_sum = a.inv_row_sum[padded];
-    const int seen = keys_seen(a, query);
+    const int seen = visible_keys(a, query);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int col = x + 16 * j, key = key0 + col;
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(256)
   for (int i = 0; i < Tile::own; ++i) {
     lse[i] = lse_of(a, head, query0 + y + 16 * i);
   }
-  const int end = query0 < a.length_q ? keys_seen(a, query0 + Tile::side - 1)
+  const int end = query0 < a.length_q ? visible_keys(a, query0 + Tile::side - 1)
                                       : 0;  // rows that do not exist get a 0
   for (int key0 = 0; key0 < end; key0 += Tile::side) {
     load_float_tile<Tile>(k_smem, kv.k, a.k_strides.row, key0, a.length_k,
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(256)
     }
 #pragma unroll
     for (int i = 0; i < Tile::own; ++i) {
-      const int visible = keys_seen(a, query0 + y + 16 * i) - key0;
+      const int visible = visible_keys(a, query0 + y + 16 * i) - key0;
 #pragma unroll
       for (int j = 0; j < Tile::own; ++j) {
         if (x + 16 * j < visible) {
@@ -328,7 +328,7 @@ __global__ void __launch_bounds__(256)
   load_float_tile<Tile>(tiles.d_o, head.d_o, a.d_o_strides.row, query0,
                         a.length_q, a.head_dim);
   const int row = threadIdx.x / 8;  // a query, for the sums
-  const int seen = keys_seen(a, query0 + Tile::side - 1);
+  const int seen = visible_keys(a, query0 + Tile::side - 1);
   FloatRow<Tile> d_q = {};
   for (int key0 = 0; key0 < seen; key0 += Tile::side) {
     load_float_tile<Tile>(tiles.k, kv.k, a.k_strides.row, key0, a.length_k,

@@ -77,7 +77,7 @@ __device__ void pack_scores(PackedScores<Tile>& to, const Scores<Tile>& from,
 /// @param key0   the warp's first key
 /// @param lane   in the warp
 template <class Tile, class T>
-__device__ void hide_turned_scores(Scores<Tile>& s,
+__device__ void apply_mask_transposed_scores(Scores<Tile>& s,
                                    const AttentionGradient<T>& a, int query0,
                                    int key0, int lane) {
 #pragma unroll
@@ -85,7 +85,7 @@ __device__ void hide_turned_scores(Scores<Tile>& s,
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const int seen =
-          keys_seen(a, query0 + 8 * j + lane % 4 * 2 + e) - key0 - lane / 4;
+          visible_keys(a, query0 + 8 * j + lane % 4 * 2 + e) - key0 - lane / 4;
 #pragma unroll
       for (int i = 0; i < Tile::row_tiles; ++i) {
         if (16 * i >= seen) s[i][j][e] = -INFINITY;
@@ -103,7 +103,7 @@ __device__ void hide_turned_scores(Scores<Tile>& s,
 /// @param lane       in the warp
 //! [recompute]
 template <class Tile>
-__device__ void recompute_weights(Scores<Tile>& s, int j, float scale,
+__device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
                                   const float* lse_base_2, int lane) {
   float lse[2];
   load2(lse, lse_base_2 + 8 * j + lane % 4 * 2);
@@ -130,7 +130,7 @@ __device__ void recompute_weights(Scores<Tile>& s, int j, float scale,
 /// @param key0   the warp's first key
 /// @param lane   in the warp
 //! [score_gradients]
-template <class Tile, bool drops, class T>
+template <class Tile, bool has_dropout, class T>
 __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
                                 const AttentionGradient<T>& a,
                                 const float* delta, int head, int query0,
@@ -142,7 +142,7 @@ __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      if constexpr (drops) {
+      if constexpr (has_dropout) {
         const float kept =
             a.dropout.of_weight(head, query0 + column + e % 2,
                                 key0 + 16 * i + 8 * (e / 2) + lane / 4);
@@ -337,7 +337,7 @@ __device__ void multiply_columns(KeySums<Tile>& sums,
     std::uint32_t p_frag[Tile::row_tiles][4];
 #pragma unroll
     for (int i = 0; i < Tile::row_tiles; ++i) {
-      weights_as_operand<T>(p_frag[i], p[i], query);
+      probs_as_operand<T>(p_frag[i], p[i], query);
     }
 #pragma unroll
     for (int j = 0; j < Tile::columns / 8; ++j) {
@@ -442,11 +442,11 @@ __global__ void __launch_bounds__(256)
     Scores<Tile> p = {}, d_s = {};
     multiply_rows<Tile>(p, k_smem + warp_key * d, q_smem, lane);
     multiply_rows<Tile>(d_s, v_smem + warp_key * d, d_o_smem, lane);
-    hide_turned_scores<Tile>(p, a, tile.query0, key0 + warp_key, lane);
+    apply_mask_transposed_scores<Tile>(p, a, tile.query0, key0 + warp_key, lane);
     PackedScores<Tile> p_packed, d_s_packed;
 #pragma unroll
     for (int j = 0; j < Tile::query_tiles; ++j) {
-      recompute_weights<Tile>(p, j, a.scale * kLog2E, a.lse_base_2 + row,
+      recompute_probs<Tile>(p, j, a.scale * kLog2E, a.lse_base_2 + row,
                               lane);
       score_gradients<Tile, true>(d_s, p, j, a, a.delta + row,
                                   tile.head.index, tile.query0,

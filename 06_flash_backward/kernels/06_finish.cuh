@@ -4,14 +4,14 @@
 /// are skipped, and only those at the edge pay for a mask.
 #pragma once
 
-#include "05_flash_forward/kernels/08_finish.cuh"
+#include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "06_flash_backward/kernels/05_tensor_cores.cuh"
 
 namespace fa::FA_TARGET {
 
 /// The tile for a head dimension: as large as the registers allow.
 template <int d>
-using FinishedBackwardTile =
+using SwizzledBackwardTile =
     BackwardTile<d, d == 64 || d == 256 ? 32 : 64, d <= 64 ? 4 : 8,
                  d <= 64 ? 32 : 16, d == 256 ? 2 : 1>;
 
@@ -71,7 +71,7 @@ __device__ void multiply_ds_k(QuerySums<Tile>& d_q, const T* ds_smem,
 }
 //! [multiply_ds_k]
 
-/// Dynamic shared memory of flash_backward_finish().
+/// Dynamic shared memory of flash_backward_swizzled_pipeline().
 template <class Tile, class T>
 constexpr std::size_t backward_bytes() {
   return sizeof(T) * (2 * Tile::kv_size + 4 * Tile::q_size + Tile::ds_size) +
@@ -85,9 +85,9 @@ constexpr std::size_t backward_bytes() {
 /// @tparam drops whether weights are dropped
 /// @tparam adds  whether it computes dQ, too
 //! [finish]
-template <class Tile, class T, bool drops, bool adds = true>
+template <class Tile, class T, bool has_dropout, bool adds = true>
 __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
-    flash_backward_finish(AttentionGradient<T> a) {
+    flash_backward_swizzled_pipeline(AttentionGradient<T> a) {
   constexpr int d = Tile::d;
   T* const k_smem = dynamic_shared<T>();
   T* const v_smem = k_smem + Tile::kv_size;
@@ -145,34 +145,34 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     tile = next_query_tile<Tile>(tile, a, batch, kv_head, key0);
     if (exists(tile, a)) fetch(tile, 1 - stage);
     cp_async_commit();
-    if (keys_seen(a, query0) < key0 + Tile::block_n) {
-      hide_turned_scores<Tile>(p, a, query0, key0 + warp_key, lane);
+    if (visible_keys(a, query0) < key0 + Tile::block_n) {
+      apply_mask_transposed_scores<Tile>(p, a, query0, key0 + warp_key, lane);
     }
     // dP^T = V dO^T, and meanwhile P^T
     multiply_q_k<d>(d_s, v_smem, d_o_tile, warp_key, lane, [&](int part) {
 #pragma unroll
       for (int j = 0; j < Tile::query_tiles; ++j) {
         if (j * (d / 16) / Tile::query_tiles == part) {
-          recompute_weights<Tile>(p, j, exponent_scale, lse, lane);
+          recompute_probs<Tile>(p, j, exponent_scale, lse, lane);
         }
       }
     });
     PackedScores<Tile> d_s_packed;
     const auto finish_scores = [&](int j) {
-      score_gradients<Tile, drops>(d_s, p, j, a, delta, head, query0,
+      score_gradients<Tile, has_dropout>(d_s, p, j, a, delta, head, query0,
                                    key0 + warp_key, lane);
       pack_scores<T, Tile>(d_s_packed, d_s, j);
       if (adds && column0 == 0) {
         store_score_gradients<Tile>(ds_smem, d_s_packed, j, warp_key, lane);
       }
     };
-    if constexpr (drops) {  // it changes P^T, too
+    if constexpr (has_dropout) {  // it changes P^T, too
 #pragma unroll
       for (int j = 0; j < Tile::query_tiles; ++j) finish_scores(j);
     }
     // dV += P^T dO, and meanwhile dS^T
     multiply_p_v<d>(d_v, p, d_o_tile, lane, column0, [&](int part) {
-      if constexpr (!drops) {
+      if constexpr (!has_dropout) {
         finish_scores(2 * part);
         finish_scores(2 * part + 1);
       }

@@ -4,7 +4,7 @@
 /// going by. S and dP are computed twice: seven products instead of five.
 #pragma once
 
-#include "06_flash_backward/kernels/06_finish.cuh"
+#include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -28,7 +28,7 @@ constexpr std::size_t query_gradient_bytes() {
 /// @tparam Tile  a ForwardTile
 /// @tparam drops whether weights are dropped
 //! [queries]
-template <class Tile, class T, bool drops>
+template <class Tile, class T, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, 1)
     flash_backward_queries(AttentionGradient<T> a) {
   constexpr int d = Tile::d;
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
   const auto kv = head_of(a, blockIdx.z, blockIdx.y);
   const int tiles =
-      ceil_div(keys_seen(a, query0 + Tile::block_m - 1), Tile::block_n);
+      ceil_div(visible_keys(a, query0 + Tile::block_m - 1), Tile::block_n);
   const float exponent_scale = a.scale * kLog2E;
   const auto fetch = [&](int tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
@@ -82,8 +82,8 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     cp_async_commit();
     Accumulators<Tile, Tile::block_n> s = {}, d_p = {};
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
-    if (keys_seen(a, query0) < key0 + Tile::block_n) {
-      hide_scores<Tile>(s, a, query0 + warp_row, key0, lane);
+    if (visible_keys(a, query0) < key0 + Tile::block_n) {
+      apply_mask<Tile>(s, a, query0 + warp_row, key0, lane);
     }
     multiply_q_k<d>(d_p, d_o_smem, v_smem + at, warp_row, lane);
 #pragma unroll
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         float gradient = d_p[0][j][e];
-        if constexpr (drops) {
+        if constexpr (has_dropout) {
           gradient *= a.dropout.of_weight(
               head.index, query0 + warp_row + 8 * (e / 2) + lane / 4,
               key0 + 8 * j + lane % 4 * 2 + e % 2);

@@ -36,13 +36,13 @@ __device__ void add_part(float* to, const QueryGradient<Tile>& d_q) {
 //! [add_part]
 
 /// dK, dV and the sums of dQ. Launch: blocks of 256; grid of ceil(length_k / block_n) x kv_heads x batch;
-/// sizeof(WgmmaBackwardShared<Tile>); after preprocess() with d_q_sum, and before write_mapped_d_q().
+/// sizeof(WgmmaBackwardShared<Tile>); after preprocess() with d_q_sum, and before write_tma_d_q().
 /// @tparam Tile HopperBackwardTile with one stage
 /// @param maps  what is computed
 //! [wgmma]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
-    flash_backward_wgmma(const __grid_constant__ MappedGradient<T> maps) {
+    flash_backward_wgmma(const __grid_constant__ TmaGradient<T> maps) {
   auto& shared = *dynamic_shared<WgmmaBackwardShared<Tile>>();
   const AttentionGradient<T>& a = maps.a;
   const KeyBlock block =
@@ -80,25 +80,25 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
     }
     shared.queries.wait(parity);
     parity ^= 1;
-    TurnedScores<Tile> p, d_s;  // at first S and dP, turned
-    begin_scores(p, shared.k[warpgroup], shared.q);
-    begin_scores(d_s, shared.v[warpgroup], shared.d_o);
+    TransposedScores<Tile> p, d_s;  // at first S and dP, turned
+    issue_qk(p, shared.k[warpgroup], shared.q);
+    issue_qk(d_s, shared.v[warpgroup], shared.d_o);
     wgmma_wait<0>(p, d_s);
-    if (keys_seen(a, query0) < block.key0 + Tile::block_n) {
-      hide_keys(p, a, query0, key0);
+    if (visible_keys(a, query0) < block.key0 + Tile::block_n) {
+      apply_mask_transposed(p, a, query0, key0);
     }
-    recompute_weights(p, shared.lse, a.scale * kLog2E);
+    recompute_probs(p, shared.lse, a.scale * kLog2E);
     score_gradients(d_s, p, shared.delta);
-    RoundedScores<Tile> p_rounded, d_s_rounded;
-    round_weights<T>(p_rounded, p);
-    round_weights<T>(d_s_rounded, d_s);
-    store_scores(shared.d_s, d_s_rounded, warpgroup * kKeys);
-    wait_for_scores();
-    begin_output(d_v, p_rounded, shared.d_o);  // P^T dO
-    begin_output(d_k, d_s_rounded, shared.q);  // dS^T Q
+    RoundedScores<Tile> p_operand, d_s_operand;
+    round_to_operand<T>(p_operand, p);
+    round_to_operand<T>(d_s_operand, d_s);
+    store_d_s(shared.d_s, d_s_operand, warpgroup * kKeys);
+    wait_for_d_s();
+    issue_pv(d_v, p_operand, shared.d_o);  // P^T dO
+    issue_pv(d_k, d_s_operand, shared.q);  // dS^T Q
     QueryGradient<Tile> d_q;
-    begin_d_q<Tile>(d_q, shared.d_s, shared.k, warpgroup);
-    wgmma_wait<0>(d_v, p_rounded, d_k, d_s_rounded, d_q);
+    issue_d_q<Tile>(d_q, shared.d_s, shared.k, warpgroup);
+    wgmma_wait<0>(d_v, p_operand, d_k, d_s_operand, d_q);
     add_part<Tile>(d_q_part<Tile>(a, row, warpgroup), d_q);
     __syncthreads();  // nobody reads these tiles any more
   });

@@ -11,10 +11,10 @@ namespace fa::FA_TARGET {
 
 /// Registers of the threads that fetch and add. Three warpgroups have 3 x 168.
 template <class Tile>
-constexpr int kFetchRegisters = Tile::d == 64 ? 40 : 24;
+constexpr int kProducerRegistersBackward = Tile::d == 64 ? 40 : 24;
 /// Registers of the threads that compute.
 template <class Tile>
-constexpr int kComputeRegisters = (3 * 168 - kFetchRegisters<Tile>) / 2;
+constexpr int kConsumerRegistersBackward = (3 * 168 - kProducerRegistersBackward<Tile>) / 2;
 /// What a block keeps in shared memory.
 template <class Tile>
 struct BackwardShared {
@@ -55,34 +55,34 @@ struct BackwardShared {
 /// @param block  of keys
 //! [fetch]
 template <class Tile, class Shared, class T>
-__device__ void fetch_queries(Shared& shared, const MappedGradient<T>& maps,
+__device__ void load_queries(Shared& shared, const TmaGradient<T>& maps,
                               const KeyBlock& block) {
   constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
   const AttentionGradient<T>& a = maps.a;
   int keys_bytes = sizeof shared.k;  // then 0
-  const auto fetch_keys = [&](auto& tiles, const TensorMap& map,
+  const auto load_keys = [&](auto& tiles, const TensorMap& map,
                               Mbarrier& barrier) {
     int key0 = block.key0;
 #pragma unroll 1  // registers are few here
     for (auto& tile : tiles) {
       load_tile(tile, map, barrier, key0, block.head, block.batch,
-                Keep::kShort);
+                CacheHint::kEvictFirst);
       key0 += kKeys;
     }
   };
-  RingPlace<Tile::stages> at;
+  PipelineState<Tile::stages> at;
   for_each_tile<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = row_of_tile(a, block, head, query0);
     const int bytes = keys_bytes + Tile::QTile::bytes + row_bytes;
-    Mbarrier& q_full = shared.q_pipe.acquire(at, bytes);
-    if (keys_bytes > 0) fetch_keys(shared.k, maps.k, q_full);
+    Mbarrier& q_full = shared.q_pipe.producer_acquire(at, bytes);
+    if (keys_bytes > 0) load_keys(shared.k, maps.k, q_full);
     load_tile(shared.q[at.stage], maps.q, q_full, query0, head, block.batch,
-              Keep::kLong);
+              CacheHint::kEvictLast);
     bulk_load(shared.lse[at.stage], a.lse_base_2 + row, row_bytes, q_full);
-    Mbarrier& d_o_full = shared.d_o_pipe.acquire(at, bytes);
-    if (keys_bytes > 0) fetch_keys(shared.v, maps.v, d_o_full);
+    Mbarrier& d_o_full = shared.d_o_pipe.producer_acquire(at, bytes);
+    if (keys_bytes > 0) load_keys(shared.v, maps.v, d_o_full);
     load_tile(shared.d_o[at.stage], maps.d_o, d_o_full, query0, head,
-              block.batch, Keep::kLong);
+              block.batch, CacheHint::kEvictLast);
     bulk_load(shared.delta[at.stage], a.delta + row, row_bytes, d_o_full);
     keys_bytes = 0;
     at.advance();
@@ -101,7 +101,7 @@ __device__ void add_d_q_parts(BackwardShared<Tile>& shared,
                               const AttentionGradient<T>& a,
                               const KeyBlock& block, int warpgroup) {
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
-  RingPlace<1> at;
+  PipelineState<1> at;
   for_each_tile<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = row_of_tile(a, block, head, query0);
     shared.d_q_full[warpgroup].wait(at.parity);
@@ -134,9 +134,9 @@ __device__ void hand_over(BackwardShared<Tile>& shared,
 
 /// This warp is done with a stage.
 template <int stages>
-__device__ void free_stage(Pipeline<stages>& pipe,
-                           const RingPlace<stages>& at) {
-  if (threadIdx.x % kWarp == 0) pipe.free(at);
+__device__ void release_stage(Pipeline<stages>& pipe,
+                           const PipelineState<stages>& at) {
+  if (threadIdx.x % kWarp == 0) pipe.consumer_release(at);
 }
 
 /// What the warps behind those that compute do.
@@ -146,23 +146,23 @@ __device__ void free_stage(Pipeline<stages>& pipe,
 /// @param add    add(warpgroup) adds what that one hands over
 template <class Tile, class T, class Add>
 __device__ void serve(BackwardShared<Tile>& shared,
-                      const MappedGradient<T>& maps, const KeyBlock& block,
+                      const TmaGradient<T>& maps, const KeyBlock& block,
                       Add add) {
   const int warp = threadIdx.x / kWarp % 4;
   if (threadIdx.x % kWarp != 0) return;
-  if (warp == 0) fetch_queries<Tile>(shared, maps, block);
+  if (warp == 0) load_queries<Tile>(shared, maps, block);
   if (warp > 0 && warp <= kKeyWarpgroups) add(warp - 1);
 }
 
 /// dK, dV and the sums of dQ. Launch: blocks of 384; grid of ceil(length_k / block_n) x kv_heads x batch;
-/// sizeof(BackwardShared<Tile>); after preprocess() with d_q_sum, and before write_mapped_d_q().
+/// sizeof(BackwardShared<Tile>); after preprocess() with d_q_sum, and before write_tma_d_q().
 /// @tparam Tile HopperBackwardTile
 /// @param maps  what is computed
 //! [warp_specialized]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_specialized(
-        const __grid_constant__ MappedGradient<T> maps) {
+        const __grid_constant__ TmaGradient<T> maps) {
   auto& shared = *dynamic_shared<BackwardShared<Tile>>();
   shared.init();
   const AttentionGradient<T>& a = maps.a;
@@ -170,48 +170,48 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
       key_block<Tile>(a, blockIdx.x, blockIdx.y, blockIdx.z);
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
-    keep_registers<kFetchRegisters<Tile>>();
+    setmaxnreg_dec<kProducerRegistersBackward<Tile>>();
     serve(shared, maps, block,
           [&](int of) { add_d_q_parts(shared, a, block, of); });
     return;
   }
-  take_registers<kComputeRegisters<Tile>>();
+  setmaxnreg_inc<kConsumerRegistersBackward<Tile>>();
   const int key0 = block.key0 + warpgroup * kKeys;
   KeyGradient<Tile> d_k = {}, d_v = {};
-  RingPlace<2> at;  // of Q, dO and dS
-  const auto step = [&](int query0, bool hidden) {
-    TurnedScores<Tile> p, d_s;  // at first S and dP, turned
-    RoundedScores<Tile> p_rounded, d_s_rounded;
+  PipelineState<2> at;  // of Q, dO and dS
+  const auto step = [&](int query0, bool masked) {
+    TransposedScores<Tile> p, d_s;  // at first S and dP, turned
+    RoundedScores<Tile> p_operand, d_s_operand;
     QueryGradient<Tile> d_q;
     auto& d_s_smem = shared.d_s[at.stage];
-    shared.q_pipe.wait(at);
-    begin_scores(p, shared.k[warpgroup], shared.q[at.stage]);
-    shared.d_o_pipe.wait(at);
-    begin_scores(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
+    shared.q_pipe.consumer_wait(at);
+    issue_qk(p, shared.k[warpgroup], shared.q[at.stage]);
+    shared.d_o_pipe.consumer_wait(at);
+    issue_qk(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
     wgmma_wait<1>(p);
-    if (hidden) hide_keys(p, a, query0, key0);
-    recompute_weights(p, shared.lse[at.stage], a.scale * kLog2E);
+    if (masked) apply_mask_transposed(p, a, query0, key0);
+    recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
     wgmma_wait<0>(d_s);
     score_gradients(d_s, p, shared.delta[at.stage]);
-    round_weights<T>(p_rounded, p);
-    round_weights<T>(d_s_rounded, d_s);
+    round_to_operand<T>(p_operand, p);
+    round_to_operand<T>(d_s_operand, d_s);
     //! [order]
-    store_scores(d_s_smem, d_s_rounded, warpgroup * kKeys);
-    begin_output(d_v, p_rounded, shared.d_o[at.stage]);
-    wait_for_scores();
-    begin_d_q<Tile>(d_q, d_s_smem, shared.k, warpgroup);
-    wgmma_wait<1>(d_v, p_rounded);
-    free_stage(shared.d_o_pipe, at);
-    begin_output(d_k, d_s_rounded, shared.q[at.stage]);
+    store_d_s(d_s_smem, d_s_operand, warpgroup * kKeys);
+    issue_pv(d_v, p_operand, shared.d_o[at.stage]);
+    wait_for_d_s();
+    issue_d_q<Tile>(d_q, d_s_smem, shared.k, warpgroup);
+    wgmma_wait<1>(d_v, p_operand);
+    release_stage(shared.d_o_pipe, at);
+    issue_pv(d_k, d_s_operand, shared.q[at.stage]);
     wgmma_wait<1>(d_q);
     hand_over(shared, d_q, warpgroup, at.stage);
-    wgmma_wait<0>(d_k, d_s_rounded);
-    free_stage(shared.q_pipe, at);
+    wgmma_wait<0>(d_k, d_s_operand);
+    release_stage(shared.q_pipe, at);
     //! [order]
     at.advance();
   };
   for_each_tile<Tile>(a, block, [&](int /*head*/, int query0) {
-    step(query0, keys_seen(a, query0) < block.key0 + Tile::block_n);
+    step(query0, visible_keys(a, query0) < block.key0 + Tile::block_n);
   });
   write_key_gradients<Tile>(shared, maps, block, d_k, d_v);
 }

@@ -14,24 +14,24 @@ namespace fa::FA_TARGET {
 
 /// A warpgroup that computes, and what it has in its registers.
 template <class Tile>
-struct DelayedConsumer {
+struct DelayedMmaWarpgroup {
   using T = typename Tile::T;  ///< half or bfloat16
   static_assert(Tile::stages == 2, "as there are of dS");
   BackwardShared<Tile>& shared;   ///< the block's
   const AttentionGradient<T>& a;  ///< what is computed
   const int warpgroup;            ///< which
   const int key0;                 ///< its first key
-  RingPlace<2> at{};              ///< of Q, dO and dS
+  PipelineState<2> at{};              ///< of Q, dO and dS
   KeyGradient<Tile> d_k{};        ///< sums of its keys
   KeyGradient<Tile> d_v{};        ///< likewise
 
   /// Waits until dS of the tile before is there, and nobody reads the one before that any more.
-  __device__ void wait_for_last_scores() {
+  __device__ void wait_for_previous_d_s() {
     shared.d_s_full[at.stage ^ 1].wait(at.parity ^ at.stage ^ 1);
   }
   /// Begins this warpgroup's part of dQ of the tile before.
-  __device__ void begin_last_d_q(QueryGradient<Tile>& d_q) {
-    begin_d_q<Tile>(d_q, shared.d_s[at.stage ^ 1], shared.k, warpgroup);
+  __device__ void issue_previous_d_q(QueryGradient<Tile>& d_q) {
+    issue_d_q<Tile>(d_q, shared.d_s[at.stage ^ 1], shared.k, warpgroup);
   }
 
   /// A tile of queries.
@@ -40,27 +40,27 @@ struct DelayedConsumer {
   /// @param  hidden whether there is something to hide
   //! [step]
   template <bool first>
-  __device__ void step(int query0, bool hidden) {
-    TurnedScores<Tile> p, d_s;  // at first S and dP, turned
-    RoundedScores<Tile> p_rounded, d_s_rounded;
+  __device__ void step(int query0, bool masked) {
+    TransposedScores<Tile> p, d_s;  // at first S and dP, turned
+    RoundedScores<Tile> p_operand, d_s_operand;
     QueryGradient<Tile> d_q;  // of the tile before
-    shared.q_pipe.wait(at);
-    begin_scores(p, shared.k[warpgroup], shared.q[at.stage]);
-    shared.d_o_pipe.wait(at);
-    begin_scores(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
+    shared.q_pipe.consumer_wait(at);
+    issue_qk(p, shared.k[warpgroup], shared.q[at.stage]);
+    shared.d_o_pipe.consumer_wait(at);
+    issue_qk(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
     wgmma_wait<1>(p);
-    if (hidden) hide_keys(p, a, query0, key0);
-    recompute_weights(p, shared.lse[at.stage], a.scale * kLog2E);
+    if (masked) apply_mask_transposed(p, a, query0, key0);
+    recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
     wgmma_wait<0>(d_s);
     score_gradients(d_s, p, shared.delta[at.stage]);
-    round_weights<T>(d_s_rounded, d_s);
-    round_weights<T>(p_rounded, p);
+    round_to_operand<T>(d_s_operand, d_s);
+    round_to_operand<T>(p_operand, p);
     //! [order]
-    if constexpr (!first) wait_for_last_scores();
-    store_scores(shared.d_s[at.stage], d_s_rounded, warpgroup * kKeys);
-    if constexpr (!first) begin_last_d_q(d_q);
-    begin_output(d_v, p_rounded, shared.d_o[at.stage]);
-    begin_output(d_k, d_s_rounded, shared.q[at.stage]);
+    if constexpr (!first) wait_for_previous_d_s();
+    store_d_s(shared.d_s[at.stage], d_s_operand, warpgroup * kKeys);
+    if constexpr (!first) issue_previous_d_q(d_q);
+    issue_pv(d_v, p_operand, shared.d_o[at.stage]);
+    issue_pv(d_k, d_s_operand, shared.q[at.stage]);
     if constexpr (!first) {
       wgmma_wait<2>(d_q);
       hand_over(shared, d_q, warpgroup, at.stage ^ 1);
@@ -68,10 +68,10 @@ struct DelayedConsumer {
     fence_async_proxy();  // wgmma sees what this thread wrote of dS
     __syncwarp();
     if (threadIdx.x % kWarp == 0) shared.d_s_full[at.stage].arrive();
-    wgmma_wait<1>(d_v, p_rounded);
-    free_stage(shared.d_o_pipe, at);
-    wgmma_wait<0>(d_k, d_s_rounded);
-    free_stage(shared.q_pipe, at);
+    wgmma_wait<1>(d_v, p_operand);
+    release_stage(shared.d_o_pipe, at);
+    wgmma_wait<0>(d_k, d_s_operand);
+    release_stage(shared.q_pipe, at);
     //! [order]
     at.advance();
   }
@@ -86,14 +86,14 @@ struct DelayedConsumer {
     const auto next = [&](auto first) {
       const int query0 = tile * Tile::block_m;
       step<decltype(first)::value>(
-          query0, keys_seen(a, query0) < block.key0 + Tile::block_n);
+          query0, visible_keys(a, query0) < block.key0 + Tile::block_n);
       if (++tile == block.tiles.end) tile = block.tiles.first;
     };
     next(std::true_type{});
     for (int i = 1; i < per_head * group; ++i) next(std::false_type{});
     QueryGradient<Tile> d_q;  // of the last tile
-    wait_for_last_scores();
-    begin_last_d_q(d_q);
+    wait_for_previous_d_s();
+    issue_previous_d_q(d_q);
     wgmma_wait<0>(d_q);
     hand_over(shared, d_q, warpgroup, at.stage ^ 1);
   }
@@ -105,12 +105,12 @@ struct DelayedConsumer {
 /// @param order  of blocks of keys
 //! [most_queries_first]
 template <class Tile, class T>
-__device__ KeyBlock ordered_key_block(const Attention<T>& a, int ticket,
-                                      const WorkOrder& order) {
-  const Work work = work_of(ticket, order);
+__device__ KeyBlock ordered_key_block(const Attention<T>& a, int tile_index,
+                                      const TileScheduler& order) {
+  const WorkTile work = work_tile(tile_index, order);
   // Of queries the last block has the most keys; of keys the first one has the most queries.
   const int index =
-      order.section == 0 ? work.block : order.blocks - 1 - work.block;
+      scheduler.heads_in_l2 == 0 ? work.block : scheduler.blocks - 1 - work.block;
   return key_block<Tile>(a, index, work.head, work.batch);
 }
 //! [most_queries_first]
@@ -120,18 +120,18 @@ __device__ KeyBlock ordered_key_block(const Attention<T>& a, int ticket,
 /// @param block of keys
 /// @param add   add(shared, warpgroup) adds what that one hands over
 template <class Tile, class T, class Add>
-__device__ void delayed_block(const MappedGradient<T>& maps,
+__device__ void delayed_block(const TmaGradient<T>& maps,
                               const KeyBlock& block, Add add) {
   auto& shared = *dynamic_shared<BackwardShared<Tile>>();
   shared.init();
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
-    keep_registers<kFetchRegisters<Tile>>();
+    setmaxnreg_dec<kProducerRegistersBackward<Tile>>();
     serve(shared, maps, block, [&](int of) { add(shared, of); });
     return;
   }
-  take_registers<kComputeRegisters<Tile>>();
-  DelayedConsumer<Tile> consumer{shared, maps.a, warpgroup,
+  setmaxnreg_inc<kConsumerRegistersBackward<Tile>>();
+  DelayedMmaWarpgroup<Tile> consumer{shared, maps.a, warpgroup,
                                  block.key0 + warpgroup * kKeys};
   consumer.run(block);
   write_key_gradients<Tile>(shared, maps, block, consumer.d_k, consumer.d_v);
@@ -144,8 +144,8 @@ __device__ void delayed_block(const MappedGradient<T>& maps,
 //! [delayed]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    flash_backward_delayed(const __grid_constant__ MappedGradient<T> maps,
-                           const WorkOrder order) {
+    flash_backward_delayed_dq(const __grid_constant__ TmaGradient<T> maps,
+                           const TileScheduler order) {
   const KeyBlock block = ordered_key_block<Tile>(maps.a, blockIdx.x, order);
   delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
     add_d_q_parts(shared, maps.a, block, warpgroup);

@@ -8,7 +8,7 @@
 /// Source of the order: NVIDIA and FlashAttention's authors, deterministic backward pass of FlashAttention-3.
 #pragma once
 
-#include "06_flash_backward/kernels/10_delayed_queries.cuh"
+#include "06_flash_backward/kernels/10_delayed_dq.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -18,9 +18,9 @@ namespace fa::FA_TARGET {
 /// @param query0 the tile's first query
 //! [turn]
 template <class Tile, class T>
-__device__ int turn_of(const Attention<T>& a, const KeyBlock& block,
+__device__ int accumulation_rank(const Attention<T>& a, const KeyBlock& block,
                        int query0) {
-  const int seen = keys_seen(a, query0 + Tile::block_m - 1);
+  const int seen = visible_keys(a, query0 + Tile::block_m - 1);
   return (seen - 1) / Tile::block_n - block.key0 / Tile::block_n;
 }
 //! [turn]
@@ -30,19 +30,19 @@ __device__ int turn_of(const Attention<T>& a, const KeyBlock& block,
 /// @param a         what is computed
 /// @param block     of keys
 /// @param warpgroup whose parts of dQ it adds
-//! [add_in_turn]
+//! [add_in_order]
 template <class Tile, class T>
-__device__ void add_in_turn(BackwardShared<Tile>& shared,
+__device__ void add_in_order(BackwardShared<Tile>& shared,
                             const AttentionGradient<T>& a,
                             const KeyBlock& block, int warpgroup) {
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
-  RingPlace<1> at;
+  PipelineState<1> at;
   for_each_tile<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = row_of_tile(a, block, head, query0);
-    unsigned* const turn = a.turns + row / kTurnRows * 2 + warpgroup;
-    const auto own = static_cast<unsigned>(turn_of<Tile>(a, block, query0));
+    unsigned* const semaphore = a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
+    const auto own = static_cast<unsigned>(accumulation_rank<Tile>(a, block, query0));
     shared.d_q_full[warpgroup].wait(at.parity);
-    while (load_acquire(turn) != own) {  // others add before
+    while (load_acquire(semaphore) != own) {  // others add before
     }
     fence_async_proxy_global();  // so TMA knows what others added
     float* const to = d_q_part<Tile>(a, row, warpgroup);
@@ -56,26 +56,26 @@ __device__ void add_in_turn(BackwardShared<Tile>& shared,
     shared.d_q_empty[warpgroup].arrive();
     bulk_wait<0>();  // the sums are in memory
     __threadfence();
-    atomicAdd(turn, 1u);
+    atomicAdd(semaphore, 1u);
     at.advance();
   });
 }
-//! [add_in_turn]
+//! [add_in_order]
 
-/// Launch: as flash_backward_delayed(); order.section is not 0, and a.turns are 0.
+/// Launch: as flash_backward_delayed_dq(); order.section is not 0, and a.turns are 0.
 /// @tparam Tile HopperBackwardTile
 /// @param maps  what is computed
 /// @param order of blocks of keys
 //! [in_turn]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    flash_backward_in_turn(const __grid_constant__ MappedGradient<T> maps,
-                           const WorkOrder order) {
-  const Work work = work_of(blockIdx.x, order);
+    flash_backward_ordered_dq(const __grid_constant__ TmaGradient<T> maps,
+                           const TileScheduler order) {
+  const WorkTile work = work_tile(blockIdx.x, order);
   const KeyBlock block =
       key_block<Tile>(maps.a, work.block, work.head, work.batch);
   delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
-    add_in_turn(shared, maps.a, block, warpgroup);
+    add_in_order(shared, maps.a, block, warpgroup);
   });
 }
 //! [in_turn]

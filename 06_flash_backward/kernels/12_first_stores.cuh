@@ -6,7 +6,7 @@
 /// Source: the idea is ours.
 #pragma once
 
-#include "06_flash_backward/kernels/11_in_turn.cuh"
+#include "06_flash_backward/kernels/11_ordered_dq.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -18,24 +18,24 @@ constexpr unsigned kStored = 1u << 31;
 /// @param a         what is computed
 /// @param block     of keys
 /// @param warpgroup whose parts of dQ it adds
-//! [store_or_add]
+//! [store_or_reduce]
 template <class Tile, class T>
-__device__ void store_or_add(BackwardShared<Tile>& shared,
+__device__ void store_or_reduce(BackwardShared<Tile>& shared,
                              const AttentionGradient<T>& a,
                              const KeyBlock& block, int warpgroup) {
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
-  RingPlace<1> at;
+  PipelineState<1> at;
   for_each_tile<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = row_of_tile(a, block, head, query0);
     float* const to = d_q_part<Tile>(a, row, warpgroup);
-    unsigned* const turn = a.turns + row / kTurnRows * 2 + warpgroup;
+    unsigned* const semaphore = a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
     shared.d_q_full[warpgroup].wait(at.parity);
-    unsigned before = atomic_add_acquire(turn, 1);
+    unsigned before = atomic_add_acquire(semaphore, 1);
     const bool first = before == 0;
     if (first) {
       bulk_store(to, shared.d_q[warpgroup], bytes);
     } else {
-      while (before < kStored) before = load_acquire(turn);
+      while (before < kStored) before = load_acquire(semaphore);
       fence_async_proxy_global();  // so TMA knows of it
       bulk_add(to, shared.d_q[warpgroup], bytes);
     }
@@ -45,30 +45,30 @@ __device__ void store_or_add(BackwardShared<Tile>& shared,
     if (first) {
       bulk_wait<0>();  // it is in memory
       __threadfence();
-      atomicAdd(turn, kStored);
+      atomicAdd(semaphore, kStored);
     }
     at.advance();
   });
 }
-//! [store_or_add]
+//! [store_or_reduce]
 
-/// Launch: as flash_backward_delayed(); a.turns are 0.
+/// Launch: as flash_backward_delayed_dq(); a.turns are 0.
 /// @tparam Tile HopperBackwardTile
 /// @param maps  what is computed
 /// @param order of blocks of keys
 //! [first_stores]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    flash_backward_first_stores(
-        const __grid_constant__ MappedGradient<T> maps,
-        const WorkOrder order) {
+    flash_backward_store_then_reduce(
+        const __grid_constant__ TmaGradient<T> maps,
+        const TileScheduler order) {
   KeyBlock block = ordered_key_block<Tile>(maps.a, blockIdx.x, order);
   if (!maps.a.causal) {
     block.tiles.start = static_cast<int>(std::int64_t{block.key0} *
                                          block.tiles.end / maps.a.length_k);
   }
   delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
-    store_or_add(shared, maps.a, block, warpgroup);
+    store_or_reduce(shared, maps.a, block, warpgroup);
   });
 }
 //! [first_stores]

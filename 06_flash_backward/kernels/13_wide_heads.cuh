@@ -20,8 +20,8 @@ constexpr std::size_t kWideBytes = sizeof(WideQueriesShared<Tile>) >
 
 /// The order of a launch's blocks.
 struct WideOrder {
-  WorkOrder queries;  ///< of blocks of queries
-  WorkOrder keys;     ///< of blocks of keys
+  TileScheduler queries;  ///< of blocks of queries
+  TileScheduler keys;     ///< of blocks of keys
   bool keys_first;    ///< whether all blocks of keys come first
 };
 
@@ -33,14 +33,14 @@ struct WideOrder {
 //! [wide_heads]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    flash_backward_wide(const __grid_constant__ MappedGradient<T> maps,
+    flash_backward_wide(const __grid_constant__ TmaGradient<T> maps,
                         const WideOrder order) {
-  const WorkOrder& front = order.keys_first ? order.keys : order.queries;
-  const int ticket = blockIdx.x, of_front = front.all * front.blocks;
-  const bool behind = ticket >= of_front;
-  const int place = behind ? ticket - of_front : ticket;  // among its kind
+  const TileScheduler& front = order.keys_first ? order.keys : order.queries;
+  const int tile_index = blockIdx.x, of_front = front.all * front.blocks;
+  const bool behind = tile_index >= of_front;
+  const int place = behind ? tile_index - of_front : tile_index;  // among its kind
   if (behind == order.keys_first) {
-    const Work work = work_of(place, order.queries);
+    const WorkTile work = work_tile(place, order.queries);
     wide_queries_block<Tile>(maps, query_block<Tile>(maps.a, work));
   } else {
     wide_keys_block<Tile>(maps,

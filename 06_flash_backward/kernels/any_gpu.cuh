@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
   if (query >= a.length_q) return;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
   const auto kv = head_of(a, blockIdx.z, blockIdx.y);
-  const int visible = keys_seen(a, query);
+  const int visible = visible_keys(a, query);
   LaneColumns q, k;
   load_columns(q, head.q + query * a.q_strides.row, a.head_dim);
   float sum = 0;
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
   if (query >= a.length_q) return;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
   const auto kv = head_of(a, blockIdx.z, blockIdx.y);
-  const int visible = keys_seen(a, query);
+  const int visible = visible_keys(a, query);
   LaneColumns q, k, v, d_o, d_q = {};
   load_columns(q, head.q + query * a.q_strides.row, a.head_dim);
   load_columns(d_o, head.d_o + query * a.d_o_strides.row, a.head_dim);

@@ -10,7 +10,7 @@ namespace fa::FA_TARGET {
 constexpr int kPaddedRows = 128;
 
 /// Rows of the smallest tile that has counters.
-constexpr int kTurnRows = 64;
+constexpr int kSemaphoreRows = 64;
 
 /// The gradients of attention over all heads of all sequences. Of the forward pass it has the inputs, o and lse.
 /// @tparam T of q, k, v, o and the gradients
@@ -35,9 +35,9 @@ struct AttentionGradient : Attention<T> {
   /// Sums that become d_q: [batch, heads, padded length_q, columns of the kernel], in an order that the kernel chooses;
   /// zero before, but where the first block to come stores its part. A workspace; null for kernels without.
   float* d_q_sum;
-  /// How far the blocks are with each part of a tile of d_q_sum: [batch * heads * padded length_q / kTurnRows][2], 0
+  /// How far the blocks are with each part of a tile of d_q_sum: [batch * heads * padded length_q / kSemaphoreRows][2], 0
   /// before; the kernel says what it counts. A workspace; null for kernels whose blocks all add.
-  unsigned* turns;
+  unsigned* d_q_semaphores;
 };
 
 /// One query head: where its rows begin.

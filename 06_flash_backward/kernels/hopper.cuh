@@ -17,7 +17,7 @@ constexpr int kKeyWarpgroups = 2;
 
 /// The gradients of attention with the maps of its tensors.
 template <class T>
-struct MappedGradient {
+struct TmaGradient {
   TensorMap q;             ///< boxes of a tile of queries
   TensorMap d_o;           ///< boxes of a tile of queries
   TensorMap k;             ///< boxes of kKeys rows
@@ -50,11 +50,11 @@ struct HopperBackwardTile {
 };
 
 /// The named barrier at which dS is complete; those before it are of write_gradient().
-constexpr int kScoresBarrier = 1 + kKeyWarpgroups;
+constexpr int kScoreGradientsBarrier = 1 + kKeyWarpgroups;
 
 /// Turned scores of a warpgroup: this lane's part of 64 x block_m.
 template <class Tile>
-using TurnedScores = float[Tile::block_m / 2];
+using TransposedScores = float[Tile::block_m / 2];
 /// The same, rounded, as left operands of 16 queries each.
 template <class Tile>
 using RoundedScores = std::uint32_t[Tile::block_m / 16][4];
@@ -135,7 +135,7 @@ __device__ void for_each_tile(const Attention<T>& a, const KeyBlock& block,
 /// @param query0 the tile's first query
 /// @param key0   the warpgroup's first key
 template <class T, int r>
-__device__ void hide_keys(float (&s)[r], const Attention<T>& a, int query0,
+__device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a, int query0,
                           int key0) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -158,7 +158,7 @@ __device__ void hide_keys(float (&s)[r], const Attention<T>& a, int query0,
 /// @param scale      of the scores / ln 2
 //! [weights]
 template <int r>
-__device__ void recompute_weights(float (&s)[r], const float* lse_base_2,
+__device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
                                   float scale) {
 #pragma unroll
   for (int j = 0; j < r / 4; ++j) {
@@ -196,9 +196,9 @@ __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
 /// @param to   block_m x block_n
 /// @param d_s  rounded
 /// @param key  the warpgroup's first in the block
-//! [store_scores]
+//! [store_d_s]
 template <class ScoreTile, int parts>
-__device__ void store_scores(ScoreTile& to,
+__device__ void store_d_s(ScoreTile& to,
                              const std::uint32_t (&d_s)[parts][4], int key) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp % 4;
   const int query = lane / 16 * 8 + lane % 8;
@@ -208,23 +208,23 @@ __device__ void store_scores(ScoreTile& to,
     stmatrix_x4_transposed(to.at(16 * i + query, col), d_s[i]);
   }
 }
-//! [store_scores]
+//! [store_d_s]
 
 /// Begins a warpgroup's part of dQ = dS K.
 /// @param d_q       the part
 /// @param d_s       block_m x block_n
 /// @param k         all keys of the block
 /// @param warpgroup which
-//! [begin_d_q]
+//! [issue_d_q]
 template <class Tile>
-__device__ void begin_d_q(QueryGradient<Tile>& d_q,
+__device__ void issue_d_q(QueryGradient<Tile>& d_q,
                           const typename Tile::ScoreTile& d_s,
                           const typename Tile::KvTile (&k)[kKeyWarpgroups],
                           int warpgroup) {
   constexpr bool by_columns = Tile::block_m == 64;
   const int row = by_columns ? 0 : 64 * warpgroup;
   const int col = by_columns ? Tile::d_q_columns * warpgroup : 0;
-  wgmma_begin(d_q);
+  wgmma_fence(d_q);
 #pragma unroll
   for (int key = 0; key < Tile::block_n; key += 16) {
     wgmma<typename Tile::T>(d_q, d_s.by_rows(row, key),
@@ -233,7 +233,7 @@ __device__ void begin_d_q(QueryGradient<Tile>& d_q,
   }
   wgmma_commit(d_q);
 }
-//! [begin_d_q]
+//! [issue_d_q]
 
 /// Calls visit(at, i) for each four registers of a warpgroup's accumulator, from register i on. They have their place
 /// at `at` of an array [registers / 4][thread of the warpgroup][4]: so a warp reaches 512 neighbouring bytes at once.
@@ -314,15 +314,15 @@ __device__ void write_gradient(const TensorMap& map, const float (&x)[r],
 //! [write_gradient]
 
 /// What this thread wrote of dS is there for wgmma, and what the other warpgroup wrote, too.
-__device__ inline void wait_for_scores() {
+__device__ inline void wait_for_d_s() {
   fence_async_proxy();
-  named_barrier_wait(kScoresBarrier, kKeyWarpgroups * kWarpgroup);
+  named_barrier_wait(kScoreGradientsBarrier, kKeyWarpgroups * kWarpgroup);
 }
 
 /// A warpgroup writes its dK and dV, when both are done with K.
 template <class Tile, class Shared, class T>
 __device__ void write_key_gradients(Shared& shared,
-                                    const MappedGradient<T>& maps,
+                                    const TmaGradient<T>& maps,
                                     const KeyBlock& block,
                                     const KeyGradient<Tile>& d_k,
                                     const KeyGradient<Tile>& d_v) {
@@ -330,7 +330,7 @@ __device__ void write_key_gradients(Shared& shared,
   const int key0 = block.key0 + warpgroup * kKeys;
   write_gradient(maps.d_v, d_v, 1, shared.v[warpgroup], key0, block.head,
                  block.batch);
-  named_barrier_wait(kScoresBarrier, kKeyWarpgroups * kWarpgroup);
+  named_barrier_wait(kScoreGradientsBarrier, kKeyWarpgroups * kWarpgroup);
   write_gradient(maps.d_k, d_k, maps.a.scale, shared.k[warpgroup], key0,
                  block.head, block.batch);
   if (threadIdx.x % kWarpgroup == 0) {
@@ -345,7 +345,7 @@ __device__ void write_key_gradients(Shared& shared,
 //! [write_d_q]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
-    write_mapped_d_q(const __grid_constant__ MappedGradient<T> maps) {
+    write_tma_d_q(const __grid_constant__ TmaGradient<T> maps) {
   auto& tiles = *dynamic_shared<QueryGradientPart<Tile>[kKeyWarpgroups]>();
   const AttentionGradient<T>& a = maps.a;
   const int warpgroup = warpgroup_index();

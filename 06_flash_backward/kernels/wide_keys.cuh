@@ -4,7 +4,7 @@
 /// memory.
 #pragma once
 
-#include "06_flash_backward/kernels/11_in_turn.cuh"
+#include "06_flash_backward/kernels/11_ordered_dq.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -58,14 +58,14 @@ struct WideValues {
   WideKeysShared<Tile>& shared;     ///< the block's
   const AttentionGradient<T>& a;    ///< what is computed
   const int key0;                   ///< the block's first key
-  RingPlace<2> at{};                ///< of Q, dO and P
-  RingPlace<2> last{};              ///< of the tile before
+  PipelineState<2> at{};                ///< of Q, dO and P
+  PipelineState<2> last{};              ///< of the tile before
   KeyGradient<Tile> d_v{};          ///< sums of its keys
-  RoundedScores<Tile> p_rounded{};  ///< of the tile before
+  RoundedScores<Tile> p_operand{};  ///< of the tile before
 
   /// This lane's part of P^T goes to the other warpgroup's lane of the same number. Its place is empty: Q of the stage
   /// was, and that warpgroup frees it later than it reads P.
-  __device__ void hand_over(const TurnedScores<Tile>& p) {
+  __device__ void hand_over(const TransposedScores<Tile>& p) {
     store_accumulator(shared.p[at.stage], p);
     __syncwarp();
     if (threadIdx.x % kWarp == 0) shared.p_full[at.stage].arrive();
@@ -76,22 +76,22 @@ struct WideValues {
   /// @param query0 the tile's first query
   /// @param hidden whether there is something to hide
   //! [values]
-  __device__ void step(bool first, int query0, bool hidden) {
-    TurnedScores<Tile> p;  // at first S, turned
-    if (!first) begin_output(d_v, p_rounded, shared.d_o[last.stage]);
-    shared.q_pipe.wait(at);
-    begin_scores(p, shared.k[0], shared.q[at.stage]);
+  __device__ void step(bool first, int query0, bool masked) {
+    TransposedScores<Tile> p;  // at first S, turned
+    if (!first) issue_pv(d_v, p_operand, shared.d_o[last.stage]);
+    shared.q_pipe.consumer_wait(at);
+    issue_qk(p, shared.k[0], shared.q[at.stage]);
     if (!first) {
-      wgmma_wait<1>(d_v, p_rounded);
-      free_stage(shared.d_o_pipe, last);
+      wgmma_wait<1>(d_v, p_operand);
+      release_stage(shared.d_o_pipe, last);
     }
     wgmma_wait<0>(p);
-    if (hidden) hide_keys(p, a, query0, key0);
-    recompute_weights(p, shared.lse[at.stage], a.scale * kLog2E);
+    if (masked) apply_mask_transposed(p, a, query0, key0);
+    recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
     hand_over(p);
-    free_stage(shared.q_pipe, at);
-    round_weights<T>(p_rounded, p);
-    shared.d_o_pipe.wait(at);
+    release_stage(shared.q_pipe, at);
+    round_to_operand<T>(p_operand, p);
+    shared.d_o_pipe.consumer_wait(at);
     last = at;
     at.advance();
   }
@@ -99,8 +99,8 @@ struct WideValues {
 
   /// Behind the last tile: its dV.
   __device__ void finish() {
-    begin_output(d_v, p_rounded, shared.d_o[last.stage]);
-    wgmma_wait<0>(d_v, p_rounded);
+    issue_pv(d_v, p_operand, shared.d_o[last.stage]);
+    wgmma_wait<0>(d_v, p_operand);
   }
 };
 
@@ -110,13 +110,13 @@ struct WideKeys {
   using T = typename Tile::T;         ///< half or bfloat16
   WideKeysShared<Tile>& shared;       ///< the block's
   const AttentionGradient<T>& a;      ///< what is computed
-  RingPlace<2> at{};                  ///< of Q, dO and P
-  RingPlace<2> last{};                ///< of the tile before
+  PipelineState<2> at{};                  ///< of Q, dO and P
+  PipelineState<2> last{};                ///< of the tile before
   KeyGradient<Tile> d_k{};            ///< sums of its keys
-  RoundedScores<Tile> d_s_rounded{};  ///< of the tile before
+  RoundedScores<Tile> d_s_operand{};  ///< of the tile before
 
   /// This lane's part of P^T, when the other warpgroup has handed it over.
-  __device__ void take_over(TurnedScores<Tile>& p) {
+  __device__ void take_over(TransposedScores<Tile>& p) {
     shared.p_full[at.stage].wait(at.parity);
     load_accumulator(p, shared.p[at.stage]);
   }
@@ -124,22 +124,22 @@ struct WideKeys {
   /// A tile of queries: dK of the one before it, and dS of this one.
   /// @param first whether none was before it
   //! [keys]
-  __device__ void step(bool first, int /*query0*/, bool /*hidden*/) {
-    TurnedScores<Tile> p, d_s;  // d_s is dP at first, turned
-    if (!first) begin_output(d_k, d_s_rounded, shared.q[last.stage]);
-    shared.d_o_pipe.wait(at);
-    begin_scores(d_s, shared.v[0], shared.d_o[at.stage]);
+  __device__ void step(bool first, int /*query0*/, bool /*masked*/) {
+    TransposedScores<Tile> p, d_s;  // d_s is dP at first, turned
+    if (!first) issue_pv(d_k, d_s_operand, shared.q[last.stage]);
+    shared.d_o_pipe.consumer_wait(at);
+    issue_qk(d_s, shared.v[0], shared.d_o[at.stage]);
     if (!first) {
-      wgmma_wait<1>(d_k, d_s_rounded);
-      free_stage(shared.q_pipe, last);
+      wgmma_wait<1>(d_k, d_s_operand);
+      release_stage(shared.q_pipe, last);
     }
     wgmma_wait<0>(d_s);
     take_over(p);
     score_gradients(d_s, p, shared.delta[at.stage]);
     __syncwarp();
-    free_stage(shared.d_o_pipe, at);
-    round_weights<T>(d_s_rounded, d_s);
-    shared.q_pipe.wait(at);
+    release_stage(shared.d_o_pipe, at);
+    round_to_operand<T>(d_s_operand, d_s);
+    shared.q_pipe.consumer_wait(at);
     last = at;
     at.advance();
   }
@@ -147,8 +147,8 @@ struct WideKeys {
 
   /// Behind the last tile: its dK.
   __device__ void finish() {
-    begin_output(d_k, d_s_rounded, shared.q[last.stage]);
-    wgmma_wait<0>(d_k, d_s_rounded);
+    issue_pv(d_k, d_s_operand, shared.q[last.stage]);
+    wgmma_wait<0>(d_k, d_s_operand);
   }
 };
 
@@ -166,7 +166,7 @@ __device__ void sum_over_queries(Sums& sums, const KeyBlock& block) {
   for (int i = 0; i < all; ++i) {
     const int query0 = tile * Tile::block_m;
     sums.step(i == 0, query0,
-              keys_seen(a, query0) < block.key0 + Tile::block_n);
+              visible_keys(a, query0) < block.key0 + Tile::block_n);
     if (++tile == block.tiles.end) tile = block.tiles.first;
   }
   sums.finish();
@@ -189,19 +189,19 @@ __device__ void write_sums(const TensorMap& map, const float (&sums)[r],
 /// @param block of keys
 //! [wide_keys]
 template <class Tile, class T>
-__device__ void wide_keys_block(const MappedGradient<T>& maps,
+__device__ void wide_keys_block(const TmaGradient<T>& maps,
                                 const KeyBlock& block) {
   auto& shared = *dynamic_shared<WideKeysShared<Tile>>();
   shared.init();
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
-    keep_registers<kFetchRegisters<Tile>>();
+    setmaxnreg_dec<kProducerRegistersBackward<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) {
-      fetch_queries<Tile>(shared, maps, block);
+      load_queries<Tile>(shared, maps, block);
     }
     return;
   }
-  take_registers<kComputeRegisters<Tile>>();
+  setmaxnreg_inc<kConsumerRegistersBackward<Tile>>();
   if (warpgroup == 0) {
     WideValues<Tile> sums{shared, maps.a, block.key0};
     sum_over_queries<Tile>(sums, block);

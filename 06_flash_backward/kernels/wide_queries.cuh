@@ -40,20 +40,20 @@ struct QueryBlock {
 /// @param a    what is computed
 /// @param work which
 template <class Tile, class T>
-__device__ QueryBlock query_block(const Attention<T>& a, const Work& work) {
+__device__ QueryBlock query_block(const Attention<T>& a, const WorkTile& work) {
   const int query0 = work.block * kWideQueries;
   return {query0, work.head, work.head / (a.heads / a.kv_heads), work.batch,
-          ceil_div(keys_seen(a, query0 + kWideQueries - 1), Tile::block_n)};
+          ceil_div(visible_keys(a, query0 + kWideQueries - 1), Tile::block_n)};
 }
 
 /// What the thread that fetches does. Q comes with the first tile of K, dO with the first one of V.
 /// @param shared the block's
 /// @param maps   of the tensors
 /// @param block  of queries
-//! [fetch_keys]
+//! [load_keys]
 template <class Tile, class T>
-__device__ void fetch_keys(WideQueriesShared<Tile>& shared,
-                           const MappedGradient<T>& maps,
+__device__ void load_keys(WideQueriesShared<Tile>& shared,
+                           const TmaGradient<T>& maps,
                            const QueryBlock& block) {
   int queries_bytes = kKeyWarpgroups * Tile::QTile::bytes;  // then 0
   const auto fetch_queries_of = [&](auto& tiles, const TensorMap& map,
@@ -62,29 +62,29 @@ __device__ void fetch_keys(WideQueriesShared<Tile>& shared,
 #pragma unroll 1  // registers are few here
     for (int i = 0; i < kKeyWarpgroups; ++i) {
       load_tile(tiles[i], map, barrier, block.query0 + i * kQueries,
-                block.head, block.batch, Keep::kShort);
+                block.head, block.batch, CacheHint::kEvictFirst);
     }
   };
-  RingPlace<Tile::stages> k_at;
-  RingPlace<1> v_at;
+  PipelineState<Tile::stages> k_at;
+  PipelineState<1> v_at;
 #pragma unroll 1
   for (int tile = 0; tile < block.tiles; ++tile) {
     const int key0 = tile * Tile::block_n;
     const int bytes = queries_bytes + Tile::KvTile::bytes;
-    Mbarrier& k_full = shared.k_pipe.acquire(k_at, bytes);
+    Mbarrier& k_full = shared.k_pipe.producer_acquire(k_at, bytes);
     fetch_queries_of(shared.q, maps.q, k_full);
     load_tile(shared.k[k_at.stage], maps.k, k_full, key0, block.kv_head,
-              block.batch, Keep::kLong);
-    Mbarrier& v_full = shared.v_pipe.acquire(v_at, bytes);
+              block.batch, CacheHint::kEvictLast);
+    Mbarrier& v_full = shared.v_pipe.producer_acquire(v_at, bytes);
     fetch_queries_of(shared.d_o, maps.d_o, v_full);
     load_tile(shared.v, maps.v, v_full, key0, block.kv_head, block.batch,
-              Keep::kLong);
+              CacheHint::kEvictLast);
     queries_bytes = 0;
     k_at.advance();
     v_at.advance();
   }
 }
-//! [fetch_keys]
+//! [load_keys]
 
 /// Scores become weights.
 /// @param s          products of queries and keys; weights on return
@@ -121,11 +121,11 @@ struct WideQueries {
   const int query0;                   ///< its first query
   float lse[2]{};                     ///< of this lane's rows, in base 2
   float delta[2]{};                   ///< of this lane's rows
-  RingPlace<Tile::stages> k_at{};     ///< where the ring of K stands
-  RingPlace<Tile::stages> k_last{};   ///< where it stood a tile before
-  RingPlace<1> v_at{};                ///< where the ring of V stands
+  PipelineState<Tile::stages> k_at{};     ///< where the ring of K stands
+  PipelineState<Tile::stages> k_last{};   ///< where it stood a tile before
+  PipelineState<1> v_at{};                ///< where the ring of V stands
   KeyGradient<Tile> d_q{};            ///< sums of its queries
-  RoundedScores<Tile> d_s_rounded{};  ///< of the tile before
+  RoundedScores<Tile> d_s_operand{};  ///< of the tile before
 
   /// Reads LSE and delta of this lane's rows.
   /// @param row of the workspace: the warpgroup's first
@@ -142,27 +142,27 @@ struct WideQueries {
   //! [queries]
   __device__ void step(int key0) {
     const bool first = key0 == 0;
-    TurnedScores<Tile> p, d_s;  // at first S and dP, not turned here
+    TransposedScores<Tile> p, d_s;  // at first S and dP, not turned here
     if (!first) {
-      begin_output(d_q, d_s_rounded, shared.k[k_last.stage]);
+      issue_pv(d_q, d_s_operand, shared.k[k_last.stage]);
     }
-    shared.k_pipe.wait(k_at);
-    begin_scores(p, shared.q[warpgroup], shared.k[k_at.stage]);
-    shared.v_pipe.wait(v_at);
-    begin_scores(d_s, shared.d_o[warpgroup], shared.v);
+    shared.k_pipe.consumer_wait(k_at);
+    issue_qk(p, shared.q[warpgroup], shared.k[k_at.stage]);
+    shared.v_pipe.consumer_wait(v_at);
+    issue_qk(d_s, shared.d_o[warpgroup], shared.v);
     if (!first) {
-      wgmma_wait<2>(d_q, d_s_rounded);
-      free_stage(shared.k_pipe, k_last);
+      wgmma_wait<2>(d_q, d_s_operand);
+      release_stage(shared.k_pipe, k_last);
     }
     wgmma_wait<1>(p);
-    if (keys_seen(a, query0) < key0 + Tile::block_n) {
-      hide_scores(p, a, query0, key0);
+    if (visible_keys(a, query0) < key0 + Tile::block_n) {
+      apply_mask(p, a, query0, key0);
     }
     recompute_weights_of_rows(p, lse, a.scale * kLog2E);
     wgmma_wait<0>(d_s);
-    free_stage(shared.v_pipe, v_at);
+    release_stage(shared.v_pipe, v_at);
     score_gradients_of_rows(d_s, p, delta);
-    round_weights<T>(d_s_rounded, d_s);
+    round_to_operand<T>(d_s_operand, d_s);
     k_last = k_at;
     k_at.advance();
     v_at.advance();
@@ -171,10 +171,10 @@ struct WideQueries {
 
   /// A tile of keys that the other warpgroup alone sees.
   __device__ void leave_out() {
-    shared.k_pipe.wait(k_at);
-    free_stage(shared.k_pipe, k_at);
-    shared.v_pipe.wait(v_at);
-    free_stage(shared.v_pipe, v_at);
+    shared.k_pipe.consumer_wait(k_at);
+    release_stage(shared.k_pipe, k_at);
+    shared.v_pipe.consumer_wait(v_at);
+    release_stage(shared.v_pipe, v_at);
     k_at.advance();
     v_at.advance();
   }
@@ -184,13 +184,13 @@ struct WideQueries {
   //! [run]
   __device__ void run(int tiles) {
     const int seen =
-        ceil_div(keys_seen(a, query0 + kQueries - 1), Tile::block_n);
+        ceil_div(visible_keys(a, query0 + kQueries - 1), Tile::block_n);
 #pragma unroll 1
     for (int i = 0; i < seen; ++i) step(i * Tile::block_n);
     if (seen > 0) {
-      begin_output(d_q, d_s_rounded, shared.k[k_last.stage]);
-      wgmma_wait<0>(d_q, d_s_rounded);
-      free_stage(shared.k_pipe, k_last);
+      issue_pv(d_q, d_s_operand, shared.k[k_last.stage]);
+      wgmma_wait<0>(d_q, d_s_operand);
+      release_stage(shared.k_pipe, k_last);
     }
     for (int i = seen; i < tiles; ++i) leave_out();
   }
@@ -202,18 +202,18 @@ struct WideQueries {
 /// @param block of queries
 //! [wide_queries]
 template <class Tile, class T>
-__device__ void wide_queries_block(const MappedGradient<T>& maps,
+__device__ void wide_queries_block(const TmaGradient<T>& maps,
                                    const QueryBlock& block) {
   auto& shared = *dynamic_shared<WideQueriesShared<Tile>>();
   shared.init();
   const AttentionGradient<T>& a = maps.a;
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
-    keep_registers<kFetchRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup == 0) fetch_keys(shared, maps, block);
+    setmaxnreg_dec<kProducerRegistersBackward<Tile>>();
+    if (threadIdx.x % kWarpgroup == 0) load_keys(shared, maps, block);
     return;
   }
-  take_registers<kComputeRegisters<Tile>>();
+  setmaxnreg_inc<kConsumerRegistersBackward<Tile>>();
   const int query0 = block.query0 + warpgroup * kQueries;
   WideQueries<Tile> sums{shared, a, warpgroup, query0};
   sums.load_rows(std::int64_t{block.batch * a.heads + block.head} *

@@ -31,7 +31,7 @@ Variable<T> random_variable(std::int64_t rows, std::int64_t cols,
 
 TEST_CASE("every operation's gradients are those of central differences") {
   for (const TapeCase& of : operation_cases()) {
-    const Comparison c = judge(of);
+    const Comparison c = checker(of);
     CAPTURE(c.what);
     CHECK(c.difference <= c.allowed);
     for (const Matrix<double>& gradient : tape_gradients(of)) {
@@ -44,7 +44,7 @@ TEST_CASE("a transformer of two layers has right gradients as a whole") {
   for (const auto& engine :
        {naive_engine<double>(), tiled_engine<double>({2, 3})}) {
     const TapeCase of = transformer_case(engine);
-    const Comparison c = judge(of);
+    const Comparison c = checker(of);
     CHECK(c.difference <= c.allowed);
     CHECK(of.arguments.size() == 3 + 2 * 12);
   }

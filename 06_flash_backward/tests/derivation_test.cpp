@@ -71,7 +71,7 @@ TEST_CASE("delta is both row sums with dropout, too") {
 }
 
 TEST_CASE("a hidden score gets no gradient") {
-  holds(hidden_scores_get_no_gradient());
+  holds(masked_scores_get_no_gradient());
 }
 
 TEST_CASE("a visible score gets dS") {
@@ -136,12 +136,12 @@ TEST_CASE("softmax's Jacobian of two equal scores is known by heart") {
 }
 
 TEST_CASE("a row that sees no key has weights 0, not NaN") {
-  const double kNothing = -std::numeric_limits<double>::infinity();
+  const double kNegInf = -std::numeric_limits<double>::infinity();
   Matrix<double> s(3, 2);
-  s << kNothing, kNothing, 1, 2, kNothing, 5;
+  s << kNegInf, kNegInf, 1, 2, kNegInf, 5;
   Vector<double> lse(3);
-  lse << kNothing, std::log(std::exp(1.0) + std::exp(2.0)), 5;
-  const Matrix<double> p = recomputed_weights(s, lse);
+  lse << kNegInf, std::log(std::exp(1.0) + std::exp(2.0)), 5;
+  const Matrix<double> p = recomputed_probs(s, lse);
   CHECK(p.row(0) == Matrix<double>::Zero(1, 2));
   CHECK(p.row(1).sum() == doctest::Approx(1));
   CHECK(p(2, 0) == 0);

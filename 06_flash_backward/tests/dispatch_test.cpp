@@ -7,21 +7,21 @@
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
-using backward::Machine;
+using backward::Backend;
 using flash::Problem;
 using flash::problem_of;
 using flash::Type;
 
 namespace {
 
-const std::vector<Machine>& machines() {
-  static const std::vector<Machine> all = backward::machines();
+const std::vector<Backend>& backends() {
+  static const std::vector<Backend> all = backward::backends();
   return all;
 }
 
 std::string chosen(const DeviceProperties& gpu, Type type,
                    std::int64_t head_dim, bool deterministic) {
-  return machines().front().chosen(
+  return backends().front().chosen(
       problem_of(type, {1, 1, 1, 9, 8, head_dim}), deterministic, gpu);
 }
 
@@ -32,21 +32,21 @@ void check_choice(const DeviceProperties& gpu, Type type,
   const Needs kernels = gpu.compute_capability < 80 ? Needs{} : kNeedsMma;
   for (const bool deterministic : {false, true}) {
     CAPTURE(deterministic);
-    for (const Machine& machine : machines()) {
-      if (!machine.available || !can_run(machine.properties, kernels)) {
+    for (const Backend& backend : backends()) {
+      if (!backend.available || !can_run(backend.properties, kernels)) {
         continue;
       }
-      const bool watched = machine.kind == "watched";
+      const bool watched = backend.kind == "watched";
       Problem problem =
           watched ? problem_of(type, {1, 2, 1, 37, 39, head_dim}, true)
                   : problem_of(type, {2, 4, 2, 70, 75, head_dim}, true);
       problem.dropout = dropout;
       const auto inputs =
           backward::make_inputs(problem, flash::Values::kNormal, 1);
-      const backward::Judge judge(problem, inputs);
+      const backward::Checker checker(problem, inputs);
       const auto check = [&] {
-        check_rung(machine.dispatched(deterministic, gpu), problem, inputs,
-                   judge);
+        check_rung(backend.dispatched(deterministic, gpu), problem, inputs,
+                   checker);
       };
       if (!watched) {
         check();
@@ -75,13 +75,13 @@ TEST_CASE(
            {gpus::kA100, gpus::kRtx4090, gpus::kH100With80, gpus::kH100With90,
             gpus::kB200}) {
         CAPTURE(gpu.name);
-        CHECK(chosen(gpu, type, head_dim, false) == "06_finish");
+        CHECK(chosen(gpu, type, head_dim, false) == "06_swizzled_pipeline");
         CHECK(chosen(gpu, type, head_dim, true) == "07_deterministic");
       }
       CHECK(chosen(gpus::kH100, type, head_dim, false) ==
-            (head_dim == 256 ? "13_wide_heads" : "12_first_stores"));
+            (head_dim == 256 ? "13_wide_heads" : "12_store_then_reduce"));
       CHECK(chosen(gpus::kH100, type, head_dim, true) ==
-            (head_dim == 256 ? "13_wide_heads" : "11_in_turn"));
+            (head_dim == 256 ? "13_wide_heads" : "11_ordered_dq"));
     }
   }
 }
@@ -112,7 +112,7 @@ TEST_CASE("what is chosen for other GPUs computes gradients") {
 }
 
 TEST_CASE("blocks are within the shared memory of the GPU they are for") {
-  const Machine& lab = machines().front();
+  const Backend& lab = backends().front();
   for (const DeviceProperties& gpu :
        {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200}) {
     for (const Type type : flash::kTypes) {
@@ -136,7 +136,7 @@ TEST_CASE("blocks are within the shared memory of the GPU they are for") {
 }
 
 TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
-  auto rungs = machines().front().rungs;
+  auto rungs = backends().front().rungs;
   const auto left_out = flash::fit_ladder(rungs, gpus::kT4);
   REQUIRE(rungs.size() == 4);
   CHECK(rungs[2].name == "03_two_kernels");

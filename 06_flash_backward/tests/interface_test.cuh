@@ -118,9 +118,9 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
   return result;
 }
 
-void judge(const Problem& problem, const backward::Judge& by,
+void checker(const Problem& problem, const backward::Checker& by,
            const std::string& name, const Gradients& gradients) {
-  for (const Verdict& verdict : by.judge(name, gradients)) {
+  for (const Verdict& verdict : by.check(name, gradients)) {
     CAPTURE(problem.text());
     CAPTURE(verdict.report());
     CHECK(verdict.accepted);
@@ -131,7 +131,7 @@ void judge(const Problem& problem, const backward::Judge& by,
 std::vector<std::string> check(const Problem& problem, std::int64_t gap = 0) {
   const auto inputs =
       backward::make_inputs(problem, flash::Values::kNormal, 1);
-  const backward::Judge of(problem, inputs);
+  const backward::Checker of(problem, inputs);
   std::vector<std::string> kernels;
   for (const bool deterministic : {false, true}) {
     std::string kernel;
@@ -141,7 +141,7 @@ std::vector<std::string> check(const Problem& problem, std::int64_t gap = 0) {
         : problem.type == Type::kFloat16
             ? call<fa::half>(problem, inputs, gap, deterministic, kernel)
             : call<fa::bfloat16>(problem, inputs, gap, deterministic, kernel);
-    judge(problem, of, kernel, gradients);
+    checker(problem, of, kernel, gradients);
     kernels.push_back(kernel);
   }
   return kernels;
@@ -180,18 +180,18 @@ TEST_CASE("the kernels are those for the type, the columns and the mode") {
         Names{"04_atomics, float32, 32 columns",
               "03_two_kernels, float32, 32 columns"});
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 72})) ==
-        (on_hopper() ? Names{"12_first_stores, float16, 128 columns",
-                             "11_in_turn, float16, 128 columns"}
-                     : Names{"06_finish, float16, 128 columns",
+        (on_hopper() ? Names{"12_store_then_reduce, float16, 128 columns",
+                             "11_ordered_dq, float16, 128 columns"}
+                     : Names{"06_swizzled_pipeline, float16, 128 columns",
                              "07_deterministic, float16, 128 columns"}));
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 136})) ==
         (on_hopper() ? Names(2, "13_wide_heads, float16, 256 columns")
-                     : Names{"06_finish, float16, 256 columns",
+                     : Names{"06_swizzled_pipeline, float16, 256 columns",
                              "07_deterministic, float16, 256 columns"}));
   Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 9, 8, 256});
   problem.dropout = 0.5;
   CHECK(check(problem) ==
-        Names{"06_finish, bfloat16, 256 columns, dropout",
+        Names{"06_swizzled_pipeline, bfloat16, 256 columns, dropout",
               "07_deterministic, bfloat16, 256 columns, dropout"});
 }
 
@@ -250,7 +250,7 @@ TEST_CASE(
   g.attention.q_strides.batch = 0;
   CHECK(std::string(fa_backward_kernel_name(&g)) ==
         (on_hopper() ? "07_deterministic, bfloat16, 256 columns"
-                     : "06_finish, bfloat16, 256 columns"));
+                     : "06_swizzled_pipeline, bfloat16, 256 columns"));
 }
 
 // Rows of a tensor that lies anywhere in memory of the device, to or from the host.
@@ -327,7 +327,7 @@ void check_far(const Problem& problem, const fa_strides& strides,
     copy_rows(static_cast<H*>(from), strides, typed, CopyKind::kToHost);
     return converted<float>(typed);
   };
-  judge(problem, backward::Judge(problem, in), fa_backward_kernel_name(&g),
+  checker(problem, backward::Checker(problem, in), fa_backward_kernel_name(&g),
         {result(g.d_q, of_q), result(g.d_k, of_kv), result(g.d_v, of_kv)});
 }
 
@@ -355,7 +355,7 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
   const Problem one =
       problem_of(Type::kBFloat16, {1, heads, heads, n, n_k, d}, true);
   const auto in = backward::make_inputs(one, flash::Values::kNormal, 1);
-  const backward::Judge of(one, in);
+  const backward::Checker of(one, in);
   const std::int64_t q_size = heads * n * d, k_size = heads * n_k * d;
   const auto memory_of = [&](std::int64_t elements) {
     return untouched(2 * static_cast<std::size_t>(elements));
@@ -411,7 +411,7 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
                   CopyKind::kToHost);
       return converted<float>(host);
     };
-    judge(one, of, fa_backward_kernel_name(&g),
+    checker(one, of, fa_backward_kernel_name(&g),
           {result(g.d_q, q_size, one.shape_of_q()),
            result(g.d_k, k_size, one.shape_of_kv()),
            result(g.d_v, k_size, one.shape_of_kv())});
@@ -712,7 +712,7 @@ bool is_mapped_size(int batch, int kv_heads, int length_k) {
   a.length_q = 1;
   a.length_k = length_k;
   a.head_dim = 8;
-  return can_map_backward(a);
+  return can_use_tma_backward(a);
 }
 
 TEST_CASE("more blocks of keys than a grid has go to another kernel") {

@@ -11,7 +11,7 @@
 
 using namespace fa;
 using backward::Gradients;
-using backward::Machine;
+using backward::Backend;
 using backward::Problem;
 using flash::kTypes;
 using flash::problem_of;
@@ -25,8 +25,8 @@ void check_everywhere(const Problem& problem, Values values = Values::kNormal,
                       std::uint64_t seed = 1) {
   const backward::Inputs inputs =
       backward::make_inputs(problem, values, seed);
-  flash::check_everywhere(backward::machines(), problem, inputs,
-                          backward::Judge(problem, inputs));
+  flash::check_everywhere(backward::backends(), problem, inputs,
+                          backward::Checker(problem, inputs));
 }
 
 }  // namespace
@@ -100,8 +100,8 @@ TEST_CASE(
     set(inputs.k, -8);
     const backward::Inputs with_o =
         backward::with_forward(problem, std::move(inputs), 2);
-    flash::check_everywhere(backward::machines(), problem, with_o,
-                            backward::Judge(problem, with_o));
+    flash::check_everywhere(backward::backends(), problem, with_o,
+                            backward::Checker(problem, with_o));
   }
 }
 
@@ -129,13 +129,13 @@ TEST_CASE("deterministic rungs give the same bits in every run") {
                        sizeof(float) * static_cast<std::size_t>(a.count())) ==
            0;
   };
-  for (const Machine& machine : backward::machines()) {
-    if (!machine.available || machine.kind == "watched") continue;
-    const bool gpu = machine.kind == "gpu";
+  for (const Backend& backend : backward::backends()) {
+    if (!backend.available || backend.kind == "watched") continue;
+    const bool gpu = backend.kind == "gpu";
     const int runs = gpu ? 250 : 3;
     const AttentionShape shape = gpu ? AttentionShape{2, 4, 2, 300, 257, 64}
                                      : AttentionShape{1, 2, 1, 70, 130, 64};
-    for (const backward::Rung& rung : machine.rungs) {
+    for (const backward::Rung& rung : backend.rungs) {
       if (!rung.same_bits) continue;
       Problem problem = problem_of(rung.types.front(), shape, true);
       problem.shape.head_dim = rung.head_dim_near(shape.head_dim);
@@ -157,10 +157,10 @@ TEST_CASE("deterministic rungs give the same bits in every run") {
 }
 
 TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
-  const std::vector<Machine> machines = backward::machines();
-  const Machine* const watched = machine_of(machines, "watched");
+  const std::vector<Backend> backends = backward::backends();
+  const Backend* const watched = find_backend(backends, "watched");
   if (watched == nullptr) return;
-  const auto coverage = flash::check_all_watched<backward::Judge>(
+  const auto coverage = flash::check_all_watched<backward::Checker>(
       *watched, [](const Problem& problem) {
         return backward::make_inputs(problem, Values::kNormal, 1);
       });
@@ -170,14 +170,14 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
 // What rung 13 gives for a problem with a wide head, on all machines but the watched one.
 void check_wide(const Problem& problem, Values values = Values::kNormal) {
   const backward::Inputs inputs = backward::make_inputs(problem, values, 3);
-  const backward::Judge judge(problem, inputs);
-  for (const Machine& machine : backward::machines()) {
-    if (!machine.available || machine.kind == "watched") continue;
-    for (const backward::Rung& rung : machine.rungs) {
+  const backward::Checker checker(problem, inputs);
+  for (const Backend& backend : backward::backends()) {
+    if (!backend.available || backend.kind == "watched") continue;
+    for (const backward::Rung& rung : backend.rungs) {
       if (rung.name < "13") continue;
-      CAPTURE(machine.kind);
-      REQUIRE(rung.takes(problem));
-      flash::check_rung(rung, problem, inputs, judge);
+      CAPTURE(backend.kind);
+      REQUIRE(rung.supports(problem));
+      flash::check_rung(rung, problem, inputs, checker);
     }
   }
 }
@@ -229,21 +229,21 @@ TEST_CASE("wide heads: scores of +-1e4") {
 }
 
 TEST_CASE("rung 13 takes wide heads alone, in 16 bits and without dropout") {
-  for (const Machine& machine : backward::machines()) {
-    for (const backward::Rung& rung : machine.rungs) {
+  for (const Backend& backend : backward::backends()) {
+    for (const backward::Rung& rung : backend.rungs) {
       if (rung.name != "13_wide_heads") continue;
       Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, 136});
-      CHECK(rung.takes(problem));
+      CHECK(rung.supports(problem));
       problem.dropout = 0.1;
-      CHECK_FALSE(rung.takes(problem));
+      CHECK_FALSE(rung.supports(problem));
       problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, 128});
-      CHECK_FALSE(rung.takes(problem));
+      CHECK_FALSE(rung.supports(problem));
       CHECK_THROWS_WITH(
           rung.check(problem),
           "13_wide_heads takes float16 or bfloat16 with a head_dim that is a "
           "multiple of 8 from 136 up to 256, not float16 with 128");
       problem.shape.head_dim = 264;
-      CHECK_FALSE(rung.takes(problem));
+      CHECK_FALSE(rung.supports(problem));
       CHECK(rung.head_dim_near(64) == 136);
       CHECK(rung.head_dim_near(200) == 200);
       CHECK(rung.head_dim_near(512) == 256);
@@ -252,23 +252,23 @@ TEST_CASE("rung 13 takes wide heads alone, in 16 bits and without dropout") {
 }
 
 TEST_CASE("the judge refuses gradients that are a little off") {
-  const Machine lab = backward::machines().front();
+  const Backend lab = backward::backends().front();
   for (const auto& [type, factor] : {std::pair{Type::kFloat32, 1.0001f},
                                      {Type::kFloat16, 1.01f},
                                      {Type::kBFloat16, 1.05f}}) {
     const Problem problem = problem_of(type, {1, 2, 1, 40, 60, 32}, true);
     const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
-    const backward::Judge judge(problem, inputs);
+    const backward::Checker checker(problem, inputs);
     const auto rung =
         std::find_if(lab.rungs.begin(), lab.rungs.end(),
-                     [&](const auto& r) { return r.takes(problem); });
+                     [&](const auto& r) { return r.supports(problem); });
     REQUIRE(rung != lab.rungs.end());
     const auto prepared = rung->prepare(problem, inputs);
     prepared.launch();
     const Gradients right = prepared.result();
     const auto accepted = [&](const Gradients& gradients) {
       int count = 0;
-      for (const Verdict& verdict : judge.judge("", gradients)) {
+      for (const Verdict& verdict : checker.check("", gradients)) {
         count += verdict.accepted ? 1 : 0;
       }
       return count;

@@ -9,19 +9,19 @@
 #include "06_flash_backward/machine.hpp"
 
 using namespace fa;
-using backward::Machine;
+using backward::Backend;
 using backward::Problem;
 using backward::Rung;
 using flash::Type;
 
 namespace {
 
-const Machine& best_machine() {
-  static const std::vector<Machine> machines = backward::machines();
-  return flash::best_machine(machines);
+const Backend& best_backend() {
+  static const std::vector<Backend> backends = backward::backends();
+  return flash::best_backend(backends);
 }
 bool on_gpu() {
-  return best_machine().kind == "gpu";
+  return best_backend().kind == "gpu";
 }
 
 // The finished ones: in float32 03 and 04, in 16 bits 06 and 07, and behind 09.
@@ -34,11 +34,11 @@ bool is_finished(const Rung& rung) {
 void check(const Problem& problem, std::uint64_t seed) {
   const backward::Inputs inputs =
       backward::make_inputs(problem, flash::Values::kNormal, seed);
-  const backward::Judge judge(problem, inputs);
+  const backward::Checker checker(problem, inputs);
   int checked = 0;
-  for (const Rung& rung : best_machine().rungs) {
-    if (!is_finished(rung) || !rung.takes(problem)) continue;
-    flash::check_rung(rung, problem, inputs, judge);
+  for (const Rung& rung : best_backend().rungs) {
+    if (!is_finished(rung) || !rung.supports(problem)) continue;
+    flash::check_rung(rung, problem, inputs, checker);
     ++checked;
   }
   REQUIRE(checked >= 2);
@@ -97,17 +97,17 @@ TEST_CASE(
     backward::Inputs inputs =
         backward::with_forward(problem, std::move(qkv), random());
     if (i % 2 == 0) {  // else the exact ones, rounded
-      auto [o, lse] = best_machine().forward(problem, inputs.forward);
+      auto [o, lse] = best_backend().forward(problem, inputs.forward);
       inputs.o = std::move(o);
       inputs.lse = std::move(lse);
     }
     const auto ref = textbook_d_v<double>(problem, inputs);
     const auto plain = textbook_d_v<float>(problem, inputs);
-    for (const Rung& rung : best_machine().rungs) {
-      if (!rung.takes(problem)) continue;
+    for (const Rung& rung : best_backend().rungs) {
+      if (!rung.supports(problem)) continue;
       const auto prepared = rung.prepare(problem, inputs);
       prepared.launch();
-      shares[rung.name].push_back(flash::share_of_allowed(
+      shares[rung.name].push_back(flash::error_over_tolerance(
           accept("d_v", prepared.result().d_v, ref, plain, kGradientFactor)));
     }
   }

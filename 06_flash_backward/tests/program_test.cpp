@@ -28,25 +28,25 @@ bool is_traced(const testing::Outcome& outcome) {
 }
 
 // A GPU whose n-th measurement takes n milliseconds. Nothing is computed.
-backward::Machine clockwork() {
-  backward::Machine machine = backward::machines().front();
-  machine.kind = "gpu";
-  for (backward::Rung& rung : machine.rungs) {
+backward::Backend clockwork() {
+  backward::Backend backend = backward::backends().front();
+  backend.kind = "gpu";
+  for (backward::Rung& rung : backend.rungs) {
     rung.prepare = [](const auto&, const auto&) {
       return backward::Prepared();
     };
   }
-  machine.milliseconds = [count = 0](const auto&, int) mutable {
+  backend.milliseconds = [count = 0](const auto&, int) mutable {
     return std::optional<double>(++count);
   };
-  machine.resources = [](const auto&) {
+  backend.resources = [](const auto&) {
     return std::vector<KernelResources>(1);
   };
-  machine.forward = [](const flash::Problem& problem, const flash::Inputs&) {
+  backend.forward = [](const flash::Problem& problem, const flash::Inputs&) {
     return flash::Outputs{Tensor<float, 4>(problem.shape_of_q()),
                           Tensor<float, 3>({1, 1, problem.shape.length_q})};
   };
-  return machine;
+  return backend;
 }
 
 // A field of a row; 0 where there is none.
@@ -78,7 +78,7 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
        {"06_flash_backward\tslope along u", "d_k by tiles of 37 x 53, causal",
         "06_flash_backward\t01_unfused, float32, d_q",
         "07_deterministic, bfloat16, causal, d_v",
-        "11_in_turn, bfloat16, causal, d_v",
+        "11_ordered_dq, bfloat16, causal, d_v",
         "findings in 13_wide_heads, causal", "bytes off the last column",
         "other bits where the same were promised", "loss curve"}) {
     CAPTURE(line);
@@ -108,13 +108,13 @@ TEST_CASE("the program takes masks, grouped heads and uneven lengths") {
 TEST_CASE("a rung is launched once each way, for programs that watch") {
   const auto result = run(kProgram +
                           " --device cpu --section once --size 20 "
-                          "--kernel 06_finish");
+                          "--kernel 06_swizzled_pipeline");
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
   for (const char* group : {"float16, D 64", "float16, D 64, causal"}) {
     CHECK(contains(result.output,
-                   std::string("{\"kernel\": \"06_finish\", \"group\": \"") +
+                   std::string("{\"kernel\": \"06_swizzled_pipeline\", \"group\": \"") +
                        group + "\", \"size\": 20, "));
   }
 }
@@ -125,8 +125,8 @@ TEST_CASE("what the kernels are made of: a row for each kernel of a rung") {
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(contains(result.output, "D 64, on the lab\n"));
-  CHECK(contains(result.output, "\n06_finish, 2      -      128   57856"));
-  CHECK(contains(result.output, "\n06_finish, 3      -      512       -"));
+  CHECK(contains(result.output, "\n06_swizzled_pipeline, 2      -      128   57856"));
+  CHECK(contains(result.output, "\n06_swizzled_pipeline, 3      -      512       -"));
   CHECK_FALSE(contains(result.output, "04_atomics"));
 }
 
@@ -135,22 +135,22 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
   const auto json = directory.path() / "trace.json";
   const auto svg = directory.path() / "banks.svg";
   const auto result =
-      traced("--size 20 --kernel 06_finish --json " + testing::quoted(json) +
+      traced("--size 20 --kernel 06_swizzled_pipeline --json " + testing::quoted(json) +
              " --svg " + testing::quoted(svg));
   CAPTURE(result.output);
   CHECK(result.status == 0);
   if (!is_traced(result)) return;
-  CHECK(contains(result.output, "findings in 06_finish, causal: right"));
+  CHECK(contains(result.output, "findings in 06_swizzled_pipeline, causal: right"));
   CHECK(
       python_says("[(k[\"kernel\"], k[\"inputs\"], k[\"findings\"]) for k in "
-                  "json.load(open(file))] == 2 * [(\"06_finish\", 3 * "
+                  "json.load(open(file))] == 2 * [(\"06_swizzled_pipeline\", 3 * "
                   "[[1, 1, 20, 64]], [])]",
                   json) == "True\n");
   CHECK(contains(testing::file_bytes(svg), "<svg"));
 }
 
 TEST_CASE("a time line is printed, drawn and written for programs") {
-  testing::check_timeline(kProgram, {"10_delayed_queries",
+  testing::check_timeline(kProgram, {"10_delayed_dq",
                                      "256 queries, 256 keys",
                                      {"producer", "consumer 1", "adder 1"},
                                      {"load", "store", "scores", "output",
@@ -159,9 +159,9 @@ TEST_CASE("a time line is printed, drawn and written for programs") {
 }
 
 TEST_CASE("the slow rungs are timed at one length, five products counted") {
-  const backward::Machine machine = clockwork();
+  const backward::Backend backend = clockwork();
   const auto rows =
-      backward::time_rungs(machine, flash::Type::kBFloat16, 64, true, "", 0);
+      backward::time_rungs(backend, flash::Type::kBFloat16, 64, true, "", 0);
   REQUIRE(rows.size() == 36);  // 05 once, others five times, 13 not at all
   CHECK(field<std::string>(rows[0], "kernel") == "05_tensor_cores");
   CHECK(field<std::int64_t>(rows[0], "length") == 4096);
@@ -172,9 +172,9 @@ TEST_CASE("the slow rungs are timed at one length, five products counted") {
 }
 
 TEST_CASE("the price of equal bits is a ratio at the same length") {
-  const backward::Machine machine = clockwork();
+  const backward::Backend backend = clockwork();
   const auto rows =
-      backward::time_rungs(machine, flash::Type::kFloat16, 128, false, "", 0);
+      backward::time_rungs(backend, flash::Type::kFloat16, 128, false, "", 0);
   REQUIRE(rows.size() == 36);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double price = field<double>(rows[i], "deterministic_price");
@@ -183,15 +183,15 @@ TEST_CASE("the price of equal bits is a ratio at the same length") {
         (i > 5 && i < 11) || (i > 25 && i < 31);  // rungs 07 and 11
     CHECK(price == doctest::Approx(same_bits ? (at + 1) / (at - 4) : 0));
   }
-  const auto alone = backward::time_rungs(machine, flash::Type::kFloat16, 128,
+  const auto alone = backward::time_rungs(backend, flash::Type::kFloat16, 128,
                                           false, "07", 0);
   REQUIRE(alone.size() == 5);
   CHECK(field<double>(alone[0], "deterministic_price") == 0);
 }
 
 TEST_CASE("a rung for wide heads alone is timed with those, and priced") {
-  const backward::Machine machine = clockwork();
-  const auto rows = backward::time_rungs(machine, flash::Type::kBFloat16, 256,
+  const backward::Backend backend = clockwork();
+  const auto rows = backward::time_rungs(backend, flash::Type::kBFloat16, 256,
                                          false, "", 0);
   REQUIRE(rows.size() == 15);  // rungs 06, 07 and 13
   CHECK(field<std::string>(rows[10], "kernel") == "13_wide_heads");

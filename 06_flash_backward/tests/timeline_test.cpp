@@ -15,8 +15,8 @@ using Kind = Span::Kind;
 
 namespace {
 
-const Rung& rung_of(const std::string& name) {
-  static const std::vector<backward::Machine> all = backward::machines();
+const Rung& find_rung(const std::string& name) {
+  static const std::vector<backward::Backend> all = backward::backends();
   for (const Rung& rung : all.front().rungs) {
     if (rung.name == name) return rung;
   }
@@ -28,7 +28,7 @@ const Rung& rung_of(const std::string& name) {
 const Timeline& drawn(const std::string& name) {
   static std::map<std::string, Timeline> known;
   if (known.count(name) == 0) {
-    const Rung& rung = rung_of(name);
+    const Rung& rung = find_rung(name);
     known[name] = backward::timeline_of(rung, backward::drawn_problem(rung));
   }
   return known[name];
@@ -53,8 +53,8 @@ std::map<int, int> additions_of(const Timeline& timeline) {
 }
 
 const char* const kRungs[] = {"08_wgmma", "09_warp_specialized",
-                              "10_delayed_queries", "11_in_turn",
-                              "12_first_stores"};
+                              "10_delayed_dq", "11_ordered_dq",
+                              "12_store_then_reduce"};
 
 }  // namespace
 
@@ -67,19 +67,19 @@ TEST_CASE("tensor cores do the same work in rungs 08 to 12, in less time") {
     // The kernels before and after are left out.
     CHECK(drawn(name).blocks.size() == 2);
   }
-  const auto share = [](const char* name) {
+  const auto range = [](const char* name) {
     return drawn(name).tensor_share();
   };
-  CHECK(share("09_warp_specialized") > share("08_wgmma") + 0.1);
-  CHECK(share("10_delayed_queries") >= share("08_wgmma") + 0.1);
+  CHECK(range("09_warp_specialized") > range("08_wgmma") + 0.1);
+  CHECK(range("10_delayed_dq") >= range("08_wgmma") + 0.1);
 }
 
 TEST_CASE("from rung 09 on nobody who computes adds to dQ") {
   CHECK(sum_of(drawn("08_wgmma"), Kind::kAdds) > 0);
   CHECK(additions_of(drawn("08_wgmma")).empty());
   CHECK(lab::lanes_of(drawn("08_wgmma")).size() == 2);
-  for (const char* name : {"09_warp_specialized", "10_delayed_queries",
-                           "11_in_turn", "12_first_stores"}) {
+  for (const char* name : {"09_warp_specialized", "10_delayed_dq",
+                           "11_ordered_dq", "12_store_then_reduce"}) {
     CAPTURE(std::string(name));
     CHECK(sum_of(drawn(name), Kind::kAdds) == 0);
     // Two blocks of 4 tiles, for each of the two warpgroups.
@@ -107,7 +107,7 @@ TEST_CASE("rung 10 begins dQ a tile later than rung 09") {
   // S and dP are 8 products 16 deep each, dV and dK 4.
   CHECK(before_d_q("08_wgmma") == 8 + 8 + 4 + 4);
   CHECK(before_d_q("09_warp_specialized") == 8 + 8 + 4);
-  CHECK(before_d_q("10_delayed_queries") == 8 + 8 + 4 + 4 + 8 + 8);
+  CHECK(before_d_q("10_delayed_dq") == 8 + 8 + 4 + 4 + 8 + 8);
 }
 
 TEST_CASE("the drawn tensors have the names of the legend") {

@@ -61,18 +61,18 @@ bool same_parameters(const Training<float>& a, const Training<float>& b) {
 }
 
 // The machines that can run here, but for the watched one.
-std::vector<Machine> usable() {
-  std::vector<Machine> result;
-  for (const Machine& machine : machines()) {
-    if (machine.available && machine.kind != "watched") {
-      result.push_back(machine);
+std::vector<Backend> usable() {
+  std::vector<Backend> result;
+  for (const Backend& backend : backends()) {
+    if (backend.available && backend.kind != "watched") {
+      result.push_back(backend);
     }
   }
   return result;
 }
 
 AttentionEngine<float> lab_engine() {
-  return kernel_engine(*machine_of(machines(), "lab"), Type::kFloat32);
+  return kernel_engine(*find_backend(backends(), "lab"), Type::kFloat32);
 }
 
 }  // namespace
@@ -208,10 +208,10 @@ TEST_CASE("the kernels' loss curve is the reference's, and it falls") {
   CHECK(exact.losses().front() ==
         doctest::Approx(std::log(static_cast<double>(text.alphabet.size()))));
   CHECK(exact.losses().back() < bigram_entropy(text));
-  for (const Machine& machine : usable()) {
-    CAPTURE(machine.kind);
-    Training<float> out(plan, text, kernel_engine(machine, Type::kFloat32)),
-        rounded(plan, text, kernel_engine(machine, Type::kBFloat16));
+  for (const Backend& backend : usable()) {
+    CAPTURE(backend.kind);
+    Training<float> out(plan, text, kernel_engine(backend, Type::kFloat32)),
+        rounded(plan, text, kernel_engine(backend, Type::kBFloat16));
     make_steps(out, kSteps);
     make_steps(rounded, kSteps);
     const Verdict verdict =

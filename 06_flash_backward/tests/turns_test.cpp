@@ -22,9 +22,9 @@ namespace {
 
 // Two blocks of keys and one tile of queries.
 constexpr int kQueriesInAll = 100, kKeysInAll = 200, kDim = 64;
-using Tile = MappedBackwardTile<Half, kDim>;
+using Tile = TmaBackwardTile<Half, kDim>;
 
-DeviceRows<Half> random_rows(int rows, std::uint64_t seed) {
+DeviceTensor<Half> random_rows(int rows, std::uint64_t seed) {
   Tensor<float, 4> tensor({1, 1, rows, kDim});
   fill_normal(tensor.view(), seed);
   return {tensor, tensor.shape(), Layout::kHeadsFirst};
@@ -55,12 +55,12 @@ struct TwoBlocks {
     device_zero(a.d_q_sum, kSums * sizeof(float));
   }
   // Launches a kernel in an order with one block of keys: the first one alone runs.
-  void launch_first_block(void (*kernel)(MappedGradient<Half>, WorkOrder)) {
+  void launch_first_block(void (*kernel)(TmaGradient<Half>, TileScheduler)) {
     launch(stream, kernel,
            {{1},
             {kWarpgroup * (kKeyWarpgroups + 1)},
             sizeof(BackwardShared<Tile>)},
-           map_gradient<Tile>(a), WorkOrder{1, 1, 1, 1});
+           tma_gradient<Tile>(a), TileScheduler{1, 1, 1, 1});
   }
   float sum(std::int64_t i) const {
     float result = 0;
@@ -77,13 +77,13 @@ struct TwoBlocks {
   // Counts for another block.
   void count_on(unsigned by) const {
     for (int part = 0; part < kKeyWarpgroups; ++part) {
-      __atomic_fetch_add(a.turns + part, by, __ATOMIC_RELAXED);
+      __atomic_fetch_add(a.d_q_semaphores + part, by, __ATOMIC_RELAXED);
     }
   }
   // Whether the counters of both parts have a value.
   bool counted(unsigned value) const {
     for (int part = 0; part < kKeyWarpgroups; ++part) {
-      if (__atomic_load_n(a.turns + part, __ATOMIC_RELAXED) != value) {
+      if (__atomic_load_n(a.d_q_semaphores + part, __ATOMIC_RELAXED) != value) {
         return false;
       }
     }
@@ -91,7 +91,7 @@ struct TwoBlocks {
   }
 
   static constexpr std::int64_t kSums = std::int64_t{Tile::block_m} * kDim;
-  DeviceRows<Half> q = random_rows(kQueriesInAll, 1),
+  DeviceTensor<Half> q = random_rows(kQueriesInAll, 1),
                    o = random_rows(kQueriesInAll, 2),
                    d_o = random_rows(kQueriesInAll, 3),
                    d_q = random_rows(kQueriesInAll, 4),
@@ -115,7 +115,7 @@ TEST_CASE(
   REQUIRE(x.untouched());
   // Of two blocks the first one is the second to add.
   std::thread first(
-      [&] { x.launch_first_block(flash_backward_in_turn<Tile, Half>); });
+      [&] { x.launch_first_block(flash_backward_ordered_dq<Tile, Half>); });
   std::this_thread::sleep_for(kLong);
   CHECK(x.untouched());
   CHECK(x.counted(0));
@@ -129,7 +129,7 @@ TEST_CASE("a block of rung 12 adds to dQ when the first part is there") {
   TwoBlocks x;
   x.count_on(1);  // somebody has come, and stores
   std::thread second(
-      [&] { x.launch_first_block(flash_backward_first_stores<Tile, Half>); });
+      [&] { x.launch_first_block(flash_backward_store_then_reduce<Tile, Half>); });
   std::this_thread::sleep_for(kLong);
   CHECK(x.untouched());
   x.count_on(kStored);
@@ -145,8 +145,8 @@ TEST_CASE("the first block of rungs 11 and 12 stores its part of dQ") {
     // Of one block of keys, whose turn is the first one.
     x.a.length_k = Tile::block_n;
     device_poison(x.a.d_q_sum, TwoBlocks::kSums * sizeof(float));
-    x.launch_first_block(in_turn ? flash_backward_in_turn<Tile, Half>
-                                 : flash_backward_first_stores<Tile, Half>);
+    x.launch_first_block(in_turn ? flash_backward_ordered_dq<Tile, Half>
+                                 : flash_backward_store_then_reduce<Tile, Half>);
     bool numbers = true;
     for (std::int64_t i = 0; i < TwoBlocks::kSums; ++i) {
       numbers = numbers && std::isfinite(x.sum(i));

@@ -76,29 +76,29 @@ void record(const KernelOptions& options, const DeviceProperties& device,
             const std::string& command, const std::vector<Measurement>& rows);
 
 /// The machines of a lesson, and which of them a section uses.
-template <class Machine>
+template <class Backend>
 class KernelMachines {
  public:
   /// Tells the program whether there is a GPU.
   /// @param program  must outlive this
   /// @param machines the lab among them
-  KernelMachines(Program& program, std::vector<Machine> machines)
-      : program_(&program), all_(std::move(machines)) {
-    const Machine* const gpu = machine_of(all_, "gpu");
+  KernelMachines(Program& program, std::vector<Backend> backends)
+      : program_(&program), all_(std::move(backends)) {
+    const Backend* const gpu = find_backend(all_, "gpu");
     program.has_kernels(gpu == nullptr ? std::nullopt
                                        : std::optional(gpu->available));
   }
   KernelMachines(const KernelMachines&) = delete;  // sections point to it
   KernelMachines& operator=(const KernelMachines&) = delete;
   /// The GPU or the lab, as --device says.
-  const Machine& used() const {
-    return *machine_of(all_, program_->on_gpu() ? "gpu" : "lab");
+  const Backend& used() const {
+    return *find_backend(all_, program_->on_gpu() ? "gpu" : "lab");
   }
   /// The lab, which every build has.
-  const Machine& lab() const { return *machine_of(all_, "lab"); }
+  const Backend& lab() const { return *find_backend(all_, "lab"); }
   /// For programs that watch: the GPU, else the watched lab, else the lab.
-  const Machine& observed() const {
-    const Machine* const watched = machine_of(all_, "watched");
+  const Backend& observed() const {
+    const Backend* const watched = find_backend(all_, "watched");
     return program_->on_gpu() || watched == nullptr ? used() : *watched;
   }
   /// The body of a section that needs the watched lab.
@@ -106,7 +106,7 @@ class KernelMachines {
   template <class Show>
   std::function<void()> watching(Show show) const {
     return [this, show] {
-      const Machine* const watched = machine_of(all_, "watched");
+      const Backend* const watched = find_backend(all_, "watched");
       if (watched == nullptr) {
         fmt::print("This build has no watched lab: nothing is counted.\n");
       } else {
@@ -124,7 +124,7 @@ class KernelMachines {
 
  private:
   Program* program_;
-  std::vector<Machine> all_;
+  std::vector<Backend> all_;
 };
 
 }  // namespace fa::cli

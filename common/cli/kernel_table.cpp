@@ -36,9 +36,9 @@ const std::pair<const std::string, int>* lines_of(const std::string& rung,
 
 }  // namespace
 
-LaunchedRung launched_rung(const std::string& name, const BareMachine& used,
+LaunchedRung launched_rung(const std::string& name, const BackendBase& used,
                            const std::function<void()>& launch,
-                           const BareMachine& lab,
+                           const BackendBase& lab,
                            const std::function<void()>& launch_in_lab) {
   LaunchedRung result{name, used.resources(launch)};
   result.in_lab =
@@ -120,7 +120,7 @@ std::string kernel_table(const std::vector<Measurement>& rows) {
   return table.text();
 }
 
-void show_kernel_tables(const KernelOptions& options, const BareMachine& used,
+void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
                         const std::string& lesson, const KernelLines& lines,
                         const std::vector<LaunchedGroup>& groups) {
   const bool on_gpu = used.kind == "gpu";

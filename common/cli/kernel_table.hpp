@@ -37,9 +37,9 @@ struct LaunchedGroup {
 /// @param lab    another machine, or the same
 /// @param launch_in_lab there
 /// @throws as the launches
-LaunchedRung launched_rung(const std::string& name, const BareMachine& used,
+LaunchedRung launched_rung(const std::string& name, const BackendBase& used,
                            const std::function<void()>& launch,
-                           const BareMachine& lab,
+                           const BackendBase& lab,
                            const std::function<void()>& launch_in_lab);
 
 /// What warps asked for, by warpgroups of four: "2 x 240, 24"; empty when nobody asked. 0 is "-".
@@ -65,7 +65,7 @@ std::string kernel_table(const std::vector<Measurement>& rows);
 /// @param groups  as launched; empty ones are left out
 /// @throws std::invalid_argument when --results asks for a record and no GPU is used
 /// @throws std::runtime_error when the record cannot be written
-void show_kernel_tables(const KernelOptions& options, const BareMachine& used,
+void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
                         const std::string& lesson, const KernelLines& lines,
                         const std::vector<LaunchedGroup>& groups);
 

@@ -95,11 +95,11 @@ function(fa_watch TARGET)
   target_link_libraries(${TARGET} PRIVATE fa_watched_lab)
 endfunction()
 
-# fa_machines(LIST NAMESPACE HEADER [KINDS lab|watched|gpu...]): sets LIST to sources that compile HEADER, for example a
+# fa_backends(LIST NAMESPACE HEADER [KINDS lab|watched|gpu...]): sets LIST to sources that compile HEADER, for example a
 # lesson's machine.cuh, for the lab, for the watched lab and for GPUs, as far as this build has them and KINDS names
 # them, and that define NAMESPACE::machines(). HEADER defines `machine(kind)` in namespace fa::FA_TARGET; beside it
 # stands a .hpp of the same name that defines NAMESPACE::Machine.
-function(fa_machines LIST NAMESPACE HEADER)
+function(fa_backends LIST NAMESPACE HEADER)
   cmake_parse_arguments(PARSE_ARGV 3 arg "" "" "KINDS")
   if(NOT arg_KINDS)
     set(arg_KINDS lab watched gpu)

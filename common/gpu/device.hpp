@@ -15,11 +15,11 @@ namespace fa {
 struct DeviceProperties {
   std::string name;            ///< for people
   int compute_capability = 0;  ///< 90 for sm_90; 0 in the lab
-  int multiprocessors = 0;     ///< of a GPU; for the lab see sm_count()
+  int sm_count = 0;     ///< of a GPU; for the lab see sm_count()
   std::size_t shared_bytes =
       0;                        ///< dynamic shared memory of a block, at most
   std::size_t l2_bytes = 0;     ///< level 2 cache; 0 in the lab
-  double clock_hz = 0;          ///< the highest of the multiprocessors
+  double clock_hz = 0;          ///< the highest of the sm_count
   double memory_bandwidth = 0;  ///< bytes per second by clock and width
   std::string toolkit;          ///< version of CUDA, "13.0"
   /// What the code of this program that runs on the GPU was compiled for: 80 for sm_80, also on a newer GPU; 0 where
@@ -129,7 +129,7 @@ inline std::optional<double> peak_flops(const DeviceProperties& device,
     default:
       return std::nullopt;
   }
-  return per_clock * device.multiprocessors * device.clock_hz;
+  return per_clock * device.sm_count * device.clock_hz;
 }
 
 }  // namespace fa

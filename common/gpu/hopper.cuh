@@ -19,7 +19,7 @@ constexpr int kPanelBytes = 128;
 constexpr int kPanelAlignment = 1024;
 
 /// How long the L2 cache should keep what is read.
-enum class Keep {
+enum class CacheHint {
   kNormal,  ///< as the GPU likes
   kLong,    ///< others will read it, too
   kShort    ///< nobody else will
@@ -139,7 +139,7 @@ struct __align__(kPanelAlignment) SwizzledTile {
 template <class Tile>
 __device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
                           int row, int head, int batch,
-                          Keep keep = Keep::kNormal, int col = 0 FA_PLACE) {
+                          CacheHint keep = CacheHint::kEvictNormal, int col = 0 FA_PLACE) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel) {
     tma_load(tile.data + panel * Tile::panel_size, map, barrier,
@@ -163,7 +163,7 @@ __device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
 /// The place in a ring of stages, and how often it went round.
 /// @tparam stages of the ring
 template <int stages>
-struct RingPlace {
+struct PipelineState {
   int stage = 0;   ///< which one
   int parity = 0;  ///< of the rounds so far
 
@@ -194,7 +194,7 @@ struct Pipeline {
   }
   /// Producer: waits until a stage is empty, and says how many bytes will come.
   /// @return the barrier that copies report to
-  __device__ Mbarrier& acquire(const RingPlace<stages>& at,
+  __device__ Mbarrier& acquire(const PipelineState<stages>& at,
                                int bytes FA_PLACE) {
     const int before = at.parity ^ 1;  // all are empty at the beginning
     empty[at.stage].wait(before FA_FROM_PLACE);
@@ -202,11 +202,11 @@ struct Pipeline {
     return full[at.stage];
   }
   /// Consumer: waits until a stage's bytes are there.
-  __device__ void wait(const RingPlace<stages>& at FA_PLACE) {
+  __device__ void wait(const PipelineState<stages>& at FA_PLACE) {
     full[at.stage].wait(at.parity FA_FROM_PLACE);
   }
   /// Consumer: is done with a stage.
-  __device__ void free(const RingPlace<stages>& at FA_PLACE) {
+  __device__ void free(const PipelineState<stages>& at FA_PLACE) {
     empty[at.stage].arrive(FA_ONLY_FROM_PLACE);
   }
 };

@@ -98,20 +98,20 @@ __device__ inline void named_barrier_arrive(int id, int threads) {
 
 /// Gives registers of this warpgroup back until each thread has so many, a multiple of 8.
 template <int registers>
-__device__ void keep_registers() {
+__device__ void setmaxnreg_dec() {
   FA_HOPPER_ASM("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(registers));
 }
 /// Takes registers until each thread of this warpgroup has so many, a multiple of 8. It waits until others have given
 /// enough back.
 template <int registers>
-__device__ void take_registers() {
+__device__ void setmaxnreg_inc() {
   FA_HOPPER_ASM("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(registers));
 }
 
 /// A hint for the L2 cache as instructions take it.
-__device__ inline std::uint64_t cache_policy(Keep keep) {
+__device__ inline std::uint64_t cache_policy(CacheHint keep) {
   std::uint64_t policy = 0;
-  if (keep == Keep::kLong) {
+  if (keep == CacheHint::kEvictLast) {
     FA_HOPPER_ASM("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;\n"
                   : "=l"(policy));
   } else {
@@ -132,8 +132,8 @@ __device__ inline std::uint64_t cache_policy(Keep keep) {
 /// @param keep    in the L2 cache
 __device__ inline void tma_load(void* shared, const TensorMap& map,
                                 Mbarrier& barrier, int col, int row, int head,
-                                int batch, Keep keep) {
-  if (keep == Keep::kNormal) {
+                                int batch, CacheHint keep) {
+  if (keep == CacheHint::kEvictNormal) {
     FA_HOPPER_ASM(
         "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
         ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
@@ -263,7 +263,7 @@ __device__ void pin(R (&registers)[n]) {
 
 /// Before the first wgmma that uses these registers after others did: sums, and left operands in registers.
 template <class... Registers>
-__device__ void wgmma_begin(Registers&... registers) {
+__device__ void wgmma_fence(Registers&... registers) {
   (pin(registers), ...);
   FA_HOPPER_ASM("wgmma.fence.sync.aligned;\n" ::: "memory");
 }

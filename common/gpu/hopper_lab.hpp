@@ -58,11 +58,11 @@ inline void named_barrier_arrive(int id, int threads FA_PLACE) {
 }
 
 template <int registers>
-void keep_registers(FA_ONLY_PLACE) {
+void setmaxnreg_dec(FA_ONLY_PLACE) {
   lab::set_registers(registers, place);
 }
 template <int registers>
-void take_registers(FA_ONLY_PLACE) {
+void setmaxnreg_inc(FA_ONLY_PLACE) {
   lab::set_registers(registers, place);
 }
 
@@ -71,7 +71,7 @@ inline std::size_t box_bytes(const TensorMap& map) {
   return static_cast<std::size_t>(map.rows) * lab::kBoxRowBytes;
 }
 inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier,
-                     int col, int row, int head, int batch, Keep FA_PLACE) {
+                     int col, int row, int head, int batch, CacheHint FA_PLACE) {
   lab::begin_load({lab::BulkCopy::Kind::kLoadBox,
                    static_cast<std::byte*>(shared),
                    box_bytes(map),
@@ -165,7 +165,7 @@ template <class R, int n>
 void pin(R (&)[n]) {}
 
 template <class... Registers>
-void wgmma_begin(Registers&... registers) {
+void wgmma_fence(Registers&... registers) {
   (lab::lend_registers(registers), ...);
 }
 template <class... Registers>

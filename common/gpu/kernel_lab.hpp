@@ -175,7 +175,7 @@ __forceinline__ unsigned atomicAdd(unsigned* address, unsigned value,
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-/// A product that is rounded before anything is added to it. Here all are: see -ffp-contract in House.cmake.
+/// A product that is rounded before anything is added to it. Here all are: see -ffp-contract in Course.cmake.
 inline float __fmul_rn(float x, float y) {
   return x * y;
 }

@@ -212,8 +212,8 @@ class DeviceBuffer {
 
 /// The machine that this is compiled for.
 /// @param kind what it is called
-inline BareMachine bare_machine(const std::string& kind) {
-  BareMachine result;
+inline BackendBase backend_base(const std::string& kind) {
+  BackendBase result;
   result.kind = kind;
   result.available = device_available();
   if (result.available) result.properties = device_properties();

@@ -160,7 +160,7 @@ inline DeviceProperties query_device(int device) {
   DeviceProperties result;
   result.name = p.name;
   result.compute_capability = 10 * p.major + p.minor;
-  result.multiprocessors = p.multiProcessorCount;
+  result.sm_count = p.multiProcessorCount;
   result.shared_bytes = p.sharedMemPerBlockOptin;
   result.l2_bytes = static_cast<std::size_t>(p.l2CacheSize);
   result.clock_hz = 1e3 * clock_khz;

@@ -13,7 +13,7 @@ namespace fa::FA_TARGET {
 inline DeviceProperties device_properties() {
   DeviceProperties result;
   result.name = "the lab";
-  result.multiprocessors = lab::sm_count();
+  result.sm_count = lab::sm_count();
   result.shared_bytes = 227 * 1024;
   return result;
 }

@@ -12,7 +12,7 @@
 namespace fa {
 
 /// A machine without kernels; that of a lesson adds its own.
-struct BareMachine {
+struct BackendBase {
   std::string kind;             ///< "lab", "watched" or "gpu"
   bool available = false;       ///< whether it can run here
   DeviceProperties properties;  ///< its name and limits, when available
@@ -28,11 +28,11 @@ struct BareMachine {
 };
 
 /// The machine of a kind, or null.
-template <class Machine>
-const Machine* machine_of(const std::vector<Machine>& machines,
+template <class Backend>
+const Backend* find_backend(const std::vector<Backend>& backends,
                           const std::string& kind) {
-  for (const Machine& machine : machines) {
-    if (machine.kind == kind) return &machine;
+  for (const Backend& backend : backends) {
+    if (backend.kind == kind) return &backend;
   }
   return nullptr;
 }

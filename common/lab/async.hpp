@@ -211,7 +211,7 @@ void fence_async_global();
 /// @param place   for messages
 /// @throws std::runtime_error for other numbers
 void named_barrier(int id, int threads, bool waits, const Place& place);
-/// keep_registers() and take_registers(): this thread has so many from now on.
+/// setmaxnreg_dec() and setmaxnreg_inc(): this thread has so many from now on.
 void set_registers(int registers, const Place& place);
 
 /// Begins a copy to shared memory.
@@ -230,7 +230,7 @@ void commit_stores();
 /// @param arrived whether it is bulk_wait(): for a record
 void wait_stores(int pending, bool arrived);
 
-/// wgmma_begin(): these registers are this thread's no more.
+/// wgmma_fence(): these registers are this thread's no more.
 void lend_registers(const void* registers);
 /// wgmma(): all lanes come.
 void begin_product(const ProductShape& shape, const ProductOfLane& lane,

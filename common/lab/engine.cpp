@@ -1455,7 +1455,7 @@ void begin_product(const ProductShape& shape, const ProductOfLane& lane,
       std::find(fiber.lent.begin(), fiber.lent.end(), lane.sums) ==
           fiber.lent.end()) {
     observer->finds("product", place, {},
-                    "wgmma_begin() is missing: these sums were not given to "
+                    "wgmma_fence() is missing: these sums were not given to "
                     "it since the last wgmma_wait(), and the product may "
                     "begin before what the thread did to them");
   }

@@ -78,7 +78,7 @@ std::string unreached_text(const Coverage& coverage);
 /// @param machine on which it was launched
 /// @param report  of the watched lab; none elsewhere
 std::string launch_line(const std::string& kernel, const std::string& group,
-                        std::int64_t size, const std::string& machine,
+                        std::int64_t size, const std::string& backend,
                         const std::optional<Trace>& report);
 
 /// The traces of several kernels, as files.

@@ -13,12 +13,12 @@
 namespace fa::lab {
 
 std::string launch_line(const std::string& kernel, const std::string& group,
-                        std::int64_t size, const std::string& machine,
+                        std::int64_t size, const std::string& backend,
                         const std::optional<Trace>& report) {
   return fmt::format(
       "{{\"kernel\": \"{}\", \"group\": \"{}\", \"size\": {}, "
       "\"machine\": \"{}\"{}}}\n",
-      kernel, group, size, machine,
+      kernel, group, size, backend,
       report ? ", \"report\": " + report->json : "");
 }
 

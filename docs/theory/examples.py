@@ -117,7 +117,7 @@ def kernels(matmul, forward, interface):
     for name in ("15_matmul_tensor_cores", "17_matmul_fragment_prefetch"):
         row = find(matmul, group="mma", kernel=name)
         found.append(Kernel(name, "bfloat16", 2 * n**3, 6 * n * n, 1e12 * row["tflops"]))
-    for name in ("05_tensor_cores", "08_finish"):
+    for name in ("05_tensor_cores", "08_edge_masks"):
         row = find(forward, group="bfloat16, D 64", kernel=name, length=n)
         found.append(Kernel(name, "bfloat16", work, 8 * rows, 1e12 * row["tflops"]))
     return sorted(found, key=lambda kernel: kernel.intensity)
@@ -235,8 +235,8 @@ def products(matmul):
     sides = {
         "08_matmul_coalesced": (1, 1),
         "09_matmul_shared_tiles": (32, 32),
-        "10_matmul_register_column": (64, 64),
-        "11_matmul_register_block": (128, 128),
+        "10_matmul_1d_thread_tiling": (64, 64),
+        "11_matmul_2d_thread_tiling": (128, 128),
         "12_matmul_vector_loads": (128, 128),
         "13_matmul_double_buffer": (128, 128),
         "14_matmul_register_prefetch": (128, 256),
@@ -414,7 +414,7 @@ def pipeline():
 def in_flight(matmul):
     """Little's law: bytes on their way = bandwidth times latency."""
     _, _, memory = machine(matmul)
-    cells = [["if a load takes", "bytes on their way", "for each of 132 multiprocessors"]]
+    cells = [["if a load takes", "bytes on their way", "for each of 132 sm_count"]]
     for nanoseconds in (300, 500, 800):
         least = memory * nanoseconds * 1e-9
         cells.append(
@@ -483,8 +483,8 @@ def backward(forward, gradients):
     for group in ("bfloat16, D 64", "bfloat16, D 128"):
         for mask in ("", ", causal"):
             for length in (1024, 4096, 16384):
-                there = find(forward, group=group + mask, kernel="08_finish", length=length)
-                back = find(gradients, group=group + mask, kernel="06_finish", length=length)
+                there = find(forward, group=group + mask, kernel="08_edge_masks", length=length)
+                back = find(gradients, group=group + mask, kernel="06_swizzled_pipeline", length=length)
                 times = (there["milliseconds"], back["milliseconds"])
                 cells.append(
                     [

@@ -8,7 +8,7 @@ namespace proof = fa::online::proof;
 FA_QUESTIONS {
   proof::Row row;
   double rises = 0;
-  int m = fa::online::BaseTwo::nothing;
+  int m = fa::online::BaseTwo::neg_inf;
   for (const int score : {2, 2, 1, 3, 0, 4}) {
     if (row.length > 0 && score > m) ++rises;
     m = std::max(m, score);

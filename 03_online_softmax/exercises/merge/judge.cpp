@@ -20,7 +20,7 @@ State of(const std::vector<double>& scores, double part) {
   State x;
   for (const double s : scores) x.m = std::max(x.m, s);
   for (const double s : scores) {
-    const double p = W::power(s, x.m);
+    const double p = W::exp_diff(s, x.m);
     x.l += p;
     x.o += p * (part += 1);
   }
@@ -42,13 +42,13 @@ void judge(const std::vector<double>& left,
     return std::vector<double>{of_m, factor * (a_l * a.l + b_l * b.l),
                                factor * (a_o * a.o + b_o * b.o)};
   };
-  const double fa_ = W::power(a.m, m), fb = W::power(b.m, m);
+  const double fa_ = W::exp_diff(a.m, m), fb = W::exp_diff(b.m, m);
   check({"(m, l, O)", numbers(student::merge_states(a, b))},
         with(m, fa_, fb, fa_, fb), 1e-9,
         {{"the keys of b are lost", numbers(a)},
          {"the smaller maximum was taken: exponentials can then overflow",
-          with(low, W::power(a.m, low), W::power(b.m, low),
-               W::power(a.m, low), W::power(b.m, low))},
+          with(low, W::exp_diff(a.m, low), W::exp_diff(b.m, low),
+               W::exp_diff(a.m, low), W::exp_diff(b.m, low))},
          {"only a was rescaled; b may have the smaller maximum as well",
           with(m, fa_, 1, fa_, 1)},
          {"sums that are relative to different maxima were added",

@@ -9,13 +9,13 @@ namespace online = fa::online;
 namespace {
 
 using W = online::BaseE<double>;
-constexpr double kMasked = W::nothing;
+constexpr double kMasked = W::neg_inf;
 
 // What else is often written.
 struct NothingRescaled : online::Unnormalised {
   template <class S>
   static void step(S& x, double s, double v) {
-    const double m = std::max(x.m, s), p = W::power(s, m);
+    const double m = std::max(x.m, s), p = W::exp_diff(s, m);
     x.l += p;
     x.o += p * v;
     x.m = m;
@@ -32,9 +32,9 @@ struct MaximumNotKept : online::Unnormalised {
 struct OldMaximum : online::Unnormalised {
   template <class S>
   static void step(S& x, double s, double v) {
-    const double m = std::max(x.m, s), p = W::power(s, x.m);
-    x.l = W::power(x.m, m) * x.l + p;
-    x.o = W::power(x.m, m) * x.o + p * v;
+    const double m = std::max(x.m, s), p = W::exp_diff(s, x.m);
+    x.l = W::exp_diff(x.m, m) * x.l + p;
+    x.o = W::exp_diff(x.m, m) * x.o + p * v;
     x.m = m;
   }
 };
@@ -55,12 +55,12 @@ std::vector<double> after(const std::vector<double>& scores) {
 }
 
 std::vector<double> by_definition(const std::vector<double>& scores) {
-  double m = W::nothing, l = 0, o = 0, value = 0;
+  double m = W::neg_inf, l = 0, o = 0, value = 0;
   for (const double s : scores) m = std::max(m, s);
   for (const double s : scores) {
     value += 1;
-    l += W::power(s, m);
-    o += W::power(s, m) * value;
+    l += W::exp_diff(s, m);
+    o += W::exp_diff(s, m) * value;
   }
   return {m, l, o, l == 0 ? o : o / l};
 }
@@ -127,7 +127,7 @@ FA_STAGE(proof) {
   std::string row;
   for (std::size_t j = 0; j < outcome.counterexample.length; ++j) {
     const int s = outcome.counterexample.scores[j];
-    row += s == online::BaseTwo::nothing ? " -inf" : " " + text(s);
+    row += s == online::BaseTwo::neg_inf ? " -inf" : " " + text(s);
   }
   require(outcome.holds, "wrong for the scores" + row);
 }

@@ -15,7 +15,7 @@ struct NothingCorrected : online::Unnormalised {
   static constexpr const char* name = "l and O not corrected";
   template <class S>
   static void step(S& x, double s, double v) {
-    const double m = std::max(x.m, s), p = W::power(s, m);
+    const double m = std::max(x.m, s), p = W::exp_diff(s, m);
     x.l += p;
     x.o += p * v;
     x.m = m;
@@ -26,11 +26,11 @@ struct NanForMasked : online::Unnormalised {
   template <class S>
   static void step(S& x, double s, double v) {
     const double m = std::max(x.m, s);
-    const double correction =
-        x.l == 0 && s != W::nothing ? 0 : std::exp(x.m - m);
+    const double rescale =
+        x.l == 0 && s != W::neg_inf ? 0 : std::exp(x.m - m);
     const double p = std::exp(s - m);
-    x.l = correction * x.l + p;
-    x.o = correction * x.o + p * v;
+    x.l = rescale * x.l + p;
+    x.o = rescale * x.o + p * v;
     x.m = m;
   }
 };
@@ -38,7 +38,7 @@ struct MaximumFromZero : online::Unnormalised {
   static constexpr const char* name = "maximum from 0";
   template <class S>
   static void step(S& x, double s, double v) {
-    if (x.m == W::nothing) x.m = 0;
+    if (x.m == W::neg_inf) x.m = 0;
     online::Unnormalised::step(x, s, v);
   }
 };

@@ -31,7 +31,7 @@ Case run(int m, int n, int k) {
   result.seen = watch([&] {
     const auto on_a = on_device(a), on_b = on_device(b);
     DeviceBuffer<float> c(std::int64_t{m} * n);
-    const Product<float> p{
+    const MatmulParams<float> p{
         on_a.data(), on_b.data(),          c.data(), m, n, k,
         k,           b_transposed ? k : n, n};
     launch(matmul_shared_tiles<b_transposed>,

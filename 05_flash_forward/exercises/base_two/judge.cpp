@@ -43,11 +43,11 @@ Rows simulated(const Inputs& in, const Answer& answer) {
         m_new = std::max(m_new, x.back());
       }
       const double offset = m_new == kMinusInfinity ? 0 : m_new * answer.c;
-      const double correction = std::exp2(m * answer.c - offset);
+      const double rescale = std::exp2(m * answer.c - offset);
       m = m_new;
-      if (answer.of_l) l *= correction;
+      if (answer.of_l) l *= rescale;
       if (answer.of_o) {
-        for (double& sum : o) sum *= correction;
+        for (double& sum : o) sum *= rescale;
       }
       for (int j = 0; j < kKeys; ++j) {
         const double p =
@@ -126,7 +126,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
 
 Ran launched(const Inputs& in) {
   return run<half>(in, [](const Attention<half>& a) {
-    launch(flash_finish<Small, half, false>,
+    launch(flash_edge_masks<Small, half, false>,
            {{static_cast<unsigned>(ceil_div(a.length_q, kRows)),
              static_cast<unsigned>(a.heads)},
             {Small::threads},

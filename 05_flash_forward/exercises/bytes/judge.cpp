@@ -29,7 +29,7 @@ Seen of_unfused() {
         const Size block{kUnfusedTile, kUnfusedTile};
         DeviceBuffer<float> scores(kLength * kLength);
         launch(unfused_scores, {{tiles, tiles}, block}, a, scores.data());
-        launch(unfused_weights, {{kLength / 4}, {32, 4}}, a, scores.data());
+        launch(unfused_probs, {{kLength / 4}, {32, 4}}, a, scores.data());
         launch(unfused_output, {{tiles_d, tiles}, block}, a, scores.data());
       });
 }

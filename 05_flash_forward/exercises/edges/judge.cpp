@@ -69,7 +69,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
        [=](int) { return ceil_div(s.length_k, kKeys); },
        [](int) { return 0; }, [](int, int) { return false; }});
   change(
-      "no key of the tiles that are visited is hidden. Does hide_scores "
+      "no key of the tiles that are visited is hidden. Does apply_mask "
       "hide any? Is whole what the block's first query sees?",
       [](Answer& a) { a.hides = [](int, int) { return false; }; });
   add("the mask is aligned top left: query 0 sees one key only. The last "
@@ -114,7 +114,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
          [](Answer& a) {
            a.hides = [](int key, int of_query) { return key > of_query; };
          });
-  change("`seen` in hide_scores counts from the tile's first key already",
+  change("`seen` in apply_mask counts from the tile's first key already",
          [](Answer& a) {
            a.hides = [](int key, int of_query) {
              return key >= of_query - key / kKeys * kKeys;
@@ -139,7 +139,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
 
 Ran launched(const Inputs& in) {
   return run<half>(in, [](const Attention<half>& a) {
-    launch(flash_finish<Small, half, false>,
+    launch(flash_edge_masks<Small, half, false>,
            {{static_cast<unsigned>(ceil_div(a.length_q, kRows)),
              static_cast<unsigned>(a.heads)},
             {Small::threads},

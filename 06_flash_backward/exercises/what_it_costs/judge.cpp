@@ -78,7 +78,7 @@ FA_QUESTIONS {
         const ::fa::FA_TARGET::Launch sizes{{kKeys / 32, kQueries / 32, 1},
                                             {32, 32}};
         launch(unfused_backward_scores, sizes, a, scores);
-        launch(unfused_weight_gradients, sizes, a, scores + kQueries * kKeys);
+        launch(unfused_prob_gradients, sizes, a, scores + kQueries * kKeys);
       });
   const double recomputed = bytes_of(
       2 * kQueries, [](AttentionGradient<float> a, float* workspace) {

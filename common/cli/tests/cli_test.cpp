@@ -895,7 +895,7 @@ TEST_CASE("what kernels take of a GPU is recorded, group by group") {
   KernelOptions options;
   options.results = file.string();
   options.kernel = "one";
-  BareMachine gpu;
+  BackendBase gpu;
   gpu.kind = "gpu";
   gpu.properties.name = "A GPU";
   cli::show_kernel_tables(
@@ -916,7 +916,7 @@ TEST_CASE("what kernels take of a GPU is recorded, group by group") {
 TEST_CASE("what kernels take of the lab is no record") {
   KernelOptions options;
   options.results = "file";
-  BareMachine lab;
+  BackendBase lab;
   lab.kind = "lab";
   CHECK_THROWS_WITH_AS(
       cli::show_kernel_tables(options, lab, "04_x", {}, {}),
@@ -927,7 +927,7 @@ TEST_CASE("what kernels take of the lab is no record") {
 TEST_CASE("peaks are known for the compute capabilities of the course") {
   DeviceProperties device;
   device.compute_capability = 90;
-  device.multiprocessors = 132;
+  device.sm_count = 132;
   device.clock_hz = 1.83e9;
   // NVIDIA's data sheet of the H100 SXM: 67 and 989 TFLOP/s.
   CHECK(*peak_flops(device, Arithmetic::kTensorCores16) / 1e12 ==
@@ -959,12 +959,12 @@ TEST_CASE(
 
 TEST_CASE("sections use the lab where there is no GPU, and times are none") {
   Program program("04_x", "A lesson.");
-  const KernelMachines<BareMachine> machines(
+  const KernelMachines<BackendBase> backends(
       program, {{"lab", true, {}, {}, {}}, {"watched", true, {}, {}, {}}});
-  CHECK(machines.used().kind == "lab");
-  CHECK(machines.observed().kind == "watched");
+  CHECK(backends.used().kind == "lab");
+  CHECK(backends.observed().kind == "watched");
   std::string seen;
-  machines.watching([&](const BareMachine& on) { seen = on.kind; })();
+  backends.watching([&](const BackendBase& on) { seen = on.kind; })();
   CHECK(seen == "watched");
   KernelOptions options;
   CHECK_FALSE(can_time(program, options));

@@ -63,10 +63,10 @@ __global__ void wrong_parity(const __grid_constant__ TensorMap map,
     fence_barrier_init();
   }
   __syncthreads();
-  RingPlace<1> at;
+  PipelineState<1> at;
   if (i == kWarp) {
     for (int t = 0; t < 3; ++t) {
-      Mbarrier& full = pipe.acquire(at, HopperTile::bytes);
+      Mbarrier& full = pipe.producer_acquire(at, HopperTile::bytes);
       load_tile(tile, map, full, 64 * t, 0, 0);
       at.advance();
     }
@@ -74,9 +74,9 @@ __global__ void wrong_parity(const __grid_constant__ TensorMap map,
   if (i >= kWarp) return;
   float sum = 0;
   for (int t = 0; t < 3; ++t) {
-    pipe.wait(at);
+    pipe.consumer_wait(at);
     sum += to_float(tile.data[i]);
-    pipe.free(at);  // parity: freed
+    pipe.consumer_release(at);  // parity: freed
     if (!broken) at.advance();
   }
   out[i] = sum;
@@ -230,7 +230,7 @@ __global__ void store_at_the_end(const float* in, float* out) {
 }
 
 /// What one of two blocks forgets.
-enum class Forgets { kNothing, kArrival, kRelease, kAcquire, kProxyFence };
+enum class Forgets { kNegInf, kArrival, kRelease, kAcquire, kProxyFence };
 
 /// The first block stores a row, the second one adds to it.
 template <Forgets forgets>
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(kWarpgroup)
   if (!broken) fence_async_proxy();
   __syncthreads();
   float sum[32];
-  wgmma_begin(sum);
+  wgmma_fence(sum);
   const auto rows = tile.by_rows(0, 0);
   wgmma<half>(sum, rows, rows, false);  // product: begins
   wgmma_commit(sum);
@@ -309,7 +309,7 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
   }
   named_barrier_wait(1, 2 * kWarpgroup);
   float sum[32];
-  wgmma_begin(sum);
+  wgmma_fence(sum);
   const auto rows = tile.by_rows(0, 0);
   wgmma<half>(sum, rows, rows, false);  // late fence: begins
   wgmma_commit(sum);
@@ -329,7 +329,7 @@ __global__ void __launch_bounds__(kWarpgroup)
   if (!broken) fence_async_proxy();
   __syncthreads();
   float sum[32];
-  wgmma_begin(sum);
+  wgmma_fence(sum);
   const auto rows = tile.by_rows(0, 0);
   wgmma<half>(sum, rows, rows, false);  // early fence: begins
   wgmma_commit(sum);
@@ -346,7 +346,7 @@ __global__ void __launch_bounds__(kWarpgroup) no_wgmma_wait(float* out) {
   fence_async_proxy();
   __syncthreads();
   float sum[32];
-  wgmma_begin(sum);
+  wgmma_fence(sum);
   const auto rows = tile.by_rows(0, 0);
   wgmma<half>(sum, rows, rows, false);  // no wait: product
   wgmma_commit(sum);
@@ -364,7 +364,7 @@ __global__ void __launch_bounds__(kWarpgroup) touched_sums(float* out) {
   fence_async_proxy();
   __syncthreads();
   float s[32], o[32];
-  wgmma_begin(s, o);
+  wgmma_fence(s, o);
   const auto rows = tile.by_rows(0, 0);
   wgmma<half>(s, rows, rows, false);
   wgmma_commit(s);
@@ -397,7 +397,7 @@ __global__ void __launch_bounds__(kWarpgroup)
     for (int i = 0; i < 4; ++i) {
       of_k[i] = pack2<half>(k > 0 ? 1.0f : 3.0f, 2.0f);  // operand: written
     }
-    wgmma_begin(sum, frag[broken ? 0 : k]);
+    wgmma_fence(sum, frag[broken ? 0 : k]);
     const auto cols = tile.by_columns(16 * k, 0);
     wgmma<half>(sum, frag[broken ? 0 : k], cols, k > 0);  // operand: product
   }
@@ -415,7 +415,7 @@ __global__ void __launch_bounds__(kWarpgroup) no_wgmma_begin(float* out) {
   __syncthreads();
   float sum[32];
   for (int i = 0; i < 32; ++i) sum[i] = 1;
-  if (!broken) wgmma_begin(sum);
+  if (!broken) wgmma_fence(sum);
   const auto rows = tile.by_rows(0, 0);
   wgmma<half>(sum, rows, rows, true);  // no begin: product
   wgmma_commit(sum);
@@ -431,7 +431,7 @@ __global__ void __launch_bounds__(kWarpgroup) product_at_the_end(float* out) {
   fence_async_proxy();
   __syncthreads();
   float s[32], o[32];
-  wgmma_begin(s, o);
+  wgmma_fence(s, o);
   const auto rows = tile.by_rows(0, 0);
   wgmma<half>(s, rows, rows, false);
   wgmma_commit(s);
@@ -457,7 +457,7 @@ __global__ void __launch_bounds__(kWarpgroup)
   __syncthreads();
   if (!broken) full.wait(0);
   float sum[32];
-  wgmma_begin(sum);
+  wgmma_fence(sum);
   const auto rows = tile.by_rows(0, 0);
   wgmma<half>(sum, rows, rows, false);  // not there: product
   wgmma_commit(sum);
@@ -507,7 +507,7 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp)
   float sum[32];
   for (int t = 0; t < tiles; ++t) {
     full.wait(t % 2);
-    wgmma_begin(sum);
+    wgmma_fence(sum);
     const auto rows = tile.by_rows(0, 0);
     wgmma<half>(sum, rows, rows, t > 0);  // pipeline: product
     wgmma_commit(sum);
@@ -542,7 +542,7 @@ __global__ void __launch_bounds__(kWarpgroup)
   float sum[32];
   for (int t = 0; t < 3; ++t) {
     full.wait(t % 2);
-    wgmma_begin(sum);
+    wgmma_fence(sum);
     const auto rows = tile.by_rows(0, 0);
     wgmma<half>(sum, rows, rows, t > 0);  // next: product
     wgmma_commit(sum);
@@ -575,7 +575,7 @@ __global__ void __launch_bounds__(kWarpgroup)
   fence_async_proxy();
   __syncthreads();
   float sum[32];
-  wgmma_begin(sum);
+  wgmma_fence(sum);
   const auto a = left.by_rows(0, 0), b = right.by_rows(0, 0);
   wgmma<half>(sum, a, b, false);  // left tile: product
   wgmma_commit(sum);
@@ -739,7 +739,7 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
     return [=](bool is_broken) {
       DeviceBuffer<unsigned> turn(1);
       device_zero(turn.data(), sizeof(unsigned));
-      launch_plain(is_broken ? broken : store_then_add<Forgets::kNothing>,
+      launch_plain(is_broken ? broken : store_then_add<Forgets::kNegInf>,
                    {{2}, {32}}, 32, 32, turn.data());
     };
   };
@@ -840,7 +840,7 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
       {{"no_wgmma_begin", "Sums are set right before a product.", "product",
         "no begin: product", "",
         alone(no_wgmma_begin<true>, no_wgmma_begin<false>, 128)},
-       "wgmma_begin() is missing"},
+       "wgmma_fence() is missing"},
       {{"product_at_the_end", "A kernel ends before a product.", "product",
         "at the end: product", "",
         alone(product_at_the_end<true>, product_at_the_end<false>, 128)},

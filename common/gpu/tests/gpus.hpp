@@ -23,7 +23,7 @@ inline DeviceProperties gpu(const std::string& name, int capability,
   result.shared_bytes = shared_bytes;
   result.code_architecture = code;
   result.has_sm_90a_code = sm_90a;
-  result.multiprocessors = 4;
+  result.sm_count = 4;
   return result;
 }
 

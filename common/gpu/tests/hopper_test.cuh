@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
       frag[k][i] = pack2<T>(from[0], from[1]);
     }
   }
-  wgmma_begin(sum, frag[0], frag[1], frag[2], frag[3]);
+  wgmma_fence(sum, frag[0], frag[1], frag[2], frag[3]);
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     const auto of_b = [&] {
@@ -222,14 +222,14 @@ __global__ void __launch_bounds__(kWarpgroup)
   fence_async_proxy();
   __syncthreads();
   float of_s[32], of_o[32];
-  wgmma_begin(of_s);
+  wgmma_fence(of_s);
 #pragma unroll
   for (int k = 0; k < 64; k += 16) {
     wgmma<half>(of_s, tiles[0].by_rows(0, k), tiles[1].by_columns(k, 0),
                 k > 0);
   }
   wgmma_commit(of_s);
-  wgmma_begin(of_o);
+  wgmma_fence(of_o);
 #pragma unroll
   for (int round = 0; round < 2; ++round) {
 #pragma unroll
@@ -334,7 +334,7 @@ __global__ void load_box(const __grid_constant__ TensorMap map, Corner at,
   if (thread == 0) {
     full.arrive_and_expect(Tile::bytes);
     tma_load(tile.data, map, full, at.col, at.row, at.head, at.batch,
-             Keep::kLong);
+             CacheHint::kEvictLast);
   }
   full.wait(0);
   for (int i = thread; i < kBoxRows * 64; i += 64) {
@@ -418,7 +418,7 @@ __global__ void move_tile(const __grid_constant__ TensorMap from,
   full.init(1);
   fence_barrier_init();
   full.arrive_and_expect(TwoPanels::Tile::bytes);
-  load_tile(tile, from, full, row, head, batch, Keep::kShort);
+  load_tile(tile, from, full, row, head, batch, CacheHint::kEvictFirst);
   full.wait(0);
   store_tile(to, tile, row, head, batch);
   bulk_commit();
@@ -506,22 +506,22 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp)
     fence_barrier_init();
   }
   __syncthreads();
-  RingPlace<stages> at;
+  PipelineState<stages> at;
   if (thread >= kWarpgroup) {
     if (thread > kWarpgroup) return;
     for (int i = 0; i < tiles; ++i) {
-      load_tile(ring[at.stage], map, pipe.acquire(at, Tile::bytes), 8 * i, 0,
+      load_tile(ring[at.stage], map, pipe.producer_acquire(at, Tile::bytes), 8 * i, 0,
                 0);
       at.advance();
     }
     return;
   }
   for (int i = 0; i < tiles; ++i) {
-    pipe.wait(at);
+    pipe.consumer_wait(at);
     for (int e = thread; e < 8 * 64; e += kWarpgroup) {
       out[512 * i + e] = ring[at.stage].at(e / 64, e % 64 / 8 * 8)[e % 8];
     }
-    pipe.free(at);
+    pipe.consumer_release(at);
     at.advance();
   }
 }
@@ -585,9 +585,9 @@ TEST_CASE("two warpgroups take turns at named barriers") {
 __global__ void __launch_bounds__(3 * kWarpgroup, 1)
     move_registers(int* out) {
   if (threadIdx.x < kWarpgroup) {
-    keep_registers<40>();
+    setmaxnreg_dec<40>();
   } else {
-    take_registers<232>();
+    setmaxnreg_inc<232>();
   }
   out[threadIdx.x] = static_cast<int>(threadIdx.x);
 }

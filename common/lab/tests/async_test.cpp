@@ -192,21 +192,21 @@ __global__ void does_wrong(const __grid_constant__ TensorMap map,
       break;
     case Wrong::kTooManyRegisters:
       if (threadIdx.x < 128) {
-        keep_registers<48>();
+        setmaxnreg_dec<48>();
       } else {
-        take_registers<240>();
+        setmaxnreg_inc<240>();
       }
       break;
     case Wrong::kTileAlignment:
-      if (first) tma_load(shared + 16, map, barrier, 0, 0, 0, 0, Keep::kLong);
+      if (first) tma_load(shared + 16, map, barrier, 0, 0, 0, 0, CacheHint::kEvictLast);
       break;
     case Wrong::kBeyondTheEnd:
       if (first) {
-        tma_load(shared + 1024, map, barrier, 0, 0, 0, 0, Keep::kLong);
+        tma_load(shared + 1024, map, barrier, 0, 0, 0, 0, CacheHint::kEvictLast);
       }
       break;
     case Wrong::kColumn:
-      if (first) tma_load(shared, map, barrier, 3, 0, 0, 0, Keep::kLong);
+      if (first) tma_load(shared, map, barrier, 3, 0, 0, 0, CacheHint::kEvictLast);
       break;
     case Wrong::kStoreOutside:
       if (first) tma_store(map, shared, 0, -5, 0, 0);
@@ -216,7 +216,7 @@ __global__ void does_wrong(const __grid_constant__ TensorMap map,
       break;
     case Wrong::kOperand: {
       const auto operand = matrix_descriptor<Major::kK>(shared + 4096, 0);
-      wgmma_begin(sum);
+      wgmma_fence(sum);
       wgmma<half>(sum, operand, operand, false);
       wgmma_commit(sum);
       wgmma_wait<0>(sum);

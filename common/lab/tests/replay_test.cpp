@@ -78,7 +78,7 @@ double end_of(const Timeline& timeline, int warp) {
   return end;
 }
 // Whose products the tensor cores do, in their order.
-std::string order_of(const Timeline& timeline) {
+std::string tile_scheduler_of(const Timeline& timeline) {
   std::string text;
   for (const Span& span : timeline.products) {
     text += std::to_string(span.warp);
@@ -110,7 +110,7 @@ TEST_CASE("tensor cores do one product at a time, first come, first served") {
   Timeline timeline =
       lab::replay({block({{0, three}, {4, one}, {5, one}})}, costs());
   // One of a warp waits: the third one comes when the second one begins.
-  CHECK(order_of(timeline) == "0040");
+  CHECK(tile_scheduler_of(timeline) == "0040");
   CHECK(end_of(timeline, 0) == doctest::Approx(3 * 64 + 32));
   CHECK(end_of(timeline, 4) == doctest::Approx(2 * 64 + 32));
   CHECK(end_of(timeline, 5) == doctest::Approx(32));  // another quarter
@@ -118,7 +118,7 @@ TEST_CASE("tensor cores do one product at a time, first come, first served") {
   Costs patient = costs();
   patient.waiting_products = 100;
   timeline = lab::replay({block({{0, three}, {4, one}})}, patient);
-  CHECK(order_of(timeline) == "0004");
+  CHECK(tile_scheduler_of(timeline) == "0004");
 }
 
 TEST_CASE("groups of products are waited for but the youngest") {
@@ -296,7 +296,7 @@ std::vector<BlockRecord> record_of_small(unsigned blocks) {
   const DeviceBuffer<float> in(64);
   DeviceBuffer<float> out(64 * blocks);
   return lab::record([&] {
-    CHECK(device_properties().multiprocessors == 1);
+    CHECK(device_properties().sm_count == 1);
     launch(small_kernel, {{blocks}, {64}, sizeof(Shared)}, in.data(),
            out.data());
   });

@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(kWarpgroup) odd_operand(float* out) {
   fence_async_proxy();
   __syncthreads();
   float sum[32];
-  wgmma_begin(sum);
+  wgmma_fence(sum);
   const auto odd = matrix_descriptor<Major::kK>(bytes + 8, 0);  // odd operand
   wgmma<half>(sum, odd, tile.by_rows(0, 0), false);
   wgmma_commit(sum);

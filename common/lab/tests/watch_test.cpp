@@ -363,7 +363,7 @@ TEST_CASE("an observed launch sees two SMs, whatever the computer has") {
   const lab::Watch watch;
   for (const char* threads : {"1", "5"}) {
     setenv("FA_THREADS", threads, 1);
-    CHECK(device_properties().multiprocessors == 2);
+    CHECK(device_properties().sm_count == 2);
   }
   unsetenv("FA_THREADS");
 }

@@ -50,7 +50,7 @@ LESSONS = [
         row("float32, D 64", "01_unfused", 8.0),
         row("float32, D 64", "01_unfused", 9.0, length=1024),
         row("float32, D 64, causal", "01_unfused", 7.0),
-        row("bfloat16, D 128", "08_finish", 400.0),
+        row("bfloat16, D 128", "08_edge_masks", 400.0),
     ),
     record(
         "python3 05_flash_forward/interface/example.py",
@@ -74,7 +74,7 @@ LESSONS = [
         ),
         dict(what="error", backend="CUDNN_ATTENTION"),
     ),
-    record("06_flash_backward", row("bfloat16, D 128", "06_finish", 300.0)),
+    record("06_flash_backward", row("bfloat16, D 128", "06_swizzled_pipeline", 300.0)),
 ]
 
 
@@ -103,9 +103,9 @@ class RecordChartsTest(TreeTest):
                 ["cuBLAS", "float32", "50.00", "5.0", "-"],
                 ["15_tensor", "bfloat16", "100.00", "10.0", "-"],
                 ["01_unfused", "float32", "8.00", "0.8", "-"],
-                ["08_finish", "bfloat16", "400.00", "40.0", "-"],
+                ["08_edge_masks", "bfloat16", "400.00", "40.0", "-"],
                 ["PyTorch, cuDNN", "bfloat16", "500.00", "-", "-"],
-                ["06_finish", "bfloat16", "300.00", "30.0", "-"],
+                ["06_swizzled_pipeline", "bfloat16", "300.00", "30.0", "-"],
             ],
         )
 
@@ -113,13 +113,13 @@ class RecordChartsTest(TreeTest):
         later = [
             record(
                 "05_flash_forward",
-                row("bfloat16, D 128", "08_finish", 410.0),
+                row("bfloat16, D 128", "08_edge_masks", 410.0),
                 row("bfloat16, D 128", "09_wgmma", 500.0),
             )
         ]
         status, out, _ = self.run_tool("ladder_table", *self.files(LESSONS + later))
         self.assertEqual(status, 0)
-        self.assertRegex(out, "08_finish +bfloat16 +410.00 +41.0 +-\n09_wgmma +bfloat16 +500.00 +50.0 +1.22")
+        self.assertRegex(out, "08_edge_masks +bfloat16 +410.00 +41.0 +-\n09_wgmma +bfloat16 +500.00 +50.0 +1.22")
 
     def test_points_of_the_ladder_are_where_their_values_say(self):
         status, svg, _ = self.run_tool("ladder", *self.files(LESSONS))
