@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "04_tiled_matmul/machine.hpp"
-#include "04_tiled_matmul/timeline.hpp"
-#include "04_tiled_matmul/timing.hpp"
-#include "04_tiled_matmul/trace.hpp"
+#include "04_tiled_matmul/src/backend.hpp"
+#include "04_tiled_matmul/src/timeline.hpp"
+#include "04_tiled_matmul/src/timing.hpp"
+#include "04_tiled_matmul/src/trace.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/kernel_table.hpp"
 #include "common/cli/program.hpp"

@@ -6,12 +6,12 @@
 
 #include <fmt/format.h>
 
-#include "05_flash_forward/experiments.hpp"
-#include "05_flash_forward/ladder.hpp"
-#include "05_flash_forward/machine.hpp"
-#include "05_flash_forward/timeline.hpp"
-#include "05_flash_forward/timing.hpp"
-#include "05_flash_forward/traffic.hpp"
+#include "05_flash_forward/src/experiments.hpp"
+#include "05_flash_forward/src/ladder.hpp"
+#include "05_flash_forward/src/backend.hpp"
+#include "05_flash_forward/src/timeline.hpp"
+#include "05_flash_forward/src/timing.hpp"
+#include "05_flash_forward/src/traffic.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"

@@ -1,5 +1,5 @@
 // Lesson 06: where the gradients of attention come from, and how to compute them without its weights.
-#include "06_flash_backward/sections.hpp"
+#include "06_flash_backward/src/sections.hpp"
 
 int main(int argc, char** argv) {
   const auto backends = fa::backward::backends();

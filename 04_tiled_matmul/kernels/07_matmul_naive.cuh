@@ -3,7 +3,7 @@
 /// their loads from A and stores to C touches another sector.
 #pragma once
 
-#include "04_tiled_matmul/kernels/product.cuh"
+#include "04_tiled_matmul/kernels/matmul_params.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -3,7 +3,7 @@
 /// of A, and write neighbours of C. Only the two indices and the shape of the block have changed.
 #pragma once
 
-#include "04_tiled_matmul/kernels/product.cuh"
+#include "04_tiled_matmul/kernels/matmul_params.cuh"
 
 namespace fa::FA_TARGET {
 

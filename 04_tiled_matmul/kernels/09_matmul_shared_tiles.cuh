@@ -3,7 +3,7 @@
 /// once for each thread that needs it. Traffic falls by the size of the tile.
 #pragma once
 
-#include "04_tiled_matmul/kernels/product.cuh"
+#include "04_tiled_matmul/kernels/matmul_params.cuh"
 
 namespace fa::FA_TARGET {
 

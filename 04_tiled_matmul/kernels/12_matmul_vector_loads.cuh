@@ -3,7 +3,7 @@
 /// of 4 x 4, so that the lanes of a warp read neighbours; a pad keeps the stores of transposed tiles apart.
 #pragma once
 
-#include "04_tiled_matmul/kernels/product.cuh"
+#include "04_tiled_matmul/kernels/matmul_params.cuh"
 
 namespace fa::FA_TARGET {
 

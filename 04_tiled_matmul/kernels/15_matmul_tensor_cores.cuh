@@ -4,7 +4,7 @@
 /// rows of a matrix lie in different banks.
 #pragma once
 
-#include "04_tiled_matmul/kernels/product.cuh"
+#include "04_tiled_matmul/kernels/matmul_params.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -6,7 +6,7 @@
 /// Source: NVIDIA, PTX ISA, sections on wgmma and cp.async.bulk.tensor.
 #pragma once
 
-#include "04_tiled_matmul/kernels/product.cuh"
+#include "04_tiled_matmul/kernels/matmul_params.cuh"
 #include "common/gpu/hopper.cuh"
 
 namespace fa::FA_TARGET {

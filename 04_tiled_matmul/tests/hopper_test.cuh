@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "04_tiled_matmul/mapped.cuh"
+#include "04_tiled_matmul/src/tma_launch.cuh"
 #include "common/tensor/random.hpp"
 #include "common/testing/skip.hpp"
 

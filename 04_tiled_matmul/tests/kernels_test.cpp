@@ -1,9 +1,9 @@
 // Every kernel on every machine of this build that can run here: ragged sizes, poisoned outputs.
 #include <doctest/doctest.h>
 
-#include "04_tiled_matmul/cublas.hpp"
-#include "04_tiled_matmul/machine.hpp"
-#include "04_tiled_matmul/trace.hpp"
+#include "04_tiled_matmul/src/cublas.hpp"
+#include "04_tiled_matmul/src/backend.hpp"
+#include "04_tiled_matmul/src/trace.hpp"
 #include "common/check/acceptance.hpp"
 
 using namespace fa;

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "04_tiled_matmul/machine.hpp"
+#include "04_tiled_matmul/src/backend.hpp"
 #include "common/testing/process.hpp"
 #include "common/testing/timeline.hpp"
 

@@ -1,5 +1,5 @@
 // The model of who waits for whom shows what each rung for Hopper was written for, and what the page says of it.
-#include "04_tiled_matmul/timeline.hpp"
+#include "04_tiled_matmul/src/timeline.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -1,5 +1,5 @@
 // How kernels are timed, with a machine that only says that it ran them.
-#include "04_tiled_matmul/timing.hpp"
+#include "04_tiled_matmul/src/timing.hpp"
 
 #include <algorithm>
 #include <map>

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "05_flash_forward/kernels/attention.cuh"
+#include "common/attention/attention.cuh"
 #include "common/classroom/prelude_lab.hpp"
 
 namespace fa::classroom {

@@ -16,7 +16,7 @@
 
 #include <fmt/format.h>
 
-#include "05_flash_forward/dispatch.cuh"
+#include "05_flash_forward/src/dispatch.cuh"
 #include "05_flash_forward/interface/flash_attention.h"
 
 namespace fa::FA_TARGET {

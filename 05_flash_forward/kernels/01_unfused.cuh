@@ -3,7 +3,7 @@
 /// through global memory.
 #pragma once
 
-#include "05_flash_forward/kernels/attention.cuh"
+#include "common/attention/attention.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -5,7 +5,7 @@
 /// Source: Dao, Fu, Ermon, Rudra and Re, FlashAttention, NeurIPS 2022, algorithm 1.
 #pragma once
 
-#include "05_flash_forward/kernels/attention.cuh"
+#include "common/attention/attention.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -4,7 +4,7 @@
 /// memory that only their own warp touches. Tiles of K and V are copied while the other of the two is used.
 #pragma once
 
-#include "05_flash_forward/kernels/attention.cuh"
+#include "common/attention/attention.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -4,7 +4,7 @@
 /// registers.
 #pragma once
 
-#include "05_flash_forward/kernels/attention.cuh"
+#include "common/attention/attention.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -3,7 +3,7 @@
 /// warp owns a query, a lane up to eight columns of it; all types are computed in float32. It is slow.
 #pragma once
 
-#include "05_flash_forward/kernels/attention.cuh"
+#include "common/attention/attention.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -5,7 +5,7 @@
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024.
 #pragma once
 
-#include "05_flash_forward/kernels/attention.cuh"
+#include "common/attention/attention.cuh"
 #include "common/gpu/hopper.cuh"
 
 namespace fa::FA_TARGET {

@@ -2,7 +2,7 @@
 // choices run on this build's machines, whatever GPU they are made for.
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/machine.hpp"
+#include "05_flash_forward/src/backend.hpp"
 #include "05_flash_forward/tests/rungs.hpp"
 #include "common/gpu/tests/gpus.hpp"
 

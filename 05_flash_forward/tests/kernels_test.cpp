@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/machine.hpp"
+#include "05_flash_forward/src/backend.hpp"
 #include "05_flash_forward/tests/rungs.hpp"
 #include "common/gpu/tests/gpus.hpp"
 

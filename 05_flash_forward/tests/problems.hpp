@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "05_flash_forward/problem.hpp"
+#include "05_flash_forward/src/problem.hpp"
 
 namespace fa::flash {
 

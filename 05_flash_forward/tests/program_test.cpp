@@ -4,8 +4,8 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/machine.hpp"
-#include "05_flash_forward/timing.hpp"
+#include "05_flash_forward/src/backend.hpp"
+#include "05_flash_forward/src/timing.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/testing/process.hpp"
 #include "common/testing/timeline.hpp"

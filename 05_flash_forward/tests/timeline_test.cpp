@@ -1,5 +1,5 @@
 // The model of who waits for whom shows what each rung for Hopper was written for.
-#include "05_flash_forward/timeline.hpp"
+#include "05_flash_forward/src/timeline.hpp"
 
 #include <algorithm>
 #include <map>

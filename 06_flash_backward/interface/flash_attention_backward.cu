@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "05_flash_forward/interface/checks.cuh"
-#include "06_flash_backward/dispatch.cuh"
+#include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
 
 namespace fa::FA_TARGET {

@@ -2,7 +2,7 @@
 /// What the kernels of this lesson are given, and what all of them ask of it.
 #pragma once
 
-#include "05_flash_forward/kernels/attention.cuh"
+#include "common/attention/attention.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -1,5 +1,5 @@
 // The derivation: its statements hold, and what is wrong is refused.
-#include "06_flash_backward/derivation.hpp"
+#include "06_flash_backward/src/derivation/derivation.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/tests/rungs.hpp"
-#include "06_flash_backward/machine.hpp"
+#include "06_flash_backward/src/backend.hpp"
 
 using namespace fa;
 using backward::Backend;

@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "06_flash_backward/machine.hpp"
-#include "06_flash_backward/timing.hpp"
+#include "06_flash_backward/src/backend.hpp"
+#include "06_flash_backward/src/timing.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"

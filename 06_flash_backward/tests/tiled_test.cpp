@@ -1,5 +1,5 @@
 // Gradients by tiles against lesson 01: tile sizes, edges, masks, hard logits, strides and threads.
-#include "06_flash_backward/tiled.hpp"
+#include "06_flash_backward/src/derivation/tiled.hpp"
 
 #include <cmath>
 #include <cstring>

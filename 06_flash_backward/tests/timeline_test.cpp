@@ -1,5 +1,5 @@
 // The model of who waits for whom shows what each rung for Hopper was written for.
-#include "06_flash_backward/timeline.hpp"
+#include "06_flash_backward/src/timeline.hpp"
 
 #include <algorithm>
 #include <map>

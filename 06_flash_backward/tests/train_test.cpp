@@ -1,5 +1,5 @@
 // The model, its optimiser, training runs with their checkpoints, the curve, and the command `train`.
-#include "06_flash_backward/train.hpp"
+#include "06_flash_backward/src/training/train.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -10,9 +10,9 @@
 
 #include <doctest/doctest.h>
 
-#include "06_flash_backward/curve.hpp"
-#include "06_flash_backward/kernel_engine.hpp"
-#include "06_flash_backward/model.hpp"
+#include "06_flash_backward/src/training/curve.hpp"
+#include "06_flash_backward/src/training/kernel_engine.hpp"
+#include "06_flash_backward/src/training/model.hpp"
 #include "common/check/acceptance.hpp"
 #include "common/files/write_file.hpp"
 #include "common/tensor/random.hpp"

@@ -13,7 +13,7 @@
 
 #include "common/cli/program.hpp"
 #include "common/cli/results.hpp"
-#include "common/gpu/machine.hpp"
+#include "common/gpu/backend.hpp"
 
 namespace fa::cli {
 

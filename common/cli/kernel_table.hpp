@@ -9,7 +9,7 @@
 
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/results.hpp"
-#include "common/gpu/machine.hpp"
+#include "common/gpu/backend.hpp"
 
 namespace fa::cli {
 

@@ -1,0 +1,182 @@
+// What the kernels of a group are compared with.
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "02_safe_softmax/softmax.hpp"
+#include "04_tiled_matmul/src/backend.hpp"
+#include "common/tensor/matrix.hpp"
+#include "common/tensor/random.hpp"
+
+namespace fa::tiled {
+namespace {
+
+template <class T>
+Matrix<T> matrix_of(const Tensor<float, 2>& tensor) {
+  return as_matrix(tensor.view()).template cast<T>();
+}
+
+template <class T>
+Tensor<T, 2> tensor_of(const Matrix<T>& matrix) {
+  Tensor<T, 2> result({matrix.rows(), matrix.cols()});
+  as_matrix(result.view()) = matrix;
+  return result;
+}
+
+template <class T>
+Matrix<T> product(const Inputs& in, bool b_transposed) {
+  const Matrix<T> a = matrix_of<T>(in[0]), b = matrix_of<T>(in[1]);
+  if (b_transposed) return a * b.transpose();
+  return a * b;
+}
+
+template <class T>
+Tensor<T, 2> softmax(const Inputs& in) {
+  const auto x = converted<T>(in[0]);
+  Tensor<T, 2> y(x.shape());
+  for (std::int64_t i = 0; i < x.size(0); ++i) {
+    safe::safe_softmax<T>(x.view().at(i), y.view().at(i));
+  }
+  return y;
+}
+
+template <class T>
+Tensor<T, 2> back_to_back_matmul(const Inputs& in) {
+  const Matrix<T> q = matrix_of<T>(in[0]), k = matrix_of<T>(in[1]),
+                  v = matrix_of<T>(in[2]);
+  const T scale =
+      static_cast<T>(1 / std::sqrt(static_cast<double>(q.cols())));
+  const Matrix<T> s = scale * (q * k.transpose());
+  return tensor_of<T>(s * v);
+}
+
+Tensor<float, 2> random_matrix(std::int64_t rows, std::int64_t cols,
+                               std::uint64_t seed) {
+  return normal_tensor<float, 2>({rows, cols}, seed);
+}
+
+// Numbers that bfloat16 holds, so that host and device start from the same.
+Tensor<float, 2> random_bfloat16_matrix(std::int64_t rows, std::int64_t cols,
+                                        std::uint64_t seed) {
+  return converted<float>(normal_tensor<bfloat16, 2>({rows, cols}, seed));
+}
+
+Group matmul_group(const std::string& name, const std::string& title,
+                   bool b_transposed, bool sixteen_bits) {
+  Group group;
+  group.name = name;
+  group.title = title;
+  group.inputs = [=](std::int64_t m, std::int64_t n, std::int64_t k) {
+    const auto random = sixteen_bits ? random_bfloat16_matrix : random_matrix;
+    return Inputs{random(m, k, 1),
+                  b_transposed ? random(n, k, 2) : random(k, n, 2)};
+  };
+  group.reference = [=](const Inputs& in) {
+    return tensor_of<double>(product<double>(in, b_transposed));
+  };
+  group.plain = [=](const Inputs& in) {
+    return tensor_of<float>(product<float>(in, b_transposed));
+  };
+  group.flops = [](double m, double n, double k) { return 2 * m * n * k; };
+  if (sixteen_bits) group.arithmetic = Arithmetic::kTensorCores16;
+  const double size = sixteen_bits ? 2 : 4;
+  group.bytes = [=](double m, double n, double k) {
+    return size * (m * k + k * n) + 4 * m * n;
+  };
+  return group;
+}
+
+}  // namespace
+
+const Group& group_of(const Backend& backend, const std::string& name) {
+  const auto found =
+      std::find_if(backend.groups.begin(), backend.groups.end(),
+                   [&](const Group& group) { return group.name == name; });
+  if (found == backend.groups.end()) {
+    throw std::logic_error("there is no group " + name);
+  }
+  return *found;
+}
+
+double magnitude_of(const Group& group, Inputs inputs) {
+  if (group.flops(1, 1, 1) == 0) return 0;
+  for (auto& matrix : inputs) {
+    for (std::int64_t i = 0; i < matrix.count(); ++i) {
+      matrix.data()[i] = std::abs(matrix.data()[i]);
+    }
+  }
+  const auto sums = group.reference(inputs);
+  return *std::max_element(sums.data(), sums.data() + sums.count());
+}
+
+std::vector<Group> groups_without_kernels() {
+  const auto no_flops = [](double, double, double) { return 0.0; };
+
+  Group add;
+  add.name = "add";
+  add.title = "c = a + b";
+  add.inputs = [](std::int64_t m, std::int64_t n, std::int64_t) {
+    return Inputs{random_matrix(m, n, 1), random_matrix(m, n, 2)};
+  };
+  add.reference = [](const Inputs& in) {
+    return tensor_of<double>(matrix_of<double>(in[0]) +
+                             matrix_of<double>(in[1]));
+  };
+  add.plain = [](const Inputs& in) {
+    return tensor_of<float>(matrix_of<float>(in[0]) +
+                            matrix_of<float>(in[1]));
+  };
+  add.flops = no_flops;
+  add.bytes = [](double m, double n, double) { return 12 * m * n; };
+
+  Group transpose;
+  transpose.name = "transpose";
+  transpose.title = "The transpose of a matrix";
+  transpose.inputs = [](std::int64_t m, std::int64_t n, std::int64_t) {
+    return Inputs{random_matrix(n, m, 1)};
+  };
+  transpose.reference = [](const Inputs& in) {
+    return tensor_of<double>(matrix_of<double>(in[0]).transpose());
+  };
+  transpose.plain = [](const Inputs& in) {
+    return tensor_of<float>(matrix_of<float>(in[0]).transpose());
+  };
+  transpose.flops = no_flops;
+  transpose.bytes = [](double m, double n, double) { return 8 * m * n; };
+
+  Group rows;
+  rows.name = "softmax";
+  rows.title = "The softmax of each row";
+  rows.inputs = [](std::int64_t m, std::int64_t n, std::int64_t) {
+    return Inputs{normal_tensor<float, 2>({m, n}, 1, 5.0)};
+  };
+  rows.reference = softmax<double>;
+  rows.plain = softmax<float>;
+  rows.flops = no_flops;
+  rows.bytes = [](double m, double n, double) { return 8 * m * n; };
+
+  Group block;
+  block.name = "block";
+  block.title = "O = (Q K^T) V, tile by tile, head_dim 64";
+  block.inputs = [](std::int64_t m, std::int64_t n, std::int64_t) {
+    return Inputs{random_matrix(m, 64, 1), random_matrix(n, 64, 2),
+                  random_matrix(n, 64, 3)};
+  };
+  block.reference = back_to_back_matmul<double>;
+  block.plain = back_to_back_matmul<float>;
+  block.flops = [](double m, double n, double) { return 4 * m * n * 64; };
+  block.bytes = [](double m, double n, double) {
+    return 4 * 64 * (2 * m + 2 * n);
+  };
+
+  return {add,
+          transpose,
+          rows,
+          matmul_group("matmul", "C = A B, float32", false, false),
+          matmul_group("matmul_bt", "C = A B^T, float32", true, false),
+          matmul_group("mma", "C = A B, bfloat16", false, true),
+          matmul_group("mma_bt", "C = A B^T, bfloat16", true, true),
+          block};
+}
+
+}  // namespace fa::tiled

@@ -1,0 +1,81 @@
+#include "04_tiled_matmul/src/timeline.hpp"
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace fa::tiled {
+namespace {
+
+// All rungs are drawn with the same scale: so many cycles.
+constexpr double kScale = 58000;
+
+// The first rung that has a time line.
+const std::string kFirst = "19";
+
+const lab::Legend kLegend{{"A", "B"},
+                          {{lab::Span::Kind::kLoad, "copy, to its landing"},
+                           {lab::Span::Kind::kByColumns, "product"},
+                           {lab::Span::Kind::kWrites, "C is written"},
+                           {lab::Span::Kind::kWork, "a shuffle"},
+                           {lab::Span::Kind::kWaitsForOthers, "waits"}}};
+
+std::string words_of(const ProductSizes& sizes) {
+  return fmt::format("C of {} x {}, depth {}", sizes.rows, sizes.cols,
+                     sizes.depth);
+}
+
+// How busy the tensor cores are: in the product that is drawn, in a deeper one, and with other costs.
+void show_table(const Backend& backend,
+                const std::vector<const Kernel*>& rungs) {
+  const lab::Costs costs;
+  ProductSizes deeper = kDrawn;
+  deeper.depth *= 8;
+  cli::Table table({"tensor cores busy", "cycles", "8 steps", "64 steps",
+                    "copies at once"});
+  for (const Kernel* rung : rungs) {
+    std::vector<std::string> cells{rung->name};
+    cli::add_busy(cells, timeline_of(backend, *rung, kDrawn));
+    cells.push_back(cli::busy(timeline_of(backend, *rung, deeper)));
+    cells.push_back(
+        cli::busy(timeline_of(backend, *rung, deeper, cli::at_once())));
+    table.add(cells);
+  }
+  fmt::print(
+      "{}\n{}"
+      "64 steps: depth {}; copies at once: the same, if copies and stores "
+      "took\n"
+      "no time\n\n"
+      "Cycles: {:.0f} for a product of 64 x 16 and 16 x 256; {} from the "
+      "beginning of\na copy to its landing, beside {} bytes a cycle; as many "
+      "bytes for stores of C;\n{} from the end of a block to the next one\n",
+      words_of(kDrawn), table.text(), deeper.depth,
+      64. * 16 * 256 * 2 / costs.flops, costs.copy_latency,
+      costs.copied_bytes, costs.next_block);
+}
+
+}  // namespace
+
+lab::Timeline timeline_of(const Backend& backend, const Kernel& rung,
+                          const ProductSizes& sizes,
+                          const lab::Costs& costs) {
+  const Inputs inputs =
+      group_of(backend, "mma").inputs(sizes.rows, sizes.cols, sizes.depth);
+  return lab::replayed([&] { rung.prepare(inputs).launch(); }, costs);
+}
+
+void show_timelines(const Backend& backend,
+                    const cli::TimelineOptions& options) {
+  const auto rungs = cli::rungs_with_timeline(
+      group_of(backend, "mma").kernels, options.kernel, kFirst);
+  std::vector<lab::NamedTimeline> drawn;
+  for (const Kernel* rung : rungs) {
+    drawn.push_back({fmt::format("{}, {}", rung->name, words_of(kDrawn)),
+                     timeline_of(backend, *rung, kDrawn)});
+  }
+  cli::show_timelines(options, drawn, kFirst, kLegend, kScale, "",
+                      [&] { show_table(backend, rungs); });
+}
+
+}  // namespace fa::tiled

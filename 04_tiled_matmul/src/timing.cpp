@@ -1,0 +1,85 @@
+#include "04_tiled_matmul/src/timing.hpp"
+
+#include <algorithm>
+
+#include "04_tiled_matmul/src/cublas.hpp"
+
+namespace fa::tiled {
+namespace {
+
+constexpr int kRounds = 5;   // of all kernels
+constexpr int kRepeats = 4;  // of a kernel in each of them
+
+// The median time of each kernel. They take turns: what one does to the clock and the temperature of a GPU is then
+// the same for all.
+std::vector<double> times_of(const Backend& backend,
+                             const std::vector<Prepared>& kernels) {
+  std::vector<std::vector<double>> of_rounds(kernels.size());
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+      of_rounds[i].push_back(
+          backend.milliseconds(kernels[i].launch, kRepeats).value());
+    }
+  }
+  std::vector<double> medians;
+  for (auto& times : of_rounds) {
+    std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
+    medians.push_back(times[kRounds / 2]);
+  }
+  return medians;
+}
+
+}  // namespace
+
+std::vector<cli::Measurement> time_kernels(const Backend& backend,
+                                           const Group& group,
+                                           std::int64_t size) {
+  const auto side = static_cast<double>(size);
+  const double flops = group.flops(side, side, side);
+  const double bytes = group.bytes(side, side, side);
+  const auto peak_of_group = peak_flops(backend.properties, group.arithmetic);
+  const Inputs inputs = group.inputs(size, size, size);
+  const auto peer = cublas(group.name);
+  std::vector<Kernel> kernels;
+  if (peer) kernels.push_back(*peer);
+  kernels.insert(kernels.end(), group.kernels.begin(), group.kernels.end());
+
+  std::vector<Prepared> prepared;
+  for (const Kernel& kernel : kernels) {
+    prepared.push_back(kernel.prepare(inputs));
+  }
+  const std::vector<double> times = times_of(backend, prepared);
+  std::vector<cli::Measurement> rows;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const Kernel& kernel = kernels[i];
+    const double ms = times[i];
+    cli::Measurement row{{"group", group.name},
+                         {"title", group.title},
+                         {"kernel", kernel.name},
+                         {"size", size},
+                         {"milliseconds", ms}};
+    if (flops > 0) {
+      row.emplace_back("tflops", flops / ms / 1e9);
+      if (peak_of_group) {
+        row.emplace_back("percent_of_peak",
+                         100 * flops / (ms / 1e3) / *peak_of_group);
+      }
+    } else {
+      row.emplace_back("gigabytes_per_second", bytes / ms / 1e6);
+      row.emplace_back(
+          "percent_of_peak",
+          100 * bytes / (ms / 1e3) / backend.properties.memory_bandwidth);
+    }
+    if (peer) row.emplace_back("percent_of_cublas", 100 * times[0] / ms);
+    if (i > 0 || !peer) {  // a library's are its own affair
+      for (const KernelResources& takes :
+           backend.resources(prepared[i].launch)) {
+        cli::add_resources(row, takes);
+      }
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace fa::tiled

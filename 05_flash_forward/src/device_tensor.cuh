@@ -1,0 +1,138 @@
+/// @file
+/// Tensors of attention in the memory of the device, as kernels are given them. Compiled once for each machine: see
+/// common/gpu/target.hpp.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "common/attention/attention.cuh"
+#include "05_flash_forward/src/problem.hpp"
+#include "common/gpu/launch.cuh"
+
+namespace fa::FA_TARGET {
+
+/// The type that the host has for a kernel's type.
+template <class T>
+struct HostType {
+  using type = T;  ///< float
+};
+/// See HostType.
+template <>
+struct HostType<half> {
+  using type = fa::half;  ///< of the same 16 bits
+};
+/// See HostType.
+template <>
+struct HostType<bfloat16> {
+  using type = fa::bfloat16;  ///< of the same 16 bits
+};
+
+/// Distances of rows, in elements, for [batch, heads, length, head_dim] in a layout.
+inline RowStrides strides_of(const Shape<4>& shape, flash::Layout layout) {
+  const std::int64_t row = shape[3], all = shape[1] * shape[2] * row;
+  return layout == flash::Layout::kHeadsFirst
+             ? RowStrides{all, shape[2] * row, row}
+             : RowStrides{all, row, shape[1] * row};
+}
+
+/// A [batch, heads, length, head_dim] tensor in the memory of the device, in a layout.
+/// @tparam T of its elements
+template <class T>
+class DeviceTensor {
+ public:
+  /// Poisoned.
+  DeviceTensor(const Shape<4>& shape, flash::Layout layout)
+      : shape_(shape), layout_(layout), buffer_(element_count(shape)) {}
+  /// Given elements, rounded to T. A tensor with one head of one sequence stands for all of them.
+  /// @throws std::invalid_argument for a tensor of another shape
+  DeviceTensor(const Tensor<float, 4>& tensor, const Shape<4>& shape,
+             flash::Layout layout)
+      : shape_(shape), layout_(layout), buffer_(element_count(shape)) {
+    const Host typed = converted<typename HostType<T>::type>(tensor);
+    if (typed.shape() == shape_) {
+      upload(layout_ == flash::Layout::kHeadsFirst ? typed
+                                                   : exchanged(typed));
+    } else if (typed.shape() == Shape<4>{1, 1, shape_[2], shape_[3]}) {
+      upload(layout_ == flash::Layout::kHeadsFirst
+                 ? typed
+                 : exchanged(repeated(typed, shape_)));
+    } else {
+      throw std::invalid_argument(
+          fmt::format("a tensor of shape {} for a problem with {}",
+                      to_string(typed.shape()), to_string(shape_)));
+    }
+  }
+
+  /// The elements, exactly.
+  Tensor<float, 4> host() const {
+    using H = typename HostType<T>::type;
+    return converted<float>(
+        layout_ == flash::Layout::kHeadsFirst
+            ? buffer_.template tensor<H, 4>(shape_)
+            : exchanged(buffer_.template tensor<H, 4>(
+                  {shape_[0], shape_[2], shape_[1], shape_[3]})));
+  }
+  /// For kernels.
+  T* data() { return buffer_.data(); }
+  /// For kernels.
+  RowStrides strides() const { return strides_of(shape_, layout_); }
+
+ private:
+  using Host = Tensor<typename HostType<T>::type, 4>;
+
+  // The same elements with heads and lengths exchanged, which is how they lie when the length comes first.
+  static Host exchanged(const Host& tensor) {
+    const Shape<4> shape = tensor.shape();
+    Host result({shape[0], shape[2], shape[1], shape[3]});
+    for_each_index(shape, [&](const Shape<4>& at) {
+      result(at[0], at[2], at[1], at[3]) = tensor.view()[at];
+    });
+    return result;
+  }
+  // The elements over and over, until all are there.
+  void upload(const Host& typed) {
+    for (std::int64_t i = 0; i < buffer_.count(); i += typed.count()) {
+      device_copy(data() + i, typed.data(),
+                  sizeof(T) * static_cast<std::size_t>(typed.count()),
+                  CopyKind::kToDevice);
+    }
+  }
+  // The head that a tensor has, for all heads of all sequences.
+  static Host repeated(const Host& head, const Shape<4>& shape) {
+    Host result(shape);
+    for (std::int64_t i = 0; i < result.count(); i += head.count()) {
+      std::copy(head.data(), head.data() + head.count(), result.data() + i);
+    }
+    return result;
+  }
+
+  Shape<4> shape_;
+  flash::Layout layout_;
+  DeviceBuffer<T> buffer_;
+};
+
+/// The fields of Attention that are no pointers, for a problem whose tensors lie in its layout.
+template <class T>
+Attention<T> attention_of(const flash::Problem& problem) {
+  const AttentionShape& s = problem.shape;
+  Attention<T> a = {};
+  a.q_strides = a.o_strides =
+      strides_of(problem.shape_of_q(), problem.layout);
+  a.k_strides = a.v_strides =
+      strides_of(problem.shape_of_kv(), problem.layout);
+  a.batch = static_cast<int>(s.batch);
+  a.heads = static_cast<int>(s.heads);
+  a.kv_heads = static_cast<int>(s.kv_heads);
+  a.length_q = static_cast<int>(s.length_q);
+  a.length_k = static_cast<int>(s.length_k);
+  a.head_dim = static_cast<int>(s.head_dim);
+  a.scale =
+      static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_dim)));
+  a.causal = problem.causal;
+  a.dropout = make_dropout(problem.dropout, problem.seed);
+  return a;
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,111 @@
+#include "05_flash_forward/src/timeline.hpp"
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "05_flash_forward/src/ladder.hpp"
+
+namespace fa::flash {
+namespace {
+
+// Rungs that are drawn at the same problem have the same scale: so many cycles.
+constexpr double kScale = 36000;
+
+// The first rung that has a time line.
+const std::string kFirst = "09";
+
+const lab::Legend kLegend{{"Q", "K", "V", "O"},
+                          {{lab::Span::Kind::kLoad, "copy, to its landing"},
+                           {lab::Span::Kind::kStore, "copy of O"},
+                           {lab::Span::Kind::kScores, "product Q K"},
+                           {lab::Span::Kind::kOutput, "product P V"},
+                           {lab::Span::Kind::kWork, "softmax"},
+                           {lab::Span::Kind::kWaitsForOthers, "waits"}}};
+
+Problem problem_of(std::int64_t length_q, std::int64_t length_k,
+                   std::int64_t head_dim, bool causal) {
+  Problem problem =
+      ladder::problem_of({1, 1, 1, length_q, length_k, head_dim}, causal);
+  problem.type = Type::kFloat16;
+  return problem;
+}
+
+// How busy the tensor cores are without a mask: in the problem that is drawn, in a longer one, and with other costs.
+void show_lengths(const std::vector<const Rung*>& rungs) {
+  const Problem drawn = problem_of(256, 512, 128, false),
+                longer = problem_of(256, 4096, 128, false);
+  cli::Table table({"tensor cores busy", "cycles", "512 keys", "alternating",
+                    "4096 keys", "copies at once"});
+  for (const Rung* rung : rungs) {
+    std::vector<std::string> cells{rung->name};
+    cli::add_busy(cells, timeline_of(*rung, drawn));
+    cells.push_back(cli::busy(timeline_of(*rung, drawn, cli::alternating())));
+    cells.push_back(cli::busy(timeline_of(*rung, longer)));
+    cells.push_back(cli::busy(timeline_of(*rung, longer, cli::at_once())));
+    table.add(cells);
+  }
+  fmt::print(
+      "{}\n{}"
+      "alternating: 512 keys, if products of two warpgroups alternate\n"
+      "copies at once: 4096 keys, if copies took no time\n\n",
+      ladder::words_of(drawn), table.text());
+}
+
+// What a mask leaves.
+void show_mask(const std::vector<const Rung*>& rungs) {
+  cli::Table table(
+      {"tensor cores busy", "cycles", "no mask", "cycles", "causal"});
+  for (const Rung* rung : rungs) {
+    std::vector<std::string> cells{rung->name};
+    for (const bool causal : {false, true}) {
+      cli::add_busy(cells,
+                    timeline_of(*rung, problem_of(384, 512, 64, causal)));
+    }
+    table.add(cells);
+  }
+  fmt::print(
+      "{}; rungs 09 to 14 multiply 128 columns,\nhalf of them zeros\n{}\n",
+      ladder::words_of(problem_of(384, 512, 64, false)), table.text());
+}
+
+}  // namespace
+
+Problem drawn_problem(const Rung& rung) {
+  return rung.name < "15" ? problem_of(256, 512, 128, false)
+                          : problem_of(384, 512, 64, true);
+}
+
+lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
+                          const lab::Costs& costs) {
+  const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
+  return lab::replayed([&] { rung.prepare(problem, inputs).launch(); },
+                       costs);
+}
+
+void show_timelines(const Backend& backend,
+                    const cli::TimelineOptions& options) {
+  const auto rungs =
+      cli::rungs_with_timeline(backend.rungs, options.kernel, kFirst);
+  std::vector<lab::NamedTimeline> drawn;
+  for (const Rung* rung : rungs) {
+    const Problem problem = drawn_problem(*rung);
+    const std::string name =
+        fmt::format("{}, {}", rung->name, ladder::words_of(problem));
+    drawn.push_back({name, timeline_of(*rung, problem)});
+    // Turns make a difference only if products of two warpgroups can alternate.
+    if (rung->name == "11_overlap" || rung->name == "12_ping_pong") {
+      drawn.push_back({name + ", if products alternate",
+                       timeline_of(*rung, problem, cli::alternating())});
+    }
+  }
+  const bool to_scale = !rungs.empty() && rungs.front()->name < "15";
+  cli::show_timelines(options, drawn, kFirst, kLegend, to_scale ? kScale : 0,
+                      "softmax", [&] {
+                        show_lengths(rungs);
+                        show_mask(rungs);
+                      });
+}
+
+}  // namespace fa::flash

@@ -1,0 +1,69 @@
+/// @file
+/// What the kernels of this lesson compute, on the host: lesson 05's problems, with the gradient that comes from above
+/// and those that are asked for, and how results are judged.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "05_flash_forward/src/problem.hpp"
+
+namespace fa::backward {
+
+using flash::Problem;
+using flash::Type;
+using flash::Values;
+
+/// What the backward pass is given, as numbers that the type holds exactly.
+struct Inputs {
+  flash::Inputs forward;  ///< q, k and v
+  Tensor<float, 4> o;     ///< [batch, heads, length_q, head_dim]
+  Tensor<float, 3> lse;   ///< [batch, heads, length_q], natural logarithm
+  Tensor<float, 4> d_o;   ///< [batch, heads, length_q, head_dim]
+};
+
+/// What it returns.
+struct Gradients {
+  Tensor<float, 4> d_q;  ///< [batch, heads, length_q, head_dim]
+  Tensor<float, 4> d_k;  ///< [batch, kv_heads, length_k, head_dim]
+  Tensor<float, 4> d_v;  ///< [batch, kv_heads, length_k, head_dim]
+};
+
+/// Adds to q, k and v what the forward pass returns, by lesson 01 in float64, and a random d_o; all rounded to the
+/// problem's type, but LSE to float32.
+/// @param problem with the sizes of the inputs
+/// @param forward q, k and v as the type holds them
+/// @param seed    of d_o
+Inputs with_forward(const Problem& problem, flash::Inputs forward,
+                    std::uint64_t seed);
+
+/// Random inputs of the problem's sizes and type.
+Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
+
+/// Judges what a kernel returned: dQ, dK and dV against lesson 01.
+///
+/// The backward pass begins with what the forward pass kept, an O in the problem's type and an LSE in float32. delta
+/// comes from that O, which shows where P dP and P delta nearly cancel, as in rows that see one key; and the weights
+/// exp(S - LSE) of a row with scores of 1e4 are off by a thousandth. What follows from either is allowed as the errors
+/// of the textbook algorithm are.
+class Checker {
+ public:
+  /// Computes lesson 01's gradients in float64, and in the problem's type.
+  /// @throws std::invalid_argument as naive::backward()
+  Checker(const Problem& problem, const Inputs& inputs);
+  /// The verdicts on dQ, dK and dV.
+  /// @param name      for the report
+  /// @param gradients of the kernel
+  /// @throws std::invalid_argument when one has another shape
+  std::vector<Verdict> checker(const std::string& name,
+                             const Gradients& gradients) const;
+
+ private:
+  Type type_;
+  naive::Gradients<double> ref_;
+  std::array<Distance, 3>
+      plain_;  // of d_q, d_k, d_v: allowed, before the factor
+};
+
+}  // namespace fa::backward

@@ -1,0 +1,132 @@
+#include "06_flash_backward/src/timeline.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "05_flash_forward/src/ladder.hpp"
+
+namespace fa::backward {
+namespace {
+
+namespace ladder = flash::ladder;
+
+// All rungs are drawn with the same scale: so many cycles.
+constexpr double kScale = 52000;
+
+// The first rung that has a time line.
+const std::string kFirst = "08";
+
+// Names of tensors in the order of timeline_of().
+const std::vector<std::string> kTensors{"K",  "Q",  "V", "dO",
+                                        "dV", "dK", "dQ"};
+
+// Of the rungs that add to dQ.
+const lab::Legend kLegend{kTensors,
+                          {{lab::Span::Kind::kLoad, "copy, to its landing"},
+                           {lab::Span::Kind::kStore, "copy of dV, dK"},
+                           {lab::Span::Kind::kScores, "products S, dP"},
+                           {lab::Span::Kind::kOutput, "products dV, dK"},
+                           {lab::Span::Kind::kByColumns, "product dQ"},
+                           {lab::Span::Kind::kWork, "P and dS"},
+                           {lab::Span::Kind::kBulkAdd, "additions to dQ"},
+                           {lab::Span::Kind::kWaitsForOthers, "waits"}}};
+
+// Of rung 13 alone.
+const lab::Legend kWideLegend{
+    kTensors,
+    {{lab::Span::Kind::kLoad, "copy, to its landing"},
+     {lab::Span::Kind::kStore, "copy of dQ, dV, dK"},
+     {lab::Span::Kind::kScores, "products S, dP"},
+     {lab::Span::Kind::kOutput, "products dQ, dV, dK"},
+     {lab::Span::Kind::kWork, "P and dS"},
+     {lab::Span::Kind::kWaitsForOthers, "waits"}}};
+
+// Of the problems that are drawn; the second one for rung 13.
+constexpr std::int64_t kDrawnHeadDim = 128, kDrawnWideHeadDim = 256;
+
+bool is_wide(const Rung& rung) {
+  return rung.min_head_dim > 128;
+}
+
+Problem problem_of(std::int64_t length_q, std::int64_t length_k,
+                   std::int64_t head_dim, bool causal) {
+  Problem problem =
+      ladder::problem_of({1, 1, 1, length_q, length_k, head_dim}, causal);
+  problem.type = Type::kFloat16;
+  return problem;
+}
+
+// How busy the tensor cores are: in the problem that is drawn, with other costs, with more queries, and under the mask.
+void show_table(const std::vector<const Rung*>& rungs) {
+  cli::Table table({"tensor cores busy", "cycles", "drawn", "alternating",
+                    "2048 queries", "causal", "D 64"});
+  for (const Rung* rung : rungs) {
+    const Problem drawn = drawn_problem(*rung);
+    const std::int64_t head_dim = drawn.shape.head_dim;
+    std::vector<std::string> cells{rung->name};
+    cli::add_busy(cells, timeline_of(*rung, drawn));
+    cells.push_back(cli::busy(timeline_of(*rung, drawn, cli::alternating())));
+    for (const Problem& problem : {problem_of(2048, 256, head_dim, false),
+                                   problem_of(1024, 1024, head_dim, true),
+                                   problem_of(2048, 256, 64, false)}) {
+      cells.push_back(rung->takes(problem)
+                          ? cli::busy(timeline_of(*rung, problem))
+                          : "-");
+    }
+    table.add(cells);
+  }
+  fmt::print(
+      "{}, rung 13: {}\n{}"
+      "alternating: as drawn, if products of two warpgroups alternate\n"
+      "causal: 1024 queries and keys; D 64: 2048 queries, head_dim 64\n",
+      ladder::words_of(problem_of(256, 256, kDrawnHeadDim, false)),
+      kDrawnWideHeadDim, table.text());
+}
+
+}  // namespace
+
+Problem drawn_problem(const Rung& rung) {
+  return problem_of(256, 256,
+                    is_wide(rung) ? kDrawnWideHeadDim : kDrawnHeadDim, false);
+}
+
+lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
+                          const lab::Costs& costs) {
+  const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
+  lab::Timeline result =
+      lab::replayed([&] { rung.prepare(problem, inputs).launch(); }, costs);
+  // Tensors have numbers by their first appearance. Most rungs ask for K, Q, V and dO in this order, and write dV
+  // before dK. Rung 08 asks for V before Q; blocks of queries of rung 13 ask for Q, K, dO and V, and write dQ.
+  std::vector<int> numbers{0, 1, 2, 3, 4, 5};
+  if (rung.name == "08_wgmma") numbers = {0, 2, 1, 3, 4, 5};
+  if (is_wide(rung)) numbers = {1, 0, 3, 2, 6, 4, 5};
+  for (lab::Span& copy : result.copies) {
+    if (copy.tensor >= 0) {
+      copy.tensor = numbers.at(static_cast<std::size_t>(copy.tensor));
+    }
+  }
+  return result;
+}
+
+void show_timelines(const Backend& backend,
+                    const cli::TimelineOptions& options) {
+  const auto rungs =
+      cli::rungs_with_timeline(backend.rungs, options.kernel, kFirst);
+  std::vector<lab::NamedTimeline> drawn;
+  for (const Rung* rung : rungs) {
+    const Problem problem = drawn_problem(*rung);
+    drawn.push_back(
+        {fmt::format("{}, {}", rung->name, ladder::words_of(problem)),
+         timeline_of(*rung, problem)});
+  }
+  const bool wide =
+      std::all_of(rungs.begin(), rungs.end(),
+                  [](const Rung* rung) { return is_wide(*rung); });
+  cli::show_timelines(options, drawn, kFirst, wide ? kWideLegend : kLegend,
+                      kScale, "P, dS", [&] { show_table(rungs); });
+}
+
+}  // namespace fa::backward

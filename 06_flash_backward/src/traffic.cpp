@@ -1,0 +1,122 @@
+#include "06_flash_backward/src/traffic.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "05_flash_forward/src/ladder.hpp"
+#include "common/cli/table.hpp"
+#include "common/lab/trace.hpp"
+
+namespace fa::backward {
+namespace {
+
+constexpr std::int64_t kTile = 32;      // of all these rungs
+constexpr std::int64_t kPadding = 128;  // of rows in the workspace
+
+// A number for each padded row: delta, and in rungs 03 and 04 also inv_row_sum.
+std::int64_t padded(std::int64_t n) {
+  return (n + kPadding - 1) / kPadding * kPadding;
+}
+// What recomputed_row_sums() reads: Q once, K for each tile of 64 queries, and LSE by the 16 threads of a row.
+std::int64_t of_row_sums(std::int64_t n, std::int64_t d) {
+  return n * d + n / (2 * kTile) * n * d + 16 * n;
+}
+
+// Each of five products reads T tiles of both factors for each of its tiles: 2 T N D for a product with one side D.
+// S and dP are written; the kernel for rows reads S four times and dP twice, and writes both.
+Traffic of_unfused(std::int64_t n, std::int64_t d) {
+  const std::int64_t t = n / kTile;
+  return {10 * t * n * d + 6 * n * n, 4 * n * n + 3 * n * d};
+}
+
+// O and dO are read for delta. Of each element of P the kernels read LSE, P for the row sum and for dS, the row sum and
+// delta, and write P twice and dS.
+Traffic of_preprocess(std::int64_t n, std::int64_t d) {
+  const std::int64_t t = n / kTile;
+  return {10 * t * n * d + 5 * n * n + 2 * n * d,
+          3 * n * n + 3 * n * d + padded(n) + n};
+}
+
+// Two kernels keep two tiles each and have the other two come T times; LSE, delta and the row sum come for each 2 x 2
+// scores.
+Traffic of_two_kernels(std::int64_t n, std::int64_t d) {
+  const std::int64_t t = n / kTile;
+  return {4 * t * n * d + 3 * n * n + 6 * n * d + of_row_sums(n, d),
+          3 * n * d + 2 * padded(n)};
+}
+
+// One of them; and T additions to each element of dQ, which is zeroed before.
+Traffic of_atomics(std::int64_t n, std::int64_t d) {
+  const std::int64_t t = n / kTile;
+  return {2 * t * n * d + 3 * n * n / 2 + 4 * n * d + of_row_sums(n, d),
+          t * n * d + 3 * n * d + 2 * padded(n)};
+}
+
+const Rung& find_rung(const Backend& backend, const std::string& name) {
+  return *std::find_if(backend.rungs.begin(), backend.rungs.end(),
+                       [&](const Rung& rung) { return rung.name == name; });
+}
+
+// Counted by the watched lab.
+Traffic counted(const Rung& rung, std::int64_t n, std::int64_t d) {
+  const Problem problem =
+      flash::ladder::problem_of({1, 1, 1, n, n, d}, false);
+  const auto seen =
+      flash::ladder::trace(rung, {problem}, [](const Problem& of) {
+        return backward::make_inputs(of, Values::kNormal, 1);
+      });
+  constexpr std::int64_t bytes = sizeof(float);
+  return {(seen->global_bytes - seen->written_bytes) / bytes,
+          seen->written_bytes / bytes};
+}
+
+}  // namespace
+
+std::vector<TrafficFormula> traffic_formulas() {
+  return {{"01_unfused", "10 T N D + 6 N^2", "4 N^2 + 3 N D", of_unfused},
+          {"02_preprocess", "10 T N D + 5 N^2 + 2 N D",
+           "3 N^2 + 3 N D + P + N", of_preprocess},
+          {"03_two_kernels", "9/2 T N D + 3 N^2 + 7 N D + 16 N",
+           "3 N D + 2 P", of_two_kernels},
+          {"04_atomics", "5/2 T N D + 3/2 N^2 + 5 N D + 16 N",
+           "T N D + 3 N D + 2 P", of_atomics}};
+}
+
+void show_traffic(cli::Program& program, const Backend& watched) {
+  fmt::print(
+      "One head, N queries and N keys of D float32, no mask; in "
+      "elements;\nT = N / {}, and P is N rounded up to a multiple of {}\n\n",
+      kTile, kPadding);
+  cli::Table rules({"kernel", "reads", "writes and additions"});
+  cli::Table table({"kernel", "N", "D", "read", "written", "both, by formula",
+                    "8 N D", "times"});
+  std::vector<std::int64_t> off;  // of each formula, summed up
+  for (const TrafficFormula& formula : traffic_formulas()) {
+    rules.add({formula.kernel, formula.reads, formula.writes});
+    off.push_back(0);
+    for (const auto& [n, d] : {std::pair{64, 32}, {64, 64}, {128, 32}}) {
+      const Traffic is = counted(find_rung(watched, formula.kernel), n, d);
+      const Traffic should = formula.traffic(n, d);
+      off.back() += std::abs(is.reads - should.reads) +
+                    std::abs(is.writes - should.writes);
+      const std::int64_t least = std::int64_t{8} * n * d;
+      table.add(
+          {formula.kernel, std::to_string(n), std::to_string(d),
+           std::to_string(is.reads), std::to_string(is.writes),
+           std::to_string(should.reads + should.writes),
+           std::to_string(least),
+           fmt::format("{:.2f}", static_cast<double>(is.reads + is.writes) /
+                                     static_cast<double>(least))});
+    }
+  }
+  fmt::print("{}\n{}\n", rules.text(), table.text());
+  for (std::size_t i = 0; i < off.size(); ++i) {
+    program.check(fmt::format("{}, elements beside its formula",
+                              traffic_formulas()[i].kernel),
+                  static_cast<double>(off[i]), 0);
+  }
+}
+
+}  // namespace fa::backward

@@ -1,0 +1,108 @@
+/// @file
+/// Lesson 06: training a language model on a text: what is learnt from, the steps, checkpoints, samples.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "06_flash_backward/src/training/model.hpp"
+
+namespace fa::backward {
+
+/// A text as numbers: each byte that occurs is a character of the alphabet.
+struct Text {
+  std::string name;               ///< for people
+  std::string alphabet;           ///< the bytes that occur, in order
+  std::vector<std::int64_t> ids;  ///< the text, as places in the alphabet
+  std::uint64_t hash = 0;         ///< of the bytes
+
+  /// The characters as they are read; line feeds stay, what is not printable ASCII becomes '?'.
+  std::string printable(const std::vector<std::int64_t>& characters) const;
+};
+
+/// A text from its bytes.
+/// @param name  for people
+/// @param bytes the text
+/// @throws std::invalid_argument when fewer than two different bytes occur
+Text text_of(const std::string& name, const std::string& bytes);
+
+/// One text from files, one after the other.
+/// @param name  for people
+/// @param files at least one
+/// @throws std::invalid_argument when a file cannot be read, and as text_of()
+Text read_text(const std::string& name,
+               const std::vector<std::filesystem::path>& files);
+
+/// How surprised a reader is by a character on average, in nats (units of ln), who knows how often each occurs.
+double unigram_entropy(const Text& text);
+
+/// The same for a reader who also knows the character before. No model that sees only that one can be below it on
+/// the whole text.
+double bigram_entropy(const Text& text);
+
+/// All that a training run depends on, beside the text and the engine.
+struct Plan {
+  ModelSize size;            ///< its characters are set by Training
+  std::int64_t batch = 4;    ///< sequences in one step
+  double rate = 0.01;        ///< of Adam
+  std::int64_t warm_up = 8;  ///< steps in which the rate rises from 0
+  std::uint64_t seed = 1;    ///< of the parameters and of the batches
+};
+
+/// A training run. Step s draws its sequences by the seed and s alone, so that a run which is resumed from a checkpoint
+/// is the run which was never interrupted, to the last bit.
+template <class T>
+class Training {
+ public:
+  /// A run before its first step.
+  /// @param plan   sizes and rates
+  /// @param text   must outlive this
+  /// @param engine computes attention
+  /// @throws std::invalid_argument as ModelSize::check(), for a batch below 1, and for a text that is not longer
+  ///   than a sequence
+  Training(const Plan& plan, const Text& text, AttentionEngine<T> engine);
+
+  /// Makes one step.
+  /// @return the loss before it: the mean of -ln of what the model gave the right characters
+  /// @throws std::runtime_error when the loss is not finite
+  double step();
+
+  /// The losses of all steps so far.
+  const std::vector<double>& losses() const { return losses_; }
+  /// The model as it is now.
+  const Model<T>& model() const { return model_; }
+
+  /// Lets the model write. Each character is drawn by what the model gives it.
+  /// @param count       characters
+  /// @param temperature below 1: likely characters become likelier
+  /// @param window      how many characters the model looks back on, at most its length
+  /// @return the beginning of the text and what the model wrote, printable
+  std::string sample(std::int64_t count, double temperature,
+                     std::int64_t window) const;
+
+  /// Everything that the next step depends on, as one file that appears whole or not at all.
+  /// @param file   replaced when it exists
+  /// @param engine name of the engine, for load()
+  /// @throws std::runtime_error when the file cannot be written
+  void save(const std::filesystem::path& file,
+            const std::string& engine) const;
+  /// Goes on where save() was called.
+  /// @param file of a run with the same plan and text
+  /// @return the name of the engine that it was computed with
+  /// @throws std::invalid_argument when the file cannot be read, is no checkpoint, is cut off or damaged, or is of
+  ///   another run; this is then unchanged
+  std::string load(const std::filesystem::path& file);
+
+ private:
+  std::string description() const;
+  Plan plan_;
+  const Text& text_;
+  AttentionEngine<T> engine_;
+  Model<T> model_;
+  Adam<T> adam_;
+  std::vector<double> losses_;
+};
+
+}  // namespace fa::backward
