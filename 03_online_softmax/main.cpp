@@ -176,7 +176,7 @@ void merge_laws(cli::Program& program) {
 
 // Largest error of a row's attention, as a share of the bound.
 double error_over_bound(const RowAttention<float>& row, std::int64_t steps,
-                      View<const float, 1> s, View<const float, 2> v) {
+                        View<const float, 1> s, View<const float, 2> v) {
   const auto wide_s = converted<double>(s);
   const auto wide_v = converted<double>(v);
   Tensor<double, 1> p(wide_s.shape());
@@ -207,8 +207,8 @@ void rounding(cli::Program& program) {
     const double shares[] = {
         error_over_bound(one_pass<Unnormalised, float>(s, v), kLength, s, v),
         error_over_bound(one_pass<Normalised, float>(s, v), kLength, s, v),
-        error_over_bound(split<float>(s, v, kParts), kLength / kParts + kParts,
-                       s, v)};
+        error_over_bound(split<float>(s, v, kParts),
+                         kLength / kParts + kParts, s, v)};
     for (const double share : shares) worst = std::max(worst, share);
     table.add({name, fmt::format("{:.0e}", shares[0]),
                fmt::format("{:.0e}", shares[1]),
@@ -220,7 +220,7 @@ void rounding(cli::Program& program) {
   add("ties", [](auto i) { return i % 3 == 0 ? 7.0 : 6.0; });
   add("+-10000", [](auto i) { return i % 2 == 0 ? -1e4 : 1e4; });
   add("half -inf", [](std::uint64_t i) {
-    return i % 2 == 0 ? static_cast<double>(BaseE<double>::nothing)
+    return i % 2 == 0 ? static_cast<double>(BaseE<double>::neg_inf)
                       : random_normal(3, i);
   });
   fmt::print("{} keys, float32; errors as shares of the bound\n{}", kLength,

@@ -224,9 +224,8 @@ constexpr Outcome merge_is_union(const Cases& cases) {
 constexpr Outcome merge_has_identity(const Cases& cases) {
   Outcome outcome;
   for_rows(0, cases, [&](const Row& row) {
-    const ExactState x = definition(row), nothing;
-    return note(outcome, merge(x, neg_inf) == x && merge(nothing, x) == x,
-                row);
+    const ExactState x = definition(row), empty;
+    return note(outcome, merge(x, empty) == x && merge(empty, x) == x, row);
   });
   return outcome;
 }

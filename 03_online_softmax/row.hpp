@@ -25,7 +25,7 @@ using RowState = State<BaseE<T>, Vector<T>>;
 /// The state of no keys, for values of d elements.
 template <class T>
 RowState<T> empty_row_state(std::int64_t d) {
-  return {BaseE<T>::nothing, T(0), Vector<T>::Zero(d)};
+  return {BaseE<T>::neg_inf, T(0), Vector<T>::Zero(d)};
 }
 
 /// Attention of one row.
@@ -49,7 +49,7 @@ inline void check_row(std::int64_t scores, std::int64_t values) {
 /// m + ln l, the logarithm of the sum; -infinity of no keys.
 template <class T>
 T lse_of(const RowState<T>& x) {
-  return x.l == T(0) ? BaseE<T>::nothing : x.m + std::log(x.l);
+  return x.l == T(0) ? BaseE<T>::neg_inf : x.m + std::log(x.l);
 }
 
 /// Softmax in two passes: one for m and l together, one for the weights. (Lesson 02 needs three.)

@@ -31,7 +31,9 @@ struct BaseE {
   /// The score of a masked key, and the maximum of no keys.
   static constexpr T neg_inf = -std::numeric_limits<T>::infinity();
   /// e^(a - b), and 0 when a is `nothing`: -inf - -inf would be NaN.
-  static T exp_diff(T a, T b) { return a == nothing ? T(0) : std::exp(a - b); }
+  static T exp_diff(T a, T b) {
+    return a == neg_inf ? T(0) : std::exp(a - b);
+  }
 };
 
 /// Exact fractions, powers of 2, whole scores: what proofs compute with. Every l is then dyadic.
@@ -43,7 +45,7 @@ struct BaseTwo {
   /// 2^(a - b), and 0 when a is `nothing`.
   /// @throws std::overflow_error when a and b are more than 62 apart
   static constexpr Exact exp_diff(int a, int b) {
-    return a == nothing ? Exact(0) : Exact::power_of_two(std::int64_t{a} - b);
+    return a == neg_inf ? Exact(0) : Exact::power_of_two(std::int64_t{a} - b);
   }
 };
 

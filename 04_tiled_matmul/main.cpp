@@ -19,11 +19,11 @@
 namespace {
 
 using namespace fa;
+using tiled::Backend;
 using tiled::Group;
 using tiled::group_of;
 using tiled::Inputs;
 using tiled::Kernel;
-using tiled::Backend;
 
 const std::string kLesson = "04_tiled_matmul";
 

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "05_flash_forward/src/backend.hpp"
 #include "05_flash_forward/src/experiments.hpp"
 #include "05_flash_forward/src/ladder.hpp"
-#include "05_flash_forward/src/backend.hpp"
 #include "05_flash_forward/src/timeline.hpp"
 #include "05_flash_forward/src/timing.hpp"
 #include "05_flash_forward/src/traffic.hpp"
@@ -22,8 +22,8 @@
 namespace {
 
 using namespace fa;
-using flash::Inputs;
 using flash::Backend;
+using flash::Inputs;
 using flash::Outputs;
 using flash::Prepared;
 using flash::Problem;
@@ -150,8 +150,8 @@ int main(int argc, char** argv) {
   program.section("real", "Every kernel on the real input",
                   [&] { check_real(program, backends.used()); });
   program.section("ragged", "Every kernel on hard small problems", [&] {
-    ladder::check_ragged<flash::Checker>(program, backends.used(), "O and LSE",
-                                       random_inputs);
+    ladder::check_ragged<flash::Checker>(program, backends.used(),
+                                         "O and LSE", random_inputs);
   });
   program.section("traffic", "What the kernels ask of memory",
                   backends.watching([&](const Backend& watched) {

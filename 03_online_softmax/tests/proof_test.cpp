@@ -170,8 +170,8 @@ TEST_CASE("the definition gives what one computes by hand") {
   CHECK(attention(row_of({3, 2, 5, 1})) ==
         weights({Exact(4, 23), Exact(2, 23), Exact(16, 23), Exact(1, 23)}));
   const int neg_inf = BaseTwo::neg_inf;
-  CHECK(attention(row_of({nothing, nothing})) == Combination{});
-  CHECK(attention(row_of({nothing, 4})) == weights({0, 1}));
+  CHECK(attention(row_of({neg_inf, neg_inf})) == Combination{});
+  CHECK(attention(row_of({neg_inf, 4})) == weights({0, 1}));
 }
 
 TEST_CASE("rows and coefficients are printed as on the page") {

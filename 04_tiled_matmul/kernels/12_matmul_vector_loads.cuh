@@ -61,7 +61,8 @@ __device__ inline void store_groups(const MatmulParams<float>& p,
 /// Launch: blocks of 16 x 16; grid of ceil(n / 128) x ceil(m / 128).
 //! [vector_loads]
 template <bool b_transposed>
-__global__ void __launch_bounds__(256) matmul_vector_loads(MatmulParams<float> p) {
+__global__ void __launch_bounds__(256)
+    matmul_vector_loads(MatmulParams<float> p) {
   constexpr int tile = kVectorTile, depth = kVectorDepth;
   __shared__ __align__(16) float a_smem[depth][tile + kVectorPad];
   __shared__ __align__(16) float b_smem[depth][tile + kVectorPad];

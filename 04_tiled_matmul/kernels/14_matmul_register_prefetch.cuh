@@ -28,7 +28,8 @@ struct RegisterTile {
 /// Begins to copy a tile and turns it: tile[l][row] = matrix[row0 + row][l0 + l].
 template <int tile_rows, int tile_depth, int tile_ld, int threads>
 __device__ void copy_transposed(float* tile, const float* matrix, int row0,
-                            int l0, int rows, int depth, int ld, int thread) {
+                                int l0, int rows, int depth, int ld,
+                                int thread) {
   // 8 lanes read a sector; 4 rows of them fill the 32 banks
   const int row = thread / 8 % tile_rows, l = thread % 8;
   constexpr int at_once = threads / 8;

@@ -136,8 +136,8 @@ __device__ void for_pieces(T* tile, const T* matrix, int row0, int col0,
 
 /// Both tiles of one step, A's first. See for_pieces().
 template <class Tile, bool b_transposed, class T, class Copy>
-__device__ void for_tiles(T* a_smem, T* b_smem, const MatmulParams<T>& p, int row0,
-                          int col0, int l0, int thread, Copy copy) {
+__device__ void for_tiles(T* a_smem, T* b_smem, const MatmulParams<T>& p,
+                          int row0, int col0, int l0, int thread, Copy copy) {
   for_pieces<Tile::rows, Tile::depth, Tile::a_ld, Tile::threads>(
       a_smem, p.a, row0, l0, p.m, p.k, p.lda, thread, copy);
   if constexpr (b_transposed) {
@@ -157,7 +157,8 @@ using PlainTile = MmaTile<b_transposed, 128, 32>;
 /// Launch: blocks of 256; grid of ceil(n / 128) x ceil(m / 128).
 //! [tensor_cores]
 template <bool b_transposed, class T>
-__global__ void __launch_bounds__(256) matmul_tensor_cores(MatmulParams<T> p) {
+__global__ void __launch_bounds__(256)
+    matmul_tensor_cores(MatmulParams<T> p) {
   using Tile = PlainTile<b_transposed>;
   __shared__ __align__(
       16) unsigned char memory[(Tile::a_size + Tile::b_size) * sizeof(T)];

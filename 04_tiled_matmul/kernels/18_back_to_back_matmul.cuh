@@ -21,9 +21,9 @@ constexpr int kBackToBackTile = 32;
 /// @param scale    factor of the scores
 //! [back_to_back_matmul]
 template <int d>
-__global__ void back_to_back_matmul(const float* q, const float* k, const float* v,
-                              float* o, int length_q, int length_k,
-                              float scale) {
+__global__ void back_to_back_matmul(const float* q, const float* k,
+                                    const float* v, float* o, int length_q,
+                                    int length_k, float scale) {
   constexpr int tile = kBackToBackTile, rows = tile / 8, cols = d / 32;
   __shared__ float q_smem[tile][d], k_smem[tile][d + 1], v_smem[tile][d];
   __shared__ float s_smem[tile][tile];

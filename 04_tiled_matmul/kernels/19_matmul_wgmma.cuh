@@ -14,8 +14,8 @@ namespace fa::FA_TARGET {
 /// A product with the maps of its factors.
 template <class T>
 struct TmaMatmul {
-  TensorMap a;   ///< boxes as high as a block's tile of A
-  TensorMap b;   ///< boxes as high as a block's tile of B
+  TensorMap a;        ///< boxes as high as a block's tile of A
+  TensorMap b;        ///< boxes as high as a block's tile of B
   MatmulParams<T> p;  ///< the rest
 };
 
@@ -66,13 +66,13 @@ using WgmmaAccumulators = float[Tile::parts][Tile::cols / 2];
 /// @param l0     first step of the sums
 //! [fetch]
 template <class Tile, class T>
-__device__ void fetch_tiles(WgmmaStage<Tile>& stage,
-                            const TmaMatmul<T>& maps, Mbarrier& full,
-                            int row0, int col0, int l0) {
+__device__ void fetch_tiles(WgmmaStage<Tile>& stage, const TmaMatmul<T>& maps,
+                            Mbarrier& full, int row0, int col0, int l0) {
   const int b_row = Tile::b_transposed ? col0 : l0;
   const int b_col = Tile::b_transposed ? l0 : col0;
   load_tile(stage.a, maps.a, full, row0, 0, 0, CacheHint::kEvictNormal, l0);
-  load_tile(stage.b, maps.b, full, b_row, 0, 0, CacheHint::kEvictNormal, b_col);
+  load_tile(stage.b, maps.b, full, b_row, 0, 0, CacheHint::kEvictNormal,
+            b_col);
 }
 //! [fetch]
 
@@ -80,7 +80,7 @@ __device__ void fetch_tiles(WgmmaStage<Tile>& stage,
 //! [multiply]
 template <class Tile>
 __device__ void issue_matmul(WgmmaAccumulators<Tile>& sums,
-                               const WgmmaStage<Tile>& stage, int warpgroup) {
+                             const WgmmaStage<Tile>& stage, int warpgroup) {
   using T = typename Tile::T;
 #pragma unroll
   for (int l = 0; l < Tile::depth; l += 16) {
@@ -114,8 +114,9 @@ __device__ void wgmma_fence_accumulators(WgmmaAccumulators<Tile>& sums) {
 /// @param warpgroup which
 //! [store]
 template <class Tile, class T>
-__device__ void store_accumulators(const MatmulParams<T>& p, const WgmmaAccumulators<Tile>& sums,
-                           int row0, int col0, int warpgroup) {
+__device__ void store_accumulators(const MatmulParams<T>& p,
+                                   const WgmmaAccumulators<Tile>& sums,
+                                   int row0, int col0, int warpgroup) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp % 4;
   const int col = col0 + lane % 4 * 2;
 #pragma unroll

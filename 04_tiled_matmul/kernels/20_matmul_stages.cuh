@@ -41,7 +41,8 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
   PipelineState<Tile::stages> filled, at, before;
   const auto fetch = [&](int step) {
     if (step >= steps) return;
-    Mbarrier& full = shared.pipe.producer_acquire(filled, WgmmaStage<Tile>::bytes);
+    Mbarrier& full =
+        shared.pipe.producer_acquire(filled, WgmmaStage<Tile>::bytes);
     fetch_tiles(shared.ring[filled.stage], maps, full, row0, col0,
                 step * Tile::depth);
     filled.advance();

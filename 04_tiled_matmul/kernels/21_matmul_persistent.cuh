@@ -29,7 +29,8 @@ struct TileOfC {
 /// The tile that comes as number i: blocks that run at the same time have tiles in a few rows and a few columns of C,
 /// and so share what they read of A and B.
 //! [order]
-__host__ __device__ inline TileOfC tile_of(int i, const TileRasterOrder& order) {
+__host__ __device__ inline TileOfC tile_of(int i,
+                                           const TileRasterOrder& order) {
   const int of_group = order.group * order.cols;
   const int first = i / of_group * order.group;
   const int left = order.rows - first;
@@ -43,14 +44,14 @@ __host__ __device__ inline TileOfC tile_of(int i, const TileRasterOrder& order) 
 /// between one tile of C and the next.
 //! [produce]
 template <class Tile, class T>
-__device__ void produce(StagesShared<Tile>& shared,
-                        const TmaMatmul<T>& maps,
+__device__ void produce(StagesShared<Tile>& shared, const TmaMatmul<T>& maps,
                         const TileRasterOrder& order) {
   PipelineState<Tile::stages> at;
   for (int i = blockIdx.x; i < order.rows * order.cols; i += gridDim.x) {
     const TileOfC tile = tile_of(i, order);
     for (int l0 = 0; l0 < maps.p.k; l0 += Tile::depth, at.advance()) {
-      Mbarrier& full = shared.pipe.producer_acquire(at, WgmmaStage<Tile>::bytes);
+      Mbarrier& full =
+          shared.pipe.producer_acquire(at, WgmmaStage<Tile>::bytes);
       fetch_tiles(shared.ring[at.stage], maps, full, tile.row * Tile::rows,
                   tile.col * Tile::cols, l0);
     }
@@ -67,7 +68,8 @@ __device__ void produce(StagesShared<Tile>& shared,
 /// @param warpgroup which
 //! [consume]
 template <class Tile>
-__device__ void consume(WgmmaAccumulators<Tile>& sums, StagesShared<Tile>& shared,
+__device__ void consume(WgmmaAccumulators<Tile>& sums,
+                        StagesShared<Tile>& shared,
                         PipelineState<Tile::stages>& at, int steps,
                         int warpgroup) {
   const bool frees = threadIdx.x % kWarp == 0;  // for its warp
@@ -113,8 +115,8 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     const TileOfC tile = tile_of(i, order);
     WgmmaAccumulators<Tile> sums = {};
     consume<Tile>(sums, shared, at, steps, warpgroup);
-    store_accumulators<Tile>(p, sums, tile.row * Tile::rows, tile.col * Tile::cols,
-                     warpgroup);
+    store_accumulators<Tile>(p, sums, tile.row * Tile::rows,
+                             tile.col * Tile::cols, warpgroup);
   }
 }
 //! [persistent]

@@ -66,7 +66,8 @@ Prepared prepare_plain(const Inputs& in, const Shape<2>& out_shape,
 template <class T, class H>
 Prepared prepare_product(
     const Inputs& in, bool b_transposed,
-    const std::function<std::function<void()>(const MatmulParams<T>&)>& start) {
+    const std::function<std::function<void()>(const MatmulParams<T>&)>&
+        start) {
   MatmulParams<T> p{};
   const auto a = padded<T, H>(in[0], &p.lda), b = padded<T, H>(in[1], &p.ldb);
   p.a = a->data();
@@ -122,31 +123,32 @@ std::vector<tiled::Kernel> float_products() {
         stages > 0 ? kNeedsCpAsync.with_shared(shared_bytes) : Needs{});
   };
   constexpr int four = 4;  // rows are a multiple of it apart
-  return {kernel("07_matmul_naive", "a thread for each result",
-                 matmul_naive<bt>, {16, 16, 1, 1, four}, {16, 16}, true),
-          kernel("08_matmul_coalesced", "lanes along the columns",
-                 matmul_coalesced<bt>, {8, 32, 1, 1, four}, {32, 8}),
-          kernel("09_matmul_shared_tiles", "tiles in shared memory",
-                 matmul_shared_tiles<bt>,
-                 {kSharedTile, kSharedTile, kSharedTile, 1, four},
-                 {kSharedTile, kSharedTile}),
-          kernel("10_matmul_1d_thread_tiling", "8 results a thread",
-                 matmul_1d_thread_tiling<bt>, {64, 64, 8, 1, four}, {64, 8}),
-          kernel("11_matmul_2d_thread_tiling", "8 x 8 results a thread",
-                 matmul_2d_thread_tiling<bt>, {128, 128, 8, 1, four}, {16, 16}),
-          kernel("12_matmul_vector_loads", "four numbers at a time",
-                 matmul_vector_loads<bt>,
-                 {kVectorTile, kVectorTile, kVectorDepth, 1, four}, {16, 16}),
-          kernel("13_matmul_double_buffer", "copies while multiplying",
-                 matmul_double_buffer<bt>,
-                 {kVectorTile, kVectorTile, kAsyncDepth, 2, four}, {16, 16},
-                 false, 0, 2),
-          kernel("14_matmul_register_prefetch",
-                 "8 x 16 results, a step ahead", matmul_register_prefetch<bt>,
-                 {RegisterTile::rows, RegisterTile::cols, RegisterTile::depth,
-                  RegisterTile::stages, four},
-                 {RegisterTile::threads}, false, RegisterTile::shared_bytes,
-                 RegisterTile::stages)};
+  return {
+      kernel("07_matmul_naive", "a thread for each result", matmul_naive<bt>,
+             {16, 16, 1, 1, four}, {16, 16}, true),
+      kernel("08_matmul_coalesced", "lanes along the columns",
+             matmul_coalesced<bt>, {8, 32, 1, 1, four}, {32, 8}),
+      kernel("09_matmul_shared_tiles", "tiles in shared memory",
+             matmul_shared_tiles<bt>,
+             {kSharedTile, kSharedTile, kSharedTile, 1, four},
+             {kSharedTile, kSharedTile}),
+      kernel("10_matmul_1d_thread_tiling", "8 results a thread",
+             matmul_1d_thread_tiling<bt>, {64, 64, 8, 1, four}, {64, 8}),
+      kernel("11_matmul_2d_thread_tiling", "8 x 8 results a thread",
+             matmul_2d_thread_tiling<bt>, {128, 128, 8, 1, four}, {16, 16}),
+      kernel("12_matmul_vector_loads", "four numbers at a time",
+             matmul_vector_loads<bt>,
+             {kVectorTile, kVectorTile, kVectorDepth, 1, four}, {16, 16}),
+      kernel("13_matmul_double_buffer", "copies while multiplying",
+             matmul_double_buffer<bt>,
+             {kVectorTile, kVectorTile, kAsyncDepth, 2, four}, {16, 16},
+             false, 0, 2),
+      kernel("14_matmul_register_prefetch", "8 x 16 results, a step ahead",
+             matmul_register_prefetch<bt>,
+             {RegisterTile::rows, RegisterTile::cols, RegisterTile::depth,
+              RegisterTile::stages, four},
+             {RegisterTile::threads}, false, RegisterTile::shared_bytes,
+             RegisterTile::stages)};
 }
 
 template <bool bt, class T, class H>

@@ -34,7 +34,7 @@ TmaMatmul<T> tma_matmul(const MatmulParams<T>& p) {
 /// @throws as tensor_map()
 template <class Tile, class Shared, class T>
 std::function<void()> tma_launch(const MatmulParams<T>& p,
-                                    void (*kernel)(TmaMatmul<T>)) {
+                                 void (*kernel)(TmaMatmul<T>)) {
   const auto blocks = [](int size, int tile) {
     return static_cast<unsigned>(ceil_div(size, tile));
   };
@@ -59,8 +59,8 @@ template <class Tile, class T>
 std::function<void()> persistent_launch(
     const MatmulParams<T>& p, int group,
     int most = device_properties().sm_count) {
-  const TileRasterOrder order{ceil_div(p.m, Tile::rows), ceil_div(p.n, Tile::cols),
-                        group};
+  const TileRasterOrder order{ceil_div(p.m, Tile::rows),
+                              ceil_div(p.n, Tile::cols), group};
   const auto blocks =
       static_cast<unsigned>(std::min(order.rows * order.cols, most));
   return [=, maps = tma_matmul<Tile>(p)] {

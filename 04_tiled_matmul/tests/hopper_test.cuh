@@ -119,8 +119,9 @@ TEST_CASE("rungs for Hopper with tiles of other sizes, and both types") {
 
 TEST_CASE("in every order each tile comes once, and neighbours share rows") {
   for (const TileRasterOrder order :
-       {TileRasterOrder{1, 1, 8}, TileRasterOrder{7, 5, 3}, TileRasterOrder{16, 4, 8},
-        TileRasterOrder{3, 9, 8}, TileRasterOrder{9, 3, 1}}) {
+       {TileRasterOrder{1, 1, 8}, TileRasterOrder{7, 5, 3},
+        TileRasterOrder{16, 4, 8}, TileRasterOrder{3, 9, 8},
+        TileRasterOrder{9, 3, 1}}) {
     CAPTURE(order.rows);
     CAPTURE(order.cols);
     CAPTURE(order.group);

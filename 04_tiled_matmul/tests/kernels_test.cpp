@@ -1,14 +1,14 @@
 // Every kernel on every machine of this build that can run here: ragged sizes, poisoned outputs.
 #include <doctest/doctest.h>
 
-#include "04_tiled_matmul/src/cublas.hpp"
 #include "04_tiled_matmul/src/backend.hpp"
+#include "04_tiled_matmul/src/cublas.hpp"
 #include "04_tiled_matmul/src/trace.hpp"
 #include "common/check/acceptance.hpp"
 
 using namespace fa;
-using tiled::Group;
 using tiled::Backend;
+using tiled::Group;
 
 namespace {
 

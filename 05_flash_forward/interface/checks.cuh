@@ -16,8 +16,8 @@
 
 #include <fmt/format.h>
 
-#include "05_flash_forward/src/dispatch.cuh"
 #include "05_flash_forward/interface/flash_attention.h"
+#include "05_flash_forward/src/dispatch.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
@@ -293,7 +293,7 @@ Attention<T> attention_of(const fa_attention& a) {
 
 // Calls work(attention, name) with the attention for the kernels, and the name of its type.
 template <class Work>
-void with_attention(const fa_attention& a, WorkTile work) {
+void with_attention(const fa_attention& a, Work work) {
   switch (a.type) {
     case FA_TYPE_FLOAT16:
       return work(attention_of<half>(a), "float16");
@@ -321,7 +321,7 @@ inline void note(const char* error) {
 
 // Runs work; what it throws becomes a status and last_error().
 template <class Work>
-int guarded(WorkTile work) noexcept {
+int guarded(Work work) noexcept {
   try {
     work();
     return FA_STATUS_OK;

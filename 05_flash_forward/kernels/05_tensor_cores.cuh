@@ -4,7 +4,7 @@
 /// registers.
 #pragma once
 
-#include "common/attention/attention.cuh"
+#include "common/attention/mma_tile.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -33,14 +33,14 @@ using Accumulators = float[Tile::row_tiles][cols / 8][4];
 
 /// What a lane knows of its rows: two of each 16, lane / 4 and 8 more.
 template <class Tile>
-struct RowState {
+struct WarpRowState {
   float m[Tile::row_tiles][2];  ///< the largest score so far
   float l[Tile::row_tiles][2];  ///< this lane's part of the sum of weights
 };
 
 /// The state before the first key.
 template <class Tile>
-__device__ void begin_rows(RowState<Tile>& state) {
+__device__ void init_row_state(WarpRowState<Tile>& state) {
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
@@ -48,26 +48,6 @@ __device__ void begin_rows(RowState<Tile>& state) {
       state.m[i][h] = -INFINITY;
       state.l[i][h] = 0;
     }
-  }
-}
-
-/// Copies rows of a matrix to shared memory, 16 bytes at a time: `copy(row, col, from, inside)` for each; outside of
-/// the matrix `inside` is false.
-/// @tparam ragged whether rows may lie beyond `length`
-template <int rows, int d, int threads, bool ragged = true, class T,
-          class Copy>
-__device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
-                               int length, int head_dim, int thread,
-                               Copy copy) {
-  constexpr int per_row = d / 8, at_once = threads / per_row;
-  static_assert(threads % per_row == 0 && rows % at_once == 0,
-                "as many for each thread");
-  const int row = thread / per_row, col = thread % per_row * 8;
-  const T* from = matrix + (row0 + row) * stride + col;
-#pragma unroll
-  for (int i = 0; i < rows; i += at_once) {
-    copy(row + i, col, from + i * stride,
-         (!ragged || row0 + row + i < length) && col < head_dim);
   }
 }
 
@@ -104,7 +84,7 @@ __device__ void scale_and_mask(Accumulators<Tile, Tile::block_n>& s,
 template <class Tile>
 __device__ void softmax_step(Accumulators<Tile, Tile::block_n>& s,
                              Accumulators<Tile, Tile::d>& o,
-                             RowState<Tile>& state) {
+                             WarpRowState<Tile>& state) {
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
@@ -139,8 +119,8 @@ __device__ void softmax_step(Accumulators<Tile, Tile::block_n>& s,
 /// Drops weights. Their sums are taken before.
 template <class Tile, class T>
 __device__ void apply_dropout(Accumulators<Tile, Tile::block_n>& p,
-                             const Attention<T>& a, int head, int query0,
-                             int key0, int lane) {
+                              const Attention<T>& a, int head, int query0,
+                              int key0, int lane) {
   if (a.dropout.threshold == 0) return;
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
@@ -164,29 +144,6 @@ __device__ void apply_dropout(Accumulators<Tile, Tile::block_n>& p,
   }
 }
 
-/// The left operand of the second product for 16 keys: accumulators of the first one, rounded to T.
-//! [operand]
-template <class T, int count>
-__device__ void probs_as_operand(std::uint32_t (&fragment)[4],
-                                   const float (&p)[count][4], int key) {
-  const float(&low)[4] = p[key / 8], (&high)[4] = p[key / 8 + 1];
-  fragment[0] = pack2<T>(low[0], low[1]);
-  fragment[1] = pack2<T>(low[2], low[3]);
-  fragment[2] = pack2<T>(high[0], high[1]);
-  fragment[3] = pack2<T>(high[2], high[3]);
-}
-//! [operand]
-/// The same of weights that are rounded and packed already.
-template <class T, int count>
-__device__ void probs_as_operand(std::uint32_t (&fragment)[4],
-                                   const std::uint32_t (&p)[count][2],
-                                   int key) {
-  fragment[0] = p[key / 8][0];
-  fragment[1] = p[key / 8][1];
-  fragment[2] = p[key / 8 + 1][0];
-  fragment[3] = p[key / 8 + 1][1];
-}
-
 /// Divides by the sums and writes a warp's rows of O and LSE.
 /// @param a      what is computed
 /// @param head   this one
@@ -198,7 +155,7 @@ template <class Tile, class T>
 __device__ void store_rows(const Attention<T>& a,
                            const AttentionHead<T>& head,
                            const Accumulators<Tile, Tile::d>& o,
-                           const RowState<Tile>& state, int query0,
+                           const WarpRowState<Tile>& state, int query0,
                            int lane) {
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
@@ -251,8 +208,8 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
       head.q, a.q_strides.row, query0, a.length_q, a.head_dim, thread,
       copy_to(q_smem));
   Accumulators<Tile, d> o = {};
-  RowState<Tile> state;
-  begin_rows(state);
+  WarpRowState<Tile> state;
+  init_row_state(state);
   const int seen = visible_keys(a, query0 + Tile::block_m - 1);
   for (int key0 = 0; key0 < seen; key0 += Tile::block_n) {
     for_row_pieces<Tile::block_n, d, Tile::threads>(

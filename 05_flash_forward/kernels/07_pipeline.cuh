@@ -7,18 +7,6 @@
 
 namespace fa::FA_TARGET {
 
-/// Begins to copy rows of a matrix to a swizzled tile, with zeros outside of the matrix. See for_row_pieces().
-template <int rows, int d, int threads, bool ragged = true, class T>
-__device__ void copy_rows_async(T* tile, const T* matrix, std::int64_t stride,
-                                int row0, int length, int head_dim,
-                                int thread) {
-  for_row_pieces<rows, d, threads, ragged>(
-      matrix, stride, row0, length, head_dim, thread,
-      [=](int row, int col, const T* from, bool inside) {
-        cp_async16(tile + swizzled<d>(row, col), from, inside);
-      });
-}
-
 /// Attention in 16 bits; the next tiles of K and V come while these are used.
 /// Launch: as flash_tensor_cores(), with dynamic shared memory for a tile of Q, two of K and two of V.
 //! [pipeline]
@@ -51,8 +39,8 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
     cp_async_commit();
   }
   Accumulators<Tile, d> o = {};
-  RowState<Tile> state;
-  begin_rows(state);
+  WarpRowState<Tile> state;
+  init_row_state(state);
   for (int tile = 0; tile < tiles; ++tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     //! [turn]
@@ -71,9 +59,6 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }
 //! [pipeline]
-
-/// Tiles of K, and of V, in shared memory: one in use, one on its way.
-constexpr int kPipelineStages = 2;
 
 /// Dynamic shared memory of a tile of Q and of two of K and of V.
 template <class Tile, class T>

@@ -28,8 +28,8 @@ using SmallEdgeMaskTile = ForwardTile<256, 32, 4, 16>;
 //! [apply_mask]
 template <class Tile, class T>
 __device__ void apply_mask(Accumulators<Tile, Tile::block_n>& s,
-                            const Attention<T>& a, int query0, int key0,
-                            int lane) {
+                           const Attention<T>& a, int query0, int key0,
+                           int lane) {
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
@@ -62,7 +62,7 @@ __device__ void apply_mask(Accumulators<Tile, Tile::block_n>& s,
 template <class Tile, bool masked>
 __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
                                     Accumulators<Tile, Tile::d>& o,
-                                    RowState<Tile>& state,
+                                    WarpRowState<Tile>& state,
                                     float exponent_scale) {
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     cp_async_commit();
   }
   Accumulators<Tile, d> o = {};
-  RowState<Tile> state;
-  begin_rows(state);
+  WarpRowState<Tile> state;
+  init_row_state(state);
   const auto step = [&](int tile, auto edge) {
     constexpr bool masked = decltype(edge)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;

@@ -31,8 +31,9 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
   const int kv_head = head / (a.heads / a.kv_heads);
   const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
-  const int tiles = ceil_div(
-      visible_keys(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
+  const int tiles =
+      ceil_div(visible_keys(a, block * Tile::block_m + Tile::block_m - 1),
+               Tile::block_n);
   const auto fetch = [&](int step) {  // the last tile is the first step
     const int stage = step % 2, key0 = (tiles - 1 - step) * Tile::block_n;
     shared.full[stage].arrive_and_expect(2 * Tile::KvTile::bytes);
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
     if (tiles > 0) fetch(0);
   }
   WarpgroupOutput<Tile> o = {};
-  LaneRowState rows = empty_row_state();
+  RowState rows = empty_row_state();
   shared.q_full.wait(0);
   for (int step = 0; step < tiles; ++step) {
     const int stage = step % 2, key0 = (tiles - 1 - step) * Tile::block_n;

@@ -55,11 +55,11 @@ __device__ void produce(SpecializedShared<Tile>& shared,
   for (int tile = tiles - 1; tile >= 0; --tile, at.advance()) {
     const int key0 = tile * Tile::block_n;
     load_tile(shared.k[at.stage], maps.k,
-              shared.k_pipe.producer_acquire(at, Tile::KvTile::bytes), key0, kv_head,
-              batch);
+              shared.k_pipe.producer_acquire(at, Tile::KvTile::bytes), key0,
+              kv_head, batch);
     load_tile(shared.v[at.stage], maps.v,
-              shared.v_pipe.producer_acquire(at, Tile::KvTile::bytes), key0, kv_head,
-              batch);
+              shared.v_pipe.producer_acquire(at, Tile::KvTile::bytes), key0,
+              kv_head, batch);
   }
 }
 //! [produce]
@@ -75,8 +75,9 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const Attention<T>& a = maps.a;
   const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   const int head = blockIdx.y, batch = blockIdx.z;
-  const int tiles = ceil_div(
-      visible_keys(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
+  const int tiles =
+      ceil_div(visible_keys(a, block * Tile::block_m + Tile::block_m - 1),
+               Tile::block_n);
   init_barriers(shared);
   if (warpgroup_index() == Tile::consumers) {  // the producer
     setmaxnreg_dec<kProducerRegisters<Tile>>();
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const float scale = a.scale * kLog2E;
   const auto& q = shared.q[warpgroup];
   WarpgroupOutput<Tile> o = {};
-  LaneRowState rows = empty_row_state();
+  RowState rows = empty_row_state();
   PipelineState<Tile::stages> at;
   const auto step = [&](int tile, auto edge) {
     constexpr bool masked = decltype(edge)::value;

@@ -25,14 +25,15 @@ namespace fa::FA_TARGET {
 /// @param your_turn called when they are
 /// @param begun    called while the first scores are on their way
 //! [consume]
-template <class Tile, int rescale_threshold = 0, class T, class Shared, class MyTurn,
-          class YourTurn, class Begun>
-__device__ void consume(WarpgroupOutput<Tile>& o, LaneRowState& rows,
+template <class Tile, int rescale_threshold = 0, class T, class Shared,
+          class MyTurn, class YourTurn, class Begun>
+__device__ void consume(WarpgroupOutput<Tile>& o, RowState& rows,
                         Shared& shared, const typename Tile::QTile& q,
                         const Attention<T>& a, int query0, int tiles,
                         PipelineState<Tile::stages>& k_at,
-                        PipelineState<Tile::stages>& v_at, MyTurn scheduler_sync,
-                        YourTurn scheduler_arrive, Begun begun) {
+                        PipelineState<Tile::stages>& v_at,
+                        MyTurn scheduler_sync, YourTurn scheduler_arrive,
+                        Begun begun) {
   const int whole = visible_keys(a, query0) / Tile::block_n;  // seen by all
   const float scale = a.scale * kLog2E;
   const bool frees = threadIdx.x % kWarp == 0;
@@ -97,8 +98,9 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const Attention<T>& a = maps.a;
   const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   const int head = blockIdx.y, batch = blockIdx.z;
-  const int tiles = ceil_div(
-      visible_keys(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
+  const int tiles =
+      ceil_div(visible_keys(a, block * Tile::block_m + Tile::block_m - 1),
+               Tile::block_n);
   init_barriers(shared);
   if (warpgroup_index() == Tile::consumers) {  // the producer
     setmaxnreg_dec<kProducerRegisters<Tile>>();
@@ -111,7 +113,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   WarpgroupOutput<Tile> o = {};
-  LaneRowState rows = empty_row_state();
+  RowState rows = empty_row_state();
   PipelineState<Tile::stages> k_at, v_at;
   const auto nothing = [] {};
   shared.q_full[warpgroup].wait(0);

@@ -39,8 +39,9 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const Attention<T>& a = maps.a;
   const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   const int head = blockIdx.y, batch = blockIdx.z;
-  const int tiles = ceil_div(
-      visible_keys(a, block * Tile::block_m + Tile::block_m - 1), Tile::block_n);
+  const int tiles =
+      ceil_div(visible_keys(a, block * Tile::block_m + Tile::block_m - 1),
+               Tile::block_n);
   init_barriers(shared);
   if (warpgroup_index() == Tile::consumers) {  // the producer
     setmaxnreg_dec<kProducerRegisters<Tile>>();
@@ -53,16 +54,18 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   WarpgroupOutput<Tile> o = {};
-  LaneRowState rows = empty_row_state();
+  RowState rows = empty_row_state();
   PipelineState<Tile::stages> k_at, v_at;
   shared.q_full[warpgroup].wait(0);
   if (tiles > 0) {
-    if (warpgroup == Tile::consumers - 1) scheduler_barrier_arrive<Tile>(warpgroup);
+    if (warpgroup == Tile::consumers - 1)
+      scheduler_barrier_arrive<Tile>(warpgroup);
     consume<Tile>(
         o, rows, shared, shared.q[warpgroup], a, query0, tiles, k_at, v_at,
         [&] { scheduler_barrier_sync<Tile>(warpgroup); },
         [&] { scheduler_barrier_arrive<Tile>(warpgroup); }, [] {});
-    if (warpgroup == 0) scheduler_barrier_sync<Tile>(warpgroup);  // the last one given
+    if (warpgroup == 0)
+      scheduler_barrier_sync<Tile>(warpgroup);  // the last one given
   }
   if (write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head,
                          batch)) {

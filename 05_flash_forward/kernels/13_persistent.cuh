@@ -5,43 +5,9 @@
 #pragma once
 
 #include "05_flash_forward/kernels/12_ping_pong.cuh"
+#include "common/attention/tile_scheduler.cuh"
 
 namespace fa::FA_TARGET {
-
-/// A block of queries of a head.
-struct WorkTile {
-  int block;  ///< of queries; negative: there is none
-  int head;   ///< of a sequence
-  int batch;  ///< the sequence
-};
-
-/// The order of work.
-struct TileScheduler {
-  int blocks;   ///< of queries in a head
-  int heads;    ///< of a sequence
-  int all;      ///< heads of all sequences
-  int section;  ///< heads that go together, the blocks with the most keys first; 0: one head after the other
-};
-
-/// Which work a ticket is for.
-//! [order]
-__device__ inline WorkTile work_tile(int tile_index, const TileScheduler& order) {
-  int block, head;
-  if (scheduler.heads_in_l2 == 0) {
-    block = tile_index % scheduler.blocks;
-    head = tile_index / scheduler.blocks;
-  } else {
-    const int of_section = scheduler.heads_in_l2 * scheduler.blocks;
-    const int first = tile_index / of_section * scheduler.heads_in_l2;
-    const int left = scheduler.total_heads - first;
-    const int heads = left < scheduler.heads_in_l2 ? left : scheduler.heads_in_l2;
-    const int rest = tile_index % of_section;
-    block = scheduler.blocks - 1 - rest / heads;
-    head = first + rest % heads;
-  }
-  return {block, head % scheduler.heads, head / scheduler.heads};
-}
-//! [order]
 
 /// What a block keeps in shared memory. Of Q there are two stages, too: the next one comes while O leaves.
 template <class Tile>
@@ -53,7 +19,7 @@ struct PersistentShared {
   Pipeline<Tile::stages> k_pipe;                     ///< of k
   Pipeline<Tile::stages> v_pipe;                     ///< of v
   Pipeline<2> work_pipe;                             ///< of work
-  WorkTile work[2];                                      ///< that comes next
+  WorkTile work[2];                                  ///< that comes next
 };
 
 /// Initialises a block's barriers; all threads call it.
@@ -93,8 +59,9 @@ struct LoadStates {
 //! [load_work_tile]
 template <class Tile, class T>
 __device__ void load_work_tile(PersistentShared<Tile>& shared,
-                           const TmaAttention<T>& maps, const WorkTile& work,
-                           int tiles, LoadStates<Tile>& at) {
+                               const TmaAttention<T>& maps,
+                               const WorkTile& work, int tiles,
+                               LoadStates<Tile>& at) {
   const int kv_head = work.head / (maps.a.heads / maps.a.kv_heads);
   const auto fetch_q = [&](int i) {
     load_tile(shared.q[at.q.stage][i], maps.q,
@@ -105,7 +72,8 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
   const auto fetch_k = [&](int tile) {
     load_tile(shared.k[at.k.stage], maps.k,
               shared.k_pipe.producer_acquire(at.k, Tile::KvTile::bytes),
-              tile * Tile::block_n, kv_head, work.batch, CacheHint::kEvictLast);
+              tile * Tile::block_n, kv_head, work.batch,
+              CacheHint::kEvictLast);
     at.k.advance();
   };
   fetch_q(0);
@@ -117,7 +85,8 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
     if (tile > 0) fetch_k(tile - 1);
     load_tile(shared.v[at.v.stage], maps.v,
               shared.v_pipe.producer_acquire(at.v, Tile::KvTile::bytes),
-              tile * Tile::block_n, kv_head, work.batch, CacheHint::kEvictLast);
+              tile * Tile::block_n, kv_head, work.batch,
+              CacheHint::kEvictLast);
     at.v.advance();
   }
 }
@@ -126,12 +95,12 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
 /// All that the producer's thread does.
 /// @param shared the block's
 /// @param maps   of the tensors
-/// @param order  of work
+/// @param scheduler
 //! [draw]
 template <class Tile, class T>
 __device__ void producer_loop(PersistentShared<Tile>& shared,
-                            const TmaAttention<T>& maps,
-                            const TileScheduler& order) {
+                              const TmaAttention<T>& maps,
+                              const TileScheduler& scheduler) {
   const int grid = gridDim.x, all = scheduler.total_heads * scheduler.blocks;
   PipelineState<2> at;
   LoadStates<Tile> places;
@@ -142,7 +111,8 @@ __device__ void producer_loop(PersistentShared<Tile>& shared,
             ? tile_index + grid
             : grid + static_cast<int>(atomicAdd(maps.tile_counter, 1u));
     const bool over = tile_index >= all;
-    const WorkTile work = over ? WorkTile{-1, 0, 0} : work_tile(tile_index, order);
+    const WorkTile work =
+        over ? WorkTile{-1, 0, 0} : work_tile(tile_index, scheduler);
     shared.work_pipe.empty[at.stage].wait(at.parity ^ 1);
     shared.work[at.stage] = work;
     shared.work_pipe.full[at.stage].arrive();
@@ -155,7 +125,7 @@ __device__ void producer_loop(PersistentShared<Tile>& shared,
       return;
     }
     load_work_tile(shared, maps, work, tiles_of<Tile>(maps.a, work.block),
-               places);
+                   places);
     tile_index = next;
   }
 }
@@ -169,7 +139,7 @@ __device__ void producer_loop(PersistentShared<Tile>& shared,
 //! [next_work_tile]
 template <class Tile>
 __device__ bool next_work_tile(PersistentShared<Tile>& shared,
-                          const PipelineState<2>& at, WorkTile& work) {
+                               const PipelineState<2>& at, WorkTile& work) {
   shared.work_pipe.consumer_wait(at);
   const WorkTile& next = shared.work[at.stage];
   work = {warp_uniform(next.block), warp_uniform(next.head),
@@ -184,10 +154,10 @@ __device__ bool next_work_tile(PersistentShared<Tile>& shared,
 /// unless there is one place only.
 template <class Tile>
 struct PendingStore {
-  PersistentShared<Tile>& shared;  ///< the block's
-  const int warpgroup;             ///< whose
+  PersistentShared<Tile>& shared;      ///< the block's
+  const int warpgroup;                 ///< whose
   PipelineState<Tile::q_stages> at{};  ///< of that Q
-  bool is_own = false;             ///< this thread waits for it
+  bool is_own = false;                 ///< this thread waits for it
 
   /// O has been left.
   /// @param own  whether this thread waits for it
@@ -195,7 +165,8 @@ struct PendingStore {
   __device__ void left(bool own, const PipelineState<Tile::q_stages>& q_at) {
     is_own = own;
     at = q_at;
-    if constexpr (Tile::q_stages == 1) release_q();  // the next Q needs it now
+    if constexpr (Tile::q_stages == 1)
+      release_q();  // the next Q needs it now
   }
   /// Lets Q come when TMA has read O, if that has not been done.
   //! [free_q]
@@ -212,17 +183,17 @@ struct PendingStore {
 /// @tparam Tile     HopperTile
 /// @tparam patience of online_softmax()
 /// @param maps  what is computed
-/// @param order of work
+/// @param scheduler
 //! [persistent]
 template <class Tile, int rescale_threshold, class T>
 __device__ void persistent_block(const TmaAttention<T>& maps,
-                                 const TileScheduler& order) {
+                                 const TileScheduler& scheduler) {
   auto& shared = *dynamic_shared<PersistentShared<Tile>>();
   init_barriers(shared);
   const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {
     setmaxnreg_dec<kProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup == 0) producer_loop(shared, maps, order);
+    if (threadIdx.x % kWarpgroup == 0) producer_loop(shared, maps, scheduler);
     return;
   }
   setmaxnreg_inc<kConsumerRegisters<Tile>>();
@@ -230,26 +201,29 @@ __device__ void persistent_block(const TmaAttention<T>& maps,
   PipelineState<2> at;
   PipelineState<Tile::q_stages> q_at;
   PipelineState<Tile::stages> k_at, v_at;
-  if (warpgroup == Tile::consumers - 1) scheduler_barrier_arrive<Tile>(warpgroup);
+  if (warpgroup == Tile::consumers - 1)
+    scheduler_barrier_arrive<Tile>(warpgroup);
   PendingStore<Tile> last{shared, warpgroup};
   for (;; at.advance(), q_at.advance()) {
     WorkTile work;
     if (!next_work_tile(shared, at, work)) break;
     const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
     WarpgroupOutput<Tile> o = {};
-    LaneRowState rows = empty_row_state();
+    RowState rows = empty_row_state();
     auto& q = shared.q[q_at.stage][warpgroup];
     shared.q_pipe[warpgroup].consumer_wait(q_at);
     consume<Tile, rescale_threshold>(
         o, rows, shared, q, a, query0, tiles_of<Tile>(a, work.block), k_at,
         v_at, [&] { scheduler_barrier_sync<Tile>(warpgroup); },
-        [&] { scheduler_barrier_arrive<Tile>(warpgroup); }, [&] { last.release_q(); });
+        [&] { scheduler_barrier_arrive<Tile>(warpgroup); },
+        [&] { last.release_q(); });
     last.left(
         write_output<Tile>(maps, o, rows, q, query0, work.head, work.batch),
         q_at);
   }
   last.release_q();
-  if (warpgroup == 0) scheduler_barrier_sync<Tile>(warpgroup);  // the last one given
+  if (warpgroup == 0)
+    scheduler_barrier_sync<Tile>(warpgroup);  // the last one given
 }
 //! [persistent]
 
@@ -257,12 +231,12 @@ __device__ void persistent_block(const TmaAttention<T>& maps,
 /// maps.tile_counter points to a 0, and the launch leaves a 0 there; null: blocks take tiles in a fixed order.
 /// @tparam Tile HopperTile
 /// @param maps  what is computed
-/// @param order of work
+/// @param scheduler
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_persistent(const __grid_constant__ TmaAttention<T> maps,
-                     const TileScheduler order) {
-  persistent_block<Tile, 0>(maps, order);
+                     const TileScheduler scheduler) {
+  persistent_block<Tile, 0>(maps, scheduler);
 }
 
 }  // namespace fa::FA_TARGET

@@ -15,13 +15,13 @@ constexpr int kRescaleThreshold = 8;
 /// Launch: as flash_persistent().
 /// @tparam Tile HopperTile
 /// @param maps  what is computed
-/// @param order of work
+/// @param scheduler
 //! [patience]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_lazy_rescaling(const __grid_constant__ TmaAttention<T> maps,
-                   const TileScheduler order) {
-  persistent_block<Tile, kRescaleThreshold>(maps, order);
+                         const TileScheduler scheduler) {
+  persistent_block<Tile, kRescaleThreshold>(maps, scheduler);
 }
 //! [patience]
 

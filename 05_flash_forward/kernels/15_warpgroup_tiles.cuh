@@ -27,7 +27,8 @@ struct TileRange {
 /// @param warpgroup which
 //! [share]
 template <class Tile, class T>
-__device__ TileRange tile_range(const Attention<T>& a, int block, int warpgroup) {
+__device__ TileRange tile_range(const Attention<T>& a, int block,
+                                int warpgroup) {
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   const int seen =
       query0 < a.length_q ? visible_keys(a, query0 + kQueries - 1) : 0;
@@ -41,15 +42,15 @@ __device__ TileRange tile_range(const Attention<T>& a, int block, int warpgroup)
 /// A consumer, and what it has in its registers.
 template <class Tile>
 struct MmaWarpgroup {
-  using T = typename Tile::T;      ///< half or bfloat16
-  PersistentShared<Tile>& shared;  ///< the block's
-  const Attention<T>& a;           ///< what is computed
-  const int warpgroup;             ///< which
+  using T = typename Tile::T;          ///< half or bfloat16
+  PersistentShared<Tile>& shared;      ///< the block's
+  const Attention<T>& a;               ///< what is computed
+  const int warpgroup;                 ///< which
   PipelineState<Tile::stages> k_at{};  ///< of K
   PipelineState<Tile::stages> v_at{};  ///< of V
-  WarpgroupProbs<Tile> p{};      ///< weights, rounded
-  WarpgroupOutput<Tile> o{};         ///< sums
-  LaneRowState rows{};                 ///< of this lane
+  WarpgroupProbs<Tile> p{};            ///< weights, rounded
+  WarpgroupOutput<Tile> o{};           ///< sums
+  RowState rows{};                     ///< of this lane
 
   /// This warp is done with the stage of K.
   __device__ void release_k() {
@@ -94,7 +95,8 @@ struct MmaWarpgroup {
       apply_mask(s, a, range.query0, (range.tiles - 1) * Tile::block_n);
     }
     online_softmax<true>(s, rows, nothing_before, a.scale * kLog2E);
-    round_to_operand<T>(reinterpret_cast<std::uint32_t(&)[keys / 16][4]>(p), s);
+    round_to_operand<T>(reinterpret_cast<std::uint32_t(&)[keys / 16][4]>(p),
+                        s);
 #pragma unroll
     for (int i = keys / 16; i < Tile::block_n / 16; ++i) {
 #pragma unroll
@@ -121,8 +123,8 @@ struct MmaWarpgroup {
     if constexpr (masked) {
       apply_mask(s, a, range.query0, tile * Tile::block_n);
     }
-    const bool rescaled =
-        online_softmax<masked, kRescaleThreshold>(s, rows, rescale, a.scale * kLog2E);
+    const bool rescaled = online_softmax<masked, kRescaleThreshold>(
+        s, rows, rescale, a.scale * kLog2E);
     wgmma_wait<0>(o, p);
     release_v();
     round_to_operand<T>(p, s);
@@ -159,18 +161,18 @@ struct MmaWarpgroup {
 /// Launch: as flash_persistent().
 /// @tparam Tile HopperTile
 /// @param maps  what is computed
-/// @param order of work
+/// @param scheduler
 //! [shares]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_warpgroup_tiles(const __grid_constant__ TmaAttention<T> maps,
-                 const TileScheduler order) {
+                          const TileScheduler scheduler) {
   auto& shared = *dynamic_shared<PersistentShared<Tile>>();
   init_barriers(shared);
   const int warpgroup = warpgroup_index();
   if (warpgroup == Tile::consumers) {
     setmaxnreg_dec<kProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup == 0) producer_loop(shared, maps, order);
+    if (threadIdx.x % kWarpgroup == 0) producer_loop(shared, maps, scheduler);
     return;
   }
   setmaxnreg_inc<kConsumerRegisters<Tile>>();
@@ -178,7 +180,8 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   MmaWarpgroup<Tile> consumer{shared, a, warpgroup};
   PipelineState<2> at;
   PipelineState<Tile::q_stages> q_at;
-  if (warpgroup == Tile::consumers - 1) scheduler_barrier_arrive<Tile>(warpgroup);
+  if (warpgroup == Tile::consumers - 1)
+    scheduler_barrier_arrive<Tile>(warpgroup);
   PendingStore<Tile> last{shared, warpgroup};
   for (;; at.advance(), q_at.advance()) {
     WorkTile work;
@@ -193,7 +196,8 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
               q_at);
   }
   last.release_q();
-  if (warpgroup == 0) scheduler_barrier_sync<Tile>(warpgroup);  // the last one given
+  if (warpgroup == 0)
+    scheduler_barrier_sync<Tile>(warpgroup);  // the last one given
 }
 //! [shares]
 

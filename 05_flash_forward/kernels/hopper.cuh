@@ -6,12 +6,9 @@
 #pragma once
 
 #include "common/attention/attention.cuh"
-#include "common/gpu/hopper.cuh"
+#include "common/attention/warpgroup_gemm.cuh"
 
 namespace fa::FA_TARGET {
-
-/// Queries of a warpgroup: the rows of wgmma.
-constexpr int kQueries = 64;
 
 /// Attention with the maps of its tensors.
 template <class T>
@@ -56,45 +53,29 @@ template <class Tile>
 using WarpgroupProbs = std::uint32_t[Tile::block_n / 16][4];
 
 /// The two rows of a lane.
-struct LaneRowState {
+struct RowState {
   float m[2];  ///< the largest product so far
   float l[2];  ///< this lane's part of the sum of exponentials
 };
 /// Before the first key.
-__device__ inline LaneRowState empty_row_state() {
+__device__ inline RowState empty_row_state() {
   return {{-INFINITY, -INFINITY}, {0, 0}};
 }
 
-/// The first of this lane's rows in its warpgroup; the second is 8 below.
-__device__ inline int lane_row() {
-  return threadIdx.x / kWarp % 4 * 16 + threadIdx.x % kWarp / 4;
-}
-
-/// Begins s = Q K^T for the first keys of a tile, 2 r of them.
+/// Issues S = Q K^T for the first keys of a tile, 2 r of them.
 //! [issue_qk]
 template <class Q, class K, int r>
 __device__ void issue_qk(float (&s)[r], const Q& q, const K& k) {
-  wgmma_fence(s);
-#pragma unroll
-  for (int col = 0; col < Q::cols; col += 16) {
-    wgmma<typename Q::Element>(s, q.by_rows(0, col), k.by_rows(0, col),
-                               col > 0);
-  }
-  wgmma_commit(s);
+  issue_gemm_nt(s, q, k);
 }
 //! [issue_qk]
 
-/// Begins o += P V for the first keys of a tile, 16 of them for each part of the weights.
+/// Issues O += P V for the first keys of a tile, 16 of them in each part of P.
 //! [issue_pv]
 template <class V, int r, int parts>
 __device__ void issue_pv(float (&o)[r], std::uint32_t (&p)[parts][4],
-                             const V& v) {
-  wgmma_fence(o, p);
-#pragma unroll
-  for (int i = 0; i < parts; ++i) {
-    wgmma<typename V::Element>(o, p[i], v.by_columns(16 * i, 0), true);
-  }
-  wgmma_commit(o, p);
+                         const V& v) {
+  issue_gemm_rs(o, p, v);
 }
 //! [issue_pv]
 
@@ -105,7 +86,7 @@ __device__ void issue_pv(float (&o)[r], std::uint32_t (&p)[parts][4],
 /// @param key0   the tile's first key
 template <class T, int r>
 __device__ void apply_mask(float (&s)[r], const Attention<T>& a, int query0,
-                            int key0) {
+                           int key0) {
   const int column = threadIdx.x % 4 * 2;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -133,8 +114,8 @@ __device__ void apply_mask(float (&s)[r], const Attention<T>& a, int query0,
 /// @return whether maxima of the warp were taken
 //! [softmax]
 template <bool masked, int rescale_threshold = 0, int r>
-__device__ bool online_softmax(float (&s)[r], LaneRowState& rows,
-                            float (&rescale)[2], float scale) {
+__device__ bool online_softmax(float (&s)[r], RowState& rows,
+                               float (&rescale)[2], float scale) {
   float most[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -179,21 +160,6 @@ __device__ bool online_softmax(float (&s)[r], LaneRowState& rows,
 }
 //! [softmax]
 
-/// Rounds weights; the accumulators of a product are the left operand of the next as they stand.
-/// @tparam T half or bfloat16
-template <class T, int parts, int r>
-__device__ void round_to_operand(std::uint32_t (&p)[parts][4],
-                              const float (&s)[r]) {
-  static_assert(r == 8 * parts, "a part has 16 keys");
-#pragma unroll
-  for (int i = 0; i < parts; ++i) {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      p[i][j] = pack2<T>(s[8 * i + 2 * j], s[8 * i + 2 * j + 1]);
-    }
-  }
-}
-
 /// o *= correction.
 template <int r>
 __device__ void rescale_o(float (&o)[r], const float (&rescale)[2]) {
@@ -213,7 +179,7 @@ __device__ void rescale_o(float (&o)[r], const float (&rescale)[2]) {
 //! [write_output]
 template <class Tile, class T>
 __device__ bool write_output(const TmaAttention<T>& maps,
-                             const WarpgroupOutput<Tile>& o, LaneRowState rows,
+                             const WarpgroupOutput<Tile>& o, RowState rows,
                              typename Tile::QTile& o_smem, int query0,
                              int head, int batch) {
   const Attention<T>& a = maps.a;

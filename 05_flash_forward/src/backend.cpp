@@ -11,16 +11,16 @@ std::int64_t RungInfo::head_dim_near(std::int64_t head_dim) const {
   return std::clamp(head_dim, min_head_dim, max_head_dim);
 }
 
-bool RungInfo::takes(const Problem& problem) const {
+bool RungInfo::supports(const Problem& problem) const {
   const std::int64_t d = problem.shape.head_dim;
   return std::find(types.begin(), types.end(), problem.type) != types.end() &&
          d % 8 == 0 && d >= min_head_dim && d <= max_head_dim &&
-         (has_dropout || problem.dropout == 0);
+         (supports_dropout || problem.dropout == 0);
 }
 
 void RungInfo::check(const Problem& problem) const {
-  if (takes(problem)) return;
-  if (!has_dropout && problem.dropout > 0) {
+  if (supports(problem)) return;
+  if (!supports_dropout && problem.dropout > 0) {
     throw std::invalid_argument(fmt::format(
         "{} drops no weights; dropout is {}", name, problem.dropout));
   }

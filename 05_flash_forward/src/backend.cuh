@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "05_flash_forward/src/dispatch.cuh"
 #include "05_flash_forward/kernels/01_unfused.cuh"
 #include "05_flash_forward/kernels/02_flash_1.cuh"
 #include "05_flash_forward/kernels/03_flash_2.cuh"
@@ -13,6 +12,7 @@
 #include "05_flash_forward/kernels/06_swizzle.cuh"
 #include "05_flash_forward/kernels/07_pipeline.cuh"
 #include "05_flash_forward/kernels/09_wgmma.cuh"
+#include "05_flash_forward/src/dispatch.cuh"
 #include "05_flash_forward/src/on_device.cuh"
 
 namespace fa::FA_TARGET {
@@ -286,8 +286,8 @@ Rung specialized_rung(const char* name, const char* idea, Kernel kernel) {
         using T = decltype(type_of(a));
         using Tile = LadderTile<T>;
         return tma_launch<Tile>(a, kernel(T{}),
-                                   kWarpgroup * (Tile::consumers + 1),
-                                   sizeof(SpecializedShared<Tile>));
+                                kWarpgroup * (Tile::consumers + 1),
+                                sizeof(SpecializedShared<Tile>));
       });
 }
 
@@ -299,8 +299,8 @@ inline std::vector<Rung> hopper_rungs() {
                     using T = decltype(type_of(a));
                     using Tile = LadderTile<T>;
                     return tma_launch<Tile>(a, flash_wgmma<Tile, T>,
-                                               kWarpgroup * Tile::consumers,
-                                               sizeof(WgmmaShared<Tile>));
+                                            kWarpgroup * Tile::consumers,
+                                            sizeof(WgmmaShared<Tile>));
                   }),
       specialized_rung("10_warp_specialized", "warps that only fetch",
                        [](auto zero) {
@@ -325,13 +325,13 @@ inline std::vector<Rung> hopper_rungs() {
                     return with_tile_counter(persistent_launch<Tile>(
                         a, flash_persistent<Tile, T>));
                   }),
-      hopper_rung("14_lazy_rescaling", "maxima that grow little are left", 128,
-                  teaching_tiles(true),
+      hopper_rung("14_lazy_rescaling", "maxima that grow little are left",
+                  128, teaching_tiles(true),
                   [](const auto& a) {
                     using T = decltype(type_of(a));
                     using Tile = LadderTile<T>;
-                    return with_tile_counter(
-                        persistent_launch<Tile>(a, flash_lazy_rescaling<Tile, T>));
+                    return with_tile_counter(persistent_launch<Tile>(
+                        a, flash_lazy_rescaling<Tile, T>));
                   }),
       hopper_rung("15_warpgroup_tiles", "nothing that no row sees", 256,
                   {forward_tiles<WarpgroupTilesTile<half, 64>>(
@@ -342,15 +342,15 @@ inline std::vector<Rung> hopper_rungs() {
                     using T = decltype(type_of(a));
                     return with_head_dim<64, 256>(a.head_dim, [&](auto d) {
                       using Tile = WarpgroupTilesTile<T, decltype(d)::value>;
-                      return with_tile_counter(
-                          persistent_launch<Tile>(a, flash_warpgroup_tiles<Tile, T>));
+                      return with_tile_counter(persistent_launch<Tile>(
+                          a, flash_warpgroup_tiles<Tile, T>));
                     });
                   })};
 }
 
 // Calls work(attention) with the attention of a problem, without pointers.
 template <class Work>
-auto with_type(const Problem& problem, WorkTile work) {
+auto with_type(const Problem& problem, Work work) {
   switch (problem.type) {
     case Type::kFloat16:
       return work(attention_of<half>(problem));

@@ -39,7 +39,7 @@ struct RungInfo {
   std::string idea;               ///< what is new, in a few words
   std::vector<Type> types;        ///< of the inputs that it takes
   std::int64_t max_head_dim;      ///< the largest that it takes
-  bool has_dropout = true;              ///< whether it can drop weights
+  bool supports_dropout = true;   ///< whether it can drop weights
   std::int64_t min_head_dim = 8;  ///< the smallest that it takes
   Needs needs{};                  ///< of a GPU, beside shared memory
   /// Shared memory of a block for a head dimension; null where every GPU has enough.
@@ -50,7 +50,7 @@ struct RungInfo {
   /// The head dimension that it takes and that is nearest to another one.
   std::int64_t head_dim_near(std::int64_t head_dim) const;
   /// Whether it takes a problem.
-  bool takes(const Problem& problem) const;
+  bool supports(const Problem& problem) const;
   /// @throws std::invalid_argument with one sentence when it does not
   void check(const Problem& problem) const;
   /// Lowers max_head_dim to what a device can run, or below min_head_dim.

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "common/attention/attention.cuh"
 #include "05_flash_forward/src/problem.hpp"
+#include "common/attention/attention.cuh"
 #include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
@@ -48,7 +48,7 @@ class DeviceTensor {
   /// Given elements, rounded to T. A tensor with one head of one sequence stands for all of them.
   /// @throws std::invalid_argument for a tensor of another shape
   DeviceTensor(const Tensor<float, 4>& tensor, const Shape<4>& shape,
-             flash::Layout layout)
+               flash::Layout layout)
       : shape_(shape), layout_(layout), buffer_(element_count(shape)) {
     const Host typed = converted<typename HostType<T>::type>(tensor);
     if (typed.shape() == shape_) {

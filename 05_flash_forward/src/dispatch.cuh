@@ -7,11 +7,11 @@
 #include <string>
 #include <type_traits>
 
-#include "common/attention/grid.cuh"
 #include "05_flash_forward/kernels/04_register_tiles.cuh"
 #include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "05_flash_forward/kernels/any_gpu.cuh"
 #include "05_flash_forward/src/tma_launch.cuh"
+#include "common/attention/grid.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -31,7 +31,7 @@ struct ForwardKernel {
 /// @tparam least a power of two
 /// @tparam most  a power of two, not less than head_dim
 template <int least, int most, class Work>
-auto with_head_dim(std::int64_t head_dim, WorkTile work) {
+auto with_head_dim(std::int64_t head_dim, Work work) {
   if constexpr (least < most) {
     if (head_dim > least) {
       return with_head_dim<2 * least, most>(head_dim, work);
@@ -143,8 +143,9 @@ ForwardKernel sm_90_kernel(const Attention<T>& a) {
   const auto shares = [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
     using Tile = WarpgroupTilesTile<T, d>;
-    return ForwardKernel{persistent_launch<Tile>(a, flash_warpgroup_tiles<Tile, T>),
-                         "15_warpgroup_tiles", d, sizeof(unsigned)};
+    return ForwardKernel{
+        persistent_launch<Tile>(a, flash_warpgroup_tiles<Tile, T>),
+        "15_warpgroup_tiles", d, sizeof(unsigned)};
   };
   return a.head_dim <= 64 ? shares(std::integral_constant<int, 64>{})
                           : shares(std::integral_constant<int, 256>{});
@@ -160,7 +161,7 @@ ForwardKernel forward_kernel(
     const DeviceProperties& device = device_properties()) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
   return prefers_hopper(device) && can_use_tma(a) ? sm_90_kernel(a)
-                                              : sm_80_kernel(a, device);
+                                                  : sm_80_kernel(a, device);
 }
 
 /// Launches the kernel that forward_kernel() names.

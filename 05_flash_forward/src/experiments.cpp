@@ -26,13 +26,13 @@ std::int64_t ceil_div(std::int64_t size, std::int64_t by) {
 }
 
 // What the blocks of a head do, summed up.
-struct WorkTile {
+struct Work {
   std::int64_t key_rows = 0;  // of K, and as many of V, that are fetched
   std::int64_t scores = 0;    // that are computed
   std::int64_t visible = 0;   // of these, what the softmax needs
 };
 
-WorkTile work_tile(const Tile& tile, const Problem& problem) {
+Work work_tile(const Tile& tile, const Problem& problem) {
   const AttentionShape& s = problem.shape;
   // visible_keys() of the kernels
   const auto seen = [&](std::int64_t query) {
@@ -41,7 +41,7 @@ WorkTile work_tile(const Tile& tile, const Problem& problem) {
                : std::clamp<std::int64_t>(query + 1 + s.length_k - s.length_q,
                                           0, s.length_k);
   };
-  WorkTile work;
+  Work work;
   for (std::int64_t i = 0; i < s.length_q; ++i) work.visible += seen(i);
   for (std::int64_t i = 0; i < s.length_q; i += tile.queries) {
     const std::int64_t steps =
@@ -73,7 +73,7 @@ std::int64_t Tile::traffic(const Problem& problem) const {
 }
 
 double Tile::masked_share(const Problem& problem) const {
-  const WorkTile work = work_tile(*this, problem);
+  const Work work = work_tile(*this, problem);
   return 1 -
          static_cast<double>(work.visible) / static_cast<double>(work.scores);
 }
@@ -151,8 +151,8 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
         }
         for (const Verdict& verdict :
              checker.check(fmt::format("{}, D {}{}", kernel.tile.name(),
-                                     head_dim, causal ? ", causal" : ""),
-                         prepared->result())) {
+                                       head_dim, causal ? ", causal" : ""),
+                           prepared->result())) {
           trials[i]->range =
               std::max(trials[i]->range, error_over_tolerance(verdict));
           if (!verdict.accepted) program.check(verdict);  // with its place

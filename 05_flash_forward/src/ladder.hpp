@@ -59,7 +59,7 @@ struct Task {
         checker(problem, inputs) {}
   Problem problem;  ///< in one type
   Inputs inputs;    ///< of it
-  Checker checker;      ///< of what kernels return
+  Checker checker;  ///< of what kernels return
 };
 
 /// Runs a rung once.
@@ -113,7 +113,7 @@ auto check_real(cli::Program& program, const Backend& backend,
     for (const Type type : rung.types) {
       for (const bool causal : {false, true}) {
         const OfOne& task = tasks.at({type, causal});
-        if (!rung.takes(task.problem)) {
+        if (!rung.supports(task.problem)) {
           fmt::print("  it takes no head_dim of {}\n", shape.head_dim);
           continue;
         }
@@ -180,11 +180,11 @@ void check_ragged(cli::Program& program, const Backend& backend,
       bool taken = false;
       for (const Type type : rung.types) {
         const OfOne& task = tasks.at({name, type});
-        if (!rung.takes(task.problem)) continue;
+        if (!rung.supports(task.problem)) continue;
         taken = true;
         for (const Verdict& verdict :
              task.checker.check(rung.name + ", " + name,
-                              result_of(rung, task.problem, task.inputs))) {
+                                result_of(rung, task.problem, task.inputs))) {
           worst = std::max(worst, error_over_tolerance(verdict));
           if (!verdict.accepted) program.check(verdict);  // with its place
         }
@@ -225,7 +225,7 @@ inline Problem repeated_problem(bool on_gpu, std::int64_t length_q,
 template <class Backend, class Work>
 void for_each_launch(const Backend& backend,
                      const cli::KernelOptions& options,
-                     const std::string& lesson, WorkTile work) {
+                     const std::string& lesson, Work work) {
   std::vector<std::string> names;
   for (const auto& rung : backend.rungs) names.push_back(rung.name);
   cli::check_kernel(options, names, lesson);

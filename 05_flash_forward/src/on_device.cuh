@@ -5,8 +5,8 @@
 #include <functional>
 #include <memory>
 
-#include "05_flash_forward/src/device_tensor.cuh"
 #include "05_flash_forward/src/backend.hpp"
+#include "05_flash_forward/src/device_tensor.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // source files for one machine include this

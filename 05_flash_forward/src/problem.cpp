@@ -130,7 +130,7 @@ Checker::Checker(const Problem& problem, const Inputs& inputs)
 }
 
 std::vector<Verdict> Checker::check(const std::string& name,
-                                  const Outputs& outputs) const {
+                                    const Outputs& outputs) const {
   const double epsilon_of_type = with_type(
       problem_.type, [](auto zero) { return epsilon<decltype(zero)>(); });
   return {

@@ -17,7 +17,7 @@ enum class Type { kFloat32, kFloat16, kBFloat16 };
 
 /// Calls work(T{}) with the host's type: float, half or bfloat16.
 template <class Work>
-auto with_type(Type type, WorkTile work) {
+auto with_type(Type type, Work work) {
   switch (type) {
     case Type::kFloat16:
       return work(half{});
@@ -103,7 +103,7 @@ class Checker {
   /// @param name    for the report
   /// @param outputs of the kernel
   /// @throws std::invalid_argument when one has another shape
-  std::vector<Verdict> checker(const std::string& name,
+  std::vector<Verdict> check(const std::string& name,
                              const Outputs& outputs) const;
 
  private:

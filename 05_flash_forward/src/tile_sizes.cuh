@@ -5,10 +5,10 @@
 
 #include <type_traits>
 
-#include "common/attention/grid.cuh"
 #include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "05_flash_forward/src/on_device.cuh"
 #include "05_flash_forward/src/tile_sizes.hpp"
+#include "common/attention/grid.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each machine includes this

@@ -4,8 +4,8 @@
 
 #include <limits>
 
-#include "common/attention/grid.cuh"
 #include "05_flash_forward/kernels/15_warpgroup_tiles.cuh"
+#include "common/attention/grid.cuh"
 #include "common/gpu/tensor_map.cuh"
 
 namespace fa::FA_TARGET {
@@ -72,9 +72,10 @@ TileScheduler tile_scheduler_of(const Attention<T>& a) {
 /// @param bytes  of shared memory
 /// @return what launches it on a stream
 template <class Tile, class T>
-std::function<void(const Stream&)> tma_launch(
-    const Attention<T>& a, void (*kernel)(TmaAttention<T>), int threads,
-    std::size_t bytes) {
+std::function<void(const Stream&)> tma_launch(const Attention<T>& a,
+                                              void (*kernel)(TmaAttention<T>),
+                                              int threads,
+                                              std::size_t bytes) {
   return [=, maps = tma_attention<Tile>(a)](const Stream& stream) {
     launch(stream, kernel,
            {grid_of(a, Tile::block_m),
@@ -98,8 +99,9 @@ template <class Tile, class T>
 PersistentLaunch persistent_launch(const Attention<T>& a,
                                    void (*kernel)(TmaAttention<T>,
                                                   TileScheduler)) {
-  const TileScheduler order = tile_scheduler_of<Tile>(a);
-  const std::int64_t work = std::int64_t{scheduler.total_heads} * scheduler.blocks;
+  const TileScheduler scheduler = tile_scheduler_of<Tile>(a);
+  const std::int64_t work =
+      std::int64_t{scheduler.total_heads} * scheduler.blocks;
   const auto blocks = static_cast<unsigned>(
       std::min<std::int64_t>(work, device_properties().sm_count));
   return [=, maps = tma_attention<Tile>(a)](const Stream& stream,
@@ -111,7 +113,7 @@ PersistentLaunch persistent_launch(const Attention<T>& a,
             {kWarpgroup * (Tile::consumers + 1)},
             sizeof(PersistentShared<Tile>),
             Tile::stages},
-           with_counter, order);
+           with_counter, scheduler);
   };
 }
 
@@ -120,7 +122,8 @@ template <class T>
 using LadderTile = HopperTile<T, 128, 128, 2, 2>;
 /// The tile of the last rung for a head dimension: 64, 128 or 256.
 template <class T, int d>
-using WarpgroupTilesTile = HopperTile<T, d, d == 256 ? 80 : 128, d == 64 ? 3 : 2,
-                              d == 64 ? 3 : 2, d == 256 ? 1 : 2>;
+using WarpgroupTilesTile =
+    HopperTile<T, d, d == 256 ? 80 : 128, d == 64 ? 3 : 2, d == 64 ? 3 : 2,
+               d == 256 ? 1 : 2>;
 
 }  // namespace fa::FA_TARGET

@@ -26,7 +26,8 @@ namespace fa::flash {
 inline std::vector<Problem> watched_problems(const RungInfo& rung, Type type,
                                              bool causal) {
   std::vector<Problem> problems;
-  const auto add = [&](const AttentionShape& shape, bool has_dropout = false) {
+  const auto add = [&](const AttentionShape& shape,
+                       bool has_dropout = false) {
     Problem problem;
     problem.type = type;
     problem.shape = shape;
@@ -43,7 +44,7 @@ inline std::vector<Problem> watched_problems(const RungInfo& rung, Type type,
   };
   for (const Tiles& t : rung.tiles) {
     const std::int64_t d = t.head_dim, narrow = d - 24;
-    add({1, 1, 1, t.queries / 2 + 1, t.keys + 1, d}, rung.has_dropout);
+    add({1, 1, 1, t.queries / 2 + 1, t.keys + 1, d}, rung.supports_dropout);
     add({2, 4, 2, 2 * t.queries + 1, t.keys / 2 + 1, narrow});
     const std::int64_t heads = t.persists ? 6 : 1;
     add({1, heads, heads, whole(t.queries, t.query_stages),

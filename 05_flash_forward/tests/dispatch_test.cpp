@@ -142,7 +142,8 @@ TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
           "05_tensor_cores is left out: it needs sm_80 (mma.m16n8k16); T4 is "
           "sm_75");
     CHECK(left_out[11] ==
-          "15_warpgroup_tiles is left out: it needs sm_90a (TMA and wgmma); T4 is "
+          "15_warpgroup_tiles is left out: it needs sm_90a (TMA and wgmma); "
+          "T4 is "
           "sm_75");
   }
   {

@@ -8,9 +8,9 @@
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
+using flash::Backend;
 using flash::kTypes;
 using flash::Layout;
-using flash::Backend;
 using flash::Problem;
 using flash::problem_of;
 using flash::Type;
@@ -165,7 +165,8 @@ TEST_CASE("the watched lab finds nothing where the ring of tiles wraps") {
   // One of the two blocks of an observed launch draws all tiles but one.
   for (const AttentionShape& shape : {AttentionShape{1, 3, 1, 70, 1, 64},
                                       AttentionShape{2, 6, 2, 40, 50, 32}}) {
-    for (const char* name : {"13_persistent", "14_lazy_rescaling", "15_warpgroup_tiles"}) {
+    for (const char* name :
+         {"13_persistent", "14_lazy_rescaling", "15_warpgroup_tiles"}) {
       check_watched(find_rung(*watched, name), Type::kBFloat16, shape);
     }
   }

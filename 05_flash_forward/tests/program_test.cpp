@@ -58,9 +58,10 @@ TEST_CASE("a kernel is launched once each way, for programs that watch") {
   CHECK(result.status == 0);
   CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
   for (const char* group : {"float16, D 64", "float16, D 64, causal"}) {
-    CHECK(contains(result.output,
-                   std::string("{\"kernel\": \"08_edge_masks\", \"group\": \"") +
-                       group + "\", \"size\": 40, "));
+    CHECK(contains(
+        result.output,
+        std::string("{\"kernel\": \"08_edge_masks\", \"group\": \"") + group +
+            "\", \"size\": 40, "));
   }
 }
 
@@ -76,7 +77,8 @@ TEST_CASE(
   CHECK(contains(result.output,
                  "128  256 x 192, 8 warps  262144      -       -"));
   CHECK(contains(result.output, "tiles, largest share of the allowed error"));
-  CHECK(contains(result.output, "LSE  bfloat16  128          15_warpgroup_tiles"));
+  CHECK(contains(result.output,
+                 "LSE  bfloat16  128          15_warpgroup_tiles"));
   CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
   CHECK(contains(result.output, "tiles, bytes beside their formula: right") ==
         is_traced(traced("--size 8 --kernel 08_edge_masks")));
@@ -141,20 +143,22 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
   const auto json = directory.path() / "trace.json";
   const auto svg = directory.path() / "banks.svg";
   const auto result =
-      traced("--size 40 --kernel 08_edge_masks --json " + testing::quoted(json) +
-             " --svg " + testing::quoted(svg));
+      traced("--size 40 --kernel 08_edge_masks --json " +
+             testing::quoted(json) + " --svg " + testing::quoted(svg));
   CAPTURE(result.output);
   CAPTURE(result.error);
   CHECK(result.status == 0);
   if (!is_traced(result)) return;
   CHECK(contains(result.output, json.string()));
   CHECK(contains(result.output, svg.string()));
-  CHECK(contains(result.output, "08_edge_masks, float16, D 64, causal, N 40\n"));
-  CHECK(python_says("[(k[\"kernel\"], k[\"group\"], k[\"inputs\"]) for k in "
-                    "json.load(open(file))] == [(\"08_edge_masks\", group, 3 * "
-                    "[[1, 1, 40, 64]]) for group in (\"float16, D 64\", "
-                    "\"float16, D 64, causal\")]",
-                    json) == "True\n");
+  CHECK(contains(result.output,
+                 "08_edge_masks, float16, D 64, causal, N 40\n"));
+  CHECK(
+      python_says("[(k[\"kernel\"], k[\"group\"], k[\"inputs\"]) for k in "
+                  "json.load(open(file))] == [(\"08_edge_masks\", group, 3 * "
+                  "[[1, 1, 40, 64]]) for group in (\"float16, D 64\", "
+                  "\"float16, D 64, causal\")]",
+                  json) == "True\n");
   CHECK(python_says("all(k[\"findings\"] == [] and k[\"wavefronts\"] == "
                     "sum(t[\"wavefronts\"] for t in k[\"traffic\"]) for k in "
                     "json.load(open(file)))",

@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/tests/problems.hpp"
 #include "05_flash_forward/src/watched.hpp"
+#include "05_flash_forward/tests/problems.hpp"
 #include "common/lab/trace.hpp"
 
 namespace fa::flash {

@@ -28,8 +28,8 @@ struct Found {
   float* weights;  // kRows x keys
   float* m;  // after each tile, of each row, as each of its four lanes has it
   int* rescaled;  // after each tile, as each lane has been told
-  float* l;    // kRows
-  float* o;    // kRows, unnormalised
+  float* l;       // kRows
+  float* o;       // kRows, unnormalised
 };
 
 // One warp takes kTiles tiles of 2 r scores in, as consume() does.
@@ -42,7 +42,7 @@ __global__ void take_tiles(const float* scores, int edges, float scale,
   const auto key_of = [&](int tile, int i) {
     return 2 * r * tile + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
   };
-  LaneRowState rows = empty_row_state();
+  RowState rows = empty_row_state();
   float o[4] = {};
   for (int tile = 0; tile < kTiles; ++tile) {
     float s[r], rescale[2];
@@ -53,7 +53,8 @@ __global__ void take_tiles(const float* scores, int edges, float scale,
         tile == 0 ? online_softmax<true>(s, rows, rescale, scale)
         : tile < edges
             ? online_softmax<true, rescale_threshold>(s, rows, rescale, scale)
-            : online_softmax<false, rescale_threshold>(s, rows, rescale, scale);
+            : online_softmax<false, rescale_threshold>(s, rows, rescale,
+                                                       scale);
     if (rescaled) rescale_o(o, rescale);
     for (int i = 0; i < r; ++i) {
       o[i % 4] += s[i] * value_of(key_of(tile, i));
@@ -95,8 +96,10 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
   DeviceBuffer<float> weights(s.count()), m(kTiles * kRows * 4), l(kRows),
       o(kRows);
   DeviceBuffer<int> rescaled(kTiles * kWarp);
-  launch(take_tiles<rescale_threshold, r>, {{1}, {kWarp}}, scores.data(), edges, scale,
-         Found{weights.data(), m.data(), rescaled.data(), l.data(), o.data()});
+  launch(
+      take_tiles<rescale_threshold, r>, {{1}, {kWarp}}, scores.data(), edges,
+      scale,
+      Found{weights.data(), m.data(), rescaled.data(), l.data(), o.data()});
   const auto of_weights = weights.template tensor<float, 2>(s.shape());
   const auto of_m = m.template tensor<float, 3>({kTiles, kRows, 4});
   const auto of_grown = rescaled.template tensor<int, 2>({kTiles, kWarp});
@@ -116,7 +119,8 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
       }
       most[row] = std::max(most[row], in_tile[row]);
       const float grows = (in_tile[row] - taken[row]) * scale;
-      expected = expected || grows > static_cast<float>(tile ? rescale_threshold : 0);
+      expected = expected ||
+                 grows > static_cast<float>(tile ? rescale_threshold : 0);
     }
     for (int row = 0; expected && row < kRows; ++row) {
       taken[row] = std::max(taken[row], in_tile[row]);
@@ -258,7 +262,8 @@ TEST_CASE("without patience the smallest growth is taken, and none is not") {
         1, 1);
   };
   CHECK(rescaled(0) == std::vector<bool>{true, false, false, false, false});
-  CHECK(rescaled(2e-7f) == std::vector<bool>{true, false, true, false, false});
+  CHECK(rescaled(2e-7f) ==
+        std::vector<bool>{true, false, true, false, false});
 }
 
 }  // namespace

@@ -154,8 +154,8 @@ TEST_CASE("under the mask rung 15 multiplies less than rung 14") {
   flash::Problem problem = flash::drawn_problem(last);
   CHECK(problem.causal);
   const Timeline causal = flash::timeline_of(last, problem);
-  const Timeline before =
-      flash::timeline_of(flash::find_rung(backend(), "14_lazy_rescaling"), problem);
+  const Timeline before = flash::timeline_of(
+      flash::find_rung(backend(), "14_lazy_rescaling"), problem);
   CHECK(causal.tensor_busy < before.tensor_busy);
   CHECK(causal.cycles < before.cycles);
   problem.causal = false;
@@ -167,7 +167,8 @@ TEST_CASE("with long rows rung 10 falls into turns by itself") {
       flash::drawn_problem(flash::find_rung(backend(), "12_ping_pong"));
   problem.shape.length_k = 2048;
   const auto range = [&](const char* name, const lab::Costs& costs) {
-    return flash::timeline_of(flash::find_rung(backend(), name), problem, costs)
+    return flash::timeline_of(flash::find_rung(backend(), name), problem,
+                              costs)
         .tensor_share();
   };
   // In rungs 11 and 12 a stage of V is freed after the softmax, and the copy of the next one is late.

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "05_flash_forward/interface/checks.cuh"
-#include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
+#include "06_flash_backward/src/dispatch.cuh"
 
 namespace fa::FA_TARGET {
 namespace {
@@ -34,7 +34,7 @@ void check_gradient(const fa_gradient* given) {
 
 // Calls work(gradient, name of the type) with the gradient for the kernels, which lacks a workspace.
 template <class Work>
-void with_gradient(const fa_gradient& g, WorkTile work) {
+void with_gradient(const fa_gradient& g, Work work) {
   with_attention(g.attention, [&](const auto& a, const char* type) {
     using T = std::remove_pointer_t<decltype(a.o)>;
     work(

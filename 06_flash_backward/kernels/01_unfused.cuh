@@ -95,7 +95,7 @@ __global__ void unfused_backward_scores(AttentionGradient<float> a,
 /// @param a                what is computed
 /// @param weight_gradients [batch, heads, length_q, length_k]
 __global__ void unfused_prob_gradients(AttentionGradient<float> a,
-                                         float* weight_gradients) {
+                                       float* weight_gradients) {
   const int index = blockIdx.z;
   const auto h = gradient_head(a, index / a.heads, index % a.heads);
   const auto kv = head_of(a, index / a.heads, index % a.heads);
@@ -174,8 +174,9 @@ __global__ void unfused_d_k_d_v(AttentionGradient<float> a,
     d_v += product_element(
         scores_of(a, probs, h.index).transposed(),
         rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim));
-    d_k += product_element(scores_of(a, score_gradients, h.index).transposed(),
-                           rows_of(h.q, a.q_strides, a.length_q, a.head_dim));
+    d_k +=
+        product_element(scores_of(a, score_gradients, h.index).transposed(),
+                        rows_of(h.q, a.q_strides, a.length_q, a.head_dim));
   }
   const int key = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
   const int col = blockIdx.x * kUnfusedGradientTile + threadIdx.x;

@@ -75,8 +75,7 @@ __global__ void preprocess(AttentionGradient<T> a) {
 /// @param a       what is computed
 /// @param weights [batch, heads, length_q, length_k]
 //! [weights]
-__global__ void probs_by_element(AttentionGradient<float> a,
-                                   float* probs) {
+__global__ void probs_by_element(AttentionGradient<float> a, float* probs) {
   const int index = blockIdx.z;
   const auto h = head_of(a, index / a.heads, index % a.heads);
   const float product = product_element(
@@ -86,8 +85,9 @@ __global__ void probs_by_element(AttentionGradient<float> a,
   if (weight == nullptr) return;
   const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
   const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
-  *weight = key < visible_keys(a, query) ? expf(a.scale * product - h.lse[query])
-                                      : 0.0f;
+  *weight = key < visible_keys(a, query)
+                ? expf(a.scale * product - h.lse[query])
+                : 0.0f;
 }
 //! [weights]
 

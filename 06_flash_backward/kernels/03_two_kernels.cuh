@@ -176,8 +176,9 @@ __global__ void __launch_bounds__(256)
   for (int i = 0; i < Tile::own; ++i) {
     lse[i] = lse_of(a, head, query0 + y + 16 * i);
   }
-  const int end = query0 < a.length_q ? visible_keys(a, query0 + Tile::side - 1)
-                                      : 0;  // rows that do not exist get a 0
+  const int end = query0 < a.length_q
+                      ? visible_keys(a, query0 + Tile::side - 1)
+                      : 0;  // rows that do not exist get a 0
   for (int key0 = 0; key0 < end; key0 += Tile::side) {
     load_float_tile<Tile>(k_smem, kv.k, a.k_strides.row, key0, a.length_k,
                           a.head_dim);

@@ -6,8 +6,8 @@
 /// Source: Dao et al., FlashAttention, NeurIPS 2022, algorithm 4, and Dao, FlashAttention-2, ICLR 2024, algorithm 2.
 #pragma once
 
-#include "05_flash_forward/kernels/05_tensor_cores.cuh"
 #include "06_flash_backward/kernels/02_preprocess.cuh"
+#include "common/attention/mma_tile.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -78,14 +78,14 @@ __device__ void pack_scores(PackedScores<Tile>& to, const Scores<Tile>& from,
 /// @param lane   in the warp
 template <class Tile, class T>
 __device__ void apply_mask_transposed_scores(Scores<Tile>& s,
-                                   const AttentionGradient<T>& a, int query0,
-                                   int key0, int lane) {
+                                             const AttentionGradient<T>& a,
+                                             int query0, int key0, int lane) {
 #pragma unroll
   for (int j = 0; j < Tile::query_tiles; ++j) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int seen =
-          visible_keys(a, query0 + 8 * j + lane % 4 * 2 + e) - key0 - lane / 4;
+      const int seen = visible_keys(a, query0 + 8 * j + lane % 4 * 2 + e) -
+                       key0 - lane / 4;
 #pragma unroll
       for (int i = 0; i < Tile::row_tiles; ++i) {
         if (16 * i >= seen) s[i][j][e] = -INFINITY;
@@ -104,7 +104,7 @@ __device__ void apply_mask_transposed_scores(Scores<Tile>& s,
 //! [recompute]
 template <class Tile>
 __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
-                                  const float* lse_base_2, int lane) {
+                                const float* lse_base_2, int lane) {
   float lse[2];
   load2(lse, lse_base_2 + 8 * j + lane % 4 * 2);
 #pragma unroll
@@ -361,8 +361,8 @@ __device__ void multiply_columns(KeySums<Tile>& sums,
 /// @param lane    in the warp
 //! [both]
 template <class Tile, class T>
-__device__ void multiply_turned(QuerySums<Tile>& d_q, const T* ds_smem,
-                                const T* k_smem, int warp, int lane) {
+__device__ void multiply_transposed(QuerySums<Tile>& d_q, const T* ds_smem,
+                                    const T* k_smem, int warp, int lane) {
   constexpr int d = Tile::d, ld = Tile::block_m;
   const int g = lane / 4, t = lane % 4;
   const int row0 = warp % Tile::d_q_warp_rows * Tile::d_q_rows;
@@ -442,12 +442,12 @@ __global__ void __launch_bounds__(256)
     Scores<Tile> p = {}, d_s = {};
     multiply_rows<Tile>(p, k_smem + warp_key * d, q_smem, lane);
     multiply_rows<Tile>(d_s, v_smem + warp_key * d, d_o_smem, lane);
-    apply_mask_transposed_scores<Tile>(p, a, tile.query0, key0 + warp_key, lane);
+    apply_mask_transposed_scores<Tile>(p, a, tile.query0, key0 + warp_key,
+                                       lane);
     PackedScores<Tile> p_packed, d_s_packed;
 #pragma unroll
     for (int j = 0; j < Tile::query_tiles; ++j) {
-      recompute_probs<Tile>(p, j, a.scale * kLog2E, a.lse_base_2 + row,
-                              lane);
+      recompute_probs<Tile>(p, j, a.scale * kLog2E, a.lse_base_2 + row, lane);
       score_gradients<Tile, true>(d_s, p, j, a, a.delta + row,
                                   tile.head.index, tile.query0,
                                   key0 + warp_key, lane);
@@ -467,7 +467,7 @@ __global__ void __launch_bounds__(256)
     multiply_columns<Tile>(d_k, d_s_packed, q_smem, lane);
     __syncthreads();  // dS is there, of all warps
     QuerySums<Tile> d_q = {};
-    multiply_turned<Tile>(d_q, ds_smem, k_smem, warp, lane);
+    multiply_transposed<Tile>(d_q, ds_smem, k_smem, warp, lane);
     add_d_q<Tile>(a.d_q_sum + row * d, d_q, warp, lane);
     __syncthreads();  // nobody needs the tiles any more
   }

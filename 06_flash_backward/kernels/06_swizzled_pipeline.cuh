@@ -4,7 +4,6 @@
 /// are skipped, and only those at the edge pay for a mask.
 #pragma once
 
-#include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "06_flash_backward/kernels/05_tensor_cores.cuh"
 
 namespace fa::FA_TARGET {
@@ -160,7 +159,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     PackedScores<Tile> d_s_packed;
     const auto finish_scores = [&](int j) {
       score_gradients<Tile, has_dropout>(d_s, p, j, a, delta, head, query0,
-                                   key0 + warp_key, lane);
+                                         key0 + warp_key, lane);
       pack_scores<T, Tile>(d_s_packed, d_s, j);
       if (adds && column0 == 0) {
         store_score_gradients<Tile>(ds_smem, d_s_packed, j, warp_key, lane);

@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
     shared.queries.wait(parity);
     parity ^= 1;
     TransposedScores<Tile> p, d_s;  // at first S and dP, turned
-    issue_qk(p, shared.k[warpgroup], shared.q);
-    issue_qk(d_s, shared.v[warpgroup], shared.d_o);
+    issue_gemm_nt(p, shared.k[warpgroup], shared.q);
+    issue_gemm_nt(d_s, shared.v[warpgroup], shared.d_o);
     wgmma_wait<0>(p, d_s);
     if (visible_keys(a, query0) < block.key0 + Tile::block_n) {
       apply_mask_transposed(p, a, query0, key0);
@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
     round_to_operand<T>(d_s_operand, d_s);
     store_d_s(shared.d_s, d_s_operand, warpgroup * kKeys);
     wait_for_d_s();
-    issue_pv(d_v, p_operand, shared.d_o);  // P^T dO
-    issue_pv(d_k, d_s_operand, shared.q);  // dS^T Q
+    issue_gemm_rs(d_v, p_operand, shared.d_o);  // P^T dO
+    issue_gemm_rs(d_k, d_s_operand, shared.q);  // dS^T Q
     QueryGradient<Tile> d_q;
     issue_d_q<Tile>(d_q, shared.d_s, shared.k, warpgroup);
     wgmma_wait<0>(d_v, p_operand, d_k, d_s_operand, d_q);

@@ -11,10 +11,11 @@ namespace fa::FA_TARGET {
 
 /// Registers of the threads that fetch and add. Three warpgroups have 3 x 168.
 template <class Tile>
-constexpr int kProducerRegistersBackward = Tile::d == 64 ? 40 : 24;
+constexpr int kBackwardProducerRegisters = Tile::d == 64 ? 40 : 24;
 /// Registers of the threads that compute.
 template <class Tile>
-constexpr int kConsumerRegistersBackward = (3 * 168 - kProducerRegistersBackward<Tile>) / 2;
+constexpr int kBackwardConsumerRegisters =
+    (3 * 168 - kBackwardProducerRegisters<Tile>) / 2;
 /// What a block keeps in shared memory.
 template <class Tile>
 struct BackwardShared {
@@ -56,12 +57,12 @@ struct BackwardShared {
 //! [fetch]
 template <class Tile, class Shared, class T>
 __device__ void load_queries(Shared& shared, const TmaGradient<T>& maps,
-                              const KeyBlock& block) {
+                             const KeyBlock& block) {
   constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
   const AttentionGradient<T>& a = maps.a;
   int keys_bytes = sizeof shared.k;  // then 0
   const auto load_keys = [&](auto& tiles, const TensorMap& map,
-                              Mbarrier& barrier) {
+                             Mbarrier& barrier) {
     int key0 = block.key0;
 #pragma unroll 1  // registers are few here
     for (auto& tile : tiles) {
@@ -135,7 +136,7 @@ __device__ void hand_over(BackwardShared<Tile>& shared,
 /// This warp is done with a stage.
 template <int stages>
 __device__ void release_stage(Pipeline<stages>& pipe,
-                           const PipelineState<stages>& at) {
+                              const PipelineState<stages>& at) {
   if (threadIdx.x % kWarp == 0) pipe.consumer_release(at);
 }
 
@@ -161,8 +162,7 @@ __device__ void serve(BackwardShared<Tile>& shared,
 //! [warp_specialized]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    flash_backward_specialized(
-        const __grid_constant__ TmaGradient<T> maps) {
+    flash_backward_specialized(const __grid_constant__ TmaGradient<T> maps) {
   auto& shared = *dynamic_shared<BackwardShared<Tile>>();
   shared.init();
   const AttentionGradient<T>& a = maps.a;
@@ -170,12 +170,12 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
       key_block<Tile>(a, blockIdx.x, blockIdx.y, blockIdx.z);
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kProducerRegistersBackward<Tile>>();
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     serve(shared, maps, block,
           [&](int of) { add_d_q_parts(shared, a, block, of); });
     return;
   }
-  setmaxnreg_inc<kConsumerRegistersBackward<Tile>>();
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
   const int key0 = block.key0 + warpgroup * kKeys;
   KeyGradient<Tile> d_k = {}, d_v = {};
   PipelineState<2> at;  // of Q, dO and dS
@@ -185,9 +185,9 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     QueryGradient<Tile> d_q;
     auto& d_s_smem = shared.d_s[at.stage];
     shared.q_pipe.consumer_wait(at);
-    issue_qk(p, shared.k[warpgroup], shared.q[at.stage]);
+    issue_gemm_nt(p, shared.k[warpgroup], shared.q[at.stage]);
     shared.d_o_pipe.consumer_wait(at);
-    issue_qk(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
+    issue_gemm_nt(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
     wgmma_wait<1>(p);
     if (masked) apply_mask_transposed(p, a, query0, key0);
     recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
@@ -197,12 +197,12 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     round_to_operand<T>(d_s_operand, d_s);
     //! [order]
     store_d_s(d_s_smem, d_s_operand, warpgroup * kKeys);
-    issue_pv(d_v, p_operand, shared.d_o[at.stage]);
+    issue_gemm_rs(d_v, p_operand, shared.d_o[at.stage]);
     wait_for_d_s();
     issue_d_q<Tile>(d_q, d_s_smem, shared.k, warpgroup);
     wgmma_wait<1>(d_v, p_operand);
     release_stage(shared.d_o_pipe, at);
-    issue_pv(d_k, d_s_operand, shared.q[at.stage]);
+    issue_gemm_rs(d_k, d_s_operand, shared.q[at.stage]);
     wgmma_wait<1>(d_q);
     hand_over(shared, d_q, warpgroup, at.stage);
     wgmma_wait<0>(d_k, d_s_operand);

@@ -7,8 +7,8 @@
 /// Source: the order of products is ours.
 #pragma once
 
-#include "05_flash_forward/kernels/13_persistent.cuh"
 #include "06_flash_backward/kernels/09_warp_specialized.cuh"
+#include "common/attention/tile_scheduler.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -21,7 +21,7 @@ struct DelayedMmaWarpgroup {
   const AttentionGradient<T>& a;  ///< what is computed
   const int warpgroup;            ///< which
   const int key0;                 ///< its first key
-  PipelineState<2> at{};              ///< of Q, dO and dS
+  PipelineState<2> at{};          ///< of Q, dO and dS
   KeyGradient<Tile> d_k{};        ///< sums of its keys
   KeyGradient<Tile> d_v{};        ///< likewise
 
@@ -45,9 +45,9 @@ struct DelayedMmaWarpgroup {
     RoundedScores<Tile> p_operand, d_s_operand;
     QueryGradient<Tile> d_q;  // of the tile before
     shared.q_pipe.consumer_wait(at);
-    issue_qk(p, shared.k[warpgroup], shared.q[at.stage]);
+    issue_gemm_nt(p, shared.k[warpgroup], shared.q[at.stage]);
     shared.d_o_pipe.consumer_wait(at);
-    issue_qk(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
+    issue_gemm_nt(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
     wgmma_wait<1>(p);
     if (masked) apply_mask_transposed(p, a, query0, key0);
     recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
@@ -59,8 +59,8 @@ struct DelayedMmaWarpgroup {
     if constexpr (!first) wait_for_previous_d_s();
     store_d_s(shared.d_s[at.stage], d_s_operand, warpgroup * kKeys);
     if constexpr (!first) issue_previous_d_q(d_q);
-    issue_pv(d_v, p_operand, shared.d_o[at.stage]);
-    issue_pv(d_k, d_s_operand, shared.q[at.stage]);
+    issue_gemm_rs(d_v, p_operand, shared.d_o[at.stage]);
+    issue_gemm_rs(d_k, d_s_operand, shared.q[at.stage]);
     if constexpr (!first) {
       wgmma_wait<2>(d_q);
       hand_over(shared, d_q, warpgroup, at.stage ^ 1);
@@ -102,15 +102,16 @@ struct DelayedMmaWarpgroup {
 /// A block of keys in an order in which those with the most queries come first.
 /// @param a      what is computed
 /// @param ticket number in that order
-/// @param order  of blocks of keys
+/// @param scheduler  of blocks of keys
 //! [most_queries_first]
 template <class Tile, class T>
 __device__ KeyBlock ordered_key_block(const Attention<T>& a, int tile_index,
-                                      const TileScheduler& order) {
-  const WorkTile work = work_tile(tile_index, order);
+                                      const TileScheduler& scheduler) {
+  const WorkTile work = work_tile(tile_index, scheduler);
   // Of queries the last block has the most keys; of keys the first one has the most queries.
-  const int index =
-      scheduler.heads_in_l2 == 0 ? work.block : scheduler.blocks - 1 - work.block;
+  const int index = scheduler.heads_in_l2 == 0
+                        ? work.block
+                        : scheduler.blocks - 1 - work.block;
   return key_block<Tile>(a, index, work.head, work.batch);
 }
 //! [most_queries_first]
@@ -126,13 +127,13 @@ __device__ void delayed_block(const TmaGradient<T>& maps,
   shared.init();
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kProducerRegistersBackward<Tile>>();
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     serve(shared, maps, block, [&](int of) { add(shared, of); });
     return;
   }
-  setmaxnreg_inc<kConsumerRegistersBackward<Tile>>();
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
   DelayedMmaWarpgroup<Tile> consumer{shared, maps.a, warpgroup,
-                                 block.key0 + warpgroup * kKeys};
+                                     block.key0 + warpgroup * kKeys};
   consumer.run(block);
   write_key_gradients<Tile>(shared, maps, block, consumer.d_k, consumer.d_v);
 }
@@ -140,13 +141,14 @@ __device__ void delayed_block(const TmaGradient<T>& maps,
 /// Launch: as flash_backward_specialized(), but a grid of as many blocks as there are, in one row.
 /// @tparam Tile HopperBackwardTile
 /// @param maps  what is computed
-/// @param order of blocks of keys
+/// @param scheduler of blocks of keys
 //! [delayed]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_delayed_dq(const __grid_constant__ TmaGradient<T> maps,
-                           const TileScheduler order) {
-  const KeyBlock block = ordered_key_block<Tile>(maps.a, blockIdx.x, order);
+                              const TileScheduler scheduler) {
+  const KeyBlock block =
+      ordered_key_block<Tile>(maps.a, blockIdx.x, scheduler);
   delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
     add_d_q_parts(shared, maps.a, block, warpgroup);
   });

@@ -19,7 +19,7 @@ namespace fa::FA_TARGET {
 //! [turn]
 template <class Tile, class T>
 __device__ int accumulation_rank(const Attention<T>& a, const KeyBlock& block,
-                       int query0) {
+                                 int query0) {
   const int seen = visible_keys(a, query0 + Tile::block_m - 1);
   return (seen - 1) / Tile::block_n - block.key0 / Tile::block_n;
 }
@@ -33,14 +33,16 @@ __device__ int accumulation_rank(const Attention<T>& a, const KeyBlock& block,
 //! [add_in_order]
 template <class Tile, class T>
 __device__ void add_in_order(BackwardShared<Tile>& shared,
-                            const AttentionGradient<T>& a,
-                            const KeyBlock& block, int warpgroup) {
+                             const AttentionGradient<T>& a,
+                             const KeyBlock& block, int warpgroup) {
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
   PipelineState<1> at;
   for_each_tile<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = row_of_tile(a, block, head, query0);
-    unsigned* const semaphore = a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
-    const auto own = static_cast<unsigned>(accumulation_rank<Tile>(a, block, query0));
+    unsigned* const semaphore =
+        a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
+    const auto own =
+        static_cast<unsigned>(accumulation_rank<Tile>(a, block, query0));
     shared.d_q_full[warpgroup].wait(at.parity);
     while (load_acquire(semaphore) != own) {  // others add before
     }
@@ -65,13 +67,13 @@ __device__ void add_in_order(BackwardShared<Tile>& shared,
 /// Launch: as flash_backward_delayed_dq(); order.section is not 0, and a.turns are 0.
 /// @tparam Tile HopperBackwardTile
 /// @param maps  what is computed
-/// @param order of blocks of keys
+/// @param scheduler of blocks of keys
 //! [in_turn]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_ordered_dq(const __grid_constant__ TmaGradient<T> maps,
-                           const TileScheduler order) {
-  const WorkTile work = work_tile(blockIdx.x, order);
+                              const TileScheduler scheduler) {
+  const WorkTile work = work_tile(blockIdx.x, scheduler);
   const KeyBlock block =
       key_block<Tile>(maps.a, work.block, work.head, work.batch);
   delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {

@@ -21,14 +21,15 @@ constexpr unsigned kStored = 1u << 31;
 //! [store_or_reduce]
 template <class Tile, class T>
 __device__ void store_or_reduce(BackwardShared<Tile>& shared,
-                             const AttentionGradient<T>& a,
-                             const KeyBlock& block, int warpgroup) {
+                                const AttentionGradient<T>& a,
+                                const KeyBlock& block, int warpgroup) {
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
   PipelineState<1> at;
   for_each_tile<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = row_of_tile(a, block, head, query0);
     float* const to = d_q_part<Tile>(a, row, warpgroup);
-    unsigned* const semaphore = a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
+    unsigned* const semaphore =
+        a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
     shared.d_q_full[warpgroup].wait(at.parity);
     unsigned before = atomic_add_acquire(semaphore, 1);
     const bool first = before == 0;
@@ -55,14 +56,14 @@ __device__ void store_or_reduce(BackwardShared<Tile>& shared,
 /// Launch: as flash_backward_delayed_dq(); a.turns are 0.
 /// @tparam Tile HopperBackwardTile
 /// @param maps  what is computed
-/// @param order of blocks of keys
+/// @param scheduler of blocks of keys
 //! [first_stores]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_store_then_reduce(
         const __grid_constant__ TmaGradient<T> maps,
-        const TileScheduler order) {
-  KeyBlock block = ordered_key_block<Tile>(maps.a, blockIdx.x, order);
+        const TileScheduler scheduler) {
+  KeyBlock block = ordered_key_block<Tile>(maps.a, blockIdx.x, scheduler);
   if (!maps.a.causal) {
     block.tiles.start = static_cast<int>(std::int64_t{block.key0} *
                                          block.tiles.end / maps.a.length_k);

@@ -22,7 +22,7 @@ constexpr std::size_t kWideBytes = sizeof(WideQueriesShared<Tile>) >
 struct WideOrder {
   TileScheduler queries;  ///< of blocks of queries
   TileScheduler keys;     ///< of blocks of keys
-  bool keys_first;    ///< whether all blocks of keys come first
+  bool keys_first;        ///< whether all blocks of keys come first
 };
 
 /// dQ, dK and dV. Launch: blocks of 384; as many as there are of queries and of keys, in one row; kWideBytes<Tile>;
@@ -36,9 +36,11 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_wide(const __grid_constant__ TmaGradient<T> maps,
                         const WideOrder order) {
   const TileScheduler& front = order.keys_first ? order.keys : order.queries;
-  const int tile_index = blockIdx.x, of_front = front.all * front.blocks;
+  const int tile_index = blockIdx.x,
+            of_front = front.total_heads * front.blocks;
   const bool behind = tile_index >= of_front;
-  const int place = behind ? tile_index - of_front : tile_index;  // among its kind
+  const int place =
+      behind ? tile_index - of_front : tile_index;  // among its kind
   if (behind == order.keys_first) {
     const WorkTile work = work_tile(place, order.queries);
     wide_queries_block<Tile>(maps, query_block<Tile>(maps.a, work));

@@ -5,8 +5,8 @@
 
 #include <type_traits>
 
-#include "05_flash_forward/kernels/any_gpu.cuh"
 #include "06_flash_backward/kernels/03_two_kernels.cuh"
+#include "common/attention/lane_columns.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -5,8 +5,8 @@
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3 and appendix B.
 #pragma once
 
-#include "05_flash_forward/kernels/hopper.cuh"
 #include "06_flash_backward/kernels/02_preprocess.cuh"
+#include "common/attention/warpgroup_gemm.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -135,8 +135,8 @@ __device__ void for_each_tile(const Attention<T>& a, const KeyBlock& block,
 /// @param query0 the tile's first query
 /// @param key0   the warpgroup's first key
 template <class T, int r>
-__device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a, int query0,
-                          int key0) {
+__device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a,
+                                      int query0, int key0) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int key = key0 + lane_row() + 8 * h;
@@ -159,7 +159,7 @@ __device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a, int 
 //! [weights]
 template <int r>
 __device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
-                                  float scale) {
+                                float scale) {
 #pragma unroll
   for (int j = 0; j < r / 4; ++j) {
     float lse[2];  // of two neighbouring queries
@@ -198,8 +198,8 @@ __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
 /// @param key  the warpgroup's first in the block
 //! [store_d_s]
 template <class ScoreTile, int parts>
-__device__ void store_d_s(ScoreTile& to,
-                             const std::uint32_t (&d_s)[parts][4], int key) {
+__device__ void store_d_s(ScoreTile& to, const std::uint32_t (&d_s)[parts][4],
+                          int key) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp % 4;
   const int query = lane / 16 * 8 + lane % 8;
   const int col = key + 16 * warp + lane / 8 % 2 * 8;

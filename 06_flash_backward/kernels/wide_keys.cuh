@@ -58,8 +58,8 @@ struct WideValues {
   WideKeysShared<Tile>& shared;     ///< the block's
   const AttentionGradient<T>& a;    ///< what is computed
   const int key0;                   ///< the block's first key
-  PipelineState<2> at{};                ///< of Q, dO and P
-  PipelineState<2> last{};              ///< of the tile before
+  PipelineState<2> at{};            ///< of Q, dO and P
+  PipelineState<2> last{};          ///< of the tile before
   KeyGradient<Tile> d_v{};          ///< sums of its keys
   RoundedScores<Tile> p_operand{};  ///< of the tile before
 
@@ -78,9 +78,9 @@ struct WideValues {
   //! [values]
   __device__ void step(bool first, int query0, bool masked) {
     TransposedScores<Tile> p;  // at first S, turned
-    if (!first) issue_pv(d_v, p_operand, shared.d_o[last.stage]);
+    if (!first) issue_gemm_rs(d_v, p_operand, shared.d_o[last.stage]);
     shared.q_pipe.consumer_wait(at);
-    issue_qk(p, shared.k[0], shared.q[at.stage]);
+    issue_gemm_nt(p, shared.k[0], shared.q[at.stage]);
     if (!first) {
       wgmma_wait<1>(d_v, p_operand);
       release_stage(shared.d_o_pipe, last);
@@ -99,7 +99,7 @@ struct WideValues {
 
   /// Behind the last tile: its dV.
   __device__ void finish() {
-    issue_pv(d_v, p_operand, shared.d_o[last.stage]);
+    issue_gemm_rs(d_v, p_operand, shared.d_o[last.stage]);
     wgmma_wait<0>(d_v, p_operand);
   }
 };
@@ -110,8 +110,8 @@ struct WideKeys {
   using T = typename Tile::T;         ///< half or bfloat16
   WideKeysShared<Tile>& shared;       ///< the block's
   const AttentionGradient<T>& a;      ///< what is computed
-  PipelineState<2> at{};                  ///< of Q, dO and P
-  PipelineState<2> last{};                ///< of the tile before
+  PipelineState<2> at{};              ///< of Q, dO and P
+  PipelineState<2> last{};            ///< of the tile before
   KeyGradient<Tile> d_k{};            ///< sums of its keys
   RoundedScores<Tile> d_s_operand{};  ///< of the tile before
 
@@ -126,9 +126,9 @@ struct WideKeys {
   //! [keys]
   __device__ void step(bool first, int /*query0*/, bool /*masked*/) {
     TransposedScores<Tile> p, d_s;  // d_s is dP at first, turned
-    if (!first) issue_pv(d_k, d_s_operand, shared.q[last.stage]);
+    if (!first) issue_gemm_rs(d_k, d_s_operand, shared.q[last.stage]);
     shared.d_o_pipe.consumer_wait(at);
-    issue_qk(d_s, shared.v[0], shared.d_o[at.stage]);
+    issue_gemm_nt(d_s, shared.v[0], shared.d_o[at.stage]);
     if (!first) {
       wgmma_wait<1>(d_k, d_s_operand);
       release_stage(shared.q_pipe, last);
@@ -147,7 +147,7 @@ struct WideKeys {
 
   /// Behind the last tile: its dK.
   __device__ void finish() {
-    issue_pv(d_k, d_s_operand, shared.q[last.stage]);
+    issue_gemm_rs(d_k, d_s_operand, shared.q[last.stage]);
     wgmma_wait<0>(d_k, d_s_operand);
   }
 };
@@ -195,13 +195,13 @@ __device__ void wide_keys_block(const TmaGradient<T>& maps,
   shared.init();
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kProducerRegistersBackward<Tile>>();
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) {
       load_queries<Tile>(shared, maps, block);
     }
     return;
   }
-  setmaxnreg_inc<kConsumerRegistersBackward<Tile>>();
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
   if (warpgroup == 0) {
     WideValues<Tile> sums{shared, maps.a, block.key0};
     sum_over_queries<Tile>(sums, block);

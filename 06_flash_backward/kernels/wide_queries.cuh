@@ -40,10 +40,12 @@ struct QueryBlock {
 /// @param a    what is computed
 /// @param work which
 template <class Tile, class T>
-__device__ QueryBlock query_block(const Attention<T>& a, const WorkTile& work) {
+__device__ QueryBlock query_block(const Attention<T>& a,
+                                  const WorkTile& work) {
   const int query0 = work.block * kWideQueries;
-  return {query0, work.head, work.head / (a.heads / a.kv_heads), work.batch,
-          ceil_div(visible_keys(a, query0 + kWideQueries - 1), Tile::block_n)};
+  return {
+      query0, work.head, work.head / (a.heads / a.kv_heads), work.batch,
+      ceil_div(visible_keys(a, query0 + kWideQueries - 1), Tile::block_n)};
 }
 
 /// What the thread that fetches does. Q comes with the first tile of K, dO with the first one of V.
@@ -53,8 +55,8 @@ __device__ QueryBlock query_block(const Attention<T>& a, const WorkTile& work) {
 //! [load_keys]
 template <class Tile, class T>
 __device__ void load_keys(WideQueriesShared<Tile>& shared,
-                           const TmaGradient<T>& maps,
-                           const QueryBlock& block) {
+                          const TmaGradient<T>& maps,
+                          const QueryBlock& block) {
   int queries_bytes = kKeyWarpgroups * Tile::QTile::bytes;  // then 0
   const auto fetch_queries_of = [&](auto& tiles, const TensorMap& map,
                                     Mbarrier& barrier) {
@@ -114,18 +116,18 @@ __device__ void score_gradients_of_rows(float (&d_p)[r], const float (&p)[r],
 /// A warpgroup of a block that owns queries.
 template <class Tile>
 struct WideQueries {
-  using T = typename Tile::T;         ///< half or bfloat16
-  WideQueriesShared<Tile>& shared;    ///< the block's
-  const AttentionGradient<T>& a;      ///< what is computed
-  const int warpgroup;                ///< which
-  const int query0;                   ///< its first query
-  float lse[2]{};                     ///< of this lane's rows, in base 2
-  float delta[2]{};                   ///< of this lane's rows
-  PipelineState<Tile::stages> k_at{};     ///< where the ring of K stands
-  PipelineState<Tile::stages> k_last{};   ///< where it stood a tile before
-  PipelineState<1> v_at{};                ///< where the ring of V stands
-  KeyGradient<Tile> d_q{};            ///< sums of its queries
-  RoundedScores<Tile> d_s_operand{};  ///< of the tile before
+  using T = typename Tile::T;            ///< half or bfloat16
+  WideQueriesShared<Tile>& shared;       ///< the block's
+  const AttentionGradient<T>& a;         ///< what is computed
+  const int warpgroup;                   ///< which
+  const int query0;                      ///< its first query
+  float lse[2]{};                        ///< of this lane's rows, in base 2
+  float delta[2]{};                      ///< of this lane's rows
+  PipelineState<Tile::stages> k_at{};    ///< where the ring of K stands
+  PipelineState<Tile::stages> k_last{};  ///< where it stood a tile before
+  PipelineState<1> v_at{};               ///< where the ring of V stands
+  KeyGradient<Tile> d_q{};               ///< sums of its queries
+  RoundedScores<Tile> d_s_operand{};     ///< of the tile before
 
   /// Reads LSE and delta of this lane's rows.
   /// @param row of the workspace: the warpgroup's first
@@ -144,12 +146,12 @@ struct WideQueries {
     const bool first = key0 == 0;
     TransposedScores<Tile> p, d_s;  // at first S and dP, not turned here
     if (!first) {
-      issue_pv(d_q, d_s_operand, shared.k[k_last.stage]);
+      issue_gemm_rs(d_q, d_s_operand, shared.k[k_last.stage]);
     }
     shared.k_pipe.consumer_wait(k_at);
-    issue_qk(p, shared.q[warpgroup], shared.k[k_at.stage]);
+    issue_gemm_nt(p, shared.q[warpgroup], shared.k[k_at.stage]);
     shared.v_pipe.consumer_wait(v_at);
-    issue_qk(d_s, shared.d_o[warpgroup], shared.v);
+    issue_gemm_nt(d_s, shared.d_o[warpgroup], shared.v);
     if (!first) {
       wgmma_wait<2>(d_q, d_s_operand);
       release_stage(shared.k_pipe, k_last);
@@ -188,7 +190,7 @@ struct WideQueries {
 #pragma unroll 1
     for (int i = 0; i < seen; ++i) step(i * Tile::block_n);
     if (seen > 0) {
-      issue_pv(d_q, d_s_operand, shared.k[k_last.stage]);
+      issue_gemm_rs(d_q, d_s_operand, shared.k[k_last.stage]);
       wgmma_wait<0>(d_q, d_s_operand);
       release_stage(shared.k_pipe, k_last);
     }
@@ -209,11 +211,11 @@ __device__ void wide_queries_block(const TmaGradient<T>& maps,
   const AttentionGradient<T>& a = maps.a;
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kProducerRegistersBackward<Tile>>();
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) load_keys(shared, maps, block);
     return;
   }
-  setmaxnreg_inc<kConsumerRegistersBackward<Tile>>();
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
   const int query0 = block.query0 + warpgroup * kQueries;
   WideQueries<Tile> sums{shared, a, warpgroup, query0};
   sums.load_rows(std::int64_t{block.batch * a.heads + block.head} *

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "05_flash_forward/src/device_tensor.cuh"
-#include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/src/backend.hpp"
+#include "06_flash_backward/src/dispatch.cuh"
 #include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
@@ -127,7 +127,7 @@ Prepared prepare(const Problem& problem, const Inputs& in, Start start) {
 // What launches kernels that need a workspace: `work(gradient)`.
 template <class T, class Work>
 std::function<void()> with_workspace(AttentionGradient<T> a,
-                                     const Workspace& what, WorkTile work) {
+                                     const Workspace& what, Work work) {
   const auto memory =
       std::make_shared<DeviceBuffer<float>>(workspace_floats(a, what));
   set_workspace(a, memory->data(), what);
@@ -272,7 +272,7 @@ inline auto start_sm_80_backward(bool deterministic) {
 // A rung with Hopper's instructions, with turns or without: `work(gradient, columns)` launches it.
 template <class Work>
 Rung hopper_rung(const char* name, const char* idea, bool same_bits,
-                 bool d_q_semaphores, WorkTile work) {
+                 bool d_q_semaphores, Work work) {
   Rung rung =
       sixteen_bit_rung(name, idea, 128, same_bits, [=](const auto& of) {
         return with_workspace(
@@ -281,7 +281,7 @@ Rung hopper_rung(const char* name, const char* idea, bool same_bits,
                                      [&](auto columns) { work(a, columns); });
             });
       });
-  rung.has_dropout = false;
+  rung.supports_dropout = false;
   rung.needs = kNeedsHopper;
   rung.tiles = tma_tiles<2>();
   return rung;
@@ -295,7 +295,7 @@ inline Rung wide_heads() {
                            launch_wide(a, Stream::of(nullptr));
                          });
                        });
-  rung.has_dropout = false;
+  rung.supports_dropout = false;
   rung.needs = kNeedsHopper;
   rung.min_head_dim = ceil_div(kWideHeads, 8) * 8;
   using Tile = WideTile<half>;
@@ -306,25 +306,23 @@ inline Rung wide_heads() {
 
 inline std::vector<Rung> hopper_rungs() {
   return {
-      with_tiles(hopper_rung(
-                     "08_wgmma", "Hopper's products and copies", false, false,
-                     [](const auto& a, auto columns) {
-                       using T = std::remove_pointer_t<decltype(a.d_q)>;
-                       using Tile =
-                           TmaBackwardTile<T, decltype(columns)::value, 1>;
-                       launch_tma_keys<Tile>(
-                           a, flash_backward_wgmma<Tile, T>,
-                           kWarpgroup * kKeyWarpgroups,
-                           sizeof(WgmmaBackwardShared<Tile>),
-                           Stream::of(nullptr));
-                     }),
-                 tma_tiles<1>()),
+      with_tiles(
+          hopper_rung(
+              "08_wgmma", "Hopper's products and copies", false, false,
+              [](const auto& a, auto columns) {
+                using T = std::remove_pointer_t<decltype(a.d_q)>;
+                using Tile = TmaBackwardTile<T, decltype(columns)::value, 1>;
+                launch_tma_keys<Tile>(a, flash_backward_wgmma<Tile, T>,
+                                      kWarpgroup * kKeyWarpgroups,
+                                      sizeof(WgmmaBackwardShared<Tile>),
+                                      Stream::of(nullptr));
+              }),
+          tma_tiles<1>()),
       hopper_rung("09_warp_specialized", "warps that fetch, warps that add",
                   false, false,
                   [](const auto& a, auto columns) {
                     using T = std::remove_pointer_t<decltype(a.d_q)>;
-                    using Tile =
-                        TmaBackwardTile<T, decltype(columns)::value>;
+                    using Tile = TmaBackwardTile<T, decltype(columns)::value>;
                     launch_tma_keys<Tile>(
                         a, flash_backward_specialized<Tile, T>,
                         kWarpgroup * (kKeyWarpgroups + 1),
@@ -333,9 +331,9 @@ inline std::vector<Rung> hopper_rungs() {
       hopper_rung("10_delayed_dq", "dQ a tile later", false, false,
                   [](const auto& a, auto columns) {
                     using T = std::remove_pointer_t<decltype(a.d_q)>;
-                    using Tile =
-                        TmaBackwardTile<T, decltype(columns)::value>;
-                    launch_ordered<Tile>(a, flash_backward_delayed_dq<Tile, T>,
+                    using Tile = TmaBackwardTile<T, decltype(columns)::value>;
+                    launch_ordered<Tile>(a,
+                                         flash_backward_delayed_dq<Tile, T>,
                                          a.causal, Stream::of(nullptr));
                   }),
       hopper_rung("11_ordered_dq", "the same bits, in turn", true, true,
@@ -464,12 +462,13 @@ inline backward::Backend backend(const std::string& kind) {
                             start_backward(false), float_backward_bytes),
                  float_tiles(0)),
       tensor_cores(),
-      with_tiles(sixteen_bit_rung(
-                     "06_swizzled_pipeline", "swizzle, cp.async, other work meanwhile",
-                     256, false, start_sm_80_backward(false),
-                     [](std::int64_t head_dim) {
-                       return sm_80_backward_bytes(head_dim, false);
-                     }),
+      with_tiles(sixteen_bit_rung("06_swizzled_pipeline",
+                                  "swizzle, cp.async, other work meanwhile",
+                                  256, false, start_sm_80_backward(false),
+                                  [](std::int64_t head_dim) {
+                                    return sm_80_backward_bytes(head_dim,
+                                                                false);
+                                  }),
                  swizzled_tiles(0)),
       with_tiles(
           sixteen_bit_rung("07_deterministic", "the same bits in every run",

@@ -181,22 +181,23 @@ void launch_sm_80_backward(
     const AttentionGradient<T>& of, bool deterministic, const Stream& stream,
     const DeviceProperties& device = device_properties()) {
   AttentionGradient<T> a = of;
-  a.d_q_semaphores = nullptr;                       // all blocks add
+  a.d_q_semaphores = nullptr;              // all blocks add
   if (deterministic) a.d_q_sum = nullptr;  // nobody adds
   const bool has_dropout = a.dropout.threshold > 0;
   const auto launch_keys = [&](auto tile) {
     using Tile = decltype(tile);
     if (!deterministic) {
-      launch_with_sums<Tile>(has_dropout ? flash_backward_swizzled_pipeline<Tile, T, true>
-                                   : flash_backward_swizzled_pipeline<Tile, T, false>,
-                             backward_bytes<Tile, T>(), a, stream,
-                             kPipelineStages);
+      launch_with_sums<Tile>(
+          has_dropout ? flash_backward_swizzled_pipeline<Tile, T, true>
+                      : flash_backward_swizzled_pipeline<Tile, T, false>,
+          backward_bytes<Tile, T>(), a, stream, kPipelineStages);
       return;
     }
     launch_preprocess<Tile::d>(a, stream);
     launch(stream,
-           has_dropout ? flash_backward_swizzled_pipeline<Tile, T, true, false>
-                 : flash_backward_swizzled_pipeline<Tile, T, false, false>,
+           has_dropout
+               ? flash_backward_swizzled_pipeline<Tile, T, true, false>
+               : flash_backward_swizzled_pipeline<Tile, T, false, false>,
            {grid_of_keys(a, Tile::block_n),
             {Tile::threads},
             backward_bytes<Tile, T>(),
@@ -207,7 +208,7 @@ void launch_sm_80_backward(
     using Tile = decltype(tile);
     launch(stream,
            has_dropout ? flash_backward_queries<Tile, T, true>
-                 : flash_backward_queries<Tile, T, false>,
+                       : flash_backward_queries<Tile, T, false>,
            {grid_of(a, Tile::block_m),
             {Tile::threads},
             query_gradient_bytes<Tile, T>(),

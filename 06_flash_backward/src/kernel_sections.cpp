@@ -50,14 +50,15 @@ void check_real(cli::Program& program, const Backend& backend) {
 // What a rung takes beside inputs and gradients: bytes for each head of n queries, n keys and d columns. Lengths are
 // multiples of the padding of the workspace.
 struct Memory {
-  std::string formula;     // for people
-  std::int64_t quadratic;  // times n^2
-  std::int64_t sums;       // times n d
-  std::int64_t rows;       // times n
+  std::string formula;              // for people
+  std::int64_t quadratic;           // times n^2
+  std::int64_t sums;                // times n d
+  std::int64_t rows;                // times n
   std::int64_t d_q_semaphores = 0;  // times n / 64
 
   std::int64_t bytes(std::int64_t n, std::int64_t d) const {
-    return quadratic * n * n + sums * n * d + rows * n + d_q_semaphores * n / 64;
+    return quadratic * n * n + sums * n * d + rows * n +
+           d_q_semaphores * n / 64;
   }
 };
 Memory memory_of(const Rung& rung) {
@@ -208,7 +209,7 @@ void add_kernels(cli::Program& program,
   program.section(
       "ragged", "Every kernel on hard small problems", [&program, kernels] {
         ladder::check_ragged<Checker>(program, kernels->backends.used(),
-                                    "dQ, dK and dV", random_inputs);
+                                      "dQ, dK and dV", random_inputs);
       });
   program.section(
       "traffic", "What the kernels ask of memory",

@@ -164,7 +164,7 @@ Checker::Checker(const Problem& problem, const Inputs& inputs)
 }
 
 std::vector<Verdict> Checker::check(const std::string& name,
-                                  const Gradients& gradients) const {
+                                    const Gradients& gradients) const {
   const double epsilon_of_type = flash::with_type(
       type_, [](auto zero) { return epsilon<decltype(zero)>(); });
   const auto verdict = [&](const char* what, const Tensor<float, 4>& out,

@@ -56,7 +56,7 @@ class Checker {
   /// @param name      for the report
   /// @param gradients of the kernel
   /// @throws std::invalid_argument when one has another shape
-  std::vector<Verdict> checker(const std::string& name,
+  std::vector<Verdict> check(const std::string& name,
                              const Gradients& gradients) const;
 
  private:

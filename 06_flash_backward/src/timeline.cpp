@@ -72,7 +72,7 @@ void show_table(const std::vector<const Rung*>& rungs) {
     for (const Problem& problem : {problem_of(2048, 256, head_dim, false),
                                    problem_of(1024, 1024, head_dim, true),
                                    problem_of(2048, 256, 64, false)}) {
-      cells.push_back(rung->takes(problem)
+      cells.push_back(rung->supports(problem)
                           ? cli::busy(timeline_of(*rung, problem))
                           : "-");
     }

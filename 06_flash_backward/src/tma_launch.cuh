@@ -13,8 +13,7 @@ namespace fa::FA_TARGET {
 /// The tile of rungs 08 to 12 for a head dimension, 64 or 128: as many scores as a thread has registers for.
 /// @tparam stages of Q and of dO in shared memory
 template <class T, int d, int stages = 2>
-using TmaBackwardTile =
-    HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
+using TmaBackwardTile = HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
 
 /// The head dimension from which on rung 13 takes over.
 constexpr int kWideHeads = 129;
@@ -37,7 +36,8 @@ bool can_use_tma_backward(const AttentionGradient<T>& a) {
   const std::int64_t blocks_of_keys =
       std::int64_t{a.batch} * a.kv_heads *
       ceil_div<std::int64_t>(a.length_k, kKeys);
-  return tma_columns(a) > 0 && can_use_tma<T>(a) && can_use_tma<T>(gradients) &&
+  return tma_columns(a) > 0 && can_use_tma<T>(a) &&
+         can_use_tma<T>(gradients) &&
          blocks_of_keys < std::numeric_limits<int>::max() / 2;
 }
 
@@ -98,8 +98,8 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
   const int all = a.batch * a.heads, group = a.heads / a.kv_heads;
   const std::int64_t bytes = std::int64_t{a.length_k} * Tile::d *
                              static_cast<std::int64_t>(2 * sizeof(T)) / group;
-  const TileScheduler queries{ceil_div(a.length_q, kWideQueries), a.heads, all,
-                          a.causal ? heads_together(all, bytes) : 0};
+  const TileScheduler queries{ceil_div(a.length_q, kWideQueries), a.heads,
+                              all, a.causal ? heads_together(all, bytes) : 0};
   // Products for 64 queries and keys: 4 in a block of keys, 3 for each of two warpgroups in a block of queries.
   const bool keys_first =
       std::int64_t{4} * group * a.length_q > std::int64_t{2 * 3} * a.length_k;
@@ -113,7 +113,7 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
 /// @param middle launches the kernel: middle(maps)
 template <class Tile, class T, class Middle>
 void launch_tma(const AttentionGradient<T>& a, const Stream& stream,
-                   Middle middle) {
+                Middle middle) {
   launch_preprocess<Tile::d>(a, stream);
   const auto maps = tma_gradient<Tile>(a);
   middle(maps);
@@ -133,8 +133,8 @@ void launch_tma(const AttentionGradient<T>& a, const Stream& stream,
 /// @param stream  where
 template <class Tile, class T>
 void launch_tma_keys(const AttentionGradient<T>& a,
-                        void (*kernel)(TmaGradient<T>), int threads,
-                        std::size_t bytes, const Stream& stream) {
+                     void (*kernel)(TmaGradient<T>), int threads,
+                     std::size_t bytes, const Stream& stream) {
   launch_tma<Tile>(a, stream, [&](const TmaGradient<T>& maps) {
     launch(stream, kernel,
            {grid_of_keys(a, Tile::block_n),
@@ -156,14 +156,14 @@ void launch_ordered(const AttentionGradient<T>& a,
                     void (*kernel)(TmaGradient<T>, TileScheduler),
                     bool together, const Stream& stream) {
   launch_tma<Tile>(a, stream, [&](const TmaGradient<T>& maps) {
-    const TileScheduler order = order_of_keys<Tile>(a, together);
+    const TileScheduler scheduler = order_of_keys<Tile>(a, together);
     launch(stream, kernel,
            {{static_cast<unsigned>(scheduler.total_heads) *
              static_cast<unsigned>(scheduler.blocks)},
             {kWarpgroup * (kKeyWarpgroups + 1)},
             sizeof(BackwardShared<Tile>),
             Tile::stages},
-           maps, order);
+           maps, scheduler);
   });
 }
 
@@ -173,12 +173,13 @@ void launch_ordered(const AttentionGradient<T>& a,
 /// @param deterministic whether blocks add to dQ in turn
 /// @param stream        where
 template <int d, class T>
-void launch_store_then_reduce(const AttentionGradient<T>& a, bool deterministic,
-                         const Stream& stream) {
+void launch_store_then_reduce(const AttentionGradient<T>& a,
+                              bool deterministic, const Stream& stream) {
   using Tile = TmaBackwardTile<T, d>;
   launch_ordered<Tile>(a,
-                       deterministic ? flash_backward_ordered_dq<Tile, T>
-                                     : flash_backward_store_then_reduce<Tile, T>,
+                       deterministic
+                           ? flash_backward_ordered_dq<Tile, T>
+                           : flash_backward_store_then_reduce<Tile, T>,
                        a.causal || deterministic, stream);
 }
 
@@ -191,7 +192,7 @@ void launch_wide(const AttentionGradient<T>& a, const Stream& stream) {
   launch_preprocess<Tile::d>(a, stream);
   const WideOrder order = wide_order<Tile>(a);
   const auto blocks_of = [](const TileScheduler& kind) {
-    return static_cast<unsigned>(kind.all) *
+    return static_cast<unsigned>(kind.total_heads) *
            static_cast<unsigned>(kind.blocks);
   };
   launch(stream, flash_backward_wide<Tile, T>,

@@ -2,15 +2,15 @@
 /// The memory that the backward pass needs beside its inputs and results, and what fills it.
 #pragma once
 
-#include "common/attention/grid.cuh"
 #include "06_flash_backward/kernels/02_preprocess.cuh"
+#include "common/attention/grid.cuh"
 #include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 
 /// What kernels need beside delta and one more number for each row: LSE in base 2, in float32 inv_row_sum.
 struct Workspace {
-  int columns;         ///< of the sums of dQ; 0: there are none
+  int columns;                  ///< of the sums of dQ; 0: there are none
   bool d_q_semaphores = false;  ///< whether there are counters for them
 };
 
@@ -20,7 +20,8 @@ struct Workspace {
 template <class T>
 std::int64_t workspace_floats(const Attention<T>& a, const Workspace& what) {
   const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
-  return rows * (2 + what.columns) + (what.d_q_semaphores ? rows / kSemaphoreRows * 2 : 0);
+  return rows * (2 + what.columns) +
+         (what.d_q_semaphores ? rows / kSemaphoreRows * 2 : 0);
 }
 
 /// Tells the kernels where their workspace is.
@@ -39,9 +40,10 @@ void set_workspace(AttentionGradient<T>& a, float* floats,
   a.inv_row_sum = is_float ? second : nullptr;
   float* const sums = floats + 2 * rows;
   a.d_q_sum = what.columns > 0 ? sums : nullptr;
-  a.d_q_semaphores = what.d_q_semaphores
-                ? reinterpret_cast<unsigned*>(sums + rows * what.columns)
-                : nullptr;
+  a.d_q_semaphores =
+      what.d_q_semaphores
+          ? reinterpret_cast<unsigned*>(sums + rows * what.columns)
+          : nullptr;
 }
 
 /// The sizes of a launch whose blocks cover all keys of all key and value heads, block_n keys each.

@@ -14,8 +14,8 @@
 #include "05_flash_forward/tests/own_calls.cuh"
 #include "05_flash_forward/tests/placed.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
-#include "06_flash_backward/src/tma_launch.cuh"
 #include "06_flash_backward/src/problem.hpp"
+#include "06_flash_backward/src/tma_launch.cuh"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
 
@@ -119,7 +119,7 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
 }
 
 void checker(const Problem& problem, const backward::Checker& by,
-           const std::string& name, const Gradients& gradients) {
+             const std::string& name, const Gradients& gradients) {
   for (const Verdict& verdict : by.check(name, gradients)) {
     CAPTURE(problem.text());
     CAPTURE(verdict.report());
@@ -327,8 +327,9 @@ void check_far(const Problem& problem, const fa_strides& strides,
     copy_rows(static_cast<H*>(from), strides, typed, CopyKind::kToHost);
     return converted<float>(typed);
   };
-  checker(problem, backward::Checker(problem, in), fa_backward_kernel_name(&g),
-        {result(g.d_q, of_q), result(g.d_k, of_kv), result(g.d_v, of_kv)});
+  checker(problem, backward::Checker(problem, in),
+          fa_backward_kernel_name(&g),
+          {result(g.d_q, of_q), result(g.d_k, of_kv), result(g.d_v, of_kv)});
 }
 
 TEST_CASE("rows that are more than 2^31 elements away") {
@@ -412,9 +413,9 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
       return converted<float>(host);
     };
     checker(one, of, fa_backward_kernel_name(&g),
-          {result(g.d_q, q_size, one.shape_of_q()),
-           result(g.d_k, k_size, one.shape_of_kv()),
-           result(g.d_v, k_size, one.shape_of_kv())});
+            {result(g.d_q, q_size, one.shape_of_q()),
+             result(g.d_k, k_size, one.shape_of_kv()),
+             result(g.d_v, k_size, one.shape_of_kv())});
   }
 }
 #endif

@@ -10,8 +10,8 @@
 #include "06_flash_backward/src/backend.hpp"
 
 using namespace fa;
-using backward::Gradients;
 using backward::Backend;
+using backward::Gradients;
 using backward::Problem;
 using flash::kTypes;
 using flash::problem_of;

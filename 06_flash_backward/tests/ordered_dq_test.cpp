@@ -83,7 +83,8 @@ struct TwoBlocks {
   // Whether the counters of both parts have a value.
   bool counted(unsigned value) const {
     for (int part = 0; part < kKeyWarpgroups; ++part) {
-      if (__atomic_load_n(a.d_q_semaphores + part, __ATOMIC_RELAXED) != value) {
+      if (__atomic_load_n(a.d_q_semaphores + part, __ATOMIC_RELAXED) !=
+          value) {
         return false;
       }
     }
@@ -92,13 +93,13 @@ struct TwoBlocks {
 
   static constexpr std::int64_t kSums = std::int64_t{Tile::block_m} * kDim;
   DeviceTensor<Half> q = random_rows(kQueriesInAll, 1),
-                   o = random_rows(kQueriesInAll, 2),
-                   d_o = random_rows(kQueriesInAll, 3),
-                   d_q = random_rows(kQueriesInAll, 4),
-                   k = random_rows(kKeysInAll, 5),
-                   v = random_rows(kKeysInAll, 6),
-                   d_k = random_rows(kKeysInAll, 7),
-                   d_v = random_rows(kKeysInAll, 8);
+                     o = random_rows(kQueriesInAll, 2),
+                     d_o = random_rows(kQueriesInAll, 3),
+                     d_q = random_rows(kQueriesInAll, 4),
+                     k = random_rows(kKeysInAll, 5),
+                     v = random_rows(kKeysInAll, 6),
+                     d_k = random_rows(kKeysInAll, 7),
+                     d_v = random_rows(kKeysInAll, 8);
   DeviceBuffer<float> lse{kQueriesInAll};
   std::optional<DeviceBuffer<float>> workspace;
   AttentionGradient<Half> a{};
@@ -128,8 +129,9 @@ TEST_CASE(
 TEST_CASE("a block of rung 12 adds to dQ when the first part is there") {
   TwoBlocks x;
   x.count_on(1);  // somebody has come, and stores
-  std::thread second(
-      [&] { x.launch_first_block(flash_backward_store_then_reduce<Tile, Half>); });
+  std::thread second([&] {
+    x.launch_first_block(flash_backward_store_then_reduce<Tile, Half>);
+  });
   std::this_thread::sleep_for(kLong);
   CHECK(x.untouched());
   x.count_on(kStored);
@@ -145,8 +147,9 @@ TEST_CASE("the first block of rungs 11 and 12 stores its part of dQ") {
     // Of one block of keys, whose turn is the first one.
     x.a.length_k = Tile::block_n;
     device_poison(x.a.d_q_sum, TwoBlocks::kSums * sizeof(float));
-    x.launch_first_block(in_turn ? flash_backward_ordered_dq<Tile, Half>
-                                 : flash_backward_store_then_reduce<Tile, Half>);
+    x.launch_first_block(in_turn
+                             ? flash_backward_ordered_dq<Tile, Half>
+                             : flash_backward_store_then_reduce<Tile, Half>);
     bool numbers = true;
     for (std::int64_t i = 0; i < TwoBlocks::kSums; ++i) {
       numbers = numbers && std::isfinite(x.sum(i));

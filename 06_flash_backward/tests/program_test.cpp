@@ -113,9 +113,10 @@ TEST_CASE("a rung is launched once each way, for programs that watch") {
   CHECK(result.status == 0);
   CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
   for (const char* group : {"float16, D 64", "float16, D 64, causal"}) {
-    CHECK(contains(result.output,
-                   std::string("{\"kernel\": \"06_swizzled_pipeline\", \"group\": \"") +
-                       group + "\", \"size\": 20, "));
+    CHECK(contains(
+        result.output,
+        std::string("{\"kernel\": \"06_swizzled_pipeline\", \"group\": \"") +
+            group + "\", \"size\": 20, "));
   }
 }
 
@@ -125,8 +126,10 @@ TEST_CASE("what the kernels are made of: a row for each kernel of a rung") {
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(contains(result.output, "D 64, on the lab\n"));
-  CHECK(contains(result.output, "\n06_swizzled_pipeline, 2      -      128   57856"));
-  CHECK(contains(result.output, "\n06_swizzled_pipeline, 3      -      512       -"));
+  CHECK(contains(result.output,
+                 "\n06_swizzled_pipeline, 2      -      128   57856"));
+  CHECK(contains(result.output,
+                 "\n06_swizzled_pipeline, 3      -      512       -"));
   CHECK_FALSE(contains(result.output, "04_atomics"));
 }
 
@@ -135,17 +138,18 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
   const auto json = directory.path() / "trace.json";
   const auto svg = directory.path() / "banks.svg";
   const auto result =
-      traced("--size 20 --kernel 06_swizzled_pipeline --json " + testing::quoted(json) +
-             " --svg " + testing::quoted(svg));
+      traced("--size 20 --kernel 06_swizzled_pipeline --json " +
+             testing::quoted(json) + " --svg " + testing::quoted(svg));
   CAPTURE(result.output);
   CHECK(result.status == 0);
   if (!is_traced(result)) return;
-  CHECK(contains(result.output, "findings in 06_swizzled_pipeline, causal: right"));
-  CHECK(
-      python_says("[(k[\"kernel\"], k[\"inputs\"], k[\"findings\"]) for k in "
-                  "json.load(open(file))] == 2 * [(\"06_swizzled_pipeline\", 3 * "
-                  "[[1, 1, 20, 64]], [])]",
-                  json) == "True\n");
+  CHECK(contains(result.output,
+                 "findings in 06_swizzled_pipeline, causal: right"));
+  CHECK(python_says(
+            "[(k[\"kernel\"], k[\"inputs\"], k[\"findings\"]) for k in "
+            "json.load(open(file))] == 2 * [(\"06_swizzled_pipeline\", 3 * "
+            "[[1, 1, 20, 64]], [])]",
+            json) == "True\n");
   CHECK(contains(testing::file_bytes(svg), "<svg"));
 }
 

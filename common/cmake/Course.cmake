@@ -96,9 +96,9 @@ function(fa_watch TARGET)
 endfunction()
 
 # fa_backends(LIST NAMESPACE HEADER [KINDS lab|watched|gpu...]): sets LIST to sources that compile HEADER, for example a
-# lesson's machine.cuh, for the lab, for the watched lab and for GPUs, as far as this build has them and KINDS names
-# them, and that define NAMESPACE::machines(). HEADER defines `machine(kind)` in namespace fa::FA_TARGET; beside it
-# stands a .hpp of the same name that defines NAMESPACE::Machine.
+# lesson's src/backend.cuh, for the lab, for the watched lab and for GPUs, as far as this build has them and KINDS names
+# them, and that define NAMESPACE::backends(). HEADER defines `backend(kind)` in namespace fa::FA_TARGET; beside it
+# stands a .hpp of the same name that defines NAMESPACE::Backend.
 function(fa_backends LIST NAMESPACE HEADER)
   cmake_parse_arguments(PARSE_ARGV 3 arg "" "" "KINDS")
   if(NOT arg_KINDS)
@@ -124,7 +124,7 @@ function(fa_backends LIST NAMESPACE HEADER)
     file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT
 "#include \"${HEADER}\"
 namespace ${NAMESPACE} {
-Machine ${kind}_machine() { return fa::${where}::machine(\"${kind}\"); }
+Backend ${kind}_backend() { return fa::${where}::backend(\"${kind}\"); }
 }  // namespace ${NAMESPACE}
 ")
     if(NOT kind STREQUAL "lab")
@@ -136,14 +136,14 @@ Machine ${kind}_machine() { return fa::${where}::machine(\"${kind}\"); }
       set(source $<TARGET_OBJECTS:${LIST}_${kind}>)
     endif()
     list(APPEND sources "${source}")
-    string(APPEND declarations "Machine ${kind}_machine();\n")
-    string(APPEND calls "${kind}_machine(), ")
+    string(APPEND declarations "Backend ${kind}_backend();\n")
+    string(APPEND calls "${kind}_backend(), ")
   endforeach()
   set(all "${CMAKE_CURRENT_BINARY_DIR}/${name}_all.cpp")
   file(CONFIGURE OUTPUT "${all}" @ONLY CONTENT
 "#include \"${declaring}\"
 namespace ${NAMESPACE} {
-${declarations}std::vector<Machine> machines() { return {${calls}}; }
+${declarations}std::vector<Backend> backends() { return {${calls}}; }
 }  // namespace ${NAMESPACE}
 ")
   set(${LIST} ${sources} "${all}" PARENT_SCOPE)

@@ -30,7 +30,7 @@ struct BackendBase {
 /// The machine of a kind, or null.
 template <class Backend>
 const Backend* find_backend(const std::vector<Backend>& backends,
-                          const std::string& kind) {
+                            const std::string& kind) {
   for (const Backend& backend : backends) {
     if (backend.kind == kind) return &backend;
   }

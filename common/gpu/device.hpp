@@ -15,7 +15,7 @@ namespace fa {
 struct DeviceProperties {
   std::string name;            ///< for people
   int compute_capability = 0;  ///< 90 for sm_90; 0 in the lab
-  int sm_count = 0;     ///< of a GPU; for the lab see sm_count()
+  int sm_count = 0;            ///< of a GPU; for the lab see sm_count()
   std::size_t shared_bytes =
       0;                        ///< dynamic shared memory of a block, at most
   std::size_t l2_bytes = 0;     ///< level 2 cache; 0 in the lab

@@ -20,9 +20,9 @@ constexpr int kPanelAlignment = 1024;
 
 /// How long the L2 cache should keep what is read.
 enum class CacheHint {
-  kNormal,  ///< as the GPU likes
-  kLong,    ///< others will read it, too
-  kShort    ///< nobody else will
+  kEvictNormal,  ///< as the GPU likes
+  kEvictLast,    ///< others will read it, too
+  kEvictFirst    ///< nobody else will
 };
 
 /// Which index of an operand of wgmma is neighbours in memory.
@@ -134,17 +134,18 @@ struct __align__(kPanelAlignment) SwizzledTile {
 /// @param row     the tile's first row
 /// @param head    which head
 /// @param batch   which sequence
-/// @param keep    in the L2 cache
+/// @param hint    for the L2 cache
 /// @param col     the tile's first column
 template <class Tile>
 __device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
                           int row, int head, int batch,
-                          CacheHint keep = CacheHint::kEvictNormal, int col = 0 FA_PLACE) {
+                          CacheHint hint = CacheHint::kEvictNormal,
+                          int col = 0 FA_PLACE) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel) {
     tma_load(tile.data + panel * Tile::panel_size, map, barrier,
              col + panel * Tile::panel_cols, row, head, batch,
-             keep FA_FROM_PLACE);
+             hint FA_FROM_PLACE);
   }
 }
 
@@ -185,7 +186,7 @@ struct Pipeline {
   Mbarrier empty[stages];  ///< all consumers are done with it
 
   /// One thread calls it before others use the barriers: fence_barrier_init() and __syncthreads() follow.
-  /// @param consumers how many call free() for each stage
+  /// @param consumers how many call consumer_release() for each stage
   __device__ void init(int consumers FA_PLACE) {
     for (int i = 0; i < stages; ++i) {
       full[i].init(1 FA_FROM_PLACE);
@@ -194,19 +195,19 @@ struct Pipeline {
   }
   /// Producer: waits until a stage is empty, and says how many bytes will come.
   /// @return the barrier that copies report to
-  __device__ Mbarrier& acquire(const PipelineState<stages>& at,
-                               int bytes FA_PLACE) {
+  __device__ Mbarrier& producer_acquire(const PipelineState<stages>& at,
+                                        int bytes FA_PLACE) {
     const int before = at.parity ^ 1;  // all are empty at the beginning
     empty[at.stage].wait(before FA_FROM_PLACE);
     full[at.stage].arrive_and_expect(bytes FA_FROM_PLACE);
     return full[at.stage];
   }
   /// Consumer: waits until a stage's bytes are there.
-  __device__ void wait(const PipelineState<stages>& at FA_PLACE) {
+  __device__ void consumer_wait(const PipelineState<stages>& at FA_PLACE) {
     full[at.stage].wait(at.parity FA_FROM_PLACE);
   }
   /// Consumer: is done with a stage.
-  __device__ void free(const PipelineState<stages>& at FA_PLACE) {
+  __device__ void consumer_release(const PipelineState<stages>& at FA_PLACE) {
     empty[at.stage].arrive(FA_ONLY_FROM_PLACE);
   }
 };

@@ -109,9 +109,9 @@ __device__ void setmaxnreg_inc() {
 }
 
 /// A hint for the L2 cache as instructions take it.
-__device__ inline std::uint64_t cache_policy(CacheHint keep) {
+__device__ inline std::uint64_t cache_policy(CacheHint hint) {
   std::uint64_t policy = 0;
-  if (keep == CacheHint::kEvictLast) {
+  if (hint == CacheHint::kEvictLast) {
     FA_HOPPER_ASM("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;\n"
                   : "=l"(policy));
   } else {
@@ -129,11 +129,11 @@ __device__ inline std::uint64_t cache_policy(CacheHint keep) {
 /// @param row     the first row
 /// @param head    which head
 /// @param batch   which sequence
-/// @param keep    in the L2 cache
+/// @param hint    for the L2 cache
 __device__ inline void tma_load(void* shared, const TensorMap& map,
                                 Mbarrier& barrier, int col, int row, int head,
-                                int batch, CacheHint keep) {
-  if (keep == CacheHint::kEvictNormal) {
+                                int batch, CacheHint hint) {
+  if (hint == CacheHint::kEvictNormal) {
     FA_HOPPER_ASM(
         "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
         ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
@@ -148,7 +148,7 @@ __device__ inline void tma_load(void* shared, const TensorMap& map,
         "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;\n" ::"r"(
             shared_address(shared)),
         "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head),
-        "r"(batch), "l"(cache_policy(keep))
+        "r"(batch), "l"(cache_policy(hint))
         : "memory");
   }
 }

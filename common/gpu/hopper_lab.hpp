@@ -71,7 +71,8 @@ inline std::size_t box_bytes(const TensorMap& map) {
   return static_cast<std::size_t>(map.rows) * lab::kBoxRowBytes;
 }
 inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier,
-                     int col, int row, int head, int batch, CacheHint FA_PLACE) {
+                     int col, int row, int head, int batch,
+                     CacheHint FA_PLACE) {
   lab::begin_load({lab::BulkCopy::Kind::kLoadBox,
                    static_cast<std::byte*>(shared),
                    box_bytes(map),

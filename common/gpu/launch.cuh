@@ -17,8 +17,8 @@
 
 #include <fmt/format.h>
 
-#include "common/gpu/device.hpp"
 #include "common/gpu/backend.hpp"
+#include "common/gpu/device.hpp"
 #include "common/gpu/target.hpp"
 #include "common/lab/engine.hpp"
 #include "common/tensor/tensor.hpp"

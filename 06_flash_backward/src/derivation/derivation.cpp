@@ -224,7 +224,7 @@ ProductGradients product_backward(const Matrix<double>& a,
 
 //! [recompute]
 Matrix<double> recomputed_probs(const Matrix<double>& s,
-                                  const Vector<double>& lse) {
+                                const Vector<double>& lse) {
   Matrix<double> p(s.rows(), s.cols());
   for (std::int64_t i = 0; i < s.rows(); ++i) {
     for (std::int64_t j = 0; j < s.cols(); ++j) {

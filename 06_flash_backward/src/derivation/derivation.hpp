@@ -67,7 +67,7 @@ ProductGradients product_backward(const Matrix<double>& a,
 /// @param s   [rows, cols], -infinity where hidden
 /// @param lse [rows], natural logarithm
 Matrix<double> recomputed_probs(const Matrix<double>& s,
-                                  const Vector<double>& lse);
+                                const Vector<double>& lse);
 
 /// What is wrong with a backward pass. All of these have been written by somebody.
 enum class Slip {

@@ -9,8 +9,8 @@
 #include "01_naive_attention/attention.hpp"
 #include "01_naive_attention/gradient_check.hpp"
 #include "06_flash_backward/src/derivation/derivation.hpp"
-#include "06_flash_backward/src/sections.hpp"
 #include "06_flash_backward/src/derivation/tiled.hpp"
+#include "06_flash_backward/src/sections.hpp"
 #include "common/cli/table.hpp"
 #include "common/tensor/random.hpp"
 
@@ -56,8 +56,7 @@ void rounded_lse() {
         size * Eigen::Map<const Matrix<double>>(normal.data(), 1000, 64);
     const Vector<double> lse = naive::log_sum_exp(s);
     const Vector<double> rounded = lse.cast<float>().cast<double>();
-    const Vector<double> sums =
-        recomputed_probs(s, rounded).rowwise().sum();
+    const Vector<double> sums = recomputed_probs(s, rounded).rowwise().sum();
     table.add({fmt::format("{:.0f}", size),
                fmt::format("{:.0e}", (sums.array() - 1).abs().maxCoeff())});
   }
@@ -113,7 +112,7 @@ void tiles_on_the_input(cli::Program& program) {
                                               d_o, options, tiles);
       const double terms = static_cast<double>(q.size(2) + k.size(2));
       const auto checker = [&](const char* name, const Tensor<double, 4>& x,
-                             const Tensor<double, 4>& reference) {
+                               const Tensor<double, 4>& reference) {
         program.check(
             fmt::format("{} by tiles of {} x {}{}", name, tiles.block_m,
                         tiles.block_n, causal ? ", causal" : ""),

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "06_flash_backward/src/training/autograd.hpp"
 #include "06_flash_backward/src/derivation/derivation.hpp"
+#include "06_flash_backward/src/training/autograd.hpp"
 
 namespace fa::backward {
 

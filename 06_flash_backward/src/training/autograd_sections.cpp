@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "01_naive_attention/gradient_check.hpp"
-#include "06_flash_backward/src/training/autograd_check.hpp"
 #include "06_flash_backward/src/sections.hpp"
+#include "06_flash_backward/src/training/autograd_check.hpp"
 #include "common/cli/table.hpp"
 
 namespace fa::backward {

@@ -40,8 +40,8 @@ Tensor<float, 4> rounded(View<const float, 4> view, Type type) {
 
 AttentionEngine<float> kernel_engine(const Backend& backend, Type type) {
   const Rung rung =
-      find_rung(backend,
-              type == Type::kFloat32 ? "03_two_kernels" : "07_deterministic");
+      find_rung(backend, type == Type::kFloat32 ? "03_two_kernels"
+                                                : "07_deterministic");
   using In = View<const float, 4>;
   //! [kernel_engine]
   return {[run = backend.forward, type](

@@ -2,8 +2,8 @@
 /// Lesson 06: the kernels as what the tape asks for attention.
 #pragma once
 
-#include "06_flash_backward/src/training/autograd.hpp"
 #include "06_flash_backward/src/backend.hpp"
+#include "06_flash_backward/src/training/autograd.hpp"
 
 namespace fa::backward {
 

@@ -510,8 +510,8 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp)
   if (thread >= kWarpgroup) {
     if (thread > kWarpgroup) return;
     for (int i = 0; i < tiles; ++i) {
-      load_tile(ring[at.stage], map, pipe.producer_acquire(at, Tile::bytes), 8 * i, 0,
-                0);
+      load_tile(ring[at.stage], map, pipe.producer_acquire(at, Tile::bytes),
+                8 * i, 0, 0);
       at.advance();
     }
     return;

@@ -198,15 +198,19 @@ __global__ void does_wrong(const __grid_constant__ TensorMap map,
       }
       break;
     case Wrong::kTileAlignment:
-      if (first) tma_load(shared + 16, map, barrier, 0, 0, 0, 0, CacheHint::kEvictLast);
+      if (first)
+        tma_load(shared + 16, map, barrier, 0, 0, 0, 0,
+                 CacheHint::kEvictLast);
       break;
     case Wrong::kBeyondTheEnd:
       if (first) {
-        tma_load(shared + 1024, map, barrier, 0, 0, 0, 0, CacheHint::kEvictLast);
+        tma_load(shared + 1024, map, barrier, 0, 0, 0, 0,
+                 CacheHint::kEvictLast);
       }
       break;
     case Wrong::kColumn:
-      if (first) tma_load(shared, map, barrier, 3, 0, 0, 0, CacheHint::kEvictLast);
+      if (first)
+        tma_load(shared, map, barrier, 3, 0, 0, 0, CacheHint::kEvictLast);
       break;
     case Wrong::kStoreOutside:
       if (first) tma_store(map, shared, 0, -5, 0, 0);
