@@ -59,12 +59,12 @@ def step(path):
 
 def source_files(root):
     """The files to read, named from the root: C++, CUDA, Python, and what students begin with."""
-    for path in sorted(root.rglob("*")):
-        name = path.relative_to(root).as_posix()
-        if re.match(r"build[-/]|my_exercises/|(.*/)?\.", name) or not path.is_file():
-            continue
-        if re.search(r"\.(cpp|hpp|h|cu|cuh|py)$|/exercises/\w+/frame\.txt$", name):
-            yield name
+    for folder in sorted(root.iterdir()):
+        if not re.match(r"build(-|$)|my_exercises$|\.", folder.name):
+            for path in sorted(folder.rglob("*.*")):
+                name = path.relative_to(root).as_posix()
+                if re.search(r"\.(cpp|hpp|h|cu|cuh|py)$|/exercises/\w+/frame\.txt$", name):
+                    yield name
 
 
 def read_cpp(root, name):
