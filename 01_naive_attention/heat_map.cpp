@@ -1,6 +1,7 @@
 #include "01_naive_attention/heat_map.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -37,7 +38,7 @@ std::string terminal_heat_map(View<const double, 2> weights,
             label + " |";
     for (std::int64_t j = 0; j < weights.size(1); ++j) {
       const auto shade =
-          static_cast<int>(weights(i, j) / largest * kSteps + 0.5);
+          static_cast<int>(std::lround(weights(i, j) / largest * kSteps));
       text += kShades[std::clamp(shade, 0, kSteps)];
     }
     text += "|\n";

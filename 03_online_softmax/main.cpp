@@ -309,7 +309,7 @@ void tiled_on_the_input(cli::Program& program, const Choice& choice) {
       converted<double>(input.v), options);
   const auto plain = key_by_key(input.q, input.k, input.v, choice.causal);
   const auto judge = [&](const Tiles& tiles) {
-    const auto out =
+    auto out =
         tiled_forward<float>(input.q, input.k, input.v, options, tiles);
     const auto name = [&](const char* what) {
       return fmt::format("{} by tiles of {} x {}", what, tiles.block_m,

@@ -41,12 +41,12 @@ class Skipped : public Refused {
 void require(bool holds, const std::string& message);
 
 /// Tells the student, and the marks, a number that was counted.
-/// @param name   in words
-/// @param number what was counted
-void note(const std::string& name, std::int64_t number);
+/// @param name  in words
+/// @param value what was counted
+void note(const std::string& name, std::int64_t value);
 
 /// A number for a message, with six digits.
-std::string text(double number);
+std::string text(double x);
 
 /// A typical wrong answer to a case: its result, and what to tell who gets the same.
 struct Mistake {

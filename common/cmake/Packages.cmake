@@ -7,7 +7,7 @@ option(FA_DOWNLOAD "Fetch pinned sources of packages that the system lacks" ON)
 macro(fa_fetch NAME VERSION URL SHA256)
   if(NOT FA_DOWNLOAD)
     message(FATAL_ERROR "${NAME} is not installed and FA_DOWNLOAD is OFF: install it with the system's "
-                        "package manager (Debian, Ubuntu: libeigen3-dev doctest-dev libcli11-dev libfmt-dev libboost-context-dev).")
+                        "package manager (names for Debian and Ubuntu: common/cmake/packages.txt).")
   endif()
   message(STATUS "${NAME}: not installed, fetching ${VERSION} from ${URL}")
   # SOURCE_SUBDIR names no directory on purpose: unpack, run nothing.
@@ -62,7 +62,7 @@ find_package(Boost 1.71 QUIET CONFIG COMPONENTS context)
 if(NOT Boost_FOUND)
   if(NOT FA_DOWNLOAD)
     message(FATAL_ERROR "Boost.Context is not installed and FA_DOWNLOAD is OFF: install it with the system's "
-                        "package manager (Debian, Ubuntu: libboost-context-dev).")
+                        "package manager (names for Debian and Ubuntu: common/cmake/packages.txt).")
   endif()
   message(STATUS "boost: not installed, fetching 1.84.0 (Boost.Context) from github.com/boostorg/boost")
   set(BOOST_INCLUDE_LIBRARIES context)

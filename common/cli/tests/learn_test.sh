@@ -18,9 +18,10 @@ new_machine() {
   root="$scratch/m/my repo"  # a space in the path, as people have
   bin=$scratch/m/bin
   log=$scratch/m/log
-  mkdir -p "$root/01_alpha" "$root/02_beta" "$bin" "$scratch/m/installed"
+  mkdir -p "$root/01_alpha" "$root/02_beta" "$root/common/cmake" "$bin" "$scratch/m/installed"
   touch "$root/01_alpha/CMakeLists.txt" "$root/02_beta/CMakeLists.txt" "$log"
   cp "$repository/learn" "$root/learn"
+  cp "$repository/common/cmake/packages.txt" "$root/common/cmake/"
   local tool
   for tool in bash env cat sed sort awk grep basename dirname readlink mkdir mv rm head tr wc id touch chmod; do
     ln -s "$(command -v "$tool")" "$bin/$tool"
@@ -56,7 +57,9 @@ give_tools() {
         done ;;
     esac'
   local package
-  for package in libeigen3-dev libcli11-dev libfmt-dev libboost-context-dev doctest-dev; do touch "$scratch/m/installed/$package"; done
+  awk '$1 == "run" && $3 ~ "/" {print $2}' "$repository/common/cmake/packages.txt" | while read -r package; do
+    touch "$scratch/m/installed/$package"
+  done
 }
 
 # learn ARGUMENTS: runs the script; sets `status` and `output` (both streams).
@@ -200,6 +203,11 @@ learn run
 expect "only what is missing is installed, in one call" called "apt-get install -y --no-install-recommends ninja-build make libfmt-dev"
 expect "the command is printed" says "+ env DEBIAN_FRONTEND=noninteractive apt-get install"
 expect "root needs no sudo" not called "sudo "
+
+new_machine
+give_tools
+learn docs
+expect "the site needs more, and only that is installed" called "apt-get install -y --no-install-recommends doxygen libjs-mathjax doxygen-awesome-css"
 
 new_machine
 give_tools

@@ -43,7 +43,7 @@ std::string refusal(const fs::path& path) {
 
 // What check_writable() says, which must be what write_file() says.
 std::string refusal_of_both(const fs::path& path) {
-  const std::string said =
+  std::string said =
       message_of<std::runtime_error>([&] { check_writable(path); });
   CHECK(said == refusal(path));
   return said;

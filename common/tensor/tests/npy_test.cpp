@@ -84,7 +84,7 @@ std::string refusal_of(const std::string& bytes) {
   const TemporaryDirectory directory;
   const fs::path path = directory.path() / "x.npy";
   write_file(path, bytes);
-  const std::string message =
+  std::string message =
       message_of<std::invalid_argument>([&] { read_npy<float, 2>(path); });
   if (message.empty()) return message;
   const std::string start = path.string() + ": ";
