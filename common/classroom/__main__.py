@@ -1,15 +1,24 @@
-"""What ./learn exercise, ./learn grade and ./learn classroom run: python3 -m classroom BUILD COMMAND ..."""
+"""What ./learn exercise, ./learn grade and ./learn classroom run, in the repository's root:
 
+    python3 -m common.classroom BUILD FOLDER COMMAND ...
+
+FOLDER is what paths in the command are relative to.
+"""
+
+import os
 import sys
 
-from . import catalogue, export, gate, grade, judging, student
+from common.classroom import catalogue, export, gate, grade, judging, student
 
 
 def main(arguments):
     """Runs a command; returns the exit status: 0 done, 1 a check failed, 2 it could not be done."""
-    build, command, *rest = arguments
+    build, folder, command, *rest = arguments
+    os.chdir(folder)
+
     def toolchain():
         return judging.Toolchain(build)
+
     commands = {"exercise": student.main, "grade": grade.main}
     if command == "classroom":
         command, *rest = rest or [""]

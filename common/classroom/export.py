@@ -5,8 +5,8 @@ import pathlib
 import shutil
 import subprocess
 
-from . import catalogue
-from .catalogue import Fault
+from common.classroom import catalogue
+from common.classroom.catalogue import Fault
 
 NOT_WITHOUT = ("frame.txt", "wrong.txt")  # what holds answers
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from . import catalogue, judging
+from common.classroom import catalogue, judging
 
 
 def first_refusal(results):

@@ -10,10 +10,9 @@ import pathlib
 import re
 import sys
 
-from files.write_file import check_writable, printable, write_file
-
-from . import catalogue, formats, judging, sandbox
-from .catalogue import Fault
+from common.classroom import catalogue, formats, judging, sandbox
+from common.classroom.catalogue import Fault
+from common.files.write_file import check_writable, printable, write_file
 
 LONGEST = 200_000  # bytes of a student's file
 # What no answer needs, and what an attack on the judge does: not refused, but named to the teacher.

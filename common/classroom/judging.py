@@ -15,10 +15,9 @@ import shutil
 import signal
 import tempfile
 
-from files.write_file import write_file
-
-from . import catalogue, sandbox
-from .catalogue import Fault
+from common.classroom import catalogue, sandbox
+from common.classroom.catalogue import Fault
+from common.files.write_file import write_file
 
 COMPILE = sandbox.Limits(seconds=60, memory=4096, file=512, stranger=False)
 RUN = sandbox.Limits()

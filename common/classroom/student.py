@@ -8,10 +8,9 @@ import sys
 import textwrap
 import time
 
-from files.write_file import printable, write_file
-
-from . import catalogue, judging
-from .catalogue import Fault
+from common.classroom import catalogue, judging
+from common.classroom.catalogue import Fault
+from common.files.write_file import printable, write_file
 
 WORK = "my_exercises"  # ignored by git, so an update leaves it alone
 

@@ -1,12 +1,8 @@
-#!/usr/bin/env python3
 """Prints the exercises as a table: all of them, or those of the lessons that are named (01, 02, ...)."""
 
-import pathlib
 import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from classroom import catalogue  # noqa: E402
+from common.classroom import catalogue
 
 
 def main(names):

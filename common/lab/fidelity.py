@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Compares what the watched lab says of kernels with what NVIDIA's own tools say of them on a GPU.
 
-    common/lab/fidelity.py --build BUILD --output docs/results/h200_fidelity.json
-    common/lab/fidelity.py --table docs/results/h200_fidelity.json
+    python3 -m common.lab.fidelity --build BUILD --output docs/results/h200_fidelity.json
+    python3 -m common.lab.fidelity --table docs/results/h200_fidelity.json
 
 The first form needs a GPU, ncu and compute-sanitizer, and a build that compiled for this GPU. For
 each kernel of lesson 04 it records the sectors and wavefronts that the lab and ncu count; for these
@@ -24,10 +23,9 @@ import shlex
 import shutil
 import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
-from files.write_file import check_writable, write_file  # noqa: E402
-from nvidia_tools import Outcome, parse_ncu, run  # noqa: E402  beside this file
+from common.files.records import Problem, read
+from common.files.write_file import check_writable, write_file
+from common.lab.nvidia_tools import parse_ncu, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COUNT_SIZE = 128  # whole tiles: the counts are round
@@ -337,7 +335,7 @@ def make_record(arguments):
         **machine.facts,
         "commit": commit_of(ROOT, arguments.commit),
         "date": now.isoformat(),
-        "command": shlex.join(sys.argv),
+        "command": shlex.join(["python3", "-m", "common.lab.fidelity", *sys.argv[1:]]),
         "tools": {
             "ncu": run([machine.ncu, "--version"]).last_words(),
             "compute-sanitizer": run([machine.sanitizer, "--version"]).last_words(),
@@ -460,12 +458,12 @@ def main(arguments=None):
     parsed = parser.parse_args(arguments)
     try:
         if parsed.table:
-            print(tables(json.loads(parsed.table.read_text(encoding="utf-8"))), end="")
+            print(tables(read(parsed.table)), end="")
         elif parsed.build and (parsed.output or parsed.dry_run):
             make_record(parsed)
         else:
             raise Refusal("give --build and --output, or --build and --dry-run, or --table")
-    except (Refusal, OSError, ValueError, KeyError) as error:
+    except (Refusal, Problem, OSError, ValueError, KeyError) as error:
         print(f"fidelity.py: {error}", file=sys.stderr)
         return 2
     return 0

@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Breaks a lesson's formulas, one at a time, and names the tests that notice.
 
-    common/testing/mutants.py 01_naive_attention 03_online_softmax
-    common/testing/mutants.py --fit          only whether the lists of all lessons fit the code
+    python3 -m common.testing.mutants 01_naive_attention 03_online_softmax
+    python3 -m common.testing.mutants --fit          only whether the lists of all lessons fit the code
 
 Each lesson lists its mutants in tests/mutants.txt:
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Makes the tile stepper's files from what lesson 03's program wrote.
 
     page.py data STEPS_JSON STEPPER_DATA_JS    the numbers as a script, which a page may load from a file

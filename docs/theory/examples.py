@@ -1,5 +1,4 @@
-#!/usr/bin/env python3
-"""Prints the worked examples of the theory chapters: docs/theory/examples.py NAME [RECORD...]
+"""Prints the worked examples of the theory chapters: python3 -m docs.theory.examples NAME [RECORD...]
 
 Figures are computed here, exactly where they are exact, or taken from records in docs/results.
 Exit status: 0, 1 when an example says one thing and a record another, 2 when a record lacks what is
@@ -7,19 +6,14 @@ asked.
 """
 
 import argparse
-import json
 import math
-import pathlib
 import random
 import sys
 import textwrap
 from fractions import Fraction
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
-import charts  # noqa: E402
-from charts import Problem  # noqa: E402
-from results import aligned  # noqa: E402
+from common.files.records import Problem, read, source
+from docs.records.results import aligned
 
 # A multiprocessor of compute capability 9.0 (NVIDIA, Hopper Tuning Guide, section 1.4.1).
 WARPS, BLOCKS, REGISTERS, SHARED = 64, 32, 64 * 1024, 228 * 1024
@@ -30,16 +24,7 @@ PIECE = 256  # registers are handed out to a warp in pieces of this size
 
 def source_of(*records):
     """Lines that say where figures are from."""
-    return textwrap.wrap(f"({charts.source(*records)})", 88, subsequent_indent=" ")
-
-
-def read(path):
-    """A file of docs/results; charts.read() wants measurements in it, and one file has counts."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except (OSError, ValueError) as error:
-        raise Problem(f"{path} is no record: {error}") from error
+    return textwrap.wrap(f"({source(*records)})", 88, subsequent_indent=" ")
 
 
 def find(record, **fields):
@@ -117,7 +102,7 @@ def kernels(matmul, forward, interface):
     for name in ("15_matmul_tensor_cores", "17_matmul_fragment_prefetch"):
         row = find(matmul, group="mma", kernel=name)
         found.append(Kernel(name, "bfloat16", 2 * n**3, 6 * n * n, 1e12 * row["tflops"]))
-    for name in ("05_tensor_cores", "08_finish"):
+    for name in ("05_tensor_cores", "08_edge_masks"):
         row = find(forward, group="bfloat16, D 64", kernel=name, length=n)
         found.append(Kernel(name, "bfloat16", work, 8 * rows, 1e12 * row["tflops"]))
     return sorted(found, key=lambda kernel: kernel.intensity)
@@ -235,8 +220,8 @@ def products(matmul):
     sides = {
         "08_matmul_coalesced": (1, 1),
         "09_matmul_shared_tiles": (32, 32),
-        "10_matmul_register_column": (64, 64),
-        "11_matmul_register_block": (128, 128),
+        "10_matmul_1d_thread_tiling": (64, 64),
+        "11_matmul_2d_thread_tiling": (128, 128),
         "12_matmul_vector_loads": (128, 128),
         "13_matmul_double_buffer": (128, 128),
         "14_matmul_register_prefetch": (128, 256),
@@ -483,8 +468,8 @@ def backward(forward, gradients):
     for group in ("bfloat16, D 64", "bfloat16, D 128"):
         for mask in ("", ", causal"):
             for length in (1024, 4096, 16384):
-                there = find(forward, group=group + mask, kernel="08_finish", length=length)
-                back = find(gradients, group=group + mask, kernel="06_finish", length=length)
+                there = find(forward, group=group + mask, kernel="08_edge_masks", length=length)
+                back = find(gradients, group=group + mask, kernel="06_swizzled_pipeline", length=length)
                 times = (there["milliseconds"], back["milliseconds"])
                 cells.append(
                     [

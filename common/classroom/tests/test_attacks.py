@@ -8,8 +8,8 @@ import time
 import unittest
 import unittest.mock
 
-from support import exercise, toolchain
-from classroom import judging, sandbox
+from common.classroom import judging, sandbox
+from common.classroom.tests.support import exercise, toolchain
 
 STEP = "    const auto m = std::max(x.m, s);\n"  # inside the solution's function
 

@@ -9,9 +9,9 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
-from support import ROOT, exercise, toolchain
-from classroom import catalogue, export, formats, grade, judging, student
-from classroom.catalogue import Fault
+from common.classroom import catalogue, export, formats, grade, judging, student
+from common.classroom.catalogue import Fault
+from common.classroom.tests.support import ROOT, exercise, toolchain
 
 
 def said(function, *arguments):

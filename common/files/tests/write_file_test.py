@@ -4,14 +4,11 @@ import concurrent.futures
 import os
 import pathlib
 import stat
-import sys
 import tempfile
 import threading
 import unittest
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-from files.write_file import check_writable, printable, write_file  # noqa: E402
+from common.files.write_file import check_writable, printable, write_file
 
 
 class WriteFile(unittest.TestCase):

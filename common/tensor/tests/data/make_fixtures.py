@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Writes the .npy files beside it, with NumPy and PyTorch themselves.
 
     python3 make_fixtures.py
