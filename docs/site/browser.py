@@ -1,25 +1,35 @@
 """Chromium without a window, for tests: opens a page of this machine, presses keys, clicks, and reads values.
 
-Needs Python's standard library only. It speaks the Chrome DevTools Protocol over two pipes
-(--remote-debugging-pipe): JSON messages, each ended by a zero byte, in on descriptor 3 and out on 4.
-The network is off: names resolve to nothing, and all else goes to a proxy that nobody serves.
+Selenium drives it. The network is off: names resolve to nothing, and everything else goes to a proxy that does not
+exist.
 """
 
-import base64
-import json
 import os
 import pathlib
-import select
 import shutil
-import subprocess
 import tempfile
-import time
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+try:
+    from selenium import webdriver
+    from selenium.common.exceptions import (
+        JavascriptException,
+        NoSuchElementException,
+        TimeoutException,
+        WebDriverException,
+    )
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
+except ImportError:
+    webdriver = None
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+DRIVERS = ("chromedriver", "chromium.chromedriver")
+INSTALL = "apt install python3-selenium chromium-driver"
 FLAGS = (
     "--headless",
-    "--remote-debugging-pipe",
     "--no-first-run",
     "--disable-gpu",
     "--disable-extensions",
@@ -30,32 +40,34 @@ FLAGS = (
     "--proxy-server=127.0.0.1:9",
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )
-KEYS = {  # name -> (Windows virtual key, text)
-    "ArrowLeft": (37, ""),
-    "ArrowUp": (38, ""),
-    "ArrowRight": (39, ""),
-    "ArrowDown": (40, ""),
-    "End": (35, ""),
-    "Home": (36, ""),
-    "Tab": (9, ""),
-    " ": (32, " "),
-}
+SECONDS = 60  # that a page may take for anything
 
 
-class BrowserError(Exception):
-    """The browser did not do what it was asked to."""
-
-
-class PageError(BrowserError):
+class PageError(Exception):
     """The page is not as it should be: a script failed, an element is missing, something never came."""
 
 
-def find():
-    """The path of a browser, or None. CHROME in the environment comes first."""
-    for name in (os.environ.get("CHROME"), *NAMES, MAC):
-        path = name and shutil.which(name)
-        if path:
-            return path
+class NoBrowser(Exception):
+    """The browser could not be started or did not answer. Takes the place of Selenium's error where that is missing."""
+
+
+BrowserError = WebDriverException if webdriver else NoBrowser
+
+
+def first_of(names):
+    """The path of the first of these programs that is installed, or None."""
+    return next(filter(None, map(shutil.which, filter(None, names))), None)
+
+
+def missing():
+    """What this machine lacks, in words, or None when nothing is missing. CHROME and CHROMEDRIVER in the environment
+    come first."""
+    if webdriver is None:
+        return f"this Python has no Selenium ({INSTALL})"
+    if first_of((os.environ.get("CHROME"), *BROWSERS, MAC)) is None:
+        return f"there is no Chromium ({INSTALL})"
+    if first_of((os.environ.get("CHROMEDRIVER"), *DRIVERS)) is None:
+        return f"there is no chromedriver ({INSTALL})"
     return None
 
 
@@ -67,51 +79,35 @@ class Browser:
     dark      tells the page that its reader likes dark pages
     """
 
-    def __init__(self, program, size=(1400, 900), reduced=False, dark=False, patience=60.0):
-        self.patience, self.next_id, self.session = patience, 0, None
-        self.unread, self.events = b"", []
+    def __init__(self, size=(1400, 900), reduced=False, dark=False):
         self.profile = tempfile.mkdtemp(prefix="browser.")
-        theirs_in, self.out = os.pipe()
-        self.source, theirs_out = os.pipe()
-        command = [program, *FLAGS, f"--user-data-dir={self.profile}"]
+        options = webdriver.ChromeOptions()
+        options.binary_location = first_of((os.environ.get("CHROME"), *BROWSERS, MAC))
+        for flag in FLAGS:
+            options.add_argument(flag)
         if hasattr(os, "getuid") and os.getuid() == 0:
-            command.append("--no-sandbox")  # Chromium's sandbox refuses root; the pages are our own
-        # The shell puts the pipes where Chromium looks for them.
-        self.log = open(pathlib.Path(self.profile, "log.txt"), "w+b")
-        self.process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", *command],
-            pass_fds=(theirs_in, theirs_out),
-            stdin=subprocess.DEVNULL,
-            stdout=self.log,
-            stderr=self.log,
+            options.add_argument("--no-sandbox")  # Chromium's sandbox refuses root; the pages are our own
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        service = Service(
+            first_of((os.environ.get("CHROMEDRIVER"), *DRIVERS)),
             env={**os.environ, "HOME": self.profile, "TMPDIR": self.profile},
         )
-        os.close(theirs_in)
-        os.close(theirs_out)
+        self.driver = None
         try:
-            target = self.call("Target.createTarget", url="about:blank")["targetId"]
-            self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
-                "sessionId"
-            ]
-            for domain in ("Page", "Runtime", "Log", "Network"):
-                self.call(domain + ".enable")
+            self.driver = webdriver.Chrome(service=service, options=options)
+            self.driver.set_page_load_timeout(SECONDS)
             width, height = size
-            self.call(
+            self.driver.execute_cdp_cmd(
                 "Emulation.setDeviceMetricsOverride",
-                width=width,
-                height=height,
-                deviceScaleFactor=1,
-                mobile=width < 768,
+                {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 768},
             )
-            self.call(
+            features = {
+                "prefers-reduced-motion": "reduce" if reduced else "no-preference",
+                "prefers-color-scheme": "dark" if dark else "light",
+            }
+            self.driver.execute_cdp_cmd(
                 "Emulation.setEmulatedMedia",
-                features=[
-                    {
-                        "name": "prefers-reduced-motion",
-                        "value": "reduce" if reduced else "no-preference",
-                    },
-                    {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
-                ],
+                {"features": [{"name": name, "value": value} for name, value in features.items()]},
             )
         except BaseException:
             self.close()
@@ -125,131 +121,49 @@ class Browser:
 
     def close(self):
         """Ends the browser."""
-        for descriptor in (self.out, self.source):
-            try:
-                os.close(descriptor)
-            except OSError:
-                pass
-        try:
-            self.process.wait(timeout=5)  # it ends when its pipe does
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.log.close()
+        if self.driver:
+            self.driver.quit()
         shutil.rmtree(self.profile, ignore_errors=True)  # it may still be writing
-
-    # ------------------------------------------------------------ the protocol
-
-    def message(self, deadline):
-        """The next message of the browser."""
-        while b"\0" not in self.unread:
-            left = deadline - time.monotonic()
-            ready = left > 0 and select.select([self.source], [], [], left)[0]
-            chunk = os.read(self.source, 1 << 16) if ready else b""
-            if not chunk:
-                self.log.seek(0)
-                said = self.log.read().decode("utf-8", "replace").strip().splitlines()
-                raise BrowserError(
-                    ("the browser ended" if ready else f"no answer within {self.patience:g} s")
-                    + (": " + " / ".join(said[-3:]) if said else "")
-                )
-            self.unread += chunk
-        text, self.unread = self.unread.split(b"\0", 1)
-        return json.loads(text)
-
-    def call(self, method, **params):
-        """Calls a method of the protocol and returns its result."""
-        self.next_id += 1
-        request = {"id": self.next_id, "method": method, "params": params}
-        if self.session:
-            request["sessionId"] = self.session
-        os.write(self.out, json.dumps(request).encode() + b"\0")
-        deadline = time.monotonic() + self.patience
-        while True:
-            answer = self.message(deadline)
-            if answer.get("id") == self.next_id:
-                if "error" in answer:
-                    raise BrowserError(f"{method}: {answer['error']['message']}")
-                return answer["result"]
-            if "method" in answer:
-                self.events.append(answer)
-
-    # ------------------------------------------------------------ what a reader does
 
     def open(self, path, anchor=""):
         """Opens a file and waits until it is loaded."""
-        self.events.clear()
-        self.call("Page.navigate", url=pathlib.Path(path).resolve().as_uri() + anchor)
-        self.until("document.readyState === 'complete' && location.protocol === 'file:'")
+        self.driver.get_log("browser")  # of the page before
+        self.driver.get(pathlib.Path(path).resolve().as_uri() + anchor)
 
     def value(self, expression):
-        """The value of an expression of JavaScript, as JSON has it."""
-        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        if "exceptionDetails" in result:
-            details = result["exceptionDetails"]
-            said = details.get("exception", {}).get("description", details["text"])
-            raise PageError(f"{expression}: {said}")
-        return result["result"].get("value")
+        """The value of an expression of JavaScript."""
+        try:
+            return self.driver.execute_script(f"return ({expression})")
+        except JavascriptException as error:
+            raise PageError(f"{expression}: {error.msg}") from error
 
-    def until(self, expression, seconds=None):
+    def until(self, expression, seconds=SECONDS):
         """Waits until an expression is true."""
-        deadline = time.monotonic() + (seconds or self.patience)
-        while not self.value(expression):
-            if time.monotonic() > deadline:
-                raise PageError(f"this never became true: {expression}")
-            time.sleep(0.05)
+        try:
+            WebDriverWait(self.driver, seconds, 0.05).until(lambda _: self.value(expression))
+        except TimeoutException as error:
+            raise PageError(f"this never became true: {expression}") from error
 
     def press(self, key):
-        """Presses a key."""
-        code, text = KEYS[key]
-        name = "Space" if key == " " else key
-        common = {"key": key, "code": name, "windowsVirtualKeyCode": code}
-        down = {"text": text} if text else {}
-        self.call("Input.dispatchKeyEvent", type="keyDown", **common, **down)
-        self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+        """Presses a key: a space, or one by its name, as in ArrowLeft, Home, Tab."""
+        names = {"ArrowLeft": "LEFT", "ArrowRight": "RIGHT", "ArrowUp": "UP", "ArrowDown": "DOWN"}
+        code = key if key == " " else getattr(Keys, names.get(key, key.upper()))
+        webdriver.ActionChains(self.driver).send_keys(code).perform()
 
     def click(self, selector):
         """Clicks on the middle of an element, scrolled into view. What covers it gets the click."""
-        where = self.value(
-            f"""(() => {{
-                const at = document.querySelector({json.dumps(selector)});
-                if (!at) return null;
-                at.scrollIntoView({{block: "center", inline: "center", behavior: "instant"}});
-                const box = at.getBoundingClientRect();
-                return [box.left + box.width / 2, box.top + box.height / 2, box.width * box.height];
-            }})()"""
-        )
-        if not where or not where[2]:
-            raise PageError(f"{selector} is not on the page, or cannot be seen")
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call(
-                "Input.dispatchMouseEvent",
-                type=kind,
-                x=where[0],
-                y=where[1],
-                button="left",
-                clickCount=1,
-            )
+        centre = '{block: "center", inline: "center", behavior: "instant"}'
+        try:
+            element = self.driver.find_element(By.CSS_SELECTOR, selector)
+        except NoSuchElementException as error:
+            raise PageError(f"{selector} is not on the page") from error
+        self.driver.execute_script(f"arguments[0].scrollIntoView({centre})", element)
+        if not element.size["width"] * element.size["height"]:
+            raise PageError(f"{selector} cannot be seen")
+        webdriver.ActionChains(self.driver, duration=0).move_to_element(element).click().perform()
 
     def faults(self):
         """What went wrong in the page since it was opened: exceptions, errors, files not found."""
-        self.value("0")  # what has happened by now has been reported
-        found, requests = [], {}
-        for event in self.events:
-            name, params = event["method"], event["params"]
-            if name == "Runtime.exceptionThrown":
-                details = params["exceptionDetails"]
-                found.append(details.get("exception", {}).get("description", details["text"]))
-            elif name == "Runtime.consoleAPICalled" and params["type"] == "error":
-                found.append(" ".join(str(a.get("value", a)) for a in params["args"]))
-            elif name == "Network.requestWillBeSent":
-                requests[params["requestId"]] = params["request"]["url"]
-            elif name == "Network.loadingFailed" and not params.get("canceled"):
-                url = requests.get(params["requestId"], "something")
-                found.append(f"{url}: {params['errorText']}")
-        return found
-
-    def screenshot(self, path, whole=False):
-        """Writes what is seen, or the whole page, as a PNG file."""
-        image = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        pathlib.Path(path).write_bytes(base64.b64decode(image["data"]))
+        return [
+            entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"
+        ]

@@ -1,7 +1,7 @@
 """Opens the finished site in Chromium, with no network: every formula is drawn, the tile stepper works on
 its page in the site's light and dark looks, and nothing fails to load.
 
-Exit status: 0 all is well, 1 something is wrong, 2 could not be done, 77 there is no browser or no site.
+Exit status: 0 all is well, 1 something is wrong, 2 could not be done, 77 there is no browser, no Selenium or no site.
 """
 
 import argparse
@@ -45,13 +45,13 @@ def formulas(window, pages, found):
     return count
 
 
-def stepper(program, html):
+def stepper(html):
     """Yields faults of the tile stepper on its page: a walk, and that its colours follow the site's look."""
     data = json.loads((html / "steps.json").read_text(encoding="utf-8"))
     colour = "getComputedStyle(document.querySelector('#stepper-tile td')).color"
     colours = {}
     for dark in (False, True):
-        with browser.Browser(program, dark=dark) as window:
+        with browser.Browser(dark=dark) as window:
             window.open(html / STEPPER)
             driven = Stepper(window, data)
             for step in range(4):
@@ -75,10 +75,8 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Open the finished site in a browser.")
     parser.add_argument("--html", required=True, type=pathlib.Path, help="the site's directory")
     html = parser.parse_args(arguments).html
-    program = browser.find()
-    if program is None:
-        names = ", ".join(browser.NAMES)
-        print(f"skipped: there is no browser here ({names}); the site was not opened.")
+    if lack := browser.missing():
+        print(f"skipped: {lack}; the site was not opened.")
         return 77
     if not (html / "index.html").is_file():
         print(f"skipped: there is no site in {html}; ./learn docs builds it.")
@@ -86,7 +84,7 @@ def main(arguments=None):
     found, count = [], 0
     try:
         if (html / "mathjax").is_dir():
-            with browser.Browser(program) as window:
+            with browser.Browser() as window:
                 pages = [html / "index.html", *sorted(html.glob("page_*.html"))]
                 count = formulas(window, pages, found)
             if not count:
@@ -96,7 +94,7 @@ def main(arguments=None):
                 "Note: the site was built without libjs-mathjax; its formulas were not looked at."
             )
         if (html / STEPPER).is_file():
-            for sentence in stepper(program, html):
+            for sentence in stepper(html):
                 found.append(sentence)
     except browser.PageError as error:
         found.append(str(error))

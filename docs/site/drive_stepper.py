@@ -1,7 +1,7 @@
 """Drives the tile stepper in Chromium, by mouse and by keyboard, and compares every number that it shows
 with what lesson 03's program writes.
 
-Exit status: 0 all is well, 1 the page is wrong, 2 could not be done, 77 there is no browser.
+Exit status: 0 all is well, 1 the page is wrong, 2 could not be done, 77 there is no browser or no Selenium.
 """
 
 import argparse
@@ -150,13 +150,13 @@ def playing(stepper):
         yield "it goes on after it was stopped"
 
 
-def appearance(program, page):
+def appearance(page):
     """On a phone the page is no wider than the window; who wants no motion gets none."""
     motion = (
         "parseFloat(getComputedStyle(document.querySelector('#stepper-map td')).transitionDuration)"
     )
     for reduced in (False, True):
-        with browser.Browser(program, size=(390, 844), reduced=reduced) as phone:
+        with browser.Browser(size=(390, 844), reduced=reduced) as phone:
             phone.open(page)
             width = phone.value("document.documentElement.scrollWidth")
             if width > 390:
@@ -171,11 +171,8 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Drive the tile stepper.")
     parser.add_argument("--program", required=True, type=pathlib.Path, help="03_online_softmax")
     options = parser.parse_args(arguments)
-    program = browser.find()
-    if program is None:
-        print(
-            f"skipped: there is no browser here ({', '.join(browser.NAMES)}); the tile stepper was not driven."
-        )
+    if lack := browser.missing():
+        print(f"skipped: {lack}; the stepper was not driven.")
         return 77
     found, compared = [], 0
     try:
@@ -189,7 +186,7 @@ def main(arguments=None):
             data = json.loads(steps.read_text(encoding="utf-8"))
             page = stepper_page.write_alone(steps, pathlib.Path(scratch, "page"))
             # No motion and a small window: a browser without a graphics card is slow to draw.
-            with browser.Browser(program, size=(900, 700), reduced=True) as window:
+            with browser.Browser(size=(900, 700), reduced=True) as window:
                 for part in (by_mouse, by_keyboard, place_is_kept, playing):
                     window.open(page)
                     stepper = Stepper(window, data)
@@ -200,7 +197,7 @@ def main(arguments=None):
                         found.append(f"{part.__name__}: {error}")
                     found += [f"{part.__name__}: {sentence}" for sentence in window.faults()]
                     compared += stepper.compared
-            found += appearance(program, page)
+            found += appearance(page)
     except (OSError, ValueError, subprocess.CalledProcessError, browser.BrowserError) as error:
         print(f"drive_stepper.py: {error}", file=sys.stderr)
         return 2

@@ -151,7 +151,7 @@ expect "trace needs a lesson" both status_is 2 says "'trace' takes a lesson"
 fake python3 'echo "ran python3 $* in $PWD"; exit "${PYTHON_STATUS:-0}"'
 : >"$log"
 learn exercise list --no-install -x
-expect "exercise is done by Python, which gets all other arguments" both status_is 0 says "ran python3 -B -m common.classroom $root/build/learn $PWD exercise list -x in $root"
+expect "exercise is done by Python, which gets all other arguments" both status_is 0 says "ran python3 -B -m common.classroom $root/build/learn / exercise list -x in $root"
 expect "... and a list needs no build" not_called "cmake --build"
 PYTHON_STATUS=1
 export PYTHON_STATUS

@@ -1,5 +1,5 @@
 """Tests of the tile stepper's tools that need no browser: its files, how its numbers are compared, and what is said
-where there is no browser."""
+where there is no browser or no Selenium."""
 
 import json
 import os
@@ -77,19 +77,27 @@ class Numbers(unittest.TestCase):
 
 
 class Skipped(TreeTest):
-    def test_without_a_browser(self):
-        with mock.patch.dict(os.environ, PATH=str(self.root), CHROME=""):
-            with mock.patch("docs.site.browser.MAC", "/none"):
-                for main, option in (
-                    (drive_site.main, "--html"),
-                    (drive_stepper.main, "--program"),
-                ):
-                    status, out, _ = self.run_main(main, option, self.root)
-                    self.assertEqual(status, 77)
-                    self.assertRegex(out, r"^skipped: there is no browser here [^\n]*\n$")
+    def both_say(self, words):
+        for main, option in ((drive_site.main, "--html"), (drive_stepper.main, "--program")):
+            status, out, _ = self.run_main(main, option, self.root)
+            self.assertEqual(status, 77)
+            self.assertRegex(out, rf"^skipped: {words} \(apt install [^\n]*\n$")
+
+    def test_without_selenium(self):
+        with mock.patch("docs.site.browser.webdriver", None):
+            self.both_say("this Python has no Selenium")
+
+    def test_without_a_browser_or_its_driver(self):
+        environment = {"PATH": str(self.root), "CHROME": "", "CHROMEDRIVER": ""}
+        with mock.patch.dict(os.environ, environment), mock.patch.multiple(
+            "docs.site.browser", MAC="/none", webdriver=True
+        ):
+            self.both_say("there is no Chromium")
+            self.write("chromium", "", mode=0o755)
+            self.both_say("there is no chromedriver")
 
     def test_without_a_site(self):
-        with mock.patch("docs.site.browser.find", return_value="/none"):
+        with mock.patch("docs.site.browser.missing", return_value=None):
             status, out, _ = self.run_main(drive_site.main, "--html", self.root)
         self.assertEqual(status, 77)
         self.assertRegex(out, r"^skipped: there is no site in [^\n]*\n$")
