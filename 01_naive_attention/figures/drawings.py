@@ -1,6 +1,5 @@
 """Prints a picture of this lesson as SVG: python3 -m 01_naive_attention.figures.drawings flow"""
 
-
 from common.drawing.svg import LINEAR, QUADRATIC, Drawing, main
 
 TALL, WIDE = 24, 92  # d and N in pixels: the longer the text, the wider
@@ -45,7 +44,11 @@ def flow():
     d.matrix(646, y, TALL, WIDE, LINEAR, "dV", "N x d")
     d.pointer(623, middle, 643, middle)
     d.text(634, y - 8, "P\u1d40 dO", font_size=11)
-    d.legend(20, 370, [(LINEAR, "grows with N"), (QUADRATIC, "grows with N squared: all of it is stored")])
+    d.legend(
+        20,
+        370,
+        [(LINEAR, "grows with N"), (QUADRATIC, "grows with N squared: all of it is stored")],
+    )
     return d
 
 

@@ -1,6 +1,5 @@
 """Prints a picture of this lesson as SVG: python3 -m 02_safe_softmax.figures.drawings passes"""
 
-
 from common.drawing.svg import LINEAR, QUADRATIC, SMALL, Drawing, main
 
 CELLS, SIDE = 18, 18
@@ -38,7 +37,8 @@ def passes():
     d.text(
         20,
         y + 40,
-        "Three reads and one write for each score. No pass can begin before the one above it has ended.",
+        "Three reads and one write for each score. No pass can begin before the one above it "
+        "has ended.",
         text_anchor="start",
     )
     return d

@@ -1,6 +1,5 @@
 """Prints a picture of this lesson as SVG: python3 -m 03_online_softmax.figures.drawings flow"""
 
-
 from common.drawing.svg import LINEAR, SMALL, Drawing, main
 
 
@@ -17,7 +16,9 @@ def keys(d, x, y, words):
 
 def flow():
     d = Drawing(700, 432, "One pass over the keys, and the same in parts")
-    d.text(18, 24, "One pass: each tile of keys is read once", text_anchor="start", font_weight="bold")
+    d.text(
+        18, 24, "One pass: each tile of keys is read once", text_anchor="start", font_weight="bold"
+    )
     y = 108
     known = ["no key", "keys 0", "keys 0, 1", "keys 0 to 2", "all keys"]
     for k in range(5):
@@ -30,11 +31,18 @@ def flow():
     d.text(
         18,
         188,
-        "A step: raise m; multiply l and O by exp(m before - m); add the tile's weights and weighted values.",
+        "A step: raise m; multiply l and O by exp(m before - m); add the tile's weights and "
+        "weighted values.",
         text_anchor="start",
     )
     top = 228
-    d.text(18, top, "In parts: the merge of two triples is a triple", text_anchor="start", font_weight="bold")
+    d.text(
+        18,
+        top,
+        "In parts: the merge of two triples is a triple",
+        text_anchor="start",
+        font_weight="bold",
+    )
     for k in range(4):
         x = 40 + 174 * k
         keys(d, x + 17, top + 16, f"K{k}, V{k}")

@@ -1,5 +1,5 @@
-"""Prints a picture of this lesson as SVG: python3 -m 04_tiled_matmul.figures.drawings banks|tiles|ring"""
-
+"""Prints a picture of this lesson as SVG: python3 -m 04_tiled_matmul.figures.drawings
+banks|tiles|ring"""
 
 from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing, main
 
@@ -9,7 +9,9 @@ TILE = 32  # rows and columns of a tile, and banks
 
 def banks():
     chosen = 5
-    d = Drawing(700, 326, "A tile of 32 x 32 floats in shared memory: the bank of each element of a column")
+    d = Drawing(
+        700, 326, "A tile of 32 x 32 floats in shared memory: the bank of each element of a column"
+    )
     side = 6.5
     for k, (name, place) in enumerate(
         [
@@ -32,7 +34,9 @@ def banks():
             for line in range(TILE + (name == "padded")):
                 row, col = cells.get((bank, line), (None, None))
                 # White: what the pad leaves empty.
-                colour = "#ffffff" if row is None else RED if col == chosen else COLOURS[row % 2 + 1]
+                colour = (
+                    "#ffffff" if row is None else RED if col == chosen else COLOURS[row % 2 + 1]
+                )
                 d.box(left + bank * side, top + line * side, side, side, colour, "#cccccc", 0.3)
         of_column = [place(row, chosen) % TILE for row in range(TILE)]
         used = len(set(of_column))
@@ -43,7 +47,8 @@ def banks():
         22,
         314,
         [
-            f"Red: column {chosen}, which a warp reads at once. Other colours: even and odd rows. White: the pad, unused."
+            f"Red: column {chosen}, which a warp reads at once. Other colours: even and odd "
+            f"rows. White: the pad, unused."
         ],
         text_anchor="start",
     )
@@ -97,8 +102,10 @@ def tiles():
         12,
         298,
         [
-            "A tile is loaded once and used by the whole block: rung 09. Sixteen numbers from it serve 64 multiplications",
-            "of a thread: rung 11. Tile after tile goes by along the green strips; the sums stay where they are.",
+            "A tile is loaded once and used by the whole block: rung 09. Sixteen numbers from "
+            "it serve 64 multiplications",
+            "of a thread: rung 11. Tile after tile goes by along the green strips; the sums "
+            "stay where they are.",
         ],
         text_anchor="start",
     )
@@ -110,8 +117,10 @@ STEPS, TILES = 4, 2  # of the sums of a tile of C, and tiles of C
 
 
 def ring_times(stages, runs_on):
-    """When things happen in a multiprocessor: [(stage, number, fetched from, there, read from, free)], and
-    [(from, to)] for each tile of C that is written. The producer of rung 21 runs on into the next tile."""
+    """When things happen in a multiprocessor: [(stage, number, fetched from, there, read from,
+    free)], and [(from, to)] for each tile of C that is written. The producer of rung 21 runs on
+    into the next
+    tile."""
     steps, writes, free, now = [], [], [0] * stages, 0
     for tile in range(TILES):
         begin = now
@@ -133,7 +142,12 @@ def ring():
         ("21", 3, True, "a producer that runs on"),
     ]
     unit, left, row = 13.2, 70, 17
-    d = Drawing(700, 372, "Two tiles of C in one multiprocessor: when its stages are filled and read in rungs 19 to 21")
+    d = Drawing(
+        700,
+        372,
+        "Two tiles of C in one multiprocessor: when its stages are filled and read in rungs "
+        "19 to 21",
+    )
     y = 40
     for name, stages, runs_on, idea in rungs:
         steps, writes = ring_times(stages, runs_on)
@@ -143,12 +157,30 @@ def ring():
             d.text(left - 6, y + row * stage + 11, words, text_anchor="end", font_size=10)
         d.text(left - 6, y + row * stages + 11, "C", text_anchor="end", font_size=10)
         for stage, step, fetch, there, read, end in steps:
-            for first, last, colour in [(fetch, there, LINEAR), (there, read, SMALL), (read, end, QUADRATIC)]:
+            for first, last, colour in [
+                (fetch, there, LINEAR),
+                (there, read, SMALL),
+                (read, end, QUADRATIC),
+            ]:
                 if first < last:
-                    d.box(left + unit * first, y + row * stage, unit * (last - first), row - 3, colour, "#666666")
+                    d.box(
+                        left + unit * first,
+                        y + row * stage,
+                        unit * (last - first),
+                        row - 3,
+                        colour,
+                        "#666666",
+                    )
             d.text(left + unit * (read + end) / 2, y + row * stage + 11, step, font_size=10)
         for first, last in writes:
-            d.box(left + unit * first, y + row * stages, unit * (last - first), row - 3, COLOURS[4], "#666666")
+            d.box(
+                left + unit * first,
+                y + row * stages,
+                unit * (last - first),
+                row - 3,
+                COLOURS[4],
+                "#666666",
+            )
         end = writes[-1][1]
         d.line(left + unit * end, y - 4, left + unit * end, y + row * (stages + 1), RED, 1.2)
         y += row * (stages + 1) + 38
@@ -167,8 +199,10 @@ def ring():
         12,
         y + 14,
         [
-            f"Time runs to the right. A tile of C takes {STEPS} steps here; a copy takes {FETCH} units, a product {MULTIPLY}, writing {WRITE}.",
-            "Numbers: steps. In rungs 19 and 20 the second tile of C is another block's, which waits for the first to go.",
+            f"Time runs to the right. A tile of C takes {STEPS} steps here; a copy takes "
+            f"{FETCH} units, a product {MULTIPLY}, writing {WRITE}.",
+            "Numbers: steps. In rungs 19 and 20 the second tile of C is another block's, "
+            "which waits for the first to go.",
         ],
         text_anchor="start",
     )

@@ -1,5 +1,5 @@
 /// @file
-/// What the judges of this lesson share: problems, launches, and attention in float64 with any rule for the scores,
+/// What the graders of this lesson share: problems, launches, and attention in float64 with any rule for the scores,
 /// which is also how wrong answers are foreseen.
 #pragma once
 

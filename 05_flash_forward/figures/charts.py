@@ -16,7 +16,9 @@ from common.files.records import Problem, read, source
 def rows_of(record, **fields):
     """The rows with these fields."""
     rows = [
-        row for row in record["measurements"] if all(row.get(name) == value for name, value in fields.items())
+        row
+        for row in record["measurements"]
+        if all(row.get(name) == value for name, value in fields.items())
     ]
     if not rows:
         raise Problem(f"the record has no rows with {fields}")
@@ -29,7 +31,9 @@ def lines(rows, name_of):
     for row in rows:
         groups.setdefault(name_of(row), []).append((row["length"], row["tflops"]))
     # Where the 16-bit types lie on one another, both are seen.
-    return [charts.Series(name, points, dashed="bfloat16" in name) for name, points in groups.items()]
+    return [
+        charts.Series(name, points, dashed="bfloat16" in name) for name, points in groups.items()
+    ]
 
 
 def tiles(record):
@@ -44,7 +48,10 @@ def tiles(record):
         panels.append(
             (
                 f"D = {head_dim}",
-                [(name, values, note, note == "rung 08") for name, (values, note) in groups.items()],
+                [
+                    (name, values, note, note == "rung 08")
+                    for name, (values, note) in groups.items()
+                ],
             )
         )
     return charts.bar_chart(
@@ -59,16 +66,15 @@ def tiles(record):
 
 def lengths(record):
     """Rates by length, for each type."""
-    series = lines(rows_of(record, group="lengths, D 64"), lambda row: f"{row['kernel']}, {row['type']}")
+    series = lines(
+        rows_of(record, group="lengths, D 64"), lambda row: f"{row['kernel']}, {row['type']}"
+    )
     title = "TFLOP/s by length, for the kernels in float32 and for the 16-bit types"
     panels = [("D = 64, no mask, 16384 tokens in all; both axes are logarithmic", series)]
     return charts.line_chart(title, panels, "length N", "TFLOP/s", source(record), log_y=True)
 
 
-CHARTS = {
-    "tiles": (tiles, 1),
-    "lengths": (lengths, 1),
-}
+CHARTS = {"tiles": (tiles, 1), "lengths": (lengths, 1)}
 
 
 def main(arguments):

@@ -1,5 +1,5 @@
-"""Prints a picture of this lesson as SVG: python3 -m 05_flash_forward.figures.drawings NAME. Without one it lists them."""
-
+"""Prints a picture of this lesson as SVG: python3 -m 05_flash_forward.figures.drawings NAME.
+Without one it lists them."""
 
 from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing, main
 
@@ -81,8 +81,10 @@ def who_holds_what():
     matrix_of_pairs(d, right, top, 8, chosen, ["r0", "r1", "r2", "r3"])
     for k, words in enumerate(
         [
-            "A cell is two neighbouring columns; its number is the lane that holds them. Framed: lane 9.",
-            "In its cells: which of its four numbers of an accumulator, and which of its four registers.",
+            "A cell is two neighbouring columns; its number is the lane that holds them. "
+            "Framed: lane 9.",
+            "In its cells: which of its four numbers of an accumulator, and which of its four "
+            "registers.",
         ]
     ):
         d.text(left - 44, top + 16 * 19 + 26 + 18 * k, words, text_anchor="start")
@@ -112,7 +114,8 @@ def swizzle():
             d.text(x + width / 2, y + 16, 3, font_weight="bold")
     for k, words in enumerate(
         [
-            "The number in a cell is the piece of 8 columns that lies there. A load wants the same piece of",
+            "The number in a cell is the piece of 8 columns that lies there. A load wants the "
+            "same piece of",
             "eight rows, for example 3: on the left from four banks, on the right from all 32.",
         ]
     ):
@@ -143,14 +146,17 @@ def register_tiles():
         for j in range(8):
             d.box(first + (chosen_x + 8 * j) * width, y, width, height, RED, stroke="none")
         for c in range(2):
-            d.box(second + (32 * c + 4 * chosen_x) * width, y, 4 * width, height, RED, stroke="none")
+            d.box(
+                second + (32 * c + 4 * chosen_x) * width, y, 4 * width, height, RED, stroke="none"
+            )
     d.text(371, top + 78, "P, through")
     d.text(371, top + 112, "shared")
     d.text(371, top + 128, "memory")
     d.arrow(334, top + 90, 408)
     for k, words in enumerate(
         [
-            "A colour is a lane's x: every eighth key on the left, four columns of each 32 on the right.",
+            "A colour is a lane's x: every eighth key on the left, four columns of each 32 on "
+            "the right.",
             "Red: the lane with x = 2 and y = 1. Its rows are 1, 5, 9 and so on, on both sides.",
         ]
     ):
@@ -200,7 +206,9 @@ def flow():
     place(d, 18, 398, 664, 50, "registers")
     for x, rows, name in [(150, 1, "Q"), (270, 4, "K"), (390, 4, "V"), (600, 1, "O, LSE")]:
         for row in range(4):
-            d.box(x, 254 + 15 * row, 50, 15, LINEAR if rows == 4 or row != 1 else "#9cc5ea", "#666666")
+            d.box(
+                x, 254 + 15 * row, 50, 15, LINEAR if rows == 4 or row != 1 else "#9cc5ea", "#666666"
+            )
         d.text(
             x + (60 if rows == 4 else 25),
             284 if rows == 4 else 280,
@@ -268,7 +276,13 @@ def rows():
             )
         for first in range(0, 128, block):
             d.box(
-                left, top + first * height, 32, block * height, "none", "#222222", 0.6 if block < 32 else 1.6
+                left,
+                top + first * height,
+                32,
+                block * height,
+                "none",
+                "#222222",
+                0.6 if block < 32 else 1.6,
             )
         d.text(left + 16, top + 128 * height + 16, "128 rows", font_size=10)
         zoom = 24
@@ -284,8 +298,10 @@ def rows():
         18,
         308,
         [
-            "Narrow: the rows of a head, outlined by block; a colour is a warp. Wide: who has the first eight. In rung 04",
-            "rows 4 apart are with the same lanes, from rung 05 on rows 8 apart. With 256 columns rung 08 has 8 warps of",
+            "Narrow: the rows of a head, outlined by block; a colour is a warp. Wide: who has "
+            "the first eight. In rung 04",
+            "rows 4 apart are with the same lanes, from rung 05 on rows 8 apart. With 256 "
+            "columns rung 08 has 8 warps of",
             "16 rows, and rung 04 has 4 such warps.",
         ],
         text_anchor="start",
@@ -296,7 +312,9 @@ def rows():
 def causal():
     """The tiles of rung 08 with 128 columns: see flash_finish()."""
     block_m, block_n = 128, 64
-    d = Drawing(700, 444, "Rung 08 under the causal mask: which tiles are computed, and in which order")
+    d = Drawing(
+        700, 444, "Rung 08 under the causal mask: which tiles are computed, and in which order"
+    )
     side, top = 30, 82
     for left, length_q, length_k in [(96, 640, 640), (464, 384, 448)]:
 
@@ -321,7 +339,11 @@ def causal():
                 d.box(x, y, side, 2 * side, QUADRATIC if column >= whole else LINEAR)
                 d.text(x + side / 2, y + side + 4, tiles - column)
             d.text(
-                left - 8, y + side - 4, f"{query0} to {query0 + block_m - 1}", text_anchor="end", font_size=11
+                left - 8,
+                y + side - 4,
+                f"{query0} to {query0 + block_m - 1}",
+                text_anchor="end",
+                font_size=11,
             )
             d.text(
                 left - 8,
@@ -333,7 +355,14 @@ def causal():
             )
         # The edge of the mask: a step for each query, so a line.
         shift = length_k - length_q
-        d.line(left + (shift + 1) / block_n * side, top, left + width, top + 2 * side * blocks, RED, 1.6)
+        d.line(
+            left + (shift + 1) / block_n * side,
+            top,
+            left + width,
+            top + 2 * side * blocks,
+            RED,
+            1.6,
+        )
     d.legend(
         18,
         408,
@@ -347,7 +376,8 @@ def causal():
     d.text(
         18,
         432,
-        "Numbers: the order of the steps in a block, edge first. All tiles are 128 queries x 64 keys, head dimension 128.",
+        "Numbers: the order of the steps in a block, edge first. All tiles are 128 queries x "
+        "64 keys, head dimension 128.",
         text_anchor="start",
     )
     return d

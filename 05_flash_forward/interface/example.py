@@ -1,11 +1,15 @@
-"""Attention of this lesson on PyTorch's tensors, through its C interface; checked and timed beside PyTorch's own.
+"""Attention of this lesson on PyTorch's tensors, through its C interface; checked and timed beside
+PyTorch's own.
 
-    python3 -m 05_flash_forward.interface.example --library BUILD/05_flash_forward/libflash_attention.so --check
-    python3 -m 05_flash_forward.interface.example --library BUILD/05_flash_forward/libflash_attention.so --time
-    python3 -m 05_flash_forward.interface.example --library BUILD/05_flash_forward/libflash_attention.so --counters
+    python3 -m 05_flash_forward.interface.example --library
+    BUILD/05_flash_forward/libflash_attention.so --check python3 -m
+    05_flash_forward.interface.example --library BUILD/05_flash_forward/libflash_attention.so --time
+    python3 -m 05_flash_forward.interface.example --library
+    BUILD/05_flash_forward/libflash_attention.so --counters
 
-A library for GPUs takes CUDA tensors. One for the CPU takes those in the host's memory: it is checked, on small
-tensors, but neither timed nor counted. Without the three: check and time for GPUs, the check alone for the CPU.
+A library for GPUs takes CUDA tensors. One for the CPU takes those in the host's memory: it is
+checked, on small tensors, but neither timed nor counted. Without the three: check and time for
+GPUs, the check alone for the CPU.
 
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
@@ -51,7 +55,8 @@ def reference(q, k, v, causal):
 
 
 def check(library, device):
-    """Prints errors of o against float64. Returns rows for the record, and whether all of ours are small."""
+    """Prints errors of o against float64. Returns rows for the record, and whether all of ours are
+    small."""
     torch.manual_seed(1)
     rows, good = [], True
     print("Largest errors of o against float64; - is a backend that refuses, or is not there.")
@@ -69,8 +74,8 @@ def check(library, device):
                 off[name] = theirs().double() - exact_o
         errors = {name: largest(of) for name, of in off.items()}
         lse_error = largest(lse.double() - exact_lse)
-        # The weights and o are rounded to the type: each costs half an epsilon of the largest value. Twice that; in
-        # float32 the sums count as well.
+        # The weights and o are rounded to the type: each costs half an epsilon of the largest
+        # value. Twice that; in float32 the sums count as well.
         dtype = problem.dtype
         allowed = (16 if dtype == torch.float32 else 2) * torch.finfo(dtype).eps * largest(v)
         allowed_lse = 32 * torch.finfo(torch.float32).eps * max(1, largest(exact_lse))
@@ -78,7 +83,9 @@ def check(library, device):
         good = good and fine
         verdict = ""
         if not fine:
-            verdict = f"  too large: {allowed:.2e} is allowed; lse: {lse_error:.2e} of {allowed_lse:.2e}"
+            verdict = (
+                f"  too large: {allowed:.2e} is allowed; lse: {lse_error:.2e} of {allowed_lse:.2e}"
+            )
         print(problem.text() + figures(errors, columns, ".2e") + verdict)
         rows += [problem.row(name, error, rms(off[name])) for name, error in errors.items()]
     if device == "cuda":
@@ -119,7 +126,9 @@ def count_all(library):
 
 def main():
     parser = parser_of(__doc__)
-    parser.add_argument("--fixed-order", action="store_true", help="time calls without the tile scheduler, too")
+    parser.add_argument(
+        "--fixed-order", action="store_true", help="time calls without the tile scheduler, too"
+    )
     args = parser.parse_args()
     if args.table:
         print_record(args.table, HEADINGS, "o")

@@ -41,7 +41,8 @@ def place(struct, name, tensor):
 
 
 class CLibrary:
-    """A library with a C interface, whose functions have names that begin with `prefix` and take a struct."""
+    """A library with a C interface, whose functions have names that begin with `prefix` and take a
+    struct."""
 
     def __init__(self, path, prefix, functions):
         """functions: what each returns, by its name without the prefix."""
@@ -76,21 +77,30 @@ class Library(CLibrary):
     """libflash_attention.so."""
 
     def __init__(self, path):
-        results = {"forward": ctypes.c_int, "default_scale": ctypes.c_double, "workspace_bytes": ctypes.c_size_t}
+        results = {
+            "forward": ctypes.c_int,
+            "default_scale": ctypes.c_double,
+            "workspace_bytes": ctypes.c_size_t,
+        }
         super().__init__(path, "fa_", results)
         self.c.fa_default_scale.argtypes = [ctypes.c_int64]
 
     def prepare(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0, fixed_order=False):
-        """A call on tensors [batch, heads, length, head_dim] whose rows are contiguous, in whatever order the other
-        dimensions lie. Returns (call, o, lse): o lies like q. `call()` begins it on the stream that is current. With
-        `fixed_order` it gets no workspace for the tile scheduler's counter."""
+        """A call on tensors [batch, heads, length, head_dim] whose rows are contiguous, in whatever
+        order the other dimensions lie. Returns (call, o, lse): o lies like q. `call()` begins it on
+        the stream that is current. With `fixed_order` it gets no workspace for the tile scheduler's
+        counter."""
         types = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
         if q.dtype not in types or not q.dtype == k.dtype == v.dtype:
-            raise Failure(f"types {q.dtype}, {k.dtype} and {v.dtype}; allowed is one of {list(types)}")
+            raise Failure(
+                f"types {q.dtype}, {k.dtype} and {v.dtype}; allowed is one of {list(types)}"
+            )
         (batch, heads, length_q, head_dim), (kv_heads, length_k) = q.shape, k.shape[1:3]
         expected = (batch, kv_heads, length_k, head_dim)
         if tuple(k.shape) != expected or tuple(v.shape) != expected:
-            raise Failure(f"k is {list(k.shape)} and v {list(v.shape)}; q asks for {list(expected)}")
+            raise Failure(
+                f"k is {list(k.shape)} and v {list(v.shape)}; q asks for {list(expected)}"
+            )
         if not q.device == k.device == v.device:
             raise Failure(f"q is on {q.device}, k on {k.device} and v on {v.device}")
         o = torch.empty_like(q)  # keeps the order of dimensions
@@ -112,7 +122,10 @@ class Library(CLibrary):
             if self.c.fa_forward(ctypes.byref(a)) != 0:
                 raise self.error()
 
-        call.struct, call.tensors = a, (q, k, v, o, lse, workspace)  # memory that a points to lives as long as the call
+        call.struct, call.tensors = (
+            a,
+            (q, k, v, o, lse, workspace),
+        )  # memory that a points to lives as long as the call
         return call, o, lse
 
 

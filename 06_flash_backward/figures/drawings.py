@@ -1,5 +1,5 @@
-"""Prints a picture of this lesson as SVG: python3 -m 06_flash_backward.figures.drawings NAME. Without one it lists them."""
-
+"""Prints a picture of this lesson as SVG: python3 -m 06_flash_backward.figures.drawings NAME.
+Without one it lists them."""
 
 from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing, main
 
@@ -54,8 +54,10 @@ def who_holds_what():
     d.arrow(296, top + 32, 418)
     for k, words in enumerate(
         [
-            "A colour is a warp. It has the same 16 keys in P, dS, dK and dV: their sums over queries need nothing",
-            "from other warps. dQ sums over keys, which all warps have: it is shared out anew, 32 x 32 to each.",
+            "A colour is a warp. It has the same 16 keys in P, dS, dK and dV: their sums over "
+            "queries need nothing",
+            "from other warps. dQ sums over keys, which all warps have: it is shared out "
+            "anew, 32 x 32 to each.",
         ]
     ):
         d.text(20, 428 + 18 * k, words, text_anchor="start")
@@ -64,7 +66,9 @@ def who_holds_what():
 
 def flow():
     d = Drawing(
-        700, 440, "The data of the backward pass: what comes from memory, what is made anew, what leaves"
+        700,
+        440,
+        "The data of the backward pass: what comes from memory, what is made anew, what leaves",
     )
     for y, height, name in [
         (14, 74, "from global memory"),
@@ -119,7 +123,8 @@ def flow():
 
 
 def bands_of(d, x, y, side, parts, across, groups):
-    """A square of scores cut into bands, across or downwards; a colour is a warp, outlined by block."""
+    """A square of scores cut into bands, across or downwards; a colour is a warp, outlined by
+    block."""
     step = side / (parts * groups)
     for k in range(parts * groups):
         colour = COLOURS[k % parts]
@@ -142,7 +147,12 @@ def rows():
         ("03: dK, dV", "32 keys a block,", "8 lanes for each key", (8, True, 4)),
         ("03: dQ", "32 queries a block,", "8 lanes for each query", (8, False, 4)),
         ("04: all", "32 keys a block; to dQ", "all of them add", (8, True, 4)),
-        ("05, 06, 08 to 12: all", "128 keys a block, 16 a", "warp; to dQ all add", (WARPS, True, 1)),
+        (
+            "05, 06, 08 to 12: all",
+            "128 keys a block, 16 a",
+            "warp; to dQ all add",
+            (WARPS, True, 1),
+        ),
         ("07: dK, dV", "as 06,", "without dQ", (WARPS, True, 1)),
         ("07: dQ", "128 queries a block,", "16 a warp", (WARPS, False, 1)),
     ]
@@ -162,7 +172,8 @@ def rows():
         18,
         424,
         [
-            "Scores of 128 queries, downwards, and 128 keys, across. Outlined: a block. A colour is a warp's part.",
+            "Scores of 128 queries, downwards, and 128 keys, across. Outlined: a block. A "
+            "colour is a warp's part.",
             "Sums over queries want an owner of keys, sums over keys an owner of queries.",
             "Rungs 05 to 11 are drawn with 128 columns.",
         ],
@@ -172,7 +183,9 @@ def rows():
 
 
 def hopper():
-    d = Drawing(700, 494, "Rungs 08 to 12: the five products of a warpgroup, and the registers of a thread")
+    d = Drawing(
+        700, 494, "Rungs 08 to 12: the five products of a warpgroup, and the registers of a thread"
+    )
     shared, registers = LINEAR, QUADRATIC
     width, height = 92, 30
     d.text(142, 24, "result", font_weight="bold")
@@ -229,7 +242,9 @@ def hopper():
     )
     d.pointer(312, 256, 312, 287)
     d.text(322, 275, "stmatrix turns it", text_anchor="start", font_size=11)
-    d.legend(96, 366, [(shared, "shared memory, 16 bits"), (registers, "registers of the warpgroup")])
+    d.legend(
+        96, 366, [(shared, "shared memory, 16 bits"), (registers, "registers of the warpgroup")]
+    )
     left, scale = 96, 2
     d.text(20, 392, "Registers of a thread while both scores are there:", text_anchor="start")
     for y, columns, queries in [(402, 64, 128), (438, 128, 64)]:
@@ -246,7 +261,12 @@ def hopper():
     at = left + scale * 255
     d.line(at, 398, at, 470, RED, 1.5, stroke_dasharray="4 3")
     d.text(at + 6, 438, "255, the most", text_anchor="start", font_size=11, fill=RED)
-    d.text(20, 484, "m: queries of a tile, d: columns. 64 keys a warpgroup, 128 keys a block.", text_anchor="start")
+    d.text(
+        20,
+        484,
+        "m: queries of a tile, d: columns. 64 keys a warpgroup, 128 keys a block.",
+        text_anchor="start",
+    )
     return d
 
 

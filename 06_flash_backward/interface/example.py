@@ -1,13 +1,16 @@
-"""Gradients of attention in PyTorch, through the C interfaces of lessons 05 and 06; checked and timed beside PyTorch's.
+"""Gradients of attention in PyTorch, through the C interfaces of lessons 05 and 06; checked and
+timed beside PyTorch's.
 
-    python3 -m 06_flash_backward.interface.example --forward BUILD/05_flash_forward/libflash_attention.so \\
+    python3 -m 06_flash_backward.interface.example --forward
+    BUILD/05_flash_forward/libflash_attention.so \\
         --library BUILD/06_flash_backward/libflash_attention_backward.so --check
-    python3 -m 06_flash_backward.interface.example --forward ... --library ... --time --deterministic
-    python3 -m 06_flash_backward.interface.example --forward ... --library ... --counters
+    python3 -m 06_flash_backward.interface.example --forward ... --library ... --time
+    --deterministic python3 -m 06_flash_backward.interface.example --forward ... --library ...
+    --counters
 
-Libraries for GPUs take CUDA tensors. Those for the CPU take tensors in the host's memory: they are checked, on small
-tensors, but neither timed nor counted. Without the three: check and time for GPUs, the check alone for the CPU. What is
-timed and counted is the backward pass alone.
+Libraries for GPUs take CUDA tensors. Those for the CPU take tensors in the host's memory: they are
+checked, on small tensors, but neither timed nor counted. Without the three: check and time for
+GPUs, the check alone for the CPU. What is timed and counted is the backward pass alone.
 
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
@@ -38,7 +41,8 @@ from common.attention.pytorch import torch
 from common.attention.tables import figures, print_record
 from common.attention.timing import time_problems
 
-# Lesson 05's side of the interface; a name that begins with a digit cannot stand in an import statement.
+# Lesson 05's side of the interface; a name that begins with a digit cannot stand in an import
+# statement.
 forward_interface = importlib.import_module("05_flash_forward.interface.flash_attention")
 
 DETERMINISTIC = "deterministic"  # the column of our kernels that give the same bits in every run
@@ -64,7 +68,8 @@ class Gradient(ctypes.Structure):
 
 
 def takes_rows(tensor):
-    """Whether the interface takes a tensor as it lies: an alignment of 16 bytes, elements of rows side by side."""
+    """Whether the interface takes a tensor as it lies: an alignment of 16 bytes, elements of rows
+    side by side."""
     distances = [n for n, count in zip(tensor.stride()[:3], tensor.shape) if count > 1]
     bytes_apart = [n * tensor.element_size() for n in distances]
     return tensor.stride(3) == 1 and all(n % 16 == 0 for n in bytes_apart + [tensor.data_ptr()])
@@ -78,16 +83,22 @@ class Libraries(forward_interface.CLibrary):
         super().__init__(backward, "fa_backward_", results)
         self.forward = forward_interface.Library(forward)
         if self.forward.runs_on != self.runs_on:
-            raise Failure(f"{forward} is for the {self.forward.runs_on}, {backward} for the {self.runs_on}")
+            raise Failure(
+                f"{forward} is for the {self.forward.runs_on}, {backward} for the {self.runs_on}"
+            )
 
     def prepare(self, attention, saved, d_o, deterministic):
-        """A call for gradients. `attention` and `saved`, which is (q, k, v, o, lse), are of the forward pass. Returns
-        (call, (d_q, d_k, d_v)), which lie like q, k and v. `call()` begins it on the stream that is current."""
+        """A call for gradients. `attention` and `saved`, which is (q, k, v, o, lse), are of the
+        forward pass. Returns (call, (d_q, d_k, d_v)), which lie like q, k and v. `call()` begins it
+        on the stream that is
+        current."""
         q, k, v, o, lse = saved
         if not takes_rows(d_o):  # PyTorch may give one number for all elements, for instance
             d_o = d_o.clone(memory_format=torch.contiguous_format)
         gradients = tuple(torch.empty_like(x) for x in (q, k, v))
-        g = Gradient(size=ctypes.sizeof(Gradient), attention=attention, deterministic=int(deterministic))
+        g = Gradient(
+            size=ctypes.sizeof(Gradient), attention=attention, deterministic=int(deterministic)
+        )
         for name, tensor in zip(("q", "k", "v", "o"), saved):
             forward_interface.place(g.attention, name, tensor)
         g.attention.lse = lse.data_ptr()
@@ -105,12 +116,17 @@ class Libraries(forward_interface.CLibrary):
             if self.c.fa_backward(ctypes.byref(g)) != 0:
                 raise self.error()
 
-        call.struct, call.tensors = g, (saved, d_o, gradients, workspace)  # memory that g points to, as in lesson 05
+        call.struct, call.tensors = (
+            g,
+            (saved, d_o, gradients, workspace),
+        )  # memory that g points to, as in lesson 05
         return call, gradients
 
 
 # Refuses second derivatives, which the kernels do not compute.
-once_differentiable = torch.autograd.function.once_differentiable if torch else lambda function: function
+once_differentiable = (
+    torch.autograd.function.once_differentiable if torch else lambda function: function
+)
 
 
 class FlashAttention(torch.autograd.Function if torch else object):
@@ -138,8 +154,8 @@ class FlashAttention(torch.autograd.Function if torch else object):
 
 
 def textbook(q, k, v, causal, factors=None):
-    """O by PyTorch's matrix products and softmax, each result rounded to the type. `factors` of the weights are those
-    of dropout."""
+    """O by PyTorch's matrix products and softmax, each result rounded to the type. `factors` of the
+    weights are those of dropout."""
     k, v = (for_all_heads(x, q.shape[1]) for x in (k, v))
     scores = (q @ k.transpose(2, 3)) * (1 / math.sqrt(q.shape[3]))
     weights = scores.masked_fill(~visible(q, k, causal), -math.inf).softmax(-1)
@@ -151,8 +167,9 @@ def gradients_of(o, inputs, d_o):
 
 
 def factors_of_dropout(libraries, q, length_k, dropout, seed):
-    """[batch, heads, length_q, length_k]: 0, or 1 / (1 - dropout), as the kernels choose. Without scores all weights
-    are the same, and where V has a single 1 in each column, O has one weight in each."""
+    """[batch, heads, length_q, length_k]: 0, or 1 / (1 - dropout), as the kernels choose. Without
+    scores all weights are the same, and where V has a single 1 in each column, O has one weight in
+    each."""
     batch, heads, _, head_dim = q.shape
     kept = []
     for first in range(0, length_k, head_dim):
@@ -169,9 +186,7 @@ def factors_of_dropout(libraries, q, length_k, dropout, seed):
 
 def errors_of(gradients, exact):
     """(largest, rms) of each gradient's error."""
-    return [
-        (largest(off), rms(off)) for off in (g.double() - e for g, e in zip(gradients, exact))
-    ]
+    return [(largest(off), rms(off)) for off in (g.double() - e for g, e in zip(gradients, exact))]
 
 
 def objections(errors, plain, exact, dtype):
@@ -180,11 +195,15 @@ def objections(errors, plain, exact, dtype):
     for (error, error_rms), (plain_error, plain_rms), e in zip(errors, plain, exact):
         floor = 2 * torch.finfo(dtype).eps
         # In float32 the order of sums counts as well: the kernels add one product after the other.
-        allowed = FACTOR * plain_error + (4 * floor if dtype == torch.float32 else floor) * largest(e)
+        allowed = FACTOR * plain_error + (4 * floor if dtype == torch.float32 else floor) * largest(
+            e
+        )
         allowed_rms = FACTOR * plain_rms + floor * rms(e)
         fine = error <= allowed and error_rms <= allowed_rms  # false for NaN
         verdicts.append(
-            "" if fine else f"  too large: {allowed:.2e} is allowed; rms: {rms:.2e} of {allowed_rms:.2e}"
+            ""
+            if fine
+            else f"  too large: {allowed:.2e} is allowed; rms: {rms:.2e} of {allowed_rms:.2e}"
         )
     return verdicts
 
@@ -200,26 +219,36 @@ def problems_with_dropout(small):
 
 
 def check(libraries, device):
-    """Prints errors of gradients against float64. Returns rows for the record, and whether all of ours are small."""
+    """Prints errors of gradients against float64. Returns rows for the record, and whether all of
+    ours are small."""
     torch.manual_seed(1)
     small = device == "cpu"
     rows, good = [], True
-    print("Largest errors of gradients against float64; - is a backend that refuses, or is not there. Plain is the")
+    print(
+        "Largest errors of gradients against float64; - is a backend that refuses, or is not "
+        "there. Plain is the"
+    )
     print(f"textbook's formulas in the type: {FACTOR} times as much is allowed, and a little.")
     columns = (OURS, DETERMINISTIC, "plain") + BACKENDS
     print(Problem.HEADING + f"{'dropout':>7}    " + "".join(f"{c:>20}" for c in columns))
-    problems = [(problem, 0.0) for problem in problems_to_check(small)] + problems_with_dropout(small)
+    problems = [(problem, 0.0) for problem in problems_to_check(small)] + problems_with_dropout(
+        small
+    )
     for seed, (problem, dropout) in enumerate(problems):
         causal = problem.causal
         inputs = tuple(x.requires_grad_() for x in problem.tensors(device))
         d_o = torch.randn_like(inputs[0])
         factors = None
         if dropout > 0:
-            factors = factors_of_dropout(libraries, inputs[0].detach(), problem.length_k, dropout, seed)
+            factors = factors_of_dropout(
+                libraries, inputs[0].detach(), problem.length_k, dropout, seed
+            )
         wide = tuple(x.detach().double().requires_grad_() for x in inputs)
         exact = gradients_of(textbook(*wide, causal, factors), wide, d_o)
         in_type = None if factors is None else factors.to(problem.dtype)
-        errors = {"plain": errors_of(gradients_of(textbook(*inputs, causal, in_type), inputs, d_o), exact)}
+        errors = {
+            "plain": errors_of(gradients_of(textbook(*inputs, causal, in_type), inputs, d_o), exact)
+        }
         for name in problem.backends() if dropout == 0 else ():
             theirs = peers.backend_call(name, *inputs, causal)
             try:
@@ -238,10 +267,14 @@ def check(libraries, device):
         for i, gradient in enumerate(GRADIENTS):
             of_gradient = {name: of[i][0] for name, of in errors.items()}
             print(
-                problem.text() + f"{dropout:7.2f} {gradient}" + figures(of_gradient, columns, ".2e") + verdicts[i]
+                problem.text()
+                + f"{dropout:7.2f} {gradient}"
+                + figures(of_gradient, columns, ".2e")
+                + verdicts[i]
             )
             rows += [
-                problem.row(name, *of[i], gradient=gradient, dropout=dropout) for name, of in errors.items()
+                problem.row(name, *of[i], gradient=gradient, dropout=dropout)
+                for name, of in errors.items()
             ]
     if not small:
         good = check_graphs_and_gpus(functools.partial(same_call, libraries)) and good
@@ -304,7 +337,9 @@ def kernel_name(libraries, o, d_o):
 def main():
     parser = parser_of(__doc__)
     parser.add_argument("--forward", metavar="PATH", help="lesson 05's library")
-    parser.add_argument("--deterministic", action="store_true", help="time that mode, too; it is not counted")
+    parser.add_argument(
+        "--deterministic", action="store_true", help="time that mode, too; it is not counted"
+    )
     args = parser.parse_args()
     if args.table:
         print_record(args.table, HEADINGS, "the gradients")

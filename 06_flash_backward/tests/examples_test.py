@@ -1,4 +1,5 @@
-"""Tests of the examples of lessons 05 and 06 as programs, as far as they need neither PyTorch nor a GPU."""
+"""Tests of the examples of lessons 05 and 06 as programs, as far as they need neither PyTorch nor a
+GPU."""
 
 import pathlib
 import subprocess
@@ -47,7 +48,10 @@ class Records(unittest.TestCase):
             record = pathlib.Path(folder, "record.json")
             for text, words in (
                 ('{"command": "06_flash_backward --section time"}', "is not a record of 06_"),
-                ('{"command": "python3 -m 05_flash_forward.interface.example"}', "not a record of 06_"),
+                (
+                    '{"command": "python3 -m 05_flash_forward.interface.example"}',
+                    "not a record of 06_",
+                ),
                 ("[]", "is not a record: "),
                 ("nothing", "is not a record: "),
             ):

@@ -1,4 +1,5 @@
-"""What the checks of both examples need: masks, heads, errors, and the same bits from every launch."""
+"""What the checks of both examples need: masks, heads, errors, and the same bits from every
+launch."""
 
 import math
 
@@ -26,7 +27,8 @@ def rms(tensor):
 
 
 def check_graphs_and_gpus(make):
-    """Prints whether calls on each GPU, plain and replayed as a CUDA graph, give the same bits. Returns whether they do.
+    """Prints whether calls on each GPU, plain and replayed as a CUDA graph, give the same bits.
+    Returns whether they do.
 
     make(device) gives a call on tensors there and its outputs, each time with the same inputs.
     """
@@ -35,7 +37,9 @@ def check_graphs_and_gpus(make):
         call, outputs = make(f"cuda:{gpu}")
         with torch.cuda.device(gpu):
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):  # its own default is on the first GPU
+            with torch.cuda.graph(
+                graph, stream=torch.cuda.Stream()
+            ):  # its own default is on the first GPU
                 call()
         for name, launch in (("CUDA graph", graph.replay), ("plain call", call)):
             for output in outputs:
@@ -45,6 +49,9 @@ def check_graphs_and_gpus(make):
             bits = [output.cpu() for output in outputs]
             expected = bits if expected is None else expected
             same = all(torch.equal(a, b) for a, b in zip(bits, expected))  # false for NaN
-            print(f"{'PASS' if same else 'FAIL'}  {name} on GPU {gpu}: {'the same' if same else 'other'} bits")
+            print(
+                f"{'PASS' if same else 'FAIL'}  {name} on GPU {gpu}: "
+                f"{'the same' if same else 'other'} bits"
+            )
             good = good and same
     return good

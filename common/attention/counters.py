@@ -1,8 +1,9 @@
-"""Counts with NVIDIA's ncu how many clock cycles a pass takes and which units of the GPU it keeps busy. Cycles do not
-depend on the clock, which the power limit lowers. ncu runs each kernel alone and with cold caches.
+"""Counts with NVIDIA's ncu how many clock cycles a pass takes and which units of the GPU it keeps
+busy. Cycles do not depend on the clock, which the power limit lowers. ncu runs each kernel alone
+and with cold caches.
 
-ncu starts the example again, with the same arguments. That process makes the calls, each after a kernel that marks it,
-and writes a label for each.
+ncu starts the example again, with the same arguments. That process makes the calls, each after a
+kernel that marks it, and writes a label for each.
 """
 
 import json
@@ -60,7 +61,17 @@ def count():
         raise Uncounted("ncu, of the CUDA Toolkit, is not installed here")
     metrics = ",".join([CYCLES, *SHARES.values()])
     command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
-    command += ["--profile-from-start", "off", "--metrics", metrics, sys.executable, "-B", "-m", module(), *sys.argv[1:]]
+    command += [
+        "--profile-from-start",
+        "off",
+        "--metrics",
+        metrics,
+        sys.executable,
+        "-B",
+        "-m",
+        module(),
+        *sys.argv[1:],
+    ]
     with tempfile.TemporaryDirectory() as folder:
         labels = pathlib.Path(folder, "labels")
         labels.touch()
@@ -76,8 +87,8 @@ def count():
 
 
 def reason(outcome):
-    """What says best why nothing was counted: the example's own sentence, else ncu's first error, else the last words
-    that are no row of a table."""
+    """What says best why nothing was counted: the example's own sentence, else ncu's first error,
+    else the last words that are no row of a table."""
     lines = [line.strip() for line in (outcome.error + "\n" + outcome.output).splitlines()]
     said = [line for line in lines if line and not line.startswith('"')]
     own = [line for line in said if line.startswith("example.py: ")]

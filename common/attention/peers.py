@@ -1,4 +1,5 @@
-"""Attention of others, beside which the examples check and time their own: PyTorch's backends and FlashAttention-3."""
+"""Attention of others, beside which the examples check and time their own: PyTorch's backends and
+FlashAttention-3."""
 
 import pathlib
 import warnings
@@ -23,7 +24,8 @@ HEADINGS = {  # of columns in the table of a record
 
 
 def load_flash_attention_3(path):
-    """Loads the library of FlashAttention-3, which PyTorch does not have, so that its operations are there."""
+    """Loads the library of FlashAttention-3, which PyTorch does not have, so that its operations
+    are there."""
     try:
         torch.ops.load_library(str(pathlib.Path(path).resolve()))
     except OSError as error:
@@ -33,7 +35,8 @@ def load_flash_attention_3(path):
 
 
 class FlashAttention3(torch.autograd.Function if torch else object):
-    """FlashAttention-3 with its gradients. Its tensors are [batch, length, heads, head_dim], in any order in memory."""
+    """FlashAttention-3 with its gradients. Its tensors are [batch, length, heads, head_dim], in any
+    order in memory."""
 
     @staticmethod
     def forward(ctx, q, k, v, causal):
@@ -54,8 +57,8 @@ class FlashAttention3(torch.autograd.Function if torch else object):
 
 
 def backend_call(name, q, k, v, causal):
-    """A function that computes attention with FlashAttention-3 or one of PyTorch's backends; None when that refuses,
-    or is not there."""
+    """A function that computes attention with FlashAttention-3 or one of PyTorch's backends; None
+    when that refuses, or is not there."""
     gqa = {"enable_gqa": True} if q.shape[1] != k.shape[1] else {}
     if name == FLASH_3:
         if not hasattr(torch.ops.flash_attn_3, "fwd") or q.dtype == torch.float32:

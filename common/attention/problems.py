@@ -14,14 +14,17 @@ def name_of(dtype):
 
 
 class Problem(
-    collections.namedtuple("Problem", ("dtype", "shape", "kv_heads", "length_k", "length_first", "causal"))
+    collections.namedtuple(
+        "Problem", ("dtype", "shape", "kv_heads", "length_k", "length_first", "causal")
+    )
 ):
     """Sizes to check; `shape` is [batch, heads, length_q, head_dim] of q."""
 
     HEADING = f"{'type':9}{'q':>20}{'k':>12} {'first':7}{'causal':7}"
 
     def tensors(self, device):
-        """q, k and v, [batch, heads, length, head_dim], of which the length may come first in memory."""
+        """q, k and v, [batch, heads, length, head_dim], of which the length may come first in
+        memory."""
         batch, heads, length_q, head_dim = self.shape
 
         def make(n, length):
@@ -30,7 +33,11 @@ class Problem(
                 return torch.randn(size, device=device).to(self.dtype).transpose(1, 2)
             return torch.randn((batch, n, length, head_dim), device=device).to(self.dtype)
 
-        return make(heads, length_q), make(self.kv_heads, self.length_k), make(self.kv_heads, self.length_k)
+        return (
+            make(heads, length_q),
+            make(self.kv_heads, self.length_k),
+            make(self.kv_heads, self.length_k),
+        )
 
     def backends(self):
         """Those that can be asked: PyTorch's causal mask is another one when lengths differ."""
@@ -40,8 +47,9 @@ class Problem(
         return "length" if self.length_first else "heads"
 
     def text(self):
+        q, k = "x".join(map(str, self.shape)), f"{self.kv_heads}x{self.length_k}"
         return (
-            f"{name_of(self.dtype):9}{'x'.join(map(str, self.shape)):>20}{f'{self.kv_heads}x{self.length_k}':>12} "
+            f"{name_of(self.dtype):9}{q:>20}{k:>12} "
             f"{self.first():7}{'yes' if self.causal else 'no':7}"
         )
 

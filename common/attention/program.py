@@ -18,13 +18,17 @@ def parser_of(doc):
     parser.add_argument("--table", metavar="FILE", help="print a record; needs no PyTorch")
     parser.add_argument("--check", action="store_true", help="errors against float64")
     parser.add_argument("--time", action="store_true", help="times beside PyTorch's backends")
-    parser.add_argument("--counters", action="store_true", help="what ncu counts, for Hopper GPUs; alone")
+    parser.add_argument(
+        "--counters", action="store_true", help="what ncu counts, for Hopper GPUs; alone"
+    )
     parser.add_argument(
         "--flash-attention-3",
         metavar="PATH",
         help="FlashAttention-3's library for PyTorch, to be checked and timed, too",
     )
-    parser.add_argument("--repeats", type=int, default=20, help="how often a call is timed at least (default 20)")
+    parser.add_argument(
+        "--repeats", type=int, default=20, help="how often a call is timed at least (default 20)"
+    )
     parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
     parser.add_argument("--commit", help="of the code, for the record of a copy without git")
     return parser
@@ -33,8 +37,8 @@ def parser_of(doc):
 def run(args, load, check, time_all, count_all):
     """Does what the options ask for. Returns the exit status.
 
-    load() gives an object with `runs_on`; check(it, device) gives rows and whether all errors are small;
-    time_all(it, repeats) and count_all(it) give rows.
+    load() gives an object with `runs_on`; check(it, device) gives rows and whether all errors are
+    small; time_all(it, repeats) and count_all(it) give rows.
     """
     if args.repeats < 1:
         raise Failure(f"{args.repeats} repeats to time; at least 1 is needed")

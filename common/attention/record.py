@@ -1,4 +1,5 @@
-"""Writes the record of an example: what was measured, on which machine, with which version of the code."""
+"""Writes the record of an example: what was measured, on which machine, with which version of the
+code."""
 
 import contextlib
 import datetime
@@ -18,7 +19,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 def first_line(command):
     """What a command prints first; "unknown" when it prints nothing."""
     try:
-        lines = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.splitlines()
+        lines = subprocess.run(
+            command, capture_output=True, text=True, timeout=60
+        ).stdout.splitlines()
     except (OSError, subprocess.SubprocessError):
         lines = []
     return lines[0].strip() if lines else "unknown"
@@ -40,11 +43,14 @@ def write_record(path, on_gpu, commit, rows):
         "driver": first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
         "toolkit": torch.version.cuda or "none",
         "torch": torch.__version__,
-        "commit": commit or first_line(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]),
+        "commit": commit
+        or first_line(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]),
         "date": datetime.date.today().isoformat(),
         "command": shlex.join(["python3", "-m", module(), *sys.argv[1:]]),
     }
-    head = "".join(f"  {json.dumps(name)}: {json.dumps(value)},\n" for name, value in record.items())
+    head = "".join(
+        f"  {json.dumps(name)}: {json.dumps(value)},\n" for name, value in record.items()
+    )
     body = ",\n".join("    " + json.dumps(row) for row in rows)
     with writing(path):
         write_file(path, "{\n" + head + '  "measurements": [\n' + body + "\n  ]\n}\n")

@@ -7,7 +7,9 @@ from common.files.records import Problem, program, read
 
 def figures(values, columns, form):
     """Numbers in columns of 20; - where there is none."""
-    return "".join(f"{values[c]:{form}}".rjust(20) if c in values else f"{'-':>20}" for c in columns)
+    return "".join(
+        f"{values[c]:{form}}".rjust(20) if c in values else f"{'-':>20}" for c in columns
+    )
 
 
 def by_problem(rows):
@@ -35,10 +37,21 @@ def print_record(path, headings, what):
         return
     there = {row["backend"] for row in record["measurements"]}
     headings = {backend: heading for backend, heading in headings.items() if backend in there}
-    timed = [row for row in record["measurements"] if row["what"] == "time" and row["backend"] in headings]
+    timed = [
+        row
+        for row in record["measurements"]
+        if row["what"] == "time" and row["backend"] in headings
+    ]
     problems = by_problem(timed)
-    compared = {name: heading for name, heading in ((FLASH_3, "x flash 3"), (CUDNN, "x cuDNN")) if name in there}
-    print("TFLOP/s; - means not supported. The last columns: the lesson's speed divided by the other's.")
+    compared = {
+        name: heading
+        for name, heading in ((FLASH_3, "x flash 3"), (CUDNN, "x cuDNN"))
+        if name in there
+    }
+    print(
+        "TFLOP/s; - means not supported. The last columns: the lesson's speed divided by the "
+        "other's."
+    )
     print(
         f"{'type':<9}{'D':>3} {'mask':<6}{'N':>6}"
         + "".join(f"{n:>10}" for n in headings.values())
@@ -51,7 +64,9 @@ def print_record(path, headings, what):
         print(
             f"{dtype:<9}{head_dim:>3} {mask:<6}{length:>6}"
             + "".join(f"{rates[n]:>10.1f}" if n in rates else f"{'-':>10}" for n in headings)
-            + "".join(f"{rates[OURS] / rates[n]:>10.2f}" if n in rates else f"{'-':>10}" for n in compared)
+            + "".join(
+                f"{rates[OURS] / rates[n]:>10.2f}" if n in rates else f"{'-':>10}" for n in compared
+            )
         )
     title = "Speed in float16 over that in bfloat16"
     print_types(title, problems, headings, lambda row: row["tflops"], 2)
@@ -84,10 +99,15 @@ def print_types(title, problems, headings, speed, digits):
         return
     print(f"\n{title}, by length")
     print(f"{'':<12}{'D':>3} {'mask':<6}" + "".join(f"{n:>7}" for n in lengths))
-    kinds = dict.fromkeys((head_dim, mask) for dtype, head_dim, mask, _ in problems if dtype == "float16")
+    kinds = dict.fromkeys(
+        (head_dim, mask) for dtype, head_dim, mask, _ in problems if dtype == "float16"
+    )
     for backend, heading in headings.items():
         for kind in kinds:
-            of = [[problems[(t, *kind, n)].get(backend) for t in ("float16", "bfloat16")] for n in lengths]
+            of = [
+                [problems[(t, *kind, n)].get(backend) for t in ("float16", "bfloat16")]
+                for n in lengths
+            ]
             if all(row is not None for rows in of for row in rows):
                 ratios = "".join(f"{speed(half) / speed(brain):>7.{digits}f}" for half, brain in of)
                 print(f"{heading:<12}{kind[0]:>3} {kind[1]:<6}{ratios}")
@@ -106,11 +126,14 @@ def print_counted(rows, headings):
 def print_counters(problems, headings, ours):
     """Prints a table with a line for each problem in bfloat16.
 
-    problems: {(type, head_dim, mask, length): {backend: row of a record}}; headings: of the backends' columns; ours:
-    the backend whose kernels are looked at more closely.
+    problems: {(type, head_dim, mask, length): {backend: row of a record}}; headings: of the
+    backends' columns; ours: the backend whose kernels are looked at more closely.
     """
     others = [backend for backend in headings if backend != ours]
-    print("Clock cycles of all kernels of a pass, counted by ncu. Then, for the kernel that takes longest, the")
+    print(
+        "Clock cycles of all kernels of a pass, counted by ncu. Then, for the kernel that "
+        "takes longest, the"
+    )
     print("percentage of its peak that each unit of the GPU reaches.")
     groups = [
         ("million cycles", [f"{h:>9}" for h in headings.values()]),
@@ -120,7 +143,11 @@ def print_counters(problems, headings, ours):
     ]
     groups = [group for group in groups if group[1]]  # there may be no other backend
     cells = ["".join(columns) for _, columns in groups]
-    print((" " * 16 + "".join(f"{title:>{len(cell)}}" for (title, _), cell in zip(groups, cells))).rstrip())
+    print(
+        (
+            " " * 16 + "".join(f"{title:>{len(cell)}}" for (title, _), cell in zip(groups, cells))
+        ).rstrip()
+    )
     print(f"{'D':>3} {'mask':<6}{'N':>6}" + "".join(cells))
 
     def column(of, backend, field, unit, form):

@@ -14,7 +14,8 @@ FLUSHES = 4  # they keep the GPU at work while the host prepares the launch
 
 
 def median_milliseconds(call, repeats):
-    """The median time of a call on the GPU, each time with a cold level 2 cache; of a slow one, fewer."""
+    """The median time of a call on the GPU, each time with a cold level 2 cache; of a slow one,
+    fewer."""
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     times = []
@@ -33,8 +34,10 @@ def median_milliseconds(call, repeats):
 
 
 def orders_of(count):
-    """Orders of 0 to count - 1, at least ROUNDS: each number stands at each place, and behind each other one, equally
-    often (E. J. Williams, Experimental designs balanced for the estimation of residual effects of treatments, 1949)."""
+    """Orders of 0 to count - 1, at least ROUNDS: each number stands at each place, and behind each
+    other one, equally often (E. J. Williams, Experimental designs balanced for the estimation of
+    residual effects of
+    treatments, 1949)."""
     first = [-(i // 2) if i % 2 == 0 else i // 2 + 1 for i in range(count)]  # 0, 1, -1, 2, -2, ...
     orders = [[(i + step) % count for i in first] for step in range(count)]
     if count % 2 == 1:
@@ -43,8 +46,11 @@ def orders_of(count):
 
 
 def time_in_turn(calls, repeats):
-    """Times calls that are to be compared: {name: milliseconds} for {name: call}. The clock of a GPU depends on its load and
-    temperature, and a call leaves the caches in a state that the next one finds: so they alternate, in balanced orders, and the median of the rounds counts. A call for which memory does not suffice is left out."""
+    """Times calls that are to be compared: {name: milliseconds} for {name: call}. The clock of a
+    GPU depends on its load and temperature, and a call leaves the caches in a state that the next
+    one finds: so they alternate,
+    in balanced orders, and the median of the rounds counts. A call for which memory does not
+    suffice is left out."""
     names = list(calls)
     rounds = {name: [] for name in names}
     orders = orders_of(len(names))
@@ -65,12 +71,18 @@ def time_problems(float_lengths, columns, products, repeats, prepare):
 
     columns: what is timed; in float16, which alternates with bfloat16, only what is for 16 bits.
     products: matmuls of length * length * head_dim in what is timed.
-    prepare(names, q, k, v, causal): gives {column: call} and {column: name of our kernel} for the names it can.
+    prepare(names, q, k, v, causal): gives {column: call} and {column: name of our kernel} for the
+    names it can.
     """
     problems = problems_in_16_bits()
-    problems += [((torch.float32,), 4, 16, n, 64, causal) for causal in (False, True) for n in float_lengths]
+    problems += [
+        ((torch.float32,), 4, 16, n, 64, causal) for causal in (False, True) for n in float_lengths
+    ]
     rows = []
-    print("Milliseconds; TFLOP/s of this lesson; its speed divided by the others'. - means not supported.")
+    print(
+        "Milliseconds; TFLOP/s of this lesson; its speed divided by the others'. - means not "
+        "supported."
+    )
     print(
         f"{'type':9}{'B':>3}{'H':>4}{'N':>7}{'D':>5} {'causal':7}"
         + "".join(f"{c:>20}" for c in columns)
@@ -82,7 +94,9 @@ def time_problems(float_lengths, columns, products, repeats, prepare):
             names = columns
             if dtype == torch.float16:
                 names = [name for name in columns if name in FOR_16_BITS or name not in BACKENDS]
-            tensors = Problem(dtype, (batch, heads, length, head_dim), heads, length, False, causal).tensors("cuda")
+            tensors = Problem(
+                dtype, (batch, heads, length, head_dim), heads, length, False, causal
+            ).tensors("cuda")
             of_type, kernels[dtype] = prepare(names, *tensors, causal)
             calls.update({(dtype, name): call for name, call in of_type.items()})
         times = time_in_turn(calls, repeats)
@@ -95,7 +109,8 @@ def time_problems(float_lengths, columns, products, repeats, prepare):
                 return f"{of[name] / of[OURS]:9.2f}" if name in of else f"{'-':>9}"
 
             print(
-                f"{name_of(dtype):9}{batch:3}{heads:4}{length:7}{head_dim:5} {'yes' if causal else 'no':7}"
+                f"{name_of(dtype):9}{batch:3}{heads:4}{length:7}{head_dim:5} "
+                f"{'yes' if causal else 'no':7}"
                 + figures(milliseconds, columns, ".3f")
                 + f"{flops / milliseconds[OURS] / 1e9:9.1f}"
                 + "".join(ratio(name) for name in FOR_16_BITS),

@@ -8,7 +8,7 @@ FOLDER is what paths in the command are relative to.
 import os
 import sys
 
-from common.classroom import catalogue, export, gate, grade, judging, student
+from common.classroom import catalogue, export, gate, grade, grading, student
 
 
 def main(arguments):
@@ -17,7 +17,7 @@ def main(arguments):
     os.chdir(folder)
 
     def toolchain():
-        return judging.Toolchain(build)
+        return grading.Toolchain(build)
 
     commands = {"exercise": student.main, "grade": grade.main}
     if command == "classroom":
@@ -25,7 +25,9 @@ def main(arguments):
         commands = {"export": export.main, "gate": gate.main}
     try:
         if command not in commands:
-            raise catalogue.Fault(f"unknown command '{command}'; there are {' and '.join(commands)}")
+            raise catalogue.Fault(
+                f"unknown command '{command}'; there are {' and '.join(commands)}"
+            )
         return commands[command](rest, catalogue.ROOT, toolchain)
     except BrokenPipeError:  # whoever reads has read enough
         sys.stdout = None

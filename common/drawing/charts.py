@@ -35,7 +35,8 @@ def short(value):
 
 
 def linear_ticks(highest):
-    """0 and up to six steps of 1, 2 or 5 times a power of ten; the last is not below the highest."""
+    """0 and up to six steps of 1, 2 or 5 times a power of ten; the last is not below the
+    highest."""
     step = 10.0 ** math.floor(math.log10(highest / 5))
     step *= next(factor for factor in (1, 2, 5, 10) if highest / (step * factor) <= 6)
     return [i * step for i in range(math.ceil(highest / step - 1e-9) + 1)]

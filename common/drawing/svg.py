@@ -107,7 +107,8 @@ def number(value):
 
 
 def main(pictures):
-    """The main program of a lesson's drawings.py: prints the picture that the command line names."""
+    """The main program of a lesson's drawings.py: prints the picture that the command line
+    names."""
     if len(sys.argv) != 2 or sys.argv[1] not in pictures:
         name = pathlib.Path(sys.argv[0]).name
         print(f"{name}: which picture? There are {', '.join(pictures)}", file=sys.stderr)

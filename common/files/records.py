@@ -1,5 +1,5 @@
-"""Reads records of measurements, the JSON files of docs/results. An old record stays as it was written; what is
-read from it has today's names."""
+"""Reads records of measurements, the JSON files of docs/results. An old record stays as it was
+written; what is read from it has today's names."""
 
 import json
 import re
@@ -17,9 +17,7 @@ KERNELS = {
     "12_first_stores": "12_store_then_reduce",
 }
 # Fields: old: new.
-FIELDS = {
-    "percent_hidden": "percent_masked",
-}
+FIELDS = {"percent_hidden": "percent_masked"}
 AS_IT_WAS = {"command", "commit"}  # fields whose text is history
 KERNEL = re.compile(rf"\b(?:{'|'.join(map(re.escape, KERNELS))})\b")
 
@@ -57,8 +55,8 @@ def read(path):
 
 
 def program(record):
-    """The program that wrote a record: 05_flash_forward, or a module such as common.lab.fidelity. Old records name
-    the module's file."""
+    """The program that wrote a record: 05_flash_forward, or a module such as common.lab.fidelity.
+    Old records name the module's file."""
     words = [word for word in record["command"].split() if word not in ("python3", "-m")]
     return words[0].removesuffix(".py").replace("/", ".")
 
@@ -74,6 +72,7 @@ def source(*records):
         commits.append(record["commit"][:7])
         days.append(record["date"][:10])
     return "; ".join(
-        f"{machine}, commit {' and '.join(dict.fromkeys(commits))}, {' and '.join(dict.fromkeys(days))}"
+        f"{machine}, commit {' and '.join(dict.fromkeys(commits))}, "
+        f"{' and '.join(dict.fromkeys(days))}"
         for machine, (commits, days) in machines.items()
     )

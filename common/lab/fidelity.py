@@ -156,9 +156,7 @@ class Machine:
             raise Refusal("there is no NVIDIA GPU here (nvidia-smi names none)")
         gpu, driver = outcome.output.splitlines()[0].rsplit(",", 1)
         cache = build / "CMakeCache.txt"
-        nvcc = re.search(
-            r"^FA_NVCC:\w+=(.*)$", cache.read_text() if cache.exists() else "", re.M
-        )
+        nvcc = re.search(r"^FA_NVCC:\w+=(.*)$", cache.read_text() if cache.exists() else "", re.M)
         nvcc = (nvcc and nvcc[1]) or shutil.which("nvcc") or f"{cuda}/bin/nvcc"
         version = run([nvcc, "--version"]).output if os.path.exists(nvcc) else ""
         release = re.search(r"release [\d.]+, V([\d.]+)", version)

@@ -1,4 +1,5 @@
-"""What tests in Python share: a small repository in a temporary directory, and a way to run main()."""
+"""What tests in Python share: a small repository in a temporary directory, and a way to run
+main()."""
 
 import contextlib
 import io

@@ -28,11 +28,7 @@ COLOUR_OF = {"float32": charts.COLOURS[0], "bfloat16": charts.COLOURS[1]}
 PEER = "#666666"
 # The parts of the ladder: title, and the groups of which record, by the lesson in its command.
 PARTS = [
-    (
-        f"04: C = A B, N = {LENGTH}",
-        "04_tiled_matmul",
-        [("matmul", "float32"), ("mma", "bfloat16")],
-    ),
+    (f"04: C = A B, N = {LENGTH}", "04_tiled_matmul", [("matmul", "float32"), ("mma", "bfloat16")]),
     (
         f"05: attention forward, D = 64 and in 16 bits {HEAD_DIM}, N = {LENGTH}, no mask",
         "05_flash_forward",
@@ -63,7 +59,8 @@ class Step:
 
 
 def rows_of(records, command, group):
-    """The rows of a group at LENGTH that a program wrote, by kernel; of two records of a kernel the later one counts."""
+    """The rows of a group at LENGTH that a program wrote, by kernel; of two records of a kernel the
+    later one counts."""
     rows = {}
     for record in records:
         if program(record) == command:
@@ -205,10 +202,7 @@ def rows_in(record, groups):
 def products(record):
     """Lesson 04: both products, float32 and bfloat16."""
     panels = []
-    for heading, groups in [
-        ("float32", ("matmul", "matmul_bt")),
-        ("bfloat16", ("mma", "mma_bt")),
-    ]:
+    for heading, groups in [("float32", ("matmul", "matmul_bt")), ("bfloat16", ("mma", "mma_bt"))]:
         rows, kernels = rows_in(record, groups)
         values = {(row["kernel"], row["group"]): row["percent_of_peak"] for row in rows}
         lines = []
@@ -279,7 +273,8 @@ def lengths(record, groups):
 
 
 def backends(record):
-    """A lesson's interface beside PyTorch's back ends: bfloat16, a panel for each head dimension and mask."""
+    """A lesson's interface beside PyTorch's back ends: bfloat16, a panel for each head dimension
+    and mask."""
     names = {
         "this lesson": "this course",
         "deterministic": "this course, deterministic",

@@ -1,7 +1,8 @@
-"""Chromium without a window, for tests: opens a page of this machine, presses keys, clicks, and reads values.
+"""Chromium without a window, for tests: opens a page of this machine, presses keys, clicks, and
+reads values.
 
-Selenium drives it. The network is off: names resolve to nothing, and everything else goes to a proxy that does not
-exist.
+Selenium drives it. The network is off: names resolve to nothing, and everything else goes to a
+proxy that does not exist.
 """
 
 import os
@@ -44,11 +45,13 @@ SECONDS = 60  # that a page may take for anything
 
 
 class PageError(Exception):
-    """The page is not as it should be: a script failed, an element is missing, something never came."""
+    """The page is not as it should be: a script failed, an element is missing, something never
+    came."""
 
 
 class NoBrowser(Exception):
-    """The browser could not be started or did not answer. Takes the place of Selenium's error where that is missing."""
+    """The browser could not be started or did not answer. Takes the place of Selenium's error where
+    that is missing."""
 
 
 BrowserError = WebDriverException if webdriver else NoBrowser
@@ -60,8 +63,8 @@ def first_of(names):
 
 
 def missing():
-    """What this machine lacks, in words, or None when nothing is missing. CHROME and CHROMEDRIVER in the environment
-    come first."""
+    """What this machine lacks, in words, or None when nothing is missing. CHROME and CHROMEDRIVER
+    in the environment come first."""
     if webdriver is None:
         return f"this Python has no Selenium ({INSTALL})"
     if first_of((os.environ.get("CHROME"), *BROWSERS, MAC)) is None:
@@ -86,7 +89,9 @@ class Browser:
         for flag in FLAGS:
             options.add_argument(flag)
         if hasattr(os, "getuid") and os.getuid() == 0:
-            options.add_argument("--no-sandbox")  # Chromium's sandbox refuses root; the pages are our own
+            options.add_argument(
+                "--no-sandbox"
+            )  # Chromium's sandbox refuses root; the pages are our own
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         service = Service(
             first_of((os.environ.get("CHROMEDRIVER"), *DRIVERS)),
@@ -165,5 +170,7 @@ class Browser:
     def faults(self):
         """What went wrong in the page since it was opened: exceptions, errors, files not found."""
         return [
-            entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"
+            entry["message"]
+            for entry in self.driver.get_log("browser")
+            if entry["level"] == "SEVERE"
         ]

@@ -1,6 +1,6 @@
-"""Checks the finished site: every page is there, every link and anchor inside it resolves, also those of
-the navigation, which are in scripts, and of style sheets, and every namespace has a description.
-(Doxygen misses no description of a name whose namespace has none.)
+"""Checks the finished site: every page is there, every link and anchor inside it resolves, also
+those of the navigation, which are in scripts, and of style sheets, and every namespace has a
+description. (Doxygen misses no description of a name whose namespace has none.)
 
 Exit status: 0 all is well, 1 something is missing, 2 could not be done.
 """
@@ -44,13 +44,14 @@ class Page(html.parser.HTMLParser):
 IN_SCRIPT = re.compile(r"""["']([\w.%-]+\.html(?:#[^"'\s]*)?)["']""")
 IN_STYLE = re.compile(r"""url\(\s*["']?(?!data:|https?:|#)([^"')\s]+)["']?\s*\)""")
 
-# Doxygen's tree lists the functions of a file below that file, with anchors that only the page of their
-# namespace has. Such a link still opens the right page.
+# Doxygen's tree lists the functions of a file below that file, with anchors that only the page of
+# their namespace has. Such a link still opens the right page.
 MEMBER = re.compile(r"#a[0-9a-f]{32}(?:a[0-9a-f]{32})?$")
 
 
 def named_elsewhere(directory):
-    """Yields (file name, line number, url) for each link in the scripts and style sheets of the site."""
+    """Yields (file name, line number, url) for each link in the scripts and style sheets of the
+    site."""
     for pattern, regex in (("*.js", IN_SCRIPT), ("*.css", IN_STYLE)):
         for path in sorted(directory.glob(pattern)):
             for number, line in enumerate(path.read_text("utf-8", "replace").split("\n"), 1):

@@ -1,7 +1,8 @@
-"""Opens the finished site in Chromium, with no network: every formula is drawn, the tile stepper works on
-its page in the site's light and dark looks, and nothing fails to load.
+"""Opens the finished site in Chromium, with no network: every formula is drawn, the tile stepper
+works on its page in the site's light and dark looks, and nothing fails to load.
 
-Exit status: 0 all is well, 1 something is wrong, 2 could not be done, 77 there is no browser, no Selenium or no site.
+Exit status: 0 all is well, 1 something is wrong, 2 could not be done, 77 there is no browser, no
+Selenium or no site.
 """
 
 import argparse
@@ -13,7 +14,8 @@ from docs.site import browser
 from docs.site.stepper_driver import Stepper
 
 STEPPER = "page_docs_stepper.html"
-# Doxygen writes \(...\) and \[...\]; MathJax makes of each a script, which keeps the text, and a drawing.
+# Doxygen writes \(...\) and \[...\]; MathJax makes of each a script, which keeps the text, and a
+# drawing.
 FORMULAS = "document.querySelectorAll('script[type^=\"math/tex\"]').length"
 DRAWN = "document.querySelectorAll('.MathJax_SVG > svg').length"
 WRONG = "MathJax.Hub.getAllJax().filter((jax) => jax.texError).map((jax) => jax.originalText)"
@@ -46,7 +48,8 @@ def formulas(window, pages, found):
 
 
 def stepper(html):
-    """Yields faults of the tile stepper on its page: a walk, and that its colours follow the site's look."""
+    """Yields faults of the tile stepper on its page: a walk, and that its colours follow the site's
+    look."""
     data = json.loads((html / "steps.json").read_text(encoding="utf-8"))
     colour = "getComputedStyle(document.querySelector('#stepper-tile td')).color"
     colours = {}

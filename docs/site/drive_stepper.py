@@ -1,7 +1,8 @@
-"""Drives the tile stepper in Chromium, by mouse and by keyboard, and compares every number that it shows
-with what lesson 03's program writes.
+"""Drives the tile stepper in Chromium, by mouse and by keyboard, and compares every number that it
+shows with what lesson 03's program writes.
 
-Exit status: 0 all is well, 1 the page is wrong, 2 could not be done, 77 there is no browser or no Selenium.
+Exit status: 0 all is well, 1 the page is wrong, 2 could not be done, 77 there is no browser or no
+Selenium.
 """
 
 import argparse
@@ -78,7 +79,8 @@ def by_keyboard(stepper):
         press(key)
         row = (row + by) % rows
         yield from stepper.check(index, 0, row=row)
-    # Without the focus in the stepper, the arrows to the sides still turn its pages; other keys are the browser's.
+    # Without the focus in the stepper, the arrows to the sides still turn its pages; other keys are
+    # the browser's.
     stepper.browser.value("document.activeElement.blur()")
     press("ArrowRight")
     yield from stepper.check(index, 1)
@@ -136,7 +138,7 @@ def playing(stepper):
         stepper.browser.until(f"{step} === '1'", 20)  # the last step: it stops by itself
         page = stepper.browser.value(READ)
         if (page["play"], page["live"]) != ("play", "polite"):
-            yield f"after the last step, the button says {page['play']} and aria-live is {page['live']}"
+            yield f"at the last step, the button says {page['play']} and aria-live {page['live']}"
         yield from stepper.check(index, 1)
     stepper.choose("tiles", "4x4")
     stepper.browser.value("document.getElementById('stepper').focus()")

@@ -11,8 +11,8 @@ Line n of the output is line n of the page, so that Doxygen's warnings name the 
 ignores the exit status of a filter. Whatever goes wrong therefore also becomes a reference that
 cannot be resolved, which does fail the build.
 
-What only a site can have, a page takes from a file of HTML beside it. GitHub shows what is between the
-two comments, the site has the file in its place:
+What only a site can have, a page takes from a file of HTML beside it. GitHub shows what is between
+the two comments, the site has the file in its place:
 
     <!-- on the site: stepper.html -->
     ![one step](step.svg)

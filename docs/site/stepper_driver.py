@@ -1,4 +1,5 @@
-"""Reads the tile stepper's page in a browser and compares what it shows with what the program wrote."""
+"""Reads the tile stepper's page in a browser and compares what it shows with what the program
+wrote."""
 
 import re
 

@@ -15,32 +15,35 @@ A generated block is what a lesson's program prints, or another program of the b
     ```
     <!-- /generated -->
 
-A drawing is what a program or module prints as SVG; it goes to the file that the next line shows, in
-the page's folder or below it:
+A drawing is what a program or module prints as SVG; it goes to the file that the next line shows,
+in the page's folder or below it:
 
     <!-- drawn: 05_flash_forward.figures.drawings loops -->
     ![the order of the loops](figures/loops.svg)
 
-The last digits of a sum, an exponential or a rounding error depend on the processor, the compiler and
-the C library. A block or drawing that a program prints is therefore in step if words, integers and the
-number of lines and figures are the same, and
+The last digits of a sum, an exponential or a rounding error depend on the processor, the compiler
+and the C library. A block or drawing that a program prints is therefore in step if words, integers
+and the number of lines and figures are the same, and
 
   - a number with a decimal point differs by at most one unit of its last digit,
   - a number with an exponent and below 1, such as 8.61e-06, is an error: it has the same sign and
-    differs by less than a factor of two, or by one unit of its last digit; from 1 upwards by one unit;
-  - an error before its bound, `2.02e-11 (allowed 3.67e-09)`, which the program has compared already,
-    differs by less than a factor of ten, or both are at most a hundredth of the bound.
+    differs by less than a factor of two, or by one unit of its last digit; from 1 upwards by one
+    unit;
+  - an error below 1 before its bound, `2.02e-11 (allowed 3.67e-09)` or `0.724 (limit 1.0)`, which
+    the program has compared already, differs by less than a factor of ten, or both are at most a
+    hundredth of the bound.
 
-Such a block stays as it is; with any other difference the whole block is rewritten. What a Python module
-prints is the same everywhere and compared exactly. A block can ask for another rule:
+Such a block stays as it is; with any other difference the whole block is rewritten. What a Python
+module prints is the same everywhere and compared exactly. A block can ask for another rule:
 
     <!-- generated, exact: PROGRAM ARGS -->       every character is compared
-    <!-- generated, noise 2e-06: PROGRAM ARGS --> two numbers with exponents up to 2e-06, with either
+    <!-- generated, noise 2e-06: PROGRAM ARGS --> two numbers with exponents up to 2e-06, with
+    either
                                                   sign, count as equal
 
-The tool rewrites the lines inside the fences and those drawings, nothing else. With --check it writes
-nothing and shows the difference instead. Exit status: 0 in step, 1 not in step (--check), 2 could not
-be done.
+The tool rewrites the lines inside the fences and those drawings, nothing else. With --check it
+writes nothing and shows the difference instead. Exit status: 0 in step, 1 not in step (--check), 2
+could not be done.
 """
 
 import argparse
@@ -59,7 +62,9 @@ from common.files.write_file import write_file
 from docs.site import gfm
 
 MAX_COLUMNS = 78  # beside the site's navigation a longer line is cut off
-TIME_LIMIT = 300.0  # seconds for one program; the longest takes ten, but machines may be slow and busy
+TIME_LIMIT = (
+    300.0  # seconds for one program; the longest takes ten, but machines may be slow and busy
+)
 PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
 MODULE = re.compile(r"\w+(?:\.\w+)+", re.ASCII)
 DIRECTIVE = re.compile(r"^[ \t]*<!--\s*/?\s*(?:listing|generated|drawn)\b", re.IGNORECASE)
@@ -68,12 +73,14 @@ GENERATED = re.compile(
     r"^[ \t]*<!-- generated(?:, (?P<rule>[^:]*))?: (?P<command>\S.*?) -->[ \t]*$"
 )
 DRAWN = re.compile(r"^[ \t]*<!-- drawn: (?P<command>\S.*?) -->[ \t]*$")
-IMAGE = re.compile(r"^[ \t]*!\[[^\]]+\]\((?P<name>(?:[A-Za-z0-9_-]+/)*[A-Za-z0-9_-]+\.svg)\)[ \t]*$")
+IMAGE = re.compile(
+    r"^[ \t]*!\[[^\]]+\]\((?P<name>(?:[A-Za-z0-9_-]+/)*[A-Za-z0-9_-]+\.svg)\)[ \t]*$"
+)
 END = re.compile(r"^[ \t]*<!-- /generated -->[ \t]*$")
 MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 NUMBER = re.compile(r"(?<![\d.])[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?(?!\.?\d)")  # not 2.11.0
-BOUND = "(allowed"  # between an error and what it may be
+BOUND = re.compile(r"\((allowed|limit)")  # between an error and what it may be
 FACTOR, CHECKED_FACTOR = 2, 10  # by which an error on another machine may be larger or smaller
 
 
@@ -133,7 +140,18 @@ def stripped(lines):
     return lines
 
 
-def same_number(old, new, noise, factor=FACTOR):
+def same_checked(old, new, noise):
+    """Whether two printed errors, which a program has compared with a bound, may be one error."""
+    if old == new or not re.search(r"[.e]", old) or not re.search(r"[.e]", new):
+        return old == new
+    a, b = decimal.Decimal(old), decimal.Decimal(new)
+    large, small = max(abs(a), abs(b)), min(abs(a), abs(b))
+    if large <= noise or (a * b > 0 and large < 1 and large < CHECKED_FACTOR * small):
+        return True
+    return same_number(old, new, noise)
+
+
+def same_number(old, new, noise):
     """Whether two printed numbers may be one number, computed on two machines."""
     if old == new:
         return True
@@ -147,15 +165,15 @@ def same_number(old, new, noise, factor=FACTOR):
             return True
         if a * b <= 0:
             return False
-        return (large < 1 and large < factor * small) or large - small <= max(units)
+        return (large < 1 and large < FACTOR * small) or large - small <= max(units)
     if "e" in old + new or "." not in old + new:
         return False
     return abs(a - b) <= min(units)  # %g drops zeros at the end: 0.5 beside 0.49 is 0.50
 
 
 def same_line(old, new, noise):
-    """Whether two lines differ only in numbers, and in these only as another machine may print them.
-    A number that is wider than before may take a space of its column."""
+    """Whether two lines differ only in numbers, and in these only as another machine may print
+    them. A number that is wider than before may take a space of its column."""
     if old == new:
         return True
     a, b = NUMBER.findall(old), NUMBER.findall(new)
@@ -166,8 +184,8 @@ def same_line(old, new, noise):
     if words[0] != words[1] or wider not in (0, sum(map(len, b)) - sum(map(len, a))):
         return False
     for i, (x, y) in enumerate(zip(a, b)):
-        if i + 1 < len(a) and words[0][i + 1] == BOUND:
-            same = same_number(x, y, max(noise, decimal.Decimal(a[i + 1]) / 100), CHECKED_FACTOR)
+        if i + 1 < len(a) and BOUND.fullmatch(words[0][i + 1]):
+            same = same_checked(x, y, max(noise, decimal.Decimal(a[i + 1]) / 100))
         else:
             same = same_number(x, y, noise)
         if not same:
@@ -176,8 +194,8 @@ def same_line(old, new, noise):
 
 
 def in_step(old, new, command, rule=None):
-    """Whether the lines of a block or drawing are what its command prints; the rule is the one that its
-    comment asks for."""
+    """Whether the lines of a block or drawing are what its command prints; the rule is the one that
+    its comment asks for."""
     if rule == "exact" or (rule is None and MODULE.fullmatch(shlex.split(command)[0])):
         return old == new
     noise = decimal.Decimal(0)
@@ -234,7 +252,8 @@ class Programs:
                 )
         else:
             raise Problem(
-                f"the program is '{name}'; it must be a plain name, for example 01_naive_attention, "
+                f"the program is '{name}'; it must be a plain name, for example "
+                f"01_naive_attention, "
                 "or one in a directory of the build, for example common/broken_on_lab, or a Python "
                 "module of the repository, for example docs.records.results."
             )
@@ -352,14 +371,17 @@ def synced(text, root, programs, report, draw):
                         f"the fenced block that ends at line {fence.last + 1}."
                     )
                 content = programs.output(match["command"])
-                block = [text.removeprefix(fence.prefix) for text in lines[fence.first + 1 : fence.last]]
+                block = [
+                    text.removeprefix(fence.prefix) for text in lines[fence.first + 1 : fence.last]
+                ]
                 if not in_step(block, content, match["command"], match["rule"]):
                     fill(fence, content)
             elif match := DRAWN.match(line):
                 image = IMAGE.match(lines[i + 1]) if i + 1 < len(lines) else None
                 if image is None:
                     raise Problem(
-                        "the line after the drawn comment must be an image in the page's folder or below it: "
+                        "the line after the drawn comment must be an image in the page's "
+                        "folder or below it: "
                         "![WORDS](NAME.svg)."
                     )
                 draw(image["name"], match["command"])
@@ -372,7 +394,8 @@ def synced(text, root, programs, report, draw):
             else:
                 raise Problem(
                     "this comment cannot be read; allowed are <!-- listing: PATH#TAG -->, "
-                    "<!-- generated: PROGRAM ARGS -->, also with a rule as in <!-- generated, exact: "
+                    "<!-- generated: PROGRAM ARGS -->, also with a rule as in <!-- generated, "
+                    "exact: "
                     "PROGRAM ARGS -->, <!-- /generated --> and <!-- drawn: PROGRAM ARGS -->."
                 )
         except Problem as problem:
@@ -441,8 +464,8 @@ def main(arguments=None):
             report(0, f"the page cannot be read: {error.strerror}.")
             continue
 
-        def draw(image, command, folder=pathlib.PurePosixPath(name).parent):
-            drawing = str(folder / image)
+        def draw(image, command, name=name):
+            drawing = str(pathlib.PurePosixPath(name).parent / image)
             content = programs.output(command)
             if drawings.setdefault(drawing, (command, content))[1] != content:
                 raise Problem(f"two commands draw {drawing}.")

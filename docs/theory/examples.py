@@ -1,4 +1,5 @@
-"""Prints the worked examples of the theory chapters: python3 -m docs.theory.examples NAME [RECORD...]
+"""Prints the worked examples of the theory chapters: python3 -m docs.theory.examples NAME
+[RECORD...]
 
 Figures are computed here, exactly where they are exact, or taken from records in docs/results.
 Exit status: 0, 1 when an example says one thing and a record another, 2 when a record lacks what is
@@ -81,13 +82,7 @@ def kernels(matmul, forward, interface):
     least = 4 * sum(three.values())
     found.append(Kernel("attention, three kernels", "float32", work, least, 1e12 * row["tflops"]))
     row = find(
-        interface,
-        what="time",
-        backend="MATH",
-        type="bfloat16",
-        head_dim=d,
-        length=n,
-        causal=False,
+        interface, what="time", backend="MATH", type="bfloat16", head_dim=d, length=n, causal=False
     )
     name = "attention, PyTorch's formulas"
     found.append(Kernel(name, "bfloat16", work, least / 2, 1e12 * row["tflops"]))
@@ -469,7 +464,9 @@ def backward(forward, gradients):
         for mask in ("", ", causal"):
             for length in (1024, 4096, 16384):
                 there = find(forward, group=group + mask, kernel="08_edge_masks", length=length)
-                back = find(gradients, group=group + mask, kernel="06_swizzled_pipeline", length=length)
+                back = find(
+                    gradients, group=group + mask, kernel="06_swizzled_pipeline", length=length
+                )
                 times = (there["milliseconds"], back["milliseconds"])
                 cells.append(
                     [

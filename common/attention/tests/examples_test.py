@@ -1,5 +1,5 @@
-"""Tests of what the examples of lessons 05 and 06 share, as far as it needs no GPU: the orders in which calls
-alternate, and what is read from ncu, which a script stands in for."""
+"""Tests of what the examples of lessons 05 and 06 share, as far as it needs no GPU: the orders in
+which calls alternate, and what is read from ncu, which a script stands in for."""
 
 import collections
 import contextlib
@@ -98,20 +98,29 @@ class Counting(unittest.TestCase):
         again = ["-m", command.module(), *sys.argv[1:]]
         script = (
             f"assert sys.argv[-{len(again)}:] == {again!r}\n"
-            f"with open(os.environ[{counters.LABELS!r}], 'a') as file: file.write({json.dumps(label())!r})\n"
+            f"with open(os.environ[{counters.LABELS!r}], 'a') as file: "
+            f"file.write({json.dumps(label())!r})\n"
             f"print({printed(MARK, LONG)!r})"
         )
         (row,) = self.with_ncu(script)
         self.assertEqual((row["what"], row["length"], row["cycles"]), ("counters", 512, 2000000))
 
     def test_why_it_failed_is_told(self):
-        error = "print('==ERROR== ERR_NVGPUCTRPERM: no permission\\n==ERROR== second\\n" + '"0","x"' + "')\n"
-        with self.assertRaisesRegex(counters.Uncounted, "status 3: ERR_NVGPUCTRPERM: no permission$"):
+        error = (
+            "print('==ERROR== ERR_NVGPUCTRPERM: no permission\\n==ERROR== second\\n"
+            + '"0","x"'
+            + "')\n"
+        )
+        with self.assertRaisesRegex(
+            counters.Uncounted, "status 3: ERR_NVGPUCTRPERM: no permission$"
+        ):
             self.with_ncu(error + "sys.exit(3)")
         with self.assertRaisesRegex(counters.Uncounted, "0 calls of 0; it says: ERR_NVGPUCTRPERM"):
             self.with_ncu(error)
         with self.assertRaisesRegex(counters.Uncounted, "status 1: example.py: no such library$"):
-            self.with_ncu(error + "print('example.py: no such library', file=sys.stderr)\nsys.exit(1)")
+            self.with_ncu(
+                error + "print('example.py: no such library', file=sys.stderr)\nsys.exit(1)"
+            )
         with self.assertRaisesRegex(counters.Uncounted, "status 2: nothing$"):
             self.with_ncu("sys.exit(2)")
 
@@ -149,7 +158,14 @@ class Table(unittest.TestCase):
         self.assertLessEqual(max(map(len, lines)), 120)
 
     def test_alone(self):
-        row = {**label(OURS), "tensor": 66.6, "shared": 75.4, "l2": 26, "dram": 2, "cycles": 2000000}
+        row = {
+            **label(OURS),
+            "tensor": 66.6,
+            "shared": 75.4,
+            "l2": 26,
+            "dram": 2,
+            "cycles": 2000000,
+        }
         text = io.StringIO()
         with contextlib.redirect_stdout(text):
             tables.print_counted([row], {OURS: "lesson", "theirs": "them"})

@@ -3,7 +3,7 @@
 import os
 import unittest
 
-from common.classroom import catalogue, judging
+from common.classroom import catalogue, grading
 
 if not all(one.has_solution() for one in catalogue.exercises()):
     raise unittest.SkipTest("this copy of the course was made without solutions")
@@ -13,7 +13,7 @@ BUILD = os.environ.get("FA_CLASSROOM_BUILD", str(ROOT / "build" / "learn"))
 
 def toolchain():
     """Of the build that is tested."""
-    return judging.Toolchain(BUILD)
+    return grading.Toolchain(BUILD)
 
 
 def exercise(name):

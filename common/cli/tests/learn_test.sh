@@ -157,7 +157,7 @@ PYTHON_STATUS=1
 export PYTHON_STATUS
 learn exercise check 03_one_step
 expect "a check that fails: exit 1" both status_is 1 says "exercise check 03_one_step"
-expect "... after what judges need was built" called "--target classroom"
+expect "... after what graders need was built" called "--target classroom"
 unset PYTHON_STATUS
 : >"$log"
 learn grade folder

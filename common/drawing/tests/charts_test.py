@@ -1,4 +1,5 @@
-"""Tests of charts.py: lines and bars are where their values say; nothing is drawn without values."""
+"""Tests of charts.py: lines and bars are where their values say; nothing is drawn without
+values."""
 
 import re
 import unittest

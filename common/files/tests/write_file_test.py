@@ -50,7 +50,8 @@ class WriteFile(unittest.TestCase):
                 self.assertEqual(target.read_text(), "new")
 
     def device(self, name):
-        """One to write to: for the superuser a copy, so that no mistake can replace that of the machine."""
+        """One to write to: for the superuser a copy, so that no mistake can replace that of the
+        machine."""
         path = pathlib.Path("/dev", name)
         if not path.is_char_device():
             self.skipTest(f"there is no {path} here")

@@ -1,4 +1,5 @@
-"""Tests of record_charts.py: the ladder, the charts of whole records, and the page that shows them."""
+"""Tests of record_charts.py: the ladder, the charts of whole records, and the page that shows
+them."""
 
 import json
 import re
@@ -115,7 +116,9 @@ class RecordChartsTest(TreeTest):
         ]
         status, out, _ = self.run_tool("ladder_table", *self.files(LESSONS + later))
         self.assertEqual(status, 0)
-        self.assertRegex(out, "08_edge_masks +bfloat16 +410.00 +41.0 +-\n09_wgmma +bfloat16 +500.00 +50.0 +1.22")
+        self.assertRegex(
+            out, "08_edge_masks +bfloat16 +410.00 +41.0 +-\n09_wgmma +bfloat16 +500.00 +50.0 +1.22"
+        )
 
     def test_points_of_the_ladder_are_where_their_values_say(self):
         status, svg, _ = self.run_tool("ladder", *self.files(LESSONS))

@@ -136,7 +136,9 @@ class CheckSite(TreeTest):
         self.write("src/a.hpp", "namespace fa {\n}\nnamespace fa::in_b {\nnamespace detail {\n")
         self.write("src/tests/b.hpp", "namespace fa::c {\n")
         self.write("html/namespacefa.html", "")
-        self.assert_fault("src/a.hpp:3: the namespace fa::in_b has no description; docs/site/namespaces")
+        self.assert_fault(
+            "src/a.hpp:3: the namespace fa::in_b has no description; docs/site/namespaces"
+        )
         self.write("html/namespacefa_1_1in__b.html", "")
         self.assertEqual(self.check()[0], 0)
         self.write(

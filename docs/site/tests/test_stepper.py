@@ -1,5 +1,5 @@
-"""Tests of the tile stepper's tools that need no browser: its files, how its numbers are compared, and what is said
-where there is no browser or no Selenium."""
+"""Tests of the tile stepper's tools that need no browser: its files, how its numbers are compared,
+and what is said where there is no browser or no Selenium."""
 
 import json
 import os
@@ -89,8 +89,9 @@ class Skipped(TreeTest):
 
     def test_without_a_browser_or_its_driver(self):
         environment = {"PATH": str(self.root), "CHROME": "", "CHROMEDRIVER": ""}
-        with mock.patch.dict(os.environ, environment), mock.patch.multiple(
-            "docs.site.browser", MAC="/none", webdriver=True
+        with (
+            mock.patch.dict(os.environ, environment),
+            mock.patch.multiple("docs.site.browser", MAC="/none", webdriver=True),
         ):
             self.both_say("there is no Chromium")
             self.write("chromium", "", mode=0o755)

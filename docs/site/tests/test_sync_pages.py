@@ -62,7 +62,9 @@ class SyncTest(TreeTest):
         text = "<!-- generated: tools.count data.txt -->\n```text\n```\n<!-- /generated -->\n"
         self.assertEqual(self.sync_text(text)[0], 0)
         self.assertIn("```text\nfrom the root\n```", self.read("page.md"))
-        self.assert_problem(text.replace("count", "none"), "page.md:1", "there is no module tools.none")
+        self.assert_problem(
+            text.replace("count", "none"), "page.md:1", "there is no module tools.none"
+        )
 
     def assert_problem(self, text, place, *words):
         """The page gives this message and exit status 2, both ways; nothing is written."""
@@ -85,7 +87,9 @@ class SyncTest(TreeTest):
 
 class Writing(SyncTest):
     def test_a_drawing_goes_where_the_page_shows_it(self):
-        self.write("tools/draw.py", "import sys\nprint('<svg>', sys.argv[1], '</svg>', sep='\\n')\n")
+        self.write(
+            "tools/draw.py", "import sys\nprint('<svg>', sys.argv[1], '</svg>', sep='\\n')\n"
+        )
         self.write("01_a/README.md", "<!-- drawn: tools.draw x -->\n![words](figures/pic.svg)\n")
         status, out, _ = self.sync("--check", "01_a/README.md")
         self.assertEqual(status, 1)
@@ -103,7 +107,14 @@ class Writing(SyncTest):
 
     def test_a_drawing_without_its_image(self):
         self.write("tools/draw.py", "print('<svg/>')\n")
-        for after in ("", "\n![w](a.svg)\n", "![w](../a.svg)\n", "![w](/a.svg)\n", "![w](a.png)\n", "![](a.svg)\n"):
+        for after in (
+            "",
+            "\n![w](a.svg)\n",
+            "![w](../a.svg)\n",
+            "![w](/a.svg)\n",
+            "![w](a.png)\n",
+            "![](a.svg)\n",
+        ):
             status, _, err = self.sync_text(f"<!-- drawn: tools.draw -->\n{after}")
             self.assertEqual(status, 2)
             self.assertIn("page.md:1: the line after the drawn comment must be an image", err)
@@ -288,9 +299,11 @@ class Digits(SyncTest):
         ("0.45   0.5    wrong", "0.45   0.49   wrong"),  # %g drops a zero
         ("error 0.5, wrong", "error 0.49, wrong"),
         ("rows  1", "rows  1"),
-        ("o: right: 1.78e-15 (allowed 5.25e-13)", "o: right: 3.55e-15 (allowed 5.24e-13)"),
-        ("right: 2.02e-11 (allowed 3.67e-09)", "right: 1.65e-10 (allowed 3.67e-09)"),
-        ("right: 7.10e-17 (allowed 5.68e-14)", "right: 0.00e+00 (allowed 5.68e-14)"),
+        ("o: 1.78e-15 (allowed 5.25e-13)", "o: 3.55e-15 (allowed 5.24e-13)"),
+        ("PASS 2.02e-11 (limit 3.67e-09)", "PASS 1.65e-10 (limit 3.67e-09)"),
+        ("PASS 7.10e-17 (limit 5.68e-14)", "PASS 0.00e+00 (limit 5.68e-14)"),
+        ("PASS  0.724  (limit 1.0)", "PASS  0.092  (limit 1.0)"),
+        ("PASS  0.0010  (limit 1.0)", "PASS  0.0000  (limit 1.0)"),
         ("float32  1e-07", "float32  2e-07"),  # 1.4e-07 and 1.6e-07
         ("9.9e-07", "1.1e-06"),
         ("-1.4e-06", "-1.2e-06"),
@@ -312,12 +325,16 @@ class Digits(SyncTest):
         ("3e-07", "6e-07"),
         ("5.3e-07", "-5.3e-07"),
         ("0.00e+00", "1.42e-16"),
-        ("right: 0.00e+00 (allowed 0.00e+00)", "right: 1.00e+00 (allowed 0.00e+00)"),
-        ("right: 5.00e-11 (allowed 3.67e-09)", "right: 5.10e-10 (allowed 3.67e-09)"),
-        ("right: 0.00e+00 (allowed 5.68e-14)", "right: 6.00e-16 (allowed 5.68e-14)"),
-        ("right: 2.02e-11 (allowed 3.67e-09)", "right: 2.02e-11 (allowed 7.35e-09)"),
+        ("PASS 0.00e+00 (limit 0.00e+00)", "PASS 1.00e+00 (limit 0.00e+00)"),
+        ("PASS 5.00e-11 (limit 3.67e-09)", "PASS 5.10e-10 (limit 3.67e-09)"),
+        ("o: 0.00e+00 (allowed 5.68e-14)", "o: 6.00e-16 (allowed 5.68e-14)"),
+        ("o: 2.02e-11 (allowed 3.67e-09)", "o: 2.02e-11 (allowed 7.35e-09)"),
+        ("PASS  0.724  (limit 1.0)", "PASS  0.071  (limit 1.0)"),
+        ("PASS  0.724  (limit 1.0)", "PASS  0.724  (limit 2.0)"),
+        ("findings 0 (limit 0)", "findings 1 (limit 0)"),
+        ("ratio 1.99 (limit 2.0)", "ratio 1.90 (limit 2.0)"),
         ("loss: 1.99e+00 (allowed 2.08e+00)", "loss: 1.90e+00 (allowed 2.08e+00)"),
-        ("right: 2.02e-11 (allowed 3.67e-09)", "wrong: 2.02e-11 (allowed 3.67e-09)"),
+        ("PASS 2.02e-11 (limit 3.67e-09)", "FAIL 2.02e-11 (limit 3.67e-09)"),
         ("1.99e+00", "2.01e+00"),
         ("6.55e+04", "6.53e+04"),
         ("a 1e-07", "a 0.1"),

@@ -1,4 +1,5 @@
-"""Prints a picture of the theory chapters as SVG: python3 -m docs.theory.figures.drawings NAME [RECORD...]
+"""Prints a picture of the theory chapters as SVG: python3 -m docs.theory.figures.drawings NAME
+[RECORD...]
 
 Exit status: 0, or 2 when a record lacks what the picture shows.
 """

@@ -1,5 +1,5 @@
-// The main program of every judge: runs one stage, and says how it ended on a channel that only it was told of.
-#include "common/classroom/judge.hpp"
+// The main program of every grader: runs one stage, and says how it ended on a channel that only it was told of.
+#include "common/classroom/grader.hpp"
 
 #include <cmath>
 #include <cstdio>
@@ -63,7 +63,7 @@ std::string verdict_json(const std::string& verdict,
                      verdict, json_text(message), counted);
 }
 
-std::string judge(const std::string& wanted) {
+std::string grade(const std::string& wanted) {
   if (wanted == "questions" && questions != nullptr) {
     try {
       return questions_json();
@@ -74,7 +74,7 @@ std::string judge(const std::string& wanted) {
   const NamedStage* found = nullptr;
   for (const NamedStage& stage : stages()) {
     if (stage.name != wanted) continue;
-    // A file that names a stage of its own would judge itself.
+    // A file that names a stage of its own would grade itself.
     if (found != nullptr) {
       return verdict_json("refused", "the stage '" + wanted +
                                          "' is defined twice; your file must "
@@ -189,7 +189,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (argc != 4) {
-    std::fputs("usage: judge STAGE SECRET_FD RESULT_FD, or --stages\n",
+    std::fputs("usage: grader STAGE SECRET_FD RESULT_FD, or --stages\n",
                stderr);
     return 2;
   }
@@ -205,11 +205,11 @@ int main(int argc, char** argv) {
   }
   close(secret_fd);
   if (have != secret.size()) {
-    std::fputs("judge: the secret is missing\n", stderr);
+    std::fputs("grader: the secret is missing\n", stderr);
     return 2;
   }
   const std::string line =
-      secret + " " + fa::classroom::judge(argv[1]) + "\n";
+      secret + " " + fa::classroom::grade(argv[1]) + "\n";
   std::size_t done = 0;
   while (done < line.size()) {
     const ssize_t put =

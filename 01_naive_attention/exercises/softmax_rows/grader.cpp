@@ -36,7 +36,7 @@ std::vector<double> softmax(const Scores& s,
   return numbers(e);
 }
 
-void judge(const Scores& s, const std::string& where) {
+void grade(const Scores& s, const std::string& where) {
   const auto row_max = [&](int i) {
     const double m = s.row(i).maxCoeff();
     return m == kMasked ? 0 : m;
@@ -69,24 +69,24 @@ void judge(const Scores& s, const std::string& where) {
 FA_STAGE(easy) {
   Scores s(2, 3);
   s << 1, 2, 3, 0.5, -1, 0;
-  judge(s, "small scores");
+  grade(s, "small scores");
 }
 
 FA_STAGE(odd) {
   Scores half(1, 3), far(2, 3), large(2, 3), blind(3, 2), one(1, 1);
   half << 400, 401, 402;
-  judge(half, "scores around 400");
+  grade(half, "scores around 400");
   large << 1000, 1001, 1002, 900, 900, 901;
-  judge(large, "scores around 1000");
+  grade(large, "scores around 1000");
   far << 800, 801, 802, -800, -801, -802;
-  judge(far, "one row around 800, one around -800");
+  grade(far, "one row around 800, one around -800");
   blind << 1, 2, kMasked, kMasked, kMasked, 3;
-  judge(blind, "a row of -infinity");
+  grade(blind, "a row of -infinity");
   one << -1e4;
-  judge(one, "a single score");
+  grade(one, "a single score");
   Scores random(17, 113);
   for (int i = 0; i < random.size(); ++i) {
     random.data()[i] = 50 * fa::random_normal(1, i);
   }
-  judge(random, "17 x 113 random scores");
+  grade(random, "17 x 113 random scores");
 }

@@ -47,7 +47,7 @@ std::vector<double> made(const Case& c, int rows, int cols, Rule rule) {
   return result;
 }
 
-void judge(int rows, int cols, const std::vector<Reason>& reasons) {
+void grade(int rows, int cols, const std::vector<Reason>& reasons) {
   const Case c = run(rows, cols);
   const auto turned = [&](int y, int x) {
     return std::int64_t{x} * rows + y;
@@ -92,15 +92,15 @@ const std::vector<Reason> kRagged = {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(64, 64, kWhole);
-  judge(96, 96, kWhole);
+  grade(64, 64, kWhole);
+  grade(96, 96, kWhole);
 }
 
 FA_STAGE(odd) {
-  judge(31, 31, kRagged);  // what leaves it stays where the lab can see it
-  judge(31, 33, kRagged);
-  judge(33, 65, kRagged);
-  judge(1, 100, kRagged);
+  grade(31, 31, kRagged);  // what leaves it stays where the lab can see it
+  grade(31, 33, kRagged);
+  grade(33, 65, kRagged);
+  grade(1, 100, kRagged);
 }
 
 FA_STAGE(races) {

@@ -163,7 +163,7 @@ const std::vector<Reason> kReasons = {
      "a barrier missing? Or do several write the same number, where one lane "
      "should?"}};
 
-void judge(const Sizes& sizes, float spread = 1) {
+void grade(const Sizes& sizes, float spread = 1) {
   const Inputs in = random_inputs<float>(sizes, spread);
   const Ran ran = launched(in);
   // What nobody wrote may be 0 by chance, and look like something else.
@@ -174,16 +174,16 @@ void judge(const Sizes& sizes, float spread = 1) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge({1, 1, 1, 64, kHeadDim, false});
-  judge({2, 2, 1, 8, kHeadDim, false}, 3);
+  grade({1, 1, 1, 64, kHeadDim, false});
+  grade({2, 2, 1, 8, kHeadDim, false}, 3);
 }
 
 FA_STAGE(odd) {
-  judge({1, 1, 1, 71, kHeadDim, false});
-  judge({1, 1, 1, 3, kHeadDim, false});
-  judge({6, 2, 1, 33, kHeadDim, false});
-  judge({2, 1, 1, 0, kHeadDim, false});
-  judge({4, 1, 1, 30, kHeadDim, false}, 60);
+  grade({1, 1, 1, 71, kHeadDim, false});
+  grade({1, 1, 1, 3, kHeadDim, false});
+  grade({6, 2, 1, 33, kHeadDim, false});
+  grade({2, 1, 1, 0, kHeadDim, false});
+  grade({4, 1, 1, 30, kHeadDim, false}, 60);
 }
 
 FA_STAGE(races) {

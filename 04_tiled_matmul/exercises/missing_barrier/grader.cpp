@@ -45,7 +45,7 @@ Case run(int m, int n, int k) {
 }
 
 template <bool b_transposed>
-void judge(int m, int n, int k) {
+void grade(int m, int n, int k) {
   const Case c = run<b_transposed>(m, n, k);
   // float32 sums of k terms of size 1, many times over.
   const double tolerance = 4e-6 * k;
@@ -70,15 +70,15 @@ void judge(int m, int n, int k) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge<false>(31, 31, 31);
-  judge<false>(32, 64, 32);
+  grade<false>(31, 31, 31);
+  grade<false>(32, 64, 32);
 }
 
 FA_STAGE(odd) {
-  judge<false>(32, 32, 64);
-  judge<false>(31, 33, 65);
-  judge<true>(33, 31, 70);
-  judge<true>(1, 5, 3);
+  grade<false>(32, 32, 64);
+  grade<false>(31, 33, 65);
+  grade<true>(33, 31, 70);
+  grade<true>(1, 5, 3);
 }
 
 FA_STAGE(races) {

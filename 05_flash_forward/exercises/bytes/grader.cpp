@@ -106,7 +106,7 @@ FA_QUESTIONS {
   require(rows == rows_loaded(queries, keys, true) &&
               rows_loaded(queries, keys, false) ==
                   std::int64_t{keys} * blocks(queries, kFlash2Queries),
-          "the kernel loads other tiles than the judge thinks");
+          "the kernel loads other tiles than the grader thinks");
   const double visited = tiles_by(queries, right);
   const double top_left = tiles_by(queries, [&](int query0) {
     return tiles_up_to(query0 + kFlash2Queries);

@@ -78,7 +78,7 @@ Case run(int rows, int cols, int blind_row = -1) {
   return result;
 }
 
-void judge(int rows, int cols, int blind_row = -1) {
+void grade(int rows, int cols, int blind_row = -1) {
   const Case c = run(rows, cols, blind_row);
   const auto with = [&](const Merge& merge) {
     return simulated(c.x, cols, merge);
@@ -126,15 +126,15 @@ void judge(int rows, int cols, int blind_row = -1) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(4, 32);
-  judge(8, 64);
+  grade(4, 32);
+  grade(8, 64);
 }
 
 FA_STAGE(odd) {
-  judge(5, 7);
-  judge(3, 113);
-  judge(1, 1);
-  judge(4, 40, 2);
+  grade(5, 7);
+  grade(3, 113);
+  grade(1, 1);
+  grade(4, 40, 2);
 }
 
 FA_STAGE(races) {

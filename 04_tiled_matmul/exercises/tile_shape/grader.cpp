@@ -39,7 +39,7 @@ Case run(int m, int n, int k) {
   return result;
 }
 
-void judge(int m, int n, int k) {
+void grade(int m, int n, int k) {
   const Case c = run(m, n, k);
   require(c.seen.atomics == 0,
           fmt::format("{} atomic requests, where each result belongs to one "
@@ -79,13 +79,13 @@ void judge(int m, int n, int k) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(128, 192, 32);
+  grade(128, 192, 32);
 }
 
 FA_STAGE(odd) {
-  judge(31, 31, 17);
-  judge(70, 150, 33);
-  judge(1, 5, 1);
+  grade(31, 31, 17);
+  grade(70, 150, 33);
+  grade(1, 5, 1);
 }
 
 FA_STAGE(races) {

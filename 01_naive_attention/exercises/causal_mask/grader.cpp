@@ -26,7 +26,7 @@ std::vector<double> masked(Scores s, Sees sees, double hidden = kHidden) {
   return {s.data(), s.data() + s.size()};
 }
 
-void judge(int queries, int keys) {
+void grade(int queries, int keys) {
   const Scores q = random_matrix(queries, 4), k = random_matrix(keys, 4);
   const Scores given = random_matrix(queries, keys);
   Scores s = given;
@@ -58,13 +58,13 @@ void judge(int queries, int keys) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(4, 4);
-  judge(17, 17);
+  grade(4, 4);
+  grade(17, 17);
 }
 
 FA_STAGE(odd) {
-  judge(3, 7);
-  judge(1, 9);
-  judge(5, 2);  // the first three queries see nothing
-  judge(9, 1);
+  grade(3, 7);
+  grade(1, 9);
+  grade(5, 2);  // the first three queries see nothing
+  grade(9, 1);
 }

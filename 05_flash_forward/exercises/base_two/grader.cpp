@@ -135,7 +135,7 @@ Ran launched(const Inputs& in) {
   });
 }
 
-void judge(const Sizes& sizes, float spread = 1) {
+void grade(const Sizes& sizes, float spread = 1) {
   const Inputs in = random_inputs<half>(sizes, spread);
   const Ran ran = launched(in);
   const Rows right = attention(in);
@@ -155,14 +155,14 @@ void judge(const Sizes& sizes, float spread = 1) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge({1, 1, 32, 48, 32, false});
+  grade({1, 1, 32, 48, 32, false});
 }
 
 FA_STAGE(odd) {
-  judge({1, 1, 37, 71, 32, false});
-  judge({1, 1, 45, 60, 32, true});
-  judge({1, 1, 50, 33, 32, true});
-  judge({1, 1, 20, 40, 32, false}, 16);
+  grade({1, 1, 37, 71, 32, false});
+  grade({1, 1, 45, 60, 32, true});
+  grade({1, 1, 50, 33, 32, true});
+  grade({1, 1, 20, 40, 32, false}, 16);
 }
 
 FA_STAGE(races) {

@@ -2,13 +2,13 @@
 #include "student/gradient_test.hpp"
 
 // After the answer, which is to do without.
-#include "06_flash_backward/exercises/slips.hpp"
+#include "06_flash_backward/exercises/mistakes.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
 using plain::Gradients;
+using plain::MistakeKind;
 using plain::Problem;
-using plain::Slip;
 
 namespace {
 
@@ -54,9 +54,9 @@ void must_accept(const std::string& name, const student::Backward& backward) {
                       name));
 }
 
-void must_refuse(const std::string& name, Slip slip) {
+void must_refuse(const std::string& name, MistakeKind mistake) {
   require(!student::is_right(
-              [=](const Problem& x) { return plain::gradients(x, slip); }),
+              [=](const Problem& x) { return plain::gradients(x, mistake); }),
           fmt::format("your test accepts '{}', which is wrong: which problem "
                       "would show it, and in which gradient?",
                       name));
@@ -72,21 +72,22 @@ FA_STAGE(easy) {
 }
 
 FA_STAGE(odd) {
-  must_refuse("delta left out", Slip::kNoDelta);
-  must_refuse("delta for each element", Slip::kDeltaPerElement);
-  must_refuse("the first row's delta for all", Slip::kDeltaOfQuery0);
-  must_refuse("no scale in dQ", Slip::kNoScaleInDq);
-  must_refuse("no scale in dK", Slip::kNoScaleInDk);
-  must_refuse("scale twice in dK", Slip::kScaleTwiceInDk);
-  must_refuse("dO of the next query", Slip::kNextRowOfDo);
-  must_refuse("the last query left out", Slip::kLastQueryLeft);
-  must_refuse("dV by P, not turned", Slip::kWeightsNotTurned);
-  must_refuse("LSE in base 2, exp in base e", Slip::kLseInBaseTwo);
-  must_refuse("no mask", Slip::kMaskForgotten);
-  must_refuse("mask aligned to the top left", Slip::kMaskTopLeft);
-  must_refuse("NaN in blind rows", Slip::kNanInBlindRows);
-  must_refuse("dV from P before dropout", Slip::kUndroppedInDv);
-  must_refuse("dP without dropout", Slip::kUndroppedInDp);
-  must_refuse("dK and dV of the first head only", Slip::kFirstHeadOnly);
-  must_refuse("dK and dV of the last head only", Slip::kLastHeadOnly);
+  must_refuse("delta left out", MistakeKind::kNoDelta);
+  must_refuse("delta for each element", MistakeKind::kDeltaPerElement);
+  must_refuse("the first row's delta for all", MistakeKind::kDeltaOfQuery0);
+  must_refuse("no scale in dQ", MistakeKind::kNoScaleInDq);
+  must_refuse("no scale in dK", MistakeKind::kNoScaleInDk);
+  must_refuse("scale twice in dK", MistakeKind::kScaleTwiceInDk);
+  must_refuse("dO of the next query", MistakeKind::kNextRowOfDo);
+  must_refuse("the last query left out", MistakeKind::kLastQueryLeft);
+  must_refuse("dV by P, not turned", MistakeKind::kWeightsNotTurned);
+  must_refuse("LSE in base 2, exp in base e", MistakeKind::kLseInBaseTwo);
+  must_refuse("no mask", MistakeKind::kMaskForgotten);
+  must_refuse("mask aligned to the top left", MistakeKind::kMaskTopLeft);
+  must_refuse("NaN in blind rows", MistakeKind::kNanInBlindRows);
+  must_refuse("dV from P before dropout", MistakeKind::kUndroppedInDv);
+  must_refuse("dP without dropout", MistakeKind::kUndroppedInDp);
+  must_refuse("dK and dV of the first head only",
+              MistakeKind::kFirstHeadOnly);
+  must_refuse("dK and dV of the last head only", MistakeKind::kLastHeadOnly);
 }

@@ -16,7 +16,7 @@ double largest(const std::vector<double>& numbers, double start) {
   return m;
 }
 
-void judge(const std::vector<double>& scores, double right,
+void grade(const std::vector<double>& scores, double right,
            const std::string& where) {
   fa::Tensor<double, 1> row({static_cast<std::int64_t>(scores.size())});
   std::copy(scores.begin(), scores.end(), row.data());
@@ -52,18 +52,18 @@ void judge(const std::vector<double>& scores, double right,
 }  // namespace
 
 FA_STAGE(easy) {
-  judge({3, 1, 2}, 3, "3 1 2");
-  judge({-5, 2, 4}, 4, "-5 2 4");
-  judge({-9, 7, 1}, 7, "-9 7 1");
+  grade({3, 1, 2}, 3, "3 1 2");
+  grade({-5, 2, 4}, 4, "-5 2 4");
+  grade({-9, 7, 1}, 7, "-9 7 1");
 }
 
 FA_STAGE(odd) {
-  judge({-3, -1, -2}, -1, "-3 -1 -2");
-  judge({-3e4, -2e4}, -2e4, "-3e4 -2e4");
-  judge({-kInfinity, -kInfinity}, -kInfinity, "-inf -inf");
-  judge({-kInfinity, -1e300}, -1e300, "-inf -1e300");
-  judge({0}, 0, "0");
-  judge({1, kNan, 2}, kNan, "1 NaN 2");
-  judge({kNan, 1}, kNan, "NaN 1");
-  judge({1, kInfinity}, kInfinity, "1 inf");
+  grade({-3, -1, -2}, -1, "-3 -1 -2");
+  grade({-3e4, -2e4}, -2e4, "-3e4 -2e4");
+  grade({-kInfinity, -kInfinity}, -kInfinity, "-inf -inf");
+  grade({-kInfinity, -1e300}, -1e300, "-inf -1e300");
+  grade({0}, 0, "0");
+  grade({1, kNan, 2}, kNan, "1 NaN 2");
+  grade({kNan, 1}, kNan, "NaN 1");
+  grade({1, kInfinity}, kInfinity, "1 inf");
 }

@@ -38,7 +38,7 @@ std::vector<double> differences(std::vector<double> s,
   return result;
 }
 
-void judge(int queries, int keys, double spread) {
+void grade(int queries, int keys, double spread) {
   M p(queries, keys), d_p(queries, keys);
   std::vector<double> right, delta, d_p_sums, column_sums(keys, 0.0);
   for (int i = 0; i < queries; ++i) {
@@ -94,12 +94,12 @@ void judge(int queries, int keys, double spread) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(5, 5, 1);
+  grade(5, 5, 1);
 }
 
 FA_STAGE(odd) {
-  judge(1, 4, 1);
-  judge(7, 3, 1);
-  judge(3, 1, 1);
-  judge(2, 11, 300);  // nearly all weights are 0
+  grade(1, 4, 1);
+  grade(7, 3, 1);
+  grade(3, 1, 1);
+  grade(2, 11, 300);  // nearly all weights are 0
 }

@@ -135,7 +135,7 @@ Ran launched(const Inputs& in) {
   });
 }
 
-void judge(const Sizes& sizes) {
+void grade(const Sizes& sizes) {
   const Inputs in = random_inputs<float>(sizes, 2);
   check_rows(launched(in), {}, in, attention(in), 2e-5, wrongs(in));
 }
@@ -143,14 +143,14 @@ void judge(const Sizes& sizes) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge({1, 1, 64, 32, 32, false});
-  judge({1, 1, 64, 5, 32, false});
+  grade({1, 1, 64, 32, 32, false});
+  grade({1, 1, 64, 5, 32, false});
 }
 
 FA_STAGE(odd) {
-  judge({1, 1, 70, 133, 32, false});
-  judge({2, 1, 67, 99, 32, true});
-  judge({1, 1, 90, 40, 32, true});
+  grade({1, 1, 70, 133, 32, false});
+  grade({2, 1, 67, 99, 32, true});
+  grade({1, 1, 90, 40, 32, true});
 }
 
 FA_STAGE(races) {

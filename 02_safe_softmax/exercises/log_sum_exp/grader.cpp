@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-void judge(const std::vector<double>& scores, const std::string& where) {
+void grade(const std::vector<double>& scores, const std::string& where) {
   fa::Tensor<double, 1> row({static_cast<std::int64_t>(scores.size())});
   std::copy(scores.begin(), scores.end(), row.data());
   long double l = 0, unshifted = 0;
@@ -41,19 +41,19 @@ void judge(const std::vector<double>& scores, const std::string& where) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge({1, 2, 3}, "1 2 3");
-  judge({-1, 0.5, 0.25, 2}, "-1 0.5 0.25 2");
+  grade({1, 2, 3}, "1 2 3");
+  grade({-1, 0.5, 0.25, 2}, "-1 0.5 0.25 2");
 }
 
 FA_STAGE(odd) {
-  judge({1000, 1001}, "1000 1001");
-  judge({-1000, -1001}, "-1000 -1001");
-  judge({-kInfinity, 3, -kInfinity}, "-inf 3 -inf");
-  judge({-kInfinity, -kInfinity}, "-inf -inf");
-  judge({-7}, "-7");
+  grade({1000, 1001}, "1000 1001");
+  grade({-1000, -1001}, "-1000 -1001");
+  grade({-kInfinity, 3, -kInfinity}, "-inf 3 -inf");
+  grade({-kInfinity, -kInfinity}, "-inf -inf");
+  grade({-7}, "-7");
   std::vector<double> row;
   for (int j = 0; j < 1023; ++j) {
     row.push_back(30 * fa::random_normal(1, static_cast<std::uint64_t>(j)));
   }
-  judge(row, "1023 random scores");
+  grade(row, "1023 random scores");
 }

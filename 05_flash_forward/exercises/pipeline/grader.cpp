@@ -50,7 +50,7 @@ std::vector<Reason> reasons(const Seen& seen) {
   return result;
 }
 
-void judge(const Sizes& sizes) {
+void grade(const Sizes& sizes) {
   const Inputs in = random_inputs<half>(sizes);
   const Ran ran = launched(in);
   const auto scale = static_cast<double>(in.scale);
@@ -71,13 +71,13 @@ void judge(const Sizes& sizes) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge({1, 1, 70, 64, kHeadDim, false});
-  judge({1, 1, 40, 128, kHeadDim, false});
+  grade({1, 1, 70, 64, kHeadDim, false});
+  grade({1, 1, 40, 128, kHeadDim, false});
 }
 
 FA_STAGE(odd) {
-  judge({1, 1, 70, 192, kHeadDim, false});
-  judge({1, 1, 130, 203, kHeadDim, true});
+  grade({1, 1, 70, 192, kHeadDim, false});
+  grade({1, 1, 130, 203, kHeadDim, true});
 }
 
 FA_STAGE(races) {

@@ -28,7 +28,7 @@ double right_d_s(const Element& e) {
   return e.p() * (e.d_o_v * e.z - e.delta);
 }
 
-void judge(const plain::Problem& x, const Range& queries, const Range& keys) {
+void grade(const plain::Problem& x, const Range& queries, const Range& keys) {
   const plain::Forward y = plain::forward(x);
   const int d = x.head_dim;
   std::vector<double> lse, delta;
@@ -185,17 +185,17 @@ void judge(const plain::Problem& x, const Range& queries, const Range& keys) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(plain::random_problem(1, 4, 5, 3), {0, 4}, {0, 5});
+  grade(plain::random_problem(1, 4, 5, 3), {0, 4}, {0, 5});
 }
 
 FA_STAGE(odd) {
-  judge(plain::random_problem(1, 7, 5, 3), {4, 7}, {2, 5});
+  grade(plain::random_problem(1, 7, 5, 3), {4, 7}, {2, 5});
   const plain::Problem causal = plain::random_problem(1, 5, 8, 4, true);
-  judge(causal, {2, 5}, {1, 7});
-  judge(causal, {0, 1}, {0, 1});
+  grade(causal, {2, 5}, {1, 7});
+  grade(causal, {0, 1}, {0, 1});
   const plain::Problem blind = plain::random_problem(1, 7, 4, 3, true);
-  judge(blind, {2, 6}, {0, 3});
+  grade(blind, {2, 6}, {0, 3});
   const plain::Problem drops = plain::random_problem(1, 6, 6, 3, true, 0.4);
-  judge(drops, {0, 3}, {0, 3});
-  judge(drops, {3, 6}, {1, 6});
+  grade(drops, {0, 3}, {0, 3});
+  grade(drops, {3, 6}, {1, 6});
 }

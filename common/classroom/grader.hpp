@@ -1,5 +1,5 @@
 /// @file
-/// What judges of exercises are written with. A judge includes the student's file and has one function for each stage;
+/// What graders of exercises are written with. A grader includes the student's file and has one function for each stage;
 /// the program that both make runs one stage and says on a channel of its own how it ended. README.md has the whole.
 #pragma once
 

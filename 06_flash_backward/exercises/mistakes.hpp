@@ -1,6 +1,6 @@
 /// @file
 /// The gradients of plain attention, and all mistakes that the checks of this lesson's exercises know by name. For
-/// judges.
+/// graders.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace fa::backward::plain {
 
 /// What is wrong with a backward pass.
-enum class Slip {
+enum class MistakeKind {
   kNone,              ///< nothing
   kNoDelta,           ///< dS = P o dP
   kDeltaPerElement,   ///< dS = P o (dP - P o dP)
@@ -46,46 +46,50 @@ enum class Slip {
 
 /// The gradients by the formulas of this lesson.
 /// @param x    the problem
-/// @param slip what to get wrong
-inline Gradients gradients(const Problem& x, Slip slip = Slip::kNone) {
+/// @param mistake what to get wrong
+inline Gradients gradients(const Problem& x,
+                           MistakeKind mistake = MistakeKind::kNone) {
   const Forward y = forward(x);
   const int d = x.head_dim;
   Gradients g{std::vector<double>(x.q.size()),
               std::vector<double>(x.k.size()),
               std::vector<double>(x.v.size())};
-  const auto is = [&](Slip one) { return slip == one; };
-  const double in_d_q = is(Slip::kNoScaleInDq) ? 1 : x.scale;
-  const double in_d_k = is(Slip::kNoScaleInDk)      ? 1
-                        : is(Slip::kScaleTwiceInDk) ? x.scale * x.scale
-                                                    : x.scale;
+  const auto is = [&](MistakeKind one) { return mistake == one; };
+  const double in_d_q = is(MistakeKind::kNoScaleInDq) ? 1 : x.scale;
+  const double in_d_k = is(MistakeKind::kNoScaleInDk)      ? 1
+                        : is(MistakeKind::kScaleTwiceInDk) ? x.scale * x.scale
+                                                           : x.scale;
   for (int head = 0; head < x.heads; ++head) {
     for (int i = 0; i < x.length_q; ++i) {
       const int row = head * x.length_q + i;
       const double lse =
-          y.lse[row] * (is(Slip::kLseInBaseTwo) ? 1 / std::log(2.0) : 1.0);
-      const double delta =
-          row_delta(x, y, is(Slip::kDeltaOfQuery0) ? head * x.length_q : row);
+          y.lse[row] *
+          (is(MistakeKind::kLseInBaseTwo) ? 1 / std::log(2.0) : 1.0);
+      const double delta = row_delta(
+          x, y, is(MistakeKind::kDeltaOfQuery0) ? head * x.length_q : row);
       for (int j = 0; j < x.length_k; ++j) {
         const int place = i + x.length_k - x.length_q;
         const auto within = [&](int at, int window) {
           return !x.causal || (j <= place && j > at - window);
         };
         const bool seen =
-            is(Slip::kMaskForgotten)   ? true
-            : is(Slip::kMaskTopLeft)   ? !x.causal || j <= i
-            : is(Slip::kNoWindow)      ? !x.causal || j <= place
-            : is(Slip::kWindowOneMore) ? within(place, x.window + 1)
-            : is(Slip::kWindowOneLess) ? within(place, x.window - 1)
-            : is(Slip::kWindowTopLeft) ? within(i, x.window)
-                                       : x.sees(i, j);
+            is(MistakeKind::kMaskForgotten)   ? true
+            : is(MistakeKind::kMaskTopLeft)   ? !x.causal || j <= i
+            : is(MistakeKind::kNoWindow)      ? !x.causal || j <= place
+            : is(MistakeKind::kWindowOneMore) ? within(place, x.window + 1)
+            : is(MistakeKind::kWindowOneLess) ? within(place, x.window - 1)
+            : is(MistakeKind::kWindowTopLeft) ? within(i, x.window)
+                                              : x.sees(i, j);
         const double s = seen ? x.scale * product(x, head, i, j)
                               : -std::numeric_limits<double>::infinity();
-        const bool blind = std::isinf(lse) && !is(Slip::kNanInBlindRows);
+        const bool blind =
+            std::isinf(lse) && !is(MistakeKind::kNanInBlindRows);
         const double p = blind ? 0 : std::exp(s - lse);
         const double z = x.kept[row * x.length_k + j];
         int taken = i;  // the query whose dO is taken
-        if (is(Slip::kNextRowOfDo)) taken = std::min(i + 1, x.length_q - 1);
-        if (is(Slip::kRowsOfKeys)) taken = j / 32 * 32 + i % 32;
+        if (is(MistakeKind::kNextRowOfDo))
+          taken = std::min(i + 1, x.length_q - 1);
+        if (is(MistakeKind::kRowsOfKeys)) taken = j / 32 * 32 + i % 32;
         const double* const d_o =
             taken < x.length_q ? &x.d_o[(head * x.length_q + taken) * d]
                                : nullptr;
@@ -93,34 +97,36 @@ inline Gradients gradients(const Problem& x, Slip slip = Slip::kNone) {
         for (int c = 0; c < d && d_o != nullptr; ++c) {
           d_p += d_o[c] * x.v[j * d + c];
         }
-        if (!is(Slip::kUndroppedInDp)) d_p *= z;
-        const double minus = is(Slip::kNoDelta)           ? 0
-                             : is(Slip::kDeltaPerElement) ? p * d_p
-                                                          : delta;
+        if (!is(MistakeKind::kUndroppedInDp)) d_p *= z;
+        const double minus = is(MistakeKind::kNoDelta)           ? 0
+                             : is(MistakeKind::kDeltaPerElement) ? p * d_p
+                                                                 : delta;
         const double d_s = p * (d_p - minus);
-        const double weight = is(Slip::kUndroppedInDv) ? p : p * z;
+        const double weight = is(MistakeKind::kUndroppedInDv) ? p : p * z;
         const bool goes_by =
-            !(is(Slip::kFirstHeadOnly) && head > 0) &&
-            !(is(Slip::kLastHeadOnly) && head + 1 < x.heads) &&
-            !(is(Slip::kLastQueryLeft) && i + 1 == x.length_q) &&
-            !(is(Slip::kRaggedTileLeft) && i >= x.length_q / 32 * 32) &&
-            !(is(Slip::kEndOfFirstKey) &&
+            !(is(MistakeKind::kFirstHeadOnly) && head > 0) &&
+            !(is(MistakeKind::kLastHeadOnly) && head + 1 < x.heads) &&
+            !(is(MistakeKind::kLastQueryLeft) && i + 1 == x.length_q) &&
+            !(is(MistakeKind::kRaggedTileLeft) &&
+              i >= x.length_q / 32 * 32) &&
+            !(is(MistakeKind::kEndOfFirstKey) &&
               i / 32 * 32 >=
                   j / 32 * 32 + x.window - x.length_k + x.length_q) &&
-            !(is(Slip::kEndTopLeft) &&
+            !(is(MistakeKind::kEndTopLeft) &&
               i / 32 * 32 >= j / 32 * 32 + 31 + x.window);
         for (int c = 0; c < d; ++c) {
           g.d_q[row * d + c] += in_d_q * d_s * x.k[j * d + c];
           if (!goes_by) continue;
-          g.d_k[j * d + c] +=
-              in_d_k * (is(Slip::kWeightsInDk) ? p : d_s) * x.q[row * d + c];
-          if (is(Slip::kWeightsNotTurned)) {
+          g.d_k[j * d + c] += in_d_k *
+                              (is(MistakeKind::kWeightsInDk) ? p : d_s) *
+                              x.q[row * d + c];
+          if (is(MistakeKind::kWeightsNotTurned)) {
             if (i >= x.length_k || j >= x.length_q) continue;
             g.d_v[i * d + c] +=
                 weight * x.d_o[(head * x.length_q + j) * d + c];
           } else if (d_o != nullptr) {
             g.d_v[j * d + c] +=
-                (is(Slip::kScaleInDv) ? x.scale : 1) * weight * d_o[c];
+                (is(MistakeKind::kScaleInDv) ? x.scale : 1) * weight * d_o[c];
           }
         }
       }

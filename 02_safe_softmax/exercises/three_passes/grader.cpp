@@ -17,7 +17,7 @@ std::vector<double> numbers(const fa::Tensor<half, 1>& row) {
   return result;
 }
 
-void judge(const std::vector<double>& scores, const std::string& where) {
+void grade(const std::vector<double>& scores, const std::string& where) {
   const auto n = static_cast<std::int64_t>(scores.size());
   fa::Tensor<half, 1> x({n}), y({n});
   for (std::int64_t j = 0; j < n; ++j) {
@@ -65,16 +65,16 @@ void judge(const std::vector<double>& scores, const std::string& where) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge({1, 2, 3}, "1 2 3");
-  judge({0, 0, -1, 0.5}, "0 0 -1 0.5");
+  grade({1, 2, 3}, "1 2 3");
+  grade({0, 0, -1, 0.5}, "0 0 -1 0.5");
 }
 
 FA_STAGE(odd) {
-  judge({1000, 1001, 1002}, "1000 1001 1002");
-  judge({-1000, -1001}, "-1000 -1001");
-  judge({kMasked, 2, kMasked}, "-inf 2 -inf");
-  judge({kMasked, kMasked}, "-inf -inf");
-  judge(std::vector<double>(5000, 3.0), "5000 equal scores");
+  grade({1000, 1001, 1002}, "1000 1001 1002");
+  grade({-1000, -1001}, "-1000 -1001");
+  grade({kMasked, 2, kMasked}, "-inf 2 -inf");
+  grade({kMasked, kMasked}, "-inf -inf");
+  grade(std::vector<double>(5000, 3.0), "5000 equal scores");
 }
 
 FA_STAGE(traffic) {

@@ -5,8 +5,8 @@
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
 using plain::Gradients;
+using plain::MistakeKind;
 using plain::Problem;
-using plain::Slip;
 
 namespace {
 
@@ -35,7 +35,7 @@ std::vector<double> without_tail(std::vector<double> gradient, int length,
   return gradient;
 }
 
-void judge(const Problem& x) {
+void grade(const Problem& x) {
   const Case c = run(x);
   const Gradients right = plain::gradients(x);
   const std::string where = fmt::format(
@@ -58,20 +58,21 @@ void judge(const Problem& x) {
   }
   std::vector<Mistake> of_d_v = plain::mistakes_of(
       x, &Gradients::d_v,
-      {{Slip::kFirstHeadOnly,
+      {{MistakeKind::kFirstHeadOnly,
         "of the heads that share the keys only the first one goes by"},
-       {Slip::kLastHeadOnly,
+       {MistakeKind::kLastHeadOnly,
         "of the heads that share the keys only the last one is left: the "
         "sums "
         "begin before the loop over heads"},
-       {Slip::kRaggedTileLeft,
+       {MistakeKind::kRaggedTileLeft,
         "the queries of the last, ragged tile do not go by"},
-       {Slip::kMaskForgotten, "hidden keys have a weight"},
-       {Slip::kRowsOfKeys,
+       {MistakeKind::kMaskForgotten, "hidden keys have a weight"},
+       {MistakeKind::kRowsOfKeys,
         "the rows of dO are those of the tile of keys; they belong to "
         "queries"},
-       {Slip::kWeightsNotTurned, "dV = P^T dO: here P was not turned"},
-       {Slip::kScaleInDv, "dV has the scale of dK; no scale belongs to it"}});
+       {MistakeKind::kWeightsNotTurned, "dV = P^T dO: here P was not turned"},
+       {MistakeKind::kScaleInDv,
+        "dV has the scale of dK; no scale belongs to it"}});
   if (c.seen.report.findings.empty()) {
     of_d_v.push_back(
         {"the keys of the last, ragged tile have no gradient: their threads "
@@ -82,25 +83,26 @@ void judge(const Problem& x) {
                tolerance, of_d_v, where);
   check_result(
       c.seen, reasons, {"dK", c.out.d_k, x.head_dim}, right.d_k, tolerance,
-      plain::mistakes_of(x, &Gradients::d_k,
-                         {{Slip::kNoScaleInDk, "dK without the scale"},
-                          {Slip::kScaleTwiceInDk, "the scale is in dK twice"},
-                          {Slip::kNoDelta, "delta is not in dS"},
-                          {Slip::kWeightsInDk, "dK from P in place of dS"}}),
+      plain::mistakes_of(
+          x, &Gradients::d_k,
+          {{MistakeKind::kNoScaleInDk, "dK without the scale"},
+           {MistakeKind::kScaleTwiceInDk, "the scale is in dK twice"},
+           {MistakeKind::kNoDelta, "delta is not in dS"},
+           {MistakeKind::kWeightsInDk, "dK from P in place of dS"}}),
       where);
 }
 
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(plain::random_problem(1, 20, 32, 16));
-  judge(plain::random_problem(1, 40, 32, 8));
+  grade(plain::random_problem(1, 20, 32, 16));
+  grade(plain::random_problem(1, 40, 32, 8));
 }
 
 FA_STAGE(odd) {
-  judge(plain::random_problem(1, 33, 40, 24));
-  judge(plain::random_problem(2, 7, 5, 8, true));
-  judge(plain::random_problem(1, 1, 33, 8, true));
+  grade(plain::random_problem(1, 33, 40, 24));
+  grade(plain::random_problem(2, 7, 5, 8, true));
+  grade(plain::random_problem(1, 1, 33, 8, true));
 }
 
 FA_STAGE(races) {

@@ -53,7 +53,7 @@ std::vector<double> combined(const std::vector<student::Attention>& parts,
   return o;
 }
 
-void judge(const std::vector<std::size_t>& sizes, double spread, double level,
+void grade(const std::vector<std::size_t>& sizes, double spread, double level,
            bool masked = false) {
   Keys keys;
   std::vector<student::Attention> parts;
@@ -122,16 +122,16 @@ void judge(const std::vector<std::size_t>& sizes, double spread, double level,
 }  // namespace
 
 FA_STAGE(easy) {
-  judge({4, 4}, 1, 1);
-  judge({16, 16, 16}, 2, 0);
+  grade({4, 4}, 1, 1);
+  grade({16, 16, 16}, 2, 0);
 }
 
 FA_STAGE(odd) {
-  judge({1, 17, 3, 64}, 3, 0);
-  judge({0, 5, 0, 0, 2}, 1, 0);
-  judge({8, 8}, 5, 1000);
-  judge({8, 8}, 5, -1000);
-  judge({0, 0}, 1, 0);
-  judge({2, 2}, 1, 0, true);
-  judge({7}, 1, 0);
+  grade({1, 17, 3, 64}, 3, 0);
+  grade({0, 5, 0, 0, 2}, 1, 0);
+  grade({8, 8}, 5, 1000);
+  grade({8, 8}, 5, -1000);
+  grade({0, 0}, 1, 0);
+  grade({2, 2}, 1, 0, true);
+  grade({7}, 1, 0);
 }

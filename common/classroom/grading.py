@@ -1,4 +1,4 @@
-"""Judges an answer to an exercise, stage by stage."""
+"""Grades an answer to an exercise, stage by stage."""
 
 import ast
 import contextlib
@@ -40,31 +40,43 @@ class StageResult:
 
     @property
     def passed(self):
-        """Whether its points are given; what this machine cannot judge costs nothing."""
+        """Whether its points are given; what this machine cannot grade costs nothing."""
         return self.verdict in ("passed", "skipped")
 
 
 def everyone_may_read(path):
     """Whether a user who is nobody in particular can read a file."""
-    return bool(os.stat(path).st_mode & 0o004) and all(os.stat(parent).st_mode & 0o001 for parent in path.parents)
+    return bool(os.stat(path).st_mode & 0o004) and all(
+        os.stat(parent).st_mode & 0o001 for parent in path.parents
+    )
 
 
 class Toolchain:
-    """How judges are compiled: what CMake wrote into a build directory."""
+    """How graders are compiled: what CMake wrote into a build directory."""
 
     def __init__(self, build):
         self.build = pathlib.Path(build).resolve()
         try:
-            files = json.loads((self.build / "classroom" / "toolchain.json").read_text(encoding="utf-8"))
-            commands = json.loads((self.build / "compile_commands.json").read_text(encoding="utf-8"))
+            files = json.loads(
+                (self.build / "classroom" / "toolchain.json").read_text(encoding="utf-8")
+            )
+            commands = json.loads(
+                (self.build / "compile_commands.json").read_text(encoding="utf-8")
+            )
         except (OSError, ValueError) as error:
-            raise Fault(f"{self.build} is no build of this course with the target classroom: {error}") from error
+            raise Fault(
+                f"{self.build} is no build of this course with the target classroom: {error}"
+            ) from error
         self.confine, self.libraries, self.flags = files["confine"], {}, {}
         for machine in ("cpu", "lab"):
             self.libraries[machine] = files[machine]
-            found = [c for c in commands if c["file"].endswith(f"common/classroom/prelude_{machine}.cpp")]
+            found = [
+                c for c in commands if c["file"].endswith(f"common/classroom/prelude_{machine}.cpp")
+            ]
             if not found:
-                raise Fault(f"{self.build}/compile_commands.json does not say how judges are compiled")
+                raise Fault(
+                    f"{self.build}/compile_commands.json does not say how graders are compiled"
+                )
             words = shlex.split(found[0]["command"])
             where = [i for i, word in enumerate(words) if word in ("-o", "-c")]
             for i in sorted(where, reverse=True):
@@ -72,29 +84,47 @@ class Toolchain:
             self.flags[machine] = [word for word in words if not UNWANTED.fullmatch(word)]
         # A compiler that is not root cannot show what only root may read.
         self.readable = everyone_may_read(pathlib.Path(__file__).resolve()) and everyone_may_read(
-            self.build / "classroom" / "toolchain.json")
+            self.build / "classroom" / "toolchain.json"
+        )
         # Only without a watched lab may a stage be left without a verdict.
         self.watched = any("FA_LAB_WATCHED" in flag for flag in self.flags["lab"])
-        self.cache = self.build / "classroom" / "judges"
+        self.cache = self.build / "classroom" / "graders"
 
     def compile(self, exercise, scratch):
-        """Compiles the judge with the student's file in scratch/student.
+        """Compiles the grader with the student's file in scratch/student.
 
-        @return the sandbox's outcome; the program is scratch/judge
+        @return the sandbox's outcome; the program is scratch/grader
         """
         flags = self.flags[exercise.machine]
-        limits = dataclasses.replace(COMPILE, stranger=self.readable and everyone_may_read(exercise.judge))
-        scratch_object = scratch / "judge.o"
+        limits = dataclasses.replace(
+            COMPILE, stranger=self.readable and everyone_may_read(exercise.grader)
+        )
+        scratch_object = scratch / "grader.o"
         compilation = sandbox.run(
             self.confine,
-            [*flags, *exercise.defines, f"-I{scratch}", "-o", scratch_object, "-c", exercise.judge],
+            [
+                *flags,
+                *exercise.defines,
+                f"-I{scratch}",
+                "-o",
+                scratch_object,
+                "-c",
+                exercise.grader,
+            ],
             scratch,
             limits,
         )
         if compilation.status != 0:
             return compilation
         # Without the flags: -fsanitize=thread would bring its own library.
-        link = [flags[0], "-o", scratch / "judge", scratch_object, *self.libraries[exercise.machine], "-pthread"]
+        link = [
+            flags[0],
+            "-o",
+            scratch / "grader",
+            scratch_object,
+            *self.libraries[exercise.machine],
+            "-pthread",
+        ]
         linking = sandbox.run(self.confine, link, scratch, limits)
         linking.seconds += compilation.seconds
         sandbox.take_back(scratch)  # no stage may change the program of the next
@@ -109,7 +139,9 @@ def scratch_folder():
     try:
         yield folder
     finally:
-        for parent, names, _files in os.walk(folder):  # from the top: what may not be listed is made so first
+        for parent, names, _files in os.walk(
+            folder
+        ):  # from the top: what may not be listed is made so first
             for name in names:
                 inner = os.path.join(parent, name)
                 if not os.path.islink(inner):  # the mode of what it leads to is not ours
@@ -142,7 +174,8 @@ def ended(outcome, limits):
     if outcome.timed_out:
         return f"it did not come to an end within {limits.seconds} seconds: a loop that never ends?"
     names = {
-        signal.SIGSEGV: "it used memory that is not its own (segmentation fault): an index that is too large?",
+        signal.SIGSEGV: "it used memory that is not its own (segmentation fault): an index "
+        "that is too large?",
         signal.SIGABRT: "it gave up (abort)",
         signal.SIGFPE: "it divided a whole number by zero",
         signal.SIGXFSZ: "it wrote a file that is larger than allowed",
@@ -156,11 +189,12 @@ def ended(outcome, limits):
         return "it asked for more memory than a check may use"
     words = outcome.output.strip().split("\n")[-1][:200]
     return f"it ended by itself, with exit status {outcome.status}, before the check was over" + (
-        f"; its last words: {words}" if words else "")
+        f"; its last words: {words}" if words else ""
+    )
 
 
 def run_stage(toolchain, program, folder, stage, limits=RUN):
-    """Runs one stage of a compiled judge; returns what it said, and for how long it ran."""
+    """Runs one stage of a compiled grader; returns what it said, and for how long it ran."""
     outcome = sandbox.run(toolchain.confine, [program, stage], folder, limits, channel=True)
     try:
         said = json.loads(outcome.result)
@@ -169,17 +203,18 @@ def run_stage(toolchain, program, folder, stage, limits=RUN):
     return said, outcome.seconds
 
 
-def judge(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
-    """Judges an answer.
+def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
+    """Grades an answer.
 
     @param answer the text of the student's file
-    @param stop   at the first stage that refuses, as for students; else only what needs a right result is left out
+    @param stop   at the first stage that refuses, as for students; else only what needs a right
+        result is left out
     @param shown  what to call the folder of the student's file in messages, with its slash
-    @param inspect called with the path of the compiled judge, before the stages are run
+    @param inspect called with the path of the compiled grader, before the stages are run
     """
     shown = "" if shown is None else shown
     if exercise.predicts:
-        return judge_numbers(toolchain, exercise, answer)
+        return grade_numbers(toolchain, exercise, answer)
     results = [
         StageResult(name, exercise.titles.get(name, name), points, "not reached")
         for name, points in exercise.points.items()
@@ -195,16 +230,20 @@ def judge(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
             return results
         results[0].verdict = "passed"
         if inspect:
-            inspect(scratch / "judge")
+            inspect(scratch / "grader")
         for result in results[1:]:
-            folder = scratch / f"work_{result.name}"  # each its own: what a stage leaves may not be removable
+            folder = (
+                scratch / f"work_{result.name}"
+            )  # each its own: what a stage leaves may not be removable
             folder.mkdir()
-            said, result.seconds = run_stage(toolchain, scratch / "judge", folder, result.name)
+            said, result.seconds = run_stage(toolchain, scratch / "grader", folder, result.name)
             result.verdict, result.notes = said["verdict"], said.get("notes", [])
             result.message = renamed(said.get("message", ""), scratch, shown)
             if result.verdict == "skipped" and (toolchain.watched or exercise.machine != "lab"):
                 result.verdict = "refused"
-                result.message = "the stage was left without a verdict, which only a machine without a lab may do"
+                result.message = (
+                    "the stage ended without a verdict, which is allowed only without a lab"
+                )
             if result.verdict not in ("passed", "refused", "skipped"):
                 result.verdict = "refused"
             if not result.passed and (stop or result is results[1]):
@@ -262,9 +301,10 @@ def read_numbers(text):
 
 
 def questions(toolchain, exercise):
-    """The questions with the truth, which the judge counts. It holds no student's code and is kept."""
+    """The questions with the truth, which the grader counts. It holds no student's code and is
+    kept."""
     key = hashlib.sha256()
-    for part in (exercise.judge.read_bytes(), repr(toolchain.flags[exercise.machine]).encode()):
+    for part in (exercise.grader.read_bytes(), repr(toolchain.flags[exercise.machine]).encode()):
         key.update(part)
     for path in toolchain.libraries[exercise.machine]:
         key.update(str(os.stat(path).st_mtime_ns).encode())
@@ -276,14 +316,16 @@ def questions(toolchain, exercise):
     with scratch_folder() as scratch:
         outcome = toolchain.compile(exercise, scratch)
         if outcome.status != 0:
-            raise Fault(f"the judge of {exercise.id} does not compile: {outcome.output.strip()[:2000]}")
+            raise Fault(
+                f"the grader of {exercise.id} does not compile: {outcome.output.strip()[:2000]}"
+            )
         folder = scratch / "work"
         folder.mkdir()
-        said, _ = run_stage(toolchain, scratch / "judge", folder, "questions")
+        said, _ = run_stage(toolchain, scratch / "grader", folder, "questions")
     if said["verdict"] == "skipped":
         return []
     if said["verdict"] != "questions":
-        raise Fault(f"the judge of {exercise.id} gives no answers: {said['message']}")
+        raise Fault(f"the grader of {exercise.id} gives no answers: {said['message']}")
     toolchain.cache.mkdir(parents=True, exist_ok=True)
     for old in toolchain.cache.glob(f"{exercise.id}-*.json"):
         old.unlink(missing_ok=True)
@@ -296,8 +338,8 @@ def near(number, truth, within):
     return number == truth or abs(number - truth) <= within * abs(truth)
 
 
-def judge_numbers(toolchain, exercise, answer):
-    """Judges a file of answers: a stage for each question."""
+def grade_numbers(toolchain, exercise, answer):
+    """Grades a file of answers: a stage for each question."""
     results = [
         StageResult(name, exercise.titles.get(name, name), points, "not reached")
         for name, points in exercise.points.items()
@@ -308,14 +350,19 @@ def judge_numbers(toolchain, exercise, answer):
     if len(missing) == len(names) or missing:
         results[0].verdict = "refused"
         results[0].message = (
-            "no number yet for: " + ", ".join(missing) + "; write digits or a small product such as 4 * 64 * 64"
+            "no number yet for: "
+            + ", ".join(missing)
+            + "; write digits or a small product such as 4 * 64 * 64"
         )
         return results
     results[0].verdict = "passed"
     asked = {question["name"]: question for question in questions(toolchain, exercise)}
     for result in results[1:]:
         if not asked:
-            result.verdict, result.message = "skipped", "this machine has no watched lab, which needs Linux"
+            result.verdict, result.message = (
+                "skipped",
+                "this machine has no watched lab, which needs Linux",
+            )
             continue
         question, number = asked[result.name], numbers[result.name]
         if near(number, question["truth"], question["within"]):
@@ -355,14 +402,21 @@ def solution(toolchain, exercise):
 
 
 def wrong_answers(toolchain, exercise):
-    """Typical wrong answers: name, description, stage that refuses, part of its message, text of the file."""
+    """Typical wrong answers: name, description, stage that refuses, part of its message, text of
+    the file."""
     if not exercise.predicts:
         right = exercise.solution()
         return [(w.name, w.about, w.stage, w.says, w.text(right)) for w in exercise.wrong_answers()]
     asked = questions(toolchain, exercise)
     truth = {question["name"]: question["truth"] for question in asked}
     return [
-        (f"{q['name']} = {digits(value)}", says, q["name"], says, filled(exercise, {**truth, q["name"]: value}))
+        (
+            f"{q['name']} = {digits(value)}",
+            says,
+            q["name"],
+            says,
+            filled(exercise, {**truth, q["name"]: value}),
+        )
         for q in asked
         for value, says in q["mistakes"]
     ]

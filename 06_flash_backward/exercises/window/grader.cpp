@@ -5,8 +5,8 @@
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
 using plain::Gradients;
+using plain::MistakeKind;
 using plain::Problem;
-using plain::Slip;
 
 namespace {
 
@@ -50,7 +50,7 @@ const std::vector<Reason> kReasons{
      "P and dS are hidden by a thread that did not write them, or after "
      "others were told that they are there"}};
 
-void judge(const Problem& x) {
+void grade(const Problem& x) {
   const Case c = run(x);
   require(c.seen.atomics == 0,
           fmt::format("{} atomic requests, where each sum has one owner, who "
@@ -67,17 +67,17 @@ void judge(const Problem& x) {
                             const char* left) {
     return plain::mistakes_of(
         x, part,
-        {{Slip::kNoWindow, left},
-         {Slip::kWindowOneMore,
+        {{MistakeKind::kNoWindow, left},
+         {MistakeKind::kWindowOneMore,
           "the window is one key too large: the query's own place is one of "
           "its keys"},
-         {Slip::kWindowOneLess, "the window is one key too small"},
-         {Slip::kEndTopLeft,
+         {MistakeKind::kWindowOneLess, "the window is one key too small"},
+         {MistakeKind::kEndTopLeft,
           "the loop over queries ends too early: query i stands at key i + "
           "length_k - length_q, not at key i"},
-         {Slip::kWindowTopLeft,
+         {MistakeKind::kWindowTopLeft,
           "query i stands at key i + length_k - length_q, not at key i"},
-         {Slip::kEndOfFirstKey,
+         {MistakeKind::kEndOfFirstKey,
           "queries that see only the later keys of the tile do not go by: "
           "the end belongs to the last key of the 32"}});
   };
@@ -95,7 +95,7 @@ void judge(const Problem& x) {
 }
 
 // Early keys are so large that their scores, beside the LSE of later windows, are powers that float32 does not have.
-void judge_huge() {
+void grade_huge() {
   Problem x = problem(20, 20, 32, 5);
   for (int e = 0; e < 8 * x.head_dim; ++e) x.k[e] *= 400;
   const Case c = run(x);
@@ -113,15 +113,15 @@ void judge_huge() {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(problem(48, 48, 8, 10));
+  grade(problem(48, 48, 8, 10));
 }
 
 FA_STAGE(odd) {
-  judge(problem(20, 40, 8, 9));
-  judge(problem(90, 20, 8, 12));
-  judge(problem(5, 7, 24, 1));
-  judge(problem(9, 4, 8, 1000));
-  judge_huge();
+  grade(problem(20, 40, 8, 9));
+  grade(problem(90, 20, 8, 12));
+  grade(problem(5, 7, 24, 1));
+  grade(problem(9, 4, 8, 1000));
+  grade_huge();
 }
 
 FA_STAGE(races) {

@@ -33,7 +33,7 @@ std::string text_of(const std::vector<double>& scores) {
   return result.empty() ? " no keys" : result;
 }
 
-void judge(const std::vector<double>& left,
+void grade(const std::vector<double>& left,
            const std::vector<double>& right) {
   const State a = of(left, 1), b = of(right, 10);
   const double m = std::max(a.m, b.m), low = std::min(a.m, b.m);
@@ -80,17 +80,17 @@ proof::Outcome merge_is_union(const proof::Cases& cases) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge({1, 0.5}, {0, 1});
-  judge({2, 2}, {2});
+  grade({1, 0.5}, {0, 1});
+  grade({2, 2}, {2});
 }
 
 FA_STAGE(odd) {
-  judge({1, 3}, {2, 5});
-  judge({7, 3}, {2, 5});
-  judge({}, {4});
-  judge({4, -1}, {});
-  judge({}, {});
-  judge({-900}, {900, 899});
+  grade({1, 3}, {2, 5});
+  grade({7, 3}, {2, 5});
+  grade({}, {4});
+  grade({4, -1}, {});
+  grade({}, {});
+  grade({-900}, {900, 899});
 }
 
 FA_STAGE(proof) {

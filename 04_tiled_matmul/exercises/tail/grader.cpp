@@ -40,7 +40,7 @@ std::vector<double> up_to(const Case& c, std::int64_t count) {
   return result;
 }
 
-void judge(std::int64_t n) {
+void grade(std::int64_t n) {
   const Case c = run(n);
   const std::int64_t blocks = ceil_div(n, std::int64_t{kThreads});
   check_result(
@@ -71,15 +71,15 @@ void judge(std::int64_t n) {
 
 //! [stages]
 FA_STAGE(easy) {
-  judge(256);
-  judge(1024);
+  grade(256);
+  grade(1024);
 }
 
 FA_STAGE(odd) {
-  judge(100);
-  judge(1);
-  judge(129);
-  judge(1000);
+  grade(100);
+  grade(1);
+  grade(129);
+  grade(1000);
 }
 //! [stages]
 

@@ -18,7 +18,7 @@ std::vector<double> picture(std::int64_t queries, std::int64_t keys,
   return result;
 }
 
-void judge(std::int64_t queries, std::int64_t keys, std::int64_t window) {
+void grade(std::int64_t queries, std::int64_t keys, std::int64_t window) {
   const student::Window bounds{queries, keys, window};
   const std::string where =
       fmt::format("{} queries, {} keys, window {}", queries, keys, window);
@@ -72,16 +72,16 @@ void judge(std::int64_t queries, std::int64_t keys, std::int64_t window) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(8, 8, 3);
-  judge(20, 20, 7);
+  grade(8, 8, 3);
+  grade(20, 20, 7);
 }
 
 FA_STAGE(odd) {
-  judge(3, 9, 4);
-  judge(1, 30, 8);
-  judge(9, 4, 2);  // the first five see nothing
-  judge(6, 6, 1);
-  judge(6, 6, 100);
+  grade(3, 9, 4);
+  grade(1, 30, 8);
+  grade(9, 4, 2);  // the first five see nothing
+  grade(6, 6, 1);
+  grade(6, 6, 100);
 }
 
 FA_STAGE(traffic) {

@@ -31,7 +31,7 @@ std::vector<double> sums_over_keys(const plain::Problem& x,
   return result;
 }
 
-void judge(int batch, const plain::Problem& x) {
+void grade(int batch, const plain::Problem& x) {
   const plain::Forward y = plain::forward(x);
   const int heads = x.heads / batch, d = x.head_dim,
             rows = x.heads * x.length_q;
@@ -91,11 +91,11 @@ void judge(int batch, const plain::Problem& x) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(1, plain::random_problem(1, 5, 5, 4));
+  grade(1, plain::random_problem(1, 5, 5, 4));
 }
 
 FA_STAGE(odd) {
-  judge(1, plain::random_problem(2, 7, 3, 5));
-  judge(2, plain::random_problem(6, 3, 8, 1));
-  judge(2, plain::random_problem(4, 6, 4, 3, true, 0.25));
+  grade(1, plain::random_problem(2, 7, 3, 5));
+  grade(2, plain::random_problem(6, 3, 8, 1));
+  grade(2, plain::random_problem(4, 6, 4, 3, true, 0.25));
 }

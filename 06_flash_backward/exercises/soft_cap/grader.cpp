@@ -45,7 +45,7 @@ struct Row {
   }
 };
 
-void judge(double spread, double scale, double cap, int keys, int visible) {
+void grade(double spread, double scale, double cap, int keys, int visible) {
   Row row{{}, {}, {}, scale, cap};
   for (int j = 0; j < keys; ++j) {
     const auto place = static_cast<std::uint64_t>(j);
@@ -171,13 +171,13 @@ void judge(double spread, double scale, double cap, int keys, int visible) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge(6, 0.5, 3, 6, 6);
+  grade(6, 0.5, 3, 6, 6);
 }
 
 FA_STAGE(odd) {
-  judge(4, 0.25, 1.5, 9, 5);
-  judge(3, 0.5, 2, 4, 0);
-  judge(3, 0.5, 2, 1, 1);
-  judge(1000, 0.5, 5, 7, 6);
-  judge(3, 0.5, 0, 6, 4);
+  grade(4, 0.25, 1.5, 9, 5);
+  grade(3, 0.5, 2, 4, 0);
+  grade(3, 0.5, 2, 1, 1);
+  grade(1000, 0.5, 5, 7, 6);
+  grade(3, 0.5, 0, 6, 4);
 }

@@ -155,7 +155,7 @@ const std::vector<Reason> kReasons = {
     {"unwritten",
      "a tile before the first key is used: a query sees at least 0 keys"}};
 
-void judge(const Sizes& sizes) {
+void grade(const Sizes& sizes) {
   const Inputs in = random_inputs<half>(sizes);
   // Weights and O are rounded to float16.
   check_rows(launched(in), kReasons, in, attention(in), 3e-3, wrongs(in));
@@ -164,14 +164,14 @@ void judge(const Sizes& sizes) {
 }  // namespace
 
 FA_STAGE(easy) {
-  judge({1, 1, 64, 64, 32, true});
+  grade({1, 1, 64, 64, 32, true});
 }
 
 FA_STAGE(odd) {
-  judge({1, 1, 37, 71, 32, true});
-  judge({2, 1, 45, 77, 32, false});
-  judge({1, 1, 70, 45, 32, true});
-  judge({1, 1, 100, 33, 32, true});
+  grade({1, 1, 37, 71, 32, true});
+  grade({2, 1, 45, 77, 32, false});
+  grade({1, 1, 70, 45, 32, true});
+  grade({1, 1, 100, 33, 32, true});
 }
 
 FA_STAGE(races) {
