@@ -6,7 +6,7 @@ TALL, WIDE = 24, 92  # d and N in pixels: the longer the text, the wider
 
 
 def step(d, x, y, words):
-    """An arrow to the next matrix, with what happens there."""
+    """An arrow to the next matrix, labelled with the operation."""
     d.arrow(x, y, x + 78)
     for k, line in enumerate(words):
         d.text(x + 36, y - 8 - 14 * (len(words) - 1 - k), line, font_size=11)
@@ -47,7 +47,7 @@ def flow():
     d.legend(
         20,
         370,
-        [(LINEAR, "grows with N"), (QUADRATIC, "grows with N squared: all of it is stored")],
+        [(LINEAR, "grows with N"), (QUADRATIC, "grows with N squared, and all of it is stored")],
     )
     return d
 

@@ -11,8 +11,8 @@ def passes():
     d.text(left + CELLS * SIDE / 2, 24, "a row of scores", font_weight="bold")
     for k, (words, result, note) in enumerate(
         [
-            ("1: the maximum", "m", "one number"),
-            ("2: the sum of exp(x - m)", "l", "one number"),
+            ("1: the maximum", "m", "one value"),
+            ("2: the sum of exp(x - m)", "l", "one value"),
             ("3: exp(x - m) / l", None, ""),
         ]
     ):
@@ -32,13 +32,13 @@ def passes():
     y = 42 + 56 * 3 - 8
     for cell in range(CELLS):
         d.box(left + cell * SIDE, y, SIDE, SIDE, QUADRATIC)
-    d.text(left - 10, y + 14, "writes the weights", text_anchor="end")
+    d.text(left - 10, y + 14, "writes P", text_anchor="end")
     d.text(left + CELLS * SIDE + 93, y - 34, "m and l", font_size=11)
     d.text(
         20,
         y + 40,
-        "Three reads and one write for each score. No pass can begin before the one above it "
-        "has ended.",
+        "Three reads and one write per score. Each pass needs the complete result of the pass "
+        "above it.",
         text_anchor="start",
     )
     return d

@@ -4,18 +4,18 @@ from common.drawing.svg import LINEAR, SMALL, Drawing, main
 
 
 def state(d, x, y, words):
-    """A triple with the keys that it knows."""
+    """A state (m, l, O), labelled with the keys that it covers."""
     d.matrix(x, y, 96, 30, SMALL, "(m, l, O)")
     d.text(x + 48, y + 44, words, font_size=10, fill="#555555")
 
 
 def keys(d, x, y, words):
-    """Some keys and values: what the state has to see once."""
+    """A tile of keys and values, which the state processes once."""
     d.matrix(x, y, 62, 34, LINEAR, words)
 
 
 def flow():
-    d = Drawing(700, 432, "One pass over the keys, and the same in parts")
+    d = Drawing(700, 432, "One pass over the keys, and the same computation in parts")
     d.text(
         18, 24, "One pass: each tile of keys is read once", text_anchor="start", font_weight="bold"
     )
@@ -31,7 +31,7 @@ def flow():
     d.text(
         18,
         188,
-        "A step: raise m; multiply l and O by exp(m before - m); add the tile's weights and "
+        "A step: update m; rescale l and O by exp(m_old - m); add the tile's weights and "
         "weighted values.",
         text_anchor="start",
     )
@@ -39,7 +39,7 @@ def flow():
     d.text(
         18,
         top,
-        "In parts: the merge of two triples is a triple",
+        "In parts: merging two states gives a state",
         text_anchor="start",
         font_weight="bold",
     )

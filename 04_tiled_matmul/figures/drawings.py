@@ -47,8 +47,8 @@ def banks():
         22,
         314,
         [
-            f"Red: column {chosen}, which a warp reads at once. Other colours: even and odd "
-            f"rows. White: the pad, unused."
+            f"Red: column {chosen}, which a warp reads in one request. Other colours: even "
+            f"and odd rows. White: padding."
         ],
         text_anchor="start",
     )
@@ -56,7 +56,7 @@ def banks():
 
 
 def tiles():
-    d = Drawing(700, 330, "Where the numbers of a matrix product are on their way")
+    d = Drawing(700, 330, "The levels of memory that the elements of a matmul pass through")
     for x, width, name, size in [
         (12, 300, "global memory", "all of A, B and C"),
         (330, 176, "shared memory", "a block's tiles"),
@@ -102,10 +102,10 @@ def tiles():
         12,
         298,
         [
-            "A tile is loaded once and used by the whole block: rung 09. Sixteen numbers from "
-            "it serve 64 multiplications",
-            "of a thread: rung 11. Tile after tile goes by along the green strips; the sums "
-            "stay where they are.",
+            "Rung 09 loads a tile once for the whole block. In rung 11 a thread uses 16 "
+            "elements of it for",
+            "64 multiplications. The block steps through the tiles of the green strips; the "
+            "sums stay in registers.",
         ],
         text_anchor="start",
     )
@@ -117,10 +117,8 @@ STEPS, TILES = 4, 2  # of the sums of a tile of C, and tiles of C
 
 
 def ring_times(stages, runs_on):
-    """When things happen in a multiprocessor: [(stage, number, fetched from, there, read from,
-    free)], and [(from, to)] for each tile of C that is written. The producer of rung 21 runs on
-    into the next
-    tile."""
+    """The schedule of an SM: [(stage, step, copied from, ready, read from, free)], and [(from, to)]
+    for each tile of C that is written. The producer of rung 21 continues with the next tile."""
     steps, writes, free, now = [], [], [0] * stages, 0
     for tile in range(TILES):
         begin = now
@@ -138,15 +136,14 @@ def ring_times(stages, runs_on):
 def ring():
     rungs = [
         ("19", 1, False, "one stage"),
-        ("20", 3, False, "a ring of stages"),
-        ("21", 3, True, "a producer that runs on"),
+        ("20", 3, False, "a circular buffer of stages"),
+        ("21", 3, True, "persistent: the producer continues with the next tile"),
     ]
     unit, left, row = 13.2, 70, 17
     d = Drawing(
         700,
         372,
-        "Two tiles of C in one multiprocessor: when its stages are filled and read in rungs "
-        "19 to 21",
+        "Two tiles of C on one SM: when the stages are filled and read in rungs 19 to 21",
     )
     y = 40
     for name, stages, runs_on, idea in rungs:
@@ -188,9 +185,9 @@ def ring():
         12,
         y - 8,
         [
-            (LINEAR, "a copy is on its way"),
-            (SMALL, "the tiles are there"),
-            (QUADRATIC, "they are multiplied"),
+            (LINEAR, "copy in flight"),
+            (SMALL, "tiles ready"),
+            (QUADRATIC, "tiles multiplied"),
             (COLOURS[4], "C is written"),
             (RED, "the end"),
         ],
@@ -199,10 +196,10 @@ def ring():
         12,
         y + 14,
         [
-            f"Time runs to the right. A tile of C takes {STEPS} steps here; a copy takes "
-            f"{FETCH} units, a product {MULTIPLY}, writing {WRITE}.",
-            "Numbers: steps. In rungs 19 and 20 the second tile of C is another block's, "
-            "which waits for the first to go.",
+            f"Time runs to the right. A tile of C takes {STEPS} steps here. A copy takes "
+            f"{FETCH} units, a multiplication {MULTIPLY}, a write {WRITE}.",
+            "Numbers: steps. In rungs 19 and 20 another block computes the second tile, once "
+            "the first block has ended.",
         ],
         text_anchor="start",
     )

@@ -5,7 +5,7 @@ from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing, 
 
 
 def matrix_of_pairs(drawing, x0, y0, pairs, chosen, names):
-    """16 rows of pairs of columns: colours and numbers say the lane; one lane is marked."""
+    """16 rows of pairs of columns; colour and number give the lane, and one lane is marked."""
     width, height = 34, 19
     for row in range(16):
         for pair in range(pairs):
@@ -40,13 +40,13 @@ def loops():
         bottom = top + 4 * height
         if not by_rows:
             lines = [
-                "One block for a head.",
-                "After each tile O, m and l go to memory,",
-                "and come back for the next one.",
+                "One block per head.",
+                "After each tile it writes O, m and l to memory",
+                "and reads them back for the next tile.",
             ]
         else:
             lines = [
-                "A block for each row of tiles, all at once.",
+                "One block per row of tiles, all in parallel.",
                 "O, m and l stay in its registers;",
                 "O and LSE are written at the end.",
             ]
@@ -55,12 +55,9 @@ def loops():
     return d
 
 
-def who_holds_what():
+def mma_fragments():
     chosen = 9
-    title = (
-        "Accumulators of two products of 16 x 8, and the left operand of 16 x 16: "
-        "each number is with the same lane in both"
-    )
+    title = "Two 16 x 8 accumulators and the 16 x 16 left operand: the same lane holds an element"
     d = Drawing(700, 432, title)
     top, left = 62, 62
     second, right = left + 148, left + 352
@@ -81,10 +78,10 @@ def who_holds_what():
     matrix_of_pairs(d, right, top, 8, chosen, ["r0", "r1", "r2", "r3"])
     for k, words in enumerate(
         [
-            "A cell is two neighbouring columns; its number is the lane that holds them. "
-            "Framed: lane 9.",
-            "In its cells: which of its four numbers of an accumulator, and which of its four "
-            "registers.",
+            "A cell is two adjacent columns; its number is the lane that holds them. "
+            "Outlined: lane 9.",
+            "Its cells name the two of its four accumulator values, or the one of its four "
+            "operand registers.",
         ]
     ):
         d.text(left - 44, top + 16 * 19 + 26 + 18 * k, words, text_anchor="start")
@@ -92,7 +89,7 @@ def who_holds_what():
 
 
 def swizzle():
-    d = Drawing(700, 318, "Eight rows of a tile: where each piece of 16 bytes lies")
+    d = Drawing(700, 318, "Eight rows of a tile: where each 16-byte chunk is stored")
     width, height, top = 34, 24, 66
     for left, name, phase in [(62, "plain", 0), (410, "swizzled", 1)]:
         d.text(left + 4 * width, 20, name, font_weight="bold")
@@ -114,8 +111,8 @@ def swizzle():
             d.text(x + width / 2, y + 16, 3, font_weight="bold")
     for k, words in enumerate(
         [
-            "The number in a cell is the piece of 8 columns that lies there. A load wants the "
-            "same piece of",
+            "The number in a cell is the 8-column chunk stored there. A load reads the same "
+            "chunk of",
             "eight rows, for example 3: on the left from four banks, on the right from all 32.",
         ]
     ):
@@ -125,7 +122,7 @@ def swizzle():
 
 def register_tiles():
     chosen_x, chosen_y = 2, 1
-    d = Drawing(700, 310, "Which scores and which part of O a lane has")
+    d = Drawing(700, 310, "Which scores and which part of O a lane holds")
     top, height, width = 58, 6, 4
     first, second = 62, 424
     for left, name, what in [
@@ -155,8 +152,8 @@ def register_tiles():
     d.arrow(334, top + 90, 408)
     for k, words in enumerate(
         [
-            "A colour is a lane's x: every eighth key on the left, four columns of each 32 on "
-            "the right.",
+            "The colour is a lane's x: every eighth key on the left, four of each 32 columns "
+            "on the right.",
             "Red: the lane with x = 2 and y = 1. Its rows are 1, 5, 9 and so on, on both sides.",
         ]
     ):
@@ -172,7 +169,13 @@ def place(d, x, y, width, height, name):
 
 def flow():
     d = Drawing(700, 478, "The data of rung 01 and of a block of rung 03")
-    d.text(18, 24, "01: three kernels talk through memory", text_anchor="start", font_weight="bold")
+    d.text(
+        18,
+        24,
+        "01: three kernels communicate through memory",
+        text_anchor="start",
+        font_weight="bold",
+    )
     place(d, 18, 36, 664, 96, "global memory")
     place(d, 18, 156, 664, 40, "on the chip")
     for x, width, colour, name in [
@@ -197,7 +200,7 @@ def flow():
     d.text(
         18,
         234,
-        "03: one kernel, and nothing but inputs and results in memory",
+        "03: one kernel, with only inputs and results in memory",
         text_anchor="start",
         font_weight="bold",
     )
@@ -224,7 +227,7 @@ def flow():
     d.pointer(295, 372, 295, 408)
     d.pointer(415, 372, 415, 408)
     d.matrix(254, 410, 82, 26, QUADRATIC, "S, then P")
-    d.matrix(374, 410, 126, 26, SMALL, "m, l, O unfinished")
+    d.matrix(374, 410, 126, 26, SMALL, "running m, l, O")
     d.pointer(200, 423, 252, 423)
     d.pointer(336, 423, 372, 423)
     d.pointer(500, 423, 624, 288, stroke="#777777", stroke_dasharray="5 3")
@@ -234,14 +237,14 @@ def flow():
         468,
         [
             (LINEAR, "grows with N"),
-            (QUADRATIC, "scores and weights: N squared in 01, a tile of them in 03"),
+            (QUADRATIC, "scores and P: N squared in 01, one tile in 03"),
             (SMALL, "a row of each"),
         ],
     )
     return d
 
 
-# Of each rung: queries of a block, who has a row, who has rows 0 to 7 of a warp.
+# Of each rung: queries of a block, rows of a warp, the owner of a row, and of rows 0 to 7.
 ROWS = [
     ("01, softmax", 4, 1, "a warp", lambda row: (f"warp {row % 4}", row % 4)),
     ("02, 03", 64, 32, "a thread", lambda row: (f"lane {row}", row)),
@@ -256,12 +259,12 @@ def lanes_of_row(row):
 
 
 def rows():
-    d = Drawing(700, 358, "Who holds which rows: blocks, warps and lanes of each rung")
+    d = Drawing(700, 358, "Which blocks, warps and lanes own a row, rung by rung")
     height = 1.5  # of a row, where all of a head's are shown
     for k, (name, block, of_warp, owner, first_rows) in enumerate(ROWS):
         left, top = 18 + 172 * k, 66
         d.text(left + 75, 22, name, font_weight="bold")
-        d.text(left + 75, 40, f"a row is with {owner}", font_size=11)
+        d.text(left + 75, 40, f"owner of a row: {owner}", font_size=11)
         if owner == "a thread" and block == 64:
             d.text(left + 75, 56, "(02: until the next tile)", font_size=10, fill="#555555")
         for first in range(0, 128, of_warp):
@@ -298,10 +301,10 @@ def rows():
         18,
         308,
         [
-            "Narrow: the rows of a head, outlined by block; a colour is a warp. Wide: who has "
+            "Narrow: the rows of a head; outline: block, colour: warp. Wide: the owners of "
             "the first eight. In rung 04",
-            "rows 4 apart are with the same lanes, from rung 05 on rows 8 apart. With 256 "
-            "columns rung 08 has 8 warps of",
+            "rows 4 apart have the same lanes, from rung 05 on rows 8 apart. With 256 columns "
+            "rung 08 has 8 warps of",
             "16 rows, and rung 04 has 4 such warps.",
         ],
         text_anchor="start",
@@ -348,7 +351,7 @@ def causal():
             d.text(
                 left - 8,
                 y + side + 12,
-                f"begins as no. {blocks - block}",
+                f"scheduled {blocks - block}",
                 text_anchor="end",
                 font_size=10,
                 fill="#555555",
@@ -367,17 +370,17 @@ def causal():
         18,
         408,
         [
-            (LINEAR, "seen by all its queries"),
-            (QUADRATIC, "at the edge: with the mask"),
+            (LINEAR, "fully visible"),
+            (QUADRATIC, "partly masked"),
             ("#ffffff", "skipped"),
-            (RED, "the edge of the mask"),
+            (RED, "edge of the mask"),
         ],
     )
     d.text(
         18,
         432,
-        "Numbers: the order of the steps in a block, edge first. All tiles are 128 queries x "
-        "64 keys, head dimension 128.",
+        "Numbers: the order of the tiles in a block, masked tiles first. Tiles: 128 queries x "
+        "64 keys; head dimension 128.",
         text_anchor="start",
     )
     return d
@@ -388,7 +391,7 @@ PICTURES = {
     "loops": loops,
     "rows": rows,
     "register_tiles": register_tiles,
-    "who_holds_what": who_holds_what,
+    "mma_fragments": mma_fragments,
     "swizzle": swizzle,
     "causal": causal,
 }

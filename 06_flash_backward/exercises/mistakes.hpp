@@ -14,34 +14,34 @@ namespace fa::backward::plain {
 
 /// What is wrong with a backward pass.
 enum class MistakeKind {
-  kNone,              ///< nothing
-  kNoDelta,           ///< dS = P o dP
-  kDeltaPerElement,   ///< dS = P o (dP - P o dP)
-  kDeltaOfQuery0,     ///< all rows have the first one's delta
-  kNoScaleInDq,       ///< dQ = dS K
-  kNoScaleInDk,       ///< dK = dS^T Q
-  kScaleTwiceInDk,    ///< dK from Q that is scaled already, and scaled
-  kLseInBaseTwo,      ///< exp(S - LSE) with LSE in base 2
-  kMaskForgotten,     ///< hidden keys have weights
-  kMaskTopLeft,       ///< query i sees j <= i
-  kNanInBlindRows,    ///< exp(S - LSE) of -infinity and -infinity
-  kUndroppedInDv,     ///< dV = P^T dO, although dropout was applied
-  kUndroppedInDp,     ///< dP = dO V^T, although dropout was applied
-  kFirstHeadOnly,     ///< dK and dV of one head of the group
-  kLastHeadOnly,      ///< the same, assigned where it is to be added
-  kWeightsNotTurned,  ///< dV = P dO
-  kNextRowOfDo,       ///< dO of the next query
-  kLastQueryLeft,     ///< the last query gives nothing to dK and dV
-  kRaggedTileLeft,    ///< nor do those of a last, ragged tile of 32
-  kRowsOfKeys,        ///< dO of the tile of 32 that the key is in
-  kScaleInDv,         ///< dV = scale P^T dO
-  kWeightsInDk,       ///< dK = scale P^T Q
-  kNoWindow,          ///< hidden by the mask only
-  kWindowOneMore,     ///< a window of one key more
-  kWindowOneLess,     ///< a window of one key less
-  kWindowTopLeft,     ///< query i is taken to stand at key i
-  kEndOfFirstKey,     ///< of 32 keys: queries stop after those of the first
-  kEndTopLeft,        ///< the same, with query i taken to stand at key i
+  kNone,                ///< nothing
+  kNoDelta,             ///< dS = P o dP
+  kDeltaPerElement,     ///< dS = P o (dP - P o dP)
+  kDeltaOfQuery0,       ///< all rows have the first one's delta
+  kNoScaleInDq,         ///< dQ = dS K
+  kNoScaleInDk,         ///< dK = dS^T Q
+  kScaleTwiceInDk,      ///< dK from Q that is scaled already, and scaled
+  kLseInBaseTwo,        ///< exp(S - LSE) with LSE in base 2
+  kMaskForgotten,       ///< masked keys have a probability above 0
+  kMaskTopLeft,         ///< query i sees j <= i
+  kNanInMaskedRows,     ///< exp(S - LSE) of -infinity and -infinity
+  kUndroppedInDv,       ///< dV = P^T dO, although dropout was applied
+  kUndroppedInDp,       ///< dP = dO V^T, although dropout was applied
+  kFirstHeadOnly,       ///< dK and dV of one head of the group
+  kLastHeadOnly,        ///< the same, assigned where it is to be added
+  kProbsNotTransposed,  ///< dV = P dO
+  kNextRowOfDo,         ///< dO of the next query
+  kLastQueryLeft,       ///< the last query gives nothing to dK and dV
+  kRaggedTileLeft,      ///< nor do those of a last, ragged tile of 32
+  kRowsOfKeys,          ///< dO of the tile of 32 that the key is in
+  kScaleInDv,           ///< dV = scale P^T dO
+  kProbsInDk,           ///< dK = scale P^T Q
+  kNoWindow,            ///< hidden by the mask only
+  kWindowOneMore,       ///< a window of one key more
+  kWindowOneLess,       ///< a window of one key less
+  kWindowTopLeft,       ///< query i is taken to stand at key i
+  kEndOfFirstKey,       ///< of 32 keys: queries stop after those of the first
+  kEndTopLeft,          ///< the same, with query i taken to stand at key i
 };
 
 /// The gradients by the formulas of this lesson.
@@ -83,7 +83,7 @@ inline Gradients gradients(const Problem& x,
         const double s = seen ? x.scale * product(x, head, i, j)
                               : -std::numeric_limits<double>::infinity();
         const bool blind =
-            std::isinf(lse) && !is(MistakeKind::kNanInBlindRows);
+            std::isinf(lse) && !is(MistakeKind::kNanInMaskedRows);
         const double p = blind ? 0 : std::exp(s - lse);
         const double z = x.kept[row * x.length_k + j];
         int taken = i;  // the query whose dO is taken
@@ -118,9 +118,9 @@ inline Gradients gradients(const Problem& x,
           g.d_q[row * d + c] += in_d_q * d_s * x.k[j * d + c];
           if (!goes_by) continue;
           g.d_k[j * d + c] += in_d_k *
-                              (is(MistakeKind::kWeightsInDk) ? p : d_s) *
+                              (is(MistakeKind::kProbsInDk) ? p : d_s) *
                               x.q[row * d + c];
-          if (is(MistakeKind::kWeightsNotTurned)) {
+          if (is(MistakeKind::kProbsNotTransposed)) {
             if (i >= x.length_k || j >= x.length_q) continue;
             g.d_v[i * d + c] +=
                 weight * x.d_o[(head * x.length_q + j) * d + c];

@@ -72,7 +72,7 @@ class OnDevice {
     return classroom::on_device(
         std::vector<float>(numbers.begin(), numbers.end()));
   }
-  // A number for each row, and `beyond` for rows that only the workspace has.
+  // One value per row, and `beyond` for rows that only the workspace has.
   template <class Row>
   std::vector<double> padded(const Problem& x, Row row, double beyond) const {
     const Forward y = forward(x);

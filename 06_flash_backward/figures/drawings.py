@@ -17,8 +17,8 @@ def bands(d, left, top, width, name, size):
         d.text(left + width / 2, y + 15, f"warp {warp}")
 
 
-def who_holds_what():
-    d = Drawing(700, 470, "Rung 06 with 128 columns: what a block has where")
+def block_storage():
+    d = Drawing(700, 470, "Rung 06 with 128 columns: where a block stores each matrix")
     d.text(100, 24, "Shared memory", font_weight="bold")
     kib = (2 * (2 * 128 * 128 + 4 * 64 * 128 + 128 * 64) + 4 * 4 * 64) // 1024
     d.text(100, 42, f"16 bits, {kib} KiB")
@@ -26,9 +26,9 @@ def who_holds_what():
     for name, size, height in [
         ("K", "128 keys x 128", 64),
         ("V", "128 keys x 128", 64),
-        ("Q, this tile and the next", "2 x 64 queries x 128", 64),
-        ("dO, likewise", "2 x 64 queries x 128", 64),
-        ("dS, turned", "128 keys x 64 queries", 40),
+        ("Q, current and next tile", "2 x 64 queries x 128", 64),
+        ("dO, current and next tile", "2 x 64 queries x 128", 64),
+        ("dS, transposed", "128 keys x 64 queries", 40),
         ("LSE and delta, float32", "", 22),
     ]:
         d.box(20, top, 160, height, "#f2f2f2")
@@ -38,7 +38,7 @@ def who_holds_what():
             d.text(100, middle + 13, size)
         top += height
     d.text(450, 24, "Registers, float32", font_weight="bold")
-    for left, name in [(220, "P, turned"), (320, "dS, turned")]:
+    for left, name in [(220, "P, transposed"), (320, "dS, transposed")]:
         bands(d, left, 88, 84, name, "64 queries")
     for left, name in [(424, "dK"), (554, "dV")]:
         bands(d, left, 88, 120, name, "128 columns")
@@ -54,10 +54,10 @@ def who_holds_what():
     d.arrow(296, top + 32, 418)
     for k, words in enumerate(
         [
-            "A colour is a warp. It has the same 16 keys in P, dS, dK and dV: their sums over "
-            "queries need nothing",
-            "from other warps. dQ sums over keys, which all warps have: it is shared out "
-            "anew, 32 x 32 to each.",
+            "Colour: warp. A warp holds the same 16 keys of P, dS, dK and dV, so sums over "
+            "queries stay within",
+            "the warp. dQ is a sum over the keys of all warps: each warp computes a 32 x 32 "
+            "part of it.",
         ]
     ):
         d.text(20, 428 + 18 * k, words, text_anchor="start")
@@ -68,11 +68,11 @@ def flow():
     d = Drawing(
         700,
         440,
-        "The data of the backward pass: what comes from memory, what is made anew, what leaves",
+        "The data of the backward pass: what is loaded, what is recomputed, what is stored",
     )
     for y, height, name in [
         (14, 74, "from global memory"),
-        (112, 196, "of one tile, on the chip"),
+        (112, 196, "one tile, on chip"),
         (332, 66, "to global memory"),
     ]:
         d.box(18, y, 664, height, "#f4f4f4", "#bbbbbb")
@@ -116,15 +116,14 @@ def flow():
         [
             (LINEAR, "grows with N"),
             (QUADRATIC, "N squared in rungs 01 and 02; from 03 on a tile"),
-            (SMALL, "one number for each query"),
+            (SMALL, "one value per query"),
         ],
     )
     return d
 
 
 def bands_of(d, x, y, side, parts, across, groups):
-    """A square of scores cut into bands, across or downwards; a colour is a warp, outlined by
-    block."""
+    """A square of scores cut into bands, across or downwards; colour: warp, outline: block."""
     step = side / (parts * groups)
     for k in range(parts * groups):
         colour = COLOURS[k % parts]
@@ -140,21 +139,23 @@ def bands_of(d, x, y, side, parts, across, groups):
 
 
 def rows():
-    d = Drawing(700, 472, "Who owns which rows and columns of the scores, rung by rung")
+    d = Drawing(
+        700, 472, "Which block and warp own which rows and columns of the scores, rung by rung"
+    )
     side = 128
     pictures = [
-        ("01, 02: products", "32 x 32 elements of", "a result, a block each", None),
+        ("01, 02: matmuls", "32 x 32 elements of", "a result per block", None),
         ("03: dK, dV", "32 keys a block,", "8 lanes for each key", (8, True, 4)),
         ("03: dQ", "32 queries a block,", "8 lanes for each query", (8, False, 4)),
-        ("04: all", "32 keys a block; to dQ", "all of them add", (8, True, 4)),
+        ("04: all", "32 keys per block;", "all blocks add to dQ", (8, True, 4)),
         (
             "05, 06, 08 to 12: all",
-            "128 keys a block, 16 a",
-            "warp; to dQ all add",
+            "128 keys per block, 16",
+            "per warp; all add to dQ",
             (WARPS, True, 1),
         ),
         ("07: dK, dV", "as 06,", "without dQ", (WARPS, True, 1)),
-        ("07: dQ", "128 queries a block,", "16 a warp", (WARPS, False, 1)),
+        ("07: dQ", "128 queries a block,", "16 per warp", (WARPS, False, 1)),
     ]
     for k, (name, first, second, cut) in enumerate(pictures):
         x = 18 + 174 * (k % 4) if k < 4 else 105 + 174 * (k - 4)
@@ -172,9 +173,9 @@ def rows():
         18,
         424,
         [
-            "Scores of 128 queries, downwards, and 128 keys, across. Outlined: a block. A "
-            "colour is a warp's part.",
-            "Sums over queries want an owner of keys, sums over keys an owner of queries.",
+            "Scores of 128 queries, downwards, and 128 keys, across. Outline: block. Colour: warp.",
+            "A sum over queries is local where a warp owns keys; a sum over keys, where it "
+            "owns queries.",
             "Rungs 05 to 11 are drawn with 128 columns.",
         ],
         text_anchor="start",
@@ -184,7 +185,7 @@ def rows():
 
 def hopper():
     d = Drawing(
-        700, 494, "Rungs 08 to 12: the five products of a warpgroup, and the registers of a thread"
+        700, 494, "Rungs 08 to 12: the five matmuls of a warpgroup, and the registers of a thread"
     )
     shared, registers = LINEAR, QUADRATIC
     width, height = 92, 30
@@ -222,7 +223,7 @@ def hopper():
         "+=",
         ("P\u1d40", scores, registers),
         ("dO", of_queries, shared),
-        ["P\u1d40 as it stands,", "rounded"],
+        ["P\u1d40 in registers,", "rounded"],
     )
     product(
         210,
@@ -230,7 +231,7 @@ def hopper():
         "+=",
         ("dS\u1d40", scores, registers),
         ("Q", of_queries, shared),
-        ["dS\u1d40 as it stands,", "rounded"],
+        ["dS\u1d40 in registers,", "rounded"],
     )
     product(
         290,
@@ -241,12 +242,12 @@ def hopper():
         ["dS and K of both", "warpgroups"],
     )
     d.pointer(312, 256, 312, 287)
-    d.text(322, 275, "stmatrix turns it", text_anchor="start", font_size=11)
+    d.text(322, 275, "stmatrix transposes it", text_anchor="start", font_size=11)
     d.legend(
         96, 366, [(shared, "shared memory, 16 bits"), (registers, "registers of the warpgroup")]
     )
     left, scale = 96, 2
-    d.text(20, 392, "Registers of a thread while both scores are there:", text_anchor="start")
+    d.text(20, 392, "Registers of a thread that holds both S and dP:", text_anchor="start")
     for y, columns, queries in [(402, 64, 128), (438, 128, 64)]:
         d.text(20, y + 13, f"d = {columns}", text_anchor="start", font_size=11)
         d.text(20, y + 26, f"m = {queries}", text_anchor="start", font_size=11)
@@ -264,13 +265,13 @@ def hopper():
     d.text(
         20,
         484,
-        "m: queries of a tile, d: columns. 64 keys a warpgroup, 128 keys a block.",
+        "m: queries of a tile, d: columns. 64 keys per warpgroup, 128 keys per block.",
         text_anchor="start",
     )
     return d
 
 
-PICTURES = {"flow": flow, "hopper": hopper, "rows": rows, "who_holds_what": who_holds_what}
+PICTURES = {"flow": flow, "hopper": hopper, "rows": rows, "block_storage": block_storage}
 
 if __name__ == "__main__":
     main(PICTURES)

@@ -4,13 +4,13 @@ import sys
 
 
 class Failure(Exception):
-    """What cannot be done, in a sentence."""
+    """What cannot be done; the text is the message."""
 
     status = 2
 
 
 class Skipped(Failure):
-    """What this machine lacks, in a sentence."""
+    """What this machine lacks; the text is the message."""
 
     status = 77
 

@@ -32,7 +32,7 @@ SECONDS = 1200
 
 
 class Uncounted(Failure):
-    """Why nothing was counted, in a sentence."""
+    """Why nothing was counted; the text is the message."""
 
 
 def under_ncu():

@@ -29,7 +29,7 @@ def main(arguments):
                 f"unknown command '{command}'; there are {' and '.join(commands)}"
             )
         return commands[command](rest, catalogue.ROOT, toolchain)
-    except BrokenPipeError:  # whoever reads has read enough
+    except BrokenPipeError:  # the reader closed the pipe
         sys.stdout = None
         return 0
     except (catalogue.Fault, OSError, ValueError) as fault:

@@ -15,7 +15,7 @@ from common.classroom.catalogue import Fault
 from common.files.write_file import check_writable, printable, write_file
 
 LONGEST = 200_000  # bytes of a student's file
-# What no answer needs, and what an attack on the grader does: not refused, but named to the
+# Words that no answer needs but an attack on the grader does: not refused, but reported to the
 # teacher.
 SUSPICIOUS = re.compile(
     r"\b(main\s*\(|asm\b|__attribute__|constructor|fork|exec[lv]p?e?\b|system\s*\(|popen|socket|syscall|ptrace|kill\s*\("
@@ -24,8 +24,8 @@ SUSPICIOUS = re.compile(
 
 
 def answer_of(submission, exercise):
-    """The student's text for an exercise; None when there is none, or it is no plain file of a sane
-    size."""
+    """The student's text for an exercise; None when there is none, or it is not a regular file of a
+    sensible size."""
     for path in (submission / exercise.id / exercise.file, submission / exercise.file):
         try:
             # A link could show the marks the grader's own files.
@@ -50,7 +50,7 @@ def read_points(path, exercises):
     try:
         points = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise Fault(f"{path} is no file of points: {error}") from error
+        raise Fault(f"{path} is not a file of points: {error}") from error
     by_id = {exercise.id: exercise for exercise in exercises}
     for name, value in points.items():
         if name not in by_id:
@@ -76,9 +76,7 @@ def mark(toolchain, exercise, submission):
     answer = answer_of(submission, exercise)
     if answer is None:
         return [
-            grading.StageResult(
-                n, exercise.titles.get(n, n), p, "not reached", "nothing was handed in"
-            )
+            grading.StageResult(n, exercise.titles.get(n, n), p, "not reached", "no submission")
             for n, p in exercise.points.items()
         ]
     for word in sorted({match.strip("( ") for match in SUSPICIOUS.findall(answer)}):
@@ -132,7 +130,7 @@ def main(arguments, root, toolchain):
     folder = pathlib.Path(options.folder)
     if not folder.is_dir():
         raise Fault(
-            f"'{folder}' is no folder; a submission is one, with the files of the exercises"
+            f"'{folder}' is not a folder; a submission is one, with the files of the exercises"
         )
     alone = is_submission(folder, chosen)
     students = (
@@ -145,7 +143,7 @@ def main(arguments, root, toolchain):
         )
     )
     if not alone and not any(is_submission(student, chosen) for student in students):
-        raise Fault(f"'{folder}' holds no file of these exercises, nor does a folder in it")
+        raise Fault(f"'{folder}' has no file of these exercises, and neither has a folder in it")
     tools = toolchain()
     if options.output and not alone:
         pathlib.Path(options.output).mkdir(parents=True, exist_ok=True)

@@ -93,7 +93,7 @@ std::string grade(const std::string& wanted) {
     return verdict_json("refused", refused.what());
   } catch (const std::bad_alloc&) {
     return verdict_json("refused",
-                        "it asked for more memory than a check may use");
+                        "it requested more memory than a check may use");
   } catch (const std::exception& error) {
     return verdict_json("refused",
                         std::string("it threw an error: ") + error.what());

@@ -58,7 +58,7 @@ struct Mistake {
 struct Table {
   std::string what;            ///< "o", for messages
   std::vector<double> values;  ///< row by row
-  std::int64_t cols = 1;       ///< numbers in a row
+  std::int64_t cols = 1;       ///< elements in a row
 };
 
 /// True when two lists are the same up to a tolerance; NaN is the same as NaN, infinities must be equal.

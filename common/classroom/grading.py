@@ -22,7 +22,7 @@ from common.files.write_file import write_file
 COMPILE = sandbox.Limits(seconds=60, memory=4096, file=512, stranger=False)
 RUN = sandbox.Limits()
 COMPILE_LINES = 14  # of a compiler's messages
-# Warnings of the course's own code are no concern of a student.
+# Warnings in the course's own code do not concern a student.
 UNWANTED = re.compile(r"-Werror.*|-Winvalid-pch|-Wconversion|-Wshadow|-Wnon-virtual-dtor")
 
 
@@ -45,7 +45,7 @@ class StageResult:
 
 
 def everyone_may_read(path):
-    """Whether a user who is nobody in particular can read a file."""
+    """Whether every user can read a file."""
     return bool(os.stat(path).st_mode & 0o004) and all(
         os.stat(parent).st_mode & 0o001 for parent in path.parents
     )
@@ -65,7 +65,7 @@ class Toolchain:
             )
         except (OSError, ValueError) as error:
             raise Fault(
-                f"{self.build} is no build of this course with the target classroom: {error}"
+                f"{self.build} is not a build of this course with the target classroom: {error}"
             ) from error
         self.confine, self.libraries, self.flags = files["confine"], {}, {}
         for machine in ("cpu", "lab"):
@@ -153,7 +153,7 @@ def scratch_folder():
 def compiler_says(outcome, scratch, shown):
     """The first lines of a compiler that a student can use."""
     if outcome.timed_out:
-        return "the compiler did not come to an end within its time"
+        return "the compiler did not finish within its time limit"
     lines = []
     for line in outcome.output.replace(f"{scratch}/student/", "student/").split("\n"):
         if "error:" in line or lines:
@@ -170,26 +170,33 @@ def renamed(text, scratch, shown):
 
 
 def ended(outcome, limits):
-    """What to say of a program that gave no result."""
+    """Why a program gave no result."""
     if outcome.timed_out:
-        return f"it did not come to an end within {limits.seconds} seconds: a loop that never ends?"
-    names = {
-        signal.SIGSEGV: "it used memory that is not its own (segmentation fault): an index "
-        "that is too large?",
-        signal.SIGABRT: "it gave up (abort)",
-        signal.SIGFPE: "it divided a whole number by zero",
+        return f"it was still running after {limits.seconds} seconds: an endless loop?"
+    reasons = {
+        signal.SIGSEGV: "it accessed memory that is not its own: an index out of range?",
+        signal.SIGABRT: "it called abort(), or the C++ library did",
+        signal.SIGFPE: "it divided an integer by zero",
         signal.SIGXFSZ: "it wrote a file that is larger than allowed",
-        signal.SIGKILL: "it was ended: too much memory or too much time",
-        signal.SIGBUS: "it used memory that is not there (bus error)",
+        signal.SIGKILL: "it was killed: too much memory or too much time",
+        signal.SIGBUS: "it accessed memory that is not mapped",
     }
     if outcome.status < 0:
         number = -outcome.status
-        return names.get(number, f"it was ended by signal {number}")
+        reason = reasons.get(number, "for an unknown reason")
+        if assertion := re.search(r"Assertion `(.*?)' failed", outcome.output, re.DOTALL):
+            library = "an Eigen" if "/Eigen/" in outcome.output else "an"
+            reason = f"{library} assertion failed, `{assertion[1]}`: an index out of range?"
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = f"signal {number}"
+        return f"your program crashed ({name}): {reason}"
     if "bad_alloc" in outcome.output:
-        return "it asked for more memory than a check may use"
+        return "it requested more memory than a check may use"
     words = outcome.output.strip().split("\n")[-1][:200]
-    return f"it ended by itself, with exit status {outcome.status}, before the check was over" + (
-        f"; its last words: {words}" if words else ""
+    return f"it exited with status {outcome.status} before the check was complete" + (
+        f"; its last output: {words}" if words else ""
     )
 
 
@@ -288,7 +295,7 @@ def number_of(text):
 
 
 def read_numbers(text):
-    """name -> number, or None for what is no number, of a file of answers."""
+    """name -> number, or None for what cannot be read as a number, of a file of answers."""
     numbers = {}
     for line in text.split("\n")[:1000]:
         name, equals, rest = line.partition("#")[0].partition("=")

@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 
-STRANGER = 65534  # "nobody": whom programs run as when the grader is root
+STRANGER = 65534  # the user "nobody", as whom programs run when the grader is root
 
 
 @dataclasses.dataclass
@@ -66,7 +66,7 @@ def end_stragglers(directory):
                     os.kill(int(entry.name), signal.SIGKILL)
                     found = True
             except OSError:
-                continue  # it has ended, or is somebody else's
+                continue  # it has ended, or belongs to another user
         if not found:
             return
         time.sleep(0.01)
@@ -137,7 +137,7 @@ def run(confine, command, directory, limits, channel=False):
             wait(process, 2 * limits.seconds + 5)
         except subprocess.TimeoutExpired:
             timed_out = True
-        try:  # whoever is left of the group, not only the first process
+        try:  # the whole group, not only the first process
             os.killpg(process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass

@@ -30,7 +30,7 @@ class Progress:
             self.path.replace(kept)
             print(
                 f"{self.path} could not be read; it is kept as {kept.name}, and progress "
-                f"begins anew."
+                f"starts over."
             )
 
     def __getitem__(self, exercise):
@@ -204,7 +204,7 @@ class Student:
         return 0
 
     def reset(self, name):
-        """Begins anew; the student's file is kept beside the new one."""
+        """Starts over; the student's file is kept beside the new one."""
         exercise = self.one(name)
         file = self.file(exercise)
         self.begun(exercise)
@@ -233,7 +233,7 @@ class Student:
                 own.splitlines(), right.splitlines(), "yours", "ours", n=3, lineterm=""
             )
         )
-        print("\n".join(lines) if lines else "Yours is ours, letter by letter.")
+        print("\n".join(lines) if lines else "Your file is identical to the solution.")
         return 0
 
 
@@ -271,7 +271,7 @@ def main(arguments, root, toolchain):
         ("check", "grade your file; without ID the one you worked on last"),
         ("watch", "check whenever you save"),
         ("hint", "one hint more, of three"),
-        ("reset", "begin anew; your file is kept beside the new one"),
+        ("reset", "start over; your old file is kept beside the new one"),
         ("solution", "compare yours with ours"),
     ):
         command = commands.add_parser(word, help=text)

@@ -274,7 +274,7 @@ def count(machine, records):
 
 
 def verdict_tasks(machine, lesson_records, broken_records):
-    """The kernels to be judged, with their commands."""
+    """The kernels to check, with their commands."""
     result = []
     for name in dict.fromkeys(file_of(record["kernel"]) for record in lesson_records):
         reports = [r["report"] for r in lesson_records if name in r["kernel"]]
@@ -293,7 +293,7 @@ def verdict_tasks(machine, lesson_records, broken_records):
     return result
 
 
-def judge(machine, tasks):
+def run_sanitizers(machine, tasks):
     """Runs compute-sanitizer's tools on each kernel, several at once, and adds what they report."""
     jobs = [(entry, tool, command) for entry, command in tasks for tool in TOOLS]
     done = 0
@@ -353,7 +353,7 @@ def make_record(arguments):
             }
             for r in counted
         ]
-    result["verdicts"] = judge(machine, tasks)
+    result["verdicts"] = run_sanitizers(machine, tasks)
     write_file(arguments.output, json.dumps(result, indent=1) + "\n")
     print(f"{arguments.output} is written.")
 

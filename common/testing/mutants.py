@@ -12,7 +12,7 @@ Each lesson lists its mutants in tests/mutants.txt:
     + the broken code
 
 The work is done in a copy of the repository. Exit status: 0 every mutant is caught by a named test
-or static_assert, 1 one survives (or does not compile for another reason, so that nothing judged
+or static_assert, 1 one survives (or does not compile for another reason, so that no test ran on
 it), 2 a list does not fit the code.
 """
 
@@ -118,7 +118,7 @@ def fitting_mutants(lesson):
     return mutants
 
 
-def judge(lesson):
+def test_mutants(lesson):
     """Prints one line for each mutant of a lesson; returns the number of survivors."""
     mutants = fitting_mutants(lesson)  # all of them, before the long work begins
     survivors = 0
@@ -169,7 +169,7 @@ def main(lessons):
         if only_fit:
             print(f"{sum(len(fitting_mutants(lesson)) for lesson in lessons)} mutants fit the code")
             return 0
-        survivors = sum(judge(lesson) for lesson in lessons)
+        survivors = sum(test_mutants(lesson) for lesson in lessons)
     except ValueError as error:
         print(f"mutants.py: {error}", file=sys.stderr)
         return 2

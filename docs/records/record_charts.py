@@ -3,10 +3,10 @@
     ladder RECORD...         TFLOP/s of every rung, from the records of lessons 04, 05 and 06 and of
                              the interfaces of 05 and 06
     ladder_table RECORD...   the same as text
-    products RECORD          lesson 04: the products, in % of the peak
+    products RECORD          lesson 04: the matmuls, in % of the peak
     bytes RECORD             lesson 04: what only moves bytes, in % of the peak
     lengths RECORD GROUP...  TFLOP/s by length, a panel for each group
-    backends RECORD          a lesson's interface beside PyTorch's back ends
+    backends RECORD          a lesson's interface beside PyTorch's backends
     errors RECORD            lesson 05: errors beside those of the textbook in the same type
     verdicts RECORD          the lab: how many of the broken kernels each tool finds
 
@@ -71,7 +71,7 @@ def rows_of(records, command, group):
 
 
 def peers_of(records, lesson):
-    """PyTorch's back ends in the problem of a lesson's part, from its interface; fastest last."""
+    """PyTorch's backends in the problem of a lesson's part, from its interface; fastest last."""
     steps = []
     for record in records:
         if program(record) != f"{lesson}.interface.example":
@@ -149,7 +149,7 @@ def ladder(records):
     for name, colour, hollow in [
         ("float32", COLOUR_OF["float32"], False),
         ("bfloat16 on tensor cores", COLOUR_OF["bfloat16"], False),
-        ("not of this course", PEER, True),
+        ("other implementations", PEER, True),
     ]:
         fill = {"fill": "#ffffff" if hollow else colour, "stroke": colour, "stroke_width": 1.6}
         drawing.element("circle", cx=x + 5, cy=height - 32, r=4.2, **fill)
@@ -200,7 +200,7 @@ def rows_in(record, groups):
 
 
 def products(record):
-    """Lesson 04: both products, float32 and bfloat16."""
+    """Lesson 04: both matmuls, float32 and bfloat16."""
     panels = []
     for heading, groups in [("float32", ("matmul", "matmul_bt")), ("bfloat16", ("mma", "mma_bt"))]:
         rows, kernels = rows_in(record, groups)
@@ -213,7 +213,7 @@ def products(record):
             )
         panels.append((heading, lines))
     return charts.bar_chart(
-        "Lesson 04: products of matrices of 4096 x 4096, in % of the peak of the type",
+        "Lesson 04: matmuls of 4096 x 4096 matrices, in % of the peak of the type",
         panels,
         ["A B", "A B transposed"],
         "",
@@ -223,7 +223,7 @@ def products(record):
 
 
 def only_bytes(record):
-    """Lesson 04: sums, transposes and softmax, whose time is that of memory."""
+    """Lesson 04: sums, transposes and softmax, which are memory-bound."""
     panels = []
     for heading, groups in [("vectors, rows", ("add", "softmax")), ("transposes", ("transpose",))]:
         rows, _ = rows_in(record, groups)
@@ -273,7 +273,7 @@ def lengths(record, groups):
 
 
 def backends(record):
-    """A lesson's interface beside PyTorch's back ends: bfloat16, a panel for each head dimension
+    """A lesson's interface beside PyTorch's backends: bfloat16, a panel for each head dimension
     and mask."""
     names = {
         "this lesson": "this course",
@@ -298,7 +298,7 @@ def backends(record):
         ]
         panels.append((f"D = {head_dim}, {'causal' if causal else 'no mask'}", series))
     return charts.line_chart(
-        "TFLOP/s of a lesson's interface and of PyTorch's back ends, bfloat16, by length",
+        "TFLOP/s of a lesson's interface and of PyTorch's backends, bfloat16, by length",
         panels,
         "length N",
         "TFLOP/s",
@@ -329,7 +329,7 @@ def errors(record):
 
 
 def verdicts(record):
-    """The lab: of how many broken kernels somebody says that they are."""
+    """The lab: how many of the broken kernels each tool finds."""
     broken = [row for row in record["verdicts"] if row["version"] == "broken"]
     if not broken:
         raise Problem("the record has no broken kernels")
@@ -345,10 +345,10 @@ def verdicts(record):
     some = sum(any(said(row["tools"][tool]) for tool in tools) for row in broken)
     lines.append(("any of the four", [some], "", False))
     return charts.bar_chart(
-        f"Of {len(broken)} broken kernels, how many each tool finds fault with",
+        f"Of {len(broken)} broken kernels, how many each tool reports",
         [(f"{len(broken)} broken kernels", lines)],
         ["at least a warning"],
-        "a run that never ends is not counted",
+        "runs that time out are not counted",
         "kernels",
         source(record),
     )

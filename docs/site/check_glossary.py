@@ -40,7 +40,7 @@ def sentences(text):
 
 
 def faults(lines):
-    """Yields a sentence for each thing that is wrong."""
+    """Yields a message for each fault."""
     before = None
     count = 0
     for number, letter, name, text, colon in terms(lines):

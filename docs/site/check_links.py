@@ -42,7 +42,7 @@ class Checker:
         return self.anchors[path]
 
     def fault(self, page, target):
-        """What is wrong with a link on a page: a sentence, or None."""
+        """What is wrong with a link on a page: a message, or None."""
         if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", target) or target.startswith("//"):
             return None  # another site
         path, _, anchor = target.partition("#")

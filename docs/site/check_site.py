@@ -73,7 +73,7 @@ def namespaces(site):
 
 
 def faults(site):
-    """Yields a sentence for each thing that is missing."""
+    """Yields a message for each thing that is missing."""
     pages = {path.name: Page(path) for path in sorted(site.html.glob("*.html"))}
     for page in site.pages:
         file = site.page_file(page)

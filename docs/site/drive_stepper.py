@@ -38,7 +38,7 @@ def by_mouse(stepper):
     stepper.choose("show", "p")
     yield from stepper.check(0, 0, show="p")
     stepper.choose("show", "s")
-    # Another row: all rows of the tile in turn, also on the next step.
+    # Another row: each row of the tile, also on the next step.
     for row in range(stepper.data["runs"][0]["block_m"]):
         stepper.browser.click(f'#stepper-tile button[data-row="{row}"]')
         yield from stepper.check(0, 0, row=row)

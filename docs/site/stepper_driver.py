@@ -78,7 +78,7 @@ class Stepper:
         self.browser.click(f'#stepper-{name} input[value="{value}"]')
 
     def check(self, run, step, show="s", row=None):
-        """Yields a sentence for each difference between the page and a step of a run."""
+        """Yields a message for each difference between the page and a step of a run."""
         page = self.browser.value(READ)
         where = f"run {run}, step {step}"
         if not page["on"] or (page["run"], page["step"]) != (run, step):
@@ -198,7 +198,7 @@ class Stepper:
             yield f"{where}: the map has {count} cells"
 
     def check_sentence(self, where, data, page):
-        """The sentence has the numbers of the row that it is about."""
+        """The sentence shows the values of its row."""
         says, i = page["says"], page["row"]
         if data["kind"] == "skipped":
             if "skipped" not in says:

@@ -16,10 +16,10 @@ from fractions import Fraction
 from common.files.records import Problem, read, source
 from docs.records.results import aligned
 
-# A multiprocessor of compute capability 9.0 (NVIDIA, Hopper Tuning Guide, section 1.4.1).
+# An SM of compute capability 9.0 (NVIDIA, Hopper Tuning Guide, section 1.4.1).
 WARPS, BLOCKS, REGISTERS, SHARED = 64, 32, 64 * 1024, 228 * 1024
 RESERVED = 1024  # bytes of shared memory that each block has beside its own
-QUARTERS = 4  # of a multiprocessor; each has a quarter of the registers, and warps of its own
+QUARTERS = 4  # of an SM; each has a quarter of the registers and its own warps
 PIECE = 256  # registers are handed out to a warp in pieces of this size
 
 
@@ -169,7 +169,7 @@ def fusion(matmul, forward):
                 ]
             )
     lines += aligned(cells, 1)
-    cells = [["measured, float32", "kernels", "bytes beside", "ms"]]
+    cells = [["measured, float32", "kernels", "extra bytes", "ms"]]
     for name, count, beside in (
         ("01_unfused", 3, 4 * n * n),
         ("02_flash_1", 1, 8 * n),
@@ -321,7 +321,7 @@ def spacing():
 
 
 def resident(warps, registers, shared):
-    """How many blocks share a multiprocessor: by registers, shared memory, warps and blocks."""
+    """How many blocks share an SM: by registers, shared memory, warps and blocks."""
     for_a_warp = ceil_div(registers * 32, PIECE) * PIECE
     by_registers = REGISTERS // QUARTERS // for_a_warp * QUARTERS // warps
     by_shared = SHARED // (shared + RESERVED)
@@ -392,9 +392,9 @@ def pipeline():
 
 
 def in_flight(matmul):
-    """Little's law: bytes on their way = bandwidth times latency."""
+    """Little's law: bytes in flight = bandwidth times latency."""
     _, _, memory = machine(matmul)
-    cells = [["if a load takes", "bytes on their way", "for each of 132 multiprocessors"]]
+    cells = [["if a load takes", "bytes in flight", "per SM, of 132"]]
     for nanoseconds in (300, 500, 800):
         least = memory * nanoseconds * 1e-9
         cells.append(

@@ -47,10 +47,10 @@ void grade(int queries, int keys) {
        {"the mask is shifted the wrong way: query i stands at key i + keys - "
         "queries",
         masked(given, [=](int i, int j) { return j <= i - shift; })},
-       {"a hidden score is 0, which still has the weight e^0; it must be "
+       {"a masked score is 0, which still has the weight e^0; it must be "
         "-infinity",
         masked(given, right, 0)},
-       {"the past is hidden and not the future",
+       {"the past is masked and not the future",
         masked(given, [=](int i, int j) { return j >= i + shift; })}},
       fmt::format("{} queries, {} keys", queries, keys));
 }

@@ -82,7 +82,7 @@ void grade(int queries, int keys, double spread) {
        by([&](int i, int j) { return p(i, j) * (d_p(i, j) + delta[i]); })},
       {"the product with P is missing",
        by([&](int i, int j) { return d_p(i, j) - delta[i]; })},
-      {"delta is one number for each row of scores, not for each column",
+      {"delta is one value per row of scores, not for each column",
        by([&](int i, int j) {
          return p(i, j) * (d_p(i, j) - column_sums[j]);
        })}};

@@ -27,7 +27,7 @@ FA_QUESTIONS {
   const std::string empty =
       "at step 1 the old state is empty, and a factor of 0 changes nothing";
   const std::string equal =
-      "an equal score does not raise the maximum: the correction is 1";
+      "an equal score does not raise the maximum: the rescale factor is 1";
   return {{"corrections",
            rises,
            0,

@@ -56,7 +56,7 @@ void grade(const std::vector<double>& left,
          {"O was not rescaled", with(m, fa_, fb, 1, 1)},
          {"the sums were averaged; sums of two sets are added",
           with(m, fa_, fb, fa_, fb, 0.5)},
-         {"O is a sum already; it was multiplied by l once more",
+         {"O is a sum already; it was multiplied by l again",
           with(m, fa_, fb, fa_ * a.l, fb * b.l)}},
         fmt::format("scores{} and{}", text_of(left), text_of(right)));
 }

@@ -81,7 +81,7 @@ void check_row(const std::vector<double>& scores) {
           after<wrong::SumNotRescaled>(scores)},
          {"the output O was not rescaled when the maximum rose",
           after<wrong::OutputNotRescaled>(scores)},
-         {"the correction is upside down: it is e^(m_old - m_new), which is "
+         {"the rescale factor is inverted: it is e^(m_old - m_new), which is "
           "at most 1",
           after<wrong::InvertedCorrection>(scores)},
          {"divided by l in the step and again at the end",

@@ -55,19 +55,19 @@ void grade(int rows, int cols, const std::vector<Reason>& reasons) {
   check_result(
       c.seen, reasons, {"out", c.out, rows}, made(c, rows, cols, turned), 0,
       {{"nothing was written", std::vector<double>(c.in.size(), NAN)},
-       {"the tiles change places, but each tile is not turned",
+       {"the tiles change places, but each tile is not transposed",
         made(c, rows, cols,
              [&](int y, int x) {
                return std::int64_t{x / kTile * kTile + y % kTile} * rows +
                       y / kTile * kTile + x % kTile;
              })},
-       {"each tile is turned, but written to the place that it came from",
+       {"each tile is transposed, but written to the place that it came from",
         made(c, rows, cols,
              [&](int y, int x) {
                return std::int64_t{y / kTile * kTile + x % kTile} * rows +
                       x / kTile * kTile + y % kTile;
              })},
-       {"the matrix is copied and not turned",
+       {"the matrix is copied and not transposed",
         made(c, rows, cols,
              [&](int y, int x) { return std::int64_t{y} * cols + x; })},
        {"a row of out has rows elements, not cols",

@@ -76,17 +76,17 @@ std::vector<Wrong> wrongs(const Inputs& in) {
     result.push_back({says, simulated(in, answer)});
   };
   result.push_back(
-      {"all of it is NaN. Is the correction upside down, 2^(c m - c "
+      {"all of it is NaN. Is the rescale factor inverted, 2^(c m - c "
        "m_before)? It is infinite at the first tile",
        {all(right.o, NAN), all(right.lse, NAN)}});
   for (const double of_m : {1.0, scale, c}) {
     add("all weights are the same: products must become powers of 2",
         {c, of_m, false, false, true});
     add("neither l nor o was corrected when the maximum rose: was state.m "
-        "overwritten before the correction was computed?",
+        "overwritten before the rescale factor was computed?",
         {c, of_m, false, false});
-    add("l was not corrected when the maximum rose", {c, of_m, true, false});
-    add("o was not corrected when the maximum rose: it is multiplied by "
+    add("l was not rescaled when the maximum rose", {c, of_m, true, false});
+    add("o was not rescaled when the maximum rose: it is multiplied by "
         "correction[h]",
         {c, of_m, false, true});
     add("this is 2^(scale (x - m)): a natural exponent taken for one of base "
@@ -119,7 +119,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   }
   result.push_back(
       {"a row whose tile is hidden is NaN: m is -infinity, and -infinity - "
-       "-infinity is no number",
+       "-infinity is not a number",
        unguarded});
   return result;
 }

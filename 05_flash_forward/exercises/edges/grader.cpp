@@ -69,7 +69,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
        [=](int) { return ceil_div(s.length_k, kKeys); },
        [](int) { return 0; }, [](int, int) { return false; }});
   change(
-      "no key of the tiles that are visited is hidden. Does hide_scores "
+      "no key of the visited tiles is masked. Does hide_scores "
       "hide any? Is whole what the block's first query sees?",
       [](Answer& a) { a.hides = [](int, int) { return false; }; });
   add("the mask is aligned top left: query 0 sees one key only. The last "
@@ -110,7 +110,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
       [=](Answer& a) {
         a.whole = [=](int query0) { return right.tiles(query0) - 1; };
       });
-  change("one key too many is seen: key number `seen` is hidden already",
+  change("one key too many is seen: key number `seen` is masked already",
          [](Answer& a) {
            a.hides = [](int key, int of_query) { return key > of_query; };
          });
@@ -128,10 +128,10 @@ std::vector<Wrong> wrongs(const Inputs& in) {
           return key / 8 * 8 + key % 8 / 2 + key % 2 >= of_query;
         };
       });
-  change("a hidden score is 0, and e^0 is 1: it must be -infinity",
+  change("a masked score is 0, and e^0 is 1: it must be -infinity",
          [](Answer& a) { a.hidden = 0; });
   change(
-      "a hidden score is a large negative number: rows that see no key "
+      "a masked score is a large negative number: rows that see no key "
       "become an average, and must be 0",
       [](Answer& a) { a.hidden = -1e9; });
   return result;

@@ -82,7 +82,8 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   };
   const Rows right = attention(in);
   result.push_back(
-      {"all of it is NaN. Was m never raised to m_new? Or is the correction "
+      {"all of it is NaN. Was m never raised to m_new? Or is the rescale "
+       "factor "
        "upside down, e^(m_new - m)? Both are infinite at the first tile",
        {all(right.o, NAN), all(right.lse, NAN)}});
   result.push_back(
@@ -92,16 +93,16 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   add("l was not rescaled when the maximum rose",
       [&](Answer& a) { a.of_l = one; });
   add("neither l nor o was rescaled when the maximum rose: was m overwritten "
-      "before the correction was computed?",
+      "before the rescale factor was computed?",
       [&](Answer& a) { a.of_l = a.of_o = one; });
-  add("the correction is a power of 2; scores want powers of e",
+  add("the rescale factor is a power of 2; scores need powers of e",
       [&](Answer& a) { a.of_l = a.of_o = base_2; });
   add("o was not divided by l at the end",
       [&](Answer& a) { a.o = undivided; });
   add("a row that sees no key is NaN: 0 / 0",
       [](Answer& a) { a.o = [](double sum, double l) { return sum / l; }; });
   add("a row that sees no key is NaN: its m and m_new are both -infinity, "
-      "and -infinity - -infinity is no number",
+      "and -infinity - -infinity is not a number",
       [&](Answer& a) { a.of_l = a.of_o = bare; });
   const double scale = static_cast<double>(in.scale);
   const auto lse = [&](const std::string& says, auto of) {

@@ -15,7 +15,7 @@ Ran launched(const Inputs& in) {
   });
 }
 
-// Which warp has a key, when keys are dealt in turn or in contiguous pieces.
+// Which warp has a key, when keys are dealt round robin or in contiguous ranges.
 int owner(const Sizes& s, bool pieces, int key) {
   return pieces ? key / ceil_div(s.length_k, kDecodeWarps)
                 : key % kDecodeWarps;
@@ -116,7 +116,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   }
   result.insert(
       result.end(),
-      {{"the last keys are left out: the number of keys is no multiple of "
+      {{"the last keys are left out: the number of keys is not a multiple of "
         "the number of warps",
         some([&](int key) {
           return key < s.length_k / kDecodeWarps * kDecodeWarps;
@@ -166,7 +166,7 @@ const std::vector<Reason> kReasons = {
 void grade(const Sizes& sizes, float spread = 1) {
   const Inputs in = random_inputs<float>(sizes, spread);
   const Ran ran = launched(in);
-  // What nobody wrote may be 0 by chance, and look like something else.
+  // Memory that no thread wrote may be 0 by chance, and look like another mistake.
   if (found(ran.seen, "unwritten")) require_no_findings(ran.seen, kReasons);
   check_rows(ran, kReasons, in, attention(in), 2e-5 * spread, wrongs(in));
 }

@@ -80,11 +80,11 @@ FA_STAGE(odd) {
   must_refuse("scale twice in dK", MistakeKind::kScaleTwiceInDk);
   must_refuse("dO of the next query", MistakeKind::kNextRowOfDo);
   must_refuse("the last query left out", MistakeKind::kLastQueryLeft);
-  must_refuse("dV by P, not turned", MistakeKind::kWeightsNotTurned);
+  must_refuse("dV by P, not transposed", MistakeKind::kProbsNotTransposed);
   must_refuse("LSE in base 2, exp in base e", MistakeKind::kLseInBaseTwo);
   must_refuse("no mask", MistakeKind::kMaskForgotten);
   must_refuse("mask aligned to the top left", MistakeKind::kMaskTopLeft);
-  must_refuse("NaN in blind rows", MistakeKind::kNanInBlindRows);
+  must_refuse("NaN in fully masked rows", MistakeKind::kNanInMaskedRows);
   must_refuse("dV from P before dropout", MistakeKind::kUndroppedInDv);
   must_refuse("dP without dropout", MistakeKind::kUndroppedInDp);
   must_refuse("dK and dV of the first head only",

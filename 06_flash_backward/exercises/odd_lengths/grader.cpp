@@ -46,7 +46,7 @@ void grade(const Problem& x) {
       {"out of bounds",
        "it writes beside the gradients: threads without a key have nothing "
        "to store"},
-      {"unwritten", "a tile is read where nobody has written"},
+      {"unwritten", "a tile is read where no thread has written"},
       {"race",
        "a barrier is missing: one thread writes what another one reads"}};
   // float32 sums over queries of numbers of size 1.
@@ -59,18 +59,20 @@ void grade(const Problem& x) {
   std::vector<Mistake> of_d_v = plain::mistakes_of(
       x, &Gradients::d_v,
       {{MistakeKind::kFirstHeadOnly,
-        "of the heads that share the keys only the first one goes by"},
+        "of the heads that share the keys only the first one is used"},
        {MistakeKind::kLastHeadOnly,
         "of the heads that share the keys only the last one is left: the "
         "sums "
         "begin before the loop over heads"},
        {MistakeKind::kRaggedTileLeft,
         "the queries of the last, ragged tile do not go by"},
-       {MistakeKind::kMaskForgotten, "hidden keys have a weight"},
+       {MistakeKind::kMaskForgotten,
+        "masked keys have a probability above 0"},
        {MistakeKind::kRowsOfKeys,
         "the rows of dO are those of the tile of keys; they belong to "
         "queries"},
-       {MistakeKind::kWeightsNotTurned, "dV = P^T dO: here P was not turned"},
+       {MistakeKind::kProbsNotTransposed,
+        "dV = P^T dO: here P was not transposed"},
        {MistakeKind::kScaleInDv,
         "dV has the scale of dK; no scale belongs to it"}});
   if (c.seen.report.findings.empty()) {
@@ -88,7 +90,7 @@ void grade(const Problem& x) {
           {{MistakeKind::kNoScaleInDk, "dK without the scale"},
            {MistakeKind::kScaleTwiceInDk, "the scale is in dK twice"},
            {MistakeKind::kNoDelta, "delta is not in dS"},
-           {MistakeKind::kWeightsInDk, "dK from P in place of dS"}}),
+           {MistakeKind::kProbsInDk, "dK from P in place of dS"}}),
       where);
 }
 

@@ -141,7 +141,7 @@ void grade(const plain::Problem& x, const Range& queries, const Range& keys) {
           if (!std::isinf(e.lse)) return e.p() * e.z;
           return e.z == 0 ? kNan : -e.lse;
         })},
-       {"hidden keys have a weight: the mask was forgotten",
+       {"masked keys have a probability above 0: the mask was forgotten",
         by([&](const Element& e) {
           return std::isinf(e.lse) ? 0 : std::exp(e.s - e.lse) * e.z;
         })},

@@ -90,7 +90,8 @@ void grade(double spread, double scale, double cap, int keys, int visible) {
     hidden_too[j] = std::exp(row.score(row.products[j]) - lse);
   }
   std::vector<Mistake> of_weights{
-      {"hidden keys have a weight: the mask was forgotten", hidden_too},
+      {"masked keys have a probability above 0: the mask was forgotten",
+       hidden_too},
       {"the cap is not there: the LSE belongs to capped scores",
        by([&](double s, double, double, double) {
          return std::exp(s - lse);

@@ -45,7 +45,7 @@ double bytes_of(std::int64_t count, Launch launch) {
 
 std::int64_t multiplications = 0;
 
-// A product of matrices, as far as it matters here.
+// A matmul, as far as it matters here.
 void multiply(int rows, int inner, int cols) {
   for (int i = 0; i < rows; ++i) {
     for (int j = 0; j < cols; ++j) {
@@ -141,7 +141,7 @@ FA_QUESTIONS {
         {k * 2 * q,
          "the tiles of K and V that each block owns are read, too"},
         {k + 2 * k * q, "a block owns a tile of K and one of V"},
-        {2 * k + k * q, "dO goes by as Q does"},
+        {2 * k + k * q, "dO is loaded like Q"},
         {2 * (q + k),
          "the queries go by once for each block of keys, not once "
          "for all"}}},

@@ -45,7 +45,7 @@ std::string name_of(const Problem& x) {
 const std::vector<Reason> kReasons{
     {"barrier", "some threads never come to a barrier that others wait at"},
     {"out of bounds", "it writes beside the gradients or the tiles"},
-    {"unwritten", "a tile is read where nobody has written"},
+    {"unwritten", "a tile is read where no thread has written"},
     {"race",
      "P and dS are hidden by a thread that did not write them, or after "
      "others were told that they are there"}};

@@ -274,7 +274,7 @@ class Marks(unittest.TestCase):
 
 
 class Folder(unittest.TestCase):
-    """A course of its own, so that nobody's work is touched."""
+    """A course of its own, so that no student's work is touched."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -310,7 +310,7 @@ class Student(Folder):
         status, text = self.learn("check")
         self.assertEqual(status, 0)
         self.assertIn("Next: ./learn exercise start 03_merge", text)
-        self.assertIn("letter by letter", self.learn("solution")[1])
+        self.assertIn("identical to the solution", self.learn("solution")[1])
         self.assertIn("1 of ", self.learn("list")[1])
         self.assertEqual(self.learn("watch")[0], 0)
         self.assertIn("kept in one_step.before_1.hpp", self.learn("reset")[1])
@@ -428,7 +428,7 @@ class Grade(Folder):
             ('{"x": 0}', "no exercise 'x'"),
             ('{"03_one_step": {"x": 1}}', "no stage 'x'"),
             ('{"03_one_step": {"easy": -1}}', "allowed are numbers"),
-            ("{", "no file of points"),
+            ("{", "not a file of points"),
         ):
             points.write_text(wrong)
             with self.subTest(wrong), self.assertRaisesRegex(Fault, words):
@@ -481,9 +481,9 @@ class Grade(Folder):
         self.assertIn("ada, 03_one_step: it has 'fork'", text)
 
     def test_what_is_no_submission(self):
-        with self.assertRaisesRegex(Fault, "is no folder"):
+        with self.assertRaisesRegex(Fault, "is not a folder"):
             self.grade(self.root / "nothing")
-        with self.assertRaisesRegex(Fault, "holds no file"):
+        with self.assertRaisesRegex(Fault, "has no file"):
             self.grade(self.root / "03_online_softmax", "--exercises", "03_one_step")
 
 

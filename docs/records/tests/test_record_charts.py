@@ -151,7 +151,7 @@ class RecordChartsTest(TreeTest):
         self.assertLessEqual({"a", "b", "01_x", "02_y", "1k", "4k"}, set(texts(svg)))
         self.assertIn("no group c", self.run_tool("lengths", file, "c")[2])
 
-    def test_verdicts_count_kernels_that_somebody_faults(self):
+    def test_verdicts_count_kernels_that_a_tool_reports(self):
         none, some = {"errors": 0, "warnings": 0}, {"errors": 0, "warnings": 2}
 
         def verdict(version, findings, *tools):

@@ -138,7 +138,7 @@ class ResultsTest(TreeTest):
             ],
         )
 
-    def test_columns_that_nobody_knows(self):
+    def test_unknown_columns(self):
         status, out, err = self.table("a", "--columns", "ms,speed")
         self.assertEqual((status, out), (2, ""))
         self.assertIn("there is no column 'speed'; there are N, ms, ", err)

@@ -31,15 +31,15 @@ def lines(drawing, x, y, words, **attributes):
 
 
 def hierarchy():
-    d = Drawing(700, 330, "The memories of a GPU, from near to far")
+    d = Drawing(700, 330, "The memory hierarchy of a GPU")
     levels = [
-        (270, "registers", "64 Ki of 32 bits for each multiprocessor", "a thread", PALE[2]),
-        (340, "shared memory", "228 KB for each multiprocessor", "a block", PALE[1]),
-        (410, "level 2 cache", "50 MB", "everybody, unasked", PALE[4]),
-        (480, "global memory", "141 GB", "everybody", PALE[0]),
+        (270, "registers", "64 Ki of 32 bits per SM", "a thread", PALE[2]),
+        (340, "shared memory", "228 KB per SM", "a block", PALE[1]),
+        (410, "level 2 cache", "50 MB", "all SMs, automatic", PALE[4]),
+        (480, "global memory", "141 GB", "all SMs", PALE[0]),
     ]
-    d.text(280, 24, "what it is, and how much of it an H200 has", font_weight="bold")
-    d.text(622, 24, "who sees it", font_weight="bold")
+    d.text(280, 24, "level, and its size on an H200", font_weight="bold")
+    d.text(622, 24, "visible to", font_weight="bold")
     for i, (width, name, size, who, colour) in enumerate(levels):
         y = 40 + 68 * i
         d.box(280 - width / 2, y, width, 48, colour)
@@ -50,8 +50,8 @@ def hierarchy():
             down_arrow(d, 262, y - 20, y)
             down_arrow(d, 298, y, y - 20)
     down_arrow(d, 36, 60, 280)
-    d.text(30, 170, "farther, larger, slower", transform="rotate(-90 24 170)")
-    words = "A kernel says what is in registers and in shared memory; the cache decides by itself."
+    d.text(30, 170, "larger, slower", transform="rotate(-90 24 170)")
+    words = "A kernel manages registers and shared memory; the hardware manages the cache."
     d.text(350, 316, words)
     return d
 
@@ -70,7 +70,7 @@ def roofline(matmul, forward, interface):
         return x, y
 
     below = 18 * ((len(kernels) + 1) // 2)
-    d = Drawing(700, bottom + 80 + below, "What kernels reach, beside the roofline of an H200")
+    d = Drawing(700, bottom + 80 + below, "Measured kernels and the roofline of an H200")
     for power in range(-1, 4):
         _, y = at(1, 10.0**power * 1e12)
         d.line(left, y, right, y, charts.GRID, 1)
@@ -80,7 +80,7 @@ def roofline(matmul, forward, interface):
         d.line(x, top, x, bottom, charts.GRID, 1)
         d.text(x, bottom + 18, f"{10.0**power:g}", font_size=11)
     d.line(left, bottom, right, bottom, "#222222", 1)
-    d.text((left + right) / 2, bottom + 38, "operations for each byte that must be moved")
+    d.text((left + right) / 2, bottom + 38, "operations per byte that must be moved")
     middle = (top + bottom) / 2
     d.text(18, middle, "TFLOP/s", transform=f"rotate(-90 18 {middle:g})")
     for peak, name in ((float32, "float32"), (bfloat16, "bfloat16, tensor cores")):
@@ -150,17 +150,17 @@ def fusion():
         d.text(left + 105, 160, writes, text_anchor="start", fill=colour(writes))
     d.box(500, 62, 180, 52, PALE[2])
     d.text(590, 84, "tiles of S and P are made,", font_size=11)
-    d.text(590, 100, "used and forgotten here", font_size=11)
+    d.text(590, 100, "used and dropped on chip", font_size=11)
     down_arrow(d, 530, 226, 114)
     d.text(536, 178, "Q, K, V", text_anchor="start")
     down_arrow(d, 650, 114, 226)
     d.text(656, 166, "O", text_anchor="start")
-    d.text(350, 290, "Red: N x N numbers for each head. All others have N x d.")
+    d.text(350, 290, "Red: N x N elements per head. All others have N x d.")
     return d
 
 
 def tiling():
-    d = Drawing(700, 300, "A tile of a product, and what is loaded for it")
+    d = Drawing(700, 300, "A tile of a matmul, and what is loaded for it")
     side = 150
     for left, name, t in ((40, "tiles of 1/6", 25), (380, "tiles of 1/3", 50)):
         a_left, c_left, top = left, left + 120, 120
@@ -184,7 +184,7 @@ def tiling():
 
 def merging():
     d = Drawing(700, 260, "A chain of steps and a tree of merges give the same state")
-    d.text(170, 24, "one after the other", font_weight="bold")
+    d.text(170, 24, "sequential", font_weight="bold")
     d.text(530, 24, "as a tree", font_weight="bold")
     for k in range(8):
         x = 34 + 38 * k
@@ -194,7 +194,10 @@ def merging():
         down_arrow(d, x + 15, 64, 130)
         if k:
             d.line(x - 8, 142, x, 142)
-    words = ["8 steps. The state m, l, O goes from key", "to key; nobody else can work on the row."]
+    words = [
+        "8 steps. The state (m, l, O) passes from key",
+        "to key: one worker for the whole row.",
+    ]
     lines(d, 34, 186, words, text_anchor="start")
     left = 392
     d_row = 40
@@ -212,8 +215,8 @@ def merging():
             d.box(x - 15, y + 28, 30, 18, PALE[2])
         y += 46
     words = [
-        "3 levels of merges. Halves can be worked",
-        "on apart: by lanes, warps, blocks, machines.",
+        "3 levels of merges. Halves run in parallel:",
+        "on lanes, warps, blocks or GPUs.",
     ]
     lines(d, 392, 226, words, text_anchor="start")
     return d
@@ -245,9 +248,9 @@ def occupancy(matmul, forward):
 
     panels = []
     for heading, rows in (
-        ("products in float32", rows_of(matmul, "matmul")),
+        ("matmuls in float32", rows_of(matmul, "matmul")),
         (
-            "bfloat16: products, attention",
+            "bfloat16: matmuls, attention",
             rows_of(matmul, "mma") + rows_of(forward, "bfloat16, D 64"),
         ),
     ):
@@ -286,7 +289,7 @@ def pipeline():
     d.text(
         left,
         306,
-        f"blue: a copy on its way, {copy} units; orange: a tile is computed, {compute} units",
+        f"blue: copy in flight, {copy} units; orange: tile computed, {compute} units",
         text_anchor="start",
     )
     return d
