@@ -31,8 +31,7 @@ def flow():
     d.text(
         18,
         188,
-        "A step: update m; rescale l and O by exp(m_old - m); add the tile's weights and "
-        "weighted values.",
+        "A step: update m; rescale l and O by exp(m_old - m); add the tile's sum of P and P V.",
         text_anchor="start",
     )
     top = 228

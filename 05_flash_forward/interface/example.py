@@ -74,7 +74,7 @@ def check(library, device):
                 off[name] = theirs().double() - exact_o
         errors = {name: largest(of) for name, of in off.items()}
         lse_error = largest(lse.double() - exact_lse)
-        # The weights and o are rounded to the type: each costs half an epsilon of the largest
+        # P and o are rounded to the type: each costs half an epsilon of the largest
         # value. Twice that; in float32 the sums count as well.
         dtype = problem.dtype
         allowed = (16 if dtype == torch.float32 else 2) * torch.finfo(dtype).eps * largest(v)

@@ -38,7 +38,7 @@ def block_storage():
             d.text(100, middle + 13, size)
         top += height
     d.text(450, 24, "Registers, float32", font_weight="bold")
-    for left, name in [(220, "P, transposed"), (320, "dS, transposed")]:
+    for left, name in [(220, "P\u1d40"), (320, "dS\u1d40")]:
         bands(d, left, 88, 84, name, "64 queries")
     for left, name in [(424, "dK"), (554, "dV")]:
         bands(d, left, 88, 120, name, "128 columns")

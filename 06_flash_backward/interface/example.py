@@ -154,12 +154,12 @@ class FlashAttention(torch.autograd.Function if torch else object):
 
 
 def textbook(q, k, v, causal, factors=None):
-    """O by PyTorch's matrix products and softmax, each result rounded to the type. `factors` of the
-    weights are those of dropout."""
+    """O by PyTorch's matmuls and softmax, each result rounded to the type. `factors` of the
+    probabilities are those of dropout."""
     k, v = (for_all_heads(x, q.shape[1]) for x in (k, v))
     scores = (q @ k.transpose(2, 3)) * (1 / math.sqrt(q.shape[3]))
-    weights = scores.masked_fill(~visible(q, k, causal), -math.inf).softmax(-1)
-    return (weights if factors is None else weights * factors) @ v
+    probs = scores.masked_fill(~visible(q, k, causal), -math.inf).softmax(-1)
+    return (probs if factors is None else probs * factors) @ v
 
 
 def gradients_of(o, inputs, d_o):
@@ -168,8 +168,8 @@ def gradients_of(o, inputs, d_o):
 
 def factors_of_dropout(libraries, q, length_k, dropout, seed):
     """[batch, heads, length_q, length_k]: 0, or 1 / (1 - dropout), as the kernels choose. Without
-    scores all weights are the same, and where V has a single 1 in each column, O has one weight in
-    each."""
+    scores all probabilities are the same, and where V has a single 1 in each column, each element
+    of O is one probability."""
     batch, heads, _, head_dim = q.shape
     kept = []
     for first in range(0, length_k, head_dim):
@@ -209,7 +209,7 @@ def objections(errors, plain, exact, dtype):
 
 
 def problems_with_dropout(small):
-    """(problem, share of the weights that are dropped)"""
+    """(problem, dropout probability)"""
     shape, kv_heads, length_k = ((1, 4, 65, 64), 2, 90) if small else ((2, 8, 777, 64), 2, 900)
     return [
         (Problem(dtype, shape, kv_heads, length_k, False, causal), 0.17)

@@ -16,6 +16,7 @@ Exit status: 0, or 2 when a record lacks what the chart shows.
 import argparse
 import math
 import sys
+import textwrap
 
 from common.drawing import charts
 from common.drawing.svg import Drawing
@@ -116,7 +117,9 @@ def ladder(records):
     values = [step.tflops for _, steps in parts for step in steps]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     height = 62 + sum(30 + line * len(steps) for _, steps in parts) + 64
-    drawing = Drawing(charts.WIDTH, height, "TFLOP/s of every rung of lessons 04, 05 and 06")
+    footer = textwrap.wrap(source(*records), 120)
+    title = "TFLOP/s of every rung of lessons 04, 05 and 06"
+    drawing = Drawing(charts.WIDTH, height + 12 * (len(footer) - 1), title)
 
     def at(value):
         return left + (math.log10(value) - low) / (high - low) * (right - left)
@@ -155,10 +158,11 @@ def ladder(records):
         drawing.element("circle", cx=x + 5, cy=height - 32, r=4.2, **fill)
         drawing.text(x + 16, height - 28, name, text_anchor="start", font_size=11)
         x += 32 + 6 * len(name)
-    drawing.text(
+    drawing.lines_of_text(
         charts.WIDTH - 12,
         height - 10,
-        source(*records),
+        footer,
+        step=12,
         text_anchor="end",
         font_size=10,
         fill="#666666",

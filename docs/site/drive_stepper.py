@@ -34,7 +34,7 @@ def by_mouse(stepper):
     ):
         stepper.browser.click(f"#stepper-{button}")
         yield from stepper.check(0, step)
-    # The weights instead of the scores.
+    # The probabilities instead of the scores.
     stepper.choose("show", "p")
     yield from stepper.check(0, 0, show="p")
     stepper.choose("show", "s")

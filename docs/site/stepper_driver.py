@@ -133,12 +133,12 @@ class Stepper:
             values = [value]
             if name in ("m", "l") and data["kind"] == "tile":
                 values = [data[name + "_before"][i], value]
-            hidden = name in ("s", "p") and data["s"][i][j] is None
-            if hidden != ("hidden" in classes):
-                yield f"{place} is shown as {'seen' if hidden else 'hidden'}"
-            if hidden and name == "s":
+            masked = name in ("s", "p") and data["s"][i][j] is None
+            if masked != ("masked" in classes):
+                yield f"{place} is shown as {'visible' if masked else 'masked'}"
+            if masked and name == "s":
                 if texts != [""]:
-                    yield f"{place} is hidden, but the page shows {texts}"
+                    yield f"{place} is masked, but the page shows {texts}"
                 continue
             if len(texts) != len(values) or not all(map(same, texts, values)):
                 yield f"{place} is {values}, but the page shows {texts}"
@@ -163,7 +163,7 @@ class Stepper:
             yield f"{where}: {len(seen)} numbers are shown, {len(wanted)} should be"
 
     def check_map(self, where, run, step, cells):
-        """The kinds of all cells of the map: to come, used, hidden, skipped, this tile."""
+        """The kinds of all cells of the map: to come, used, masked, skipped, this tile."""
         expected = {}
         steps = [s for s in run["steps"][: step + 1] if s["kind"] != "finish"]
         for data in steps:
@@ -175,7 +175,7 @@ class Stepper:
                     if data["kind"] == "skipped" or j >= data["keys"]:
                         kind = "skipped"
                     elif data["s"][i][j] is None:
-                        kind = "hidden"
+                        kind = "masked"
                     expected[data["query"] + i, data["key"] + j] = (kind, now)
         count = 0
         scores = {}
@@ -189,7 +189,7 @@ class Stepper:
             if not right_shade(shade, scores.get((i, j))):
                 yield f"{where}: map[{i}][{j}] is {scores.get((i, j))}, but its colour is {shade}"
             count += 1
-            kind = next((k for k in ("skipped", "hidden") if k in classes), "score")
+            kind = next((k for k in ("skipped", "masked") if k in classes), "score")
             time = next((t for t in ("now", "past") if t in classes), None)
             shown = (kind, time) if time else None
             if shown != expected.get((i, j)):

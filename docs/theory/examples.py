@@ -312,8 +312,8 @@ def types():
 
 
 def spacing():
-    """How far float32 scores lie apart, and what half of that does to a weight."""
-    cells = [["score about", "neighbours apart", "rounding it changes a weight by up to"]]
+    """How far float32 scores lie apart, and what half of that does to a probability."""
+    cells = [["score about", "neighbours apart", "rounding changes P by up to"]]
     for size in (1, 10, 100, 1000, 10000):
         power = size.bit_length() - 1 - 23  # of the last of float32's 24 digits
         cells.append([str(size), f"2^{power}", f"{2.0**power / 2:.0e} of itself"])

@@ -62,7 +62,7 @@ class ExamplesTest(TreeTest):
             both = left.merge(right)
             self.assertEqual((both.count, both.mean, both.squares), whole)
 
-    def test_blocks_of_a_multiprocessor(self):
+    def test_blocks_of_an_sm(self):
         # 8 warps of 128 registers: 4096 each, 4 to a quarter, 16 in all
         self.assertEqual(examples.resident(8, 128, 0), (2, 228, 8))
         # one more register is a piece more for each warp: 12 fit, which is one block
