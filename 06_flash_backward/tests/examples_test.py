@@ -52,6 +52,7 @@ class Records(unittest.TestCase):
                     '{"command": "python3 -m 05_flash_forward.interface.example"}',
                     "not a record of 06_",
                 ),
+                ("{}", "is not a record of 06_"),
                 ("[]", "is not a record: "),
                 ("nothing", "is not a record: "),
             ):

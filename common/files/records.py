@@ -57,8 +57,8 @@ def read(path):
 def program(record):
     """The program that wrote a record: 05_flash_forward, or a module such as common.lab.fidelity.
     Old records name the module's file."""
-    words = [word for word in record["command"].split() if word not in ("python3", "-m")]
-    return words[0].removesuffix(".py").replace("/", ".")
+    words = [word for word in record.get("command", "").split() if word not in ("python3", "-m")]
+    return words[0].removesuffix(".py").replace("/", ".") if words else ""
 
 
 def source(*records):

@@ -74,6 +74,7 @@ class Read(unittest.TestCase):
             ("python3 -m common.lab.fidelity --build x", "common.lab.fidelity"),
         ):
             self.assertEqual(records.program({"command": command}), program)
+        self.assertEqual(records.program({}), "")
 
     def test_the_source_names_a_machine_once_with_all_commits(self):
         record = {
