@@ -135,7 +135,7 @@ class Attacks(unittest.TestCase):
             "#include <cstring>\n#include <unistd.h>",
         )
         self.assertEqual(result.verdict, "refused")
-        self.assertIn("before the check was over", result.message)
+        self.assertIn("before the check was complete", result.message)
 
     def test_a_line_with_a_guessed_secret_does_not_count(self):
         result = self.easy(
