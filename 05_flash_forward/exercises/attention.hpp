@@ -1,5 +1,5 @@
 /// @file
-/// What the judges of this lesson share: problems, launches, and attention in float64 with any rule for the scores,
+/// What the graders of this lesson share: problems, launches, and attention in float64 with any rule for the scores,
 /// which is also how wrong answers are foreseen.
 #pragma once
 
@@ -98,7 +98,7 @@ inline double product_of(const Inputs& in, int head, int kv_head, int query,
 /// Attention in float64.
 /// @param in      inputs
 /// @param score   which keys have which score
-/// @param kv_head of a head; that of grouped heads where none is given
+/// @param kv_head of a head; the one of its GQA group if none is given
 inline Rows attention(const Inputs& in, const Score& score,
                       const std::function<int(int)>& kv_head = nullptr) {
   const Sizes& s = in.sizes;

@@ -1,12 +1,15 @@
-#!/usr/bin/env python3
-"""Attention of this lesson on PyTorch's tensors, through its C interface; checked and timed beside PyTorch's own.
+"""Attention of this lesson on PyTorch's tensors, through its C interface; checked and timed beside
+PyTorch's own.
 
-    05_flash_forward/interface/example.py --library BUILD/05_flash_forward/libflash_attention.so --check
-    05_flash_forward/interface/example.py --library BUILD/05_flash_forward/libflash_attention.so --time
-    05_flash_forward/interface/example.py --library BUILD/05_flash_forward/libflash_attention.so --counters
+    python3 -m 05_flash_forward.interface.example --library
+    BUILD/05_flash_forward/libflash_attention.so --check python3 -m
+    05_flash_forward.interface.example --library BUILD/05_flash_forward/libflash_attention.so --time
+    python3 -m 05_flash_forward.interface.example --library
+    BUILD/05_flash_forward/libflash_attention.so --counters
 
-A library for GPUs takes CUDA tensors. One for the CPU takes those in the host's memory: it is checked, on small
-tensors, but neither timed nor counted. Without the three: check and time for GPUs, the check alone for the CPU.
+A library for GPUs takes CUDA tensors. One for the CPU takes those in the host's memory: it is
+checked, on small tensors, but neither timed nor counted. Without the three: check and time for
+GPUs, the check alone for the CPU.
 
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
@@ -15,55 +18,78 @@ import functools
 import math
 import sys
 
-sys.dont_write_bytecode = True
-import flash_attention as fa  # noqa: E402  beside this file
-from flash_attention import BACKENDS, FIXED_ORDER, OURS, torch  # noqa: E402
+if __package__ != "05_flash_forward.interface":
+    print(
+        "example.py: start it as a module, in the repository's root: "
+        "python3 -m 05_flash_forward.interface.example",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+from common.attention import peers
+from common.attention.checks import check_graphs_and_gpus, for_all_heads, largest, rms, visible
+from common.attention.command import exit_with
+from common.attention.counters import count_problems
+from common.attention.peers import BACKENDS, OURS
+from common.attention.problems import Problem, problems_to_check
+from common.attention.program import parser_of, run
+from common.attention.pytorch import SDPBackend, scaled_dot_product_attention, sdpa_kernel, torch
+from common.attention.tables import figures, print_record
+from common.attention.timing import time_problems
+
+from .flash_attention import Library
+
+FIXED_ORDER = "fixed order"  # ours, without the dynamic tile scheduler
+HEADINGS = {OURS: "lesson", FIXED_ORDER: "fixed", **peers.HEADINGS}
 
 
 def reference(q, k, v, causal):
     """O and LSE in float64."""
     q, k, v = q.double(), k.double(), v.double()
-    k, v = (fa.for_all_heads(x, q.shape[1]) for x in (k, v))
-    mask = fa.visible(q, k, causal)
-    with fa.sdpa_kernel(fa.SDPBackend.MATH):
-        o = fa.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    k, v = (for_all_heads(x, q.shape[1]) for x in (k, v))
+    mask = visible(q, k, causal)
+    with sdpa_kernel(SDPBackend.MATH):
+        o = scaled_dot_product_attention(q, k, v, attn_mask=mask)
     scores = (q @ k.transpose(2, 3) / math.sqrt(q.shape[3])).masked_fill(~mask, -math.inf)
     return o, scores.logsumexp(-1)
 
 
 def check(library, device):
-    """Prints errors of o against float64. Returns rows for the record, and whether all of ours are small."""
+    """Prints errors of o against float64. Returns rows for the record, and whether all of ours are
+    small."""
     torch.manual_seed(1)
     rows, good = [], True
-    print("Largest errors of o against float64; - is a back end that refuses, or is not there.")
+    print("Largest errors of o against float64; - is a backend that refuses, or is not there.")
     columns = (OURS,) + BACKENDS
-    print(fa.Problem.HEADING + "".join(f"{c:>20}" for c in columns))
-    for problem in fa.problems_to_check(small=device == "cpu"):
+    print(Problem.HEADING + "".join(f"{c:>20}" for c in columns))
+    for problem in problems_to_check(small=device == "cpu"):
         q, k, v = problem.tensors(device)
         call, o, lse = library.prepare(q, k, v, problem.causal)
         call()
         exact_o, exact_lse = reference(q, k, v, problem.causal)
         off = {OURS: o.double() - exact_o}
         for name in problem.backends():
-            theirs = fa.backend_call(name, q, k, v, problem.causal)
+            theirs = peers.backend_call(name, q, k, v, problem.causal)
             if theirs is not None:
                 off[name] = theirs().double() - exact_o
-        errors = {name: fa.largest(of) for name, of in off.items()}
-        lse_error = fa.largest(lse.double() - exact_lse)
-        # The weights and o are rounded to the type: each costs half an epsilon of the largest value. Twice that; in
-        # float32 the sums count as well.
+        errors = {name: largest(of) for name, of in off.items()}
+        lse_error = largest(lse.double() - exact_lse)
+        # P and o are rounded to the type: each costs half an epsilon of the largest
+        # value. Twice that; in float32 the sums count as well.
         dtype = problem.dtype
-        allowed = (16 if dtype == torch.float32 else 2) * torch.finfo(dtype).eps * fa.largest(v)
-        allowed_lse = 32 * torch.finfo(torch.float32).eps * max(1, fa.largest(exact_lse))
+        allowed = (16 if dtype == torch.float32 else 2) * torch.finfo(dtype).eps * largest(v)
+        allowed_lse = 32 * torch.finfo(torch.float32).eps * max(1, largest(exact_lse))
         fine = errors[OURS] <= allowed and lse_error <= allowed_lse  # false for NaN
         good = good and fine
         verdict = ""
         if not fine:
-            verdict = f"  too large: {allowed:.2e} is allowed; lse: {lse_error:.2e} of {allowed_lse:.2e}"
-        print(problem.text() + fa.figures(errors, columns, ".2e") + verdict)
-        rows += [problem.row(name, error, fa.rms(off[name])) for name, error in errors.items()]
+            verdict = (
+                f"  too large: {allowed:.2e} is allowed; lse: {lse_error:.2e} of {allowed_lse:.2e}"
+            )
+        print(problem.text() + figures(errors, columns, ".2e") + verdict)
+        rows += [problem.row(name, error, rms(off[name])) for name, error in errors.items()]
     if device == "cuda":
-        good = fa.check_graphs_and_gpus(functools.partial(same_call, library)) and good
+        good = check_graphs_and_gpus(functools.partial(same_call, library)) and good
     return rows, good
 
 
@@ -83,31 +109,33 @@ def prepare(library, names, q, k, v, causal):
             calls[name], _, _ = library.prepare(q, k, v, causal, fixed_order=name == FIXED_ORDER)
             kernels[name] = library.kernel_name(calls[name])
         else:
-            calls[name] = fa.backend_call(name, q, k, v, causal)
+            calls[name] = peers.backend_call(name, q, k, v, causal)
     return {name: call for name, call in calls.items() if call is not None}, kernels
 
 
 def time_all(library, repeats, fixed_order):
     """Prints times. Returns rows for the record."""
     columns = (OURS,) + ((FIXED_ORDER,) if fixed_order else ()) + BACKENDS
-    return fa.time_problems((1024, 4096), columns, 2, repeats, functools.partial(prepare, library))
+    return time_problems((1024, 4096), columns, 2, repeats, functools.partial(prepare, library))
 
 
 def count_all(library):
     """Returns rows for the record."""
-    return fa.count_problems(functools.partial(prepare, library))
+    return count_problems(functools.partial(prepare, library))
 
 
 def main():
-    parser = fa.parser_of(__doc__)
-    parser.add_argument("--fixed-order", action="store_true", help="time calls without the tile scheduler, too")
+    parser = parser_of(__doc__)
+    parser.add_argument(
+        "--fixed-order", action="store_true", help="time calls without the tile scheduler, too"
+    )
     args = parser.parse_args()
     if args.table:
-        fa.print_record(args.table, fa.HEADINGS, "o")
+        print_record(args.table, HEADINGS, "o")
         return 0
-    return fa.run(
+    return run(
         args,
-        lambda: fa.Library(args.library),
+        lambda: Library(args.library),
         check,
         lambda library, repeats: time_all(library, repeats, args.fixed_order),
         count_all,
@@ -115,4 +143,4 @@ def main():
 
 
 if __name__ == "__main__":
-    fa.exit_with(main)
+    exit_with(main)

@@ -1,11 +1,11 @@
 /// @file
-/// A plain problem in the memory of the device, as the float32 kernels of this lesson want it, for judges.
+/// A plain problem in the memory of the device, as the float32 kernels of this lesson want it, for graders.
 #pragma once
 
 #include <initializer_list>
 #include <vector>
 
-#include "06_flash_backward/exercises/slips.hpp"
+#include "06_flash_backward/exercises/mistakes.hpp"
 #include "06_flash_backward/kernels/03_two_kernels.cuh"
 #include "common/classroom/lab.hpp"
 
@@ -72,7 +72,7 @@ class OnDevice {
     return classroom::on_device(
         std::vector<float>(numbers.begin(), numbers.end()));
   }
-  // A number for each row, and `beyond` for rows that only the workspace has.
+  // One value per row, and `beyond` for rows that only the workspace has.
   template <class Row>
   std::vector<double> padded(const Problem& x, Row row, double beyond) const {
     const Forward y = forward(x);
@@ -92,22 +92,22 @@ class OnDevice {
   FA_TARGET::DeviceBuffer<float> delta_, lse_, inv_row_sum_;
 };
 
-/// What to tell whose gradient is that of a slip.
+/// What to tell whose gradient is that of a mistake.
 struct Told {
-  Slip slip;         ///< what goes wrong
-  const char* says;  ///< names the misconception
+  MistakeKind mistake;  ///< what goes wrong
+  const char* says;     ///< names the misconception
 };
 
-/// The gradients that slips lead to, as mistakes for check_result().
+/// The gradients that mistakes lead to, as mistakes for check_result().
 /// @param x    the problem
 /// @param part which gradient
-/// @param told slips, in the order in which they are tried
+/// @param told mistakes, in the order in which they are tried
 inline std::vector<classroom::Mistake> mistakes_of(
     const Problem& x, std::vector<double> Gradients::*part,
     std::initializer_list<Told> told) {
   std::vector<classroom::Mistake> result;
   for (const Told& one : told) {
-    result.push_back({one.says, gradients(x, one.slip).*part});
+    result.push_back({one.says, gradients(x, one.mistake).*part});
   }
   return result;
 }

@@ -1,6 +1,6 @@
 /// @file
 /// Attention as plain loops in float64, for the exercises of this lesson: quick to compile. Its gradients are in
-/// slips.hpp.
+/// mistakes.hpp.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Problem {
   int heads = 1;             ///< of q
   int length_q = 1;          ///< queries of a head
   int length_k = 1;          ///< keys
-  int head_dim = 1;          ///< numbers in a row
+  int head_dim = 1;          ///< elements in a row
   bool causal = false;       ///< query i sees j <= i + length_k - length_q
   int window = 0;            ///< of these the last so many; 0: all
   double scale = 1;          ///< of the scores
@@ -54,7 +54,7 @@ struct Gradients {
 /// @param heads    that share the keys
 /// @param length_q queries of a head
 /// @param length_k keys
-/// @param head_dim numbers in a row; the scale is 1 / sqrt(head_dim)
+/// @param head_dim elements in a row; the scale is 1 / sqrt(head_dim)
 /// @param causal   whether there is a mask
 /// @param dropout  probability that a weight is dropped
 /// @param seed     of the numbers

@@ -1,24 +1,35 @@
-"""What ./learn exercise, ./learn grade and ./learn classroom run: python3 -m classroom BUILD COMMAND ..."""
+"""What ./learn exercise, ./learn grade and ./learn classroom run, in the repository's root:
 
+    python3 -m common.classroom BUILD FOLDER COMMAND ...
+
+FOLDER is what paths in the command are relative to.
+"""
+
+import os
 import sys
 
-from . import catalogue, export, gate, grade, judging, student
+from common.classroom import catalogue, export, gate, grade, grading, student
 
 
 def main(arguments):
     """Runs a command; returns the exit status: 0 done, 1 a check failed, 2 it could not be done."""
-    build, command, *rest = arguments
+    build, folder, command, *rest = arguments
+    os.chdir(folder)
+
     def toolchain():
-        return judging.Toolchain(build)
+        return grading.Toolchain(build)
+
     commands = {"exercise": student.main, "grade": grade.main}
     if command == "classroom":
         command, *rest = rest or [""]
         commands = {"export": export.main, "gate": gate.main}
     try:
         if command not in commands:
-            raise catalogue.Fault(f"unknown command '{command}'; there are {' and '.join(commands)}")
+            raise catalogue.Fault(
+                f"unknown command '{command}'; there are {' and '.join(commands)}"
+            )
         return commands[command](rest, catalogue.ROOT, toolchain)
-    except BrokenPipeError:  # whoever reads has read enough
+    except BrokenPipeError:  # the reader closed the pipe
         sys.stdout = None
         return 0
     except (catalogue.Fault, OSError, ValueError) as fault:

@@ -1,4 +1,5 @@
-"""The exercises of the lessons: what there is, and the files that are generated from the lessons' own code.
+"""The exercises of the lessons: what there is, and the files that are generated from the lessons'
+own code.
 
 An exercise is a folder NN_lesson/exercises/NAME with
 
@@ -6,7 +7,7 @@ An exercise is a folder NN_lesson/exercises/NAME with
     task.md         what to do, and why
     hints.md        three hints, divided by lines of ---
     frame.txt       the student's file with its holes, see Frame
-    judge.cpp       the stages
+    grader.cpp      the stages
     wrong.txt       typical wrong answers, see read_wrong_answers()
 
 Nothing of a solution is written twice: where a lesson has the code, the frame takes it from there.
@@ -18,7 +19,9 @@ import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
-DIRECTIVE = re.compile(r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$")
+DIRECTIVE = re.compile(
+    r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$"
+)
 TITLES = {
     "compiles": "it compiles",
     "complete": "every question has a number",
@@ -34,7 +37,8 @@ class Fault(Exception):
 
 
 def region(root, place):
-    """The lines between the two marks `//! [TAG]` of PATH, for place = PATH#TAG; inner marks stay."""
+    """The lines between the two marks `//! [TAG]` of PATH, for place = PATH#TAG; inner marks
+    stay."""
     path, _, tag = place.partition("#")
     try:
         lines = (root / path).read_text(encoding="utf-8").split("\n")
@@ -56,15 +60,11 @@ def indented(lines, indent):
 class Frame:
     """A student's file with holes. Its directives:
 
-        //@ from PATH#TAG     takes a marked region of a source file ...
-        //@ hole INNER        ... in which the marked region INNER is replaced, in the student's file, by the
-        lines                 lines up to the next directive; without a hole the region is given as it is
-        //@ end
-        //@ solution          for what no lesson has: lines of the solution ...
-        lines
-        //@ start             ... and what stands there instead in the student's file
-        lines
-        //@ end
+    //@ from PATH#TAG     takes a marked region of a source file ...
+    //@ hole INNER        ... in which the marked region INNER is replaced, in the student's file,
+    by the lines                 lines up to the next directive; without a hole the region is given
+    as it is //@ end //@ solution          for what no lesson has: lines of the solution ... lines
+    //@ start             ... and what stands there instead in the student's file lines //@ end
     """
 
     def __init__(self, root, text, name):
@@ -142,11 +142,14 @@ class WrongAnswer:
         for before, after in self.hunks:
             stripped = [line.strip() for line in lines]
             places = [
-                i for i in range(len(lines) - len(before) + 1) if stripped[i : i + len(before)] == before
+                i
+                for i in range(len(lines) - len(before) + 1)
+                if stripped[i : i + len(before)] == before
             ]
             if len(places) != 1:
                 raise Fault(
-                    f"wrong answer '{self.name}': its lines stand in the solution {len(places)} times, not once"
+                    f"wrong answer '{self.name}': its lines stand in the solution "
+                    f"{len(places)} times, not once"
                 )
             lines[places[0] : places[0] + len(before)] = after
         return "\n".join(lines)
@@ -155,10 +158,10 @@ class WrongAnswer:
 def read_wrong_answers(text, name):
     """Reads wrong.txt, which is like the lists of mutants:
 
-        # name: what is wrong, in words
-        @ stage: what the message must hold
-        - a line of the solution, indentation aside, or several
-        + what stands there instead
+    # name: what is wrong, in words
+    @ stage: what the message must hold
+    - a line of the solution, indentation aside, or several
+    + what stands there instead
     """
     answers, last = [], ""
     for number, line in enumerate(text.split("\n"), 1):
@@ -179,7 +182,10 @@ def read_wrong_answers(text, name):
         last = kind
     for answer in answers:
         if not (answer.about and answer.stage and answer.says and answer.hunks):
-            raise Fault(f"{name}: '{answer.name}' needs a description, a line '@ STAGE: TEXT' and a line '- CODE'")
+            raise Fault(
+                f"{name}: '{answer.name}' needs a description, a line '@ STAGE: TEXT' and a "
+                f"line '- CODE'"
+            )
     return answers
 
 
@@ -220,9 +226,9 @@ class Exercise:
         return self.file.endswith(".txt")
 
     @property
-    def judge(self):
-        """The source of the judge."""
-        return self.folder / "judge.cpp"
+    def grader(self):
+        """The source of the grader."""
+        return self.folder / "grader.cpp"
 
     def task(self):
         """What to do."""
@@ -243,24 +249,28 @@ class Exercise:
         return "\n".join(Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt").start)
 
     def solution(self):
-        """The student's file with the solution; of questions without code judging.solution() knows it."""
+        """The student's file with the solution; of questions without code grading.solution() knows
+        it."""
         if not self.has_solution():
             raise Fault("this copy of the course was made without solutions; ask your teacher")
         return "\n".join(Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt").solution)
 
     def wrong_answers(self):
-        """Typical wrong answers; of questions without code judging.wrong_answers() knows them."""
+        """Typical wrong answers; of questions without code grading.wrong_answers() knows them."""
         return read_wrong_answers(self._text("wrong.txt"), f"{self.id}/wrong.txt")
 
 
 def exercises(root=ROOT):
     """All exercises, in the order of the course."""
-    found = [Exercise(path.parent, root) for path in root.glob("[0-9][0-9]_*/exercises/*/exercise.json")]
+    found = [
+        Exercise(path.parent, root) for path in root.glob("[0-9][0-9]_*/exercises/*/exercise.json")
+    ]
     return sorted(found, key=lambda exercise: (exercise.lesson, exercise.level, exercise.id))
 
 
 def choose(names, root=ROOT):
-    """The exercises that the names mean: an ID, its part after the lesson, a lesson; all of them for no names."""
+    """The exercises that the names mean: an ID, its part after the lesson, a lesson; all of them
+    for no names."""
     everything, chosen = exercises(root), []
     for name in names:
         number = name.lstrip("0")[:1].rjust(2, "0") if name[:2].strip("0123456789") == "" else None
@@ -268,6 +278,8 @@ def choose(names, root=ROOT):
         if not found and number and name in (number, number[1:], *(e.lesson for e in everything)):
             found = [e for e in everything if e.lesson.startswith(number)]
         if not found:
-            raise Fault(f"there is no exercise '{name}'; there are {', '.join(e.id for e in everything)}")
+            raise Fault(
+                f"there is no exercise '{name}'; there are {', '.join(e.id for e in everything)}"
+            )
         chosen += [e for e in found if e not in chosen]
     return chosen if names else everything

@@ -97,7 +97,7 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 constexpr std::uint32_t kArchitecture = 0;
 #endif
 
-// No network, no signals to others, no other process group: whoever is in this one can be ended with it.
+// No network, no signals to others, no other process group: so that ending the process group ends everything.
 bool deny_system_calls() {
   if (kArchitecture == 0) return false;
   constexpr auto number = offsetof(seccomp_data, nr);

@@ -5,8 +5,8 @@ import pathlib
 import shutil
 import subprocess
 
-from . import catalogue
-from .catalogue import Fault
+from common.classroom import catalogue
+from common.classroom.catalogue import Fault
 
 NOT_WITHOUT = ("frame.txt", "wrong.txt")  # what holds answers
 
@@ -15,23 +15,33 @@ def files_of(root):
     """What git tracks, or without git everything but builds and a student's work."""
     listed = None
     if (root / ".git").exists() and shutil.which("git"):
-        listed = subprocess.run(["git", "-C", str(root), "ls-files", "-z"], capture_output=True, text=True)
+        listed = subprocess.run(
+            ["git", "-C", str(root), "ls-files", "-z"], capture_output=True, text=True
+        )
     if listed is not None and listed.returncode == 0:
         return [path for path in listed.stdout.split("\0") if path]
     skip = ("build", "my_exercises", ".git", "__pycache__")
     return [
         str(path.relative_to(root))
         for path in sorted(root.rglob("*"))
-        if path.is_file() and not any(part in skip or part.startswith("build-") for part in path.relative_to(root).parts)
+        if path.is_file()
+        and not any(
+            part in skip or part.startswith("build-") for part in path.relative_to(root).parts
+        )
     ]
 
 
 def main(arguments, root, _toolchain):
     """Writes the copy; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="./learn classroom export", description="Writes a course repository.")
+    parser = argparse.ArgumentParser(
+        prog="./learn classroom export", description="Writes a course repository."
+    )
     parser.add_argument("folder", metavar="DIR", help="that is made, or is empty")
-    parser.add_argument("--without-solutions", action="store_true",
-                        help="leave out the solutions and wrong answers of exercises")
+    parser.add_argument(
+        "--without-solutions",
+        action="store_true",
+        help="leave out the solutions and wrong answers of exercises",
+    )
     options = parser.parse_args(arguments)
     target = pathlib.Path(options.folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -55,8 +65,14 @@ def main(arguments, root, _toolchain):
             to = target / exercise.folder.relative_to(root) / "start.txt"
             to.write_text(exercise.start(), encoding="utf-8")
             starts += 1
-    print(f"{count + starts} files in {target}" + (", without solutions" if options.without_solutions else ""))
+    print(
+        f"{count + starts} files in {target}"
+        + (", without solutions" if options.without_solutions else "")
+    )
     if options.without_solutions:
-        print("The lessons' own code is in it, and with it the lines that fill the holes: a lesson is a worked example.")
+        print(
+            "The lessons' own code is in it, and with it the lines that fill the holes: a "
+            "lesson is a worked example."
+        )
     print(f"Next: cd {target} && git init && git add -A && git commit -m 'The course'")
     return 0

@@ -9,7 +9,7 @@ import os
 import re
 import xml.etree.ElementTree as xml
 
-from files.write_file import printable
+from common.files.write_file import printable
 
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
@@ -26,8 +26,17 @@ def clean(text):
 
 def said(result):
     """What a student is told of a stage."""
-    words = {"passed": "", "not reached": "not reached", "skipped": "not judged here, points given", "refused": ""}
-    parts = [words[result.verdict], result.message, *(f"{name}: {number}" for name, number in result.notes)]
+    words = {
+        "passed": "",
+        "not reached": "not reached",
+        "skipped": "not graded here, points given",
+        "refused": "",
+    }
+    parts = [
+        words[result.verdict],
+        result.message,
+        *(f"{name}: {number}" for name, number in result.notes),
+    ]
     return clean("\n".join(part for part in parts if part))
 
 
@@ -52,58 +61,82 @@ def gradescope(_name, marks):
     for exercise, results in marks:
         number += 1
         for part, result in enumerate(results, 1):
-            tests.append({
-                "name": f"{exercise.id}: {result.title}",
-                "number": f"{number}.{part}",
-                "score": given(result),
-                "max_score": result.points,
-                "status": "passed" if result.passed else "failed",
-                "output": said(result),
-                "output_format": "text",
-                "visibility": "visible",
-                "tags": [exercise.lesson, exercise.kind],
-            })
+            tests.append(
+                {
+                    "name": f"{exercise.id}: {result.title}",
+                    "number": f"{number}.{part}",
+                    "score": given(result),
+                    "max_score": result.points,
+                    "status": "passed" if result.passed else "failed",
+                    "output": said(result),
+                    "output_format": "text",
+                    "visibility": "visible",
+                    "tags": [exercise.lesson, exercise.kind],
+                }
+            )
     score = sum(test["score"] for test in tests)
-    return json.dumps({"score": score, "output_format": "text", "stdout_visibility": "hidden", "tests": tests}, indent=1)
+    return json.dumps(
+        {"score": score, "output_format": "text", "stdout_visibility": "hidden", "tests": tests},
+        indent=1,
+    )
 
 
 def classroom50(name, marks):
-    """result.json of Classroom 50, schema classroom50/result/v1. Source: its wiki, "Advanced Autograding", "The
-    result.json contract". Identities come from the variables that its runner sets; without them they say "local"."""
+    """result.json of Classroom 50, schema classroom50/result/v1. Source: its wiki, "Advanced
+    Autograding", "The result.json contract". Identities come from the variables that its runner
+    sets; without them
+    they say "local"."""
     tests = []
     for exercise, results in marks:
         for result in results:
-            tests.append({
-                "test-name": f"{exercise.id}: {result.title}",
-                "passed": result.passed,
-                "score": given(result),
-                "max-score": result.points,
-                "output": said(result),
-            })
+            tests.append(
+                {
+                    "test-name": f"{exercise.id}: {result.title}",
+                    "passed": result.passed,
+                    "score": given(result),
+                    "max-score": result.points,
+                    "output": said(result),
+                }
+            )
     for test in tests:
         for field in ("score", "max-score"):
             if test[field] != int(test[field]):
-                raise ValueError(f"Classroom 50 takes whole points only, and {test['test-name']} has {test[field]}")
+                raise ValueError(
+                    f"Classroom 50 takes whole points only, and {test['test-name']} has "
+                    f"{test[field]}"
+                )
             test[field] = int(test[field])
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    variable = {key: os.environ.get(key) or "local" for key in (
-        "CLASSROOM", "ASSIGNMENT", "SUBMISSION_TAG", "COMMIT_URL", "RELEASE_URL", "ASSIGNMENT_TYPE")}
-    return json.dumps({
-        "schema": "classroom50/result/v1",
-        "classroom": variable["CLASSROOM"],
-        "assignment": variable["ASSIGNMENT"],
-        "assignment_type": "group" if variable["ASSIGNMENT_TYPE"] == "group" else "individual",
-        "owner": os.environ.get("OWNER") or os.environ.get("USERNAME") or name,
-        "submission": variable["SUBMISSION_TAG"],
-        "commit": variable["COMMIT_URL"],
-        "release": variable["RELEASE_URL"],
-        "review": os.environ.get("REVIEW_URL") or variable["COMMIT_URL"],
-        "datetime": now,
-        "graded_at": now,
-        "score": sum(test["score"] for test in tests),
-        "max-score": sum(test["max-score"] for test in tests),
-        "tests": tests,
-    }, indent=1)
+    variable = {
+        key: os.environ.get(key) or "local"
+        for key in (
+            "CLASSROOM",
+            "ASSIGNMENT",
+            "SUBMISSION_TAG",
+            "COMMIT_URL",
+            "RELEASE_URL",
+            "ASSIGNMENT_TYPE",
+        )
+    }
+    return json.dumps(
+        {
+            "schema": "classroom50/result/v1",
+            "classroom": variable["CLASSROOM"],
+            "assignment": variable["ASSIGNMENT"],
+            "assignment_type": "group" if variable["ASSIGNMENT_TYPE"] == "group" else "individual",
+            "owner": os.environ.get("OWNER") or os.environ.get("USERNAME") or name,
+            "submission": variable["SUBMISSION_TAG"],
+            "commit": variable["COMMIT_URL"],
+            "release": variable["RELEASE_URL"],
+            "review": os.environ.get("REVIEW_URL") or variable["COMMIT_URL"],
+            "datetime": now,
+            "graded_at": now,
+            "score": sum(test["score"] for test in tests),
+            "max-score": sum(test["max-score"] for test in tests),
+            "tests": tests,
+        },
+        indent=1,
+    )
 
 
 def junit(name, marks):
@@ -113,14 +146,28 @@ def junit(name, marks):
         failed = sum(r.verdict == "refused" for r in results)
         left_out = sum(r.verdict in ("skipped", "not reached") for r in results)
         suite = xml.SubElement(
-            suites, "testsuite", name=exercise.id, tests=str(len(results)), failures=str(failed), errors="0",
-            skipped=str(left_out), time=f"{sum(r.seconds for r in results):.3f}")
+            suites,
+            "testsuite",
+            name=exercise.id,
+            tests=str(len(results)),
+            failures=str(failed),
+            errors="0",
+            skipped=str(left_out),
+            time=f"{sum(r.seconds for r in results):.3f}",
+        )
         for result in results:
             case = xml.SubElement(
-                suite, "testcase", classname=exercise.id, name=result.title, time=f"{result.seconds:.3f}")
+                suite,
+                "testcase",
+                classname=exercise.id,
+                name=result.title,
+                time=f"{result.seconds:.3f}",
+            )
             if result.verdict == "refused":
                 message = clean(result.message)
-                failure = xml.SubElement(case, "failure", message=message.split("\n")[0], type=result.name)
+                failure = xml.SubElement(
+                    case, "failure", message=message.split("\n")[0], type=result.name
+                )
                 failure.text = message
             elif result.verdict in ("skipped", "not reached"):
                 xml.SubElement(case, "skipped", message=said(result))

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from . import catalogue, judging
+from common.classroom import catalogue, grading
 
 
 def first_refusal(results):
@@ -27,19 +27,19 @@ def one_line(message):
     return " ".join(message.split())[:70]
 
 
-def judge_case(toolchain, exercise, kind, name, answer, stage, says):
-    """Judges one answer as the gate wants it; returns a row of the table."""
+def grade_case(toolchain, exercise, kind, name, answer, stage, says):
+    """Grades one answer as the gate wants it; returns a row of the table."""
     began = time.monotonic()
-    have = []  # the judge's stages, of interest once for each exercise: for its solution
+    have = []  # the grader's stages, of interest once for each exercise: for its solution
 
     def inspect(program):
         have.extend(stages_of(program))
 
     refusal = first_refusal(
-        judging.judge(toolchain, exercise, answer, inspect=inspect if kind == "solution" else None)
+        grading.grade(toolchain, exercise, answer, inspect=inspect if kind == "solution" else None)
     )
     if kind == "solution" and exercise.predicts:
-        have += [question["name"] for question in judging.questions(toolchain, exercise)]
+        have += [question["name"] for question in grading.questions(toolchain, exercise)]
     wanted = list(exercise.points)[1:]
     row = {
         "exercise": exercise.id,
@@ -54,11 +54,13 @@ def judge_case(toolchain, exercise, kind, name, answer, stage, says):
         if refusal:
             row["fault"] = f"must pass, and is refused: {refusal.message}"
         elif have != wanted:
-            row["fault"] = f"exercise.json has the stages {wanted}, and the judge {have}"
+            row["fault"] = f"exercise.json has the stages {wanted}, and the grader {have}"
     elif not refusal:
         row["fault"] = f"must be refused by '{stage}', and passes"
     elif refusal.name != stage:
-        row["fault"] = f"must be refused by '{stage}', and is by '{refusal.name}': {refusal.message}"
+        row["fault"] = (
+            f"must be refused by '{stage}', and is by '{refusal.name}': {refusal.message}"
+        )
     elif " ".join(says.split()) not in " ".join(refusal.message.split()):
         row["fault"] = f"the message must hold '{says}'; it is: {refusal.message}"
     return row
@@ -68,28 +70,36 @@ def cases(toolchain, exercise):
     """All answers to an exercise with what must come of them."""
     stage, says = exercise.start_fails
     yield "start", "the start", exercise.start(), stage, says
-    yield "solution", "the solution", judging.solution(toolchain, exercise), None, ""
-    for name, _about, stage, says, answer in judging.wrong_answers(toolchain, exercise):
+    yield "solution", "the solution", grading.solution(toolchain, exercise), None, ""
+    for name, _about, stage, says, answer in grading.wrong_answers(toolchain, exercise):
         yield "wrong", name, answer, stage, says
 
 
 def stages_of(program):
-    """The stages that a compiled judge has."""
+    """The stages that a compiled grader has."""
     return subprocess.run([str(program), "--stages"], capture_output=True, text=True).stdout.split()
 
 
 def main(arguments, root, toolchain):
     """Runs the gate; returns 0 when all holds."""
-    parser = argparse.ArgumentParser(prog="./learn classroom gate", description="Tests the grader itself.")
+    parser = argparse.ArgumentParser(
+        prog="./learn classroom gate", description="Tests the grader itself."
+    )
     parser.add_argument("names", nargs="*", metavar="ID", help="only these exercises or lessons")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--messages", action="store_true", help="print what each wrong answer is told")
-    parser.add_argument("--times", action="store_true", help="only print how long a check of each solution takes")
+    parser.add_argument(
+        "--messages", action="store_true", help="print what each wrong answer is told"
+    )
+    parser.add_argument(
+        "--times", action="store_true", help="only print how long a check of each solution takes"
+    )
     options = parser.parse_args(arguments)
     tools = toolchain()
     chosen = catalogue.choose(options.names, root)
     if not all(exercise.has_solution() for exercise in chosen):
-        print("This copy of the course was made without solutions, so there is nothing to test with.")
+        print(
+            "This copy of the course was made without solutions, so there is nothing to test with."
+        )
         return 77
     if options.times:
         return print_times(tools, chosen)
@@ -105,15 +115,23 @@ def main(arguments, root, toolchain):
         if wrong < 3:
             faults.append(f"{exercise.id} has {wrong} wrong answers; at least three are needed")
     with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        rows = list(pool.map(lambda case: judge_case(tools, *case), work))
+        rows = list(pool.map(lambda case: grade_case(tools, *case), work))
     print_table(rows, options.messages)
-    faults += [f"{row['exercise']}, {row['answer']}: {row['fault']}" for row in rows if row["fault"]]
+    faults += [
+        f"{row['exercise']}, {row['answer']}: {row['fault']}" for row in rows if row["fault"]
+    ]
     wrong = [row for row in rows if row["kind"] == "wrong"]
-    slowest = max((row for row in rows if row["kind"] == "solution"), key=lambda row: row["seconds"])
+    slowest = max(
+        (row for row in rows if row["kind"] == "solution"), key=lambda row: row["seconds"]
+    )
     caught = sum(not row["fault"] for row in wrong)
-    print(f"\n{len(chosen)} exercises, {len(wrong)} wrong answers, {caught} of them refused for the right reason.")
     print(
-        f"Slowest check of a solution: {slowest['exercise']}, {slowest['seconds']:.1f} s, with {options.jobs} at a time; "
+        f"\n{len(chosen)} exercises, {len(wrong)} wrong answers, {caught} of them refused for "
+        f"the right reason."
+    )
+    print(
+        f"Slowest check of a solution: {slowest['exercise']}, {slowest['seconds']:.1f} s, "
+        f"with {options.jobs} at a time; "
         f"in all {time.monotonic() - began:.0f} s.",
         file=sys.stderr,
     )
@@ -123,12 +141,13 @@ def main(arguments, root, toolchain):
 
 
 def print_times(tools, chosen):
-    """How long a check takes of what runs longest, the solution; one at a time, the second of two."""
+    """How long a check takes of what runs longest, the solution; one at a time, the second of
+    two."""
     for exercise in chosen:
-        answer = judging.solution(tools, exercise)
-        judging.judge(tools, exercise, answer)
+        answer = grading.solution(tools, exercise)
+        grading.grade(tools, exercise, answer)
         began, before = time.monotonic(), os.times()
-        judging.judge(tools, exercise, answer)
+        grading.grade(tools, exercise, answer)
         after = os.times()
         used = sum(after[:4]) - sum(before[:4])
         print(f"{exercise.id:<28} {time.monotonic() - began:4.1f} s, of a processor {used:4.1f} s")

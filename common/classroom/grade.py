@@ -1,7 +1,7 @@
 """./learn grade: marks submissions, offline.
 
-A submission is a folder as the student's own my_exercises: one folder for each exercise with the student's file, or
-the files directly. A folder of submissions has one folder for each student.
+A submission is a folder as the student's own my_exercises: one folder for each exercise with the
+student's file, or the files directly. A folder of submissions has one folder for each student.
 """
 
 import argparse
@@ -10,20 +10,22 @@ import pathlib
 import re
 import sys
 
-from files.write_file import check_writable, printable, write_file
-
-from . import catalogue, formats, judging, sandbox
-from .catalogue import Fault
+from common.classroom import catalogue, formats, grading, sandbox
+from common.classroom.catalogue import Fault
+from common.files.write_file import check_writable, printable, write_file
 
 LONGEST = 200_000  # bytes of a student's file
-# What no answer needs, and what an attack on the judge does: not refused, but named to the teacher.
+# Words that no answer needs but an attack on the grader does: not refused, but reported to the
+# teacher.
 SUSPICIOUS = re.compile(
     r"\b(main\s*\(|asm\b|__attribute__|constructor|fork|exec[lv]p?e?\b|system\s*\(|popen|socket|syscall|ptrace|kill\s*\("
-    r"|/proc|dlopen|unistd|fcntl|FA_STAGE|FA_QUESTIONS|fa::classroom|getenv|_exit|atexit|thread|fstream)")
+    r"|/proc|dlopen|unistd|fcntl|FA_STAGE|FA_QUESTIONS|fa::classroom|getenv|_exit|atexit|thread|fstream)"
+)
 
 
 def answer_of(submission, exercise):
-    """The student's text for an exercise; None when there is none, or it is no plain file of a sane size."""
+    """The student's text for an exercise; None when there is none, or it is not a regular file of a
+    sensible size."""
     for path in (submission / exercise.id / exercise.file, submission / exercise.file):
         try:
             # A link could show the marks the grader's own files.
@@ -43,11 +45,12 @@ def is_submission(folder, exercises):
 
 
 def read_points(path, exercises):
-    """Applies a teacher's points: {"03_one_step": {"easy": 5}, "01_sums": 0}; 0 leaves an exercise out."""
+    """Applies a teacher's points: {"03_one_step": {"easy": 5}, "01_sums": 0}; 0 leaves an exercise
+    out."""
     try:
         points = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise Fault(f"{path} is no file of points: {error}") from error
+        raise Fault(f"{path} is not a file of points: {error}") from error
     by_id = {exercise.id: exercise for exercise in exercises}
     for name, value in points.items():
         if name not in by_id:
@@ -60,7 +63,9 @@ def read_points(path, exercises):
             raise Fault(f"{path}: '{name}' has {value!r}; allowed are 0 and an object of stages")
         for stage, number in value.items():
             if stage not in exercise.points:
-                raise Fault(f"{path}: {name} has no stage '{stage}'; it has {', '.join(exercise.points)}")
+                raise Fault(
+                    f"{path}: {name} has no stage '{stage}'; it has {', '.join(exercise.points)}"
+                )
             if not isinstance(number, (int, float)) or isinstance(number, bool) or number < 0:
                 raise Fault(f"{path}: {name}, {stage} has {number!r}; allowed are numbers from 0")
             exercise.points[stage] = number
@@ -71,26 +76,48 @@ def mark(toolchain, exercise, submission):
     answer = answer_of(submission, exercise)
     if answer is None:
         return [
-            judging.StageResult(n, exercise.titles.get(n, n), p, "not reached", "nothing was handed in")
+            grading.StageResult(n, exercise.titles.get(n, n), p, "not reached", "no submission")
             for n, p in exercise.points.items()
         ]
     for word in sorted({match.strip("( ") for match in SUSPICIOUS.findall(answer)}):
-        print(f"{printable(submission.name)}, {exercise.id}: it has '{word}', which no answer needs; look at it", file=sys.stderr)
-    return judging.judge(toolchain, exercise, answer, stop=False)
+        print(
+            f"{printable(submission.name)}, {exercise.id}: it has '{word}', which no answer "
+            f"needs; look at it",
+            file=sys.stderr,
+        )
+    return grading.grade(toolchain, exercise, answer, stop=False)
 
 
 def main(arguments, root, toolchain):
     """Marks; returns the exit status: 0 when it could mark, whatever the marks are."""
     parser = argparse.ArgumentParser(
         prog="./learn grade",
-        description="Marks a submission, or a folder of them, without a network and within limits of time and memory.",
+        description="Marks a submission, or a folder of them, without a network and within "
+        "limits of time and memory.",
     )
-    parser.add_argument("folder", nargs="?", default="my_exercises", help="of one student, or of several (my_exercises)")
-    parser.add_argument("--exercises", nargs="+", default=[], metavar="ID", help="only these, or lessons")
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        default="my_exercises",
+        help="of one student, or of several (my_exercises)",
+    )
+    parser.add_argument(
+        "--exercises", nargs="+", default=[], metavar="ID", help="only these, or lessons"
+    )
     parser.add_argument("--format", choices=("text", *formats.WRITERS), default="text")
-    parser.add_argument("--points", metavar="FILE", help="JSON: exercise -> stage -> points; 0 leaves an exercise out")
-    parser.add_argument("--output", metavar="PATH", help="file for one student, folder for several; else printed")
-    parser.add_argument("--layers", action="store_true", help="print what keeps programs in their place here, and end")
+    parser.add_argument(
+        "--points",
+        metavar="FILE",
+        help="JSON: exercise -> stage -> points; 0 leaves an exercise out",
+    )
+    parser.add_argument(
+        "--output", metavar="PATH", help="file for one student, folder for several; else printed"
+    )
+    parser.add_argument(
+        "--layers",
+        action="store_true",
+        help="print what keeps programs in their place here, and end",
+    )
     options = parser.parse_args(arguments)
     if options.layers:
         print("\n".join(sandbox.layers(toolchain().confine)))
@@ -102,19 +129,32 @@ def main(arguments, root, toolchain):
         raise Fault("no exercise is left to mark")
     folder = pathlib.Path(options.folder)
     if not folder.is_dir():
-        raise Fault(f"'{folder}' is no folder; a submission is one, with the files of the exercises")
+        raise Fault(
+            f"'{folder}' is not a folder; a submission is one, with the files of the exercises"
+        )
     alone = is_submission(folder, chosen)
-    students = [folder] if alone else sorted(
-        p for p in folder.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith("."))
+    students = (
+        [folder]
+        if alone
+        else sorted(
+            p
+            for p in folder.iterdir()
+            if p.is_dir() and not p.is_symlink() and not p.name.startswith(".")
+        )
+    )
     if not alone and not any(is_submission(student, chosen) for student in students):
-        raise Fault(f"'{folder}' holds no file of these exercises, nor does a folder in it")
+        raise Fault(f"'{folder}' has no file of these exercises, and neither has a folder in it")
     tools = toolchain()
     if options.output and not alone:
         pathlib.Path(options.output).mkdir(parents=True, exist_ok=True)
 
     def output_of(name):
         suffix = {"junit": ".xml", "text": ".txt"}.get(options.format, ".json")
-        return pathlib.Path(options.output) if alone else pathlib.Path(options.output) / (name + suffix)
+        return (
+            pathlib.Path(options.output)
+            if alone
+            else pathlib.Path(options.output) / (name + suffix)
+        )
 
     names = {student: student.resolve().name for student in students}
     if options.output:  # better said before long work than after it

@@ -1,6 +1,6 @@
 /// @file
-/// For judges of kernels: launches in the watched lab, what was seen as counts, and findings as refusals. Where there is
-/// no watched lab, results are judged and the rest is skipped.
+/// For graders of kernels: launches in the watched lab, what was seen as counts, and findings as refusals. Where there is
+/// no watched lab, results are graded and the rest is skipped.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/classroom/judge.hpp"
+#include "common/classroom/grader.hpp"
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/lab/watch.hpp"

@@ -1,5 +1,5 @@
 /// @file
-/// What judges without kernels include, precompiled: a check then takes a second or two.
+/// What graders without kernels include, precompiled: a check then takes a second or two.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "common/classroom/judge.hpp"
+#include "common/classroom/grader.hpp"
 #include "common/tensor/matrix.hpp"
 #include "common/tensor/random.hpp"
 #include "common/tensor/tensor.hpp"

@@ -1,5 +1,5 @@
 /// @file
-/// What judges of kernels include, precompiled: a check then takes a second or two.
+/// What graders of kernels include, precompiled: a check then takes a second or two.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 """Runs a program that is not trusted: in its own folder, with limits, without a way to the grader.
 
-The layers are in confine.cpp. Here are the limit of wall-clock time, the end of the whole process group, and the
-channel on which the one true result comes.
+The layers are in confine.cpp. Here are the limit of wall-clock time, the end of the whole process
+group, and the channel on which the one true result comes.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 
-STRANGER = 65534  # "nobody": whom programs run as when the grader is root
+STRANGER = 65534  # the user "nobody", as whom programs run when the grader is root
 
 
 @dataclasses.dataclass
@@ -39,21 +39,24 @@ class Outcome:
 
 
 def quiet_environment(directory):
-    """No secrets of the grader, no colours, no other language; temporary files in the folder that may be written."""
+    """No secrets of the grader, no colours, no other language; temporary files in the folder that
+    may be written."""
     keep = ("PATH", "LD_LIBRARY_PATH")
     own = {"LC_ALL": "C.UTF-8", "TERM": "dumb", "TMPDIR": str(directory), "HOME": str(directory)}
     return {**{k: os.environ[k] for k in keep if k in os.environ}, **own}
 
 
 def take_back(directory):
-    """Makes root the owner again of a folder that a stranger worked in, and of what is directly in it."""
+    """Makes root the owner again of a folder that a stranger worked in, and of what is directly in
+    it."""
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         for path in (directory, *pathlib.Path(directory).iterdir()):
             os.chown(path, 0, 0, follow_symlinks=False)
 
 
 def end_stragglers(directory):
-    """Ends what has left the process group and still works in the folder, where the system lets it leave."""
+    """Ends what has left the process group and still works in the folder, where the system lets it
+    leave."""
     for _ in range(100):
         found = False
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
@@ -63,14 +66,15 @@ def end_stragglers(directory):
                     os.kill(int(entry.name), signal.SIGKILL)
                     found = True
             except OSError:
-                continue  # it has ended, or is somebody else's
+                continue  # it has ended, or belongs to another user
         if not found:
             return
         time.sleep(0.01)
 
 
 def wait(process, seconds):
-    """Waits as process.wait(seconds) does, which naps up to 50 ms at a time: many steps of a check take less."""
+    """Waits as process.wait(seconds) does, which naps up to 50 ms at a time: many steps of a check
+    take less."""
     try:
         ending = os.pidfd_open(process.pid)
     except (AttributeError, OSError):  # only Linux has it, and not every sandbox allows it
@@ -108,7 +112,14 @@ def run(confine, command, directory, limits, channel=False):
     stranger = STRANGER if limits.stranger and hasattr(os, "geteuid") and os.geteuid() == 0 else 0
     if stranger:
         os.chown(directory, stranger, stranger)
-    start = [str(confine), str(limits.seconds), str(limits.memory), str(limits.file), str(stranger), str(directory)]
+    start = [
+        str(confine),
+        str(limits.seconds),
+        str(limits.memory),
+        str(limits.file),
+        str(stranger),
+        str(directory),
+    ]
     began, timed_out = time.monotonic(), False
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -126,7 +137,7 @@ def run(confine, command, directory, limits, channel=False):
             wait(process, 2 * limits.seconds + 5)
         except subprocess.TimeoutExpired:
             timed_out = True
-        try:  # whoever is left of the group, not only the first process
+        try:  # the whole group, not only the first process
             os.killpg(process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
@@ -144,14 +155,23 @@ def run(confine, command, directory, limits, channel=False):
         except BlockingIOError:
             pass
         os.close(result_read)
-        lines = [line for line in said.decode("utf-8", "replace").split("\n") if line.startswith(secret + " ")]
+        lines = [
+            line
+            for line in said.decode("utf-8", "replace").split("\n")
+            if line.startswith(secret + " ")
+        ]
         if len(lines) == 1:
             result = lines[0][len(secret) + 1 :]
-    timed_out = timed_out or process.returncode == -signal.SIGXCPU or (
-        process.returncode == -signal.SIGKILL and seconds > limits.seconds)
+    timed_out = (
+        timed_out
+        or process.returncode == -signal.SIGXCPU
+        or (process.returncode == -signal.SIGKILL and seconds > limits.seconds)
+    )
     return Outcome(process.returncode, timed_out, text, result, seconds)
 
 
 def layers(confine):
     """What this system offers, in words."""
-    return subprocess.run([str(confine), "--layers"], capture_output=True, text=True).stdout.split("\n")[:-1]
+    return subprocess.run([str(confine), "--layers"], capture_output=True, text=True).stdout.split(
+        "\n"
+    )[:-1]

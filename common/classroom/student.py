@@ -8,10 +8,9 @@ import sys
 import textwrap
 import time
 
-from files.write_file import printable, write_file
-
-from . import catalogue, judging
-from .catalogue import Fault
+from common.classroom import catalogue, grading
+from common.classroom.catalogue import Fault
+from common.files.write_file import printable, write_file
 
 WORK = "my_exercises"  # ignored by git, so an update leaves it alone
 
@@ -29,10 +28,15 @@ class Progress:
         except (OSError, ValueError):
             kept = self.path.with_suffix(".damaged.json")
             self.path.replace(kept)
-            print(f"{self.path} could not be read; it is kept as {kept.name}, and progress begins anew.")
+            print(
+                f"{self.path} could not be read; it is kept as {kept.name}, and progress "
+                f"starts over."
+            )
 
     def __getitem__(self, exercise):
-        return self.of.setdefault(exercise.id, {"passed": False, "checks": 0, "hints": 0, "last": 0})
+        return self.of.setdefault(
+            exercise.id, {"passed": False, "checks": 0, "hints": 0, "last": 0}
+        )
 
     def save(self):
         """Writes the file, whole or not at all."""
@@ -61,11 +65,16 @@ class Student:
         if name:
             found = catalogue.choose([name], self.root)
             if len(found) > 1:
-                raise Fault(f"'{name}' has {len(found)} exercises: {', '.join(e.id for e in found)}; name one of them")
+                raise Fault(
+                    f"'{name}' has {len(found)} exercises: {', '.join(e.id for e in found)}; "
+                    f"name one of them"
+                )
             return found[0]
         begun = [e for e in self.all if self.file(e).exists()]
         if not begun:
-            raise Fault("no exercise was begun; see ./learn exercise list, then ./learn exercise start ID")
+            raise Fault(
+                "no exercise was begun; see ./learn exercise list, then ./learn exercise start ID"
+            )
         return max(begun, key=lambda e: self.progress[e]["last"])
 
     def begun(self, exercise):
@@ -73,7 +82,9 @@ class Student:
         try:
             return self.file(exercise).read_text(encoding="utf-8")
         except FileNotFoundError:
-            raise Fault(f"{exercise.id} was not begun; ./learn exercise start {exercise.id}") from None
+            raise Fault(
+                f"{exercise.id} was not begun; ./learn exercise start {exercise.id}"
+            ) from None
         except UnicodeDecodeError:
             raise Fault(f"{self.file(exercise)} is not UTF-8 text") from None
 
@@ -94,12 +105,23 @@ class Student:
             if exercise.lesson != lesson:
                 lesson = exercise.lesson
                 print(f"\n{lesson}")
-            state = "passed" if self.progress[exercise]["passed"] else "begun" if self.file(exercise).exists() else ""
-            print(f"  {exercise.id:<28} {exercise.kind:<18} {exercise.minutes:>3} min  {state:<7} {exercise.title}")
+            state = (
+                "passed"
+                if self.progress[exercise]["passed"]
+                else "begun"
+                if self.file(exercise).exists()
+                else ""
+            )
+            print(
+                f"  {exercise.id:<28} {exercise.kind:<18} {exercise.minutes:>3} min  "
+                f"{state:<7} {exercise.title}"
+            )
         done = sum(self.progress[e]["passed"] for e in self.all)
         print(f"\n{done} of {len(self.all)} passed.", end=" ")
         following = self.next_after()
-        print(f"Next: ./learn exercise start {following.id}" if following else "That was all of them.")
+        print(
+            f"Next: ./learn exercise start {following.id}" if following else "That was all of them."
+        )
         return 0
 
     def start(self, name):
@@ -115,17 +137,20 @@ class Student:
         self.progress.save()
         print(exercise.task())
         print(f"Your file:  {file.relative_to(self.root)}")
-        print(f"Check it:   ./learn exercise check {exercise.id}     (or watch, which checks whenever you save)")
+        print(
+            f"Check it:   ./learn exercise check {exercise.id}     (or watch, which checks "
+            f"whenever you save)"
+        )
         print(f"Stuck:      ./learn exercise hint {exercise.id}")
         return 0
 
     def check(self, name):
-        """Judges the student's file; 0 when it passes."""
+        """Grades the student's file; 0 when it passes."""
         exercise = self.one(name)
         answer = self.begun(exercise)
         began = time.monotonic()
         shown = f"{WORK}/{exercise.id}/"
-        results = judging.judge(self.toolchain(), exercise, answer, shown=shown)
+        results = grading.grade(self.toolchain(), exercise, answer, shown=shown)
         seconds = time.monotonic() - began
         passed = all(result.passed for result in results)
         state = self.progress[exercise]
@@ -172,11 +197,14 @@ class Student:
         for number, hint in enumerate(hints[: state["hints"]], 1):
             print(f"Hint {number} of {len(hints)}\n\n{hint}\n")
         if state["hints"] == len(hints):
-            print(f"There are no more hints. ./learn exercise solution {exercise.id} --anyway shows the solution.")
+            print(
+                f"There are no more hints. ./learn exercise solution {exercise.id} --anyway "
+                f"shows the solution."
+            )
         return 0
 
     def reset(self, name):
-        """Begins anew; the student's file is kept beside the new one."""
+        """Starts over; the student's file is kept beside the new one."""
         exercise = self.one(name)
         file = self.file(exercise)
         self.begun(exercise)
@@ -195,15 +223,17 @@ class Student:
             print(f"{exercise.id} is not passed yet. To see the solution all the same:")
             print(f"  ./learn exercise solution {exercise.id} --anyway")
             return 1
-        right = judging.solution(self.toolchain() if exercise.predicts else None, exercise)
+        right = grading.solution(self.toolchain() if exercise.predicts else None, exercise)
         try:
             own = self.file(exercise).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             own = exercise.start()
         lines = list(
-            difflib.unified_diff(own.splitlines(), right.splitlines(), "yours", "ours", n=3, lineterm="")
+            difflib.unified_diff(
+                own.splitlines(), right.splitlines(), "yours", "ours", n=3, lineterm=""
+            )
         )
-        print("\n".join(lines) if lines else "Yours is ours, letter by letter.")
+        print("\n".join(lines) if lines else "Your file is identical to the solution.")
         return 0
 
 
@@ -231,15 +261,17 @@ def wrapped(message):
 
 def main(arguments, root, toolchain):
     """Runs one command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="./learn exercise", description="Exercises in your own editor.")
+    parser = argparse.ArgumentParser(
+        prog="./learn exercise", description="Exercises in your own editor."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("list", help="all exercises, and what you have passed")
     for word, text in (
         ("start", "make your file and print the task; without ID the next one"),
-        ("check", "judge your file; without ID the one you worked on last"),
+        ("check", "grade your file; without ID the one you worked on last"),
         ("watch", "check whenever you save"),
         ("hint", "one hint more, of three"),
-        ("reset", "begin anew; your file is kept beside the new one"),
+        ("reset", "start over; your old file is kept beside the new one"),
         ("solution", "compare yours with ours"),
     ):
         command = commands.add_parser(word, help=text)

@@ -1,12 +1,9 @@
-#!/usr/bin/env python3
-"""Prints the exercises as a table: all of them, or those of the lessons that are named (01, 02, ...)."""
+"""Prints the exercises as a table: all of them, or those of the lessons that are named (01, 02,
+...)."""
 
-import pathlib
 import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from classroom import catalogue  # noqa: E402
+from common.classroom import catalogue
 
 
 def main(names):
@@ -22,8 +19,10 @@ def main(names):
         points = sum(exercise.points.values())
         print(f"{exercise.id:<22}  {exercise.kind:<17}  {exercise.minutes:>7}  {points:>6}")
     if len(chosen) > 1:
-        print(f"{len(chosen):>12} exercises  {'':<17}  {sum(e.minutes for e in chosen):>7}  "
-              f"{sum(sum(e.points.values()) for e in chosen):>6}")
+        print(
+            f"{len(chosen):>12} exercises  {'':<17}  {sum(e.minutes for e in chosen):>7}  "
+            f"{sum(sum(e.points.values()) for e in chosen):>6}"
+        )
     return 0
 
 

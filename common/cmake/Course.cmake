@@ -233,9 +233,11 @@ function(fa_interface NAME LABEL)
   set_tests_properties(${LABEL}.interface.is_c PROPERTIES LABELS ${LABEL})
   find_package(Python3 3.9 QUIET COMPONENTS Interpreter)
   if(Python3_Interpreter_FOUND AND NOT FA_SANITIZE)  # Python would need the sanitizers, too
+    get_filename_component(lesson "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
     add_test(NAME ${LABEL}.interface.example
-             COMMAND "${Python3_EXECUTABLE}" -B "${CMAKE_CURRENT_SOURCE_DIR}/interface/example.py"
-                     --library "$<TARGET_FILE:${on_lab}>" ${arg_EXAMPLE} --check)
+             COMMAND "${Python3_EXECUTABLE}" -B -m ${lesson}.interface.example
+                     --library "$<TARGET_FILE:${on_lab}>" ${arg_EXAMPLE} --check
+             WORKING_DIRECTORY "${FA_ROOT}")
     set_tests_properties(${LABEL}.interface.example PROPERTIES LABELS ${LABEL} TIMEOUT 600 SKIP_RETURN_CODE 77
                          ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
   endif()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Captures one attention layer of a real model on a real text, as .npy files.
 
     python3 -m venv build/capture

@@ -1,4 +1,5 @@
-"""Files that appear whole or not at all, and text that a terminal may show: write_file.hpp and escape.hpp for Python."""
+"""Files that appear whole or not at all, and text that a terminal may show: write_file.hpp and
+escape.hpp for Python."""
 
 import os
 import pathlib
@@ -6,13 +7,16 @@ import re
 import secrets
 import stat
 
-# Controls, what changes the direction or the line, and bytes that were not UTF-8 (errors="surrogateescape").
+# Controls, what changes the direction or the line, and bytes that were not UTF-8
+# (errors="surrogateescape").
 OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text):
     """A text whose control characters are written as \\x1b and the like."""
-    return OBEYED.sub(lambda c: f"\\x{ord(c[0]):02x}" if ord(c[0]) < 256 else f"\\u{ord(c[0]):04x}", text)
+    return OBEYED.sub(
+        lambda c: f"\\x{ord(c[0]):02x}" if ord(c[0]) < 256 else f"\\u{ord(c[0]):04x}", text
+    )
 
 
 class _Partial:
@@ -53,8 +57,8 @@ def _is_special(path):
 
 
 def write_file(path, data):
-    """Writes a text or bytes, whole or not at all; several may write the same file at once. Devices are written as they
-    are. OSError when it cannot be written; nothing is left behind."""
+    """Writes a text or bytes, whole or not at all; several may write the same file at once. Devices
+    are written as they are. OSError when it cannot be written; nothing is left behind."""
     data = data.encode("utf-8") if isinstance(data, str) else data
     if _is_special(path):
         with open(path, "wb") as file:

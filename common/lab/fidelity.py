@@ -1,8 +1,7 @@
-#!/usr/bin/env python3
 """Compares what the watched lab says of kernels with what NVIDIA's own tools say of them on a GPU.
 
-    common/lab/fidelity.py --build BUILD --output docs/results/h200_fidelity.json
-    common/lab/fidelity.py --table docs/results/h200_fidelity.json
+    python3 -m common.lab.fidelity --build BUILD --output docs/results/h200_fidelity.json
+    python3 -m common.lab.fidelity --table docs/results/h200_fidelity.json
 
 The first form needs a GPU, ncu and compute-sanitizer, and a build that compiled for this GPU. For
 each kernel of lesson 04 it records the sectors and wavefronts that the lab and ncu count; for these
@@ -24,10 +23,9 @@ import shlex
 import shutil
 import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1]))
-from files.write_file import check_writable, write_file  # noqa: E402
-from nvidia_tools import Outcome, parse_ncu, run  # noqa: E402  beside this file
+from common.files.records import Problem, read
+from common.files.write_file import check_writable, write_file
+from common.lab.nvidia_tools import parse_ncu, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COUNT_SIZE = 128  # whole tiles: the counts are round
@@ -158,9 +156,7 @@ class Machine:
             raise Refusal("there is no NVIDIA GPU here (nvidia-smi names none)")
         gpu, driver = outcome.output.splitlines()[0].rsplit(",", 1)
         cache = build / "CMakeCache.txt"
-        nvcc = re.search(
-            r"^FA_NVCC:\w+=(.*)$", cache.read_text() if cache.exists() else "", re.M
-        )
+        nvcc = re.search(r"^FA_NVCC:\w+=(.*)$", cache.read_text() if cache.exists() else "", re.M)
         nvcc = (nvcc and nvcc[1]) or shutil.which("nvcc") or f"{cuda}/bin/nvcc"
         version = run([nvcc, "--version"]).output if os.path.exists(nvcc) else ""
         release = re.search(r"release [\d.]+, V([\d.]+)", version)
@@ -278,7 +274,7 @@ def count(machine, records):
 
 
 def verdict_tasks(machine, lesson_records, broken_records):
-    """The kernels to be judged, with their commands."""
+    """The kernels to check, with their commands."""
     result = []
     for name in dict.fromkeys(file_of(record["kernel"]) for record in lesson_records):
         reports = [r["report"] for r in lesson_records if name in r["kernel"]]
@@ -297,7 +293,7 @@ def verdict_tasks(machine, lesson_records, broken_records):
     return result
 
 
-def judge(machine, tasks):
+def run_sanitizers(machine, tasks):
     """Runs compute-sanitizer's tools on each kernel, several at once, and adds what they report."""
     jobs = [(entry, tool, command) for entry, command in tasks for tool in TOOLS]
     done = 0
@@ -337,7 +333,7 @@ def make_record(arguments):
         **machine.facts,
         "commit": commit_of(ROOT, arguments.commit),
         "date": now.isoformat(),
-        "command": shlex.join(sys.argv),
+        "command": shlex.join(["python3", "-m", "common.lab.fidelity", *sys.argv[1:]]),
         "tools": {
             "ncu": run([machine.ncu, "--version"]).last_words(),
             "compute-sanitizer": run([machine.sanitizer, "--version"]).last_words(),
@@ -357,7 +353,7 @@ def make_record(arguments):
             }
             for r in counted
         ]
-    result["verdicts"] = judge(machine, tasks)
+    result["verdicts"] = run_sanitizers(machine, tasks)
     write_file(arguments.output, json.dumps(result, indent=1) + "\n")
     print(f"{arguments.output} is written.")
 
@@ -460,12 +456,12 @@ def main(arguments=None):
     parsed = parser.parse_args(arguments)
     try:
         if parsed.table:
-            print(tables(json.loads(parsed.table.read_text(encoding="utf-8"))), end="")
+            print(tables(read(parsed.table)), end="")
         elif parsed.build and (parsed.output or parsed.dry_run):
             make_record(parsed)
         else:
             raise Refusal("give --build and --output, or --build and --dry-run, or --table")
-    except (Refusal, OSError, ValueError, KeyError) as error:
+    except (Refusal, Problem, OSError, ValueError, KeyError) as error:
         print(f"fidelity.py: {error}", file=sys.stderr)
         return 2
     return 0

@@ -23,7 +23,7 @@ class Outcome:
 
 
 def run(command, seconds=PROCESS_SECONDS, **environment):
-    """Runs a command, with more variables; after `seconds` it and all that it started are ended."""
+    """Runs a command, with more variables; after `seconds` it and its children are killed."""
     process = subprocess.Popen(
         [str(part) for part in command],
         stdout=subprocess.PIPE,

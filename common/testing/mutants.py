@@ -1,8 +1,8 @@
-#!/usr/bin/env python3
 """Breaks a lesson's formulas, one at a time, and names the tests that notice.
 
-    common/testing/mutants.py 01_naive_attention 03_online_softmax
-    common/testing/mutants.py --fit          only whether the lists of all lessons fit the code
+    python3 -m common.testing.mutants 01_naive_attention 03_online_softmax
+    python3 -m common.testing.mutants --fit          only whether the lists of all lessons fit the
+    code
 
 Each lesson lists its mutants in tests/mutants.txt:
 
@@ -11,9 +11,9 @@ Each lesson lists its mutants in tests/mutants.txt:
     - the code as it is, on one or more lines, indentation aside
     + the broken code
 
-The work is done in a copy of the repository. Exit status: 0 every mutant is caught by a named test or
-static_assert, 1 one survives (or does not compile for another reason, so that nothing judged it),
-2 a list does not fit the code.
+The work is done in a copy of the repository. Exit status: 0 every mutant is caught by a named test
+or static_assert, 1 one survives (or does not compile for another reason, so that no test ran on
+it), 2 a list does not fit the code.
 """
 
 import os
@@ -59,16 +59,25 @@ def broken(mutant, source):
     lines = source.splitlines()
     stripped = [line.strip() for line in lines]
     size = len(mutant.before)
-    places = [i for i in range(len(lines) - size + 1) if stripped[i:i + size] == mutant.before]
+    places = [i for i in range(len(lines) - size + 1) if stripped[i : i + size] == mutant.before]
     if len(places) != 1:
-        raise ValueError(f"'{mutant.what}': its code stands in {mutant.path} {len(places)} times, not once")
-    return "\n".join(lines[:places[0]] + mutant.after + lines[places[0] + size:]) + "\n"
+        raise ValueError(
+            f"'{mutant.what}': its code stands in {mutant.path} {len(places)} times, not once"
+        )
+    return "\n".join(lines[: places[0]] + mutant.after + lines[places[0] + size :]) + "\n"
 
 
 def run(command, seconds, **options):
-    """As subprocess.run(), with what was printed until then when time is up; nothing that it began goes on."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True, **options)
+    """As subprocess.run(), with what was printed until then when time is up; nothing that it began
+    goes on."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
     try:
         output, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -79,17 +88,26 @@ def run(command, seconds, **options):
 
 def failing_tests(build):
     """Names of the ctest tests that fail."""
-    result = run(["ctest", "--test-dir", build, "-j", str(os.cpu_count()), "--timeout", "120"], TEST_SECONDS)
-    return re.findall(r"Test\s+#\d+: (.*?) \.+\**(?:Failed|Exception|Subprocess|Timeout)", result.stdout)
+    result = run(
+        ["ctest", "--test-dir", build, "-j", str(os.cpu_count()), "--timeout", "120"], TEST_SECONDS
+    )
+    return re.findall(
+        r"Test\s+#\d+: (.*?) \.+\**(?:Failed|Exception|Subprocess|Timeout)", result.stdout
+    )
 
 
 def failing_assertions(compilation):
     """Where the static_asserts stand that stopped a compilation: they are tests as well."""
     places = re.findall(
-        r"^(\S+:\d+):\d+: error: (?:static assertion failed|non-constant condition for static assertion"
+        r"^(\S+:\d+):\d+: error: (?:static assertion failed|non-constant condition for static "
+        r"assertion"
         r"|static_assert failed|static_assert expression is not an integral constant expression)",
-        compilation.stdout + compilation.stderr, re.M)
-    return [f"the compiler, at {'/'.join(place.split('/')[-2:])}" for place in dict.fromkeys(places)]
+        compilation.stdout + compilation.stderr,
+        re.M,
+    )
+    return [
+        f"the compiler, at {'/'.join(place.split('/')[-2:])}" for place in dict.fromkeys(places)
+    ]
 
 
 def fitting_mutants(lesson):
@@ -100,7 +118,7 @@ def fitting_mutants(lesson):
     return mutants
 
 
-def judge(lesson):
+def test_mutants(lesson):
     """Prints one line for each mutant of a lesson; returns the number of survivors."""
     mutants = fitting_mutants(lesson)  # all of them, before the long work begins
     survivors = 0
@@ -109,7 +127,11 @@ def judge(lesson):
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", "build", "build-*"))
         configured = run(["cmake", "-S", str(copy / lesson), "-B", build], BUILD_SECONDS)
         compile_all = ["cmake", "--build", build, "-j", str(os.cpu_count())]
-        if configured.returncode or run(compile_all, BUILD_SECONDS).returncode or failing_tests(build):
+        if (
+            configured.returncode
+            or run(compile_all, BUILD_SECONDS).returncode
+            or failing_tests(build)
+        ):
             raise ValueError(f"{lesson}: does not build and pass as it is")
         for mutant in mutants:
             path = copy / mutant.path
@@ -134,15 +156,20 @@ def main(lessons):
     only_fit = lessons == ["--fit"]
     if only_fit:
         lessons = sorted(path.parents[1].name for path in ROOT.glob("*/tests/mutants.txt"))
-    if not lessons or any(not (ROOT / lesson / "tests" / "mutants.txt").exists() for lesson in lessons):
-        print("usage: mutants.py --fit, or mutants.py LESSON..., each a directory with tests/mutants.txt",
-              file=sys.stderr)
+    if not lessons or any(
+        not (ROOT / lesson / "tests" / "mutants.txt").exists() for lesson in lessons
+    ):
+        print(
+            "usage: mutants.py --fit, or mutants.py LESSON..., each a directory with "
+            "tests/mutants.txt",
+            file=sys.stderr,
+        )
         return 2
     try:
         if only_fit:
             print(f"{sum(len(fitting_mutants(lesson)) for lesson in lessons)} mutants fit the code")
             return 0
-        survivors = sum(judge(lesson) for lesson in lessons)
+        survivors = sum(test_mutants(lesson) for lesson in lessons)
     except ValueError as error:
         print(f"mutants.py: {error}", file=sys.stderr)
         return 2

@@ -1,8 +1,8 @@
-#!/usr/bin/env python3
 """Makes the tile stepper's files from what lesson 03's program wrote.
 
-    page.py data STEPS_JSON STEPPER_DATA_JS    the numbers as a script, which a page may load from a file
-    page.py alone STEPS_JSON DIRECTORY         the stepper as a page of its own, for tests: DIRECTORY/stepper.html
+    page.py data STEPS_JSON STEPPER_DATA_JS    the numbers as a script, which a page may load from a
+    file page.py alone STEPS_JSON DIRECTORY         the stepper as a page of its own, for tests:
+    DIRECTORY/stepper.html
 
 Exit status: 0 done, 2 could not be done.
 """

@@ -78,7 +78,7 @@
         small(run.allowed_o) + ").";
     }
     const meet = "Queries " + queries + " meet keys " + span(data.keys, step.key, step.keys) + ". ";
-    if (seesNone(step, i)) return meet + row + "all of these keys are hidden, so m, l and O stay as they are.";
+    if (seesNone(step, i)) return meet + row + "all of these keys are masked, so m, l and O stay as they are.";
     if (step.m_before[i] === null) {
       return meet + row + "these are its first keys. The maximum becomes " + shown(step.m[i], 3) +
         "; what was there before is multiplied by exp(\u2212\u221e) = 0. Then l = " + shown(step.l[i], 3) + " and O = P V.";
@@ -131,7 +131,7 @@
         for (let c = 0; c < step.keys; ++c) {
           const at = mapCells[step.query + r][step.key + c];
           if (step.kind === "skipped") at.classList.add("skipped");
-          else if (step.s[r][c] === null) at.classList.add("hidden");
+          else if (step.s[r][c] === null) at.classList.add("masked");
           else paint(at, step.s[r][c], largest);
           at.classList.add(isNow ? "now" : "past");
           if (!isNow) continue;
@@ -194,10 +194,10 @@
       rowHead(row, step, i);
       for (let j = 0; j < step.keys; ++j) {
         const x = step[state.show][i][j];
-        const isHidden = step.s[i][j] === null;
-        const made = cell(row, state.show, i, j, isHidden && state.show === "s" ? "" : shown(x, 2),
-          "score" + (j === 0 ? " first" : "") + (isHidden ? " hidden" : ""));
-        if (!isHidden) paint(made, x, largest);
+        const isMasked = step.s[i][j] === null;
+        const made = cell(row, state.show, i, j, isMasked && state.show === "s" ? "" : shown(x, 2),
+          "score" + (j === 0 ? " first" : "") + (isMasked ? " masked" : ""));
+        if (!isMasked) paint(made, x, largest);
       }
       const rising = rises(step, i);
       change(row, "m", i, step.m_before[i], step.m[i], 3, rising);
@@ -356,7 +356,7 @@
   const different = (values) => [...new Set(values)];
   offer("mask", different(data.runs.map((run) => run.mask)).map((mask) => [mask, mask]));
   offer("tiles", different(data.runs.map(tilesOf)).map((tiles) => [tiles, tiles.replace("x", " \u00d7 ")]));
-  offer("show", [["s", "scores S"], ["p", "weights P"]]);
+  offer("show", [["s", "scores S"], ["p", "probabilities P"]]);
   makeMap();
   root.classList.add("stepper-on");
   draw();

@@ -1,5 +1,5 @@
-#!/usr/bin/env python3
-"""Prints the worked examples of the theory chapters: docs/theory/examples.py NAME [RECORD...]
+"""Prints the worked examples of the theory chapters: python3 -m docs.theory.examples NAME
+[RECORD...]
 
 Figures are computed here, exactly where they are exact, or taken from records in docs/results.
 Exit status: 0, 1 when an example says one thing and a record another, 2 when a record lacks what is
@@ -7,39 +7,25 @@ asked.
 """
 
 import argparse
-import json
 import math
-import pathlib
 import random
 import sys
 import textwrap
 from fractions import Fraction
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tools"))
-import charts  # noqa: E402
-from charts import Problem  # noqa: E402
-from results import aligned  # noqa: E402
+from common.files.records import Problem, read, source
+from docs.records.results import aligned
 
-# A multiprocessor of compute capability 9.0 (NVIDIA, Hopper Tuning Guide, section 1.4.1).
+# An SM of compute capability 9.0 (NVIDIA, Hopper Tuning Guide, section 1.4.1).
 WARPS, BLOCKS, REGISTERS, SHARED = 64, 32, 64 * 1024, 228 * 1024
 RESERVED = 1024  # bytes of shared memory that each block has beside its own
-QUARTERS = 4  # of a multiprocessor; each has a quarter of the registers, and warps of its own
+QUARTERS = 4  # of an SM; each has a quarter of the registers and its own warps
 PIECE = 256  # registers are handed out to a warp in pieces of this size
 
 
 def source_of(*records):
     """Lines that say where figures are from."""
-    return textwrap.wrap(f"({charts.source(*records)})", 88, subsequent_indent=" ")
-
-
-def read(path):
-    """A file of docs/results; charts.read() wants measurements in it, and one file has counts."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
-    except (OSError, ValueError) as error:
-        raise Problem(f"{path} is no record: {error}") from error
+    return textwrap.wrap(f"({source(*records)})", 88, subsequent_indent=" ")
 
 
 def find(record, **fields):
@@ -96,13 +82,7 @@ def kernels(matmul, forward, interface):
     least = 4 * sum(three.values())
     found.append(Kernel("attention, three kernels", "float32", work, least, 1e12 * row["tflops"]))
     row = find(
-        interface,
-        what="time",
-        backend="MATH",
-        type="bfloat16",
-        head_dim=d,
-        length=n,
-        causal=False,
+        interface, what="time", backend="MATH", type="bfloat16", head_dim=d, length=n, causal=False
     )
     name = "attention, PyTorch's formulas"
     found.append(Kernel(name, "bfloat16", work, least / 2, 1e12 * row["tflops"]))
@@ -189,7 +169,7 @@ def fusion(matmul, forward):
                 ]
             )
     lines += aligned(cells, 1)
-    cells = [["measured, float32", "kernels", "bytes beside", "ms"]]
+    cells = [["measured, float32", "kernels", "extra bytes", "ms"]]
     for name, count, beside in (
         ("01_unfused", 3, 4 * n * n),
         ("02_flash_1", 1, 8 * n),
@@ -332,8 +312,8 @@ def types():
 
 
 def spacing():
-    """How far float32 scores lie apart, and what half of that does to a weight."""
-    cells = [["score about", "neighbours apart", "rounding it changes a weight by up to"]]
+    """How far float32 scores lie apart, and what half of that does to a probability."""
+    cells = [["score about", "neighbours apart", "rounding changes P by up to"]]
     for size in (1, 10, 100, 1000, 10000):
         power = size.bit_length() - 1 - 23  # of the last of float32's 24 digits
         cells.append([str(size), f"2^{power}", f"{2.0**power / 2:.0e} of itself"])
@@ -341,7 +321,7 @@ def spacing():
 
 
 def resident(warps, registers, shared):
-    """How many blocks share a multiprocessor: by registers, shared memory, warps and blocks."""
+    """How many blocks share an SM: by registers, shared memory, warps and blocks."""
     for_a_warp = ceil_div(registers * 32, PIECE) * PIECE
     by_registers = REGISTERS // QUARTERS // for_a_warp * QUARTERS // warps
     by_shared = SHARED // (shared + RESERVED)
@@ -412,9 +392,9 @@ def pipeline():
 
 
 def in_flight(matmul):
-    """Little's law: bytes on their way = bandwidth times latency."""
+    """Little's law: bytes in flight = bandwidth times latency."""
     _, _, memory = machine(matmul)
-    cells = [["if a load takes", "bytes on their way", "for each of 132 sm_count"]]
+    cells = [["if a load takes", "bytes in flight", "per SM, of 132"]]
     for nanoseconds in (300, 500, 800):
         least = memory * nanoseconds * 1e-9
         cells.append(
@@ -484,7 +464,9 @@ def backward(forward, gradients):
         for mask in ("", ", causal"):
             for length in (1024, 4096, 16384):
                 there = find(forward, group=group + mask, kernel="08_edge_masks", length=length)
-                back = find(gradients, group=group + mask, kernel="06_swizzled_pipeline", length=length)
+                back = find(
+                    gradients, group=group + mask, kernel="06_swizzled_pipeline", length=length
+                )
                 times = (there["milliseconds"], back["milliseconds"])
                 cells.append(
                     [

@@ -9,9 +9,9 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
-from support import ROOT, exercise, toolchain
-from classroom import catalogue, export, formats, grade, judging, student
-from classroom.catalogue import Fault
+from common.classroom import catalogue, export, formats, grade, grading, student
+from common.classroom.catalogue import Fault
+from common.classroom.tests.support import ROOT, exercise, toolchain
 
 
 def said(function, *arguments):
@@ -23,7 +23,11 @@ def said(function, *arguments):
 
 
 class Frames(unittest.TestCase):
-    def frame(self, text, source="a\n//! [all]\n  one\n  //! [in]\n    two\n  //! [in]\n  three\n//! [all]\n"):
+    def frame(
+        self,
+        text,
+        source="a\n//! [all]\n  one\n  //! [in]\n    two\n  //! [in]\n  three\n//! [all]\n",
+    ):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / "code.hpp").write_text(source)
             return catalogue.Frame(pathlib.Path(folder), text, "frame")
@@ -58,7 +62,9 @@ class Frames(unittest.TestCase):
                 self.frame(text)
 
     def test_a_wrong_answer_must_fit_the_solution(self):
-        wrong = catalogue.read_wrong_answers("# one: two\n@ easy: three\n- b\n+   B\n- c\n+ C\n", "wrong.txt")[0]
+        wrong = catalogue.read_wrong_answers(
+            "# one: two\n@ easy: three\n- b\n+   B\n- c\n+ C\n", "wrong.txt"
+        )[0]
         self.assertEqual(wrong.text("a\n  b\nc"), "a\n  B\nC")
         for solution in ("a", "b\nb\nc"):
             with self.assertRaisesRegex(Fault, "not once"):
@@ -81,16 +87,33 @@ class Frames(unittest.TestCase):
 
 class Numbers(unittest.TestCase):
     def test_digits_and_products(self):
-        for text, number in (("12", 12), (" 4 * 64*64 ", 16384), ("2**10 // 3", 341), ("-1.5e2", -150)):
-            self.assertEqual(judging.number_of(text), number)
+        for text, number in (
+            ("12", 12),
+            (" 4 * 64*64 ", 16384),
+            ("2**10 // 3", 341),
+            ("-1.5e2", -150),
+        ):
+            self.assertEqual(grading.number_of(text), number)
 
     def test_what_is_no_number_is_refused(self):
-        for text in ("?", "", "__import__('os')", "a", "1 / 0", "2 ** 0.5j", "9**9**9**9", "1," * 150, "True + x"):
+        for text in (
+            "?",
+            "",
+            "__import__('os')",
+            "a",
+            "1 / 0",
+            "2 ** 0.5j",
+            "9**9**9**9",
+            "1," * 150,
+            "True + x",
+        ):
             with self.subTest(text), self.assertRaises(ValueError):
-                judging.number_of(text)
+                grading.number_of(text)
 
     def test_comments_and_unknown_lines(self):
-        self.assertEqual(judging.read_numbers("# a\nx = 2 # two\nnothing\ny = ?"), {"x": 2, "y": None})
+        self.assertEqual(
+            grading.read_numbers("# a\nx = 2 # two\nnothing\ny = ?"), {"x": 2, "y": None}
+        )
 
 
 class Marks(unittest.TestCase):
@@ -98,12 +121,25 @@ class Marks(unittest.TestCase):
 
     def setUp(self):
         one = exercise("03_one_step")
-        self.marks = [(one, [
-            judging.StageResult("compiles", "it compiles", 1, "passed", "", [], 1.25),
-            judging.StageResult("easy", "right <&> \"easy\"", 3, "refused", "l & m < 3\x1b[31m\x00\nline", [["a", 2]], 0.5),
-            judging.StageResult("odd", "odd", 3, "skipped", "no lab", [], 0),
-            judging.StageResult("proof", "proof", 3, "not reached"),
-        ])]
+        self.marks = [
+            (
+                one,
+                [
+                    grading.StageResult("compiles", "it compiles", 1, "passed", "", [], 1.25),
+                    grading.StageResult(
+                        "easy",
+                        'right <&> "easy"',
+                        3,
+                        "refused",
+                        "l & m < 3\x1b[31m\x00\nline",
+                        [["a", 2]],
+                        0.5,
+                    ),
+                    grading.StageResult("odd", "odd", 3, "skipped", "no lab", [], 0),
+                    grading.StageResult("proof", "proof", 3, "not reached"),
+                ],
+            )
+        ]
 
     def test_text_for_people(self):
         text = formats.plain("a\x1b]da", self.marks)
@@ -113,21 +149,43 @@ class Marks(unittest.TestCase):
     def test_gradescope(self):
         """Fields, types and values that its page on results.json allows."""
         result = json.loads(formats.gradescope("ada", self.marks))
-        allowed = {"score": (int, float), "output_format": str, "stdout_visibility": str, "tests": list,
-                   "execution_time": (int, float), "output": str, "visibility": str, "extra_data": dict}
+        allowed = {
+            "score": (int, float),
+            "output_format": str,
+            "stdout_visibility": str,
+            "tests": list,
+            "execution_time": (int, float),
+            "output": str,
+            "visibility": str,
+            "extra_data": dict,
+        }
         for field, value in result.items():
             self.assertIsInstance(value, allowed[field])
         self.assertEqual(result["score"], 4)
-        self.assertIn(result["stdout_visibility"], ("hidden", "after_due_date", "after_published", "visible"))
-        of_test = {"score": (int, float), "max_score": (int, float), "status": str, "name": str, "name_format": str,
-                   "number": str, "output": str, "output_format": str, "tags": list, "visibility": str,
-                   "extra_data": dict}
+        self.assertIn(
+            result["stdout_visibility"], ("hidden", "after_due_date", "after_published", "visible")
+        )
+        of_test = {
+            "score": (int, float),
+            "max_score": (int, float),
+            "status": str,
+            "name": str,
+            "name_format": str,
+            "number": str,
+            "output": str,
+            "output_format": str,
+            "tags": list,
+            "visibility": str,
+            "extra_data": dict,
+        }
         for test in result["tests"]:
             for field, value in test.items():
                 self.assertIsInstance(value, of_test[field])
             self.assertIn(test["status"], ("passed", "failed"))
             self.assertIn(test["output_format"], ("text", "html", "simple_format", "md", "ansi"))
-            self.assertIn(test["visibility"], ("hidden", "after_due_date", "after_published", "visible"))
+            self.assertIn(
+                test["visibility"], ("hidden", "after_due_date", "after_published", "visible")
+            )
             self.assertTrue(all(isinstance(tag, str) for tag in test["tags"]))
             self.assertNotIn("\x1b", test["output"])
             self.assertLessEqual(test["score"], test["max_score"])
@@ -140,14 +198,29 @@ class Marks(unittest.TestCase):
             result = json.loads(formats.classroom50("ada", self.marks))
         finally:
             del os.environ["CLASSROOM"]
-        fields = {"schema": str, "classroom": str, "assignment": str, "assignment_type": str, "owner": str,
-                  "submission": str, "commit": str, "release": str, "review": str, "datetime": str, "graded_at": str,
-                  "score": int, "max-score": int, "tests": list}
+        fields = {
+            "schema": str,
+            "classroom": str,
+            "assignment": str,
+            "assignment_type": str,
+            "owner": str,
+            "submission": str,
+            "commit": str,
+            "release": str,
+            "review": str,
+            "datetime": str,
+            "graded_at": str,
+            "score": int,
+            "max-score": int,
+            "tests": list,
+        }
         self.assertEqual(set(result), set(fields))
         for field, kind in fields.items():
             self.assertIs(type(result[field]), kind, field)
             self.assertTrue(result[field], field)
-        self.assertEqual((result["schema"], result["classroom"]), ("classroom50/result/v1", "flash"))
+        self.assertEqual(
+            (result["schema"], result["classroom"]), ("classroom50/result/v1", "flash")
+        )
         self.assertIn(result["assignment_type"], ("individual", "group"))
         self.assertRegex(result["datetime"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         self.assertEqual((result["score"], result["max-score"]), (4, 10))
@@ -165,13 +238,32 @@ class Marks(unittest.TestCase):
         root = xml.fromstring(formats.junit("ada & co", self.marks))
         attributes = {
             "testsuites": {"name", "time", "tests", "failures", "errors", "disabled"},
-            "testsuite": {"name", "tests", "failures", "errors", "group", "time", "skipped", "timestamp", "hostname",
-                          "id", "package", "file", "log", "url", "version"},
+            "testsuite": {
+                "name",
+                "tests",
+                "failures",
+                "errors",
+                "group",
+                "time",
+                "skipped",
+                "timestamp",
+                "hostname",
+                "id",
+                "package",
+                "file",
+                "log",
+                "url",
+                "version",
+            },
             "testcase": {"name", "time", "classname", "group"},
             "failure": {"type", "message"},
             "skipped": {"type", "message"},
         }
-        children = {"testsuites": {"testsuite"}, "testsuite": {"testcase"}, "testcase": {"failure", "skipped"}}
+        children = {
+            "testsuites": {"testsuite"},
+            "testsuite": {"testcase"},
+            "testcase": {"failure", "skipped"},
+        }
         for element in root.iter():
             self.assertLessEqual(set(element.attrib), attributes[element.tag])
             self.assertLessEqual({child.tag for child in element}, children.get(element.tag, set()))
@@ -182,7 +274,7 @@ class Marks(unittest.TestCase):
 
 
 class Folder(unittest.TestCase):
-    """A course of its own, so that nobody's work is touched."""
+    """A course of its own, so that no student's work is touched."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -218,13 +310,17 @@ class Student(Folder):
         status, text = self.learn("check")
         self.assertEqual(status, 0)
         self.assertIn("Next: ./learn exercise start 03_merge", text)
-        self.assertIn("letter by letter", self.learn("solution")[1])
+        self.assertIn("identical to the solution", self.learn("solution")[1])
         self.assertIn("1 of ", self.learn("list")[1])
         self.assertEqual(self.learn("watch")[0], 0)
         self.assertIn("kept in one_step.before_1.hpp", self.learn("reset")[1])
         self.assertEqual(self.file(one).read_text(), one.start())
         self.assertEqual(self.learn("start", "one_step")[0], 0)
-        self.assertTrue(json.loads((self.root / "my_exercises/progress.json").read_text())["03_one_step"]["passed"])
+        self.assertTrue(
+            json.loads((self.root / "my_exercises/progress.json").read_text())["03_one_step"][
+                "passed"
+            ]
+        )
 
     def test_start_leaves_a_file_alone(self):
         one = exercise("03_one_step")
@@ -236,7 +332,9 @@ class Student(Folder):
     def test_a_compiler_error_names_the_students_own_file(self):
         one = exercise("03_one_step")
         self.learn("start", one.id)
-        self.file(one).write_text(one.solution().replace("const auto m =", "const auto m = nonsense +"))
+        self.file(one).write_text(
+            one.solution().replace("const auto m =", "const auto m = nonsense +")
+        )
         status, text = self.learn("check", one.id)
         self.assertEqual(status, 1)
         self.assertIn("my_exercises/03_one_step/one_step.hpp:", text)
@@ -261,15 +359,24 @@ class Student(Folder):
         self.learn("start", "one_step")
         self.assertIn("03_one_step", json.loads(kept.read_text()))
         self.assertTrue((self.root / "my_exercises" / "progress.json").is_symlink())
-        self.assertEqual([p.name for p in (self.root / "my_exercises").iterdir() if p.is_file()], ["progress.json"])
+        self.assertEqual(
+            [p.name for p in (self.root / "my_exercises").iterdir() if p.is_file()],
+            ["progress.json"],
+        )
 
     def test_a_terminal_gets_no_control_characters(self):
-        self.assertEqual(student.wrapped("red \x1b[31m\n  \ttab"), "        red \\x1b[31m\n                tab")
+        self.assertEqual(
+            student.wrapped("red \x1b[31m\n  \ttab"), "        red \\x1b[31m\n                tab"
+        )
 
     def test_what_was_not_begun(self):
-        for arguments, words in ((["check"], "no exercise was begun"), (["hint"], "no exercise was begun"),
-                                 (["check", "03_merge"], "03_merge was not begun"), (["start", "x"], "no exercise 'x'"),
-                                 (["start", "03"], "name one of them")):
+        for arguments, words in (
+            (["check"], "no exercise was begun"),
+            (["hint"], "no exercise was begun"),
+            (["check", "03_merge"], "03_merge was not begun"),
+            (["start", "x"], "no exercise 'x'"),
+            (["start", "03"], "name one of them"),
+        ):
             with self.subTest(arguments), self.assertRaisesRegex(Fault, words):
                 self.learn(*arguments)
 
@@ -279,12 +386,16 @@ class Grade(Folder):
         super().setUp()
         self.students = self.root.parent / "students"
         one, numbers = exercise("03_one_step"), exercise("03_first_departure")
-        self.wrong = {w[0]: w[4] for w in judging.wrong_answers(toolchain(), one)}
-        for name, text in (("ada", one.solution()), ("bob", self.wrong["l_not_rescaled"]), ("cat", "no code")):
+        self.wrong = {w[0]: w[4] for w in grading.wrong_answers(toolchain(), one)}
+        for name, text in (
+            ("ada", one.solution()),
+            ("bob", self.wrong["l_not_rescaled"]),
+            ("cat", "no code"),
+        ):
             folder = self.students / name / one.id
             folder.mkdir(parents=True)
             (folder / one.file).write_text(text)
-        (self.students / "ada" / numbers.file).write_text(judging.solution(toolchain(), numbers))
+        (self.students / "ada" / numbers.file).write_text(grading.solution(toolchain(), numbers))
 
     def grade(self, *arguments):
         status, text = said(grade.main, [*map(str, arguments)], ROOT, toolchain)
@@ -304,33 +415,64 @@ class Grade(Folder):
     def test_points_of_the_teacher(self):
         points = self.root.parent / "points.json"
         points.write_text('{"03_one_step": {"easy": 30, "proof": 0}, "03_first_departure": 0}')
-        text = self.grade(self.students / "bob", "--points", points, "--exercises", "03_one_step", "03_first_departure")
+        text = self.grade(
+            self.students / "bob",
+            "--points",
+            points,
+            "--exercises",
+            "03_one_step",
+            "03_first_departure",
+        )
         self.assertIn("31 of 34", " ".join(text.split()))
-        for wrong, words in (('{"x": 0}', "no exercise 'x'"), ('{"03_one_step": {"x": 1}}', "no stage 'x'"),
-                             ('{"03_one_step": {"easy": -1}}', "allowed are numbers"), ("{", "no file of points")):
+        for wrong, words in (
+            ('{"x": 0}', "no exercise 'x'"),
+            ('{"03_one_step": {"x": 1}}', "no stage 'x'"),
+            ('{"03_one_step": {"easy": -1}}', "allowed are numbers"),
+            ("{", "not a file of points"),
+        ):
             points.write_text(wrong)
             with self.subTest(wrong), self.assertRaisesRegex(Fault, words):
                 self.grade(self.students, "--points", points)
 
     def test_files_of_marks(self):
         out = self.root.parent / "out"
-        self.grade(self.students, "--exercises", "03_one_step", "--format", "gradescope", "--output", out)
-        self.assertEqual(sorted(path.name for path in out.iterdir()), ["ada.json", "bob.json", "cat.json"])
+        self.grade(
+            self.students, "--exercises", "03_one_step", "--format", "gradescope", "--output", out
+        )
+        self.assertEqual(
+            sorted(path.name for path in out.iterdir()), ["ada.json", "bob.json", "cat.json"]
+        )
         self.assertEqual(json.loads((out / "ada.json").read_text())["score"], 10)
 
     def test_marks_that_cannot_be_written_are_refused_before_work(self):
         target = pathlib.Path(self.folder.name) / "file"
         target.write_text("in the way")
-        for output in (target / "marks", target.parent):  # below a file, and a folder in place of a file
+        for output in (
+            target / "marks",
+            target.parent,
+        ):  # below a file, and a folder in place of a file
             with self.assertRaises(OSError):
-                grade.main([str(self.students / "ada"), "--exercises", "03_one_step", "--output", str(output)], ROOT, lambda: None)
+                grade.main(
+                    [
+                        str(self.students / "ada"),
+                        "--exercises",
+                        "03_one_step",
+                        "--output",
+                        str(output),
+                    ],
+                    ROOT,
+                    lambda: None,
+                )
 
     def test_links_are_no_submissions(self):
         (self.students / "eve" / "03_one_step").mkdir(parents=True)
         (self.students / "eve" / "03_one_step" / "one_step.hpp").symlink_to(
-            self.students / "ada" / "03_one_step" / "one_step.hpp")
+            self.students / "ada" / "03_one_step" / "one_step.hpp"
+        )
         text = self.grade(self.students, "--exercises", "03_one_step")
-        self.assertEqual([line.split()[1] for line in text.split("\n") if "03_one_step" in line][3], "0")
+        self.assertEqual(
+            [line.split()[1] for line in text.split("\n") if "03_one_step" in line][3], "0"
+        )
 
     def test_what_looks_like_an_attack_is_named(self):
         file = self.students / "ada" / "03_one_step" / "one_step.hpp"
@@ -339,9 +481,9 @@ class Grade(Folder):
         self.assertIn("ada, 03_one_step: it has 'fork'", text)
 
     def test_what_is_no_submission(self):
-        with self.assertRaisesRegex(Fault, "is no folder"):
+        with self.assertRaisesRegex(Fault, "is not a folder"):
             self.grade(self.root / "nothing")
-        with self.assertRaisesRegex(Fault, "holds no file"):
+        with self.assertRaisesRegex(Fault, "has no file"):
             self.grade(self.root / "03_online_softmax", "--exercises", "03_one_step")
 
 
@@ -350,10 +492,14 @@ class Export(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             whole, bare = pathlib.Path(folder) / "whole", pathlib.Path(folder) / "bare"
             self.assertEqual(said(export.main, [str(whole)], ROOT, None)[0], 0)
-            self.assertEqual(said(export.main, [str(bare), "--without-solutions"], ROOT, None)[0], 0)
+            self.assertEqual(
+                said(export.main, [str(bare), "--without-solutions"], ROOT, None)[0], 0
+            )
             self.assertTrue((whole / "03_online_softmax/exercises/one_step/frame.txt").exists())
             self.assertTrue((whole / "learn").stat().st_mode & 0o100)
-            self.assertEqual([p for n in ("frame.txt", "wrong.txt") for p in bare.glob(f"*/exercises/*/{n}")], [])
+            self.assertEqual(
+                [p for n in ("frame.txt", "wrong.txt") for p in bare.glob(f"*/exercises/*/{n}")], []
+            )
             one = next(e for e in catalogue.exercises(bare) if e.id == "03_one_step")
             self.assertEqual(one.start(), exercise("03_one_step").start())
             with self.assertRaisesRegex(Fault, "without solutions"):

@@ -139,7 +139,7 @@ touch "$root/02_beta/experiments.cpp"
 expect "... and what its kernels are made of" both status_is 0 says "this is 02_beta --device gpu --section kernels --results $root/build/learn/bench/02_beta_kernels.json"
 learn bench 2
 expect "experiments have a record of their own" both status_is 0 says "--section experiments --results $root/build/learn/bench/02_beta_experiments.json"
-expect "... and charts" both called "python3 -B $root/02_beta/charts.py tiles $root/build/learn/bench/02_beta_experiments.json" says "Drawn in $root/build/learn/bench/02_beta_lengths.svg"
+expect "... and charts" both called "python3 -B -m 02_beta.figures.charts tiles $root/build/learn/bench/02_beta_experiments.json" says "Drawn in $root/build/learn/bench/02_beta_lengths.svg"
 rm -f "$bin/nvidia-smi"
 touch "$root/build/learn/trace/02_beta/banks.svg"
 learn trace 2 other_kernel
@@ -151,16 +151,16 @@ learn trace 2
 expect "... of one kernel" both status_is 0 does_not_say "timeline"
 learn trace
 expect "trace needs a lesson" both status_is 2 says "'trace' takes a lesson"
-fake python3 'echo "ran python3 $* with PYTHONPATH=$PYTHONPATH"; exit "${PYTHON_STATUS:-0}"'
+fake python3 'echo "ran python3 $* in $PWD"; exit "${PYTHON_STATUS:-0}"'
 : >"$log"
 learn exercise list --no-install -x
-expect "exercise is done by Python, which gets all other arguments" both status_is 0 says "ran python3 -B -m classroom $root/build/learn exercise list -x with PYTHONPATH=$root/common"
+expect "exercise is done by Python, which gets all other arguments" both status_is 0 says "ran python3 -B -m common.classroom $root/build/learn / exercise list -x in $root"
 expect "... and a list needs no build" not_called "cmake --build"
 PYTHON_STATUS=1
 export PYTHON_STATUS
 learn exercise check 03_one_step
 expect "a check that fails: exit 1" both status_is 1 says "exercise check 03_one_step"
-expect "... after what judges need was built" called "--target classroom"
+expect "... after what graders need was built" called "--target classroom"
 unset PYTHON_STATUS
 : >"$log"
 learn grade folder

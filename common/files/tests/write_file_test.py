@@ -4,14 +4,11 @@ import concurrent.futures
 import os
 import pathlib
 import stat
-import sys
 import tempfile
 import threading
 import unittest
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
-from files.write_file import check_writable, printable, write_file  # noqa: E402
+from common.files.write_file import check_writable, printable, write_file
 
 
 class WriteFile(unittest.TestCase):
@@ -53,7 +50,8 @@ class WriteFile(unittest.TestCase):
                 self.assertEqual(target.read_text(), "new")
 
     def device(self, name):
-        """One to write to: for the superuser a copy, so that no mistake can replace that of the machine."""
+        """One to write to: for the superuser a copy, so that no mistake can replace that of the
+        machine."""
         path = pathlib.Path("/dev", name)
         if not path.is_char_device():
             self.skipTest(f"there is no {path} here")

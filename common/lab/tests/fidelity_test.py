@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Tests of fidelity.py: how it reads the tools' output, and the whole with tools of paper."""
 
 import contextlib
@@ -13,10 +12,8 @@ import time
 import unittest
 from unittest import mock
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-import fidelity  # noqa: E402
-from fidelity import Outcome  # noqa: E402
+from common.lab import fidelity
+from common.lab.nvidia_tools import Outcome
 
 LD, ST = (fidelity.SECTORS.format(op) for op in ("ld", "st"))
 

@@ -1,13 +1,13 @@
-#!/usr/bin/env python3
 """Writes the .npy files beside it, with NumPy and PyTorch themselves.
 
     python3 make_fixtures.py
 
-Needs the packages numpy, ml_dtypes and torch. The tests read the files that are stored here; this script
-is for whoever wants to see where they come from, or to add one.
+Needs the packages numpy, ml_dtypes and torch. The tests read the files that are stored here; this
+script is for whoever wants to see where they come from, or to add one.
 
 Element i, in row-major order, is (i - 2) * 0.75: exact in all four number types.
 """
+
 import pathlib
 
 import ml_dtypes
@@ -31,7 +31,8 @@ def save_version(name, array, version):
         np.lib.format.write_array(file, array, version=version)
 
 
-# Files that load: the four types, ranks 0 to 5, the three versions of the format, no element at all.
+# Files that load: the four types, ranks 0 to 5, the three versions of the format, no element at
+# all.
 save("float64_rank2", values((2, 3), np.float64))
 save("float32_rank2", values((2, 3), np.float32))
 save("float16_rank2", values((2, 3), np.float16))

@@ -1,0 +1,105 @@
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/gradient.hpp"
+
+using namespace fa::classroom;
+using M = fa::Matrix<double>;
+
+namespace {
+
+// Softmax of one row.
+std::vector<double> softmax(const std::vector<double>& s) {
+  double m = s[0], l = 0;
+  for (const double x : s) m = std::max(m, x);
+  std::vector<double> p;
+  for (const double x : s) l += p.emplace_back(std::exp(x - m));
+  for (double& x : p) x /= l;
+  return p;
+}
+
+// What the loss sum(dP o P) does when each score of a row moves.
+std::vector<double> differences(std::vector<double> s,
+                                const std::vector<double>& d_p) {
+  const double step = 1e-5;
+  const auto loss = [&] {
+    const std::vector<double> p = softmax(s);
+    double sum = 0;
+    for (std::size_t j = 0; j < p.size(); ++j) sum += d_p[j] * p[j];
+    return sum;
+  };
+  std::vector<double> result;
+  for (double& x : s) {
+    const double old = x;
+    x = old + step;
+    const double up = loss();
+    x = old - step;
+    result.push_back((up - loss()) / (2 * step));
+    x = old;
+  }
+  return result;
+}
+
+void grade(int queries, int keys, double spread) {
+  M p(queries, keys), d_p(queries, keys);
+  std::vector<double> right, delta, d_p_sums, column_sums(keys, 0.0);
+  for (int i = 0; i < queries; ++i) {
+    std::vector<double> s, d;
+    for (int j = 0; j < keys; ++j) {
+      const auto place = static_cast<std::uint64_t>(i * keys + j);
+      s.push_back(spread * fa::random_normal(1, place));
+      d.push_back(fa::random_normal(2, place));
+    }
+    const std::vector<double> row = softmax(s), moved = differences(s, d);
+    right.insert(right.end(), moved.begin(), moved.end());
+    double of_row = 0, of_d_p = 0;
+    for (int j = 0; j < keys; ++j) {
+      p(i, j) = row[j];
+      d_p(i, j) = d[j];
+      of_row += row[j] * d[j];
+      of_d_p += d[j];
+      column_sums[j] += row[j] * d[j];
+    }
+    delta.push_back(of_row);
+    d_p_sums.push_back(of_d_p);
+  }
+  // dS by some formula of i and j.
+  const auto by = [&](const std::function<double(int, int)>& formula) {
+    std::vector<double> result;
+    for (int i = 0; i < queries; ++i) {
+      for (int j = 0; j < keys; ++j) result.push_back(formula(i, j));
+    }
+    return result;
+  };
+  std::vector<Mistake> mistakes{
+      {"the gradient is zero", by([](int, int) { return 0.0; })},
+      {"delta was left out: each weight of a row depends on all of its "
+       "scores",
+       by([&](int i, int j) { return p(i, j) * d_p(i, j); })},
+      {"delta is the sum of dP here; it is the sum of P o dP",
+       by([&](int i, int j) { return p(i, j) * (d_p(i, j) - d_p_sums[i]); })},
+      {"delta was subtracted after the product with P",
+       by([&](int i, int j) { return p(i, j) * d_p(i, j) - delta[i]; })},
+      {"delta was added; it is subtracted",
+       by([&](int i, int j) { return p(i, j) * (d_p(i, j) + delta[i]); })},
+      {"the product with P is missing",
+       by([&](int i, int j) { return d_p(i, j) - delta[i]; })},
+      {"delta is one value per row of scores, not for each column",
+       by([&](int i, int j) {
+         return p(i, j) * (d_p(i, j) - column_sums[j]);
+       })}};
+  const M d_s = student::softmax_backward<double>(p, d_p);
+  check({"dS", {d_s.data(), d_s.data() + d_s.size()}, keys}, right, 1e-8,
+        mistakes, fmt::format("{} queries, {} keys", queries, keys));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(5, 5, 1);
+}
+
+FA_STAGE(odd) {
+  grade(1, 4, 1);
+  grade(7, 3, 1);
+  grade(3, 1, 1);
+  grade(2, 11, 300);  // nearly all weights are 0
+}

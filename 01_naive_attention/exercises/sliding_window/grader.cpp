@@ -1,0 +1,98 @@
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/sliding_window.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+using Sees = std::function<bool(std::int64_t, std::int64_t)>;
+
+std::vector<double> picture(std::int64_t queries, std::int64_t keys,
+                            const Sees& sees) {
+  std::vector<double> result;
+  for (std::int64_t i = 0; i < queries; ++i) {
+    for (std::int64_t j = 0; j < keys; ++j) {
+      result.push_back(sees(i, j) ? 1 : 0);
+    }
+  }
+  return result;
+}
+
+void grade(std::int64_t queries, std::int64_t keys, std::int64_t window) {
+  const student::Window bounds{queries, keys, window};
+  const std::string where =
+      fmt::format("{} queries, {} keys, window {}", queries, keys, window);
+  const std::int64_t shift = keys - queries;
+  const auto mask = [&](const Sees& sees) {
+    return picture(queries, keys, sees);
+  };
+  check(
+      {"sees", mask([&](std::int64_t i, std::int64_t j) {
+         return bounds.first_key(i) <= j && j < bounds.end_key(i);
+       }),
+       keys},
+      mask([&](std::int64_t i, std::int64_t j) {
+        return j <= i + shift && j > i + shift - window;
+      }),
+      0,
+      {{"the window is not there: a query sees everything before it",
+        mask([&](std::int64_t i, std::int64_t j) { return j <= i + shift; })},
+       {"the query itself is one of the window's keys",
+        mask([&](std::int64_t i, std::int64_t j) {
+          return j <= i + shift && j >= i + shift - window;
+        })},
+       {"one key too few: the window counts the query itself, once",
+        mask([&](std::int64_t i, std::int64_t j) {
+          return j <= i + shift && j > i + shift - window + 1;
+        })},
+       {"the window is aligned to the top left; the last query stands at the "
+        "last key",
+        mask([&](std::int64_t i, std::int64_t j) {
+          return j <= i && j > i - window;
+        })},
+       {"a query sees the future, as far as the window",
+        mask([&](std::int64_t i, std::int64_t j) {
+          return j < i + shift + window && j > i + shift - window;
+        })},
+       {"the window does not slide: it begins at multiples of its size",
+        mask([&](std::int64_t i, std::int64_t j) {
+          return j <= i + shift && j >= (i + shift) / window * window;
+        })}},
+      where);
+  for (std::int64_t i = 0; i < queries; ++i) {
+    const std::int64_t first = bounds.first_key(i), end = bounds.end_key(i);
+    const std::string of = fmt::format("query {} sees {} to {} (case: {}); ",
+                                       i, first, end, where);
+    require(first >= 0, of + "that begins before the first key");
+    require(end <= keys, of + "that ends after the last key");
+    require(first <= end, of + "an empty range has first_key == end_key");
+  }
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(8, 8, 3);
+  grade(20, 20, 7);
+}
+
+FA_STAGE(odd) {
+  grade(3, 9, 4);
+  grade(1, 30, 8);
+  grade(9, 4, 2);  // the first five see nothing
+  grade(6, 6, 1);
+  grade(6, 6, 100);
+}
+
+FA_STAGE(traffic) {
+  const student::Window bounds{4096, 4096, 128};
+  std::int64_t scores = 0, least = 0;
+  for (std::int64_t i = 0; i < 4096; ++i) {
+    scores += bounds.end_key(i) - bounds.first_key(i);
+    least += std::min<std::int64_t>(i + 1, 128);
+  }
+  note("scores for 4096 tokens and a window of 128", scores);
+  require(
+      scores == least,
+      fmt::format("{} scores are computed, and {} would do", scores, least));
+}

@@ -1,0 +1,59 @@
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/log_sum_exp.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+void grade(const std::vector<double>& scores, const std::string& where) {
+  fa::Tensor<double, 1> row({static_cast<std::int64_t>(scores.size())});
+  std::copy(scores.begin(), scores.end(), row.data());
+  long double l = 0, unshifted = 0;
+  const double m = *std::max_element(scores.begin(), scores.end());
+  for (const double x : scores) {
+    l += x == -kInfinity ? 0 : std::exp(static_cast<long double>(x) - m);
+    unshifted += static_cast<long double>(std::exp(x));
+  }
+  const bool blind = m == -kInfinity;
+  const double log_l = static_cast<double>(std::log(l));
+  const double right = blind ? -kInfinity : m + log_l;
+  check(
+      {"LSE",
+       {student::log_sum_exp<double>(fa::View<const double, 1>(row.view()))}},
+      {right}, 1e-12 * (1 + (blind ? 0 : std::abs(m))),
+      {{blind ? "a row that sees no key: its sum is 0, and ln 0 is -infinity"
+              : "the result is 0",
+        {0}},
+       {"the maximum was not taken out: e^x overflows, or underflows to 0",
+        {static_cast<double>(std::log(unshifted))}},
+       {"the maximum that was taken out of the sum was not added back",
+        {log_l}},
+       {"the logarithm has base 2; LSE is natural",
+        {m + log_l / std::log(2.0)}},
+       {"this is only the maximum: the other terms are missing", {m}},
+       {"a row of -infinity: -infinity - -infinity is NaN",
+        {std::numeric_limits<double>::quiet_NaN()}}},
+      where);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade({1, 2, 3}, "1 2 3");
+  grade({-1, 0.5, 0.25, 2}, "-1 0.5 0.25 2");
+}
+
+FA_STAGE(odd) {
+  grade({1000, 1001}, "1000 1001");
+  grade({-1000, -1001}, "-1000 -1001");
+  grade({-kInfinity, 3, -kInfinity}, "-inf 3 -inf");
+  grade({-kInfinity, -kInfinity}, "-inf -inf");
+  grade({-7}, "-7");
+  std::vector<double> row;
+  for (int j = 0; j < 1023; ++j) {
+    row.push_back(30 * fa::random_normal(1, static_cast<std::uint64_t>(j)));
+  }
+  grade(row, "1023 random scores");
+}

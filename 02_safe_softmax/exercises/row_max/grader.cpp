@@ -1,0 +1,69 @@
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/row_max.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+double largest(const std::vector<double>& numbers, double start) {
+  double m = start;
+  for (const double x : numbers) {
+    if (x > m) m = x;
+  }
+  return m;
+}
+
+void grade(const std::vector<double>& scores, double right,
+           const std::string& where) {
+  fa::Tensor<double, 1> row({static_cast<std::int64_t>(scores.size())});
+  std::copy(scores.begin(), scores.end(), row.data());
+  using Limits = std::numeric_limits<double>;
+  std::vector<double> sizes;
+  for (const double x : scores) sizes.push_back(std::abs(x));
+  const std::vector<double> but_last(scores.begin(), scores.end() - 1);
+  std::vector<Mistake> mistakes;
+  if (std::isnan(right)) {
+    mistakes = {{"NaN was lost: NaN > m is false, so it is passed over",
+                 {largest(scores, -kInfinity)}}};
+  } else {
+    mistakes = {
+        {"numeric_limits<double>::min() is the smallest positive number, so "
+         "no negative score is ever larger",
+         {largest(scores, Limits::min())}},
+        {"the maximum starts at 0, so no negative score is ever larger",
+         {largest(scores, 0)}},
+        {"the maximum of nothing is -infinity, not the lowest finite number",
+         {largest(scores, Limits::lowest())}},
+        {"the maximum starts at a number that only looks like -infinity",
+         {largest(scores, -1e4)}},
+        {"the last element is passed over", {largest(but_last, -kInfinity)}},
+        {"this is the one largest in magnitude",
+         {largest(sizes, -kInfinity)}}};
+  }
+  // Exact: a maximum is not rounded.
+  check({"maximum",
+         {student::row_max<double>(fa::View<const double, 1>(row.view()))}},
+        {right}, 0, mistakes, where);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade({3, 1, 2}, 3, "3 1 2");
+  grade({-5, 2, 4}, 4, "-5 2 4");
+  grade({-9, 7, 1}, 7, "-9 7 1");
+}
+
+FA_STAGE(odd) {
+  grade({-3, -1, -2}, -1, "-3 -1 -2");
+  grade({-3e4, -2e4}, -2e4, "-3e4 -2e4");
+  grade({-kInfinity, -kInfinity}, -kInfinity, "-inf -inf");
+  grade({-kInfinity, -1e300}, -1e300, "-inf -1e300");
+  grade({0}, 0, "0");
+  grade({1, kNan, 2}, kNan, "1 NaN 2");
+  grade({kNan, 1}, kNan, "NaN 1");
+  grade({1, kInfinity}, kInfinity, "1 inf");
+}

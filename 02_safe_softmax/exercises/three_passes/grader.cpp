@@ -1,0 +1,92 @@
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/three_passes.hpp"
+
+using namespace fa::classroom;
+using fa::half;
+
+namespace {
+
+constexpr double kUntouched = -7;  // no weight; NaN may be one's own
+constexpr double kMasked = -std::numeric_limits<double>::infinity();
+
+std::vector<double> numbers(const fa::Tensor<half, 1>& row) {
+  std::vector<double> result;
+  for (std::int64_t j = 0; j < row.size(0); ++j) {
+    result.push_back(fa::safe::exact(row(j)));
+  }
+  return result;
+}
+
+void grade(const std::vector<double>& scores, const std::string& where) {
+  const auto n = static_cast<std::int64_t>(scores.size());
+  fa::Tensor<half, 1> x({n}), y({n});
+  for (std::int64_t j = 0; j < n; ++j) {
+    x(j) = static_cast<half>(static_cast<float>(scores[j]));
+  }
+  fill_with(y.view(), [](std::uint64_t) { return kUntouched; });
+  student::safe_softmax<half>(fa::View<const half, 1>(x.view()), y.view());
+  const std::vector<double> s = numbers(x);
+  double m = kMasked, l = 0, stalls = 0;
+  for (const double v : s) m = std::max(m, v);
+  const bool blind = m == kMasked;
+  const double shift = blind ? 0 : m;
+  for (const double v : s) {
+    const double e = fa::safe::exp_in<half>(v - shift);
+    l += e;
+    stalls = fa::safe::rounded<half>(stalls + e);
+  }
+  std::vector<double> right, undivided, stalled, unshifted;
+  double plain_l = 0;
+  for (const double v : s) plain_l += fa::safe::exp_in<half>(v);
+  for (const double v : s) {
+    const double e = fa::safe::exp_in<half>(v - shift);
+    right.push_back(blind ? 0 : e / l);
+    undivided.push_back(e);
+    stalled.push_back(e / stalls);
+    unshifted.push_back(fa::safe::exp_in<half>(v) / plain_l);
+  }
+  // Two roundings to float16 of a weight, each half an epsilon, and the wide sum.
+  const double largest = *std::max_element(right.begin(), right.end());
+  std::vector<Mistake> mistakes{
+      {"nothing was written", std::vector<double>(s.size(), kUntouched)},
+      {"the exponentials were not divided by their sum", undivided},
+      {"the sum is kept in 16 bits, where it stops growing", stalled},
+      {"the maximum was not subtracted: e^x overflows beyond 11 in float16",
+       unshifted}};
+  if (blind) {
+    mistakes = {
+        {"a row of -infinity sees no key: -infinity - -infinity and 0 "
+         "/ 0 are NaN, and its weights are zeros",
+         std::vector<double>(s.size(), NAN)}};
+  }
+  check({"weights", numbers(y)}, right, 2e-3 * largest, mistakes, where);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade({1, 2, 3}, "1 2 3");
+  grade({0, 0, -1, 0.5}, "0 0 -1 0.5");
+}
+
+FA_STAGE(odd) {
+  grade({1000, 1001, 1002}, "1000 1001 1002");
+  grade({-1000, -1001}, "-1000 -1001");
+  grade({kMasked, 2, kMasked}, "-inf 2 -inf");
+  grade({kMasked, kMasked}, "-inf -inf");
+  grade(std::vector<double>(5000, 3.0), "5000 equal scores");
+}
+
+FA_STAGE(traffic) {
+  fa::Tensor<half, 1> x({100}), y({100});
+  const fa::safe::Traffic traffic = student::safe_softmax<half>(
+      fa::View<const half, 1>(x.view()), y.view());
+  note("passes", traffic.passes);
+  note("elements read", traffic.reads);
+  note("elements written", traffic.writes);
+  require(
+      traffic.passes == 3 && traffic.reads == 300 && traffic.writes == 100,
+      fmt::format("safe softmax of 100 elements takes three passes, 300 "
+                  "reads and 100 writes; you count {}, {} and {}",
+                  traffic.passes, traffic.reads, traffic.writes));
+}

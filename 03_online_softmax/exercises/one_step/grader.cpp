@@ -1,0 +1,133 @@
+#include "03_online_softmax/proof.hpp"
+#include "03_online_softmax/recurrence.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/one_step.hpp"
+
+using namespace fa::classroom;
+namespace online = fa::online;
+
+namespace {
+
+using W = online::BaseE<double>;
+constexpr double kMasked = W::neg_inf;
+
+// What else is often written.
+struct NothingRescaled : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::max(x.m, s), p = W::exp_diff(s, m);
+    x.l += p;
+    x.o += p * v;
+    x.m = m;
+  }
+};
+struct MaximumNotKept : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = x.m;
+    online::Unnormalised::step(x, s, v);
+    x.m = m;
+  }
+};
+struct OldMaximum : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::max(x.m, s), p = W::exp_diff(s, x.m);
+    x.l = W::exp_diff(x.m, m) * x.l + p;
+    x.o = W::exp_diff(x.m, m) * x.o + p * v;
+    x.m = m;
+  }
+};
+struct NotTakenIn : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double) {
+    x.m = std::max(x.m, s);
+  }
+};
+
+// m, l and O after a row; the value of key j is j + 1.
+template <class R>
+std::vector<double> after(const std::vector<double>& scores) {
+  online::State<W, double> x;
+  double value = 0;
+  for (const double s : scores) R::step(x, s, value += 1);
+  return {x.m, x.l, x.o, R::output(x)};
+}
+
+std::vector<double> by_definition(const std::vector<double>& scores) {
+  double m = W::neg_inf, l = 0, o = 0, value = 0;
+  for (const double s : scores) m = std::max(m, s);
+  for (const double s : scores) {
+    value += 1;
+    l += W::exp_diff(s, m);
+    o += W::exp_diff(s, m) * value;
+  }
+  return {m, l, o, l == 0 ? o : o / l};
+}
+
+void check_row(const std::vector<double>& scores) {
+  namespace wrong = online::wrong;
+  std::string where = "scores";
+  for (const double s : scores) where += " " + text(s);
+  where += "; m, l, O, O / l";
+  check({"state", after<student::OneStep>(scores)}, by_definition(scores),
+        1e-12,
+        {{"the sum l and the output O do not take in the new key",
+          after<NotTakenIn>(scores)},
+         {"neither l nor O was rescaled when the maximum rose",
+          after<NothingRescaled>(scores)},
+         {"the sum l was not rescaled when the maximum rose: it is too large "
+          "by e^(m_new - m_old)",
+          after<wrong::SumNotRescaled>(scores)},
+         {"the output O was not rescaled when the maximum rose",
+          after<wrong::OutputNotRescaled>(scores)},
+         {"the rescale factor is inverted: it is e^(m_old - m_new), which is "
+          "at most 1",
+          after<wrong::InvertedCorrection>(scores)},
+         {"divided by l in the step and again at the end",
+          after<wrong::DividedTwice>(scores)},
+         {"the maximum m was not stored: the next step takes it for that of "
+          "no keys",
+          after<MaximumNotKept>(scores)},
+         {"the weight of the new key is relative to the old maximum, which "
+          "is -infinity at first",
+          after<OldMaximum>(scores)}},
+        where);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  check_row({2});
+  check_row({3, 3, 1});
+  check_row({5, 4, 2, -1});
+  check_row({0, 0, 0});
+}
+
+FA_STAGE(odd) {
+  check_row({1, 2});
+  check_row({1, 3, 2, 7, 7, 5});
+  check_row({-800, -700, 900});
+  check_row({kMasked, 2, kMasked, 3});
+  check_row({kMasked, kMasked});
+  std::vector<double> row;
+  for (int j = 0; j < 101; ++j) {
+    row.push_back(4 * fa::random_normal(3, static_cast<std::uint64_t>(j)));
+  }
+  check_row(row);
+}
+
+FA_STAGE(proof) {
+  namespace proof = online::proof;
+  // Called through a variable: proof.hpp says why not directly.
+  proof::Outcome (*volatile prove)(const proof::Cases&) =
+      proof::follows_definition<student::OneStep>;
+  const proof::Outcome outcome = prove({4, 2});
+  note("rows proved", outcome.cases);
+  std::string row;
+  for (std::size_t j = 0; j < outcome.counterexample.length; ++j) {
+    const int s = outcome.counterexample.scores[j];
+    row += s == online::BaseTwo::neg_inf ? " -inf" : " " + text(s);
+  }
+  require(outcome.holds, "wrong for the scores" + row);
+}

@@ -1,0 +1,137 @@
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/split_decoding.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr int kHeadDim = 3;
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+struct Keys {
+  std::vector<double> scores, values;  // kHeadDim values for each score
+};
+
+student::Attention attention(const Keys& keys, std::size_t begin,
+                             std::size_t end) {
+  double m = kMinusInfinity, l = 0;
+  student::Attention result{std::vector<double>(kHeadDim, 0.0), m};
+  for (std::size_t j = begin; j < end; ++j) m = std::max(m, keys.scores[j]);
+  if (m == kMinusInfinity) return result;
+  for (std::size_t j = begin; j < end; ++j) {
+    const double p = std::exp(keys.scores[j] - m);
+    l += p;
+    for (std::size_t d = 0; d < kHeadDim; ++d) {
+      result.o[d] += p * keys.values[kHeadDim * j + d];
+    }
+  }
+  for (double& o : result.o) o /= l;
+  result.lse = m + std::log(l);
+  return result;
+}
+
+std::vector<double> numbers(const student::Attention& a) {
+  std::vector<double> all = a.o;
+  all.push_back(a.lse);
+  return all;
+}
+
+using Weight = std::function<double(double)>;
+
+// Parts combined by some weight of their LSE.
+std::vector<double> combined(const std::vector<student::Attention>& parts,
+                             const Weight& weight, bool divide, double lse) {
+  std::vector<double> o(kHeadDim, 0.0);
+  double sum = 0;
+  for (const auto& part : parts) {
+    const double w = weight(part.lse);
+    sum += w;
+    for (std::size_t d = 0; d < kHeadDim; ++d) o[d] += w * part.o[d];
+  }
+  for (double& x : o) x /= divide ? sum : 1;
+  o.push_back(lse);
+  return o;
+}
+
+void grade(const std::vector<std::size_t>& sizes, double spread, double level,
+           bool masked = false) {
+  Keys keys;
+  std::vector<student::Attention> parts;
+  std::size_t n = 0;
+  for (const std::size_t size : sizes) n += size;
+  for (std::uint64_t j = 0; j < n; ++j) {
+    keys.scores.push_back(masked ? kMinusInfinity
+                                 : level + spread * fa::random_normal(1, j));
+    for (std::uint64_t d = 0; d < kHeadDim; ++d) {
+      keys.values.push_back(fa::random_normal(2, kHeadDim * j + d));
+    }
+  }
+  std::size_t begin = 0;
+  std::string where = "parts of";
+  double m = kMinusInfinity, sum_of_powers = 0;
+  for (const std::size_t size : sizes) {
+    parts.push_back(attention(keys, begin, begin + size));
+    begin += size;
+    where += " " + std::to_string(size);
+    m = std::max(m, parts.back().lse);
+  }
+  for (const auto& part : parts) sum_of_powers += std::exp(part.lse);
+  where += " keys, scores around " + text(level);
+  const std::vector<double> right = numbers(attention(keys, 0, n));
+  if (m == kMinusInfinity) {
+    check({"(o, LSE)", numbers(student::combine(parts))}, right, 0,
+          {{"all parts are empty: -infinity - -infinity is NaN",
+            std::vector<double>(kHeadDim + 1, NAN)}},
+          where);
+    return;
+  }
+  const double lse = right.back();
+  double sum2 = 0, sum_e = 0, of_lse = 0;
+  for (const auto& part : parts) {
+    sum2 += std::exp2(part.lse - m);
+    sum_e += std::exp(part.lse - m);
+    of_lse += part.lse;
+  }
+  const Weight e = [=](double x) { return std::exp(x - m); };
+  std::vector<double> largest = right;
+  largest.back() = m;
+  check(
+      {"(o, LSE)", numbers(student::combine(parts))}, right, 1e-9,
+      {{"only the first part was returned", numbers(parts[0])},
+       {"the outputs were averaged; a part with large scores weighs more",
+        combined(
+            parts, [](double) { return 1.0; }, true,
+            std::log(sum_of_powers))},
+       {"the weights were not divided by their sum",
+        combined(parts, e, false, lse)},
+       {"the LSE is that of the largest part alone", largest},
+       {"the parts were weighted by powers of 2; LSE is a natural logarithm",
+        combined(
+            parts, [=](double x) { return std::exp2(x - m); }, true,
+            m + std::log(sum2))},
+       {"the LSE itself was taken for a weight; e^LSE is one",
+        combined(
+            parts, [](double x) { return x; }, true, m + std::log(of_lse))},
+       {"the largest LSE was not subtracted before e^LSE",
+        combined(
+            parts, [](double x) { return std::exp(x); }, true,
+            std::log(sum_of_powers))}},
+      where);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade({4, 4}, 1, 1);
+  grade({16, 16, 16}, 2, 0);
+}
+
+FA_STAGE(odd) {
+  grade({1, 17, 3, 64}, 3, 0);
+  grade({0, 5, 0, 0, 2}, 1, 0);
+  grade({8, 8}, 5, 1000);
+  grade({8, 8}, 5, -1000);
+  grade({0, 0}, 1, 0);
+  grade({2, 2}, 1, 0, true);
+  grade({7}, 1, 0);
+}

@@ -1,0 +1,101 @@
+#include "common/classroom/prelude_lab.hpp"
+#include "student/tail.cuh"
+
+using namespace fa::classroom;
+using namespace fa::FA_TARGET;
+
+namespace {
+
+struct Case {
+  Seen seen;
+  std::vector<double> right, out;
+};
+
+Case run(std::int64_t n) {
+  Case result;
+  const std::vector<float> a = random_floats(n, 1), b = random_floats(n, 2);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    result.right.push_back(static_cast<double>(a[i] + b[i]));
+  }
+  const unsigned blocks = blocks_for(n);
+  require(blocks >= 1 && blocks <= 4 * n,
+          fmt::format("blocks_for({}) is {}", n, blocks));
+  result.seen = watch([&] {
+    const auto on_a = on_device(a), on_b = on_device(b);
+    DeviceBuffer<float> c(n);
+    launch(vector_add, {{blocks}, {kThreads}}, on_a.data(), on_b.data(),
+           c.data(), n);
+    result.out = from_device(c);
+  });
+  return result;
+}
+
+// The right result up to some element, and nothing after it.
+std::vector<double> up_to(const Case& c, std::int64_t count) {
+  std::vector<double> result = c.right;
+  for (std::size_t i = static_cast<std::size_t>(count); i < result.size();
+       ++i) {
+    result[i] = NAN;
+  }
+  return result;
+}
+
+void grade(std::int64_t n) {
+  const Case c = run(n);
+  const std::int64_t blocks = ceil_div(n, std::int64_t{kThreads});
+  check_result(
+      c.seen,
+      {{"out of bounds",
+        "the tail is not masked: the last block has threads whose element "
+        "does not exist"}},
+      {"c", c.out}, c.right, 0,
+      {{"nothing was written", up_to(c, 0)},
+       {"the number of blocks was rounded down: the last elements belong to "
+        "nobody",
+        up_to(c, n / kThreads * kThreads)},
+       {"only the first block's elements were computed: all blocks compute "
+        "the "
+        "same",
+        up_to(c, std::min<std::int64_t>(n, kThreads))},
+       {"one element for each block was computed: its threads all do the "
+        "same",
+        up_to(c, std::min(blocks, n))}},
+      fmt::format("{} elements", n));
+  require(
+      blocks_for(n) <= blocks,
+      fmt::format("one block too many for {} elements: {}, and {} would do",
+                  n, blocks_for(n), blocks));
+}
+
+}  // namespace
+
+//! [stages]
+FA_STAGE(easy) {
+  grade(256);
+  grade(1024);
+}
+
+FA_STAGE(odd) {
+  grade(100);
+  grade(1);
+  grade(129);
+  grade(1000);
+}
+//! [stages]
+
+FA_STAGE(races) {
+  const Case c = run(1000);
+  needs_watching(c.seen);
+  require_no_findings(c.seen);
+}
+
+FA_STAGE(traffic) {
+  const Case c = run(4096);
+  needs_watching(c.seen);
+  const std::int64_t least = 3 * 4096 / 8;
+  note("sectors of global memory", c.seen.sectors);
+  require(c.seen.sectors <= least,
+          fmt::format("{} sectors are moved, and {} would do: neighbouring "
+                      "threads should touch neighbouring elements",
+                      c.seen.sectors, least));
+}

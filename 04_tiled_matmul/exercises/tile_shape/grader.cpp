@@ -1,0 +1,110 @@
+#include "common/classroom/prelude_lab.hpp"
+#include "student/tile_shape.cuh"
+
+using namespace fa::classroom;
+using namespace fa::FA_TARGET;
+
+namespace {
+
+struct Case {
+  Seen seen;
+  std::vector<double> right, out;
+};
+
+Case run(int m, int n, int k) {
+  Case result;
+  const std::vector<float> a = random_floats(std::int64_t{m} * k, 1),
+                           b = random_floats(std::int64_t{k} * n, 2);
+  for (int i = 0; i < m; ++i) {
+    for (int j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int l = 0; l < k; ++l) {
+        sum += static_cast<double>(a[i * k + l]) * b[l * n + j];
+      }
+      result.right.push_back(sum);
+    }
+  }
+  require(blocks_x(n) >= 1 && blocks_y(m) >= 1 && blocks_x(n) <= 1024 &&
+              blocks_y(m) <= 1024,
+          fmt::format("a grid of {} x {} blocks for {} x {} results",
+                      blocks_x(n), blocks_y(m), m, n));
+  result.seen = watch([&] {
+    const auto on_a = on_device(a), on_b = on_device(b);
+    Field c(std::int64_t{m} * n);
+    const MatmulParams<float> p{on_a.data(), on_b.data(), c.data(), m, n,
+                           k,           k,           n,        n};
+    launch(product, {{blocks_x(n), blocks_y(m)}, {kThreadsX, kThreadsY}}, p);
+    result.out = c.numbers();
+  });
+  return result;
+}
+
+void grade(int m, int n, int k) {
+  const Case c = run(m, n, k);
+  require(c.seen.atomics == 0,
+          fmt::format("{} atomic requests, where each result belongs to one "
+                      "thread",
+                      c.seen.atomics));
+  const std::string where = fmt::format("m {}, n {}, k {}", m, n, k);
+  // float32 sums of k terms of size 1, many times over.
+  const double tolerance = 4e-6 * k;
+  std::size_t unwritten = 0, others_wrong = 0;
+  for (std::size_t i = 0; i < c.out.size(); ++i) {
+    if (std::isnan(c.out[i])) {
+      ++unwritten;
+    } else if (std::abs(c.out[i] - c.right[i]) > tolerance) {
+      ++others_wrong;
+    }
+  }
+  if (unwritten > 0 && others_wrong == 0 && c.seen.report.findings.empty()) {
+    // What is missing at the end of rows or columns is a whole tile's tail.
+    const bool ragged = m % kRows != 0 || n % kCols != 0;
+    refuse(fmt::format("{} of {} results were never written{} (case: {})",
+                       unwritten, c.out.size(),
+                       ragged ? ": was the grid rounded down?" : "", where));
+  }
+  check_result(c.seen,
+               {{"barrier", "some threads never come to the barrier"},
+                {"out of bounds",
+                 "it reads or writes beside C: the tail is not masked"},
+                {"unwritten",
+                 "a barrier is missing: the tiles are read before they "
+                 "are there"},
+                {"race",
+                 "a barrier is missing: a tile is overwritten while others "
+                 "still multiply with it"}},
+               {"c", c.out, n}, c.right, tolerance, {}, where);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(128, 192, 32);
+}
+
+FA_STAGE(odd) {
+  grade(31, 31, 17);
+  grade(70, 150, 33);
+  grade(1, 5, 1);
+}
+
+FA_STAGE(races) {
+  const Case c = run(70, 130, 40);
+  needs_watching(c.seen);
+  require_no_findings(c.seen);
+}
+
+FA_STAGE(traffic) {
+  const Case c = run(128, 128, 128);
+  needs_watching(c.seen);
+  note("sectors of global memory", c.seen.sectors);
+  note("wavefronts of shared memory", c.seen.wavefronts);
+  require(c.seen.sectors <= 12288,
+          fmt::format("{} sectors of global memory are moved; the budget is "
+                      "12288: more results for each block",
+                      c.seen.sectors));
+  require(c.seen.wavefronts <= 45056,
+          fmt::format("{} wavefronts of shared memory; the budget is 45056: "
+                      "bank conflicts?",
+                      c.seen.wavefronts));
+}

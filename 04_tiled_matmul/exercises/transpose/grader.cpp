@@ -1,0 +1,130 @@
+#include "common/classroom/prelude_lab.hpp"
+#include "student/transpose.cuh"
+
+using namespace fa::classroom;
+using namespace fa::FA_TARGET;
+
+namespace {
+
+constexpr int kTile = 32;
+
+struct Case {
+  Seen seen;
+  std::vector<float> in;
+  std::vector<double> out;
+};
+
+Case run(int rows, int cols) {
+  Case result;
+  result.in = random_floats(std::int64_t{rows} * cols, 7);
+  result.seen = watch([&] {
+    const auto in = on_device(result.in);
+    DeviceBuffer<float> out(std::int64_t{rows} * cols);
+    launch(transpose_shared<1>,
+           {{static_cast<unsigned>(ceil_div(cols, kTile)),
+             static_cast<unsigned>(ceil_div(rows, kTile))},
+            {kTile, kTile}},
+           in.data(), out.data(), rows, cols);
+    result.out = from_device(out);
+  });
+  return result;
+}
+
+// in[y][x] for each place of out, by a rule.
+template <class Rule>
+std::vector<double> made(const Case& c, int rows, int cols, Rule rule) {
+  std::vector<double> result(c.in.size(),
+                             std::numeric_limits<double>::quiet_NaN());
+  for (int y = 0; y < rows; ++y) {
+    for (int x = 0; x < cols; ++x) {
+      const std::int64_t place = rule(y, x);
+      if (place >= 0 && place < std::int64_t{rows} * cols) {
+        result[static_cast<std::size_t>(place)] =
+            c.in[static_cast<std::size_t>(y) * cols + x];
+      }
+    }
+  }
+  return result;
+}
+
+void grade(int rows, int cols, const std::vector<Reason>& reasons) {
+  const Case c = run(rows, cols);
+  const auto turned = [&](int y, int x) {
+    return std::int64_t{x} * rows + y;
+  };
+  check_result(
+      c.seen, reasons, {"out", c.out, rows}, made(c, rows, cols, turned), 0,
+      {{"nothing was written", std::vector<double>(c.in.size(), NAN)},
+       {"the tiles change places, but each tile is not transposed",
+        made(c, rows, cols,
+             [&](int y, int x) {
+               return std::int64_t{x / kTile * kTile + y % kTile} * rows +
+                      y / kTile * kTile + x % kTile;
+             })},
+       {"each tile is transposed, but written to the place that it came from",
+        made(c, rows, cols,
+             [&](int y, int x) {
+               return std::int64_t{y / kTile * kTile + x % kTile} * rows +
+                      x / kTile * kTile + y % kTile;
+             })},
+       {"the matrix is copied and not transposed",
+        made(c, rows, cols,
+             [&](int y, int x) { return std::int64_t{y} * cols + x; })},
+       {"a row of out has rows elements, not cols",
+        made(c, rows, cols,
+             [&](int y, int x) { return std::int64_t{x} * cols + y; })}},
+      fmt::format("{} rows, {} columns", rows, cols));
+}
+
+const std::vector<Reason> kWhole = {
+    {"unwritten",
+     "a barrier is missing between writing the tile and reading it"}};
+const std::vector<Reason> kRagged = {
+    {"barrier",
+     "a barrier is missing for some threads of the block: all must come to "
+     "it, also those outside of the matrix"},
+    {"out of bounds",
+     "it reads or writes beside the matrix: where is the guard of the tail?"},
+    {"unwritten",
+     "the guard of the second half lets threads through for which the tile "
+     "has nothing: the sizes of out are those of in, swapped"}};
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(64, 64, kWhole);
+  grade(96, 96, kWhole);
+}
+
+FA_STAGE(odd) {
+  grade(31, 31, kRagged);  // what leaves it stays where the lab can see it
+  grade(31, 33, kRagged);
+  grade(33, 65, kRagged);
+  grade(1, 100, kRagged);
+}
+
+FA_STAGE(races) {
+  for (const auto& [rows, cols] : {std::pair(64, 64), std::pair(33, 65)}) {
+    const Case c = run(rows, cols);
+    needs_watching(c.seen);
+    require_no_findings(c.seen);
+  }
+}
+
+FA_STAGE(traffic) {
+  const Case c = run(64, 64);
+  needs_watching(c.seen);
+  const std::int64_t least = 2 * 64 * 64 / 8;  // read and written, 8 a sector
+  note("sectors of global memory", c.seen.sectors);
+  note("wavefronts of shared memory", c.seen.wavefronts);
+  require(c.seen.sectors <= least,
+          fmt::format("{} sectors of global memory are moved, and {} would "
+                      "do: do neighbouring lanes write neighbours?",
+                      c.seen.sectors, least));
+  require(
+      c.seen.wavefronts <= c.seen.ideal,
+      fmt::format("bank conflicts: {} wavefronts of shared memory, and {} "
+                  "without conflicts. A column of an unpadded tile lies "
+                  "in one bank",
+                  c.seen.wavefronts, c.seen.ideal));
+}

@@ -1,0 +1,163 @@
+#include "common/classroom/prelude_lab.hpp"
+#include "student/warp_merge.cuh"
+
+using namespace fa::classroom;
+using namespace fa::FA_TARGET;
+
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+struct Case {
+  Seen seen;
+  std::vector<float> x;
+  std::vector<double> out;
+};
+
+struct State {
+  double m = kMinusInfinity, l = 0;
+};
+
+double power_of(double a, double b) {
+  return a == kMinusInfinity ? 0 : std::exp(a - b);
+}
+
+using Merge = std::function<State(State own, State other)>;
+
+State right_merge(State a, State b) {
+  const double m = std::max(a.m, b.m);
+  return {m, power_of(a.m, m) * a.l + power_of(b.m, m) * b.l};
+}
+
+// The kernel's result with some merge and some exchange, lane by lane.
+std::vector<double> simulated(const std::vector<float>& x, int cols,
+                              const Merge& merge, int from = 16, int to = 1,
+                              bool down = false) {
+  std::vector<double> result;
+  const int rows = static_cast<int>(x.size()) / cols;
+  for (int row = 0; row < rows; ++row) {
+    std::vector<State> lanes(32);
+    for (int j = 0; j < cols; ++j) {
+      State& lane = lanes[j % 32];
+      lane = right_merge(lane, {x[row * cols + j], 1});
+    }
+    for (int distance = from; distance >= to; distance /= 2) {
+      const std::vector<State> old = lanes;
+      for (int lane = 0; lane < 32; ++lane) {
+        const int other =
+            down ? (lane + distance < 32 ? lane + distance : lane)
+                 : lane ^ distance;
+        lanes[lane] = merge(old[lane], old[other]);
+      }
+    }
+    for (int j = 0; j < cols; ++j) {
+      const State& s = lanes[j % 32];
+      const double p = power_of(x[row * cols + j], s.m);
+      result.push_back(s.l == 0 ? 0 : p / s.l);
+    }
+  }
+  return result;
+}
+
+Case run(int rows, int cols, int blind_row = -1) {
+  Case result;
+  result.x = random_floats(std::int64_t{rows} * cols, 3);
+  for (float& x : result.x) x *= 3;
+  if (blind_row >= 0) {
+    std::fill_n(result.x.begin() + blind_row * cols, cols, -INFINITY);
+  }
+  result.seen = watch([&] {
+    const auto x = on_device(result.x);
+    DeviceBuffer<float> y(std::int64_t{rows} * cols);
+    launch(softmax_online,
+           {{static_cast<unsigned>(ceil_div(rows, kSoftmaxWarps))},
+            {32, kSoftmaxWarps}},
+           x.data(), y.data(), rows, cols);
+    result.out = from_device(y);
+  });
+  return result;
+}
+
+void grade(int rows, int cols, int blind_row = -1) {
+  const Case c = run(rows, cols, blind_row);
+  const auto with = [&](const Merge& merge) {
+    return simulated(c.x, cols, merge);
+  };
+  const auto exchanged = [&](int from, int to, bool down = false) {
+    return simulated(c.x, cols, right_merge, from, to, down);
+  };
+  check_result(
+      c.seen, {}, {"y", c.out, cols}, exchanged(16, 1), 2e-6,
+      {{"each lane divides by its own sum: the lanes were not merged",
+        exchanged(0, 1)},
+       {"sums that are relative to different maxima were added",
+        with([](State a, State b) {
+          return State{std::max(a.m, b.m), a.l + b.l};
+        })},
+       {"the other lane's sum was not rescaled", with([](State a, State b) {
+          const double m = std::max(a.m, b.m);
+          return State{m, power_of(a.m, m) * a.l + b.l};
+        })},
+       {"m was overwritten before the own sum was rescaled with it",
+        with([](State a, State b) {
+          const double m = std::max(a.m, b.m);
+          return State{m, a.l + power_of(b.m, m) * b.l};
+        })},
+       {"only lane 0 knows the whole row: with shfl_down the others have "
+        "less",
+        exchanged(16, 1, true)},
+       {"the two halves of the warp do not know of each other: begin with "
+        "distance 16",
+        exchanged(8, 1)},
+       {"neighbouring lanes do not know of each other: the last distance is "
+        "1",
+        exchanged(16, 2)},
+       {"a lane that has seen no element, or nothing but -infinity: "
+        "-infinity "
+        "- -infinity is NaN",
+        with([](State a, State b) {
+          const double m = std::max(a.m, b.m);
+          return State{m, std::exp(a.m - m) * a.l + std::exp(b.m - m) * b.l};
+        })}},
+      fmt::format("{} rows, {} columns{}", rows, cols,
+                  blind_row < 0 ? "" : ", one of -infinity"));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(4, 32);
+  grade(8, 64);
+}
+
+FA_STAGE(odd) {
+  grade(5, 7);
+  grade(3, 113);
+  grade(1, 1);
+  grade(4, 40, 2);
+}
+
+FA_STAGE(races) {
+  for (const int cols : {7, 96}) {
+    const Case c = run(6, cols);
+    needs_watching(c.seen);
+    require_no_findings(c.seen);
+  }
+}
+
+FA_STAGE(traffic) {
+  const Case c = run(16, 128);
+  needs_watching(c.seen);
+  const std::int64_t least = 3 * 16 * 128 * 4;
+  note("bytes of global memory", c.seen.bytes);
+  note("wavefronts of shared memory", c.seen.wavefronts);
+  require(c.seen.atomics == 0,
+          fmt::format("{} atomic requests, where lanes of one warp can "
+                      "exchange by shuffles",
+                      c.seen.atomics));
+  require(c.seen.bytes <= least,
+          fmt::format("{} bytes of global memory, and {} would do",
+                      c.seen.bytes, least));
+  require(c.seen.wavefronts == 0,
+          "lanes of one warp need no shared memory to agree");
+}

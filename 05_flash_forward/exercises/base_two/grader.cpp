@@ -1,0 +1,184 @@
+#include "05_flash_forward/exercises/attention.hpp"
+#include "student/base_two.cuh"
+
+using namespace fa::classroom;
+using namespace fa::FA_TARGET;
+
+namespace {
+
+// Small: 32 queries in two warps, 16 keys.
+using Small = ForwardTile<32, 16, 2, 16>;
+constexpr int kRows = Small::block_m, kKeys = Small::block_n;
+
+constexpr double kOneByLn2 = 1.4426950408889634;
+
+// What an answer does with products.
+struct Answer {
+  double c;           // the exponent's factor
+  double of_m;        // the factor of m at the end
+  bool of_o = true;   // whether o is corrected
+  bool of_l = true;   // whether l is
+  bool same = false;  // whether all weights are 1
+};
+
+// Tile by tile from the last one, as the kernel goes.
+Rows simulated(const Inputs& in, const Answer& answer) {
+  const Sizes& s = in.sizes;
+  const int shift = s.length_k - s.length_q;
+  const auto seen = [&](int query) {
+    return s.causal ? std::min(std::max(query + 1 + shift, 0), s.length_k)
+                    : s.length_k;
+  };
+  Rows result;
+  for (int query = 0; query < s.length_q; ++query) {
+    const int last = query / kRows * kRows + kRows - 1;
+    double m = kMinusInfinity, l = 0;
+    std::vector<double> o(static_cast<std::size_t>(s.head_dim), 0.0);
+    for (int tile = ceil_div(seen(last), kKeys) - 1; tile >= 0; --tile) {
+      std::vector<double> x;
+      double m_new = m;
+      for (int key = tile * kKeys; key < (tile + 1) * kKeys; ++key) {
+        x.push_back(key < seen(query) ? product_of(in, 0, 0, query, key)
+                                      : kMinusInfinity);
+        m_new = std::max(m_new, x.back());
+      }
+      const double offset = m_new == kMinusInfinity ? 0 : m_new * answer.c;
+      const double rescale = std::exp2(m * answer.c - offset);
+      m = m_new;
+      if (answer.of_l) l *= rescale;
+      if (answer.of_o) {
+        for (double& sum : o) sum *= rescale;
+      }
+      for (int j = 0; j < kKeys; ++j) {
+        const double p =
+            answer.same ? 1 : std::exp2(x[j] * answer.c - offset);
+        l += p;
+        const int key = tile * kKeys + j;
+        if (key >= s.length_k) continue;
+        for (int e = 0; e < s.head_dim; ++e) {
+          o[e] += p * static_cast<double>(in.v[key * s.head_dim + e]);
+        }
+      }
+    }
+    for (const double sum : o) result.o.push_back(l == 0 ? 0 : sum / l);
+    result.lse.push_back(l == 0 ? kMinusInfinity
+                                : answer.of_m * m + std::log(l));
+  }
+  return result;
+}
+
+std::vector<Wrong> wrongs(const Inputs& in) {
+  const auto scale = static_cast<double>(in.scale);
+  const double c = scale * kOneByLn2;
+  const Rows right = attention(in);
+  std::vector<Wrong> result;
+  const auto add = [&](const std::string& says, const Answer& answer) {
+    result.push_back({says, simulated(in, answer)});
+  };
+  result.push_back(
+      {"all of it is NaN. Is the rescale factor inverted, 2^(c m - c "
+       "m_before)? It is infinite at the first tile",
+       {all(right.o, NAN), all(right.lse, NAN)}});
+  for (const double of_m : {1.0, scale, c}) {
+    add("all weights are the same: products must become powers of 2",
+        {c, of_m, false, false, true});
+    add("neither l nor o was corrected when the maximum rose: was state.m "
+        "overwritten before the rescale factor was computed?",
+        {c, of_m, false, false});
+    add("l was not rescaled when the maximum rose", {c, of_m, true, false});
+    add("o was not rescaled when the maximum rose: it is multiplied by "
+        "correction[h]",
+        {c, of_m, false, true});
+    add("this is 2^(scale (x - m)): a natural exponent taken for one of base "
+        "2; the factor is scale / ln 2",
+        {scale, of_m});
+    add("the factor of the exponent is multiplied by ln 2, not divided by it",
+        {scale / kOneByLn2, of_m});
+    add("the exponent is not scaled", {kOneByLn2, of_m});
+    add("the exponent is scaled twice", {scale * c, of_m});
+  }
+  add("m of the LSE is not scaled: here m is the largest product, not the "
+      "largest score",
+      {c, 1});
+  add("m of the LSE is scaled for powers of 2; the LSE is a natural "
+      "logarithm",
+      {c, c});
+  add("m of the LSE was scaled twice", {c, scale * scale});
+  // Rows whose first tile is hidden are never well again.
+  Rows unguarded = right;
+  const Sizes& s = in.sizes;
+  for (int query = 0; query < s.length_q; ++query) {
+    const int last = query / kRows * kRows + kRows - 1;
+    int last_tile = -1;
+    for (int key = 0; key < s.length_k; key += kKeys) {
+      if (sees(s, last, key)) last_tile = key;
+    }
+    if (last_tile < 0 || sees(s, query, last_tile)) continue;
+    unguarded.lse[query] = NAN;
+    std::fill_n(unguarded.o.begin() + query * s.head_dim, s.head_dim, NAN);
+  }
+  result.push_back(
+      {"a row whose tile is hidden is NaN: m is -infinity, and -infinity - "
+       "-infinity is not a number",
+       unguarded});
+  return result;
+}
+
+Ran launched(const Inputs& in) {
+  return run<half>(in, [](const Attention<half>& a) {
+    launch(flash_edge_masks<Small, half, false>,
+           {{static_cast<unsigned>(ceil_div(a.length_q, kRows)),
+             static_cast<unsigned>(a.heads)},
+            {Small::threads},
+            pipeline_bytes<Small, half>()},
+           a);
+  });
+}
+
+void grade(const Sizes& sizes, float spread = 1) {
+  const Inputs in = random_inputs<half>(sizes, spread);
+  const Ran ran = launched(in);
+  const Rows right = attention(in);
+  // Weights and O are rounded to float16; the largest is 65504.
+  if (spread > 8 && !agree(ran.rows.o, right.o, 3e-3)) {
+    for (const double x : ran.rows.o) {
+      if (!std::isnan(x)) continue;
+      refuse(
+          "the largest product is not subtracted: 2^(c x) is infinite in "
+          "float16 (case: " +
+          words(sizes) + ", large scores)");
+    }
+  }
+  check_rows(ran, {}, in, right, 3e-3, wrongs(in));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade({1, 1, 32, 48, 32, false});
+}
+
+FA_STAGE(odd) {
+  grade({1, 1, 37, 71, 32, false});
+  grade({1, 1, 45, 60, 32, true});
+  grade({1, 1, 50, 33, 32, true});
+  grade({1, 1, 20, 40, 32, false}, 16);
+}
+
+FA_STAGE(races) {
+  const Ran ran = launched(random_inputs<half>({1, 1, 50, 33, 32, true}));
+  needs_watching(ran.seen);
+  require_no_findings(ran.seen);
+}
+
+FA_STAGE(traffic) {
+  const int n = 64, row = 2 * 32;
+  const Ran ran = launched(random_inputs<half>({1, 1, n, n, 32, false}));
+  needs_watching(ran.seen);
+  const std::int64_t least = n / kRows * n * 2 * row + n * 2 * row + 4 * n;
+  note("bytes of global memory", ran.seen.bytes);
+  require(ran.seen.bytes <= least,
+          fmt::format("{} bytes of global memory are asked for, and {} would "
+                      "do: all that a step needs is in registers",
+                      ran.seen.bytes, least));
+}

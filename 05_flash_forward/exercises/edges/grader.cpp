@@ -1,0 +1,198 @@
+#include "05_flash_forward/exercises/attention.hpp"
+#include "student/edges.cuh"
+
+using namespace fa::classroom;
+using namespace fa::FA_TARGET;
+
+namespace {
+
+// Small: 32 queries in two warps, 16 keys.
+using Small = ForwardTile<32, 16, 2, 16>;
+constexpr int kRows = Small::block_m, kKeys = Small::block_n;
+
+// What an answer thinks of a problem.
+struct Answer {
+  std::function<int(int query)> seen;
+  std::function<int(int query0)> tiles, whole;
+  std::function<bool(int key, int seen)> hides;
+  double hidden = kMinusInfinity;
+};
+
+int clamped(int seen, const Sizes& s) {
+  return std::min(std::max(seen, 0), s.length_k);
+}
+
+// An answer that does all the rest as the lesson does.
+Answer with_seen(std::function<int(int)> seen) {
+  return {
+      seen,
+      [=](int query0) { return ceil_div(seen(query0 + kRows - 1), kKeys); },
+      [=](int query0) { return seen(query0) / kKeys; },
+      [](int key, int of_query) { return key >= of_query; }};
+}
+
+Rows simulated(const Inputs& in, const Answer& answer) {
+  const auto scale = static_cast<double>(in.scale);
+  return attention(in, [&](int, int query, int key, double product) {
+    const int query0 = query / kRows * kRows, tile = key / kKeys;
+    if (tile >= answer.tiles(query0)) return kMinusInfinity;
+    if (tile >= answer.whole(query0) &&
+        answer.hides(key, answer.seen(query))) {
+      return scale * answer.hidden;
+    }
+    return scale * product;
+  });
+}
+
+std::vector<Wrong> wrongs(const Inputs& in) {
+  const Sizes s = in.sizes;
+  const auto aligned = [=](int more) {
+    return [=](int query) {
+      return s.causal ? clamped(query + more, s) : s.length_k;
+    };
+  };
+  const int shift = s.length_k - s.length_q;
+  const auto seen = aligned(1 + shift);
+  const Answer right = with_seen(seen);
+  std::vector<Wrong> result;
+  const auto add = [&](const std::string& says, const Answer& answer) {
+    result.push_back({says, simulated(in, answer)});
+  };
+  const auto change = [&](const std::string& says, auto how) {
+    Answer answer = right;
+    how(answer);
+    add(says, answer);
+  };
+  // Before all that speak of the mask: without it they may give the same.
+  add("no key is hidden",
+      {[=](int) { return s.length_k; },
+       [=](int) { return ceil_div(s.length_k, kKeys); },
+       [](int) { return 0; }, [](int, int) { return false; }});
+  change(
+      "no key of the visited tiles is masked. Does hide_scores "
+      "hide any? Is whole what the block's first query sees?",
+      [](Answer& a) { a.hides = [](int, int) { return false; }; });
+  add("the mask is aligned top left: query 0 sees one key only. The last "
+      "query sees the last key",
+      with_seen(aligned(1)));
+  add("the mask is off by one: a query does not see the key at its own place",
+      with_seen(aligned(shift)));
+  add("the mask is off by one: a query sees the key after its own place",
+      with_seen(aligned(2 + shift)));
+  add("keys are hidden, although this problem has no mask",
+      with_seen([=](int query) { return clamped(query + 1 + shift, s); }));
+  change("tiles is rounded down: the last tile is seen in part, and left out",
+         [=](Answer& a) {
+           a.tiles = [=](int query0) {
+             return seen(query0 + kRows - 1) / kKeys;
+           };
+         });
+  change(
+      "tiles is what the block's first query needs; its last one sees more",
+      [=](Answer& a) {
+        a.tiles = [=](int query0) { return ceil_div(seen(query0), kKeys); };
+      });
+  change(
+      "whole is too large: a tile of which the block's first query sees a "
+      "part was not masked. Round down what that query sees",
+      [=](Answer& a) {
+        a.whole = [=](int query0) { return ceil_div(seen(query0), kKeys); };
+      });
+  change("whole is what the block's last query sees; its first one sees less",
+         [=](Answer& a) {
+           a.whole = [=](int query0) {
+             return seen(query0 + kRows - 1) / kKeys;
+           };
+         });
+  change(
+      "only the block's last tile was masked; its first query may see "
+      "none of the tile before either",
+      [=](Answer& a) {
+        a.whole = [=](int query0) { return right.tiles(query0) - 1; };
+      });
+  change("one key too many is seen: key number `seen` is masked already",
+         [](Answer& a) {
+           a.hides = [](int key, int of_query) { return key > of_query; };
+         });
+  change("`seen` in apply_mask counts from the tile's first key already",
+         [](Answer& a) {
+           a.hides = [](int key, int of_query) {
+             return key >= of_query - key / kKeys * kKeys;
+           };
+         });
+  change(
+      "a lane holds two neighbouring keys of each 8, 2 (lane % 4) and the "
+      "next",
+      [](Answer& a) {
+        a.hides = [](int key, int of_query) {
+          return key / 8 * 8 + key % 8 / 2 + key % 2 >= of_query;
+        };
+      });
+  change("a masked score is 0, and e^0 is 1: it must be -infinity",
+         [](Answer& a) { a.hidden = 0; });
+  change(
+      "a masked score is a large negative number: rows that see no key "
+      "become an average, and must be 0",
+      [](Answer& a) { a.hidden = -1e9; });
+  return result;
+}
+
+Ran launched(const Inputs& in) {
+  return run<half>(in, [](const Attention<half>& a) {
+    launch(flash_edge_masks<Small, half, false>,
+           {{static_cast<unsigned>(ceil_div(a.length_q, kRows)),
+             static_cast<unsigned>(a.heads)},
+            {Small::threads},
+            pipeline_bytes<Small, half>()},
+           a);
+  });
+}
+
+const std::vector<Reason> kReasons = {
+    {"out of bounds",
+     "a tile beyond the last key is read: a query sees at most length_k "
+     "keys, also one beyond the last query"},
+    {"unwritten",
+     "a tile before the first key is used: a query sees at least 0 keys"}};
+
+void grade(const Sizes& sizes) {
+  const Inputs in = random_inputs<half>(sizes);
+  // Weights and O are rounded to float16.
+  check_rows(launched(in), kReasons, in, attention(in), 3e-3, wrongs(in));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade({1, 1, 64, 64, 32, true});
+}
+
+FA_STAGE(odd) {
+  grade({1, 1, 37, 71, 32, true});
+  grade({2, 1, 45, 77, 32, false});
+  grade({1, 1, 70, 45, 32, true});
+  grade({1, 1, 100, 33, 32, true});
+}
+
+FA_STAGE(races) {
+  for (const auto& [queries, keys] :
+       {std::pair(37, 71), std::pair(100, 33)}) {
+    const Ran ran =
+        launched(random_inputs<half>({1, 1, queries, keys, 32, true}));
+    needs_watching(ran.seen);
+    require_no_findings(ran.seen, kReasons);
+  }
+}
+
+FA_STAGE(traffic) {
+  const Ran ran = launched(random_inputs<half>({1, 1, 128, 128, 32, true}));
+  needs_watching(ran.seen);
+  // 4 blocks with 2, 4, 6 and 8 tiles of K and of V; Q and O; LSE.
+  const std::int64_t row = 2 * 32, least = (2 + 4 + 6 + 8) * 2 * kKeys * row +
+                                           2 * 128 * row + 4 * 128;
+  note("bytes of global memory", ran.seen.bytes);
+  require(ran.seen.bytes <= least,
+          fmt::format("{} bytes of global memory are asked for, and {} would "
+                      "do: tiles are visited that no query of the block sees",
+                      ran.seen.bytes, least));
+}

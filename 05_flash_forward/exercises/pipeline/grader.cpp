@@ -1,0 +1,101 @@
+#include "05_flash_forward/exercises/attention.hpp"
+#include "student/pipeline.cuh"
+
+using namespace fa::classroom;
+using namespace fa::FA_TARGET;
+
+namespace {
+
+constexpr int kHeadDim = 32;
+using Tile = PlainForwardTile<kHeadDim>;
+
+Ran launched(const Inputs& in) {
+  return run<half>(in, [](const Attention<half>& a) {
+    launch(fa::FA_TARGET::student::flash_pipeline<kHeadDim, half>,
+           {{static_cast<unsigned>(ceil_div(a.length_q, Tile::block_m)),
+             static_cast<unsigned>(a.heads)},
+            {Tile::threads},
+            pipeline_bytes<Tile, half>()},
+           a);
+  });
+}
+
+// Why findings were made. A stage that is overwritten too early, or that others have copied, shows as an open copy as
+// well: races come first.
+std::vector<Reason> reasons(const Seen& seen) {
+  const auto race = [&](const char* what) {
+    for (const fa::lab::Finding& finding : seen.report.findings) {
+      if (finding.kind == "race" &&
+          finding.message.find(what) != std::string::npos) {
+        return true;
+      }
+    }
+    return false;
+  };
+  const std::string barrier = "some threads never come to the barrier";
+  const std::string nobody =
+      "a tile is used that was not copied yet: is it fetched at all? A "
+      "thread waits for its own copies only; what tells it that the others' "
+      "are there?";
+  const std::string overwritten =
+      "the next tile is copied into a stage that slower warps still read: "
+      "nothing says that all are done with the tile before";
+  const std::string open =
+      "a tile is used before its copies have been waited for: "
+      "cp_async_wait<n> leaves the newest n groups open";
+  std::vector<Reason> result{{"barrier", barrier}, {"unwritten", nobody}};
+  if (race("has read")) result.emplace_back("race", overwritten);
+  if (race("has written")) result.emplace_back("race", nobody);
+  result.emplace_back("copy", open);
+  return result;
+}
+
+void grade(const Sizes& sizes) {
+  const Inputs in = random_inputs<half>(sizes);
+  const Ran ran = launched(in);
+  const auto scale = static_cast<double>(in.scale);
+  const int tiles = ceil_div(sizes.length_k, Tile::block_n);
+  // Attention over some of the tiles: those that were there.
+  const auto without = [&](int missing) {
+    return attention(in, [&](int, int query, int key, double product) {
+      return sees(sizes, query, key) && key / Tile::block_n != missing
+                 ? scale * product
+                 : kMinusInfinity;
+    });
+  };
+  check_rows(ran, reasons(ran.seen), in, attention(in), 3e-3,
+             {{"the last tile is left out", without(tiles - 1)},
+              {"the first tile is left out", without(0)}});
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade({1, 1, 70, 64, kHeadDim, false});
+  grade({1, 1, 40, 128, kHeadDim, false});
+}
+
+FA_STAGE(odd) {
+  grade({1, 1, 70, 192, kHeadDim, false});
+  grade({1, 1, 130, 203, kHeadDim, true});
+}
+
+FA_STAGE(races) {
+  const Ran ran = launched(random_inputs<half>({1, 1, 70, 203, 24, true}));
+  needs_watching(ran.seen);
+  require_no_findings(ran.seen, reasons(ran.seen));
+}
+
+FA_STAGE(traffic) {
+  const int n = 256, row = 2 * kHeadDim;
+  const Ran ran = launched(random_inputs<half>({1, 1, n, n, kHeadDim, true}));
+  needs_watching(ran.seen);
+  // 2 blocks with 128 and 256 keys; Q and O; LSE.
+  const std::int64_t least = (128 + 256) * 2 * row + n * 2 * row + 4 * n;
+  note("bytes of global memory", ran.seen.bytes);
+  require(ran.seen.bytes <= least,
+          fmt::format("{} bytes of global memory are asked for, and {} would "
+                      "do: "
+                      "something is copied twice, or copied and never used",
+                      ran.seen.bytes, least));
+}

@@ -1,0 +1,99 @@
+"""Prints a chart of recorded measurements as SVG:
+
+    python3 -m 05_flash_forward.figures.charts tiles docs/results/h200_05_experiments.json
+    python3 -m 05_flash_forward.figures.charts lengths docs/results/h200_05_experiments.json
+
+Exit status: 0, or 2 when a record lacks what the chart shows.
+"""
+
+import argparse
+import sys
+
+from common.drawing import charts
+from common.files.records import Problem, read, source
+
+
+def rows_of(record, **fields):
+    """The rows with these fields."""
+    rows = [
+        row
+        for row in record["measurements"]
+        if all(row.get(name) == value for name, value in fields.items())
+    ]
+    if not rows:
+        raise Problem(f"the record has no rows with {fields}")
+    return rows
+
+
+def lines(rows, name_of):
+    """A series for each name, in the order of the rows."""
+    groups = {}
+    for row in rows:
+        groups.setdefault(name_of(row), []).append((row["length"], row["tflops"]))
+    # Where the 16-bit types lie on one another, both are seen.
+    return [
+        charts.Series(name, points, dashed="bfloat16" in name) for name, points in groups.items()
+    ]
+
+
+def tiles(record):
+    """Rates by tile, without a mask and with the causal one."""
+    panels = []
+    for head_dim in (64, 128):
+        groups = {}
+        for i, mask in enumerate(("", ", causal")):
+            for row in rows_of(record, group=f"tiles, bfloat16, D {head_dim}{mask}"):
+                values, _ = groups.setdefault(row["kernel"], ([None, None], row["note"]))
+                values[i] = row.get("tflops")
+        panels.append(
+            (
+                f"D = {head_dim}",
+                [
+                    (name, values, note, note == "rung 08")
+                    for name, (values, note) in groups.items()
+                ],
+            )
+        )
+    return charts.bar_chart(
+        "TFLOP/s of rung 08 with its own tile and with others, without a mask and causal",
+        panels,
+        ["no mask", "causal"],
+        "bold: the tile of rung 08",
+        "TFLOP/s, bfloat16, N = 4096",
+        source(record),
+    )
+
+
+def lengths(record):
+    """Rates by length, for each type."""
+    series = lines(
+        rows_of(record, group="lengths, D 64"), lambda row: f"{row['kernel']}, {row['type']}"
+    )
+    title = "TFLOP/s by length, for the kernels in float32 and for the 16-bit types"
+    panels = [("D = 64, no mask, 16384 tokens in all; both axes are logarithmic", series)]
+    return charts.line_chart(title, panels, "length N", "TFLOP/s", source(record), log_y=True)
+
+
+CHARTS = {"tiles": (tiles, 1), "lengths": (lengths, 1)}
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("chart", choices=CHARTS)
+    parser.add_argument("records", nargs="+", metavar="RECORD", help="a file of docs/results")
+    options = parser.parse_args(arguments)
+    draw, count = CHARTS[options.chart]
+    try:
+        if len(options.records) != count:
+            raise Problem(
+                f"{len(options.records)} records for the chart {options.chart}; it takes {count}"
+            )
+        print(draw(*(read(path) for path in options.records)), end="")
+    except (Problem, KeyError) as problem:
+        print(f"charts.py: {problem}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,400 @@
+"""Prints a picture of this lesson as SVG: python3 -m 05_flash_forward.figures.drawings NAME.
+Without one it lists them."""
+
+from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing, main
+
+
+def matrix_of_pairs(drawing, x0, y0, pairs, chosen, names):
+    """16 rows of pairs of columns; colour and number give the lane, and one lane is marked."""
+    width, height = 34, 19
+    for row in range(16):
+        for pair in range(pairs):
+            lane = row % 8 * 4 + pair % 4
+            x, y = x0 + pair * width, y0 + row * height
+            drawing.box(x, y, width, height, COLOURS[pair % 4])
+            if lane != chosen:
+                drawing.text(x + width / 2, y + 14, lane)
+    for row in range(16):  # above their neighbours' borders
+        for pair in range(pairs):
+            if row % 8 * 4 + pair % 4 == chosen:
+                x, y = x0 + pair * width, y0 + row * height
+                drawing.box(x, y, width, height, "#ffffff", RED, 2.2)
+                name = names[pair // 4 * 2 + row // 8]
+                drawing.text(x + width / 2, y + 14, name, font_weight="bold")
+
+
+def loops():
+    d = Drawing(700, 300, "The order in which the two algorithms visit the tiles of scores")
+    width, height, top = 50, 34, 70
+    for left, name, by_rows in [(90, "FlashAttention-1", False), (450, "FlashAttention-2", True)]:
+        d.text(left + 2 * width, 20, name, font_weight="bold")
+        for tile in range(4):
+            d.text(left + tile * width + width / 2, top - 24, f"K{tile}, V{tile}")
+            d.text(left - 8, top + tile * height + 22, f"Q{tile}, O{tile}", text_anchor="end")
+        for i in range(4):
+            for j in range(4):
+                colour = COLOURS[i] if by_rows else COLOURS[7]
+                x, y = left + j * width, top + i * height
+                d.box(x, y, width, height, colour)
+                d.text(x + width / 2, y + 22, j + 1 if by_rows else 4 * j + i + 1)
+        bottom = top + 4 * height
+        if not by_rows:
+            lines = [
+                "One block per head.",
+                "After each tile it writes O, m and l to memory",
+                "and reads them back for the next tile.",
+            ]
+        else:
+            lines = [
+                "One block per row of tiles, all in parallel.",
+                "O, m and l stay in its registers;",
+                "O and LSE are written at the end.",
+            ]
+        for k, words in enumerate(lines):
+            d.text(left + 2 * width, bottom + 28 + 17 * k, words)
+    return d
+
+
+def mma_fragments():
+    chosen = 9
+    title = "Two 16 x 8 accumulators and the 16 x 16 left operand: the same lane holds an element"
+    d = Drawing(700, 432, title)
+    top, left = 62, 62
+    second, right = left + 148, left + 352
+    for x, keys, name in [
+        (left, "keys 0 to 7", "s[i][j], float32"),
+        (second, "keys 8 to 15", "s[i][j + 1], float32"),
+    ]:
+        d.text(x + 68, 24, keys, font_weight="bold")
+        d.text(x + 68, 44, name)
+    for row in range(16):
+        d.text(left - 8, top + row * 19 + 14, f"row {row}", text_anchor="end")
+    matrix_of_pairs(d, left, top, 4, chosen, ["0, 1", "2, 3"])
+    matrix_of_pairs(d, second, top, 4, chosen, ["0, 1", "2, 3"])
+    d.text(left + 318, top + 138, "round")
+    d.arrow(left + 292, top + 150, left + 344)
+    d.text(right + 136, 24, "keys 0 to 15", font_weight="bold")
+    d.text(right + 136, 44, "left operand, 16 bits, two in a register")
+    matrix_of_pairs(d, right, top, 8, chosen, ["r0", "r1", "r2", "r3"])
+    for k, words in enumerate(
+        [
+            "A cell is two adjacent columns; its number is the lane that holds them. "
+            "Outlined: lane 9.",
+            "Its cells name the two of its four accumulator values, or the one of its four "
+            "operand registers.",
+        ]
+    ):
+        d.text(left - 44, top + 16 * 19 + 26 + 18 * k, words, text_anchor="start")
+    return d
+
+
+def swizzle():
+    d = Drawing(700, 318, "Eight rows of a tile: where each 16-byte chunk is stored")
+    width, height, top = 34, 24, 66
+    for left, name, phase in [(62, "plain", 0), (410, "swizzled", 1)]:
+        d.text(left + 4 * width, 20, name, font_weight="bold")
+        d.text(left - 8, 57, "banks", text_anchor="end", font_size=11)
+        for place in range(8):
+            x = left + place * width + width / 2
+            d.text(x, 57, f"{4 * place}-{4 * place + 3}", font_size=10)
+        for row in range(8):
+            d.text(left - 8, top + row * height + 16, f"row {row}", text_anchor="end")
+            for place in range(8):
+                piece = place ^ (row * phase)
+                x, y = left + place * width, top + row * height
+                d.box(x, y, width, height, COLOURS[piece])
+                if piece != 3:
+                    d.text(x + width / 2, y + 16, piece)
+        for row in range(8):
+            x, y = left + (3 ^ (row * phase)) * width, top + row * height
+            d.box(x, y, width, height, "#ffffff", RED, 2.2)
+            d.text(x + width / 2, y + 16, 3, font_weight="bold")
+    for k, words in enumerate(
+        [
+            "The number in a cell is the 8-column chunk stored there. A load reads the same "
+            "chunk of",
+            "eight rows, for example 3: on the left from four banks, on the right from all 32.",
+        ]
+    ):
+        d.text(18, top + 8 * height + 28 + 18 * k, words, text_anchor="start")
+    return d
+
+
+def register_tiles():
+    chosen_x, chosen_y = 2, 1
+    d = Drawing(700, 310, "Which scores and which part of O a lane holds")
+    top, height, width = 58, 6, 4
+    first, second = 62, 424
+    for left, name, what in [
+        (first, "scores of a warp", "32 queries, 64 keys"),
+        (second, "O of a warp", "32 queries, d = 64 columns"),
+    ]:
+        d.text(left + 32 * width, 20, name, font_weight="bold")
+        d.text(left + 32 * width, 40, what)
+    for row in range(0, 32, 8):
+        d.text(first - 8, top + row * height + 10, f"row {row}", text_anchor="end")
+    for key in range(64):
+        d.box(first + key * width, top, width, 32 * height, COLOURS[key % 8], stroke="none")
+    for piece in range(16):
+        x = second + 4 * piece * width
+        d.box(x, top, 4 * width, 32 * height, COLOURS[piece % 8], stroke="none")
+    for row in range(chosen_y, 32, 4):
+        y = top + row * height
+        for j in range(8):
+            d.box(first + (chosen_x + 8 * j) * width, y, width, height, RED, stroke="none")
+        for c in range(2):
+            d.box(
+                second + (32 * c + 4 * chosen_x) * width, y, 4 * width, height, RED, stroke="none"
+            )
+    d.text(371, top + 78, "P, through")
+    d.text(371, top + 112, "shared")
+    d.text(371, top + 128, "memory")
+    d.arrow(334, top + 90, 408)
+    for k, words in enumerate(
+        [
+            "The colour is a lane's x: every eighth key on the left, four of each 32 columns "
+            "on the right.",
+            "Red: the lane with x = 2 and y = 1. Its rows are 1, 5, 9 and so on, on both sides.",
+        ]
+    ):
+        d.text(18, top + 32 * height + 30 + 18 * k, words, text_anchor="start")
+    return d
+
+
+def place(d, x, y, width, height, name):
+    """A level of memory."""
+    d.box(x, y, width, height, "#f4f4f4", "#bbbbbb")
+    d.text(x + 10, y + 17, name, text_anchor="start", font_size=11, fill="#555555")
+
+
+def flow():
+    d = Drawing(700, 478, "The data of rung 01 and of a block of rung 03")
+    d.text(
+        18,
+        24,
+        "01: three kernels communicate through memory",
+        text_anchor="start",
+        font_weight="bold",
+    )
+    place(d, 18, 36, 664, 96, "global memory")
+    place(d, 18, 156, 664, 40, "on the chip")
+    for x, width, colour, name in [
+        (36, 40, LINEAR, "Q"),
+        (84, 40, LINEAR, "K"),
+        (200, 60, QUADRATIC, "S"),
+        (380, 60, QUADRATIC, "P"),
+        (464, 40, LINEAR, "V"),
+        (600, 40, LINEAR, "O"),
+    ]:
+        d.matrix(x, 60, width, 60, colour, name)
+    for x, words, inputs, output in [
+        (150, "scale Q K\u1d40", (56, 104), 230),
+        (330, "softmax of rows", (230,), 410),
+        (540, "P V", (410, 484), 620),
+    ]:
+        d.text(x, 182, words)
+        for k, source in enumerate(inputs):
+            d.pointer(source + 6, 120, x - 34 + 18 * k, 166)
+        d.pointer(x + 24, 166, output - 8, 123)
+
+    d.text(
+        18,
+        234,
+        "03: one kernel, with only inputs and results in memory",
+        text_anchor="start",
+        font_weight="bold",
+    )
+    place(d, 18, 246, 664, 74, "global memory")
+    place(d, 18, 334, 664, 50, "shared memory")
+    place(d, 18, 398, 664, 50, "registers")
+    for x, rows, name in [(150, 1, "Q"), (270, 4, "K"), (390, 4, "V"), (600, 1, "O, LSE")]:
+        for row in range(4):
+            d.box(
+                x, 254 + 15 * row, 50, 15, LINEAR if rows == 4 or row != 1 else "#9cc5ea", "#666666"
+            )
+        d.text(
+            x + (60 if rows == 4 else 25),
+            284 if rows == 4 else 280,
+            name,
+            text_anchor="start" if rows == 4 else "middle",
+            font_size=11,
+        )
+    for x, name in [(270, "K\u2c7c"), (390, "V\u2c7c")]:
+        d.pointer(x + 25, 314, x + 25, 346)
+        d.matrix(x, 348, 50, 24, LINEAR, name)
+    d.pointer(175, 284, 175, 408)
+    d.matrix(150, 410, 50, 26, "#9cc5ea", "Q\u1d62")
+    d.pointer(295, 372, 295, 408)
+    d.pointer(415, 372, 415, 408)
+    d.matrix(254, 410, 82, 26, QUADRATIC, "S, then P")
+    d.matrix(374, 410, 126, 26, SMALL, "running m, l, O")
+    d.pointer(200, 423, 252, 423)
+    d.pointer(336, 423, 372, 423)
+    d.pointer(500, 423, 624, 288, stroke="#777777", stroke_dasharray="5 3")
+    d.text(600, 372, "once, at the end", font_size=11, fill="#555555")
+    d.legend(
+        18,
+        468,
+        [
+            (LINEAR, "grows with N"),
+            (QUADRATIC, "scores and P: N squared in 01, one tile in 03"),
+            (SMALL, "a row of each"),
+        ],
+    )
+    return d
+
+
+# Of each rung: queries of a block, rows of a warp, the owner of a row, and of rows 0 to 7.
+ROWS = [
+    ("01, softmax", 4, 1, "a warp", lambda row: (f"warp {row % 4}", row % 4)),
+    ("02, 03", 64, 32, "a thread", lambda row: (f"lane {row}", row)),
+    ("04", 128, 32, "8 lanes", lambda row: (" ".join(map(str, lanes_of_row(row))), row % 4)),
+    ("05 to 08", 128, 32, "4 lanes", lambda row: (f"lanes {4 * row} to {4 * row + 3}", row)),
+]
+
+
+def lanes_of_row(row):
+    """The eight lanes of rung 04 with this row: see the lane's y in its source."""
+    return [lane for lane in range(32) if lane // 2 % 2 + lane // 16 * 2 == row % 4]
+
+
+def rows():
+    d = Drawing(700, 358, "Which blocks, warps and lanes own a row, rung by rung")
+    height = 1.5  # of a row, where all of a head's are shown
+    for k, (name, block, of_warp, owner, first_rows) in enumerate(ROWS):
+        left, top = 18 + 172 * k, 66
+        d.text(left + 75, 22, name, font_weight="bold")
+        d.text(left + 75, 40, f"owner of a row: {owner}", font_size=11)
+        if owner == "a thread" and block == 64:
+            d.text(left + 75, 56, "(02: until the next tile)", font_size=10, fill="#555555")
+        for first in range(0, 128, of_warp):
+            d.box(
+                left,
+                top + first * height,
+                32,
+                of_warp * height,
+                COLOURS[first // of_warp % (block // of_warp)],
+                "#aaaaaa",
+                0.3,
+            )
+        for first in range(0, 128, block):
+            d.box(
+                left,
+                top + first * height,
+                32,
+                block * height,
+                "none",
+                "#222222",
+                0.6 if block < 32 else 1.6,
+            )
+        d.text(left + 16, top + 128 * height + 16, "128 rows", font_size=10)
+        zoom = 24
+        for row in range(8):
+            words, colour = first_rows(row)
+            y = top + zoom * row
+            d.box(left + 44, y, 114, zoom, COLOURS[colour % 8], "#aaaaaa")
+            d.text(left + 101, y + 16, words, font_size=10 if len(words) < 20 else 9)
+        d.line(left + 32, top, left + 44, top, "#888888", 0.8)
+        d.line(left + 32, top + 8 * height, left + 44, top + 8 * zoom, "#888888", 0.8)
+        d.text(left + 101, top + 8 * zoom + 16, "rows 0 to 7", font_size=10)
+    d.lines_of_text(
+        18,
+        308,
+        [
+            "Narrow: the rows of a head; outline: block, colour: warp. Wide: the owners of "
+            "the first eight. In rung 04",
+            "rows 4 apart have the same lanes, from rung 05 on rows 8 apart. With 256 columns "
+            "rung 08 has 8 warps of",
+            "16 rows, and rung 04 has 4 such warps.",
+        ],
+        text_anchor="start",
+    )
+    return d
+
+
+def causal():
+    """The tiles of rung 08 with 128 columns: see flash_edge_masks()."""
+    block_m, block_n = 128, 64
+    d = Drawing(
+        700, 444, "Rung 08 under the causal mask: which tiles are computed, and in which order"
+    )
+    side, top = 30, 82
+    for left, length_q, length_k in [(96, 640, 640), (464, 384, 448)]:
+
+        def seen(query):
+            return min(max(query + 1 + length_k - length_q, 0), length_k)
+
+        blocks, columns = length_q // block_m, -(-length_k // block_n)
+        width = columns * side
+        d.text(left + width / 2, 24, f"{length_q} queries, {length_k} keys", font_weight="bold")
+        for column in range(columns):
+            d.text(left + (column + 0.5) * side, top - 8, block_n * column, font_size=10)
+        d.text(left + width / 2, top - 26, "first key of a tile", font_size=11)
+        for block in range(blocks):
+            y = top + 2 * side * block
+            query0 = block * block_m
+            tiles, whole = -(-seen(query0 + block_m - 1) // block_n), seen(query0) // block_n
+            for column in range(columns):
+                x = left + column * side
+                if column >= tiles:
+                    d.box(x, y, side, 2 * side, "#ffffff", "#cccccc")
+                    continue
+                d.box(x, y, side, 2 * side, QUADRATIC if column >= whole else LINEAR)
+                d.text(x + side / 2, y + side + 4, tiles - column)
+            d.text(
+                left - 8,
+                y + side - 4,
+                f"{query0} to {query0 + block_m - 1}",
+                text_anchor="end",
+                font_size=11,
+            )
+            d.text(
+                left - 8,
+                y + side + 12,
+                f"scheduled {blocks - block}",
+                text_anchor="end",
+                font_size=10,
+                fill="#555555",
+            )
+        # The edge of the mask: a step for each query, so a line.
+        shift = length_k - length_q
+        d.line(
+            left + (shift + 1) / block_n * side,
+            top,
+            left + width,
+            top + 2 * side * blocks,
+            RED,
+            1.6,
+        )
+    d.legend(
+        18,
+        408,
+        [
+            (LINEAR, "fully visible"),
+            (QUADRATIC, "partly masked"),
+            ("#ffffff", "skipped"),
+            (RED, "edge of the mask"),
+        ],
+    )
+    d.text(
+        18,
+        432,
+        "Numbers: the order of the tiles in a block, masked tiles first. Tiles: 128 queries x "
+        "64 keys; head dimension 128.",
+        text_anchor="start",
+    )
+    return d
+
+
+PICTURES = {
+    "flow": flow,
+    "loops": loops,
+    "rows": rows,
+    "register_tiles": register_tiles,
+    "mma_fragments": mma_fragments,
+    "swizzle": swizzle,
+    "causal": causal,
+}
+
+if __name__ == "__main__":
+    main(PICTURES)

@@ -1,0 +1,101 @@
+#include "06_flash_backward/exercises/plain.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/delta.hpp"
+
+using namespace fa::classroom;
+namespace plain = fa::backward::plain;
+
+namespace {
+
+using Tensor4 = fa::Tensor<double, 4>;
+
+// delta as it is defined, the sum of P o dP over all keys.
+std::vector<double> sums_over_keys(const plain::Problem& x,
+                                   const plain::Forward& y) {
+  std::vector<double> result;
+  for (int row = 0; row < x.heads * x.length_q; ++row) {
+    double sum = 0;
+    for (int j = 0; j < x.length_k; ++j) {
+      const int head = row / x.length_q, query = row % x.length_q;
+      if (!x.sees(query, j)) continue;
+      const double p =
+          std::exp(x.scale * plain::product(x, head, query, j) - y.lse[row]);
+      double d_p = 0;
+      for (int c = 0; c < x.head_dim; ++c) {
+        d_p += x.d_o[row * x.head_dim + c] * x.v[j * x.head_dim + c];
+      }
+      sum += p * d_p * x.kept[row * x.length_k + j];
+    }
+    result.push_back(sum);
+  }
+  return result;
+}
+
+void grade(int batch, const plain::Problem& x) {
+  const plain::Forward y = plain::forward(x);
+  const int heads = x.heads / batch, d = x.head_dim,
+            rows = x.heads * x.length_q;
+  Tensor4 o({batch, heads, x.length_q, d}), d_o(o.shape());
+  std::copy(y.o.begin(), y.o.end(), o.data());
+  std::copy(x.d_o.begin(), x.d_o.end(), d_o.data());
+  // delta by some formula of a row.
+  const auto by = [&](const std::function<double(int)>& formula) {
+    std::vector<double> result;
+    for (int row = 0; row < rows; ++row) result.push_back(formula(row));
+    return result;
+  };
+  const auto sum = [&](int row, const std::function<double(int)>& of) {
+    double result = 0;
+    for (int c = 0; c < d; ++c) result += of(row * d + c);
+    return result;
+  };
+  const auto right = [&](int row) {
+    return sum(row, [&](int e) { return y.o[e] * x.d_o[e]; });
+  };
+  double running = 0;
+  const std::vector<Mistake> mistakes{
+      {"delta is zero: nothing was written",
+       std::vector<double>(static_cast<std::size_t>(rows))},
+      {"this is the sum of dO; each element belongs to one of O, and they "
+       "are "
+       "multiplied",
+       by([&](int row) {
+         return sum(row, [&](int e) { return x.d_o[e]; });
+       })},
+      {"this is the sum of O o O; one of the two is dO", by([&](int row) {
+         return sum(row, [&](int e) { return y.o[e] * y.o[e]; });
+       })},
+      {"this is the mean; delta is the sum",
+       by([&](int row) { return right(row) / d; })},
+      {"the sum goes on from the row before: it must begin at 0 in each row",
+       by([&](int row) { return running += right(row); })},
+      {"the last column is left out", by([&](int row) {
+         const int last = row * d + d - 1;
+         return right(row) - y.o[last] * x.d_o[last];
+       })},
+      {"the sign is wrong: delta is subtracted later, from dP",
+       by([&](int row) { return -right(row); })},
+      {"all heads have the first one's delta", by([&](int row) {
+         const int of_sequence = heads * x.length_q;
+         return right(row / of_sequence * of_sequence + row % x.length_q);
+       })},
+      {"all sequences have the first one's delta",
+       by([&](int row) { return right(row % (heads * x.length_q)); })}};
+  const auto delta = student::row_dots<double>(o.view(), d_o.view());
+  check({"delta", {delta.data(), delta.data() + delta.count()}, x.length_q},
+        sums_over_keys(x, y), 1e-12, mistakes,
+        fmt::format("batch {}, heads {}, {} queries, {} keys", batch, heads,
+                    x.length_q, x.length_k));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(1, plain::random_problem(1, 5, 5, 4));
+}
+
+FA_STAGE(odd) {
+  grade(1, plain::random_problem(2, 7, 3, 5));
+  grade(2, plain::random_problem(6, 3, 8, 1));
+  grade(2, plain::random_problem(4, 6, 4, 3, true, 0.25));
+}

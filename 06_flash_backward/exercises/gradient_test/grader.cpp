@@ -1,0 +1,93 @@
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/gradient_test.hpp"
+
+// After the answer, which is to do without.
+#include "06_flash_backward/exercises/mistakes.hpp"
+
+using namespace fa::classroom;
+namespace plain = fa::backward::plain;
+using plain::Gradients;
+using plain::MistakeKind;
+using plain::Problem;
+
+namespace {
+
+// Right, with other last digits.
+Gradients rounded(const Problem& x) {
+  Gradients g = plain::gradients(x);
+  for (auto* part : {&g.d_q, &g.d_k, &g.d_v}) {
+    for (double& number : *part) number *= 1 + 1e-13;
+  }
+  return g;
+}
+
+// Right, each head by itself and added.
+Gradients head_by_head(const Problem& x) {
+  Gradients sum{std::vector<double>(x.q.size()),
+                std::vector<double>(x.k.size()),
+                std::vector<double>(x.v.size())};
+  const std::size_t rows = std::size_t(x.length_q) * x.head_dim,
+                    scores = std::size_t(x.length_q) * x.length_k;
+  for (int head = x.heads - 1; head >= 0; --head) {
+    Problem one = x;
+    one.heads = 1;
+    const auto part = [&](const std::vector<double>& of, std::size_t size) {
+      return std::vector<double>(of.begin() + head * size,
+                                 of.begin() + (head + 1) * size);
+    };
+    one.q = part(x.q, rows);
+    one.d_o = part(x.d_o, rows);
+    one.kept = part(x.kept, scores);
+    const Gradients g = plain::gradients(one);
+    std::copy(g.d_q.begin(), g.d_q.end(), sum.d_q.begin() + head * rows);
+    for (std::size_t i = 0; i < g.d_k.size(); ++i) {
+      sum.d_k[i] += g.d_k[i];
+      sum.d_v[i] += g.d_v[i];
+    }
+  }
+  return sum;
+}
+
+void must_accept(const std::string& name, const student::Backward& backward) {
+  require(student::is_right(backward),
+          fmt::format("your test refuses '{}', which is right up to rounding",
+                      name));
+}
+
+void must_refuse(const std::string& name, MistakeKind mistake) {
+  require(!student::is_right(
+              [=](const Problem& x) { return plain::gradients(x, mistake); }),
+          fmt::format("your test accepts '{}', which is wrong: which problem "
+                      "would show it, and in which gradient?",
+                      name));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  must_accept("the formulas of the lesson",
+              [](const Problem& x) { return plain::gradients(x); });
+  must_accept("the same, rounded otherwise", rounded);
+  must_accept("head by head, from the last one", head_by_head);
+}
+
+FA_STAGE(odd) {
+  must_refuse("delta left out", MistakeKind::kNoDelta);
+  must_refuse("delta for each element", MistakeKind::kDeltaPerElement);
+  must_refuse("the first row's delta for all", MistakeKind::kDeltaOfQuery0);
+  must_refuse("no scale in dQ", MistakeKind::kNoScaleInDq);
+  must_refuse("no scale in dK", MistakeKind::kNoScaleInDk);
+  must_refuse("scale twice in dK", MistakeKind::kScaleTwiceInDk);
+  must_refuse("dO of the next query", MistakeKind::kNextRowOfDo);
+  must_refuse("the last query left out", MistakeKind::kLastQueryLeft);
+  must_refuse("dV by P, not transposed", MistakeKind::kProbsNotTransposed);
+  must_refuse("LSE in base 2, exp in base e", MistakeKind::kLseInBaseTwo);
+  must_refuse("no mask", MistakeKind::kMaskForgotten);
+  must_refuse("mask aligned to the top left", MistakeKind::kMaskTopLeft);
+  must_refuse("NaN in fully masked rows", MistakeKind::kNanInMaskedRows);
+  must_refuse("dV from P before dropout", MistakeKind::kUndroppedInDv);
+  must_refuse("dP without dropout", MistakeKind::kUndroppedInDp);
+  must_refuse("dK and dV of the first head only",
+              MistakeKind::kFirstHeadOnly);
+  must_refuse("dK and dV of the last head only", MistakeKind::kLastHeadOnly);
+}

@@ -1,0 +1,138 @@
+/// @file
+/// The gradients of plain attention, and all mistakes that the checks of this lesson's exercises know by name. For
+/// graders.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "06_flash_backward/exercises/plain.hpp"
+
+namespace fa::backward::plain {
+
+/// What is wrong with a backward pass.
+enum class MistakeKind {
+  kNone,                ///< nothing
+  kNoDelta,             ///< dS = P o dP
+  kDeltaPerElement,     ///< dS = P o (dP - P o dP)
+  kDeltaOfQuery0,       ///< all rows have the first one's delta
+  kNoScaleInDq,         ///< dQ = dS K
+  kNoScaleInDk,         ///< dK = dS^T Q
+  kScaleTwiceInDk,      ///< dK from Q that is scaled already, and scaled
+  kLseInBaseTwo,        ///< exp(S - LSE) with LSE in base 2
+  kMaskForgotten,       ///< masked keys have a probability above 0
+  kMaskTopLeft,         ///< query i sees j <= i
+  kNanInMaskedRows,     ///< exp(S - LSE) of -infinity and -infinity
+  kUndroppedInDv,       ///< dV = P^T dO, although dropout was applied
+  kUndroppedInDp,       ///< dP = dO V^T, although dropout was applied
+  kFirstHeadOnly,       ///< dK and dV of one head of the group
+  kLastHeadOnly,        ///< the same, assigned where it is to be added
+  kProbsNotTransposed,  ///< dV = P dO
+  kNextRowOfDo,         ///< dO of the next query
+  kLastQueryLeft,       ///< the last query gives nothing to dK and dV
+  kRaggedTileLeft,      ///< nor do those of a last, ragged tile of 32
+  kRowsOfKeys,          ///< dO of the tile of 32 that the key is in
+  kScaleInDv,           ///< dV = scale P^T dO
+  kProbsInDk,           ///< dK = scale P^T Q
+  kNoWindow,            ///< hidden by the mask only
+  kWindowOneMore,       ///< a window of one key more
+  kWindowOneLess,       ///< a window of one key less
+  kWindowTopLeft,       ///< query i is taken to stand at key i
+  kEndOfFirstKey,       ///< of 32 keys: queries stop after those of the first
+  kEndTopLeft,          ///< the same, with query i taken to stand at key i
+};
+
+/// The gradients by the formulas of this lesson.
+/// @param x    the problem
+/// @param mistake what to get wrong
+inline Gradients gradients(const Problem& x,
+                           MistakeKind mistake = MistakeKind::kNone) {
+  const Forward y = forward(x);
+  const int d = x.head_dim;
+  Gradients g{std::vector<double>(x.q.size()),
+              std::vector<double>(x.k.size()),
+              std::vector<double>(x.v.size())};
+  const auto is = [&](MistakeKind one) { return mistake == one; };
+  const double in_d_q = is(MistakeKind::kNoScaleInDq) ? 1 : x.scale;
+  const double in_d_k = is(MistakeKind::kNoScaleInDk)      ? 1
+                        : is(MistakeKind::kScaleTwiceInDk) ? x.scale * x.scale
+                                                           : x.scale;
+  for (int head = 0; head < x.heads; ++head) {
+    for (int i = 0; i < x.length_q; ++i) {
+      const int row = head * x.length_q + i;
+      const double lse =
+          y.lse[row] *
+          (is(MistakeKind::kLseInBaseTwo) ? 1 / std::log(2.0) : 1.0);
+      const double delta = row_delta(
+          x, y, is(MistakeKind::kDeltaOfQuery0) ? head * x.length_q : row);
+      for (int j = 0; j < x.length_k; ++j) {
+        const int place = i + x.length_k - x.length_q;
+        const auto within = [&](int at, int window) {
+          return !x.causal || (j <= place && j > at - window);
+        };
+        const bool seen =
+            is(MistakeKind::kMaskForgotten)   ? true
+            : is(MistakeKind::kMaskTopLeft)   ? !x.causal || j <= i
+            : is(MistakeKind::kNoWindow)      ? !x.causal || j <= place
+            : is(MistakeKind::kWindowOneMore) ? within(place, x.window + 1)
+            : is(MistakeKind::kWindowOneLess) ? within(place, x.window - 1)
+            : is(MistakeKind::kWindowTopLeft) ? within(i, x.window)
+                                              : x.sees(i, j);
+        const double s = seen ? x.scale * product(x, head, i, j)
+                              : -std::numeric_limits<double>::infinity();
+        const bool blind =
+            std::isinf(lse) && !is(MistakeKind::kNanInMaskedRows);
+        const double p = blind ? 0 : std::exp(s - lse);
+        const double z = x.kept[row * x.length_k + j];
+        int taken = i;  // the query whose dO is taken
+        if (is(MistakeKind::kNextRowOfDo))
+          taken = std::min(i + 1, x.length_q - 1);
+        if (is(MistakeKind::kRowsOfKeys)) taken = j / 32 * 32 + i % 32;
+        const double* const d_o =
+            taken < x.length_q ? &x.d_o[(head * x.length_q + taken) * d]
+                               : nullptr;
+        double d_p = 0;
+        for (int c = 0; c < d && d_o != nullptr; ++c) {
+          d_p += d_o[c] * x.v[j * d + c];
+        }
+        if (!is(MistakeKind::kUndroppedInDp)) d_p *= z;
+        const double minus = is(MistakeKind::kNoDelta)           ? 0
+                             : is(MistakeKind::kDeltaPerElement) ? p * d_p
+                                                                 : delta;
+        const double d_s = p * (d_p - minus);
+        const double weight = is(MistakeKind::kUndroppedInDv) ? p : p * z;
+        const bool goes_by =
+            !(is(MistakeKind::kFirstHeadOnly) && head > 0) &&
+            !(is(MistakeKind::kLastHeadOnly) && head + 1 < x.heads) &&
+            !(is(MistakeKind::kLastQueryLeft) && i + 1 == x.length_q) &&
+            !(is(MistakeKind::kRaggedTileLeft) &&
+              i >= x.length_q / 32 * 32) &&
+            !(is(MistakeKind::kEndOfFirstKey) &&
+              i / 32 * 32 >=
+                  j / 32 * 32 + x.window - x.length_k + x.length_q) &&
+            !(is(MistakeKind::kEndTopLeft) &&
+              i / 32 * 32 >= j / 32 * 32 + 31 + x.window);
+        for (int c = 0; c < d; ++c) {
+          g.d_q[row * d + c] += in_d_q * d_s * x.k[j * d + c];
+          if (!goes_by) continue;
+          g.d_k[j * d + c] += in_d_k *
+                              (is(MistakeKind::kProbsInDk) ? p : d_s) *
+                              x.q[row * d + c];
+          if (is(MistakeKind::kProbsNotTransposed)) {
+            if (i >= x.length_k || j >= x.length_q) continue;
+            g.d_v[i * d + c] +=
+                weight * x.d_o[(head * x.length_q + j) * d + c];
+          } else if (d_o != nullptr) {
+            g.d_v[j * d + c] +=
+                (is(MistakeKind::kScaleInDv) ? x.scale : 1) * weight * d_o[c];
+          }
+        }
+      }
+    }
+  }
+  return g;
+}
+
+}  // namespace fa::backward::plain

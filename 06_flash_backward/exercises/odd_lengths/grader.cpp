@@ -1,0 +1,114 @@
+#include "06_flash_backward/exercises/on_device.cuh"
+#include "common/classroom/prelude_lab.hpp"
+#include "student/odd_lengths.cuh"
+
+using namespace fa::classroom;
+namespace plain = fa::backward::plain;
+using plain::Gradients;
+using plain::MistakeKind;
+using plain::Problem;
+
+namespace {
+
+struct Case {
+  Seen seen;
+  Gradients out;
+};
+
+Case run(const Problem& x) {
+  Case result;
+  result.seen = watch([&] {
+    const plain::OnDevice device(x);
+    fa::FA_TARGET::launch(fa::FA_TARGET::student::backward_keys,
+                          plain::tile_launch(x.length_k, 1), device.a);
+    result.out = device.gradients();
+  });
+  return result;
+}
+
+// dV with the last keys' rows left as they were.
+std::vector<double> without_tail(std::vector<double> gradient, int length,
+                                 int head_dim) {
+  for (int row = length / 32 * 32; row < length; ++row) {
+    for (int c = 0; c < head_dim; ++c) gradient[row * head_dim + c] = NAN;
+  }
+  return gradient;
+}
+
+void grade(const Problem& x) {
+  const Case c = run(x);
+  const Gradients right = plain::gradients(x);
+  const std::string where = fmt::format(
+      "{} heads share the keys, {} queries, {} keys, head_dim {}{}", x.heads,
+      x.length_q, x.length_k, x.head_dim, x.causal ? ", causal" : "");
+  const std::vector<Reason> reasons{
+      {"barrier", "some threads never come to a barrier that others wait at"},
+      {"out of bounds",
+       "it writes beside the gradients: threads without a key have nothing "
+       "to store"},
+      {"unwritten", "a tile is read where no thread has written"},
+      {"race",
+       "a barrier is missing: one thread writes what another one reads"}};
+  // float32 sums over queries of numbers of size 1.
+  const double tolerance = 2e-5;
+  if (c.seen.report.findings.empty() &&
+      agree(c.out.d_v, right.d_v, tolerance) &&
+      agree(c.out.d_k, right.d_k, tolerance)) {
+    return;  // mistakes take time to compute
+  }
+  std::vector<Mistake> of_d_v = plain::mistakes_of(
+      x, &Gradients::d_v,
+      {{MistakeKind::kFirstHeadOnly,
+        "of the heads that share the keys only the first one is used"},
+       {MistakeKind::kLastHeadOnly,
+        "of the heads that share the keys only the last one is left: the "
+        "sums "
+        "begin before the loop over heads"},
+       {MistakeKind::kRaggedTileLeft,
+        "the queries of the last, ragged tile do not go by"},
+       {MistakeKind::kMaskForgotten,
+        "masked keys have a probability above 0"},
+       {MistakeKind::kRowsOfKeys,
+        "the rows of dO are those of the tile of keys; they belong to "
+        "queries"},
+       {MistakeKind::kProbsNotTransposed,
+        "dV = P^T dO: here P was not transposed"},
+       {MistakeKind::kScaleInDv,
+        "dV has the scale of dK; no scale belongs to it"}});
+  if (c.seen.report.findings.empty()) {
+    of_d_v.push_back(
+        {"the keys of the last, ragged tile have no gradient: their threads "
+         "left before they stored it",
+         without_tail(right.d_v, x.length_k, x.head_dim)});
+  }
+  check_result(c.seen, reasons, {"dV", c.out.d_v, x.head_dim}, right.d_v,
+               tolerance, of_d_v, where);
+  check_result(
+      c.seen, reasons, {"dK", c.out.d_k, x.head_dim}, right.d_k, tolerance,
+      plain::mistakes_of(
+          x, &Gradients::d_k,
+          {{MistakeKind::kNoScaleInDk, "dK without the scale"},
+           {MistakeKind::kScaleTwiceInDk, "the scale is in dK twice"},
+           {MistakeKind::kNoDelta, "delta is not in dS"},
+           {MistakeKind::kProbsInDk, "dK from P in place of dS"}}),
+      where);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(plain::random_problem(1, 20, 32, 16));
+  grade(plain::random_problem(1, 40, 32, 8));
+}
+
+FA_STAGE(odd) {
+  grade(plain::random_problem(1, 33, 40, 24));
+  grade(plain::random_problem(2, 7, 5, 8, true));
+  grade(plain::random_problem(1, 1, 33, 8, true));
+}
+
+FA_STAGE(races) {
+  const Case c = run(plain::random_problem(2, 40, 33, 16, true));
+  needs_watching(c.seen);
+  require_no_findings(c.seen);
+}

@@ -1,0 +1,201 @@
+#include "06_flash_backward/exercises/plain.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/one_tile.hpp"
+
+using namespace fa::classroom;
+namespace plain = fa::backward::plain;
+using M = fa::Matrix<double>;
+using student::Range;
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// What the formulas of P and dS are made of.
+struct Element {
+  int i, j;           // in the tile
+  int query, key;     // in the head
+  double s;           // scaled, not masked
+  double lse, delta;  // of the query
+  double d_o_v, z;    // dropout's factor is not in d_o_v
+  bool seen;          // and the query is not blind
+  double p() const { return seen ? std::exp(s - lse) : 0; }
+};
+
+using Formula = std::function<double(const Element&)>;
+
+double right_d_s(const Element& e) {
+  return e.p() * (e.d_o_v * e.z - e.delta);
+}
+
+void grade(const plain::Problem& x, const Range& queries, const Range& keys) {
+  const plain::Forward y = plain::forward(x);
+  const int d = x.head_dim;
+  std::vector<double> lse, delta;
+  std::vector<std::uint8_t> keep;
+  double factor = 1;
+  for (int i = 0; i < x.length_q; ++i) {
+    lse.push_back(y.lse[i]);
+    delta.push_back(plain::row_delta(x, y, i));
+  }
+  for (const double z : x.kept) {
+    keep.push_back(z != 0);
+    factor = std::max(factor, z);
+  }
+  const auto rows = [&](const std::vector<double>& from, int length) {
+    return fa::View<const double, 2>(from.data(), {length, d});
+  };
+  const auto dropped = factor > 1;
+  const student::Head<double> head{
+      rows(x.q, x.length_q),
+      rows(x.k, x.length_k),
+      rows(x.v, x.length_k),
+      rows(x.d_o, x.length_q),
+      fa::View<const double, 1>(lse.data(), {x.length_q}),
+      fa::View<const double, 1>(delta.data(), {x.length_q}),
+      dropped ? fa::View<const std::uint8_t, 2>(keep.data(),
+                                                {x.length_q, x.length_k})
+              : fa::View<const std::uint8_t, 2>(),
+      x.scale,
+      factor,
+      x.causal};
+  const auto element = [&](int i, int j) {
+    Element e{
+        i, j,    int(queries.begin) + i, int(keys.begin) + j, 0, 0, 0, 0,
+        0, false};
+    e.s = x.scale * plain::product(x, 0, e.query, e.key);
+    e.lse = lse[e.query];
+    e.delta = delta[e.query];
+    for (int c = 0; c < d; ++c) {
+      e.d_o_v += x.d_o[e.query * d + c] * x.v[e.key * d + c];
+    }
+    e.z = x.kept[e.query * x.length_k + e.key];
+    e.seen = x.sees(e.query, e.key) && !std::isinf(e.lse);
+    return e;
+  };
+  const int height = int(queries.end - queries.begin),
+            width = int(keys.end - keys.begin);
+  const auto by = [&](const Formula& formula) {
+    std::vector<double> result;
+    for (int i = 0; i < height; ++i) {
+      for (int j = 0; j < width; ++j)
+        result.push_back(formula(element(i, j)));
+    }
+    return result;
+  };
+  const std::string where = fmt::format(
+      "queries {} to {} of {}, keys {} to {} of {}{}{}", queries.begin,
+      queries.end - 1, x.length_q, keys.begin, keys.end - 1, x.length_k,
+      x.causal ? ", causal" : "", dropped ? ", dropout" : "");
+
+  M scores(height, width), d_o_v(height, width);
+  for (int i = 0; i < height; ++i) {
+    for (int j = 0; j < width; ++j) {
+      scores(i, j) = element(i, j).s;
+      d_o_v(i, j) = element(i, j).d_o_v;
+    }
+  }
+  const auto tile =
+      student::recompute<double>(head, queries, keys, scores, d_o_v);
+  const auto numbers = [](const M& m) {
+    return std::vector<double>(m.data(), m.data() + m.size());
+  };
+  check(
+      {"p_kept", numbers(tile.p_kept), width},
+      by([](const Element& e) { return e.p() * e.z; }), 1e-12,
+      {{"P is zero: nothing was computed",
+        by([](const Element&) { return 0.0; })},
+       {"LSE is a natural logarithm: the exponential is e^x, not 2^x",
+        by([](const Element& e) {
+          return e.seen ? std::exp2(e.s - e.lse) * e.z : 0;
+        })},
+       {"these are e^s: LSE was left out", by([](const Element& e) {
+          return e.seen ? std::exp(e.s) * e.z : 0;
+        })},
+       {"the weights are divided by LSE; it is a logarithm, and is "
+        "subtracted in the exponent",
+        by([](const Element& e) {
+          return e.seen ? std::exp(e.s) / e.lse * e.z : 0;
+        })},
+       {"S is scaled already; here the scale is in it twice",
+        by([&](const Element& e) {
+          return e.seen ? std::exp(x.scale * e.s - e.lse) * e.z : 0;
+        })},
+       {"LSE of row i of the head: row i of the tile is query queries.begin "
+        "+ i",
+        by([&](const Element& e) {
+          return x.sees(e.query, e.key) && !std::isinf(lse[e.i])
+                     ? std::exp(e.s - lse[e.i]) * e.z
+                     : 0;
+        })},
+       {"the mask was asked about row i and column j of the tile; it wants "
+        "numbers in the head",
+        by([&](const Element& e) {
+          return x.sees(e.i, e.j) && !std::isinf(e.lse)
+                     ? std::exp(e.s - e.lse) * e.z
+                     : 0;
+        })},
+       {"a row that sees no key: its LSE is -infinity, and e^(s - LSE) is "
+        "infinite where 0 is meant",
+        by([&](const Element& e) {
+          if (!std::isinf(e.lse)) return e.p() * e.z;
+          return e.z == 0 ? kNan : -e.lse;
+        })},
+       {"masked keys have a probability above 0: the mask was forgotten",
+        by([&](const Element& e) {
+          return std::isinf(e.lse) ? 0 : std::exp(e.s - e.lse) * e.z;
+        })},
+       {"p_kept is P without dropout: dV is made of the weights that O was "
+        "made of",
+        by([](const Element& e) { return e.p(); })}},
+      where);
+  check(
+      {"d_s", numbers(tile.d_s), width}, by(right_d_s), 1e-12,
+      {{"dS is zero: nothing was computed",
+        by([](const Element&) { return 0.0; })},
+       {"delta was left out: dS is P o (dP - delta)",
+        by([](const Element& e) { return e.p() * e.d_o_v * e.z; })},
+       {"delta was added; it is subtracted", by([](const Element& e) {
+          return e.p() * (e.d_o_v * e.z + e.delta);
+        })},
+       {"delta was subtracted after the product with P",
+        by([](const Element& e) { return e.p() * e.d_o_v * e.z - e.delta; })},
+       {"delta of row i of the head: row i of the tile is query "
+        "queries.begin + i",
+        by([&](const Element& e) {
+          return e.p() * (e.d_o_v * e.z - delta[e.i]);
+        })},
+       {"the scale is not multiplied in here: dQ and dK get it at the end",
+        by([&](const Element& e) { return x.scale * right_d_s(e); })},
+       {"dP without dropout: a dropped weight passes no gradient on, and a "
+        "kept one its factor",
+        by([](const Element& e) { return e.p() * (e.d_o_v - e.delta); })},
+       {"dropout is in dS twice: the P before the bracket is the one before "
+        "dropout",
+        by([](const Element& e) {
+          return e.p() * e.z * (e.d_o_v * e.z - e.delta);
+        })},
+       {"delta was dropped, too: dropout's factor belongs to dP only",
+        by([](const Element& e) {
+          return e.p() * e.z * (e.d_o_v - e.delta);
+        })}},
+      where);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(plain::random_problem(1, 4, 5, 3), {0, 4}, {0, 5});
+}
+
+FA_STAGE(odd) {
+  grade(plain::random_problem(1, 7, 5, 3), {4, 7}, {2, 5});
+  const plain::Problem causal = plain::random_problem(1, 5, 8, 4, true);
+  grade(causal, {2, 5}, {1, 7});
+  grade(causal, {0, 1}, {0, 1});
+  const plain::Problem blind = plain::random_problem(1, 7, 4, 3, true);
+  grade(blind, {2, 6}, {0, 3});
+  const plain::Problem drops = plain::random_problem(1, 6, 6, 3, true, 0.4);
+  grade(drops, {0, 3}, {0, 3});
+  grade(drops, {3, 6}, {1, 6});
+}

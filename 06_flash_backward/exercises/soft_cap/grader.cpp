@@ -1,0 +1,184 @@
+#include "common/classroom/prelude_cpu.hpp"
+#include "student/soft_cap.hpp"
+
+using namespace fa::classroom;
+using student::Element;
+
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+struct Row {
+  std::vector<double> products, d_p;
+  std::vector<bool> seen;
+  double scale, cap;
+
+  double score(double product) const {
+    const double s = scale * product;
+    return cap > 0 ? cap * std::tanh(s / cap) : s;
+  }
+  double lse() const {
+    double m = kMinusInfinity, l = 0;
+    for (std::size_t j = 0; j < products.size(); ++j) {
+      if (seen[j]) m = std::max(m, score(products[j]));
+    }
+    if (m == kMinusInfinity) return m;
+    for (std::size_t j = 0; j < products.size(); ++j) {
+      if (seen[j]) l += std::exp(score(products[j]) - m);
+    }
+    return m + std::log(l);
+  }
+  // The weights that the definition gives.
+  std::vector<double> weights() const {
+    const double of_row = lse();
+    std::vector<double> result;
+    for (std::size_t j = 0; j < products.size(); ++j) {
+      result.push_back(seen[j] ? std::exp(score(products[j]) - of_row) : 0);
+    }
+    return result;
+  }
+  double loss() const {
+    const std::vector<double> p = weights();
+    double sum = 0;
+    for (std::size_t j = 0; j < p.size(); ++j) sum += d_p[j] * p[j];
+    return sum;
+  }
+};
+
+void grade(double spread, double scale, double cap, int keys, int visible) {
+  Row row{{}, {}, {}, scale, cap};
+  for (int j = 0; j < keys; ++j) {
+    const auto place = static_cast<std::uint64_t>(j);
+    row.products.push_back(spread * fa::random_normal(3, place));
+    row.d_p.push_back(fa::random_normal(4, place));
+    row.seen.push_back(j < visible);
+  }
+  const double lse = row.lse(), delta = row.loss();  // the sum of P o dP
+  std::vector<double> p, d_product, right;
+  for (int j = 0; j < keys; ++j) {
+    const student::Result result = student::backward(
+        {row.products[j], scale, cap, row.seen[j], lse, row.d_p[j], delta});
+    p.push_back(result.p);
+    d_product.push_back(result.d_product);
+    Row moved = row;
+    const double h = 1e-5;
+    moved.products[j] = row.products[j] + h;
+    const double up = moved.loss();
+    moved.products[j] = row.products[j] - h;
+    right.push_back((up - moved.loss()) / (2 * h));
+  }
+  const std::vector<double> weights = row.weights();
+  // Results by a formula of scaled and capped score, weight and gradient.
+  using Formula =
+      std::function<double(double s, double c, double p, double d)>;
+  const auto by = [&](const Formula& formula) {
+    std::vector<double> result;
+    for (int j = 0; j < keys; ++j) {
+      result.push_back(row.seen[j] ? formula(scale * row.products[j],
+                                             row.score(row.products[j]),
+                                             weights[j], row.d_p[j])
+                                   : 0);
+    }
+    return result;
+  };
+  const std::string where = fmt::format(
+      "{} keys, {} of them seen, scale {}, cap {}, products of "
+      "size {}",
+      keys, visible, scale, cap, spread);
+  std::vector<double> hidden_too = weights;
+  for (int j = visible; j < keys; ++j) {
+    hidden_too[j] = std::exp(row.score(row.products[j]) - lse);
+  }
+  std::vector<Mistake> of_weights{
+      {"masked keys have a probability above 0: the mask was forgotten",
+       hidden_too},
+      {"the cap is not there: the LSE belongs to capped scores",
+       by([&](double s, double, double, double) {
+         return std::exp(s - lse);
+       })},
+      {"tanh was taken of the score itself: it is scaled / cap that goes "
+       "into "
+       "it",
+       by([&](double s, double, double, double) {
+         return std::exp(cap * std::tanh(s) - lse);
+       })},
+      {"the product was capped before it was scaled",
+       by([&](double s, double, double, double) {
+         return std::exp(scale * cap * std::tanh(s / scale / cap) - lse);
+       })},
+      {"tanh is between -1 and 1: it is multiplied by the cap",
+       by([&](double s, double, double, double) {
+         return std::exp(std::tanh(s / cap) - lse);
+       })},
+      {"a hard cap, where a soft one is asked for",
+       by([&](double s, double, double, double) {
+         return std::exp(std::clamp(s, -cap, cap) - lse);
+       })}};
+  const std::string none =
+      "a cap of 0 means that there is none: nothing is multiplied by it, and "
+      "nothing divided";
+  const auto not_a_number = by([](double, double, double, double) {
+    return std::numeric_limits<double>::quiet_NaN();
+  });
+  if (cap == 0) {
+    of_weights = {{none, by([&](double, double, double, double) {
+                     return std::exp(-lse);
+                   })},
+                  {none, not_a_number}};
+  }
+  check({"p", p, keys}, weights, 1e-9, of_weights, where);
+  std::vector<Mistake> of_products{
+      {"the derivative of the cap is left out",
+       by([&](double, double, double w, double d) {
+         return scale * w * (d - delta);
+       })},
+      {"the factor is 1 - tanh^2, and tanh is capped / cap, not capped",
+       by([&](double, double c, double w, double d) {
+         return scale * w * (d - delta) * (1 - c * c);
+       })},
+      {"the cap in front and the cap inside of tanh cancel; here only one "
+       "of them was taken",
+       by([&](double, double c, double w, double d) {
+         return scale * w * (d - delta) * (1 - c / cap * (c / cap)) * cap;
+       })},
+      {"the derivative of tanh x is 1 - tanh(x)^2, not 1 - x^2",
+       by([&](double s, double, double w, double d) {
+         return scale * w * (d - delta) * (1 - s / cap * (s / cap));
+       })},
+      {"tanh was applied to a score that is capped already",
+       by([&](double, double c, double w, double d) {
+         const double t = std::tanh(c / cap);
+         return scale * w * (d - delta) * (1 - t * t);
+       })},
+      {"the scale is missing: the gradient is asked for q . k",
+       by([&](double, double c, double w, double d) {
+         return w * (d - delta) * (1 - c / cap * (c / cap));
+       })},
+      {"the derivative of the cap belongs to delta, too: it multiplies the "
+       "whole bracket",
+       by([&](double, double c, double w, double d) {
+         return scale * w * (d * (1 - c / cap * (c / cap)) - delta);
+       })}};
+  if (cap == 0) {
+    of_products = {{none, not_a_number},
+                   {none, by([&](double, double c, double w, double d) {
+                      return scale * w * (d - delta) *
+                             (1 - c / cap * (c / cap));
+                    })}};
+  }
+  check({"d_product", d_product, keys}, right, 1e-7, of_products, where);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(6, 0.5, 3, 6, 6);
+}
+
+FA_STAGE(odd) {
+  grade(4, 0.25, 1.5, 9, 5);
+  grade(3, 0.5, 2, 4, 0);
+  grade(3, 0.5, 2, 1, 1);
+  grade(1000, 0.5, 5, 7, 6);
+  grade(3, 0.5, 0, 6, 4);
+}

@@ -1,0 +1,189 @@
+#include "06_flash_backward/exercises/on_device.cuh"
+#include "common/classroom/prelude_lab.hpp"
+
+using namespace fa::classroom;
+namespace plain = fa::backward::plain;
+using fa::FA_TARGET::DeviceBuffer;
+
+namespace {
+
+constexpr int kQueries = 128, kKeys = 96, kHeadDim = 32;
+
+// Tiles that a kernel reads: its requests of 16 bytes for each lane.
+template <class Kernel>
+double tiles(Kernel kernel, int length, bool causal) {
+  const Seen seen = watch([&] {
+    const plain::OnDevice device(
+        plain::random_problem(1, kQueries, kKeys, kHeadDim, causal));
+    fa::FA_TARGET::launch(kernel, plain::tile_launch(length, 1), device.a);
+  });
+  needs_watching(seen);
+  std::int64_t bytes = 0;
+  for (const fa::lab::LineTraffic& line : seen.report.traffic) {
+    if (line.shared || line.write) continue;
+    if (line.bytes == 16 * 32 * line.requests) bytes += line.bytes;
+  }
+  return static_cast<double>(bytes) / (32 * 32 * sizeof(float));
+}
+
+// Bytes that kernels were given beside inputs and gradients, and that they use without leaving them.
+template <class Launch>
+double bytes_of(std::int64_t count, Launch launch) {
+  const Seen seen = watch([&] {
+    plain::OnDevice device(
+        plain::random_problem(1, kQueries, kKeys, kHeadDim));
+    DeviceBuffer<float> workspace(count);
+    launch(device.a, workspace.data());
+    const std::vector<double> used = from_device(workspace);
+    for (const double number : used) {
+      require(!std::isnan(number), "a workspace that is not used");
+    }
+  });
+  require_no_findings(seen);
+  return static_cast<double>(count * sizeof(float));
+}
+
+std::int64_t multiplications = 0;
+
+// A matmul, as far as it matters here.
+void multiply(int rows, int inner, int cols) {
+  for (int i = 0; i < rows; ++i) {
+    for (int j = 0; j < cols; ++j) {
+      for (int e = 0; e < inner; ++e) ++multiplications;
+    }
+  }
+}
+void by_head_dim() {  // S, dP
+  multiply(kQueries, kHeadDim, kKeys);
+}
+void by_keys() {  // O, dQ
+  multiply(kQueries, kKeys, kHeadDim);
+}
+void by_queries() {  // dK, dV
+  multiply(kKeys, kQueries, kHeadDim);
+}
+double counted(const std::vector<void (*)()>& products) {
+  multiplications = 0;
+  for (const auto product : products) product();
+  return static_cast<double>(multiplications);
+}
+
+}  // namespace
+
+FA_QUESTIONS {
+  using namespace fa::FA_TARGET;
+  const double stored = bytes_of(
+      2 * kQueries * kKeys,
+      [](const AttentionGradient<float>& a, float* scores) {
+        const ::fa::FA_TARGET::Launch sizes{{kKeys / 32, kQueries / 32, 1},
+                                            {32, 32}};
+        launch(unfused_backward_scores, sizes, a, scores);
+        launch(unfused_prob_gradients, sizes, a, scores + kQueries * kKeys);
+      });
+  const double recomputed = bytes_of(
+      2 * kQueries, [](AttentionGradient<float> a, float* workspace) {
+        DeviceBuffer<float> o(kQueries * kHeadDim), lse(kQueries);
+        const std::vector<float> ones(kQueries * kHeadDim, 1.0f);
+        o.upload(ones.data());
+        lse.upload(ones.data());
+        a.o = o.data();
+        a.lse = lse.data();
+        a.delta = workspace;
+        a.inv_row_sum = workspace + kQueries;
+        launch(preprocess<32, float>, {{2}, {kPreprocessThreads}}, a);
+        using Sums = RowSumTile<32>;
+        launch(recomputed_row_sums<32>,
+               {{kQueries / Sums::side}, {Sums::threads}, Sums::shared_bytes},
+               a);
+      });
+  const double of_keys = tiles(backward_keys<32>, kKeys, false),
+               of_queries = tiles(backward_queries<32>, kQueries, false),
+               masked = tiles(backward_keys<32>, kKeys, true);
+  const double forward = counted({by_head_dim, by_keys}),
+               one_loop = counted({by_head_dim, by_head_dim, by_queries,
+                                   by_queries, by_keys}) /
+                          forward,
+               two_loops =
+                   counted({by_head_dim, by_head_dim, by_queries, by_queries,
+                            by_head_dim, by_head_dim, by_keys}) /
+                   forward;
+  const std::string elements = "these are numbers; a float32 has 4 bytes";
+  const double q = kQueries / 32, k = kKeys / 32;
+  return {
+      {"stored",
+       stored,
+       0,
+       {{stored / 2, "this is one of the two; P and dS are both stored"},
+        {stored / 4, elements},
+        {stored / 8, "this is one of the two, in numbers of 4 bytes"},
+        {recomputed, "this is what is left when P is computed anew"},
+        {2 * stored,
+         "S becomes P and dP becomes dS where they lie: two "
+         "matrices, not four"}}},
+      {"recomputed",
+       recomputed,
+       0,
+       {{recomputed / 2,
+         "this is one of the two; delta and the row sums are both kept"},
+        {recomputed / 4, elements},
+        {0,
+         "nothing is not enough: each query needs its delta and its row sum"},
+        {recomputed * kHeadDim,
+         "delta and the row sum are one number for each query, not a row"},
+        {2.0 * kKeys * 4,
+         "delta and the row sums belong to queries, the rows of the "
+         "softmax"}}},
+      {"keys_outside",
+       of_keys,
+       0,
+       {{of_queries, "this is with queries outside"},
+        {of_keys / 2, "this is half of them: K and V, Q and dO"},
+        {k * 2 * q,
+         "the tiles of K and V that each block owns are read, too"},
+        {k + 2 * k * q, "a block owns a tile of K and one of V"},
+        {2 * k + k * q, "dO is loaded like Q"},
+        {2 * (q + k),
+         "the queries go by once for each block of keys, not once "
+         "for all"}}},
+      {"queries_outside",
+       of_queries,
+       0,
+       {{of_keys, "this is with keys outside"},
+        {of_queries / 2, "this is half of them: Q and dO, K and V"},
+        {k * 2 * q,
+         "the tiles of Q and dO that each block owns are read, too"},
+        {2 * (q + k),
+         "the keys go by once for each block of queries, not once for "
+         "all"}}},
+      {"causal",
+       masked,
+       0,
+       {{of_keys, "this is without a mask"},
+        {of_keys / 2,
+         "not simply one half: tiles on the diagonal are read as a whole, "
+         "and "
+         "the mask does not begin in a corner"},
+        {2 * k + 2 * (4 + 3 + 2),
+         "the mask is aligned to the last key: query i sees keys up to i + "
+         "96 "
+         "- 128"},
+        {masked - 2 * k,
+         "two kinds of tiles are easily forgotten: K and V that each block "
+         "owns, and those on the diagonal"}}},
+      {"one_loop",
+       one_loop,
+       0,
+       {{5, "these are its products; the forward pass has two"},
+        {2, "four products: S is computed a second time, that makes five"},
+        {two_loops, "this is with two loops"}}},
+      {"two_loops",
+       two_loops,
+       0,
+       {{7, "these are its products; the forward pass has two"},
+        {one_loop,
+         "each loop needs P and dS, and so computes S and dP for itself"},
+        {2 * one_loop, "no loop computes all five products"},
+        {3,
+         "not only S: dS takes dP as well, and so both are computed "
+         "twice"}}}};
+}

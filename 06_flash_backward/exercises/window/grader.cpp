@@ -1,0 +1,155 @@
+#include "06_flash_backward/exercises/on_device.cuh"
+#include "common/classroom/prelude_lab.hpp"
+#include "student/window.cuh"
+
+using namespace fa::classroom;
+namespace plain = fa::backward::plain;
+using plain::Gradients;
+using plain::MistakeKind;
+using plain::Problem;
+
+namespace {
+
+constexpr int kSide = 32;
+
+struct Case {
+  Seen seen;
+  Gradients out;
+};
+
+Problem problem(int length_q, int length_k, int head_dim, int window) {
+  Problem x = plain::random_problem(1, length_q, length_k, head_dim, true);
+  x.window = window;
+  // Small scores: mistakes are then no larger than what float32 tells apart.
+  for (double& number : x.q) number /= 4;
+  return x;
+}
+
+Case run(const Problem& x) {
+  Case result;
+  result.seen = watch([&] {
+    const plain::OnDevice device(x);
+    fa::FA_TARGET::launch(fa::FA_TARGET::window_keys,
+                          plain::tile_launch(x.length_k, 1),
+                          fa::FA_TARGET::WindowGradient{device.a, x.window});
+    result.out = device.gradients();
+  });
+  return result;
+}
+
+std::string name_of(const Problem& x) {
+  return fmt::format("{} queries, {} keys, a window of {}", x.length_q,
+                     x.length_k, x.window);
+}
+
+const std::vector<Reason> kReasons{
+    {"barrier", "some threads never come to a barrier that others wait at"},
+    {"out of bounds", "it writes beside the gradients or the tiles"},
+    {"unwritten", "a tile is read where no thread has written"},
+    {"race",
+     "P and dS are hidden by a thread that did not write them, or after "
+     "others were told that they are there"}};
+
+void grade(const Problem& x) {
+  const Case c = run(x);
+  require(c.seen.atomics == 0,
+          fmt::format("{} atomic requests, where each sum has one owner, who "
+                      "stores it",
+                      c.seen.atomics));
+  const Gradients right = plain::gradients(x);
+  const double tolerance = 2e-5;
+  if (c.seen.report.findings.empty() &&
+      agree(c.out.d_v, right.d_v, tolerance) &&
+      agree(c.out.d_k, right.d_k, tolerance)) {
+    return;  // mistakes take time to compute
+  }
+  const auto mistakes = [&](std::vector<double> Gradients::*part,
+                            const char* left) {
+    return plain::mistakes_of(
+        x, part,
+        {{MistakeKind::kNoWindow, left},
+         {MistakeKind::kWindowOneMore,
+          "the window is one key too large: the query's own place is one of "
+          "its keys"},
+         {MistakeKind::kWindowOneLess, "the window is one key too small"},
+         {MistakeKind::kEndTopLeft,
+          "the loop over queries ends too early: query i stands at key i + "
+          "length_k - length_q, not at key i"},
+         {MistakeKind::kWindowTopLeft,
+          "query i stands at key i + length_k - length_q, not at key i"},
+         {MistakeKind::kEndOfFirstKey,
+          "queries that see only the later keys of the tile do not go by: "
+          "the end belongs to the last key of the 32"}});
+  };
+  check_result(c.seen, kReasons, {"dV", c.out.d_v, x.head_dim}, right.d_v,
+               tolerance,
+               mistakes(&Gradients::d_v,
+                        "keys that the window has left still have a weight"),
+               name_of(x));
+  check_result(c.seen, kReasons, {"dK", c.out.d_k, x.head_dim}, right.d_k,
+               tolerance,
+               mistakes(&Gradients::d_k,
+                        "keys that the window has left still have a dS; P "
+                        "alone was set to 0"),
+               name_of(x));
+}
+
+// Early keys are so large that their scores, beside the LSE of later windows, are powers that float32 does not have.
+void grade_huge() {
+  Problem x = problem(20, 20, 32, 5);
+  for (int e = 0; e < 8 * x.head_dim; ++e) x.k[e] *= 400;
+  const Case c = run(x);
+  for (const double number : c.out.d_v) {
+    require(!std::isnan(number),
+            "NaN when scores outside of the window are huge: infinity times "
+            "0 is NaN, so what is hidden is set to 0 and not multiplied");
+  }
+  const Gradients right = plain::gradients(x);
+  // Scores of some hundred are off by 1e-4, and so are weights.
+  check_result(c.seen, kReasons, {"dV", c.out.d_v, x.head_dim}, right.d_v,
+               2e-3, {}, name_of(x) + ", huge scores outside of it");
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(problem(48, 48, 8, 10));
+}
+
+FA_STAGE(odd) {
+  grade(problem(20, 40, 8, 9));
+  grade(problem(90, 20, 8, 12));
+  grade(problem(5, 7, 24, 1));
+  grade(problem(9, 4, 8, 1000));
+  grade_huge();
+}
+
+FA_STAGE(races) {
+  const Case c = run(problem(40, 33, 8, 6));
+  needs_watching(c.seen);
+  require_no_findings(c.seen, kReasons);
+}
+
+FA_STAGE(traffic) {
+  const Problem x = problem(96, 96, 32, 10);
+  const Case c = run(x);
+  needs_watching(c.seen);
+  std::int64_t least = 0;
+  for (int query0 = 0; query0 < x.length_q; query0 += kSide) {
+    for (int key0 = 0; key0 < x.length_k; key0 += kSide) {
+      bool any = false;
+      for (int i = query0; i < query0 + kSide; ++i) {
+        for (int j = key0; j < key0 + kSide; ++j) any = any || x.sees(i, j);
+      }
+      least += any;
+    }
+  }
+  // K, V and the gradients once; Q, dO and, for each 2 x 2 scores, LSE, delta and the row sum with each tile.
+  const std::int64_t tile = kSide * 32 * 4;
+  const std::int64_t fixed = x.length_k / kSide * 4 * tile;
+  const std::int64_t went_by = (c.seen.bytes - fixed) * 2 / (7 * tile);
+  note("tiles of queries that go by", went_by);
+  require(went_by <= least,
+          fmt::format("{} tiles of queries go by, and {} would do (case: {})",
+                      went_by, least, name_of(x)));
+}

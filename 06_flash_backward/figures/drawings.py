@@ -1,0 +1,277 @@
+"""Prints a picture of this lesson as SVG: python3 -m 06_flash_backward.figures.drawings NAME.
+Without one it lists them."""
+
+from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing, main
+
+WARPS = 8
+
+
+def bands(d, left, top, width, name, size):
+    """A matrix with a row of keys for each warp."""
+    height = 21
+    d.text(left + width / 2, top - 24, name, font_weight="bold")
+    d.text(left + width / 2, top - 8, size)
+    for warp in range(WARPS):
+        y = top + warp * height
+        d.box(left, y, width, height, COLOURS[warp])
+        d.text(left + width / 2, y + 15, f"warp {warp}")
+
+
+def block_storage():
+    d = Drawing(700, 470, "Rung 06 with 128 columns: where a block stores each matrix")
+    d.text(100, 24, "Shared memory", font_weight="bold")
+    kib = (2 * (2 * 128 * 128 + 4 * 64 * 128 + 128 * 64) + 4 * 4 * 64) // 1024
+    d.text(100, 42, f"16 bits, {kib} KiB")
+    top = 60
+    for name, size, height in [
+        ("K", "128 keys x 128", 64),
+        ("V", "128 keys x 128", 64),
+        ("Q, current and next tile", "2 x 64 queries x 128", 64),
+        ("dO, current and next tile", "2 x 64 queries x 128", 64),
+        ("dS, transposed", "128 keys x 64 queries", 40),
+        ("LSE and delta, float32", "", 22),
+    ]:
+        d.box(20, top, 160, height, "#f2f2f2")
+        middle = top + height / 2
+        d.text(100, middle + (4 if not size else -3), name)
+        if size:
+            d.text(100, middle + 13, size)
+        top += height
+    d.text(450, 24, "Registers, float32", font_weight="bold")
+    for left, name in [(220, "P\u1d40"), (320, "dS\u1d40")]:
+        bands(d, left, 88, 84, name, "64 queries")
+    for left, name in [(424, "dK"), (554, "dV")]:
+        bands(d, left, 88, 120, name, "128 columns")
+    left, top, width, height = 424, 318, 62.5, 38
+    d.text(left + 2 * width, top - 22, "dQ of 64 queries", font_weight="bold")
+    d.text(left + 2 * width, top - 7, "128 columns")
+    for warp in range(WARPS):
+        x, y = left + warp // 2 * width, top + warp % 2 * height
+        d.box(x, y, width, height, COLOURS[warp])
+        d.text(x + width / 2, y + 23, f"warp {warp}")
+    d.text(352, top + 2, "dS of all warps,")
+    d.text(352, top + 18, "from shared memory")
+    d.arrow(296, top + 32, 418)
+    for k, words in enumerate(
+        [
+            "Colour: warp. A warp holds the same 16 keys of P, dS, dK and dV, so sums over "
+            "queries stay within",
+            "the warp. dQ is a sum over the keys of all warps: each warp computes a 32 x 32 "
+            "part of it.",
+        ]
+    ):
+        d.text(20, 428 + 18 * k, words, text_anchor="start")
+    return d
+
+
+def flow():
+    d = Drawing(
+        700,
+        440,
+        "The data of the backward pass: what is loaded, what is recomputed, what is stored",
+    )
+    for y, height, name in [
+        (14, 74, "from global memory"),
+        (112, 196, "one tile, on chip"),
+        (332, 66, "to global memory"),
+    ]:
+        d.box(18, y, 664, height, "#f4f4f4", "#bbbbbb")
+        d.text(28, y + 17, name, text_anchor="start", font_size=11, fill="#555555")
+    for x, name in [(150, "Q"), (220, "K"), (400, "dO"), (470, "V"), (540, "O")]:
+        d.matrix(x, 28, 44, 48, LINEAR, name)
+    d.matrix(300, 38, 44, 28, SMALL, "LSE")
+    d.matrix(540, 128, 44, 26, SMALL, "\u03b4")
+    d.text(592, 140, "rowsum(dO \u2218 O),", text_anchor="start", font_size=10)
+    d.text(592, 153, "once, before", text_anchor="start", font_size=10)
+    d.matrix(156, 138, 104, 34, QUADRATIC, "S = scale Q K\u1d40")
+    d.matrix(160, 204, 96, 34, QUADRATIC, "P")
+    d.matrix(392, 138, 110, 34, QUADRATIC, "dP = dO V\u1d40")
+    d.matrix(392, 256, 110, 34, QUADRATIC, "dS")
+    d.pointer(172, 76, 192, 136)
+    d.pointer(242, 76, 224, 136)
+    d.pointer(422, 76, 432, 136)
+    d.pointer(492, 76, 466, 136)
+    d.pointer(562, 76, 562, 126)
+    d.pointer(444, 74, 545, 126, stroke="#777777", stroke_dasharray="4 3")
+    d.pointer(208, 172, 208, 202)
+    d.text(202, 192, "exp(S - LSE)", text_anchor="end", font_size=11)
+    d.pointer(316, 66, 258, 212)
+    d.pointer(447, 172, 447, 254)
+    d.text(455, 214, "P \u2218 (dP - \u03b4)", text_anchor="start", font_size=11)
+    d.pointer(256, 224, 390, 264)
+    d.pointer(562, 154, 504, 262)
+    for x, name, words in [
+        (186, "dV", "P\u1d40 dO"),
+        (400, "dK", "scale dS\u1d40 Q"),
+        (520, "dQ", "scale dS K"),
+    ]:
+        d.matrix(x, 344, 44, 40, LINEAR, name)
+        d.text(x + 50, 368, words, text_anchor="start", font_size=11)
+    d.pointer(208, 238, 208, 342)
+    d.pointer(432, 290, 424, 342)
+    d.pointer(474, 290, 538, 342)
+    d.legend(
+        18,
+        424,
+        [
+            (LINEAR, "grows with N"),
+            (QUADRATIC, "N squared in rungs 01 and 02; from 03 on a tile"),
+            (SMALL, "one value per query"),
+        ],
+    )
+    return d
+
+
+def bands_of(d, x, y, side, parts, across, groups):
+    """A square of scores cut into bands, across or downwards; colour: warp, outline: block."""
+    step = side / (parts * groups)
+    for k in range(parts * groups):
+        colour = COLOURS[k % parts]
+        if across:
+            d.box(x + k * step, y, step, side, colour, "#aaaaaa", 0.3)
+        else:
+            d.box(x, y + k * step, side, step, colour, "#aaaaaa", 0.3)
+    for k in range(groups):
+        if across:
+            d.box(x + k * step * parts, y, step * parts, side, "none", "#222222", 1.4)
+        else:
+            d.box(x, y + k * step * parts, side, step * parts, "none", "#222222", 1.4)
+
+
+def rows():
+    d = Drawing(
+        700, 472, "Which block and warp own which rows and columns of the scores, rung by rung"
+    )
+    side = 128
+    pictures = [
+        ("01, 02: matmuls", "32 x 32 elements of", "a result per block", None),
+        ("03: dK, dV", "32 keys a block,", "8 lanes for each key", (8, True, 4)),
+        ("03: dQ", "32 queries a block,", "8 lanes for each query", (8, False, 4)),
+        ("04: all", "32 keys per block;", "all blocks add to dQ", (8, True, 4)),
+        (
+            "05, 06, 08 to 12: all",
+            "128 keys per block, 16",
+            "per warp; all add to dQ",
+            (WARPS, True, 1),
+        ),
+        ("07: dK, dV", "as 06,", "without dQ", (WARPS, True, 1)),
+        ("07: dQ", "128 queries a block,", "16 per warp", (WARPS, False, 1)),
+    ]
+    for k, (name, first, second, cut) in enumerate(pictures):
+        x = 18 + 174 * (k % 4) if k < 4 else 105 + 174 * (k - 4)
+        y = 64 if k < 4 else 270
+        d.text(x + side / 2, y - 40, name, font_weight="bold")
+        d.text(x + side / 2, y - 24, first, font_size=10)
+        d.text(x + side / 2, y - 11, second, font_size=10)
+        if cut is None:
+            for i in range(4):
+                for j in range(4):
+                    d.box(x + 32 * j, y + 32 * i, 32, 32, COLOURS[7], "#222222", 1.4)
+        else:
+            bands_of(d, x, y, side, *cut)
+    d.lines_of_text(
+        18,
+        424,
+        [
+            "Scores of 128 queries, downwards, and 128 keys, across. Outline: block. Colour: warp.",
+            "A sum over queries is local where a warp owns keys; a sum over keys, where it "
+            "owns queries.",
+            "Rungs 05 to 11 are drawn with 128 columns.",
+        ],
+        text_anchor="start",
+    )
+    return d
+
+
+def hopper():
+    d = Drawing(
+        700, 494, "Rungs 08 to 12: the five matmuls of a warpgroup, and the registers of a thread"
+    )
+    shared, registers = LINEAR, QUADRATIC
+    width, height = 92, 30
+    d.text(142, 24, "result", font_weight="bold")
+    d.text(312, 24, "left operand", font_weight="bold")
+    d.text(452, 24, "right operand", font_weight="bold")
+
+    def product(y, result, sign, left, right, words):
+        for x, (name, size, fill) in [(96, result), (266, left), (406, right)]:
+            d.matrix(x, y, width, height, fill, name, size)
+        d.text(227, y + height / 2 + 4, sign, font_size=15)
+        d.text(382, y + height / 2 + 4, "\u00b7", font_size=15)
+        d.lines_of_text(514, y + 12, words, step=15, text_anchor="start", font_size=11)
+
+    of_keys, of_queries, scores = "64 x d", "m x d", "64 x m"
+    product(
+        36,
+        ("S\u1d40", scores, registers),
+        "=",
+        ("K", of_keys, shared),
+        ("Q\u1d40", "d x m", shared),
+        ["then P\u1d40 =", "exp(scale S\u1d40 - LSE)"],
+    )
+    product(
+        94,
+        ("dP\u1d40", scores, registers),
+        "=",
+        ("V", of_keys, shared),
+        ("dO\u1d40", "d x m", shared),
+        ["then dS\u1d40 =", "P\u1d40 \u2218 (dP\u1d40 - \u03b4)"],
+    )
+    product(
+        152,
+        ("dV", of_keys, registers),
+        "+=",
+        ("P\u1d40", scores, registers),
+        ("dO", of_queries, shared),
+        ["P\u1d40 in registers,", "rounded"],
+    )
+    product(
+        210,
+        ("dK", of_keys, registers),
+        "+=",
+        ("dS\u1d40", scores, registers),
+        ("Q", of_queries, shared),
+        ["dS\u1d40 in registers,", "rounded"],
+    )
+    product(
+        290,
+        ("dQ", "half of m x d", registers),
+        "=",
+        ("dS", "m x 128", shared),
+        ("K", "128 x d", shared),
+        ["dS and K of both", "warpgroups"],
+    )
+    d.pointer(312, 256, 312, 287)
+    d.text(322, 275, "stmatrix transposes it", text_anchor="start", font_size=11)
+    d.legend(
+        96, 366, [(shared, "shared memory, 16 bits"), (registers, "registers of the warpgroup")]
+    )
+    left, scale = 96, 2
+    d.text(20, 392, "Registers of a thread that holds both S and dP:", text_anchor="start")
+    for y, columns, queries in [(402, 64, 128), (438, 128, 64)]:
+        d.text(20, y + 13, f"d = {columns}", text_anchor="start", font_size=11)
+        d.text(20, y + 26, f"m = {queries}", text_anchor="start", font_size=11)
+        x = left
+        parts = [("dK", columns), ("dV", columns), ("S\u1d40", queries), ("dP\u1d40", queries)]
+        for k, (name, of_64) in enumerate(parts):
+            numbers = 64 * of_64 // 128  # of 64 rows, shared by 128 threads
+            d.box(x, y, scale * numbers, 28, COLOURS[k], "#666666")
+            d.text(x + scale * numbers / 2, y + 18, f"{name}: {numbers}", font_size=11)
+            x += scale * numbers
+        d.text(x + 8, y + 18, f"= d + m = {(x - left) // scale}", text_anchor="start", font_size=11)
+    at = left + scale * 255
+    d.line(at, 398, at, 470, RED, 1.5, stroke_dasharray="4 3")
+    d.text(at + 6, 438, "255, the most", text_anchor="start", font_size=11, fill=RED)
+    d.text(
+        20,
+        484,
+        "m: queries of a tile, d: columns. 64 keys per warpgroup, 128 keys per block.",
+        text_anchor="start",
+    )
+    return d
+
+
+PICTURES = {"flow": flow, "hopper": hopper, "rows": rows, "block_storage": block_storage}
+
+if __name__ == "__main__":
+    main(PICTURES)

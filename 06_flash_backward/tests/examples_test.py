@@ -1,0 +1,75 @@
+"""Tests of the examples of lessons 05 and 06 as programs, as far as they need neither PyTorch nor a
+GPU."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LESSONS = ("05_flash_forward", "06_flash_backward")
+
+
+def run(*arguments, folder=ROOT):
+    """Exit status, output and errors of Python with these arguments."""
+    words = [sys.executable, "-B", *map(str, arguments)]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+class Starting(unittest.TestCase):
+    def test_a_plain_script_and_another_folder_give_one_message(self):
+        for lesson in LESSONS:
+            script = pathlib.Path(ROOT, lesson, "interface", "example.py")
+            expected = f"in the repository's root: python3 -m {lesson}.interface.example\n"
+            for arguments, folder in (
+                ([script], ROOT),
+                (["example.py"], script.parent),
+                (["-m", "interface.example"], ROOT / lesson),
+            ):
+                status, out, err = run(*arguments, folder=folder)
+                self.assertEqual((status, out, err.count("\n")), (2, "", 1), err)
+                self.assertTrue(err.endswith(expected), err)
+
+    def test_a_missing_option_gives_one_message(self):
+        for lesson in LESSONS:
+            status, _, err = run("-m", f"{lesson}.interface.example")
+            self.assertEqual(status, 2)
+            self.assertRegex(err, r"^example.py: .*Give --library PATH\n$")
+
+
+class Records(unittest.TestCase):
+    def table(self, lesson, record):
+        return run("-m", f"{lesson}.interface.example", "--table", record)
+
+    def test_the_record_of_another_program_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            record = pathlib.Path(folder, "record.json")
+            for text, words in (
+                ('{"command": "06_flash_backward --section time"}', "is not a record of 06_"),
+                (
+                    '{"command": "python3 -m 05_flash_forward.interface.example"}',
+                    "not a record of 06_",
+                ),
+                ("{}", "is not a record of 06_"),
+                ("[]", "is not a record: "),
+                ("nothing", "is not a record: "),
+            ):
+                record.write_text(text, encoding="utf-8")
+                status, _, err = self.table("06_flash_backward", record)
+                self.assertEqual((status, err.count("\n")), (2, 1), err)
+                self.assertIn(words, err)
+            status, _, err = self.table("05_flash_forward", pathlib.Path(folder, "none"))
+            self.assertEqual((status, err.count("none"), err.count("\n")), (2, 1, 1), err)
+
+    def test_a_record_of_its_own_is_printed(self):
+        for lesson in LESSONS:
+            record = ROOT / "docs" / "results" / f"h200_{lesson[:2]}_interface.json"
+            status, out, err = self.table(lesson, record)
+            self.assertEqual((status, err), (0, ""))
+            self.assertIn("bfloat16 128 causal", out)
+
+
+if __name__ == "__main__":
+    unittest.main()

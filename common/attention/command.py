@@ -1,0 +1,29 @@
+"""How an example was started, and how it ends."""
+
+import sys
+
+
+class Failure(Exception):
+    """What cannot be done; the text is the message."""
+
+    status = 2
+
+
+class Skipped(Failure):
+    """What this machine lacks; the text is the message."""
+
+    status = 77
+
+
+def module():
+    """The name of the module that runs: 05_flash_forward.interface.example."""
+    return sys.modules["__main__"].__spec__.name
+
+
+def exit_with(main):
+    """Runs main() as a program."""
+    try:
+        sys.exit(main())
+    except Failure as error:
+        print(f"example.py: {error}", file=sys.stderr)
+        sys.exit(error.status)

@@ -1,0 +1,77 @@
+"""The program of an example: its options, and what they do."""
+
+import argparse
+
+from common.attention import counters
+from common.attention.command import Failure, Skipped
+from common.attention.peers import HEADINGS, load_flash_attention_3
+from common.attention.pytorch import torch
+from common.attention.record import write_record, writing
+from common.attention.tables import print_counted
+from common.files.write_file import check_writable
+
+
+def parser_of(doc):
+    """The options of an example."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--library", metavar="PATH", help="this lesson's library")
+    parser.add_argument("--table", metavar="FILE", help="print a record; needs no PyTorch")
+    parser.add_argument("--check", action="store_true", help="errors against float64")
+    parser.add_argument("--time", action="store_true", help="times beside PyTorch's backends")
+    parser.add_argument(
+        "--counters", action="store_true", help="what ncu counts, for Hopper GPUs; alone"
+    )
+    parser.add_argument(
+        "--flash-attention-3",
+        metavar="PATH",
+        help="FlashAttention-3's library for PyTorch, to be checked and timed, too",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=20, help="how often a call is timed at least (default 20)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
+    parser.add_argument("--commit", help="of the code, for the record of a copy without git")
+    return parser
+
+
+def run(args, load, check, time_all, count_all):
+    """Does what the options ask for. Returns the exit status.
+
+    load() gives an object with `runs_on`; check(it, device) gives rows and whether all errors are
+    small; time_all(it, repeats) and count_all(it) give rows.
+    """
+    if args.repeats < 1:
+        raise Failure(f"{args.repeats} repeats to time; at least 1 is needed")
+    if args.counters and (args.check or args.time):
+        raise Failure("--counters goes with neither --check nor --time: ncu would slow them down")
+    if args.library is None:
+        raise Failure("which library is to be called? Give --library PATH")
+    if torch is None:
+        raise Skipped("PyTorch is needed, and this Python has none")
+    library = load()
+    if args.flash_attention_3 is not None:
+        load_flash_attention_3(args.flash_attention_3)
+    on_gpu = library.runs_on == "gpu"
+    if on_gpu and not torch.cuda.is_available():
+        raise Failure("the library is for GPUs, and PyTorch finds none")
+    if args.time and not on_gpu:
+        raise Failure("the library is for the CPU, where times would say nothing")
+    if args.counters and not on_gpu:
+        raise Failure("the library is for the CPU, where ncu counts nothing")
+    if args.json:
+        with writing(args.json):
+            check_writable(args.json)
+    both = not (args.check or args.time or args.counters)
+    rows, good = [], True
+    if args.counters:
+        rows = count_all(library)
+        if counters.under_ncu():
+            return 0
+        print_counted(rows, HEADINGS)
+    if args.check or both:
+        rows, good = check(library, "cuda" if on_gpu else "cpu")
+    if args.time or (both and on_gpu):
+        rows += time_all(library, args.repeats)
+    if args.json:
+        write_record(args.json, on_gpu, args.commit, rows)
+    return 0 if good else 1

@@ -1,0 +1,177 @@
+"""Tests of what the examples of lessons 05 and 06 share, as far as it needs no GPU: the orders in
+which calls alternate, and what is read from ncu, which a script stands in for."""
+
+import collections
+import contextlib
+import io
+import json
+import os
+import pathlib
+import stat
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+from common.attention import command, counters, tables, timing
+from common.attention.peers import OURS
+
+METRICS = [counters.CYCLES, *counters.SHARES.values()]
+
+
+def line(*cells):
+    return ",".join(f'"{cell}"' for cell in cells)
+
+
+def printed(*kernels):
+    """ncu's CSV for kernels (name, metrics)."""
+    lines = ["==PROF== Connected to process 4711", line("ID", "Kernel Name", *METRICS)]
+    lines.append(line("", "", *["" for _ in METRICS]))
+    lines += [line(i, name, *metrics) for i, (name, metrics) in enumerate(kernels)]
+    return "\n".join(lines) + "\n"
+
+
+def label(backend="a", dtype="bfloat16", length=512):
+    return {"backend": backend, "type": dtype, "length": length, "head_dim": 64, "causal": False}
+
+
+MARK = ("spin_kernel(long)", (9, 9, 9, 9, 9))
+SHORT = ("preprocess", ("1,000", 1, 2, 3, 4))
+LONG = ("flash", ("2,000,000", 66.666, 75, 26, 2))
+
+
+class Orders(unittest.TestCase):
+    def test_each_call_comes_at_each_place_and_behind_each_other_one_equally_often(self):
+        for count in range(1, 14):
+            orders = timing.orders_of(count)
+            self.assertGreaterEqual(len(orders), timing.ROUNDS)
+            for order in orders:
+                self.assertEqual(sorted(order), list(range(count)))
+            for place in range(count):
+                there = collections.Counter(order[place] for order in orders)
+                self.assertEqual((len(there), len(set(there.values()))), (count, 1))
+            pairs = collections.Counter(pair for order in orders for pair in zip(order, order[1:]))
+            self.assertEqual(len(pairs), count * (count - 1))
+            self.assertLessEqual(len(set(pairs.values())), 1)
+
+    def test_no_calls(self):
+        self.assertEqual(timing.orders_of(0), [])
+
+
+class Rows(unittest.TestCase):
+    def test_cycles_are_those_of_all_kernels_and_shares_of_the_longest(self):
+        labels = json.dumps(label()) + "\n" + json.dumps(label("b")) + "\n"
+        first, second = counters.rows_of(printed(MARK, SHORT, LONG, SHORT, MARK, SHORT), labels)
+        self.assertEqual(first["kernels"], 3)
+        self.assertEqual(first["cycles"], 2002000)
+        self.assertEqual([first[name] for name in counters.SHARES], [66.67, 75, 26, 2])
+        self.assertEqual((second["backend"], second["cycles"]), ("b", 1000))
+
+    def test_a_call_that_is_missing_or_launched_nothing(self):
+        labels = json.dumps(label()) + "\n" + json.dumps(label("b")) + "\n"
+        for text in (printed(MARK, LONG), printed(MARK, LONG, MARK), ""):
+            with self.assertRaisesRegex(counters.Uncounted, "calls of 2"):
+                counters.rows_of(text, labels)
+
+    def test_a_metric_that_this_gpu_lacks(self):
+        lacks = ("flash", (1, "n/a", 1, 1, 1))
+        with self.assertRaisesRegex(counters.Uncounted, "sm__pipe_tensor"):
+            counters.rows_of(printed(MARK, SHORT, lacks), json.dumps(label()))
+
+    def test_nothing_was_called(self):
+        with self.assertRaisesRegex(counters.Uncounted, "0 calls of 0"):
+            counters.rows_of("", "")
+
+
+class Counting(unittest.TestCase):
+    def with_ncu(self, script):
+        """count(), with an ncu that is a script."""
+        with tempfile.TemporaryDirectory() as folder:
+            if script is not None:
+                ncu = pathlib.Path(folder, "ncu")
+                ncu.write_text(f"#!{sys.executable}\nimport os, sys\n{script}\n", encoding="utf-8")
+                ncu.chmod(ncu.stat().st_mode | stat.S_IXUSR)
+            with mock.patch.dict(os.environ, {"PATH": folder, "CUDA_HOME": folder}):
+                return counters.count()
+
+    def test_ncu_runs_this_program_again_and_is_told_where_labels_go(self):
+        again = ["-m", command.module(), *sys.argv[1:]]
+        script = (
+            f"assert sys.argv[-{len(again)}:] == {again!r}\n"
+            f"with open(os.environ[{counters.LABELS!r}], 'a') as file: "
+            f"file.write({json.dumps(label())!r})\n"
+            f"print({printed(MARK, LONG)!r})"
+        )
+        (row,) = self.with_ncu(script)
+        self.assertEqual((row["what"], row["length"], row["cycles"]), ("counters", 512, 2000000))
+
+    def test_why_it_failed_is_told(self):
+        error = (
+            "print('==ERROR== ERR_NVGPUCTRPERM: no permission\\n==ERROR== second\\n"
+            + '"0","x"'
+            + "')\n"
+        )
+        with self.assertRaisesRegex(
+            counters.Uncounted, "status 3: ERR_NVGPUCTRPERM: no permission$"
+        ):
+            self.with_ncu(error + "sys.exit(3)")
+        with self.assertRaisesRegex(counters.Uncounted, "0 calls of 0; it says: ERR_NVGPUCTRPERM"):
+            self.with_ncu(error)
+        with self.assertRaisesRegex(counters.Uncounted, "status 1: example.py: no such library$"):
+            self.with_ncu(
+                error + "print('example.py: no such library', file=sys.stderr)\nsys.exit(1)"
+            )
+        with self.assertRaisesRegex(counters.Uncounted, "status 2: nothing$"):
+            self.with_ncu("sys.exit(2)")
+
+    def test_what_takes_too_long_is_ended(self):
+        with mock.patch.object(counters, "SECONDS", 0.2):
+            with self.assertRaisesRegex(counters.Uncounted, "more than 0.2 s"):
+                self.with_ncu("import time\ntime.sleep(60)")
+
+    def test_numbers_have_a_point_in_every_country(self):
+        script = "sys.exit(0 if os.environ.get('LC_ALL') == 'C' else 9)"
+        with mock.patch.dict(os.environ, {"LC_ALL": "de_DE.UTF-8"}):
+            with self.assertRaisesRegex(counters.Uncounted, "0 calls of 0"):
+                self.with_ncu(script)
+
+    def test_without_ncu(self):
+        with self.assertRaisesRegex(counters.Uncounted, "ncu, of the CUDA Toolkit, is not"):
+            self.with_ncu(None)
+
+
+class Table(unittest.TestCase):
+    def test_a_line_for_each_problem_and_one_for_each_backend_of_both_types(self):
+        shares = {"tensor": 66.6, "shared": 75.4, "l2": 26, "dram": 2}
+        rows = [
+            {**label(backend, dtype), **shares, "cycles": cycles}
+            for dtype in ("bfloat16", "float16")
+            for backend, cycles in ((OURS, 2000000), ("theirs", 3000000 + 3000 * len(dtype)))
+        ]
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            tables.print_counted(rows, {OURS: "lesson", "theirs": "them", "nobody": "-"})
+        lines = text.getvalue().splitlines()
+        self.assertIn(" 64 full     512    2.000    3.024       1.51", text.getvalue())
+        self.assertTrue(any(words.split()[-5:] == ["67", "67", "75", "26", "2"] for words in lines))
+        self.assertEqual(lines[-1].split(), ["them", "64", "full", "1.001"])  # 3.024 / 3.021
+        self.assertLessEqual(max(map(len, lines)), 120)
+
+    def test_alone(self):
+        row = {
+            **label(OURS),
+            "tensor": 66.6,
+            "shared": 75.4,
+            "l2": 26,
+            "dram": 2,
+            "cycles": 2000000,
+        }
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            tables.print_counted([row], {OURS: "lesson", "theirs": "them"})
+        self.assertNotIn("over ours", text.getvalue())
+        self.assertIn(" 64 full     512    2.000       67", text.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,222 @@
+// The main program of every grader: runs one stage, and says how it ended on a channel that only it was told of.
+#include "common/classroom/grader.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "common/files/escape.hpp"
+
+namespace fa::classroom {
+namespace {
+
+struct NamedStage {
+  std::string name;
+  void (*run)();
+};
+// Functions, because stages register before main().
+std::vector<NamedStage>& stages() {
+  static std::vector<NamedStage> all;
+  return all;
+}
+std::vector<Question> (*questions)() = nullptr;
+std::vector<std::pair<std::string, std::int64_t>> notes;
+
+// JSON has no infinities; Python reads these words.
+std::string number(double x) {
+  if (std::isnan(x)) return "NaN";
+  if (std::isinf(x)) return x > 0 ? "Infinity" : "-Infinity";
+  return fmt::format("{:.17g}", x);
+}
+
+std::string questions_json() {
+  std::string result;
+  for (const Question& question : questions()) {
+    std::string mistakes;
+    for (const auto& [value, says] : question.mistakes) {
+      mistakes += fmt::format("{}[{}, {}]", mistakes.empty() ? "" : ", ",
+                              number(value), json_text(says));
+    }
+    result += fmt::format(
+        R"({}{{"name": {}, "truth": {}, "within": {}, "mistakes": [{}]}})",
+        result.empty() ? "" : ", ", json_text(question.name),
+        number(question.truth), number(question.within), mistakes);
+  }
+  return fmt::format(R"({{"verdict": "questions", "questions": [{}]}})",
+                     result);
+}
+
+std::string verdict_json(const std::string& verdict,
+                         std::string message = {}) {
+  constexpr std::size_t longest = 6000;
+  if (message.size() > longest) message = message.substr(0, longest) + " ...";
+  std::string counted;
+  for (const auto& [name, value] : notes) {
+    counted += fmt::format("{}[{}, {}]", counted.empty() ? "" : ", ",
+                           json_text(name), value);
+  }
+  return fmt::format(R"({{"verdict": "{}", "message": {}, "notes": [{}]}})",
+                     verdict, json_text(message), counted);
+}
+
+std::string grade(const std::string& wanted) {
+  if (wanted == "questions" && questions != nullptr) {
+    try {
+      return questions_json();
+    } catch (const Skipped& skipped) {
+      return verdict_json("skipped", skipped.what());
+    }
+  }
+  const NamedStage* found = nullptr;
+  for (const NamedStage& stage : stages()) {
+    if (stage.name != wanted) continue;
+    // A file that names a stage of its own would grade itself.
+    if (found != nullptr) {
+      return verdict_json("refused", "the stage '" + wanted +
+                                         "' is defined twice; your file must "
+                                         "not define stages");
+    }
+    found = &stage;
+  }
+  if (found == nullptr) {
+    return verdict_json("broken", "there is no stage '" + wanted + "'");
+  }
+  try {
+    found->run();
+  } catch (const Skipped& skipped) {
+    return verdict_json("skipped", skipped.what());
+  } catch (const Refused& refused) {
+    return verdict_json("refused", refused.what());
+  } catch (const std::bad_alloc&) {
+    return verdict_json("refused",
+                        "it requested more memory than a check may use");
+  } catch (const std::exception& error) {
+    return verdict_json("refused",
+                        std::string("it threw an error: ") + error.what());
+  } catch (...) {
+    return verdict_json("refused", "it threw something that is no error");
+  }
+  return verdict_json("passed");
+}
+
+}  // namespace
+
+void refuse(const std::string& message) {
+  throw Refused(message);
+}
+void skip(const std::string& why) {
+  throw Skipped(why);
+}
+void require(bool holds, const std::string& message) {
+  if (!holds) refuse(message);
+}
+void note(const std::string& name, std::int64_t value) {
+  notes.emplace_back(name, value);
+}
+std::string text(double x) {
+  return fmt::format("{:.6g}", x);
+}
+
+bool agree(const std::vector<double>& a, const std::vector<double>& b,
+           double tolerance) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    if (std::isinf(a[i]) || std::isinf(b[i])) {
+      if (a[i] == b[i]) continue;
+      return false;
+    }
+    if (!(std::abs(a[i] - b[i]) <= tolerance)) return false;
+  }
+  return true;
+}
+
+void check(const Table& out, const std::vector<double>& reference,
+           double tolerance, const std::vector<Mistake>& mistakes,
+           const std::string& where) {
+  if (agree(out.values, reference, tolerance)) return;
+  for (const Mistake& mistake : mistakes) {
+    if (agree(out.values, mistake.result, tolerance)) {
+      refuse(fmt::format("{} (case: {})", mistake.says, where));
+    }
+  }
+  if (out.values.size() != reference.size()) {
+    refuse(fmt::format("{} has {} numbers; it should have {} (case: {})",
+                       out.what, out.values.size(), reference.size(), where));
+  }
+  std::size_t worst = 0, wrong = 0;
+  double worst_error = -1;
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    if (agree({out.values[i]}, {reference[i]}, tolerance)) continue;
+    ++wrong;
+    const double difference = std::abs(out.values[i] - reference[i]);
+    const double error = std::isnan(difference) ? HUGE_VAL : difference;
+    if (error > worst_error) {
+      worst_error = error;
+      worst = i;
+    }
+  }
+  const auto cols = static_cast<std::size_t>(out.cols);
+  const std::string element =
+      cols == 1
+          ? fmt::format("{}[{}]", out.what, worst)
+          : fmt::format("{}[{}][{}]", out.what, worst / cols, worst % cols);
+  refuse(fmt::format(
+      "{} of {} numbers are wrong; the worst is {} = {:.6g}, and {:.6g} is "
+      "right (case: {})",
+      wrong, reference.size(), element, out.values[worst], reference[worst],
+      where));
+}
+
+Stage::Stage(const char* name, void (*run)()) {
+  stages().push_back({name, run});
+}
+Questions::Questions(std::vector<Question> (*ask)()) {
+  questions = ask;
+}
+
+}  // namespace fa::classroom
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--stages") == 0) {
+    for (const auto& stage : fa::classroom::stages()) {
+      std::puts(stage.name.c_str());
+    }
+    return 0;
+  }
+  if (argc != 4) {
+    std::fputs("usage: grader STAGE SECRET_FD RESULT_FD, or --stages\n",
+               stderr);
+    return 2;
+  }
+  // The secret is read before any of the student's functions is called, and marks the one line that counts.
+  const int secret_fd = std::atoi(argv[2]), result_fd = std::atoi(argv[3]);
+  std::string secret(32, ' ');
+  std::size_t have = 0;
+  while (have < secret.size()) {
+    const ssize_t got =
+        read(secret_fd, secret.data() + have, secret.size() - have);
+    if (got <= 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  close(secret_fd);
+  if (have != secret.size()) {
+    std::fputs("grader: the secret is missing\n", stderr);
+    return 2;
+  }
+  const std::string line =
+      secret + " " + fa::classroom::grade(argv[1]) + "\n";
+  std::size_t done = 0;
+  while (done < line.size()) {
+    const ssize_t put =
+        write(result_fd, line.data() + done, line.size() - done);
+    if (put <= 0) return 2;
+    done += static_cast<std::size_t>(put);
+  }
+  std::fflush(nullptr);
+  _exit(0);  // what the student's destructors do no longer matters
+}

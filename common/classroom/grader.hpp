@@ -1,0 +1,117 @@
+/// @file
+/// What graders of exercises are written with. A grader includes the student's file and has one function for each stage;
+/// the program that both make runs one stage and says on a channel of its own how it ended. README.md has the whole.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fa::classroom {
+
+/// Thrown by refuse().
+class Refused : public std::exception {
+ public:
+  /// @param message for the student
+  explicit Refused(std::string message) : message_(std::move(message)) {}
+  /// The message.
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  std::string message_;
+};
+
+/// Thrown by skip().
+class Skipped : public Refused {
+  using Refused::Refused;
+};
+
+/// Ends the stage: the answer is wrong.
+/// @param message names the misconception, and where it shows
+[[noreturn]] void refuse(const std::string& message);
+
+/// Ends the stage without a verdict, where this machine cannot give one.
+/// @param why for the student
+[[noreturn]] void skip(const std::string& why);
+
+/// Refuses unless `holds`.
+void require(bool holds, const std::string& message);
+
+/// Tells the student, and the marks, a number that was counted.
+/// @param name  in words
+/// @param value what was counted
+void note(const std::string& name, std::int64_t value);
+
+/// A number for a message, with six digits.
+std::string text(double x);
+
+/// A typical wrong answer to a case: its result, and what to tell who gets the same.
+struct Mistake {
+  std::string says;            ///< names the misconception
+  std::vector<double> result;  ///< of the wrong answer
+};
+
+/// A table of numbers for check().
+struct Table {
+  std::string what;            ///< "o", for messages
+  std::vector<double> values;  ///< row by row
+  std::int64_t cols = 1;       ///< elements in a row
+};
+
+/// True when two lists are the same up to a tolerance; NaN is the same as NaN, infinities must be equal.
+bool agree(const std::vector<double>& a, const std::vector<double>& b,
+           double tolerance);
+
+/// Refuses unless the values agree with the reference. When they agree with a mistake instead, the message is that
+/// mistake's; else it says how many are wrong and which is the worst.
+/// @param out       the student's
+/// @param reference as many numbers
+/// @param tolerance largest difference that is allowed
+/// @param mistakes  tried in their order
+/// @param where     the case, "5 queries, 7 keys"
+void check(const Table& out, const std::vector<double>& reference,
+           double tolerance, const std::vector<Mistake>& mistakes,
+           const std::string& where);
+
+/// Names a stage. Use FA_STAGE().
+class Stage {
+ public:
+  /// @param name as in exercise.json
+  /// @param run  throws Refused or Skipped
+  Stage(const char* name, void (*run)());
+};
+
+/// A question of an exercise whose answer is a number.
+struct Question {
+  std::string name;   ///< as in the file of answers
+  double truth = 0;   ///< counted, never typed
+  double within = 0;  ///< how far an answer may be off, relatively
+  /// Typical wrong numbers, and what to tell who gives them.
+  std::vector<std::pair<double, std::string>> mistakes;
+};
+
+/// Names the questions. Use FA_QUESTIONS().
+class Questions {
+ public:
+  /// @param ask computes the truth
+  explicit Questions(std::vector<Question> (*ask)());
+};
+
+}  // namespace fa::classroom
+
+/// FA_STAGE(easy) { ... }: what the stage of this name does.
+#define FA_STAGE(name)                                                       \
+  static void stage_##name();                                                \
+  static const ::fa::classroom::Stage stage_##name##_is_known(#name,         \
+                                                              stage_##name); \
+  static void stage_##name()
+
+/// FA_QUESTIONS { return {...}; }: the questions, with their answers.
+#define FA_QUESTIONS                                             \
+  static std::vector<::fa::classroom::Question> all_questions(); \
+  static const ::fa::classroom::Questions questions_are_known(   \
+      all_questions);                                            \
+  static std::vector<::fa::classroom::Question> all_questions()

@@ -1,0 +1,116 @@
+"""SVG pictures for the pages: shapes on a panel of their own, readable on dark pages too."""
+
+import math
+import pathlib
+import sys
+from xml.sax.saxutils import escape
+
+# The eight that tell owners apart.
+COLOURS = ["#f6d5b5", "#cfe3f5", "#d6ecc9", "#e5d6f0", "#f5e9a8", "#cdebe6", "#f3cdd6", "#dcdcdc"]
+# In drawings of the flow of data: what grows with the length, with its square, and what does not.
+LINEAR, QUADRATIC, SMALL = "#cfe3f5", "#f6b98a", "#d6ecc9"
+RED = "#b00020"
+
+
+class Drawing:
+    """A picture. Numbers have at most two digits after the point: the same on every machine."""
+
+    def __init__(self, width, height, title):
+        self.lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" '
+            'fill="#222222" text-anchor="middle" role="img">',
+            f"<title>{escape(title)}</title>",
+            f'<rect width="{width}" height="{height}" rx="6" fill="#ffffff"/>',
+        ]
+
+    def element(self, name, **attributes):
+        """An element; `_` in the name of an attribute stands for `-`."""
+        text = "".join(f' {key.replace("_", "-")}="{number(a)}"' for key, a in attributes.items())
+        self.lines.append(f"<{name}{text}/>")
+
+    def box(self, x, y, width, height, fill, stroke="#999", stroke_width=0.6):
+        self.element(
+            "rect",
+            x=x,
+            y=y,
+            width=width,
+            height=height,
+            fill=fill,
+            stroke=stroke,
+            stroke_width=stroke_width,
+        )
+
+    def text(self, x, y, words, **attributes):
+        more = "".join(f' {key.replace("_", "-")}="{number(a)}"' for key, a in attributes.items())
+        self.lines.append(
+            f'<text x="{number(x)}" y="{number(y)}"{more}>{escape(str(words))}</text>'
+        )
+
+    def line(self, x1, y1, x2, y2, stroke="#222222", stroke_width=1.5, **attributes):
+        self.element(
+            "line",
+            x1=x1,
+            y1=y1,
+            x2=x2,
+            y2=y2,
+            stroke=stroke,
+            stroke_width=stroke_width,
+            **attributes,
+        )
+
+    def arrow(self, x1, y, x2):
+        self.line(x1, y, x2 - 6, y)
+        self.element("path", d=f"M {x2} {y} l -9 -5 v 10 z", fill="#222222")
+
+    def pointer(self, x1, y1, x2, y2, stroke="#222222", stroke_width=1.5, **attributes):
+        """An arrow from the first point to the second."""
+        length = math.hypot(x2 - x1, y2 - y1)
+        a, b = (x2 - x1) / length, (y2 - y1) / length  # forward; sideways is (-b, a)
+        self.line(x1, y1, x2 - 6 * a, y2 - 6 * b, stroke, stroke_width, **attributes)
+        corners = [(0, 0), (-9, -4.5), (-9, 4.5)]
+        points = " ".join(
+            f"{number(float(x2 + u * a - v * b))},{number(float(y2 + u * b + v * a))}"
+            for u, v in corners
+        )
+        self.element("polygon", points=points, fill=stroke)
+
+    def matrix(self, x, y, width, height, fill, name, size="", stroke="#666666"):
+        """A matrix as a box with its name, and its size below it."""
+        self.box(x, y, width, height, fill, stroke, 1)
+        self.text(x + width / 2, y + height / 2 + 4, name)
+        if size:
+            self.text(x + width / 2, y + height + 14, size, font_size=10, fill="#555555")
+
+    def lines_of_text(self, x, y, lines, step=17, **attributes):
+        """Lines of text below one another."""
+        for k, words in enumerate(lines):
+            self.text(x, y + step * k, words, **attributes)
+
+    def legend(self, x, y, entries):
+        """Colours and what they stand for: [(colour, words)], one behind the other."""
+        for colour, words in entries:
+            self.box(x, y - 10, 14, 12, colour, "#666666")
+            self.text(x + 20, y, words, text_anchor="start", font_size=11)
+            x += 38 + 5.9 * len(words)
+
+    def svg(self):
+        """The file's text."""
+        return "\n".join([*self.lines, "</svg>", ""])
+
+
+def number(value):
+    """A number for SVG, without needless digits; a text as it is."""
+    if isinstance(value, float):
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return value
+
+
+def main(pictures):
+    """The main program of a lesson's drawings.py: prints the picture that the command line
+    names."""
+    if len(sys.argv) != 2 or sys.argv[1] not in pictures:
+        name = pathlib.Path(sys.argv[0]).name
+        print(f"{name}: which picture? There are {', '.join(pictures)}", file=sys.stderr)
+        sys.exit(2)
+    print(pictures[sys.argv[1]]().svg(), end="")

@@ -1,0 +1,196 @@
+"""Prints recorded measurements as tables: python3 -m docs.records.results FILE [GROUP [OPTION]].
+
+FILE is a record that a lesson's program wrote with --results; GROUP is one of its groups. Without a
+group there is a table for each of them, all lengths beside one another. Without an option the table
+has times and rates; with --resources what each kernel takes of the GPU; with --columns the columns
+that are named, "TFLOP/s,registers". With --across the values of one column stand side by side: a
+line for each length, a column for each kernel and type. The last lines say where the figures are
+from, and with --source there is nothing else. Exit status: 0, or 2 when FILE has no such thing.
+"""
+
+import argparse
+import sys
+import textwrap
+
+from common.files.records import Problem, read
+
+SIZE = [("N", "length", "{}")]  # where the rows of a group differ in it
+SPEED = [
+    ("ms", "milliseconds", "{:.3f}"),
+    ("TFLOP/s", "tflops", "{:.2f}"),
+    ("GB/s", "gigabytes_per_second", "{:.0f}"),
+    ("% of peak", "percent_of_peak", "{:.1f}"),
+    ("% of cuBLAS", "percent_of_cublas", "{:.1f}"),
+    ("price", "deterministic_price", "{:.2f}"),
+]
+RESOURCES = [
+    ("registers", "registers", "{}"),
+    ("shared", "shared_bytes", "{}"),
+    ("spilled", "spilled_bytes", "{}"),
+    ("blocks", "blocks", "{}"),
+    ("% of warps", "percent_of_warps", "{:.0f}"),
+    ("threads", "threads", "{}"),
+    ("stages", "stages", "{}"),
+]
+OTHERS = [
+    ("waves", "waves", "{:.2f}"),
+    ("% masked", "percent_masked", "{:.0f}"),
+    ("extra bytes", "extra_bytes", "{}"),
+    ("type", "type", "{}"),
+    ("D", "head_dim", "{}"),
+    ("largest", "max_error", "{:.1e}"),
+    ("plain largest", "plain_max_error", "{:.1e}"),
+    ("rms", "rms_error", "{:.1e}"),
+    ("plain rms", "plain_rms_error", "{:.1e}"),
+    ("note", "note", "{}"),
+    ("lines", "lines", "{}"),
+    ("setmaxnreg", "asked_registers", "{}"),
+]
+KNOWN = {column[0]: column for column in SIZE + SPEED + RESOURCES + OTHERS}
+
+
+def named(headings):
+    """The columns with these headings, "ms,TFLOP/s"."""
+    unknown = [heading for heading in headings.split(",") if heading not in KNOWN]
+    if unknown:
+        raise Problem(f"there is no column '{unknown[0]}'; there are {', '.join(KNOWN)}.")
+    return [KNOWN[heading] for heading in headings.split(",")]
+
+
+def rows_of(record, group):
+    """The measurements of a group."""
+    rows = [row for row in record["measurements"] if row["group"] == group]
+    if not rows:
+        known = sorted({row["group"] for row in record["measurements"]})
+        raise Problem(f"there is no group '{group}' in the record; there are {', '.join(known)}.")
+    return rows
+
+
+def cell(row, column):
+    """A field as text."""
+    _, field, shape = column
+    return shape.format(row[field]) if field in row else "-"
+
+
+def aligned(cells, headings):
+    """Lines of cells, so many of them headings; all columns but the first are flush right."""
+    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
+    lines = [
+        (
+            line[0].ljust(widths[0])
+            + "".join(f"  {text.rjust(width)}" for text, width in zip(line[1:], widths[1:]))
+        ).rstrip()
+        for line in cells
+    ]
+    lines.insert(headings, "  ".join("-" * width for width in widths))
+    return lines
+
+
+def table(rows, columns):
+    """The lines of a table with the columns that any row has."""
+    columns = [column for column in columns if any(column[1] in row for row in rows)]
+    cells = [["kernel", *(heading for heading, _, _ in columns)]]
+    cells += [[row["kernel"], *(cell(row, column) for column in columns)] for row in rows]
+    size = f", all sizes {rows[0]['size']}" if "size" in rows[0] else ""
+    return [rows[0]["title"] + size, *aligned(cells, 1)]
+
+
+def across(rows, column):
+    """The lines of a table with a line for each length and a column for each kernel and type."""
+    if not all("length" in row for row in rows):
+        raise Problem("the rows have no lengths.")
+    kernels = list(dict.fromkeys((row["kernel"], row.get("type", "")) for row in rows))
+    values = {(row["length"], row["kernel"], row.get("type", "")): row for row in rows}
+    cells = [["", *(kernel for kernel, _ in kernels)], ["N", *(kind for _, kind in kernels)]]
+    for length in sorted({row["length"] for row in rows}):
+        cells.append(
+            [str(length)] + [cell(values.get((length, *kernel), {}), column) for kernel in kernels]
+        )
+    return [f"{column[0]}: {rows[0]['title']}", *aligned(cells, 2)]
+
+
+def by_length(rows, column):
+    """The lines of a table with a line for each kernel and a column for each length."""
+    lengths = sorted({row["length"] for row in rows})
+    kernels = list(dict.fromkeys(row["kernel"] for row in rows))
+    values = {(row["kernel"], row["length"]): row for row in rows}
+    cells = [["N", *map(str, lengths)]]
+    for kernel in kernels:
+        cells.append([kernel] + [cell(values.get((kernel, n), {}), column) for n in lengths])
+    return [f"{column[0]}: {rows[0]['title']}", *aligned(cells, 1)]
+
+
+def everything(record):
+    """The lines of the tables of all groups."""
+    lines = []
+    for group in dict.fromkeys(row["group"] for row in record["measurements"]):
+        rows = rows_of(record, group)
+        lengths = {row.get("length") for row in rows}
+        if len(lengths) == 1 or not all("tflops" in row or "note" in row for row in rows):
+            lines += table(rows, SPEED + OTHERS)
+        elif len({row.get("type") for row in rows}) > 1:
+            lines += across(rows, KNOWN["TFLOP/s"])
+        else:
+            lines += by_length(rows, KNOWN["TFLOP/s"])
+        lines.append("")
+    return lines
+
+
+def source(record):
+    """Where the figures are from, in lines of the pages' width."""
+    toolkit = record["toolkit"] if "toolkit" in record else record["cuda"]
+    return [
+        f"({record['gpu']}, driver {record['driver']}, CUDA {toolkit}, commit {record['commit']}, "
+        f"{record['date'][:10]}:",
+        *textwrap.wrap(
+            f"{record['command']})",
+            88,
+            initial_indent=" ",
+            subsequent_indent="   ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        ),
+    ]
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("file", help="a record in docs/results")
+    parser.add_argument(
+        "group", nargs="?", help="a group of its measurements; without: all of them"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--resources", action="store_true", help="registers, memory, occupancy")
+    which.add_argument("--columns", metavar="NAMES", help="headings, with commas between them")
+    which.add_argument("--across", metavar="NAME", help="heading of the column to set side by side")
+    which.add_argument(
+        "--source", action="store_true", help="nothing but where the figures are from"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        record = read(options.file)
+        rows = rows_of(record, options.group) if options.group else []
+        if not rows and (options.across or options.columns or options.resources):
+            raise Problem("an option needs a group.")
+        if options.source:
+            lines = []
+        elif not rows:
+            lines = everything(record)
+        elif options.across:
+            if len(chosen := named(options.across)) != 1:
+                raise Problem(f"--across takes one column, not {options.across}.")
+            lines = across(rows, chosen[0])
+        elif options.columns:
+            lines = table(rows, named(options.columns))
+        else:
+            lines = table(rows, SIZE + (RESOURCES if options.resources else SPEED))
+        lines += source(record)
+    except (OSError, ValueError, KeyError, Problem) as error:
+        print(f"results.py: {options.file}: {error}", file=sys.stderr)
+        return 2
+    print("\n".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,198 @@
+"""Tests of record_charts.py: the ladder, the charts of whole records, and the page that shows
+them."""
+
+import json
+import re
+import unittest
+import xml.dom.minidom
+
+from common.testing.tree import ROOT, TreeTest
+from docs.records import record_charts
+
+
+def record(command, *rows):
+    return {
+        "gpu": "GPU 1",
+        "driver": "2.3",
+        "toolkit": "4.5",
+        "commit": "abc",
+        "date": "2026-01-02",
+        "command": f"{command} --section time",
+        "measurements": list(rows),
+    }
+
+
+def row(group, kernel, tflops, length=4096, **more):
+    return dict(
+        group=group,
+        title=group,
+        kernel=kernel,
+        length=length,
+        tflops=tflops,
+        percent_of_peak=tflops / 10,
+        **more,
+    )
+
+
+LESSONS = [
+    record(
+        "04_tiled_matmul",
+        row("matmul", "cuBLAS", 50.0),
+        row("matmul", "07_naive", 1.0),
+        row("matmul", "08_better", 10.0),
+        row("mma", "15_tensor", 100.0),
+    ),
+    record(
+        "05_flash_forward",
+        row("float32, D 64", "01_unfused", 8.0),
+        row("float32, D 64", "01_unfused", 9.0, length=1024),
+        row("float32, D 64, causal", "01_unfused", 7.0),
+        row("bfloat16, D 128", "08_edge_masks", 400.0),
+    ),
+    record(
+        "python3 05_flash_forward/interface/example.py",
+        dict(
+            what="time",
+            backend="CUDNN_ATTENTION",
+            type="bfloat16",
+            head_dim=128,
+            length=4096,
+            causal=False,
+            tflops=500.0,
+        ),
+        dict(
+            what="time",
+            backend="CUDNN_ATTENTION",
+            type="bfloat16",
+            head_dim=128,
+            length=4096,
+            causal=True,
+            tflops=1.0,
+        ),
+        dict(what="error", backend="CUDNN_ATTENTION"),
+    ),
+    record("06_flash_backward", row("bfloat16, D 128", "06_swizzled_pipeline", 300.0)),
+]
+
+
+def texts(svg):
+    return [
+        t.firstChild.data for t in xml.dom.minidom.parseString(svg).getElementsByTagName("text")
+    ]
+
+
+class RecordChartsTest(TreeTest):
+    def files(self, records):
+        return [self.write(f"{i}.json", json.dumps(r)) for i, r in enumerate(records)]
+
+    def run_tool(self, what, *arguments):
+        return self.run_main(record_charts.main, what, *arguments)
+
+    def test_the_ladder_has_every_rung_once_and_says_what_each_gains(self):
+        status, out, _ = self.run_tool("ladder_table", *self.files(LESSONS))
+        self.assertEqual(status, 0)
+        rungs = [re.split(r"  +", line) for line in out.split("\n") if "float" in line]
+        self.assertEqual(
+            rungs,
+            [
+                ["07_naive", "float32", "1.00", "0.1", "-"],
+                ["08_better", "float32", "10.00", "1.0", "10.00"],
+                ["cuBLAS", "float32", "50.00", "5.0", "-"],
+                ["15_tensor", "bfloat16", "100.00", "10.0", "-"],
+                ["01_unfused", "float32", "8.00", "0.8", "-"],
+                ["08_edge_masks", "bfloat16", "400.00", "40.0", "-"],
+                ["PyTorch, cuDNN", "bfloat16", "500.00", "-", "-"],
+                ["06_swizzled_pipeline", "bfloat16", "300.00", "30.0", "-"],
+            ],
+        )
+
+    def test_a_rung_of_two_records_is_that_of_the_later_one(self):
+        later = [
+            record(
+                "05_flash_forward",
+                row("bfloat16, D 128", "08_edge_masks", 410.0),
+                row("bfloat16, D 128", "09_wgmma", 500.0),
+            )
+        ]
+        status, out, _ = self.run_tool("ladder_table", *self.files(LESSONS + later))
+        self.assertEqual(status, 0)
+        self.assertRegex(
+            out, "08_edge_masks +bfloat16 +410.00 +41.0 +-\n09_wgmma +bfloat16 +500.00 +50.0 +1.22"
+        )
+
+    def test_points_of_the_ladder_are_where_their_values_say(self):
+        status, svg, _ = self.run_tool("ladder", *self.files(LESSONS))
+        self.assertEqual(status, 0)
+        circles = xml.dom.minidom.parseString(svg).getElementsByTagName("circle")
+        x = [float(circle.getAttribute("cx")) for circle in circles][:4]  # 1, 10, 50, 100
+        self.assertAlmostEqual(x[1] - x[0], x[3] - x[1], places=1)
+        self.assertLess(x[1], x[2])
+        self.assertLessEqual({"07_naive", "1.00", "50.0", "400", "PyTorch, cuDNN"}, set(texts(svg)))
+
+    def test_a_record_that_is_missing_is_named(self):
+        status, out, err = self.run_tool("ladder", *self.files(LESSONS[:2]))
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("no record of 06_flash_backward", err)
+
+    def test_lengths_has_a_panel_for_each_group(self):
+        file = self.files(
+            [
+                record(
+                    "p",
+                    row("a", "01_x", 5.0),
+                    row("a", "01_x", 6.0, length=1024),
+                    row("b", "02_y", 5.0),
+                    row("b", "02_y", 9.0, length=1024),
+                )
+            ]
+        )[0]
+        status, svg, _ = self.run_tool("lengths", file, "a", "b")
+        self.assertEqual(status, 0)
+        self.assertLessEqual({"a", "b", "01_x", "02_y", "1k", "4k"}, set(texts(svg)))
+        self.assertIn("no group c", self.run_tool("lengths", file, "c")[2])
+
+    def test_verdicts_count_kernels_that_a_tool_reports(self):
+        none, some = {"errors": 0, "warnings": 0}, {"errors": 0, "warnings": 2}
+
+        def verdict(version, findings, *tools):
+            return {
+                "version": version,
+                "lab": {"findings": findings},
+                "tools": dict(zip(("memcheck", "racecheck"), tools)),
+            }
+
+        fidelity = dict(
+            LESSONS[3],
+            verdicts=[
+                verdict("right", 0, some, some),
+                verdict("broken", 1, none, some),
+                verdict("broken", 2, "timeout", none),
+            ],
+        )
+        status, svg, _ = self.run_tool("verdicts", *self.files([fidelity]))
+        self.assertEqual(status, 0)
+        labels = texts(svg)
+        figures = {
+            name: labels[labels.index(name) + 1]
+            for name in ("the lab", "memcheck", "racecheck", "any of the four")
+        }
+        self.assertEqual(
+            figures, {"the lab": "2", "memcheck": "0", "racecheck": "1", "any of the four": "1"}
+        )
+
+    def test_what_is_no_record_is_said(self):
+        file = self.write("no.json", "{}")
+        for what in ("products", "bytes", "backends", "errors", "verdicts", "lengths", "ladder"):
+            status, out, err = self.run_tool(what, file)
+            self.assertEqual((status, out), (2, ""), what)
+            self.assertTrue(err.startswith("record_charts.py: "), err)
+
+    def test_every_record_is_on_the_results_page(self):
+        page = (ROOT / "docs/results/README.md").read_text(encoding="utf-8")
+        for file in sorted((ROOT / "docs/results").glob("*.json")):
+            whole = rf"<!-- generated: [\w.]+ (--table )?docs/results/{file.name}( --source)? -->"
+            self.assertRegex(page, whole, f"{file.name} has no table on docs/results/README.md")
+
+
+if __name__ == "__main__":
+    unittest.main()

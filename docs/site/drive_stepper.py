@@ -1,0 +1,213 @@
+"""Drives the tile stepper in Chromium, by mouse and by keyboard, and compares every number that it
+shows with what lesson 03's program writes.
+
+Exit status: 0 all is well, 1 the page is wrong, 2 could not be done, 77 there is no browser or no
+Selenium.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from docs.site import browser
+from docs.site.stepper_driver import READ, Stepper
+from docs.stepper import page as stepper_page
+
+
+def by_mouse(stepper):
+    """Each button, the choices, the slider's ends."""
+    yield from stepper.check(0, 0)
+    last = len(stepper.data["runs"][0]["steps"]) - 1
+    for step in range(1, 7):
+        stepper.browser.click("#stepper-next")
+        yield from stepper.check(0, step)
+    for button, step in (
+        ("previous", 5),
+        ("last", last),
+        ("previous", last - 1),
+        ("next", last),
+        ("first", 0),
+    ):
+        stepper.browser.click(f"#stepper-{button}")
+        yield from stepper.check(0, step)
+    # The probabilities instead of the scores.
+    stepper.choose("show", "p")
+    yield from stepper.check(0, 0, show="p")
+    stepper.choose("show", "s")
+    # Another row: each row of the tile, also on the next step.
+    for row in range(stepper.data["runs"][0]["block_m"]):
+        stepper.browser.click(f'#stepper-tile button[data-row="{row}"]')
+        yield from stepper.check(0, 0, row=row)
+    stepper.browser.click("#stepper-next")
+    yield from stepper.check(0, 1, row=stepper.data["runs"][0]["block_m"] - 1)
+
+
+def by_keyboard(stepper):
+    """Arrows, Home, End on every run; rows; the slider."""
+    press = stepper.browser.press
+    for index, mask, tiles, steps in stepper.runs():
+        stepper.choose("mask", mask)
+        stepper.choose("tiles", tiles)
+        stepper.browser.value("document.getElementById('stepper').focus()")
+        last = len(steps) - 1
+        press("End")
+        yield from stepper.check(index, last)
+        press("ArrowRight")  # there is nothing after the last
+        yield from stepper.check(index, last)
+        press("ArrowLeft")
+        yield from stepper.check(index, last - 1)
+        press("Home")
+        press("ArrowLeft")
+        for step in range(last):
+            yield from stepper.check(index, step)
+            press("ArrowRight")
+        yield from stepper.check(index, last)
+    press("Home")
+    row = stepper.browser.value(READ)["row"]
+    rows = steps[0]["queries"]
+    for key, by in (
+        ("ArrowDown", 1),
+        ("ArrowDown", 1),
+        ("ArrowUp", -1),
+        ("ArrowUp", -1),
+        ("ArrowUp", -1),
+    ):
+        press(key)
+        row = (row + by) % rows
+        yield from stepper.check(index, 0, row=row)
+    # Without the focus in the stepper, the arrows to the sides still turn its pages; other keys are
+    # the browser's.
+    stepper.browser.value("document.activeElement.blur()")
+    press("ArrowRight")
+    yield from stepper.check(index, 1)
+    press("Home")
+    yield from stepper.check(index, 1)
+    # The slider.
+    stepper.choose("mask", "full")
+    stepper.choose("tiles", "4x4")
+    stepper.browser.value("document.getElementById('stepper-slider').focus()")
+    press("Home")
+    yield from stepper.check(0, 0)
+    for step in (1, 2):
+        press("ArrowRight")
+        yield from stepper.check(0, step)
+
+
+def place_is_kept(stepper):
+    """Another mask or size shows the tile where the reader was."""
+    stepper.choose("mask", "full")
+    stepper.choose("tiles", "4x4")
+    runs = {(mask, tiles): (index, steps) for index, mask, tiles, steps in stepper.runs()}
+    steps = runs["full", "4x4"][1]
+    at = next(
+        n for n, s in enumerate(steps) if s["kind"] == "tile" and (s["query"], s["key"]) == (8, 4)
+    )
+    stepper.browser.value("document.getElementById('stepper').focus()")
+    stepper.browser.press("Home")
+    for _ in range(at):
+        stepper.browser.press("ArrowRight")
+    stepper.choose("mask", "causal")
+    yield from stepper.check(runs["causal", "4x4"][0], at)
+    stepper.choose("tiles", "8x4")
+    index, steps = runs["causal", "8x4"]
+    wanted = next(n for n, s in enumerate(steps) if (s["query"], s.get("key")) == (8, 4))
+    yield from stepper.check(index, wanted)
+
+
+def playing(stepper):
+    """Space plays and stops; so does the button."""
+    stepper.choose("mask", "full")
+    stepper.choose("tiles", "16x16")
+    stepper.browser.value("document.getElementById('stepper').focus()")
+    stepper.browser.press("Home")
+    step = "document.getElementById('stepper').dataset.step"
+    index = next(i for i, mask, tiles, _ in stepper.runs() if (mask, tiles) == ("full", "16x16"))
+    for start in (
+        lambda: stepper.browser.press(" "),
+        lambda: stepper.browser.click("#stepper-play"),
+    ):
+        stepper.browser.press("Home")
+        start()
+        page = stepper.browser.value(READ)
+        if (page["play"], page["live"]) != ("stop", "off"):
+            yield f"while playing, the button says {page['play']} and aria-live is {page['live']}"
+        stepper.browser.until(f"{step} === '1'", 20)  # the last step: it stops by itself
+        page = stepper.browser.value(READ)
+        if (page["play"], page["live"]) != ("play", "polite"):
+            yield f"at the last step, the button says {page['play']} and aria-live {page['live']}"
+        yield from stepper.check(index, 1)
+    stepper.choose("tiles", "4x4")
+    stepper.browser.value("document.getElementById('stepper').focus()")
+    stepper.browser.press("Home")
+    stepper.browser.press(" ")
+    stepper.browser.until(f"{step} === '1'", 20)
+    stepper.browser.press(" ")
+    before = stepper.browser.value(step)
+    time.sleep(1.8)
+    if stepper.browser.value(step) != before:
+        yield "it goes on after it was stopped"
+
+
+def appearance(page):
+    """On a phone the page is no wider than the window; who wants no motion gets none."""
+    motion = (
+        "parseFloat(getComputedStyle(document.querySelector('#stepper-map td')).transitionDuration)"
+    )
+    for reduced in (False, True):
+        with browser.Browser(size=(390, 844), reduced=reduced) as phone:
+            phone.open(page)
+            width = phone.value("document.documentElement.scrollWidth")
+            if width > 390:
+                yield f"in a window of 390 the page is {width} wide"
+            if (phone.value(motion) == 0) != reduced:
+                yield f"motion: {phone.value(motion)} s, with reduced motion {reduced}"
+            yield from phone.faults()
+
+
+def main(arguments=None):
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description="Drive the tile stepper.")
+    parser.add_argument("--program", required=True, type=pathlib.Path, help="03_online_softmax")
+    options = parser.parse_args(arguments)
+    if lack := browser.missing():
+        print(f"skipped: {lack}; the stepper was not driven.")
+        return 77
+    found, compared = [], 0
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            subprocess.run(
+                [options.program.resolve(), "--section", "steps", "--save", scratch],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+            steps = pathlib.Path(scratch, "steps.json")
+            data = json.loads(steps.read_text(encoding="utf-8"))
+            page = stepper_page.write_alone(steps, pathlib.Path(scratch, "page"))
+            # No motion and a small window: a browser without a graphics card is slow to draw.
+            with browser.Browser(size=(900, 700), reduced=True) as window:
+                for part in (by_mouse, by_keyboard, place_is_kept, playing):
+                    window.open(page)
+                    stepper = Stepper(window, data)
+                    try:
+                        for sentence in part(stepper):
+                            found.append(f"{part.__name__}: {sentence}")
+                    except browser.PageError as error:
+                        found.append(f"{part.__name__}: {error}")
+                    found += [f"{part.__name__}: {sentence}" for sentence in window.faults()]
+                    compared += stepper.compared
+            found += appearance(page)
+    except (OSError, ValueError, subprocess.CalledProcessError, browser.BrowserError) as error:
+        print(f"drive_stepper.py: {error}", file=sys.stderr)
+        return 2
+    for sentence in found[:20]:
+        print(sentence)
+    print(f"{compared} numbers compared, {len(found)} faults.")
+    return 1 if found or not compared else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

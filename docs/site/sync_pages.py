@@ -1,0 +1,528 @@
+"""Keeps listings and printed numbers of the pages in step with the code.
+
+A listing is the part of a source file between two marks `//! [TAG]`:
+
+    <!-- listing: 01_naive_attention/attention.cpp#scores -->
+    ```cpp
+    ```
+
+A generated block is what a lesson's program prints, or another program of the build
+(common/broken_on_lab), or a Python module, which runs in the repository's root
+(docs.records.results, for recorded measurements):
+
+    <!-- generated: 01_naive_attention --section memory -->
+    ```text
+    ```
+    <!-- /generated -->
+
+A drawing is what a program or module prints as SVG; it goes to the file that the next line shows,
+in the page's folder or below it:
+
+    <!-- drawn: 05_flash_forward.figures.drawings loops -->
+    ![the order of the loops](figures/loops.svg)
+
+The last digits of a sum, an exponential or a rounding error depend on the processor, the compiler
+and the C library. A block or drawing that a program prints is therefore in step if words, integers
+and the number of lines and figures are the same, and
+
+  - a number with a decimal point differs by at most one unit of its last digit,
+  - a number with an exponent and below 1, such as 8.61e-06, is an error: it has the same sign and
+    differs by less than a factor of two, or by one unit of its last digit; from 1 upwards by one
+    unit;
+  - an error below 1 before its bound, `2.02e-11 (allowed 3.67e-09)` or `0.724 (limit 1.0)`, which
+    the program has compared already, differs by less than a factor of ten, or both are at most a
+    hundredth of the bound.
+
+Such a block stays as it is; with any other difference the whole block is rewritten. What a Python
+module prints is the same everywhere and compared exactly. A block can ask for another rule:
+
+    <!-- generated, exact: PROGRAM ARGS -->       every character is compared
+    <!-- generated, noise 2e-06: PROGRAM ARGS --> two numbers with exponents up to 2e-06, with
+    either
+                                                  sign, count as equal
+
+The tool rewrites the lines inside the fences and those drawings, nothing else. With --check it
+writes nothing and shows the difference instead. Exit status: 0 in step, 1 not in step (--check), 2
+could not be done.
+"""
+
+import argparse
+import decimal
+import difflib
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+
+from common.files.write_file import write_file
+from docs.site import gfm
+
+MAX_COLUMNS = 78  # beside the site's navigation a longer line is cut off
+TIME_LIMIT = (
+    300.0  # seconds for one program; the longest takes ten, but machines may be slow and busy
+)
+PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
+MODULE = re.compile(r"\w+(?:\.\w+)+", re.ASCII)
+DIRECTIVE = re.compile(r"^[ \t]*<!--\s*/?\s*(?:listing|generated|drawn)\b", re.IGNORECASE)
+LISTING = re.compile(r"^[ \t]*<!-- listing: (?P<path>[^\s#]+)#(?P<tag>[^\s#]+) -->[ \t]*$")
+GENERATED = re.compile(
+    r"^[ \t]*<!-- generated(?:, (?P<rule>[^:]*))?: (?P<command>\S.*?) -->[ \t]*$"
+)
+DRAWN = re.compile(r"^[ \t]*<!-- drawn: (?P<command>\S.*?) -->[ \t]*$")
+IMAGE = re.compile(
+    r"^[ \t]*!\[[^\]]+\]\((?P<name>(?:[A-Za-z0-9_-]+/)*[A-Za-z0-9_-]+\.svg)\)[ \t]*$"
+)
+END = re.compile(r"^[ \t]*<!-- /generated -->[ \t]*$")
+MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+NUMBER = re.compile(r"(?<![\d.])[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?(?!\.?\d)")  # not 2.11.0
+BOUND = re.compile(r"\((allowed|limit)")  # between an error and what it may be
+FACTOR, CHECKED_FACTOR = 2, 10  # by which an error on another machine may be larger or smaller
+
+
+class Problem(Exception):
+    """One sentence about what is wrong; the page and the line are added where they are known."""
+
+
+def listing(root, path, tag):
+    """The lines between the two marks `//! [tag]` of root/path, dedented."""
+    file = root / path
+    if pathlib.PurePosixPath(path).is_absolute() or ".." in pathlib.PurePosixPath(path).parts:
+        raise Problem(
+            f"the listing's path is '{path}'; it must be relative to the repository, without '..'."
+        )
+    if not file.is_file():
+        raise Problem(f"the listing's file {path} does not exist.")
+    try:
+        lines = gfm.read_lines(file)
+    except ValueError as error:
+        raise Problem(f"the listing's file {path} {error}.") from error
+    marks = [i for i, line in enumerate(lines) if (m := MARK.match(line)) and m["tag"] == tag]
+    if not marks:
+        others = sorted({m["tag"] for line in lines if (m := MARK.match(line))})
+        raise Problem(
+            f"{path} has no mark //! [{tag}]; its marks are: {', '.join(others) or 'none'}."
+        )
+    if len(marks) == 1:
+        raise Problem(f"{path}:{marks[0] + 1}: the mark //! [{tag}] is not closed by a second one.")
+    if len(marks) > 2:
+        raise Problem(f"{path} has {len(marks)} marks //! [{tag}]; there must be exactly two.")
+
+    numbers = [i for i in range(marks[0] + 1, marks[1]) if not MARK.match(lines[i])]
+    texts = [lines[i].rstrip() for i in numbers]
+    indents = [re.match(r"[ \t]*", text)[0] for text in texts if text]
+    if not indents:
+        raise Problem(f"the listing {path}#{tag} is empty.")
+    shared = len(os.path.commonprefix(indents))
+    result = []
+    for number, text in zip(numbers, texts):
+        text = text[shared:]
+        columns = len(text.expandtabs(8))
+        if columns > MAX_COLUMNS:
+            raise Problem(
+                f"{path}:{number + 1} has {columns} columns without its indentation; "
+                f"a listing may have {MAX_COLUMNS}."
+            )
+        result.append(text)
+    return stripped(result)
+
+
+def stripped(lines):
+    """The lines without blank ones at either end."""
+    while lines and not lines[0].strip():
+        lines = lines[1:]
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    return lines
+
+
+def same_checked(old, new, noise):
+    """Whether two printed errors, which a program has compared with a bound, may be one error."""
+    if old == new or not re.search(r"[.e]", old) or not re.search(r"[.e]", new):
+        return old == new
+    a, b = decimal.Decimal(old), decimal.Decimal(new)
+    large, small = max(abs(a), abs(b)), min(abs(a), abs(b))
+    if large <= noise or (a * b > 0 and large < 1 and large < CHECKED_FACTOR * small):
+        return True
+    return same_number(old, new, noise)
+
+
+def same_number(old, new, noise):
+    """Whether two printed numbers may be one number, computed on two machines."""
+    if old == new:
+        return True
+    a, b = decimal.Decimal(old), decimal.Decimal(new)
+    units = [decimal.Decimal(1).scaleb(x.as_tuple().exponent) for x in (a, b)]
+    if a == b:
+        return units[0] == units[1]  # 0.00 and -0.00, but not 2 and 2.0
+    if "e" in old and "e" in new:
+        large, small = max(abs(a), abs(b)), min(abs(a), abs(b))
+        if large <= noise:
+            return True
+        if a * b <= 0:
+            return False
+        return (large < 1 and large < FACTOR * small) or large - small <= max(units)
+    if "e" in old + new or "." not in old + new:
+        return False
+    return abs(a - b) <= min(units)  # %g drops zeros at the end: 0.5 beside 0.49 is 0.50
+
+
+def same_line(old, new, noise):
+    """Whether two lines differ only in numbers, and in these only as another machine may print
+    them. A number that is wider than before may take a space of its column."""
+    if old == new:
+        return True
+    a, b = NUMBER.findall(old), NUMBER.findall(new)
+    if a == b or len(a) != len(b):
+        return False
+    words = [["".join(part.split()) for part in NUMBER.split(line)] for line in (old, new)]
+    wider = len(new) - len(old)
+    if words[0] != words[1] or wider not in (0, sum(map(len, b)) - sum(map(len, a))):
+        return False
+    for i, (x, y) in enumerate(zip(a, b)):
+        if i + 1 < len(a) and BOUND.fullmatch(words[0][i + 1]):
+            same = same_checked(x, y, max(noise, decimal.Decimal(a[i + 1]) / 100))
+        else:
+            same = same_number(x, y, noise)
+        if not same:
+            return False
+    return True
+
+
+def in_step(old, new, command, rule=None):
+    """Whether the lines of a block or drawing are what its command prints; the rule is the one that
+    its comment asks for."""
+    if rule == "exact" or (rule is None and MODULE.fullmatch(shlex.split(command)[0])):
+        return old == new
+    noise = decimal.Decimal(0)
+    if rule is not None:
+        match = re.fullmatch(r"noise (\d(?:\.\d+)?e-\d+)", rule)
+        if match is None:
+            raise Problem(
+                f"the rule is '{rule}'; allowed are 'exact' and 'noise' with an error, for example "
+                "'noise 2e-06'."
+            )
+        noise = decimal.Decimal(match[1])
+    return len(old) == len(new) and all(same_line(x, y, noise) for x, y in zip(old, new))
+
+
+class Programs:
+    """Runs the lessons' programs, each command once."""
+
+    def __init__(self, root, directory, emulator=()):
+        self.root = root
+        self.directory = directory
+        self.emulator = emulator  # words that start a program of another processor
+        self.results = {}  # words of the command -> lines, or the Problem that it met
+
+    def output(self, command):
+        """The lines that the command prints."""
+        try:
+            words = tuple(shlex.split(command))
+        except ValueError as error:
+            raise Problem(f"the command '{command}' cannot be read: {error}.") from error
+        if words not in self.results:
+            try:
+                self.results[words] = self._run(command, words)
+            except Problem as problem:
+                self.results[words] = problem
+        if isinstance(self.results[words], Problem):
+            raise self.results[words]
+        return self.results[words]
+
+    def _run(self, command, words):
+        name = words[0]
+        if MODULE.fullmatch(name):
+            place, start = self.root, [sys.executable, "-B", "-m", name]
+            if not (self.root / name.replace(".", "/")).with_suffix(".py").is_file():
+                raise Problem(f"there is no module {name}.")
+        elif PROGRAM.fullmatch(name):
+            # A lesson's program is in the directory of its name.
+            program = self.directory / name if "/" in name else self.directory / name / name
+            place, start = None, [*self.emulator, str(program)]
+            if not program.is_file():
+                raise Problem(
+                    f"there is no program {program}; build it: "
+                    f"cmake --build {shlex.quote(str(self.directory))} "
+                    f"--target {name.rsplit('/', 1)[-1]}"
+                )
+        else:
+            raise Problem(
+                f"the program is '{name}'; it must be a plain name, for example "
+                f"01_naive_attention, "
+                "or one in a directory of the build, for example common/broken_on_lab, or a Python "
+                "module of the repository, for example docs.records.results."
+            )
+        environment = {
+            k: v
+            for k, v in os.environ.items()
+            if k not in ("CLICOLOR_FORCE", "FORCE_COLOR", "COLUMNS", "LINES")
+        }
+        environment.update(NO_COLOR="1", TERM="dumb", LC_ALL="C.UTF-8")
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                process = subprocess.Popen(
+                    [*start, *words[1:]],
+                    cwd=place or scratch,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise Problem(f"`{command}` cannot be started: {error.strerror}.") from error
+            try:
+                out, err = process.communicate(timeout=TIME_LIMIT)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # its children too, or the pipes stay open
+                process.communicate()
+                raise Problem(
+                    f"`{command}` was still running after {TIME_LIMIT:g} s; it was ended."
+                ) from None
+        if process.returncode != 0:
+            how = (
+                f"ended with status {process.returncode}"
+                if process.returncode > 0
+                else f"was ended by signal {-process.returncode}"
+            )
+            said = err.decode("utf-8", "replace").strip()
+            raise Problem(
+                f"`{command}` {how}; on stderr it said: " + (f"\n{said}" if said else "nothing.")
+            )
+        try:
+            text = out.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Problem(
+                f"`{command}` printed bytes that are not UTF-8 text (byte {error.start})."
+            ) from error
+        control = CONTROL.search(text)
+        if control:
+            what = (
+                "an ANSI escape sequence, for example a colour"
+                if control[0] == "\x1b"
+                else (f"the control character {control[0]!r}")
+            )
+            raise Problem(f"`{command}` printed {what}; a page needs plain text.")
+        lines = stripped(text.split("\n"))
+        if not lines:
+            raise Problem(f"`{command}` printed nothing.")
+        return lines
+
+
+def with_ends(text):
+    """The lines of a text, each with its line end. A line ends with \\n and nothing else."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
+def synced(text, root, programs, report, draw):
+    """The page as it should be. Calls report(line number, sentence) for each problem, and
+    draw(file name, command) for each drawing; that may raise a Problem."""
+    ends = with_ends(text)
+    lines = [line.rstrip("\r\n") for line in ends]
+    kinds, fences = gfm.scan(lines)
+    opened = {fence.first: fence for fence in fences}
+    pieces, copied = [], 0  # everything before line `copied` has been written to pieces
+    generated_open = False
+
+    def next_fence(i, comment):
+        i += 1
+        while i < len(lines) and kinds[i] == "text" and not lines[i].strip():
+            i += 1
+        fence = opened.get(i)
+        if fence is None or fence.prefix.strip():
+            raise Problem(f"no fenced block follows the {comment} comment.")
+        if fence.last is None:
+            raise Problem(f"the fenced block at line {fence.first + 1} is never closed.")
+        return fence
+
+    def fill(fence, content):
+        nonlocal copied
+        for text_line in content:
+            if fence.closed_by(text_line):
+                raise Problem(
+                    f"the line '{text_line.strip()}' would close the fenced block at line "
+                    f"{fence.first + 1}; give that fence more {fence.mark[0]} characters."
+                )
+        pieces.extend(ends[copied : fence.first + 1])
+        newline = "\r\n" if ends[fence.first].endswith("\r\n") else "\n"
+        pieces.extend((fence.prefix + line if line else "") + newline for line in content)
+        copied = fence.last
+
+    for i, line in enumerate(lines):
+        if kinds[i] not in ("comment", "text") or not DIRECTIVE.match(line):
+            continue
+        try:
+            if match := LISTING.match(line):
+                fill(next_fence(i, "listing"), listing(root, match["path"], match["tag"]))
+            elif match := GENERATED.match(line):
+                generated_open = True
+                fence = next_fence(i, "generated")
+                end = fence.last + 1
+                while end < len(lines) and kinds[end] == "text" and not lines[end].strip():
+                    end += 1
+                if end == len(lines) or not END.match(lines[end]):
+                    raise Problem(
+                        "the generated block is not closed: <!-- /generated --> must follow "
+                        f"the fenced block that ends at line {fence.last + 1}."
+                    )
+                content = programs.output(match["command"])
+                block = [
+                    text.removeprefix(fence.prefix) for text in lines[fence.first + 1 : fence.last]
+                ]
+                if not in_step(block, content, match["command"], match["rule"]):
+                    fill(fence, content)
+            elif match := DRAWN.match(line):
+                image = IMAGE.match(lines[i + 1]) if i + 1 < len(lines) else None
+                if image is None:
+                    raise Problem(
+                        "the line after the drawn comment must be an image in the page's "
+                        "folder or below it: "
+                        "![WORDS](NAME.svg)."
+                    )
+                draw(image["name"], match["command"])
+            elif END.match(line):
+                if not generated_open:
+                    raise Problem(
+                        "<!-- /generated --> stands here, but no generated block is open."
+                    )
+                generated_open = False
+            else:
+                raise Problem(
+                    "this comment cannot be read; allowed are <!-- listing: PATH#TAG -->, "
+                    "<!-- generated: PROGRAM ARGS -->, also with a rule as in <!-- generated, "
+                    "exact: "
+                    "PROGRAM ARGS -->, <!-- /generated --> and <!-- drawn: PROGRAM ARGS -->."
+                )
+        except Problem as problem:
+            report(i + 1, str(problem))
+    pieces.extend(ends[copied:])
+    return "".join(pieces)
+
+
+def difference(name, old, new):
+    """A unified diff of two texts."""
+    lines = difflib.unified_diff(
+        with_ends(old), with_ends(new), f"{name} (as it is)", f"{name} (as code and programs say)"
+    )
+    return "".join(
+        line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def main(arguments=None):
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        description="Bring listings and program output in pages up to date."
+    )
+    parser.add_argument("--root", required=True, type=pathlib.Path, help="the repository")
+    parser.add_argument(
+        "--programs",
+        required=True,
+        type=pathlib.Path,
+        metavar="BUILD_DIR",
+        help="build directory; the program NAME is BUILD_DIR/NAME/NAME",
+    )
+    parser.add_argument(
+        "--emulator",
+        default="",
+        metavar="COMMAND",
+        help="runs the programs, for example 'qemu-aarch64' or 'qemu-x86_64 -cpu Nehalem'",
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, show the difference, exit 1 if any"
+    )
+    parser.add_argument(
+        "pages", nargs="+", metavar="PAGE", help="Markdown page, relative to the repository"
+    )
+    options = parser.parse_args(arguments)
+    root = options.root.resolve()
+    programs = Programs(root, options.programs.resolve(), shlex.split(options.emulator))
+
+    problems = 0
+    changed = []  # (name, path, old text, new text)
+    drawings = {}  # name -> text
+    for name in options.pages:
+        path = root / name
+
+        def report(line, sentence, name=name):
+            nonlocal problems
+            problems += 1
+            place = f"{name}:{line}: " if line else f"{name}: "
+            print(place + sentence, file=sys.stderr)
+
+        try:
+            old = path.read_bytes().decode("utf-8")
+        except UnicodeDecodeError as error:
+            report(0, f"the page is not UTF-8 text (byte {error.start}).")
+            continue
+        except OSError as error:
+            report(0, f"the page cannot be read: {error.strerror}.")
+            continue
+
+        def draw(image, command, name=name):
+            drawing = str(pathlib.PurePosixPath(name).parent / image)
+            content = programs.output(command)
+            if drawings.setdefault(drawing, (command, content))[1] != content:
+                raise Problem(f"two commands draw {drawing}.")
+
+        new = synced(old, root, programs, report, draw)
+        if new != old:
+            changed.append((name, path, old, new))
+
+    for name, (command, content) in drawings.items():
+        path = root / name
+        old = path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
+        if not in_step(old.split("\n"), [*content, ""], command):
+            changed.append((name, path, old, "\n".join(content) + "\n"))
+    files = f"{len(options.pages)} pages"
+    if drawings:
+        files += f" and {len(drawings)} drawings"
+
+    if options.check:
+        for name, _, old, new in changed:
+            print(difference(name, old, new), end="")
+    if problems:
+        if not options.check:
+            print("No page was written.", file=sys.stderr)
+        return 2
+    if options.check and changed:
+        build = options.programs.resolve()
+        if (build / "CMakeCache.txt").is_file():
+            update = ["cmake", "--build", str(build), "--target", "sync_pages"]
+        else:
+            update = [
+                "python3",
+                "-m",
+                "docs.site.sync_pages",
+                "--root",
+                str(root),
+                "--programs",
+                str(build),
+                *options.pages,
+            ]
+        print(
+            f"\n{len(changed)} of {files} are out of step with the code. "
+            "To update them:\n"
+            f"  {shlex.join(update)}"
+        )
+        return 1
+    if not options.check:
+        for name, path, _, new in changed:
+            try:
+                write_file(path, new)
+            except OSError as error:
+                print(f"{name}: the page cannot be written: {error.strerror}.", file=sys.stderr)
+                return 2
+            print(f"{name}: written")
+    count = len(programs.results)
+    print(f"{files} are in step with the code ({count} program runs).")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""Tests of the theory chapters' figures: small cases that one can check by hand, and refusals."""
+
+import json
+import unittest
+import xml.etree.ElementTree
+from fractions import Fraction
+
+from common.testing.tree import ROOT, TreeTest
+from docs.theory import examples
+from docs.theory.figures import drawings
+
+RESULTS = ROOT / "docs" / "results"
+RECORDS = {
+    name: [RESULTS / f"h200_{record}.json" for record in records.split()]
+    for name, records in {
+        "roofline": "04_tiled_matmul 05_flash_forward 05_interface",
+        "occupancy": "04_tiled_matmul 05_flash_forward",
+    }.items()
+}
+
+
+class ExamplesTest(TreeTest):
+    def run_example(self, *arguments):
+        return self.run_main(examples.main, *arguments)
+
+    def test_the_pipeline_of_the_drawing(self):
+        # With one stage a round is copy + compute; with enough, only the first copy is seen.
+        self.assertEqual(examples.schedule(3, 8, 4, 1)[-1][3], 3 * 12)
+        self.assertEqual(examples.schedule(6, 8, 4, 2)[-1][3], 40)
+        self.assertEqual(examples.schedule(6, 8, 4, 3)[-1][3], 8 + 6 * 4)
+        for copy in range(1, 20):  # enough: 1 + copy / compute, rounded up
+            enough = 1 + -(-copy // 4)
+            self.assertEqual(examples.schedule(30, copy, 4, enough)[-1][3], copy + 30 * 4)
+            if enough > 2:
+                self.assertGreater(examples.schedule(30, copy, 4, enough - 1)[-1][3], copy + 120)
+
+    def test_no_tile_is_used_before_it_came_nor_replaced_before_it_was_used(self):
+        for stages in (1, 2, 3):
+            times = examples.schedule(10, 7, 3, stages)
+            for i, (asked, arrived, begun, done) in enumerate(times):
+                self.assertEqual((arrived - asked, done - begun), (7, 3))
+                self.assertGreaterEqual(begun, arrived)
+                if i:
+                    self.assertGreaterEqual(begun, times[i - 1][3])
+                if i >= stages:
+                    self.assertGreaterEqual(asked, times[i - stages][3])
+
+    def test_moments_merge_like_sets(self):
+        numbers = [Fraction(n) for n in (3, -2, 5, 1, 1, 8)]
+
+        def of(values):
+            result = examples.Moments()
+            for value in values:
+                result = result.merge(examples.Moments(1, value))
+            return result.count, result.mean, result.squares
+
+        mean = sum(numbers) / len(numbers)
+        whole = (6, mean, sum((x - mean) ** 2 for x in numbers))
+        self.assertEqual(of(numbers), whole)
+        for cut in range(7):
+            left, right = examples.Moments(*of(numbers[:cut])), examples.Moments(*of(numbers[cut:]))
+            both = left.merge(right)
+            self.assertEqual((both.count, both.mean, both.squares), whole)
+
+    def test_blocks_of_an_sm(self):
+        # 8 warps of 128 registers: 4096 each, 4 to a quarter, 16 in all
+        self.assertEqual(examples.resident(8, 128, 0), (2, 228, 8))
+        # one more register is a piece more for each warp: 12 fit, which is one block
+        self.assertEqual(examples.resident(8, 129, 0)[0], 1)
+        # 227 KB and the one that is reserved fill it; a byte more does not fit
+        self.assertEqual(examples.resident(4, 32, 227 * 1024)[1], 1)
+        self.assertEqual(examples.resident(4, 32, 227 * 1024 + 1)[1], 0)
+        self.assertEqual(examples.resident(1, 16, 0)[2], 32)  # no more than 32 blocks
+
+    def test_a_record_that_contradicts_the_limits_ends_with_1(self):
+        record = json.loads(RECORDS["occupancy"][0].read_text(encoding="utf-8"))
+        row = next(r for r in record["measurements"] if r["kernel"] == "11_matmul_2d_thread_tiling")
+        row["registers"] = 160
+        path = self.write("record.json", json.dumps(record))
+        status, _, err = self.run_example("occupancy", path)
+        self.assertEqual(status, 1)
+        self.assertIn("1 of ", err)
+
+    def test_every_example_prints_a_table_that_fits_on_a_page(self):
+        every = sorted(RESULTS.glob("h200_*.json"))
+        known = {path.stem[5:]: path for path in every}
+        takes = {
+            "roofline": RECORDS["roofline"],
+            "fusion": RECORDS["occupancy"],
+            "stages": RECORDS["occupancy"],
+            "occupancy": RECORDS["occupancy"],
+            "profile": [known["fidelity"], known["04_tiled_matmul"]],
+            "backward": [known["05_flash_forward"], known["06_flash_backward"]],
+            "thread": [known["05_flash_forward"]],
+        }
+        for name, (_, count) in examples.EXAMPLES.items():
+            records = takes.get(name, [known["04_tiled_matmul"]][: count or 0])
+            status, out, err = self.run_example(name, *records)
+            self.assertEqual((status, err), (0, ""), name)
+            widest = max(out.splitlines(), key=len)
+            self.assertLessEqual(len(widest), 88, f"{name}: {widest}")
+
+    def test_what_cannot_be_read_is_refused(self):
+        status, _, err = self.run_example("tiles")
+        self.assertEqual(status, 2)
+        self.assertIn("takes 1 records, not 0", err)
+        status, _, err = self.run_example("tiles", self.root / "no.json")
+        self.assertEqual(status, 2)
+        self.assertIn("no.json cannot be read", err)
+        status, _, err = self.run_example("tiles", self.write("a.json", '{"measurements": []}'))
+        self.assertEqual(status, 2)
+        self.assertIn("has 0 rows", err)
+
+
+class DrawingsTest(TreeTest):
+    def test_every_drawing_is_svg_and_keeps_to_its_panel(self):
+        for name, (_, count) in drawings.PICTURES.items():
+            status, out, err = self.run_main(drawings.main, name, *RECORDS.get(name, []))
+            self.assertEqual((status, err), (0, ""), name)
+            root = xml.etree.ElementTree.fromstring(out)
+            width, height = (float(root.get(key)) for key in ("width", "height"))
+            for element in root.iter():
+                x, y = float(element.get("x", 0)), float(element.get("y", 0))
+                if "transform" not in element.attrib:
+                    right = x + float(element.get("width", 0))
+                    bottom = y + float(element.get("height", 0))
+                    self.assertTrue(0 <= x and right <= width, (name, element.attrib))
+                    self.assertTrue(0 <= y and bottom <= height, (name, element.attrib))
+            self.assertEqual(count, len(RECORDS.get(name, [])))
+
+    def test_records_are_counted(self):
+        status, _, err = self.run_main(drawings.main, "roofline")
+        self.assertEqual(status, 2)
+        self.assertIn("takes 3 records, not 0", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
