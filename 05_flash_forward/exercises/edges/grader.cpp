@@ -69,7 +69,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
        [=](int) { return ceil_div(s.length_k, kKeys); },
        [](int) { return 0; }, [](int, int) { return false; }});
   change(
-      "no key of the visited tiles is masked. Does hide_scores "
+      "no key of the visited tiles is masked. Does apply_mask "
       "hide any? Is whole what the block's first query sees?",
       [](Answer& a) { a.hides = [](int, int) { return false; }; });
   add("the mask is aligned top left: query 0 sees one key only. The last "
