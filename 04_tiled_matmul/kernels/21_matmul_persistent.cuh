@@ -1,5 +1,5 @@
 /// @file
-/// As many blocks as sm_count, and each computes tile after tile of C. A warpgroup that only fetches, the
+/// As many blocks as SMs, and each computes tile after tile of C. A warpgroup that only fetches, the
 /// producer, runs ahead by all stages, also into the next tile: while the consumers write one tile, the stages fill for
 /// the next. The order of the tiles is one that the L2 cache likes.
 #pragma once
@@ -89,7 +89,7 @@ __device__ void consume(WgmmaAccumulators<Tile>& sums,
 //! [consume]
 
 /// The product p of 16-bit matrices by wgmma, with blocks that persist.
-/// Launch: blocks of 128 x (consumers + 1); as many as sm_count, or as tiles; sizeof(StagesShared<Tile>).
+/// Launch: blocks of 128 x (consumers + 1); as many as SMs, or as tiles; sizeof(StagesShared<Tile>).
 /// @tparam Tile  WgmmaTile with 2 consumers
 /// @param  maps  of the product
 /// @param  order of the tiles

@@ -1,5 +1,5 @@
 /// @file
-/// As many blocks as sm_count, and each takes the next work that nobody has: while its consumers finish a block
+/// As many blocks as SMs, and each takes the next work that nobody has: while its consumers finish a block
 /// of queries, its producer fetches for the next one. Under the causal mask the blocks with the most keys go first,
 /// and only so many heads at a time that their K and V stay in the L2 cache.
 #pragma once
@@ -227,7 +227,7 @@ __device__ void persistent_block(const TmaAttention<T>& maps,
 }
 //! [persistent]
 
-/// Launch: blocks of 128 x (consumers + 1); as many as sm_count, or as work; sizeof(PersistentShared<Tile>).
+/// Launch: blocks of 128 x (consumers + 1); as many as SMs, or as work; sizeof(PersistentShared<Tile>).
 /// maps.tile_counter points to a 0, and the launch leaves a 0 there; null: blocks take tiles in a fixed order.
 /// @tparam Tile HopperTile
 /// @param maps  what is computed

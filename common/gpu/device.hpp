@@ -19,7 +19,7 @@ struct DeviceProperties {
   std::size_t shared_bytes =
       0;                        ///< dynamic shared memory of a block, at most
   std::size_t l2_bytes = 0;     ///< level 2 cache; 0 in the lab
-  double clock_hz = 0;          ///< the highest of the sm_count
+  double clock_hz = 0;          ///< the highest of the SMs
   double memory_bandwidth = 0;  ///< bytes per second by clock and width
   std::string toolkit;          ///< version of CUDA, "13.0"
   /// What the code of this program that runs on the GPU was compiled for: 80 for sm_80, also on a newer GPU; 0 where

@@ -29,7 +29,7 @@ struct Costs {
   /// A shuffle or a vote, of which one waits for another: ours.
   int exchange = 25;
   /// Bytes in a cycle that copies bring, and as many that copies, additions and stores take away. 5120 for all
-  /// sm_count (of the A100; NVIDIA's white paper on it), by 132.
+  /// SMs (of the A100; NVIDIA's white paper on it), by 132.
   int copied_bytes = 39;
   /// From the beginning of a copy to its landing, beside that; from a look at global memory to its answer, and from the
   /// end of a store to its arrival there: ours.
