@@ -135,7 +135,7 @@ fake nvidia-smi 'echo "GPU 0: a GPU"'
 learn bench 2
 expect "bench times a lesson and records it" both status_is 0 says "this is 02_beta --device gpu --section time --results $root/build/learn/bench/02_beta.json"
 expect "... and makes no experiments where there are none" does_not_say "experiments"
-touch "$root/02_beta/experiments.cpp"
+touch "$root/02_beta/src/experiments.cpp"
 expect "... and what its kernels are made of" both status_is 0 says "this is 02_beta --device gpu --section kernels --results $root/build/learn/bench/02_beta_kernels.json"
 learn bench 2
 expect "experiments have a record of their own" both status_is 0 says "--section experiments --results $root/build/learn/bench/02_beta_experiments.json"
@@ -144,7 +144,7 @@ rm -f "$bin/nvidia-smi"
 touch "$root/build/learn/trace/02_beta/banks.svg"
 learn trace 2 other_kernel
 expect "the picture of another trace goes" both status_is 0 is_gone "$root/build/learn/trace/02_beta/banks.svg"
-touch "$root/02_beta/timeline.cpp"
+touch "$root/02_beta/src/timeline.cpp"
 learn trace 2 some_kernel
 expect "trace draws a time line where the lesson has some" both status_is 0 says "this is 02_beta --device cpu --section timeline --kernel some_kernel --json $root/build/learn/trace/02_beta/timeline.json --svg $root/build/learn/trace/02_beta/timeline.svg"
 learn trace 2
