@@ -36,9 +36,9 @@ __global__ void matmul_1d_thread_tiling(MatmulParams<float> p) {
     __syncthreads();  // all threads are done with the tiles
   }
   for (int r = 0; r < thread_m; ++r) {
-    const int row = row0 + y * thread_m + r, col = col0 + x;
-    if (row < p.m && col < p.n) {
-      p.c[std::int64_t{row} * p.ldc + col] = acc[r];
+    const int row = row0 + y * thread_m + r;
+    if (row < p.m && col0 + x < p.n) {
+      p.c[std::int64_t{row} * p.ldc + col0 + x] = acc[r];
     }
   }
 }

@@ -41,9 +41,9 @@ __global__ void __launch_bounds__(256)
   __shared__ __align__(16) float b_smem[block_k][block_n + pad];
   const int x = threadIdx.x, y = threadIdx.y, thread = y * 16 + x;
   const int row0 = blockIdx.y * block_m, col0 = blockIdx.x * block_n;
+  const int i = thread / 2, l = thread % 2 * 4;
   float acc[thread_m][thread_n] = {};
   for (int l0 = 0; l0 < p.k; l0 += block_k) {
-    const int i = thread / 2, l = thread % 2 * 4;
     const float4 a = load4_or_zero(p.a, row0 + i, l0 + l, p.m, p.k, p.lda);
     a_smem[l][i] = a.x;
     a_smem[l + 1][i] = a.y;

@@ -27,17 +27,15 @@ __global__ void __launch_bounds__(256)
   const int a_offset = warp_row * Tile::a_ld;
   const int b_offset =
       Tile::a_size + warp_col * (b_transposed ? Tile::b_ld : 1);
-  const int tiles = ceil_div(p.k, Tile::block_k);
-  const auto fetch = [&](int tile) {
+  const auto fetch = [&](int l0) {
     const auto copy = [](T* to, const T* from, bool valid) {
       store4(to, valid ? load4(from) : make_float4(0, 0, 0, 0));
     };
-    copy_stage_with<Tile>(copy, stage, p, row0, col0, tile * Tile::block_k,
-                          thread);
+    copy_stage_with<Tile>(copy, stage, p, row0, col0, l0, thread);
   };
   MmaAccumulators<Tile> acc = {};
-  for (int tile = 0; tile < tiles; ++tile) {
-    fetch(tile);
+  for (int l0 = 0; l0 < p.k; l0 += Tile::block_k) {
+    fetch(l0);
     __syncthreads();  // the tiles are complete
 #pragma unroll
     for (int l = 0; l < Tile::block_k; l += 16) {

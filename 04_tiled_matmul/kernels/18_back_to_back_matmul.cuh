@@ -74,8 +74,10 @@ __global__ void back_to_back_matmul(const float* q, const float* k,
   }
   for (int i = 0; i < thread_m; ++i) {
     for (int j = 0; j < thread_n; ++j) {
-      const int row = row0 + 8 * i + y, col = 32 * j + x;
-      if (row < length_q) o[std::int64_t{row} * head_dim + col] = acc[i][j];
+      const int row = row0 + 8 * i + y;
+      if (row < length_q) {
+        o[std::int64_t{row} * head_dim + 32 * j + x] = acc[i][j];
+      }
     }
   }
 }

@@ -61,7 +61,6 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
   const MatmulParams<T>& p = maps.p;
   const int warpgroup = warpgroup_index();
   const int tiles = raster.tiles_m * raster.tiles_n;
-  const int steps = ceil_div(p.k, Tile::block_k);
   if (threadIdx.x == 0) {
     shared.pipe.init(4 * Tile::warpgroups);  // each warp releases by itself
     fence_barrier_init();
@@ -75,17 +74,18 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
     for (int i = blockIdx.x; i < tiles; i += gridDim.x) {
       const TileCoord tile = tile_coord(i, raster);
       const int row0 = tile.m * Tile::block_m, col0 = tile.n * Tile::block_n;
-      for (int step = 0; step < steps; ++step, pipe_write.advance()) {
+      for (int l0 = 0; l0 < p.k; l0 += Tile::block_k, pipe_write.advance()) {
         Mbarrier& full =
             shared.pipe.producer_acquire(pipe_write, WgmmaStage<Tile>::bytes);
         load_stage(shared.stages[pipe_write.stage], maps, full, row0, col0,
-                   step * Tile::block_k);
+                   l0);
       }
     }
     return;
   }
   //! [produce]
   setmaxnreg_inc<kConsumerRegisters>();
+  const int steps = ceil_div(p.k, Tile::block_k);
   PipelineState<Tile::stages> pipe_read;
   for (int i = blockIdx.x; i < tiles; i += gridDim.x) {
     const TileCoord tile = tile_coord(i, raster);
@@ -98,8 +98,9 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
       issue_matmul<Tile>(acc, shared.stages[pipe_read.stage], warpgroup);
       if (step == 0) continue;
       wgmma_wait<1>();  // the step before has ended
-      if (threadIdx.x % kWarp == 0)
+      if (threadIdx.x % kWarp == 0) {
         shared.pipe.consumer_release(pipe_release);
+      }
       pipe_release.advance();
     }
     wgmma_wait<0>(acc);
