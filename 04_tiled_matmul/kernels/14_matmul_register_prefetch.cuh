@@ -99,6 +99,7 @@ __global__ void __launch_bounds__(256, 1)
   load(frags[0], stage_of(0), 0);
   for (int tile = 0; tile < tiles; ++tile) {
     const int next = tile + 1 < tiles ? tile + 1 : tile;  // no branch below
+    // C += A B
 #pragma unroll
     for (int l = 0; l < Tile::block_k; ++l) {
       if (l + 1 < Tile::block_k) {

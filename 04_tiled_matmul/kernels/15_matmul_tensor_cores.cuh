@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(256)
   for (int l0 = 0; l0 < p.k; l0 += Tile::block_k) {
     fetch(l0);
     __syncthreads();  // the tiles are complete
+    // C += A B
 #pragma unroll
     for (int l = 0; l < Tile::block_k; l += 16) {
       MmaFragments<Tile> frag;

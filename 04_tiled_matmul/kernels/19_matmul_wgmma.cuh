@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
     }
     shared.full.wait(parity);
     wgmma_fence_accumulators<Tile>(acc);
+    // C += A B
     issue_matmul<Tile>(acc, shared.stage, warpgroup);
     wgmma_wait<0>(acc);
     __syncthreads();  // all warps are done with the tiles

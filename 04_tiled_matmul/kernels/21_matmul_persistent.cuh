@@ -95,6 +95,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
     for (int step = 0; step < steps; ++step, pipe_read.advance()) {
       shared.pipe.consumer_wait(pipe_read);
       wgmma_fence_accumulators<Tile>(acc);
+      // C += A B
       issue_matmul<Tile>(acc, shared.stages[pipe_read.stage], warpgroup);
       if (step == 0) continue;
       wgmma_wait<1>();  // the step before has ended

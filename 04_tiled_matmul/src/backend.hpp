@@ -48,7 +48,7 @@ struct Group {
   std::string name;             ///< "transpose"
   std::string title;            ///< as the program prints it
   std::vector<Kernel> kernels;  ///< in the order of the lesson
-  /// Kernels that the backend cannot run, a sentence for each with the reason.
+  /// Kernels that the backend cannot run, each with the reason.
   std::vector<std::string> left_out;
   /// Random inputs.
   std::function<Inputs(std::int64_t m, std::int64_t n, std::int64_t k)>
