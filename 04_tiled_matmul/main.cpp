@@ -1,4 +1,5 @@
-// Lesson 04: kernels from the first one to tensor cores, each checked, counted in the lab and timed on a GPU.
+// Lesson 04: kernels from the first one to tensor cores, each checked, counted in the lab and timed
+// on a GPU.
 #include <algorithm>
 #include <optional>
 #include <stdexcept>
@@ -36,7 +37,7 @@ std::vector<Kernel> kernels_of(const Backend& backend) {
   return kernels;
 }
 
-// Refuses a text after --kernel that no kernel has in its name.
+// Refuses a --kernel that no name contains.
 void check_wanted(const cli::KernelOptions& options, const Backend& backend) {
   std::vector<std::string> names;
   for (const Kernel& kernel : kernels_of(backend)) {
@@ -67,7 +68,7 @@ void check_group(cli::Program& program, const Backend& backend,
   for (const std::string& why : group.left_out) fmt::print("  {}\n", why);
 }
 
-// What the kernels of a group ask of memory, and what could be asked at least.
+// The traffic of the kernels of a group, and the least possible.
 void count_group(const Backend& watched, const std::string& name,
                  std::int64_t size) {
   const Group& group = group_of(watched, name);
@@ -124,7 +125,7 @@ void time_groups(cli::Program& program, const Backend& backend,
   cli::record(options, backend.properties, command, rows);
 }
 
-// What the kernels are made of.
+// The resources of the kernels.
 void show_kernels(const Backend& used, const Backend& lab,
                   const cli::KernelOptions& options) {
   check_wanted(options, used);
@@ -148,8 +149,8 @@ void show_kernels(const Backend& used, const Backend& lab,
   cli::show_kernel_tables(options, used, kLesson, kKernelLines, groups);
 }
 
-// Launches kernels whose name holds a text once each, for a program that watches, and prints a line
-// of JSON for each; in the watched lab with its report. Nothing is checked.
+// Launches kernels whose name contains --kernel once each, for a profiler, and prints a line of
+// JSON for each; in the watched lab with its report. Nothing is checked.
 void launch_once(const Backend& backend, const cli::KernelOptions& options) {
   const std::int64_t size = options.size_or(70);
   for (const Group& group : backend.groups) {
@@ -170,9 +171,9 @@ void launch_once(const Backend& backend, const cli::KernelOptions& options) {
   }
 }
 
-// The watched lab's whole report on the kernels whose name holds a text: what they ask of memory at one size, what is
-// wrong and which lines were reached with all sizes of watched_sizes(). With --size, and in a walk through all sections,
-// that one size only.
+// The watched lab's whole report on the kernels whose name contains --kernel: traffic at one size,
+// findings and reached lines for all sizes of watched_sizes(). With --size, and in a walk through
+// all sections, that one size only.
 void trace_kernels(cli::Program& program, const Backend& watched,
                    const cli::KernelOptions& options) {
   check_wanted(options, watched);
@@ -217,7 +218,7 @@ int main(int argc, char** argv) {
       program, options,
       {"sections time, trace, kernels, timeline and once",
        "sections time and kernels", "rows, columns and depth",
-       "; section timeline: the time lines instead"});
+       "; section timeline: the timelines instead"});
   program.option("--group", options.group,
                  "section time: only groups whose name holds this text, such "
                  "as \"mma\"");
@@ -236,14 +237,14 @@ int main(int argc, char** argv) {
   program.section("transpose_traffic", "What the transposes ask of memory",
                   count("transpose", 64));
   program.section("softmax", "Warps: the softmax of rows", check("softmax"));
-  program.section("matmul", "The ladder: products A B", check("matmul"));
-  program.section("matmul_bt", "The ladder: products A B^T",
+  program.section("matmul", "The ladder: matmuls A B", check("matmul"));
+  program.section("matmul_bt", "The ladder: matmuls A B^T",
                   check("matmul_bt"));
   program.section("matmul_traffic", "What the ladder asks of memory",
                   count("matmul", 128));
   program.section("mma", "Tensor cores: A B", check("mma"));
   program.section("mma_bt", "Tensor cores: A B^T", check("mma_bt"));
-  program.section("block", "Both products at once", check("block"));
+  program.section("block", "Both matmuls at once", check("block"));
   program.section("trace", "Every kernel watched",
                   backends.watching([&](const Backend& watched) {
                     trace_kernels(program, watched, options);
@@ -253,11 +254,12 @@ int main(int argc, char** argv) {
   program.section_apart("kernels", "What the kernels are made of", [&] {
     show_kernels(backends.used(), backends.lab(), options);
   });
-  program.section_apart("timeline", "Who waits for whom", [&] {
-    const Backend& lab = backends.lab();
-    tiled::show_timelines(
-        lab, cli::timeline_options(options, kernels_of(lab), kLesson));
-  });
+  program.section_apart(
+      "timeline", "Timelines: what each warpgroup waits for", [&] {
+        const Backend& lab = backends.lab();
+        tiled::show_timelines(
+            lab, cli::timeline_options(options, kernels_of(lab), kLesson));
+      });
   program.section_apart("once", "Every kernel launched once",
                         [&] { launch_once(backends.observed(), options); });
   return program.run(argc, argv);

@@ -1,14 +1,14 @@
 /// @file
-/// The first kernel: c = a + b. One thread for each element; the grid is rounded up to whole blocks, so the
-/// last block has threads with nothing to do.
+/// The first kernel: c = a + b. One thread computes one element. The grid is rounded up to whole
+/// blocks, so some threads of the last block have no element.
 #pragma once
 
 #include "common/gpu/kernel.cuh"
+#include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 
-/// c[i] = a[i] + b[i] for i < n.
-/// Launch: any block of one dimension; at least n threads in all.
+/// c[i] = a[i] + b[i] for i < n. Any 1D block.
 //! [vector_add]
 __global__ void vector_add(const float* a, const float* b, float* c,
                            std::int64_t n) {
@@ -20,5 +20,13 @@ __global__ void vector_add(const float* a, const float* b, float* c,
   //! [vector_add_body]
 }
 //! [vector_add]
+
+/// Launches vector_add().
+inline void launch_vector_add(const float* a, const float* b, float* c,
+                              std::int64_t n) {
+  const Size block(256);
+  const Size grid(static_cast<unsigned>(ceil_div(n, std::int64_t{256})));
+  launch(vector_add, {grid, block}, a, b, c, n);
+}
 
 }  // namespace fa::FA_TARGET

@@ -1,8 +1,10 @@
 /// @file
-/// Transpose, element by element: neighbouring lanes read neighbours, and write a whole row apart.
+/// Transpose, one element per thread: the lanes of a warp read neighbours, and write elements a
+/// whole row apart.
 #pragma once
 
 #include "common/gpu/kernel.cuh"
+#include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -10,7 +12,6 @@ namespace fa::FA_TARGET {
 constexpr int kTransposeTile = 32;
 
 /// out[x][y] = in[y][x], both row-major.
-/// Launch: blocks of 32 x 32; grid of the tiles of `in`, columns in x.
 /// @param in  [rows, cols]
 /// @param out [cols, rows]
 /// @param rows of `in`
@@ -25,5 +26,14 @@ __global__ void transpose_naive(const float* in, float* out, int rows,
   }
 }
 //! [naive]
+
+/// Launches transpose_naive(): a block for each tile of `in`.
+inline void launch_transpose_naive(const float* in, float* out, int rows,
+                                   int cols) {
+  const Size block(kTransposeTile, kTransposeTile);
+  const Size grid(ceil_div(cols, kTransposeTile),
+                  ceil_div(rows, kTransposeTile));
+  launch(transpose_naive, {grid, block}, in, out, rows, cols);
+}
 
 }  // namespace fa::FA_TARGET

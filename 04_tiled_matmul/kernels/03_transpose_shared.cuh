@@ -1,6 +1,6 @@
 /// @file
-/// Transpose through shared memory: rows are read and written whole, and the turn happens on the chip. But a
-/// column of the tile lies in one bank.
+/// Transpose through a tile in shared memory: global memory is read and written by whole rows, and
+/// the tile is read by columns. Without a pad, a column of the tile lies in one bank.
 #pragma once
 
 #include "04_tiled_matmul/kernels/02_transpose_naive.cuh"
@@ -8,7 +8,8 @@
 namespace fa::FA_TARGET {
 
 /// As transpose_naive(), through a tile in shared memory.
-/// @tparam pad columns that are added to the tile; with 1 neighbours in a column lie in neighbouring banks
+/// @tparam pad columns that are added to the tile; with 1, neighbours in a column lie in
+///         neighbouring banks
 //! [shared]
 template <int pad>
 __global__ void transpose_shared(const float* in, float* out, int rows,
@@ -19,7 +20,7 @@ __global__ void transpose_shared(const float* in, float* out, int rows,
   if (x < cols && y < rows) {
     tile[threadIdx.y][threadIdx.x] = in[std::int64_t{y} * cols + x];
   }
-  __syncthreads();  // all of the tile is there
+  __syncthreads();  // the tile is complete
   const int out_x = blockIdx.y * kTransposeTile + threadIdx.x;
   const int out_y = blockIdx.x * kTransposeTile + threadIdx.y;
   if (out_x < rows && out_y < cols) {
@@ -27,5 +28,15 @@ __global__ void transpose_shared(const float* in, float* out, int rows,
   }
 }
 //! [shared]
+
+/// Launches transpose_shared(): a block for each tile of `in`.
+template <int pad>
+void launch_transpose_shared(const float* in, float* out, int rows,
+                             int cols) {
+  const Size block(kTransposeTile, kTransposeTile);
+  const Size grid(ceil_div(cols, kTransposeTile),
+                  ceil_div(rows, kTransposeTile));
+  launch(transpose_shared<pad>, {grid, block}, in, out, rows, cols);
+}
 
 }  // namespace fa::FA_TARGET

@@ -1,6 +1,6 @@
 /// @file
-/// Transpose through a swizzled tile: no memory is wasted on a pad. Element (row, col) stands in column
-/// col ^ row; a row is still a row, and the elements of a column lie in 32 different banks.
+/// Transpose through a swizzled tile: no bank conflicts, and no memory for a pad. Element (row,
+/// col) is stored in column col ^ row, so that the elements of a column lie in 32 different banks.
 #pragma once
 
 #include "04_tiled_matmul/kernels/02_transpose_naive.cuh"
@@ -18,7 +18,7 @@ __global__ void transpose_swizzled(const float* in, float* out, int rows,
     tile[threadIdx.y][threadIdx.x ^ threadIdx.y] =
         in[std::int64_t{y} * cols + x];
   }
-  __syncthreads();  // all of the tile is there
+  __syncthreads();  // the tile is complete
   const int out_x = blockIdx.y * kTransposeTile + threadIdx.x;
   const int out_y = blockIdx.x * kTransposeTile + threadIdx.y;
   if (out_x < rows && out_y < cols) {
@@ -27,5 +27,14 @@ __global__ void transpose_swizzled(const float* in, float* out, int rows,
   }
 }
 //! [swizzled]
+
+/// Launches transpose_swizzled(): a block for each tile of `in`.
+inline void launch_transpose_swizzled(const float* in, float* out, int rows,
+                                      int cols) {
+  const Size block(kTransposeTile, kTransposeTile);
+  const Size grid(ceil_div(cols, kTransposeTile),
+                  ceil_div(rows, kTransposeTile));
+  launch(transpose_swizzled, {grid, block}, in, out, rows, cols);
+}
 
 }  // namespace fa::FA_TARGET

@@ -1,22 +1,22 @@
 /// @file
-/// Softmax of rows, one warp for each: the three passes of lesson 02. Lanes take every 32nd element and
-/// agree on maximum and sum by shuffles.
+/// Softmax of rows, one warp per row: the three passes of lesson 02. A lane reads every 32nd
+/// element; shuffles reduce maximum and sum over the warp.
 #pragma once
 
 #include "common/gpu/kernel.cuh"
+#include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Warps in a block of the softmax kernels: rows that a block works on.
+/// Warps in a block of the softmax kernels: the rows that a block computes.
 constexpr int kSoftmaxWarps = 4;
 
 /// Each row of y is the softmax of that row of x; zeros for a row of -infinity.
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 2.
-/// Launch: blocks of 32 x kSoftmaxWarps; ceil(rows / kSoftmaxWarps) blocks.
 /// @param x [rows, cols], finite or -infinity
 /// @param y [rows, cols]
-/// @param rows how many
-/// @param cols elements of each
+/// @param rows of x
+/// @param cols of x
 //! [three_passes]
 __global__ void softmax_three_passes(const float* x, float* y, int rows,
                                      int cols) {
@@ -25,20 +25,28 @@ __global__ void softmax_three_passes(const float* x, float* y, int rows,
   const float* in = x + std::int64_t{row} * cols;
   float* out = y + std::int64_t{row} * cols;
 
-  float m = -INFINITY;
+  float m = -INFINITY;  // m = max_j x_j
   for (int j = threadIdx.x; j < cols; j += kWarp) m = fmaxf(m, in[j]);
   m = warp_max(m);
   if (m == -INFINITY) m = 0;  // -inf - -inf would be NaN
 
-  float l = 0;
+  float l = 0;  // l = sum_j exp(x_j - m)
   for (int j = threadIdx.x; j < cols; j += kWarp) l += expf(in[j] - m);
   l = warp_sum(l);
-  if (l == 0) l = 1;  // no key seen: 0 / 1, not 0 / 0
+  if (l == 0) l = 1;  // all elements are -inf: 0 / 1, not 0 / 0
 
   for (int j = threadIdx.x; j < cols; j += kWarp) {
     out[j] = expf(in[j] - m) / l;
   }
 }
 //! [three_passes]
+
+/// Launches softmax_three_passes(): one warp per row.
+inline void launch_softmax_three_passes(const float* x, float* y, int rows,
+                                        int cols) {
+  const Size block(kWarp, kSoftmaxWarps);
+  const Size grid(ceil_div(rows, kSoftmaxWarps));
+  launch(softmax_three_passes, {grid, block}, x, y, rows, cols);
+}
 
 }  // namespace fa::FA_TARGET

@@ -1,17 +1,16 @@
 /// @file
-/// Tiles of A and B in shared memory: each element is read from global memory once for a block, and not
-/// once for each thread that needs it. Traffic falls by the size of the tile.
+/// Tiles of A and B in shared memory: a block reads each element from global memory once, instead
+/// of once for each thread that needs it. Traffic falls by the size of the tile.
 #pragma once
 
 #include "04_tiled_matmul/kernels/matmul_params.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Rows and columns of C that a block computes, and the depth of its tiles.
+/// Rows and columns of C that a block computes, and the depth of its tiles along k.
 constexpr int kSharedTile = 32;
 
-/// The product p of float32 matrices, through tiles of 32 x 32 in shared memory.
-/// Launch: blocks of 32 x 32; grid of ceil(n / 32) x ceil(m / 32).
+/// C = A B or A B^T in float32, through tiles of 32 x 32 in shared memory.
 //! [shared_tiles]
 template <bool b_transposed>
 __global__ void matmul_shared_tiles(MatmulParams<float> p) {
@@ -19,7 +18,7 @@ __global__ void matmul_shared_tiles(MatmulParams<float> p) {
   __shared__ float a_smem[tile][tile], b_smem[tile][tile + 1];
   const int x = threadIdx.x, y = threadIdx.y;
   const int row0 = blockIdx.y * tile, col0 = blockIdx.x * tile;
-  float sum = 0;
+  float acc = 0;
   for (int l0 = 0; l0 < p.k; l0 += tile) {
     a_smem[y][x] = element_of_a(p, row0 + y, l0 + x);
     if (b_transposed) {  // lanes along the rows of B: along l
@@ -27,16 +26,25 @@ __global__ void matmul_shared_tiles(MatmulParams<float> p) {
     } else {
       b_smem[y][x] = element_of_b<false>(p, l0 + y, col0 + x);
     }
-    __syncthreads();  // the tiles are there
-    for (int l = 0; l < tile; ++l) sum += a_smem[y][l] * b_smem[l][x];
+    __syncthreads();  // the tiles are complete
+    // C += A B
+    for (int l = 0; l < tile; ++l) acc += a_smem[y][l] * b_smem[l][x];
     //! [second_barrier]
-    __syncthreads();  // nobody needs them any more
+    __syncthreads();  // all threads are done with the tiles
     //! [second_barrier]
   }
   if (row0 + y < p.m && col0 + x < p.n) {
-    p.c[std::int64_t{row0 + y} * p.ldc + col0 + x] = sum;
+    p.c[std::int64_t{row0 + y} * p.ldc + col0 + x] = acc;
   }
 }
 //! [shared_tiles]
+
+/// Launches matmul_shared_tiles(): a block for each tile of C.
+template <bool b_transposed>
+void launch_matmul_shared_tiles(const MatmulParams<float>& p) {
+  const Size block(kSharedTile, kSharedTile);
+  const Size grid(ceil_div(p.n, kSharedTile), ceil_div(p.m, kSharedTile));
+  launch(matmul_shared_tiles<b_transposed>, {grid, block}, p);
+}
 
 }  // namespace fa::FA_TARGET

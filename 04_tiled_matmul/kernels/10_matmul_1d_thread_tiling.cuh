@@ -1,49 +1,56 @@
 /// @file
-/// Eight results for each thread, in registers: an element of B that was read from shared memory serves
-/// eight products.
+/// 1D thread tiling: a thread computes 8 elements of a column of C in registers. An element of B
+/// that is read from shared memory is used 8 times.
 #pragma once
 
 #include "04_tiled_matmul/kernels/matmul_params.cuh"
 
 namespace fa::FA_TARGET {
 
-/// The product p of float32 matrices; a thread has eight elements of a column of C.
-/// Launch: blocks of 64 x 8; grid of ceil(n / 64) x ceil(m / 64).
+/// C = A B or A B^T in float32; a block computes 64 x 64 elements of C, a thread 8 x 1.
 //! [1d_thread_tiling]
 template <bool b_transposed>
 __global__ void matmul_1d_thread_tiling(MatmulParams<float> p) {
-  constexpr int tile = 64, depth = 8, results = 8;
-  __shared__ float a_smem[tile][depth], b_smem[depth][tile + 1];
-  const int x = threadIdx.x, y = threadIdx.y;
-  const int thread = y * tile + x;  // 512 of them
-  const int row0 = blockIdx.y * tile, col0 = blockIdx.x * tile;
-  float sum[results] = {};
-  for (int l0 = 0; l0 < p.k; l0 += depth) {
-    const int i = thread / depth, l = thread % depth;  // one element each
+  constexpr int block_m = 64, block_n = 64, block_k = 8, thread_m = 8;
+  __shared__ float a_smem[block_m][block_k], b_smem[block_k][block_n + 1];
+  const int x = threadIdx.x, y = threadIdx.y, thread = y * 64 + x;
+  const int row0 = blockIdx.y * block_m, col0 = blockIdx.x * block_n;
+  float acc[thread_m] = {};
+  for (int l0 = 0; l0 < p.k; l0 += block_k) {
+    const int i = thread / block_k, l = thread % block_k;
     a_smem[i][l] = element_of_a(p, row0 + i, l0 + l);
     if (b_transposed) {
       b_smem[l][i] = element_of_b<true>(p, l0 + l, col0 + i);
     } else {
       b_smem[y][x] = element_of_b<false>(p, l0 + y, col0 + x);
     }
-    __syncthreads();  // the tiles are there
+    __syncthreads();  // the tiles are complete
 #pragma unroll
-    for (int step = 0; step < depth; ++step) {
-      const float b = b_smem[step][x];
+    // C += A B
+    for (int step = 0; step < block_k; ++step) {
+      const float b_frag = b_smem[step][x];
 #pragma unroll
-      for (int r = 0; r < results; ++r) {
-        sum[r] += a_smem[y * results + r][step] * b;
+      for (int r = 0; r < thread_m; ++r) {
+        acc[r] += a_smem[y * thread_m + r][step] * b_frag;
       }
     }
-    __syncthreads();  // nobody needs them any more
+    __syncthreads();  // all threads are done with the tiles
   }
-  for (int r = 0; r < results; ++r) {
-    const int row = row0 + y * results + r;
+  for (int r = 0; r < thread_m; ++r) {
+    const int row = row0 + y * thread_m + r;
     if (row < p.m && col0 + x < p.n) {
-      p.c[std::int64_t{row} * p.ldc + col0 + x] = sum[r];
+      p.c[std::int64_t{row} * p.ldc + col0 + x] = acc[r];
     }
   }
 }
 //! [1d_thread_tiling]
+
+/// Launches matmul_1d_thread_tiling(): a block for each 64 x 64 tile of C.
+template <bool b_transposed>
+void launch_matmul_1d_thread_tiling(const MatmulParams<float>& p) {
+  const Size block(64, 8);
+  const Size grid(ceil_div(p.n, 64), ceil_div(p.m, 64));
+  launch(matmul_1d_thread_tiling<b_transposed>, {grid, block}, p);
+}
 
 }  // namespace fa::FA_TARGET

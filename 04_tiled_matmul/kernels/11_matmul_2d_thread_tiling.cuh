@@ -1,60 +1,74 @@
 /// @file
-/// A block of 8 x 8 results for each thread: 16 numbers read from shared memory serve 64 products.
+/// 2D thread tiling: a thread computes 8 x 8 elements of C. It reads 16 elements from shared memory
+/// for 64 multiplications.
 #pragma once
 
 #include "04_tiled_matmul/kernels/matmul_params.cuh"
 
 namespace fa::FA_TARGET {
 
-/// The product p of float32 matrices; a thread has 8 x 8 elements of C.
-/// Launch: blocks of 16 x 16; grid of ceil(n / 128) x ceil(m / 128).
+/// C = A B or A B^T in float32; a block computes 128 x 128 elements of C, a thread 8 x 8.
 //! [2d_thread_tiling]
 template <bool b_transposed>
 __global__ void __launch_bounds__(256)
     matmul_2d_thread_tiling(MatmulParams<float> p) {
-  constexpr int tile = 128, depth = 8, side = 8, threads = 256;
-  __shared__ float a_smem[depth][tile + 1], b_smem[depth][tile + 1];
+  constexpr int block_m = 128, block_n = 128, block_k = 8, threads = 256;
+  constexpr int thread_m = 8, thread_n = 8;
+  __shared__ float a_smem[block_k][block_m + 1], b_smem[block_k][block_n + 1];
   const int x = threadIdx.x, y = threadIdx.y, thread = y * 16 + x;
-  const int row0 = blockIdx.y * tile, col0 = blockIdx.x * tile;
-  float sum[side][side] = {};
-  for (int l0 = 0; l0 < p.k; l0 += depth) {
-    for (int e = thread; e < tile * depth; e += threads) {
-      const int i = e / depth, l = e % depth;
+  const int row0 = blockIdx.y * block_m, col0 = blockIdx.x * block_n;
+  float acc[thread_m][thread_n] = {};
+  for (int l0 = 0; l0 < p.k; l0 += block_k) {
+    for (int e = thread; e < block_m * block_k; e += threads) {
+      const int i = e / block_k, l = e % block_k;
       a_smem[l][i] = element_of_a(p, row0 + i, l0 + l);
       if (b_transposed) {
         b_smem[l][i] = element_of_b<true>(p, l0 + l, col0 + i);
       } else {
-        b_smem[e / tile][e % tile] =
-            element_of_b<false>(p, l0 + e / tile, col0 + e % tile);
+        b_smem[e / block_n][e % block_n] =
+            element_of_b<false>(p, l0 + e / block_n, col0 + e % block_n);
       }
     }
-    __syncthreads();  // the tiles are there
+    __syncthreads();  // the tiles are complete
 #pragma unroll
-    for (int l = 0; l < depth; ++l) {
-      float a[side], b[side];
+    // C += A B
+    for (int step = 0; step < block_k; ++step) {
+      float a_frag[thread_m], b_frag[thread_n];
 #pragma unroll
-      for (int i = 0; i < side; ++i) a[i] = a_smem[l][y * side + i];
+      for (int i = 0; i < thread_m; ++i) {
+        a_frag[i] = a_smem[step][y * thread_m + i];
+      }
 #pragma unroll
-      for (int j = 0; j < side; ++j) b[j] = b_smem[l][x * side + j];
+      for (int j = 0; j < thread_n; ++j) {
+        b_frag[j] = b_smem[step][x * thread_n + j];
+      }
 #pragma unroll
-      for (int i = 0; i < side; ++i) {
+      for (int i = 0; i < thread_m; ++i) {
 #pragma unroll
-        for (int j = 0; j < side; ++j) sum[i][j] += a[i] * b[j];
+        for (int j = 0; j < thread_n; ++j) acc[i][j] += a_frag[i] * b_frag[j];
       }
     }
-    __syncthreads();  // nobody needs them any more
+    __syncthreads();  // all threads are done with the tiles
   }
 #pragma unroll
-  for (int i = 0; i < side; ++i) {
+  for (int i = 0; i < thread_m; ++i) {
 #pragma unroll
-    for (int j = 0; j < side; ++j) {
-      const int row = row0 + y * side + i, col = col0 + x * side + j;
+    for (int j = 0; j < thread_n; ++j) {
+      const int row = row0 + y * thread_m + i, col = col0 + x * thread_n + j;
       if (row < p.m && col < p.n) {
-        p.c[std::int64_t{row} * p.ldc + col] = sum[i][j];
+        p.c[std::int64_t{row} * p.ldc + col] = acc[i][j];
       }
     }
   }
 }
 //! [2d_thread_tiling]
+
+/// Launches matmul_2d_thread_tiling(): a block for each 128 x 128 tile of C.
+template <bool b_transposed>
+void launch_matmul_2d_thread_tiling(const MatmulParams<float>& p) {
+  const Size block(16, 16);
+  const Size grid(ceil_div(p.n, 128), ceil_div(p.m, 128));
+  launch(matmul_2d_thread_tiling<b_transposed>, {grid, block}, p);
+}
 
 }  // namespace fa::FA_TARGET

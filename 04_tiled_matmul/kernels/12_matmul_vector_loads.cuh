@@ -1,101 +1,103 @@
 /// @file
-/// Four numbers at a time, from global and from shared memory. A thread's 8 x 8 results lie in four groups
-/// of 4 x 4, so that the lanes of a warp read neighbours; a pad keeps the stores of transposed tiles apart.
+/// Loads and stores of four elements, in global and in shared memory. The 8 x 8 elements of a
+/// thread are four groups of 4 x 4, so that the lanes of a warp read neighbours; a pad avoids bank
+/// conflicts where a tile is stored transposed.
 #pragma once
 
 #include "04_tiled_matmul/kernels/matmul_params.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Rows and columns of C that a block computes.
-constexpr int kVectorTile = 128;
-/// Depth of the tiles of matmul_vector_loads().
-constexpr int kVectorDepth = 8;
-/// Elements at the end of each row of a tile.
-constexpr int kVectorPad = 4;
-
-/// Four neighbours of a row, 0 outside. They may reach into what lies between cols and ld.
-__device__ inline float4 four_of_row(const float* matrix, int row, int col,
-                                     int rows, int cols, int ld) {
+/// Four neighbours of a row, 0 outside. They may reach beyond cols, up to ld.
+__device__ inline float4 load4_or_zero(const float* matrix, int row, int col,
+                                       int rows, int cols, int ld) {
   return row < rows && col < cols
              ? load4(matrix + std::int64_t{row} * ld + col)
              : make_float4(0, 0, 0, 0);
 }
 
-/// sum += a b^T for four-by-four groups: a thread's rows are 4 y.. and 64 + 4 y.., its columns likewise.
-__device__ inline void multiply_groups(
-    float (&sum)[8][8], const float (&a_smem)[kVectorTile + kVectorPad],
-    const float (&b_smem)[kVectorTile + kVectorPad], int x, int y) {
-  const float4 a0 = load4(&a_smem[4 * y]), a1 = load4(&a_smem[64 + 4 * y]);
-  const float4 b0 = load4(&b_smem[4 * x]), b1 = load4(&b_smem[64 + 4 * x]);
-  const float a[8] = {a0.x, a0.y, a0.z, a0.w, a1.x, a1.y, a1.z, a1.w};
-  const float b[8] = {b0.x, b0.y, b0.z, b0.w, b1.x, b1.y, b1.z, b1.w};
+/// Reads a fragment from shared memory: groups of four elements, `distance` apart.
+template <int distance, int count>
+__device__ void load_groups(float (&frag)[count], const float* smem) {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-#pragma unroll
-    for (int j = 0; j < 8; ++j) sum[i][j] += a[i] * b[j];
+  for (int i = 0; i < count / 4; ++i) {
+    const float4 group = load4(smem + i * distance);
+    frag[4 * i] = group.x;
+    frag[4 * i + 1] = group.y;
+    frag[4 * i + 2] = group.z;
+    frag[4 * i + 3] = group.w;
   }
 }
 
-/// Writes the results of multiply_groups().
-__device__ inline void store_groups(const MatmulParams<float>& p,
-                                    const float (&sum)[8][8], int row0,
-                                    int col0, int x, int y) {
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const int row = row0 + i / 4 * 64 + 4 * y + i % 4;
-    if (row >= p.m) continue;
-#pragma unroll
-    for (int group = 0; group < 2; ++group) {
-      const int col = col0 + group * 64 + 4 * x;
-      float* to = p.c + std::int64_t{row} * p.ldc + col;
-      const float* from = &sum[i][4 * group];
-      if (col < p.n) {  // ld leaves room for the other three
-        store4(to, make_float4(from[0], from[1], from[2], from[3]));
-      }
-    }
-  }
-}
-
-/// The product p of float32 matrices; a thread has four groups of 4 x 4 elements of C.
-/// Launch: blocks of 16 x 16; grid of ceil(n / 128) x ceil(m / 128).
+/// C = A B or A B^T in float32; a block computes 128 x 128 elements of C, a thread four groups of 4
+/// x 4.
 //! [vector_loads]
 template <bool b_transposed>
 __global__ void __launch_bounds__(256)
     matmul_vector_loads(MatmulParams<float> p) {
-  constexpr int tile = kVectorTile, depth = kVectorDepth;
-  __shared__ __align__(16) float a_smem[depth][tile + kVectorPad];
-  __shared__ __align__(16) float b_smem[depth][tile + kVectorPad];
+  constexpr int block_m = 128, block_n = 128, block_k = 8, pad = 4;
+  constexpr int thread_m = 8, thread_n = 8;
+  __shared__ __align__(16) float a_smem[block_k][block_m + pad];
+  __shared__ __align__(16) float b_smem[block_k][block_n + pad];
   const int x = threadIdx.x, y = threadIdx.y, thread = y * 16 + x;
-  const int row0 = blockIdx.y * tile, col0 = blockIdx.x * tile;
-  const int i = thread / 2, l = thread % 2 * 4;  // of tiles that are turned
-  float sum[8][8] = {};
-  for (int l0 = 0; l0 < p.k; l0 += depth) {
-    const float4 a = four_of_row(p.a, row0 + i, l0 + l, p.m, p.k, p.lda);
+  const int row0 = blockIdx.y * block_m, col0 = blockIdx.x * block_n;
+  const int i = thread / 2, l = thread % 2 * 4;
+  float acc[thread_m][thread_n] = {};
+  for (int l0 = 0; l0 < p.k; l0 += block_k) {
+    const float4 a = load4_or_zero(p.a, row0 + i, l0 + l, p.m, p.k, p.lda);
     a_smem[l][i] = a.x;
     a_smem[l + 1][i] = a.y;
     a_smem[l + 2][i] = a.z;
     a_smem[l + 3][i] = a.w;
     if (b_transposed) {
-      const float4 b = four_of_row(p.b, col0 + i, l0 + l, p.n, p.k, p.ldb);
+      const float4 b = load4_or_zero(p.b, col0 + i, l0 + l, p.n, p.k, p.ldb);
       b_smem[l][i] = b.x;
       b_smem[l + 1][i] = b.y;
       b_smem[l + 2][i] = b.z;
       b_smem[l + 3][i] = b.w;
     } else {
-      store4(&b_smem[thread / 32][thread % 32 * 4],
-             four_of_row(p.b, l0 + thread / 32, col0 + thread % 32 * 4, p.k,
-                         p.n, p.ldb));
+      const int row = thread / 32, col = thread % 32 * 4;
+      store4(&b_smem[row][col],
+             load4_or_zero(p.b, l0 + row, col0 + col, p.k, p.n, p.ldb));
     }
-    __syncthreads();  // the tiles are there
+    __syncthreads();  // the tiles are complete
 #pragma unroll
-    for (int step = 0; step < depth; ++step) {
-      multiply_groups(sum, a_smem[step], b_smem[step], x, y);
+    // C += A B
+    for (int step = 0; step < block_k; ++step) {
+      float a_frag[thread_m], b_frag[thread_n];
+      load_groups<64>(a_frag, &a_smem[step][4 * y]);
+      load_groups<64>(b_frag, &b_smem[step][4 * x]);
+#pragma unroll
+      for (int i = 0; i < thread_m; ++i) {
+#pragma unroll
+        for (int j = 0; j < thread_n; ++j) acc[i][j] += a_frag[i] * b_frag[j];
+      }
     }
-    __syncthreads();  // nobody needs them any more
+    __syncthreads();  // all threads are done with the tiles
   }
-  store_groups(p, sum, row0, col0, x, y);
+#pragma unroll
+  for (int i = 0; i < thread_m; ++i) {
+    const int row = row0 + i / 4 * 64 + 4 * y + i % 4;
+    if (row >= p.m) continue;
+#pragma unroll
+    for (int j = 0; j < thread_n; j += 4) {
+      const int col = col0 + j / 4 * 64 + 4 * x;
+      if (col < p.n) {  // up to ld there is room for the other three
+        store4(p.c + std::int64_t{row} * p.ldc + col,
+               make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2],
+                           acc[i][j + 3]));
+      }
+    }
+  }
 }
 //! [vector_loads]
+
+/// Launches matmul_vector_loads(): a block for each 128 x 128 tile of C.
+template <bool b_transposed>
+void launch_matmul_vector_loads(const MatmulParams<float>& p) {
+  const Size block(16, 16);
+  const Size grid(ceil_div(p.n, 128), ceil_div(p.m, 128));
+  launch(matmul_vector_loads<b_transposed>, {grid, block}, p);
+}
 
 }  // namespace fa::FA_TARGET

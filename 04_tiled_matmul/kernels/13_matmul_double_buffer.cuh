@@ -1,25 +1,21 @@
 /// @file
-/// Two stages of tiles: while one is multiplied, cp.async fills the other. One barrier for each tile is
-/// enough, because nobody writes where others may still read. cp.async cannot turn a tile on its way, so A
-/// stays as it lies in memory and is read four steps of the sum at a time.
+/// Double buffering: while the threads multiply one stage of tiles, cp.async fills the other. One
+/// barrier per tile is enough, because no thread writes the stage that others may still read. A
+/// 16-byte cp.async cannot transpose, so A is stored by rows, and a thread reads it for four steps
+/// at a time.
 #pragma once
 
-#include "04_tiled_matmul/kernels/12_matmul_vector_loads.cuh"
+#include "04_tiled_matmul/kernels/matmul_params.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Depth of the tiles of matmul_double_buffer().
-constexpr int kAsyncDepth = 16;
-/// Elements at the end of each row that is kAsyncDepth long.
-constexpr int kAsyncPad = 4;
-
-/// Begins to copy a tile, 16 bytes at a time; zeros outside of the matrix.
-template <int tile_rows, int tile_cols, int tile_ld, int threads = 256>
+/// Begins to copy a tile, 16 bytes at a time, with 256 threads; zeros outside of the matrix.
+template <int tile_rows, int tile_cols, int tile_ld>
 __device__ void copy_tile(float* tile, const float* matrix, int row0,
                           int col0, int rows, int cols, int ld, int thread) {
-  constexpr int per_row = tile_cols / 4, at_once = threads / per_row;
-  static_assert(threads % per_row == 0 && tile_rows % at_once == 0,
-                "as many for each thread");
+  constexpr int per_row = tile_cols / 4, at_once = 256 / per_row;
+  static_assert(256 % per_row == 0 && tile_rows % at_once == 0,
+                "as many copies for each thread");
   const int row = thread / per_row, col = thread % per_row * 4;
   const float* from = matrix + std::int64_t{row0 + row} * ld + col0 + col;
   float* to = tile + row * tile_ld + col;
@@ -30,92 +26,105 @@ __device__ void copy_tile(float* tile, const float* matrix, int row0,
   }
 }
 
-/// The product p of float32 matrices, with two stages of tiles.
-/// Launch: blocks of 16 x 16; grid of ceil(n / 128) x ceil(m / 128).
+/// C = A B or A B^T in float32; a block computes 128 x 128 elements of C, a thread 8 x 8.
 //! [double_buffer]
 template <bool b_transposed>
 __global__ void __launch_bounds__(256, 2)
     matmul_double_buffer(MatmulParams<float> p) {
-  constexpr int tile = kVectorTile, depth = kAsyncDepth;
-  constexpr int long_ld = tile + kVectorPad, short_ld = depth + kAsyncPad;
-  __shared__ __align__(16) float a_smem[2][tile * short_ld];
+  constexpr int block_m = 128, block_n = 128, block_k = 16, pad = 4;
+  constexpr int thread_m = 8, thread_n = 8;
+  constexpr int a_ld = block_k + pad;
+  constexpr int b_ld = (b_transposed ? block_k : block_n) + pad;
+  __shared__ __align__(16) float a_smem[2][block_m * a_ld];
   __shared__ __align__(
-      16) float b_smem[2][b_transposed ? tile * short_ld : depth * long_ld];
+      16) float b_smem[2][(b_transposed ? block_n : block_k) * b_ld];
   const int x = threadIdx.x, y = threadIdx.y, thread = y * 16 + x;
-  const int row0 = blockIdx.y * tile, col0 = blockIdx.x * tile;
+  const int row0 = blockIdx.y * block_m, col0 = blockIdx.x * block_n;
   const auto fetch = [&](int stage, int l0) {
-    copy_tile<tile, depth, short_ld>(a_smem[stage], p.a, row0, l0, p.m, p.k,
-                                     p.lda, thread);
-    if (b_transposed) {
-      copy_tile<tile, depth, short_ld>(b_smem[stage], p.b, col0, l0, p.n, p.k,
-                                       p.ldb, thread);
+    copy_tile<block_m, block_k, a_ld>(a_smem[stage], p.a, row0, l0, p.m, p.k,
+                                      p.lda, thread);
+    if constexpr (b_transposed) {
+      copy_tile<block_n, block_k, b_ld>(b_smem[stage], p.b, col0, l0, p.n,
+                                        p.k, p.ldb, thread);
     } else {
-      copy_tile<depth, tile, long_ld>(b_smem[stage], p.b, l0, col0, p.k, p.n,
-                                      p.ldb, thread);
+      copy_tile<block_k, block_n, b_ld>(b_smem[stage], p.b, l0, col0, p.k,
+                                        p.n, p.ldb, thread);
     }
     cp_async_commit();
   };
-  // A thread's rows are y, y + 16, ...; its columns x, x + 16, ... when B is
-  // turned, else two groups of four.
-  float sum[8][8] = {};
+  // A thread's rows are y, y + 16, ...; its columns are x, x + 16, ... when B
+  // is transposed, else two groups of four.
+  float acc[thread_m][thread_n] = {};
   fetch(0, 0);
-  for (int l0 = 0, stage = 0; l0 < p.k; l0 += depth, stage ^= 1) {
+  for (int l0 = 0, stage = 0; l0 < p.k; l0 += block_k, stage ^= 1) {
     cp_async_wait<0>();
-    __syncthreads();  // this stage is there, and nobody reads the other one
-    if (l0 + depth < p.k) fetch(stage ^ 1, l0 + depth);
+    __syncthreads();  // this stage is complete, no thread reads the other one
+    if (l0 + block_k < p.k) fetch(stage ^ 1, l0 + block_k);
 #pragma unroll
-    for (int l = 0; l < depth; l += 4) {
-      float4 a[8];
+    // C += A B
+    for (int l = 0; l < block_k; l += 4) {
+      float4 a_frag[thread_m];
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        a[i] = load4(&a_smem[stage][(16 * i + y) * short_ld + l]);
+      for (int i = 0; i < thread_m; ++i) {
+        a_frag[i] = load4(&a_smem[stage][(16 * i + y) * a_ld + l]);
       }
       if (b_transposed) {
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          const float4 b = load4(&b_smem[stage][(16 * j + x) * short_ld + l]);
+        for (int j = 0; j < thread_n; ++j) {
+          const float4 b = load4(&b_smem[stage][(16 * j + x) * b_ld + l]);
 #pragma unroll
-          for (int i = 0; i < 8; ++i) {
-            sum[i][j] += a[i].x * b.x;
-            sum[i][j] += a[i].y * b.y;
-            sum[i][j] += a[i].z * b.z;
-            sum[i][j] += a[i].w * b.w;
+          for (int i = 0; i < thread_m; ++i) {
+            acc[i][j] += a_frag[i].x * b.x;
+            acc[i][j] += a_frag[i].y * b.y;
+            acc[i][j] += a_frag[i].z * b.z;
+            acc[i][j] += a_frag[i].w * b.w;
           }
         }
       } else {
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
-          const float* row = &b_smem[stage][(l + step) * long_ld];
+          const float* row = &b_smem[stage][(l + step) * b_ld];
           const float4 b0 = load4(row + 4 * x), b1 = load4(row + 64 + 4 * x);
-          const float b[8] = {b0.x, b0.y, b0.z, b0.w, b1.x, b1.y, b1.z, b1.w};
+          const float b_frag[thread_n] = {b0.x, b0.y, b0.z, b0.w,
+                                          b1.x, b1.y, b1.z, b1.w};
 #pragma unroll
-          for (int i = 0; i < 8; ++i) {
-            const float of_step[4] = {a[i].x, a[i].y, a[i].z, a[i].w};
+          for (int i = 0; i < thread_m; ++i) {
+            const float a[4] = {a_frag[i].x, a_frag[i].y, a_frag[i].z,
+                                a_frag[i].w};
 #pragma unroll
-            for (int j = 0; j < 8; ++j) sum[i][j] += of_step[step] * b[j];
+            for (int j = 0; j < thread_n; ++j)
+              acc[i][j] += a[step] * b_frag[j];
           }
         }
       }
     }
   }
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < thread_m; ++i) {
     const int row = row0 + 16 * i + y;
     if (row >= p.m) continue;
     float* to = p.c + std::int64_t{row} * p.ldc + col0;
 #pragma unroll
-    for (int j = 0; j < 8; j += b_transposed ? 1 : 4) {
+    for (int j = 0; j < thread_n; j += b_transposed ? 1 : 4) {
       const int col = b_transposed ? 16 * j + x : j / 4 * 64 + 4 * x;
       if (col0 + col >= p.n) continue;
       if (b_transposed) {
-        to[col] = sum[i][j];
-      } else {  // ld leaves room for the other three
-        store4(to + col, make_float4(sum[i][j], sum[i][j + 1], sum[i][j + 2],
-                                     sum[i][j + 3]));
+        to[col] = acc[i][j];
+      } else {  // up to ld there is room for the other three
+        store4(to + col, make_float4(acc[i][j], acc[i][j + 1], acc[i][j + 2],
+                                     acc[i][j + 3]));
       }
     }
   }
 }
 //! [double_buffer]
+
+/// Launches matmul_double_buffer(): a block for each 128 x 128 tile of C.
+template <bool b_transposed>
+void launch_matmul_double_buffer(const MatmulParams<float>& p) {
+  const Size block(16, 16);
+  const Size grid(ceil_div(p.n, 128), ceil_div(p.m, 128));
+  launch(matmul_double_buffer<b_transposed>, {grid, block, 0, 2}, p);
+}
 
 }  // namespace fa::FA_TARGET

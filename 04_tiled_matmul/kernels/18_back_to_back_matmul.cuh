@@ -1,77 +1,97 @@
 /// @file
-/// Both products of attention in one kernel, without the softmax between them: O = (scale Q K^T) V. A tile
-/// of scores is computed, used and forgotten; it never leaves the chip. Lesson 05 puts the softmax in.
+/// Both matmuls of attention in one kernel, without the softmax between them: O = (scale Q K^T) V.
+/// A tile of scores is computed, used and discarded; it never leaves the SM. Lesson 05 adds the
+/// softmax.
 #pragma once
 
 #include "common/gpu/kernel.cuh"
+#include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 
 /// Queries, and keys, of a tile of back_to_back_matmul().
 constexpr int kBackToBackTile = 32;
 
-/// O = scale Q K^T V of one head in float32, without a softmax. Launch: blocks of 32 x 8; ceil(length_q / 32) blocks.
-/// @tparam d head_dim, a multiple of 32
-/// @param q [length_q, d]
-/// @param k [length_k, d]
-/// @param v [length_k, d]
-/// @param o [length_q, d]
+/// O = scale Q K^T V of one head in float32, without a softmax.
+/// @tparam head_dim a multiple of 32
+/// @param q        [length_q, head_dim]
+/// @param k        [length_k, head_dim]
+/// @param v        [length_k, head_dim]
+/// @param o        [length_q, head_dim]
 /// @param length_q queries
 /// @param length_k keys
-/// @param scale    factor of the scores
+/// @param scale    of the scores
 //! [back_to_back_matmul]
-template <int d>
+template <int head_dim>
 __global__ void back_to_back_matmul(const float* q, const float* k,
                                     const float* v, float* o, int length_q,
                                     int length_k, float scale) {
-  constexpr int tile = kBackToBackTile, rows = tile / 8, cols = d / 32;
-  __shared__ float q_smem[tile][d], k_smem[tile][d + 1], v_smem[tile][d];
+  constexpr int tile = kBackToBackTile;
+  constexpr int thread_m = tile / 8, thread_n = head_dim / 32;
+  __shared__ float q_smem[tile][head_dim];
+  __shared__ float k_smem[tile][head_dim + 1], v_smem[tile][head_dim];
   __shared__ float s_smem[tile][tile];
   const int x = threadIdx.x, y = threadIdx.y;
   const int row0 = blockIdx.x * tile;
   const auto load = [&](const float* from, int first, int length, int row,
                         int col) {
-    return first + row < length ? from[std::int64_t{first + row} * d + col]
-                                : 0.0f;
+    return first + row < length
+               ? from[std::int64_t{first + row} * head_dim + col]
+               : 0.0f;
   };
   for (int row = y; row < tile; row += 8) {
-    for (int col = x; col < d; col += 32) {
+    for (int col = x; col < head_dim; col += 32) {
       q_smem[row][col] = load(q, row0, length_q, row, col);
     }
   }
-  float out[rows][cols] = {};
+  float acc[thread_m][thread_n] = {};
   for (int key0 = 0; key0 < length_k; key0 += tile) {
     for (int row = y; row < tile; row += 8) {
-      for (int col = x; col < d; col += 32) {
+      for (int col = x; col < head_dim; col += 32) {
         k_smem[row][col] = load(k, key0, length_k, row, col);
         v_smem[row][col] = load(v, key0, length_k, row, col);
       }
     }
-    __syncthreads();                  // the tiles are there
-    for (int r = 0; r < rows; ++r) {  // S = scale Q K^T
-      float sum = 0;
-      for (int l = 0; l < d; ++l) sum += q_smem[8 * r + y][l] * k_smem[x][l];
-      s_smem[8 * r + y][x] = scale * sum;
+    __syncthreads();                      // the tiles are complete
+    for (int i = 0; i < thread_m; ++i) {  // S = scale Q K^T
+      float s = 0;
+      for (int l = 0; l < head_dim; ++l) {
+        s += q_smem[8 * i + y][l] * k_smem[x][l];
+      }
+      s_smem[8 * i + y][x] = scale * s;
     }
-    __syncthreads();                  // the tile of scores is there
-    for (int r = 0; r < rows; ++r) {  // O += S V
-      for (int j = 0; j < tile; ++j) {
-        const float s = s_smem[8 * r + y][j];
+    __syncthreads();                      // the tile of scores is complete
+    for (int i = 0; i < thread_m; ++i) {  // O += S V
+      for (int key = 0; key < tile; ++key) {
+        const float s = s_smem[8 * i + y][key];
 #pragma unroll
-        for (int c = 0; c < cols; ++c) {
-          out[r][c] += s * v_smem[j][32 * c + x];
+        for (int j = 0; j < thread_n; ++j) {
+          acc[i][j] += s * v_smem[key][32 * j + x];
         }
       }
     }
-    __syncthreads();  // nobody needs the tiles any more
+    __syncthreads();  // all threads are done with the tiles
   }
-  for (int r = 0; r < rows; ++r) {
-    for (int c = 0; c < cols; ++c) {
-      const int row = row0 + 8 * r + y;
-      if (row < length_q) o[std::int64_t{row} * d + 32 * c + x] = out[r][c];
+  for (int i = 0; i < thread_m; ++i) {
+    for (int j = 0; j < thread_n; ++j) {
+      const int row = row0 + 8 * i + y;
+      if (row < length_q) {
+        o[std::int64_t{row} * head_dim + 32 * j + x] = acc[i][j];
+      }
     }
   }
 }
 //! [back_to_back_matmul]
+
+/// Launches back_to_back_matmul() for a head_dim of 64: a block for each tile of queries.
+inline void launch_back_to_back_matmul(const float* q, const float* k,
+                                       const float* v, float* o, int length_q,
+                                       int length_k) {
+  const Size block(32, 8);
+  const Size grid(ceil_div(length_q, kBackToBackTile));
+  const float scale = 0.125f;  // 1 / sqrt(head_dim)
+  launch(back_to_back_matmul<64>, {grid, block}, q, k, v, o, length_q,
+         length_k, scale);
+}
 
 }  // namespace fa::FA_TARGET

@@ -1,70 +1,79 @@
 /// @file
-/// As matmul_wgmma(), with several tiles on their way and products that go on while the next ones begin: the tensor
-/// cores need not wait for memory, nor for the threads. Two barriers for each stage replace __syncthreads(): its tiles
-/// are there; all warps are done with them.
+/// As matmul_wgmma(), with several stages in flight, and wgmma instructions that go on while the
+/// next ones are issued: the tensor cores wait neither for memory nor for the threads. Two barriers
+/// per stage replace __syncthreads(): its tiles have arrived; all warps are done with them.
 #pragma once
 
-#include "04_tiled_matmul/kernels/19_matmul_wgmma.cuh"
+#include "04_tiled_matmul/kernels/wgmma_tile.cuh"
 
 namespace fa::FA_TARGET {
 
-/// What a block of rungs 20 and later keeps in shared memory.
+/// Sizes of matmul_stages().
+template <bool b_transposed, class T>
+using MatmulStagesTile = WgmmaTile<T, b_transposed, 128, 256, 4>;
+
+/// Shared memory of a block of matmul_stages().
 template <class Tile>
-struct StagesShared {
-  WgmmaStage<Tile> ring[Tile::stages];  ///< the tiles
-  Pipeline<Tile::stages> pipe;          ///< of the ring
+struct MatmulStagesStorage {
+  WgmmaStage<Tile> stages[Tile::stages];
+  Pipeline<Tile::stages> pipe;
 };
 
-/// Initialises a block's barriers; all threads call it.
-template <class Tile>
-__device__ void init_stages(StagesShared<Tile>& shared) {
-  if (threadIdx.x == 0) {
-    // Each warp frees for itself: it knows of its own products only.
-    shared.pipe.init(4 * Tile::consumers);
-    fence_barrier_init();
-  }
-  __syncthreads();  // the barriers are ready
-}
-
-/// The product p of 16-bit matrices by wgmma, with several stages of tiles.
-/// Launch: blocks of 128 x consumers; grid of ceil(n / cols) x ceil(m / rows); sizeof(StagesShared<Tile>).
+/// C = A B or A B^T for 16-bit operands by wgmma, with several stages of tiles.
 /// @tparam Tile WgmmaTile
 //! [stages]
 template <class Tile, class T>
-__global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
+__global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
     matmul_stages(const __grid_constant__ TmaMatmul<T> maps) {
-  auto& shared = *dynamic_shared<StagesShared<Tile>>();
+  auto& shared = *dynamic_shared<MatmulStagesStorage<Tile>>();
   const MatmulParams<T>& p = maps.p;
   const int warpgroup = warpgroup_index();
-  const int row0 = blockIdx.y * Tile::rows, col0 = blockIdx.x * Tile::cols;
-  const int steps = ceil_div(p.k, Tile::depth);
-  PipelineState<Tile::stages> filled, at, before;
+  const int row0 = blockIdx.y * Tile::block_m;
+  const int col0 = blockIdx.x * Tile::block_n;
+  const int steps = ceil_div(p.k, Tile::block_k);
+  PipelineState<Tile::stages> pipe_write, pipe_read, pipe_release;
   const auto fetch = [&](int step) {
     if (step >= steps) return;
     Mbarrier& full =
-        shared.pipe.producer_acquire(filled, WgmmaStage<Tile>::bytes);
-    fetch_tiles(shared.ring[filled.stage], maps, full, row0, col0,
-                step * Tile::depth);
-    filled.advance();
+        shared.pipe.producer_acquire(pipe_write, WgmmaStage<Tile>::bytes);
+    load_stage(shared.stages[pipe_write.stage], maps, full, row0, col0,
+               step * Tile::block_k);
+    pipe_write.advance();
   };
-  init_stages(shared);
+  if (threadIdx.x == 0) {
+    shared.pipe.init(4 * Tile::warpgroups);  // each warp releases by itself
+    fence_barrier_init();
+  }
+  __syncthreads();  // the barriers are initialised
   if (threadIdx.x == 0) {
     for (int step = 0; step < Tile::stages; ++step) fetch(step);
   }
-  WgmmaAccumulators<Tile> sums = {};
-  for (int step = 0; step < steps; ++step, at.advance()) {
-    shared.pipe.consumer_wait(at);
-    wgmma_fence_accumulators<Tile>(sums);
-    issue_matmul<Tile>(sums, shared.ring[at.stage], warpgroup);
+  WgmmaAccumulators<Tile> acc = {};
+  for (int step = 0; step < steps; ++step, pipe_read.advance()) {
+    shared.pipe.consumer_wait(pipe_read);
+    wgmma_fence_accumulators<Tile>(acc);
+    // C += A B
+    issue_matmul<Tile>(acc, shared.stages[pipe_read.stage], warpgroup);
     if (step == 0) continue;
-    wgmma_wait<1>();  // the products of the step before have ended
-    if (threadIdx.x % kWarp == 0) shared.pipe.consumer_release(before);
+    wgmma_wait<1>();  // the step before has ended
+    if (threadIdx.x % kWarp == 0) shared.pipe.consumer_release(pipe_release);
     if (threadIdx.x == 0) fetch(step - 1 + Tile::stages);
-    before.advance();
+    pipe_release.advance();
   }
-  wgmma_wait<0>(sums);
-  store_accumulators<Tile>(p, sums, row0, col0, warpgroup);
+  wgmma_wait<0>(acc);
+  store_accumulators<Tile>(p, acc, row0, col0, warpgroup);
 }
 //! [stages]
+
+/// Launches matmul_stages(): a block for each tile of C.
+/// @throws as tensor_map()
+template <class Tile, class T>
+void launch_matmul_stages(const MatmulParams<T>& p) {
+  const Size block(kWarpgroup * Tile::warpgroups);
+  const Size grid(ceil_div(p.n, Tile::block_n), ceil_div(p.m, Tile::block_m));
+  launch(matmul_stages<Tile, T>,
+         {grid, block, sizeof(MatmulStagesStorage<Tile>), Tile::stages},
+         tma_matmul<Tile>(p));
+}
 
 }  // namespace fa::FA_TARGET

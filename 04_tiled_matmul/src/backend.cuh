@@ -1,8 +1,9 @@
 /// @file
-/// The kernels of this lesson on one machine. Compiled once for each: see common/gpu/target.hpp.
+/// The table of this lesson's kernels on one backend. Compiled once for each: see
+/// common/gpu/target.hpp.
 #pragma once
 
-#include <cmath>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 
@@ -24,63 +25,152 @@
 #include "04_tiled_matmul/kernels/16_matmul_pipelined.cuh"
 #include "04_tiled_matmul/kernels/17_matmul_fragment_prefetch.cuh"
 #include "04_tiled_matmul/kernels/18_back_to_back_matmul.cuh"
+#include "04_tiled_matmul/kernels/19_matmul_wgmma.cuh"
+#include "04_tiled_matmul/kernels/20_matmul_stages.cuh"
+#include "04_tiled_matmul/kernels/21_matmul_persistent.cuh"
 #include "04_tiled_matmul/src/backend.hpp"
-#include "04_tiled_matmul/src/tma_launch.cuh"
-#include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
-namespace {  // one source file for each machine includes this
+namespace {  // one source file for each backend includes this
 
 using tiled::Inputs;
+using tiled::Kernel;
 using tiled::Prepared;
 using tiled::Tiles;
 
-inline unsigned blocks(std::int64_t size, std::int64_t tile) {
-  return static_cast<unsigned>(ceil_div(size, tile));
+// Kernels 01 to 06 and 18: float32 inputs, one output.
+
+using Launch32 = std::function<void(const std::vector<const float*>& in,
+                                    float* out, const Inputs& sizes)>;
+
+Kernel kernel32(const char* name, const char* idea,
+                const Launch32& launch_step, const Tiles& tiles,
+                bool transposes = false) {
+  const auto prepare = [=](const Inputs& in) -> Prepared {
+    const Shape<2> shape =
+        transposes ? Shape<2>{in[0].size(1), in[0].size(0)} : in[0].shape();
+    auto buffers = std::make_shared<std::vector<DeviceBuffer<float>>>();
+    std::vector<const float*> pointers;
+    for (const auto& matrix : in) {
+      buffers->emplace_back(matrix);
+      pointers.push_back(buffers->back().data());
+    }
+    auto out = std::make_shared<DeviceBuffer<float>>(element_count(shape));
+    return {[=] {
+              (void)buffers;  // the pointers' memory
+              launch_step(pointers, out->data(), in);
+            },
+            [=] { return out->template tensor<float, 2>(shape); }};
+  };
+  return {name, idea, prepare, tiles, {}};
 }
 
-// A matrix on the device whose rows are a multiple of 16 bytes apart, with 0 between cols and ld.
-template <class T, class H>
+int rows(const Tensor<float, 2>& matrix) {
+  return static_cast<int>(matrix.size(0));
+}
+int cols(const Tensor<float, 2>& matrix) {
+  return static_cast<int>(matrix.size(1));
+}
+
+std::vector<Kernel> add_kernels() {
+  const Launch32 launch_step = [](const auto& in, float* out,
+                                  const Inputs& sizes) {
+    launch_vector_add(in[0], in[1], out, sizes[0].count());
+  };
+  return {kernel32("01_vector_add", "grid, block, thread, tail", launch_step,
+                   {1, 256})};
+}
+
+using LaunchMatrix = void (*)(const float* in, float* out, int rows,
+                              int cols);
+
+Launch32 on_matrix(LaunchMatrix launch_step) {
+  return [=](const auto& in, float* out, const Inputs& sizes) {
+    launch_step(in[0], out, rows(sizes[0]), cols(sizes[0]));
+  };
+}
+
+std::vector<Kernel> transpose_kernels() {
+  const auto kernel = [](const char* name, const char* idea,
+                         LaunchMatrix launch_step) {
+    return kernel32(name, idea, on_matrix(launch_step),
+                    {kTransposeTile, kTransposeTile}, true);
+  };
+  return {kernel("02_transpose_naive", "element by element",
+                 launch_transpose_naive),
+          kernel("03_transpose_shared", "a tile in shared memory",
+                 launch_transpose_shared<0>),
+          kernel("03_transpose_shared, padded", "33 columns",
+                 launch_transpose_shared<1>),
+          kernel("04_transpose_swizzled", "no memory for a pad",
+                 launch_transpose_swizzled)};
+}
+
+std::vector<Kernel> softmax_kernels() {
+  const auto kernel = [](const char* name, const char* idea,
+                         LaunchMatrix launch_step) {
+    return kernel32(name, idea, on_matrix(launch_step),
+                    {kSoftmaxWarps, kWarp});
+  };
+  return {kernel("05_softmax_three_passes", "a warp for each row",
+                 launch_softmax_three_passes),
+          kernel("06_softmax_online", "lanes merge (m, l)",
+                 launch_softmax_online)};
+}
+
+std::vector<Kernel> block_kernels() {
+  const Launch32 launch_step = [](const auto& in, float* out,
+                                  const Inputs& sizes) {
+    launch_back_to_back_matmul(in[0], in[1], in[2], out, rows(sizes[0]),
+                               rows(sizes[1]));
+  };
+  return {kernel32("18_back_to_back_matmul",
+                   "both matmuls, scores never stored", launch_step,
+                   {kBackToBackTile, kBackToBackTile})};
+}
+
+// The matmuls.
+
+// A matrix on the device as MatmulParams wants it: rows a multiple of 16 bytes apart, with 0
+// between cols and ld.
+template <class T>
 std::shared_ptr<DeviceBuffer<T>> padded(const Tensor<float, 2>& matrix,
                                         int* ld) {
+  using Host =
+      std::conditional_t<std::is_same_v<T, float>, float, fa::bfloat16>;
   constexpr std::int64_t unit = 16 / sizeof(T);
   const std::int64_t distance = ceil_div(matrix.size(1), unit) * unit;
-  Tensor<H, 2> wide({matrix.size(0), distance});
+  Tensor<Host, 2> wide({matrix.size(0), distance});
   copy(matrix.view(), wide.view().narrow(1, 0, matrix.size(1)));
   *ld = static_cast<int>(distance);
   return std::make_shared<DeviceBuffer<T>>(wide);
 }
 
-// Elementwise kernels: inputs as they are, one output.
-template <class Launch>
-Prepared prepare_plain(const Inputs& in, const Shape<2>& out_shape,
-                       Launch launch_kernel) {
-  auto buffers = std::make_shared<std::vector<DeviceBuffer<float>>>();
-  for (const auto& matrix : in) buffers->emplace_back(matrix);
-  auto out = std::make_shared<DeviceBuffer<float>>(element_count(out_shape));
-  return {[=] { launch_kernel(*buffers, out->data()); },
-          [=] { return out->template tensor<float, 2>(out_shape); }};
-}
+// A row of the table.
+template <class T>
+struct MatmulKernel {
+  const char* name;
+  const char* idea;
+  std::function<void(const MatmulParams<T>&)> launch_step;
+  Tiles tiles;
+  Needs needs{};
+};
 
-// Matrix products. H is the host's type of T; `start(p)` gives what launches the kernel.
-template <class T, class H>
-Prepared prepare_product(
-    const Inputs& in, bool b_transposed,
-    const std::function<std::function<void()>(const MatmulParams<T>&)>&
-        start) {
+template <bool b_transposed, class T>
+Prepared prepare_matmul(const MatmulKernel<T>& kernel, const Inputs& in) {
   MatmulParams<T> p{};
-  const auto a = padded<T, H>(in[0], &p.lda), b = padded<T, H>(in[1], &p.ldb);
+  const auto a = padded<T>(in[0], &p.lda), b = padded<T>(in[1], &p.ldb);
   p.a = a->data();
   p.b = b->data();
-  p.m = static_cast<int>(in[0].size(0));
-  p.k = static_cast<int>(in[0].size(1));
-  p.n = static_cast<int>(in[1].size(b_transposed ? 0 : 1));
+  p.m = rows(in[0]);
+  p.k = cols(in[0]);
+  p.n = b_transposed ? rows(in[1]) : cols(in[1]);
   p.ldc = ceil_div(p.n, 4) * 4;
   auto c = std::make_shared<DeviceBuffer<float>>(std::int64_t{p.m} * p.ldc);
   p.c = c->data();
-  return {[a, b, work = start(p)] {
-            (void)a, (void)b;  // kept as long as this is
-            work();
+  return {[a, b, p, launch_step = kernel.launch_step] {
+            (void)a, (void)b;  // the memory of p.a and p.b
+            launch_step(p);
           },
           [=] {
             const auto wide = c->template tensor<float, 2>(
@@ -89,246 +179,102 @@ Prepared prepare_product(
           }};
 }
 
-template <class T, class H>
-tiled::Kernel product_kernel(
-    const std::string& name, const std::string& idea, bool b_transposed,
-    const Tiles& tiles,
-    const std::function<void(const MatmulParams<T>&)>& launch_kernel,
-    const Needs& needs) {
-  return {name, idea,
-          [=](const Inputs& in) {
-            return prepare_product<T, H>(in, b_transposed,
-                                         [=](const MatmulParams<T>& p) {
-                                           return [=] { launch_kernel(p); };
-                                         });
-          },
-          tiles, needs};
-}
-
-template <bool bt>
-std::vector<tiled::Kernel> float_products() {
-  const auto kernel = [](const char* name, const char* idea, auto function,
-                         const Tiles& tile, Size block,
-                         bool rows_in_x = false, std::size_t shared_bytes = 0,
-                         int stages = 0) {
-    return product_kernel<float, float>(
-        name, idea, bt, tile,
-        [=](const MatmulParams<float>& p) {
-          const unsigned of_rows = blocks(p.m, tile.rows),
-                         of_cols = blocks(p.n, tile.cols);
-          const Size grid =
-              rows_in_x ? Size(of_rows, of_cols) : Size(of_cols, of_rows);
-          launch(function, {grid, block, shared_bytes, stages}, p);
-        },
-        stages > 0 ? kNeedsCpAsync.with_shared(shared_bytes) : Needs{});
-  };
-  constexpr int four = 4;  // rows are a multiple of it apart
-  return {
-      kernel("07_matmul_naive", "a thread for each result", matmul_naive<bt>,
-             {16, 16, 1, 1, four}, {16, 16}, true),
-      kernel("08_matmul_coalesced", "lanes along the columns",
-             matmul_coalesced<bt>, {8, 32, 1, 1, four}, {32, 8}),
-      kernel("09_matmul_shared_tiles", "tiles in shared memory",
-             matmul_shared_tiles<bt>,
-             {kSharedTile, kSharedTile, kSharedTile, 1, four},
-             {kSharedTile, kSharedTile}),
-      kernel("10_matmul_1d_thread_tiling", "8 results a thread",
-             matmul_1d_thread_tiling<bt>, {64, 64, 8, 1, four}, {64, 8}),
-      kernel("11_matmul_2d_thread_tiling", "8 x 8 results a thread",
-             matmul_2d_thread_tiling<bt>, {128, 128, 8, 1, four}, {16, 16}),
-      kernel("12_matmul_vector_loads", "four numbers at a time",
-             matmul_vector_loads<bt>,
-             {kVectorTile, kVectorTile, kVectorDepth, 1, four}, {16, 16}),
-      kernel("13_matmul_double_buffer", "copies while multiplying",
-             matmul_double_buffer<bt>,
-             {kVectorTile, kVectorTile, kAsyncDepth, 2, four}, {16, 16},
-             false, 0, 2),
-      kernel("14_matmul_register_prefetch", "8 x 16 results, a step ahead",
-             matmul_register_prefetch<bt>,
-             {RegisterTile::rows, RegisterTile::cols, RegisterTile::depth,
-              RegisterTile::stages, four},
-             {RegisterTile::threads}, false, RegisterTile::shared_bytes,
-             RegisterTile::stages)};
-}
-
-template <bool bt, class T, class H>
-std::vector<tiled::Kernel> mma_products() {
-  const auto kernel = [](const char* name, const char* idea, auto function,
-                         auto tile, std::size_t shared_bytes, int stages) {
-    using Tile = decltype(tile);
-    const Tiles tiles{Tile::rows, Tile::cols, Tile::depth,
-                      stages == 0 ? 1 : stages, 16 / sizeof(T)};
-    return product_kernel<T, H>(
-        name, idea, bt, tiles,
-        [=](const MatmulParams<T>& p) {
-          launch(function,
-                 {{blocks(p.n, Tile::cols), blocks(p.m, Tile::rows)},
-                  {Tile::threads},
-                  shared_bytes,
-                  stages},
-                 p);
-        },
-        kNeedsMma.with_shared(shared_bytes));
-  };
-  return {kernel("15_matmul_tensor_cores", "16 x 8 x 16 in one instruction",
-                 matmul_tensor_cores<bt, T>, PlainTile<bt>{}, 0, 0),
-          kernel("16_matmul_pipelined", "two more tiles on their way",
-                 matmul_pipelined<bt, T>, PipelinedTile<bt>{},
-                 stages_bytes<PipelinedTile<bt>>(), kStages),
-          kernel("17_matmul_fragment_prefetch", "fragments a step ahead",
-                 matmul_fragment_prefetch<bt, T>, PrefetchTile<bt>{},
-                 stages_bytes<PrefetchTile<bt>>(), kStages)};
-}
-
-// Rungs 19 and later, for GPUs of the Hopper architecture.
-template <bool bt, class T, class H>
-std::vector<tiled::Kernel> wgmma_products() {
-  const auto kernel = [](const char* name, const char* idea, auto tile,
-                         auto start, bool persists = false) {
-    using Tile = decltype(tile);
-    return tiled::Kernel{name,
-                         idea,
-                         [=](const Inputs& in) {
-                           return prepare_product<T, H>(in, bt, start);
-                         },
-                         {Tile::rows, Tile::cols, Tile::depth, Tile::stages,
-                          16 / sizeof(T), persists},
-                         kNeedsHopper};
-  };
-  using OneStage = OneStageTile<bt, T>;
-  using Stages = StagesTile<bt, T>;
-  return {
-      kernel("19_matmul_wgmma", "tiles by TMA, 64 x 256 x 16 at once",
-             OneStage{},
-             [](const MatmulParams<T>& p) {
-               return tma_launch<OneStage, OneStageShared<OneStage>>(
-                   p, matmul_wgmma<OneStage, T>);
-             }),
-      kernel("20_matmul_stages", "products that go on, four stages", Stages{},
-             [](const MatmulParams<T>& p) {
-               return tma_launch<Stages, StagesShared<Stages>>(
-                   p, matmul_stages<Stages, T>);
-             }),
-      kernel(
-          "21_matmul_persistent", "a warp that fetches, tile after tile",
-          Stages{},
-          [](const MatmulParams<T>& p) {
-            return persistent_launch<Stages>(p, kTileGroup);
-          },
-          true)};
-}
-
-// All of them.
-template <bool bt>
-std::vector<tiled::Kernel> bfloat16_products() {
-  auto result = mma_products<bt, bfloat16, fa::bfloat16>();
-  for (auto& kernel : wgmma_products<bt, bfloat16, fa::bfloat16>()) {
-    result.push_back(std::move(kernel));
+template <bool b_transposed, class T>
+std::vector<Kernel> matmul_kernels(
+    const std::vector<MatmulKernel<T>>& table) {
+  std::vector<Kernel> kernels;
+  for (const MatmulKernel<T>& row : table) {
+    const auto prepare = [row](const Inputs& in) {
+      return prepare_matmul<b_transposed>(row, in);
+    };
+    Tiles tiles = row.tiles;
+    tiles.vector = 16 / sizeof(T);
+    kernels.push_back({row.name, row.idea, prepare, tiles, row.needs});
   }
-  return result;
+  return kernels;
 }
 
-inline tiled::Kernel add_kernel() {
-  return {"01_vector_add",
-          "grid, block, thread, tail",
-          [](const Inputs& in) {
-            const std::int64_t n = in[0].count();
-            return prepare_plain(
-                in, in[0].shape(), [=](auto& buffers, float* out) {
-                  launch(vector_add, {{blocks(n, 256)}, {256}},
-                         buffers[0].data(), buffers[1].data(), out, n);
-                });
-          },
-          {1, 256}};
+template <class Tile>
+constexpr Tiles tiles_of(bool persistent = false) {
+  return {Tile::block_m, Tile::block_n, Tile::block_k, Tile::stages, 1,
+          persistent};
 }
 
-template <class Function>
-tiled::Kernel transpose_kernel(const char* name, const char* idea,
-                               Function function) {
-  return {name,
-          idea,
-          [=](const Inputs& in) {
-            const std::int64_t rows = in[0].size(0), cols = in[0].size(1);
-            return prepare_plain(in, {cols, rows},
-                                 [=](auto& buffers, float* out) {
-                                   launch(function,
-                                          {{blocks(cols, kTransposeTile),
-                                            blocks(rows, kTransposeTile)},
-                                           {kTransposeTile, kTransposeTile}},
-                                          buffers[0].data(), out, rows, cols);
-                                 });
-          },
-          {kTransposeTile, kTransposeTile}};
+template <bool bt>
+std::vector<Kernel> float_matmuls() {
+  using Table = std::vector<MatmulKernel<float>>;
+  return matmul_kernels<bt>(Table{
+      {"07_matmul_naive", "a thread for each element",
+       launch_matmul_naive<bt>, Tiles{16, 16}},
+      {"08_matmul_coalesced", "lanes along the columns",
+       launch_matmul_coalesced<bt>, Tiles{8, 32}},
+      {"09_matmul_shared_tiles", "tiles in shared memory",
+       launch_matmul_shared_tiles<bt>,
+       Tiles{kSharedTile, kSharedTile, kSharedTile}},
+      {"10_matmul_1d_thread_tiling", "8 elements a thread",
+       launch_matmul_1d_thread_tiling<bt>, Tiles{64, 64, 8}},
+      {"11_matmul_2d_thread_tiling", "8 x 8 elements a thread",
+       launch_matmul_2d_thread_tiling<bt>, Tiles{128, 128, 8}},
+      {"12_matmul_vector_loads", "four elements at a time",
+       launch_matmul_vector_loads<bt>, Tiles{128, 128, 8}},
+      {"13_matmul_double_buffer", "copies while multiplying",
+       launch_matmul_double_buffer<bt>, Tiles{128, 128, 16, 2},
+       kNeedsCpAsync},
+      {"14_matmul_register_prefetch", "8 x 16 elements, a step ahead",
+       launch_matmul_register_prefetch<bt>, tiles_of<RegisterTile>(),
+       kNeedsCpAsync.with_shared(RegisterTile::smem_bytes)},
+  });
 }
 
-template <class Function>
-tiled::Kernel softmax_kernel(const char* name, const char* idea,
-                             Function function) {
-  return {name,
-          idea,
-          [=](const Inputs& in) {
-            const std::int64_t rows = in[0].size(0), cols = in[0].size(1);
-            return prepare_plain(
-                in, in[0].shape(), [=](auto& buffers, float* out) {
-                  launch(function,
-                         {{blocks(rows, kSoftmaxWarps)}, {32, kSoftmaxWarps}},
-                         buffers[0].data(), out, rows, cols);
-                });
-          },
-          {kSoftmaxWarps, 32}};
+template <bool bt>
+std::vector<Kernel> bfloat16_matmuls() {
+  using T = bfloat16;
+  using Table = std::vector<MatmulKernel<T>>;
+  using Wgmma = MatmulWgmmaTile<bt, T>;
+  using Stages = MatmulStagesTile<bt, T>;
+  using Persistent = MatmulPersistentTile<bt, T>;
+  return matmul_kernels<bt>(Table{
+      {"15_matmul_tensor_cores", "16 x 8 x 16 in one instruction",
+       launch_matmul_tensor_cores<bt, T>, tiles_of<TensorCoresTile<bt>>(),
+       kNeedsMma},
+      {"16_matmul_pipelined", "two more tiles in flight",
+       launch_matmul_pipelined<bt, T>, tiles_of<PipelinedTile<bt>>(),
+       kNeedsMma.with_shared(PipelinedTile<bt>::smem_bytes)},
+      {"17_matmul_fragment_prefetch", "fragments a step ahead",
+       launch_matmul_fragment_prefetch<bt, T>, tiles_of<PrefetchTile<bt>>(),
+       kNeedsMma.with_shared(PrefetchTile<bt>::smem_bytes)},
+      {"19_matmul_wgmma", "tiles by TMA, 64 x 256 x 16 at once",
+       launch_matmul_wgmma<Wgmma, T>, tiles_of<Wgmma>(), kNeedsHopper},
+      {"20_matmul_stages", "four stages, wgmma in flight",
+       launch_matmul_stages<Stages, T>, tiles_of<Stages>(), kNeedsHopper},
+      {"21_matmul_persistent", "a producer warpgroup, tile after tile",
+       [](const MatmulParams<T>& p) {
+         launch_matmul_persistent<Persistent>(p);
+       },
+       tiles_of<Persistent>(true), kNeedsHopper},
+  });
 }
 
-inline tiled::Kernel block_kernel() {
-  return {"18_back_to_back_matmul",
-          "both products, scores never stored",
-          [](const Inputs& in) {
-            const std::int64_t length_q = in[0].size(0),
-                               length_k = in[1].size(0);
-            return prepare_plain(
-                in, in[0].shape(), [=](auto& buffers, float* out) {
-                  launch(back_to_back_matmul<64>,
-                         {{blocks(length_q, kBackToBackTile)}, {32, 8}},
-                         buffers[0].data(), buffers[1].data(),
-                         buffers[2].data(), out, length_q, length_k, 0.125f);
-                });
-          },
-          {kBackToBackTile, kBackToBackTile}};
+std::vector<Kernel> kernels_of(const std::string& group) {
+  if (group == "add") return add_kernels();
+  if (group == "transpose") return transpose_kernels();
+  if (group == "softmax") return softmax_kernels();
+  if (group == "matmul") return float_matmuls<false>();
+  if (group == "matmul_bt") return float_matmuls<true>();
+  if (group == "mma") return bfloat16_matmuls<false>();
+  if (group == "mma_bt") return bfloat16_matmuls<true>();
+  if (group == "block") return block_kernels();
+  throw std::logic_error("there are no kernels for group " + group);
 }
 
 }  // namespace
 
-/// This machine with all kernels of the lesson.
+/// This backend with all kernels of the lesson that it can run.
 inline tiled::Backend backend(const std::string& kind) {
   tiled::Backend result{backend_base(kind), {}};
   result.groups = tiled::groups_without_kernels();
-  const auto kernels_of =
-      [](const std::string& group) -> std::vector<tiled::Kernel> {
-    if (group == "add") return {add_kernel()};
-    if (group == "transpose") {
-      return {transpose_kernel("02_transpose_naive", "element by element",
-                               transpose_naive),
-              transpose_kernel("03_transpose_shared", "a tile on the chip",
-                               transpose_shared<0>),
-              transpose_kernel("03_transpose_shared, padded", "33 columns",
-                               transpose_shared<1>),
-              transpose_kernel("04_transpose_swizzled", "no memory wasted",
-                               transpose_swizzled)};
-    }
-    if (group == "softmax") {
-      return {softmax_kernel("05_softmax_three_passes", "a warp for each row",
-                             softmax_three_passes),
-              softmax_kernel("06_softmax_online", "lanes merge (m, l)",
-                             softmax_online)};
-    }
-    if (group == "matmul") return float_products<false>();
-    if (group == "matmul_bt") return float_products<true>();
-    if (group == "mma") return bfloat16_products<false>();
-    if (group == "mma_bt") return bfloat16_products<true>();
-    if (group == "block") return {block_kernel()};
-    throw std::logic_error("there are no kernels for group " + group);
-  };
   for (tiled::Group& group : result.groups) {
-    for (tiled::Kernel& kernel : kernels_of(group.name)) {
+    for (Kernel& kernel : kernels_of(group.name)) {
       const std::string lacks =
           result.available ? missing(result.properties, kernel.needs) : "";
       if (lacks.empty()) {

@@ -1,6 +1,6 @@
 /// @file
-/// The kernels of this lesson as the program and the tests see them: in groups that compute the same, from
-/// host tensors to a host tensor, on each machine that this build knows.
+/// The kernels of this lesson as the program and the tests see them: in groups that compute the
+/// same, from host tensors to a host tensor, on each backend of this build.
 #pragma once
 
 #include <functional>
@@ -16,75 +16,78 @@ namespace fa::tiled {
 /// Matrices that a kernel is given.
 using Inputs = std::vector<Tensor<float, 2>>;
 
-/// A kernel with its inputs in the memory of the device.
+/// A kernel with its inputs in global memory.
 struct Prepared {
   std::function<void()> launch;              ///< runs it once
   std::function<Tensor<float, 2>()> result;  ///< its output, on the host
 };
 
-/// What a kernel takes at once. watched_sizes() goes by it.
+/// The tile sizes of a kernel, from which watched_sizes() derives the sizes to be watched.
 struct Tiles {
-  std::int64_t rows = 1;    ///< of the result, that a block computes
-  std::int64_t cols = 1;    ///< of the result, that a block computes
-  std::int64_t depth = 1;   ///< of the sums, in a tile of the inputs
-  std::int64_t stages = 1;  ///< tiles of the inputs in shared memory
-  std::int64_t vector = 1;  ///< neighbours in a row that are loaded at once
-  bool persists = false;    ///< blocks compute one tile after the other
+  std::int64_t block_m = 1;  ///< rows of the result that a block computes
+  std::int64_t block_n = 1;  ///< columns of the result that a block computes
+  std::int64_t block_k = 1;  ///< depth of the tiles of a matmul
+  std::int64_t stages = 1;   ///< tiles of an operand in shared memory
+  std::int64_t vector = 1;   ///< elements of the widest load
+  bool persistent = false;   ///< blocks compute one tile after the other
 };
 
 /// One rung of a ladder.
 struct Kernel {
-  std::string name;  ///< of the file in kernels/, and what distinguishes it
+  std::string name;  ///< of the file in kernels/, and the variant if any
   std::string idea;  ///< what is new, in a few words
-  /// Copies inputs to the device. (All dimensions may be ragged.)
+  /// Copies inputs to the device. All dimensions may be ragged.
   std::function<Prepared(const Inputs&)> prepare;
-  Tiles tiles{};  ///< what it takes at once
-  Needs needs{};  ///< of a GPU
+  Tiles tiles{};
+  Needs needs{};
 };
 
-/// Kernels that compute the same.
+/// Kernels that compute the same. The sizes m, n and k are the rows and columns of the result and,
+/// for matmuls, the columns of A.
 struct Group {
   std::string name;             ///< "transpose"
-  std::string title;            ///< for people
+  std::string title;            ///< as the program prints it
   std::vector<Kernel> kernels;  ///< in the order of the lesson
-  /// Kernels that the machine cannot run, a sentence for each with the reason.
+  /// Kernels that the backend cannot run, each with the reason.
   std::vector<std::string> left_out;
-  /// Inputs for a size, random.
-  /// @param rows  first dimension of the result
-  /// @param cols  second one
-  /// @param depth length of sums, where there are any
-  std::function<Inputs(std::int64_t rows, std::int64_t cols,
-                       std::int64_t depth)>
+  /// Random inputs.
+  std::function<Inputs(std::int64_t m, std::int64_t n, std::int64_t k)>
       inputs;
-  /// The result in float64, [rows, cols].
+  /// The result in float64, [m, n].
   std::function<Tensor<double, 2>(const Inputs&)> reference;
   /// The result by the textbook in the kernels' own types: the `plain` of the acceptance rule.
   std::function<Tensor<float, 2>(const Inputs&)> plain;
-  /// Floating-point operations for a size, a multiplication with an addition counted as two; 0 where bytes count.
-  std::function<double(double rows, double cols, double depth)> flops;
-  /// What they are done with.
+  /// Floating-point operations, two for a multiplication with an addition; 0 where the limit is
+  /// memory.
+  std::function<double(double m, double n, double k)> flops;
+  /// The units that do them.
   Arithmetic arithmetic = Arithmetic::kFloat32;
-  /// Bytes of global memory that must be moved at least: each input read and each result written once.
-  std::function<double(double rows, double cols, double depth)> bytes;
+  /// The least traffic of global memory, in bytes: each input read and each result written once.
+  std::function<double(double m, double n, double k)> bytes;
 };
 
-/// What runs kernels.
+/// Runs kernels.
 struct Backend : BackendBase {
   std::vector<Group> groups;  ///< the lesson's kernels on it
 };
 
-/// A group of a machine.
+/// A group of a backend.
 /// @throws std::logic_error when there is none of that name
 const Group& group_of(const Backend& backend, const std::string& name);
 
-/// The largest sum of absolute terms of an element of a group's result: what the floor of the acceptance rule
-/// goes by where terms may cancel; 0 for groups that sum nothing.
+/// The largest sum of absolute terms of an element of a group's result, for the floor of the
+/// acceptance rule where terms may cancel; 0 for groups that sum nothing.
 double magnitude_of(const Group& group, Inputs inputs);
 
-/// The machines of this build: the lab first.
+/// The backends of this build: the lab first.
 std::vector<Backend> backends();
 
-/// What is common to the groups of all machines: inputs, references, counts; no kernels yet.
+/// What is common to the groups of all backends: inputs, references, counts; no kernels yet.
 std::vector<Group> groups_without_kernels();
+
+/// cuBLAS for the matmuls of a group, with TF32 off; none for other groups and where this build has
+/// no cuBLAS.
+/// Source: NVIDIA, cuBLAS library, cublasGemmEx.
+std::optional<Kernel> cublas(const std::string& group);
 
 }  // namespace fa::tiled

@@ -1,7 +1,7 @@
 #include <cublas_v2.h>
 #include <memory>
 
-#include "04_tiled_matmul/src/cublas.hpp"
+#include "04_tiled_matmul/src/backend.hpp"
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 
@@ -34,7 +34,7 @@ tiled::Prepared prepare(const tiled::Inputs& in, bool b_transposed) {
   const auto c = std::make_shared<DeviceBuffer<float>>(std::int64_t{m} * n);
   const auto handle = cublas_handle();
   return {[=] {
-            // Columns are contiguous to cuBLAS: it sees all matrices turned, and C^T = B^T A^T.
+            // Columns are contiguous to cuBLAS: it sees all matrices transposed, and C^T = B^T A^T.
             const float one = 1, zero = 0;
             check_cublas(cublasGemmEx(
                 handle.get(), b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,

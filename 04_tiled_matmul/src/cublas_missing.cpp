@@ -1,5 +1,5 @@
 // For builds without cuBLAS.
-#include "04_tiled_matmul/src/cublas.hpp"
+#include "04_tiled_matmul/src/backend.hpp"
 
 namespace fa::tiled {
 

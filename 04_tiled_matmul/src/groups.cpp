@@ -1,4 +1,4 @@
-// What the kernels of a group are compared with.
+// The groups: inputs, references, counts.
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -24,7 +24,7 @@ Tensor<T, 2> tensor_of(const Matrix<T>& matrix) {
 }
 
 template <class T>
-Matrix<T> product(const Inputs& in, bool b_transposed) {
+Matrix<T> matmul(const Inputs& in, bool b_transposed) {
   const Matrix<T> a = matrix_of<T>(in[0]), b = matrix_of<T>(in[1]);
   if (b_transposed) return a * b.transpose();
   return a * b;
@@ -55,7 +55,7 @@ Tensor<float, 2> random_matrix(std::int64_t rows, std::int64_t cols,
   return normal_tensor<float, 2>({rows, cols}, seed);
 }
 
-// Numbers that bfloat16 holds, so that host and device start from the same.
+// Values that bfloat16 represents, so that host and device start from the same.
 Tensor<float, 2> random_bfloat16_matrix(std::int64_t rows, std::int64_t cols,
                                         std::uint64_t seed) {
   return converted<float>(normal_tensor<bfloat16, 2>({rows, cols}, seed));
@@ -72,10 +72,10 @@ Group matmul_group(const std::string& name, const std::string& title,
                   b_transposed ? random(n, k, 2) : random(k, n, 2)};
   };
   group.reference = [=](const Inputs& in) {
-    return tensor_of<double>(product<double>(in, b_transposed));
+    return tensor_of<double>(matmul<double>(in, b_transposed));
   };
   group.plain = [=](const Inputs& in) {
-    return tensor_of<float>(product<float>(in, b_transposed));
+    return tensor_of<float>(matmul<float>(in, b_transposed));
   };
   group.flops = [](double m, double n, double k) { return 2 * m * n * k; };
   if (sixteen_bits) group.arithmetic = Arithmetic::kTensorCores16;

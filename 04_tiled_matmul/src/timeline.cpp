@@ -11,7 +11,7 @@ namespace {
 // All rungs are drawn with the same scale: so many cycles.
 constexpr double kScale = 58000;
 
-// The first rung that has a time line.
+// The first rung that has a timeline.
 const std::string kFirst = "19";
 
 const lab::Legend kLegend{{"A", "B"},
@@ -21,17 +21,17 @@ const lab::Legend kLegend{{"A", "B"},
                            {lab::Span::Kind::kWork, "a shuffle"},
                            {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
-std::string words_of(const ProductSizes& sizes) {
-  return fmt::format("C of {} x {}, depth {}", sizes.rows, sizes.cols,
-                     sizes.depth);
+std::string words_of(const MatmulSizes& sizes) {
+  return fmt::format("C of {} x {}, depth {}", sizes.m, sizes.n, sizes.k);
 }
 
-// How busy the tensor cores are: in the product that is drawn, in a deeper one, and with other costs.
+// How busy the tensor cores are: in the matmul that is drawn, in a deeper one, and with other
+// costs.
 void show_table(const Backend& backend,
                 const std::vector<const Kernel*>& rungs) {
   const lab::Costs costs;
-  ProductSizes deeper = kDrawn;
-  deeper.depth *= 8;
+  MatmulSizes deeper = kDrawn;
+  deeper.k *= 8;
   cli::Table table({"tensor cores busy", "cycles", "8 steps", "64 steps",
                     "copies at once"});
   for (const Kernel* rung : rungs) {
@@ -50,7 +50,7 @@ void show_table(const Backend& backend,
       "Cycles: {:.0f} for a product of 64 x 16 and 16 x 256; {} from the "
       "beginning of\na copy to its landing, beside {} bytes a cycle; as many "
       "bytes for stores of C;\n{} from the end of a block to the next one\n",
-      words_of(kDrawn), table.text(), deeper.depth,
+      words_of(kDrawn), table.text(), deeper.k,
       64. * 16 * 256 * 2 / costs.flops, costs.copy_latency,
       costs.copied_bytes, costs.next_block);
 }
@@ -58,10 +58,9 @@ void show_table(const Backend& backend,
 }  // namespace
 
 lab::Timeline timeline_of(const Backend& backend, const Kernel& rung,
-                          const ProductSizes& sizes,
-                          const lab::Costs& costs) {
+                          const MatmulSizes& sizes, const lab::Costs& costs) {
   const Inputs inputs =
-      group_of(backend, "mma").inputs(sizes.rows, sizes.cols, sizes.depth);
+      group_of(backend, "mma").inputs(sizes.m, sizes.n, sizes.k);
   return lab::replayed([&] { rung.prepare(inputs).launch(); }, costs);
 }
 

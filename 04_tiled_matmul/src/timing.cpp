@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
-#include "04_tiled_matmul/src/cublas.hpp"
-
 namespace fa::tiled {
 namespace {
 
 constexpr int kRounds = 5;   // of all kernels
 constexpr int kRepeats = 4;  // of a kernel in each of them
 
-// The median time of each kernel. They take turns: what one does to the clock and the temperature of a GPU is then
-// the same for all.
+// The median time of each kernel. The rounds interleave the kernels, so that the clock and the
+// temperature of the GPU are the same for all.
 std::vector<double> times_of(const Backend& backend,
                              const std::vector<Prepared>& kernels) {
   std::vector<std::vector<double>> of_rounds(kernels.size());
@@ -71,7 +69,7 @@ std::vector<cli::Measurement> time_kernels(const Backend& backend,
           100 * bytes / (ms / 1e3) / backend.properties.memory_bandwidth);
     }
     if (peer) row.emplace_back("percent_of_cublas", 100 * times[0] / ms);
-    if (i > 0 || !peer) {  // a library's are its own affair
+    if (i > 0 || !peer) {  // not those of the library
       for (const KernelResources& takes :
            backend.resources(prepared[i].launch)) {
         cli::add_resources(row, takes);

@@ -1,5 +1,5 @@
 /// @file
-/// How fast the kernels of this lesson are, beside the library that is the measure.
+/// How fast the kernels of this lesson are, compared with cuBLAS.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace fa::tiled {
 
-/// Times the kernels of a group in turn, cuBLAS first where it computes the same.
-/// @param machine a GPU
+/// Times the kernels of a group, interleaved, cuBLAS first where it computes the same.
+/// @param backend a GPU
 /// @param group   one of its groups
-/// @param size    rows, columns and depth
-/// @return a row for each kernel: time, rate, shares of the peak and of cuBLAS, and what it takes of a
-///         multiprocessor
+/// @param size    m, n and k
+/// @return a row for each kernel: time, rate, percentages of the peak and of cuBLAS, and the
+///         resources of a block
 /// @throws std::runtime_error when the device reports an error
 std::vector<cli::Measurement> time_kernels(const Backend& backend,
                                            const Group& group,

@@ -1,5 +1,5 @@
 /// @file
-/// What the watched lab sees of a kernel of this lesson.
+/// What the watched lab reports about a kernel of this lesson.
 #pragma once
 
 #include <algorithm>
@@ -13,25 +13,29 @@
 
 namespace fa::tiled {
 
-/// The sizes [rows, cols, depth] with which a kernel is watched. They are chosen so that every branch is taken:
-/// - one element less than a tile in each direction: guards within the first tile, a pipeline that is never full;
-/// - whole tiles, with two more along the depth than there are stages: no guard applies, every stage is used again;
-/// - one vector more than whole tiles in each direction, and one tile more along the depth than there are stages: the
-///   last tile of each direction is ragged. Rows then end where the next ones begin, so that an index that goes one
-///   vector too far leaves its row, and in the last row the matrix;
-/// - where blocks compute tile after tile: three for each of kWatchedBlocks blocks, and one more.
+/// The sizes [m, n, k] with which a kernel is watched. They are chosen so that every branch is
+/// taken:
+/// - one element less than a tile in each direction: guards within the first tile, a pipeline that
+///   is never full;
+/// - whole tiles, with two more along k than there are stages: no guard applies, every stage is
+///   used again;
+/// - one vector more than whole tiles in each direction, and one tile more along k than there are
+///   stages: the last tile of each direction is ragged. Rows then end where the next ones begin, so
+///   that an index that goes one vector too far leaves its row, and in the last row the matrix;
+/// - for persistent blocks: three tiles for each of kWatchedBlocks blocks, and one more.
 inline std::vector<Shape<3>> watched_sizes(const Tiles& t) {
   constexpr std::int64_t kWatchedBlocks = 2;
   const auto below = [](std::int64_t tile) {
     return std::max<std::int64_t>(1, tile - 1);
   };
   std::vector<Shape<3>> sizes{
-      {below(t.rows), below(t.cols), below(t.depth)},
-      {t.rows, t.cols, (t.stages + 2) * t.depth},
-      {t.rows + t.vector, t.cols + t.vector, t.stages * t.depth + t.vector}};
-  if (t.persists) {
-    sizes.push_back({3 * kWatchedBlocks * t.rows + t.vector,
-                     t.cols - t.vector, t.depth + t.vector});
+      {below(t.block_m), below(t.block_n), below(t.block_k)},
+      {t.block_m, t.block_n, (t.stages + 2) * t.block_k},
+      {t.block_m + t.vector, t.block_n + t.vector,
+       t.stages * t.block_k + t.vector}};
+  if (t.persistent) {
+    sizes.push_back({3 * kWatchedBlocks * t.block_m + t.vector,
+                     t.block_n - t.vector, t.block_k + t.vector});
   }
   return sizes;
 }
@@ -41,10 +45,10 @@ inline std::string words_of(const Shape<3>& size) {
   return fmt::format("{} x {} x {}", size[0], size[1], size[2]);
 }
 
-/// Runs a kernel of the machine "watched" and watches it; none where this build has no watched lab.
-/// @param group  of that machine
+/// Runs a kernel of the backend "watched" and watches it; none where this build has no watched lab.
+/// @param group  of that backend
 /// @param kernel of that group
-/// @param sizes  rows, columns and depth of the problems; the first one's accesses are counted
+/// @param sizes  m, n and k of the problems; the first one's accesses are counted
 inline std::optional<lab::Trace> trace(const Group& group,
                                        const Kernel& kernel,
                                        const std::vector<Shape<3>>& sizes) {

@@ -1,16 +1,19 @@
-// Rungs 19 to 21 with both types, tiles of other sizes, and few blocks, so that each of them has several tiles.
+// Rungs 19 to 21 with both types, tiles of other sizes, and few blocks, so that each of them has
+// several tiles.
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "04_tiled_matmul/src/tma_launch.cuh"
+#include "04_tiled_matmul/kernels/19_matmul_wgmma.cuh"
+#include "04_tiled_matmul/kernels/20_matmul_stages.cuh"
+#include "04_tiled_matmul/kernels/21_matmul_persistent.cuh"
 #include "common/tensor/random.hpp"
 #include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
 
-// Whole numbers from -4 to 4, whose products and sums are exact in all types.
+// Integers from -4 to 4: matmuls of them are exact in all types.
 template <class H>
 Tensor<H, 2> small_numbers(int rows, int cols, int ld, std::uint64_t seed) {
   Tensor<H, 2> result({rows, ld});  // NaN between cols and ld: TMA leaves it
@@ -25,14 +28,14 @@ Tensor<H, 2> small_numbers(int rows, int cols, int ld, std::uint64_t seed) {
   return result;
 }
 
-// What launches a kernel for a product.
+// Launches a kernel.
 template <class T>
-using Start = std::function<std::function<void()>(const MatmulParams<T>&)>;
+using LaunchStep = std::function<void(const MatmulParams<T>&)>;
 
-// Checks a kernel on one product. H is the host's type of T.
+// Checks a kernel on one matmul. H is the host's type of T.
 template <class T, class H>
-void check_product(bool b_transposed, int m, int n, int k,
-                   const Start<T>& start) {
+void check_matmul(bool b_transposed, int m, int n, int k,
+                  const LaunchStep<T>& launch_step) {
   CAPTURE(b_transposed);
   CAPTURE(m);
   CAPTURE(n);
@@ -55,7 +58,7 @@ void check_product(bool b_transposed, int m, int n, int k,
   p.a = device_a.data();
   p.b = device_b.data();
   p.c = c.data();
-  start(p)();
+  launch_step(p);
   const auto result =
       c.template tensor<float, 2>({std::int64_t{m}, std::int64_t{p.ldc}});
   int wrong = 0;
@@ -72,36 +75,32 @@ void check_product(bool b_transposed, int m, int n, int k,
   CHECK(wrong == 0);
 }
 
-// Products around the edges of tiles, of stages and of the ring.
+// Matmuls around the edges of tiles, of stages and of the pipeline.
 template <class T, class H, bool b_transposed>
-void check_products(const Start<T>& start) {
-  check_product<T, H>(b_transposed, 1, 1, 1, start);
-  check_product<T, H>(b_transposed, 127, 130, 64, start);
-  check_product<T, H>(b_transposed, 129, 263, 65, start);
-  check_product<T, H>(b_transposed, 300, 9, 323, start);
-  check_product<T, H>(b_transposed, 67, 520, 257, start);
+void check_matmuls(const LaunchStep<T>& launch_step) {
+  check_matmul<T, H>(b_transposed, 1, 1, 1, launch_step);
+  check_matmul<T, H>(b_transposed, 127, 130, 64, launch_step);
+  check_matmul<T, H>(b_transposed, 129, 263, 65, launch_step);
+  check_matmul<T, H>(b_transposed, 300, 9, 323, launch_step);
+  check_matmul<T, H>(b_transposed, 67, 520, 257, launch_step);
 }
 
-template <class T, class H, bool b_transposed, int rows, int cols, int stages>
+template <class T, class H, bool b_transposed, int block_m, int block_n,
+          int stages>
 void check_tile() {
-  CAPTURE(rows);
-  CAPTURE(cols);
+  CAPTURE(block_m);
+  CAPTURE(block_n);
   CAPTURE(stages);
-  using OneStage = WgmmaTile<T, b_transposed, rows, cols, 1>;
-  using Tile = WgmmaTile<T, b_transposed, rows, cols, stages>;
-  check_products<T, H, b_transposed>([](const MatmulParams<T>& p) {
-    return tma_launch<OneStage, OneStageShared<OneStage>>(
-        p, matmul_wgmma<OneStage, T>);
-  });
-  check_products<T, H, b_transposed>([](const MatmulParams<T>& p) {
-    return tma_launch<Tile, StagesShared<Tile>>(p, matmul_stages<Tile, T>);
-  });
-  for (const int group : {1, 2, 8}) {
-    for (const int blocks : {1, 2, 1000}) {
-      CAPTURE(group);
-      CAPTURE(blocks);
-      check_products<T, H, b_transposed>([=](const MatmulParams<T>& p) {
-        return persistent_launch<Tile>(p, group, blocks);
+  using OneStage = WgmmaTile<T, b_transposed, block_m, block_n, 1>;
+  using Tile = WgmmaTile<T, b_transposed, block_m, block_n, stages>;
+  check_matmuls<T, H, b_transposed>(launch_matmul_wgmma<OneStage, T>);
+  check_matmuls<T, H, b_transposed>(launch_matmul_stages<Tile, T>);
+  for (const int group_m : {1, 2, 8}) {
+    for (const int max_blocks : {1, 2, 1000}) {
+      CAPTURE(group_m);
+      CAPTURE(max_blocks);
+      check_matmuls<T, H, b_transposed>([=](const MatmulParams<T>& p) {
+        launch_matmul_persistent<Tile>(p, group_m, max_blocks);
       });
     }
   }
@@ -117,25 +116,25 @@ TEST_CASE("rungs for Hopper with tiles of other sizes, and both types") {
   check_tile<bfloat16, fa::bfloat16, false, 256, 128, 2>();
 }
 
-TEST_CASE("in every order each tile comes once, and neighbours share rows") {
-  for (const TileRasterOrder order :
-       {TileRasterOrder{1, 1, 8}, TileRasterOrder{7, 5, 3},
-        TileRasterOrder{16, 4, 8}, TileRasterOrder{3, 9, 8},
-        TileRasterOrder{9, 3, 1}}) {
-    CAPTURE(order.rows);
-    CAPTURE(order.cols);
-    CAPTURE(order.group);
-    std::vector<int> met(static_cast<std::size_t>(order.rows * order.cols));
+TEST_CASE("every raster has each tile once, group by group") {
+  for (const TileRaster raster :
+       {TileRaster{1, 1, 8}, TileRaster{7, 5, 3}, TileRaster{16, 4, 8},
+        TileRaster{3, 9, 8}, TileRaster{9, 3, 1}}) {
+    CAPTURE(raster.tiles_m);
+    CAPTURE(raster.tiles_n);
+    CAPTURE(raster.group_m);
+    std::vector<int> met(
+        static_cast<std::size_t>(raster.tiles_m * raster.tiles_n));
     int last_group = 0;
-    for (int i = 0; i < order.rows * order.cols; ++i) {
-      const TileOfC tile = tile_of(i, order);
-      REQUIRE(tile.row >= 0);
-      REQUIRE(tile.row < order.rows);
-      REQUIRE(tile.col >= 0);
-      REQUIRE(tile.col < order.cols);
-      ++met[static_cast<std::size_t>(tile.row * order.cols + tile.col)];
-      CHECK(tile.row / order.group >= last_group);
-      last_group = tile.row / order.group;
+    for (int i = 0; i < raster.tiles_m * raster.tiles_n; ++i) {
+      const TileCoord tile = tile_coord(i, raster);
+      REQUIRE(tile.m >= 0);
+      REQUIRE(tile.m < raster.tiles_m);
+      REQUIRE(tile.n >= 0);
+      REQUIRE(tile.n < raster.tiles_n);
+      ++met[static_cast<std::size_t>(tile.m * raster.tiles_n + tile.n)];
+      CHECK(tile.m / raster.group_m >= last_group);
+      last_group = tile.m / raster.group_m;
     }
     CHECK(met == std::vector<int>(met.size(), 1));
   }

@@ -1,8 +1,7 @@
-// Every kernel on every machine of this build that can run here: ragged sizes, poisoned outputs.
+// Every kernel on every backend of this build that can run here: ragged sizes, poisoned outputs.
 #include <doctest/doctest.h>
 
 #include "04_tiled_matmul/src/backend.hpp"
-#include "04_tiled_matmul/src/cublas.hpp"
 #include "04_tiled_matmul/src/trace.hpp"
 #include "common/check/acceptance.hpp"
 
@@ -12,9 +11,9 @@ using tiled::Group;
 
 namespace {
 
-void check_group(const Group& group, const Backend& backend,
-                 std::int64_t rows, std::int64_t cols, std::int64_t depth) {
-  const tiled::Inputs in = group.inputs(rows, cols, depth);
+void check_group(const Group& group, const Backend& backend, std::int64_t m,
+                 std::int64_t n, std::int64_t k) {
+  const tiled::Inputs in = group.inputs(m, n, k);
   const auto ref = group.reference(in);
   const auto plain = group.plain(in);
   const double magnitude = tiled::magnitude_of(group, in);
@@ -25,9 +24,9 @@ void check_group(const Group& group, const Backend& backend,
                                    kForwardFactor, magnitude);
     CAPTURE(backend.properties.name);
     CAPTURE(group.title);
-    CAPTURE(rows);
-    CAPTURE(cols);
-    CAPTURE(depth);
+    CAPTURE(m);
+    CAPTURE(n);
+    CAPTURE(k);
     CAPTURE(verdict.report());
     CHECK(verdict.accepted);
   }
@@ -61,28 +60,28 @@ TEST_CASE("transposes") {
 TEST_CASE("softmax of rows") {
   check_on_all_backends("softmax");
 }
-TEST_CASE("products A B in float32") {
+TEST_CASE("matmuls A B in float32") {
   check_on_all_backends("matmul");
 }
-TEST_CASE("products A B^T in float32") {
+TEST_CASE("matmuls A B^T in float32") {
   check_on_all_backends("matmul_bt");
 }
-TEST_CASE("products A B on tensor cores") {
+TEST_CASE("matmuls A B on tensor cores") {
   check_on_all_backends("mma");
 }
-TEST_CASE("products A B^T on tensor cores") {
+TEST_CASE("matmuls A B^T on tensor cores") {
   check_on_all_backends("mma_bt");
 }
-TEST_CASE("products on tensor cores whose stages are used again") {
+TEST_CASE("matmuls on tensor cores that reuse their stages") {
   for (const char* group : {"mma", "mma_bt"}) {
     check_on_all_backends(group, {{130, 260, 257}, {140, 20, 700}});
   }
 }
-TEST_CASE("the block product") {
+TEST_CASE("two matmuls back to back") {
   check_on_all_backends("block");
 }
 
-TEST_CASE("cuBLAS, where there is one, computes the same products") {
+TEST_CASE("cuBLAS, where there is one, computes the same") {
   for (const Backend& backend : tiled::backends()) {
     if (!backend.available || backend.kind != "gpu") continue;
     for (Group group : backend.groups) {
@@ -109,7 +108,7 @@ TEST_CASE("wavefronts are those that ncu counts on an H200") {
   }
 }
 
-TEST_CASE("no kernel does anything that the watched lab finds wrong") {
+TEST_CASE("the watched lab finds nothing wrong in any kernel") {
   lab::Coverage coverage;
   for (const Backend& backend : tiled::backends()) {
     if (backend.kind != "watched") continue;

@@ -62,7 +62,7 @@ TEST_CASE("what the kernels are made of, group by group") {
   CHECK_FALSE(contains(one.output, "transpose"));
 }
 
-TEST_CASE("a time line is printed, drawn and written for programs") {
+TEST_CASE("a timeline is printed, drawn and written for programs") {
   testing::check_timeline(kProgram,
                           {"21_matmul_persistent",
                            "C of 128 x 512",

@@ -1,4 +1,5 @@
-// The model of who waits for whom shows what each rung for Hopper was written for, and what the page says of it.
+// The timelines show the improvement that each rung for Hopper is written for, and what the page
+// says about it.
 #include "04_tiled_matmul/src/timeline.hpp"
 
 #include <algorithm>
@@ -19,15 +20,15 @@ namespace {
 
 const char* const kRungs[] = {"19_matmul_wgmma", "20_matmul_stages",
                               "21_matmul_persistent"};
-// Cycles of the products of a step, of the copies of its tiles one after the other, of the stores of a tile of C.
+// Cycles of the matmuls of a step, of the copies of its tiles one after the other, of the stores of
+// a tile of C.
 constexpr double kStep = 2 * 128. * 256 * 64 / 4096;
 const double kCopy = (128 + 256) * 64 * 2. / lab::Costs().copied_bytes;
 const double kWrite = 128. * 256 * 4 / lab::Costs().copied_bytes;
 // Copies of a step: A, and B in panels of 64 columns.
 constexpr int kCopies = 1 + 4;
 
-Timeline timeline_of(const std::string& name,
-                     const tiled::ProductSizes& sizes,
+Timeline timeline_of(const std::string& name, const tiled::MatmulSizes& sizes,
                      const lab::Costs& costs = {}) {
   static const std::vector<tiled::Backend> all = tiled::backends();
   for (const tiled::Kernel& rung :
@@ -40,7 +41,7 @@ Timeline timeline_of(const std::string& name,
   return {};
 }
 
-// The time line that is drawn of a rung.
+// The timeline that is drawn of a rung.
 const Timeline& drawn(const std::string& name) {
   static std::map<std::string, Timeline> known;
   if (known.count(name) == 0) known[name] = timeline_of(name, kDrawn);
@@ -85,7 +86,7 @@ double writing(const Timeline& timeline) {
   return sum;
 }
 
-// Cycles for which copies are under way while tensor cores multiply.
+// Cycles in which copies are in flight while tensor cores multiply.
 double copies_under_products(const Timeline& timeline) {
   double both = 0;
   for (const Span& product : timeline.products) {
@@ -114,7 +115,8 @@ TEST_CASE("tensor cores do the same work in rungs 19 to 21, in less time") {
 
 TEST_CASE("in rung 19 nothing is copied while tensor cores work") {
   CHECK(copies_under_products(drawn("19_matmul_wgmma")) == 0);
-  // A step is its copies, then its products. The consumers ask for their numbers at the same time, in each block.
+  // A step is its copies, then its matmuls. Both warpgroups ask for their warp index at the same
+  // time, in each block.
   const lab::Costs costs;
   CHECK(drawn("19_matmul_wgmma").cycles ==
         doctest::Approx(16 * (kCopy + costs.copy_latency + kStep) +
@@ -125,13 +127,15 @@ TEST_CASE("in rung 19 nothing is copied while tensor cores work") {
 TEST_CASE("in rung 20 copies follow each other while products run") {
   const Timeline& timeline = drawn("20_matmul_stages");
   CHECK(copies_under_products(timeline) > timeline.tensor_busy);
-  // Of the first block, one begins where the one before it leaves: landing takes the latency longer.
+  // Of the first block, one begins where the one before it leaves: landing takes the latency
+  // longer.
   for (std::size_t i = 1; i < 8 * kCopies; ++i) {
     CAPTURE(i);
     CHECK(timeline.copies[i].begin + lab::Costs().copy_latency ==
           doctest::Approx(timeline.copies[i - 1].end));
   }
-  // Between the two blocks nothing runs until C is written, the next one has begun and its first tiles have come.
+  // Between the two blocks nothing runs until C is written, the next one has begun and its first
+  // tiles have arrived.
   REQUIRE(timeline.blocks.size() == 2);
   const double begin = second_tile(timeline);
   CHECK(begin > timeline.blocks[1] + lab::Costs().copy_latency + kCopy);
@@ -139,7 +143,7 @@ TEST_CASE("in rung 20 copies follow each other while products run") {
                                               lab::Costs().next_block));
 }
 
-TEST_CASE("who fetches is a consumer in rungs 19 and 20, and nobody in 21") {
+TEST_CASE("a consumer fetches in rungs 19 and 20, the producer in 21") {
   for (const char* name : {"19_matmul_wgmma", "20_matmul_stages"}) {
     CAPTURE(std::string(name));
     const auto lanes = lab::lanes_of(drawn(name));
@@ -188,15 +192,15 @@ TEST_CASE("rung 21 multiplies four steps of its second tile without a gap") {
 }
 
 TEST_CASE("the copies are what limits rungs 20 and 21 in the model") {
-  tiled::ProductSizes deeper = kDrawn;
-  deeper.depth *= 8;
+  tiled::MatmulSizes deeper = kDrawn;
+  deeper.k *= 8;
   std::map<std::string, double> share;
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
     share[name] = timeline_of(name, deeper).tensor_share();
     CHECK(timeline_of(name, deeper, cli::at_once()).tensor_share() > 0.98);
   }
-  // A step's tiles take longer to come than to be multiplied.
+  // A step's tiles take longer to arrive than to be multiplied.
   CHECK(kCopy > 1.1 * kStep);
   CHECK(share["21_matmul_persistent"] < kStep / kCopy);
   // With long sums, beginnings and ends count for less.

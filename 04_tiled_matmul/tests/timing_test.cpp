@@ -1,4 +1,4 @@
-// How kernels are timed, with a machine that only says that it ran them.
+// How kernels are timed, with a backend that only notes that it ran them.
 #include "04_tiled_matmul/src/timing.hpp"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using tiled::Inputs;
 using tiled::Kernel;
 using tiled::Prepared;
 
-TEST_CASE("kernels take turns, and the median of their rounds counts") {
+TEST_CASE("kernels are interleaved, and the median of their rounds counts") {
   std::vector<std::string> launched;
   Group group;
   group.name = "none that cuBLAS knows";

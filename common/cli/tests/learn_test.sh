@@ -135,7 +135,7 @@ fake nvidia-smi 'echo "GPU 0: a GPU"'
 learn bench 2
 expect "bench times a lesson and records it" both status_is 0 says "this is 02_beta --device gpu --section time --results $root/build/learn/bench/02_beta.json"
 expect "... and makes no experiments where there are none" does_not_say "experiments"
-touch "$root/02_beta/src/experiments.cpp"
+mkdir -p "$root/02_beta/src"; touch "$root/02_beta/src/experiments.cpp"
 expect "... and what its kernels are made of" both status_is 0 says "this is 02_beta --device gpu --section kernels --results $root/build/learn/bench/02_beta_kernels.json"
 learn bench 2
 expect "experiments have a record of their own" both status_is 0 says "--section experiments --results $root/build/learn/bench/02_beta_experiments.json"
