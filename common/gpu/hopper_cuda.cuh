@@ -14,13 +14,6 @@
 
 /// @endcond
 
-/// Behind the last parameter: in the lab a function also takes the place in a kernel that calls it, for messages.
-#define FA_PLACE
-/// Behind the last argument: the same place.
-#define FA_FROM_PLACE
-/// Where there is no other argument.
-#define FA_ONLY_FROM_PLACE
-
 namespace fa::FA_TARGET {
 
 /// A tensor as TMA knows it; see tensor_map(). Kernels take it as a `const __grid_constant__` parameter, or in one.
@@ -32,20 +25,20 @@ class Mbarrier {
  public:
   /// One thread calls it, before anybody uses the barrier: fence_barrier_init() and __syncthreads() follow.
   /// @param arrivals of a phase
-  __device__ void init(int arrivals) {
+  __device__ void init(int arrivals, SourceLocation = {}) {
     FA_HOPPER_ASM(
         "mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(address()),
         "r"(arrivals)
         : "memory");
   }
   /// This thread has come.
-  __device__ void arrive() {
+  __device__ void arrive(SourceLocation = {}) {
     FA_HOPPER_ASM(
         "mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(address())
         : "memory");
   }
   /// This thread has come, and bytes will.
-  __device__ void arrive_and_expect(int bytes) {
+  __device__ void arrive_and_expect(int bytes, SourceLocation = {}) {
     FA_HOPPER_ASM(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(
             address()),
@@ -54,7 +47,7 @@ class Mbarrier {
   }
   /// Waits until the phase of a parity has ended: 0 for the first, 1 for the second and so on. The phase before the
   /// first one counts as one of parity 1 that has ended.
-  __device__ void wait(int parity) {
+  __device__ void wait(int parity, SourceLocation = {}) {
     FA_HOPPER_ASM(
         "{\n"
         ".reg .pred done;\n"
@@ -132,7 +125,7 @@ __device__ inline std::uint64_t cache_policy(Keep keep) {
 /// @param keep    in the L2 cache
 __device__ inline void tma_load(void* shared, const TensorMap& map,
                                 Mbarrier& barrier, int col, int row, int head,
-                                int batch, Keep keep) {
+                                int batch, Keep keep, SourceLocation = {}) {
   if (keep == Keep::kNormal) {
     FA_HOPPER_ASM(
         "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
@@ -174,7 +167,8 @@ __device__ inline void bulk_load(void* shared, const void* global, int bytes,
 /// @param head   which head
 /// @param batch  which sequence
 __device__ inline void tma_store(const TensorMap& map, const void* shared,
-                                 int col, int row, int head, int batch) {
+                                 int col, int row, int head, int batch,
+                                 SourceLocation = {}) {
   FA_HOPPER_ASM(
       "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
       "[%0, {%2, %3, %4, %5}], [%1];\n" ::"l"(&map),

@@ -21,6 +21,12 @@
 
 namespace fa::FA_TARGET {
 
+/// Nothing. In the lab it is the line that calls a function, for messages.
+struct SourceLocation {
+  /// The line of the call.
+  __host__ __device__ static constexpr SourceLocation current() { return {}; }
+};
+
 /// A 16-bit number, IEEE 754 binary16.
 using half = __half;
 /// A 16-bit number, the upper half of a float32.

@@ -18,9 +18,9 @@
 #include <fmt/format.h>
 
 #include "common/gpu/device.hpp"
+#include "common/gpu/launch_sizes.hpp"
 #include "common/gpu/machine.hpp"
 #include "common/gpu/target.hpp"
-#include "common/lab/engine.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace fa::FA_TARGET {
@@ -53,12 +53,6 @@ inline std::vector<KernelResources> resources_of(
 
 namespace fa::FA_TARGET {
 
-/// Sizes of a launch: x, y and z; those not given are 1.
-using lab::Size;
-
-/// How a kernel is launched.
-using lab::Launch;
-
 /// Checks the sizes of a launch: threads and blocks in each direction, bytes of dynamic shared memory.
 /// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than this device has
 inline void check_launch(const Launch& launch) {
@@ -70,12 +64,12 @@ inline void check_launch(const Launch& launch) {
         "and 65535",
         launch.grid.x, launch.grid.y, launch.grid.z));
   }
-  if (launch.block.count() < 1 || launch.block.count() > lab::kMaxThreads ||
+  if (launch.block.count() < 1 || launch.block.count() > kMaxThreads ||
       launch.block.z > 64) {
     throw std::invalid_argument(fmt::format(
         "a block of {} x {} x {} threads; allowed are 1 to {} in all, and 64 "
         "in z",
-        launch.block.x, launch.block.y, launch.block.z, lab::kMaxThreads));
+        launch.block.x, launch.block.y, launch.block.z, kMaxThreads));
   }
   if (launch.shared_bytes > device.shared_bytes) {
     throw std::invalid_argument(fmt::format(

@@ -296,7 +296,7 @@ class Event {
 /// Throws why a kernel could not be launched.
 /// @throws std::runtime_error with what was asked for and what the kernel needs by itself
 [[noreturn]] inline void refuse_launch(const void* function,
-                                       const lab::Launch& sizes,
+                                       const Launch& sizes,
                                        cudaError_t error) {
   (void)cudaGetLastError();  // the next launch may be a good one
   std::string needs;
@@ -317,7 +317,7 @@ class Event {
 /// What a kernel takes of a multiprocessor when it is launched so.
 /// @throws std::runtime_error when the device reports an error
 inline KernelResources kernel_resources(const void* function,
-                                        const lab::Launch& sizes) {
+                                        const Launch& sizes) {
   cudaFuncAttributes kernel;
   FA_CUDA(cudaFuncGetAttributes(&kernel, function));
   KernelResources result;
@@ -339,7 +339,7 @@ inline KernelResources kernel_resources(const void* function,
 
 /// launch() without its checks; on no stream if that is null.
 template <class... Parameters>
-void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
+void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes,
                       const Stream* stream, Parameters... arguments) {
   const auto* function = reinterpret_cast<const void*>(kernel);
   cudaError_t error = cudaSuccess;

@@ -64,7 +64,7 @@ class Stream {
 };
 
 template <class... Parameters>
-void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
+void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes,
                       const Stream*, Parameters... arguments) {
   KernelResources takes;  // no compiler has said more
   takes.threads = static_cast<int>(sizes.block.count());

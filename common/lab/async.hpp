@@ -56,7 +56,7 @@ struct BulkCopy {
   std::byte* global = nullptr;       ///< bytes and floats: where it begins
   TensorBox box;                     ///< else
   std::array<std::int64_t, 4> at{};  ///< batch, head, row and column
-  Place place;                       ///< where the kernel began it
+  SourceLocation location;           ///< where the kernel began it
 
   /// Whether shared memory is swizzled.
   bool swizzled() const {
@@ -78,7 +78,7 @@ Byte* swizzled(Byte* address) {
 
 /// The state of an mbarrier.
 struct BarrierState {
-  Place made;              ///< where it was initialised
+  SourceLocation made;     ///< where it was initialised
   int arrivals = 0;        ///< of a phase
   int missing = 0;         ///< of these, in this phase
   std::int64_t bytes = 0;  ///< expected, less those that copies have brought
@@ -98,9 +98,9 @@ struct BarrierState {
 
 /// One of a block's 16 barriers with a number.
 struct NamedBarrier {
-  int threads = 0;  ///< that come, as the first one said
-  int arrived = 0;  ///< of these
-  Place first;      ///< where the first one came
+  int threads = 0;       ///< that come, as the first one said
+  int arrived = 0;       ///< of these
+  SourceLocation first;  ///< where the first one came
 };
 
 /// What one lane brings to a product of its warp.
@@ -136,7 +136,7 @@ class Products {
   /// @throws std::runtime_error for an operand that is not in dynamic shared memory
   void begin(const Setting& setting, const ProductShape& shape,
              const std::array<ProductOfLane, kWarpSize>& lanes,
-             const Place& place);
+             const SourceLocation& location);
   /// Closes the group of the products begun since the last one.
   void commit();
   /// Computes the groups but the `pending` youngest, and gives their sums back.
@@ -146,9 +146,9 @@ class Products {
   /// Forgets all.
   void clear();
   /// The oldest product that no group has; null where there is none.
-  const Place* uncommitted() const;
+  const SourceLocation* uncommitted() const;
   /// The oldest product of a group that is not waited for; null where there is none.
-  const Place* unfinished() const;
+  const SourceLocation* unfinished() const;
   /// Groups that have ended so far.
   std::uint32_t ended() const { return ended_; }
 
@@ -158,14 +158,14 @@ class Products {
     std::array<float*, kWarpSize> lanes;
     std::vector<float> tile;
     std::size_t cols;
-    int under_way = 0;  // products
-    Place last;         // of them
+    int under_way = 0;    // products
+    SourceLocation last;  // of them
   };
   struct Product {
     ProductShape shape;
     std::array<const std::uint32_t*, kWarpSize> a;
     Sums* sums;
-    Place place;
+    SourceLocation location;
     std::vector<std::uint32_t> a_before;  // if somebody watches
   };
   void compute(const Setting& setting, const Product& product) const;
@@ -193,11 +193,14 @@ struct Stores {
 // ---------------------------------------------------------------- what kernels call
 
 /// Mbarrier::init(): a barrier of so many arrivals.
-void init_barrier(void* barrier, int arrivals, const Place& place);
+void init_barrier(void* barrier, int arrivals,
+                  const SourceLocation& location);
 /// Mbarrier::arrive_and_expect(): this thread has come, and bytes will.
-void arrive_at_barrier(void* barrier, std::int64_t bytes, const Place& place);
+void arrive_at_barrier(void* barrier, std::int64_t bytes,
+                       const SourceLocation& location);
 /// Mbarrier::wait(): waits for the end of the phase of a parity.
-void wait_at_barrier(void* barrier, int parity, const Place& place);
+void wait_at_barrier(void* barrier, int parity,
+                     const SourceLocation& location);
 /// fence_barrier_init()
 void fence_barriers();
 /// fence_async_proxy()
@@ -208,11 +211,12 @@ void fence_async_global();
 /// @param id      0 to 15
 /// @param threads that come, a multiple of 32
 /// @param waits   else it only comes
-/// @param place   for messages
+/// @param location   for messages
 /// @throws std::runtime_error for other numbers
-void named_barrier(int id, int threads, bool waits, const Place& place);
+void named_barrier(int id, int threads, bool waits,
+                   const SourceLocation& location);
 /// keep_registers() and take_registers(): this thread has so many from now on.
-void set_registers(int registers, const Place& place);
+void set_registers(int registers, const SourceLocation& location);
 
 /// Begins a copy to shared memory.
 /// @param copy    kLoadBox or kLoadBytes
@@ -234,7 +238,7 @@ void wait_stores(int pending, bool arrived);
 void lend_registers(const void* registers);
 /// wgmma(): all lanes come.
 void begin_product(const ProductShape& shape, const ProductOfLane& lane,
-                   const Place& place);
+                   const SourceLocation& location);
 /// wgmma_commit(): all lanes come.
 void commit_products();
 /// wgmma_wait(): all lanes come.
@@ -244,6 +248,7 @@ void wait_products(int pending);
 /// @throws std::runtime_error for what is not there
 std::uint32_t shared_offset(const void* pointer);
 /// The same for an operand of wgmma, which must be at a multiple of 16 bytes: see misaligned().
-std::uint32_t operand_offset(const void* pointer, const Place& place);
+std::uint32_t operand_offset(const void* pointer,
+                             const SourceLocation& location);
 
 }  // namespace fa::lab

@@ -274,7 +274,8 @@ bool is_surface(const std::string& place) {
 // "file:line" with the file's name as seen from the repository. A compiler's cache may have made it relative.
 std::string short_name(const std::string& place) {
   const std::string root = FA_ROOT_DIRECTORY, up = "../";
-  std::string name = std::filesystem::path(place).lexically_normal().string();
+  std::string name =
+      std::filesystem::path(place).lexically_normal().string();
   if (name.compare(0, root.size(), root) == 0) name.erase(0, root.size());
   while (name.compare(0, up.size(), up) == 0) name.erase(0, up.size());
   return name;
@@ -359,11 +360,11 @@ struct Watch::State : Observer {
   // A place in a kernel: a code address, or a line that is known.
   struct Site {
     std::uintptr_t code = 0;
-    Place place;
+    SourceLocation location;
   };
   std::vector<Site> sites{1};
   std::unordered_map<std::uintptr_t, std::uint32_t> site_of_code;
-  std::map<std::pair<std::string, int>, std::uint32_t> site_of_place;
+  std::map<std::pair<std::string, int>, std::uint32_t> site_of_location;
 
   std::uint32_t site(std::uintptr_t code) {
     auto& id = site_of_code[code];
@@ -386,11 +387,11 @@ struct Watch::State : Observer {
            (offset < blocks.size() && blocks[offset]);
   }
 
-  std::uint32_t site(const Place& place) {
-    auto& id = site_of_place[{place.file, place.line}];
+  std::uint32_t site(const SourceLocation& location) {
+    auto& id = site_of_location[{location.file, location.line}];
     if (id == 0) {
       id = static_cast<std::uint32_t>(sites.size());
-      sites.push_back({0, place});
+      sites.push_back({0, location});
     }
     return id;
   }
@@ -507,12 +508,12 @@ struct Watch::State : Observer {
     if (orders_memory) order.warp_meets(warp * kWarpSize, mask);
   }
 
-  void block_meets(const Place& first, const Place& second, bool same_place,
-                   int ended) override {
+  void block_meets(const SourceLocation& first, const SourceLocation& second,
+                   bool same_line, int ended) override {
     ++interval;
     order.block_meets();
     for (std::size_t w = 0; w < pending.size(); ++w) count_requests(w);
-    if (!same_place) {
+    if (!same_line) {
       find("barrier", site(first), site(second),
            "threads of one block meet at two different __syncthreads(): the "
            "barrier stands in a branch that not all threads take; move it "
@@ -838,22 +839,23 @@ struct Watch::State : Observer {
   }
   std::string where(std::uint32_t id) const {
     const Site& site = sites[id];
-    return site.code != 0 ? line_of(lines_of({site.code}), site.code)
-                          : short_name(fmt::format("{}:{}", site.place.file,
-                                                   site.place.line));
+    return site.code != 0
+               ? line_of(lines_of({site.code}), site.code)
+               : short_name(fmt::format("{}:{}", site.location.file,
+                                        site.location.line));
   }
 
   void accesses(const void* address, std::size_t size, bool write,
-                const Place& place) override {
-    access(address, size, write, false, site(place));
+                const SourceLocation& location) override {
+    access(address, size, write, false, site(location));
   }
   void copy_begins(const void* destination, std::size_t size,
-                   const Place& place) override {
-    access(destination, size, true, false, site(place));
+                   const SourceLocation& location) override {
+    access(destination, size, true, false, site(location));
     set_in_flight(destination, size, true);
   }
   void copy_ends(const void* destination, std::size_t size,
-                 const Place& place) override {
+                 const SourceLocation& location) override {
     set_in_flight(destination, size, false);
     // Written now, as far as order goes; the request was counted before.
     const auto* address = static_cast<const std::byte*>(destination);
@@ -861,7 +863,7 @@ struct Watch::State : Observer {
                      : dynamic.contains(address) ? &dynamic
                                                  : nullptr;
     if (region != nullptr) {
-      check(*region, address, size, true, false, site(place), true);
+      check(*region, address, size, true, false, site(location), true);
     }
   }
   void set_in_flight(const void* destination, std::size_t size, bool value) {
@@ -897,10 +899,11 @@ struct Watch::State : Observer {
     return static_cast<std::uint32_t>(current->number);
   }
 
-  void barrier_made(const void* barrier, const Place& place) override {
+  void barrier_made(const void* barrier,
+                    const SourceLocation& location) override {
     SyncObject& object = sync_objects[barrier];
     object.made = {block_thread + this_thread(), interval,
-                   order.time(this_thread()), site(place), false};
+                   order.time(this_thread()), site(location), false};
     object.fenced = false;
   }
   void barriers_fenced() override {
@@ -911,17 +914,17 @@ struct Watch::State : Observer {
     }
   }
   void barrier_used(const void* barrier, bool by_copy,
-                    const Place& place) override {
+                    const SourceLocation& location) override {
     const SyncObject& object = sync_objects[barrier];
     if (!ordered(object.made, block_thread + this_thread())) {
-      find("barrier", site(place), object.made.site,
+      find("barrier", site(location), object.made.site,
            fmt::format("{} uses an mbarrier that {} has initialised, with "
                        "nothing to say who comes first; a __syncthreads() is "
                        "probably missing between the two lines",
                        name_of(block_thread + this_thread()),
                        name_of(object.made.thread)));
     } else if (by_copy && !object.fenced) {
-      find("barrier", site(place), object.made.site,
+      find("barrier", site(location), object.made.site,
            "a copy reports to an mbarrier that it may not see yet: "
            "fence_barrier_init() is missing after the mbarrier was "
            "initialised");
@@ -987,15 +990,15 @@ struct Watch::State : Observer {
 
   void registers_lent(int thread, const void* address, std::size_t size,
                       bool sums, const void* agent, std::uint32_t when,
-                      const Place& place) override {
+                      const SourceLocation& location) override {
     lent[static_cast<std::size_t>(thread)].push_back(
         {static_cast<const std::byte*>(address), size, sums, agent, when,
-         site(place)});
+         site(location)});
   }
 
-  void registers_changed(const Place& place,
+  void registers_changed(const SourceLocation& location,
                          const std::string& message) override {
-    const std::uint32_t at = site(place);
+    const std::uint32_t at = site(location);
     for (const Found& found : findings) {
       // The line that did it is known.
       if (found.kind == "product" && found.other == at) return;
@@ -1087,16 +1090,16 @@ struct Watch::State : Observer {
 
   void async_uses(const void* agent, AsyncUse use, std::uint32_t when,
                   const void* memory, std::size_t size,
-                  const Place& place) override {
+                  const SourceLocation& location) override {
     const auto* address = static_cast<const std::byte*>(memory);
     Region* region = shared_at(address);
     if (region == nullptr) return;
     const std::uint32_t id = block_thread + order.number_of(agent);
     if (use == AsyncUse::kCopy) {
       async_writes(*region, address, size,
-                   {id, interval, when, site(place), false});
+                   {id, interval, when, site(location), false});
     } else {
-      async_reads(*region, address, size, {id, when, site(place), use});
+      async_reads(*region, address, size, {id, when, site(location), use});
     }
   }
 
@@ -1216,8 +1219,9 @@ struct Watch::State : Observer {
   }
 
   void moves(const std::vector<const void*>& rows, std::size_t size,
-             bool write, bool atomic, const Place& place) override {
-    const std::uint32_t at = site(place);
+             bool write, bool atomic,
+             const SourceLocation& location) override {
+    const std::uint32_t at = site(location);
     Counted& c = counted[{at, false, write}];
     bool any = false;
     copy_runs = true;
@@ -1242,9 +1246,10 @@ struct Watch::State : Observer {
     c.atomics += any && atomic;
   }
 
-  void finds(const std::string& kind, const Place& place, const Place& other,
+  void finds(const std::string& kind, const SourceLocation& location,
+             const SourceLocation& other,
              const std::string& message) override {
-    find(kind, site(place), other.line > 0 ? site(other) : 0, message);
+    find(kind, site(location), other.line > 0 ? site(other) : 0, message);
   }
 
   // ---------------------------------------------------------------- traffic
@@ -1391,7 +1396,7 @@ Report Watch::report() const {
     const State::Site& site = state_->sites[id];
     if (site.code == 0) {
       return short_name(
-          fmt::format("{}:{}", site.place.file, site.place.line));
+          fmt::format("{}:{}", site.location.file, site.location.line));
     }
     return line_of(lines, site.code);
   };
