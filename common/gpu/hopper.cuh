@@ -137,10 +137,10 @@ struct __align__(kPanelAlignment) SwizzledTile {
 /// @param keep    in the L2 cache
 /// @param col     the tile's first column
 template <class Tile>
-__device__ void load_tile(
-    Tile& tile, const TensorMap& map, Mbarrier& barrier, int row, int head,
-    int batch, Keep keep = Keep::kNormal, int col = 0,
-    SourceLocation location = SourceLocation::current()) {
+__device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
+                          int row, int head, int batch,
+                          Keep keep = Keep::kNormal, int col = 0,
+                          SourceLocation location = caller_location()) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel) {
     tma_load(tile.data + panel * Tile::panel_size, map, barrier,
@@ -152,9 +152,9 @@ __device__ void load_tile(
 /// Begins to write a tile to a tensor; what lies outside the tensor is not written. One thread calls it, and closes
 /// the group with bulk_commit().
 template <class Tile>
-__device__ void store_tile(
-    const TensorMap& map, const Tile& tile, int row, int head, int batch,
-    int col = 0, SourceLocation location = SourceLocation::current()) {
+__device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
+                           int head, int batch, int col = 0,
+                           SourceLocation location = caller_location()) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel) {
     tma_store(map, tile.data + panel * Tile::panel_size,
@@ -189,7 +189,7 @@ struct Pipeline {
   /// One thread calls it before others use the barriers: fence_barrier_init() and __syncthreads() follow.
   /// @param consumers how many call free() for each stage
   __device__ void init(int consumers,
-                       SourceLocation location = SourceLocation::current()) {
+                       SourceLocation location = caller_location()) {
     for (int i = 0; i < stages; ++i) {
       full[i].init(1, location);
       empty[i].init(consumers, location);
@@ -197,9 +197,8 @@ struct Pipeline {
   }
   /// Producer: waits until a stage is empty, and says how many bytes will come.
   /// @return the barrier that copies report to
-  __device__ Mbarrier& acquire(
-      const RingPlace<stages>& at, int bytes,
-      SourceLocation location = SourceLocation::current()) {
+  __device__ Mbarrier& acquire(const RingPlace<stages>& at, int bytes,
+                               SourceLocation location = caller_location()) {
     const int before = at.parity ^ 1;  // all are empty at the beginning
     empty[at.stage].wait(before, location);
     full[at.stage].arrive_and_expect(bytes, location);
@@ -207,12 +206,12 @@ struct Pipeline {
   }
   /// Consumer: waits until a stage's bytes are there.
   __device__ void wait(const RingPlace<stages>& at,
-                       SourceLocation location = SourceLocation::current()) {
+                       SourceLocation location = caller_location()) {
     full[at.stage].wait(at.parity, location);
   }
   /// Consumer: is done with a stage.
   __device__ void free(const RingPlace<stages>& at,
-                       SourceLocation location = SourceLocation::current()) {
+                       SourceLocation location = caller_location()) {
     empty[at.stage].arrive(location);
   }
 };

@@ -13,18 +13,17 @@ using TensorMap = lab::TensorBox;
 /// The lab knows its state by its address.
 class Mbarrier {
  public:
-  void init(int arrivals,
-            SourceLocation location = SourceLocation::current()) {
+  void init(int arrivals, SourceLocation location = caller_location()) {
     lab::init_barrier(this, arrivals, location);
   }
-  void arrive(SourceLocation location = SourceLocation::current()) {
+  void arrive(SourceLocation location = caller_location()) {
     lab::arrive_at_barrier(this, 0, location);
   }
-  void arrive_and_expect(
-      int bytes, SourceLocation location = SourceLocation::current()) {
+  void arrive_and_expect(int bytes,
+                         SourceLocation location = caller_location()) {
     lab::arrive_at_barrier(this, bytes, location);
   }
-  void wait(int parity, SourceLocation location = SourceLocation::current()) {
+  void wait(int parity, SourceLocation location = caller_location()) {
     lab::wait_at_barrier(this, parity, location);
   }
   std::uint32_t address() const { return lab::shared_offset(this); }
@@ -35,8 +34,7 @@ class Mbarrier {
 static_assert(sizeof(Mbarrier) == 8, "as on a GPU");
 
 inline std::uint32_t shared_address(
-    const void* pointer,
-    SourceLocation location = SourceLocation::current()) {
+    const void* pointer, SourceLocation location = caller_location()) {
   return lab::operand_offset(pointer, location);
 }
 
@@ -50,23 +48,21 @@ inline void fence_async_proxy_global() {
   lab::fence_async_global();
 }
 
-inline void named_barrier_wait(
-    int id, int threads,
-    SourceLocation location = SourceLocation::current()) {
+inline void named_barrier_wait(int id, int threads,
+                               SourceLocation location = caller_location()) {
   lab::named_barrier(id, threads, true, location);
 }
 inline void named_barrier_arrive(
-    int id, int threads,
-    SourceLocation location = SourceLocation::current()) {
+    int id, int threads, SourceLocation location = caller_location()) {
   lab::named_barrier(id, threads, false, location);
 }
 
 template <int registers>
-void keep_registers(SourceLocation location = SourceLocation::current()) {
+void keep_registers(SourceLocation location = caller_location()) {
   lab::set_registers(registers, location);
 }
 template <int registers>
-void take_registers(SourceLocation location = SourceLocation::current()) {
+void take_registers(SourceLocation location = caller_location()) {
   lab::set_registers(registers, location);
 }
 
@@ -76,7 +72,7 @@ inline std::size_t box_bytes(const TensorMap& map) {
 }
 inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier,
                      int col, int row, int head, int batch, Keep,
-                     SourceLocation location = SourceLocation::current()) {
+                     SourceLocation location = caller_location()) {
   lab::begin_load({lab::BulkCopy::Kind::kLoadBox,
                    static_cast<std::byte*>(shared),
                    box_bytes(map),
@@ -88,7 +84,7 @@ inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier,
 }
 inline void bulk_load(void* shared, const void* global, int bytes,
                       Mbarrier& barrier,
-                      SourceLocation location = SourceLocation::current()) {
+                      SourceLocation location = caller_location()) {
   lab::begin_load({lab::BulkCopy::Kind::kLoadBytes,
                    static_cast<std::byte*>(shared),
                    static_cast<std::size_t>(bytes),
@@ -100,7 +96,7 @@ inline void bulk_load(void* shared, const void* global, int bytes,
 }
 inline void tma_store(const TensorMap& map, const void* shared, int col,
                       int row, int head, int batch,
-                      SourceLocation location = SourceLocation::current()) {
+                      SourceLocation location = caller_location()) {
   lab::begin_store({lab::BulkCopy::Kind::kStoreBox,
                     static_cast<std::byte*>(const_cast<void*>(shared)),
                     box_bytes(map),
@@ -110,7 +106,7 @@ inline void tma_store(const TensorMap& map, const void* shared, int col,
                     location});
 }
 inline void bulk_store(float* global, const float* shared, int bytes,
-                       SourceLocation location = SourceLocation::current()) {
+                       SourceLocation location = caller_location()) {
   lab::begin_store({lab::BulkCopy::Kind::kStoreFloats,
                     reinterpret_cast<std::byte*>(const_cast<float*>(shared)),
                     static_cast<std::size_t>(bytes),
@@ -120,7 +116,7 @@ inline void bulk_store(float* global, const float* shared, int bytes,
                     location});
 }
 inline void bulk_add(float* global, const float* shared, int bytes,
-                     SourceLocation location = SourceLocation::current()) {
+                     SourceLocation location = caller_location()) {
   lab::begin_store({lab::BulkCopy::Kind::kAddFloats,
                     reinterpret_cast<std::byte*>(const_cast<float*>(shared)),
                     static_cast<std::size_t>(bytes),
@@ -162,12 +158,12 @@ FA_UNWATCHED void store_matrices(void* row, const std::uint32_t (&r)[4],
   std::memcpy(row, numbers, sizeof numbers);
 }
 inline void stmatrix_x4(void* row, const std::uint32_t (&r)[4],
-                        SourceLocation location = SourceLocation::current()) {
+                        SourceLocation location = caller_location()) {
   store_matrices<false>(row, r, location);
 }
 inline void stmatrix_x4_transposed(
     void* row, const std::uint32_t (&r)[4],
-    SourceLocation location = SourceLocation::current()) {
+    SourceLocation location = caller_location()) {
   store_matrices<true>(row, r, location);
 }
 
@@ -194,7 +190,7 @@ struct MatrixDescriptor;
 template <class T, int r, Major major_a, Major major_b>
 void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
            const MatrixDescriptor<major_b>& b, bool adds,
-           SourceLocation location = SourceLocation::current()) {
+           SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
   lab::begin_product({r, std::is_same_v<T, half>, major_a == Major::kMN,
                       major_b == Major::kMN, adds, a.bits(), b.bits()},
@@ -203,7 +199,7 @@ void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
 template <class T, int r, Major major_b>
 void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
            const MatrixDescriptor<major_b>& b, bool adds,
-           SourceLocation location = SourceLocation::current()) {
+           SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
   lab::begin_product({r, std::is_same_v<T, half>, false,
                       major_b == Major::kMN, adds, 0, b.bits()},

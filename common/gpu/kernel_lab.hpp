@@ -30,6 +30,7 @@
 
 namespace fa::FA_TARGET {
 
+using lab::caller_location;
 using SourceLocation = lab::SourceLocation;
 using half = ::fa::half;
 using bfloat16 = ::fa::bfloat16;
@@ -44,10 +45,10 @@ inline float4 make_float4(float x, float y, float z, float w) {
 
 // ---------------------------------------------------------------- CUDA's own functions
 
-inline void __syncthreads(SourceLocation location = SourceLocation::current())
+inline void __syncthreads(SourceLocation location = caller_location())
 { lab::sync_block(location); }
 inline void __syncwarp(unsigned mask = 0xffffffffu,
-                       SourceLocation location = SourceLocation::current())
+                       SourceLocation location = caller_location())
 { lab::sync_warp(mask & lab::existing_lanes(), location); }
 
 /// What lane `source(own lane)` brings; the own value where the launch has no such lane. Outside of the mask a value is
@@ -76,7 +77,7 @@ T shuffle(unsigned mask, T value, Source source,
 }
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32,
-              SourceLocation location = SourceLocation::current()) {
+              SourceLocation location = caller_location()) {
   return shuffle(
       mask, value,
       [=](int lane) { return lane / width * width + source % width; },
@@ -84,7 +85,7 @@ T __shfl_sync(unsigned mask, T value, int source, int width = 32,
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int distance, int width = 32,
-                  SourceLocation location = SourceLocation::current()) {
+                  SourceLocation location = caller_location()) {
   return shuffle(
       mask, value,
       [=](int lane) {
@@ -95,7 +96,7 @@ T __shfl_xor_sync(unsigned mask, T value, int distance, int width = 32,
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, int distance, int width = 32,
-                   SourceLocation location = SourceLocation::current()) {
+                   SourceLocation location = caller_location()) {
   return shuffle(
       mask, value,
       [=](int lane) {
@@ -106,7 +107,7 @@ T __shfl_down_sync(unsigned mask, T value, int distance, int width = 32,
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, int distance, int width = 32,
-                 SourceLocation location = SourceLocation::current()) {
+                 SourceLocation location = caller_location()) {
   return shuffle(
       mask, value,
       [=](int lane) {
@@ -115,9 +116,8 @@ T __shfl_up_sync(unsigned mask, T value, int distance, int width = 32,
       },
       location);
 }
-inline unsigned __ballot_sync(
-    unsigned mask, int predicate,
-    SourceLocation location = SourceLocation::current()) {
+inline unsigned __ballot_sync(unsigned mask, int predicate,
+                              SourceLocation location = caller_location()) {
   mask &= lab::existing_lanes();
   const int own = predicate != 0;
   const std::byte* deposits = lab::exchange(mask, &own, sizeof own, location);
@@ -133,11 +133,11 @@ inline unsigned __ballot_sync(
   return result;
 }
 inline int __any_sync(unsigned mask, int predicate,
-                      SourceLocation location = SourceLocation::current()) {
+                      SourceLocation location = caller_location()) {
   return __ballot_sync(mask, predicate, location) != 0;
 }
 inline int __all_sync(unsigned mask, int predicate,
-                      SourceLocation location = SourceLocation::current()) {
+                      SourceLocation location = caller_location()) {
   return __ballot_sync(mask, predicate, location) ==
          (mask & lab::existing_lanes());
 }
@@ -153,16 +153,15 @@ __forceinline__ float atomicAdd(float* address, float value) {
                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return old;
 }
-__forceinline__ int atomicAdd(
-    int* address, int value,
-    SourceLocation location = SourceLocation::current()) {
+__forceinline__ int atomicAdd(int* address, int value,
+                              SourceLocation location = caller_location()) {
   if (value == 0) lab::poll(address, location);
   lab::note_counter(address, lab::CounterUse::kAdd);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 __forceinline__ unsigned atomicAdd(
     unsigned* address, unsigned value,
-    SourceLocation location = SourceLocation::current()) {
+    SourceLocation location = caller_location()) {
   if (value == 0) {
     lab::note_look();
     lab::poll(address, location);
@@ -229,15 +228,14 @@ __forceinline__ void check_aligned(const void* address,
 typedef std::uint32_t Bytes4 __attribute__((may_alias, aligned(1)));
 template <class T>
 __forceinline__ std::uint32_t load_pair(
-    const T* address, SourceLocation location = SourceLocation::current()) {
+    const T* address, SourceLocation location = caller_location()) {
   static_assert(sizeof(T) == 2);
   check_aligned<sizeof(Bytes4)>(address, location);
   return *reinterpret_cast<const Bytes4*>(address);
 }
 template <class T>
-__forceinline__ void store_pair(
-    T* address, std::uint32_t pair,
-    SourceLocation location = SourceLocation::current()) {
+__forceinline__ void store_pair(T* address, std::uint32_t pair,
+                                SourceLocation location = caller_location()) {
   static_assert(sizeof(T) == 2);
   check_aligned<sizeof(Bytes4)>(address, location);
   *reinterpret_cast<Bytes4*>(address) = pair;
@@ -252,16 +250,15 @@ inline float exp2_approx(float x) {
 typedef float Bytes16 __attribute__((vector_size(16), may_alias, aligned(1)));
 
 template <class T>
-__forceinline__ float4
-load4(const T* address, SourceLocation location = SourceLocation::current()) {
+__forceinline__ float4 load4(const T* address,
+                             SourceLocation location = caller_location()) {
   check_aligned<sizeof(Bytes16)>(address, location);
   const Bytes16 value = *reinterpret_cast<const Bytes16*>(address);
   return {value[0], value[1], value[2], value[3]};
 }
 template <class T>
-__forceinline__ void store4(
-    T* address, float4 value,
-    SourceLocation location = SourceLocation::current()) {
+__forceinline__ void store4(T* address, float4 value,
+                            SourceLocation location = caller_location()) {
   check_aligned<sizeof(Bytes16)>(address, location);
   *reinterpret_cast<Bytes16*>(address) =
       Bytes16{value.x, value.y, value.z, value.w};
@@ -269,17 +266,15 @@ __forceinline__ void store4(
 
 /// 8 bytes as one access.
 typedef float Bytes8 __attribute__((vector_size(8), may_alias, aligned(1)));
-__forceinline__ void load2(
-    float (&to)[2], const float* address,
-    SourceLocation location = SourceLocation::current()) {
+__forceinline__ void load2(float (&to)[2], const float* address,
+                           SourceLocation location = caller_location()) {
   check_aligned<sizeof(Bytes8)>(address, location);
   const Bytes8 value = *reinterpret_cast<const Bytes8*>(address);
   to[0] = value[0];
   to[1] = value[1];
 }
-__forceinline__ void store2(
-    float* address, float x, float y,
-    SourceLocation location = SourceLocation::current()) {
+__forceinline__ void store2(float* address, float x, float y,
+                            SourceLocation location = caller_location()) {
   check_aligned<sizeof(Bytes8)>(address, location);
   lab::note_change(lab::Step::Kind::kWrite, sizeof(Bytes8));
   *reinterpret_cast<Bytes8*>(address) = Bytes8{x, y};
@@ -290,7 +285,7 @@ inline void __threadfence() {
 }
 __forceinline__ unsigned atomic_add_acquire(
     unsigned* counter, unsigned value,
-    SourceLocation location = SourceLocation::current()) {
+    SourceLocation location = caller_location()) {
   if (value == 0) {
     lab::note_look();
     lab::poll(counter, location);
@@ -299,8 +294,7 @@ __forceinline__ unsigned atomic_add_acquire(
   return __atomic_fetch_add(counter, value, __ATOMIC_ACQUIRE);
 }
 __forceinline__ unsigned load_acquire(
-    const unsigned* counter,
-    SourceLocation location = SourceLocation::current()) {
+    const unsigned* counter, SourceLocation location = caller_location()) {
   lab::note_look();
   lab::poll(counter, location);
   lab::note_counter(counter, lab::CounterUse::kLoadAcquire);
@@ -308,7 +302,7 @@ __forceinline__ unsigned load_acquire(
 }
 __forceinline__ void atomic_add4(
     float* address, float4 value,
-    SourceLocation location = SourceLocation::current()) {
+    SourceLocation location = caller_location()) {
   check_aligned<sizeof(float4)>(address, location);
   atomicAdd(address, value.x);
   atomicAdd(address + 1, value.y);
@@ -322,11 +316,11 @@ T* dynamic_shared() {
 }
 
 inline void cp_async16(void* shared, const void* global, bool valid = true,
-                       SourceLocation location = SourceLocation::current()) {
+                       SourceLocation location = caller_location()) {
   lab::copy_async(shared, valid ? global : nullptr, 16, location);
 }
 inline void cp_async4(void* shared, const void* global, bool valid = true,
-                      SourceLocation location = SourceLocation::current()) {
+                      SourceLocation location = caller_location()) {
   lab::copy_async(shared, valid ? global : nullptr, 4, location);
 }
 inline void cp_async_commit() {
@@ -361,19 +355,19 @@ FA_UNWATCHED void load_matrices(std::uint32_t (&r)[4], const void* row,
   }
 }
 inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row,
-                        SourceLocation location = SourceLocation::current()) {
+                        SourceLocation location = caller_location()) {
   load_matrices<false>(r, row, location);
 }
 inline void ldmatrix_x4_transposed(
     std::uint32_t (&r)[4], const void* row,
-    SourceLocation location = SourceLocation::current()) {
+    SourceLocation location = caller_location()) {
   load_matrices<true>(r, row, location);
 }
 
 template <class T>
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
                   const std::uint32_t (&b)[2],
-                  SourceLocation location = SourceLocation::current()) {
+                  SourceLocation location = caller_location()) {
   struct Fragments {
     std::uint32_t a[4], b[2];
   } own;

@@ -17,18 +17,16 @@ namespace fa::lab {
 
 /// Threads in a warp.
 inline constexpr int kWarpSize = 32;
-/// A line of the source, for messages, as std::source_location of C++20. A function that takes
-/// `SourceLocation location = SourceLocation::current()` learns the line that calls it.
+/// A line of the source, for messages.
 struct SourceLocation {
   const char* file = "";  ///< name of the file, as the compiler was given it
   int line = 0;           ///< counted from 1
-
-  /// The line of the call.
-  __attribute__((always_inline)) static constexpr SourceLocation current(
-      const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {file, line};
-  }
 };
+/// The line that calls a function which has this as a default argument.
+__attribute__((always_inline)) constexpr SourceLocation caller_location(
+    const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return {file, line};
+}
 
 /// What a kernel can ask about its own thread.
 struct Thread {
