@@ -213,7 +213,7 @@ TEST_CASE("the picture has a cell for each word that is served") {
 TEST_CASE("the picture says which kernel, which line, and how bad it is") {
   const std::string bad = draw_banks("slow", "slow.cuh:26", false, kColumn);
   CHECK(contains(bad,
-                 "<title id=\"title\">slow: 32 wavefronts where 1 would "
+                 "<title>slow: 32 wavefronts where 1 would "
                  "do</title>"));
   CHECK(contains(bad, ">slow.cuh:26</text>"));
   CHECK(contains(bad, ">one load of a warp, 4 bytes for each of 32 lanes<"));

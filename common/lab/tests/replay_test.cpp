@@ -490,7 +490,7 @@ TEST_CASE("who has copies add for others has a lane of its own") {
   CHECK(timeline.copies.back().end == doctest::Approx(100));
   // The run of bytes belongs to the tile before it: one box of 210 cycles, the whole width of 658.
   const std::string svg = lab::draw_timelines({{"a", timeline}}, {{"K"}, {}});
-  const std::string box = "height=\"10\" fill=\"#e5d6f0\"";
+  const std::string box = "height=\"13\" fill=\"#e5d6f0\"";
   const std::size_t tile = svg.find("width=\"658\" " + box);
   REQUIRE(tile != std::string::npos);
   CHECK(svg.find(box, tile + 30) == std::string::npos);
