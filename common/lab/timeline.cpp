@@ -134,7 +134,7 @@ double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
     const auto tensor = static_cast<std::size_t>(copy.tensor);
     if (tensor < tensors.size() &&
         canvas.width_of(copy) >
-            9 * static_cast<double>(tensors[tensor].size())) {
+            7.5 * static_cast<double>(tensors[tensor].size())) {
       canvas.svg.text(canvas.x_of((copy.begin + copy.end) / 2), top + 10.5,
                       tensors[tensor], {{"text-anchor", "middle"}});
     }
