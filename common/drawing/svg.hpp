@@ -1,5 +1,6 @@
 /// @file
-/// SVG pictures, element by element: escaped text, numbers that are the same on every machine, one style.
+/// SVG pictures, element by element: escaped text, numbers that are the same on every machine, one
+/// style.
 #pragma once
 
 #include <string>
@@ -14,16 +15,18 @@ class Svg {
  public:
   /// What is behind the picture.
   enum class Paper {
-    kWhite,    ///< a white panel, on dark pages too
-    kAdaptive  ///< light or dark as the reader's system; the classes of style() have colours for both
+    kWhite,  ///< a white panel, on dark pages too
+    kAdaptive  ///< light or dark as the reader's system, in the colours of svg.cpp's classes
   };
 
-  /// A number as pictures have it: two digits after the point at most, one from 10 on, and no needless zeros.
+  /// A number as pictures have it: two digits after the point at most, one from 10 on, and no
+  /// needless zeros.
   /// @throws std::invalid_argument for NaN and infinity
   static std::string number(double value);
 
   /// An attribute of an element: a text, which is escaped, or a number.
   struct Attribute {
+    /// @cond
     Attribute(std::string key, std::string text)
         : name(std::move(key)), value(std::move(text)) {}
     template <class Number,
@@ -32,10 +35,12 @@ class Svg {
         : name(std::move(key)),
           value(Svg::number(static_cast<double>(number))) {}
     std::string name, value;
+    /// @endcond
   };
+  /// Those of an element, in their order.
   using Attributes = std::vector<Attribute>;
 
-  /// @param title       what the picture shows, for readers who do not see it
+  /// @param title       what the picture shows, for screen readers
   /// @param description more of it; may be empty
   explicit Svg(std::string title, Paper paper = Paper::kWhite,
                std::string description = "");
@@ -49,15 +54,14 @@ class Svg {
   /// @throws std::logic_error when there is none
   void close();
 
-  /// @name Elements by their coordinates
-  /// @{
+  /// @cond elements by their coordinates
   void rect(double x, double y, double width, double height,
             const Attributes& more = {});
   void line(double x1, double y1, double x2, double y2,
             const Attributes& more = {});
   void text(double x, double y, const std::string& words,
             const Attributes& more = {});
-  /// @}
+  /// @endcond
 
   /// The file's text.
   /// @throws std::logic_error while an element is open

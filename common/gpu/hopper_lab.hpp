@@ -138,7 +138,7 @@ void bulk_wait() {
 }
 inline void prefetch_map(const TensorMap&) {}
 
-/// Both forms of stmatrix. To a watcher each lane writes the row that it names.
+/// Both forms of stmatrix. To the observer each lane writes the row that it names.
 template <bool transposed>
 FA_UNWATCHED void store_matrices(void* row, const std::uint32_t (&r)[4],
                                  const SourceLocation& location) {

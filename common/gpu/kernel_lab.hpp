@@ -1,5 +1,6 @@
 /// @file
-/// The functions of kernel.cuh, and CUDA's own words, in the lab. Include kernel.cuh, not this file.
+/// The functions of kernel.cuh, and CUDA's own words, in the lab. Include kernel.cuh, not this
+/// file.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 #include "common/lab/record.hpp"
 #include "common/tensor/dtype.hpp"
 
-// CUDA's qualifiers. A block never leaves its thread of the operating system, so shared memory can be
-// thread-local there.
+// CUDA's qualifiers. A block never leaves its thread of the operating system, so shared memory can
+// be thread-local there.
 #define __global__
 #define __device__
 #define __host__
@@ -25,7 +26,7 @@
 #define blockIdx (::fa::lab::current->block_index)
 #define blockDim (::fa::lab::current->block_size)
 #define gridDim (::fa::lab::current->grid_size)
-// Functions that stand for one instruction tell a watcher of their accesses themselves.
+// Functions that stand for one instruction tell the observer of their accesses themselves.
 #define FA_UNWATCHED __attribute__((no_sanitize("thread")))
 
 namespace fa::FA_TARGET {
@@ -51,8 +52,8 @@ inline void __syncwarp(unsigned mask = 0xffffffffu,
                        SourceLocation location = caller_location())
 { lab::sync_warp(mask & lab::existing_lanes(), location); }
 
-/// What lane `source(own lane)` brings; the own value where the launch has no such lane. Outside of the mask a value is
-/// undefined: here all its bits are 1, which is NaN for a float.
+/// What lane `source(own lane)` brings; the own value where the launch has no such lane. Outside of
+/// the mask a value is undefined: here all its bits are 1, which is NaN for a float.
 template <class T, class Source>
 T shuffle(unsigned mask, T value, Source source,
           const SourceLocation& location) {
@@ -170,7 +171,8 @@ __forceinline__ unsigned atomicAdd(
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-/// A product that is rounded before anything is added to it. Here all are: see -ffp-contract in House.cmake.
+/// A product that is rounded before anything is added to it. Here all are: see -ffp-contract in
+/// House.cmake.
 inline float __fmul_rn(float x, float y) {
   return x * y;
 }
@@ -185,7 +187,8 @@ template <class T>
 __forceinline__ float to_float(T x) {
   return static_cast<float>(x);
 }
-/// Inlined always, with the result in a register: what a call returns straight to memory would be written unseen.
+/// Inlined always, with the result in a register: what a call returns straight to memory would be
+/// written unseen.
 template <class T>
 __forceinline__ T from_float(float x) {
   const T number = static_cast<T>(x);
@@ -214,7 +217,8 @@ __forceinline__ std::uint32_t pack2(T low, T high) {
   std::memcpy(&result, pair, sizeof result);
   return result;
 }
-/// An access of so many bytes that is one instruction of a GPU needs an address that is a multiple of them.
+/// An access of so many bytes that is one instruction of a GPU needs an address that is a multiple
+/// of them.
 template <std::size_t bytes>
 __forceinline__ void check_aligned(const void* address,
                                    SourceLocation location) {
@@ -223,8 +227,8 @@ __forceinline__ void check_aligned(const void* address,
   }
 }
 
-/// 4 bytes as one access. aligned(1), also below: a misaligned access is for check_aligned() to report, not for the
-/// processor.
+/// 4 bytes as one access. aligned(1), also below: a misaligned access is for check_aligned() to
+/// report, not for the processor.
 typedef std::uint32_t Bytes4 __attribute__((may_alias, aligned(1)));
 template <class T>
 __forceinline__ std::uint32_t load_pair(
@@ -331,7 +335,7 @@ void cp_async_wait() {
   lab::wait_copies(pending);
 }
 
-/// Both forms of ldmatrix. To a watcher each lane reads the row that it names.
+/// Both forms of ldmatrix. To the observer each lane reads the row that it names.
 template <bool transposed>
 FA_UNWATCHED void load_matrices(std::uint32_t (&r)[4], const void* row,
                                 const SourceLocation& location) {

@@ -1,6 +1,6 @@
 /// @file
-/// What the host needs to run kernels: memory of the device, launches, times, properties. The same on a
-/// GPU and in the lab. Every error is one sentence.
+/// What the host needs to run kernels: memory of the device, launches, times, properties. The same
+/// on a GPU and in the lab. Every error is one sentence.
 #pragma once
 
 #include <algorithm>
@@ -53,8 +53,10 @@ inline std::vector<KernelResources> resources_of(
 
 namespace fa::FA_TARGET {
 
-/// Checks the sizes of a launch: threads and blocks in each direction, bytes of dynamic shared memory.
-/// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than this device has
+/// Checks the sizes of a launch: threads and blocks in each direction, bytes of dynamic shared
+/// memory.
+/// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than this
+/// device has
 inline void check_launch(const Launch& launch) {
   const DeviceProperties& device = device_properties();
   if (launch.grid.count() < 1 || launch.grid.x > 2147483647u ||
@@ -110,8 +112,8 @@ void launch(const Stream& stream, void (*kernel)(Parameters...),
                    static_cast<Parameters>(arguments)...);
 }
 
-/// Bytes that all buffers which this thread made have taken, also those that are gone: the difference between two
-/// calls is what was taken between them.
+/// Bytes that all buffers which this thread made have taken, also those that are gone: the
+/// difference between two calls is what was taken between them.
 inline std::int64_t& taken_bytes() {
   thread_local std::int64_t bytes = 0;
   return bytes;
@@ -128,7 +130,8 @@ class DeviceBuffer {
       : data_(allocate(count)), count_(count) {
     poison();
   }
-  /// A buffer with the elements of a row-major tensor of any shape; H is the host's type of the same size.
+  /// A buffer with the elements of a row-major tensor of any shape; H is the host's type of the
+  /// same size.
   /// @throws std::runtime_error when memory does not suffice
   template <class H, int Rank>
   explicit DeviceBuffer(const Tensor<H, Rank>& tensor)

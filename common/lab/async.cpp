@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kChunk = 16;  // bytes that a swizzle leaves together
 constexpr int kDepth = 16;          // of a product
 constexpr int kRows = 16;           // of a product, in one warp
-// A sum that is under way: a NaN that signals, so that arithmetic with it gives another one.
+// A sum that is in flight: a NaN that signals, so that arithmetic with it gives another one.
 constexpr std::uint32_t kPoisonedSum = 0xffbfffff;
 
 // Copies bytes between a row of a box and global memory.
@@ -65,7 +65,8 @@ class Operand {
           location.file, location.line, descriptor >> 62));
     }
   }
-  // The 16 bytes with element (i, k), (i, k + 1) and so on; or, turned, (i, k), (i + 1, k) and so on.
+  // The 16 bytes with element (i, k), (i, k + 1) and so on; or, transposed, (i, k), (i + 1, k) and
+  // so on.
   const std::byte* chunk(std::size_t i, std::size_t k) const {
     const std::size_t offset =
         turned_ ? address_ + i / 64 * leading_ + k / 8 * stride_ +
@@ -265,7 +266,8 @@ void Products::begin(const Setting& setting, const ProductShape& shape,
   open_.push_back(std::move(product));
 }
 
-// Some compilers let a watcher see only some of the accesses to registers: what they left is seen here.
+// Some compilers let the observer see only some of the accesses to registers: what they left is
+// seen here.
 void Products::check(const Sums& sums) {
   for (const float* of_lane : sums.lanes) {
     for (std::size_t i = 0; i < sums.cols / 2; ++i) {
@@ -286,13 +288,13 @@ void Products::check(const Product& product) {
     observer->registers_changed(
         product.location,
         "the left operand of this wgmma(), in registers, was "
-        "overwritten while it was under way; a wgmma_wait() "
+        "overwritten while it was in flight; a wgmma_wait() "
         "is probably missing");
     return;
   }
 }
 
-// Tells a watcher what a product reads from now on, and which registers it has.
+// Tells the observer what a product reads from now on, and which registers it has.
 void Products::tell_of(const Setting& setting, const Product& product) const {
   const ProductShape& shape = product.shape;
   const auto reads = [&](const std::byte* at, std::size_t, std::size_t) {

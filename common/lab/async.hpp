@@ -1,10 +1,12 @@
 /// @file
-/// What runs beside the threads of a block in the lab: copies of whole tiles (TMA), barriers that count them (mbarrier),
-/// barriers with a number, and products of matrices that read shared memory by themselves (wgmma).
+/// What runs beside the threads of a block in the lab: copies of whole tiles (TMA), barriers that
+/// count them (mbarrier), barriers with a number, and matrix multiplications that read shared
+/// memory by themselves (wgmma).
 ///
-/// Everything happens at the latest moment that a GPU allows: a copy lands when somebody sees its barrier's phase end, a
-/// store reads shared memory when it is waited for, a product reads its operands when its group is waited for. What a
-/// kernel forgets to wait for is then never there in time. The fibers themselves are in engine.cpp.
+/// Everything happens at the latest moment that a GPU allows: a copy lands when a thread sees its
+/// barrier's phase end, a store reads shared memory when it is waited for, a product reads its
+/// operands when its group is waited for. What a kernel forgets to wait for is then never there in
+/// time. The fibers themselves are in engine.cpp.
 ///
 /// Source: NVIDIA, PTX ISA, sections on mbarrier, cp.async.bulk.tensor and wgmma.
 #pragma once
@@ -22,7 +24,8 @@
 
 namespace fa::lab {
 
-/// A tensor of 16-bit numbers as TMA knows it, and the box that one copy takes: some rows of 64 columns.
+/// A tensor of 16-bit numbers as TMA knows it, and the box that one copy takes: some rows of 64
+/// columns.
 struct TensorBox {
   std::byte* data = nullptr;              ///< element 0
   std::array<std::int64_t, 4> sizes{};    ///< batch, heads, rows, cols
@@ -83,7 +86,7 @@ struct BarrierState {
   int missing = 0;         ///< of these, in this phase
   std::int64_t bytes = 0;  ///< expected, less those that copies have brought
   std::uint32_t phases = 0;  ///< that have ended
-  /// When each thread last came: that phase, counted from 1. Only if somebody watches.
+  /// When each thread last came: that phase, counted from 1. Only with an observer.
   std::vector<std::uint32_t> came;
   /// Copies that report to it and have not landed, each with its phase.
   std::vector<std::pair<std::uint32_t, BulkCopy>> copies;
@@ -121,7 +124,7 @@ struct ProductShape {
   std::uint64_t b = 0;    ///< descriptor
 };
 
-/// The products that a warp has under way.
+/// The products that a warp has in flight.
 class Products {
  public:
   /// What is fixed while a block runs.
@@ -166,7 +169,7 @@ class Products {
     std::array<const std::uint32_t*, kWarpSize> a;
     Sums* sums;
     SourceLocation location;
-    std::vector<std::uint32_t> a_before;  // if somebody watches
+    std::vector<std::uint32_t> a_before;  // with an observer
   };
   void compute(const Setting& setting, const Product& product) const;
   void tell_of(const Setting& setting, const Product& product) const;
@@ -179,7 +182,7 @@ class Products {
   std::uint32_t committed_ = 0, ended_ = 0;
 };
 
-/// The stores and additions that a thread has under way.
+/// The stores and additions that a thread has in flight.
 struct Stores {
   std::vector<BulkCopy> open;                ///< in no group yet
   std::deque<std::vector<BulkCopy>> groups;  ///< closed ones

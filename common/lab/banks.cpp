@@ -83,8 +83,8 @@ void draw_line(Svg& svg, int y, double size, const std::string& text,
   svg.text(kLeft, y, text, look);
 }
 
-// Each lane has a colour of its own; a word of several has that of the first. It is laid thinly over the
-// background, so that text is legible on it when that is light and when it is dark.
+// Each lane has a colour of its own; a word of several has that of the first. It is laid thinly
+// over the background, so that text is legible on it when that is light and when it is dark.
 void draw_cell(Svg& svg, const Served& served, int y, int height) {
   std::string lanes, numbers;
   for (const std::string& name : names_of(served.lanes)) {
@@ -129,8 +129,8 @@ std::int64_t Request::bytes() const {
 
 namespace {
 
-// Whether each lane of [first, last) asks for the same place as its neighbour, lane ^ distance; one that takes no
-// part is no obstacle.
+// Whether each lane of [first, last) asks for the same place as its neighbour, lane ^ distance; one
+// that takes no part is no obstacle.
 bool in_pairs(const Request& request, int first, int last, int distance) {
   for (int lane = first; lane < last; ++lane) {
     const int other = lane ^ distance;
@@ -143,9 +143,10 @@ bool in_pairs(const Request& request, int first, int last, int distance) {
   return true;
 }
 
-// Up to 4 bytes of each lane: the whole warp together. 8 bytes: in halves, 16 bytes: in quarters; but two such
-// parts go together when all their lanes ask for the same place as lane ^ 1, or all for that of lane ^ 2.
-// Matched with ncu on an H200 for 16 bytes; that it also holds for 8 is assumed. See docs/results.
+// Up to 4 bytes of each lane: the whole warp together. 8 bytes: in halves, 16 bytes: in quarters;
+// but two such parts go together when all their lanes ask for the same place as lane ^ 1, or all
+// for that of lane ^ 2. Matched with ncu on an H200 for 16 bytes; that it also holds for 8 is
+// assumed. See docs/results.
 std::vector<std::pair<int, int>> parts_of(const Request& request) {
   if (request.size <= 4) return {{0, kWarpSize}};
   const int part = request.size == 8 ? 16 : 8;

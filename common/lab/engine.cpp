@@ -51,8 +51,8 @@ constexpr std::size_t kSharedAlignment = 1024;
 constexpr std::size_t kRoom =
     4096;  // on either side of memory that kernels are given
 
-// One exchange among the lanes of one mask. Two of them are used in turn: a quick lane may come to the
-// next exchange before a slow one has read this one.
+// One exchange among the lanes of one mask. Two of them are used in turn: a quick lane may come to
+// the next exchange before a slow one has read this one.
 struct Exchange {
   unsigned arrived = 0;
   SourceLocation first;  // where the first lane came
@@ -76,7 +76,7 @@ enum class State {
 };
 
 constexpr int kNamedBarriers = 16;
-// Registers of a multiprocessor; a thread gets them by eights, and 256 at most.
+// Registers of an SM; a thread gets them by eights, and 256 at most.
 constexpr int kRegisters = 64 * 1024;
 
 struct Copy {
@@ -97,8 +97,8 @@ struct Stack {
   std::size_t size = 0;
 };
 
-// To be called for a stack that has ended, before somebody else has it: he must not inherit what AddressSanitizer
-// remembers of frames that never returned.
+// To be called for a stack that has ended, before another fiber has it: it must not inherit what
+// AddressSanitizer remembers of frames that never returned.
 void forget_stack([[maybe_unused]] const Stack& stack) {
 #ifndef FA_NO_ASAN
   __asan_unpoison_memory_region(stack.bottom, stack.size);
@@ -121,8 +121,8 @@ void come_from([[maybe_unused]] void* saved,
 #endif
 }
 
-// Stacks of fibers that have ended, kept for the next launch: to map one anew takes longer than to run a small kernel on
-// it. Used as an allocator of boost::context.
+// Stacks of fibers that have ended, kept for the next launch: to map one anew takes longer than to
+// run a small kernel on it. Used as an allocator of boost::context.
 class KeptStacks {
  public:
   boost::context::stack_context allocate() {
@@ -192,11 +192,13 @@ struct Workers {
   std::atomic<std::int64_t> idle{0};   // in whose block threads only poll
   std::atomic<std::int64_t> woken{0};  // how often one was no longer idle
 };
-// Rounds through the threads of a block in which all of them only poll, before its worker counts as idle, and before a
-// launch of idle workers is given up. A worker that the operating system does not run needs time besides.
+// Rounds through the threads of a block in which all of them only poll, before its worker counts as
+// idle, and before a launch of idle workers is given up. A worker that the operating system does
+// not run needs time besides.
 constexpr int kIdleRounds = 1000;
 constexpr std::chrono::seconds kIdleTime{2};
-// Time of a processor that a thread may run without giving way. An observed one is slow, and noticed earlier.
+// Time of a processor that a thread may run without giving way. An observed one is slow, and
+// noticed earlier.
 constexpr std::chrono::seconds kLongestRun{10};
 
 // The threads of one block at a time, reused from block to block.
@@ -366,7 +368,7 @@ class Block {
     }
     if (reinterpret_cast<std::uintptr_t>(barrier) % 8 != 0) {
       throw std::runtime_error(fmt::format(
-          "{}:{}: an mbarrier at an address that is no multiple of 8",
+          "{}:{}: an mbarrier at an address that is not a multiple of 8",
           location.file, location.line));
     }
     BarrierState& state = barriers_[barrier];
@@ -535,7 +537,7 @@ class Block {
     registers_location_ = location;
   }
 
-  // Takes down what a lane does, if somebody records.
+  // Takes down what a lane does, while a recorder is set.
   static void record_lane(const Fiber& fiber, Step::Kind kind, int count = 0,
                           int barrier = 0) {
     if (recorder == nullptr) return;
@@ -658,7 +660,7 @@ class Block {
     const auto found = barriers_.find(barrier);
     if (found == barriers_.end()) {
       throw std::runtime_error(
-          fmt::format("{}:{}: an mbarrier that nobody has initialised yet; a "
+          fmt::format("{}:{}: an mbarrier that is not initialised yet; a "
                       "__syncthreads() after init() is probably missing",
                       location.file, location.line));
     }
@@ -703,10 +705,11 @@ class Block {
                                            copy.location.line, what));
     };
     if (reinterpret_cast<std::uintptr_t>(copy.shared) % alignment != 0) {
-      refuse(fmt::format(
-          "a copy to or from an address in shared memory that is no multiple "
-          "of {}",
-          alignment));
+      refuse(
+          fmt::format("a copy to or from an address in shared memory that is "
+                      "not a multiple "
+                      "of {}",
+                      alignment));
     }
     if (copy.size % 16 != 0 ||
         reinterpret_cast<std::uintptr_t>(copy.global) % 16 != 0) {
@@ -752,7 +755,7 @@ class Block {
         copy.kind == Kind::kAddFloats, copy.location);
   }
 
-  // Of a thread, if all of a multiprocessor's go to this block.
+  // Of a thread, if all of an SM's go to this block.
   int registers_at_first() const {
     const auto threads = static_cast<int>(exchanges_.size()) * kWarpSize;
     return std::min(kRegisters / threads / 8 * 8, 256);
@@ -778,8 +781,8 @@ class Block {
     for (const auto& entry : barriers_) {
       for (const auto& of_phase : entry.second.copies) {
         observer->finds("copy", of_phase.second.location, {},
-                        "the block ends while this copy may be under way: "
-                        "nobody has waited for its barrier");
+                        "the block ends while this copy may be in flight: "
+                        "no thread has waited for its barrier");
       }
     }
   }
@@ -790,7 +793,7 @@ class Block {
     if (!stores.open.empty()) {
       observer->finds("copy", stores.open.front().location, {},
                       "the thread ends without bulk_commit() after this "
-                      "line, so nobody can wait for it");
+                      "line, so no thread can wait for it");
     } else if (!stores.groups.empty() && !stores.groups.front().empty()) {
       observer->finds("copy", stores.groups.front().front().location, {},
                       "the thread ends while this line may still read shared "
@@ -805,7 +808,7 @@ class Block {
     if (const SourceLocation* location = products.uncommitted()) {
       observer->finds("product", *location, {},
                       "the warp ends without wgmma_commit() after this "
-                      "product, so nobody can wait for it");
+                      "product, so no thread can wait for it");
     } else if (const SourceLocation* of_group = products.unfinished()) {
       observer->finds("product", *of_group, {},
                       "the warp ends without wgmma_wait() for this product: "
@@ -937,7 +940,7 @@ class Block {
     return *of_warp.back();
   }
 
-  // Says who waits where.
+  // Lists which threads wait where.
   std::string deadlock() {
     std::string
         last_load;  // of a thread that polls; for others see its place
@@ -1068,8 +1071,8 @@ Fiber& this_fiber() {
 }
 
 #ifdef FA_NO_ASAN
-// While launches run, a bad access to memory ends the launch and not the program. With a signal of its own it also ends
-// a thread that does not.
+// While launches run, a bad access to memory ends the launch and not the program. With a signal of
+// its own it also ends a thread that does not.
 class CrashHandler {
  public:
   CrashHandler() {

@@ -1,6 +1,7 @@
 /// @file
-/// The lab: runs CUDA kernels on the CPU, one fiber for each CUDA thread. A block stays on one thread of
-/// the operating system, so its shared memory is thread-local there; blocks are spread over threads.
+/// The lab: runs CUDA kernels on the CPU, one fiber for each CUDA thread. A block stays on one
+/// thread of the operating system, so its shared memory is thread-local there; blocks are spread
+/// over threads.
 ///
 /// Kernels do not include this file: common/gpu/kernel.cuh makes ordinary CUDA source mean it.
 #pragma once
@@ -44,13 +45,14 @@ extern __thread const Thread* current;
 /// Runs a kernel: calls `kernel` once for each thread of the grid.
 /// @param launch sizes, which must fit the limits of a GPU
 /// @param kernel its arguments bound
-/// @return registers of a thread that each warp of block 0 asked for by set_registers(), 0 for one that did not; empty
-/// when none did
+/// @return registers of a thread that each warp of block 0 asked for by set_registers(), 0 for one
+/// that did not; empty when none did
 /// @throws std::runtime_error for a deadlock: threads wait for others that never come
 std::vector<int> run(const Launch& launch,
                      const std::function<void()>& kernel);
 
-/// The dynamic shared memory of this thread's block, aligned to 1024 bytes, all bytes 0xff (NaN) at first.
+/// The dynamic shared memory of this thread's block, aligned to 1024 bytes, all bytes 0xff (NaN) at
+/// first.
 void* dynamic_shared();
 
 /// __syncthreads: waits for all threads of the block that have not ended.
@@ -64,7 +66,8 @@ void sync_warp(unsigned mask, const SourceLocation& location);
 /// @param bytes what this lane brings
 /// @param size  at most kDepositSize
 /// @param location for messages
-/// @return 32 deposits of kDepositSize bytes, by lane; valid until this lane's next exchange but one
+/// @return 32 deposits of kDepositSize bytes, by lane; valid until this lane's next exchange but
+/// one
 const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
                           const SourceLocation& location);
 /// The most that a lane can bring to exchange().
@@ -96,15 +99,15 @@ enum class CounterUse {
 /// Tells an observer of a counter that is changed or read.
 void note_counter(const void* counter, CounterUse use);
 
-/// Reads a flag that another thread may change: a load, or an atomic that adds 0. A thread that reads the same flag
-/// again lets the other threads run, as a GPU does.
+/// Reads a flag that another thread may change: a load, or an atomic that adds 0. A thread that
+/// reads the same flag again lets the other threads run, as a GPU does.
 /// @throws std::runtime_error when only such reads are left, so that no thread can change a flag
 void poll(const void* flag, const SourceLocation& location);
 /// The same for a loop of loads that an observer has noticed.
 void yield_from_loop();
 
-/// An access of so many bytes that is one instruction of a GPU, at an address that is not a multiple of them: a finding
-/// for an observer.
+/// An access of so many bytes that is one instruction of a GPU, at an address that is not a
+/// multiple of them: a finding for an observer.
 /// @throws std::runtime_error without an observer
 void misaligned(const void* address, std::size_t size,
                 const SourceLocation& location);
@@ -113,8 +116,9 @@ std::string misaligned_text(const void* address, std::size_t size);
 /// A shuffle that takes the value of a lane outside of its mask: a finding for an observer.
 void absent_source(unsigned mask, int source, const SourceLocation& location);
 
-/// SMs that the lab reports: as many as the threads of the operating system that run its blocks. While a launch is
-/// recorded it is 1 and while it is observed 2, so that what is seen does not depend on the number of cores.
+/// SMs that the lab reports: as many as the threads of the operating system that run its blocks.
+/// While a launch is recorded it is 1 and while it is observed 2, so that what is seen does not
+/// depend on the number of cores.
 int sm_count();
 
 /// Memory of the device: aligned to 4096 bytes, with as much unused room on either side.
@@ -130,8 +134,8 @@ void upload(void* to, const void* from, std::size_t bytes);
 /// @param bytes  how many
 /// @param means_nothing the memory counts as never written
 void fill(void* memory, int byte, std::size_t bytes, bool means_nothing);
-/// Tells a watcher of an access that stands for one instruction of a GPU. Plain loads and stores need no
-/// such word.
+/// Tells the observer of an access that stands for one instruction of a GPU. Plain loads and stores
+/// need no such word.
 void note_access(const void* address, std::size_t size, bool write,
                  const SourceLocation& location);
 
@@ -190,7 +194,8 @@ class Observer {
   /// This thread comes to a barrier or waits at it, or begins a copy that reports to it.
   virtual void barrier_used(const void* barrier, bool by_copy,
                             const SourceLocation& location) = 0;
-  /// This thread comes to a barrier, mbarrier or named: who waits for the phase will know what it did so far.
+  /// This thread comes to a barrier, mbarrier or named: a thread that waits for the phase will know
+  /// what it did so far.
   virtual void releases(const void* barrier) = 0;
   /// All have come that a barrier's phase needs.
   virtual void phase_ends(const void* barrier) = 0;
@@ -200,15 +205,17 @@ class Observer {
   virtual void async_fenced() = 0;
   /// This thread makes what it knows of global memory known to its copies by TMA.
   virtual void async_fenced_globally() = 0;
-  /// This thread calls __threadfence(): it knows what blocks did that had counted before it last looked; and who learns
-  /// of this fence by a counter knows what this thread did so far.
-  /// @param arrived whether none of its bulk stores is under way; while one is, the fence tells others nothing
+  /// This thread calls __threadfence(): it knows what blocks did that had counted before it last
+  /// looked; and who learns of this fence by a counter knows what this thread did so far.
+  /// @param arrived whether none of its bulk stores is in flight; while one is, the fence tells
+  ///                others nothing
   virtual void memory_fenced(bool arrived) = 0;
-  /// This thread changes or reads a counter in global memory. Who acquires needs no fence to know what those did that
-  /// had counted before.
+  /// This thread changes or reads a counter in global memory. Who acquires needs no fence to know
+  /// what those did that had counted before.
   virtual void counts(const void* counter, CounterUse use) = 0;
   /// Something that runs by itself uses shared memory from now on.
-  /// @param agent   who: a barrier for copies to shared memory, a thread for stores, a warp for products
+  /// @param agent   who: a barrier for copies to shared memory, a thread for stores, a warp for
+  ///                products
   /// @param use     what
   /// @param when    phase or group of it that must end first, counted from 1
   /// @param address where
@@ -235,7 +242,7 @@ class Observer {
                               std::size_t size, bool sums, const void* agent,
                               std::uint32_t when,
                               const SourceLocation& location) = 0;
-  /// A thread has changed registers of a product that was under way; when, is not known.
+  /// A thread has changed registers of a product that was in flight; when, is not known.
   /// @param location   of the product
   /// @param message one sentence
   virtual void registers_changed(const SourceLocation& location,
@@ -264,7 +271,7 @@ class Observer {
                      const SourceLocation& other,
                      const std::string& message) = 0;
 };
-/// The watcher of all launches; null when nobody watches.
+/// The observer of all launches; null without one.
 extern Observer* observer;
 
 }  // namespace fa::lab

@@ -1,5 +1,6 @@
 /// @file
-/// What is wrong with the watched kernels: notes findings while kernels run, and writes each mistake once.
+/// What is wrong with the watched kernels: notes findings while kernels run, and writes each
+/// mistake once.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ struct Finding;
 /// Everything that was found in the launches of a watch.
 class Findings {
  public:
-  /// Notes a finding. Of several at the same lines the one over the largest distance is reported: what fixes it fixes
-  /// the others as well.
+  /// Notes a finding. Of several at the same lines the one over the largest distance is reported:
+  /// what fixes it fixes the others as well.
   /// @param kind     see Finding::kind
   /// @param site     where
   /// @param other    the other line; 0: none
@@ -28,7 +29,8 @@ class Findings {
   bool has(const std::string& kind, std::uint32_t other) const;
   /// The code addresses that report() needs the lines of.
   std::vector<std::uintptr_t> codes() const;
-  /// One finding for each mistake: several instructions may stand in one line, and two lines meet in either order.
+  /// One finding for each mistake: several instructions may stand in one line, and two lines meet
+  /// in either order.
   std::vector<Finding> report(const Sites& sites,
                               const SourceLines& lines) const;
 

@@ -109,8 +109,8 @@ void Order::memory_fenced(bool arrived) {
   of_thread.clear();
 }
 
-// Blocks run one after the other here: those that have counted before are over, but only what they did before their
-// fence is known to be over in any run.
+// Blocks run one after the other here: those that have counted before are over, but only what they
+// did before their fence is known to be over in any run.
 void Order::counts(const void* counter, CounterUse use) {
   const auto thread = static_cast<std::uint32_t>(current->number);
   auto& others = counted_by_[counter];

@@ -1,6 +1,6 @@
 /// @file
-/// Happens-before in a watched launch: which accesses to memory are over for whom. Vector clocks for the threads of a
-/// block and for what runs beside them, and what blocks know of each other.
+/// Happens-before in a watched launch: which accesses to memory are over for whom. Vector clocks
+/// for the threads of a block and for what runs beside them, and what blocks know of each other.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Access {
   bool atomic = false;     ///< with atomics of other threads it is no race
 };
 
-/// What a thread knows: of each thread and agent, up to which time all that it did is over.
+/// What a thread knows: of each thread and agent, up to which time everything that it did is over.
 class Knowledge {
  public:
   /// The time up to which it knows of one.
@@ -41,12 +41,12 @@ class Knowledge {
   std::vector<std::uint32_t> times_;
 };
 
-/// The order of accesses. A thread's time advances whenever it tells others what it did: at __syncthreads() all, at
-/// __syncwarp() the lanes of its mask, at an mbarrier or a named barrier those that wait there, and by a
-/// __threadfence() and a counter other blocks.
+/// The order of accesses. A thread's time advances whenever it tells others what it did: at
+/// __syncthreads() all, at __syncwarp() the lanes of its mask, at an mbarrier or a named barrier
+/// those that wait there, and by a __threadfence() and a counter other blocks.
 ///
-/// Agents are what runs beside the threads: copies and wgmma. Threads and agents of all blocks of a launch have
-/// numbers, counted from 1.
+/// Agents are what runs beside the threads: copies and wgmma. Threads and agents of all blocks of a
+/// launch have numbers, counted from 1.
 class Order {
  public:
   /// @name Who
@@ -56,12 +56,12 @@ class Order {
   std::uint32_t id(std::size_t thread) const {
     return block_ + static_cast<std::uint32_t>(thread);
   }
-  /// The number of the thread that runs.
+  /// The number of the running thread.
   std::uint32_t running() const {
     return id(static_cast<std::size_t>(current->number));
   }
-  /// The number of an agent of this block: a barrier for copies to shared memory, a thread for stores, a warp for
-  /// products.
+  /// The number of an agent of this block: a barrier for copies to shared memory, a thread for
+  /// stores, a warp for products.
   /// @throws std::runtime_error for more than the lab counts
   std::uint32_t agent(const void* address);
   /// The place of a thread in its block.
@@ -118,14 +118,14 @@ class Order {
   /// Whether any lane of a thread's warp knows it.
   bool warp_knows(std::uint32_t thread, std::uint32_t other,
                   std::uint32_t time) const;
-  /// Whether this block has learnt by a counter of an access in another block. Its copies by TMA may not have.
+  /// Whether this block has learnt by a counter of an access in another block. Its copies by TMA
+  /// may not have.
   bool learnt(const Access& before) const { return knows(learnt_, before); }
   /// When a thread first called fence_async_proxy() at or after a time; 0: never.
   std::uint32_t fence_after(std::uint32_t thread, std::uint32_t time) const;
   /// @}
 
-  /// @name What happens, in a launch and to the running thread. See Observer.
-  /// @{
+  /// @cond What happens, in a launch and to the running thread: see Observer.
   void launch_begins(std::int64_t threads);
   void block_begins();
   void warp_meets(std::size_t first, unsigned mask);
@@ -144,7 +144,7 @@ class Order {
   }
   /// Whether a copy by TMA makes the accesses that come now.
   void copy_runs(bool runs) { copy_runs_ = runs; }
-  /// @}
+  /// @endcond
 
  private:
   static constexpr std::uint32_t kFirstAgent = kMaxThreads;
@@ -183,9 +183,9 @@ class Order {
   };
   std::unordered_map<const void*, Barrier> barriers_;
 
-  // Between blocks: what a thread knew at its last __threadfence(), by threads of this block; who has counted after
-  // one, by counters; what a thread has seen of that, and will know at its next fence; what this block has learnt by
-  // it; and what of that its copies by TMA know.
+  // Between blocks: what a thread knew at its last __threadfence(), by threads of this block; who
+  // has counted after one, by counters; what a thread has seen of that, and will know at its next
+  // fence; what this block has learnt by it; and what of that its copies by TMA know.
   std::unordered_map<std::uint32_t, Knowledge> at_fence_;
   std::unordered_map<const void*,
                      std::vector<std::pair<std::uint32_t, Knowledge>>>

@@ -45,7 +45,7 @@ struct Region {
   std::vector<std::vector<AsyncRead>>
       async_reads;  ///< of each grain; or none
 
-  /// Begins anew, with memory that was never written.
+  /// Starts over with memory that was never written.
   void set(const void* start, std::size_t bytes) {
     begin = static_cast<const std::byte*>(start);
     size = bytes;

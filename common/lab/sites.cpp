@@ -46,7 +46,8 @@ bool is_outside(const std::string& line) {
                               !contains(line, "common/lab/tests/"));
 }
 
-// "file:line" with the file's name as seen from the repository. A compiler's cache may have made it relative.
+// "file:line" with the file's name as seen from the repository. A compiler's cache may have made it
+// relative.
 std::string short_name(const std::string& line) {
   const std::string root = FA_ROOT_DIRECTORY, up = "../";
   std::string name = std::filesystem::path(line).lexically_normal().string();

@@ -1,6 +1,6 @@
 /// @file
-/// Where in the source of the watched kernels something happens. Code addresses are noted while kernels run and become
-/// lines only when a report is written: addr2line is slow.
+/// Where in the source of the watched kernels something happens. Code addresses are noted while
+/// kernels run and become lines only when a report is written: addr2line is slow.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,15 @@ using SourceLines = std::map<std::uintptr_t, std::vector<std::string>>;
 /// The lines of code addresses, with those that were asked for earlier.
 const SourceLines& source_lines(const std::vector<std::uintptr_t>& codes);
 
-/// The line of a code address: the innermost that is not in the functions that kernels are written with.
+/// The line of a code address: the innermost that is not in the functions that kernels are written
+/// with.
 std::string line_of(const SourceLines& lines, std::uintptr_t code);
 
 /// Whether a line is a kernel's, and neither the lab's nor a library's.
 bool is_of_kernel(const std::string& line);
 
-/// The innermost line of a call stack that is a kernel's and in another file than a given line; empty without one.
+/// The innermost line of a call stack that is a kernel's and in another file than a given line;
+/// empty without one.
 std::string caller_of(const SourceLines& lines,
                       const std::vector<std::uintptr_t>& stack,
                       const std::string& line);

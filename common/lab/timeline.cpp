@@ -100,8 +100,8 @@ class Canvas {
   double scale_;
 };
 
-// Copies of one warp that follow each other without a gap, of one tensor: the panels of a tile; and runs of bytes that
-// come with it. Additions have another place.
+// Copies of one warp that follow each other without a gap, of one tensor: the panels of a tile; and
+// runs of bytes that come with it. Additions have another place.
 std::vector<Span> tiles_of(const std::vector<Span>& copies) {
   std::vector<Span> result;
   for (const Span& copy : copies) {
@@ -118,7 +118,7 @@ std::vector<Span> tiles_of(const std::vector<Span>& copies) {
   return result;
 }
 
-// Draws copies in as many rows as are under way together, and gives the y below them.
+// Draws copies in as many rows as are in flight together, and gives the y below them.
 double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
                    const std::vector<std::string>& tensors, double y) {
   std::vector<double> free;  // when each row is

@@ -1,6 +1,7 @@
 /// @file
-/// What watched kernels ask of memory: puts the accesses of the lanes of a warp together into requests, and counts
-/// bytes, sectors of global memory and wavefronts of the banks of shared memory.
+/// What watched kernels ask of memory: puts the accesses of the lanes of a warp together into
+/// requests, and counts bytes, sectors of global memory and wavefronts of the banks of shared
+/// memory.
 #pragma once
 
 #include <array>
@@ -30,7 +31,8 @@ class Traffic {
   /// @param dynamic      where dynamic shared memory begins
   void block_begins(int threads, const std::byte* statics,
                     std::size_t static_bytes, const std::byte* dynamic);
-  /// All lanes of a mask have come to a point of the program: if they are all that live, their requests are complete.
+  /// All lanes of a mask have come to a point of the program: if they are all that live, their
+  /// requests are complete.
   void warp_meets(std::size_t warp, unsigned mask) {
     if ((mask & alive_[warp]) == alive_[warp]) count(warp);
   }

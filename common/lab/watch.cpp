@@ -17,7 +17,8 @@
 
 namespace fa::lab {
 
-// What observes the launches: keeps the shadow memory, and checks each access against the order of the earlier ones.
+// What observes the launches: keeps the shadow memory, and checks each access against the order of
+// the earlier ones.
 struct Watch::State : Observer {
   Sites sites;
   Order order;
@@ -141,11 +142,11 @@ struct Watch::State : Observer {
   void find_race(const Access& before, bool before_writes, const Access& now,
                  bool writes, const Region& region, std::ptrdiff_t offset) {
     std::string kind = "race";
-    std::string with = "nothing to say who comes first", missing;
+    std::string with = "and nothing orders the two", missing;
     int distance = 0;
     if (order.of_other_block(before.thread) && order.learnt(before)) {
       kind = "proxy";
-      with = "a counter that orders the threads, but not the copy";
+      with = "with a counter that orders the threads, but not the copy";
       distance = 2;
       missing = "fence_async_proxy_global() is missing before this line";
     } else if (order.of_other_block(before.thread)) {
@@ -164,13 +165,13 @@ struct Watch::State : Observer {
       distance = 1;
       missing = "a __syncthreads() is probably missing between the two lines";
     }
-    findings.add(kind, now.site, before.site,
-                 fmt::format("{} {} what {} {}, in {}, with {}; {}",
-                             name_of(now.thread), writes ? "writes" : "reads",
-                             name_of(before.thread),
-                             before_writes ? "has written" : "has read",
-                             region.name(offset), with, missing),
-                 distance);
+    findings.add(
+        kind, now.site, before.site,
+        fmt::format("{} {} what {} {}, in {}, {}; {}", name_of(now.thread),
+                    writes ? "writes" : "reads", name_of(before.thread),
+                    before_writes ? "has written" : "has read",
+                    region.name(offset), with, missing),
+        distance);
   }
 
   // Checks an access against what its cells remember, and remembers it.
@@ -198,7 +199,7 @@ struct Watch::State : Observer {
         findings.add(
             "unwritten", site, 0,
             fmt::format(
-                "{} reads {}, where nobody has written{}",
+                "{} reads {}, which no thread has written{}",
                 name_of(now.thread), region.name(offset),
                 region.memory == Memory::kGlobal ? "" : " in this block"));
       }
@@ -293,7 +294,8 @@ struct Watch::State : Observer {
 
   // ---------------------------------------------------------------- threads that do not get on
 
-  // What a thread read since it last wrote, if that was always the same: it may wait for another thread.
+  // What a thread read since it last wrote, if that was always the same: it may wait for another
+  // thread.
   struct Loop {
     std::array<const std::byte*, 4> addresses{};
     std::size_t known = 0;  // of these
@@ -421,8 +423,8 @@ struct Watch::State : Observer {
     if (!order.ordered(mbarrier.made, order.running())) {
       findings.add(
           "barrier", sites.id(location), mbarrier.made.site,
-          fmt::format("{} uses an mbarrier that {} has initialised, with "
-                      "nothing to say who comes first; a __syncthreads() is "
+          fmt::format("{} uses an mbarrier that {} has initialised, and "
+                      "nothing orders the two; a __syncthreads() is "
                       "probably missing between the two lines",
                       name_of(order.running()),
                       name_of(mbarrier.made.thread)));
@@ -481,7 +483,7 @@ struct Watch::State : Observer {
           "product", site, registers.site,
           fmt::format(
               "{} {} {} of the wgmma() of the other line, which is "
-              "under way; a wgmma_wait() is probably missing before "
+              "in flight; a wgmma_wait() is probably missing before "
               "this line",
               name_of(order.running()), write ? "writes" : "reads",
               registers.sums ? "a sum" : "the left operand, in registers,"));
@@ -595,8 +597,8 @@ struct Watch::State : Observer {
                               writes ? "has written" : "has read");
         findings.add(
             "race", copy.site, before->site,
-            fmt::format("a copy begun by {} overwrites {}, which {}, with "
-                        "nothing to say who comes first; a barrier at which "
+            fmt::format("a copy begun by {} overwrites {}, which {}, and "
+                        "nothing orders the two; a barrier at which "
                         "all that use the old contents arrive was probably "
                         "not waited for",
                         name_of(now.thread), region.name(offset), what),
@@ -628,7 +630,7 @@ struct Watch::State : Observer {
         findings.add(
             "copy", read.site, cell.write.site,
             fmt::format("{} reads {} while the cp.async of the other line "
-                        "is under way; a cp_async_wait is probably missing "
+                        "is in flight; a cp_async_wait is probably missing "
                         "before this line",
                         name_of(read.use), region.name(offset)));
         return;
@@ -637,8 +639,9 @@ struct Watch::State : Observer {
         told = true;
         findings.add(
             "unwritten", read.site, 0,
-            fmt::format("{} reads {}, where nobody has written in this block",
-                        name_of(read.use), region.name(offset)));
+            fmt::format(
+                "{} reads {}, which no thread has written in this block",
+                name_of(read.use), region.name(offset)));
         return;
       }
       for (const Access* before : {&cell.write, &cell.atomic_write}) {
@@ -656,7 +659,7 @@ struct Watch::State : Observer {
           findings.add(
               "race", read.site, before->site,
               fmt::format("{} of warp {} reads what {} has written, in {}, "
-                          "with nothing to say who comes first; a barrier "
+                          "and nothing orders the two; a barrier "
                           "is probably missing between the two lines",
                           name_of(read.use), warp, name_of(before->thread),
                           region.name(offset)),
@@ -771,8 +774,8 @@ Report Watch::report() const {
 
 // ---------------------------------------------------------------- the compiler's calls
 
-// The functions that code compiled with -fsanitize=thread and -fsanitize-coverage=trace-pc calls: names and arguments
-// are those of GCC and Clang, all that they do is ours.
+// The functions that code compiled with -fsanitize=thread and -fsanitize-coverage=trace-pc calls:
+// names and arguments are those of GCC and Clang, what they do is ours.
 #define FA_HERE __builtin_return_address(0)
 #define FA_ACCESS(size)                                        \
   void __tsan_read##size(void* p) {                            \

@@ -1,5 +1,5 @@
-// Records of the lab, and what a clock makes of them: sequences of steps made by hand, whose times can be computed by
-// hand.
+// Records of the lab, and what a clock makes of them: sequences of steps made by hand, whose times
+// can be computed by hand.
 #include "common/lab/replay.hpp"
 
 #include <stdexcept>
@@ -56,7 +56,8 @@ BlockRecord block(const std::vector<std::pair<std::size_t, Steps>>& warps) {
   }
   return result;
 }
-// Round numbers: 32 bytes a cycle and 100 cycles, 10 cycles for a score, 25 for an exchange, 64 for 128 columns.
+// Round numbers: 32 bytes a cycle and 100 cycles, 10 cycles for a score, 25 for an exchange, 64 for
+// 128 columns.
 Costs costs() {
   Costs result;
   result.flops = 4096;
