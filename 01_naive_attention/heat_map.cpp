@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "common/cli/table.hpp"
-#include "common/files/escape.hpp"
+#include "common/drawing/svg.hpp"
 #include "common/files/write_file.hpp"
 
 namespace fa::naive {
@@ -51,56 +51,46 @@ void write_heat_map_svg(const std::filesystem::path& path,
                         View<const double, 2> weights,
                         const std::vector<std::string>& rows,
                         const std::vector<std::string>& cols) {
-  constexpr int kCell = 12, kLeft = 110, kTop = 130, kMargin = 20;
+  constexpr int kCell = 14, kLeft = 130, kTop = 150, kMargin = 20;
   const auto n_rows = static_cast<int>(weights.size(0));
   const auto n_cols = static_cast<int>(weights.size(1));
-  const int width = kLeft + n_cols * kCell + kMargin;
-  const int height = kTop + n_rows * kCell + kMargin;
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" "
-      "width=\"{0}\" height=\"{1}\" font-family=\"sans-serif\" "
-      "font-size=\"10\">\n"
-      "<style>\n"
-      ".paper {{ fill: #ffffff }} text {{ fill: #1a1a1a }} "
-      ".cells {{ fill: #0b5cad }} .frame {{ fill: none; stroke: #888888 }}\n"
-      "@media (prefers-color-scheme: dark) {{ .paper {{ fill: #16191d }} "
-      "text {{ fill: #e6e6e6 }} .cells {{ fill: #6cb6ff }} }}\n"
-      "</style>\n"
-      "<rect class=\"paper\" width=\"{0}\" height=\"{1}\"/>\n"
-      "<text x=\"{2}\" y=\"20\" font-size=\"14\">{3}</text>\n",
-      width, height, kMargin, xml_text(title));
+  Svg svg(title, Svg::Paper::kAdaptive);
+  svg.text(kMargin, 20, title, {{"font-size", 14}});
   for (int j = 0; j < n_cols; ++j) {
-    const int x = kLeft + j * kCell + kCell - 3;
-    svg += fmt::format(
-        "<text transform=\"translate({},{}) rotate(-90)\">{}</text>\n", x,
-        kTop - 5, xml_text(cols[static_cast<std::size_t>(j)]));
+    svg.element(
+        "text",
+        {{"transform", fmt::format("translate({},{}) rotate(-90)",
+                                   kLeft + j * kCell + kCell - 3, kTop - 5)}},
+        cols[static_cast<std::size_t>(j)]);
   }
   for (int i = 0; i < n_rows; ++i) {
-    svg +=
-        fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
-                    kLeft - 5, kTop + i * kCell + kCell - 3,
-                    xml_text(rows[static_cast<std::size_t>(i)]));
+    svg.text(kLeft - 5, kTop + i * kCell + kCell - 3,
+             rows[static_cast<std::size_t>(i)], {{"text-anchor", "end"}});
   }
-  svg += "<g class=\"cells\">\n";
+  svg.open("g", {{"class", "main"}});
   const double largest = largest_of(weights);
   for (int i = 0; i < n_rows; ++i) {
     for (int j = 0; j < n_cols; ++j) {
       const double opacity = weights(i, j) / largest;
       if (opacity < 0.005) continue;  // invisible, and there are many
-      svg += fmt::format(
-          "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
-          "fill-opacity=\"{:.2f}\"><title>{} looks at {}: "
-          "{:.3f}</title></rect>\n",
-          kLeft + j * kCell, kTop + i * kCell, kCell, kCell, opacity,
-          xml_text(rows[static_cast<std::size_t>(i)]),
-          xml_text(cols[static_cast<std::size_t>(j)]), weights(i, j));
+      svg.open("rect", {{"x", kLeft + j * kCell},
+                        {"y", kTop + i * kCell},
+                        {"width", kCell},
+                        {"height", kCell},
+                        {"fill-opacity", opacity}});
+      svg.element(
+          "title", {},
+          fmt::format("{} looks at {}: {:.3f}",
+                      rows[static_cast<std::size_t>(i)],
+                      cols[static_cast<std::size_t>(j)], weights(i, j)));
+      svg.close();
     }
   }
-  svg += fmt::format(
-      "</g>\n<rect class=\"frame\" x=\"{}\" y=\"{}\" width=\"{}\" "
-      "height=\"{}\"/>\n</svg>\n",
-      kLeft, kTop, n_cols * kCell, n_rows * kCell);
-  write_file(path, svg);
+  svg.close();
+  svg.rect(kLeft, kTop, n_cols * kCell, n_rows * kCell,
+           {{"class", "axis"}, {"fill", "none"}});
+  write_file(path, svg.str(kLeft + n_cols * kCell + kMargin,
+                           kTop + n_rows * kCell + kMargin));
 }
 
 }  // namespace fa::naive

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "common/drawing/svg.hpp"
 #include "common/files/escape.hpp"
 
 namespace fa::online {
@@ -248,14 +249,14 @@ std::string steps_as_json(const std::vector<Recording>& runs,
 
 namespace {
 
-// A picture that grows: shapes with a corner at (x, y).
+// A picture that grows, and becomes as large as its shapes.
 class Picture {
  public:
+  explicit Picture(const std::string& title) : svg_(title) {}
+
   void box(double x, double y, double width, double height,
-           const std::string& style) {
-    body_ += fmt::format(
-        "<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" {}/>\n",
-        x, y, width, height, style);
+           const Svg::Attributes& look) {
+    svg_.rect(x, y, width, height, look);
     width_ = std::max(width_, x + width);
     height_ = std::max(height_, y + height);
   }
@@ -265,29 +266,20 @@ class Picture {
     const double share = largest > 0 ? std::abs(value) / largest : 0;
     if (share < 0.02) return;
     box(x, y, width, height,
-        fmt::format("fill=\"{}\" fill-opacity=\"{:.2f}\"",
-                    value < 0 ? "#2a6fb8" : "#d9722b",
-                    0.85 * std::min(1.0, share)));
+        {{"fill", value < 0 ? "#2a6fb8" : "#d9722b"},
+         {"fill-opacity", 0.85 * std::min(1.0, share)}});
   }
   void text(double x, double y, const std::string& words,
-            const std::string& style = "") {
-    body_ += fmt::format("<text x=\"{:g}\" y=\"{:g}\"{}{}>{}</text>\n", x, y,
-                         style.empty() ? "" : " ", style, xml_text(words));
+            const Svg::Attributes& look = kMiddle) {
+    svg_.text(x, y, words, look);
     width_ = std::max(width_, x);  // without the words
   }
-  std::string svg(const std::string& title) const {
-    return fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:g}\" "
-        "height=\"{1:g}\" viewBox=\"0 0 {0:g} {1:g}\" "
-        "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222222\" "
-        "text-anchor=\"middle\" role=\"img\">\n<title>{2}</title>\n"
-        "<rect width=\"{0:g}\" height=\"{1:g}\" rx=\"6\" "
-        "fill=\"#ffffff\"/>\n{3}</svg>\n",
-        width_ + 20, height_ + 20, xml_text(title), body_);
-  }
+  std::string svg() const { return svg_.str(width_ + 20, height_ + 20); }
+
+  inline static const Svg::Attributes kMiddle{{"text-anchor", "middle"}};
 
  private:
-  std::string body_;
+  Svg svg_;
   double width_ = 0, height_ = 0;
 };
 
@@ -303,8 +295,11 @@ double largest_of(View<const float, 2> values) {
   return largest;
 }
 
-constexpr const char* kRight = "text-anchor=\"end\"";
-constexpr const char* kSmall = "font-size=\"11\" fill=\"#666666\"";
+const Svg::Attributes kRight{{"text-anchor", "end"}};
+const Svg::Attributes kQuiet{{"text-anchor", "middle"}, {"fill", "#666666"}};
+const Svg::Attributes kBold{{"text-anchor", "middle"},
+                            {"font-weight", "bold"}};
+const Svg::Attributes kFrame{{"fill", "none"}, {"stroke", "#999999"}};
 
 // All scores that the run has computed up to this step, the step's own tile framed.
 void draw_map(Picture& picture, double x, double y, const Recording& run,
@@ -323,9 +318,10 @@ void draw_map(Picture& picture, double x, double y, const Recording& run,
   for (std::size_t j = 0; j < names.keys.size(); ++j) {
     picture.text(
         0, 4, names.keys[j],
-        fmt::format("text-anchor=\"start\" transform=\"translate({:g} "
-                    "{:g}) rotate(-90)\"",
-                    x + (static_cast<double>(j) + 0.5) * kCell, y - 6));
+        {{"transform",
+          fmt::format("translate({} {}) rotate(-90)",
+                      Svg::number(x + (static_cast<double>(j) + 0.5) * kCell),
+                      Svg::number(y - 6))}});
   }
   for (std::size_t n = 0; n <= now; ++n) {
     const TileStep& step = run.steps[n];
@@ -338,13 +334,13 @@ void draw_map(Picture& picture, double x, double y, const Recording& run,
     });
   }
   picture.box(x, y, kCell * static_cast<double>(n_keys),
-              kCell * static_cast<double>(names.queries.size()),
-              "fill=\"none\" stroke=\"#999999\"");
-  picture.box(x + static_cast<double>(current.key) * kCell,
-              y + static_cast<double>(current.query) * kCell,
-              static_cast<double>(current.keys) * kCell,
-              static_cast<double>(current.queries) * kCell,
-              "fill=\"none\" stroke=\"#111111\" stroke-width=\"2.5\"");
+              kCell * static_cast<double>(names.queries.size()), kFrame);
+  picture.box(
+      x + static_cast<double>(current.key) * kCell,
+      y + static_cast<double>(current.query) * kCell,
+      static_cast<double>(current.keys) * kCell,
+      static_cast<double>(current.queries) * kCell,
+      {{"fill", "none"}, {"stroke", "#111111"}, {"stroke-width", 2.5}});
 }
 
 // The tile's scores as numbers, with m, l and the correction of each row.
@@ -361,7 +357,7 @@ void draw_tile(Picture& picture, double x, double y, const TileStep& step,
   }
   const char* heads[] = {"m before", "m", "correction", "l before", "l"};
   for (int c = 0; c < 5; ++c) {
-    picture.text(column(step.keys) + 40 + 66 * c, y - 8, heads[c], kSmall);
+    picture.text(column(step.keys) + 40 + 66 * c, y - 8, heads[c], kQuiet);
   }
   for (std::int64_t i = 0; i < step.queries; ++i) {
     const double top = y + static_cast<double>(i) * kHeight, base = top + 16;
@@ -370,15 +366,14 @@ void draw_tile(Picture& picture, double x, double y, const TileStep& step,
                  kRight);
     for (std::int64_t j = 0; j < step.keys; ++j) {
       picture.shade(column(j), top, kWidth, kHeight, step.s(i, j), largest);
-      picture.box(column(j), top, kWidth, kHeight,
-                  "fill=\"none\" stroke=\"#999999\"");
+      picture.box(column(j), top, kWidth, kHeight, kFrame);
       picture.text(column(j) + kWidth / 2, base, shown(step.s(i, j)));
     }
     const float values[] = {step.m_before(i), step.m(i), step.rescale(i),
                             step.l_before(i), step.l(i)};
     for (int c = 0; c < 5; ++c) {
       picture.text(column(step.keys) + 40 + 66 * c, base, shown(values[c]),
-                   c == 2 ? "font-weight=\"bold\"" : "");
+                   c == 2 ? kBold : Picture::kMiddle);
     }
   }
 }
@@ -394,8 +389,7 @@ void draw_o(Picture& picture, double x, double y, const TileStep& step,
       {"times the correction", &step.o_rescaled},
       {"plus P V", &step.o}};
   for (const auto& [name, o] : parts) {
-    picture.text(x, y - 6, name,
-                 "text-anchor=\"start\" font-size=\"11\" fill=\"#666666\"");
+    picture.text(x, y - 6, name, {{"fill", "#666666"}});
     for_each_index(o->shape(), [&, tensor = o](const Shape<2>& c) {
       picture.shade(x + static_cast<double>(c[1]) * kCell,
                     y + static_cast<double>(c[0]) * kCell, kCell, kCell,
@@ -408,7 +402,7 @@ void draw_o(Picture& picture, double x, double y, const TileStep& step,
     }
     const auto rows = static_cast<double>(step.queries);
     picture.box(x, y, kCell * static_cast<double>(o->size(1)), kCell * rows,
-                "fill=\"none\" stroke=\"#999999\"");
+                kFrame);
     y += rows * kCell + 24;
   }
 }
@@ -423,15 +417,15 @@ std::string step_as_svg(const Recording& run, std::size_t step,
                     "skipped",
                     step, run.steps.size()));
   }
-  Picture picture;
+  Picture picture(fmt::format(
+      "Step {} of {}: a tile of scores, and what it does to m, l and O",
+      step + 1, run.steps.size()));
   const TileStep& now = run.steps[step];
   draw_map(picture, 90, 100, run, step, names);
   draw_tile(picture, 430, 60, now, names);
   draw_o(picture, 430, 100 + 24 * static_cast<double>(now.queries), now,
          names);
-  return picture.svg(fmt::format(
-      "Step {} of {}: a tile of scores, and what it does to m, l and O",
-      step + 1, run.steps.size()));
+  return picture.svg();
 }
 
 }  // namespace fa::online

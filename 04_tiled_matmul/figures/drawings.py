@@ -1,6 +1,8 @@
 """Prints a picture of this lesson as SVG: python3 -m 04_tiled_matmul.figures.drawings
 banks|tiles|ring"""
 
+import itertools
+
 from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing, main
 
 YELLOW = "#f5e9a8"  # the results of a block and of a thread
@@ -22,22 +24,40 @@ def banks():
     ):
         left, top = 22 + 226 * k, 58
         d.text(left + 16 * side, 22, name, font_weight="bold")
-        d.text(left + side / 2, 50, "0", font_size=10)
-        d.text(left + 31.5 * side, 50, "31", font_size=10)
-        d.text(left + 16 * side, 50, "bank", font_size=10)
+        d.text(left + side / 2, 50, "0")
+        d.text(left + 31.5 * side, 50, "31")
+        d.text(left + 16 * side, 50, "bank")
         cells = {}  # (bank, row of banks) -> (row, col)
         for row in range(TILE):
             for col in range(TILE):
                 word = place(row, col)
                 cells[word % TILE, word // TILE] = (row, col)
-        for bank in range(TILE):
-            for line in range(TILE + (name == "padded")):
-                row, col = cells.get((bank, line), (None, None))
+        lines = TILE + (name == "padded")
+        runs = {}  # of neighbours of one colour, each as a piece of a path
+        for line in range(lines):
+            colours = [
                 # White: what the pad leaves empty.
-                colour = (
-                    "#ffffff" if row is None else RED if col == chosen else COLOURS[row % 2 + 1]
-                )
-                d.box(left + bank * side, top + line * side, side, side, colour, "#cccccc", 0.3)
+                "#ffffff" if (bank, line) not in cells
+                else RED if cells[bank, line][1] == chosen
+                else COLOURS[cells[bank, line][0] % 2 + 1]
+                for bank in range(TILE)
+            ]
+            bank = 0
+            for colour, of_run in itertools.groupby(colours):
+                length = len(list(of_run))
+                runs.setdefault(colour, []).append(f"M{bank} {line}h{length}v1h-{length}z")
+                bank += length
+        runs["none"] = [f"M0 {y}h{TILE}" for y in range(lines + 1)]
+        runs["none"] += [f"M{x} 0v{lines}" for x in range(TILE + 1)]
+        for colour, path in runs.items():
+            d.element(
+                "path",
+                d="".join(path),
+                transform=f"translate({left} {top}) scale({side})",
+                fill=colour,
+                stroke="#cccccc" if colour == "none" else "none",
+                stroke_width=0.3 / side,
+            )
         of_column = [place(row, chosen) % TILE for row in range(TILE)]
         used = len(set(of_column))
         rounds = max(of_column.count(bank) for bank in set(of_column))

@@ -1,5 +1,6 @@
 /// @file
-/// What runs a lesson's kernels: the lab, the watched lab or a GPU. Programs and tests choose among them.
+/// What runs a lesson's kernels: the lab, the watched lab or a GPU. Programs and tests choose among
+/// them.
 #pragma once
 
 #include <functional>

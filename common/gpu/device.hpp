@@ -1,5 +1,6 @@
 /// @file
-/// What can be said about a device and about a kernel on it; the same words for a GPU and for the lab.
+/// What can be said about a device and about a kernel on it; the same words for a GPU and for the
+/// lab.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ struct DeviceProperties {
   double clock_hz = 0;          ///< the highest of the SMs
   double memory_bandwidth = 0;  ///< bytes per second by clock and width
   std::string toolkit;          ///< version of CUDA, "13.0"
-  /// What the code of this program that runs on the GPU was compiled for: 80 for sm_80, also on a newer GPU; 0 where
-  /// there is no code for this GPU, and in the lab.
+  /// What the code of this program that runs on the GPU was compiled for: 80 for sm_80, also on a
+  /// newer GPU; 0 where there is no code for this GPU, and in the lab.
   int code_architecture = 0;
   bool has_sm_90a_code = false;  ///< whether it is code for sm_90a
 };
@@ -46,8 +47,8 @@ inline constexpr Needs kNeedsMma{80, "mma.m16n8k16"};
 /// Kernels with the functions of hopper.cuh.
 inline constexpr Needs kNeedsHopper{90, "TMA and wgmma"};
 
-/// Why a device cannot run a kernel, in words that follow "it"; empty where it can. The lab can run all that fits into
-/// its shared memory.
+/// Why a device cannot run a kernel, in words that follow "it"; empty where it can. The lab can run
+/// all that fits into its shared memory.
 inline std::string missing(const DeviceProperties& device,
                            const Needs& needs) {
   const auto sm = [](int architecture) {
@@ -89,20 +90,20 @@ inline bool can_run(const DeviceProperties& device, const Needs& needs) {
   return missing(device, needs).empty();
 }
 
-/// What one kernel takes of a multiprocessor, as it was launched. Registers, spills and what follows from them are the
-/// compiler's: known on a GPU, 0 in the lab.
+/// What one kernel takes of an SM (streaming multiprocessor), as it was launched. Registers, spills
+/// and what follows from them are the compiler's: known on a GPU, 0 in the lab.
 struct KernelResources {
   int registers = 0;  ///< of a thread
   std::size_t shared_bytes =
       0;  ///< of a block, static and dynamic; in the lab only dynamic
   std::size_t spilled_bytes =
       0;  ///< of a thread: what does not fit registers, in local memory
-  int blocks = 0;        ///< on one multiprocessor at the same time
+  int blocks = 0;        ///< on one SM at the same time
   double occupancy = 0;  ///< warps there, as a share of the most possible
   int threads = 0;       ///< of a block
   int stages = 0;        ///< of its pipeline of copies; 0: it has none
-  /// Registers of a thread that each warp asked for (setmaxnreg), while it ran; empty where none did. Known in the
-  /// lab, 0 for a warp that did not ask.
+  /// Registers of a thread that each warp asked for (setmaxnreg), while it ran; empty where none
+  /// did. Known in the lab, 0 for a warp that did not ask.
   std::vector<int> asked_registers{};
 };
 
@@ -112,13 +113,14 @@ enum class Arithmetic {
   kTensorCores16  ///< tensor cores, 16-bit factors, dense, sums in float32
 };
 
-/// Operations per second at the highest clock, a multiplication with an addition counted as two; nothing where the
-/// rate of the compute capability is not listed here.
-/// Source: CUDA C++ Programming Guide, "Arithmetic Instructions"; NVIDIA's white papers on the A100 and the H100.
+/// Operations per second at the highest clock, a multiplication with an addition counted as two;
+/// nothing where the rate of the compute capability is not listed here.
+/// Source: CUDA C++ Programming Guide, "Arithmetic Instructions"; NVIDIA's white papers on the A100
+/// and the H100.
 inline std::optional<double> peak_flops(const DeviceProperties& device,
                                         Arithmetic arithmetic) {
   const bool tensor = arithmetic == Arithmetic::kTensorCores16;
-  double per_clock = 0;  // of one multiprocessor
+  double per_clock = 0;  // of one SM
   switch (device.compute_capability) {
     case 80:
       per_clock = tensor ? 2048 : 128;

@@ -1,8 +1,9 @@
 /// @file
-/// What kernels for the Hopper architecture are written with, beside kernel.cuh: asynchronous copies of whole tiles
-/// (the tensor memory accelerator, TMA), barriers that count them (mbarrier), and products that four warps begin
-/// together and that read shared memory by themselves (wgmma). Under nvcc they are instructions of sm_90a; elsewhere
-/// the lab does the same on the CPU, and says what a kernel forgets to wait for.
+/// What kernels for the Hopper architecture are written with, beside kernel.cuh: asynchronous
+/// copies of whole tiles (the tensor memory accelerator, TMA), barriers that count them (mbarrier),
+/// and products that four warps begin together and that read shared memory by themselves (wgmma).
+/// Under nvcc they are instructions of sm_90a; elsewhere the lab does the same on the CPU, and says
+/// what a kernel forgets to wait for.
 ///
 /// Source: NVIDIA, PTX ISA, sections on mbarrier, cp.async.bulk.tensor, wgmma and setmaxnreg.
 #pragma once
@@ -22,7 +23,7 @@ constexpr int kPanelAlignment = 1024;
 enum class CacheHint {
   kEvictNormal,  ///< as the GPU likes
   kEvictLast,    ///< others will read it, too
-  kEvictFirst    ///< nobody else will
+  kEvictFirst    ///< no other block will read it
 };
 
 /// Which index of an operand of wgmma is neighbours in memory.
@@ -52,8 +53,9 @@ __device__ inline int warpgroup_index() {
   return warp_uniform(threadIdx.x / kWarpgroup);
 }
 
-/// Where an operand of wgmma lies in shared memory, as the instruction wants to be told. Its bits: 0 to 13 address /
-/// 16; 16 to 29 and 32 to 45 two distances / 16; 62 and 63 the swizzle, 1 for panels of 128 bytes.
+/// Where an operand of wgmma lies in shared memory, as the instruction wants to be told. Its bits:
+/// 0 to 13 address / 16; 16 to 29 and 32 to 45 two distances / 16; 62 and 63 the swizzle, 1 for
+/// panels of 128 bytes.
 /// @tparam layout which index is neighbours
 template <Major layout>
 struct MatrixDescriptor {
@@ -72,7 +74,8 @@ struct MatrixDescriptor {
 
 /// Describes an operand in panels of 128 bytes a row, swizzled.
 /// @tparam layout which index is neighbours
-/// @param shared   where it begins: 1024 bytes align a panel, 32 bytes are 16 numbers along its rows
+/// @param shared   where it begins: 1024 bytes align a panel, 32 bytes are 16 numbers along its
+///                 rows
 /// @param leading  bytes from a panel to the next; only Major::kMN asks
 /// @return what wgmma takes
 template <Major layout>
@@ -82,8 +85,9 @@ __device__ MatrixDescriptor<layout> matrix_descriptor(const void* shared,
           static_cast<std::uint32_t>(leading >> 4) << 16};
 }
 
-/// A tile of 16-bit numbers in shared memory as TMA writes it and wgmma reads it: panels of 64 columns, one after the
-/// other; in a panel 128 bytes a row; in a row, 16-byte piece p stands at place p ^ (row % 8).
+/// A tile of 16-bit numbers in shared memory as TMA writes it and wgmma reads it: panels of 64
+/// columns, one after the other; in a panel 128 bytes a row; in a row, 16-byte piece p stands at
+/// place p ^ (row % 8).
 /// @tparam T        half or bfloat16
 /// @tparam row_count rows, a multiple of 8
 /// @tparam col_count columns, a multiple of 64
@@ -139,25 +143,26 @@ struct __align__(kPanelAlignment) SwizzledTile {
 template <class Tile>
 __device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
                           int row, int head, int batch,
-                          CacheHint hint = CacheHint::kEvictNormal,
-                          int col = 0 FA_PLACE) {
+                          CacheHint hint = CacheHint::kEvictNormal, int col = 0,
+                          SourceLocation location = caller_location()) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel) {
     tma_load(tile.data + panel * Tile::panel_size, map, barrier,
-             col + panel * Tile::panel_cols, row, head, batch,
-             hint FA_FROM_PLACE);
+             col + panel * Tile::panel_cols, row, head, batch, hint,
+             location);
   }
 }
 
-/// Begins to write a tile to a tensor; what lies outside the tensor is not written. One thread calls it, and closes
-/// the group with bulk_commit().
+/// Begins to write a tile to a tensor; what lies outside the tensor is not written. One thread
+/// calls it, and closes the group with bulk_commit().
 template <class Tile>
 __device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
-                           int head, int batch, int col = 0 FA_PLACE) {
+                           int head, int batch, int col = 0,
+                           SourceLocation location = caller_location()) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel) {
     tma_store(map, tile.data + panel * Tile::panel_size,
-              col + panel * Tile::panel_cols, row, head, batch FA_FROM_PLACE);
+              col + panel * Tile::panel_cols, row, head, batch, location);
   }
 }
 
@@ -177,38 +182,42 @@ struct PipelineState {
   }
 };
 
-/// Two barriers for each stage of a ring of buffers: the producer waits for empty and fills, consumers wait for full
-/// and free.
+/// Two barriers for each stage of a ring of buffers: the producer waits for empty and fills,
+/// consumers wait for full and free.
 /// @tparam stages of the ring
 template <int stages>
 struct Pipeline {
   Mbarrier full[stages];   ///< a stage's bytes are there
   Mbarrier empty[stages];  ///< all consumers are done with it
 
-  /// One thread calls it before others use the barriers: fence_barrier_init() and __syncthreads() follow.
+  /// One thread calls it before others use the barriers: fence_barrier_init() and __syncthreads()
+  /// follow.
   /// @param consumers how many call consumer_release() for each stage
-  __device__ void init(int consumers FA_PLACE) {
+  __device__ void init(int consumers,
+                       SourceLocation location = caller_location()) {
     for (int i = 0; i < stages; ++i) {
-      full[i].init(1 FA_FROM_PLACE);
-      empty[i].init(consumers FA_FROM_PLACE);
+      full[i].init(1, location);
+      empty[i].init(consumers, location);
     }
   }
   /// Producer: waits until a stage is empty, and says how many bytes will come.
   /// @return the barrier that copies report to
-  __device__ Mbarrier& producer_acquire(const PipelineState<stages>& at,
-                                        int bytes FA_PLACE) {
+  __device__ Mbarrier& producer_acquire(const PipelineState<stages>& at, int bytes,
+                               SourceLocation location = caller_location()) {
     const int before = at.parity ^ 1;  // all are empty at the beginning
-    empty[at.stage].wait(before FA_FROM_PLACE);
-    full[at.stage].arrive_and_expect(bytes FA_FROM_PLACE);
+    empty[at.stage].wait(before, location);
+    full[at.stage].arrive_and_expect(bytes, location);
     return full[at.stage];
   }
   /// Consumer: waits until a stage's bytes are there.
-  __device__ void consumer_wait(const PipelineState<stages>& at FA_PLACE) {
-    full[at.stage].wait(at.parity FA_FROM_PLACE);
+  __device__ void consumer_wait(const PipelineState<stages>& at,
+                       SourceLocation location = caller_location()) {
+    full[at.stage].wait(at.parity, location);
   }
   /// Consumer: is done with a stage.
-  __device__ void consumer_release(const PipelineState<stages>& at FA_PLACE) {
-    empty[at.stage].arrive(FA_ONLY_FROM_PLACE);
+  __device__ void consumer_release(const PipelineState<stages>& at,
+                       SourceLocation location = caller_location()) {
+    empty[at.stage].arrive(location);
   }
 };
 

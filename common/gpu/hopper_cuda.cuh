@@ -1,6 +1,6 @@
 /// @file
-/// The functions of hopper.cuh on a GPU. Include hopper.cuh, not this file. Code for other architectures than sm_90a
-/// compiles, too, and stops where it meets one of them.
+/// The functions of hopper.cuh on a GPU. Include hopper.cuh, not this file. Code for other
+/// architectures than sm_90a compiles, too, and stops where it meets one of them.
 #pragma once
 
 #include <cuda.h>
@@ -14,47 +14,43 @@
 
 /// @endcond
 
-/// Behind the last parameter: in the lab a function also takes the place in a kernel that calls it, for messages.
-#define FA_PLACE
-/// Behind the last argument: the same place.
-#define FA_FROM_PLACE
-/// Where there is no other argument.
-#define FA_ONLY_FROM_PLACE
-
 namespace fa::FA_TARGET {
 
-/// A tensor as TMA knows it; see tensor_map(). Kernels take it as a `const __grid_constant__` parameter, or in one.
+/// A tensor as TMA knows it; see tensor_map(). Kernels take it as a `const __grid_constant__`
+/// parameter, or in one.
 using TensorMap = CUtensorMap;
 
-/// A barrier in shared memory that counts threads and bytes. It is in one of two phases at a time; a phase ends when
-/// as many threads have arrived as init() said and all bytes that they expect have come.
+/// A barrier in shared memory that counts threads and bytes. It is in one of two phases at a time;
+/// a phase ends when as many threads have arrived as init() said and all bytes that they expect
+/// have come.
 class Mbarrier {
  public:
-  /// One thread calls it, before anybody uses the barrier: fence_barrier_init() and __syncthreads() follow.
+  /// One thread calls it, before any thread uses the barrier: fence_barrier_init() and
+  /// __syncthreads() follow.
   /// @param arrivals of a phase
-  __device__ void init(int arrivals) {
+  __device__ void init(int arrivals, SourceLocation = {}) {
     FA_HOPPER_ASM(
         "mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(address()),
         "r"(arrivals)
         : "memory");
   }
   /// This thread has come.
-  __device__ void arrive() {
+  __device__ void arrive(SourceLocation = {}) {
     FA_HOPPER_ASM(
         "mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(address())
         : "memory");
   }
   /// This thread has come, and bytes will.
-  __device__ void arrive_and_expect(int bytes) {
+  __device__ void arrive_and_expect(int bytes, SourceLocation = {}) {
     FA_HOPPER_ASM(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(
             address()),
         "r"(bytes)
         : "memory");
   }
-  /// Waits until the phase of a parity has ended: 0 for the first, 1 for the second and so on. The phase before the
-  /// first one counts as one of parity 1 that has ended.
-  __device__ void wait(int parity) {
+  /// Waits until the phase of a parity has ended: 0 for the first, 1 for the second and so on. The
+  /// phase before the first one counts as one of parity 1 that has ended.
+  __device__ void wait(int parity, SourceLocation = {}) {
     FA_HOPPER_ASM(
         "{\n"
         ".reg .pred done;\n"
@@ -80,12 +76,14 @@ __device__ inline void fence_barrier_init() {
 __device__ inline void fence_async_proxy() {
   FA_HOPPER_ASM("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
-/// Makes what this thread knows of global memory, by a counter for instance, known to the copies that it begins, too.
+/// Makes what this thread knows of global memory, by a counter for instance, known to the copies
+/// that it begins, too.
 __device__ inline void fence_async_proxy_global() {
   FA_HOPPER_ASM("fence.proxy.async.global;\n" ::: "memory");
 }
 
-/// Waits at one of 16 barriers for so many threads, this one and its warp among them; 0 is that of __syncthreads().
+/// Waits at one of 16 barriers for so many threads, this one and its warp among them; 0 is that of
+/// __syncthreads().
 /// @param id      of the barrier
 /// @param threads that come, by this function or by named_barrier_arrive()
 __device__ inline void named_barrier_wait(int id, int threads) {
@@ -101,8 +99,8 @@ template <int registers>
 __device__ void setmaxnreg_dec() {
   FA_HOPPER_ASM("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(registers));
 }
-/// Takes registers until each thread of this warpgroup has so many, a multiple of 8. It waits until others have given
-/// enough back.
+/// Takes registers until each thread of this warpgroup has so many, a multiple of 8. It waits until
+/// others have given enough back.
 template <int registers>
 __device__ void setmaxnreg_inc() {
   FA_HOPPER_ASM("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(registers));
@@ -125,14 +123,16 @@ __device__ inline std::uint64_t cache_policy(CacheHint hint) {
 /// @param shared  where to, aligned to 1024 bytes
 /// @param map     of the tensor
 /// @param barrier hears of the box's bytes when they are there
-/// @param col     the first element of the row, a multiple of 8: an H200 calls others an illegal instruction
+/// @param col     the first element of the row, a multiple of 8: an H200 calls others an illegal
+///                instruction
 /// @param row     the first row
 /// @param head    which head
 /// @param batch   which sequence
 /// @param hint    for the L2 cache
 __device__ inline void tma_load(void* shared, const TensorMap& map,
                                 Mbarrier& barrier, int col, int row, int head,
-                                int batch, CacheHint hint) {
+                                int batch, CacheHint hint,
+                                SourceLocation = {}) {
   if (hint == CacheHint::kEvictNormal) {
     FA_HOPPER_ASM(
         "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
@@ -166,7 +166,8 @@ __device__ inline void bulk_load(void* shared, const void* global, int bytes,
       "r"(barrier.address())
       : "memory");
 }
-/// Begins to copy a box from shared memory to a tensor; what lies outside the tensor is not written.
+/// Begins to copy a box from shared memory to a tensor; what lies outside the tensor is not
+/// written.
 /// @param map    of the tensor
 /// @param shared where from, aligned to 1024 bytes
 /// @param col    the first element of the row, a multiple of 8, not negative
@@ -174,7 +175,8 @@ __device__ inline void bulk_load(void* shared, const void* global, int bytes,
 /// @param head   which head
 /// @param batch  which sequence
 __device__ inline void tma_store(const TensorMap& map, const void* shared,
-                                 int col, int row, int head, int batch) {
+                                 int col, int row, int head, int batch,
+                                 SourceLocation = {}) {
   FA_HOPPER_ASM(
       "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
       "[%0, {%2, %3, %4, %5}], [%1];\n" ::"l"(&map),
@@ -193,7 +195,8 @@ __device__ inline void bulk_store(float* global, const float* shared,
       "r"(shared_address(shared)), "r"(bytes)
       : "memory");
 }
-/// Begins to add floats that lie side by side in shared memory to as many in global memory, each atomically.
+/// Begins to add floats that lie side by side in shared memory to as many in global memory, each
+/// atomically.
 /// @param global where to, a multiple of 16
 /// @param shared where from, a multiple of 16
 /// @param bytes  a multiple of 16
@@ -215,7 +218,7 @@ __device__ void bulk_wait_read() {
   FA_HOPPER_ASM("cp.async.bulk.wait_group.read %0;\n" ::"n"(pending)
                 : "memory");
 }
-/// Waits until at most so many groups of this thread are under way.
+/// Waits until at most so many groups of this thread are in flight.
 template <int pending>
 __device__ void bulk_wait() {
   FA_HOPPER_ASM("cp.async.bulk.wait_group %0;\n" ::"n"(pending) : "memory");
@@ -225,8 +228,8 @@ __device__ inline void prefetch_map(const TensorMap& map) {
   FA_HOPPER_ASM("prefetch.tensormap [%0];\n" ::"l"(&map) : "memory");
 }
 
-/// Stores four 8x8 matrices of 16-bit numbers to shared memory, the inverse of ldmatrix_x4() (stmatrix, sm_90). Lane
-/// i gives the address of row i % 8 of matrix i / 8.
+/// Stores four 8x8 matrices of 16-bit numbers to shared memory, the inverse of ldmatrix_x4()
+/// (stmatrix, sm_90). Lane i gives the address of row i % 8 of matrix i / 8.
 __device__ inline void stmatrix_x4(void* row, const std::uint32_t (&r)[4]) {
   FA_HOPPER_ASM(
       "stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], "
@@ -244,8 +247,8 @@ __device__ inline void stmatrix_x4_transposed(void* row,
       : "memory");
 }
 
-/// Keeps the compiler from moving what touches these registers over this point: it does not know that wgmma reads and
-/// writes them later.
+/// Keeps the compiler from moving what touches these registers over this point: it does not know
+/// that wgmma reads and writes them later.
 /// @param registers an array of float or std::uint32_t, or an array of such arrays
 template <class R, int n>
 __device__ void pin(R (&registers)[n]) {
@@ -261,20 +264,21 @@ __device__ void pin(R (&registers)[n]) {
   }
 }
 
-/// Before the first wgmma that uses these registers after others did: sums, and left operands in registers.
+/// Before the first wgmma that uses these registers after others did: sums, and left operands in
+/// registers.
 template <class... Registers>
 __device__ void wgmma_fence(Registers&... registers) {
   (pin(registers), ...);
   FA_HOPPER_ASM("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
-/// Closes the group of the products begun since the last one. Their registers must be left alone until
-/// wgmma_wait().
+/// Closes the group of the products begun since the last one. Their registers must be left alone
+/// until wgmma_wait().
 template <class... Registers>
 __device__ void wgmma_commit(Registers&... registers) {
   FA_HOPPER_ASM("wgmma.commit_group.sync.aligned;\n" ::: "memory");
   (pin(registers), ...);
 }
-/// Waits until at most so many groups are under way.
+/// Waits until at most so many groups are in flight.
 /// @tparam pending   groups
 /// @param  registers of the products that have ended then
 template <int pending, class... Registers>
@@ -285,8 +289,9 @@ __device__ void wgmma_wait(Registers&... registers) {
 }
 
 /// @cond the text of instructions
-// The text of wgmma with n / 2 sums a thread. Registers of an instruction are named one by one, so it takes macros:
-// FA_R8(i) are eight operands' numbers in the text, FA_D8(i) the operands themselves.
+// The text of wgmma with n / 2 sums a thread. Registers of an instruction are named one by one, so
+// it takes macros: FA_R8(i) are eight operands' numbers in the text, FA_D8(i) the operands
+// themselves.
 #define FA_R8_0 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define FA_R8_1 "%8, %9, %10, %11, %12, %13, %14, %15"
 #define FA_R8_2 "%16, %17, %18, %19, %20, %21, %22, %23"
@@ -325,8 +330,8 @@ __device__ void wgmma_wait(Registers&... registers) {
 #define FA_D96 FA_D88, FA_D8(88)
 #define FA_D128 FA_D96, FA_D8(96), FA_D8(104), FA_D8(112), FA_D8(120)
 
-// One product with both operands in shared memory, and one with A in registers, for n columns, r = n / 2 sums and a
-// type. A0 to A6 are the numbers of the operands behind the sums.
+// One product with both operands in shared memory, and one with A in registers, for n columns, r =
+// n / 2 sums and a type. A0 to A6 are the numbers of the operands behind the sums.
 #define FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)                      \
   FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A2               \
                 ", 0;\n"                                                     \
@@ -366,9 +371,9 @@ __device__ void wgmma_wait(Registers&... registers) {
 template <Major>
 struct MatrixDescriptor;
 
-/// Begins d += A B, or d = A B, for a warpgroup (wgmma, sm_90a): A 64 x 16, B 16 x 2r, d 64 x 2r in float32. With
-/// warp the one of four and g = lane / 4, t = lane % 4, a lane holds in d[4 j + 2 h + e] element
-/// (16 warp + 8 h + g, 8 j + 2 t + e).
+/// Begins d += A B, or d = A B, for a warpgroup (wgmma, sm_90a): A 64 x 16, B 16 x 2r, d 64 x 2r in
+/// float32. With warp the one of four and g = lane / 4, t = lane % 4, a lane holds in d[4 j + 2 h +
+/// e] element (16 warp + 8 h + g, 8 j + 2 t + e).
 /// @tparam T    half or bfloat16
 /// @param d     sums; not to be touched before wgmma_wait()
 /// @param a     A in shared memory
@@ -388,7 +393,8 @@ __device__ void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
     FA_WGMMA_SIZES(FA_WGMMA_SHARED_OF, "bf16");
   }
 }
-/// The same with A in registers, 16 columns of a warpgroup's 64 rows: as a[4] of mma_m16n8k16() in each warp.
+/// The same with A in registers, 16 columns of a warpgroup's 64 rows: as a[4] of mma_m16n8k16() in
+/// each warp.
 template <class T, int r, Major major_b>
 __device__ void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
                       const MatrixDescriptor<major_b>& b, bool adds) {

@@ -6,12 +6,6 @@
 
 #include "common/lab/async.hpp"
 
-// Functions take the place in a kernel that calls them, for messages.
-#define FA_PLACE , lab::Place place = {__builtin_FILE(), __builtin_LINE()}
-#define FA_ONLY_PLACE lab::Place place = {__builtin_FILE(), __builtin_LINE()}
-#define FA_FROM_PLACE , place
-#define FA_ONLY_FROM_PLACE place
-
 namespace fa::FA_TARGET {
 
 using TensorMap = lab::TensorBox;
@@ -19,15 +13,18 @@ using TensorMap = lab::TensorBox;
 /// The lab knows its state by its address.
 class Mbarrier {
  public:
-  void init(int arrivals FA_PLACE) {
-    lab::init_barrier(this, arrivals, place);
+  void init(int arrivals, SourceLocation location = caller_location()) {
+    lab::init_barrier(this, arrivals, location);
   }
-  void arrive(FA_ONLY_PLACE) { lab::arrive_at_barrier(this, 0, place); }
-  void arrive_and_expect(int bytes FA_PLACE) {
-    lab::arrive_at_barrier(this, bytes, place);
+  void arrive(SourceLocation location = caller_location()) {
+    lab::arrive_at_barrier(this, 0, location);
   }
-  void wait(int parity FA_PLACE) {
-    lab::wait_at_barrier(this, parity, place);
+  void arrive_and_expect(int bytes,
+                         SourceLocation location = caller_location()) {
+    lab::arrive_at_barrier(this, bytes, location);
+  }
+  void wait(int parity, SourceLocation location = caller_location()) {
+    lab::wait_at_barrier(this, parity, location);
   }
   std::uint32_t address() const { return lab::shared_offset(this); }
 
@@ -36,8 +33,9 @@ class Mbarrier {
 };
 static_assert(sizeof(Mbarrier) == 8, "as on a GPU");
 
-inline std::uint32_t shared_address(const void* pointer FA_PLACE) {
-  return lab::operand_offset(pointer, place);
+inline std::uint32_t shared_address(
+    const void* pointer, SourceLocation location = caller_location()) {
+  return lab::operand_offset(pointer, location);
 }
 
 inline void fence_barrier_init() {
@@ -50,20 +48,22 @@ inline void fence_async_proxy_global() {
   lab::fence_async_global();
 }
 
-inline void named_barrier_wait(int id, int threads FA_PLACE) {
-  lab::named_barrier(id, threads, true, place);
+inline void named_barrier_wait(int id, int threads,
+                               SourceLocation location = caller_location()) {
+  lab::named_barrier(id, threads, true, location);
 }
-inline void named_barrier_arrive(int id, int threads FA_PLACE) {
-  lab::named_barrier(id, threads, false, place);
+inline void named_barrier_arrive(
+    int id, int threads, SourceLocation location = caller_location()) {
+  lab::named_barrier(id, threads, false, location);
 }
 
 template <int registers>
-void setmaxnreg_dec(FA_ONLY_PLACE) {
-  lab::set_registers(registers, place);
+void setmaxnreg_dec(SourceLocation location = caller_location()) {
+  lab::set_registers(registers, location);
 }
 template <int registers>
-void setmaxnreg_inc(FA_ONLY_PLACE) {
-  lab::set_registers(registers, place);
+void setmaxnreg_inc(SourceLocation location = caller_location()) {
+  lab::set_registers(registers, location);
 }
 
 /// What a box takes of shared memory.
@@ -71,56 +71,59 @@ inline std::size_t box_bytes(const TensorMap& map) {
   return static_cast<std::size_t>(map.rows) * lab::kBoxRowBytes;
 }
 inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier,
-                     int col, int row, int head, int batch,
-                     CacheHint FA_PLACE) {
+                     int col, int row, int head, int batch, CacheHint,
+                     SourceLocation location = caller_location()) {
   lab::begin_load({lab::BulkCopy::Kind::kLoadBox,
                    static_cast<std::byte*>(shared),
                    box_bytes(map),
                    nullptr,
                    map,
                    {batch, head, row, col},
-                   place},
+                   location},
                   &barrier);
 }
 inline void bulk_load(void* shared, const void* global, int bytes,
-                      Mbarrier& barrier FA_PLACE) {
+                      Mbarrier& barrier,
+                      SourceLocation location = caller_location()) {
   lab::begin_load({lab::BulkCopy::Kind::kLoadBytes,
                    static_cast<std::byte*>(shared),
                    static_cast<std::size_t>(bytes),
                    static_cast<std::byte*>(const_cast<void*>(global)),
                    {},
                    {},
-                   place},
+                   location},
                   &barrier);
 }
 inline void tma_store(const TensorMap& map, const void* shared, int col,
-                      int row, int head, int batch FA_PLACE) {
+                      int row, int head, int batch,
+                      SourceLocation location = caller_location()) {
   lab::begin_store({lab::BulkCopy::Kind::kStoreBox,
                     static_cast<std::byte*>(const_cast<void*>(shared)),
                     box_bytes(map),
                     nullptr,
                     map,
                     {batch, head, row, col},
-                    place});
+                    location});
 }
-inline void bulk_store(float* global, const float* shared,
-                       int bytes FA_PLACE) {
+inline void bulk_store(float* global, const float* shared, int bytes,
+                       SourceLocation location = caller_location()) {
   lab::begin_store({lab::BulkCopy::Kind::kStoreFloats,
                     reinterpret_cast<std::byte*>(const_cast<float*>(shared)),
                     static_cast<std::size_t>(bytes),
                     reinterpret_cast<std::byte*>(global),
                     {},
                     {},
-                    place});
+                    location});
 }
-inline void bulk_add(float* global, const float* shared, int bytes FA_PLACE) {
+inline void bulk_add(float* global, const float* shared, int bytes,
+                     SourceLocation location = caller_location()) {
   lab::begin_store({lab::BulkCopy::Kind::kAddFloats,
                     reinterpret_cast<std::byte*>(const_cast<float*>(shared)),
                     static_cast<std::size_t>(bytes),
                     reinterpret_cast<std::byte*>(global),
                     {},
                     {},
-                    place});
+                    location});
 }
 inline void bulk_commit() {
   lab::commit_stores();
@@ -135,12 +138,13 @@ void bulk_wait() {
 }
 inline void prefetch_map(const TensorMap&) {}
 
-/// Both forms of stmatrix. To a watcher each lane writes the row that it names.
+/// Both forms of stmatrix. To the observer each lane writes the row that it names.
 template <bool transposed>
 FA_UNWATCHED void store_matrices(void* row, const std::uint32_t (&r)[4],
-                                 const lab::Place& place) {
-  lab::note_access(row, 16, true, place);
-  const std::byte* deposits = lab::exchange(0xffffffffu, &r, sizeof r, place);
+                                 const SourceLocation& location) {
+  lab::note_access(row, 16, true, location);
+  const std::byte* deposits =
+      lab::exchange(0xffffffffu, &r, sizeof r, location);
   const int lane = lab::current->lane, matrix = lane / 8, own = lane % 8;
   std::uint16_t numbers[8];
   for (int col = 0; col < 8; ++col) {
@@ -153,12 +157,14 @@ FA_UNWATCHED void store_matrices(void* row, const std::uint32_t (&r)[4],
   }
   std::memcpy(row, numbers, sizeof numbers);
 }
-inline void stmatrix_x4(void* row, const std::uint32_t (&r)[4] FA_PLACE) {
-  store_matrices<false>(row, r, place);
+inline void stmatrix_x4(void* row, const std::uint32_t (&r)[4],
+                        SourceLocation location = caller_location()) {
+  store_matrices<false>(row, r, location);
 }
-inline void stmatrix_x4_transposed(void* row,
-                                   const std::uint32_t (&r)[4] FA_PLACE) {
-  store_matrices<true>(row, r, place);
+inline void stmatrix_x4_transposed(
+    void* row, const std::uint32_t (&r)[4],
+    SourceLocation location = caller_location()) {
+  store_matrices<true>(row, r, location);
 }
 
 /// The lab's compiler moves nothing over a call that may write the registers.
@@ -183,19 +189,21 @@ struct MatrixDescriptor;
 
 template <class T, int r, Major major_a, Major major_b>
 void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
-           const MatrixDescriptor<major_b>& b, bool adds FA_PLACE) {
+           const MatrixDescriptor<major_b>& b, bool adds,
+           SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
   lab::begin_product({r, std::is_same_v<T, half>, major_a == Major::kMN,
                       major_b == Major::kMN, adds, a.bits(), b.bits()},
-                     {d, nullptr}, place);
+                     {d, nullptr}, location);
 }
 template <class T, int r, Major major_b>
 void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
-           const MatrixDescriptor<major_b>& b, bool adds FA_PLACE) {
+           const MatrixDescriptor<major_b>& b, bool adds,
+           SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
   lab::begin_product({r, std::is_same_v<T, half>, false,
                       major_b == Major::kMN, adds, 0, b.bits()},
-                     {d, a}, place);
+                     {d, a}, location);
 }
 
 }  // namespace fa::FA_TARGET

@@ -1,11 +1,13 @@
 /// @file
-/// What kernels are written with: CUDA's own words, and thin named functions over the instructions that
-/// have none. Under nvcc they are instructions of the GPU; elsewhere the lab does the same on the CPU.
+/// What kernels are written with: CUDA's own words, and thin named functions over the instructions
+/// that have none. Under nvcc they are instructions of the GPU; elsewhere the lab does the same on
+/// the CPU.
 ///
-/// A kernel file includes this file and nothing else, and has its names in `namespace fa::FA_TARGET`.
+/// A kernel file includes this file and nothing else, and has its names in `namespace
+/// fa::FA_TARGET`.
 ///
-/// Source of the instructions: NVIDIA, PTX ISA; of the fragment layouts: its sections on ldmatrix and
-/// mma.m16n8k16.
+/// Source of the instructions: NVIDIA, PTX ISA; of the fragment layouts: its sections on ldmatrix
+/// and mma.m16n8k16.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +41,8 @@ __device__ inline float4 as_float4(const std::uint32_t (&words)[4]) {
   return result;
 }
 
-/// The largest value among groups of `width` neighbouring lanes, given to each of them. All lanes take
-/// part.
+/// The largest value among groups of `width` neighbouring lanes, given to each of them. All lanes
+/// take part.
 template <int width = kWarp>
 __device__ float warp_max(float value) {
 #pragma unroll
@@ -60,8 +62,9 @@ __device__ float warp_sum(float value) {
   return value;
 }
 
-/// A value that all lanes of the warp have, in such a way that the compiler knows it: then one register of the warp
-/// holds it, and what is computed from it, and a branch on it does not part the lanes. All lanes take part.
+/// A value that all lanes of the warp have, in such a way that the compiler knows it: then one
+/// register of the warp holds it, and what is computed from it, and a branch on it does not part
+/// the lanes. All lanes take part.
 __device__ inline int warp_uniform(int value) {
   return __shfl_sync(kAllLanes, value, 0);
 }

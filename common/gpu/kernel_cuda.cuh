@@ -1,8 +1,9 @@
 /// @file
 /// The functions of kernel.cuh on a GPU. Include kernel.cuh, not this file.
 ///
-/// Source: NVIDIA, PTX ISA, for cp.async, ldmatrix, mma.sync, red and ex2.approx: which lane holds what, and from which
-/// compute capability on. Code for older architectures compiles, too, and stops where it meets an instruction of sm_80.
+/// Source: NVIDIA, PTX ISA, for cp.async, ldmatrix, mma.sync, red and ex2.approx: which lane holds
+/// what, and from which compute capability on. Code for older architectures compiles, too, and
+/// stops where it meets an instruction of sm_80.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,6 +21,14 @@
 /// @endcond
 
 namespace fa::FA_TARGET {
+
+/// Nothing. In the lab it is the line that calls a function, for messages. No class: passing one
+/// would change the order of the compiler's instructions.
+enum class SourceLocation {};
+/// The line of the call.
+__host__ __device__ constexpr SourceLocation caller_location() {
+  return {};
+}
 
 /// A 16-bit number, IEEE 754 binary16.
 using half = __half;
@@ -50,8 +59,8 @@ __device__ T from_float(float x) {
   }
 }
 
-/// Two numbers of type T, half or bfloat16, in one register, `low` in the lower half: an element of a
-/// fragment.
+/// Two numbers of type T, half or bfloat16, in one register, `low` in the lower half: an element of
+/// a fragment.
 template <class T>
 __device__ std::uint32_t pack2(float low, float high) {
   if constexpr (std::is_same_v<T, half>) {
@@ -115,9 +124,9 @@ __device__ inline void store2(float* address, float x, float y) {
   *reinterpret_cast<float2*>(address) = make_float2(x, y);
 }
 
-/// atomicAdd() on a counter in global memory, which acquires: what others did before they counted behind a
-/// __threadfence() is there for this thread. It costs less than a fence behind it.
-/// @returns what was there before
+/// atomicAdd() on a counter in global memory, which acquires: what others did before they counted
+/// behind a __threadfence() is there for this thread. It costs less than a fence behind it.
+/// @returns the value before
 __device__ inline unsigned atomic_add_acquire(unsigned* counter,
                                               unsigned value) {
   unsigned before;
@@ -127,8 +136,9 @@ __device__ inline unsigned atomic_add_acquire(unsigned* counter,
                : "memory");
   return before;
 }
-/// Reads a counter in global memory and acquires: what other blocks did before they changed it behind a __threadfence()
-/// is there for this thread. To poll, it costs less than atomic_add_acquire() of 0, which also writes.
+/// Reads a counter in global memory and acquires: what other blocks did before they changed it
+/// behind a __threadfence() is there for this thread. To poll, it costs less than
+/// atomic_add_acquire() of 0, which also writes.
 __device__ inline unsigned load_acquire(const unsigned* counter) {
   unsigned value;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n"
@@ -137,8 +147,8 @@ __device__ inline unsigned load_acquire(const unsigned* counter) {
                : "memory");
   return value;
 }
-/// Adds to four neighbours in global memory, to each of them atomically; the address is a multiple of 16. From sm_90
-/// on it is one request.
+/// Adds to four neighbours in global memory, to each of them atomically; the address is a multiple
+/// of 16. From sm_90 on it is one request.
 __device__ inline void atomic_add4(float* address, float4 value) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -154,7 +164,8 @@ __device__ inline void atomic_add4(float* address, float4 value) {
 #endif
 }
 
-/// The block's dynamic shared memory, aligned to 1024 bytes in kernels that have no static shared memory.
+/// The block's dynamic shared memory, aligned to 1024 bytes in kernels that have no static shared
+/// memory.
 template <class T>
 __device__ T* dynamic_shared() {
   extern __shared__ __align__(1024) unsigned char fa_dynamic_shared[];
@@ -166,8 +177,8 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// Begins to copy 16 bytes from global to shared memory (cp.async, sm_80). Where `valid` is false the
-/// destination gets zeros and the source is not read. Both addresses are multiples of 16.
+/// Begins to copy 16 bytes from global to shared memory (cp.async, sm_80). Where `valid` is false
+/// the destination gets zeros and the source is not read. Both addresses are multiples of 16.
 __device__ inline void cp_async16(void* shared, const void* global,
                                   bool valid = true) {
   FA_SM_80_ASM_VOLATILE(
@@ -176,7 +187,8 @@ __device__ inline void cp_async16(void* shared, const void* global,
       "l"(global), "r"(valid ? 16 : 0)
       : "memory");
 }
-/// The same for 4 bytes, which need not lie side by side on either end; a quarter as much for each instruction.
+/// The same for 4 bytes, which need not lie side by side on either end; a quarter as much for each
+/// instruction.
 __device__ inline void cp_async4(void* shared, const void* global,
                                  bool valid = true) {
   FA_SM_80_ASM_VOLATILE(
@@ -189,7 +201,7 @@ __device__ inline void cp_async4(void* shared, const void* global,
 __device__ inline void cp_async_commit() {
   FA_SM_80_ASM_VOLATILE("cp.async.commit_group;\n" ::: "memory");
 }
-/// Waits until at most `pending` groups of this thread are under way. Other threads' copies need a
+/// Waits until at most `pending` groups of this thread are in flight. Other threads' copies need a
 /// __syncthreads() after it.
 template <int pending>
 __device__ void cp_async_wait() {
@@ -198,8 +210,8 @@ __device__ void cp_async_wait() {
 }
 
 /// Loads four 8x8 matrices of 16-bit numbers from shared memory (ldmatrix, sm_75). Lane i gives the
-/// address of row i % 8 of matrix i / 8 and gets, in r[m], columns 2 (i % 4) and the next of row i / 4
-/// of matrix m.
+/// address of row i % 8 of matrix i / 8 and gets, in r[m], columns 2 (i % 4) and the next of row i
+/// / 4 of matrix m.
 __device__ inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
@@ -218,10 +230,10 @@ __device__ inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4],
       : "memory");
 }
 
-/// d += A B on tensor cores, A 16x16, B 16x8, d 16x8 in float32 (mma.m16n8k16, sm_80). With g = lane / 4
-/// and t = lane % 4 a lane holds
-///     a[0]: A[g][2t..]      a[1]: A[g + 8][2t..]      a[2]: A[g][2t + 8..]    a[3]: A[g + 8][2t + 8..]
-///     b[0]: B[2t..][g]      b[1]: B[2t + 8..][g]
+/// d += A B on tensor cores, A 16x16, B 16x8, d 16x8 in float32 (mma.m16n8k16, sm_80). With g =
+/// lane / 4 and t = lane % 4 a lane holds
+///     a[0]: A[g][2t..]      a[1]: A[g + 8][2t..]      a[2]: A[g][2t + 8..]    a[3]: A[g + 8][2t +
+///     8..] b[0]: B[2t..][g]      b[1]: B[2t + 8..][g]
 ///     d[0], d[1]: D[g][2t..]      d[2], d[3]: D[g + 8][2t..]
 /// @tparam T half or bfloat16
 template <class T>

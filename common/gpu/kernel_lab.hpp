@@ -1,5 +1,6 @@
 /// @file
-/// The functions of kernel.cuh, and CUDA's own words, in the lab. Include kernel.cuh, not this file.
+/// The functions of kernel.cuh, and CUDA's own words, in the lab. Include kernel.cuh, not this
+/// file.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 #include "common/lab/record.hpp"
 #include "common/tensor/dtype.hpp"
 
-// CUDA's qualifiers. A block never leaves its thread of the operating system, so shared memory can be
-// thread-local there.
+// CUDA's qualifiers. A block never leaves its thread of the operating system, so shared memory can
+// be thread-local there.
 #define __global__
 #define __device__
 #define __host__
@@ -25,11 +26,13 @@
 #define blockIdx (::fa::lab::current->block_index)
 #define blockDim (::fa::lab::current->block_size)
 #define gridDim (::fa::lab::current->grid_size)
-// Functions that stand for one instruction tell a watcher of their accesses themselves.
+// Functions that stand for one instruction tell the observer of their accesses themselves.
 #define FA_UNWATCHED __attribute__((no_sanitize("thread")))
 
 namespace fa::FA_TARGET {
 
+using lab::caller_location;
+using SourceLocation = lab::SourceLocation;
 using half = ::fa::half;
 using bfloat16 = ::fa::bfloat16;
 
@@ -43,29 +46,28 @@ inline float4 make_float4(float x, float y, float z, float w) {
 
 // ---------------------------------------------------------------- CUDA's own functions
 
-inline void __syncthreads(const char* file = __builtin_FILE(),
-                          int line = __builtin_LINE())
-{ lab::sync_block({file, line}); }
+inline void __syncthreads(SourceLocation location = caller_location())
+{ lab::sync_block(location); }
 inline void __syncwarp(unsigned mask = 0xffffffffu,
-                       const char* file = __builtin_FILE(),
-                       int line = __builtin_LINE())
-{ lab::sync_warp(mask & lab::existing_lanes(), {file, line}); }
+                       SourceLocation location = caller_location())
+{ lab::sync_warp(mask & lab::existing_lanes(), location); }
 
-/// What lane `source(own lane)` brings; the own value where the launch has no such lane. Outside of the mask a value is
-/// undefined: here all its bits are 1, which is NaN for a float.
+/// What lane `source(own lane)` brings; the own value where the launch has no such lane. Outside of
+/// the mask a value is undefined: here all its bits are 1, which is NaN for a float.
 template <class T, class Source>
-T shuffle(unsigned mask, T value, Source source, const lab::Place& place) {
+T shuffle(unsigned mask, T value, Source source,
+          const SourceLocation& location) {
   static_assert(sizeof(T) <= lab::kDepositSize);
   const unsigned existing = lab::existing_lanes();
   const std::byte* deposits =
-      lab::exchange(mask & existing, &value, sizeof(T), place);
+      lab::exchange(mask & existing, &value, sizeof(T), location);
   const int from = source(lab::current->lane);
   if (from < 0 || from >= lab::kWarpSize || (existing >> from & 1u) == 0) {
     return value;
   }
   T result;
   if ((mask >> from & 1u) == 0) {
-    lab::absent_source(mask, from, place);
+    lab::absent_source(mask, from, location);
     std::memset(static_cast<void*>(&result), 0xff, sizeof(T));
     return result;
   }
@@ -76,53 +78,50 @@ T shuffle(unsigned mask, T value, Source source, const lab::Place& place) {
 }
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32,
-              const char* file = __builtin_FILE(),
-              int line = __builtin_LINE()) {
+              SourceLocation location = caller_location()) {
   return shuffle(
       mask, value,
       [=](int lane) { return lane / width * width + source % width; },
-      {file, line});
+      location);
 }
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int distance, int width = 32,
-                  const char* file = __builtin_FILE(),
-                  int line = __builtin_LINE()) {
-  return shuffle(mask, value,
-                 [=](int lane) {
-                   const int from = lane ^ distance;
-                   return from / width <= lane / width ? from : lane;
-                 },
-                 {file, line});
+                  SourceLocation location = caller_location()) {
+  return shuffle(
+      mask, value,
+      [=](int lane) {
+        const int from = lane ^ distance;
+        return from / width <= lane / width ? from : lane;
+      },
+      location);
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, int distance, int width = 32,
-                   const char* file = __builtin_FILE(),
-                   int line = __builtin_LINE()) {
-  return shuffle(mask, value,
-                 [=](int lane) {
-                   const int from = lane + distance;
-                   return from / width == lane / width ? from : lane;
-                 },
-                 {file, line});
+                   SourceLocation location = caller_location()) {
+  return shuffle(
+      mask, value,
+      [=](int lane) {
+        const int from = lane + distance;
+        return from / width == lane / width ? from : lane;
+      },
+      location);
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, int distance, int width = 32,
-                 const char* file = __builtin_FILE(),
-                 int line = __builtin_LINE()) {
-  return shuffle(mask, value,
-                 [=](int lane) {
-                   const int from = lane - distance;
-                   return from >= lane / width * width ? from : lane;
-                 },
-                 {file, line});
+                 SourceLocation location = caller_location()) {
+  return shuffle(
+      mask, value,
+      [=](int lane) {
+        const int from = lane - distance;
+        return from >= lane / width * width ? from : lane;
+      },
+      location);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate,
-                              const char* file = __builtin_FILE(),
-                              int line = __builtin_LINE()) {
+                              SourceLocation location = caller_location()) {
   mask &= lab::existing_lanes();
   const int own = predicate != 0;
-  const std::byte* deposits =
-      lab::exchange(mask, &own, sizeof own, {file, line});
+  const std::byte* deposits = lab::exchange(mask, &own, sizeof own, location);
   unsigned result = 0;
   for (int lane = 0; lane < lab::kWarpSize; ++lane) {
     int bit = 0;
@@ -135,14 +134,12 @@ inline unsigned __ballot_sync(unsigned mask, int predicate,
   return result;
 }
 inline int __any_sync(unsigned mask, int predicate,
-                      const char* file = __builtin_FILE(),
-                      int line = __builtin_LINE()) {
-  return __ballot_sync(mask, predicate, file, line) != 0;
+                      SourceLocation location = caller_location()) {
+  return __ballot_sync(mask, predicate, location) != 0;
 }
 inline int __all_sync(unsigned mask, int predicate,
-                      const char* file = __builtin_FILE(),
-                      int line = __builtin_LINE()) {
-  return __ballot_sync(mask, predicate, file, line) ==
+                      SourceLocation location = caller_location()) {
+  return __ballot_sync(mask, predicate, location) ==
          (mask & lab::existing_lanes());
 }
 
@@ -158,24 +155,24 @@ __forceinline__ float atomicAdd(float* address, float value) {
   return old;
 }
 __forceinline__ int atomicAdd(int* address, int value,
-                              const char* file = __builtin_FILE(),
-                              int line = __builtin_LINE()) {
-  if (value == 0) lab::poll(address, {file, line});
+                              SourceLocation location = caller_location()) {
+  if (value == 0) lab::poll(address, location);
   lab::note_counter(address, lab::CounterUse::kAdd);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
-__forceinline__ unsigned atomicAdd(unsigned* address, unsigned value,
-                                   const char* file = __builtin_FILE(),
-                                   int line = __builtin_LINE()) {
+__forceinline__ unsigned atomicAdd(
+    unsigned* address, unsigned value,
+    SourceLocation location = caller_location()) {
   if (value == 0) {
     lab::note_look();
-    lab::poll(address, {file, line});
+    lab::poll(address, location);
   }
   lab::note_counter(address, lab::CounterUse::kAdd);
   return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
 }
 
-/// A product that is rounded before anything is added to it. Here all are: see -ffp-contract in Course.cmake.
+/// A product that is rounded before anything is added to it. Here all are: see -ffp-contract in
+/// Course.cmake.
 inline float __fmul_rn(float x, float y) {
   return x * y;
 }
@@ -190,7 +187,8 @@ template <class T>
 __forceinline__ float to_float(T x) {
   return static_cast<float>(x);
 }
-/// Inlined always, with the result in a register: what a call returns straight to memory would be written unseen.
+/// Inlined always, with the result in a register: what a call returns straight to memory would be
+/// written unseen.
 template <class T>
 __forceinline__ T from_float(float x) {
   const T number = static_cast<T>(x);
@@ -219,32 +217,31 @@ __forceinline__ std::uint32_t pack2(T low, T high) {
   std::memcpy(&result, pair, sizeof result);
   return result;
 }
-/// An access of so many bytes that is one instruction of a GPU needs an address that is a multiple of them.
+/// An access of so many bytes that is one instruction of a GPU needs an address that is a multiple
+/// of them.
 template <std::size_t bytes>
-__forceinline__ void check_aligned(const void* address, const char* file,
-                                   int line) {
+__forceinline__ void check_aligned(const void* address,
+                                   SourceLocation location) {
   if (reinterpret_cast<std::uintptr_t>(address) % bytes != 0) {
-    lab::misaligned(address, bytes, file, line);
+    lab::misaligned(address, bytes, location);
   }
 }
 
-/// 4 bytes as one access. aligned(1), also below: a misaligned access is for check_aligned() to report, not for the
-/// processor.
+/// 4 bytes as one access. aligned(1), also below: a misaligned access is for check_aligned() to
+/// report, not for the processor.
 typedef std::uint32_t Bytes4 __attribute__((may_alias, aligned(1)));
 template <class T>
-__forceinline__ std::uint32_t load_pair(const T* address,
-                                        const char* file = __builtin_FILE(),
-                                        int line = __builtin_LINE()) {
+__forceinline__ std::uint32_t load_pair(
+    const T* address, SourceLocation location = caller_location()) {
   static_assert(sizeof(T) == 2);
-  check_aligned<sizeof(Bytes4)>(address, file, line);
+  check_aligned<sizeof(Bytes4)>(address, location);
   return *reinterpret_cast<const Bytes4*>(address);
 }
 template <class T>
 __forceinline__ void store_pair(T* address, std::uint32_t pair,
-                                const char* file = __builtin_FILE(),
-                                int line = __builtin_LINE()) {
+                                SourceLocation location = caller_location()) {
   static_assert(sizeof(T) == 2);
-  check_aligned<sizeof(Bytes4)>(address, file, line);
+  check_aligned<sizeof(Bytes4)>(address, location);
   *reinterpret_cast<Bytes4*>(address) = pair;
 }
 
@@ -258,17 +255,15 @@ typedef float Bytes16 __attribute__((vector_size(16), may_alias, aligned(1)));
 
 template <class T>
 __forceinline__ float4 load4(const T* address,
-                             const char* file = __builtin_FILE(),
-                             int line = __builtin_LINE()) {
-  check_aligned<sizeof(Bytes16)>(address, file, line);
+                             SourceLocation location = caller_location()) {
+  check_aligned<sizeof(Bytes16)>(address, location);
   const Bytes16 value = *reinterpret_cast<const Bytes16*>(address);
   return {value[0], value[1], value[2], value[3]};
 }
 template <class T>
 __forceinline__ void store4(T* address, float4 value,
-                            const char* file = __builtin_FILE(),
-                            int line = __builtin_LINE()) {
-  check_aligned<sizeof(Bytes16)>(address, file, line);
+                            SourceLocation location = caller_location()) {
+  check_aligned<sizeof(Bytes16)>(address, location);
   *reinterpret_cast<Bytes16*>(address) =
       Bytes16{value.x, value.y, value.z, value.w};
 }
@@ -276,17 +271,15 @@ __forceinline__ void store4(T* address, float4 value,
 /// 8 bytes as one access.
 typedef float Bytes8 __attribute__((vector_size(8), may_alias, aligned(1)));
 __forceinline__ void load2(float (&to)[2], const float* address,
-                           const char* file = __builtin_FILE(),
-                           int line = __builtin_LINE()) {
-  check_aligned<sizeof(Bytes8)>(address, file, line);
+                           SourceLocation location = caller_location()) {
+  check_aligned<sizeof(Bytes8)>(address, location);
   const Bytes8 value = *reinterpret_cast<const Bytes8*>(address);
   to[0] = value[0];
   to[1] = value[1];
 }
 __forceinline__ void store2(float* address, float x, float y,
-                            const char* file = __builtin_FILE(),
-                            int line = __builtin_LINE()) {
-  check_aligned<sizeof(Bytes8)>(address, file, line);
+                            SourceLocation location = caller_location()) {
+  check_aligned<sizeof(Bytes8)>(address, location);
   lab::note_change(lab::Step::Kind::kWrite, sizeof(Bytes8));
   *reinterpret_cast<Bytes8*>(address) = Bytes8{x, y};
 }
@@ -295,27 +288,26 @@ inline void __threadfence() {
   lab::fence_memory();
 }
 __forceinline__ unsigned atomic_add_acquire(
-    unsigned* counter, unsigned value, const char* file = __builtin_FILE(),
-    int line = __builtin_LINE()) {
+    unsigned* counter, unsigned value,
+    SourceLocation location = caller_location()) {
   if (value == 0) {
     lab::note_look();
-    lab::poll(counter, {file, line});
+    lab::poll(counter, location);
   }
   lab::note_counter(counter, lab::CounterUse::kAddAcquire);
   return __atomic_fetch_add(counter, value, __ATOMIC_ACQUIRE);
 }
-__forceinline__ unsigned load_acquire(const unsigned* counter,
-                                      const char* file = __builtin_FILE(),
-                                      int line = __builtin_LINE()) {
+__forceinline__ unsigned load_acquire(
+    const unsigned* counter, SourceLocation location = caller_location()) {
   lab::note_look();
-  lab::poll(counter, {file, line});
+  lab::poll(counter, location);
   lab::note_counter(counter, lab::CounterUse::kLoadAcquire);
   return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
 }
-__forceinline__ void atomic_add4(float* address, float4 value,
-                                 const char* file = __builtin_FILE(),
-                                 int line = __builtin_LINE()) {
-  check_aligned<sizeof(float4)>(address, file, line);
+__forceinline__ void atomic_add4(
+    float* address, float4 value,
+    SourceLocation location = caller_location()) {
+  check_aligned<sizeof(float4)>(address, location);
   atomicAdd(address, value.x);
   atomicAdd(address + 1, value.y);
   atomicAdd(address + 2, value.z);
@@ -328,14 +320,12 @@ T* dynamic_shared() {
 }
 
 inline void cp_async16(void* shared, const void* global, bool valid = true,
-                       const char* file = __builtin_FILE(),
-                       int line = __builtin_LINE()) {
-  lab::copy_async(shared, valid ? global : nullptr, 16, {file, line});
+                       SourceLocation location = caller_location()) {
+  lab::copy_async(shared, valid ? global : nullptr, 16, location);
 }
 inline void cp_async4(void* shared, const void* global, bool valid = true,
-                      const char* file = __builtin_FILE(),
-                      int line = __builtin_LINE()) {
-  lab::copy_async(shared, valid ? global : nullptr, 4, {file, line});
+                      SourceLocation location = caller_location()) {
+  lab::copy_async(shared, valid ? global : nullptr, 4, location);
 }
 inline void cp_async_commit() {
   lab::commit_copies();
@@ -345,13 +335,13 @@ void cp_async_wait() {
   lab::wait_copies(pending);
 }
 
-/// Both forms of ldmatrix. To a watcher each lane reads the row that it names.
+/// Both forms of ldmatrix. To the observer each lane reads the row that it names.
 template <bool transposed>
 FA_UNWATCHED void load_matrices(std::uint32_t (&r)[4], const void* row,
-                                const lab::Place& place) {
-  lab::note_access(row, 16, false, place);
+                                const SourceLocation& location) {
+  lab::note_access(row, 16, false, location);
   const std::byte* deposits =
-      lab::exchange(0xffffffffu, &row, sizeof row, place);
+      lab::exchange(0xffffffffu, &row, sizeof row, location);
   const int lane = lab::current->lane, g = lane / 4, t = lane % 4;
   for (int m = 0; m < 4; ++m) {
     std::uint16_t pair[2];
@@ -369,28 +359,26 @@ FA_UNWATCHED void load_matrices(std::uint32_t (&r)[4], const void* row,
   }
 }
 inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row,
-                        const char* file = __builtin_FILE(),
-                        int line = __builtin_LINE()) {
-  load_matrices<false>(r, row, {file, line});
+                        SourceLocation location = caller_location()) {
+  load_matrices<false>(r, row, location);
 }
-inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4], const void* row,
-                                   const char* file = __builtin_FILE(),
-                                   int line = __builtin_LINE()) {
-  load_matrices<true>(r, row, {file, line});
+inline void ldmatrix_x4_transposed(
+    std::uint32_t (&r)[4], const void* row,
+    SourceLocation location = caller_location()) {
+  load_matrices<true>(r, row, location);
 }
 
 template <class T>
 void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
                   const std::uint32_t (&b)[2],
-                  const char* file = __builtin_FILE(),
-                  int line = __builtin_LINE()) {
+                  SourceLocation location = caller_location()) {
   struct Fragments {
     std::uint32_t a[4], b[2];
   } own;
   std::copy(a, a + 4, own.a);
   std::copy(b, b + 2, own.b);
   const std::byte* deposits =
-      lab::exchange(0xffffffffu, &own, sizeof own, {file, line});
+      lab::exchange(0xffffffffu, &own, sizeof own, location);
   const auto of_lane = [&](int lane) {
     Fragments result;
     std::memcpy(&result,

@@ -1,6 +1,6 @@
 /// @file
-/// What the host needs to run kernels: memory of the device, launches, times, properties. The same on a
-/// GPU and in the lab. Every error is one sentence.
+/// What the host needs to run kernels: memory of the device, launches, times, properties. The same
+/// on a GPU and in the lab. Every error is one sentence.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@
 
 #include "common/gpu/backend.hpp"
 #include "common/gpu/device.hpp"
+#include "common/gpu/launch_sizes.hpp"
 #include "common/gpu/target.hpp"
-#include "common/lab/engine.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace fa::FA_TARGET {
@@ -53,14 +53,10 @@ inline std::vector<KernelResources> resources_of(
 
 namespace fa::FA_TARGET {
 
-/// Sizes of a launch: x, y and z; those not given are 1.
-using lab::Size;
-
-/// How a kernel is launched.
-using lab::Launch;
-
-/// Checks the sizes of a launch: threads and blocks in each direction, bytes of dynamic shared memory.
-/// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than this device has
+/// Checks the sizes of a launch: threads and blocks in each direction, bytes of dynamic shared
+/// memory.
+/// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than this
+/// device has
 inline void check_launch(const Launch& launch) {
   const DeviceProperties& device = device_properties();
   if (launch.grid.count() < 1 || launch.grid.x > 2147483647u ||
@@ -70,12 +66,12 @@ inline void check_launch(const Launch& launch) {
         "and 65535",
         launch.grid.x, launch.grid.y, launch.grid.z));
   }
-  if (launch.block.count() < 1 || launch.block.count() > lab::kMaxThreads ||
+  if (launch.block.count() < 1 || launch.block.count() > kMaxThreads ||
       launch.block.z > 64) {
     throw std::invalid_argument(fmt::format(
         "a block of {} x {} x {} threads; allowed are 1 to {} in all, and 64 "
         "in z",
-        launch.block.x, launch.block.y, launch.block.z, lab::kMaxThreads));
+        launch.block.x, launch.block.y, launch.block.z, kMaxThreads));
   }
   if (launch.shared_bytes > device.shared_bytes) {
     throw std::invalid_argument(fmt::format(
@@ -116,8 +112,8 @@ void launch(const Stream& stream, void (*kernel)(Parameters...),
                    static_cast<Parameters>(arguments)...);
 }
 
-/// Bytes that all buffers which this thread made have taken, also those that are gone: the difference between two
-/// calls is what was taken between them.
+/// Bytes that all buffers which this thread made have taken, also those that are gone: the
+/// difference between two calls is what was taken between them.
 inline std::int64_t& taken_bytes() {
   thread_local std::int64_t bytes = 0;
   return bytes;
@@ -134,7 +130,8 @@ class DeviceBuffer {
       : data_(allocate(count)), count_(count) {
     poison();
   }
-  /// A buffer with the elements of a row-major tensor of any shape; H is the host's type of the same size.
+  /// A buffer with the elements of a row-major tensor of any shape; H is the host's type of the
+  /// same size.
   /// @throws std::runtime_error when memory does not suffice
   template <class H, int Rank>
   explicit DeviceBuffer(const Tensor<H, Rank>& tensor)

@@ -49,8 +49,9 @@ struct Launched {
   std::string name;      ///< as kernel_name()
   bool may_run;  ///< launched since this thread last waited for the device
 };
-/// The kernels that this thread has launched: an error of one is reported by a later call, which does not know
-/// whose it is. Names are asked for while all is well, since CUDA gives none after an error.
+/// The kernels that this thread has launched: an error of one is reported by a later call, which
+/// does not know whose it is. Names are asked for while all is well, since CUDA gives none after an
+/// error.
 inline std::vector<Launched>& launched_kernels() {
   thread_local std::vector<Launched> kernels;
   return kernels;
@@ -96,8 +97,8 @@ inline std::string cuda_error(cudaError_t error) {
 }
 
 /// Throws what a CUDA call reports.
-/// @throws std::runtime_error that names the call, the place, and for an error of a kernel the kernels that were
-/// launched since this thread last waited
+/// @throws std::runtime_error that names the call, the place, and for an error of a kernel the
+/// kernels that were launched since this thread last waited
 inline void check_cuda(cudaError_t error, const char* call, const char* file,
                        int line) {
   if (error == cudaSuccess) return;
@@ -124,8 +125,8 @@ inline void check_cuda(cudaError_t error, const char* call, const char* file,
 #endif
 /// @endcond
 
-/// Does nothing. In code for sm_90a its blocks may have more threads than in other code, and the host can ask for that
-/// without a launch.
+/// Does nothing. In code for sm_90a its blocks may have more threads than in other code, and the
+/// host can ask for that without a launch.
 template <int = 0>
 __global__ void __launch_bounds__(FA_PROBE_THREADS) code_probe() {}
 
@@ -230,7 +231,7 @@ inline void device_copy(void* to, const void* from, std::size_t bytes,
 inline void device_zero(void* memory, std::size_t bytes) {
   FA_CUDA(cudaMemset(memory, 0, bytes));
 }
-/// Sets all bytes to 0xff: NaN, as long as nobody writes.
+/// Sets all bytes to 0xff: NaN until it is written.
 /// @throws std::runtime_error when the device reports an error
 inline void device_poison(void* memory, std::size_t bytes) {
   FA_CUDA(cudaMemset(memory, 0xff, bytes));
@@ -242,8 +243,9 @@ inline void device_synchronize() {
   note_all_ended();
 }
 
-/// Launches on one stream run one after the other; those on different streams may run at the same time. What is
-/// launched on none waits for all streams, and they for it; so do the copies of buffers.
+/// Launches on one stream run one after the other; those on different streams may run at the same
+/// time. What is launched on none waits for all streams, and they for it; so do the copies of
+/// buffers.
 class Stream {
  public:
   /// @throws std::runtime_error when the device reports an error
@@ -251,7 +253,7 @@ class Stream {
   ~Stream() {
     if (owned_) cudaStreamDestroy(stream_);  // what was launched still runs
   }
-  /// A stream that somebody else has made and keeps for as long as this is used. Null is CUDA's default stream.
+  /// A stream of another owner, which must outlive this one. Null is CUDA's default stream.
   static Stream of(cudaStream_t native) { return Stream(native); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -275,7 +277,7 @@ class Event {
   ~Event() { cudaEventDestroy(event_); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  /// Puts the event behind all that was launched so far.
+  /// Puts the event behind everything launched so far.
   /// @throws std::runtime_error when the device reports an error
   void record() { FA_CUDA(cudaEventRecord(event_)); }
   /// Waits until the device has come to this event.
@@ -296,7 +298,7 @@ class Event {
 /// Throws why a kernel could not be launched.
 /// @throws std::runtime_error with what was asked for and what the kernel needs by itself
 [[noreturn]] inline void refuse_launch(const void* function,
-                                       const lab::Launch& sizes,
+                                       const Launch& sizes,
                                        cudaError_t error) {
   (void)cudaGetLastError();  // the next launch may be a good one
   std::string needs;
@@ -314,10 +316,10 @@ class Event {
       sizes.shared_bytes, cuda_error(error)));
 }
 
-/// What a kernel takes of a multiprocessor when it is launched so.
+/// What a kernel takes of an SM when it is launched so.
 /// @throws std::runtime_error when the device reports an error
 inline KernelResources kernel_resources(const void* function,
-                                        const lab::Launch& sizes) {
+                                        const Launch& sizes) {
   cudaFuncAttributes kernel;
   FA_CUDA(cudaFuncGetAttributes(&kernel, function));
   KernelResources result;
@@ -339,7 +341,7 @@ inline KernelResources kernel_resources(const void* function,
 
 /// launch() without its checks; on no stream if that is null.
 template <class... Parameters>
-void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
+void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes,
                       const Stream* stream, Parameters... arguments) {
   const auto* function = reinterpret_cast<const void*>(kernel);
   cudaError_t error = cudaSuccess;
@@ -365,7 +367,8 @@ void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
   }
 }
 
-/// The median time of some work on the device, in milliseconds, each time with a cold level 2 cache.
+/// The median time of some work on the device, in milliseconds, each time with a cold level 2
+/// cache.
 /// @param work    launches kernels, on streams or on none
 /// @param repeats how often it is timed, after three runs that are not
 /// @throws std::invalid_argument for no repeat

@@ -49,13 +49,14 @@ inline void device_poison(void* memory, std::size_t bytes) {
 /// Waits for all launches; here they have ended.
 inline void device_synchronize() {}
 
-/// A stream, as on a GPU. A launch in the lab has run to its end when it returns, so there is nothing to wait for.
+/// A stream, as on a GPU. A launch in the lab has run to its end when it returns, so there is
+/// nothing to wait for.
 class Stream {
  public:
   Stream() = default;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
-  /// On a GPU a stream that somebody else has made; here all streams are alike.
+  /// On a GPU a stream of another owner; here all streams are alike.
   static Stream of(void*) { return {}; }
   /// Waits for all launches on this stream; here they have ended.
   void synchronize() const {}
@@ -64,7 +65,7 @@ class Stream {
 };
 
 template <class... Parameters>
-void launch_unchecked(void (*kernel)(Parameters...), const lab::Launch& sizes,
+void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes,
                       const Stream*, Parameters... arguments) {
   KernelResources takes;  // no compiler has said more
   takes.threads = static_cast<int>(sizes.block.count());

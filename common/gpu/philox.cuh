@@ -1,9 +1,9 @@
 /// @file
-/// Random numbers that depend on a seed and a position alone: whoever knows both can make them again, in any order,
-/// on a GPU or on the CPU.
+/// Random numbers that depend on a seed and a position alone: both are enough to make them again,
+/// in any order, on a GPU or on the CPU.
 ///
-/// Source: Salmon, Moraes, Dror and Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011: Philox4x32 with
-/// ten rounds.
+/// Source: Salmon, Moraes, Dror and Shaw, Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011:
+/// Philox4x32 with ten rounds.
 #pragma once
 
 #include <algorithm>
@@ -39,8 +39,8 @@ __host__ __device__ inline Words4 philox(Words4 counter, std::uint64_t key) {
 }
 //! [philox]
 
-/// Which weights of attention are dropped. Each has a random word of its own; four neighbours of a row share one
-/// call of philox().
+/// Which weights of attention are dropped. Each has a random word of its own; four neighbours of a
+/// row share one call of philox().
 struct Dropout {
   std::uint32_t threshold =
       0;                   ///< dropped when its word is below; 0: none is

@@ -15,25 +15,26 @@
 
 namespace fa::FA_TARGET {
 
-/// Whether this device can run kernels with hopper.cuh: a Hopper GPU, with code for sm_90a; or the lab.
+/// Whether this device can run kernels with hopper.cuh: a Hopper GPU, with code for sm_90a; or the
+/// lab.
 inline bool has_hopper() {
   return can_run(device_properties(), kNeedsHopper);
 }
 
-/// Whether TMA takes such a distance between rows, heads or sequences of 16-bit numbers: a multiple of 16 bytes, below
-/// 2^40 bytes.
+/// Whether TMA takes such a distance between rows, heads or sequences of 16-bit numbers: a multiple
+/// of 16 bytes, below 2^40 bytes.
 /// @param stride in elements
 constexpr bool is_tensor_map_stride(std::int64_t stride) {
   return stride >= 0 && stride % 8 == 0 && stride < std::int64_t{1} << 39;
 }
 
-/// A map of a tensor [batch, heads, rows, cols] of 16-bit numbers. Its box is what one copy takes: so many rows of a
-/// head, 64 columns, swizzled by 128 bytes.
+/// A map of a tensor [batch, heads, rows, cols] of 16-bit numbers. Its box is what one copy takes:
+/// so many rows of a head, 64 columns, swizzled by 128 bytes.
 /// @tparam T       half or bfloat16
 /// @param data     element 0, at a multiple of 16 bytes
 /// @param sizes    batch, heads, rows, cols; each at least 1
-/// @param strides  from a sequence to the next, from a head, from a row, in elements; multiples of 8. That of a size
-///                 of 1 says nothing.
+/// @param strides  from a sequence to the next, from a head, from a row, in elements; multiples of
+///                 8. That of a size of 1 says nothing.
 /// @param box_rows 1 to 256
 /// @throws std::invalid_argument for what TMA does not take
 /// @throws std::runtime_error where the driver knows no TMA
@@ -55,10 +56,10 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
   }
   if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0) {
     throw std::invalid_argument(
-        "a tensor for TMA begins at an address that is no multiple of 16");
+        "a tensor for TMA begins at an address that is not a multiple of 16");
   }
   for (std::size_t i = 0; i < 3; ++i) {
-    if (sizes[i] == 1) strides[i] = 8;  // nobody asks, but TMA wants one
+    if (sizes[i] == 1) strides[i] = 8;  // not used, but TMA wants one
     if (!is_tensor_map_stride(strides[i])) {
       throw std::invalid_argument(
           fmt::format("rows {} elements apart for TMA; allowed are multiples "

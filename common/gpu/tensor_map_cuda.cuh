@@ -6,7 +6,8 @@
 
 namespace fa::FA_TARGET {
 
-/// The driver's function, which is looked up while the program runs: nothing is linked with the driver.
+/// The driver's function, which is looked up while the program runs: nothing is linked with the
+/// driver.
 /// @throws std::runtime_error where the driver does not have it
 inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
   static const auto encoder = [] {

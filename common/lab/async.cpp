@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kChunk = 16;  // bytes that a swizzle leaves together
 constexpr int kDepth = 16;          // of a product
 constexpr int kRows = 16;           // of a product, in one warp
-// A sum that is under way: a NaN that signals, so that arithmetic with it gives another one.
+// A sum that is in flight: a NaN that signals, so that arithmetic with it gives another one.
 constexpr std::uint32_t kPoisonedSum = 0xffbfffff;
 
 // Copies bytes between a row of a box and global memory.
@@ -51,21 +51,22 @@ void add_floats(const Piece& piece) {
 class Operand {
  public:
   Operand(const Products::Setting& setting, std::uint64_t descriptor,
-          bool turned, const Place& place)
+          bool turned, const SourceLocation& location)
       : setting_(setting),
         address_((descriptor & 0x3fff) << 4),
         leading_((descriptor >> 16 & 0x3fff) << 4),
         stride_((descriptor >> 32 & 0x3fff) << 4),
         turned_(turned),
-        place_(place) {
+        location_(location) {
     if (descriptor >> 62 != 1) {
       throw std::runtime_error(fmt::format(
           "{}:{}: a matrix descriptor with swizzle {}; the lab knows 1, "
           "panels of 128 bytes",
-          place.file, place.line, descriptor >> 62));
+          location.file, location.line, descriptor >> 62));
     }
   }
-  // The 16 bytes with element (i, k), (i, k + 1) and so on; or, turned, (i, k), (i + 1, k) and so on.
+  // The 16 bytes with element (i, k), (i, k + 1) and so on; or, transposed, (i, k), (i + 1, k) and
+  // so on.
   const std::byte* chunk(std::size_t i, std::size_t k) const {
     const std::size_t offset =
         turned_ ? address_ + i / 64 * leading_ + k / 8 * stride_ +
@@ -77,7 +78,7 @@ class Operand {
           "{}:{}: wgmma reads byte {} of the dynamic shared memory, which "
           "has "
           "{}; the launch asks for too little, or a descriptor is wrong",
-          place_.file, place_.line, at, setting_.shared_bytes));
+          location_.file, location_.line, at, setting_.shared_bytes));
     }
     return setting_.shared + at;
   }
@@ -111,7 +112,7 @@ class Operand {
   const Products::Setting& setting_;
   std::size_t address_, leading_, stride_;
   bool turned_;
-  Place place_;
+  SourceLocation location_;
 };
 
 // The fragment of A in registers, as in mma.m16n8k16: to[k * kRows + row].
@@ -223,8 +224,8 @@ void BarrierState::land() {
 
 void Products::begin(const Setting& setting, const ProductShape& shape,
                      const std::array<ProductOfLane, kWarpSize>& lanes,
-                     const Place& place) {
-  Product product{shape, {}, nullptr, place, {}};
+                     const SourceLocation& location) {
+  Product product{shape, {}, nullptr, location, {}};
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
     product.a[lane] = lanes[lane].a;
   }
@@ -253,7 +254,7 @@ void Products::begin(const Setting& setting, const ProductShape& shape,
     product.sums = &sums;
   }
   ++product.sums->under_way;
-  product.sums->last = place;
+  product.sums->last = location;
   if (observer != nullptr) {
     tell_of(setting, product);
     if (product.a[0] != nullptr) {
@@ -265,7 +266,8 @@ void Products::begin(const Setting& setting, const ProductShape& shape,
   open_.push_back(std::move(product));
 }
 
-// Some compilers let a watcher see only some of the accesses to registers: what they left is seen here.
+// Some compilers let the observer see only some of the accesses to registers: what they left is
+// seen here.
 void Products::check(const Sums& sums) {
   for (const float* of_lane : sums.lanes) {
     for (std::size_t i = 0; i < sums.cols / 2; ++i) {
@@ -284,37 +286,37 @@ void Products::check(const Product& product) {
   for (std::size_t i = 0; i < product.a_before.size(); ++i) {
     if (product.a[i / 4][i % 4] == product.a_before[i]) continue;
     observer->registers_changed(
-        product.place,
+        product.location,
         "the left operand of this wgmma(), in registers, was "
-        "overwritten while it was under way; a wgmma_wait() "
+        "overwritten while it was in flight; a wgmma_wait() "
         "is probably missing");
     return;
   }
 }
 
-// Tells a watcher what a product reads from now on, and which registers it has.
+// Tells the observer what a product reads from now on, and which registers it has.
 void Products::tell_of(const Setting& setting, const Product& product) const {
   const ProductShape& shape = product.shape;
   const auto reads = [&](const std::byte* at, std::size_t, std::size_t) {
     observer->async_uses(this, AsyncUse::kProduct, committed_ + 1, at, kChunk,
-                         product.place);
+                         product.location);
   };
   if (product.a[0] == nullptr) {
     // All 64 rows: PTX does not promise that a warp reads its own ones only.
-    Operand(setting, shape.a, shape.turned_a, product.place)
+    Operand(setting, shape.a, shape.turned_a, product.location)
         .for_chunks(0, 4 * std::size_t{kRows}, reads);
   }
-  Operand(setting, shape.b, shape.turned_b, product.place)
+  Operand(setting, shape.b, shape.turned_b, product.location)
       .for_chunks(0, 2 * static_cast<std::size_t>(shape.sums), reads);
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
     const int thread = setting.first_thread + static_cast<int>(lane);
     observer->registers_lent(
         thread, product.sums->lanes[lane],
         sizeof(float) * static_cast<std::size_t>(shape.sums), true, this,
-        committed_ + 1, product.place);
+        committed_ + 1, product.location);
     if (product.a[lane] != nullptr) {
       observer->registers_lent(thread, product.a[lane], kChunk, false, this,
-                               committed_ + 1, product.place);
+                               committed_ + 1, product.location);
     }
   }
 }
@@ -331,11 +333,11 @@ void Products::compute(const Setting& setting, const Product& product) const {
     if (product.a[0] != nullptr) {
       fetch_fragments<T>(product.a, a);
     } else {
-      Operand(setting, shape.a, shape.turned_a, product.place)
+      Operand(setting, shape.a, shape.turned_a, product.location)
           .fetch<T>(static_cast<std::size_t>(setting.first_row), kRows, a,
                     kRows);
     }
-    Operand(setting, shape.b, shape.turned_b, product.place)
+    Operand(setting, shape.b, shape.turned_b, product.location)
         .fetch<T>(0, cols, b.data(), cols);
   };
   if (shape.half) {
@@ -381,13 +383,13 @@ void Products::clear() {
   *this = Products();
 }
 
-const Place* Products::uncommitted() const {
-  return open_.empty() ? nullptr : &open_.front().place;
+const SourceLocation* Products::uncommitted() const {
+  return open_.empty() ? nullptr : &open_.front().location;
 }
 
-const Place* Products::unfinished() const {
+const SourceLocation* Products::unfinished() const {
   for (const auto& group : groups_) {
-    if (!group.empty()) return &group.front().place;
+    if (!group.empty()) return &group.front().location;
   }
   return nullptr;
 }

@@ -1,10 +1,12 @@
 /// @file
-/// What runs beside the threads of a block in the lab: copies of whole tiles (TMA), barriers that count them (mbarrier),
-/// barriers with a number, and products of matrices that read shared memory by themselves (wgmma).
+/// What runs beside the threads of a block in the lab: copies of whole tiles (TMA), barriers that
+/// count them (mbarrier), barriers with a number, and matrix multiplications that read shared
+/// memory by themselves (wgmma).
 ///
-/// Everything happens at the latest moment that a GPU allows: a copy lands when somebody sees its barrier's phase end, a
-/// store reads shared memory when it is waited for, a product reads its operands when its group is waited for. What a
-/// kernel forgets to wait for is then never there in time. The fibers themselves are in engine.cpp.
+/// Everything happens at the latest moment that a GPU allows: a copy lands when a thread sees its
+/// barrier's phase end, a store reads shared memory when it is waited for, a product reads its
+/// operands when its group is waited for. What a kernel forgets to wait for is then never there in
+/// time. The fibers themselves are in engine.cpp.
 ///
 /// Source: NVIDIA, PTX ISA, sections on mbarrier, cp.async.bulk.tensor and wgmma.
 #pragma once
@@ -22,7 +24,8 @@
 
 namespace fa::lab {
 
-/// A tensor of 16-bit numbers as TMA knows it, and the box that one copy takes: some rows of 64 columns.
+/// A tensor of 16-bit numbers as TMA knows it, and the box that one copy takes: some rows of 64
+/// columns.
 struct TensorBox {
   std::byte* data = nullptr;              ///< element 0
   std::array<std::int64_t, 4> sizes{};    ///< batch, heads, rows, cols
@@ -56,7 +59,7 @@ struct BulkCopy {
   std::byte* global = nullptr;       ///< bytes and floats: where it begins
   TensorBox box;                     ///< else
   std::array<std::int64_t, 4> at{};  ///< batch, head, row and column
-  Place place;                       ///< where the kernel began it
+  SourceLocation location;           ///< where the kernel began it
 
   /// Whether shared memory is swizzled.
   bool swizzled() const {
@@ -78,12 +81,12 @@ Byte* swizzled(Byte* address) {
 
 /// The state of an mbarrier.
 struct BarrierState {
-  Place made;              ///< where it was initialised
+  SourceLocation made;     ///< where it was initialised
   int arrivals = 0;        ///< of a phase
   int missing = 0;         ///< of these, in this phase
   std::int64_t bytes = 0;  ///< expected, less those that copies have brought
   std::uint32_t phases = 0;  ///< that have ended
-  /// When each thread last came: that phase, counted from 1. Only if somebody watches.
+  /// When each thread last came: that phase, counted from 1. Only with an observer.
   std::vector<std::uint32_t> came;
   /// Copies that report to it and have not landed, each with its phase.
   std::vector<std::pair<std::uint32_t, BulkCopy>> copies;
@@ -98,9 +101,9 @@ struct BarrierState {
 
 /// One of a block's 16 barriers with a number.
 struct NamedBarrier {
-  int threads = 0;  ///< that come, as the first one said
-  int arrived = 0;  ///< of these
-  Place first;      ///< where the first one came
+  int threads = 0;       ///< that come, as the first one said
+  int arrived = 0;       ///< of these
+  SourceLocation first;  ///< where the first one came
 };
 
 /// What one lane brings to a product of its warp.
@@ -121,7 +124,7 @@ struct ProductShape {
   std::uint64_t b = 0;    ///< descriptor
 };
 
-/// The products that a warp has under way.
+/// The products that a warp has in flight.
 class Products {
  public:
   /// What is fixed while a block runs.
@@ -136,7 +139,7 @@ class Products {
   /// @throws std::runtime_error for an operand that is not in dynamic shared memory
   void begin(const Setting& setting, const ProductShape& shape,
              const std::array<ProductOfLane, kWarpSize>& lanes,
-             const Place& place);
+             const SourceLocation& location);
   /// Closes the group of the products begun since the last one.
   void commit();
   /// Computes the groups but the `pending` youngest, and gives their sums back.
@@ -146,9 +149,9 @@ class Products {
   /// Forgets all.
   void clear();
   /// The oldest product that no group has; null where there is none.
-  const Place* uncommitted() const;
+  const SourceLocation* uncommitted() const;
   /// The oldest product of a group that is not waited for; null where there is none.
-  const Place* unfinished() const;
+  const SourceLocation* unfinished() const;
   /// Groups that have ended so far.
   std::uint32_t ended() const { return ended_; }
 
@@ -158,15 +161,15 @@ class Products {
     std::array<float*, kWarpSize> lanes;
     std::vector<float> tile;
     std::size_t cols;
-    int under_way = 0;  // products
-    Place last;         // of them
+    int under_way = 0;    // products
+    SourceLocation last;  // of them
   };
   struct Product {
     ProductShape shape;
     std::array<const std::uint32_t*, kWarpSize> a;
     Sums* sums;
-    Place place;
-    std::vector<std::uint32_t> a_before;  // if somebody watches
+    SourceLocation location;
+    std::vector<std::uint32_t> a_before;  // with an observer
   };
   void compute(const Setting& setting, const Product& product) const;
   void tell_of(const Setting& setting, const Product& product) const;
@@ -179,7 +182,7 @@ class Products {
   std::uint32_t committed_ = 0, ended_ = 0;
 };
 
-/// The stores and additions that a thread has under way.
+/// The stores and additions that a thread has in flight.
 struct Stores {
   std::vector<BulkCopy> open;                ///< in no group yet
   std::deque<std::vector<BulkCopy>> groups;  ///< closed ones
@@ -193,11 +196,14 @@ struct Stores {
 // ---------------------------------------------------------------- what kernels call
 
 /// Mbarrier::init(): a barrier of so many arrivals.
-void init_barrier(void* barrier, int arrivals, const Place& place);
+void init_barrier(void* barrier, int arrivals,
+                  const SourceLocation& location);
 /// Mbarrier::arrive_and_expect(): this thread has come, and bytes will.
-void arrive_at_barrier(void* barrier, std::int64_t bytes, const Place& place);
+void arrive_at_barrier(void* barrier, std::int64_t bytes,
+                       const SourceLocation& location);
 /// Mbarrier::wait(): waits for the end of the phase of a parity.
-void wait_at_barrier(void* barrier, int parity, const Place& place);
+void wait_at_barrier(void* barrier, int parity,
+                     const SourceLocation& location);
 /// fence_barrier_init()
 void fence_barriers();
 /// fence_async_proxy()
@@ -208,11 +214,12 @@ void fence_async_global();
 /// @param id      0 to 15
 /// @param threads that come, a multiple of 32
 /// @param waits   else it only comes
-/// @param place   for messages
+/// @param location   for messages
 /// @throws std::runtime_error for other numbers
-void named_barrier(int id, int threads, bool waits, const Place& place);
+void named_barrier(int id, int threads, bool waits,
+                   const SourceLocation& location);
 /// setmaxnreg_dec() and setmaxnreg_inc(): this thread has so many from now on.
-void set_registers(int registers, const Place& place);
+void set_registers(int registers, const SourceLocation& location);
 
 /// Begins a copy to shared memory.
 /// @param copy    kLoadBox or kLoadBytes
@@ -234,7 +241,7 @@ void wait_stores(int pending, bool arrived);
 void lend_registers(const void* registers);
 /// wgmma(): all lanes come.
 void begin_product(const ProductShape& shape, const ProductOfLane& lane,
-                   const Place& place);
+                   const SourceLocation& location);
 /// wgmma_commit(): all lanes come.
 void commit_products();
 /// wgmma_wait(): all lanes come.
@@ -244,6 +251,7 @@ void wait_products(int pending);
 /// @throws std::runtime_error for what is not there
 std::uint32_t shared_offset(const void* pointer);
 /// The same for an operand of wgmma, which must be at a multiple of 16 bytes: see misaligned().
-std::uint32_t operand_offset(const void* pointer, const Place& place);
+std::uint32_t operand_offset(const void* pointer,
+                             const SourceLocation& location);
 
 }  // namespace fa::lab

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "common/files/escape.hpp"
+#include "common/drawing/svg.hpp"
 
 namespace fa::lab {
 namespace {
@@ -75,18 +75,17 @@ std::vector<std::string> lines_of_cell(std::uint32_t lanes) {
 }
 
 // One line of text, made smaller when it would be cut off.
-std::string line_of_text(int y, double size, const std::string& style,
-                         const std::string& text) {
+void draw_line(Svg& svg, int y, double size, const std::string& text,
+               Svg::Attributes look) {
   const double widest =
       (kWidth - 2.0 * kLeft) / (0.6 * static_cast<double>(text.size()));
-  return fmt::format(
-      "<text class=\"{}\" x=\"{}\" y=\"{}\" font-size=\"{:.1f}\">{}</text>\n",
-      style, kLeft, y, std::min(size, widest), xml_text(text));
+  look.emplace_back("font-size", std::min(size, widest));
+  svg.text(kLeft, y, text, look);
 }
 
-// Each lane has a colour of its own; a word of several has that of the first. It is laid thinly over the
-// background, so that text is legible on it when that is light and when it is dark.
-std::string cell(const Served& served, int y, int height) {
+// Each lane has a colour of its own; a word of several has that of the first. It is laid thinly
+// over the background, so that text is legible on it when that is light and when it is dark.
+void draw_cell(Svg& svg, const Served& served, int y, int height) {
   std::string lanes, numbers;
   for (const std::string& name : names_of(served.lanes)) {
     lanes += (lanes.empty() ? "" : ", ") + name;
@@ -98,24 +97,27 @@ std::string cell(const Served& served, int y, int height) {
     numbers += fmt::format("{}{}", numbers.empty() ? "" : " ", lane);
   }
   const int x = kLeft + kCellWidth * served.bank();
-  std::string text = fmt::format(
-      "<g data-round=\"{}\" data-bank=\"{}\" data-word=\"{}\" "
-      "data-lanes=\"{}\"><title>round {}, bank {}, byte {}: lanes {}</title>"
-      "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\" "
-      "fill=\"hsl({}, 90%, 50%)\" fill-opacity=\"0.4\"/>",
-      served.round, served.bank(), served.word, numbers, served.round + 1,
-      served.bank(), 4 * served.word, lanes, x + 1, y + 1, kCellWidth - 2,
-      height - 2, first * 360 / kWarpSize);
+  svg.open("g", {{"data-round", served.round},
+                 {"data-bank", served.bank()},
+                 {"data-word", std::to_string(served.word)},
+                 {"data-lanes", numbers}});
+  svg.element(
+      "title", {},
+      fmt::format("round {}, bank {}, byte {}: lanes {}", served.round + 1,
+                  served.bank(), 4 * served.word, lanes));
+  svg.rect(
+      x + 1, y + 1, kCellWidth - 2, height - 2,
+      {{"rx", 3},
+       {"fill", fmt::format("hsl({}, 90%, 50%)", first * 360 / kWarpSize)},
+       {"fill-opacity", 0.4}});
   const std::vector<std::string> lines = lines_of_cell(served.lanes);
   int baseline = y + height / 2 + 4 -
                  kTextHeight * (static_cast<int>(lines.size()) - 1) / 2;
   for (const std::string& line : lines) {
-    text += fmt::format(
-        "<text class=\"lane\" x=\"{}\" y=\"{}\" font-size=\"12\">{}</text>",
-        x + kCellWidth / 2, baseline, line);
+    svg.text(x + kCellWidth / 2, baseline, line, {{"text-anchor", "middle"}});
     baseline += kTextHeight;
   }
-  return text + "</g>\n";
+  svg.close();
 }
 
 }  // namespace
@@ -127,8 +129,8 @@ std::int64_t Request::bytes() const {
 
 namespace {
 
-// Whether each lane of [first, last) asks for the same place as its neighbour, lane ^ distance; one that takes no
-// part is no obstacle.
+// Whether each lane of [first, last) asks for the same place as its neighbour, lane ^ distance; one
+// that takes no part is no obstacle.
 bool in_pairs(const Request& request, int first, int last, int distance) {
   for (int lane = first; lane < last; ++lane) {
     const int other = lane ^ distance;
@@ -141,9 +143,10 @@ bool in_pairs(const Request& request, int first, int last, int distance) {
   return true;
 }
 
-// Up to 4 bytes of each lane: the whole warp together. 8 bytes: in halves, 16 bytes: in quarters; but two such
-// parts go together when all their lanes ask for the same place as lane ^ 1, or all for that of lane ^ 2.
-// Matched with ncu on an H200 for 16 bytes; that it also holds for 8 is assumed. See docs/results.
+// Up to 4 bytes of each lane: the whole warp together. 8 bytes: in halves, 16 bytes: in quarters;
+// but two such parts go together when all their lanes ask for the same place as lane ^ 1, or all
+// for that of lane ^ 2. Matched with ncu on an H200 for 16 bytes; that it also holds for 8 is
+// assumed. See docs/results.
 std::vector<std::pair<int, int>> parts_of(const Request& request) {
   if (request.size <= 4) return {{0, kWarpSize}};
   const int part = request.size == 8 ? 16 : 8;
@@ -218,64 +221,37 @@ std::string draw_banks(const std::string& kernel, const std::string& where,
   for (const int of_row : height) top.push_back(top.back() + of_row);
   const int bottom = top.back();
 
-  std::string svg = fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" "
-      "height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
-      "aria-labelledby=\"title desc\">\n"
-      "<title id=\"title\">{2}</title>\n"
-      "<desc id=\"desc\">{3}: {5}. The columns are the 32 banks of shared "
-      "memory, "
-      "the rows the {4} in which the warp is served; each cell names the "
-      "lanes of its word.</desc>\n",
-      kWidth, bottom + 16, xml_text(headline), xml_text(where),
-      counted(rounds, "round"), access);
-  svg +=
-      "<style>\n"
-      "text { font-family: system-ui, sans-serif; fill: #1a1a1a }\n"
-      ".paper { fill: #ffffff } .quiet { fill: #59636e }\n"
-      ".grid { stroke: #d1d9e0 } .number, .lane { text-anchor: middle }\n"
-      ".headline { font-weight: 600 }\n"
-      "@media (prefers-color-scheme: dark) {\n"
-      "text { fill: #e6e6e6 } .paper { fill: #16191d }\n"
-      ".quiet { fill: #9198a1 } .grid { stroke: #3d444d }\n"
-      "}\n"
-      "</style>\n";
-  svg += "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n" +
-         line_of_text(32, 20, "headline", headline) +
-         line_of_text(58, 14, "where", where) +
-         line_of_text(79, 14, "access", access) +
-         line_of_text(100, 13, "quiet",
-                      "columns: banks; rows: rounds; in the cells: the lanes "
-                      "that a bank serves with one word in a round");
+  Svg svg(headline, Svg::Paper::kAdaptive,
+          fmt::format("{}: {}. The columns are the 32 banks of shared "
+                      "memory, the rows the {} in which the warp is served; "
+                      "each cell names the lanes of its word.",
+                      where, access, counted(rounds, "round")));
+  draw_line(svg, 32, 20, headline, {{"font-weight", 600}});
+  draw_line(svg, 58, 14, where, {});
+  draw_line(svg, 79, 14, access, {});
+  draw_line(svg, 100, 13,
+            "columns: banks; rows: rounds; in the cells: the lanes that a "
+            "bank serves with one word in a round",
+            {{"class", "quiet"}});
+  const Svg::Attributes grid{{"class", "grid"}};
+  const Svg::Attributes number{{"class", "quiet"}, {"text-anchor", "middle"}};
   for (int bank = 0; bank <= kBanks; ++bank) {
     const int x = kLeft + kCellWidth * bank;
-    svg += fmt::format(
-        "<line class=\"grid\" x1=\"{0}\" y1=\"{1}\" x2=\"{0}\" "
-        "y2=\"{2}\"/>\n",
-        x, kTop, bottom);
+    svg.line(x, kTop, x, bottom, grid);
     if (bank == kBanks) break;
-    svg += fmt::format(
-        "<text class=\"quiet number\" x=\"{}\" y=\"{}\" "
-        "font-size=\"12\">{}</text>\n",
-        x + kCellWidth / 2, kTop - 8, bank);
+    svg.text(x + kCellWidth / 2, kTop - 8, std::to_string(bank), number);
   }
   for (std::size_t row = 0; row < top.size(); ++row) {
-    svg += fmt::format(
-        "<line class=\"grid\" x1=\"{0}\" y1=\"{2}\" x2=\"{1}\" "
-        "y2=\"{2}\"/>\n",
-        kLeft, kLeft + kCellWidth * kBanks, top[row]);
+    svg.line(kLeft, top[row], kLeft + kCellWidth * kBanks, top[row], grid);
     if (row == height.size()) break;
-    svg += fmt::format(
-        "<text class=\"quiet number\" x=\"{}\" y=\"{}\" "
-        "font-size=\"12\">{}</text>\n",
-        kLeft / 2, top[row] + height[row] / 2 + 4, row + 1);
+    svg.text(kLeft / 2, top[row] + height[row] / 2 + 4,
+             std::to_string(row + 1), number);
   }
   for (const Served& s : served) {
     const auto row = static_cast<std::size_t>(s.round);
-    svg += cell(s, top[row], height[row]);
+    draw_cell(svg, s, top[row], height[row]);
   }
-  return svg + "</svg>\n";
+  return svg.str(kWidth, bottom + 16);
 }
 
 }  // namespace fa::lab

@@ -1,6 +1,6 @@
 /// @file
-/// Shared memory, whose 32 banks hand out one word of 4 bytes each in a round: how many rounds a request of
-/// a warp takes, and a picture of them.
+/// Shared memory, whose 32 banks hand out one word of 4 bytes each in a round: how many rounds a
+/// request of a warp takes, and a picture of them.
 #pragma once
 
 #include <array>
@@ -37,8 +37,8 @@ struct Served {
   int bank() const { return static_cast<int>(word % kBanks); }
 };
 
-/// The rounds (wavefronts) in which a request to shared memory is served, in the order of the rounds. The
-/// order of the words within a bank is ours: a GPU does not tell it.
+/// The rounds (wavefronts) in which a request to shared memory is served, in the order of the
+/// rounds. The order of the words within a bank is ours: a GPU does not tell it.
 std::vector<Served> serve(const Request& request);
 
 /// Rounds that a request to shared memory takes.
@@ -47,8 +47,8 @@ std::int64_t wavefronts(const Request& request);
 /// Rounds that would do if the lanes stood side by side.
 std::int64_t best_wavefronts(const Request& request);
 
-/// Whether one of two places has more conflicts: more rounds for each that would do, or as many for each and
-/// more in sum. A place without rounds has the least.
+/// Whether one of two places has more conflicts: more rounds for each that would do, or as many for
+/// each and more in sum. A place without rounds has the least.
 /// @param rounds       of the one
 /// @param best         that would do for it
 /// @param other_rounds of the other

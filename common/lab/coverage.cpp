@@ -24,7 +24,7 @@ std::vector<T> read_array(const std::vector<char>& bytes, std::size_t at,
   return result;
 }
 
-bool is_of_watcher(const char* name) {
+bool is_of_observer(const char* name) {
   return std::strncmp(name, "__tsan_", 7) == 0 ||
          std::strcmp(name, "__sanitizer_cov_trace_pc") == 0;
 }
@@ -82,7 +82,8 @@ WatchedCode::WatchedCode() {
   read_calls();
 }
 
-// Where the functions of the program begin and end. Not all are in the table that the loader has in memory.
+// Where the functions of the program begin and end. Not all are in the table that the loader has in
+// memory.
 void WatchedCode::read_symbols(std::uintptr_t load_address) {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
@@ -104,7 +105,7 @@ void WatchedCode::read_symbols(std::uintptr_t load_address) {
       }
       const std::uintptr_t begin = load_address + symbol.st_value;
       functions_.push_back({begin, begin + symbol.st_size,
-                            is_of_watcher(bytes.data() + name)});
+                            is_of_observer(bytes.data() + name)});
     }
   }
   std::sort(functions_.begin(), functions_.end(),
@@ -113,8 +114,8 @@ void WatchedCode::read_symbols(std::uintptr_t load_address) {
             });
 }
 
-// Each direct call of a function of this program. Bytes of other instructions that look like a call hardly ever lead
-// to where a function begins.
+// Each direct call of a function of this program. Bytes of other instructions that look like a call
+// hardly ever lead to where a function begins.
 void WatchedCode::read_calls() {
   if (functions_.empty()) return;
   const auto* const code = reinterpret_cast<const std::uint8_t*>(begin_);

@@ -1,10 +1,11 @@
 /// @file
-/// Which lines of a kernel were never reached. In watched code the compiler calls the watcher before each load and
-/// store, and at the beginning of each basic block. These calls stand in the machine code of the program, where they
-/// can be listed; those that were never executed belong to lines that no thread reached.
+/// Which lines of a kernel were never reached. In watched code the compiler calls the observer
+/// before each load and store, and at the beginning of each basic block. These calls stand in the
+/// machine code of the program, where they can be listed; those that were never executed belong to
+/// lines that no thread reached.
 ///
-/// Limit: lines are those that the compiler kept. Code of a template that was never instantiated, and code that the
-/// compiler removed or moved out of a branch, is not listed.
+/// Limit: lines are those that the compiler kept. Code of a template that was never instantiated,
+/// and code that the compiler removed or moved out of a branch, is not listed.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ struct Coverage {
   }
 };
 
-/// Whether there is a line and it says more than that a block ends. The compiler gives what it adds for exceptions to
-/// the closing brace of a function.
+/// Whether there is a line and it says more than that a block ends. The compiler gives what it adds
+/// for exceptions to the closing brace of a function.
 /// @param place "file:line"; of a file that cannot be read all lines count
 bool says_something(const std::string& place);
 
@@ -41,8 +42,9 @@ class WatchedCode {
   std::uintptr_t begin() const { return begin_; }
   /// How many bytes of code there are.
   std::size_t size() const { return size_; }
-  /// The calls of the watcher in the functions that were entered, and in all that these call, and so on.
-  /// @param reached return addresses of calls of the watcher that were executed
+  /// The calls of the observer in the functions that were entered, and in all that these call, and
+  /// so on.
+  /// @param reached return addresses of calls of the observer that were executed
   /// @return return addresses, in order; empty when the program's symbols were removed
   std::vector<std::uintptr_t> calls_around(
       const std::vector<std::uintptr_t>& reached) const;
@@ -50,7 +52,7 @@ class WatchedCode {
  private:
   struct Function {
     std::uintptr_t begin, end;
-    bool watches;  // is one of the watcher's
+    bool watches;  // is one of the observer's
   };
   struct Call {
     std::uintptr_t returns_to;

@@ -51,12 +51,12 @@ constexpr std::size_t kSharedAlignment = 1024;
 constexpr std::size_t kRoom =
     4096;  // on either side of memory that kernels are given
 
-// One exchange among the lanes of one mask. Two of them are used in turn: a quick lane may come to the
-// next exchange before a slow one has read this one.
+// One exchange among the lanes of one mask. Two of them are used in turn: a quick lane may come to
+// the next exchange before a slow one has read this one.
 struct Exchange {
   unsigned arrived = 0;
-  Place first;          // where the first lane came
-  bool orders = false;  // it is a __syncwarp()
+  SourceLocation first;  // where the first lane came
+  bool orders = false;   // it is a __syncwarp()
   alignas(16) std::array<std::byte, kWarpSize * kDepositSize> deposits;
 };
 struct MaskedExchange {
@@ -76,14 +76,14 @@ enum class State {
 };
 
 constexpr int kNamedBarriers = 16;
-// Registers of a multiprocessor; a thread gets them by eights, and 256 at most.
+// Registers of an SM; a thread gets them by eights, and 256 at most.
 constexpr int kRegisters = 64 * 1024;
 
 struct Copy {
   void* destination;
   const void* source;
   std::size_t size;
-  Place place;
+  SourceLocation location;
 };
 
 class Block;
@@ -97,8 +97,8 @@ struct Stack {
   std::size_t size = 0;
 };
 
-// To be called for a stack that has ended, before somebody else has it: he must not inherit what AddressSanitizer
-// remembers of frames that never returned.
+// To be called for a stack that has ended, before another fiber has it: it must not inherit what
+// AddressSanitizer remembers of frames that never returned.
 void forget_stack([[maybe_unused]] const Stack& stack) {
 #ifndef FA_NO_ASAN
   __asan_unpoison_memory_region(stack.bottom, stack.size);
@@ -121,8 +121,8 @@ void come_from([[maybe_unused]] void* saved,
 #endif
 }
 
-// Stacks of fibers that have ended, kept for the next launch: to map one anew takes longer than to run a small kernel on
-// it. Used as an allocator of boost::context.
+// Stacks of fibers that have ended, kept for the next launch: to map one anew takes longer than to
+// run a small kernel on it. Used as an allocator of boost::context.
 class KeptStacks {
  public:
   boost::context::stack_context allocate() {
@@ -156,7 +156,7 @@ class KeptStacks {
 struct Fiber {
   Thread thread;
   State state = State::kEnded;
-  Place place;                    // where it waits
+  SourceLocation location;        // where it waits
   unsigned waits_for = 0;         // lanes, when in an exchange
   const void* barrier = nullptr;  // at which it waits: its address, or name
   int parity = 0;                 // of the phase, at an mbarrier
@@ -192,11 +192,13 @@ struct Workers {
   std::atomic<std::int64_t> idle{0};   // in whose block threads only poll
   std::atomic<std::int64_t> woken{0};  // how often one was no longer idle
 };
-// Rounds through the threads of a block in which all of them only poll, before its worker counts as idle, and before a
-// launch of idle workers is given up. A worker that the operating system does not run needs time besides.
+// Rounds through the threads of a block in which all of them only poll, before its worker counts as
+// idle, and before a launch of idle workers is given up. A worker that the operating system does
+// not run needs time besides.
 constexpr int kIdleRounds = 1000;
 constexpr std::chrono::seconds kIdleTime{2};
-// Time of a processor that a thread may run without giving way. An observed one is slow, and noticed earlier.
+// Time of a processor that a thread may run without giving way. An observed one is slow, and
+// noticed earlier.
 constexpr std::chrono::seconds kLongestRun{10};
 
 // The threads of one block at a time, reused from block to block.
@@ -301,8 +303,8 @@ class Block {
     if (observer != nullptr) observer->block_ends();
   }
 
-  void sync(Fiber& fiber, const Place& place) {
-    fiber.place = place;
+  void sync(Fiber& fiber, const SourceLocation& location) {
+    fiber.location = location;
     record_warp(fiber, Step::Kind::kMeet);
     if (++at_barrier_ == alive_) {
       fiber.state = State::kAtBarrier;  // so that it counts
@@ -316,23 +318,23 @@ class Block {
   // `last` is called when all have come, before any of them goes on.
   template <class Last>
   const std::byte* exchange(Fiber& fiber, unsigned mask, const void* bytes,
-                            std::size_t size, const Place& place,
+                            std::size_t size, const SourceLocation& location,
                             bool orders_memory, Last last) {
     const auto lane = static_cast<std::size_t>(fiber.thread.lane);
     if ((mask >> lane & 1u) == 0) {
       throw std::runtime_error(
           fmt::format("{}:{}: lane {} is not in its own mask {:#x}",
-                      place.file, place.line, lane, mask));
+                      location.file, location.line, lane, mask));
     }
     MaskedExchange& masked = exchange_of(fiber, mask);
     Exchange& now = masked.exchanges[masked.turn[lane]];
     masked.turn[lane] ^= 1;
     if (now.arrived == mask) now.arrived = 0;  // of the round before last
     if (now.arrived == 0) {
-      now.first = place;
+      now.first = location;
       now.orders = orders_memory;
-    } else if (!(orders_memory && now.orders) && !same(place, now.first)) {
-      find_two_lines(lane, place, now.first);
+    } else if (!(orders_memory && now.orders) && !same(location, now.first)) {
+      find_two_lines(lane, location, now.first);
     }
     std::memcpy(now.deposits.data() + lane * kDepositSize, bytes, size);
     now.arrived |= 1u << lane;
@@ -349,7 +351,7 @@ class Block {
     } else {
       fiber.state = State::kInExchange;
       fiber.waits_for = mask;
-      fiber.place = place;
+      fiber.location = location;
       fiber.yield();
     }
     return now.deposits.data();
@@ -358,39 +360,39 @@ class Block {
   // ---------------------------------------------------------------- asynchrony
 
   void init(const Fiber& fiber, void* barrier, int arrivals,
-            const Place& place) {
+            const SourceLocation& location) {
     if (arrivals < 1 || arrivals > 0xfffff) {
       throw std::runtime_error(fmt::format(
           "{}:{}: an mbarrier of {} arrivals; allowed are 1 to 1048575",
-          place.file, place.line, arrivals));
+          location.file, location.line, arrivals));
     }
     if (reinterpret_cast<std::uintptr_t>(barrier) % 8 != 0) {
       throw std::runtime_error(fmt::format(
-          "{}:{}: an mbarrier at an address that is no multiple of 8",
-          place.file, place.line));
+          "{}:{}: an mbarrier at an address that is not a multiple of 8",
+          location.file, location.line));
     }
     BarrierState& state = barriers_[barrier];
     state = {};
-    state.made = place;
+    state.made = location;
     state.arrivals = state.missing = arrivals;
     record_at(fiber, Step::Kind::kInit, barrier, arrivals);
-    if (observer != nullptr) observer->barrier_made(barrier, place);
+    if (observer != nullptr) observer->barrier_made(barrier, location);
   }
 
   void arrive(const Fiber& fiber, void* barrier, std::int64_t bytes,
-              const Place& place) {
-    BarrierState& state = state_of(barrier, place);
+              const SourceLocation& location) {
+    BarrierState& state = state_of(barrier, location);
     if (state.missing == 0) {
       throw std::runtime_error(fmt::format(
           "{}:{}: more than the {} arrivals of a phase that the mbarrier was "
           "initialised for, at {}:{}",
-          place.file, place.line, state.arrivals, state.made.file,
+          location.file, location.line, state.arrivals, state.made.file,
           state.made.line));
     }
     if (observer != nullptr) {
-      observer->barrier_used(barrier, false, place);
+      observer->barrier_used(barrier, false, location);
       observer->releases(barrier);
-      check_arrival(fiber, state, place);
+      check_arrival(fiber, state, location);
     }
     record_at(fiber, Step::Kind::kArrive, barrier, 1, bytes);
     state.bytes += bytes;
@@ -398,16 +400,17 @@ class Block {
     advance(barrier, state);
   }
 
-  void wait(Fiber& fiber, void* barrier, int parity, const Place& place) {
-    BarrierState& state = state_of(barrier, place);
-    if (observer != nullptr) observer->barrier_used(barrier, false, place);
+  void wait(Fiber& fiber, void* barrier, int parity,
+            const SourceLocation& location) {
+    BarrierState& state = state_of(barrier, location);
+    if (observer != nullptr) observer->barrier_used(barrier, false, location);
     // Which phase this is about, as a number: a record knows no parity.
     const std::uint32_t phases = state.phases + (state.ended(parity) ? 0 : 1);
     if (!state.ended(parity)) {
       fiber.state = State::kAtMbarrier;
       fiber.barrier = barrier;
       fiber.parity = parity;
-      fiber.place = place;
+      fiber.location = location;
       fiber.yield();
       fiber.barrier = nullptr;
     }
@@ -424,10 +427,10 @@ class Block {
   void load(const Fiber& fiber, const BulkCopy& copy, void* barrier) {
     check_copy(copy);
     record_copy(fiber, Step::Kind::kLoad, copy, barrier);
-    BarrierState& state = state_of(barrier, copy.place);
+    BarrierState& state = state_of(barrier, copy.location);
     std::uint32_t phase = state.phases;
     if (observer != nullptr) {
-      observer->barrier_used(barrier, true, copy.place);
+      observer->barrier_used(barrier, true, copy.location);
       tell_of_global(copy);
     }
     const auto size = static_cast<std::int64_t>(copy.size);
@@ -435,7 +438,7 @@ class Block {
     if (state.missing == 0 && size > state.bytes) {
       if (observer != nullptr) {
         observer->finds(
-            "copy", copy.place, state.made,
+            "copy", copy.location, state.made,
             fmt::format("a copy brings {} bytes to an mbarrier that was told "
                         "to expect {} more: its phase ends before all of "
                         "them are there; the bytes of arrive_and_expect() "
@@ -447,7 +450,7 @@ class Block {
     std::memset(copy.shared, 0xff, copy.size);  // NaN until it is waited for
     if (observer != nullptr) {
       observer->async_uses(barrier, AsyncUse::kCopy, phase + 1, copy.shared,
-                           copy.size, copy.place);
+                           copy.size, copy.location);
     }
     state.copies.emplace_back(phase, copy);
     state.bytes -= size;
@@ -467,35 +470,35 @@ class Block {
             &fiber, AsyncUse::kStore,
             fiber.stores.ended +
                 static_cast<std::uint32_t>(fiber.stores.groups.size()) + 1,
-            copy.swizzled() ? swizzled(at) : at, 16, copy.place);
+            copy.swizzled() ? swizzled(at) : at, 16, copy.location);
       }
     }
     tell_of_global(copy);
   }
 
   void named(Fiber& fiber, int id, int threads, bool waits,
-             const Place& place) {
+             const SourceLocation& location) {
     if (id < 0 || id >= kNamedBarriers) {
       throw std::runtime_error(
           fmt::format("{}:{}: a barrier with the number {}; allowed are 0 to "
                       "{}",
-                      place.file, place.line, id, kNamedBarriers - 1));
+                      location.file, location.line, id, kNamedBarriers - 1));
     }
     if (threads < kWarpSize || threads > kMaxThreads ||
         threads % kWarpSize != 0) {
       throw std::runtime_error(fmt::format(
           "{}:{}: barrier {} for {} threads; allowed are multiples of {} to "
           "{}",
-          place.file, place.line, id, threads, kWarpSize, kMaxThreads));
+          location.file, location.line, id, threads, kWarpSize, kMaxThreads));
     }
     NamedBarrier& barrier = named_[static_cast<std::size_t>(id)];
     if (barrier.arrived == 0) {
       barrier.threads = threads;
-      barrier.first = place;
+      barrier.first = location;
     } else if (barrier.threads != threads) {
       throw std::runtime_error(fmt::format(
           "{}:{}: barrier {} for {} threads, where others said {}, at {}:{}",
-          place.file, place.line, id, threads, barrier.threads,
+          location.file, location.line, id, threads, barrier.threads,
           barrier.first.file, barrier.first.line));
     }
     record_warp(fiber,
@@ -514,26 +517,27 @@ class Block {
     } else if (waits) {
       fiber.state = State::kAtNamedBarrier;
       fiber.barrier = &barrier;
-      fiber.place = place;
+      fiber.location = location;
       fiber.yield();
       fiber.barrier = nullptr;
     }
     if (waits && observer != nullptr) observer->acquires(&barrier);
   }
 
-  void set_registers(const Fiber& fiber, int registers, const Place& place) {
+  void set_registers(const Fiber& fiber, int registers,
+                     const SourceLocation& location) {
     if (registers < 24 || registers > 256 || registers % 8 != 0) {
       throw std::runtime_error(
           fmt::format("{}:{}: {} registers for a thread; allowed are "
                       "multiples of 8 from 24 to 256",
-                      place.file, place.line, registers));
+                      location.file, location.line, registers));
     }
     registers_.resize(exchanges_.size(), 0);
     registers_[warp_of(fiber)] = registers;
-    registers_place_ = place;
+    registers_location_ = location;
   }
 
-  // Takes down what a lane does, if somebody records.
+  // Takes down what a lane does, while a recorder is set.
   static void record_lane(const Fiber& fiber, Step::Kind kind, int count = 0,
                           int barrier = 0) {
     if (recorder == nullptr) return;
@@ -571,24 +575,24 @@ class Block {
   }
 
  private:
-  static bool same(const Place& a, const Place& b) {
+  static bool same(const SourceLocation& a, const SourceLocation& b) {
     return a.line == b.line &&
            (a.file == b.file || std::strcmp(a.file, b.file) == 0);
   }
   // Lanes that meet in a warp operation are at different lines. __syncwarp() alone allows that.
-  static void find_two_lines(std::size_t lane, const Place& place,
-                             const Place& first) {
+  static void find_two_lines(std::size_t lane, const SourceLocation& location,
+                             const SourceLocation& first) {
     const std::string text = fmt::format(
         "lane {} is at this warp operation while other lanes of its mask are "
         "at the other line: all lanes of a mask must execute the same "
         "operation; move it out of the branch",
         lane);
     if (observer == nullptr) {
-      throw std::runtime_error(fmt::format("{}:{} and {}:{}: {}", place.file,
-                                           place.line, first.file, first.line,
-                                           text));
+      throw std::runtime_error(fmt::format("{}:{} and {}:{}: {}",
+                                           location.file, location.line,
+                                           first.file, first.line, text));
     }
-    observer->finds("warp", place, first, text);
+    observer->finds("warp", location, first, text);
   }
 
   // The threads of this block do more than poll.
@@ -651,25 +655,26 @@ class Block {
     recorder->add(warp_of(fiber), step);
   }
 
-  BarrierState& state_of(const void* barrier, const Place& place) {
+  BarrierState& state_of(const void* barrier,
+                         const SourceLocation& location) {
     const auto found = barriers_.find(barrier);
     if (found == barriers_.end()) {
       throw std::runtime_error(
-          fmt::format("{}:{}: an mbarrier that nobody has initialised yet; a "
+          fmt::format("{}:{}: an mbarrier that is not initialised yet; a "
                       "__syncthreads() after init() is probably missing",
-                      place.file, place.line));
+                      location.file, location.line));
     }
     return found->second;
   }
 
   // A thread that comes twice takes the place of another one.
   void check_arrival(const Fiber& fiber, BarrierState& state,
-                     const Place& place) {
+                     const SourceLocation& location) {
     state.came.resize(fibers_.size());
     auto& last = state.came[static_cast<std::size_t>(fiber.thread.number)];
     if (last == state.phases + 1) {
       observer->finds(
-          "barrier", place, state.made,
+          "barrier", location, state.made,
           fmt::format("thread {} arrives twice in one phase of the mbarrier "
                       "that was initialised at the other line; a wait "
                       "before this line probably has the parity of a phase "
@@ -696,14 +701,15 @@ class Block {
   void check_copy(const BulkCopy& copy) {
     const std::size_t alignment = copy.swizzled() ? kBoxRowBytes : 16;
     const auto refuse = [&](const std::string& what) {
-      throw std::runtime_error(
-          fmt::format("{}:{}: {}", copy.place.file, copy.place.line, what));
+      throw std::runtime_error(fmt::format("{}:{}: {}", copy.location.file,
+                                           copy.location.line, what));
     };
     if (reinterpret_cast<std::uintptr_t>(copy.shared) % alignment != 0) {
-      refuse(fmt::format(
-          "a copy to or from an address in shared memory that is no multiple "
-          "of {}",
-          alignment));
+      refuse(
+          fmt::format("a copy to or from an address in shared memory that is "
+                      "not a multiple "
+                      "of {}",
+                      alignment));
     }
     if (copy.size % 16 != 0 ||
         reinterpret_cast<std::uintptr_t>(copy.global) % 16 != 0) {
@@ -746,10 +752,10 @@ class Block {
     observer->moves(
         rows, pieces.front().size,
         copy.kind != Kind::kLoadBox && copy.kind != Kind::kLoadBytes,
-        copy.kind == Kind::kAddFloats, copy.place);
+        copy.kind == Kind::kAddFloats, copy.location);
   }
 
-  // Of a thread, if all of a multiprocessor's go to this block.
+  // Of a thread, if all of an SM's go to this block.
   int registers_at_first() const {
     const auto threads = static_cast<int>(exchanges_.size()) * kWarpSize;
     return std::min(kRegisters / threads / 8 * 8, 256);
@@ -768,14 +774,15 @@ class Block {
       throw std::runtime_error(fmt::format(
           "{}:{}: the warps of a block take {} registers in all; of those "
           "that it was launched with there are {} at most",
-          registers_place_.file, registers_place_.line, registers, at_first));
+          registers_location_.file, registers_location_.line, registers,
+          at_first));
     }
     if (observer == nullptr) return;
     for (const auto& entry : barriers_) {
       for (const auto& of_phase : entry.second.copies) {
-        observer->finds("copy", of_phase.second.place, {},
-                        "the block ends while this copy may be under way: "
-                        "nobody has waited for its barrier");
+        observer->finds("copy", of_phase.second.location, {},
+                        "the block ends while this copy may be in flight: "
+                        "no thread has waited for its barrier");
       }
     }
   }
@@ -784,11 +791,11 @@ class Block {
   void check_end(const Fiber& fiber) {
     const Stores& stores = fiber.stores;
     if (!stores.open.empty()) {
-      observer->finds("copy", stores.open.front().place, {},
+      observer->finds("copy", stores.open.front().location, {},
                       "the thread ends without bulk_commit() after this "
-                      "line, so nobody can wait for it");
+                      "line, so no thread can wait for it");
     } else if (!stores.groups.empty() && !stores.groups.front().empty()) {
-      observer->finds("copy", stores.groups.front().front().place, {},
+      observer->finds("copy", stores.groups.front().front().location, {},
                       "the thread ends while this line may still read shared "
                       "memory; a bulk_wait_read<0>() is missing");
     }
@@ -798,11 +805,11 @@ class Block {
       last = last && (other.state == State::kEnded || &other == &fiber);
     });
     if (!last) return;
-    if (const Place* place = products.uncommitted()) {
-      observer->finds("product", *place, {},
+    if (const SourceLocation* location = products.uncommitted()) {
+      observer->finds("product", *location, {},
                       "the warp ends without wgmma_commit() after this "
-                      "product, so nobody can wait for it");
-    } else if (const Place* of_group = products.unfinished()) {
+                      "product, so no thread can wait for it");
+    } else if (const SourceLocation* of_group = products.unfinished()) {
       observer->finds("product", *of_group, {},
                       "the warp ends without wgmma_wait() for this product: "
                       "its sums are never there");
@@ -892,14 +899,15 @@ class Block {
   }
 
   void tell_of_barrier() const {
-    const Place* first = nullptr;
-    const Place* second = nullptr;  // a different one, where there is
+    const SourceLocation* first = nullptr;
+    const SourceLocation* second =
+        nullptr;  // a different one, where there is
     int ended = 0;
     for (const Fiber& fiber : fibers_) {
       ended += fiber.state == State::kEnded;
       if (fiber.state != State::kAtBarrier) continue;
-      if (first == nullptr) first = &fiber.place;
-      if (fiber.place.line != first->line) second = &fiber.place;
+      if (first == nullptr) first = &fiber.location;
+      if (fiber.location.line != first->line) second = &fiber.location;
     }
     observer->block_meets(*first, second != nullptr ? *second : *first,
                           second == nullptr, ended);
@@ -932,7 +940,7 @@ class Block {
     return *of_warp.back();
   }
 
-  // Says who waits where.
+  // Lists which threads wait where.
   std::string deadlock() {
     std::string
         last_load;  // of a thread that polls; for others see its place
@@ -945,7 +953,7 @@ class Block {
                                    index.y, index.z);
     struct Group {
       State state;
-      Place place;
+      SourceLocation location;
       const void* barrier;
       int count, first;
     };
@@ -954,14 +962,14 @@ class Block {
       const auto same =
           std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
             return group.state == fiber.state &&
-                   group.place.line == fiber.place.line &&
-                   group.place.file == fiber.place.file &&
+                   group.location.line == fiber.location.line &&
+                   group.location.file == fiber.location.file &&
                    group.barrier == fiber.barrier;
           });
       if (same != groups.end()) {
         ++same->count;
       } else {
-        groups.push_back({fiber.state, fiber.place, fiber.barrier, 1,
+        groups.push_back({fiber.state, fiber.location, fiber.barrier, 1,
                           fiber.thread.number});
       }
     }
@@ -970,35 +978,35 @@ class Block {
                           group.count == 1 ? "" : "s", group.first);
       switch (group.state) {
         case State::kAtBarrier:
-          text += fmt::format("at __syncthreads, {}:{}", group.place.file,
-                              group.place.line);
+          text += fmt::format("at __syncthreads, {}:{}", group.location.file,
+                              group.location.line);
           break;
         case State::kAtMbarrier:
-          text += fmt::format("at an mbarrier, {}:{}; {}", group.place.file,
-                              group.place.line,
+          text += fmt::format("at an mbarrier, {}:{}; {}",
+                              group.location.file, group.location.line,
                               lacks(barriers_.at(group.barrier)));
           break;
         case State::kAtNamedBarrier: {
           const auto& barrier =
               *static_cast<const NamedBarrier*>(group.barrier);
-          text +=
-              fmt::format("at barrier {}, {}:{}, with {} of {} threads there",
-                          &barrier - named_.data(), group.place.file,
-                          group.place.line, barrier.arrived, barrier.threads);
+          text += fmt::format(
+              "at barrier {}, {}:{}, with {} of {} threads there",
+              &barrier - named_.data(), group.location.file,
+              group.location.line, barrier.arrived, barrier.threads);
           break;
         }
         case State::kPolling:
           text += "reading a flag again and again, ";
-          text +=
-              group.place.line > 0
-                  ? fmt::format("{}:{}", group.place.file, group.place.line)
-                  : last_load;
+          text += group.location.line > 0
+                      ? fmt::format("{}:{}", group.location.file,
+                                    group.location.line)
+                      : last_load;
           text += "; no other thread can change it any more";
           break;
         case State::kInExchange:
-          text += fmt::format("in a warp operation, {}", group.place.file);
-          if (group.place.line > 0) {
-            text += fmt::format(":{}", group.place.line);
+          text += fmt::format("in a warp operation, {}", group.location.file);
+          if (group.location.line > 0) {
+            text += fmt::format(":{}", group.location.line);
           }
           break;
         default:
@@ -1043,7 +1051,7 @@ class Block {
   std::array<NamedBarrier, kNamedBarriers> named_;
   // Of a thread of each warp, once one asks; 0: this one did not.
   std::vector<int> registers_;
-  Place registers_place_;
+  SourceLocation registers_location_;
   int alive_ = 0, at_barrier_ = 0;
   std::exception_ptr error_;
 };
@@ -1063,8 +1071,8 @@ Fiber& this_fiber() {
 }
 
 #ifdef FA_NO_ASAN
-// While launches run, a bad access to memory ends the launch and not the program. With a signal of its own it also ends
-// a thread that does not.
+// While launches run, a bad access to memory ends the launch and not the program. With a signal of
+// its own it also ends a thread that does not.
 class CrashHandler {
  public:
   CrashHandler() {
@@ -1230,24 +1238,24 @@ void* dynamic_shared() {
   return this_fiber().block->shared();
 }
 
-void sync_block(const Place& place) {
+void sync_block(const SourceLocation& location) {
   Fiber& fiber = this_fiber();
-  fiber.block->sync(fiber, place);
+  fiber.block->sync(fiber, location);
 }
 
 const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
-                          const Place& place) {
+                          const SourceLocation& location) {
   Fiber& fiber = this_fiber();
   if (recorder != nullptr && fiber.thread.lane == 0) {
     recorder->exchange(Block::warp_of(fiber));
   }
-  return fiber.block->exchange(fiber, mask, bytes, size, place, false,
+  return fiber.block->exchange(fiber, mask, bytes, size, location, false,
                                [](const std::byte*) {});
 }
 
-void sync_warp(unsigned mask, const Place& place) {
+void sync_warp(unsigned mask, const SourceLocation& location) {
   Fiber& fiber = this_fiber();
-  fiber.block->exchange(fiber, mask, &mask, 0, place, true,
+  fiber.block->exchange(fiber, mask, &mask, 0, location, true,
                         [](const std::byte*) {});
 }
 
@@ -1259,19 +1267,19 @@ unsigned existing_lanes() {
 }
 
 void copy_async(void* destination, const void* source, std::size_t size,
-                const Place& place) {
+                const SourceLocation& location) {
   for (const void* address :
        {static_cast<const void*>(destination), source}) {
     if (reinterpret_cast<std::uintptr_t>(address) % size != 0) {
-      misaligned(address, size, place.file, place.line);
+      misaligned(address, size, location);
     }
   }
   if (observer != nullptr) {
-    if (source != nullptr) observer->accesses(source, size, false, place);
-    observer->copy_begins(destination, size, place);
+    if (source != nullptr) observer->accesses(source, size, false, location);
+    observer->copy_begins(destination, size, location);
   }
   std::memset(destination, 0xff, size);  // NaN until it is waited for
-  this_fiber().open_copies.push_back({destination, source, size, place});
+  this_fiber().open_copies.push_back({destination, source, size, location});
 }
 
 void commit_copies() {
@@ -1285,7 +1293,7 @@ void wait_copies(int pending) {
     for (const Copy& copy : groups.front()) {
       perform(copy);
       if (observer != nullptr) {
-        observer->copy_ends(copy.destination, copy.size, copy.place);
+        observer->copy_ends(copy.destination, copy.size, copy.location);
       }
     }
     groups.pop_front();
@@ -1294,20 +1302,22 @@ void wait_copies(int pending) {
 
 // ---------------------------------------------------------------- asynchrony
 
-void init_barrier(void* barrier, int arrivals, const Place& place) {
+void init_barrier(void* barrier, int arrivals,
+                  const SourceLocation& location) {
   Fiber& fiber = this_fiber();
-  fiber.block->init(fiber, barrier, arrivals, place);
+  fiber.block->init(fiber, barrier, arrivals, location);
 }
 
 void arrive_at_barrier(void* barrier, std::int64_t bytes,
-                       const Place& place) {
+                       const SourceLocation& location) {
   Fiber& fiber = this_fiber();
-  fiber.block->arrive(fiber, barrier, bytes, place);
+  fiber.block->arrive(fiber, barrier, bytes, location);
 }
 
-void wait_at_barrier(void* barrier, int parity, const Place& place) {
+void wait_at_barrier(void* barrier, int parity,
+                     const SourceLocation& location) {
   Fiber& fiber = this_fiber();
-  fiber.block->wait(fiber, barrier, parity, place);
+  fiber.block->wait(fiber, barrier, parity, location);
 }
 
 void fence_barriers() {
@@ -1322,14 +1332,15 @@ void fence_async_global() {
   if (observer != nullptr) observer->async_fenced_globally();
 }
 
-void named_barrier(int id, int threads, bool waits, const Place& place) {
+void named_barrier(int id, int threads, bool waits,
+                   const SourceLocation& location) {
   Fiber& fiber = this_fiber();
-  fiber.block->named(fiber, id, threads, waits, place);
+  fiber.block->named(fiber, id, threads, waits, location);
 }
 
-void set_registers(int registers, const Place& place) {
+void set_registers(int registers, const SourceLocation& location) {
   const Fiber& fiber = this_fiber();
-  fiber.block->set_registers(fiber, registers, place);
+  fiber.block->set_registers(fiber, registers, location);
 }
 
 void begin_load(const BulkCopy& copy, void* barrier) {
@@ -1350,17 +1361,17 @@ void note_counter(const void* counter, CounterUse use) {
   if (observer != nullptr) observer->counts(counter, use);
 }
 
-void poll(const void* flag, const Place& place) {
+void poll(const void* flag, const SourceLocation& location) {
   Fiber& fiber = this_fiber();
   if (std::exchange(fiber.polled, flag) != flag) return;
-  fiber.place = place;
+  fiber.location = location;
   fiber.state = State::kPolling;
   fiber.yield();
 }
 
 void yield_from_loop() {
   Fiber& fiber = this_fiber();
-  fiber.place = {};
+  fiber.location = {};
   fiber.state = State::kPolling;
   fiber.lost = true;  // the compiler believes that loads do not throw
   fiber.yield();
@@ -1378,19 +1389,21 @@ std::string misaligned_text(const void* address, std::size_t size) {
       reinterpret_cast<std::uintptr_t>(address) % size, size, size);
 }
 
-void misaligned(const void* address, std::size_t size, const char* file,
-                int line) {
+void misaligned(const void* address, std::size_t size,
+                const SourceLocation& location) {
   const std::string text = misaligned_text(address, size);
   if (observer == nullptr) {
-    throw std::runtime_error(fmt::format("{}:{}: {}", file, line, text));
+    throw std::runtime_error(
+        fmt::format("{}:{}: {}", location.file, location.line, text));
   }
-  observer->finds("misaligned", {file, line}, {}, text);
+  observer->finds("misaligned", location, {}, text);
 }
 
-void absent_source(unsigned mask, int source, const Place& place) {
+void absent_source(unsigned mask, int source,
+                   const SourceLocation& location) {
   if (observer == nullptr) return;
   observer->finds(
-      "warp", place, {},
+      "warp", location, {},
       fmt::format("lane {} takes the value of lane {}, which is not in the "
                   "mask {:#x}: what it gets is undefined",
                   current->lane, source, mask));
@@ -1439,7 +1452,7 @@ void lend_registers(const void* registers) {
 }
 
 void begin_product(const ProductShape& shape, const ProductOfLane& lane,
-                   const Place& place) {
+                   const SourceLocation& location) {
   Fiber& fiber = this_fiber();
   if (recorder != nullptr && fiber.thread.lane == 0) {
     Step step;
@@ -1454,21 +1467,22 @@ void begin_product(const ProductShape& shape, const ProductOfLane& lane,
   if (observer != nullptr && fiber.thread.lane == 0 &&
       std::find(fiber.lent.begin(), fiber.lent.end(), lane.sums) ==
           fiber.lent.end()) {
-    observer->finds("product", place, {},
+    observer->finds("product", location, {},
                     "wgmma_fence() is missing: these sums were not given to "
                     "it since the last wgmma_wait(), and the product may "
                     "begin before what the thread did to them");
   }
-  fiber.block->exchange(
-      fiber, 0xffffffffu, &lane, sizeof lane, place, false,
-      [&](const std::byte* deposits) {
-        std::array<ProductOfLane, kWarpSize> lanes;
-        for (std::size_t i = 0; i < kWarpSize; ++i) {
-          std::memcpy(&lanes[i], deposits + i * kDepositSize,
-                      sizeof lanes[i]);
-        }
-        products.begin(fiber.block->setting_of(fiber), shape, lanes, place);
-      });
+  fiber.block->exchange(fiber, 0xffffffffu, &lane, sizeof lane, location,
+                        false, [&](const std::byte* deposits) {
+                          std::array<ProductOfLane, kWarpSize> lanes;
+                          for (std::size_t i = 0; i < kWarpSize; ++i) {
+                            std::memcpy(&lanes[i],
+                                        deposits + i * kDepositSize,
+                                        sizeof lanes[i]);
+                          }
+                          products.begin(fiber.block->setting_of(fiber),
+                                         shape, lanes, location);
+                        });
 }
 
 void commit_products() {
@@ -1495,10 +1509,11 @@ void wait_products(int pending) {
       });
 }
 
-std::uint32_t operand_offset(const void* pointer, const Place& place) {
+std::uint32_t operand_offset(const void* pointer,
+                             const SourceLocation& location) {
   constexpr std::size_t kUnit = 16;  // that a descriptor counts in
   if (reinterpret_cast<std::uintptr_t>(pointer) % kUnit != 0) {
-    misaligned(pointer, kUnit, place.file, place.line);
+    misaligned(pointer, kUnit, location);
   }
   return shared_offset(pointer);
 }
@@ -1556,11 +1571,11 @@ void fill(void* memory, int byte, std::size_t bytes, bool means_nothing) {
 }
 
 void note_access(const void* address, std::size_t size, bool write,
-                 const Place& place) {
+                 const SourceLocation& location) {
   if (reinterpret_cast<std::uintptr_t>(address) % size != 0) {
-    misaligned(address, size, place.file, place.line);
+    misaligned(address, size, location);
   }
-  if (observer != nullptr) observer->accesses(address, size, write, place);
+  if (observer != nullptr) observer->accesses(address, size, write, location);
 }
 
 }  // namespace fa::lab

@@ -1,6 +1,7 @@
 /// @file
-/// The lab: runs CUDA kernels on the CPU, one fiber for each CUDA thread. A block stays on one thread of
-/// the operating system, so its shared memory is thread-local there; blocks are spread over threads.
+/// The lab: runs CUDA kernels on the CPU, one fiber for each CUDA thread. A block stays on one
+/// thread of the operating system, so its shared memory is thread-local there; blocks are spread
+/// over threads.
 ///
 /// Kernels do not include this file: common/gpu/kernel.cuh makes ordinary CUDA source mean it.
 #pragma once
@@ -11,31 +12,22 @@
 #include <string>
 #include <vector>
 
+#include "common/gpu/launch_sizes.hpp"
+
 namespace fa::lab {
 
 /// Threads in a warp.
 inline constexpr int kWarpSize = 32;
-/// Threads in a block at most, as on every GPU since 2010.
-inline constexpr int kMaxThreads = 1024;
-
-/// CUDA's dim3 and uint3.
-struct Size {
-  unsigned x = 1;  ///< fastest
-  unsigned y = 1;  ///< next
-  unsigned z = 1;  ///< slowest
-  constexpr Size() = default;
-  /// Sizes not given are 1.
-  constexpr Size(unsigned size_x, unsigned size_y = 1, unsigned size_z = 1)
-      : x(size_x), y(size_y), z(size_z) {}
-  /// x y z
-  constexpr std::int64_t count() const { return std::int64_t{x} * y * z; }
-};
-
-/// Where in the source something happens, for messages.
-struct Place {
+/// A line of the source, for messages.
+struct SourceLocation {
   const char* file = "";  ///< name of the file, as the compiler was given it
   int line = 0;           ///< counted from 1
 };
+/// The line that calls a function which has this as a default argument.
+__attribute__((always_inline)) constexpr SourceLocation caller_location(
+    const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  return {file, line};
+}
 
 /// What a kernel can ask about its own thread.
 struct Thread {
@@ -50,40 +42,34 @@ struct Thread {
 /// The thread that runs now; null outside kernels. (__thread: read without a call.)
 extern __thread const Thread* current;
 
-/// How a kernel is launched.
-struct Launch {
-  Size grid;                     ///< blocks
-  Size block;                    ///< threads of a block
-  std::size_t shared_bytes = 0;  ///< of dynamic shared memory
-  int stages = 0;  ///< of its pipeline of copies, to be told; 0: it has none
-};
-
 /// Runs a kernel: calls `kernel` once for each thread of the grid.
 /// @param launch sizes, which must fit the limits of a GPU
 /// @param kernel its arguments bound
-/// @return registers of a thread that each warp of block 0 asked for by set_registers(), 0 for one that did not; empty
-/// when none did
+/// @return registers of a thread that each warp of block 0 asked for by set_registers(), 0 for one
+/// that did not; empty when none did
 /// @throws std::runtime_error for a deadlock: threads wait for others that never come
 std::vector<int> run(const Launch& launch,
                      const std::function<void()>& kernel);
 
-/// The dynamic shared memory of this thread's block, aligned to 1024 bytes, all bytes 0xff (NaN) at first.
+/// The dynamic shared memory of this thread's block, aligned to 1024 bytes, all bytes 0xff (NaN) at
+/// first.
 void* dynamic_shared();
 
 /// __syncthreads: waits for all threads of the block that have not ended.
-void sync_block(const Place& place);
+void sync_block(const SourceLocation& location);
 
 /// __syncwarp: waits for all lanes of the mask, and orders their memory.
-void sync_warp(unsigned mask, const Place& place);
+void sync_warp(unsigned mask, const SourceLocation& location);
 
 /// Waits until all lanes of a mask have come with as many bytes, and gives all of them to each.
 /// @param mask  lanes that take part; this lane is one of them
 /// @param bytes what this lane brings
 /// @param size  at most kDepositSize
-/// @param place for messages
-/// @return 32 deposits of kDepositSize bytes, by lane; valid until this lane's next exchange but one
+/// @param location for messages
+/// @return 32 deposits of kDepositSize bytes, by lane; valid until this lane's next exchange but
+/// one
 const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
-                          const Place& place);
+                          const SourceLocation& location);
 /// The most that a lane can bring to exchange().
 inline constexpr std::size_t kDepositSize = 32;
 
@@ -94,9 +80,9 @@ unsigned existing_lanes();
 /// @param destination in shared memory
 /// @param source null fills with zeros
 /// @param size   bytes
-/// @param place  for messages
+/// @param location  for messages
 void copy_async(void* destination, const void* source, std::size_t size,
-                const Place& place);
+                const SourceLocation& location);
 /// Closes the group of the copies queued since the last one.
 void commit_copies();
 /// Performs the groups of this thread but the `pending` youngest, 0 or more.
@@ -113,25 +99,26 @@ enum class CounterUse {
 /// Tells an observer of a counter that is changed or read.
 void note_counter(const void* counter, CounterUse use);
 
-/// Reads a flag that another thread may change: a load, or an atomic that adds 0. A thread that reads the same flag
-/// again lets the other threads run, as a GPU does.
+/// Reads a flag that another thread may change: a load, or an atomic that adds 0. A thread that
+/// reads the same flag again lets the other threads run, as a GPU does.
 /// @throws std::runtime_error when only such reads are left, so that no thread can change a flag
-void poll(const void* flag, const Place& place);
+void poll(const void* flag, const SourceLocation& location);
 /// The same for a loop of loads that an observer has noticed.
 void yield_from_loop();
 
-/// An access of so many bytes that is one instruction of a GPU, at an address that is not a multiple of them: a finding
-/// for an observer.
+/// An access of so many bytes that is one instruction of a GPU, at an address that is not a
+/// multiple of them: a finding for an observer.
 /// @throws std::runtime_error without an observer
-void misaligned(const void* address, std::size_t size, const char* file,
-                int line);
+void misaligned(const void* address, std::size_t size,
+                const SourceLocation& location);
 /// A sentence about such an access of the running thread.
 std::string misaligned_text(const void* address, std::size_t size);
 /// A shuffle that takes the value of a lane outside of its mask: a finding for an observer.
-void absent_source(unsigned mask, int source, const Place& place);
+void absent_source(unsigned mask, int source, const SourceLocation& location);
 
-/// SMs that the lab reports: as many as the threads of the operating system that run its blocks. While a launch is
-/// recorded it is 1 and while it is observed 2, so that what is seen does not depend on the number of cores.
+/// SMs that the lab reports: as many as the threads of the operating system that run its blocks.
+/// While a launch is recorded it is 1 and while it is observed 2, so that what is seen does not
+/// depend on the number of cores.
 int sm_count();
 
 /// Memory of the device: aligned to 4096 bytes, with as much unused room on either side.
@@ -147,10 +134,10 @@ void upload(void* to, const void* from, std::size_t bytes);
 /// @param bytes  how many
 /// @param means_nothing the memory counts as never written
 void fill(void* memory, int byte, std::size_t bytes, bool means_nothing);
-/// Tells a watcher of an access that stands for one instruction of a GPU. Plain loads and stores need no
-/// such word.
+/// Tells the observer of an access that stands for one instruction of a GPU. Plain loads and stores
+/// need no such word.
 void note_access(const void* address, std::size_t size, bool write,
-                 const Place& place);
+                 const SourceLocation& location);
 
 /// Who uses shared memory beside the threads.
 enum class AsyncUse {
@@ -183,29 +170,32 @@ class Observer {
   /// @param second     where another one stands, in another line if there is one
   /// @param same_place false when they stand in different lines
   /// @param ended      threads that have ended and will not come
-  virtual void block_meets(const Place& first, const Place& second,
-                           bool same_place, int ended) = 0;
+  virtual void block_meets(const SourceLocation& first,
+                           const SourceLocation& second, bool same_line,
+                           int ended) = 0;
   /// A thread has ended.
   virtual void thread_ends(const Thread& thread) = 0;
   /// A block has ended.
   virtual void block_ends() = 0;
   /// A thread reads or writes memory.
   virtual void accesses(const void* address, std::size_t size, bool write,
-                        const Place& place) = 0;
+                        const SourceLocation& location) = 0;
   /// An asynchronous copy is queued; until it is done its destination must not be read.
   virtual void copy_begins(const void* destination, std::size_t size,
-                           const Place& place) = 0;
+                           const SourceLocation& location) = 0;
   /// An asynchronous copy is done.
   virtual void copy_ends(const void* destination, std::size_t size,
-                         const Place& place) = 0;
+                         const SourceLocation& location) = 0;
   /// An mbarrier is initialised.
-  virtual void barrier_made(const void* barrier, const Place& place) = 0;
+  virtual void barrier_made(const void* barrier,
+                            const SourceLocation& location) = 0;
   /// This thread makes the mbarriers that it has initialised visible to copies.
   virtual void barriers_fenced() = 0;
   /// This thread comes to a barrier or waits at it, or begins a copy that reports to it.
   virtual void barrier_used(const void* barrier, bool by_copy,
-                            const Place& place) = 0;
-  /// This thread comes to a barrier, mbarrier or named: who waits for the phase will know what it did so far.
+                            const SourceLocation& location) = 0;
+  /// This thread comes to a barrier, mbarrier or named: a thread that waits for the phase will know
+  /// what it did so far.
   virtual void releases(const void* barrier) = 0;
   /// All have come that a barrier's phase needs.
   virtual void phase_ends(const void* barrier) = 0;
@@ -215,23 +205,25 @@ class Observer {
   virtual void async_fenced() = 0;
   /// This thread makes what it knows of global memory known to its copies by TMA.
   virtual void async_fenced_globally() = 0;
-  /// This thread calls __threadfence(): it knows what blocks did that had counted before it last looked; and who learns
-  /// of this fence by a counter knows what this thread did so far.
-  /// @param arrived whether none of its bulk stores is under way; while one is, the fence tells others nothing
+  /// This thread calls __threadfence(): it knows what blocks did that had counted before it last
+  /// looked; and who learns of this fence by a counter knows what this thread did so far.
+  /// @param arrived whether none of its bulk stores is in flight; while one is, the fence tells
+  ///                others nothing
   virtual void memory_fenced(bool arrived) = 0;
-  /// This thread changes or reads a counter in global memory. Who acquires needs no fence to know what those did that
-  /// had counted before.
+  /// This thread changes or reads a counter in global memory. Who acquires needs no fence to know
+  /// what those did that had counted before.
   virtual void counts(const void* counter, CounterUse use) = 0;
   /// Something that runs by itself uses shared memory from now on.
-  /// @param agent   who: a barrier for copies to shared memory, a thread for stores, a warp for products
+  /// @param agent   who: a barrier for copies to shared memory, a thread for stores, a warp for
+  ///                products
   /// @param use     what
   /// @param when    phase or group of it that must end first, counted from 1
   /// @param address where
   /// @param size    bytes
-  /// @param place   where this thread began it
+  /// @param location   where this thread began it
   virtual void async_uses(const void* agent, AsyncUse use, std::uint32_t when,
                           const void* address, std::size_t size,
-                          const Place& place) = 0;
+                          const SourceLocation& location) = 0;
   /// This thread, or all of its warp, knows that what an agent began is over.
   /// @param agent      see async_uses()
   /// @param when       the last phase or group that is over
@@ -245,24 +237,25 @@ class Observer {
   /// @param sums    that are written; else they are read
   /// @param agent   the warp, as in async_uses()
   /// @param when    group
-  /// @param place   of the product
+  /// @param location   of the product
   virtual void registers_lent(int thread, const void* address,
                               std::size_t size, bool sums, const void* agent,
-                              std::uint32_t when, const Place& place) = 0;
-  /// A thread has changed registers of a product that was under way; when, is not known.
-  /// @param place   of the product
+                              std::uint32_t when,
+                              const SourceLocation& location) = 0;
+  /// A thread has changed registers of a product that was in flight; when, is not known.
+  /// @param location   of the product
   /// @param message one sentence
-  virtual void registers_changed(const Place& place,
+  virtual void registers_changed(const SourceLocation& location,
                                  const std::string& message) = 0;
   /// A copy of rows moves bytes in global memory.
   /// @param address of each row
   /// @param size    bytes of each row
   /// @param write   to global memory
   /// @param atomic  adds there
-  /// @param place   where this thread began it
+  /// @param location   where this thread began it
   virtual void moves(const std::vector<const void*>& address,
                      std::size_t size, bool write, bool atomic,
-                     const Place& place) = 0;
+                     const SourceLocation& location) = 0;
   /// A thread crashed at its last access to memory.
   /// @return "file:line" of that access; empty where it is not known
   virtual std::string crashes(const Thread& thread) = 0;
@@ -271,13 +264,14 @@ class Observer {
   virtual std::string spins(const Thread& thread) = 0;
   /// The lab itself has found something.
   /// @param kind    see Finding::kind
-  /// @param place   where
+  /// @param location   where
   /// @param other   another place; line 0 where there is none
   /// @param message one sentence
-  virtual void finds(const std::string& kind, const Place& place,
-                     const Place& other, const std::string& message) = 0;
+  virtual void finds(const std::string& kind, const SourceLocation& location,
+                     const SourceLocation& other,
+                     const std::string& message) = 0;
 };
-/// The watcher of all launches; null when nobody watches.
+/// The observer of all launches; null without one.
 extern Observer* observer;
 
 }  // namespace fa::lab

@@ -354,8 +354,37 @@ def make_record(arguments):
             for r in counted
         ]
     result["verdicts"] = run_sanitizers(machine, tasks)
-    write_file(arguments.output, json.dumps(result, indent=1) + "\n")
+    write_file(arguments.output, compact(result))
     print(f"{arguments.output} is written.")
+
+
+# ---------------------------------------------------------------- the record
+
+
+def compact(result):
+    """A record as JSON: each row on a line of its own, with ncu's counts in the order of `metrics`."""
+
+    def row(entry):
+        if "ncu" in entry and list(entry["ncu"]) == result["metrics"]:
+            entry = {**entry, "ncu": list(entry["ncu"].values())}
+        return "  " + json.dumps(entry)
+
+    members = []
+    for key, value in result.items():
+        text = json.dumps(value)
+        if key in ("counts", "verdicts"):
+            text = "[\n" + ",\n".join(map(row, value)) + "\n ]"
+        members.append(f" {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(members) + "\n}\n"
+
+
+def read_record(path):
+    """What compact() wrote, with the names of ncu's counts beside them."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    for entry in result["counts"]:
+        if isinstance(entry["ncu"], list):
+            entry["ncu"] = dict(zip(result["metrics"], entry["ncu"]))
+    return result
 
 
 # ---------------------------------------------------------------- tables
@@ -456,7 +485,7 @@ def main(arguments=None):
     parsed = parser.parse_args(arguments)
     try:
         if parsed.table:
-            print(tables(read(parsed.table)), end="")
+            print(tables(read_record(parsed.table)), end="")
         elif parsed.build and (parsed.output or parsed.dry_run):
             make_record(parsed)
         else:

@@ -1,6 +1,7 @@
 /// @file
-/// What the warps of a kernel do one after the other, recorded while the lab runs it: copies, barriers, products, and
-/// the arithmetic between them. The lab has no clock; replay.hpp gives the record one.
+/// What the warps of a kernel do one after the other, recorded while the lab runs it: copies,
+/// barriers, products, and the arithmetic between them. The lab has no clock; replay.hpp gives the
+/// record one.
 #pragma once
 
 #include <array>
@@ -12,7 +13,8 @@
 
 namespace fa::lab {
 
-/// Something that a warp does. Lane 0 speaks for its warp; arrivals and copies are taken down for any lane.
+/// Something that a warp does. Lane 0 speaks for its warp; arrivals and copies are taken down for
+/// any lane.
 struct Step {
   /// What it is.
   enum class Kind {
@@ -53,8 +55,8 @@ struct BlockRecord {
   std::vector<std::vector<Step>> warps;  ///< steps of each
 };
 
-/// Records what some work launches. Its blocks run one after the other, and the lab says that it has one
-/// multiprocessor.
+/// Records what some work launches. Its blocks run one after the other, and the lab says that it
+/// has one multiprocessor.
 /// @param work launches kernels of the machine "lab"
 /// @return its blocks, in their order
 /// @throws what the work throws
@@ -87,15 +89,16 @@ class Recorder {
  private:
   void flush(std::size_t warp);
   std::vector<BlockRecord> blocks_;
-  // Of each warp, since its last step: arithmetic, and bytes that were added or stored meanwhile, which its kind says.
+  // Of each warp, since its last step: arithmetic, and bytes that were added or stored meanwhile,
+  // which its kind says.
   std::vector<Step> work_;
   std::vector<const void*> barriers_, tensors_;
 };
 
-/// Who records now; null when nobody does.
+/// The recorder of all launches; null without one.
 extern Recorder* recorder;
 
-/// exp2_approx(): counted while somebody records.
+/// exp2_approx(): counted while a recorder is set.
 inline void note_exponential() {
   if (recorder != nullptr && current->lane == 0) {
     recorder->exponential(static_cast<std::size_t>(current->number) /
@@ -103,7 +106,7 @@ inline void note_exponential() {
   }
 }
 
-/// atomicAdd() and store2(): their bytes are counted while somebody records.
+/// atomicAdd() and store2(): their bytes are counted while a recorder is set.
 /// @param kind  Step::Kind::kAdd or kWrite
 /// @param bytes of a lane
 inline void note_change(Step::Kind kind, std::int64_t bytes) {
@@ -113,7 +116,8 @@ inline void note_change(Step::Kind kind, std::int64_t bytes) {
   }
 }
 
-/// load_acquire(), and atomicAdd() or atomic_add_acquire() of 0, which only give what is there: taken down while somebody records.
+/// load_acquire(), and atomicAdd() or atomic_add_acquire() of 0, which only give what is there:
+/// taken down while a recorder is set.
 inline void note_look() {
   if (recorder == nullptr) return;
   Step step;

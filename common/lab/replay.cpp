@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kQuarters = 4;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// One block on the multiprocessor.
+// One block on the SM.
 class Player {
  public:
   Player(const BlockRecord& block, const Costs& costs, Timeline& timeline)
@@ -249,7 +249,7 @@ class Player {
     return true;
   }
 
-  // That nobody else can copy while this goes through.
+  // That no other copy can use while this goes through.
   double time_of(const Step& step) const {
     return static_cast<double>(step.bytes) / costs_.copied_bytes;
   }

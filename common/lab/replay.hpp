@@ -1,6 +1,6 @@
 /// @file
-/// A record of the lab with a clock: what one multiprocessor would take for it if things cost what a few numbers say.
-/// A model, and no measurement: it shows who waits for whom, not how fast a kernel is.
+/// A record of the lab with a clock: what one SM would take for it if things cost what a few
+/// numbers say. A model, not a measurement: it shows what waits for what, not how fast a kernel is.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,33 @@
 
 namespace fa::lab {
 
-/// What things cost, in clock cycles of one multiprocessor with four quarters. A warp belongs to the quarter of its
-/// number modulo 4, and the warps of a quarter share what it has.
+/// What things cost, in clock cycles of one SM with four quarters. A warp belongs to the quarter of
+/// its number modulo 4, and the warps of a quarter share what it has.
 ///
-/// The numbers are those of a GPU of the Hopper architecture. Source: NVIDIA, CUDA C++ Programming Guide, throughput of
-/// arithmetic instructions for compute capability 9.0; where there is none, ours.
+/// The numbers are those of a GPU of the Hopper architecture. Source: NVIDIA, CUDA C++ Programming
+/// Guide, throughput of arithmetic instructions for compute capability 9.0; where there is none,
+/// ours.
 struct Costs {
-  /// Operations of tensor cores in a cycle, of the whole multiprocessor: NVIDIA's white paper on the H100.
+  /// Operations of tensor cores in a cycle, of the whole SM: NVIDIA's white paper on the H100.
   int flops = 4096;
   /// For 32 lanes: 16 results a cycle are 4 of a quarter.
   int exponential = 8;
-  /// For 32 lanes, all else that is done with a score: ours. A maximum (2), a multiplication with addition (1), an
-  /// addition (1), half a conversion of two numbers (1).
+  /// For 32 lanes, all else that is done with a score: ours. A maximum (2), a multiplication with
+  /// addition (1), an addition (1), half a conversion of two numbers (1).
   int rest_of_score = 5;
   /// A shuffle or a vote, of which one waits for another: ours.
   int exchange = 25;
-  /// Bytes in a cycle that copies bring, and as many that copies, additions and stores take away. 5120 for all
-  /// SMs (of the A100; NVIDIA's white paper on it), by 132.
+  /// Bytes in a cycle that copies bring, and as many that copies, additions and stores take away.
+  /// 5120 for all SMs (of the A100; NVIDIA's white paper on it), by 132.
   int copied_bytes = 39;
-  /// From the beginning of a copy to its landing, beside that; from a look at global memory to its answer, and from the
-  /// end of a store to its arrival there: ours.
+  /// From the beginning of a copy to its landing, beside that; from a look at global memory to its
+  /// answer, and from the end of a store to its arrival there: ours.
   int copy_latency = 800;
-  /// From the end of a block to the first step of the next one on the multiprocessor: ours.
+  /// From the end of a block to the first step of the next one on the SM: ours.
   int next_block = 1000;
-  /// Products of a warp that can wait for the tensor cores; before it begins more, it waits itself. No source says how
-  /// many: without a limit they are done in the order in which they were begun, with 1 those of two warps alternate.
+  /// Products of a warp that can wait for the tensor cores; before it begins more, it waits itself.
+  /// No source says how many: without a limit they are done in the order in which they were begun,
+  /// with 1 those of two warps alternate.
   int waiting_products = std::numeric_limits<int>::max();
 };
 
@@ -81,20 +83,23 @@ struct Timeline {
   }
 };
 
-/// Plays blocks one after the other on one multiprocessor.
+/// Plays blocks one after the other on one SM.
 ///
-/// A quarter's tensor cores do one product at a time, first come, first served; of a warp the next one comes as soon as
-/// costs.waiting_products allows. Warps that compute at the same time on a quarter share it evenly. Copies come one
-/// after the other, each warp's steps too; what is not named in Costs takes no time. A warp that adds by atomics, or
-/// stores, waits until that has been taken away.
+/// A quarter's tensor cores do one product at a time, first come, first served; of a warp the next
+/// one comes as soon as costs.waiting_products allows. Warps that compute at the same time on a
+/// quarter share it evenly. Copies come one after the other, each warp's steps too; what is not
+/// named in Costs takes no time. A warp that adds by atomics, or stores, waits until that has been
+/// taken away.
 /// @param blocks in their order, as record() gives them
 /// @param costs  see there
-/// @throws std::runtime_error when warps wait for what never comes: the record is of another kernel, or not whole
+/// @throws std::runtime_error when warps wait for what never comes: the record is of another
+/// kernel, or not whole
 Timeline replay(const std::vector<BlockRecord>& blocks, const Costs& costs);
 
-/// The same for what some work launches: of its blocks those that multiply, without kernels before and after.
-/// @param work  prepares and launches kernels of the machine "lab": a persistent grid is as large as the device, which
-///              has one multiprocessor there
+/// The same for what some work launches: of its blocks those that multiply, without kernels before
+/// and after.
+/// @param work  prepares and launches kernels of the machine "lab": a persistent grid is as large
+///              as the device, which has one SM there
 /// @param costs see there
 /// @throws what the work throws
 Timeline replayed(const std::function<void()>& work, const Costs& costs);

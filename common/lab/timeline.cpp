@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "common/drawing/svg.hpp"
 #include "common/files/escape.hpp"
 
 namespace fa::lab {
@@ -14,7 +15,7 @@ using Kind = Span::Kind;
 
 constexpr int kWarpsOfGroup = 4;
 constexpr double kWidth = 760, kLeft = 88, kRight = 14;
-constexpr double kRow = 20, kGap = 7, kHead = 54;
+constexpr double kRow = 20, kGap = 7, kHead = 54, kCopyRow = 13;
 
 // Colours of the spans, on white paper.
 struct Look {
@@ -52,15 +53,6 @@ Look look_of(Kind kind) {
   }
 }
 
-// A number for SVG: at most one digit after the point.
-std::string number(double value) {
-  std::string text = fmt::format("{:.1f}", value);
-  if (text.size() > 2 && text.compare(text.size() - 2, 2, ".0") == 0) {
-    text.erase(text.size() - 2);
-  }
-  return text == "-0" ? "0" : text;
-}
-
 // Spans of one warp that follow each other without a gap become one.
 std::vector<Span> joined(const std::vector<Span>& spans) {
   constexpr double gap = 0.5;  // cycles
@@ -77,50 +69,39 @@ std::vector<Span> joined(const std::vector<Span>& spans) {
   return result;
 }
 
+// A picture with cycles to the right.
 class Canvas {
  public:
-  explicit Canvas(double cycles)
-      : scale_((kWidth - kLeft - kRight) / std::max(cycles, 1.0)) {}
+  Canvas(const std::string& title, double cycles)
+      : svg(title),
+        scale_((kWidth - kLeft - kRight) / std::max(cycles, 1.0)) {}
 
-  void text(double x, double y, const std::string& words,
-            const std::string& more = "") {
-    body_ += fmt::format("<text x=\"{}\" y=\"{}\"{}>{}</text>\n", number(x),
-                         number(y), more, xml_text(words));
-  }
   void span(const Span& span, double y, double height) {
     const char* const colour = look_of(span.kind).colour;
     if (colour == nullptr) return;
-    box(x_of(span.begin), y, (span.end - span.begin) * scale_, height,
-        colour);
+    box(x_of(span.begin), y, width_of(span), height, colour);
   }
   void box(double x, double y, double width, double height,
            const char* colour) {
-    body_ += fmt::format(
-        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n",
-        number(x), number(y), number(std::max(width, 0.4)), number(height),
-        colour);
+    svg.rect(x, y, std::max(width, 0.4), height, {{"fill", colour}});
   }
-  void line(double x1, double y1, double x2, double y2, const char* more) {
-    body_ +=
-        fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" {}/>\n",
-                    number(x1), number(y1), number(x2), number(y2), more);
+  // What a row is, beside it.
+  void label(double y, const std::string& words) {
+    svg.text(kLeft - 8, y, words, {{"text-anchor", "end"}});
   }
   double x_of(double cycle) const { return kLeft + cycle * scale_; }
   double width_of(const Span& span) const {
     return (span.end - span.begin) * scale_;
   }
-  const std::string& body() const { return body_; }
+
+  Svg svg;
 
  private:
   double scale_;
-  std::string body_;
 };
 
-constexpr const char* kLabel = " text-anchor=\"end\" font-size=\"11\"";
-constexpr const char* kSmall = " font-size=\"10\" fill=\"#555555\"";
-
-// Copies of one warp that follow each other without a gap, of one tensor: the panels of a tile; and runs of bytes that
-// come with it. Additions have another place.
+// Copies of one warp that follow each other without a gap, of one tensor: the panels of a tile; and
+// runs of bytes that come with it. Additions have another place.
 std::vector<Span> tiles_of(const std::vector<Span>& copies) {
   std::vector<Span> result;
   for (const Span& copy : copies) {
@@ -137,10 +118,9 @@ std::vector<Span> tiles_of(const std::vector<Span>& copies) {
   return result;
 }
 
-// Draws copies in as many rows as are under way together, and gives the y below them.
+// Draws copies in as many rows as are in flight together, and gives the y below them.
 double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
                    const std::vector<std::string>& tensors, double y) {
-  constexpr double height = 10;
   std::vector<double> free;  // when each row is
   for (const Span& copy : tiles_of(copies)) {
     const auto row = static_cast<std::size_t>(
@@ -149,34 +129,36 @@ double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
         free.begin());
     if (row == free.size()) free.push_back(0);
     free[row] = copy.end;
-    const double top = y + static_cast<double>(row) * (height + 1);
-    canvas.span(copy, top, height);
+    const double top = y + static_cast<double>(row) * (kCopyRow + 1);
+    canvas.span(copy, top, kCopyRow);
     const auto tensor = static_cast<std::size_t>(copy.tensor);
-    if (tensor < tensors.size() && canvas.width_of(copy) > 8) {
-      canvas.text(canvas.x_of((copy.begin + copy.end) / 2), top + 8.5,
-                  tensors[tensor], " text-anchor=\"middle\" font-size=\"9\"");
+    if (tensor < tensors.size() &&
+        canvas.width_of(copy) >
+            7.5 * static_cast<double>(tensors[tensor].size())) {
+      canvas.svg.text(canvas.x_of((copy.begin + copy.end) / 2), top + 10.5,
+                      tensors[tensor], {{"text-anchor", "middle"}});
     }
   }
-  canvas.text(kLeft - 8,
-              y + (static_cast<double>(free.size()) * (height + 1)) / 2 + 4,
-              "TMA", kLabel);
-  return y + static_cast<double>(free.size()) * (height + 1);
+  const double height = static_cast<double>(free.size()) * (kCopyRow + 1);
+  canvas.label(y + height / 2 + 4, "TMA");
+  return y + height;
 }
 
 // Draws one time line from y on, and gives the y below it.
 double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend,
             double y) {
   const Timeline& timeline = one.timeline;
-  canvas.text(kLeft, y + 14, one.name, " font-weight=\"bold\"");
-  canvas.text(kLeft, y + 30,
-              fmt::format("{:.0f} cycles, tensor cores busy for {:.0f} %",
-                          timeline.cycles, 100 * timeline.tensor_share()));
+  canvas.svg.text(kLeft, y + 14, one.name, {{"font-weight", "bold"}});
+  canvas.svg.text(
+      kLeft, y + 30,
+      fmt::format("{:.0f} cycles, tensor cores busy for {:.0f} %",
+                  timeline.cycles, 100 * timeline.tensor_share()));
   y += kHead;
   const double top = y;
   y = draw_copies(canvas, timeline.copies, legend.tensors, y) + kGap;
   for (const Lane& lane : lanes_of(timeline)) {
     const bool multiplies = lane.name.rfind("consumer", 0) == 0;
-    canvas.text(kLeft - 8, y + kRow / 2 + 4, lane.name, kLabel);
+    canvas.label(y + kRow / 2 + 4, lane.name);
     const double height = multiplies ? kRow / 2 : kRow * 0.6;
     if (multiplies) {  // above, what tensor cores do for it
       std::vector<Span> own;
@@ -205,28 +187,31 @@ double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend,
     }
     y += kRow + kGap;
   }
-  canvas.text(kLeft - 8, y + kRow / 2 + 4, "tensor cores", kLabel);
+  canvas.label(y + kRow / 2 + 4, "tensor cores");
   std::vector<Span> all = timeline.products;
   for (Span& span : all) span.warp = 0;
   for (const Span& span : joined(all)) canvas.span(span, y, kRow);
   y += kRow + 4;
-  const char* const axis = "stroke=\"#999999\" stroke-width=\"0.8\"";
-  canvas.line(kLeft, y, canvas.x_of(timeline.cycles), y, axis);
-  const double step = canvas.width_of({Kind::kWork, 0, 2000, 0, 0}) > 44
+  const Svg::Attributes axis{{"stroke", "#999999"}, {"stroke-width", 0.8}};
+  canvas.svg.line(kLeft, y, canvas.x_of(timeline.cycles), y, axis);
+  const double step = canvas.width_of({Kind::kWork, 0, 2000, 0, 0}) > 50
                           ? 2000
                           : 4000;  // cycles
   for (double at = 0; at <= timeline.cycles; at += step) {
-    canvas.line(canvas.x_of(at), y, canvas.x_of(at), y + 4, axis);
-    canvas.text(canvas.x_of(at), y + 14, number(at),
-                std::string(kSmall) + " text-anchor=\"middle\"");
+    const double x = canvas.x_of(at);
+    canvas.svg.line(x, y, x, y + 4, axis);
+    canvas.svg.text(x, y + 16, fmt::format("{:.0f}", at),
+                    {{"text-anchor", "middle"}, {"fill", "#555555"}});
   }
   for (const double begin : timeline.blocks) {
     if (begin == 0) continue;
-    canvas.line(canvas.x_of(begin), top - 4, canvas.x_of(begin), y,
-                "stroke=\"#b00020\" stroke-width=\"1.2\" "
-                "stroke-dasharray=\"4 3\"");
-    canvas.text(canvas.x_of(begin), top - 6, "next block",
-                " text-anchor=\"middle\" font-size=\"10\" fill=\"#b00020\"");
+    const double x = canvas.x_of(begin);
+    canvas.svg.line(x, top - 4, x, y,
+                    {{"stroke", "#b00020"},
+                     {"stroke-width", 1.2},
+                     {"stroke-dasharray", "4 3"}});
+    canvas.svg.text(x, top - 6, "next block",
+                    {{"text-anchor", "middle"}, {"fill", "#b00020"}});
   }
   return y + 34;
 }
@@ -288,37 +273,29 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines,
   for (const NamedTimeline& one : timelines) {
     cycles = std::max(cycles, one.timeline.cycles);
   }
-  Canvas canvas(cycles);
+  Canvas canvas(timelines.front().name + ": a model of who waits for whom",
+                cycles);
   double y = 10;
   for (const NamedTimeline& one : timelines) y = draw(canvas, one, legend, y);
   double x = 18;
   for (const auto& [kind, words] : legend.colours) {
-    const double width = 34 + 5.7 * static_cast<double>(words.size());
+    const double width = 34 + 6.2 * static_cast<double>(words.size());
     if (x + width > kWidth) {
       x = 18;
       y += 18;
     }
     canvas.box(x, y - 10, 14, 12, look_of(kind).colour);
-    canvas.text(x + 19, y, words, " font-size=\"11\"");
+    canvas.svg.text(x + 19, y, words);
     x += width;
   }
-  canvas.text(18, y + 20,
-              "A consumer's upper half: its products on the tensor cores; "
-              "lower half: its threads; white there: they wait for products. "
-              "Cycles of a model.",
-              kSmall);
-  const double height = y + 32;
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" "
-             "height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
-             "font-family=\"sans-serif\" font-size=\"12\" fill=\"#222222\" "
-             "role=\"img\">\n<title>{2}: a model of who waits for "
-             "whom</title>\n"
-             "<rect width=\"{0}\" height=\"{1}\" rx=\"6\" "
-             "fill=\"#ffffff\"/>\n",
-             number(kWidth), number(height),
-             xml_text(timelines.front().name)) +
-         canvas.body() + "</svg>\n";
+  for (const char* line :
+       {"A consumer's upper half: its products on the tensor cores; lower "
+        "half: its threads; white there: they",
+        "wait for products. Cycles of a model."}) {
+    y += 18;
+    canvas.svg.text(18, y, line, {{"fill", "#555555"}});
+  }
+  return canvas.svg.str(kWidth, y + 14);
 }
 
 std::string timelines_json(const std::vector<NamedTimeline>& timelines,

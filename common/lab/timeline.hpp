@@ -29,17 +29,19 @@ struct Lane {
   int warp = 0;      ///< its first one
 };
 
-/// The warpgroups that only copy, "producers", before those that multiply, "consumers", and warps of others that have
-/// copies add, "adders".
+/// The warpgroups that only copy, "producers", before those that multiply, "consumers", and warps
+/// of others that have copies add, "adders".
 std::vector<Lane> lanes_of(const Timeline& timeline);
 
 /// What things cost in the model: lines of text.
 std::string costs_text(const Costs& costs);
 
-/// Draws time lines below one another, with the same scale: copies, the warpgroups, the tensor cores.
+/// Draws time lines below one another, with the same scale: copies, the warpgroups, the tensor
+/// cores.
 /// @param timelines at least one
 /// @param legend    names
-/// @param cycles    that the width stands for at least: drawings with the same number have the same scale
+/// @param cycles    that the width stands for at least: drawings with the same number have the same
+///                  scale
 /// @return SVG
 std::string draw_timelines(const std::vector<NamedTimeline>& timelines,
                            const Legend& legend, double cycles = 0);

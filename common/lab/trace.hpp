@@ -1,5 +1,6 @@
 /// @file
-/// What the watched lab sees of a kernel, for the sections of lessons: summed up, as text, as JSON, as a picture.
+/// What the watched lab sees of a kernel, for the sections of lessons: summed up, as text, as JSON,
+/// as a picture.
 #pragma once
 
 #include <cstdint>
@@ -57,15 +58,17 @@ struct TracedProblem {
 std::optional<Trace> trace(const TraceName& name,
                            const std::function<void()>& work);
 
-/// Watches a kernel with several problems, one after the other; none where this build has no watched lab.
+/// Watches a kernel with several problems, one after the other; none where this build has no
+/// watched lab.
 /// @param name     of what is watched, with the shapes of the first problem
 /// @param problems at least one
-/// @return the findings and the coverage of all problems, each finding with the problems that showed it; the counts of
-/// the first problem
+/// @return the findings and the coverage of all problems, each finding with the problems that
+/// showed it; the counts of the first problem
 std::optional<Trace> trace(const TraceName& name,
                            const std::vector<TracedProblem>& problems);
 
-/// The lines that were never reached, for people: "07.cuh:57, 61; 08.cuh:3"; empty when there are none.
+/// The lines that were never reached, for people: "07.cuh:57, 61; 08.cuh:3"; empty when there are
+/// none.
 std::string unreached(const Coverage& coverage);
 
 /// The same as a sentence.

@@ -1,12 +1,14 @@
 /// @file
 /// The watched lab: sees every load and store of a kernel and says what a GPU would not.
 ///
-/// Kernels to be watched are compiled with -fsanitize=thread, which makes the compiler call a function
-/// before each access to memory, and with -fsanitize-coverage=trace-pc, which does it for each basic block; watch.cpp has these functions in place of those of ThreadSanitizer. The
-/// kernels themselves need no change. (Link the library fa_watched_lab; CMake's fa_watch() sets the flags.)
+/// Kernels to be watched are compiled with -fsanitize=thread, which makes the compiler call a
+/// function before each access to memory, and with -fsanitize-coverage=trace-pc, which does it for
+/// each basic block; watch.cpp has these functions in place of those of ThreadSanitizer. The
+/// kernels themselves need no change. (Link the library fa_watched_lab; CMake's fa_watch() sets the
+/// flags.)
 ///
-/// Limits: what is counted are requests, as the host's compiler left them, with no cache, time, registers
-/// or occupancy. Static shared arrays have no bounds of their own.
+/// Limits: what is counted are requests, as the host's compiler left them, with no cache, time,
+/// registers or occupancy. Static shared arrays have no bounds of their own.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +24,12 @@ namespace fa::lab {
 
 /// Something wrong that a kernel did.
 struct Finding {
-  std::string
-      kind;  ///< "race", "out of bounds", "unwritten", "misaligned", "barrier", "warp", "spin", "copy", "product" or "proxy"
+  /// "race", "out of bounds", "unwritten", "misaligned", "barrier", "warp", "spin", "copy",
+  /// "product" or "proxy".
+  std::string kind;
   std::string where;  ///< file:line
-  std::string
-      caller;  ///< where a kernel calls the function with that line; empty where both are in one file
+  /// Where a kernel calls the function with that line; empty where both are in one file.
+  std::string caller;
   std::string
       other;  ///< the other line of a race, or of two barriers; else empty
   std::string message;     ///< what happened, and what is probably missing
@@ -48,8 +51,8 @@ struct LineTraffic {
   std::int64_t wavefronts = 0;  ///< shared: rounds that the 32 banks need
   std::int64_t ideal =
       0;  ///< sectors or wavefronts if lanes stood side by side
-  /// Shared: the request with the most wavefronts for each ideal one. Bytes are counted from the first one
-  /// of all static arrays that was touched, or from the beginning of dynamic memory.
+  /// Shared: the request with the most wavefronts for each ideal one. Bytes are counted from the
+  /// first one of all static arrays that was touched, or from the beginning of dynamic memory.
   Request worst;
 };
 
@@ -59,8 +62,8 @@ struct Report {
       findings;  ///< in the order in which they were first seen
   std::vector<LineTraffic> traffic;  ///< by file and line
   Coverage coverage;                 ///< of the kernels that were launched
-  /// The line of shared memory with the most wavefronts for each ideal one, of several the one with the
-  /// most wavefronts; null when no line uses shared memory.
+  /// The line of shared memory with the most wavefronts for each ideal one, of several the one with
+  /// the most wavefronts; null when no line uses shared memory.
   const LineTraffic* worst_shared() const;
   /// For people, in lines of up to 78 columns where names of files allow it.
   std::string findings_text() const;

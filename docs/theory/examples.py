@@ -432,7 +432,7 @@ def profile(fidelity, matmul):
     for row in fidelity["counts"]:
         if row["group"] not in ("transpose", "matmul"):
             continue
-        count = row["ncu"]
+        count = dict(zip(fidelity["metrics"], row["ncu"]))
         sectors, wavefronts, conflicts = (
             sum(count[f"l1tex__{what}_op_{way}.sum"] for way in ("ld", "st"))
             for what in (

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "common/files/escape.hpp"
+#include "common/drawing/svg.hpp"
 #include "common/files/write_file.hpp"
 
 namespace fa::backward {
@@ -79,51 +79,31 @@ void write_curve_svg(const std::filesystem::path& path,
   const auto y_of = [&](double value) {
     return kHeight - kBottom - (kHeight - kTop - kBottom) * value / top;
   };
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" "
-      "width=\"{0}\" height=\"{1}\" font-family=\"sans-serif\" "
-      "font-size=\"12\">\n"
-      "<style>\n"
-      ".paper {{ fill: #ffffff }} text {{ fill: #1a1a1a }} "
-      ".grid {{ stroke: #dddddd }} .level {{ stroke: #888888 }} "
-      ".curve {{ fill: none; stroke: #0b5cad; stroke-width: 2 }}\n"
-      "@media (prefers-color-scheme: dark) {{ .paper {{ fill: #16191d }} "
-      "text {{ fill: #e6e6e6 }} .grid {{ stroke: #3a3f45 }} "
-      ".curve {{ stroke: #6cb6ff }} }}\n"
-      "</style>\n"
-      "<rect class=\"paper\" width=\"{0}\" height=\"{1}\"/>\n"
-      "<text x=\"{2}\" y=\"24\" font-size=\"14\">{3}</text>\n",
-      kWidth, kHeight, kLeft, xml_text(title));
-  const auto line = [&](const char* kind, double value, const char* dashes) {
-    svg += fmt::format(
-        "<line class=\"{}\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" "
-        "y2=\"{:.1f}\"{}/>\n",
-        kind, kLeft, kWidth - kRight, y_of(value), y_of(value), dashes);
-  };
+  Svg svg(title, Svg::Paper::kAdaptive);
+  svg.text(kLeft, 24, title, {{"font-size", 14}});
   for (int value = 0; value <= top; ++value) {
-    line("grid", value, "");
-    svg += fmt::format(
-        "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
-        kLeft - 8, y_of(value) + 4, value);
+    svg.line(kLeft, y_of(value), kWidth - kRight, y_of(value),
+             {{"class", "grid"}});
+    svg.text(kLeft - 8, y_of(value) + 4, std::to_string(value),
+             {{"text-anchor", "end"}});
   }
   for (const Level& level : levels) {
-    line("level", level.value, " stroke-dasharray=\"6 4\"");
-    svg += fmt::format(
-        "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
-        kWidth - kRight, y_of(level.value) - 5, xml_text(level.name));
+    const double y = y_of(level.value);
+    svg.line(kLeft, y, kWidth - kRight, y,
+             {{"class", "axis"}, {"stroke-dasharray", "6 4"}});
+    svg.text(kWidth - kRight, y - 5, level.name, {{"text-anchor", "end"}});
   }
-  svg += "<polyline class=\"curve\" points=\"";
+  std::string points;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    svg += fmt::format("{}{:.1f},{:.1f}", i == 0 ? "" : " ",
-                       x_of(static_cast<double>(i + 1)), y_of(values[i]));
+    points += fmt::format("{}{},{}", i == 0 ? "" : " ",
+                          Svg::number(x_of(static_cast<double>(i + 1))),
+                          Svg::number(y_of(values[i])));
   }
-  svg += fmt::format(
-      "\"/>\n"
-      "<text x=\"{0}\" y=\"{1}\">step 1</text>\n"
-      "<text x=\"{2}\" y=\"{1}\" text-anchor=\"end\">step {3}</text>\n"
-      "</svg>\n",
-      kLeft, kHeight - 14, kWidth - kRight, values.size());
-  write_file(path, svg);
+  svg.element("polyline", {{"class", "curve"}, {"points", points}});
+  svg.text(kLeft, kHeight - 14, "step 1");
+  svg.text(kWidth - kRight, kHeight - 14,
+           fmt::format("step {}", values.size()), {{"text-anchor", "end"}});
+  write_file(path, svg.str(kWidth, kHeight));
 }
 
 }  // namespace fa::backward

@@ -5,7 +5,8 @@
 ///
 /// Nearly all of them end on a GPU from Volta on, where threads that have ended count as arrived at
 /// a barrier. CUDA does not promise it, and barrier_in_half_a_warp did not end on an H200 under
-/// compute-sanitizer: who runs them there sets a limit of time. What they compute is another matter.
+/// compute-sanitizer: who runs them there sets a limit of time. What they compute is another
+/// matter.
 #pragma once
 
 #include <functional>
@@ -149,7 +150,7 @@ __global__ void returns_before_the_barrier(const float* in, float* out,
   if (i < n) out[i] = tile[n - 1 - i];
 }
 
-/// Counts of the numbers 0 to 31. The bins must be empty before anybody counts.
+/// Counts of the numbers 0 to 31. The bins must be empty before any thread counts.
 template <bool broken>
 __global__ void histogram(const int* in, int* out) {
   __shared__ int bins[32];
@@ -387,7 +388,7 @@ inline DeviceBuffer<float> ones(std::int64_t count) {
   return buffer;
 }
 
-/// Memory of the device that nobody has touched; that of a DeviceBuffer is poisoned, which counts
+/// Global memory that is untouched; that of a DeviceBuffer is poisoned, which counts
 /// as written for the tools of a GPU.
 inline std::shared_ptr<float> untouched(std::size_t count) {
   return {static_cast<float*>(device_allocate(count * sizeof(float))),
@@ -552,8 +553,9 @@ inline std::vector<BrokenKernel> broken_kernels() {
                 out.data());
          device_synchronize();
        }},
-      {"reads_its_output", "An output that nobody wrote is read, times 0.",
-       "unwritten", "old output", "",
+      {"reads_its_output",
+       "An output that was never written is read, times 0.", "unwritten",
+       "old output", "",
        [](bool broken) {
          const auto x = ones(32);
          const auto y = untouched(32);

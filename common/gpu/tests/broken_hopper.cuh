@@ -1,8 +1,9 @@
 /// @file
-/// Kernels for Hopper with one mistake each, beside their right twins: what the watched lab is measured by. A line that
-/// takes part in a mistake has its name in a comment at its end. On a GPU most of the broken ones give wrong numbers now
-/// and then, and some never end: run them in the lab. For the same reason kernels stand here that a GPU ends with an
-/// error, after which a program cannot use it any more.
+/// Kernels for Hopper with one mistake each, beside their right twins: what the watched lab is
+/// measured by. A line that takes part in a mistake has its name in a comment at its end. On a GPU
+/// most of the broken ones give wrong numbers now and then, and some never end: run them in the
+/// lab. For the same reason kernels stand here that a GPU ends with an error, after which a program
+/// cannot use it any more.
 #pragma once
 
 #include <string>
@@ -14,7 +15,8 @@
 
 namespace fa::FA_TARGET {
 
-/// An entry of the table. Its kind is that of a lab::Finding, or "deadlock": then the launch throws.
+/// An entry of the table. Its kind is that of a lab::Finding, or "deadlock": then the launch
+/// throws.
 struct BrokenHopperKernel : BrokenKernel {
   std::string says;  ///< words of the message
 };
@@ -157,7 +159,7 @@ __global__ void no_sync_after_init(float* out) {
   out[i] = 1;
 }
 
-/// Nobody waits for the second tile, which nobody needs.
+/// No thread waits for the second tile, which is not needed.
 template <bool broken>
 __global__ void copy_at_the_end(const __grid_constant__ TensorMap map,
                                 half* out) {
@@ -291,8 +293,8 @@ __global__ void __launch_bounds__(kWarpgroup)
   out[threadIdx.x] = sum[0];
 }
 
-/// The same with a warpgroup that writes and another one that multiplies. The fence is for the writes of the thread
-/// that calls it, before it comes to the barrier.
+/// The same with a warpgroup that writes and another one that multiplies. The fence is for the
+/// writes of the thread that calls it, before it comes to the barrier.
 template <bool broken>
 __global__ void __launch_bounds__(2 * kWarpgroup)
     fence_behind_the_barrier(float* out) {
@@ -337,7 +339,7 @@ __global__ void __launch_bounds__(kWarpgroup)
   out[threadIdx.x] = sum[0];
 }
 
-/// Sums are used while the product is under way.
+/// Sums are used while the product is in flight.
 //! [no_wgmma_wait]
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup) no_wgmma_wait(float* out) {
@@ -382,7 +384,7 @@ __global__ void __launch_bounds__(kWarpgroup) touched_sums(float* out) {
   out[threadIdx.x] = o[0];
 }
 
-/// The left operand in registers is changed while the product is under way.
+/// The left operand in registers is changed while the product is in flight.
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup)
     overwritten_operand(float* out) {
@@ -423,7 +425,7 @@ __global__ void __launch_bounds__(kWarpgroup) no_wgmma_begin(float* out) {
   out[threadIdx.x] = sum[0];
 }
 
-/// The last product is in a group that nobody waits for.
+/// The last product is in a group that no thread waits for.
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup) product_at_the_end(float* out) {
   HopperTile& tile = *dynamic_shared<HopperTile>();
@@ -441,7 +443,7 @@ __global__ void __launch_bounds__(kWarpgroup) product_at_the_end(float* out) {
   out[threadIdx.x] = s[0];
 }
 
-/// A product begins before its operand is there.
+/// A product begins before its operand has arrived.
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup)
     operand_not_there(const __grid_constant__ TensorMap map, float* out) {
@@ -521,7 +523,8 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp)
   out[i] = sum[0];
 }
 
-/// A warpgroup brings its tiles itself: the next one must not come before the products with this one have ended.
+/// A warpgroup brings its tiles itself: the next one must not come before the products with this
+/// one have ended.
 //! [overwritten_tile]
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup)
@@ -564,7 +567,8 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
   out[threadIdx.x] = 1;
 }
 
-/// A warp leaves its rows of a product in the place of the left operand, of which other warps may still read all rows.
+/// A warp leaves its rows of a product in the place of the left operand, of which other warps may
+/// still read all rows.
 template <bool broken>
 __global__ void __launch_bounds__(kWarpgroup)
     overwritten_left_tile(float* out) {
@@ -670,7 +674,8 @@ __global__ void shuffle_from_outside(const float* in, float* out) {
   if (i >= 16) return;
   out[i] = __shfl_sync(0xffffu, x, broken ? 20 : 4);  // outside: shuffle
 }
-/// A warp waits for a flag that another warp sets behind a barrier, at which the first one does not come.
+/// A warp waits for a flag that another warp sets behind a barrier, at which the first one does not
+/// come.
 template <bool broken>
 __global__ void spins_before_the_barrier(unsigned* flag, float* out) {
   const unsigned i = threadIdx.x;
@@ -750,7 +755,7 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
     };
   };
   return {
-      {{"no_wait", "A tile is used before it is there.", "copy",
+      {{"no_wait", "A tile is used before it has arrived.", "copy",
         "no wait: used", "no wait: sent for",
         with_out(no_wait<true>, no_wait<false>, 128)},
        "its mbarrier was not waited for"},
@@ -777,7 +782,7 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
       {{"copy_at_the_end", "A block ends before a copy to it.", "copy",
         "at the end", "",
         with_out(copy_at_the_end<true>, copy_at_the_end<false>, 128)},
-       "nobody has waited for its barrier"},
+       "no thread has waited for its barrier"},
       {{"no_fence_before_store", "A store does not see what was written.",
         "proxy", "store: stored", "store: written",
         with_map(no_fence_before_store<true>, no_fence_before_store<false>)},

@@ -1,5 +1,6 @@
 /// @file
-/// Properties of GPUs, with the code that a build may have for them, for tests of choices that depend on them.
+/// Properties of GPUs, with the code that a build may have for them, for tests of choices that
+/// depend on them.
 #pragma once
 
 #include <string>

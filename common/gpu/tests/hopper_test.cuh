@@ -1,5 +1,6 @@
-// What kernels for Hopper are written with. Compiled for the lab, for the watched lab, which must find nothing, and for
-// the GPU: where all pass, all agree. Where a GPU, or its code, is of another architecture, they are skipped.
+// What kernels for Hopper are written with. Compiled for the lab, for the watched lab, which must
+// find nothing, and for the GPU: where all pass, all agree. Where a GPU, or its code, is of another
+// architecture, they are skipped.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
   const int g = lane / 4, t = lane % 4;
   const int first_row = thread / kWarp * 16;
   fill(a_smem, a, kK, left == Left::kColumns);
-  // B as it is has its rows summed over; K-major it is turned.
+  // B as it is has its rows summed over; K-major it is transposed.
   if constexpr (major_b == Major::kMN) {
     fill(b_smem, b, n, false);
   } else {
@@ -211,8 +212,8 @@ TEST_CASE("wgmma multiplies both types, whichever way the operands lie") {
   check_kinds<bfloat16>();
 }
 
-// s = A B, o = 2 A B: the first group's sums are used while the second one and the third one, which goes on with the
-// sums of the second, are under way.
+// s = A B, o = 2 A B: the first group's sums are used while the second one and the third one, which
+// goes on with the sums of the second, are in flight.
 __global__ void __launch_bounds__(kWarpgroup)
     three_groups(const float* a, const float* b, float* s, float* o) {
   using Tile = SwizzledTile<half, 64, 64>;
@@ -271,7 +272,8 @@ TEST_CASE("groups of products end in order, and sums go on in the next one") {
 
 // ---------------------------------------------------------------- copies
 
-// A tensor whose rows are longer than its columns, and which has room between its heads. Each number is random bits.
+// A tensor whose rows are longer than its columns, and which has room between its heads. Each
+// number is random bits.
 struct Strided {
   static constexpr std::int64_t batch = 2, heads = 3, rows = 37, cols = 72;
   static constexpr std::int64_t of_row = 80, of_head = 38 * of_row,
@@ -309,8 +311,8 @@ struct Corner {
   int col, row, head, batch;
 };
 
-// A tile and its barrier. With static shared memory beside it, dynamic shared memory need not begin at a multiple of
-// 1024 on a GPU.
+// A tile and its barrier. With static shared memory beside it, dynamic shared memory need not begin
+// at a multiple of 1024 on a GPU.
 template <class TileType>
 struct WithBarrier {
   using Tile = TileType;
@@ -675,7 +677,7 @@ TEST_CASE("what TMA does not take is refused in one sentence") {
   };
   CHECK(contains(refusal(0, 64, 0, 8), "a tensor 1 x 1 x 0 x 64 for TMA"));
   CHECK(contains(refusal(0, 64, 16, 257), "a box of 257 rows for TMA"));
-  CHECK(contains(refusal(1, 64, 16, 8), "no multiple of 16"));
+  CHECK(contains(refusal(1, 64, 16, 8), "not a multiple of 16"));
   CHECK(contains(refusal(0, 60, 16, 8), "rows 60 elements apart for TMA"));
 }
 

@@ -1,5 +1,5 @@
-// What kernels are written with and what runs them. Compiled for the lab and for the GPU: where both pass,
-// both agree.
+// What kernels are written with and what runs them. Compiled for the lab and for the GPU: where
+// both pass, both agree.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -64,7 +64,7 @@ TEST_CASE("arguments are converted to the kernel's parameters") {
   for (std::size_t i = 0; i < 999; ++i) {
     CHECK(result[i] == 2 * (a.data()[i] + b.data()[i]));
   }
-  CHECK(std::isnan(result[999]));  // nobody wrote it: still poison
+  CHECK(std::isnan(result[999]));  // never written: still poison
 }
 
 __global__ void reverse_static(const int* in, int* out) {
@@ -250,7 +250,7 @@ TEST_CASE("load4 and store4 move sixteen bytes") {
   CHECK(std::equal(result.begin(), result.end(), in.data()));
 }
 
-// Two groups of copies under way; the second one has a row that is filled with zeros.
+// Two groups of copies in flight; the second one has a row that is filled with zeros.
 __global__ void staged_copy(const float* in, float* out) {
   __shared__ __align__(16) float stage[2][32 * 4];
   const unsigned i = 4 * threadIdx.x;
@@ -281,7 +281,7 @@ TEST_CASE("asynchronous copies arrive in the order of their groups") {
   }
 }
 
-// A 32 x 32 tile is turned on its way; one row of the source is left out.
+// A 32 x 32 tile is transposed during the copy; one row of the source is left out.
 __global__ void turned_copy(const float* in, float* out) {
   __shared__ float turned[32][33];
   for (int row = 0; row < 32; ++row) {

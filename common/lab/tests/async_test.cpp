@@ -1,5 +1,5 @@
-// What runs beside the threads in the plain lab: nobody watches, so a mistake must show in the numbers, or end the
-// launch with a sentence.
+// What runs beside the threads in the plain lab: without an observer, so a mistake must show in the
+// numbers, or end the launch with a sentence.
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
@@ -75,7 +75,7 @@ TEST_CASE("what is not waited for is NaN, without anybody who watches") {
   }
 }
 
-TEST_CASE("a store that nobody waits for does not come") {
+TEST_CASE("a store that no thread waits for does not come") {
   DeviceBuffer<float> in(32), out(32);
   in.zero();
   for (const bool broken : {false, true}) {
@@ -246,7 +246,7 @@ TEST_CASE("what a GPU does not take ends the launch with one sentence") {
     CAPTURE(message);
     CHECK(contains(message, words));
   };
-  says(Wrong::kNotInitialised, "an mbarrier that nobody has initialised yet");
+  says(Wrong::kNotInitialised, "an mbarrier that is not initialised yet");
   says(Wrong::kNoArrivals, "an mbarrier of 0 arrivals");
   says(Wrong::kTooManyArrivals, "more than the 1 arrivals of a phase");
   says(Wrong::kNumberOfBarrier, "the number 16; allowed are 0 to 15");
@@ -254,7 +254,7 @@ TEST_CASE("what a GPU does not take ends the launch with one sentence") {
   says(Wrong::kThreadsDiffer, "threads, where others said");
   says(Wrong::kRegisters, "100 registers for a thread; allowed are");
   says(Wrong::kTooManyRegisters, "take 67584 registers in all");
-  says(Wrong::kTileAlignment, "no multiple of 128");
+  says(Wrong::kTileAlignment, "not a multiple of 128");
   says(Wrong::kBeyondTheEnd, "a copy of 8192 bytes at byte 1024");
   says(Wrong::kColumn,
        "a box whose first column is 3; allowed are multiples");

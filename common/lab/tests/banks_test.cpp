@@ -1,5 +1,5 @@
-// The banks of shared memory: known requests take the rounds that they are known to take, and the picture
-// shows just these.
+// The banks of shared memory: known requests take the rounds that they are known to take, and the
+// picture shows just these.
 #include "common/lab/banks.hpp"
 
 #include <cstddef>
@@ -142,8 +142,8 @@ TEST_CASE("more conflicts: the ratio first, then how many") {
 
 // ---------------------------------------------------------------- the picture
 
-// Whether every tag is closed in its order, and no other < or & is left. Enough for what is drawn here;
-// the tests of lesson 04 also ask a real parser.
+// Whether every tag is closed in its order, and no other < or & is left. Enough for what is drawn
+// here; the tests of lesson 04 also ask a real parser.
 bool well_formed(const std::string& xml) {
   std::vector<std::string> open;
   std::size_t end = 0;
@@ -213,7 +213,7 @@ TEST_CASE("the picture has a cell for each word that is served") {
 TEST_CASE("the picture says which kernel, which line, and how bad it is") {
   const std::string bad = draw_banks("slow", "slow.cuh:26", false, kColumn);
   CHECK(contains(bad,
-                 "<title id=\"title\">slow: 32 wavefronts where 1 would "
+                 "<title>slow: 32 wavefronts where 1 would "
                  "do</title>"));
   CHECK(contains(bad, ">slow.cuh:26</text>"));
   CHECK(contains(bad, ">one load of a warp, 4 bytes for each of 32 lanes<"));

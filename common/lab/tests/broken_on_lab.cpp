@@ -1,6 +1,6 @@
 // broken_on_lab [NAME]: what the watched lab says of the broken kernels and of their right twins,
-// one line of JSON for each. broken_on_lab NAME --text: what it finds in a broken one, for people; NAME may also be
-// that of a broken kernel for Hopper. broken_on_lab --hopper: these, as a table.
+// one line of JSON for each. broken_on_lab NAME --text: what it finds in a broken one, for people;
+// NAME may also be that of a broken kernel for Hopper. broken_on_lab --hopper: these, as a table.
 #include <cstdio>
 #include <exception>
 #include <stdexcept>

@@ -1,4 +1,5 @@
-// The lab itself: what happens when a kernel is wrong, and that it is a fair machine when it is right.
+// The lab itself: what happens when a kernel is wrong, and that it is a fair machine when it is
+// right.
 #include "common/lab/engine.hpp"
 
 #include <cmath>
@@ -69,7 +70,7 @@ __global__ void forgotten_wait(const float* in, float* out) {
   out[threadIdx.x] = stage[threadIdx.x];
 }
 
-TEST_CASE("an asynchronous copy that nobody waits for is NaN") {
+TEST_CASE("an asynchronous copy that no thread waits for is NaN") {
   DeviceBuffer<float> in(4), out(4);
   in.zero();
   out.zero();

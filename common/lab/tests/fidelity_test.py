@@ -234,13 +234,17 @@ class Whole(unittest.TestCase):
             status, _, error = self.call("--build", self.build, "--output", self.output)
         self.assertEqual(status, 0, error)
         self.assertEqual([p.name for p in self.output.parent.iterdir()], [self.output.name])
-        return json.loads(self.output.read_text(encoding="utf-8"))
+        return fidelity.read_record(self.output)
 
     def test_a_record_has_the_labs_word_beside_the_tools(self):
         record = self.record()
         self.assertEqual((record["gpu"], record["driver"]), ("NVIDIA H200", "580.1"))
         self.assertEqual(record["commit"], "abc")
         self.assertEqual(record["metrics"], [LD, ST])
+        text = self.output.read_text(encoding="utf-8")
+        self.assertEqual(text.count(LD), 1)  # each name stands once, each row on its own line
+        self.assertEqual(text, fidelity.compact(record))
+        self.assertEqual(len(text.splitlines()), len(record) + len(record["counts"]) + len(record["verdicts"]) + 4)
         counts = {(c["kernel"], c["group"]): c for c in record["counts"]}
         self.assertEqual(len(counts), 4)
         # Kernels of one file are told apart by their order.

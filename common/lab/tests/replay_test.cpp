@@ -1,5 +1,5 @@
-// Records of the lab, and what a clock makes of them: sequences of steps made by hand, whose times can be computed by
-// hand.
+// Records of the lab, and what a clock makes of them: sequences of steps made by hand, whose times
+// can be computed by hand.
 #include "common/lab/replay.hpp"
 
 #include <stdexcept>
@@ -56,7 +56,8 @@ BlockRecord block(const std::vector<std::pair<std::size_t, Steps>>& warps) {
   }
   return result;
 }
-// Round numbers: 32 bytes a cycle and 100 cycles, 10 cycles for a score, 25 for an exchange, 64 for 128 columns.
+// Round numbers: 32 bytes a cycle and 100 cycles, 10 cycles for a score, 25 for an exchange, 64 for
+// 128 columns.
 Costs costs() {
   Costs result;
   result.flops = 4096;
@@ -490,7 +491,7 @@ TEST_CASE("who has copies add for others has a lane of its own") {
   CHECK(timeline.copies.back().end == doctest::Approx(100));
   // The run of bytes belongs to the tile before it: one box of 210 cycles, the whole width of 658.
   const std::string svg = lab::draw_timelines({{"a", timeline}}, {{"K"}, {}});
-  const std::string box = "height=\"10\" fill=\"#e5d6f0\"";
+  const std::string box = "height=\"13\" fill=\"#e5d6f0\"";
   const std::size_t tile = svg.find("width=\"658\" " + box);
   REQUIRE(tile != std::string::npos);
   CHECK(svg.find(box, tile + 30) == std::string::npos);

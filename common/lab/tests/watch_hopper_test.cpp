@@ -1,5 +1,5 @@
-// The watched lab and what runs beside the threads: each broken kernel is found at its line, with a sentence that says
-// what is missing, and its right twin shows nothing.
+// The watched lab and what runs beside the threads: each broken kernel is found at its line, with a
+// sentence that says what is missing, and its right twin shows nothing.
 #include <algorithm>
 #include <set>
 #include <stdexcept>
@@ -67,14 +67,15 @@ TEST_CASE("each broken kernel for Hopper is found, its right twin is not") {
       CHECK(contains(in_one_line(seen.error), kernel.says));
       continue;
     }
-    // Some also hang; but before that they are found. Clang up to 14 tells the watcher of the first element of local
-    // arrays only: that registers of a product were changed is then found when it ends, in its own line.
+    // Some also hang; but before that they are found. Clang up to 14 tells the observer of the
+    // first element of local arrays only: that registers of a product were changed is then found
+    // when it ends, in its own line.
     const auto stands_there = [&](const lab::Finding& finding) {
       return (finding.where == line && finding.other == other &&
               contains(finding.message, kernel.says)) ||
              (kHidden && kernel.kind == "product" && finding.where == other &&
               finding.other.empty() &&
-              contains(finding.message, "while it was under way"));
+              contains(finding.message, "while it was in flight"));
     };
     CHECK(std::any_of(
         seen.report.findings.begin(), seen.report.findings.end(),
@@ -93,7 +94,8 @@ TEST_CASE("no two broken kernels for Hopper have the same name") {
   }
 }
 
-// A producer writes with ordinary stores, a consumer in another warp reads: only the barrier between orders them.
+// A producer writes with ordinary stores, a consumer in another warp reads: only the barrier
+// between orders them.
 template <bool arrives_first>
 __global__ void told_by_an_mbarrier(float* out) {
   __shared__ float number[kWarp];
@@ -114,7 +116,8 @@ __global__ void told_by_an_mbarrier(float* out) {
   }
 }
 
-// The same with one arrival, for all lanes of a warp: it tells of the other lanes only what __syncwarp() did before.
+// The same with one arrival, for all lanes of a warp: it tells of the other lanes only what
+// __syncwarp() did before.
 template <bool synced>
 __global__ void told_by_one_lane(float* out) {
   __shared__ float number[kWarp];

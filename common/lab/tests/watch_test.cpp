@@ -1,5 +1,5 @@
-// The watched lab: each broken kernel is found at its line, and its right twin shows nothing. A line is named
-// by the comment at its end.
+// The watched lab: each broken kernel is found at its line, and its right twin shows nothing. A
+// line is named by the comment at its end.
 #include "common/lab/watch.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using testing::contains;
 using testing::in_one_line;
 using testing::line_of;
 
-// Where a marked line of the broken kernels is, as the watcher names it; nothing for no mark.
+// Where a marked line of the broken kernels is, as the observer names it; nothing for no mark.
 std::string place_of(const std::string& mark) {
   return mark.empty() ? ""
                       : fmt::format("common/gpu/tests/broken.cuh:{}",
@@ -121,8 +121,8 @@ TEST_CASE("a finding says what is probably missing") {
 // How a block knows what others have written.
 enum class Sees { kByFence, kByAcquiring, kNot };
 
-// Each block leaves its part, and the last one to count adds them up; without a fence nobody says that they are there,
-// and without one nobody sees it.
+// Each block leaves its part, and the last one to count adds them up; without a fence nobody says
+// that they are there, and without one nobody sees it.
 template <bool fenced, Sees sees>
 __global__ void last_block_adds(float* parts, unsigned* counter, float* sum) {
   if (threadIdx.x != 0) return;
@@ -439,8 +439,8 @@ __global__ void half_a_warp(float* out) {
   if (threadIdx.x % 2 == 0) out[threadIdx.x] = 1;  // even lanes
 }
 
-// Takes its numbers from memory as arguments of functions, which must not hide the reads. Several calls: a function that
-// is called once might be inlined anyway.
+// Takes its numbers from memory as arguments of functions, which must not hide the reads. Several
+// calls: a function that is called once might be inlined anyway.
 __global__ void read_16_bits(const half* in, std::uint32_t* words,
                              float* sums) {
   const half* at = in + threadIdx.x;

@@ -1,0 +1,89 @@
+// Pictures: what is escaped, what is closed, and how numbers look.
+#include "common/drawing/svg.hpp"
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "common/files/write_file.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+
+TEST_CASE("numbers of a picture have few digits and no needless zeros") {
+  CHECK(Svg::number(0) == "0");
+  CHECK(Svg::number(-0.001) == "0");
+  CHECK(Svg::number(3) == "3");
+  CHECK(Svg::number(100) == "100");
+  CHECK(Svg::number(0.125) == "0.12");
+  CHECK(Svg::number(-0.5) == "-0.5");
+  CHECK(Svg::number(9.99) == "9.99");
+  CHECK(Svg::number(9.996) == "10");
+  CHECK(Svg::number(12.34) == "12.3");
+  CHECK(Svg::number(-123.04) == "-123");
+  CHECK(Svg::number(1234567) == "1234567");
+  CHECK_THROWS_AS(Svg::number(std::numeric_limits<double>::quiet_NaN()),
+                  std::invalid_argument);
+  CHECK_THROWS_AS(Svg::number(std::numeric_limits<double>::infinity()),
+                  std::invalid_argument);
+}
+
+TEST_CASE("a picture has its elements in their order") {
+  Svg svg("t");
+  svg.rect(1, 2, 3, 4.5, {{"fill", "#ffffff"}, {"fill-opacity", 0.25}});
+  svg.open("g", {{"class", "main"}});
+  svg.line(0, 0, 10, 20.5);
+  svg.close();
+  svg.text(5, 6, "words", {{"text-anchor", "end"}});
+  const std::string text = svg.str(70, 80.5);
+  CHECK(testing::contains(text,
+                          "width=\"70\" height=\"80.5\" "
+                          "viewBox=\"0 0 70 80.5\""));
+  CHECK(testing::contains(
+      text,
+      "<rect x=\"1\" y=\"2\" width=\"3\" height=\"4.5\" fill=\"#ffffff\" "
+      "fill-opacity=\"0.25\"/>\n"
+      "<g class=\"main\"><line x1=\"0\" y1=\"0\" x2=\"10\" y2=\"20.5\"/>\n"
+      "</g>\n"
+      "<text x=\"5\" y=\"6\" text-anchor=\"end\">words</text>\n</svg>\n"));
+  CHECK(text == svg.str(70, 80.5));
+}
+
+TEST_CASE(
+    "texts and attributes of a picture are escaped; XML parsers read it") {
+  for (const auto paper : {Svg::Paper::kWhite, Svg::Paper::kAdaptive}) {
+    Svg svg("a < b & \"c\"\a", paper, "<desc>");
+    svg.open("g", {{"data-name", "x\" onclick=\"y"}});
+    svg.element("title", {}, "1 < 2");
+    svg.text(1, 2, "]]> & QKᵀ");
+    svg.close();
+    const testing::TemporaryDirectory directory;
+    const auto file = directory.path() / "picture.svg";
+    write_file(file, svg.str(10, 20));
+    const auto says = [&](const std::string& expression) {
+      return testing::python_says(
+          "(lambda d: " + expression + ")(xml.dom.minidom.parse(file))",
+          file);
+    };
+    CHECK(says(R"x(d.documentElement.tagName == "svg")x") == "True\n");
+    CHECK(says(R"x(d.getElementsByTagName("title")[0].firstChild.data == )x"
+               R"x("a < b & \x22c\x22 ")x") == "True\n");
+    CHECK(says(R"x(d.getElementsByTagName("g")[0].getAttribute("data-name"))x"
+               R"x( == "x\x22 onclick=\x22y")x") == "True\n");
+    CHECK(says(R"x(d.getElementsByTagName("text")[0].firstChild.data == )x"
+               R"x("]]> & QK\u1d40")x") == "True\n");
+    CHECK(testing::contains(svg.str(10, 20), "prefers-color-scheme: dark") ==
+          (paper == Svg::Paper::kAdaptive));
+  }
+}
+
+TEST_CASE("a picture with an element that is not closed is a mistake") {
+  Svg svg("t");
+  CHECK_THROWS_AS(svg.close(), std::logic_error);
+  svg.open("g", {});
+  CHECK_THROWS_AS(svg.str(1, 1), std::logic_error);
+  svg.close();
+  CHECK_NOTHROW(svg.str(1, 1));
+}

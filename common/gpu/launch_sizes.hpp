@@ -1,0 +1,35 @@
+/// @file
+/// How many threads a kernel runs with: the same types for a GPU and for the lab.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fa {
+
+/// Threads in a block at most, as on every GPU since 2010.
+inline constexpr int kMaxThreads = 1024;
+
+/// CUDA's dim3 and uint3.
+struct Size {
+  unsigned x = 1;  ///< fastest
+  unsigned y = 1;  ///< next
+  unsigned z = 1;  ///< slowest
+  constexpr Size() = default;
+  /// Sizes not given are 1.
+  constexpr Size(unsigned size_x, unsigned size_y = 1, unsigned size_z = 1)
+      : x(size_x), y(size_y), z(size_z) {}
+  /// x y z
+  constexpr std::int64_t count() const { return std::int64_t{x} * y * z; }
+};
+
+/// How a kernel is launched.
+struct Launch {
+  Size grid;                     ///< blocks
+  Size block;                    ///< threads of a block
+  std::size_t shared_bytes = 0;  ///< of dynamic shared memory
+  int stages =
+      0;  ///< of its pipeline of copies, to be reported; 0: it has none
+};
+
+}  // namespace fa

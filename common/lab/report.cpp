@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "common/files/escape.hpp"
+#include "common/lab/watch.hpp"
+
+namespace fa::lab {
+
+const LineTraffic* Report::worst_shared() const {
+  const LineTraffic* worst = nullptr;
+  for (const LineTraffic& line : traffic) {
+    if (!line.shared) continue;
+    if (worst == nullptr || conflicts_more(line.wavefronts, line.ideal,
+                                           worst->wavefronts, worst->ideal)) {
+      worst = &line;
+    }
+  }
+  return worst;
+}
+
+namespace {
+// A text in lines of up to 78 columns, each indented by two.
+std::string wrapped(const std::string& text) {
+  constexpr std::size_t columns = 78;
+  std::string result, line = " ";
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (line.size() > 1 && line.size() + 1 + word.size() > columns) {
+      result += line + "\n";
+      line = " ";
+    }
+    line += " " + word;
+    begin = end + 1;
+  }
+  return result + line + "\n";
+}
+}  // namespace
+
+std::string Report::findings_text() const {
+  std::string text = findings.empty()
+                         ? "Nothing wrong was seen.\n"
+                         : fmt::format("{} finding{}:\n", findings.size(),
+                                       findings.size() == 1 ? "" : "s");
+  for (const Finding& finding : findings) {
+    text += fmt::format("\n{}: {}", finding.kind, finding.where);
+    if (!finding.caller.empty()) {
+      text += fmt::format("\n  called from {}", finding.caller);
+    }
+    if (!finding.other.empty()) {
+      text += fmt::format("\n  and {}", finding.other);
+    }
+    text += "\n" + wrapped(finding.count > 1
+                               ? fmt::format("{} ({} times)", finding.message,
+                                             finding.count)
+                               : finding.message);
+    if (!finding.seen.empty()) text += wrapped("seen with " + finding.seen);
+  }
+  return text;
+}
+
+std::string Report::text() const {
+  std::string text = findings_text();
+  for (const bool shared : {false, true}) {
+    text += fmt::format(
+        "\n{} memory\n{:>9} {:>9} {:>9} {:>12} {:>10} {:>10}  line\n",
+        shared ? "shared" : "global", "requests", "diverged", "atomics",
+        "bytes", shared ? "wavefronts" : "sectors", "at best");
+    for (const LineTraffic& line : traffic) {
+      if (line.shared != shared) continue;
+      text +=
+          fmt::format("{:>9} {:>9} {:>9} {:>12} {:>10} {:>10}  {} {}\n",
+                      line.requests, line.diverged, line.atomics, line.bytes,
+                      shared ? line.wavefronts : line.sectors, line.ideal,
+                      line.write ? "write" : "read ", line.where);
+    }
+  }
+  return text;
+}
+
+std::string Report::json() const {
+  std::string text = "{\"findings\": [";
+  for (const Finding& finding : findings) {
+    text += fmt::format(
+        "{}{{\"kind\": {}, \"where\": {}, \"caller\": {}, \"other\": {}, "
+        "\"message\": {}, \"count\": {}{}}}",
+        &finding == findings.data() ? "" : ", ", json_text(finding.kind),
+        json_text(finding.where), json_text(finding.caller),
+        json_text(finding.other), json_text(finding.message), finding.count,
+        finding.seen.empty()
+            ? ""
+            : fmt::format(", \"seen\": {}", json_text(finding.seen)));
+  }
+  text += "], \"traffic\": [";
+  for (const LineTraffic& line : traffic) {
+    text += fmt::format(
+        "{}{{\"where\": {}, \"memory\": \"{}\", \"access\": \"{}\", "
+        "\"requests\": {}, \"diverged\": {}, \"atomics\": {}, \"bytes\": {}, "
+        "\"sectors\": {}, \"wavefronts\": {}, \"ideal\": {}}}",
+        &line == traffic.data() ? "" : ", ", json_text(line.where),
+        line.shared ? "shared" : "global", line.write ? "write" : "read",
+        line.requests, line.diverged, line.atomics, line.bytes, line.sectors,
+        line.wavefronts, line.ideal);
+  }
+  return text + "]}";
+}
+
+}  // namespace fa::lab

@@ -1,0 +1,120 @@
+/// @file
+/// Shadow memory: what is remembered of each piece of memory that watched kernels may use.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/lab/order.hpp"
+#include "common/lab/traffic.hpp"
+
+namespace fa::lab {
+
+/// The last accesses to a piece of memory.
+struct Cell {
+  Access write;            ///< of ordinary writes
+  Access atomic_write;     ///< of atomic ones
+  Access read;             ///< of reads
+  Access other_read;       ///< by another thread than `read`
+  bool written = false;    ///< by anything, since it was last unwritten
+  bool in_flight = false;  ///< an asynchronous copy will write it
+};
+/// Bytes of a cell. Neighbouring 16-bit elements are no race.
+inline constexpr std::size_t kCellBytes = 2;
+
+/// A read by something that runs beside the threads.
+struct AsyncRead {
+  std::uint32_t thread = 0;           ///< Order::id() of the agent
+  std::uint32_t time = 0;             ///< its group
+  std::uint32_t site = 0;             ///< see Sites
+  AsyncUse use = AsyncUse::kProduct;  ///< what it is
+};
+/// Bytes that it reads together.
+inline constexpr std::size_t kGrainBytes = 16;
+
+/// A buffer, or the shared memory of a block.
+struct Region {
+  Memory memory = Memory::kGlobal;   ///< of this kind
+  const std::byte* begin = nullptr;  ///< its first byte
+  std::size_t size = 0;              ///< bytes
+  std::vector<Cell> cells;           ///< all of them
+  std::vector<std::vector<AsyncRead>>
+      async_reads;  ///< of each grain; or none
+
+  /// Starts over with memory that was never written.
+  void set(const void* start, std::size_t bytes) {
+    begin = static_cast<const std::byte*>(start);
+    size = bytes;
+    clear();
+  }
+  /// Forgets all accesses.
+  void clear() {
+    cells.assign((size + kCellBytes - 1) / kCellBytes, {});
+    async_reads.clear();
+  }
+  /// Whether a byte is in it.
+  bool contains(const std::byte* address) const {
+    return address >= begin && address < begin + size;
+  }
+  /// Calls visit(cell) for the cells of some bytes, as far as they are in it.
+  template <class Visit>
+  void for_cells(const std::byte* address, std::size_t bytes, Visit visit) {
+    const auto offset = static_cast<std::size_t>(address - begin);
+    const std::size_t end = std::min(offset + bytes, size);
+    for (std::size_t i = offset / kCellBytes;
+         i < (end + kCellBytes - 1) / kCellBytes; ++i) {
+      visit(cells[i]);
+    }
+  }
+  /// "byte 12 of a buffer of 400 bytes in global memory".
+  std::string name(std::ptrdiff_t offset) const;
+};
+
+/// All memory of a watch.
+class ShadowMemory {
+ public:
+  ShadowMemory();
+
+  /// A buffer comes.
+  void allocated(const void* memory, std::size_t bytes);
+  /// A buffer goes.
+  void released(const void* memory);
+  /// The shared memory of a block begins unwritten.
+  void block_begins(const void* memory, std::size_t bytes) {
+    statics.clear();
+    dynamic.set(memory, bytes);
+  }
+
+  /// The region with an address in it or in the room beside it; null for registers and arguments.
+  Region* find(const std::byte* address) {
+    if (statics.contains(address)) return &statics;
+    if (address >= dynamic.begin - kRoom &&
+        address < dynamic.begin + dynamic.size + kRoom) {
+      return &dynamic;
+    }
+    return buffer(address);
+  }
+  /// The same for global memory only.
+  Region* buffer(const std::byte* address);
+  /// The same for shared memory only, without the room.
+  Region* shared(const std::byte* address) {
+    return statics.contains(address)   ? &statics
+           : dynamic.contains(address) ? &dynamic
+                                       : nullptr;
+  }
+
+  Region statics;  ///< thread-local memory, where __shared__ arrays are
+  Region dynamic;  ///< dynamic shared memory
+
+ private:
+  // Watched on either side of buffers and of dynamic shared memory.
+  static constexpr std::ptrdiff_t kRoom = 4096;
+  std::map<const std::byte*, Region> buffers_;  // by their ends with the room
+  Region* last_buffer_ = nullptr;
+};
+
+}  // namespace fa::lab

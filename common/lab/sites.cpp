@@ -1,0 +1,155 @@
+#include "common/lab/sites.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <link.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <fmt/format.h>
+
+namespace fa::lab {
+namespace {
+
+// Where the executable was loaded.
+std::uintptr_t load_address() {
+  std::uintptr_t result = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* address) {
+        *static_cast<std::uintptr_t*>(address) = info->dlpi_addr;
+        return 1;  // the executable comes first
+      },
+      &result);
+  return result;
+}
+
+bool contains(const std::string& line, const char* part) {
+  return line.find(part) != std::string::npos;
+}
+
+// Whether a line is of the functions that kernels are written with.
+bool is_surface(const std::string& line) {
+  return contains(line, "common/gpu/kernel") ||
+         contains(line, "common/gpu/hopper");
+}
+
+// Whether a line is one of what surrounds kernels.
+bool is_outside(const std::string& line) {
+  for (const char* part :
+       {"common/gpu/launch", "/usr/include/", "/boost/", "??", ":?"}) {
+    if (contains(line, part)) return true;
+  }
+  return is_surface(line) || (contains(line, "common/lab/") &&
+                              !contains(line, "common/lab/tests/"));
+}
+
+// "file:line" with the file's name as seen from the repository. A compiler's cache may have made it
+// relative.
+std::string short_name(const std::string& line) {
+  const std::string root = FA_ROOT_DIRECTORY, up = "../";
+  std::string name = std::filesystem::path(line).lexically_normal().string();
+  if (name.compare(0, root.size(), root) == 0) name.erase(0, root.size());
+  while (name.compare(0, up.size(), up) == 0) name.erase(0, up.size());
+  return name;
+}
+
+}  // namespace
+
+const SourceLines& source_lines(const std::vector<std::uintptr_t>& codes) {
+  const std::uintptr_t base = load_address();
+  // Each start of addr2line reads all of the program's lines.
+  static SourceLines known;
+  std::vector<std::uintptr_t> asked;
+  for (const std::uintptr_t code : codes) {
+    if (known.count(code) == 0) asked.push_back(code);
+  }
+  constexpr std::size_t kAtOnce = 5000;
+  for (std::size_t begin = 0; begin < asked.size(); begin += kAtOnce) {
+    std::string command =
+        fmt::format("addr2line -a -i -e /proc/{}/exe", getpid());
+    const std::size_t end = std::min(begin + kAtOnce, asked.size());
+    for (std::size_t i = begin; i < end; ++i) {
+      command += fmt::format(" {:#x}", asked[i] - base - 1);  // in the call
+    }
+    std::FILE* const pipe = popen((command + " 2>/dev/null").c_str(), "r");
+    if (pipe == nullptr) return known;
+    char line[4096];
+    std::uintptr_t code = 0;
+    while (std::fgets(line, sizeof line, pipe) != nullptr) {
+      std::string text(line, std::strcspn(line, "\n"));
+      if (text.compare(0, 2, "0x") == 0) {
+        code = static_cast<std::uintptr_t>(
+                   std::strtoull(text.c_str(), nullptr, 16)) +
+               base + 1;
+        continue;
+      }
+      known[code].push_back(
+          short_name(text.substr(0, text.find(" (discriminator"))));
+    }
+    pclose(pipe);
+  }
+  return known;
+}
+
+std::string line_of(const SourceLines& lines, std::uintptr_t code) {
+  const auto found = lines.find(code);
+  if (found == lines.end()) return fmt::format("code {:#x}", code);
+  for (const std::string& line : found->second) {
+    if (!is_surface(line)) return line;
+  }
+  return found->second.back();
+}
+
+bool is_of_kernel(const std::string& line) {
+  return !contains(line, "??") && line.compare(0, 5, "/usr/") != 0 &&
+         (contains(line, "/tests/") || !contains(line, "common/"));
+}
+
+std::string caller_of(const SourceLines& lines,
+                      const std::vector<std::uintptr_t>& stack,
+                      const std::string& line) {
+  const std::string file = line.substr(0, line.find(':') + 1);
+  for (const std::uintptr_t code : stack) {
+    const auto found = lines.find(code);
+    if (found == lines.end()) continue;
+    for (const std::string& frame : found->second) {
+      if (!is_outside(frame) && frame.compare(0, file.size(), file) != 0) {
+        return frame;
+      }
+    }
+  }
+  return "";
+}
+
+std::vector<std::uintptr_t> call_stack() {
+  std::vector<std::uintptr_t> result;
+  _Unwind_Backtrace(
+      [](_Unwind_Context* context, void* stack) {
+        static_cast<std::vector<std::uintptr_t>*>(stack)->push_back(
+            _Unwind_GetIP(context));
+        return _URC_NO_REASON;
+      },
+      &result);
+  return result;
+}
+
+std::vector<std::uintptr_t> Sites::codes() const {
+  std::vector<std::uintptr_t> result;
+  for (const Site& site : sites_) {
+    if (site.code != 0) result.push_back(site.code);
+  }
+  return result;
+}
+
+std::string Sites::line(std::uint32_t id) const {
+  if (id == 0) return "";
+  const Site& site = sites_[id];
+  return site.code != 0 ? line_of(source_lines({site.code}), site.code)
+                        : short_name(fmt::format("{}:{}", site.location.file,
+                                                 site.location.line));
+}
+
+}  // namespace fa::lab

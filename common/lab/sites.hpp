@@ -1,0 +1,76 @@
+/// @file
+/// Where in the source of the watched kernels something happens. Code addresses are noted while
+/// kernels run and become lines only when a report is written: addr2line is slow.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/lab/engine.hpp"
+
+namespace fa::lab {
+
+/// Code addresses, and of each the chain of inlined calls, the innermost first, as "file:line".
+using SourceLines = std::map<std::uintptr_t, std::vector<std::string>>;
+
+/// The lines of code addresses, with those that were asked for earlier.
+const SourceLines& source_lines(const std::vector<std::uintptr_t>& codes);
+
+/// The line of a code address: the innermost that is not in the functions that kernels are written
+/// with.
+std::string line_of(const SourceLines& lines, std::uintptr_t code);
+
+/// Whether a line is a kernel's, and neither the lab's nor a library's.
+bool is_of_kernel(const std::string& line);
+
+/// The innermost line of a call stack that is a kernel's and in another file than a given line;
+/// empty without one.
+std::string caller_of(const SourceLines& lines,
+                      const std::vector<std::uintptr_t>& stack,
+                      const std::string& line);
+
+/// The return addresses of the functions that run now, the innermost first.
+std::vector<std::uintptr_t> call_stack();
+
+/// Numbers for the places that accesses come from; 0 stands for none.
+class Sites {
+ public:
+  /// The number of a code address.
+  std::uint32_t id(std::uintptr_t code) {
+    std::uint32_t& id = of_code_[code];
+    if (id == 0) id = add({code, {}});
+    return id;
+  }
+  /// The number of a line.
+  std::uint32_t id(const SourceLocation& location) {
+    std::uint32_t& id = of_line_[{location.file, location.line}];
+    if (id == 0) id = add({0, location});
+    return id;
+  }
+  /// Whether a code address has a number.
+  bool has(std::uintptr_t code) const { return of_code_.count(code) > 0; }
+  /// All code addresses, in the order of their numbers.
+  std::vector<std::uintptr_t> codes() const;
+  /// "file:line" of a number; empty for 0.
+  std::string line(std::uint32_t id) const;
+
+ private:
+  struct Site {  // a code address, or a line that is known
+    std::uintptr_t code = 0;
+    SourceLocation location;
+  };
+  std::uint32_t add(const Site& site) {
+    sites_.push_back(site);
+    return static_cast<std::uint32_t>(sites_.size() - 1);
+  }
+
+  std::vector<Site> sites_{1};
+  std::unordered_map<std::uintptr_t, std::uint32_t> of_code_;
+  std::map<std::pair<std::string, int>, std::uint32_t> of_line_;
+};
+
+}  // namespace fa::lab
