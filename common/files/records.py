@@ -8,6 +8,7 @@ import re
 KERNELS = {
     "10_matmul_register_column": "10_matmul_1d_thread_tiling",
     "11_matmul_register_block": "11_matmul_2d_thread_tiling",
+    "18_block_product": "18_back_to_back_matmul",
     "08_finish": "08_edge_masks",
     "14_patience": "14_lazy_rescaling",
     "15_shares": "15_warpgroup_tiles",

@@ -380,7 +380,7 @@ def compact(result):
 
 def read_record(path):
     """What compact() wrote, with the names of ncu's counts beside them."""
-    result = json.loads(path.read_text(encoding="utf-8"))
+    result = read(path)
     for entry in result["counts"]:
         if isinstance(entry["ncu"], list):
             entry["ncu"] = dict(zip(result["metrics"], entry["ncu"]))
