@@ -88,7 +88,7 @@ void write_heat_map_svg(const std::filesystem::path& path,
       if (opacity < 0.005) continue;  // invisible, and there are many
       svg += fmt::format(
           "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
-          "fill-opacity=\"{:.2f}\"><title>{} looks at {}: "
+          "fill-opacity=\"{:.2f}\"><title>{} attends to {}: "
           "{:.3f}</title></rect>\n",
           kLeft + j * kCell, kTop + i * kCell, kCell, kCell, opacity,
           xml_text(rows[static_cast<std::size_t>(i)]),

@@ -128,7 +128,7 @@ std::string check_line(bool passed, const std::string& what,
 
 std::string against_limit(double figure, double limit) {
   // Rounding errors need an exponent; ratios and losses read better without.
-  return limit >= 0.01
+  return limit >= 0.1
              ? fmt::format("{:>#8.3g}  (limit {:#.3g})", figure, limit)
              : fmt::format("{:>8.2e}  (limit {:.2e})", figure, limit);
 }

@@ -10,12 +10,13 @@
 
 namespace fa::cli {
 
-/// Q [batch, heads, length_q, head_dim], K and V [batch, kv_heads, length_k, head_dim] from a
-/// directory, and the tokens from its tokens.txt: one per key, as printable() shows it, or none
-/// without that file.
+/// The input of a lesson and the directory that it was read from.
 struct Input {
+  /// @{ Q is [batch, heads, length_q, head_dim], K and V are [batch, kv_heads, length_k, head_dim].
   std::filesystem::path directory;
   Tensor<float, 4> q, k, v;
+  /// @}
+  /// One per key from tokens.txt, as printable() shows it; empty without that file.
   std::vector<std::string> tokens;
 };
 

@@ -17,13 +17,14 @@
 
 namespace fa::cli {
 
-/// The values of the options: `kernel` and `group` select by a part of the name; `size` 0 stands for
-/// the section's default; `json`, `svg` and `results` are files to write, or empty; an empty `commit`
-/// asks git.
+/// The values of the options.
 struct KernelOptions {
+  /// @{ `kernel` and `group` select by a part of the name; a `size` of 0 is the section's default;
+  /// `json`, `svg` and `results` are files to write, or empty; an empty `commit` asks git.
   std::string kernel, group;
   std::int64_t size = 0;
   std::string json, svg, results, commit;
+  /// @}
 
   /// Whether a kernel of this name is selected.
   bool wants(const std::string& name) const {
@@ -35,11 +36,13 @@ struct KernelOptions {
   }
 };
 
-/// The parts of --help that differ between lessons: the sections that --kernel selects in ("sections
-/// trace and once") and --results records ("section time"), what --size sets ("queries and keys"),
-/// and what else --json and --svg write ("; section timeline: the timelines").
+/// The parts of --help that differ between lessons.
 struct KernelHelp {
+  /// @{ The sections that --kernel selects in ("sections trace and once") and that --results records
+  /// ("section time"), what --size sets ("queries and keys"), and what else --json and --svg write
+  /// ("; section timeline: the timelines").
   std::string narrowed, recorded, sizes, timeline{};
+  /// @}
 };
 
 /// Adds the options.

@@ -16,18 +16,22 @@ namespace fa::cli {
 /// Lines of each kernel file, by its name without folder and suffix; counted by the build.
 using KernelLines = std::map<std::string, int>;
 
-/// A rung that has been launched once, with the resources of its kernels: on the backend of interest
-/// and in the lab, which records setmaxnreg. The latter are ignored if the numbers of kernels differ.
-/// The name is that of the file, possibly with a suffix.
+/// A rung that has been launched once.
 struct LaunchedRung {
+  /// @{ The name of the file, possibly with a suffix, and the resources of the kernels: on the backend
+  /// of interest and in the lab, which records setmaxnreg. If the numbers of kernels differ, those of
+  /// the lab are ignored.
   std::string name;
   std::vector<KernelResources> takes{}, in_lab{};
+  /// @}
 };
 
-/// The rungs of one table, in the order of the lesson.
+/// The rungs of one table.
 struct LaunchedGroup {
+  /// @{ The title of the table, and its rows in the order of the lesson.
   std::string name;
   std::vector<LaunchedRung> rungs;
+  /// @}
 };
 
 /// Launches a rung on a backend and, if that is not the lab, in the lab as well.

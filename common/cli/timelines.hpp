@@ -18,10 +18,12 @@
 
 namespace fa::cli {
 
-/// The options of section timeline: a part of the rung's name, a file for the drawing ("-": print the
-/// drawing and nothing else), and a file for JSON, or empty.
+/// The options of section timeline.
 struct TimelineOptions {
+  /// @{ A part of the rung's name, a file for the drawing ("-": print the drawing and nothing else),
+  /// and a file for JSON; may be empty.
   std::string kernel, svg, json;
+  /// @}
 };
 
 /// The rungs that have a timeline and whose name contains a text.
