@@ -122,27 +122,27 @@ std::vector<tiled::Kernel> float_products() {
         stages > 0 ? kNeedsCpAsync.with_shared(shared_bytes) : Needs{});
   };
   constexpr int four = 4;  // rows are a multiple of it apart
-  return {kernel("07_matmul_naive", "a thread for each result",
+  return {kernel("07_matmul_naive", "one thread per element of C",
                  matmul_naive<bt>, {16, 16, 1, 1, four}, {16, 16}, true),
-          kernel("08_matmul_coalesced", "lanes along the columns",
+          kernel("08_matmul_coalesced", "lanes along a row of C",
                  matmul_coalesced<bt>, {8, 32, 1, 1, four}, {32, 8}),
           kernel("09_matmul_shared_tiles", "tiles in shared memory",
                  matmul_shared_tiles<bt>,
                  {kSharedTile, kSharedTile, kSharedTile, 1, four},
                  {kSharedTile, kSharedTile}),
-          kernel("10_matmul_register_column", "8 results a thread",
+          kernel("10_matmul_register_column", "1D thread tiling, 8 x 1",
                  matmul_register_column<bt>, {64, 64, 8, 1, four}, {64, 8}),
-          kernel("11_matmul_register_block", "8 x 8 results a thread",
+          kernel("11_matmul_register_block", "2D thread tiling, 8 x 8",
                  matmul_register_block<bt>, {128, 128, 8, 1, four}, {16, 16}),
-          kernel("12_matmul_vector_loads", "four numbers at a time",
+          kernel("12_matmul_vector_loads", "vector loads of 4 floats",
                  matmul_vector_loads<bt>,
                  {kVectorTile, kVectorTile, kVectorDepth, 1, four}, {16, 16}),
-          kernel("13_matmul_double_buffer", "copies while multiplying",
+          kernel("13_matmul_double_buffer", "double buffering",
                  matmul_double_buffer<bt>,
                  {kVectorTile, kVectorTile, kAsyncDepth, 2, four}, {16, 16},
                  false, 0, 2),
           kernel("14_matmul_register_prefetch",
-                 "8 x 16 results, a step ahead", matmul_register_prefetch<bt>,
+                 "register prefetch, 8 x 16", matmul_register_prefetch<bt>,
                  {RegisterTile::rows, RegisterTile::cols, RegisterTile::depth,
                   RegisterTile::stages, four},
                  {RegisterTile::threads}, false, RegisterTile::shared_bytes,
@@ -168,12 +168,12 @@ std::vector<tiled::Kernel> mma_products() {
         },
         kNeedsMma.with_shared(shared_bytes));
   };
-  return {kernel("15_matmul_tensor_cores", "16 x 8 x 16 in one instruction",
+  return {kernel("15_matmul_tensor_cores", "mma.m16n8k16",
                  matmul_tensor_cores<bt, T>, PlainTile<bt>{}, 0, 0),
-          kernel("16_matmul_pipelined", "two more tiles on their way",
+          kernel("16_matmul_pipelined", "cp.async, two tiles in flight",
                  matmul_pipelined<bt, T>, PipelinedTile<bt>{},
                  stages_bytes<PipelinedTile<bt>>(), kStages),
-          kernel("17_matmul_fragment_prefetch", "fragments a step ahead",
+          kernel("17_matmul_fragment_prefetch", "fragment prefetch",
                  matmul_fragment_prefetch<bt, T>, PrefetchTile<bt>{},
                  stages_bytes<PrefetchTile<bt>>(), kStages)};
 }
@@ -196,19 +196,19 @@ std::vector<tiled::Kernel> wgmma_products() {
   using OneStage = OneStageTile<bt, T>;
   using Stages = StagesTile<bt, T>;
   return {
-      kernel("19_matmul_wgmma", "tiles by TMA, 64 x 256 x 16 at once",
+      kernel("19_matmul_wgmma", "wgmma.m64n256k16, tiles by TMA",
              OneStage{},
              [](const Product<T>& p) {
                return mapped_launch<OneStage, OneStageShared<OneStage>>(
                    p, matmul_wgmma<OneStage, T>);
              }),
-      kernel("20_matmul_stages", "products that go on, four stages", Stages{},
+      kernel("20_matmul_stages", "asynchronous wgmma, four stages", Stages{},
              [](const Product<T>& p) {
                return mapped_launch<Stages, StagesShared<Stages>>(
                    p, matmul_stages<Stages, T>);
              }),
       kernel(
-          "21_matmul_persistent", "a warp that fetches, tile after tile",
+          "21_matmul_persistent", "persistent blocks, a producer warp",
           Stages{},
           [](const Product<T>& p) {
             return persistent_launch<Stages>(p, kTileGroup);
@@ -228,7 +228,7 @@ std::vector<tiled::Kernel> bfloat16_products() {
 
 inline tiled::Kernel add_kernel() {
   return {"01_vector_add",
-          "grid, block, thread, tail",
+          "grid, block, thread, bounds check",
           [](const Inputs& in) {
             const std::int64_t n = in[0].count();
             return prepare_plain(
@@ -278,7 +278,7 @@ tiled::Kernel softmax_kernel(const char* name, const char* idea,
 
 inline tiled::Kernel block_kernel() {
   return {"18_block_product",
-          "both products, scores never stored",
+          "two matmuls, scores never stored",
           [](const Inputs& in) {
             const std::int64_t length_q = in[0].size(0),
                                length_k = in[1].size(0);
@@ -303,17 +303,17 @@ inline tiled::Machine machine(const std::string& kind) {
       [](const std::string& group) -> std::vector<tiled::Kernel> {
     if (group == "add") return {add_kernel()};
     if (group == "transpose") {
-      return {transpose_kernel("02_transpose_naive", "element by element",
+      return {transpose_kernel("02_transpose_naive", "one element per thread",
                                transpose_naive),
-              transpose_kernel("03_transpose_shared", "a tile on the chip",
+              transpose_kernel("03_transpose_shared", "shared-memory tile",
                                transpose_shared<0>),
-              transpose_kernel("03_transpose_shared, padded", "33 columns",
+              transpose_kernel("03_transpose_shared, padded", "padded rows",
                                transpose_shared<1>),
-              transpose_kernel("04_transpose_swizzled", "no memory wasted",
+              transpose_kernel("04_transpose_swizzled", "XOR swizzle",
                                transpose_swizzled)};
     }
     if (group == "softmax") {
-      return {softmax_kernel("05_softmax_three_passes", "a warp for each row",
+      return {softmax_kernel("05_softmax_three_passes", "one warp per row",
                              softmax_three_passes),
               softmax_kernel("06_softmax_online", "lanes merge (m, l)",
                              softmax_online)};

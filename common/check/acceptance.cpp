@@ -123,7 +123,7 @@ std::string check_line(bool passed, const std::string& what,
   const char* const result = passed ? "PASS" : "FAIL";
   return figures.empty()
              ? fmt::format("{}  {}", result, what)
-             : fmt::format("{}  {:<36}  {}", result, what, figures);
+             : fmt::format("{}  {:<38}  {}", result, what, figures);
 }
 
 std::string against_limit(double figure, double limit) {

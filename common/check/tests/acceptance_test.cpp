@@ -294,7 +294,7 @@ TEST_CASE("the worst element is the first invalid one else the farthest") {
 TEST_CASE("the report of an accepted tensor is one line with its bounds") {
   const Verdict verdict = decide_on({1.5, 2}, {1, 2}, {1.5, 2});
   CHECK(verdict.report() ==
-        "PASS  o                                     "
+        "PASS  o                                       "
         "max    0.500  (limit 1.00)  rms    0.354  (limit 0.707)");
 }
 

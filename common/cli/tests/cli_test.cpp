@@ -615,12 +615,12 @@ TEST_CASE("a check that fails gives status 1") {
   const Outcome good = run_section("good");
   CHECK(good.status == 0);
   CHECK(good.output ==
-        "PASS  theorem                                  0.500  (limit "
+        "PASS  theorem                                    0.500  (limit "
         "0.500)\n");
   const Outcome bad = run_section("bad");
   CHECK(bad.status == 1);
   CHECK(bad.output ==
-        "FAIL  claim                                    0.750  (limit "
+        "FAIL  claim                                      0.750  (limit "
         "0.500)\n");
   CHECK(bad.error == "");
   CHECK(run_section("nan").status == 1);
