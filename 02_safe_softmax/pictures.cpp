@@ -59,7 +59,7 @@ void write_exp_ranges_svg(const std::filesystem::path& path) {
       "</style>\n"
       "<rect class=\"paper\" width=\"{0}\" height=\"{1}\"/>\n"
       "<text x=\"20\" y=\"28\" font-size=\"15\">Scores x whose exp(x) the "
-      "type can hold (pale: with digits lost)</text>\n",
+      "type can hold (pale: subnormal)</text>\n",
       kWidth, height);
   svg += row<half>(0) + row<bfloat16>(1) + row<float>(2) + row<double>(3);
   const int axis = kTop + 4 * kRow + 8;

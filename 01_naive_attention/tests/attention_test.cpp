@@ -393,6 +393,6 @@ TEST_CASE("the oracle is quick: 8 heads of 1024 x 64 in a few seconds") {
 #if defined(NDEBUG)
   CHECK(taken < 5);
 #else
-  MESSAGE("unoptimised build: " << taken << " s, not judged");
+  MESSAGE("unoptimised build: " << taken << " s, not compared");
 #endif
 }

@@ -1,4 +1,4 @@
-// The program of the lesson, run as a reader runs it.
+// The lesson's program.
 #include <algorithm>
 #include <limits>
 
@@ -44,7 +44,7 @@ TEST_CASE(
   CHECK(contains(picture, "</svg>"));
 }
 
-TEST_CASE("the program takes grouped heads and uneven lengths") {
+TEST_CASE("the program takes GQA and unequal lengths") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
   write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 5, 16}, 1));

@@ -1,4 +1,4 @@
-// The program of the lesson, run as a reader runs it.
+// The lesson's program.
 #include <algorithm>
 
 #include <doctest/doctest.h>
@@ -41,8 +41,7 @@ TEST_CASE(
             directory.path() / "steps.json") == "True\n");
 }
 
-TEST_CASE(
-    "the program takes any tiles, masks, grouped heads, uneven lengths") {
+TEST_CASE("the program takes any tiles, masks, GQA and unequal lengths") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
   write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 7, 16}, 1));

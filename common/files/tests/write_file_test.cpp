@@ -152,7 +152,7 @@ TEST_CASE("a FIFO is written as it is, and stays") {
   const TemporaryDirectory directory;
   const fs::path fifo = directory.path() / "fifo";
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
-  check_writable(fifo);  // nobody reads: it must not wait
+  check_writable(fifo);  // without a reader: it must not wait
   // Open for reading all the time, so that no opening waits.
   const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
   REQUIRE(reader >= 0);

@@ -252,7 +252,7 @@ TEST_CASE("column-major order is refused with what to do about it") {
   }
 }
 
-TEST_CASE("a path that is no file is refused") {
+TEST_CASE("a path that is not a file is refused") {
   const TemporaryDirectory directory;
   const auto refusal = [](const fs::path& path) {
     return message_of<std::invalid_argument>(
