@@ -2,7 +2,7 @@
 /// Lesson 01: attention written exactly as the formulas, on Eigen. It is slow, it stores the whole
 /// length_q x length_k matrix of scores, and it is the reference for every later lesson.
 ///
-/// For one head, with queries Q, keys K, values V and the gradient dO of some loss with respect to O:
+/// For one head, with queries Q, keys K, values V and the gradient dO of a loss with respect to O:
 ///
 ///     S = scale Q K^T      P = softmax of each row of S      O = P V
 ///     dV = P^T dO          dP = dO V^T
@@ -22,7 +22,8 @@ namespace fa {
 
 /// The sizes of an attention problem.
 struct AttentionShape {
-  /// @{ With grouped-query attention (GQA) each of the kv_heads serves heads / kv_heads query heads.
+  /// @{ With grouped-query attention (GQA) each of the kv_heads serves heads / kv_heads query
+  /// heads.
   std::int64_t batch = 0;
   std::int64_t heads = 0, kv_heads = 0;
   std::int64_t length_q = 0, length_k = 0;
@@ -45,7 +46,8 @@ struct AttentionOptions {
   std::optional<double> scale;
   /// Query i sees key j only when j <= i + length_k - length_q: the last query sees every key.
   bool causal = false;
-  /// [batch, heads, length_q, length_k], 1 keeps an element of P and 0 drops it; null for no dropout.
+  /// [batch, heads, length_q, length_k], 1 keeps an element of P and 0 drops it; null for no
+  /// dropout.
   View<const std::uint8_t, 4> dropout_keep;
   /// Fraction of P that is dropped; kept elements are multiplied by 1 / (1 - probability).
   double dropout_probability = 0;
@@ -73,16 +75,18 @@ struct Forward {
 /// The result of the backward pass.
 template <class T>
 struct Gradients {
-  /// @{ With the shapes of q, k and v. With GQA, dK and dV are sums over the query heads of a group.
+  /// @{ With the shapes of q, k and v. With GQA, dK and dV are sums over the query heads of a
+  /// group.
   Tensor<T, 4> d_q, d_k, d_v;
   /// @}
 };
 
-/// Attention, O = softmax(scale Q K^T) V, threaded over heads. A row without a visible key gives O = 0
-/// and LSE = -infinity.
+/// Attention, O = softmax(scale Q K^T) V, threaded over heads. A fully masked row gives O = 0 and
+/// LSE = -infinity.
 ///
 /// With T = double it is the reference of the whole course. With a narrower T every stored
-/// intermediate (S, P, O) is rounded to T, while sums use float32: the `plain` of the acceptance rule.
+/// intermediate (S, P, O) is rounded to T, while sums use float32: the `plain` of the acceptance
+/// rule.
 ///
 /// Source: Vaswani et al., Attention Is All You Need, 2017, equation 1.
 /// @param q [batch, heads, length_q, head_dim]
@@ -105,7 +109,8 @@ template <class T>
 Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
                      const AttentionOptions& options = {});
 
-/// The gradients of a loss with respect to q, k and v, threaded over heads. Rounds as forward() does.
+/// The gradients of a loss with respect to q, k and v, threaded over heads. Rounds as forward()
+/// does.
 /// Source: the derivation on this lesson's page, "Backward".
 /// @param q [batch, heads, length_q, head_dim]
 /// @param k [batch, kv_heads, length_k, head_dim]

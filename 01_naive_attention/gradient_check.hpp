@@ -10,8 +10,8 @@
 
 namespace fa::naive {
 
-/// The step of the central differences. With step h the error is about h^2 (truncation of the Taylor
-/// series) plus epsilon / h (rounding); the sum is smallest near the cube root of epsilon.
+/// The step of the central differences. With step h the error is about h^2 (truncation of the
+/// Taylor series) plus epsilon / h (rounding); the sum is smallest near the cube root of epsilon.
 inline const double kDifferenceStep =
     std::cbrt(std::numeric_limits<double>::epsilon());
 

@@ -197,9 +197,9 @@ void which_token_attends_to_which(cli::Program& program,
   }
 }
 
-// The model's tensor was computed in float64 by another program, from inputs that were not yet rounded
-// to float32. This rounding must not cause a larger difference than computing in float32 does, so the
-// limit does not depend on the model's tensor.
+// The model's tensor was computed in float64 by another program, from inputs that were not yet
+// rounded to float32. This rounding must not cause a larger difference than computing in float32
+// does, so the limit does not depend on the model's tensor.
 template <int Rank>
 Verdict against_model(std::string what, const Tensor<double, Rank>& out,
                       const Tensor<double, Rank>& model,

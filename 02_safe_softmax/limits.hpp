@@ -1,6 +1,6 @@
 /// @file
-/// The range of exp in a type, and where a sum stops growing: found by a search over the values of the
-/// type.
+/// The range of exp in a type, and where a sum stops growing: found by a search over the values of
+/// the type.
 #pragma once
 
 #include <cmath>
@@ -13,8 +13,8 @@
 
 namespace fa::safe {
 
-/// The non-negative values of type T in ascending order: value 0 is 0, the last is the largest finite
-/// one. The bit patterns of non-negative IEEE values, read as integers, are in this order.
+/// The non-negative values of type T in ascending order: value 0 is 0, the last is the largest
+/// finite one. The bit patterns of non-negative IEEE values, read as integers, are in this order.
 /// @param index 0 to count_of_positive<T>() - 1
 template <class T>
 double positive_number(std::uint64_t index) {
@@ -33,8 +33,8 @@ std::uint64_t count_of_positive() {
   return exponents << FloatTraits<T>::fraction_bits;
 }
 
-/// The largest non-negative value x of type T for which `holds(x)`; holds must be true for 0 and up to
-/// some value, and false above it.
+/// The largest non-negative value x of type T for which `holds(x)`; holds must be true for 0 and up
+/// to some value, and false above it.
 template <class T, class Holds>
 double last_where(Holds holds) {
   std::uint64_t yes = 0, no = count_of_positive<T>();

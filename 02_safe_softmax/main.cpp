@@ -1,4 +1,5 @@
-// Lesson 02: where exp overflows, how subtracting the maximum prevents it, and the error of each type.
+// Lesson 02: where exp overflows, how subtracting the maximum prevents it, and the error of each
+// type.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -6,7 +6,8 @@
 
 namespace fa::safe {
 
-/// Writes an SVG chart, for light and dark pages, of the scores whose exponential each type can hold.
+/// Writes an SVG chart, for light and dark pages, of the scores whose exponential each type can
+/// hold.
 /// @param path the file, written completely or not at all
 /// @throws std::runtime_error when the file cannot be written
 void write_exp_ranges_svg(const std::filesystem::path& path);

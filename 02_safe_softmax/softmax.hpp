@@ -1,7 +1,7 @@
 /// @file
 /// Softmax of one row in its two textbook forms, with every pass over the row counted, and the
-/// logarithm of its sum. Elements are stored in type T and all arithmetic runs in type A, so that the
-/// error of each can be measured.
+/// logarithm of its sum. Elements are stored in type T and all arithmetic runs in type A, so that
+/// the error of each can be measured.
 #pragma once
 
 #include <cmath>
@@ -53,8 +53,8 @@ inline void check_rows(std::int64_t x, std::int64_t y) {
   }
 }
 
-/// The definition, exp(x) / sum exp(x), in two passes. It overflows when one exp(x) does, and divides
-/// 0 by 0 when all of them underflow.
+/// The definition, exp(x) / sum exp(x), in two passes. It overflows when one exp(x) does, and
+/// divides 0 by 0 when all of them underflow.
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 1.
 /// @tparam T type of the elements and of each exp
 /// @tparam A type in which sum and quotient are computed
@@ -97,8 +97,8 @@ double row_max(View<const T, 1> x) {
   //! [row_max]
 }
 
-/// The safe form, exp(x - max) / sum exp(x - max), in three passes: maximum, sum, quotients. A row of
-/// -infinity (fully masked) gives zeros. A NaN or +infinity in the input gives NaN.
+/// The safe form, exp(x - max) / sum exp(x - max), in three passes: maximum, sum, quotients. A row
+/// of -infinity (fully masked) gives zeros. A NaN or +infinity in the input gives NaN.
 /// Source: Milakov and Gimelshein, 2018, algorithm 2.
 /// @tparam T type of the elements and of each exp
 /// @tparam A type in which difference, sum and quotient are computed
@@ -151,9 +151,9 @@ double log_sum_exp(View<const T, 1> x) {
   //! [lse]
 }
 
-/// A bound on the relative error of each element of safe_softmax() with T = A, as derived on the page of
-/// this lesson, for results that are normal in T: expm1((2 spread + n + 8) u), with u half an epsilon
-/// of T.
+/// A bound on the relative error of each element of safe_softmax() with T = A, as derived on the
+/// page of this lesson, for results that are normal in T: expm1((2 spread + n + 8) u), with u half
+/// an epsilon of T.
 /// @param n      number of scores
 /// @param spread largest score minus smallest score
 template <class T>
@@ -163,8 +163,8 @@ double relative_error_bound(std::int64_t n, double spread) {
 }
 
 /// A bound on the relative change of a probability when a constant c is added to all scores and the
-/// sums are rounded to type T. The error of each score, at most u |x + c|, is an error in the exponent
-/// of each exp and of their sum: expm1(2 u max|x + c|).
+/// sums are rounded to type T. The error of each score, at most u |x + c|, is an error in the
+/// exponent of each exp and of their sum: expm1(2 u max|x + c|).
 /// @param largest_sum max|x + c|
 template <class T>
 double shift_error_bound(double largest_sum) {

@@ -1,6 +1,7 @@
 /// @file
-/// Exact arithmetic for the proofs: fractions of 64-bit integers. An operation whose result does not
-/// fit throws, so a wrong result is never returned; in a constant expression that is a compile error.
+/// Exact arithmetic for the proofs: fractions of 64-bit integers. An operation whose result does
+/// not fit throws, so a wrong result is never returned; in a constant expression that is a compile
+/// error.
 #pragma once
 
 #include <cstdint>

@@ -328,8 +328,8 @@ void tiled_on_the_input(cli::Program& program, const Choice& choice) {
   }
 }
 
-// What the tile stepper shows: a head that attends to the next word, over the first words of the text.
-// An input with fewer heads shows its last one.
+// What the tile stepper shows: a head that attends to the next word, over the first words of the
+// text. An input with fewer heads shows its last one.
 constexpr std::int64_t kStepHead = 8, kStepTokens = 16;
 constexpr Tiles kStepTiles[] = {{4, 4}, {8, 4}, {5, 6}, {16, 16}};
 
@@ -474,8 +474,8 @@ void time_of_tiles(const Choice& choice) {
   fmt::print("q, k, v {}, float32\n{}", to_string(shape), table.text());
 }
 
-// A sequence whose scores would not fit into memory. Some rows are compared with lesson 01, each as a
-// problem with one query.
+// A sequence whose scores would not fit into memory. Some rows are compared with lesson 01, each as
+// a problem with one query.
 void long_sequence(cli::Program& program, const Choice& choice) {
   constexpr std::int64_t kDim = 64, kSampled = 64;
   const std::int64_t n = choice.length;

@@ -1,7 +1,7 @@
 /// @file
-/// Lesson 03: the induction and the laws of the merge as code. Every check covers all rows of scores
-/// up to a length and a size, in exact arithmetic, and is constexpr: the compiler proves small cases
-/// (static_proof.cpp), the program and the tests large ones.
+/// Lesson 03: the induction and the laws of the merge as code. Every check covers all rows of
+/// scores up to a length and a size, in exact arithmetic, and is constexpr: the compiler proves
+/// small cases (static_proof.cpp), the program and the tests large ones.
 ///
 /// Values are stored as coefficients (Combination), so the results hold for all values. Scores are
 /// integers and powers have base 2; the page of lesson 03 explains why that suffices.
@@ -97,8 +97,8 @@ constexpr bool for_rows(std::size_t shortest, const Cases& cases,
   return true;
 }
 
-/// The state of the keys `begin` to `end` (exclusive) of a row, by definition: the maximum first, then
-/// the sums. Shares no code with the recurrences but the arithmetic.
+/// The state of the keys `begin` to `end` (exclusive) of a row, by definition: the maximum first,
+/// then the sums. Shares no code with the recurrences but the arithmetic.
 constexpr ExactState definition(const Row& row, std::size_t begin,
                                 std::size_t end) {
   //! [definition]
@@ -150,8 +150,8 @@ constexpr Outcome base_case(const Cases& cases) {
   return outcome;
 }
 
-/// Induction step: from the state of n keys, by definition and not by earlier steps, one step gives the
-/// state of n + 1 keys.
+/// Induction step: from the state of n keys, by definition and not by earlier steps, one step gives
+/// the state of n + 1 keys.
 constexpr Outcome induction_step(const Cases& cases) {
   Outcome outcome;
   //! [induction_step]
@@ -201,8 +201,8 @@ constexpr std::size_t first_departure(const Row& row) {
   return 0;
 }
 
-/// The law that implies all others: the merge of the states of two sets of keys is the state of their
-/// union. Checked for every split of every row.
+/// The law that implies all others: the merge of the states of two sets of keys is the state of
+/// their union. Checked for every split of every row.
 constexpr Outcome merge_is_union(const Cases& cases) {
   Outcome outcome;
   //! [union]
@@ -274,8 +274,8 @@ constexpr Outcome step_is_merge(const Cases& cases) {
   return outcome;
 }
 
-/// For every split of a row into tiles, merging the tiles from left to right gives its state. Bit j of
-/// `cuts` is set if a tile ends after key j.
+/// For every split of a row into tiles, merging the tiles from left to right gives its state. Bit j
+/// of `cuts` is set if a tile ends after key j.
 constexpr Outcome any_tiling(const Cases& cases) {
   Outcome outcome;
   for_rows(1, cases, [&](const Row& row) {

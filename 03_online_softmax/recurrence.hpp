@@ -1,10 +1,10 @@
 /// @file
-/// Lesson 03: attention of one row while its scores arrive one at a time. Two recurrences are correct,
-/// those of FlashAttention-1 and -2; the others are wrong, though published or easily written. All
-/// have the same form, so that one check applies to all of them.
+/// Lesson 03: attention of one row while its scores arrive one at a time. Two recurrences are
+/// correct, those of FlashAttention-1 and -2; the others are wrong, though published or easily
+/// written. All have the same form, so that one check applies to all of them.
 ///
-/// Each has `name`, `step(state, score, value)`, which adds one key, and `output(state)`, the attention
-/// over the keys so far.
+/// Each has `name`, `step(state, score, value)`, which adds one key, and `output(state)`, the
+/// attention over the keys so far.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace fa::online {
 
-/// O stays unnormalised and is divided once at the end. Source: Dao, FlashAttention-2, 2023, section
-/// 3.1.
+/// O stays unnormalised and is divided once at the end. Source: Dao, FlashAttention-2, 2023,
+/// section 3.1.
 struct Unnormalised {
   static constexpr const char* name = "unnormalised (FA-2)";  ///< in tables
   /// Adds one key.
@@ -37,7 +37,8 @@ struct Unnormalised {
   }
 };
 
-/// O is normalised after every step. Source: Dao et al., FlashAttention, 2022, algorithm 1, line 12.
+/// O is normalised after every step. Source: Dao et al., FlashAttention, 2022, algorithm 1, line
+/// 12.
 struct Normalised {
   static constexpr const char* name = "normalised (FA-1)";  ///< in tables
   /// Adds one key.

@@ -138,8 +138,8 @@ RowAttention<T> split(View<const T, 1> scores, View<const T, 2> values,
 /// library's exp is accurate to one unit in the last place), one for the product, one for the sum.
 inline constexpr double kRoundingsPerStep = 4;
 
-/// A bound on the error of each element of one_pass() and split(), as derived on the page, in units of
-/// max|v|:
+/// A bound on the error of each element of one_pass() and split(), as derived on the page, in units
+/// of max|v|:
 ///
 ///     max|o - ref| <= max|v| (expm1((2 D + 11 K + 8) u) + 4 n K eta)
 ///

@@ -1,13 +1,14 @@
 /// @file
-/// Lesson 03: the state (m, l, O) of a set of keys, the operator that merges two states, and its two
-/// arithmetics: floating point with base e, and exact fractions with base 2.
+/// Lesson 03: the state (m, l, O) of a set of keys, the operator that merges two states, and its
+/// two arithmetics: floating point with base e, and exact fractions with base 2.
 ///
 /// For keys with scores s_j and values v_j:
 ///
 ///     m = max s_j      l = sum of e^(s_j - m)      O = sum of e^(s_j - m) v_j
 ///
 /// and the attention over these keys is O / l. The merge has an identity, is associative and is
-/// commutative, so keys may be split into parts of any size, in any order, and processed in parallel.
+/// commutative, so keys may be split into parts of any size, in any order, and processed in
+/// parallel.
 ///
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018 (m, l and their
 /// merge); Dao et al., FlashAttention, 2022, section 3.1 (with O).
@@ -57,7 +58,8 @@ struct State {
   V o{};                             ///< sum of powers of s_j - m times v_j
 };
 
-/// The state of both sets of keys. Exact arithmetic throws std::overflow_error if a result does not fit.
+/// The state of both sets of keys. Exact arithmetic throws std::overflow_error if a result does not
+/// fit.
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, section 3.1.
 template <class W, class V>
 constexpr State<W, V> merge(const State<W, V>& a, const State<W, V>& b) {
@@ -68,8 +70,8 @@ constexpr State<W, V> merge(const State<W, V>& a, const State<W, V>& b) {
   //! [merge]
 }
 
-/// A sum of values, stored as the coefficient of each value: a proof for the coefficients is a proof
-/// for all values.
+/// A sum of values, stored as the coefficient of each value: a proof for the coefficients is a
+/// proof for all values.
 struct Combination {
   static constexpr std::size_t kCapacity = 8;  ///< maximum number of values
   std::array<Exact, kCapacity> of{};           ///< coefficient of each value

@@ -1,5 +1,5 @@
-// The proofs of small cases by the compiler: if one fails, the course does not build. Also the text of
-// results.
+// The proofs of small cases by the compiler: if one fails, the course does not build. Also the text
+// of results.
 #include <fmt/format.h>
 
 #include "03_online_softmax/proof.hpp"

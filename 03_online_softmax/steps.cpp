@@ -259,7 +259,8 @@ class Picture {
     width_ = std::max(width_, x + width);
     height_ = std::max(height_, y + height);
   }
-  // A value as a colour: orange above 0, blue below, full at `largest`, none if it would be invisible.
+  // A value as a colour: orange above 0, blue below, full at `largest`, none if it would be
+  // invisible.
   void shade(double x, double y, double width, double height, double value,
              double largest) {
     const double share = largest > 0 ? std::abs(value) / largest : 0;

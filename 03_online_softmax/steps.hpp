@@ -22,12 +22,14 @@ struct TileStep {
   /// @{ [queries, keys]: the scores S, and P = exp(S - m), 0 for masked keys.
   Tensor<float, 2> s, p;
   /// @}
-  /// @{ [queries]: running maxima and sums before and after this tile; m is -infinity before the first.
+  /// @{ [queries]: running maxima and sums before and after this tile; m is -infinity before the
+  /// first.
   Tensor<float, 1> m_before, m, l_before, l;
   /// @}
   /// [queries], exp(m_before - m); 1 where m does not change.
   Tensor<float, 1> correction;
-  /// @{ [queries, head_dim]: O before this tile, not divided by l; times the rescale factor; plus P V.
+  /// @{ [queries, head_dim]: O before this tile, not divided by l; times the rescale factor; plus P
+  /// V.
   Tensor<float, 2> o_before, o_rescaled, o;
   /// @}
 };
@@ -47,8 +49,8 @@ struct Recording {
   /// @}
 };
 
-/// Runs tiled_forward() on one head and records its steps. All values are those of the run, except for
-/// the rescale factors, which are recomputed from the maxima.
+/// Runs tiled_forward() on one head and records its steps. All values are those of the run, except
+/// for the rescale factors, which are recomputed from the maxima.
 /// @param q [1, 1, length_q, head_dim], any strides
 /// @param k [1, 1, length_k, head_dim], any strides
 /// @param v [1, 1, length_k, head_dim], any strides
@@ -67,16 +69,16 @@ struct RecordingNames {
   /// @}
 };
 
-/// Recordings of one head as JSON, with six digits. A step has the kind "tile" or "skipped"; after the
-/// last tile of keys follows one of the kind "finish", where O is divided by l. Infinities and masked
-/// scores are null.
+/// Recordings of one head as JSON, with six digits. A step has the kind "tile" or "skipped"; after
+/// the last tile of keys follows one of the kind "finish", where O is divided by l. Infinities and
+/// masked scores are null.
 /// @param runs  of the same head
 /// @param names of its queries and keys
 std::string steps_as_json(const std::vector<Recording>& runs,
                           const RecordingNames& names);
 
-/// One step as an SVG picture on a light panel: the place of the tile, its scores, m, l and the rescale
-/// factors, and O before the step, rescaled, and after it.
+/// One step as an SVG picture on a light panel: the place of the tile, its scores, m, l and the
+/// rescale factors, and O before the step, rescaled, and after it.
 /// @param run   the run
 /// @param step  the index of a step that is not skipped
 /// @param names of its queries and keys

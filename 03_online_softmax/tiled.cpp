@@ -47,8 +47,8 @@ struct Head {
   }
 };
 
-// Copies rows `begin` to `end` of a view with any strides to a dense matrix. Memory is allocated only
-// when the size changes: at the first tile, and at the last one if it is smaller.
+// Copies rows `begin` to `end` of a view with any strides to a dense matrix. Memory is allocated
+// only when the size changes: at the first tile, and at the last one if it is smaller.
 template <class T>
 void load(View<const T, 2> rows, std::int64_t begin, std::int64_t end,
           Matrix<T>& tile) {

@@ -1,9 +1,10 @@
 /// @file
-/// Tiled attention on the CPU: only a tile of scores exists at a time, so memory grows linearly with the
-/// length.
+/// Tiled attention on the CPU: only a tile of scores exists at a time, so memory grows linearly
+/// with the length.
 ///
-/// Source: Dao, FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning, 2023,
-/// algorithm 1. There a thread block holds a tile in on-chip memory; here a core holds it in its cache.
+/// Source: Dao, FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning,
+/// 2023, algorithm 1. There a thread block holds a tile in on-chip memory; here a core holds it in
+/// its cache.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@
 
 namespace fa::online {
 
-/// The size of a tile. With head_dim 64, smaller tiles than the defaults were slower (the overhead of
-/// each matmul dominates), and larger ones were not faster.
+/// The size of a tile. With head_dim 64, smaller tiles than the defaults were slower (the overhead
+/// of each matmul dominates), and larger ones were not faster.
 struct Tiles {
   std::int64_t block_m = 64;   ///< queries per tile, at least 1
   std::int64_t block_n = 128;  ///< keys per tile, at least 1
@@ -52,19 +53,19 @@ struct TileMoment {
 template <class T>
 using TileWatch = std::function<void(const TileMoment<T>&)>;
 
-/// Tiled attention with the options and errors of naive::forward(), threaded over tiles of queries. The
-/// result does not depend on the number of threads.
+/// Tiled attention with the options and errors of naive::forward(), threaded over tiles of queries.
+/// The result does not depend on the number of threads.
 /// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 1.
 ///
-/// In addition to its result it needs five tiles and two vectors per thread. With tiles of a fixed size
-/// that is O(length) memory, where lesson 01 needs O(length_q * length_k).
+/// In addition to its result it needs five tiles and two vectors per thread. With tiles of a fixed
+/// size that is O(length) memory, where lesson 01 needs O(length_q * length_k).
 /// @param q [batch, heads, length_q, head_dim], any strides
 /// @param k [batch, kv_heads, length_k, head_dim], any strides
 /// @param v [batch, kv_heads, length_k, head_dim], any strides
 /// @param options scale, mask and dropout
 /// @param tiles sizes of the tiles; limited to the size of the problem
-/// @param tile_done called after each of the tile_count() query tiles, from several threads at once; an
-///   exception ends the work and is rethrown here
+/// @param tile_done called after each of the tile_count() query tiles, from several threads at
+///   once; an exception ends the work and is rethrown here
 /// @param watch likewise, called at each stage of each tile of scores that is computed
 /// @throws std::invalid_argument as naive::forward(), and for a tile size below 1
 template <class T>

@@ -47,8 +47,8 @@ double spread(const Tensor<double, 1>& x) {
   return *high - *low;
 }
 
-// The largest error of a probability divided by its bound. Subnormal results have no bounded relative
-// error and are excluded.
+// The largest error of a probability divided by its bound. Subnormal results have no bounded
+// relative error and are excluded.
 template <class T>
 double worst_share_of_bound(const Tensor<T, 1>& x) {
   const auto seen = converted<double>(x);

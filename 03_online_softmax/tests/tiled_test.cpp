@@ -82,8 +82,8 @@ void check_tiles(const Problem& p, const Judge& judge, const Tiles& tiles) {
   CAPTURE(tiles.block_m);
   CAPTURE(tiles.block_n);
   const auto out = tiled_forward<float>(p.q, p.k, p.v, p.options, tiles);
-  // Tiles of one or two keys add to O key by key. The textbook's single matmul adds in packets, which
-  // rounds less, so the plain rule applies to larger tiles only.
+  // Tiles of one or two keys add to O key by key. The textbook's single matmul adds in packets,
+  // which rounds less, so the plain rule applies to larger tiles only.
   const bool key_by_key = p.k.size(2) / tiles.block_n > 250;
   const double factor = key_by_key ? 3 * kForwardFactor : kForwardFactor;
   const Verdict o = accept("o", out.o, judge.ref.o, judge.plain.o, factor);

@@ -38,9 +38,9 @@ struct KernelOptions {
 
 /// The parts of --help that differ between lessons.
 struct KernelHelp {
-  /// @{ The sections that --kernel selects in ("sections trace and once") and that --results records
-  /// ("section time"), what --size sets ("queries and keys"), and what else --json and --svg write
-  /// ("; section timeline: the timelines").
+  /// @{ The sections that --kernel selects in ("sections trace and once") and that --results
+  /// records ("section time"), what --size sets ("queries and keys"), and what else --json and
+  /// --svg write ("; section timeline: the timelines").
   std::string narrowed, recorded, sizes, timeline{};
   /// @}
 };

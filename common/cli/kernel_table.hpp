@@ -18,9 +18,9 @@ using KernelLines = std::map<std::string, int>;
 
 /// A rung that has been launched once.
 struct LaunchedRung {
-  /// @{ The name of the file, possibly with a suffix, and the resources of the kernels: on the backend
-  /// of interest and in the lab, which records setmaxnreg. If the numbers of kernels differ, those of
-  /// the lab are ignored.
+  /// @{ The name of the file, possibly with a suffix, and the resources of the kernels: on the
+  /// backend of interest and in the lab, which records setmaxnreg. If the numbers of kernels
+  /// differ, those of the lab are ignored.
   std::string name;
   std::vector<KernelResources> takes{}, in_lab{};
   /// @}
@@ -51,9 +51,9 @@ LaunchedRung launched_rung(const std::string& name, const BareMachine& used,
 /// @param registers of each warp
 std::string asked_text(const std::vector<int>& registers);
 
-/// A row for each kernel of the rungs: kernel, lines, threads, shared_bytes, stages, asked_registers
-/// and, where known, registers, spilled_bytes and blocks. The first kernel of a rung has its lines;
-/// the names of further kernels end in their number.
+/// A row for each kernel of the rungs: kernel, lines, threads, shared_bytes, stages,
+/// asked_registers and, where known, registers, spilled_bytes and blocks. The first kernel of a
+/// rung has its lines; the names of further kernels end in their number.
 /// @param rungs as launched
 /// @param lines of the files; a rung belongs to the longest file name that begins its own
 std::vector<Measurement> kernel_rows(const std::vector<LaunchedRung>& rungs,

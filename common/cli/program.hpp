@@ -117,8 +117,8 @@ class Program : public Options {
   /// Whether --section is given; slow work may be left to this case.
   bool runs_one_section() const { return !only_section_.empty(); }
 
-  /// Prints a verdict and adds it to the summary, where the largest error stands, or the rms if only
-  /// the rms exceeds its limit.
+  /// Prints a verdict and adds it to the summary, where the largest error stands, or the rms if
+  /// only the rms exceeds its limit.
   /// @throws std::runtime_error when the summary cannot be written
   void check(const Verdict& verdict);
 
@@ -129,7 +129,8 @@ class Program : public Options {
   /// @throws std::runtime_error when the summary cannot be written
   void check(const std::string& what, double figure, double limit);
 
-  /// Reports a count that must be 0: "PASS  01_unfused: no findings", "FAIL  01_unfused: 1 finding".
+  /// Reports a count that must be 0: "PASS  01_unfused: no findings", "FAIL  01_unfused: 1
+  /// finding".
   /// @param what  what was examined
   /// @param count how many were found
   /// @param noun  what is counted, in the singular

@@ -21,8 +21,8 @@ using Measurement = std::vector<
 /// bytes, blocks per SM, occupancy, threads per block and, if it has any, pipeline stages.
 void add_resources(Measurement& row, const KernelResources& takes);
 
-/// Measurements as a table: the columns of `names`, then those of length, time, rate, percentages and
-/// resources that any row has.
+/// Measurements as a table: the columns of `names`, then those of length, time, rate, percentages
+/// and resources that any row has.
 /// @param rows  with fields as in docs/results
 /// @param names fields that identify a row
 std::string table_of(const std::vector<Measurement>& rows,

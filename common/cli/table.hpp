@@ -9,8 +9,9 @@
 namespace fa::cli {
 
 /// Rows of text under headings, in columns as wide as their widest cell. A column is right-aligned
-/// when each of its cells is a number (digits, a point, an exponent, a fraction, a percentage), inf,
-/// nan or -; otherwise left-aligned. A heading names the quantity and its unit: "shared memory, B".
+/// when each of its cells is a number (digits, a point, an exponent, a fraction, a percentage),
+/// inf, nan or -; otherwise left-aligned. A heading names the quantity and its unit: "shared
+/// memory, B".
 class Table {
  public:
   /// @param headings one per column

@@ -20,8 +20,8 @@ namespace fa::cli {
 
 /// The options of section timeline.
 struct TimelineOptions {
-  /// @{ A part of the rung's name, a file for the drawing ("-": print the drawing and nothing else),
-  /// and a file for JSON; may be empty.
+  /// @{ A part of the rung's name, a file for the drawing ("-": print the drawing and nothing
+  /// else), and a file for JSON; may be empty.
   std::string kernel, svg, json;
   /// @}
 };

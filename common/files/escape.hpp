@@ -12,9 +12,9 @@ namespace fa {
 /// @param text UTF-8
 std::string xml_text(const std::string& text);
 
-/// Text from a file made safe for a terminal: every byte of a control character, of a character that
-/// changes the line or the writing direction, and of invalid UTF-8 becomes four characters such as
-/// `\\x1b`. The result is its own printable() form.
+/// Text from a file made safe for a terminal: every byte of a control character, of a character
+/// that changes the line or the writing direction, and of invalid UTF-8 becomes four characters
+/// such as `\\x1b`. The result is its own printable() form.
 /// @param bytes any
 std::string printable(std::string_view bytes);
 

@@ -61,8 +61,8 @@ struct FloatTraits<bfloat16> {
   /// @}
 };
 
-/// The distance from 1 to the next larger value of type T. The relative error of rounding to nearest
-/// is at most half of it for normal values.
+/// The distance from 1 to the next larger value of type T. The relative error of rounding to
+/// nearest is at most half of it for normal values.
 template <class T>
 double epsilon() {
   return std::ldexp(1.0, -FloatTraits<T>::fraction_bits);

@@ -19,7 +19,8 @@ using Matrix =
 template <class T>
 using Vector = Eigen::Matrix<T, Eigen::Dynamic, 1>;
 
-/// An Eigen matrix over the elements of a view [rows, cols] with any strides; writable if the view is.
+/// An Eigen matrix over the elements of a view [rows, cols] with any strides; writable if the view
+/// is.
 template <class T>
 auto as_matrix(View<T, 2> view) {
   using Stride = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;

@@ -45,7 +45,8 @@ constexpr DtypeCode kDtypes[] = {{"f8", "float64", 8},
       fmt::format("{}: {}", printable(path.string()), why));
 }
 
-// The header is a Python dictionary literal with three known keys. Finds the text after one of them.
+// The header is a Python dictionary literal with three known keys. Finds the text after one of
+// them.
 std::string_view value_of(const std::filesystem::path& path,
                           std::string_view header, const std::string& key) {
   const std::string quoted = "'" + key + "':";

@@ -27,9 +27,9 @@ struct NpyHeader {
 ///   holds another type than the four above, big-endian elements or column-major order
 NpyHeader read_npy_header(const std::filesystem::path& path);
 
-/// Reads a file of element type T and `Rank` dimensions. T is double, float, half or bfloat16. NumPy
-/// has no bfloat16; such a file has the type `V2` (two opaque bytes), as the Python package ml_dtypes
-/// writes it.
+/// Reads a file of element type T and `Rank` dimensions. T is double, float, half or bfloat16.
+/// NumPy has no bfloat16; such a file has the type `V2` (two opaque bytes), as the Python package
+/// ml_dtypes writes it.
 /// @throws std::invalid_argument as read_npy_header(), and for another type or rank
 template <class T, int Rank>
 Tensor<T, Rank> read_npy(const std::filesystem::path& path);

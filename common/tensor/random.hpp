@@ -12,8 +12,8 @@
 namespace fa {
 
 /// Mixes 64 bits so that neighbouring inputs give unrelated outputs.
-/// Source: Stafford's "variant 13", the output function of SplitMix64 in Java 8 (Steele, Lea and Flood,
-/// Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
+/// Source: Stafford's "variant 13", the output function of SplitMix64 in Java 8 (Steele, Lea and
+/// Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
 inline std::uint64_t mix_bits(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -23,8 +23,8 @@ inline std::uint64_t mix_bits(std::uint64_t z) {
 /// 64 random bits for a seed and a counter.
 inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
   constexpr std::uint64_t golden_gamma = 0x9e3779b97f4a7c15u;
-  // The seed is mixed first. Otherwise two seeds that differ by a multiple of golden_gamma would give
-  // the same sequence, shifted.
+  // The seed is mixed first. Otherwise two seeds that differ by a multiple of golden_gamma would
+  // give the same sequence, shifted.
   return mix_bits(mix_bits(seed + golden_gamma) +
                   (counter + 1) * golden_gamma);
 }

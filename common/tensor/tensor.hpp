@@ -241,8 +241,8 @@ class Tensor {
   std::vector<T> elements_;
 };
 
-/// Copies elements between views of equal shape, rounding to nearest if the types differ (to and from
-/// 16-bit types through float32).
+/// Copies elements between views of equal shape, rounding to nearest if the types differ (to and
+/// from 16-bit types through float32).
 /// @throws std::invalid_argument when the shapes differ
 template <class From, class To, int Rank>
 void copy(View<From, Rank> from, View<To, Rank> to) {

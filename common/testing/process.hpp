@@ -21,9 +21,9 @@ struct Outcome {
 /// @throws std::runtime_error when it cannot be started
 Outcome run(const std::string& command);
 
-/// The message of a program that refuses: its standard error, which must be one line, with exit status
-/// 2. Otherwise a description of what happened, without the program's text, so that no search in it
-/// succeeds by chance.
+/// The message of a program that refuses: its standard error, which must be one line, with exit
+/// status 2. Otherwise a description of what happened, without the program's text, so that no
+/// search in it succeeds by chance.
 /// @param command as for run()
 std::string refusal(const std::string& command);
 
@@ -54,7 +54,8 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// What Python prints for an expression about a file; its parsers are strict. "True" without Python.
+/// What Python prints for an expression about a file; its parsers are strict. "True" without
+/// Python.
 /// @param expression may use `file`, its path, and the modules json and xml.dom.minidom
 /// @param file       the file
 std::string python_says(const std::string& expression,
@@ -78,8 +79,8 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-/// A device that tests may write to. For the superuser it is a copy in a folder, so that no mistake can
-/// replace the device of the machine.
+/// A device that tests may write to. For the superuser it is a copy in a folder, so that no mistake
+/// can replace the device of the machine.
 /// @param name   "null" or "full"
 /// @param folder for the copy
 /// @return none if there is no such device or it must not be copied or used
@@ -100,8 +101,8 @@ class Threads {
 };
 
 #if defined(__linux__)
-/// The peak memory, in MiB, of a process that runs only `work`. It runs in a child process, so that it
-/// cannot reuse memory that other tests have freed. The system counts pages, which covers every
+/// The peak memory, in MiB, of a process that runs only `work`. It runs in a child process, so that
+/// it cannot reuse memory that other tests have freed. The system counts pages, which covers every
 /// allocation (Eigen bypasses operator new) and works under AddressSanitizer too.
 /// @throws std::runtime_error when the child cannot be started or fails
 double peak_mebibytes(const std::function<void()>& work);

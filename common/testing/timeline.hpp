@@ -13,7 +13,8 @@ namespace fa::testing {
 
 /// The expected timeline of a rung.
 struct ExpectedTimeline {
-  /// @{ The rung and its problem; rows of the table and some kinds of spans; a rung without a timeline.
+  /// @{ The rung and its problem; rows of the table and some kinds of spans; a rung without a
+  /// timeline.
   std::string rung, problem;
   std::vector<std::string> lanes, kinds;
   std::string without;

@@ -189,8 +189,8 @@ TEST_CASE("one wrong row among thousands is refused") {
 }
 
 TEST_CASE("the rms bound catches a small error that is everywhere") {
-  // The textbook algorithm is off by a lot at one place. A tested tensor that is off by as much everywhere
-  // would pass the bound on the largest error.
+  // The textbook algorithm is off by a lot at one place. A tested tensor that is off by as much
+  // everywhere would pass the bound on the largest error.
   std::vector<double> ref(100, 1.0), plain = ref, out = ref;
   plain[7] += 1e-3;
   for (double& x : out) x += 1e-3;
