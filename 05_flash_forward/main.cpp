@@ -15,7 +15,6 @@
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
-#include "common/lab/timeline.hpp"
 #include "common/tensor/npy.hpp"
 #include "kernel_lines.hpp"
 
@@ -186,7 +185,7 @@ int main(int argc, char** argv) {
                           cli::timeline_options(options, lab.rungs, kLesson));
   });
   program.section_apart("costs", "Cost model of the timelines",
-                        [] { fmt::print("{}", lab::costs_text({})); });
+                        [] { cli::show_costs({}); });
   program.section_apart(
       "experiments", "Experiments: tiles, types and lengths", [&] {
         flash::show_experiments(program, machines.used(),

@@ -71,7 +71,7 @@ TEST_CASE(
   CHECK(result.status == 0);
   CHECK(result.error == "");
   for (const char* tile : {"128 x 96, 4 warps", "256 x 64, 8 warps"}) {
-    CHECK(contains(result.output, std::string(" 64   ") + tile));
+    CHECK(contains(result.output, std::string(" 64  ") + tile));
   }
   CHECK(contains(
       result.output,
@@ -126,8 +126,8 @@ TEST_CASE("what the kernels are made of: their own lines, threads, stages") {
               first, result.output.find(' ', first) - first) == lines);
   }
   // 64 KiB of registers are 3 x 128 x 168: less for the producer.
-  CHECK(contains(result.output, "      384  164864       2  2 x 232, 40  "));
-  CHECK(contains(result.output, "      512  148480       3  3 x 160, 32  "));
+  CHECK(contains(result.output, "      384     164864       2  2 x 232, 40  "));
+  CHECK(contains(result.output, "      512     148480       3  3 x 160, 32  "));
 }
 
 TEST_CASE("a time line is printed, drawn and written for programs") {

@@ -126,8 +126,8 @@ TEST_CASE("what the kernels are made of: a row for each kernel of a rung") {
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(contains(result.output, "D 64, on the lab\n"));
-  CHECK(contains(result.output, "\n06_finish, 2      -      128   57856"));
-  CHECK(contains(result.output, "\n06_finish, 3      -      512       -"));
+  CHECK(contains(result.output, "\n06_finish, 2      -      128      57856"));
+  CHECK(contains(result.output, "\n06_finish, 3      -      512          -"));
   CHECK_FALSE(contains(result.output, "04_atomics"));
 }
 
@@ -222,7 +222,7 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   refused("--section tiles --input " + testing::quoted(directory.path()),
           "q.npy: there is no such file");
   refused("--device cpu --section once --kernel 99",
-          "files in 06_flash_backward/kernels");
+          "a file in 06_flash_backward/kernels");
   refused("--device cpu --section timeline --kernel 99", "no such kernel");
   refused("--device cpu --section time --results file", "none is used");
 }

@@ -70,6 +70,28 @@ inline lab::Costs at_once() {
   return costs;
 }
 
+/// Prints the cost model of timelines.
+inline void show_costs(const lab::Costs& costs) {
+  Table table({"operation", "cycles"});
+  const auto add = [&](const std::string& operation, double cycles) {
+    table.add({operation, fmt::format("{:.0f}", cycles)});
+  };
+  add("matmul of 64 x 16 and 16 x 128", 64.0 * 128 * 16 * 2 / costs.flops);
+  add("32 exponentials (one of four units, shared by its warps)",
+      costs.exponential);
+  add("all other work on 32 scores", costs.rest_of_score);
+  add("shuffle or vote of a warp", costs.exchange);
+  add("copy, from its issue to its arrival", costs.copy_latency);
+  add("end of a block to the first step of the next", costs.next_block);
+  fmt::print(
+      "Clock cycles of one SM: {} floating-point operations and {} copied "
+      "bytes "
+      "per cycle\n{}"
+      "The tensor cores execute one matmul at a time, in the order of issue. "
+      "All other\noperations take no time.\n",
+      costs.flops, costs.copied_bytes, table.text());
+}
+
 /// Prints what each warp does, in percent of the time.
 /// @param one  a timeline
 /// @param work the name of the arithmetic: "softmax"; empty for none

@@ -34,7 +34,7 @@ RESOURCES = [
 ]
 OTHERS = [
     ("waves", "waves", "{:.2f}"),
-    ("% hidden", "percent_hidden", "{:.0f}"),
+    ("% masked", "percent_hidden", "{:.0f}"),
     ("bytes beside", "extra_bytes", "{}"),
     ("type", "type", "{}"),
     ("D", "head_dim", "{}"),
