@@ -805,7 +805,7 @@ TEST_CASE("the save option makes its directory") {
         run_section("save", {"--save", place}),
         "--save " + place + ": is not a directory and cannot be created");
   }
-  // Where nobody can make a file, the superuser neither.
+  // Not even the superuser can create a file there.
   if (!fs::is_directory("/proc/self")) return;
   const Outcome outcome = run_section("save", {"--save", "/proc/self"});
   CHECK(outcome.status == 2);
