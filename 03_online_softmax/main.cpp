@@ -146,9 +146,8 @@ bool add_recurrence(cli::Table& table, const proof::Row& row) {
 
 void recurrences_on_trial(cli::Program& program) {
   const proof::Row row = proof::Row{}.with(3).with(2).with(5).with(1);
-  cli::Table table({"recurrence", "verdict", "smallest counterexample",
-                    "result", "expected",
-                    fmt::format("{} fails at step", to_string(row))});
+  cli::Table table({"recurrence", "verdict", "counterexample", "result",
+                    "expected", fmt::format("{} fails at", to_string(row))});
   const int right = add_recurrence<Unnormalised>(table, row) +
                     add_recurrence<Normalised>(table, row);
   const int wrong = add_recurrence<wrong::MixedNormalisation>(table, row) +

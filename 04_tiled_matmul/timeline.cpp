@@ -33,7 +33,7 @@ void show_table(const Machine& machine,
   ProductSizes deeper = kDrawn;
   deeper.depth *= 8;
   cli::Table table(
-      {"kernel", "cycles", "8 steps, %", "64 steps, %", "no copy time, %"});
+      {"kernel", "cycles", "8 steps", "64 steps", "no copy time"});
   for (const Kernel* rung : rungs) {
     std::vector<std::string> cells{rung->name};
     cli::add_busy(cells, timeline_of(machine, *rung, kDrawn));
@@ -43,14 +43,14 @@ void show_table(const Machine& machine,
     table.add(cells);
   }
   fmt::print(
-      "Time in which the tensor cores are busy: {}\n{}"
+      "Tensor cores busy, % of the time: {}\n{}"
       "64 steps: depth {}; no copy time: the same, if copies and stores took "
       "no time\n\n"
       "Cycles: {:.0f} for a matmul of 64 x 16 and 16 x 256; {} from the "
       "issue "
-      "of a copy\nto its arrival, plus 1 per {} bytes; the same bandwidth "
-      "for "
-      "stores of C; {} from the\nend of a block to the start of the next\n",
+      "of a copy\nto its arrival, plus 1 per {} bytes (as for stores of C); "
+      "{} from "
+      "the end of\na block to the start of the next\n",
       words_of(kDrawn), table.text(), deeper.depth,
       64. * 16 * 256 * 2 / costs.flops, costs.copy_latency,
       costs.copied_bytes, costs.next_block);

@@ -36,8 +36,8 @@ Problem problem_of(std::int64_t length_q, std::int64_t length_k,
 void show_lengths(const std::vector<const Rung*>& rungs) {
   const Problem drawn = problem_of(256, 512, 128, false),
                 longer = problem_of(256, 4096, 128, false);
-  cli::Table table({"kernel", "cycles", "512 keys, %", "alternating, %",
-                    "4096 keys, %", "no copy time, %"});
+  cli::Table table({"kernel", "cycles", "512 keys", "alternating",
+                    "4096 keys", "no copy time"});
   for (const Rung* rung : rungs) {
     std::vector<std::string> cells{rung->name};
     cli::add_busy(cells, timeline_of(*rung, drawn));
@@ -47,7 +47,7 @@ void show_lengths(const std::vector<const Rung*>& rungs) {
     table.add(cells);
   }
   fmt::print(
-      "Time in which the tensor cores are busy: {}\n{}"
+      "Tensor cores busy, % of the time: {}\n{}"
       "alternating: 512 keys, if the matmuls of two warpgroups alternate\n"
       "no copy time: 4096 keys, if copies took no time\n\n",
       ladder::words_of(drawn), table.text());
@@ -55,7 +55,7 @@ void show_lengths(const std::vector<const Rung*>& rungs) {
 
 // What a mask leaves.
 void show_mask(const std::vector<const Rung*>& rungs) {
-  cli::Table table({"kernel", "cycles", "no mask, %", "cycles", "causal, %"});
+  cli::Table table({"kernel", "cycles", "no mask", "cycles", "causal"});
   for (const Rung* rung : rungs) {
     std::vector<std::string> cells{rung->name};
     for (const bool causal : {false, true}) {
@@ -65,7 +65,7 @@ void show_mask(const std::vector<const Rung*>& rungs) {
     table.add(cells);
   }
   fmt::print(
-      "Time in which the tensor cores are busy: {}\n"
+      "Tensor cores busy, % of the time: {}\n"
       "(rungs 09 to 14 multiply 128 columns, half of them zeros)\n{}\n",
       ladder::words_of(problem_of(384, 512, 64, false)), table.text());
 }

@@ -61,8 +61,8 @@ Problem problem_of(std::int64_t length_q, std::int64_t length_k,
 
 // How busy the tensor cores are: in the problem that is drawn, with other costs, with more queries, and under the mask.
 void show_table(const std::vector<const Rung*>& rungs) {
-  cli::Table table({"kernel", "cycles", "drawn, %", "alternating, %",
-                    "2048 queries, %", "causal, %", "D 64, %"});
+  cli::Table table({"kernel", "cycles", "drawn", "alternating",
+                    "2048 queries", "causal", "D 64"});
   for (const Rung* rung : rungs) {
     const Problem drawn = drawn_problem(*rung);
     const std::int64_t head_dim = drawn.shape.head_dim;
@@ -79,7 +79,7 @@ void show_table(const std::vector<const Rung*>& rungs) {
     table.add(cells);
   }
   fmt::print(
-      "Time in which the tensor cores are busy: {}, rung 13: {}\n{}"
+      "Tensor cores busy, % of the time: {}, rung 13: {}\n{}"
       "alternating: as drawn, if the matmuls of two warpgroups alternate\n"
       "causal: 1024 queries and keys; D 64: 2048 queries, head_dim 64\n",
       ladder::words_of(problem_of(256, 256, kDrawnHeadDim, false)),

@@ -96,8 +96,8 @@ struct Verdict {
 Verdict decide(std::string what, const Distance& error, const Distance& plain,
                double factor, double epsilon, double magnitude = 0);
 
-/// One line of a report: "PASS" or "FAIL", what was compared, and its figures in a column.
-/// @param figures for example from against_limit(); may be empty
+/// One line of a report: "PASS" or "FAIL", what was compared, and in a column its figures, for
+/// example from against_limit(); may be empty.
 std::string check_line(bool passed, const std::string& what,
                        const std::string& figures = "");
 
