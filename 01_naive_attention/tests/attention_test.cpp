@@ -365,7 +365,7 @@ TEST_CASE("what does not fit is refused in one sentence") {
   Tensor<std::uint8_t, 4> wrong({1, 1, 2, 3});
   p.options.dropout_keep = wrong;
   CHECK_THROWS_WITH_AS(naive::forward<double>(p.q, p.k, p.v, p.options),
-                       Contains("[1, 1, 2, 2] is needed"),
+                       Contains("it must be [1, 1, 2, 2]"),
                        std::invalid_argument);
   p.options.dropout_keep = {};
   p.options.scale = kInfinity;
