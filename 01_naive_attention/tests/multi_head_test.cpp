@@ -161,7 +161,8 @@ TEST_CASE("the program checks the real input and exits 0") {
   std::ifstream file(summary);
   std::stringstream lines;
   lines << file.rdbuf();
-  CHECK(contains(lines.str(), "PASS\t01_naive_attention\to against the model\t"));
+  CHECK(contains(lines.str(),
+                 "PASS\t01_naive_attention\to against the model\t"));
   CHECK(contains(lines.str(), "y of the layer"));
   CHECK(contains(lines.str(), "d_q against central differences"));
   CHECK(std::filesystem::exists(directory.path() / "attention_map.svg"));

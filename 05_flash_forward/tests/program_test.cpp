@@ -126,8 +126,10 @@ TEST_CASE("what the kernels are made of: their own lines, threads, stages") {
               first, result.output.find(' ', first) - first) == lines);
   }
   // 64 KiB of registers are 3 x 128 x 168: less for the producer.
-  CHECK(contains(result.output, "      384     164864       2  2 x 232, 40  "));
-  CHECK(contains(result.output, "      512     148480       3  3 x 160, 32  "));
+  CHECK(
+      contains(result.output, "      384     164864       2  2 x 232, 40  "));
+  CHECK(
+      contains(result.output, "      512     148480       3  3 x 160, 32  "));
 }
 
 TEST_CASE("a time line is printed, drawn and written for programs") {

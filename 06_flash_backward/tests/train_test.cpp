@@ -310,7 +310,7 @@ TEST_CASE("a checkpoint that is not of this run is refused") {
   write_file(file, changed);
   CHECK(contains(refusal(fresh), "cut off or damaged"));
   write_file(file, "no checkpoint at all");
-  CHECK(contains(refusal(fresh), "is no checkpoint"));
+  CHECK(contains(refusal(fresh), "is not a checkpoint"));
   CHECK(fresh.losses().empty());
   write_file(file, good);
   Training<float> of_other(tiny_plan(), other, naive_engine<float>());
@@ -461,7 +461,7 @@ TEST_CASE("train: what it cannot use is refused: one sentence, exit 2") {
   refused("--steps many", "--steps");
   refused("--engine magic", "--engine");
   refused("--type float16", "--type");
-  refused("--type bfloat16 --engine reference", "takes float32");
+  refused("--type bfloat16 --engine reference", "supports float32 only");
   refused("--nonsense", "--nonsense");
   refused("--section tape", "train is a command");
   refused("--text " + path("nowhere"), "cannot be read");
@@ -469,7 +469,7 @@ TEST_CASE("train: what it cannot use is refused: one sentence, exit 2") {
   refused("--text " + path("short"), "has 9 characters");
   refused("--text " + path("same"), "two different");
   refused("--resume " + path("nowhere"), "cannot be read");
-  refused("--resume " + path("short"), "is no checkpoint");
+  refused("--resume " + path("short"), "is not a checkpoint");
   refused("--checkpoint " + path("no/where"), "--checkpoint");
   refused("--svg " + testing::quoted(directory.path()), "--svg");
   const auto help = testing::run(kTrain + " --help");
