@@ -46,7 +46,7 @@ void AttentionOptions::check(const AttentionShape& shape) const {
                         shape.length_k};
   if (dropout_keep.shape() != needed) {
     throw std::invalid_argument(
-        fmt::format("the dropout mask has shape {}; {} is needed",
+        fmt::format("the dropout mask has shape {}; it must be {}",
                     to_string(dropout_keep.shape()), to_string(needed)));
   }
   if (!(dropout_probability >= 0 && dropout_probability < 1)) {
@@ -59,8 +59,8 @@ void AttentionOptions::check(const AttentionShape& shape) const {
 namespace naive {
 namespace {
 
-// Storing is what rounds: takes computed values to the storage type and back. The functions for one
-// head get it as an argument, so that they are written, and compiled, once for all storage types.
+// Rounds computed values to the storage type and back. The functions for one head take it as an
+// argument, so they are written and compiled once for all storage types.
 template <class A>
 using Stored = Matrix<A> (*)(Matrix<A>);
 
@@ -73,7 +73,7 @@ Matrix<accumulator_t<T>> stored_as(Matrix<accumulator_t<T>> values) {
   }
 }
 
-// One head of a tensor as a matrix to compute with, and back. Plain loops: they compile fast.
+// Copies one head of a tensor to a matrix, and back. Plain loops compile fast.
 template <class T>
 Matrix<accumulator_t<T>> load_head(View<const T, 4> tensor, std::int64_t b,
                                    std::int64_t h) {
@@ -119,7 +119,7 @@ Matrix<A> masked_scores(const Matrix<A>& q, const Matrix<A>& k,
 }
 //! [scores]
 
-// The factors that dropout multiplies the weights by: 0, or 1 / (1 - probability).
+// What dropout multiplies P by: 0, or 1 / (1 - probability).
 template <class A>
 Matrix<A> dropout_factors(const AttentionOptions& options, std::int64_t b,
                           std::int64_t h, std::int64_t rows,
@@ -137,7 +137,7 @@ Matrix<A> dropout_factors(const AttentionOptions& options, std::int64_t b,
 }
 
 //! [row_helpers]
-// The maximum of each row, and 0 where there is none: a shift that is always finite.
+// The maximum of each row, and 0 if that is -infinity: the shift is always finite.
 template <class T>
 Vector<T> finite_row_max(const Matrix<T>& scores) {
   const Vector<T> max = scores.rowwise().maxCoeff();
@@ -145,8 +145,8 @@ Vector<T> finite_row_max(const Matrix<T>& scores) {
       .select(T(0), max);
 }
 
-// exp of each score minus its row's shift. Eigen's vectorised exp(-inf) is a tiny number and not 0,
-// which would matter in a row that has nothing else.
+// exp of each score minus its row's shift. Eigen's vectorised exp(-inf) is tiny but not 0, which
+// matters in a row that is masked completely.
 template <class T>
 Matrix<T> exp_of(const Matrix<T>& scores, const Vector<T>& shift) {
   const auto masked = scores.array() == -std::numeric_limits<T>::infinity();
@@ -170,7 +170,7 @@ Matrix<T> safe_softmax(const Matrix<T>& scores) {
   const Vector<T> m = finite_row_max(scores);
   const Matrix<T> e = exp_of(scores, m);
   Vector<T> l = e.rowwise().sum();
-  l = (l.array() == T(0)).select(T(1), l);  // no key seen: 0 / 1, not 0 / 0
+  l = (l.array() == T(0)).select(T(1), l);  // fully masked: 0 / 1, not 0 / 0
   return e.array().colwise() / l.array();
   //! [rows]
 }
@@ -295,7 +295,7 @@ Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
   Gradients<T> result{Tensor<T, 4>(q.shape()), Tensor<T, 4>(k.shape()),
                       Tensor<T, 4>(v.shape())};
   const std::int64_t group = shape.heads / shape.kv_heads;
-  // Each query head gives its own dK and dV; the heads of a group are added up afterwards.
+  // Each query head has its own dK and dV; those of a group are summed afterwards.
   Tensor<A, 4> d_k_per_head(
       {shape.batch, shape.heads, shape.length_k, shape.head_dim});
   Tensor<A, 4> d_v_per_head(d_k_per_head.shape());

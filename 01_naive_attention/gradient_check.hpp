@@ -1,5 +1,5 @@
 /// @file
-/// The judge of all gradients: central differences in float64.
+/// The check of all gradients: central differences in float64.
 #pragma once
 
 #include <cmath>
@@ -10,13 +10,13 @@
 
 namespace fa::naive {
 
-/// The step of the central differences. With step h the formula is wrong by about h^2 (what the Taylor
-/// series leaves out) plus epsilon / h (rounding); the sum is least near the cube root of epsilon.
+/// The step of the central differences. With step h the error is about h^2 (truncation of the
+/// Taylor series) plus epsilon / h (rounding); the sum is smallest near the cube root of epsilon.
 inline const double kDifferenceStep =
     std::cbrt(std::numeric_limits<double>::epsilon());
 
-/// How far a right gradient may be from its central differences, relative to the largest element: 100
-/// times the h^2 that kDifferenceStep leaves.
+/// The limit for the difference between a gradient and its central differences, relative to the
+/// largest element: 100 h^2 for h = kDifferenceStep.
 inline const double kDifferenceTolerance =
     100 * kDifferenceStep * kDifferenceStep;
 
@@ -24,7 +24,7 @@ inline const double kDifferenceTolerance =
 /// (loss(x + h) - loss(x - h)) / 2h.
 /// Source: Press et al., Numerical Recipes, section "Numerical Derivatives".
 /// @param loss computes the loss from the current elements of x
-/// @param x    any shape; changed during the call and as before after it
+/// @param x    any shape; modified during the call and restored after it
 /// @return     shape of x
 //! [differences]
 template <int Rank>
@@ -50,7 +50,7 @@ inline double worse(double a, double b) {
 }
 
 /// The largest difference of two gradients, relative to the largest element of the second.
-/// @param gradient  to be judged
+/// @param gradient  to be checked
 /// @param numerical from numerical_gradient(), same shape
 template <int Rank>
 double relative_difference(View<const double, Rank> gradient,

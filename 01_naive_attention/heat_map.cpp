@@ -80,7 +80,7 @@ void write_heat_map_svg(const std::filesystem::path& path,
                         {"fill-opacity", opacity}});
       svg.element(
           "title", {},
-          fmt::format("{} looks at {}: {:.3f}",
+          fmt::format("{} attends to {}: {:.3f}",
                       rows[static_cast<std::size_t>(i)],
                       cols[static_cast<std::size_t>(j)], weights(i, j)));
       svg.close();

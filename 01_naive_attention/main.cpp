@@ -1,5 +1,5 @@
-// Lesson 01: attention as the formulas read, on a real sentence, and the proof that its gradients are
-// right.
+// Lesson 01: attention written as the formulas, on a real text, with gradients checked by central
+// differences.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -21,17 +21,20 @@ namespace {
 
 using namespace fa;
 
-void print_matrix(const char* name, View<const double, 2> matrix) {
+// Adds the rows of a matrix of at most four columns.
+void add_matrix(cli::Table& table, const char* name,
+                View<const double, 2> matrix) {
   for (std::int64_t i = 0; i < matrix.size(0); ++i) {
-    fmt::print("{:<2}", i == 0 ? name : "");
-    for (std::int64_t j = 0; j < matrix.size(1); ++j) {
-      fmt::print("{:8.4f}", matrix(i, j));
+    std::vector<std::string> cells{name, std::to_string(i)};
+    for (std::int64_t j = 0; j < 4; ++j) {
+      cells.push_back(j < matrix.size(1) ? fmt::format("{:.4f}", matrix(i, j))
+                                         : "-");
     }
-    fmt::print("\n");
+    table.add(cells);
   }
 }
 
-// Three tokens, two numbers each: small enough to follow by hand.
+// Three tokens with two elements each: small enough to follow by hand.
 void worked_example() {
   Tensor<double, 4> q({1, 1, 3, 2}), k(q.shape()), v(q.shape());
   const double q_values[] = {1, 0, 0, 1, 1, 1};
@@ -50,18 +53,20 @@ void worked_example() {
   const auto p = naive::weights<double>(q, k);
   const auto out = naive::forward<double>(q, k, v);
   fmt::print("scale = 1/sqrt(2) = {:.4f}\n", scale);
-  print_matrix("Q", q.view().at(0).at(0));
-  print_matrix("K", k.view().at(0).at(0));
-  print_matrix("V", v.view().at(0).at(0));
-  print_matrix("S", s);
+  cli::Table table({"matrix", "row", "col 0", "col 1", "col 2", "row sum"});
+  add_matrix(table, "Q", q.view().at(0).at(0));
+  add_matrix(table, "K", k.view().at(0).at(0));
+  add_matrix(table, "V", v.view().at(0).at(0));
+  add_matrix(table, "S", s);
   Tensor<double, 2> e({3, 4});  // and the sum of each row
   for_each_index(s.shape(), [&](const Shape<2>& i) {
     e.view()[i] = std::exp(s.view()[i]);
     e(i[0], 3) += e.view()[i];
   });
-  print_matrix("E", e);
-  print_matrix("P", p.view().at(0).at(0));
-  print_matrix("O", out.o.view().at(0).at(0));
+  add_matrix(table, "exp(S)", e);
+  add_matrix(table, "P", p.view().at(0).at(0));
+  add_matrix(table, "O", out.o.view().at(0).at(0));
+  fmt::print("{}", table.text());
 }
 
 struct Choice {  // options of this lesson
@@ -80,7 +85,7 @@ std::vector<std::string> token_names(const cli::Input& input,
   return names;
 }
 
-// How many keys a head spreads its weights over: exp of the mean entropy of its rows.
+// The effective number of keys that a query attends to: exp of the mean entropy of the rows.
 double effective_keys(View<const double, 2> weights) {
   double entropy = 0;
   for_each_index(weights.shape(), [&](const Shape<2>& i) {
@@ -107,11 +112,11 @@ Tensor<double, 4> input_weights(const cli::Input& input, bool causal) {
                                 converted<double>(input.k), options);
 }
 
-// Where each head puts its weight, on average over the queries.
+// The probability of four keys in each head, averaged over the queries.
 void habits_of_the_heads(cli::Program& program, const Choice& choice) {
   const auto weights = input_weights(program.input(), choice.causal);
   cli::Table table(
-      {"head", "first key", "previous", "itself", "next", "spread over"});
+      {"head", "first key", "previous", "itself", "next", "effective keys"});
   for (std::int64_t h = 0; h < weights.size(1); ++h) {
     const auto head = weights.view().at(0).at(h);
     const auto mean_at = [&](auto key_of) {
@@ -126,7 +131,7 @@ void habits_of_the_heads(cli::Program& program, const Choice& choice) {
                mean_at([](auto i) { return i - 1; }),
                mean_at([](auto i) { return i; }),
                mean_at([](auto i) { return i + 1; }),
-               fmt::format("{:.0f} keys", effective_keys(head))});
+               fmt::format("{:.0f}", effective_keys(head))});
   }
   fmt::print("{}", table.text());
 }
@@ -157,14 +162,14 @@ void which_token_attends_to_which(cli::Program& program,
   const auto rows = std::min(choice.tokens, shape.length_q);
   const auto cols = std::min(choice.tokens, shape.length_k);
   fmt::print(
-      "Head {} of {}: queries 0 to {} downwards, keys 0 to {} across.\n",
+      "Head {} of {}: rows are queries 0 to {}, columns are keys 0 to {}\n",
       chosen, shape.heads, rows - 1, cols - 1);
   const auto window = head.narrow(0, 0, rows).narrow(1, 0, cols);
   fmt::print("{}\n", naive::terminal_heat_map(
                          window, {queries.begin(), queries.begin() + rows}));
 
   constexpr std::size_t kStrongest = 3;
-  cli::Table table({"query", "looks mostly at", "weights"});
+  cli::Table table({"query", "strongest keys", "probabilities"});
   for (std::int64_t i = 0; i < rows; ++i) {
     std::vector<std::int64_t> order(static_cast<std::size_t>(shape.length_k));
     std::iota(order.begin(), order.end(), 0);
@@ -186,15 +191,15 @@ void which_token_attends_to_which(cli::Program& program,
   if (program.save_directory()) {
     const auto path = *program.save_directory() / "attention_map.svg";
     naive::write_heat_map_svg(
-        path, fmt::format("Head {}: who looks at whom", chosen), head,
+        path, fmt::format("Attention probabilities of head {}", chosen), head,
         queries, keys);
-    fmt::print("\nThe whole map is in {}\n", printable(path.string()));
+    fmt::print("\nWhole map: {}\n", printable(path.string()));
   }
 }
 
-// Another program computed the model's tensor in float64, from inputs before they were rounded to
-// float32. That rounding may not take us farther from it than computing in float32 takes us from our own
-// float64: so what is allowed does not depend on the model's tensor.
+// The model's tensor was computed in float64 by another program, from inputs that were not yet
+// rounded to float32. This rounding must not cause a larger difference than computing in float32
+// does, so the limit does not depend on the model's tensor.
 template <int Rank>
 Verdict against_model(std::string what, const Tensor<double, Rank>& out,
                       const Tensor<double, Rank>& model,
@@ -222,11 +227,11 @@ void attention_of_the_input(cli::Program& program, bool causal) {
   const auto model_o = input.directory / "o.npy";
   if (causal || !std::filesystem::exists(model_o)) {
     fmt::print(
-        "There is no o.npy of the model for this case to compare "
-        "with.\n");
+        "No comparison: the input has no o.npy of the model for this "
+        "case.\n");
     return;
   }
-  program.check(against_model("o against the model's", ref.o,
+  program.check(against_model("o against the model", ref.o,
                               read_npy_as<double, 4>(model_o), single.o));
 }
 
@@ -252,7 +257,7 @@ naive::MultiHeadForward<T> run_layer(const std::filesystem::path& directory,
 void whole_layer(cli::Program& program) {
   const cli::Input& input = program.input();
   if (!std::filesystem::exists(input.directory / "x.npy")) {
-    fmt::print("This input has no x.npy and no projections to apply.\n");
+    fmt::print("No layer: the input has no x.npy and no projections.\n");
     return;
   }
   const auto layer = run_layer<double>(input.directory, input.q.size(1));
@@ -260,10 +265,10 @@ void whole_layer(cli::Program& program) {
   const auto y = read_npy_as<double, 3>(input.directory / "y.npy");
   fmt::print("x {} -> q, k, v, o {} -> y {}\n", to_string(y.shape()),
              to_string(layer.q.shape()), to_string(layer.y.shape()));
-  program.check(against_model("y of the whole layer", layer.y, y, single.y));
+  program.check(against_model("y of the layer", layer.y, y, single.y));
 }
 
-// Every option of attention at once, on a problem small enough to move each input by itself.
+// All options of attention at once, on a problem small enough to vary each input element.
 void gradient_proof(cli::Program& program) {
   auto q = normal_tensor<double, 4>({1, 4, 5, 3}, 1);
   auto k = normal_tensor<double, 4>({1, 2, 7, 3}, 2);
@@ -282,27 +287,28 @@ void gradient_proof(cli::Program& program) {
                               0.0);
   };
   const auto gradients = naive::backward<double>(q, k, v, d_o, options);
-  fmt::print("q {}, k and v {}, causal, a quarter dropped, heads in pairs\n",
-             to_string(q.shape()), to_string(k.shape()));
-  const auto judge = [&](const char* name, const Tensor<double, 4>& gradient,
+  fmt::print(
+      "q {}, k and v {}, causal, dropout 0.25, two heads per KV head\n",
+      to_string(q.shape()), to_string(k.shape()));
+  const auto check = [&](const char* name, const Tensor<double, 4>& gradient,
                          Tensor<double, 4>& x) {
     program.check(
-        fmt::format("{} by central differences", name),
+        fmt::format("{} against central differences", name),
         naive::relative_difference(
             gradient.view(),
             View<const double, 4>(naive::numerical_gradient(loss, x.view()))),
         naive::kDifferenceTolerance);
   };
-  judge("d_q", gradients.d_q, q);
-  judge("d_k", gradients.d_k, k);
-  judge("d_v", gradients.d_v, v);
+  check("d_q", gradients.d_q, q);
+  check("d_k", gradients.d_k, k);
+  check("d_v", gradients.d_v, v);
 }
 
-// What each storage type costs the textbook algorithm: the `plain` of the acceptance rule.
+// The error of the textbook algorithm in each storage type: the `plain` of the acceptance rule.
 template <class T>
 void add_type(cli::Table& table, const Tensor<double, 4> (&inputs)[4]) {
   Tensor<T, 4> stored[4];
-  Tensor<double, 4> seen[4];  // the rounded inputs: what the tested code saw
+  Tensor<double, 4> seen[4];  // the rounded inputs
   for (int i = 0; i < 4; ++i) {
     stored[i] = converted<T>(inputs[i]);
     seen[i] = converted<double>(stored[i]);
@@ -327,37 +333,32 @@ void storage_types() {
       normal_tensor<double, 4>({1, 4, 113, 32}, 2),
       normal_tensor<double, 4>({1, 4, 113, 32}, 3),
       normal_tensor<double, 4>({1, 4, 113, 32}, 4)};
-  cli::Table table({"stored in", "epsilon", "error of o", "error of d_q"});
+  cli::Table table({"storage type", "epsilon", "error of o", "error of d_q"});
   add_type<float>(table, inputs);
   add_type<half>(table, inputs);
   add_type<bfloat16>(table, inputs);
   fmt::print("{}", table.text());
 }
 
-std::string readable_bytes(double bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  int unit = 0;
-  for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
-  return fmt::format("{:.4g} {}", bytes, units[unit]);
-}
-
 void memory_of_scores() {
   constexpr std::int64_t kHeads = 12, kHeadDim = 64;
-  cli::Table table({"length", "q, k, v and o", "scores", "ratio"});
+  cli::Table table({"length", "q, k, v and o, MiB", "scores, MiB", "ratio"});
   for (std::int64_t length = 256; length <= 262144; length *= 4) {
     const auto inputs = 4 * element_count(Shape<3>{kHeads, length, kHeadDim});
     const auto scores = element_count(Shape<3>{kHeads, length, length});
-    const auto bytes = [](std::int64_t count) {
-      return readable_bytes(static_cast<double>(count * sizeof(float)));
+    const auto mib = [](std::int64_t count) {
+      return std::to_string(
+          count * static_cast<std::int64_t>(sizeof(float)) >> 20);
     };
-    table.add({std::to_string(length), bytes(inputs), bytes(scores),
+    table.add({std::to_string(length), mib(inputs), mib(scores),
                fmt::format("{:g}", static_cast<double>(scores) /
                                        static_cast<double>(inputs))});
   }
-  fmt::print("{} heads of {}, float32\n{}", kHeads, kHeadDim, table.text());
+  fmt::print("{} heads, head_dim {}, float32\n{}", kHeads, kHeadDim,
+             table.text());
 }
 
-void time_of_the_oracle() {
+void time_of_the_reference() {
   const Shape<4> shape{1, 8, 1024, 64};
   const auto q = normal_tensor<double, 4>(shape, 1),
              k = normal_tensor<double, 4>(shape, 2),
@@ -373,8 +374,10 @@ void time_of_the_oracle() {
   const double forward = seconds([&] { naive::forward<double>(q, k, v); });
   const double backward =
       seconds([&] { naive::backward<double>(q, k, v, d_o); });
-  fmt::print("q, k, v {} in float64: forward {:.2f} s, backward {:.2f} s\n",
-             to_string(shape), forward, backward);
+  cli::Table table({"pass", "time, s"});
+  table.add({"forward", fmt::format("{:.2f}", forward)});
+  table.add({"backward", fmt::format("{:.2f}", backward)});
+  fmt::print("q, k, v {}, float64\n{}", to_string(shape), table.text());
 }
 
 }  // namespace
@@ -382,29 +385,30 @@ void time_of_the_oracle() {
 int main(int argc, char** argv) {
   cli::Program program(
       "01_naive_attention",
-      "Lesson 01: attention as the formulas read, on Eigen.");
+      "Lesson 01: attention written as the formulas, on Eigen.");
   Choice choice;
-  program.option("--head", choice.head,
-                 "the head to look at (default: the most decided one)");
+  program.option(
+      "--head", choice.head,
+      "the head to show (default: the one with the lowest entropy)");
   program.option("--tokens", choice.tokens, 1, 256,
-                 "how many tokens to print");
+                 "number of tokens to print");
   program.flag("--causal", choice.causal,
-               "a token sees only itself and earlier ones");
+               "causal mask: a query sees only its own and earlier keys");
 
-  program.section("example", "Three tokens by hand", worked_example);
-  program.section("attend", "Which token attends to which",
+  program.section("example", "Worked example: three tokens", worked_example);
+  program.section("attend", "Attention map of one head",
                   [&] { which_token_attends_to_which(program, choice); });
-  program.section("heads", "The habits of the heads",
+  program.section("heads", "What each head attends to",
                   [&] { habits_of_the_heads(program, choice); });
-  program.section("output", "The output for the whole input",
+  program.section("output", "Output against the model's",
                   [&] { attention_of_the_input(program, choice.causal); });
-  program.section("layer", "The layer around it: four projections",
+  program.section("layer", "Multi-head layer with its projections",
                   [&] { whole_layer(program); });
-  program.section("gradient", "Are the gradients right?",
+  program.section("gradient", "Gradients against central differences",
                   [&] { gradient_proof(program); });
-  program.section("types", "What a storage type costs", storage_types);
-  program.section("memory", "How the scores grow", memory_of_scores);
-  program.section("time", "How long the oracle takes here",
-                  time_of_the_oracle);
+  program.section("types", "Error of each storage type", storage_types);
+  program.section("memory", "Memory for the scores", memory_of_scores);
+  program.section("time", "Time of the reference on this machine",
+                  time_of_the_reference);
   return program.run(argc, argv);
 }

@@ -27,7 +27,7 @@ void check_weights(const MultiHeadWeights<T>& weights, std::int64_t width,
   }
 }
 
-// The rows of all sequences under one another: a projection treats every token alike.
+// The rows of all sequences in one matrix: a projection treats every token alike.
 template <class T>
 Matrix<T> rows_of(View<const T, 3> x) {
   Matrix<T> rows(x.size(0) * x.size(1), x.size(2));
@@ -50,7 +50,7 @@ Tensor<T, 3> sequences_of(const Matrix<T>& rows, std::int64_t batch) {
 
 //! [heads]
 // [batch * length, heads * head_dim] -> [batch, heads, length, head_dim]:
-// the same numbers, seen through other strides, then packed.
+// the same elements, viewed through other strides, then packed.
 template <class T>
 Tensor<T, 4> split_heads(const Matrix<T>& rows, std::int64_t batch,
                          std::int64_t heads) {
@@ -130,7 +130,7 @@ MultiHeadGradients<T> multi_head_backward(View<const T, 3> x,
   result.d_weights.q = weight_gradient(rows, d_q);
   result.d_weights.k = weight_gradient(rows, d_k);
   result.d_weights.v = weight_gradient(rows, d_v);
-  // x feeds three projections, so three gradients add up.
+  // x feeds three projections, so d_x is a sum of three gradients.
   Matrix<T> d_x = d_q * weights.q.w;
   d_x += d_k * weights.k.w;
   d_x += d_v * weights.v.w;

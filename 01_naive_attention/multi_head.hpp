@@ -6,41 +6,43 @@
 
 namespace fa::naive {
 
-/// One linear map y = x W^T + b, stored as PyTorch stores it.
+/// One linear map y = x W^T + b, stored as in PyTorch.
 template <class T>
 struct Linear {
-  Matrix<T> w;  ///< [width_out, width_in]
-  Vector<T> b;  ///< [width_out]
+  /// [width_out, width_in]
+  Matrix<T> w;
+  /// [width_out]
+  Vector<T> b;
 };
 
 /// The four projections of a multi-head layer (Vaswani et al. 2017, section 3.2.2).
 template <class T>
 struct MultiHeadWeights {
-  Linear<T> q;  ///< from the layer's input to the queries of all heads
-  Linear<T> k;  ///< to the keys
-  Linear<T> v;  ///< to the values
-  Linear<T>
-      o;  ///< from the outputs of all heads, side by side, to the layer's output
+  /// @{ From the input to Q, K and V of all heads; from the concatenated heads of O to the output.
+  Linear<T> q, k, v, o;
+  /// @}
 };
 
-/// What the layer computes on its way; the backward pass needs all of it.
+/// The intermediate results of the layer, which its backward pass needs.
 template <class T>
 struct MultiHeadForward {
-  Tensor<T, 4> q;  ///< [batch, heads, length, head_dim]
-  Tensor<T, 4> k;  ///< [batch, heads, length, head_dim]
-  Tensor<T, 4> v;  ///< [batch, heads, length, head_dim]
-  Tensor<T, 4> o;  ///< [batch, heads, length, head_dim]
-  Tensor<T, 3> y;  ///< [batch, length, width], the layer's output
+  /// @{ [batch, heads, length, head_dim]
+  Tensor<T, 4> q, k, v, o;
+  /// @}
+  /// [batch, length, width], the output
+  Tensor<T, 3> y;
 };
 
-/// Gradients of a loss with respect to all that goes into the layer.
+/// Gradients of a loss with respect to the layer's input and weights.
 template <class T>
 struct MultiHeadGradients {
-  Tensor<T, 3> d_x;               ///< [batch, length, width]
-  MultiHeadWeights<T> d_weights;  ///< shapes of the weights
+  /// @{ With the shapes of the input and of the weights.
+  Tensor<T, 3> d_x;
+  MultiHeadWeights<T> d_weights;
+  /// @}
 };
 
-/// Cuts rows of numbers into heads.
+/// Splits rows into heads.
 /// @param rows  [batch * length, heads * head_dim]
 /// @param batch sequences; divides the number of rows
 /// @param heads divides the number of columns
@@ -59,7 +61,7 @@ Matrix<T> join_heads(const Tensor<T, 4>& heads);
 /// @param x       [batch, length, width]
 /// @param weights all of [width, width] and [width]
 /// @param heads   number of heads; divides width
-/// @param options scale, mask and dropout of the attention in the middle
+/// @param options scale, mask and dropout
 /// @throws std::invalid_argument when heads does not divide width or a weight has another shape
 template <class T>
 MultiHeadForward<T> multi_head_forward(View<const T, 3> x,
@@ -73,7 +75,7 @@ MultiHeadForward<T> multi_head_forward(View<const T, 3> x,
 /// @param state   what multi_head_forward() returned
 /// @param d_y     gradient of the loss with respect to y, [batch, length, width]
 /// @param options as given to multi_head_forward()
-/// @throws std::invalid_argument when d_y has not the shape of y
+/// @throws std::invalid_argument when the shape of d_y is not that of y
 template <class T>
 MultiHeadGradients<T> multi_head_backward(
     View<const T, 3> x, const MultiHeadWeights<T>& weights,

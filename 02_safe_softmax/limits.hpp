@@ -1,6 +1,6 @@
 /// @file
-/// Where exp leaves the range of a number type, and where a sum stops growing: found by searching
-/// through the numbers of the type, with nothing looked up.
+/// The range of exp in a type, and where a sum stops growing: found by a search over the values of
+/// the type.
 #pragma once
 
 #include <cmath>
@@ -13,8 +13,8 @@
 
 namespace fa::safe {
 
-/// The positive numbers of type T in their order: number 0 is 0, the last is the largest finite one.
-/// Works because the bit patterns of positive IEEE numbers, read as integers, are in order.
+/// The non-negative values of type T in ascending order: value 0 is 0, the last is the largest
+/// finite one. The bit patterns of non-negative IEEE values, read as integers, are in this order.
 /// @param index 0 to count_of_positive<T>() - 1
 template <class T>
 double positive_number(std::uint64_t index) {
@@ -25,7 +25,7 @@ double positive_number(std::uint64_t index) {
   return static_cast<double>(static_cast<accumulator_t<T>>(value));
 }
 
-/// How many finite non-negative numbers type T has.
+/// The number of finite non-negative values of type T.
 template <class T>
 std::uint64_t count_of_positive() {
   const auto exponents =
@@ -33,8 +33,8 @@ std::uint64_t count_of_positive() {
   return exponents << FloatTraits<T>::fraction_bits;
 }
 
-/// The largest non-negative number x of type T for which `holds(x)`; holds must be true up to some
-/// number and false from there on, and true for 0.
+/// The largest non-negative value x of type T for which `holds(x)`; holds must be true for 0 and up
+/// to some value, and false above it.
 template <class T, class Holds>
 double last_where(Holds holds) {
   std::uint64_t yes = 0, no = count_of_positive<T>();
@@ -47,13 +47,14 @@ double last_where(Holds holds) {
 
 /// The range of x in which exp(x) can be stored in type T.
 struct ExpRange {
-  double overflows_after;  ///< the largest x whose exp is finite
-  double
-      normal_until;  ///< the smallest x whose exp is normal: below, digits are lost
-  double nonzero_until;  ///< the smallest x whose exp is not 0
+  /// @{ The largest x whose exp is finite; the smallest x whose exp is normal, and not 0.
+  double overflows_after;
+  double normal_until;
+  double nonzero_until;
+  /// @}
 };
 
-/// Finds the range of exp in type T, by bisection among the numbers of type T.
+/// Finds the range of exp in type T, by bisection over the values of type T.
 template <class T>
 ExpRange exp_range() {
   return {last_where<T>([](double x) { return std::isfinite(exp_in<T>(x)); }),
@@ -62,8 +63,8 @@ ExpRange exp_range() {
           -last_where<T>([](double x) { return exp_in<T>(-x) > 0; })};
 }
 
-/// The sum at which adding 1 over and over, in type T, stops having an effect.
-/// @param limit gives up there
+/// The sum at which adding 1 repeatedly, in type T, has no effect any more.
+/// @param limit the search ends there
 template <class T>
 double sum_stops_at(double limit) {
   double sum = 0;

@@ -1,4 +1,5 @@
-// Lesson 02: where exp fails, what the shift by the maximum repairs, and what number types cost.
+// Lesson 02: where exp overflows, how subtracting the maximum prevents it, and the error of each
+// type.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -39,7 +40,7 @@ std::string joined(const Tensor<float, 1>& row, const char* format) {
   return text;
 }
 
-// Three scores that break the definition and not the safe form.
+// Three scores for which the definition overflows and the safe form does not.
 void worked_example() {
   const auto x = row_of<float>({1000, 1001, 1002});
   Tensor<float, 1> unsafe(x.shape()), safe(x.shape());
@@ -47,7 +48,7 @@ void worked_example() {
   safe::safe_softmax<float>(x, safe);
   const double m = safe::row_max<float>(x);
   cli::Table table(
-      {"x", "exp(x)", "exp(x)/sum", "x - max", "exp(x - max)", "weight"});
+      {"x", "exp(x)", "exp(x)/sum", "x - max", "exp(x - max)", "softmax"});
   for (std::int64_t j = 0; j < x.size(0); ++j) {
     const double shifted = x(j) - m;
     table.add({fmt::format("{:g}", x(j)),
@@ -70,8 +71,8 @@ void add_range(cli::Table& table) {
 }
 
 void where_exp_fails(cli::Program& program) {
-  cli::Table table({"type", "largest number", "exp is inf above",
-                    "loses digits below", "is 0 below"});
+  cli::Table table({"type", "largest value", "exp is inf above",
+                    "subnormal below", "0 below"});
   add_range<half>(table);
   add_range<bfloat16>(table);
   add_range<float>(table);
@@ -80,12 +81,12 @@ void where_exp_fails(cli::Program& program) {
   if (program.save_directory()) {
     const auto path = *program.save_directory() / "exp_ranges.svg";
     safe::write_exp_ranges_svg(path);
-    fmt::print("\nA picture of it is in {}\n", printable(path.string()));
+    fmt::print("\nChart: {}\n", printable(path.string()));
   }
 }
 
-// The weights of x + c must be those of x. Sums that type float holds exactly may change no bit; others
-// only as much as their rounding explains.
+// The softmax of x + c must equal that of x. If the sums are exact in float32, no bit may change;
+// otherwise the change must stay within the bound for their rounding.
 void shift_invariance(cli::Program& program) {
   constexpr int kRows = 1000, kLength = 50;
   int changed = 0;
@@ -93,7 +94,7 @@ void shift_invariance(cli::Program& program) {
   for (int row = 0; row < kRows; ++row) {
     const auto seed = static_cast<std::uint64_t>(row);
     Tensor<float, 1> x({kLength}), exact({kLength}), inexact({kLength});
-    // Multiples of 1/64 below 2^9 in size: sums with the like need 16 bits, and float has 24.
+    // Multiples of 1/64 below 2^9: their sums need 16 bits, and float32 has 24.
     const auto grid = [&](double range, std::uint64_t i) {
       return std::floor(range * (random_uniform(seed, i) - 0.5)) / 64;
     };
@@ -110,7 +111,7 @@ void shift_invariance(cli::Program& program) {
     safe::safe_softmax<float>(x, p);
     safe::safe_softmax<float>(exact, p_exact);
     changed += !std::equal(p.data(), p.data() + kLength, p_exact.data());
-    // In float64, so that only the rounding of the sums is seen.
+    // In float64, so that the only rounding is that of the sums.
     const auto wide = converted<double>(x),
                wide_odd = converted<double>(inexact);
     Tensor<double, 1> q({kLength}), q_odd({kLength});
@@ -124,16 +125,16 @@ void shift_invariance(cli::Program& program) {
   }
   fmt::print("{} rows of {} scores, each shifted by two constants\n", kRows,
              kLength);
-  program.check("rows that an exact shift changes", changed, 0);
-  program.check("change by a rounded shift, share of its bound", worst_share,
-                1);
+  program.check_none("exact shift", changed, "changed row");
+  program.check("rounded shift: largest change / bound", worst_share, 1);
 }
 
 void passes_over_memory() {
   constexpr std::int64_t kLength = 4096;
   const auto x = normal_tensor<float, 1>({kLength}, 1);
   Tensor<float, 1> y(x.shape());
-  cli::Table table({"softmax", "passes", "read", "written", "per score"});
+  cli::Table table(
+      {"softmax", "passes", "reads", "writes", "accesses per score"});
   const auto add = [&](const char* name, const safe::Traffic& traffic) {
     table.add({name, std::to_string(traffic.passes),
                std::to_string(traffic.reads), std::to_string(traffic.writes),
@@ -143,7 +144,8 @@ void passes_over_memory() {
   };
   add("unsafe", safe::unsafe_softmax<float>(x, y));
   add("safe", safe::safe_softmax<float>(x, y));
-  fmt::print("one row of {} scores\n{}", kLength, table.text());
+  fmt::print("One row of {} scores; reads and writes in elements\n{}",
+             kLength, table.text());
 }
 
 // max <= LSE <= max + ln n, and the derivative of LSE is the softmax.
@@ -180,7 +182,7 @@ void log_sum_exp_laws(cli::Program& program) {
   // Truncation h^2/6 times the third derivative (below 1), rounding |LSE| epsilon / h.
   const double rounding =
       std::abs(safe::log_sum_exp<double>(x)) * epsilon<double>() / kStep;
-  program.check("the derivative of LSE is the weight", worst,
+  program.check("derivative of LSE against softmax", worst,
                 kStep * kStep + rounding);
 }
 
@@ -212,22 +214,21 @@ template <class T>
 void add_stop(cli::Table& table, double limit) {
   const double stop = safe::sum_stops_at<T>(limit);
   table.add({FloatTraits<T>::name,
-             stop < limit ? fmt::format("{:.0f}", stop)
-                          : fmt::format("- (not by {:.0f})", limit),
+             stop < limit ? fmt::format("{:.0f}", stop) : "-",
              fmt::format("2^{}", FloatTraits<T>::fraction_bits + 1)});
 }
 
 void where_sums_stop() {
   constexpr double kLimit = 1 << 25;
-  cli::Table table({"sum in", "1 + 1 + ... stops at", "predicted"});
+  cli::Table table({"type of the sum", "1 + 1 + ... stops at", "predicted"});
   add_stop<bfloat16>(table, kLimit);
   add_stop<half>(table, kLimit);
   add_stop<float>(table, kLimit);
   add_stop<double>(table, kLimit);
-  fmt::print("{}", table.text());
+  fmt::print("{}-: does not stop up to 2^25\n", table.text());
 }
 
-// The scores of every query of the input, as lesson 01 has them: [rows, length_k].
+// The scores of all queries of the input, as in lesson 01: [rows, length_k].
 Tensor<double, 2> input_scores(cli::Program& program) {
   const cli::Input& input = program.input();
   const AttentionShape shape =
@@ -253,12 +254,11 @@ Tensor<double, 2> input_scores(cli::Program& program) {
   return scores;
 }
 
-// What a softmax makes of many rows.
+// The errors of a softmax over many rows.
 struct Quality {
-  double worst =
-      0;  // largest error of a weight, relative to its row's largest
-  double worst_sum = 1;  // the sum of a row's weights that is farthest from 1
-  std::int64_t broken = 0;  // rows with a NaN, or with nothing but zeros
+  double worst = 0;  // largest error, relative to the row's largest element
+  double worst_sum = 1;     // the sum of a row that is farthest from 1
+  std::int64_t broken = 0;  // rows with a NaN, or with zeros only
 };
 
 template <class T, class A, bool Safe>
@@ -266,7 +266,7 @@ Quality quality(const Tensor<double, 2>& scores) {
   Quality result;
   for (std::int64_t i = 0; i < scores.size(0); ++i) {
     const auto x = converted<T>(scores.view().at(i));
-    const auto seen = converted<double>(x);  // what the tested code sees
+    const auto seen = converted<double>(x);  // the rounded input
     Tensor<T, 1> y(x.shape());
     Tensor<double, 1> ref(x.shape());
     if constexpr (Safe) {
@@ -299,15 +299,14 @@ void add_quality(cli::Table& table, const Tensor<double, 2>& scores) {
   const Quality q = quality<T, A, Safe>(scores);
   const bool all_broken = q.broken == scores.size(0);
   table.add({FloatTraits<T>::name, FloatTraits<A>::name,
-             Safe ? "max" : "nothing",
-             fmt::format("{} of {}", q.broken, scores.size(0)),
+             Safe ? "max" : "nothing", std::to_string(q.broken),
              all_broken ? "-" : fmt::format("{:.0e}", q.worst),
              all_broken ? "-" : fmt::format("{:.3f}", q.worst_sum)});
 }
 
 void print_quality(const Tensor<double, 2>& scores) {
-  cli::Table table({"stored in", "computed in", "subtracted", "broken rows",
-                    "largest error", "worst sum"});
+  cli::Table table({"storage type", "arithmetic", "subtracted",
+                    "NaN or zero rows", "largest error", "worst sum"});
   add_quality<float, float, false>(table, scores);
   add_quality<float, float, true>(table, scores);
   add_quality<half, float, false>(table, scores);
@@ -321,7 +320,7 @@ void print_quality(const Tensor<double, 2>& scores) {
 
 void types_on_random_scores(cli::Program& program) {
   const auto scores = normal_tensor<double, 2>({20, 4096}, 1);
-  fmt::print("rows of {} normal scores\n", scores.size(1));
+  fmt::print("{} rows of {} normal scores\n", scores.size(0), scores.size(1));
   print_quality(scores);
 
   double worst_share = 0;
@@ -341,7 +340,7 @@ void types_on_random_scores(cli::Program& program) {
           std::max(worst_share, std::abs(y(j) - ref(j)) / ref(j) / bound);
     }
   }
-  program.check("float32 error, share of its bound", worst_share, 1);
+  program.check("float32: largest error / bound", worst_share, 1);
 }
 
 void types_on_the_input(cli::Program& program) {
@@ -353,7 +352,7 @@ void types_on_the_input(cli::Program& program) {
              scores.size(0), scores.size(1), *low, *high);
   print_quality(scores);
 
-  // Against lesson 01, which knows nothing of this lesson's softmax.
+  // Lesson 01 shares no code with this lesson's softmax.
   const auto ref = naive::weights<double>(converted<double>(input.q),
                                           converted<double>(input.k));
   const auto plain = naive::weights<float>(input.q, input.k);
@@ -373,8 +372,8 @@ void types_on_the_input(cli::Program& program) {
         std::abs(safe::log_sum_exp<double>(scores.view().at(i)) - expected));
     largest_lse = std::max(largest_lse, std::abs(expected));
   }
-  program.check(accept("weights of the input", weights, ref, plain));
-  // Two sums of head_dim products and of length_k exponentials, in float64.
+  program.check(accept("P of the input", weights, ref, plain));
+  // Sums of head_dim products and of length_k exponentials, in float64.
   program.check("LSE of the input", worst_lse,
                 static_cast<double>(input.q.size(3) + scores.size(1)) *
                     epsilon<double>() * std::max(1.0, largest_lse));
@@ -388,20 +387,23 @@ void types_on_the_input(cli::Program& program) {
 int main(int argc, char** argv) {
   cli::Program program(
       "02_safe_softmax",
-      "Lesson 02: where exp fails, and the softmax that does not.");
-  program.section("example", "Three large scores", worked_example);
-  program.section("overflow", "Where exp leaves a type",
+      "Lesson 02: where exp overflows, and the softmax that avoids it.");
+  program.section("example", "Worked example: three large scores",
+                  worked_example);
+  program.section("overflow", "Range of exp in each type",
                   [&] { where_exp_fails(program); });
-  program.section("shift", "A constant on all scores changes nothing",
+  program.section("shift", "Softmax of shifted scores",
                   [&] { shift_invariance(program); });
-  program.section("passes", "How often the row is read", passes_over_memory);
-  program.section("logsumexp", "The logarithm of the sum",
+  program.section("passes", "Passes over the row", passes_over_memory);
+  program.section("logsumexp", "Bounds and derivative of LSE",
                   [&] { log_sum_exp_laws(program); });
-  program.section("masked", "Rows at the edge", rows_at_the_edge);
-  program.section("sums", "Where a sum stops growing", where_sums_stop);
-  program.section("types", "What a type costs, random scores",
+  program.section("masked", "Masked rows, infinities and NaN",
+                  rows_at_the_edge);
+  program.section("sums", "Where a sum of ones stops growing",
+                  where_sums_stop);
+  program.section("types", "Error of each type, random scores",
                   [&] { types_on_random_scores(program); });
-  program.section("input", "What a type costs, the input's scores",
+  program.section("input", "Error of each type, scores of the input",
                   [&] { types_on_the_input(program); });
   return program.run(argc, argv);
 }

@@ -43,7 +43,7 @@ void draw_row(Svg& svg, int index) {
 
 void write_exp_ranges_svg(const std::filesystem::path& path) {
   const std::string title =
-      "Scores x whose exp(x) the type can hold (pale: with digits lost)";
+      "Scores x whose exp(x) the type can hold (pale: subnormal)";
   Svg svg(title, Svg::Paper::kAdaptive);
   svg.open("g", {{"font-size", 13}});
   svg.text(20, 28, title, {{"font-size", 15}});

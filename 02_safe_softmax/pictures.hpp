@@ -1,14 +1,14 @@
 /// @file
-/// The picture of this lesson: exp in the number types of the course.
+/// The chart of this lesson: the range of exp in each type.
 #pragma once
 
 #include <filesystem>
 
 namespace fa::safe {
 
-/// Writes an SVG picture, readable on light and on dark pages, of the scores whose exponential each
-/// type can hold.
-/// @param path the file; it appears whole or not at all
+/// Writes an SVG chart, for light and dark pages, of the scores whose exponential each type can
+/// hold.
+/// @param path the file, written completely or not at all
 /// @throws std::runtime_error when the file cannot be written
 void write_exp_ranges_svg(const std::filesystem::path& path);
 

@@ -1,7 +1,7 @@
 /// @file
 /// Softmax of one row in its two textbook forms, with every pass over the row counted, and the
-/// logarithm of its sum. Elements are stored in type T and all arithmetic runs in type A, so that the
-/// price of each can be measured.
+/// logarithm of its sum. Elements are stored in type T and all arithmetic runs in type A, so that
+/// the error of each can be measured.
 #pragma once
 
 #include <cmath>
@@ -15,21 +15,22 @@
 
 namespace fa::safe {
 
-/// How often a softmax went over its row, and how many elements it touched.
+/// The memory traffic of a softmax.
 struct Traffic {
-  std::int64_t passes = 0;  ///< loops over the row
-  std::int64_t reads = 0;   ///< elements read
-  std::int64_t writes = 0;  ///< elements written
+  /// @{ Loops over the row, elements read, elements written.
+  std::int64_t passes = 0;
+  std::int64_t reads = 0;
+  std::int64_t writes = 0;
+  /// @}
 };
 
-/// An element of any type of the course as a double, which holds it exactly.
+/// An element of any type as a double, which represents it exactly.
 template <class T>
 double exact(T x) {
   return static_cast<double>(static_cast<accumulator_t<T>>(x));
 }
 
-/// What is left of a number once it has been stored in type T: rounded to nearest, in 16-bit types by
-/// way of float32.
+/// A value rounded to nearest in type T, for 16-bit types through float32.
 template <class T>
 double rounded(double x) {
   return exact(static_cast<T>(static_cast<accumulator_t<T>>(x)));
@@ -52,14 +53,14 @@ inline void check_rows(std::int64_t x, std::int64_t y) {
   }
 }
 
-/// The definition, exp(x) / sum exp(x), in two passes. It overflows as soon as one exp(x) does, and
+/// The definition, exp(x) / sum exp(x), in two passes. It overflows when one exp(x) does, and
 /// divides 0 by 0 when all of them underflow.
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 1.
 /// @tparam T type of the elements and of each exp
 /// @tparam A type in which sum and quotient are computed
 /// @param x [n]
-/// @param y [n], the weights
-/// @return what it cost
+/// @param y [n], the probabilities
+/// @return its memory traffic
 /// @throws std::invalid_argument as check_rows()
 template <class T, class A = accumulator_t<T>>
 Traffic unsafe_softmax(View<const T, 1> x, View<T, 1> y) {
@@ -81,7 +82,7 @@ Traffic unsafe_softmax(View<const T, 1> x, View<T, 1> y) {
   return traffic;
 }
 
-/// The largest element of a row, -infinity for a row of -infinity, NaN as soon as one element is NaN.
+/// The largest element of a row: -infinity for a row of -infinity, NaN if any element is NaN.
 /// @param x [n], n at least 1
 template <class T>
 double row_max(View<const T, 1> x) {
@@ -89,21 +90,21 @@ double row_max(View<const T, 1> x) {
   double m = -std::numeric_limits<double>::infinity();
   for (std::int64_t j = 0; j < x.size(0); ++j) {
     const double value = exact(x(j));
-    if (std::isnan(value)) return value;  // value > m would lose it
+    if (std::isnan(value)) return value;  // NaN > m is false
     if (value > m) m = value;
   }
   return m;
   //! [row_max]
 }
 
-/// The safe form, exp(x - max) / sum exp(x - max), in three passes: the maximum, the sum, the weights.
-/// A row of -infinity, which sees no key, gives zeros. NaN or +infinity in gives NaN out.
+/// The safe form, exp(x - max) / sum exp(x - max), in three passes: maximum, sum, quotients. A row
+/// of -infinity (fully masked) gives zeros. A NaN or +infinity in the input gives NaN.
 /// Source: Milakov and Gimelshein, 2018, algorithm 2.
 /// @tparam T type of the elements and of each exp
 /// @tparam A type in which difference, sum and quotient are computed
 /// @param x [n]
-/// @param y [n], the weights; they sum to 1 up to rounding
-/// @return what it cost
+/// @param y [n], the probabilities; they sum to 1 up to rounding
+/// @return its memory traffic
 /// @throws std::invalid_argument as check_rows()
 template <class T, class A = accumulator_t<T>>
 Traffic safe_softmax(View<const T, 1> x, View<T, 1> y) {
@@ -132,7 +133,7 @@ Traffic safe_softmax(View<const T, 1> x, View<T, 1> y) {
   return traffic;
 }
 
-/// ln(sum exp(x)) of a row in float64, the maximum taken out first: max + ln(sum exp(x - max)).
+/// ln(sum exp(x)) of a row in float64, computed as max + ln(sum exp(x - max)).
 /// -infinity for a row of -infinity.
 /// @param x [n]
 /// @throws std::invalid_argument for an empty row
@@ -141,7 +142,7 @@ double log_sum_exp(View<const T, 1> x) {
   check_rows(x.size(0), x.size(0));
   //! [lse]
   const double m = row_max(x);
-  if (!std::isfinite(m)) return m;  // a row of -inf, one with inf or NaN
+  if (!std::isfinite(m)) return m;  // all -inf, or with inf or NaN
   double l = 0;
   for (std::int64_t j = 0; j < x.size(0); ++j) {
     l += std::exp(exact(x(j)) - m);
@@ -150,9 +151,9 @@ double log_sum_exp(View<const T, 1> x) {
   //! [lse]
 }
 
-/// A bound on the relative error of each weight that safe_softmax() computes with T = A, as the page of
-/// this lesson derives it, for weights that are normal numbers of T:
-/// expm1((2 spread + n + 8) u), u half an epsilon of T.
+/// A bound on the relative error of each element of safe_softmax() with T = A, as derived on the
+/// page of this lesson, for results that are normal in T: expm1((2 spread + n + 8) u), with u half
+/// an epsilon of T.
 /// @param n      number of scores
 /// @param spread largest score minus smallest score
 template <class T>
@@ -161,9 +162,9 @@ double relative_error_bound(std::int64_t n, double spread) {
   return std::expm1((2 * spread + static_cast<double>(n) + 8) * u);
 }
 
-/// A bound on how much a weight changes, relatively, when a constant c is added to all scores and the
-/// sums are rounded to type T: each score is off by at most u |x + c|, so each exp by that in the
-/// exponent, and so is the sum: expm1(2 u max|x + c|).
+/// A bound on the relative change of a probability when a constant c is added to all scores and the
+/// sums are rounded to type T. The error of each score, at most u |x + c|, is an error in the
+/// exponent of each exp and of their sum: expm1(2 u max|x + c|).
 /// @param largest_sum max|x + c|
 template <class T>
 double shift_error_bound(double largest_sum) {

@@ -1,6 +1,7 @@
 /// @file
-/// Exact arithmetic for the proofs: fractions of 64-bit integers. An operation whose result does not
-/// fit throws, so a wrong result is never returned; in a constant expression it stops the compiler.
+/// Exact arithmetic for the proofs: fractions of 64-bit integers. An operation whose result does
+/// not fit throws, so a wrong result is never returned; in a constant expression that is a compile
+/// error.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace fa::online {
 /// A rational number, always in lowest terms and with a positive denominator.
 class Exact {
  public:
-  /// The fraction numerator / denominator; a whole number, and 0, convert by themselves.
+  /// The fraction numerator / denominator; integers convert implicitly.
   /// @throws std::domain_error when the denominator is 0
   /// @throws std::overflow_error when the reduced fraction does not fit
   constexpr Exact(std::int64_t numerator = 0, std::int64_t denominator = 1)
@@ -44,11 +45,11 @@ class Exact {
     return exponent < 0 ? Exact(1, size) : Exact(size);
   }
 
-  /// The number above the line.
+  /// The numerator.
   constexpr std::int64_t numerator() const { return numerator_; }
-  /// The number below the line, at least 1.
+  /// The denominator, at least 1.
   constexpr std::int64_t denominator() const { return denominator_; }
-  /// True when the denominator is a power of two: the number has finitely many binary digits.
+  /// Whether the denominator is a power of two: the value has finitely many binary digits.
   constexpr bool dyadic() const {
     return (denominator_ & (denominator_ - 1)) == 0;
   }
@@ -60,9 +61,9 @@ class Exact {
 
   /// Sum. All four operations throw std::overflow_error when an intermediate result does not fit.
   friend constexpr Exact operator+(const Exact& a, const Exact& b) {
-    if (a.numerator_ == 0) return b;  // 0 is frequent; a gcd is not free
+    if (a.numerator_ == 0) return b;  // a shortcut for a frequent case
     if (b.numerator_ == 0) return a;
-    // Over the least common denominator, which keeps the numbers small.
+    // Over the least common denominator, which keeps the integers small.
     const std::int64_t divisor = std::gcd(a.denominator_, b.denominator_);
     const std::int64_t of_a = b.denominator_ / divisor,
                        of_b = a.denominator_ / divisor;
@@ -76,7 +77,7 @@ class Exact {
   /// Product.
   friend constexpr Exact operator*(const Exact& a, const Exact& b) {
     if (a.numerator_ == 0 || b.numerator_ == 0) return 0;
-    // Reduced crosswise first, so that only a result that is too large fails.
+    // Reduced crosswise first, so that only a result that does not fit throws.
     const Exact left(a.numerator_, b.denominator_),
         right(b.numerator_, a.denominator_);
     return {product(left.numerator_, right.numerator_),
@@ -113,7 +114,7 @@ class Exact {
   std::int64_t numerator_, denominator_;
 };
 
-/// "3/4", and "2" for a whole number.
+/// "3/4", and "2" for an integer.
 inline std::string to_string(const Exact& x) {
   return x.denominator() == 1
              ? fmt::format("{}", x.numerator())

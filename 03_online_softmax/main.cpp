@@ -1,4 +1,4 @@
-// Lesson 03: softmax while the scores arrive, the proofs that it is right, and attention by tiles.
+// Lesson 03: online softmax, the proofs that it is correct, and tiled attention.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -40,13 +40,13 @@ double seconds(const std::function<void()>& work) {
       .count();
 }
 
-// Four keys with scores 3 2 5 1, every number exact.
+// Four keys with scores 3 2 5 1, in exact arithmetic.
 void worked_example() {
   const int scores[] = {3, 2, 5, 1};
   const std::int64_t values[] = {23, 46, 69, 92};
   State<BaseTwo, Exact> x;
   cli::Table table(
-      {"score", "value", "m", "correction", "p", "l", "O", "O / l"});
+      {"score", "value", "m", "rescale", "p", "l", "O", "O / l"});
   for (int j = 0; j < 4; ++j) {
     const int m = std::max(x.m, scores[j]);
     const Exact rescale = BaseTwo::exp_diff(x.m, m);
@@ -68,19 +68,19 @@ void passes_over_memory(cli::Program& program) {
   const auto two = two_pass_softmax<float>(s, two_pass);
   const auto one = one_pass<Unnormalised, float>(s, v);
   cli::Table table({"attention of one row", "passes", "scores read",
-                    "weights written", "and read"});
+                    "P written", "P read"});
   const auto add = [&](const char* name, const safe::Traffic& softmax) {
     table.add({name, std::to_string(softmax.passes + 1),
                std::to_string(softmax.reads), std::to_string(softmax.writes),
-               std::to_string(softmax.writes)});  // by the product P V
+               std::to_string(softmax.writes)});  // by the matmul P V
   };
   add("three passes (lesson 02), then P V", three);
   add("two passes, then P V", two);
   table.add({"one pass", std::to_string(one.traffic.passes),
              std::to_string(one.traffic.reads - kLength * kDim),
              std::to_string(one.traffic.writes), "0"});
-  fmt::print("{} keys, {} numbers in each value\n{}", kLength, kDim,
-             table.text());
+  fmt::print("{} keys, head_dim {}; reads and writes in elements\n{}",
+             kLength, kDim, table.text());
 
   const auto wide = converted<double>(s);
   const auto [low, high] =
@@ -106,10 +106,11 @@ void check_law(cli::Program& program, const std::string& law,
                proof::Outcome (*check)(const proof::Cases&),
                const proof::Cases& cases) {
   const proof::Outcome outcome = proof::at_run_time(check, cases);
-  fmt::print("{:>9} cases: ", outcome.cases);
-  program.check(law, outcome.holds ? 0 : 1, 0);
+  program.check_none(fmt::format("{}, {} cases", law, outcome.cases),
+                     outcome.holds ? 0 : 1, "counterexample");
   if (!outcome.holds) {
-    fmt::print("  fails for scores {}\n", to_string(outcome.counterexample));
+    fmt::print("      fails for scores {}\n",
+               to_string(outcome.counterexample));
   }
 }
 
@@ -126,13 +127,13 @@ void induction(cli::Program& program) {
             proof::follows_definition<Normalised>, kCases);
 }
 
-// Adds a row about a recurrence; returns whether it is right.
+// Adds a row about a recurrence; returns whether it is correct.
 template <class R>
 bool add_recurrence(cli::Table& table, const proof::Row& row) {
   const proof::Outcome outcome =
       proof::at_run_time(proof::follows_definition<R>, proof::Cases{6, 3});
   if (outcome.holds) {
-    table.add({R::name, "right", "-", "-", "-", "-"});
+    table.add({R::name, "correct", "-", "-", "-", "-"});
     return true;
   }
   const proof::Row& scores = outcome.counterexample;
@@ -145,9 +146,8 @@ bool add_recurrence(cli::Table& table, const proof::Row& row) {
 
 void recurrences_on_trial(cli::Program& program) {
   const proof::Row row = proof::Row{}.with(3).with(2).with(5).with(1);
-  cli::Table table({"recurrence", "verdict", "simplest failure", "gives",
-                    "should give",
-                    fmt::format("{} fails at", to_string(row))});
+  cli::Table table({"recurrence", "verdict", "counterexample", "result",
+                    "expected", fmt::format("{} fails at", to_string(row))});
   const int right = add_recurrence<Unnormalised>(table, row) +
                     add_recurrence<Normalised>(table, row);
   const int wrong = add_recurrence<wrong::MixedNormalisation>(table, row) +
@@ -157,7 +157,7 @@ void recurrences_on_trial(cli::Program& program) {
                     add_recurrence<wrong::OutputNotRescaled>(table, row) +
                     add_recurrence<wrong::InvertedCorrection>(table, row);
   fmt::print("{}", table.text());
-  program.check("misjudged recurrences", 2 - right + wrong, 0);
+  program.check_none("8 recurrences", 2 - right + wrong, "wrong verdict");
 }
 
 void merge_laws(cli::Program& program) {
@@ -174,9 +174,9 @@ void merge_laws(cli::Program& program) {
   check_law(program, "any order", proof::any_order, kCases);
 }
 
-// Largest error of a row's attention, as a share of the bound.
+// Largest error of one row of attention, divided by its bound.
 double error_over_bound(const RowAttention<float>& row, std::int64_t steps,
-                        View<const float, 1> s, View<const float, 2> v) {
+                      View<const float, 1> s, View<const float, 2> v) {
   const auto wide_s = converted<double>(s);
   const auto wide_v = converted<double>(v);
   Tensor<double, 1> p(wide_s.shape());
@@ -225,10 +225,10 @@ void rounding(cli::Program& program) {
   });
   fmt::print("{} keys, float32; errors as shares of the bound\n{}", kLength,
              table.text());
-  program.check("largest error, share of its bound", worst, 1);
+  program.check("largest error / bound", worst, 1);
 }
 
-// One query of the input against all keys, the keys cut into parts.
+// One query of the input against all keys, split into parts.
 void split_keys(cli::Program& program) {
   const cli::Input& input = program.input();
   const AttentionShape shape =
@@ -254,7 +254,7 @@ void split_keys(cli::Program& program) {
       }
       worst = std::max(worst, std::abs(row.lse - ref.lse(i[0], i[1], 0)));
     });
-    // Both sides round in float64, twice for each term of a sum.
+    // Both results are rounded in float64, twice for each term of a sum.
     const double terms = static_cast<double>(shape.head_dim + shape.length_k);
     program.check(fmt::format("last query, keys in {} parts", parts), worst,
                   4 * terms * epsilon<double>() *
@@ -265,8 +265,8 @@ void split_keys(cli::Program& program) {
   }
 }
 
-// The `plain` of the acceptance rule for tiles of any size: this lesson's recurrence, key by key, in
-// float32. It knows no tiles, and its sums are as long as those of tiles of one key.
+// The `plain` of the acceptance rule for any tile size: this lesson's recurrence, key by key, in
+// float32. Its sums are as long as those of tiles of one key.
 naive::Forward<float> key_by_key(View<const float, 4> q,
                                  View<const float, 4> k,
                                  View<const float, 4> v, bool causal) {
@@ -308,27 +308,27 @@ void tiled_on_the_input(cli::Program& program, const Choice& choice) {
       converted<double>(input.q), converted<double>(input.k),
       converted<double>(input.v), options);
   const auto plain = key_by_key(input.q, input.k, input.v, choice.causal);
-  const auto judge = [&](const Tiles& tiles) {
-    auto out =
+  const auto check = [&](const Tiles& tiles) {
+    const auto out =
         tiled_forward<float>(input.q, input.k, input.v, options, tiles);
     const auto name = [&](const char* what) {
-      return fmt::format("{} by tiles of {} x {}", what, tiles.block_m,
+      return fmt::format("{}, tiles of {} x {}", what, tiles.block_m,
                          tiles.block_n);
     };
     program.check(accept(name("o"), out.o, ref.o, plain.o));
     program.check(accept(name("lse"), out.lse, ref.lse, plain.lse));
     return out;
   };
-  for (const Tiles tiles : {Tiles{1, 1}, Tiles{37, 53}}) judge(tiles);
-  const auto out = judge(choice.tiles);
+  for (const Tiles tiles : {Tiles{1, 1}, Tiles{37, 53}}) check(tiles);
+  const auto out = check(choice.tiles);
   if (program.save_directory()) {
     write_npy(*program.save_directory() / "o.npy", out.o);
     write_npy(*program.save_directory() / "lse.npy", out.lse);
   }
 }
 
-// What the tile stepper shows: the head that looks at the next word, over the first words of the text. Of another input
-// the last head is taken when it has fewer.
+// What the tile stepper shows: a head that attends to the next word, over the first words of the
+// text. An input with fewer heads shows its last one.
 constexpr std::int64_t kStepHead = 8, kStepTokens = 16;
 constexpr Tiles kStepTiles[] = {{4, 4}, {8, 4}, {5, 6}, {16, 16}};
 
@@ -365,7 +365,7 @@ RecordingNames recorded_names(const cli::Input& input) {
   return names;
 }
 
-// The query whose maximum rises most often, and of those the first.
+// The first of the queries whose maximum rises most often.
 std::int64_t most_rises(const Recording& run) {
   std::vector<int> rises(static_cast<std::size_t>(run.out.o.size(2)));
   for (const TileStep& step : run.steps) {
@@ -377,7 +377,7 @@ std::int64_t most_rises(const Recording& run) {
   return std::max_element(rises.begin(), rises.end()) - rises.begin();
 }
 
-// A row of the attention on its way through the tiles, and the files for the page docs/stepper.
+// One row of the attention, tile by tile, and the files for the page docs/stepper.
 void steps_of_tiles(cli::Program& program) {
   const cli::Input& input = program.input();
   const RecordingNames names = recorded_names(input);
@@ -392,7 +392,7 @@ void steps_of_tiles(cli::Program& program) {
   fmt::print("query '{}' of head {}, {} keys, tiles of {} x {}\n",
              names.queries[static_cast<std::size_t>(query)], names.head,
              names.keys.size(), runs[0].tiles.block_m, runs[0].tiles.block_n);
-  cli::Table table({"keys", "largest S", "m", "correction", "l"});
+  cli::Table table({"keys", "largest S", "m", "rescale", "l"});
   for (const TileStep& step : runs[0].steps) {
     const std::int64_t i = query - step.query;
     if (i < 0 || i >= step.queries) continue;
@@ -415,18 +415,15 @@ void steps_of_tiles(cli::Program& program) {
            verdict->error.max_error / verdict->allowed_max});
     }
   }
-  program.check(
-      fmt::format("o and lse of {} runs, largest error as a share of "
-                  "what is allowed",
-                  runs.size()),
-      worst, 1);
+  program.check(fmt::format("o and lse, {} runs: error / limit", runs.size()),
+                worst, 1);
   if (program.save_directory()) {
     write_file(*program.save_directory() / "steps.json",
                steps_as_json(runs, names));
   }
 }
 
-// The picture of the step that raises the most maxima of earlier keys, for the pages.
+// The picture of the step in which the most maxima rise after the first keys, for the pages.
 void picture_of_a_step(cli::Program& program) {
   const Recording run = recorded(program.input(), false, kStepTiles[0]);
   std::size_t best = 0;
@@ -444,11 +441,11 @@ void picture_of_a_step(cli::Program& program) {
 
 void memory_of_tiles(const Tiles& tiles) {
   constexpr std::int64_t kDim = 64;
-  cli::Table table(
-      {"length", "q, k, v and o", "scores, lesson 01", "tiles, per thread"});
+  cli::Table table({"length", "q, k, v and o, KiB",
+                    "scores of lesson 01, KiB", "tiles per thread, KiB"});
   const auto kib = [](std::int64_t count) {
-    return fmt::format(
-        "{} KiB", count * static_cast<std::int64_t>(sizeof(float)) / 1024);
+    return std::to_string(count * static_cast<std::int64_t>(sizeof(float)) /
+                          1024);
   };
   for (std::int64_t length = 1024; length <= 65536; length *= 4) {
     const std::int64_t tile = 2 * tiles.block_m * kDim +       // q, o
@@ -458,7 +455,7 @@ void memory_of_tiles(const Tiles& tiles) {
     table.add({std::to_string(length), kib(4 * length * kDim),
                kib(length * length), kib(tile)});
   }
-  fmt::print("one head of {}, float32, tiles of {} x {}\n{}", kDim,
+  fmt::print("One head, head_dim {}, float32, tiles of {} x {}\n{}", kDim,
              tiles.block_m, tiles.block_n, table.text());
 }
 
@@ -470,12 +467,14 @@ void time_of_tiles(const Choice& choice) {
   const double whole = seconds([&] { naive::forward<float>(q, k, v); });
   const double tiled =
       seconds([&] { tiled_forward<float>(q, k, v, {}, choice.tiles); });
-  fmt::print("q, k, v {} in float32: lesson 01 {:.2f} s, by tiles {:.2f} s\n",
-             to_string(shape), whole, tiled);
+  cli::Table table({"forward pass", "time, s"});
+  table.add({"lesson 01", fmt::format("{:.2f}", whole)});
+  table.add({"tiled", fmt::format("{:.2f}", tiled)});
+  fmt::print("q, k, v {}, float32\n{}", to_string(shape), table.text());
 }
 
-// A sequence whose scores would not fit into memory. Lesson 01 judges some rows, each as a problem with
-// one query.
+// A sequence whose scores would not fit into memory. Some rows are compared with lesson 01, each as
+// a problem with one query.
 void long_sequence(cli::Program& program, const Choice& choice) {
   constexpr std::int64_t kDim = 64, kSampled = 64;
   const std::int64_t n = choice.length;
@@ -486,9 +485,8 @@ void long_sequence(cli::Program& program, const Choice& choice) {
   AttentionOptions options;
   options.causal = choice.causal;
   fmt::print(
-      "{} keys and as many queries of {}; the scores would take {:g} "
-      "MiB\n",
-      n, kDim,
+      "{} queries and keys, head_dim {}; the scores would take {:g} MiB\n", n,
+      kDim,
       static_cast<double>(n) * static_cast<double>(n) * sizeof(float) /
           (1 << 20));
   naive::Forward<float> out;
@@ -517,7 +515,8 @@ void long_sequence(cli::Program& program, const Choice& choice) {
     const auto simple = key_by_key(qi, ki, vi, false);
     copy(simple.o.view().at(0).at(0).at(0), plain.view().at(r));
   }
-  program.check(accept(fmt::format("{} rows of {}", rows, n), o, ref, plain));
+  program.check(
+      accept(fmt::format("o, {} rows of {}", rows, n), o, ref, plain));
 }
 
 }  // namespace
@@ -525,40 +524,39 @@ void long_sequence(cli::Program& program, const Choice& choice) {
 int main(int argc, char** argv) {
   cli::Program program("03_online_softmax",
                        "Lesson 03: online softmax, its proofs, and "
-                       "attention by tiles.");
+                       "tiled attention.");
   Choice choice;
   constexpr std::int64_t kMost = std::int64_t{1} << 24;
   program.option("--block-m", choice.tiles.block_m, 1, kMost,
-                 "queries in a tile");
+                 "queries per tile");
   program.option("--block-n", choice.tiles.block_n, 1, kMost,
-                 "keys in a tile");
+                 "keys per tile");
   program.option("--length", choice.length, 1, kMost,
-                 "keys and queries of section long");
+                 "number of queries and keys in section long");
   program.flag("--causal", choice.causal,
-               "a token sees only itself and earlier ones");
+               "causal mask: a query sees only its own and earlier keys");
 
-  program.section("example", "Four scores, one at a time", worked_example);
-  program.section("passes", "How often memory is read",
+  program.section("example", "Worked example: four scores", worked_example);
+  program.section("passes", "Passes over memory",
                   [&] { passes_over_memory(program); });
-  program.section("induction", "The proof by induction",
+  program.section("induction", "Proof by induction",
                   [&] { induction(program); });
-  program.section("wrong", "Recurrences on trial",
+  program.section("wrong", "Correct and wrong recurrences",
                   [&] { recurrences_on_trial(program); });
-  program.section("merge", "The laws of the merge",
-                  [&] { merge_laws(program); });
-  program.section("rounding", "In floating point",
-                  [&] { rounding(program); });
-  program.section("split", "The keys in parts", [&] { split_keys(program); });
-  program.section("tiled", "The input by tiles",
+  program.section("merge", "Laws of the merge", [&] { merge_laws(program); });
+  program.section("rounding", "Rounding errors", [&] { rounding(program); });
+  program.section("split", "Split keys", [&] { split_keys(program); });
+  program.section("tiled", "Tiled attention on the input",
                   [&] { tiled_on_the_input(program, choice); });
-  program.section("steps", "Tile by tile", [&] { steps_of_tiles(program); });
-  program.section_apart("step_picture", "One step",
+  program.section("steps", "One row, tile by tile",
+                  [&] { steps_of_tiles(program); });
+  program.section_apart("step_picture", "Picture of one step",
                         [&] { picture_of_a_step(program); });
-  program.section("memory", "What tiles save",
+  program.section("memory", "Memory of tiled attention",
                   [&] { memory_of_tiles(choice.tiles); });
-  program.section("time", "How long it takes here",
+  program.section("time", "Time on this machine",
                   [&] { time_of_tiles(choice); });
-  program.section("long", "A long sequence",
+  program.section("long", "Long sequence",
                   [&] { long_sequence(program, choice); });
   return program.run(argc, argv);
 }

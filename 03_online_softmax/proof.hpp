@@ -1,10 +1,10 @@
 /// @file
-/// Lesson 03: the induction and the laws of the merge as code. Every check goes through all rows of
-/// scores up to a length and a size, in exact arithmetic, and is constexpr: small cases are proved
-/// while compiling (static_proof.cpp), large ones when the program or the tests run.
+/// Lesson 03: the induction and the laws of the merge as code. Every check covers all rows of
+/// scores up to a length and a size, in exact arithmetic, and is constexpr: the compiler proves
+/// small cases (static_proof.cpp), the program and the tests large ones.
 ///
-/// Values are kept as coefficients (Combination), so what is shown holds for all values. Scores are
-/// whole numbers and powers have base 2; lesson page 03 says why nothing else matters.
+/// Values are stored as coefficients (Combination), so the results hold for all values. Scores are
+/// integers and powers have base 2; the page of lesson 03 explains why that suffices.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ std::string to_string(const Combination& o, std::size_t length);
 
 namespace proof {
 
-/// A state of exact numbers.
+/// A state in exact arithmetic.
 using ExactState = State<BaseTwo, Combination>;
 
 /// Scores of one row.
@@ -39,21 +39,21 @@ struct Row {
 /// "3 2 -inf"
 std::string to_string(const Row& row);
 
-/// Which rows a check goes through: all with at most `length` scores from -size to size, or -infinity.
+/// The rows that a check covers: all with at most `length` scores from -size to size, or -infinity.
 struct Cases {
   std::size_t length = 0;  ///< at most Combination::kCapacity
   int size = 0;            ///< largest score
 
-  /// How many different scores there are.
+  /// The number of different scores.
   constexpr int choices() const { return 2 * size + 2; }
-  /// They are, in this order, 0, 1, -1, 2, -2, ..., -infinity: what fails first is simplest.
+  /// In the order 0, 1, -1, 2, -2, ..., -infinity, so that the first failure is the simplest.
   constexpr int score(int index) const {
     if (index == choices() - 1) return BaseTwo::neg_inf;
     return index % 2 == 1 ? (index + 1) / 2 : -(index / 2);
   }
 };
 
-/// What a check found.
+/// The result of a check.
 struct Outcome {
   std::int64_t cases =
       0;  ///< cases tried; a failed check stops at the first that fails
@@ -97,8 +97,8 @@ constexpr bool for_rows(std::size_t shortest, const Cases& cases,
   return true;
 }
 
-/// The state of the keys `begin` to `end` (exclusive) of a row, by definition: the maximum first, then
-/// the sums. Shares nothing with the recurrences but the numbers.
+/// The state of the keys `begin` to `end` (exclusive) of a row, by definition: the maximum first,
+/// then the sums. Shares no code with the recurrences but the arithmetic.
 constexpr ExactState definition(const Row& row, std::size_t begin,
                                 std::size_t end) {
   //! [definition]
@@ -120,13 +120,13 @@ constexpr ExactState definition(const Row& row) {
   return definition(row, 0, row.length);
 }
 
-/// Attention of a row by definition: O / l, and 0 when no key is seen.
+/// Attention of a row by definition: O / l, and 0 for a fully masked row.
 constexpr Combination attention(const Row& row) {
   const ExactState x = definition(row);
   return x.l == Exact(0) ? Combination{} : x.o / x.l;
 }
 
-/// Notes one case of a check.
+/// Records one case of a check.
 /// @return whether it held
 constexpr bool note(Outcome& outcome, bool holds, const Row& row) {
   ++outcome.cases;
@@ -137,7 +137,7 @@ constexpr bool note(Outcome& outcome, bool holds, const Row& row) {
   return holds;
 }
 
-/// Base case of the induction: one step from the state of no keys gives the state of one key.
+/// Base case of the induction: one step from the empty state gives the state of one key.
 constexpr Outcome base_case(const Cases& cases) {
   Outcome outcome;
   //! [base_case]
@@ -150,8 +150,8 @@ constexpr Outcome base_case(const Cases& cases) {
   return outcome;
 }
 
-/// Induction step: from the state of n keys, taken from the definition and not from earlier steps, one
-/// step gives the state of n + 1 keys.
+/// Induction step: from the state of n keys, by definition and not by earlier steps, one step gives
+/// the state of n + 1 keys.
 constexpr Outcome induction_step(const Cases& cases) {
   Outcome outcome;
   //! [induction_step]
@@ -165,10 +165,9 @@ constexpr Outcome induction_step(const Cases& cases) {
   return outcome;
 }
 
-/// Runs a recurrence over rows from the state of no keys and compares its output with the attention by
-/// definition. Short rows come first, so the length of a counterexample is the step at which the
-/// recurrence departs.
-/// @tparam R one of recurrence.hpp, right or wrong
+/// Runs a recurrence over rows from the empty state and compares its output with the attention by
+/// definition. Short rows come first, so the length of a counterexample is the first wrong step.
+/// @tparam R one of recurrence.hpp, correct or wrong
 template <class R>
 constexpr Outcome follows_definition(const Cases& cases) {
   Outcome outcome;
@@ -202,8 +201,8 @@ constexpr std::size_t first_departure(const Row& row) {
   return 0;
 }
 
-/// The one law that gives all others: the merge of the states of two sets of keys is the state of their
-/// union. Tried at every cut of every row.
+/// The law that implies all others: the merge of the states of two sets of keys is the state of
+/// their union. Checked for every split of every row.
 constexpr Outcome merge_is_union(const Cases& cases) {
   Outcome outcome;
   //! [union]
@@ -220,7 +219,7 @@ constexpr Outcome merge_is_union(const Cases& cases) {
   return outcome;
 }
 
-/// merge(x, nothing) = x = merge(nothing, x).
+/// merge(x, empty) = x = merge(empty, x).
 constexpr Outcome merge_has_identity(const Cases& cases) {
   Outcome outcome;
   for_rows(0, cases, [&](const Row& row) {
@@ -230,7 +229,7 @@ constexpr Outcome merge_has_identity(const Cases& cases) {
   return outcome;
 }
 
-/// merge(a, b) = merge(b, a), for the two parts of every row at every cut.
+/// merge(a, b) = merge(b, a), for the two parts of every split of every row.
 constexpr Outcome merge_is_commutative(const Cases& cases) {
   Outcome outcome;
   for_rows(0, cases, [&](const Row& row) {
@@ -244,7 +243,7 @@ constexpr Outcome merge_is_commutative(const Cases& cases) {
   return outcome;
 }
 
-/// merge(merge(a, b), c) = merge(a, merge(b, c)), for the three parts of every row at every two cuts.
+/// merge(merge(a, b), c) = merge(a, merge(b, c)), for every split of every row into three parts.
 constexpr Outcome merge_is_associative(const Cases& cases) {
   Outcome outcome;
   for_rows(0, cases, [&](const Row& row) {
@@ -274,8 +273,8 @@ constexpr Outcome step_is_merge(const Cases& cases) {
   return outcome;
 }
 
-/// However a row is cut into tiles, merging the tiles from left to right gives its state. Bit j of
-/// `cuts` set: a tile ends after key j.
+/// For every split of a row into tiles, merging the tiles from left to right gives its state. Bit j
+/// of `cuts` is set if a tile ends after key j.
 constexpr Outcome any_tiling(const Cases& cases) {
   Outcome outcome;
   for_rows(1, cases, [&](const Row& row) {
@@ -294,8 +293,8 @@ constexpr Outcome any_tiling(const Cases& cases) {
   return outcome;
 }
 
-/// In whatever order the keys are taken, the state is the same. Orders are those that exchange any two
-/// keys; every order is a sequence of such exchanges.
+/// The state does not depend on the order of the keys. The orders checked exchange two keys; every
+/// order is a sequence of such exchanges.
 constexpr Outcome any_order(const Cases& cases) {
   Outcome outcome;
   for_rows(2, cases, [&](const Row& row) {
@@ -314,9 +313,9 @@ constexpr Outcome any_order(const Cases& cases) {
   return outcome;
 }
 
-/// Runs a check when the program runs. Not to be called directly with many cases: GCC 12 begins to
-/// evaluate a constexpr call with constant arguments while compiling, gives up at its limit of
-/// operations, and goes on with a wrong result.
+/// Runs a check at run time. Use it for many cases: GCC 12 starts to evaluate a constexpr call with
+/// constant arguments at compile time, stops at its limit of operations, and continues with a wrong
+/// result.
 Outcome at_run_time(Outcome (*check)(const Cases&), const Cases& cases);
 
 }  // namespace proof

@@ -1,9 +1,9 @@
 /// @file
-/// Lesson 03: attention of one row while its scores arrive one at a time. Two recurrences are right,
-/// those of FlashAttention-1 and -2; the others have been published or are easily written, and are
-/// wrong. All have the same form, so that the same check judges them.
+/// Lesson 03: attention of one row while its scores arrive one at a time. Two recurrences are
+/// correct, those of FlashAttention-1 and -2; the others are wrong, though published or easily
+/// written. All have the same form, so that one check applies to all of them.
 ///
-/// Each has `name`, `step(state, score, value)`, which takes in one more key, and `output(state)`, the
+/// Each has `name`, `step(state, score, value)`, which adds one key, and `output(state)`, the
 /// attention over the keys so far.
 #pragma once
 
@@ -13,10 +13,11 @@
 
 namespace fa::online {
 
-/// O stays unnormalised and is divided once at the end. Source: Dao, FlashAttention-2, 2023, section 3.1.
+/// O stays unnormalised and is divided once at the end. Source: Dao, FlashAttention-2, 2023,
+/// section 3.1.
 struct Unnormalised {
-  static constexpr const char* name = "unnormalised (FA-2)";  ///< for tables
-  /// Takes in one more key.
+  static constexpr const char* name = "unnormalised (FA-2)";  ///< in tables
+  /// Adds one key.
   template <class W, class V>
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
@@ -28,7 +29,7 @@ struct Unnormalised {
     x.m = m;
     //! [unnormalised]
   }
-  /// The attention so far; 0 when no key was seen.
+  /// The attention so far; 0 before the first key.
   template <class W, class V>
   static constexpr V output(const State<W, V>& x) {
     if (x.l == typename W::Number(0)) return x.o;
@@ -36,14 +37,15 @@ struct Unnormalised {
   }
 };
 
-/// O is normalised after every step. Source: Dao et al., FlashAttention, 2022, algorithm 1, line 12.
+/// O is normalised after every step. Source: Dao et al., FlashAttention, 2022, algorithm 1, line
+/// 12.
 struct Normalised {
-  static constexpr const char* name = "normalised (FA-1)";  ///< for tables
-  /// Takes in one more key.
+  static constexpr const char* name = "normalised (FA-1)";  ///< in tables
+  /// Adds one key.
   template <class W, class V>
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
-    if (s == W::neg_inf) return;  // 0 / 0 while no key has been seen
+    if (s == W::neg_inf) return;  // 0 / 0 before the first key
     //! [normalised]
     const auto m = std::max(x.m, s);
     const auto l_old = W::exp_diff(x.m, m) * x.l, p = W::exp_diff(s, m);
@@ -59,13 +61,13 @@ struct Normalised {
   }
 };
 
-/// Wrong recurrences. Each inherits output() from the right one that it wants to be.
+/// Wrong recurrences. Each inherits output() from the correct one that it resembles.
 namespace wrong {
 
 /// P is normalised and O is not: P = exp(S - m') / l', then O = O exp(m - m') + P V.
 struct MixedNormalisation : Normalised {
-  static constexpr const char* name = "P normalised, O not";  ///< for tables
-  /// Takes in one more key.
+  static constexpr const char* name = "P normalised, O not";  ///< in tables
+  /// Adds one key.
   template <class W, class V>
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
@@ -80,8 +82,8 @@ struct MixedNormalisation : Normalised {
 
 /// Divided in the loop and again after it: O = exp(m - m') O + P V / l', at the end O / l.
 struct DividedTwice : Unnormalised {
-  static constexpr const char* name = "divided twice";  ///< for tables
-  /// Takes in one more key.
+  static constexpr const char* name = "divided twice";  ///< in tables
+  /// Adds one key.
   template <class W, class V>
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
@@ -89,11 +91,10 @@ struct DividedTwice : Unnormalised {
   }
 };
 
-/// A softmax for each tile by itself, summed: O = O + softmax(S) V. Here each tile is one key.
+/// A separate softmax for each tile, summed: O = O + softmax(S) V. Here each tile is one key.
 struct LocalSoftmax : Normalised {
-  static constexpr const char* name =
-      "softmax for each tile";  ///< for tables
-  /// Takes in one more key.
+  static constexpr const char* name = "softmax per tile";  ///< in tables
+  /// Adds one key.
   template <class W, class V>
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
@@ -103,10 +104,10 @@ struct LocalSoftmax : Normalised {
   }
 };
 
-/// The sum is not corrected when the maximum rises.
+/// The sum is not rescaled when the maximum rises.
 struct SumNotRescaled : Unnormalised {
-  static constexpr const char* name = "l not corrected";  ///< for tables
-  /// Takes in one more key.
+  static constexpr const char* name = "l not rescaled";  ///< in tables
+  /// Adds one key.
   template <class W, class V>
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
@@ -118,10 +119,10 @@ struct SumNotRescaled : Unnormalised {
   }
 };
 
-/// The output is not corrected when the maximum rises.
+/// The output is not rescaled when the maximum rises.
 struct OutputNotRescaled : Unnormalised {
-  static constexpr const char* name = "O not corrected";  ///< for tables
-  /// Takes in one more key.
+  static constexpr const char* name = "O not rescaled";  ///< in tables
+  /// Adds one key.
   template <class W, class V>
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {
@@ -133,10 +134,10 @@ struct OutputNotRescaled : Unnormalised {
   }
 };
 
-/// The correction is upside down: exp(m' - m).
+/// The rescale factor is inverted: exp(m' - m).
 struct InvertedCorrection : Unnormalised {
-  static constexpr const char* name = "correction inverted";  ///< for tables
-  /// Takes in one more key.
+  static constexpr const char* name = "rescale inverted";  ///< in tables
+  /// Adds one key.
   template <class W, class V>
   static constexpr void step(State<W, V>& x, typename W::Score s,
                              const V& v) {

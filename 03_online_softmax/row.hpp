@@ -1,6 +1,6 @@
 /// @file
-/// Lesson 03 for one row in floating point: softmax in two passes, attention in one, attention in parts,
-/// and how far rounding can take them from the definition.
+/// Lesson 03 for one row in floating point: softmax in two passes, attention in one pass, attention
+/// with split keys, and a bound on their rounding errors.
 #pragma once
 
 #include <algorithm>
@@ -18,11 +18,11 @@
 
 namespace fa::online {
 
-/// A state whose value is a vector of numbers of type T.
+/// A state whose value is a vector of elements of type T.
 template <class T>
 using RowState = State<BaseE<T>, Vector<T>>;
 
-/// The state of no keys, for values of d elements.
+/// The empty state, for values of d elements.
 template <class T>
 RowState<T> empty_row_state(std::int64_t d) {
   return {BaseE<T>::neg_inf, T(0), Vector<T>::Zero(d)};
@@ -33,10 +33,10 @@ template <class T>
 struct RowAttention {
   Vector<T> o;  ///< [d], sum of p_j v_j; zeros when every score is -infinity
   T lse;        ///< ln(sum exp(s)); -infinity when every score is
-  safe::Traffic traffic;  ///< what was read of scores and values
+  safe::Traffic traffic;  ///< reads of scores and values
 };
 
-/// Checks that scores and values fit together.
+/// Checks that the lengths of scores and values agree.
 /// @throws std::invalid_argument unless there is one value for each score
 inline void check_row(std::int64_t scores, std::int64_t values) {
   if (scores != values) {
@@ -46,17 +46,17 @@ inline void check_row(std::int64_t scores, std::int64_t values) {
   }
 }
 
-/// m + ln l, the logarithm of the sum; -infinity of no keys.
+/// m + ln l, the logarithm of the sum; -infinity of the empty state.
 template <class T>
 T lse_of(const RowState<T>& x) {
   return x.l == T(0) ? BaseE<T>::neg_inf : x.m + std::log(x.l);
 }
 
-/// Softmax in two passes: one for m and l together, one for the weights. (Lesson 02 needs three.)
+/// Softmax in two passes: one for m and l, one for the probabilities. (Lesson 02 needs three.)
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 3.
-/// @param x [n], finite or -infinity; NaN comes out as NaN
-/// @param y [n], the weights; zeros when every score is -infinity
-/// @return what it cost
+/// @param x [n], finite or -infinity; NaN gives NaN
+/// @param y [n], the probabilities; zeros when every score is -infinity
+/// @return its memory traffic
 /// @throws std::invalid_argument as safe::check_rows()
 template <class T>
 safe::Traffic two_pass_softmax(View<const T, 1> x, View<T, 1> y) {
@@ -102,8 +102,8 @@ RowAttention<T> one_pass(View<const T, 1> scores, View<const T, 2> values) {
   return {R::output(x), lse_of(x), traffic};
 }
 
-/// Attention of one row with the keys cut into parts that could be worked on at the same time, as
-/// split-K decoding ("Flash-Decoding") does when one query meets a long cache.
+/// Attention of one row with the keys split into independent parts, as in split-KV decoding
+/// (Flash-Decoding) of one query with a long KV cache.
 /// @param scores [n], finite or -infinity
 /// @param values [n, d]
 /// @param parts  1 or more; they differ by at most one key and may be empty
@@ -122,7 +122,7 @@ RowAttention<T> split(View<const T, 1> scores, View<const T, 2> values,
   //! [split]
   RowState<T> whole = empty_row_state<T>(d);
   for (std::int64_t part = 0; part < parts; ++part) {
-    RowState<T> own = empty_row_state<T>(d);  // needs no other part
+    RowState<T> own = empty_row_state<T>(d);  // independent of the other parts
     const std::int64_t begin = part * n / parts, end = (part + 1) * n / parts;
     for (std::int64_t j = begin; j < end; ++j) {
       Unnormalised::step(own, scores(j), Vector<T>(v.row(j)));
@@ -134,19 +134,19 @@ RowAttention<T> split(View<const T, 1> scores, View<const T, 2> values,
   return {Unnormalised::output(whole), lse_of(whole), traffic};
 }
 
-/// Roundings, in units of u, that one step can add to a term: two for the exponential (a library's exp is
-/// right to one unit in the last place), one for the product with it, one for the sum.
+/// The rounding error, in units of u, that one step can add to a term: two for the exponential (a
+/// library's exp is accurate to one unit in the last place), one for the product, one for the sum.
 inline constexpr double kRoundingsPerStep = 4;
 
-/// A bound on the error of each element of one_pass() and split(), as the page derives it. Take max|v| as
-/// the unit of o:
+/// A bound on the error of each element of one_pass() and split(), as derived on the page, in units
+/// of max|v|:
 ///
 ///     max|o - ref| <= max|v| (expm1((2 D + 11 K + 8) u) + 4 n K eta)
 ///
 /// u is half an epsilon of T and eta its smallest positive number.
 /// @param keys    n, number of keys
-/// @param steps   K, steps and merges that a key goes through: n in one pass, fewer in parts
-/// @param spread  largest minus smallest finite score; what is too small for T counts as at its edge
+/// @param steps   K, the steps and merges that a key takes part in: n in one pass, fewer with parts
+/// @param spread  D, largest minus smallest finite score
 /// @param largest_value max|v|
 template <class T>
 double error_bound(std::int64_t keys, std::int64_t steps, double spread,
@@ -155,7 +155,7 @@ double error_bound(std::int64_t keys, std::int64_t steps, double spread,
   const double eta = smallest_normal<T>() * epsilon<T>();
   const double d = std::min(spread, -std::log(eta));
   const auto k = static_cast<double>(steps);
-  // 2 x 4 for l and O, and 3 more where O is divided in every step.
+  // 2 x 4 for l and O, and 3 more if O is divided in every step.
   const double relative =
       std::expm1((2 * d + (2 * kRoundingsPerStep + 3) * k + 8) * u);
   return largest_value * (relative + 4 * static_cast<double>(keys) * k * eta);

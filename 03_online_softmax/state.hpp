@@ -1,13 +1,14 @@
 /// @file
-/// Lesson 03: the triple (m, l, O) of a set of keys, the operator that merges two of them, and the two
-/// kinds of numbers it is run in: floating point with base e, and exact fractions with base 2.
+/// Lesson 03: the state (m, l, O) of a set of keys, the operator that merges two states, and its
+/// two arithmetics: floating point with base e, and exact fractions with base 2.
 ///
 /// For keys with scores s_j and values v_j:
 ///
 ///     m = max s_j      l = sum of e^(s_j - m)      O = sum of e^(s_j - m) v_j
 ///
 /// and the attention over these keys is O / l. The merge has an identity, is associative and is
-/// commutative, so keys may be cut into parts of any size, taken in any order, and worked on apart.
+/// commutative, so keys may be split into parts of any size, in any order, and processed in
+/// parallel.
 ///
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018 (m, l and their
 /// merge); Dao et al., FlashAttention, 2022, section 3.1 (with O).
@@ -23,7 +24,7 @@
 
 namespace fa::online {
 
-/// Floating point of type T, powers of e: what programs compute with.
+/// Floating point of type T, powers of e: the arithmetic of programs.
 template <class T>
 struct BaseE {
   using Score = T;   ///< of scores and their maximum
@@ -36,7 +37,7 @@ struct BaseE {
   }
 };
 
-/// Exact fractions, powers of 2, whole scores: what proofs compute with. Every l is then dyadic.
+/// Exact fractions, powers of 2, integer scores: the arithmetic of proofs. Every l is then dyadic.
 struct BaseTwo {
   using Score = int;     ///< of scores and their maximum
   using Number = Exact;  ///< of sums
@@ -49,9 +50,9 @@ struct BaseTwo {
   }
 };
 
-/// What is known of a set of keys.
+/// The state of a set of keys.
 /// @tparam W BaseE or BaseTwo
-/// @tparam V a value: a number, an Eigen vector, a Combination
+/// @tparam V a value: a scalar, an Eigen vector, a Combination
 template <class W, class V>
 struct State {
   typename W::Score m = W::neg_inf;  ///< largest score
@@ -59,7 +60,8 @@ struct State {
   V o{};                             ///< sum of powers of s_j - m times v_j
 };
 
-/// The state of the keys of both. With exact numbers it throws std::overflow_error when one does not fit.
+/// The state of both sets of keys. Exact arithmetic throws std::overflow_error if a result does not
+/// fit.
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, section 3.1.
 template <class W, class V>
 constexpr State<W, V> merge(const State<W, V>& a, const State<W, V>& b) {
@@ -70,10 +72,10 @@ constexpr State<W, V> merge(const State<W, V>& a, const State<W, V>& b) {
   //! [merge]
 }
 
-/// A sum of values, kept as the coefficient of each value: a proof for the coefficients is a proof for
-/// all values that one may put in.
+/// A sum of values, stored as the coefficient of each value: a proof for the coefficients is a
+/// proof for all values.
 struct Combination {
-  static constexpr std::size_t kCapacity = 8;  ///< values at most
+  static constexpr std::size_t kCapacity = 8;  ///< maximum number of values
   std::array<Exact, kCapacity> of{};           ///< coefficient of each value
 
   /// The value v_j itself.

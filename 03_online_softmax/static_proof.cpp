@@ -1,5 +1,5 @@
-// The proofs for small cases, done by the compiler: when one fails, the course does not build. And the
-// words for what a check found.
+// The proofs of small cases by the compiler: if one fails, the course does not build. Also the text
+// of results.
 #include <fmt/format.h>
 
 #include "03_online_softmax/proof.hpp"

@@ -21,18 +21,18 @@ Tensor<float, Rank> owned(View<const float, Rank> view) {
   return converted<float>(view);
 }
 
-// The factor of what was collected before. Where the maximum stays, also at -infinity, that is 1.
+// The rescale factor. It is 1 where the maximum does not change, also at -infinity.
 float rescale(float before, float after) {
   return before == after ? 1.f : std::exp(before - after);
 }
 
-// Is this key hidden from this query?
+// Whether this key is masked for this query.
 bool is_masked(const Recording& run, std::int64_t query, std::int64_t key,
                std::int64_t length_k) {
   return run.causal && key > query + length_k - run.out.o.size(2);
 }
 
-// Puts the tiles that the mask spared the run where they would have been.
+// Inserts the skipped tiles at their places.
 void add_skipped(Recording& run, std::int64_t length_k) {
   const std::int64_t length_q = run.out.o.size(2);
   for (std::int64_t i = 0; i < length_q; i += run.tiles.block_m) {
@@ -65,7 +65,7 @@ Recording record(View<const float, 4> q, View<const float, 4> k,
       attention_shape(q.shape(), k.shape(), v.shape());
   if (shape.batch != 1 || shape.heads != 1) {
     throw std::invalid_argument(fmt::format(
-        "q has the shape {}; a recording is of one batch and one head",
+        "q has the shape {}; a recording needs one batch and one head",
         to_string(q.shape())));
   }
   AttentionOptions options;
@@ -75,7 +75,7 @@ Recording record(View<const float, 4> q, View<const float, 4> k,
   run.causal = causal;
   run.scale = options.scale_for(shape.head_dim);
 
-  std::mutex mutex;  // tiles of queries are worked on at once
+  std::mutex mutex;  // several threads record tiles
   const auto watch = [&](const TileMoment<float>& now) {
     const std::lock_guard<std::mutex> lock(mutex);
     if (now.stage == TileStage::kScored) {
@@ -136,7 +136,7 @@ std::string array(View<const float, 1> values) {
   return text + "]";
 }
 
-// show(i, j) says whether a number is written; in place of others there is null.
+// show(i, j) says whether an element is written; others become null.
 template <class Show>
 std::string array(View<const float, 2> values, Show show) {
   std::string text = "[";
@@ -184,7 +184,7 @@ std::string step_as_json(const Recording& run, const TileStep& step,
   return text + "}";
 }
 
-// The division by l. `last` is the last step of these queries that was not skipped, null when all were.
+// The division by l. `last` is the last step of these queries that was not skipped, or null.
 std::string finish_as_json(const Recording& run, std::int64_t query,
                            std::int64_t queries, const TileStep* last) {
   const std::int64_t dim = run.out.o.size(3);
@@ -249,7 +249,7 @@ std::string steps_as_json(const std::vector<Recording>& runs,
 
 namespace {
 
-// A picture that grows, and becomes as large as its shapes.
+// A growing picture of shapes with a corner at (x, y).
 class Picture {
  public:
   explicit Picture(const std::string& title) : svg_(title) {}
@@ -260,7 +260,8 @@ class Picture {
     width_ = std::max(width_, x + width);
     height_ = std::max(height_, y + height);
   }
-  // A number as colour: orange above 0, blue below, full at `largest`, nothing where it could not be seen.
+  // A value as a colour: orange above 0, blue below, full at `largest`, none if it would be
+  // invisible.
   void shade(double x, double y, double width, double height, double value,
              double largest) {
     const double share = largest > 0 ? std::abs(value) / largest : 0;
@@ -272,7 +273,7 @@ class Picture {
   void text(double x, double y, const std::string& words,
             const Svg::Attributes& look = kMiddle) {
     svg_.text(x, y, words, look);
-    width_ = std::max(width_, x);  // without the words
+    width_ = std::max(width_, x);  // without the text
   }
   std::string svg() const { return svg_.str(width_ + 20, height_ + 20); }
 
@@ -301,7 +302,7 @@ const Svg::Attributes kBold{{"text-anchor", "middle"},
                             {"font-weight", "bold"}};
 const Svg::Attributes kFrame{{"fill", "none"}, {"stroke", "#999999"}};
 
-// All scores that the run has computed up to this step, the step's own tile framed.
+// All scores computed up to this step, with the tile of the step framed.
 void draw_map(Picture& picture, double x, double y, const Recording& run,
               std::size_t now, const RecordingNames& names) {
   constexpr double kCell = 15;
@@ -343,7 +344,7 @@ void draw_map(Picture& picture, double x, double y, const Recording& run,
       {{"fill", "none"}, {"stroke", "#111111"}, {"stroke-width", 2.5}});
 }
 
-// The tile's scores as numbers, with m, l and the correction of each row.
+// The scores of the tile, with m, l and the rescale factor of each row.
 void draw_tile(Picture& picture, double x, double y, const TileStep& step,
                const RecordingNames& names) {
   constexpr double kWidth = 54, kHeight = 24;
@@ -355,7 +356,7 @@ void draw_tile(Picture& picture, double x, double y, const TileStep& step,
     picture.text(column(j) + kWidth / 2, y - 8,
                  names.keys[static_cast<std::size_t>(step.key + j)]);
   }
-  const char* heads[] = {"m before", "m", "correction", "l before", "l"};
+  const char* heads[] = {"m before", "m", "rescale", "l before", "l"};
   for (int c = 0; c < 5; ++c) {
     picture.text(column(step.keys) + 40 + 66 * c, y - 8, heads[c], kQuiet);
   }
@@ -386,7 +387,7 @@ void draw_o(Picture& picture, double x, double y, const TileStep& step,
                 largest_of(step.o)});
   const std::pair<const char*, const Tensor<float, 2>*> parts[] = {
       {"O before", &step.o_before},
-      {"times the correction", &step.o_rescaled},
+      {"times the rescale factor", &step.o_rescaled},
       {"plus P V", &step.o}};
   for (const auto& [name, o] : parts) {
     picture.text(x, y - 6, name, {{"fill", "#666666"}});
@@ -418,7 +419,7 @@ std::string step_as_svg(const Recording& run, std::size_t step,
                     step, run.steps.size()));
   }
   Picture picture(fmt::format(
-      "Step {} of {}: a tile of scores, and what it does to m, l and O",
+      "Step {} of {}: a tile of scores and its effect on m, l and O",
       step + 1, run.steps.size()));
   const TileStep& now = run.steps[step];
   draw_map(picture, 90, 100, run, step, names);

@@ -1,5 +1,5 @@
 /// @file
-/// A run of attention by tiles, written down step by step: what the page docs/stepper shows.
+/// A recorded run of tiled attention, step by step, for the page docs/stepper.
 #pragma once
 
 #include <cstdint>
@@ -11,71 +11,75 @@
 
 namespace fa::online {
 
-/// What one tile of keys does to one tile of queries.
+/// One step: a tile of keys for a tile of queries.
 struct TileStep {
-  std::int64_t query = 0;    ///< the first query
-  std::int64_t queries = 0;  ///< how many
-  std::int64_t key = 0;      ///< the first key
-  std::int64_t keys = 0;     ///< how many: computed, or with skipped spared
-  /// No query sees a key: nothing was computed, and all tensors are empty.
+  /// @{ The first query and key, and their numbers.
+  std::int64_t query = 0, queries = 0;
+  std::int64_t key = 0, keys = 0;
+  /// @}
+  /// Whether the tile is fully masked: nothing was computed, and all tensors are empty.
   bool skipped = false;
-  Tensor<float, 2> s;  ///< [queries, keys], scores
-  Tensor<float, 2> p;  ///< [queries, keys], exp(s - m), 0 for hidden keys
-  /// [queries], maxima of the keys before; -infinity for none.
-  Tensor<float, 1> m_before;
-  Tensor<float, 1> m;         ///< [queries], maxima with this tile
-  Tensor<float, 1> l_before;  ///< [queries], sums of the keys before
-  Tensor<float, 1> l;         ///< [queries], sums with this tile
-  /// [queries], exp(m_before - m); 1 where m stays.
+  /// @{ [queries, keys]: the scores S, and P = exp(S - m), 0 for masked keys.
+  Tensor<float, 2> s, p;
+  /// @}
+  /// @{ [queries]: running maxima and sums before and after this tile; m is -infinity before the
+  /// first.
+  Tensor<float, 1> m_before, m, l_before, l;
+  /// @}
+  /// [queries], exp(m_before - m); 1 where m does not change.
   Tensor<float, 1> rescale;
-  Tensor<float, 2> o_before;  ///< [queries, head_dim], not divided by l
-  /// [queries, head_dim], o_before times the corrections.
-  Tensor<float, 2> o_rescaled;
-  Tensor<float, 2> o;  ///< [queries, head_dim], o_rescaled plus P V
+  /// @{ [queries, head_dim]: O before this tile, not divided by l; times the rescale factor; plus P
+  /// V.
+  Tensor<float, 2> o_before, o_rescaled, o;
+  /// @}
 };
 
-/// A run and its judgement.
+/// A run and its comparison with lesson 01.
 struct Recording {
-  Tiles tiles;          ///< sizes of the tiles
-  bool causal = false;  ///< the mask
-  double scale = 0;     ///< factor of the scores
-  /// For each tile of queries its tiles of keys, in the order of the run.
+  /// @{ The problem, and the tiles of keys for each tile of queries in the order of the run.
+  Tiles tiles;
+  bool causal = false;
+  double scale = 0;
   std::vector<TileStep> steps;
-  /// What tiled_forward() returned: O [1, 1, length_q, head_dim], and LSE.
+  /// @}
+  /// The result of tiled_forward(): O [1, 1, length_q, head_dim], and LSE.
   naive::Forward<float> out;
-  Verdict o;    ///< out.o against lesson 01
-  Verdict lse;  ///< out.lse against lesson 01
+  /// @{ `out` against lesson 01.
+  Verdict o, lse;
+  /// @}
 };
 
-/// Runs tiled_forward() on one head and writes down what it does. Every number is the run's own, except for the
-/// corrections, which are computed again from the maxima.
+/// Runs tiled_forward() on one head and records its steps. All values are those of the run, except
+/// for the rescale factors, which are recomputed from the maxima.
 /// @param q [1, 1, length_q, head_dim], any strides
 /// @param k [1, 1, length_k, head_dim], any strides
 /// @param v [1, 1, length_k, head_dim], any strides
-/// @param causal whether a query sees only keys up to its own place
+/// @param causal whether the causal mask applies
 /// @param tiles  sizes of the tiles
 /// @throws std::invalid_argument as tiled_forward(), and for more than one batch or head
 Recording record(View<const float, 4> q, View<const float, 4> k,
                  View<const float, 4> v, bool causal, const Tiles& tiles);
 
-/// Names for what was recorded.
+/// Labels of a recording.
 struct RecordingNames {
-  std::string input;                 ///< of the data
-  std::int64_t head = 0;             ///< which head of the input
-  std::vector<std::string> queries;  ///< one for each query
-  std::vector<std::string> keys;     ///< one for each key
+  /// @{ The input and its head; a label for each query and each key.
+  std::string input;
+  std::int64_t head = 0;
+  std::vector<std::string> queries, keys;
+  /// @}
 };
 
-/// Recordings of one head as JSON, with six digits. A step has the kind "tile" or "skipped"; after the last tile of
-/// keys follows one of the kind "finish", where O is divided by l. Infinities and scores of hidden keys are null.
+/// Recordings of one head as JSON, with six digits. A step has the kind "tile" or "skipped"; after
+/// the last tile of keys follows one of the kind "finish", where O is divided by l. Infinities and
+/// masked scores are null.
 /// @param runs  of the same head
 /// @param names of its queries and keys
 std::string steps_as_json(const std::vector<Recording>& runs,
                           const RecordingNames& names);
 
-/// One step as an SVG picture on a light panel: where the tile lies, its scores, m, l and the corrections, and O before
-/// the step, corrected, and after it.
-/// @param run   of which
+/// One step as an SVG picture on a light panel: the place of the tile, its scores, m, l and the
+/// rescale factors, and O before the step, rescaled, and after it.
+/// @param run   the run
 /// @param step  the index of a step that is not skipped
 /// @param names of its queries and keys
 /// @throws std::invalid_argument when there is no such step, or it is skipped

@@ -28,17 +28,17 @@ std::int64_t tiles_per_head(std::int64_t length_q, std::int64_t block_m) {
   return (length_q - 1) / block_m + 1;  // rounded up; block_m may be huge
 }
 
-// What one query head reads and writes.
+// The tensors of one query head.
 template <class T>
 struct Head {
   View<const T, 2> q, k, v;
-  View<const std::uint8_t, 2> keep;  // null when nothing is dropped
+  View<const std::uint8_t, 2> keep;  // null without dropout
   View<T, 2> o;
   View<T, 1> lse;
   bool causal;
-  std::int64_t batch, index;  // for onlookers
+  std::int64_t batch, index;  // for observers
 
-  // How many of the keys from `key` to `key + count` a query sees: the first so many.
+  // The number of visible keys among `key` to `key + count`; they are the first ones.
   std::int64_t seen(std::int64_t query, std::int64_t key,
                     std::int64_t count) const {
     if (!causal) return count;
@@ -47,8 +47,8 @@ struct Head {
   }
 };
 
-// Copies rows `begin` to `end` of a view with any strides to where products are fast. Memory is asked
-// for only when the size changes: at the first tile, and at the last one if it is smaller.
+// Copies rows `begin` to `end` of a view with any strides to a dense matrix. Memory is allocated
+// only when the size changes: at the first tile, and at the last one if it is smaller.
 template <class T>
 void load(View<const T, 2> rows, std::int64_t begin, std::int64_t end,
           Matrix<T>& tile) {
@@ -65,7 +65,7 @@ void load(View<const T, 2> rows, std::int64_t begin, std::int64_t end,
   }
 }
 
-// Drops weights of the queries from `row` on and the keys from `col` on, and makes up for it in the rest.
+// Applies dropout to a tile of P that begins at (row, col), and scales the kept elements.
 template <class T>
 void drop(View<const std::uint8_t, 2> keep, double probability,
           std::int64_t row, std::int64_t col, Matrix<T>& p) {
@@ -109,7 +109,7 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
     if (watch) watch(moment(head, stage, begin, j, s, m, l, o));
   };
   const auto needed = head.seen(end - 1, 0, head.k.size(0));
-  for (std::int64_t j = 0; j < needed; j += block_n) {  // the rest is hidden
+  for (std::int64_t j = 0; j < needed; j += block_n) {  // the rest is masked
     const std::int64_t cols = std::min(block_n, needed - j);
     load(head.k, j, j + cols, k);
     load(head.v, j, j + cols, v);
@@ -118,11 +118,11 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
     show(TileStage::kScored, j);
     for (std::int64_t i = 0; i < rows; ++i) {
       const std::int64_t seen = head.seen(begin + i, j, cols);
-      s.row(i).tail(cols - seen).setZero();  // weights of hidden keys
+      s.row(i).tail(cols - seen).setZero();  // masked keys
       if (seen == 0) continue;
       auto p = s.row(i).head(seen).array();  // still S
       const T m_new = std::max(p.maxCoeff(), m(i));
-      if (m_new == kNegInf<T>) {  // every score overflowed: as if hidden
+      if (m_new == kNegInf<T>) {  // every score overflowed: as if masked
         p.setZero();
         continue;
       }
@@ -138,7 +138,7 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
     show(TileStage::kAdded, j);
   }
   for (std::int64_t i = 0; i < rows; ++i) {
-    const T divisor = l(i) == T(0) ? T(1) : l(i);  // 0: no key seen
+    const T divisor = l(i) == T(0) ? T(1) : l(i);  // 0: fully masked
     as_matrix(head.o).row(begin + i) = o.row(i) / divisor;
     head.lse(begin + i) = m(i) + std::log(l(i));
   }

@@ -55,17 +55,17 @@ void check_group(cli::Program& program, const Backend& backend,
   const auto plain = group.plain(inputs);
   const double magnitude = tiled::magnitude_of(group, inputs);
   fmt::print("{}\n", group.title);
+  cli::Table ideas({"kernel", "idea"});
   for (const Kernel& kernel : group.kernels) {
     const tiled::Prepared prepared = kernel.prepare(inputs);
     prepared.launch();
     const Verdict verdict = accept(kernel.name, prepared.result(), ref, plain,
                                    kForwardFactor, magnitude);
-    if (verdict.accepted) {
-      fmt::print("  {}: {}\n", kernel.name, kernel.idea);
-    }
+    ideas.add({kernel.name, kernel.idea});
     program.check(verdict);
   }
-  for (const std::string& why : group.left_out) fmt::print("  {}\n", why);
+  fmt::print("{}", ideas.text());
+  for (const std::string& why : group.left_out) fmt::print("{}\n", why);
 }
 
 // The traffic of the kernels of a group, and the least possible.
@@ -74,13 +74,13 @@ void count_group(const Backend& watched, const std::string& name,
   const Group& group = group_of(watched, name);
   const double side = static_cast<double>(size);
   cli::Table table(
-      {"kernel", "bytes", "sectors", "ideal", "wavefronts", "ideal"});
+      {"kernel", "bytes / least", "sectors", "ideal", "wavefronts", "ideal"});
   for (const Kernel& kernel : group.kernels) {
     const auto seen = tiled::trace(group, kernel, {{size, size, size}});
     if (!seen) continue;
     const double share = static_cast<double>(seen->global_bytes) /
                          group.bytes(side, side, side);
-    table.add({kernel.name, fmt::format("{:.1f} x least", share),
+    table.add({kernel.name, fmt::format("{:.1f}", share),
                std::to_string(seen->sectors),
                std::to_string(seen->sectors_ideal),
                std::to_string(seen->wavefronts),
@@ -113,9 +113,10 @@ void time_groups(cli::Program& program, const Backend& backend,
   }
   if (rows.empty()) {
     throw std::invalid_argument(fmt::format(
-        "--group {}: no such group has kernels that --kernel means; the "
-        "groups are add, transpose, softmax, matmul, matmul_bt, mma, mma_bt "
-        "and block",
+        "--group {}: there is no such group with a kernel that --kernel "
+        "selects; allowed are add, transpose, softmax, matmul, matmul_bt, "
+        "mma, "
+        "mma_bt and block",
         options.group));
   }
   std::string command = fmt::format(
@@ -194,9 +195,8 @@ void trace_kernels(cli::Program& program, const Backend& watched,
         fmt::print("{}, {}, all sizes {}\n", kernel.name, group.title, size);
         fmt::print("{}\n", seen->text);
       }
-      program.check(
-          fmt::format("findings in {}, {}", kernel.name, group.title),
-          static_cast<double>(seen->findings), 0);
+      program.check_none(fmt::format("{}, {}", kernel.name, group.title),
+                         seen->findings, "finding");
       files.add(*seen);
       coverage.add(seen->coverage);
     }
@@ -220,8 +220,8 @@ int main(int argc, char** argv) {
        "sections time and kernels", "rows, columns and depth",
        "; section timeline: the timelines instead"});
   program.option("--group", options.group,
-                 "section time: only groups whose name holds this text, such "
-                 "as \"mma\"");
+                 "section time: only groups whose name contains this text, "
+                 "such as \"mma\"");
 
   const auto check = [&](const char* group) {
     return [&, group] { check_group(program, backends.used(), group); };
@@ -232,35 +232,33 @@ int main(int argc, char** argv) {
     });
   };
   backends.add_section();
-  program.section("add", "The first kernel", check("add"));
-  program.section("transpose", "Layout: the transpose", check("transpose"));
-  program.section("transpose_traffic", "What the transposes ask of memory",
+  program.section("add", "Vector addition", check("add"));
+  program.section("transpose", "Transpose", check("transpose"));
+  program.section("transpose_traffic", "Memory traffic of the transposes",
                   count("transpose", 64));
-  program.section("softmax", "Warps: the softmax of rows", check("softmax"));
-  program.section("matmul", "The ladder: matmuls A B", check("matmul"));
-  program.section("matmul_bt", "The ladder: matmuls A B^T",
-                  check("matmul_bt"));
-  program.section("matmul_traffic", "What the ladder asks of memory",
+  program.section("softmax", "Softmax of rows", check("softmax"));
+  program.section("matmul", "Matmul A B, float32", check("matmul"));
+  program.section("matmul_bt", "Matmul A B^T, float32", check("matmul_bt"));
+  program.section("matmul_traffic", "Memory traffic of the matmuls",
                   count("matmul", 128));
-  program.section("mma", "Tensor cores: A B", check("mma"));
-  program.section("mma_bt", "Tensor cores: A B^T", check("mma_bt"));
-  program.section("block", "Both matmuls at once", check("block"));
-  program.section("trace", "Every kernel watched",
+  program.section("mma", "Matmul A B on tensor cores", check("mma"));
+  program.section("mma_bt", "Matmul A B^T on tensor cores", check("mma_bt"));
+  program.section("block", "Two matmuls in one kernel", check("block"));
+  program.section("trace", "Every kernel in the watched lab",
                   backends.watching([&](const Backend& watched) {
                     trace_kernels(program, watched, options);
                   }));
-  program.section("time", "How fast they are",
+  program.section("time", "Times",
                   [&] { time_groups(program, backends.used(), options); });
-  program.section_apart("kernels", "What the kernels are made of", [&] {
+  program.section_apart("kernels", "Resources of the kernels", [&] {
     show_kernels(backends.used(), backends.lab(), options);
   });
-  program.section_apart(
-      "timeline", "Timelines: what each warpgroup waits for", [&] {
-        const Backend& lab = backends.lab();
-        tiled::show_timelines(
-            lab, cli::timeline_options(options, kernels_of(lab), kLesson));
-      });
-  program.section_apart("once", "Every kernel launched once",
+  program.section_apart("timeline", "Timelines", [&] {
+    const Backend& lab = backends.lab();
+    tiled::show_timelines(
+        lab, cli::timeline_options(options, kernels_of(lab), kLesson));
+  });
+  program.section_apart("once", "One launch of every kernel",
                         [&] { launch_once(backends.observed(), options); });
   return program.run(argc, argv);
 }

@@ -15,7 +15,6 @@
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
-#include "common/lab/timeline.hpp"
 #include "common/tensor/npy.hpp"
 #include "kernel_lines.hpp"
 
@@ -54,14 +53,14 @@ void check_real(cli::Program& program, const Backend& backend) {
 void show_memory(cli::Program& program, const Backend& backend) {
   constexpr std::int64_t kDim = 64;
   constexpr std::array<std::int64_t, 4> kLengths{256, 512, 1024, 2048};
-  std::vector<std::string> headings{"bytes"};
-  std::vector<std::string> own{"inputs and outputs"};
+  std::vector<std::string> headings{"kernel"};
+  std::vector<std::string> own{"(inputs and outputs)"};
   for (const std::int64_t n : kLengths) {
     headings.push_back(fmt::format("N = {}", n));
     own.push_back(std::to_string((4 * n * kDim + n) *
                                  static_cast<std::int64_t>(sizeof(float))));
   }
-  headings.emplace_back("is");
+  headings.emplace_back("formula");
   own.emplace_back("16 N D + 4 N");
   cli::Table table(headings);
   table.add(own);
@@ -90,10 +89,11 @@ void show_memory(cli::Program& program, const Backend& backend) {
     table.add(cells);
   }
   fmt::print(
-      "One head of {}: q, k, v, o and LSE in float32, and what a kernel "
-      "takes beside\nthem\n{}",
+      "Bytes of one head: q, k, v, o and LSE in float32, head_dim {}, and "
+      "the "
+      "memory\nthat a kernel allocates in addition\n{}",
       kDim, table.text());
-  program.check("bytes off the last column", static_cast<double>(off), 0);
+  program.check_none("additional memory, formula", off, "unexpected byte");
 }
 
 template <int Rank>
@@ -127,8 +127,8 @@ void check_repeats(cli::Program& program, const Backend& backend) {
               ? 0
               : 1;
     }
-    program.check(fmt::format("{}, other bits in {} runs", rung.name, runs),
-                  others, 0);
+    program.check_none(fmt::format("{}, bits of {} runs", rung.name, runs),
+                       others, "difference");
   }
 }
 
@@ -136,7 +136,7 @@ void check_repeats(cli::Program& program, const Backend& backend) {
 
 int main(int argc, char** argv) {
   cli::Program program(kLesson,
-                       "Lesson 05: attention by one kernel, up to the "
+                       "Lesson 05: the forward pass in one kernel, up to the "
                        "hardware's limit.");
   const cli::KernelMachines<Backend> backends(program, flash::backends());
   cli::KernelOptions options;
@@ -144,30 +144,29 @@ int main(int argc, char** argv) {
       program, options,
       {"sections trace, time, kernels, timeline and once",
        "sections time, kernels and experiments", "queries and keys",
-       "; section timeline: the time lines instead"});
+       "; section timeline: the timelines instead"});
   ladder::add_group_option(program, options);
   backends.add_section();
-  program.section("real", "Every kernel on the real input",
+  program.section("real", "Every kernel on the input",
                   [&] { check_real(program, backends.used()); });
   program.section("ragged", "Every kernel on hard small problems", [&] {
     ladder::check_ragged<flash::Checker>(program, backends.used(),
                                          "O and LSE", random_inputs);
   });
-  program.section("traffic", "What the kernels ask of memory",
+  program.section("traffic", "Memory traffic of the kernels",
                   backends.watching([&](const Backend& watched) {
                     flash::show_traffic(program, watched);
                   }));
-  program.section("memory", "How much memory they need",
-                  // The lab runs every rung; a GPU may lack some.
-                  [&] { show_memory(program, backends.lab()); });
-  program.section("repeat", "The same bits every time",
+  program.section("memory", "Memory that the kernels allocate",
+                  [&] { show_memory(program, backends.used()); });
+  program.section("repeat", "Determinism",
                   [&] { check_repeats(program, backends.used()); });
-  program.section("trace", "Every kernel watched",
+  program.section("trace", "Every kernel in the watched lab",
                   backends.watching([&](const Backend& watched) {
                     ladder::trace_rungs(program, watched, options, kLesson,
                                         random_inputs);
                   }));
-  program.section("time", "How fast they are", [&] {
+  program.section("time", "Times", [&] {
     const Backend& backend = backends.used();
     ladder::time_all(program, backend, options, kLesson,
                      [&](Type type, std::int64_t head_dim, bool causal) {
@@ -176,22 +175,23 @@ int main(int argc, char** argv) {
                                                 options.size);
                      });
   });
-  program.section_apart("kernels", "What the kernels are made of", [&] {
+  program.section_apart("kernels", "Resources of the kernels", [&] {
     ladder::show_kernels(backends.used(), backends.lab(), options, kLesson,
                          kKernelLines, random_inputs);
   });
-  program.section_apart("timeline", "Who waits for whom", [&] {
+  program.section_apart("timeline", "Timelines", [&] {
     const Backend& lab = backends.lab();
     flash::show_timelines(lab,
                           cli::timeline_options(options, lab.rungs, kLesson));
   });
-  program.section_apart("costs", "The prices of the time lines",
-                        [] { fmt::print("{}", lab::costs_text({})); });
-  program.section_apart("experiments", "Other tiles, types and lengths", [&] {
-    flash::show_experiments(program, backends.used(),
-                            {options.results, options.commit});
-  });
-  program.section_apart("once", "Every kernel launched once", [&] {
+  program.section_apart("costs", "Cost model of the timelines",
+                        [] { cli::show_costs({}); });
+  program.section_apart(
+      "experiments", "Experiments: tiles, types and lengths", [&] {
+        flash::show_experiments(program, backends.used(),
+                                {options.results, options.commit});
+      });
+  program.section_apart("once", "One launch of every kernel", [&] {
     ladder::launch_once(backends.observed(), options, kLesson, random_inputs);
   });
   return program.run(argc, argv);

@@ -1,5 +1,5 @@
-// Forward and backward of lesson 01 against an independent judge: loops written here for the forward
-// pass, central differences for the backward pass.
+// Forward and backward pass of lesson 01 against independent references: loops written here, and
+// central differences.
 #include "01_naive_attention/attention.hpp"
 
 #include <cmath>
@@ -48,7 +48,7 @@ Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape, bool causal,
   return p;
 }
 
-// All the variations of the options, on small odd sizes.
+// All combinations of the options, on small odd sizes.
 std::vector<Problem> problems() {
   std::vector<Problem> all;
   all.push_back(problem({1, 1, 1, 1}, {1, 1, 1, 1}, false, 0));
@@ -62,7 +62,7 @@ std::vector<Problem> problems() {
   return all;
 }
 
-// The definition, one number at a time, with none of lesson 01's code.
+// The definition, one element at a time, with none of lesson 01's code.
 double loop_weight(const Problem& p, std::int64_t b, std::int64_t h,
                    std::int64_t i, std::int64_t j) {
   const std::int64_t kv = h * p.k.size(1) / p.q.size(1);
@@ -244,7 +244,7 @@ TEST_CASE("scores of 1e4 neither overflow nor lose the result") {
     largest = std::max(largest, std::abs(out.lse(i[0], i[1], i[2])));
   });
   CHECK(largest > 1e4);
-  // Shifting every score of a row by a constant changes nothing: add to each key the same vector.
+  // Adding the same vector to each key shifts all scores of a row by a constant: no change.
   Problem moved = p;
   for_each_index(p.k.shape(), [&](const Shape<4>& i) {
     moved.k.view()[i] += 64.0 * static_cast<double>(i[3] + 1);
@@ -307,7 +307,7 @@ TEST_CASE_TEMPLATE("each storage type errs by a few of its epsilons", T,
     REQUIRE(d.invalid == 0);
     return d.max_error / d.max_reference / epsilon<T>();
   };
-  // Neither better than the type can be nor worse than its few roundings.
+  // Neither smaller than the type allows nor larger than a few roundings.
   for (const double error :
        {epsilons(out.o, ref.o), epsilons(g.d_q, ref_g.d_q),
         epsilons(g.d_k, ref_g.d_k), epsilons(g.d_v, ref_g.d_v)}) {
@@ -365,7 +365,7 @@ TEST_CASE("what does not fit is refused in one sentence") {
   Tensor<std::uint8_t, 4> wrong({1, 1, 2, 3});
   p.options.dropout_keep = wrong;
   CHECK_THROWS_WITH_AS(naive::forward<double>(p.q, p.k, p.v, p.options),
-                       Contains("[1, 1, 2, 2] is needed"),
+                       Contains("it must be [1, 1, 2, 2]"),
                        std::invalid_argument);
   p.options.dropout_keep = {};
   p.options.scale = kInfinity;
@@ -384,8 +384,8 @@ TEST_CASE("the oracle is quick: 8 heads of 1024 x 64 in a few seconds") {
              k = normal_tensor<double, 4>(shape, 2),
              v = normal_tensor<double, 4>(shape, 3),
              d_o = normal_tensor<double, 4>(shape, 4);
-  const std::clock_t start = std::
-      clock();  // of this process alone: others may keep the machine busy
+  const std::clock_t start =
+      std::clock();  // of this process alone: the machine may be busy
   naive::forward<double>(q, k, v);
   naive::backward<double>(q, k, v, d_o);
   const double taken =
@@ -393,6 +393,6 @@ TEST_CASE("the oracle is quick: 8 heads of 1024 x 64 in a few seconds") {
 #if defined(NDEBUG)
   CHECK(taken < 5);
 #else
-  MESSAGE("unoptimised build: " << taken << " s, not judged");
+  MESSAGE("unoptimised build: " << taken << " s, not compared");
 #endif
 }

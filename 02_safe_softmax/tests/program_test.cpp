@@ -1,4 +1,4 @@
-// The program of the lesson, run as a reader runs it.
+// The lesson's program.
 #include <algorithm>
 #include <limits>
 
@@ -27,10 +27,10 @@ TEST_CASE(
                           " --summary " + quoted(summary));
   CHECK(result.status == 0);
   CHECK(result.error == "");
-  CHECK_FALSE(contains(result.output, "WRONG"));
+  CHECK_FALSE(contains(result.output, "FAIL"));
   const std::string lines = testing::file_bytes(summary);
   CHECK(std::count(lines.begin(), lines.end(), '\n') == 6);
-  CHECK(contains(lines, "02_safe_softmax\tweights of the input"));
+  CHECK(contains(lines, "PASS\t02_safe_softmax\tP of the input"));
   const auto weights = read_npy<float, 4>(directory.path() / "weights.npy");
   CHECK(weights.size(2) == weights.size(3));
   double sum = 0;
@@ -44,7 +44,7 @@ TEST_CASE(
   CHECK(contains(picture, "</svg>"));
 }
 
-TEST_CASE("the program takes grouped heads and uneven lengths") {
+TEST_CASE("the program takes GQA and unequal lengths") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
   write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 5, 16}, 1));

@@ -1,4 +1,4 @@
-// Safe softmax: its laws, its errors, its limits.
+// Safe softmax: properties, errors, limits.
 #include "02_safe_softmax/softmax.hpp"
 
 #include <algorithm>
@@ -47,8 +47,8 @@ double spread(const Tensor<double, 1>& x) {
   return *high - *low;
 }
 
-// The largest share of its derived bound that the error of a weight reaches. Weights below the normal
-// numbers have no bounded relative error and are left out.
+// The largest error of a probability divided by its bound. Subnormal results have no bounded
+// relative error and are excluded.
 template <class T>
 double worst_share_of_bound(const Tensor<T, 1>& x) {
   const auto seen = converted<double>(x);
@@ -154,7 +154,7 @@ TEST_CASE("a rounded shift changes weights by no more than its bound") {
     }
   }
   CHECK(worst <= 1);
-  CHECK(worst > 0.1);  // a bound that says something
+  CHECK(worst > 0.1);  // the bound is not loose
 }
 
 TEST_CASE("the error of every type stays below the derived bound") {
@@ -175,7 +175,8 @@ TEST_CASE("the error of every type stays below the derived bound") {
 
 TEST_CASE("sums in float32 keep 16-bit weights good where own sums stall") {
   const std::int64_t n = 4096;
-  const Tensor<bfloat16, 1> x({n});  // equal scores: each weight 1 / n
+  const Tensor<bfloat16, 1> x(
+      {n});  // equal scores: each probability is 1 / n
   const auto wide = softmax<bfloat16, float>(x);
   const auto own = softmax<bfloat16, bfloat16>(x);
   CHECK(safe::exact(wide(7)) == 1.0 / 4096);
@@ -281,7 +282,7 @@ TEST_CASE_TEMPLATE(
   CHECK(std::isfinite(safe::exp_in<T>(range.overflows_after)));
   CHECK(near(range.normal_until, std::log(smallest_normal<T>())));
   CHECK(safe::exp_in<T>(range.normal_until) >= smallest_normal<T>());
-  // Half of the smallest number rounds to 0.
+  // Half of the smallest value rounds to 0.
   CHECK(near(range.nonzero_until,
              std::log(smallest_normal<T>()) + std::log(epsilon<T>() / 2)));
   CHECK(safe::exp_in<T>(range.nonzero_until) > 0);
@@ -305,5 +306,5 @@ TEST_CASE("a sum of ones stops at two to the number of digits") {
   CHECK(safe::sum_stops_at<bfloat16>(1e6) == 256);
   CHECK(safe::sum_stops_at<half>(1e6) == 2048);
   CHECK(safe::sum_stops_at<float>(3e7) == 16777216);
-  CHECK(safe::sum_stops_at<double>(1000) == 1000);  // gives up
+  CHECK(safe::sum_stops_at<double>(1000) == 1000);  // ends at the limit
 }

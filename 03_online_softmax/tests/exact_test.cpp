@@ -1,4 +1,4 @@
-// The exact numbers that the proofs rest on.
+// The exact arithmetic of the proofs.
 #include "03_online_softmax/exact.hpp"
 
 #include <cstdint>
@@ -80,7 +80,7 @@ TEST_CASE("what does not fit is refused, never wrong") {
                   std::overflow_error);
   CHECK_THROWS_AS(Exact(1, 0), std::domain_error);
   CHECK_THROWS_AS(Exact(1) / Exact(0), std::domain_error);
-  CHECK(large * small == Exact(1));  // reduced before it is multiplied
+  CHECK(large * small == Exact(1));  // reduced before the multiplication
   CHECK(large - large == Exact(0));
 }
 

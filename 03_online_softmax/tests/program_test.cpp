@@ -1,4 +1,4 @@
-// The program of the lesson, run as a reader runs it.
+// The lesson's program.
 #include <algorithm>
 
 #include <doctest/doctest.h>
@@ -26,10 +26,10 @@ TEST_CASE(
       run(kProgram + " --length 1000 --save " + quoted(directory.path()) +
           " --summary " + quoted(summary));
   CHECK(result.status == 0);
-  CHECK_FALSE(contains(result.output, "WRONG"));
+  CHECK_FALSE(contains(result.output, "FAIL"));
   const std::string lines = testing::file_bytes(summary);
   CHECK(contains(lines, "03_online_softmax\tinduction step"));
-  CHECK(contains(lines, "misjudged recurrences"));
+  CHECK(contains(lines, "8 recurrences: wrong verdicts"));
   CHECK(contains(lines, "64 rows of 1000"));
   const auto o = read_npy<float, 4>(directory.path() / "o.npy");
   const auto lse = read_npy<float, 3>(directory.path() / "lse.npy");
@@ -41,8 +41,7 @@ TEST_CASE(
             directory.path() / "steps.json") == "True\n");
 }
 
-TEST_CASE(
-    "the program takes any tiles, masks, grouped heads, uneven lengths") {
+TEST_CASE("the program takes any tiles, masks, GQA and unequal lengths") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
   write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 7, 16}, 1));

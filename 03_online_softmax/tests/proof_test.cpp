@@ -1,4 +1,4 @@
-// The proofs: that they hold, that they are as large as they say, and that they reject what is wrong.
+// The proofs hold, cover the stated number of cases, and reject wrong recurrences.
 #include "03_online_softmax/proof.hpp"
 
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@ namespace {
 constexpr Cases kMany{6, 3};  // 8 different scores
 constexpr Cases kSome{5, 2};  // 6 different scores
 
-// How many rows of a length there are.
+// The number of rows of a length.
 std::int64_t rows(const Cases& cases, std::size_t length) {
   std::int64_t count = 1;
   for (std::size_t j = 0; j < length; ++j) count *= cases.choices();
@@ -31,7 +31,7 @@ Row row_of(std::initializer_list<int> scores) {
   return row;
 }
 
-// A wrong recurrence must fail at the row that one finds by hand, with what one computes by hand.
+// A wrong recurrence must fail at the row found by hand, with the result computed by hand.
 template <class R>
 void check_refused(const Row& row, const Combination& found,
                    const Combination& expected) {
@@ -146,7 +146,7 @@ TEST_CASE("any tiling and any order give the same state") {
   CHECK(tiling.holds);
   std::int64_t tilings = 0;
   for (std::size_t n = 1; n <= 5; ++n) {
-    tilings += rows(kSome, n) << (n - 1);  // each gap is cut or not
+    tilings += rows(kSome, n) << (n - 1);  // each gap may be a cut
   }
   CHECK(tiling.cases == tilings);
   CHECK(at_run_time(any_order, kSome).holds);

@@ -1,4 +1,4 @@
-// Online softmax in floating point: the same statements, up to a derived bound.
+// Online softmax in floating point: the same statements, up to the derived bound.
 #include "03_online_softmax/row.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-// The families of scores that break careless programs.
+// Families of scores that break careless programs.
 std::vector<Tensor<float, 1>> hard_rows(std::int64_t n, std::uint64_t seed) {
   std::vector<Tensor<float, 1>> rows;
   const auto add = [&](auto score) {
@@ -55,7 +55,7 @@ double spread(const Tensor<float, 1>& s) {
   return std::max(0.0, high - low);
 }
 
-// The attention of a row by lesson 02's softmax, in float64.
+// The attention of a row with lesson 02's softmax, in float64.
 Vector<double> reference(const Tensor<float, 1>& s,
                          const Tensor<float, 2>& v) {
   const auto wide = converted<double>(s);
@@ -70,7 +70,7 @@ Vector<double> reference(const Tensor<float, 1>& s,
   return o;
 }
 
-// The error of a row's attention as a share of its bound.
+// The error of a row of attention, divided by its bound.
 double share(const RowAttention<float>& row, std::int64_t steps,
              const Tensor<float, 1>& s, const Tensor<float, 2>& v) {
   const double largest = as_matrix(v.view()).cwiseAbs().maxCoeff();
@@ -97,7 +97,7 @@ TEST_CASE("one pass stays within the derived bound of the definition") {
     }
   }
   CHECK(worst <= 1);
-  CHECK(worst > 0.01);  // a bound that says something
+  CHECK(worst > 0.01);  // the bound is not loose
 }
 
 TEST_CASE("a wrong recurrence leaves the bound") {

@@ -1,5 +1,4 @@
-// The recording of a run: that it is the run, that its steps obey the recurrence, and that what is written of it can be
-// read.
+// A recording matches its run, its steps obey the recurrence, and its JSON and picture are valid.
 #include "03_online_softmax/steps.hpp"
 
 #include <algorithm>
@@ -62,7 +61,7 @@ bool close(double a, double b) {
   return std::abs(a - b) <= 1e-5 * (1 + std::abs(b));
 }
 
-// Everything that holds for each step, whatever the run.
+// The properties of each step, for any run.
 void check_steps(const Problem& p, const Recording& run) {
   const std::int64_t length_q = p.q.size(2), length_k = p.k.size(2),
                      dim = p.q.size(3);
@@ -93,7 +92,7 @@ void check_steps(const Problem& p, const Recording& run) {
           for (std::int64_t c = 0; c < dim; ++c)
             CHECK(step.o_before(i, c) == 0);
         }
-      } else {  // what the last step left
+      } else {  // the state after the last step
         CHECK(same_bits(step.m_before, m));
         CHECK(same_bits(step.l_before, l));
         CHECK(same_bits(step.o_before, o));
@@ -207,7 +206,7 @@ TEST_CASE("watching a run does not change a bit of it") {
 }
 
 TEST_CASE(
-    "an onlooker sees every stage of every tile of every head, in order") {
+    "an observer sees every stage of every tile of every head, in order") {
   const auto q = normal_tensor<float, 4>({2, 4, 9, 4}, 1),
              k = normal_tensor<float, 4>({2, 2, 7, 4}, 2),
              v = normal_tensor<float, 4>({2, 2, 7, 4}, 3);
@@ -237,7 +236,7 @@ TEST_CASE(
   CHECK(seen == expected);
 }
 
-TEST_CASE("what an onlooker throws ends the work and is thrown again") {
+TEST_CASE("an exception of an observer ends the work and is rethrown") {
   const Problem p = problem(9, 9);
   CHECK_THROWS_WITH_AS(
       tiled_forward<float>(p.q, p.k, p.v, {}, {4, 4}, {},
@@ -254,11 +253,11 @@ TEST_CASE("more than one head is refused in one sentence") {
                        std::invalid_argument);
 }
 
-TEST_CASE(
-    "the JSON is valid, complete, and has null where there is no number") {
+TEST_CASE("the JSON is valid and complete, with null for missing values") {
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "steps.json";
-  const Problem p = problem(7, 5);  // with a mask, queries 0 and 1 see no key
+  const Problem p =
+      problem(7, 5);  // with the mask, queries 0 and 1 are fully masked
   std::vector<Recording> runs;
   for (const bool causal : {false, true}) {
     runs.push_back(record(p.q, p.k, p.v, causal, {2, 3}));
@@ -274,7 +273,7 @@ TEST_CASE(
       R"x( == ["random \"numbers\"", "q<6", "k\\4", 8, 2])x"));
   CHECK(holds(R"x([[s["kind"][0] for s in r["steps"]] for r in d["runs"]])x"
               R"x( == [list("ttf" * 4), list("ssftsfttfttf")])x"));
-  // Queries 2 and 3 of the causal run: keys 0 and 1, the second hidden from the first.
+  // Queries 2 and 3 of the causal run: keys 0 and 1, the second masked for query 2.
   CHECK(holds(
       R"x([[x is None for x in row] for row in d["runs"][1]["steps"][3]["s"]])x"
       R"x( == [[False, True], [False, False]])x"));

@@ -1,4 +1,4 @@
-// Attention by tiles against lesson 01: tile sizes, edges, masks, hard logits, threads and memory.
+// Tiled attention against lesson 01: tile sizes, edges, masks, hard logits, threads and memory.
 #include "03_online_softmax/tiled.hpp"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ bool same_bits(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
                      static_cast<std::size_t>(a.count()) * sizeof(T)) == 0;
 }
 
-// What a problem is judged by, computed once for many tile sizes.
+// The references of a problem, computed once for many tile sizes.
 struct Judge {
   explicit Judge(const Problem& p)
       : q(converted<double>(p.q)),
@@ -82,8 +82,8 @@ void check_tiles(const Problem& p, const Judge& judge, const Tiles& tiles) {
   CAPTURE(tiles.block_m);
   CAPTURE(tiles.block_n);
   const auto out = tiled_forward<float>(p.q, p.k, p.v, p.options, tiles);
-  // Hundreds of tiles with a key or two add up O one key after the other. The textbook's one
-  // product adds in packets, which rounds less: the rule as it stands is for tiles worth the name.
+  // Tiles of one or two keys add to O key by key. The textbook's single matmul adds in packets,
+  // which rounds less, so the plain rule applies to larger tiles only.
   const bool key_by_key = p.k.size(2) / tiles.block_n > 250;
   const double factor = key_by_key ? 3 * kForwardFactor : kForwardFactor;
   const Verdict o = accept("o", out.o, judge.ref.o, judge.plain.o, factor);
@@ -218,7 +218,7 @@ TEST_CASE("views with any strides give the bits that row-major ones give") {
           k.view().swap_axes(first, second),
           v.view().swap_axes(first, second), options);
   }
-  // Backwards in memory, and every head one key: strides may be negative or 0.
+  // Strides may be negative or 0: reversed in memory, and one key for every head.
   Tensor<float, 4> reversed(p.k.shape());
   View<float, 4> backwards(reversed.data() + reversed.count() - 1,
                            p.k.shape(), row_major_strides(p.k.shape()));
@@ -257,7 +257,7 @@ TEST_CASE("rows that see no key give O = 0 and LSE = -infinity") {
 }
 
 TEST_CASE("what a query must not see cannot reach it") {
-  // A hidden value of NaN would spoil O even with a weight of 0, if its tile were not skipped.
+  // A masked value of NaN would make O NaN even with P = 0, if its tile were not skipped.
   Problem p = problem({1, 1, 32, 8}, {1, 1, 32, 8}, true);
   const auto before = tiled_forward<float>(p.q, p.k, p.v, p.options, {8, 8});
   poison(p.k.view().narrow(2, 16, 32));
@@ -275,7 +275,7 @@ TEST_CASE("what a query must not see cannot reach it") {
 TEST_CASE("logits of 1e4 either way do not overflow") {
   for (const bool causal : {false, true}) {
     Problem p = problem({1, 1, 70, 16}, {1, 1, 90, 16}, causal, 1.0);
-    // The first element alone makes logits of 1e4, -1e4 and about 0, in turn.
+    // The first element alone alternates between logits of 1e4, -1e4 and about 0.
     for (std::int64_t i = 0; i < 70; ++i) p.q(0, 0, i, 0) = 100;
     for (std::int64_t j = 0; j < 90; ++j) {
       p.k(0, 0, j, 0) = static_cast<float>(100 * (j % 3 - 1));
@@ -395,7 +395,7 @@ TEST_CASE("what does not fit is refused in one sentence") {
                        std::invalid_argument);
   CHECK_THROWS_AS(online::tile_count({1, 2, 2, 3, 5, 4}, {0, 1}),
                   std::invalid_argument);
-  // And all that lesson 01 refuses.
+  // And all errors of lesson 01.
   CHECK_THROWS_WITH_AS(tiled_forward<float>(p.q, p.k, p.q),
                        Contains("k and v must have the same shape"),
                        std::invalid_argument);
@@ -419,7 +419,7 @@ TEST_CASE("memory grows with the length, not with its square") {
   });
   const double textbook = testing::peak_mebibytes(
       [&] { naive::forward<float>(p.q, p.k, p.v, p.options); });
-  CHECK(textbook - start > 64);  // the measure sees what it should
+  CHECK(textbook - start > 64);  // the measurement works
   CHECK(tiled - start < 16);     // threads, tiles and 80 KiB of result
 }
 #endif
@@ -427,7 +427,7 @@ TEST_CASE("memory grows with the length, not with its square") {
 TEST_CASE("tiles are not slower than the textbook") {
 #if !defined(__OPTIMIZE__) || !defined(NDEBUG) || \
     defined(__SANITIZE_ADDRESS__)
-  MESSAGE("not an optimised build: not judged");
+  MESSAGE("not an optimised build: times are not compared");
 #else
   const Problem p = problem({1, 2, 2048, 64}, {1, 2, 2048, 64});
   const auto median_seconds = [](const auto& work) {

@@ -131,7 +131,7 @@ std::vector<Group> groups_without_kernels() {
 
   Group transpose;
   transpose.name = "transpose";
-  transpose.title = "The transpose of a matrix";
+  transpose.title = "Transpose of a matrix";
   transpose.inputs = [](std::int64_t m, std::int64_t n, std::int64_t) {
     return Inputs{random_matrix(n, m, 1)};
   };
@@ -146,7 +146,7 @@ std::vector<Group> groups_without_kernels() {
 
   Group rows;
   rows.name = "softmax";
-  rows.title = "The softmax of each row";
+  rows.title = "Softmax of each row";
   rows.inputs = [](std::int64_t m, std::int64_t n, std::int64_t) {
     return Inputs{normal_tensor<float, 2>({m, n}, 1, 5.0)};
   };

@@ -15,10 +15,10 @@ constexpr double kScale = 58000;
 const std::string kFirst = "19";
 
 const lab::Legend kLegend{{"A", "B"},
-                          {{lab::Span::Kind::kLoad, "copy, to its landing"},
-                           {lab::Span::Kind::kByColumns, "product"},
-                           {lab::Span::Kind::kWrites, "C is written"},
-                           {lab::Span::Kind::kWork, "a shuffle"},
+                          {{lab::Span::Kind::kLoad, "copy, until it arrives"},
+                           {lab::Span::Kind::kByColumns, "matmul"},
+                           {lab::Span::Kind::kWrites, "write of C"},
+                           {lab::Span::Kind::kWork, "shuffle"},
                            {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
 std::string words_of(const MatmulSizes& sizes) {
@@ -32,8 +32,8 @@ void show_table(const Backend& backend,
   const lab::Costs costs;
   MatmulSizes deeper = kDrawn;
   deeper.k *= 8;
-  cli::Table table({"tensor cores busy", "cycles", "8 steps", "64 steps",
-                    "copies at once"});
+  cli::Table table(
+      {"kernel", "cycles", "8 steps", "64 steps", "no copy time"});
   for (const Kernel* rung : rungs) {
     std::vector<std::string> cells{rung->name};
     cli::add_busy(cells, timeline_of(backend, *rung, kDrawn));
@@ -43,13 +43,14 @@ void show_table(const Backend& backend,
     table.add(cells);
   }
   fmt::print(
-      "{}\n{}"
-      "64 steps: depth {}; copies at once: the same, if copies and stores "
-      "took\n"
+      "Tensor cores busy, % of the time: {}\n{}"
+      "64 steps: depth {}; no copy time: the same, if copies and stores took "
       "no time\n\n"
-      "Cycles: {:.0f} for a product of 64 x 16 and 16 x 256; {} from the "
-      "beginning of\na copy to its landing, beside {} bytes a cycle; as many "
-      "bytes for stores of C;\n{} from the end of a block to the next one\n",
+      "Cycles: {:.0f} for a matmul of 64 x 16 and 16 x 256; {} from the "
+      "issue "
+      "of a copy\nto its arrival, plus 1 per {} bytes (as for stores of C); "
+      "{} from "
+      "the end of\na block to the start of the next\n",
       words_of(kDrawn), table.text(), deeper.k,
       64. * 16 * 256 * 2 / costs.flops, costs.copy_latency,
       costs.copied_bytes, costs.next_block);

@@ -22,7 +22,8 @@ void RungInfo::check(const Problem& problem) const {
   if (supports(problem)) return;
   if (!supports_dropout && problem.dropout > 0) {
     throw std::invalid_argument(fmt::format(
-        "{} drops no weights; dropout is {}", name, problem.dropout));
+        "{} does not support dropout; dropout is {}, allowed is 0", name,
+        problem.dropout));
   }
   std::string allowed;
   for (const Type type : types) {
@@ -30,11 +31,11 @@ void RungInfo::check(const Problem& problem) const {
   }
   const std::string from =
       min_head_dim > 8 ? fmt::format("from {} ", min_head_dim) : "";
-  throw std::invalid_argument(
-      fmt::format("{} takes {} with a head_dim that is a multiple of 8 {}up "
-                  "to {}, not {} with {}",
-                  name, allowed, from, max_head_dim, name_of(problem.type),
-                  problem.shape.head_dim));
+  throw std::invalid_argument(fmt::format(
+      "{} supports {} with a head_dim that is a multiple of 8 {}up "
+      "to {}, not {} with {}",
+      name, allowed, from, max_head_dim, name_of(problem.type),
+      problem.shape.head_dim));
 }
 
 std::string RungInfo::fit(const DeviceProperties& device) {

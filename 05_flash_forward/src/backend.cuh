@@ -41,7 +41,7 @@ inline unsigned blocks(std::int64_t size, std::int64_t tile) {
 inline Rung unfused() {
   return {
       {"01_unfused",
-       "three kernels, scores in memory",
+       "three kernels, scores in global memory",
        {Type::kFloat32},
        256,
        true,
@@ -73,7 +73,7 @@ inline Rung unfused() {
 
 inline Rung flash_1_rung() {
   return {{"02_flash_1",
-           "tiles of keys outside",
+           "outer loop over tiles of keys",
            {Type::kFloat32},
            128,
            true,
@@ -100,7 +100,7 @@ inline Rung flash_1_rung() {
 
 inline Rung flash_2_rung() {
   return {{"03_flash_2",
-           "tiles of queries outside",
+           "one block per tile of queries",
            {Type::kFloat32},
            128,
            true,
@@ -127,7 +127,7 @@ inline Rung flash_2_rung() {
 inline Rung register_tiles() {
   return {
       {"04_register_tiles",
-       "8 x 8 scores a lane",
+       "8 x 8 scores per lane",
        {Type::kFloat32},
        256,
        true,
@@ -217,13 +217,13 @@ inline std::vector<Rung> tensor_core_rungs() {
             return flash_swizzle<decltype(d)::value, decltype(zero)>;
           }),
       plain_tile_rung(
-          "07_pipeline", "copies while multiplying", kPipelineStages,
+          "07_pipeline", "cp.async pipeline", kPipelineStages,
           [](auto d, auto zero) {
             return flash_pipeline<decltype(d)::value, decltype(zero)>;
           }),
       with_tiles(
           sixteen_bit_rung(
-              "08_edge_masks", "masks at the edge, powers of two", 256,
+              "08_edge_masks", "masks at the edge only, exp2", 256,
               [](std::int64_t head_dim) {
                 return with_head_dim<32, 256>(head_dim, [](auto d) {
                   using Tile =
@@ -293,7 +293,7 @@ Rung specialized_rung(const char* name, const char* idea, Kernel kernel) {
 
 inline std::vector<Rung> hopper_rungs() {
   return {
-      hopper_rung("09_wgmma", "Hopper's products and copies", 128,
+      hopper_rung("09_wgmma", "wgmma and TMA", 128,
                   teaching_tiles(false),
                   [](const auto& a) {
                     using T = decltype(type_of(a));
@@ -302,22 +302,22 @@ inline std::vector<Rung> hopper_rungs() {
                                             kWarpgroup * Tile::consumers,
                                             sizeof(WgmmaShared<Tile>));
                   }),
-      specialized_rung("10_warp_specialized", "warps that only fetch",
+      specialized_rung("10_warp_specialized", "a producer warp",
                        [](auto zero) {
                          using T = decltype(zero);
                          return flash_warp_specialized<LadderTile<T>, T>;
                        }),
-      specialized_rung("11_overlap", "softmax under the products",
+      specialized_rung("11_overlap", "softmax overlaps the matmuls",
                        [](auto zero) {
                          using T = decltype(zero);
                          return flash_overlap<LadderTile<T>, T>;
                        }),
-      specialized_rung("12_ping_pong", "turns on the tensor cores",
+      specialized_rung("12_ping_pong", "ping-pong warpgroup scheduling",
                        [](auto zero) {
                          using T = decltype(zero);
                          return flash_ping_pong<LadderTile<T>, T>;
                        }),
-      hopper_rung("13_persistent", "work by tickets, the longest first", 128,
+      hopper_rung("13_persistent", "dynamic tile scheduler", 128,
                   teaching_tiles(true),
                   [](const auto& a) {
                     using T = decltype(type_of(a));
@@ -325,15 +325,15 @@ inline std::vector<Rung> hopper_rungs() {
                     return with_tile_counter(persistent_launch<Tile>(
                         a, flash_persistent<Tile, T>));
                   }),
-      hopper_rung("14_lazy_rescaling", "maxima that grow little are left",
-                  128, teaching_tiles(true),
+      hopper_rung("14_lazy_rescaling", "lazy rescaling", 128,
+                  teaching_tiles(true),
                   [](const auto& a) {
                     using T = decltype(type_of(a));
                     using Tile = LadderTile<T>;
                     return with_tile_counter(persistent_launch<Tile>(
                         a, flash_lazy_rescaling<Tile, T>));
                   }),
-      hopper_rung("15_warpgroup_tiles", "nothing that no row sees", 256,
+      hopper_rung("15_warpgroup_tiles", "skip masked tiles per warpgroup", 256,
                   {forward_tiles<WarpgroupTilesTile<half, 64>>(
                        WarpgroupTilesTile<half, 64>::stages, true),
                    forward_tiles<WarpgroupTilesTile<half, 256>>(

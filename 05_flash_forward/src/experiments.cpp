@@ -32,7 +32,7 @@ struct Work {
   std::int64_t visible = 0;   // of these, what the softmax needs
 };
 
-Work work_tile(const Tile& tile, const Problem& problem) {
+Work work_of(const Tile& tile, const Problem& problem) {
   const AttentionShape& s = problem.shape;
   // visible_keys() of the kernels
   const auto seen = [&](std::int64_t query) {
@@ -66,14 +66,14 @@ std::int64_t Tile::blocks(const Problem& problem) const {
 std::int64_t Tile::traffic(const Problem& problem) const {
   const AttentionShape& s = problem.shape;
   const std::int64_t q_and_o = 2 * s.length_q,
-                     k_and_v = 2 * work_tile(*this, problem).key_rows;
+                     k_and_v = 2 * work_of(*this, problem).key_rows;
   const std::int64_t of_head =
       2 * s.head_dim * (q_and_o + k_and_v) + 4 * s.length_q;  // with LSE
   return s.batch * s.heads * of_head;
 }
 
 double Tile::masked_share(const Problem& problem) const {
-  const Work work = work_tile(*this, problem);
+  const Work work = work_of(*this, problem);
   return 1 -
          static_cast<double>(work.visible) / static_cast<double>(work.scores);
 }
@@ -106,7 +106,7 @@ tiles::Backend tiles_on(const Backend& backend) {
         return (one.kind == "gpu") == (backend.kind == "gpu");
       });
   if (found == all.end()) {
-    throw std::logic_error("there are no tiles for the machine " +
+    throw std::logic_error("there are no tiles for the backend " +
                            backend.kind);
   }
   return *found;
@@ -169,10 +169,9 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
   for (const auto& trial : trials) {
     if (trial) worst = std::max(worst, trial->range);
   }
-  program.check("tiles, largest share of the allowed error", worst, 1);
+  program.check("tiles: largest error / limit", worst, 1);
   if (on.kind == "watched") {
-    program.check("tiles, bytes beside their formula",
-                  static_cast<double>(off), 0);
+    program.check_none("tiles, traffic formula", off, "unexpected byte");
   }
   return trials;
 }
@@ -181,8 +180,8 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
 void show_trials(const Backend& backend, const tiles::Backend& on,
                  const std::vector<std::optional<Trial>>& trials) {
   const bool counted = on.kind == "watched";
-  cli::Table table(
-      {"D", "queries x keys", "shared", "error", "bytes", "bytes, causal"});
+  cli::Table table({"D", "queries x keys", "shared, B", "error / limit",
+                    "traffic, B", "causal, B"});
   for (std::size_t i = 0; i < trials.size(); ++i) {
     const tiles::Tile& tile = on.kernels[i].tile;
     std::vector<std::string> cells{std::to_string(tile.head_dim), tile.name(),
@@ -195,9 +194,10 @@ void show_trials(const Backend& backend, const tiles::Backend& on,
     table.add(cells);
   }
   fmt::print(
-      "One head, 150 queries, 139 keys, bfloat16. Shared: bytes of a block, "
-      "of which\n{} has {}; - does not fit. Error: as a share of what is "
-      "allowed.\nBytes: asked of global memory.\n{}\n",
+      "One head, 150 queries, 139 keys, bfloat16; shared memory per block, "
+      "of "
+      "which\n{} has {} B (-: does not fit); traffic to and from global "
+      "memory\n{}\n",
       backend.properties.name, backend.properties.shared_bytes, table.text());
 }
 
@@ -314,8 +314,8 @@ void compare_types(cli::Program& program, const Backend& backend,
       }
     }
   }
-  cli::Table table({"", "type", "D", "kernel", "largest", "textbook's", "rms",
-                    "textbook's"});
+  cli::Table table({"tensor", "type", "D", "kernel", "max error",
+                    "textbook's", "rms error", "textbook's"});
   for (const auto& of_tensor : rows) {
     for (const cli::Measurement& row : of_tensor) {
       std::vector<std::string> cells{of_tensor == rows[0] ? "O" : "LSE"};
@@ -330,10 +330,10 @@ void compare_types(cli::Program& program, const Backend& backend,
   }
   fmt::print(
       "Errors against float64, {} queries and keys, beside those of the "
-      "textbook\nalgorithm in the same type; shares of the largest value and "
-      "of the rms\n{}\n",
+      "textbook\nalgorithm in the same type; relative to the largest element "
+      "and to the rms\n{}\n",
       n, table.text());
-  program.check("types, largest share of the allowed error", worst, 1);
+  program.check("types: largest error / limit", worst, 1);
 }
 
 // Rates and memory from short lengths to long ones.
@@ -365,7 +365,7 @@ void time_lengths(std::vector<cli::Measurement>& record,
     headings.push_back(
         fmt::format("{:.2}, {}", line.kernel, name_of(line.type)));
   }
-  headings.emplace_back("MiB beside, 01");
+  headings.emplace_back("additional MiB, 01");
   cli::Table table(headings);
   const char* const group = "lengths, D 64";
   for (std::int64_t n = 128; n <= 16384; n *= 2) {
@@ -400,8 +400,8 @@ void time_lengths(std::vector<cli::Measurement>& record,
     table.add(cells);
   }
   fmt::print(
-      "TFLOP/s from short to long, D 64, B x N = 16384, H x D = 2048; only "
-      "01 takes\nmemory beside its inputs and outputs\n{}\n",
+      "TFLOP/s by length, D 64, B x N = 16384, H x D = 2048; only 01 "
+      "allocates memory\nin addition to its inputs and outputs\n{}\n",
       table.text());
 }
 
@@ -412,7 +412,7 @@ void show_experiments(cli::Program& program, const Backend& backend,
   const bool gpu = backend.kind == "gpu";
   if (!gpu && !to.file.empty()) {
     throw std::invalid_argument(
-        "--results records times of a GPU, and none is used");
+        "--results records times on a GPU, and none is used");
   }
   const tiles::Backend on = tiles_on(backend);
   std::vector<cli::Measurement> record;

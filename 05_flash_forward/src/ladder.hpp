@@ -76,8 +76,8 @@ auto result_of(const Rung& rung, const Problem& problem,
 inline void add_group_option(cli::Program& program,
                              cli::KernelOptions& options) {
   program.option("--group", options.group,
-                 "section time: only groups whose name holds this text, such "
-                 "as \"bfloat16, D 128\"");
+                 "section time: only groups whose name contains this text, "
+                 "such as \"bfloat16, D 128\"");
 }
 
 /// Each rung on the real input, in all its types.
@@ -104,7 +104,7 @@ auto check_real(cli::Program& program, const Backend& backend,
       tasks.try_emplace({type, causal}, problem, inputs_of(problem));
     }
   }
-  fmt::print("{} heads on {}, {} queries, {} keys, head_dim {}\n",
+  fmt::print("{} heads, {} KV heads, {} queries, {} keys, head_dim {}\n",
              shape.heads, shape.kv_heads, shape.length_q, shape.length_k,
              shape.head_dim);
   std::optional<Result> last;
@@ -114,7 +114,7 @@ auto check_real(cli::Program& program, const Backend& backend,
       for (const bool causal : {false, true}) {
         const OfOne& task = tasks.at({type, causal});
         if (!rung.supports(task.problem)) {
-          fmt::print("  it takes no head_dim of {}\n", shape.head_dim);
+          fmt::print("      head_dim {} is not supported\n", shape.head_dim);
           continue;
         }
         Result result = result_of(rung, task.problem, task.inputs);
@@ -129,8 +129,9 @@ auto check_real(cli::Program& program, const Backend& backend,
     }
   }
   if (!last) {
-    throw std::invalid_argument(fmt::format(
-        "no kernel of this lesson takes a head_dim of {}", shape.head_dim));
+    throw std::invalid_argument(
+        fmt::format("no kernel of this lesson supports a head_dim of {}",
+                    shape.head_dim));
   }
   return *last;
 }
@@ -147,12 +148,12 @@ void check_ragged(cli::Program& program, const Backend& backend,
   using OfOne = Task<Checker, decltype(inputs_of(Problem()))>;
   const std::pair<const char*, Problem> problems[] = {
       {"ragged", problem_of({1, 2, 2, 113, 203, 64}, true)},
-      {"grouped", problem_of({2, 6, 2, 40, 50, 64}, false)},
+      {"GQA", problem_of({2, 6, 2, 40, 50, 64}, false)},
       {"narrow", problem_of({1, 2, 2, 70, 90, 40}, true)},
-      {"no key", problem_of({1, 1, 1, 150, 20, 64}, true)},
+      {"masked", problem_of({1, 1, 1, 150, 20, 64}, true)},
       {"dropout", problem_of({1, 2, 1, 70, 131, 64}, false, 0.17)}};
-  cli::Table sizes({"problem", "batch", "heads", "on", "queries", "keys",
-                    "head_dim", "causal", "dropout"});
+  cli::Table sizes({"problem", "batch", "heads", "KV heads", "queries",
+                    "keys", "head_dim", "causal", "dropout"});
   std::vector<std::string> headings{"kernel"};
   std::map<std::pair<std::string, Type>, OfOne> tasks;
   for (const auto& [name, problem] : problems) {
@@ -194,11 +195,9 @@ void check_ragged(cli::Program& program, const Backend& backend,
     }
     table.add(cells);
   }
-  fmt::print(
-      "Errors of {} in all types of a kernel, as shares of what is "
-      "allowed\n{}",
-      results, table.text());
-  program.check("largest share", worst_of_all, 1);
+  fmt::print("Largest error of {} / limit, over all types of a kernel\n{}",
+             results, table.text());
+  program.check("largest error / limit", worst_of_all, 1);
 }
 
 /// What is launched again and again, to see whether it gives the same bits. Prints it.
@@ -211,8 +210,9 @@ inline Problem repeated_problem(bool on_gpu, std::int64_t length_q,
       on_gpu ? problem_of({1, 4, 2, 1000, 1000, 64}, true)
              : problem_of({1, 2, 1, length_q, length_k, 64}, true);
   const AttentionShape& s = problem.shape;
-  fmt::print("{} heads on {}, {} queries, {} keys, head_dim {}, causal\n",
-             s.heads, s.kv_heads, s.length_q, s.length_k, s.head_dim);
+  fmt::print(
+      "{} heads, {} KV heads, {} queries, {} keys, head_dim {}, causal\n",
+      s.heads, s.kv_heads, s.length_q, s.length_k, s.head_dim);
   return problem;
 }
 
@@ -316,9 +316,9 @@ void trace_rungs(cli::Program& program, const Backend& watched,
           fmt::print("{}, {}, N {}\n{}\n", rung.name, group_of(problem),
                      problem.shape.length_q, seen->text);
         }
-        program.check(fmt::format("findings in {}{}", rung.name,
-                                  problem.causal ? ", causal" : ""),
-                      static_cast<double>(seen->findings), 0);
+        program.check_none(
+            fmt::format("{}{}", rung.name, problem.causal ? ", causal" : ""),
+            seen->findings, "finding");
         files.add(*seen);
         coverage.add(seen->coverage);
       });
@@ -409,7 +409,8 @@ void time_all(cli::Program& program, const Backend& backend,
   }
   if (rows.empty()) {
     throw std::invalid_argument(fmt::format(
-        "--group {}: there is no such group; they are named like \"{}\"",
+        "--group {}: there is no such group; allowed is any part of a name "
+        "such as \"{}\"",
         options.group,
         group_of(timed_problem(Type::kBFloat16, 128, true, 1024))));
   }

@@ -17,10 +17,10 @@ constexpr double kScale = 36000;
 const std::string kFirst = "09";
 
 const lab::Legend kLegend{{"Q", "K", "V", "O"},
-                          {{lab::Span::Kind::kLoad, "copy, to its landing"},
-                           {lab::Span::Kind::kStore, "copy of O"},
-                           {lab::Span::Kind::kScores, "product Q K"},
-                           {lab::Span::Kind::kOutput, "product P V"},
+                          {{lab::Span::Kind::kLoad, "copy, until it arrives"},
+                           {lab::Span::Kind::kStore, "store of O"},
+                           {lab::Span::Kind::kScores, "matmul Q K^T"},
+                           {lab::Span::Kind::kOutput, "matmul P V"},
                            {lab::Span::Kind::kWork, "softmax"},
                            {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
@@ -36,8 +36,8 @@ Problem problem_of(std::int64_t length_q, std::int64_t length_k,
 void show_lengths(const std::vector<const Rung*>& rungs) {
   const Problem drawn = problem_of(256, 512, 128, false),
                 longer = problem_of(256, 4096, 128, false);
-  cli::Table table({"tensor cores busy", "cycles", "512 keys", "alternating",
-                    "4096 keys", "copies at once"});
+  cli::Table table({"kernel", "cycles", "512 keys", "alternating",
+                    "4096 keys", "no copy time"});
   for (const Rung* rung : rungs) {
     std::vector<std::string> cells{rung->name};
     cli::add_busy(cells, timeline_of(*rung, drawn));
@@ -47,16 +47,15 @@ void show_lengths(const std::vector<const Rung*>& rungs) {
     table.add(cells);
   }
   fmt::print(
-      "{}\n{}"
-      "alternating: 512 keys, if products of two warpgroups alternate\n"
-      "copies at once: 4096 keys, if copies took no time\n\n",
+      "Tensor cores busy, % of the time: {}\n{}"
+      "alternating: 512 keys, if the matmuls of two warpgroups alternate\n"
+      "no copy time: 4096 keys, if copies took no time\n\n",
       ladder::words_of(drawn), table.text());
 }
 
 // What a mask leaves.
 void show_mask(const std::vector<const Rung*>& rungs) {
-  cli::Table table(
-      {"tensor cores busy", "cycles", "no mask", "cycles", "causal"});
+  cli::Table table({"kernel", "cycles", "no mask", "cycles", "causal"});
   for (const Rung* rung : rungs) {
     std::vector<std::string> cells{rung->name};
     for (const bool causal : {false, true}) {
@@ -66,7 +65,8 @@ void show_mask(const std::vector<const Rung*>& rungs) {
     table.add(cells);
   }
   fmt::print(
-      "{}; rungs 09 to 14 multiply 128 columns,\nhalf of them zeros\n{}\n",
+      "Tensor cores busy, % of the time: {}\n"
+      "(rungs 09 to 14 multiply 128 columns, half of them zeros)\n{}\n",
       ladder::words_of(problem_of(384, 512, 64, false)), table.text());
 }
 
@@ -96,7 +96,7 @@ void show_timelines(const Backend& backend,
     drawn.push_back({name, timeline_of(*rung, problem)});
     // Turns make a difference only if products of two warpgroups can alternate.
     if (rung->name == "11_overlap" || rung->name == "12_ping_pong") {
-      drawn.push_back({name + ", if products alternate",
+      drawn.push_back({name + ", if matmuls alternate",
                        timeline_of(*rung, problem, cli::alternating())});
     }
   }

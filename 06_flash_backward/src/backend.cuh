@@ -209,7 +209,7 @@ inline std::int64_t score_count(const FloatGradient& a) {
 
 inline Rung unfused() {
   return float_rung(
-      "01_unfused", "a kernel for each formula", true,
+      "01_unfused", "one kernel per formula", true,
       [](const FloatGradient& a) -> std::function<void()> {
         const auto scores =
             std::make_shared<DeviceBuffer<float>>(2 * score_count(a));
@@ -228,7 +228,7 @@ inline Rung unfused() {
 
 inline Rung preprocessed() {
   return float_rung(
-      "02_preprocess", "LSE and delta, one sum of each row", true,
+      "02_preprocess", "delta and the row sums precomputed", true,
       [](const FloatGradient& of) {
         return with_workspace(
             of, {0},
@@ -289,7 +289,7 @@ Rung hopper_rung(const char* name, const char* idea, bool same_bits,
 
 inline Rung wide_heads() {
   Rung rung =
-      sixteen_bit_rung("13_wide_heads", "wide heads, nobody adds", 256, true,
+      sixteen_bit_rung("13_wide_heads", "head_dim 256, no atomics", 256, true,
                        [](const auto& of) {
                          return with_workspace(of, {0}, [](const auto& a) {
                            launch_wide(a, Stream::of(nullptr));
@@ -306,19 +306,20 @@ inline Rung wide_heads() {
 
 inline std::vector<Rung> hopper_rungs() {
   return {
-      with_tiles(
-          hopper_rung(
-              "08_wgmma", "Hopper's products and copies", false, false,
-              [](const auto& a, auto columns) {
-                using T = std::remove_pointer_t<decltype(a.d_q)>;
-                using Tile = TmaBackwardTile<T, decltype(columns)::value, 1>;
-                launch_tma_keys<Tile>(a, flash_backward_wgmma<Tile, T>,
-                                      kWarpgroup * kKeyWarpgroups,
-                                      sizeof(WgmmaBackwardShared<Tile>),
-                                      Stream::of(nullptr));
-              }),
-          tma_tiles<1>()),
-      hopper_rung("09_warp_specialized", "warps that fetch, warps that add",
+      with_tiles(hopper_rung(
+                     "08_wgmma", "wgmma and TMA", false, false,
+                     [](const auto& a, auto columns) {
+                       using T = std::remove_pointer_t<decltype(a.d_q)>;
+                       using Tile =
+                           TmaBackwardTile<T, decltype(columns)::value, 1>;
+                       launch_tma_keys<Tile>(
+                           a, flash_backward_wgmma<Tile, T>,
+                           kWarpgroup * kKeyWarpgroups,
+                           sizeof(WgmmaBackwardShared<Tile>),
+                           Stream::of(nullptr));
+                     }),
+                 tma_tiles<1>()),
+      hopper_rung("09_warp_specialized", "producer warps, warps that add dQ",
                   false, false,
                   [](const auto& a, auto columns) {
                     using T = std::remove_pointer_t<decltype(a.d_q)>;
@@ -328,7 +329,7 @@ inline std::vector<Rung> hopper_rungs() {
                         kWarpgroup * (kKeyWarpgroups + 1),
                         sizeof(BackwardShared<Tile>), Stream::of(nullptr));
                   }),
-      hopper_rung("10_delayed_dq", "dQ a tile later", false, false,
+      hopper_rung("10_delayed_dq", "dQ one tile later", false, false,
                   [](const auto& a, auto columns) {
                     using T = std::remove_pointer_t<decltype(a.d_q)>;
                     using Tile = TmaBackwardTile<T, decltype(columns)::value>;
@@ -336,12 +337,12 @@ inline std::vector<Rung> hopper_rungs() {
                                          flash_backward_delayed_dq<Tile, T>,
                                          a.causal, Stream::of(nullptr));
                   }),
-      hopper_rung("11_ordered_dq", "the same bits, in turn", true, true,
+      hopper_rung("11_ordered_dq", "ordered accumulation of dQ", true, true,
                   [](const auto& a, auto columns) {
                     launch_store_then_reduce<decltype(columns)::value>(
                         a, true, Stream::of(nullptr));
                   }),
-      hopper_rung("12_store_then_reduce", "the first stores, no zeros", false,
+      hopper_rung("12_store_then_reduce", "first block stores, rest add", false,
                   true,
                   [](const auto& a, auto columns) {
                     launch_store_then_reduce<decltype(columns)::value>(
@@ -455,23 +456,22 @@ inline backward::Backend backend(const std::string& kind) {
   result.rungs = {
       with_tiles(unfused(), unfused_tiles()),
       with_tiles(preprocessed(), unfused_tiles()),
-      with_tiles(float_rung("03_two_kernels", "keys outside, then queries",
+      with_tiles(float_rung("03_two_kernels", "two kernels: keys, queries",
                             true, start_backward(true), float_backward_bytes),
                  float_tiles(1)),
-      with_tiles(float_rung("04_atomics", "one kernel adds to dQ", false,
+      with_tiles(float_rung("04_atomics", "one kernel, atomic dQ", false,
                             start_backward(false), float_backward_bytes),
                  float_tiles(0)),
       tensor_cores(),
-      with_tiles(sixteen_bit_rung("06_swizzled_pipeline",
-                                  "swizzle, cp.async, other work meanwhile",
-                                  256, false, start_sm_80_backward(false),
-                                  [](std::int64_t head_dim) {
-                                    return sm_80_backward_bytes(head_dim,
-                                                                false);
-                                  }),
+      with_tiles(sixteen_bit_rung(
+                     "06_swizzled_pipeline", "swizzle and cp.async pipeline",
+                     256, false, start_sm_80_backward(false),
+                     [](std::int64_t head_dim) {
+                       return sm_80_backward_bytes(head_dim, false);
+                     }),
                  swizzled_tiles(0)),
       with_tiles(
-          sixteen_bit_rung("07_deterministic", "the same bits in every run",
+          sixteen_bit_rung("07_deterministic", "deterministic",
                            256, true, start_sm_80_backward(true),
                            [](std::int64_t head_dim) {
                              return sm_80_backward_bytes(head_dim, true);

@@ -76,15 +76,15 @@ Memory memory_of(const Rung& rung) {
 void show_memory(cli::Program& program, const Backend& backend) {
   constexpr std::int64_t kDim = 64;
   const std::vector<std::int64_t> lengths{256, 512, 1024, 2048};
-  std::vector<std::string> headings{"bytes"};
+  std::vector<std::string> headings{"kernel"};
   for (const std::int64_t n : lengths) {
     headings.push_back(fmt::format("N = {}", n));
   }
-  headings.emplace_back("is");
+  headings.emplace_back("formula");
   cli::Table table(headings);
   for (const auto& [name, size] : {std::pair{"float32", 4}, {"16 bits", 2}}) {
     std::vector<std::string> own{
-        fmt::format("inputs and gradients, {}", name)};
+        fmt::format("(inputs and gradients, {})", name)};
     for (const std::int64_t n : lengths) {
       own.push_back(std::to_string(8 * size * n * kDim + 4 * n));
     }
@@ -110,10 +110,11 @@ void show_memory(cli::Program& program, const Backend& backend) {
     table.add(cells);
   }
   fmt::print(
-      "One head of {}: q, k, v, o, LSE, dO, dQ, dK and dV, and what a rung "
-      "takes\nbeside them\n{}",
+      "Bytes of one head: q, k, v, o, LSE, dO, dQ, dK and dV, head_dim {}, "
+      "and "
+      "the\nmemory that a kernel allocates in addition\n{}",
       kDim, table.text());
-  program.check("bytes off the last column", static_cast<double>(off), 0);
+  program.check_none("additional memory, formula", off, "unexpected byte");
 }
 
 // How far apart the results of runs are.
@@ -149,8 +150,8 @@ void check_repeats(cli::Program& program, const Backend& backend) {
   Problem problem = ladder::repeated_problem(gpu, 50, 300);
   const std::int64_t head_dim = problem.shape.head_dim;
   std::map<std::pair<Type, std::int64_t>, Inputs> inputs;
-  cli::Table table({"kernel", "type", "runs", "other bits in",
-                    "largest difference", "promised"});
+  cli::Table table({"kernel", "type", "runs", "runs with other bits",
+                    "largest difference", "deterministic"});
   int broken = 0;
   for (const Rung& rung : backend.rungs) {
     problem.type = rung.types.back();
@@ -171,16 +172,17 @@ void check_repeats(cli::Program& program, const Backend& backend) {
     table.add({rung.name, flash::name_of(problem.type), std::to_string(runs),
                std::to_string(spread.others),
                fmt::format("{:.1e}", spread.difference),
-               rung.same_bits ? "same bits" : "nothing"});
+               rung.same_bits ? "yes" : "no"});
   }
   fmt::print(
-      "Differences as shares of the largest element. Rungs that add to dQ "
-      "from many\nblocks add in the order in which the blocks come: {}\n{}",
-      gpu ? "on a GPU another one in each run."
-          : "in the lab that of its\nthreads, and always the same one where "
-            "it has a single thread.",
+      "Differences relative to the largest element. Rungs that add to dQ "
+      "from "
+      "many blocks\nadd in the order in which blocks run, which {}.\n{}",
+      gpu ? "differs from run to run on a GPU"
+          : "depends on the lab's threads (a\nsingle thread always gives the "
+            "same order)",
       table.text());
-  program.check("other bits where the same were promised", broken, 0);
+  program.check_none("deterministic kernels", broken, "difference");
 }
 
 // What the sections need while they run.
@@ -200,35 +202,36 @@ void add_kernels(cli::Program& program,
   cli::add_kernel_options(program, kernels->options,
                           {"sections trace, time, kernels, timeline and once",
                            "sections time and kernels", "queries and keys",
-                           "; section timeline: the time lines instead"});
+                           "; section timeline: the timelines instead"});
   flash::ladder::add_group_option(program, kernels->options);
   kernels->backends.add_section();
-  program.section(
-      "real", "Every kernel on the real input",
-      [&program, kernels] { check_real(program, kernels->backends.used()); });
+  program.section("real", "Every kernel on the input", [&program, kernels] {
+    check_real(program, kernels->backends.used());
+  });
   program.section(
       "ragged", "Every kernel on hard small problems", [&program, kernels] {
         ladder::check_ragged<Checker>(program, kernels->backends.used(),
                                       "dQ, dK and dV", random_inputs);
       });
   program.section(
-      "traffic", "What the kernels ask of memory",
+      "traffic", "Memory traffic of the kernels",
       kernels->backends.watching([&program](const Backend& watched) {
         show_traffic(program, watched);
       }));
-  program.section("memory", "How much memory they need", [&program, kernels] {
-    show_memory(program, kernels->backends.used());
-  });
-  program.section("repeat", "The same bits every time", [&program, kernels] {
+  program.section("memory", "Memory that the kernels allocate",
+                  [&program, kernels] {
+                    show_memory(program, kernels->backends.used());
+                  });
+  program.section("repeat", "Determinism", [&program, kernels] {
     check_repeats(program, kernels->backends.used());
   });
   program.section(
-      "trace", "Every kernel watched",
+      "trace", "Every kernel in the watched lab",
       kernels->backends.watching([&program, kernels](const Backend& watched) {
         ladder::trace_rungs(program, watched, kernels->options, kLesson,
                             random_inputs);
       }));
-  program.section("time", "How fast they are", [&program, kernels] {
+  program.section("time", "Times", [&program, kernels] {
     const Backend& backend = kernels->backends.used();
     const cli::KernelOptions& options = kernels->options;
     ladder::time_all(program, backend, options, kLesson,
@@ -237,17 +240,17 @@ void add_kernels(cli::Program& program,
                                          options.kernel, options.size);
                      });
   });
-  program.section_apart("kernels", "What the kernels are made of", [kernels] {
+  program.section_apart("kernels", "Resources of the kernels", [kernels] {
     ladder::show_kernels(kernels->backends.used(), kernels->backends.lab(),
                          kernels->options, kLesson, kKernelLines,
                          random_inputs);
   });
-  program.section_apart("timeline", "Who waits for whom", [kernels] {
+  program.section_apart("timeline", "Timelines", [kernels] {
     const Backend& lab = kernels->backends.lab();
     show_timelines(
         lab, cli::timeline_options(kernels->options, lab.rungs, kLesson));
   });
-  program.section_apart("once", "Every kernel launched once", [kernels] {
+  program.section_apart("once", "One launch of every kernel", [kernels] {
     ladder::launch_once(kernels->backends.observed(), kernels->options,
                         kLesson, random_inputs);
   });

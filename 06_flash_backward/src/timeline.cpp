@@ -25,11 +25,11 @@ const std::vector<std::string> kTensors{"K",  "Q",  "V", "dO",
 
 // Of the rungs that add to dQ.
 const lab::Legend kLegend{kTensors,
-                          {{lab::Span::Kind::kLoad, "copy, to its landing"},
-                           {lab::Span::Kind::kStore, "copy of dV, dK"},
-                           {lab::Span::Kind::kScores, "products S, dP"},
-                           {lab::Span::Kind::kOutput, "products dV, dK"},
-                           {lab::Span::Kind::kByColumns, "product dQ"},
+                          {{lab::Span::Kind::kLoad, "copy, until it arrives"},
+                           {lab::Span::Kind::kStore, "store of dV, dK"},
+                           {lab::Span::Kind::kScores, "matmuls S, dP"},
+                           {lab::Span::Kind::kOutput, "matmuls dV, dK"},
+                           {lab::Span::Kind::kByColumns, "matmul dQ"},
                            {lab::Span::Kind::kWork, "P and dS"},
                            {lab::Span::Kind::kBulkAdd, "additions to dQ"},
                            {lab::Span::Kind::kWaitsForOthers, "waits"}}};
@@ -37,10 +37,10 @@ const lab::Legend kLegend{kTensors,
 // Of rung 13 alone.
 const lab::Legend kWideLegend{
     kTensors,
-    {{lab::Span::Kind::kLoad, "copy, to its landing"},
-     {lab::Span::Kind::kStore, "copy of dQ, dV, dK"},
-     {lab::Span::Kind::kScores, "products S, dP"},
-     {lab::Span::Kind::kOutput, "products dQ, dV, dK"},
+    {{lab::Span::Kind::kLoad, "copy, until it arrives"},
+     {lab::Span::Kind::kStore, "store of dQ, dV, dK"},
+     {lab::Span::Kind::kScores, "matmuls S, dP"},
+     {lab::Span::Kind::kOutput, "matmuls dQ, dV, dK"},
      {lab::Span::Kind::kWork, "P and dS"},
      {lab::Span::Kind::kWaitsForOthers, "waits"}}};
 
@@ -61,7 +61,7 @@ Problem problem_of(std::int64_t length_q, std::int64_t length_k,
 
 // How busy the tensor cores are: in the problem that is drawn, with other costs, with more queries, and under the mask.
 void show_table(const std::vector<const Rung*>& rungs) {
-  cli::Table table({"tensor cores busy", "cycles", "drawn", "alternating",
+  cli::Table table({"kernel", "cycles", "drawn", "alternating",
                     "2048 queries", "causal", "D 64"});
   for (const Rung* rung : rungs) {
     const Problem drawn = drawn_problem(*rung);
@@ -79,8 +79,8 @@ void show_table(const std::vector<const Rung*>& rungs) {
     table.add(cells);
   }
   fmt::print(
-      "{}, rung 13: {}\n{}"
-      "alternating: as drawn, if products of two warpgroups alternate\n"
+      "Tensor cores busy, % of the time: {}, rung 13: {}\n{}"
+      "alternating: as drawn, if the matmuls of two warpgroups alternate\n"
       "causal: 1024 queries and keys; D 64: 2048 queries, head_dim 64\n",
       ladder::words_of(problem_of(256, 256, kDrawnHeadDim, false)),
       kDrawnWideHeadDim, table.text());

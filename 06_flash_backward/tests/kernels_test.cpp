@@ -240,7 +240,8 @@ TEST_CASE("rung 13 takes wide heads alone, in 16 bits and without dropout") {
       CHECK_FALSE(rung.supports(problem));
       CHECK_THROWS_WITH(
           rung.check(problem),
-          "13_wide_heads takes float16 or bfloat16 with a head_dim that is a "
+          "13_wide_heads supports float16 or bfloat16 with a head_dim that "
+          "is a "
           "multiple of 8 from 136 up to 256, not float16 with 128");
       problem.shape.head_dim = 264;
       CHECK_FALSE(rung.supports(problem));

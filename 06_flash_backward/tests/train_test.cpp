@@ -310,7 +310,7 @@ TEST_CASE("a checkpoint that is not of this run is refused") {
   write_file(file, changed);
   CHECK(contains(refusal(fresh), "cut off or damaged"));
   write_file(file, "no checkpoint at all");
-  CHECK(contains(refusal(fresh), "is no checkpoint"));
+  CHECK(contains(refusal(fresh), "is not a checkpoint"));
   CHECK(fresh.losses().empty());
   write_file(file, good);
   Training<float> of_other(tiny_plan(), other, naive_engine<float>());
@@ -357,7 +357,7 @@ TEST_CASE("train: a checkpoint goes on exactly, the curve is written") {
       train("--steps 4 --checkpoint " + testing::quoted(whole) + " --svg " +
             testing::quoted(svg));
   CHECK(contains(said, "step     4  loss"));
-  CHECK(contains(said, "What the model writes:\n  | MIT License"));
+  CHECK(contains(said, "Sample of the model:\n  | MIT License"));
   CHECK(contains(testing::file_bytes(svg), "<polyline"));
   train("--steps 2 --checkpoint " + testing::quoted(parts));
   CHECK(contains(train("--steps 4 --resume " + testing::quoted(parts)),
@@ -367,7 +367,8 @@ TEST_CASE("train: a checkpoint goes on exactly, the curve is written") {
   const auto mixed = testing::run(
       kTrain + " --device cpu --steps 5 --resume " + testing::quoted(parts));
   CHECK(mixed.status == 0);
-  CHECK(contains(mixed.output, "note: so far it was lesson 01 in float32"));
+  CHECK(contains(mixed.output,
+                 "note: before that it was lesson 01 in float32"));
 }
 
 TEST_CASE("train: files that cannot be written are refused before any step") {
@@ -418,9 +419,10 @@ TEST_CASE("train: a folder without room for Ctrl-C's checkpoint is told of") {
   const auto outcome = testing::run("cd /proc/self && " + kTrain +
                                     " --engine reference --steps 1");
   CHECK(outcome.status == 0);
-  CHECK(contains(outcome.output,
-                 "note: Ctrl-C loses this run: 06_flash_backward.checkpoint: "
-                 "cannot be written"));
+  CHECK(contains(
+      outcome.output,
+      "note: Ctrl-C will lose this run: 06_flash_backward.checkpoint: "
+      "cannot be written"));
 }
 
 TEST_CASE("train: Ctrl-C leaves a checkpoint") {
@@ -461,7 +463,7 @@ TEST_CASE("train: what it cannot use is refused: one sentence, exit 2") {
   refused("--steps many", "--steps");
   refused("--engine magic", "--engine");
   refused("--type float16", "--type");
-  refused("--type bfloat16 --engine reference", "takes float32");
+  refused("--type bfloat16 --engine reference", "supports float32 only");
   refused("--nonsense", "--nonsense");
   refused("--section tape", "train is a command");
   refused("--text " + path("nowhere"), "cannot be read");
@@ -469,7 +471,7 @@ TEST_CASE("train: what it cannot use is refused: one sentence, exit 2") {
   refused("--text " + path("short"), "has 9 characters");
   refused("--text " + path("same"), "two different");
   refused("--resume " + path("nowhere"), "cannot be read");
-  refused("--resume " + path("short"), "is no checkpoint");
+  refused("--resume " + path("short"), "is not a checkpoint");
   refused("--checkpoint " + path("no/where"), "--checkpoint");
   refused("--svg " + testing::quoted(directory.path()), "--svg");
   const auto help = testing::run(kTrain + " --help");

@@ -85,7 +85,7 @@ Verdict decide(std::string what, const Distance& error, const Distance& plain,
   verdict.allowed_rms =
       factor * plain.rms_error +
       kFloorEpsilons * epsilon * std::max(error.rms_reference, magnitude);
-  // Written so that a NaN on either side refuses.
+  // The comparisons are false, and the verdict a refusal, when either side is NaN.
   verdict.accepted = error.invalid == 0 && plain.invalid == 0 &&
                      error.max_error <= verdict.allowed_max &&
                      error.rms_error <= verdict.allowed_rms;
@@ -93,27 +93,44 @@ Verdict decide(std::string what, const Distance& error, const Distance& plain,
 }
 
 std::string Verdict::report() const {
-  const std::string bounds = fmt::format(
-      "max error {:.2e} (allowed {:.2e}), rms {:.2e} (allowed {:.2e})",
-      error.max_error, allowed_max, error.rms_error, allowed_rms);
-  if (accepted) return fmt::format("{}: right: {}", what, bounds);
-  std::string text = fmt::format("{}: WRONG: {}", what, bounds);
+  std::string text =
+      check_line(accepted, what,
+                 fmt::format("max {}  rms {}",
+                             against_limit(error.max_error, allowed_max),
+                             against_limit(error.rms_error, allowed_rms)));
+  if (accepted) return text;
   if (error.invalid > 0) {
     text += fmt::format(
-        "; {} of {} elements are NaN, or infinite on one side only",
+        "\n      {} of {} elements are NaN, or infinite on one side only",
         error.invalid, error.count);
   }
   if (plain.invalid > 0) {
-    text +=
-        fmt::format("; the textbook algorithm itself has {} such elements",
-                    plain.invalid);
+    text += fmt::format(
+        "\n      {} elements of the textbook algorithm are NaN, or infinite "
+        "on one side only",
+        plain.invalid);
   }
   return text + fmt::format(
-                    "\n  worst at [{}]: got {:.9g}, reference {:.9g}\n"
-                    "  allowed = {:g} x {:.2e} (the textbook algorithm) + "
-                    "{:.2e} (floor)",
+                    "\n      worst at [{}]: {:.9g}, reference {:.9g}\n"
+                    "      limit of max = {:g} x {:.2e} (textbook algorithm) "
+                    "+ {:.2e} (floor)",
                     fmt::join(error.worst, ", "), error.out_at_worst,
                     error.ref_at_worst, factor, plain.max_error, floor);
+}
+
+std::string check_line(bool passed, const std::string& what,
+                       const std::string& figures) {
+  const char* const result = passed ? "PASS" : "FAIL";
+  return figures.empty()
+             ? fmt::format("{}  {}", result, what)
+             : fmt::format("{}  {:<38}  {}", result, what, figures);
+}
+
+std::string against_limit(double figure, double limit) {
+  // Rounding errors need an exponent; ratios and losses read better without.
+  return limit >= 0.1
+             ? fmt::format("{:>#8.3g}  (limit {:#.3g})", figure, limit)
+             : fmt::format("{:>8.2e}  (limit {:.2e})", figure, limit);
 }
 
 #define FA_DISTANCE_FOR(T)                                                   \

@@ -1,19 +1,20 @@
 /// @file
-/// The acceptance rule: when is a result right?
+/// The acceptance rule: when is a result correct?
 ///
-/// Three tensors are compared. `ref` is lesson 01 in float64 on exactly the inputs that the tested code
-/// saw. `plain` is the textbook algorithm evaluated in the tested code's own storage type; its distance
-/// from `ref` is what that type costs even the simplest program. `out` is accepted when
+/// Three tensors are compared. `ref` is lesson 01 in float64 on exactly the inputs that the tested
+/// code saw. `plain` is the textbook algorithm evaluated in the tested code's own storage type; its
+/// distance from `ref` is the error that this type causes in even the simplest program. `out` is
+/// accepted when
 ///
 ///     max|out - ref| <= factor * max|plain - ref| + floor      and
 ///     rms(out - ref) <= factor * rms(plain - ref) + floor_rms
 ///
-/// with factor 2 forward and 3 for gradients. The floor allows for four more roundings at the tensor's
-/// largest element (2 epsilon); without it a `plain` that is exact by luck would demand exactness.
-/// A NaN, or an infinity on one side only, is never accepted.
+/// with factor 2 for the forward pass and 3 for gradients. The floor allows four more roundings at
+/// the tensor's largest element (2 epsilon); without it, a `plain` that happens to be exact would
+/// demand an exact `out`. A NaN, or an infinity on one side only, is never accepted.
 ///
-/// Source: the ratio rule is that of the tests of Dao-AILab/flash-attention; the float64 reference and the bound on
-/// the rms are stricter.
+/// Source: the ratio rule is that of the tests of Dao-AILab/flash-attention; the float64 reference
+/// and the bound on the rms are stricter.
 #pragma once
 
 #include <cstdint>
@@ -55,12 +56,12 @@ struct Distance {
 /// Measures how far `out` is from `ref`, in the unit of their elements. Equal infinities agree.
 /// @param out tested tensor, of type double, float, half or bfloat16
 /// @param ref reference of the same shape
-/// @throws std::invalid_argument when the shapes differ, or have no element: a check of nothing would
-///   always pass
+/// @throws std::invalid_argument when the shapes differ or the tensors are empty: a check of no
+///   element would always pass
 template <class T, int Rank>
 Distance distance(View<const T, Rank> out, View<const double, Rank> ref);
 
-/// The decision on one tensor, with all that a report needs.
+/// The decision on one tensor, with the figures for the report.
 struct Verdict {
   /// Name of the tensor, "o" or "d_q".
   std::string what;
@@ -79,7 +80,8 @@ struct Verdict {
   /// Bound on error.rms_error.
   double allowed_rms = 0;
 
-  /// One line when accepted; when not, also where the worst element is, both values and the bounds.
+  /// The check_line(); a refusal adds the worst element, its value and reference, and how the limit
+  /// was computed.
   std::string report() const;
 };
 
@@ -93,6 +95,14 @@ struct Verdict {
 ///   result be much smaller (gradients: dS = P (dP - delta)); 0 takes the result's own size
 Verdict decide(std::string what, const Distance& error, const Distance& plain,
                double factor, double epsilon, double magnitude = 0);
+
+/// One line of a report: "PASS" or "FAIL", what was compared, and in a column its figures, for
+/// example from against_limit(); may be empty.
+std::string check_line(bool passed, const std::string& what,
+                       const std::string& figures = "");
+
+/// A measured figure beside its limit: "7.24e-05  (limit 1.00e-03)" or "0.724  (limit 1.00)".
+std::string against_limit(double figure, double limit);
 
 /// Applies the acceptance rule to one tensor.
 /// @param what  name for the report

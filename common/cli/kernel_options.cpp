@@ -11,26 +11,27 @@ void add_kernel_options(Program& program, KernelOptions& options,
                         const KernelHelp& help) {
   program.option("--kernel", options.kernel,
                  help.narrowed +
-                     ": only kernels whose name holds "
+                     ": only kernels whose name contains "
                      "this text");
   program.output("--json", options.json,
-                 "section trace: writes the reports to this file as JSON" +
+                 "section trace: write the reports to this file as JSON" +
                      help.timeline);
-  program.output("--svg", options.svg,
-                 "section trace: draws the banks of the worst line of shared "
-                 "memory into this file" +
-                     help.timeline);
+  program.output(
+      "--svg", options.svg,
+      "section trace: draw the bank conflicts of the worst access to "
+      "shared memory into this file" +
+          help.timeline);
   program.output("--results", options.results,
                  help.recorded +
-                     ": records what was measured in this file, for "
+                     ": record the measurements in this file, as in "
                      "docs/results");
   program.option(
       "--commit", options.commit,
-      help.recorded + ": commit to record, for a copy without git");
+      help.recorded + ": the commit to record, for a copy without git");
   program.option("--size", options.size, 0, 16384,
                  help.sizes +
                      " in sections time, trace, kernels and once (0: the "
-                     "section's own)");
+                     "section's default)");
 }
 
 void check_kernel(const KernelOptions& options,
@@ -42,8 +43,8 @@ void check_kernel(const KernelOptions& options,
     return;
   }
   throw std::invalid_argument(fmt::format(
-      "--kernel {}: there is no such kernel; the names are those of the "
-      "files in {}/kernels",
+      "--kernel {}: there is no such kernel; allowed is any part of the name "
+      "of a file in {}/kernels",
       options.kernel, lesson));
 }
 
@@ -51,7 +52,7 @@ bool can_time(const Program& program, const KernelOptions& options) {
   if (program.on_gpu()) return true;
   if (!options.results.empty()) {
     throw std::invalid_argument(
-        "--results records times of a GPU, and none is used");
+        "--results records times on a GPU, and none is used");
   }
   fmt::print("No GPU is used, so no kernel is timed.\n");
   return false;

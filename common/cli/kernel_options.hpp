@@ -1,5 +1,5 @@
 /// @file
-/// What programs with kernels have in common: their options, and which machine their sections use.
+/// The options of programs with kernels, and the backend that their sections use.
 #pragma once
 
 #include <cstdint>
@@ -17,71 +17,70 @@
 
 namespace fa::cli {
 
-/// What the command line says about kernels.
+/// The values of the options.
 struct KernelOptions {
-  std::string kernel;     ///< only kernels whose name holds this text
-  std::string group;      ///< only groups of times whose name holds this text
-  std::int64_t size = 0;  ///< of the problem; 0: the section's own
-  std::string json;       ///< file for reports of the watched lab, or empty
-  std::string svg;        ///< file for the picture of banks, or empty
-  std::string results;    ///< file for the record of times, or empty
-  std::string commit;     ///< to record; empty: git is asked
+  /// @{ `kernel` and `group` select by a part of the name; a `size` of 0 is the section's default;
+  /// `json`, `svg` and `results` are files to write, or empty; an empty `commit` asks git.
+  std::string kernel, group;
+  std::int64_t size = 0;
+  std::string json, svg, results, commit;
+  /// @}
 
-  /// Whether a kernel of this name is meant.
+  /// Whether a kernel of this name is selected.
   bool wants(const std::string& name) const {
     return name.find(kernel) != std::string::npos;
   }
-  /// The size, or the section's own.
+  /// The size, or the section's default.
   std::int64_t size_or(std::int64_t own) const {
     return size == 0 ? own : size;
   }
 };
 
-/// What differs in the help of the lessons.
+/// The parts of --help that differ between lessons.
 struct KernelHelp {
-  std::string narrowed;  ///< what --kernel narrows: "sections trace and once"
-  std::string recorded;  ///< what --results records: "section time"
-  std::string sizes;     ///< what --size sets: "queries and keys"
-  std::string
-      timeline{};  ///< what else --json and --svg are for: "; section timeline: the time lines"
+  /// @{ The sections that --kernel selects in ("sections trace and once") and that --results
+  /// records ("section time"), what --size sets ("queries and keys"), and what else --json and
+  /// --svg write ("; section timeline: the timelines").
+  std::string narrowed, recorded, sizes, timeline{};
+  /// @}
 };
 
 /// Adds the options.
-/// @param program whose they are
+/// @param program takes them
 /// @param options set by Program::run(); must outlive it
-/// @param help    what it says
+/// @param help    of this lesson
 void add_kernel_options(Program& program, KernelOptions& options,
                         const KernelHelp& help);
 
-/// Refuses a text after --kernel that no kernel has in its name.
+/// Refuses a --kernel that selects no kernel.
 /// @param options with --kernel
 /// @param names   of the lesson's kernels
-/// @param lesson  its directory
-/// @throws std::invalid_argument unless --kernel means one of them
+/// @param lesson  its folder
+/// @throws std::invalid_argument if no name contains the text
 void check_kernel(const KernelOptions& options,
                   const std::vector<std::string>& names,
                   const std::string& lesson);
 
-/// Whether times can be taken, on a GPU. Says so where not.
-/// @throws std::invalid_argument when --results asks to record them nevertheless
+/// Whether kernels run on a GPU and can be timed; prints a line if not.
+/// @throws std::invalid_argument when there is no GPU to time and --results asks for a record
 bool can_time(const Program& program, const KernelOptions& options);
 
-/// Writes a record if --results asks for one, and says where it is.
+/// Writes a record if --results asks for one, and prints its name.
 /// @param options with --results and --commit
-/// @param device  that was measured
-/// @param command as it can be typed again
-/// @param rows    what was measured
+/// @param device  the GPU that was measured
+/// @param command the command line that repeats the measurement
+/// @param rows    the measurements
 /// @throws std::runtime_error when the file cannot be written
 void record(const KernelOptions& options, const DeviceProperties& device,
             const std::string& command, const std::vector<Measurement>& rows);
 
-/// The machines of a lesson, and which of them a section uses.
+/// The backends of a lesson, and the one that a section uses.
 template <class Backend>
 class KernelMachines {
  public:
   /// Tells the program whether there is a GPU.
   /// @param program  must outlive this
-  /// @param machines the lab among them
+  /// @param machines all of the build, the lab among them
   KernelMachines(Program& program, std::vector<Backend> backends)
       : program_(&program), all_(std::move(backends)) {
     const Backend* const gpu = find_backend(all_, "gpu");
@@ -90,34 +89,34 @@ class KernelMachines {
   }
   KernelMachines(const KernelMachines&) = delete;  // sections point to it
   KernelMachines& operator=(const KernelMachines&) = delete;
-  /// The GPU or the lab, as --device says.
+  /// The GPU or the lab, by --device.
   const Backend& used() const {
     return *find_backend(all_, program_->on_gpu() ? "gpu" : "lab");
   }
   /// The lab, which every build has.
   const Backend& lab() const { return *find_backend(all_, "lab"); }
-  /// For programs that watch: the GPU, else the watched lab, else the lab.
+  /// For section once: the GPU, else the watched lab, else the lab.
   const Backend& observed() const {
     const Backend* const watched = find_backend(all_, "watched");
     return program_->on_gpu() || watched == nullptr ? used() : *watched;
   }
   /// The body of a section that needs the watched lab.
-  /// @param show called with it; where this build has none, the section says so
+  /// @param show called with it; a build without a watched lab prints a line instead
   template <class Show>
   std::function<void()> watching(Show show) const {
     return [this, show] {
       const Backend* const watched = find_backend(all_, "watched");
       if (watched == nullptr) {
-        fmt::print("This build has no watched lab: nothing is counted.\n");
+        fmt::print("This build has no watched lab, so nothing is counted.\n");
       } else {
         show(*watched);
       }
     };
   }
-  /// Adds the section that says where the kernels run.
+  /// Adds the section that names the backend, and the kernels that it cannot run.
   void add_section() const {
-    program_->section("machine", "Where the kernels run", [this] {
-      fmt::print("The kernels run on {}.\n", used().properties.name);
+    program_->section("backend", "Backend", [this] {
+      fmt::print("Kernels run on {}.\n", used().properties.name);
       for (const std::string& why : used().left_out) fmt::print("{}\n", why);
     });
   }

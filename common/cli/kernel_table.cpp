@@ -16,12 +16,12 @@ constexpr std::size_t kWarpsOfGroup = 4;
 // Field and heading.
 constexpr std::pair<const char*, const char*> kColumns[] = {
     {"kernel", "kernel"},       {"lines", "lines"},
-    {"threads", "threads"},     {"shared_bytes", "shared"},
+    {"threads", "threads"},     {"shared_bytes", "shared, B"},
     {"stages", "stages"},       {"asked_registers", "setmaxnreg"},
-    {"registers", "registers"}, {"spilled_bytes", "spilled"},
-    {"blocks", "blocks"}};
+    {"registers", "registers"}, {"spilled_bytes", "spilled, B"},
+    {"blocks", "blocks/SM"}};
 
-// The longest of the names that a rung's begins with.
+// The longest file name that begins the rung's name.
 const std::pair<const std::string, int>* lines_of(const std::string& rung,
                                                   const KernelLines& lines) {
   const std::pair<const std::string, int>* found = nullptr;
@@ -77,7 +77,7 @@ std::vector<Measurement> kernel_rows(const std::vector<LaunchedRung>& rungs,
       if (i == 0 && file != nullptr) number("lines", file->second);
       number("threads", takes.threads);
       const bool compiled = takes.registers > 0;
-      // Without a compiler nobody knows of static shared memory.
+      // The lab does not know static shared memory.
       if (compiled || takes.shared_bytes > 0) {
         number("shared_bytes", takes.shared_bytes);
       }
@@ -126,7 +126,8 @@ void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
   const bool on_gpu = used.kind == "gpu";
   if (!options.results.empty() && !on_gpu) {
     throw std::invalid_argument(
-        "--results records what kernels take of a GPU, and none is used");
+        "--results records the resources of kernels on a GPU, and none is "
+        "used");
   }
   std::vector<Measurement> all;
   for (const LaunchedGroup& group : groups) {
@@ -139,19 +140,20 @@ void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
       all.push_back(std::move(row));
     }
   }
-  fmt::print(
-      "lines       of the rung's own file, comments and blank lines "
-      "included\n"
-      "threads     of a block\n"
-      "shared      bytes of shared memory of a block{}\n"
-      "stages      of its pipeline of copies\n"
-      "setmaxnreg  registers of a thread that its warpgroups ask for\n",
-      on_gpu ? "" : ": those that the launch asks for");
-  fmt::print(
-      on_gpu ? "registers   of a thread, as launched; spilled: its bytes in "
-               "local memory\n"
-               "blocks      on a multiprocessor at the same time\n"
-             : "The rest is the compiler's for a GPU, and none is used.\n");
+  Table legend({"column", "meaning"});
+  legend.add({"lines", "of the kernel's own file, with comments"});
+  legend.add({"threads", "per block"});
+  legend.add({"shared, B", on_gpu ? "shared memory per block"
+                                  : "dynamic shared memory per block"});
+  legend.add({"stages", "of the copy pipeline"});
+  legend.add({"setmaxnreg", "registers per thread, by warpgroup"});
+  legend.add({"registers", "per thread, at launch"});
+  legend.add({"spilled, B", "local memory per thread"});
+  legend.add({"blocks/SM", "resident at the same time"});
+  fmt::print("{}", legend.text());
+  if (!on_gpu) {
+    fmt::print("The last three are known only on a GPU, and none is used.\n");
+  }
   std::string command = lesson + " --device gpu --section kernels";
   if (!options.kernel.empty()) command += " --kernel " + options.kernel;
   if (options.size != 0) command += fmt::format(" --size {}", options.size);

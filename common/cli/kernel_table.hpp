@@ -1,5 +1,5 @@
 /// @file
-/// What the kernels of a lesson are made of: lines of source, threads, shared memory, stages, registers.
+/// The resources of a lesson's kernels: lines of source, threads, shared memory, stages, registers.
 #pragma once
 
 #include <functional>
@@ -13,57 +13,63 @@
 
 namespace fa::cli {
 
-/// Lines of kernel files, by their names without directory and ending. A program's build counts them.
+/// Lines of each kernel file, by its name without folder and suffix; counted by the build.
 using KernelLines = std::map<std::string, int>;
 
 /// A rung that has been launched once.
 struct LaunchedRung {
-  std::string name;                      ///< its file's, and perhaps more
-  std::vector<KernelResources> takes{};  ///< its kernels, as launched
-  /// The same rung in the lab, which knows what warps asked for. Not used unless it has as many kernels.
-  std::vector<KernelResources> in_lab{};
+  /// @{ The name of the file, possibly with a suffix, and the resources of the kernels: on the
+  /// backend of interest and in the lab, which records setmaxnreg. If the numbers of kernels
+  /// differ, those of the lab are ignored.
+  std::string name;
+  std::vector<KernelResources> takes{}, in_lab{};
+  /// @}
 };
 
-/// Rungs that belong together.
+/// The rungs of one table.
 struct LaunchedGroup {
-  std::string name;                 ///< for people and for the record
-  std::vector<LaunchedRung> rungs;  ///< in the order of the lesson
+  /// @{ The title of the table, and its rows in the order of the lesson.
+  std::string name;
+  std::vector<LaunchedRung> rungs;
+  /// @}
 };
 
-/// Launches a rung on a machine and, where that is no lab, in the lab, too.
+/// Launches a rung on a backend and, if that is not the lab, in the lab as well.
 /// @param name   of the rung
-/// @param used   what it is about
-/// @param launch on that machine
-/// @param lab    another machine, or the same
-/// @param launch_in_lab there
-/// @throws as the launches
+/// @param used   the backend of interest
+/// @param launch runs the rung there
+/// @param lab    the lab
+/// @param launch_in_lab runs the rung there
+/// @throws what the launches throw
 LaunchedRung launched_rung(const std::string& name, const BackendBase& used,
                            const std::function<void()>& launch,
                            const BackendBase& lab,
                            const std::function<void()>& launch_in_lab);
 
-/// What warps asked for, by warpgroups of four: "2 x 240, 24"; empty when nobody asked. 0 is "-".
+/// The registers that warpgroups asked for: "2 x 240, 24"; "-" for one that did not ask, empty when
+/// none did.
 /// @param registers of each warp
 std::string asked_text(const std::vector<int>& registers);
 
-/// A row for each kernel of the rungs: kernel, lines, threads, shared_bytes, stages, asked_registers and, as far as they
-/// are known, registers, spilled_bytes and blocks. A rung's lines are with its first kernel; of further ones the name
-/// ends in their number.
+/// A row for each kernel of the rungs: kernel, lines, threads, shared_bytes, stages,
+/// asked_registers and, where known, registers, spilled_bytes and blocks. The first kernel of a
+/// rung has its lines; the names of further kernels end in their number.
 /// @param rungs as launched
-/// @param lines of the files; that of a rung is the longest name that its name begins with
+/// @param lines of the files; a rung belongs to the longest file name that begins its own
 std::vector<Measurement> kernel_rows(const std::vector<LaunchedRung>& rungs,
                                      const KernelLines& lines);
 
-/// These rows as a table: a column for each of those fields, "-" where a row has none.
+/// These rows as a table, with "-" for a missing field.
 std::string kernel_table(const std::vector<Measurement>& rows);
 
-/// Prints a table for each group, then what the columns mean, and records the rows if --results asks for it.
+/// Prints a table for each group and the meaning of the columns, and records the rows if --results
+/// asks for it.
 /// @param options with --kernel, --results and --commit
-/// @param used    the machine of the launches
-/// @param lesson  its directory
+/// @param used    the backend of the launches
+/// @param lesson  its folder
 /// @param lines   of its kernel files
-/// @param groups  as launched; empty ones are left out
-/// @throws std::invalid_argument when --results asks for a record and no GPU is used
+/// @param groups  as launched; empty ones are omitted
+/// @throws std::invalid_argument when --results is given and no GPU is used
 /// @throws std::runtime_error when the record cannot be written
 void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
                         const std::string& lesson, const KernelLines& lines,

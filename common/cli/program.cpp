@@ -30,19 +30,19 @@ Program::Program(std::string lesson, std::string description)
   app_ = &app;
   app.add_option(
          "--device", device_,
-         "auto, cpu or gpu, for lessons with kernels; without a GPU they "
-         "run in the lab, on the CPU")
+         "where kernels run: cpu is the lab, gpu an NVIDIA GPU, auto a GPU "
+         "where there is one, else the lab")
       ->check(CLI::IsMember({"auto", "cpu", "gpu"}));
   app.add_option("--input", input_directory_,
                  "directory with q.npy, k.npy and v.npy, each [batch, "
                  "heads, length, head_dim]\n"
-                 "(default: the text that comes with the course)");
+                 "(default: the text shipped with the course)");
   app.add_option("--save", save_name_,
-                 "directory for results, created if missing");
+                 "directory for result files, created if missing");
   output("--summary", summary_file_,
          "append one tab-separated line per check to this file");
   app.add_option("--section", only_section_,
-                 "run one section and print it without its title");
+                 "run only this section, and print it without its title");
 }
 
 Program::~Program() = default;
@@ -125,8 +125,8 @@ Options& Program::command(const std::string& name,
   command.app_->group("Commands");
   command.app_->fallthrough();  // to the options of the program
   command.app_->footer(
-      "The options of the program, as --device, can be given too.\n"
-      "\nExit status: 0 done, 2 could not do what was asked, 130 ended by "
+      "The options of the program, such as --device, apply too.\n"
+      "\nExit status: 0 success, 2 bad use or an error, 130 interrupted by "
       "Ctrl-C.");
   command.body = std::move(body);
   return command;
@@ -146,8 +146,8 @@ int Program::run(int argc, char** argv) {
                           section.apart ? " (only when named)" : "");
   command_line_->app.footer(
       footer +
-      "\nExit status: 0 all checks passed, 1 a check failed, 2 could "
-      "not do what was asked.");
+      "\nExit status: 0 all checks passed, 1 a check failed, 2 bad use or an "
+      "error.");
   try {
     command_line_->app.parse(argc, argv);
     if (device_ == "gpu" && !on_gpu()) {
@@ -155,7 +155,7 @@ int Program::run(int argc, char** argv) {
           "--device gpu: {}; allowed are auto and cpu",
           !has_kernels_ ? "this lesson has no GPU kernels"
           : !gpu_available_
-              ? "this build has no code for GPUs, which takes nvcc and the "
+              ? "this build has no code for GPUs; that needs nvcc and the "
                 "CMake option -DFA_GPU=REQUIRED"
               : "there is no NVIDIA GPU here that this build can use"));
     }
@@ -182,8 +182,8 @@ int Program::run(int argc, char** argv) {
     fmt::print("{}", command_line_->app.help());
     return kSuccess;
   } catch (const CLI::ConversionError& error) {
-    return cannot_do(fmt::format("{}: a whole number is needed (see --help)",
-                                 error.what()));
+    return cannot_do(
+        fmt::format("{}: must be an integer (see --help)", error.what()));
   } catch (const CLI::ParseError& error) {
     return cannot_do(fmt::format("{} (see --help)", error.what()));
   } catch (const std::bad_alloc&) {
@@ -201,7 +201,7 @@ void Program::make_save_directory() {
   std::filesystem::create_directories(save_name_, error);
   if (!std::filesystem::is_directory(save_name_, error)) {
     throw std::invalid_argument(fmt::format(
-        "--save {}: is not a directory and cannot be made", save_name_));
+        "--save {}: is not a directory and cannot be created", save_name_));
   }
   try {
     check_folder_writable(save_name_);
@@ -220,7 +220,7 @@ int Program::run_sections() {
     std::vector<std::string> names;
     for (const Section& section : sections_) names.push_back(section.name);
     throw std::invalid_argument(
-        fmt::format("--section {}: there is no such section; there are {}",
+        fmt::format("--section {}: there is no such section; allowed are {}",
                     only_section_, fmt::join(names, ", ")));
   }
   for (const Section& section : sections_) {
@@ -250,34 +250,46 @@ const Input& Program::input() {
 void Program::check(const Verdict& verdict) {
   fmt::print("{}\n", verdict.report());
   const Distance& error = verdict.error;
+  const auto add = [&](const std::string& what, double figure, double limit) {
+    summarise(verdict.accepted, what, fmt::format("{:.2e}", figure),
+              fmt::format("{:.2e}", limit));
+  };
   if (error.invalid > 0) {
-    summarise(verdict.what, std::numeric_limits<double>::quiet_NaN(),
-              verdict.allowed_max, verdict.accepted);
+    add(verdict.what, std::numeric_limits<double>::quiet_NaN(),
+        verdict.allowed_max);
   } else if (error.max_error <= verdict.allowed_max &&
              !(error.rms_error <= verdict.allowed_rms)) {
-    summarise(verdict.what + " (rms)", error.rms_error, verdict.allowed_rms,
-              verdict.accepted);
+    add(verdict.what + " (rms)", error.rms_error, verdict.allowed_rms);
   } else {
-    summarise(verdict.what, error.max_error, verdict.allowed_max,
-              verdict.accepted);
+    add(verdict.what, error.max_error, verdict.allowed_max);
   }
 }
 
-void Program::check(const std::string& what, double error, double tolerance) {
-  const bool accepted = error <= tolerance;  // false for NaN
-  fmt::print("{}: {}: {:.2e} (allowed {:.2e})\n", what,
-             accepted ? "right" : "WRONG", error, tolerance);
-  summarise(what, error, tolerance, accepted);
+void Program::check(const std::string& what, double figure, double limit) {
+  const bool passed = figure <= limit;  // false for NaN
+  fmt::print("{}\n", check_line(passed, what, against_limit(figure, limit)));
+  summarise(passed, what, fmt::format("{:.2e}", figure),
+            fmt::format("{:.2e}", limit));
 }
 
-void Program::summarise(const std::string& what, double error,
-                        double tolerance, bool accepted) {
-  any_failed_ = any_failed_ || !accepted;
+void Program::check_none(const std::string& what, std::int64_t count,
+                         const std::string& noun) {
+  const std::string found =
+      fmt::format("{} {}{}", count == 0 ? "no" : std::to_string(count), noun,
+                  count == 1 ? "" : "s");
+  fmt::print("{}\n", check_line(count == 0, what + ": " + found));
+  summarise(count == 0, fmt::format("{}: {}s", what, noun),
+            std::to_string(count), "0");
+}
+
+void Program::summarise(bool passed, const std::string& what,
+                        const std::string& figure, const std::string& limit) {
+  any_failed_ = any_failed_ || !passed;
   if (summary_file_.empty()) return;
   try {
-    append_to_file(summary_file_,
-                   fmt::format("{}\t{}\t{:.2e}\t{:.2e}\t{}\n", lesson_, what,
-                               error, tolerance, accepted ? "pass" : "FAIL"));
+    append_to_file(summary_file_, fmt::format("{}\t{}\t{}\t{}\t{}\n",
+                                              passed ? "PASS" : "FAIL",
+                                              lesson_, what, figure, limit));
   } catch (const std::runtime_error& failure) {
     throw std::runtime_error(fmt::format("--summary {}", failure.what()));
   }

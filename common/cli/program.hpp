@@ -1,5 +1,5 @@
 /// @file
-/// What the executables of all lessons have in common: options, sections, checks, exit status.
+/// The base of every lesson's program: options, sections, checks, exit status.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,30 @@
 #include "common/check/acceptance.hpp"
 #include "common/cli/input.hpp"
 
-namespace CLI {  // the library of the command line
+namespace CLI {  // the command-line library
 class App;
 }
 
 namespace fa::cli {
 
-/// Exit status of a program that did what was asked, with every check passed.
+/// Exit status when every check passed.
 inline constexpr int kSuccess = 0;
-/// Exit status when a check failed: the computer says that a result is wrong.
+/// Exit status when a check failed.
 inline constexpr int kCheckFailed = 1;
-/// Exit status when what was asked could not be done: bad use, a bad file, something missing.
+/// Exit status of bad use and of errors: a bad file, something missing.
 inline constexpr int kCannotDo = 2;
-/// Exit status of work that Ctrl-C ended early but in order: what shells report for SIGINT.
+/// Exit status after an orderly end by Ctrl-C: what shells report for SIGINT.
 inline constexpr int kInterrupted = 130;
 
-/// Thrown by work that Ctrl-C ended early: Program::run() says why and returns kInterrupted.
+/// Thrown by work that Ctrl-C ended early; Program::run() prints it and returns kInterrupted.
 struct Interrupted : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Takes options: a program, or one of its commands.
+/// Something that takes options: a program, or one of its commands.
 class Options {
  public:
-  /// Adds an option that takes a whole number, with its present value as default.
+  /// Adds an option that takes an integer; its present value is the default.
   /// @param name  "--length"
   /// @param value set by Program::run(); must outlive it
   /// @param low   smallest allowed value
@@ -47,20 +47,21 @@ class Options {
   /// @param help  for --help
   void option(const std::string& name, std::int64_t& value, std::int64_t low,
               std::int64_t high, const std::string& help);
-  /// Adds an option that may be absent; its range is the lesson's to check.
+  /// Adds an optional integer; the lesson checks its range.
   void option(const std::string& name, std::optional<std::int64_t>& value,
               const std::string& help);
-  /// Adds an option that takes a text, with its present value as default.
+  /// Adds an option that takes a string; its present value is the default.
   void option(const std::string& name, std::string& value,
               const std::string& help);
-  /// Adds an option that takes one of some words, with its present value as default.
+  /// Adds an option that takes one of several words; its present value is the default.
   void option(const std::string& name, std::string& value,
               const std::vector<std::string>& allowed,
               const std::string& help);
-  /// Adds an option that takes the name of a file to write. Program::run() refuses one that cannot be written, before
-  /// any work.
+  /// Adds an option that names a file to write. Program::run() refuses a file that cannot be
+  /// written before any work begins.
   /// @param name  "--svg"
-  /// @param file  set by Program::run(); must outlive it. Empty: none; "-", where `help` says so: standard output
+  /// @param file  set by Program::run(); must outlive it. Empty: none; "-", where `help` says so:
+  ///              standard output
   /// @param help  for --help
   void output(const std::string& name, std::string& file,
               const std::string& help);
@@ -75,11 +76,11 @@ class Options {
   std::vector<std::pair<std::string, const std::string*>> outputs_;
 };
 
-/// A lesson's executable: a walk in named sections, each of which can also be run alone
-/// (`--section NAME`, the form that the pages quote).
+/// A lesson's program: named sections that run in order, or one of them alone (`--section NAME`,
+/// the form that the pages quote).
 class Program : public Options {
  public:
-  /// @param lesson      name of the lesson's directory and executable, "01_naive_attention"
+  /// @param lesson      name of the lesson's folder and program, "01_naive_attention"
   /// @param description one sentence for --help
   Program(std::string lesson, std::string description);
   ~Program();
@@ -93,51 +94,60 @@ class Program : public Options {
   void section(std::string name, std::string title,
                std::function<void()> body);
 
-  /// Adds a section that runs only when it is named: for other programs rather than for readers.
+  /// Adds a section that runs only when it is named.
   /// @param name, title, body as for section()
   void section_apart(std::string name, std::string title,
                      std::function<void()> body);
 
-  /// Adds a command: `PROGRAM NAME` runs `body` in place of the walk. The options of the program can follow
-  /// the name.
+  /// Adds a command: `PROGRAM NAME` runs `body` in place of the sections. The program's options
+  /// apply too.
   /// @param name        the word to type
   /// @param description one sentence for --help
-  /// @param body        does it; may throw as a section, or Interrupted
-  /// @return takes the command's own options
+  /// @param body        may throw what a section may throw, and Interrupted
+  /// @return an object that takes the command's own options
   Options& command(const std::string& name, const std::string& description,
                    std::function<void()> body);
 
-  /// Parses the command line, looks whether what it names can be written, and runs the sections, or a command. Every exception ends as one sentence on
-  /// standard error and kCannotDo, or kInterrupted; a failed check lets the walk go on and ends it with kCheckFailed.
+  /// Parses the command line, checks that its output files can be written, and runs the sections or
+  /// a command. An exception becomes one sentence on standard error and kCannotDo or kInterrupted;
+  /// after a failed check the remaining sections still run, and the status is kCheckFailed.
   /// @return the exit status
   int run(int argc, char** argv);
 
-  /// Whether --section names the only section that runs: what takes long may be left to it.
+  /// Whether --section is given; slow work may be left to this case.
   bool runs_one_section() const { return !only_section_.empty(); }
 
-  /// Reports a verdict: prints it, adds it to the summary, and remembers a failure. The summary has the
-  /// bound on the largest error, or the one on the rms when only that one is broken.
+  /// Prints a verdict and adds it to the summary, where the largest error stands, or the rms if
+  /// only the rms exceeds its limit.
   /// @throws std::runtime_error when the summary cannot be written
   void check(const Verdict& verdict);
 
-  /// Reports a check that is no comparison of tensors, for example a theorem tried on many cases.
-  /// @param what      name for the report
-  /// @param error     what was measured, in the unit of `tolerance`
-  /// @param tolerance accepted when error <= tolerance (and neither is NaN)
+  /// Reports a figure with a limit: "PASS  largest error / limit   0.724  (limit 1.00)".
+  /// @param what   what was compared
+  /// @param figure what was measured
+  /// @param limit  passes when figure <= limit (and neither is NaN)
   /// @throws std::runtime_error when the summary cannot be written
-  void check(const std::string& what, double error, double tolerance);
+  void check(const std::string& what, double figure, double limit);
 
-  /// For lessons with kernels: says whether there is a GPU to run them on. Without this call --device gpu is
-  /// refused as meaningless.
-  /// @param gpu_available none when this build has no code for GPUs
+  /// Reports a count that must be 0: "PASS  01_unfused: no findings", "FAIL  01_unfused: 1
+  /// finding".
+  /// @param what  what was examined
+  /// @param count how many were found
+  /// @param noun  what is counted, in the singular
+  /// @throws std::runtime_error when the summary cannot be written
+  void check_none(const std::string& what, std::int64_t count,
+                  const std::string& noun);
+
+  /// Declares that the lesson has kernels. Without this call --device gpu is refused.
+  /// @param gpu_available whether there is a GPU; none when this build has no code for GPUs
   void has_kernels(std::optional<bool> gpu_available);
-  /// Whether kernels are to run on the GPU: --device gpu, or auto where there is one.
+  /// Whether kernels run on the GPU: --device gpu, or auto where there is one.
   bool on_gpu() const;
 
   /// The input chosen by --input, else the shipped one; read once.
   /// @throws std::invalid_argument as read_input()
   const Input& input();
-  /// The directory chosen by --save, created; none when the option was not given.
+  /// The directory given by --save, created; none without the option.
   const std::optional<std::filesystem::path>& save_directory() const {
     return save_;
   }
@@ -146,17 +156,17 @@ class Program : public Options {
   struct Section {
     std::string name, title;
     std::function<void()> body;
-    bool apart = false;  // of the walk
+    bool apart = false;  // runs only when named
   };
   struct Command : Options {
     std::function<void()> body;
   };
   void make_save_directory();
   int run_sections();
-  void summarise(const std::string& what, double error, double tolerance,
-                 bool accepted);
+  void summarise(bool passed, const std::string& what,
+                 const std::string& figure, const std::string& limit);
 
-  // The command line lies behind a pointer: its library takes seconds to compile, in every lesson.
+  // Behind a pointer, because the command-line library takes seconds to compile.
   struct CommandLine;
   std::string lesson_;
   std::unique_ptr<CommandLine> command_line_;

@@ -12,12 +12,12 @@ constexpr std::chrono::milliseconds kTerminalPeriod{200}, kLogPeriod{10000};
 }  // namespace
 
 Progress::Progress(std::string title, std::int64_t total,
-                   std::chrono::milliseconds patience)
+                   std::chrono::milliseconds delay)
     : title_(std::move(title)),
       total_(total),
       terminal_(isatty(STDERR_FILENO) != 0),
       start_(Clock::now()),
-      next_report_(start_ + patience) {}
+      next_report_(start_ + delay) {}
 
 Progress::~Progress() {
   if (shown_ && terminal_) fmt::print(stderr, "\r\033[K");

@@ -1,5 +1,5 @@
 /// @file
-/// A sign of life for work that takes longer than two seconds.
+/// A progress line for work that takes longer than two seconds.
 #pragma once
 
 #include <atomic>
@@ -10,22 +10,22 @@
 
 namespace fa::cli {
 
-/// Counts finished steps and, once two seconds have passed, says on standard error how far the work
-/// is and how long the rest will take. On a terminal the line is redrawn; elsewhere one line is
-/// written every ten seconds. step() is safe to call from several threads.
+/// Counts finished steps and, after two seconds, prints the percentage done and the time left on
+/// standard error. On a terminal the line is redrawn; elsewhere one line is written every ten
+/// seconds. Several threads may call step() at once.
 class Progress {
  public:
-  /// @param title    what is being done, "attention over 65536 keys"
-  /// @param total    number of steps, at least 1
-  /// @param patience how long to say nothing
+  /// @param title what is being done, "attention over 65536 keys"
+  /// @param total number of steps, at least 1
+  /// @param delay how long to wait before the first line
   Progress(std::string title, std::int64_t total,
-           std::chrono::milliseconds patience = std::chrono::seconds(2));
+           std::chrono::milliseconds delay = std::chrono::seconds(2));
   /// Clears the line on a terminal.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  /// One more step is done.
-  /// @param note added to the line, "loss 2.31"; empty: nothing
+  /// Counts one finished step.
+  /// @param note appended to the line, "loss 2.31"; may be empty
   void step(const std::string& note = {});
 
  private:

@@ -15,7 +15,7 @@
 namespace fa::cli {
 namespace {
 
-// The first line that a command prints; "unknown" when it prints none.
+// The first line that a command prints, or "unknown".
 std::string first_line_of(const std::string& command) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(
       popen((command + " 2>/dev/null").c_str(), "r"), pclose);
@@ -42,12 +42,12 @@ constexpr Column kColumns[] = {{"N", "length", 0},
                                {"% of cuBLAS", "percent_of_cublas", 1},
                                {"price", "deterministic_price", 2},
                                {"registers", "registers", 0},
-                               {"shared", "shared_bytes", 0},
-                               {"spilled", "spilled_bytes", 0},
-                               {"blocks", "blocks", 0},
+                               {"shared, B", "shared_bytes", 0},
+                               {"spilled, B", "spilled_bytes", 0},
+                               {"blocks/SM", "blocks", 0},
                                {"% of warps", "percent_of_warps", 0},
                                {"waves", "waves", 2},
-                               {"% hidden", "percent_hidden", 0}};
+                               {"% masked", "percent_hidden", 0}};
 
 // The value of a field as a cell; empty when the row has no such field.
 std::string cell(const Measurement& row, const std::string& field,
@@ -125,7 +125,7 @@ void write_results(const std::filesystem::path& file,
   field("driver", first_line_of("nvidia-smi --query-gpu=driver_version "
                                 "--format=csv,noheader"));
   field("toolkit", device.toolkit);
-  // A change that is not committed shows as -dirty.
+  // Uncommitted changes show as -dirty.
   field("commit",
         !commit.empty()
             ? commit

@@ -35,7 +35,9 @@ std::string Table::text() const {
         cell.substr(!cell.empty() && (cell[0] == '-' || cell[0] == '+'));
     return rest == "inf" || rest == "nan" ||
            (!rest.empty() &&
-            std::isdigit(static_cast<unsigned char>(rest[0])) != 0);
+            std::isdigit(static_cast<unsigned char>(rest[0])) != 0 &&
+            rest.find_first_not_of("0123456789.+-e^/% ") ==
+                std::string::npos);
   };
   std::vector<std::size_t> widths;
   std::vector<bool> right;

@@ -8,8 +8,10 @@
 
 namespace fa::cli {
 
-/// Rows of text under headings, in columns as wide as their widest cell. A column is set flush right
-/// when each of its cells begins with a digit, after a sign or none, or is inf, nan or -.
+/// Rows of text under headings, in columns as wide as their widest cell. A column is right-aligned
+/// when each of its cells is a number (digits, a point, an exponent, a fraction, a percentage),
+/// inf, nan or -; otherwise left-aligned. A heading names the quantity and its unit: "shared
+/// memory, B".
 class Table {
  public:
   /// @param headings one per column
@@ -25,7 +27,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// The number of columns that a UTF-8 text takes on a terminal, one per code point.
+/// The width of a UTF-8 text on a terminal: one column per code point.
 std::size_t display_width(const std::string& text);
 
 }  // namespace fa::cli

@@ -1,5 +1,5 @@
 /// @file
-/// Time lines of rungs for Hopper, as the programs of lessons show them.
+/// Timelines of Hopper rungs, as the programs of lessons show them.
 #pragma once
 
 #include <algorithm>
@@ -18,17 +18,18 @@
 
 namespace fa::cli {
 
-/// What a section of time lines shows.
+/// The options of section timeline.
 struct TimelineOptions {
-  std::string kernel;  ///< only rungs whose name holds this text
-  std::string svg;   ///< file for the drawing; "-": nothing but that, printed
-  std::string json;  ///< file for programs, or empty
+  /// @{ A part of the rung's name, a file for the drawing ("-": print the drawing and nothing
+  /// else), and a file for JSON; may be empty.
+  std::string kernel, svg, json;
+  /// @}
 };
 
-/// The rungs that have a time line and whose name holds a text.
-/// @param rungs  of the machine "lab"; must outlive what is returned
+/// The rungs that have a timeline and whose name contains a text.
+/// @param rungs  of the backend "lab"; must outlive the result
 /// @param kernel the text
-/// @param first  the number of the first rung that has one, "09"
+/// @param first  the number of the first rung with a timeline, "09"
 template <class Rung>
 std::vector<const Rung*> rungs_with_timeline(const std::vector<Rung>& rungs,
                                              const std::string& kernel,
@@ -42,19 +43,19 @@ std::vector<const Rung*> rungs_with_timeline(const std::vector<Rung>& rungs,
   return result;
 }
 
-/// How busy the tensor cores are, in words.
+/// The percentage of the time in which the tensor cores are busy.
 inline std::string busy(const lab::Timeline& timeline) {
-  return fmt::format("{:.0f} %", 100 * timeline.tensor_share());
+  return fmt::format("{:.0f}", 100 * timeline.tensor_share());
 }
 
-/// Two cells of a table: cycles, and how busy the tensor cores are.
+/// Adds two cells of a table: cycles, and busy().
 inline void add_busy(std::vector<std::string>& cells,
                      const lab::Timeline& timeline) {
   cells.push_back(fmt::format("{:.0f}", timeline.cycles));
   cells.push_back(busy(timeline));
 }
 
-/// The costs if tensor cores take products of two warpgroups in turn.
+/// The costs if the tensor cores alternate between the matmuls of two warpgroups.
 inline lab::Costs alternating() {
   lab::Costs costs;
   costs.waiting_products = 1;
@@ -69,9 +70,31 @@ inline lab::Costs at_once() {
   return costs;
 }
 
-/// Prints what the warps of each warpgroup do, as shares of the time.
-/// @param one  a time line
-/// @param work what arithmetic is: "softmax"; empty where there is none
+/// Prints the cost model of timelines.
+inline void show_costs(const lab::Costs& costs) {
+  Table table({"operation", "cycles"});
+  const auto add = [&](const std::string& operation, double cycles) {
+    table.add({operation, fmt::format("{:.0f}", cycles)});
+  };
+  add("matmul of 64 x 16 and 16 x 128", 64.0 * 128 * 16 * 2 / costs.flops);
+  add("32 exponentials (one of four units, shared by its warps)",
+      costs.exponential);
+  add("all other work on 32 scores", costs.rest_of_score);
+  add("shuffle or vote of a warp", costs.exchange);
+  add("copy, from its issue to its arrival", costs.copy_latency);
+  add("end of a block to the first step of the next", costs.next_block);
+  fmt::print(
+      "Clock cycles of one SM, with {} floating-point operations and "
+      "{}\ncopied "
+      "bytes per cycle\n{}"
+      "The tensor cores execute one matmul at a time, in the order of issue. "
+      "All other\noperations take no time.\n",
+      costs.flops, costs.copied_bytes, table.text());
+}
+
+/// Prints what each warp does, in percent of the time.
+/// @param one  a timeline
+/// @param work the name of the arithmetic: "softmax"; empty for none
 inline void show_shares(const lab::NamedTimeline& one,
                         const std::string& work) {
   using Kind = lab::Span::Kind;
@@ -85,9 +108,9 @@ inline void show_shares(const lab::NamedTimeline& one,
   };
   const std::vector<lab::Lane> lanes = lab::lanes_of(one.timeline);
   std::vector<std::pair<std::string, Kind>> columns{
-      {"waits for products", Kind::kWaitsForProducts},
-      {"for copies", Kind::kWaitsForCopy},
-      {"for others", Kind::kWaitsForOthers}};
+      {"waits: matmul", Kind::kWaitsForProducts},
+      {"copy", Kind::kWaitsForCopy},
+      {"other warps", Kind::kWaitsForOthers}};
   if (!work.empty()) columns.insert(columns.begin(), {work, Kind::kWork});
   const auto add_if_any = [&](const char* heading, Kind kind) {
     if (std::any_of(lanes.begin(), lanes.end(), [&](const lab::Lane& lane) {
@@ -96,10 +119,10 @@ inline void show_shares(const lab::NamedTimeline& one,
       columns.emplace_back(heading, kind);
     }
   };
-  add_if_any("for stores", Kind::kWaitsForStores);
+  add_if_any("store", Kind::kWaitsForStores);
   add_if_any("adds", Kind::kAdds);
   add_if_any("writes", Kind::kWrites);
-  std::vector<std::string> headings{"% of the time"};
+  std::vector<std::string> headings{"% of time"};
   for (const auto& [heading, kind] : columns) headings.push_back(heading);
   Table table(headings);
   for (const lab::Lane& lane : lanes) {
@@ -109,18 +132,18 @@ inline void show_shares(const lab::NamedTimeline& one,
     }
     table.add(cells);
   }
-  fmt::print("{}\n{:.0f} cycles, tensor cores busy for {}\n{}\n", one.name,
+  fmt::print("{}\n{:.0f} cycles, tensor cores {} % busy\n{}\n", one.name,
              one.timeline.cycles, busy(one.timeline), table.text());
 }
 
-/// Shows time lines as the options ask: the drawing alone, or tables and files.
+/// Shows timelines as the options ask: the drawing alone, or tables and files.
 /// @param options of the program
-/// @param drawn   time lines; none where the options mean rungs that have none
-/// @param first   the number of the first rung that has one, "09"
+/// @param drawn   timelines; empty if the selected rungs have none
+/// @param first   the number of the first rung with a timeline, "09"
 /// @param legend  of the drawing
-/// @param cycles  that the drawing's width stands for at least
-/// @param work    what arithmetic is: "softmax"; empty where there is none
-/// @param tables  prints what is said of all rungs
+/// @param cycles  that the width of the drawing shows at least
+/// @param work    the name of the arithmetic: "softmax"; empty for none
+/// @param tables  prints the tables about all rungs
 /// @throws std::runtime_error when a file cannot be written
 template <class Tables>
 void show_timelines(const TimelineOptions& options,
@@ -134,11 +157,11 @@ void show_timelines(const TimelineOptions& options,
     return;
   }
   if (drawn.empty()) {
-    fmt::print("Time lines are of rungs {} and later: {} has none.\n", first,
+    fmt::print("Rungs {} and later have a timeline: {} has none.\n", first,
                options.kernel);
     return;
   }
-  fmt::print("On one multiprocessor: a model, not a measurement\n\n");
+  fmt::print("One SM: a model, not a measurement\n\n");
   if (options.kernel.empty()) {
     tables();
   } else {
@@ -146,19 +169,19 @@ void show_timelines(const TimelineOptions& options,
   }
   if (!options.svg.empty()) {
     write_file(options.svg, svg);
-    fmt::print("The time line: {}\n", printable(options.svg));
+    fmt::print("Timeline: {}\n", printable(options.svg));
   }
   if (!options.json.empty()) {
     write_file(options.json, lab::timelines_json(drawn, legend.tensors));
-    fmt::print("The time line for programs: {}\n", printable(options.json));
+    fmt::print("Timeline as JSON: {}\n", printable(options.json));
   }
 }
 
-/// The options of a section of time lines.
+/// The options of section timeline.
 /// @param options of the program
 /// @param rungs   of the lesson
-/// @param lesson  its directory
-/// @throws std::invalid_argument when no rung is wanted
+/// @param lesson  its folder
+/// @throws std::invalid_argument when no rung is selected
 template <class Rung>
 TimelineOptions timeline_options(const KernelOptions& options,
                                  const std::vector<Rung>& rungs,

@@ -12,7 +12,7 @@ bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20;
 }
 
-// The character that a text begins with, and its bytes. 0 bytes where it is not UTF-8.
+// The first character of a text and its number of bytes; 0 bytes for invalid UTF-8.
 struct Character {
   std::uint32_t code;
   std::size_t bytes;
@@ -33,7 +33,7 @@ Character first_character(std::string_view text) {
     if ((byte(i) & 0xc0) != 0x80) return {0, 0};
     code = code << 6 | (byte(i) & 0x3f);
   }
-  // Shorter forms exist for what is less; surrogates are no characters.
+  // Overlong forms and surrogates are invalid.
   constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
   const bool is_character = code >= least[bytes] && code <= 0x10ffff &&
                             !(code >= 0xd800 && code <= 0xdfff);
@@ -42,7 +42,7 @@ Character first_character(std::string_view text) {
 
 bool is_obeyed(std::uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code <= 0x9f) ||  // controls
-         (code >= 0x2028 && code <= 0x202e) ||  // ends of lines, directions
+         (code >= 0x2028 && code <= 0x202e) ||  // line separators, directions
          (code >= 0x2066 && code <= 0x2069);    // directions
 }
 

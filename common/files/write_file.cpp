@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
                                        printable(path.string()), why));
 }
 
-// What the system says of an error.
+// The system's message for an error.
 [[noreturn]] void refuse(const fs::path& path, int error) {
   refuse(path, std::generic_category().message(error));
 }
@@ -41,7 +41,7 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
   Descriptor() = default;
 
-  // Files that are made get the usual mode. False and errno when that fails.
+  // New files get the default mode. Returns false and sets errno on failure.
   bool open(const fs::path& path, int flags) {
     do {
       number_ =
@@ -51,7 +51,7 @@ class Descriptor {
   }
   bool is_open() const { return number_ >= 0; }
   int number() const { return number_; }
-  // 0 or an error, here and below: some file systems tell of one only at the end.
+  // 0 or an error, here and below: some file systems report one only at the end.
   int close() {
     if (!is_open()) return 0;
     const int result = ::close(number_);
@@ -76,7 +76,7 @@ class Descriptor {
   std::int64_t written_ = 0;
 };
 
-// Behind a stream: puts its bytes into a file, and remembers the first error.
+// The buffer of a stream: writes its bytes into a file and keeps the first error.
 class FileBuffer : public std::streambuf {
  public:
   explicit FileBuffer(Descriptor& file) : file_(file) {
@@ -96,7 +96,7 @@ class FileBuffer : public std::streambuf {
     return traits_type::not_eof(c);
   }
   std::streamsize xsputn(const char* bytes, std::streamsize count) override {
-    if (count == 0) return 0;  // perhaps of no memory
+    if (count == 0) return 0;  // `bytes` may be null
     if (count < epptr() - pptr()) {
       std::memcpy(pptr(), bytes, static_cast<std::size_t>(count));
       pbump(static_cast<int>(count));
@@ -115,22 +115,22 @@ class FileBuffer : public std::streambuf {
   int error_ = 0;
 };
 
-// Where a path leads.
+// The target of a path.
 struct Target {
-  fs::path file;          // behind all symbolic links
+  fs::path file;          // after all symbolic links
   bool exists = false;    // and then:
-  bool in_place = false;  // it is no regular file, so it cannot be replaced
+  bool in_place = false;  // not a regular file, so it cannot be replaced
   struct stat status {};
 };
 
-// Throws where there is a folder, a file that must not be written, or no end of links.
+// Throws for a folder, a file without permission, and a cycle of links.
 Target target_of(const fs::path& path) {
   Target target{path};
   target.exists = stat(path.c_str(), &target.status) == 0;
   if (!target.exists && errno != ENOENT) refuse(path, errno);
   std::error_code error;
   for (;;) {
-    // Links there stand for files that are open: /dev/stdout leads to one.
+    // Links there stand for open files: /dev/stdout leads to one.
     target.in_place = target.file.string().compare(0, 6, "/proc/") == 0;
     if (target.in_place ||
         !fs::is_symlink(fs::symlink_status(target.file, error))) {
@@ -146,10 +146,10 @@ Target target_of(const fs::path& path) {
   return target;
 }
 
-// A new file in a folder that goes away again unless it becomes another one.
+// A new file in a folder, removed again unless it is renamed.
 class Partial {
  public:
-  // `asked` is named in errors.
+  // Errors name `asked`.
   Partial(const fs::path& asked, const fs::path& folder) : asked_(asked) {
     std::random_device random;
     do {
@@ -176,7 +176,7 @@ class Partial {
 
   void become(const Target& target) {
     if (target.exists) {
-      // The owner stays too where that is allowed.
+      // The owner is kept too where that is allowed.
       static_cast<void>(
           !fchown(file.number(), target.status.st_uid, target.status.st_gid));
       if (fchmod(file.number(), target.status.st_mode & 07777) != 0) {
@@ -195,7 +195,7 @@ class Partial {
   fs::path asked_, path_;
 };
 
-// Puts what `write` writes into an open file.
+// Writes the output of `write` into an open file.
 void fill(const fs::path& path, Descriptor& file,
           const std::function<void(std::ostream&)>& write) {
   FileBuffer buffer(file);
@@ -232,7 +232,7 @@ void append_to_file(const std::filesystem::path& path,
   const Target target = target_of(path);
   Descriptor file;
   bool made = false;
-  // Another program may make the file in between.
+  // Another program may create the file in between.
   while (!file.open(target.file, O_APPEND) && errno == ENOENT &&
          !(made = file.open(target.file, O_APPEND | O_CREAT | O_EXCL)) &&
          errno == EEXIST) {
@@ -242,7 +242,7 @@ void append_to_file(const std::filesystem::path& path,
   if (fstat(file.number(), &before) != 0) refuse(path, errno);
   int error = file.write(text.data(), text.size());
   struct stat after {};
-  // Takes back what was written of it, unless others have added something.
+  // Removes the part that was written, unless another program has appended since.
   if (error != 0 && S_ISREG(before.st_mode) &&
       fstat(file.number(), &after) == 0 &&
       after.st_size == before.st_size + file.written()) {
@@ -265,7 +265,7 @@ void check_writable(const std::filesystem::path& path) {
     return;
   }
   if (!S_ISCHR(target.status.st_mode)) return;
-  // Writing nothing is what /dev/full refuses as well.
+  // An empty write suffices: /dev/full refuses it too.
   const Descriptor file(target.file, O_NONBLOCK);
   if (!file.is_open() || ::write(file.number(), "", 0) < 0) {
     refuse(path, errno);

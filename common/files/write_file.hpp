@@ -1,5 +1,5 @@
 /// @file
-/// Files that appear whole or not at all.
+/// Files that are written completely or not at all.
 #pragma once
 
 #include <filesystem>
@@ -9,29 +9,31 @@
 
 namespace fa {
 
-/// Writes a new file beside the old one, then renames it: a reader, or an interrupt, never meets half a file, and
-/// programs that write the same file at once do not disturb each other. The file that symbolic links lead to is
-/// written, and keeps its mode; devices and FIFOs are written as they are.
-/// @param path  the file; one that exists is replaced
-/// @param write puts the bytes into the stream
-/// @throws std::runtime_error when the file cannot be written; nothing is left behind
+/// Writes a new file beside the old one, then renames it. A reader never sees half a file, not even
+/// after an interrupt, and programs that write the same file at the same time do not interfere.
+/// Symbolic links are followed, and the mode of an existing file is kept. Devices and FIFOs are
+/// written in place.
+/// @param path  the file; an existing one is replaced
+/// @param write writes the bytes into the stream
+/// @throws std::runtime_error when the file cannot be written; no temporary file remains
 void write_file(const std::filesystem::path& path,
                 const std::function<void(std::ostream&)>& write);
 
-/// Writes a text, see above.
+/// Writes a text, as above.
 /// @throws std::runtime_error when the file cannot be written
 void write_file(const std::filesystem::path& path, std::string_view text);
 
-/// Adds a text to the end of a file, which is made if it is missing. Texts that programs add at once do not mix.
-/// @throws std::runtime_error when the file cannot be written; it is as it was then
+/// Appends a text to a file, which is created if missing. Texts that several programs append at the
+/// same time do not mix.
+/// @throws std::runtime_error when the file cannot be written; its old content is kept
 void append_to_file(const std::filesystem::path& path, std::string_view text);
 
-/// Finds out before long work whether write_file() could write a file now. The file is not touched.
+/// Checks, before long work, that write_file() could write a file. The file is not changed.
 /// @throws std::runtime_error when it cannot be written
 void check_writable(const std::filesystem::path& path);
 
-/// The same for files in a folder, which exists.
-/// @throws std::runtime_error when no file can be written there
+/// The same for new files in an existing folder.
+/// @throws std::runtime_error when no file can be created there
 void check_folder_writable(const std::filesystem::path& folder);
 
 }  // namespace fa

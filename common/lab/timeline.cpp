@@ -250,24 +250,6 @@ std::vector<Lane> lanes_of(const Timeline& timeline) {
   return lanes;
 }
 
-std::string costs_text(const Costs& costs) {
-  return fmt::format(
-      "Costs in clock cycles of a multiprocessor\n"
-      "{:>6.0f}  a product of 64 x 16 and 16 x 128 ({} operations a cycle)\n"
-      "{:>6}  32 exponentials, and {} for all else that is done with 32 "
-      "scores,\n        on a quarter, which its warps share\n"
-      "{:>6}  a shuffle or a vote of a warp\n"
-      "{:>6}  from the beginning of a copy to its landing, beside {} bytes a "
-      "cycle\n"
-      "{:>6}  from the end of a block to the next one's first step\n"
-      "The tensor cores do one product after the other, in the order in "
-      "which "
-      "they were\nbegun. All else takes no time.\n",
-      64.0 * 128 * 16 * 2 / costs.flops, costs.flops, costs.exponential,
-      costs.rest_of_score, costs.exchange, costs.copy_latency,
-      costs.copied_bytes, costs.next_block);
-}
-
 std::string draw_timelines(const std::vector<NamedTimeline>& timelines,
                            const Legend& legend, double cycles) {
   for (const NamedTimeline& one : timelines) {
@@ -289,9 +271,9 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines,
     x += width;
   }
   for (const char* line :
-       {"A consumer's upper half: its products on the tensor cores; lower "
+       {"A consumer's upper half: its matmuls on the tensor cores; lower "
         "half: its threads; white there: they",
-        "wait for products. Cycles of a model."}) {
+        "wait for matmuls. Cycles of a model."}) {
     y += 18;
     canvas.svg.text(18, y, line, {{"fill", "#555555"}});
   }

@@ -33,9 +33,6 @@ struct Lane {
 /// of others that have copies add, "adders".
 std::vector<Lane> lanes_of(const Timeline& timeline);
 
-/// What things cost in the model: lines of text.
-std::string costs_text(const Costs& costs);
-
 /// Draws time lines below one another, with the same scale: copies, the warpgroups, the tensor
 /// cores.
 /// @param timelines at least one

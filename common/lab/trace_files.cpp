@@ -62,7 +62,7 @@ void TraceFiles::write(const std::string& json,
                        const std::string& svg) const {
   if (!json.empty()) {
     write_file(json, json_ + "]\n");
-    fmt::print("The report for programs: {}\n", printable(json));
+    fmt::print("Report as JSON: {}\n", printable(json));
   }
   if (svg.empty()) return;
   if (!worst_) {
@@ -70,8 +70,7 @@ void TraceFiles::write(const std::string& json,
     return;
   }
   write_file(svg, worst_->svg);
-  fmt::print("The banks that {} asks for: {}\n", worst_->where,
-             printable(svg));
+  fmt::print("Bank conflicts of {}: {}\n", worst_->where, printable(svg));
 }
 
 }  // namespace fa::lab

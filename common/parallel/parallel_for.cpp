@@ -23,14 +23,14 @@ int thread_count() {
     const auto [stop, error] = std::from_chars(wanted, end, count);
     if (error == std::errc() && stop == end && count >= 1) return count;
     throw std::invalid_argument(std::string("FA_THREADS is '") + wanted +
-                                "'; it must be a whole number from 1");
+                                "'; it must be an integer of at least 1");
   }
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 void parallel_for(std::int64_t count,
                   const std::function<void(std::int64_t)>& body) {
-  // Threads draw the next index, so uneven work balances itself.
+  // Each thread takes the next index, which balances uneven work.
   std::atomic<std::int64_t> next{0};
   std::exception_ptr first_error;
   std::mutex error_mutex;
@@ -50,7 +50,7 @@ void parallel_for(std::int64_t count,
   try {
     for (std::int64_t i = 1; i < threads; ++i) helpers.emplace_back(worker);
   } catch (const std::exception&) {
-    // The system gives no more threads: those that run do all the work.
+    // The system refuses more threads: the running ones do all the work.
   }
   worker();  // the calling thread works too
   for (std::thread& helper : helpers) helper.join();

@@ -1,5 +1,5 @@
 /// @file
-/// Work spread over the cores of the machine.
+/// A parallel loop over the cores of the machine.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace fa {
 
-/// The number of threads that parallel_for() uses: FA_THREADS from the environment, or the number of
-/// cores where that is not set.
-/// @throws std::invalid_argument when FA_THREADS is not a whole number from 1
+/// The number of threads that parallel_for() uses: FA_THREADS from the environment, or else the
+/// number of cores.
+/// @throws std::invalid_argument when FA_THREADS is not an integer of at least 1
 int thread_count();
 
-/// Calls `body(0)` to `body(count - 1)`, each once, in no fixed order and from several threads.
-/// Calls must not depend on one another. Returns when all are done. The first exception thrown by a
-/// call is thrown again here; calls that had not begun are then left out.
+/// Calls `body(0)` to `body(count - 1)`, each once, in no fixed order and from several threads, and
+/// returns when all are done. Calls must not depend on one another. The first exception of a call
+/// is rethrown here; calls that have not begun by then are skipped.
 /// @param count number of calls, 0 or more
 /// @param body  safe to call from several threads at once
 /// @throws std::invalid_argument as thread_count()

@@ -1,5 +1,5 @@
 /// @file
-/// The number types of the course: float64, float32, float16 and bfloat16, and what each can hold.
+/// The storage types of the course, float64, float32, float16 and bfloat16, and their ranges.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ using half = Eigen::half;
 /// The upper 16 bits of a float32: 1 sign, 8 exponent and 7 fraction bits.
 using bfloat16 = Eigen::bfloat16;
 
-/// What a floating-point type can hold; specialised for the four types of the course.
+/// The format of a floating-point type; specialised for the four types of the course.
 template <class T>
 struct FloatTraits;
 
@@ -33,42 +33,48 @@ struct FloatTraits<double> {
 /// float32.
 template <>
 struct FloatTraits<float> {
-  static constexpr const char* name = "float32";  ///< as NumPy says it
-  static constexpr int fraction_bits = 23;        ///< after the leading 1
-  static constexpr int max_exponent = 127;        ///< of a finite number
-  static constexpr int min_exponent = -126;       ///< of a normal number
+  /// @{ As for float64.
+  static constexpr const char* name = "float32";
+  static constexpr int fraction_bits = 23;
+  static constexpr int max_exponent = 127;
+  static constexpr int min_exponent = -126;
+  /// @}
 };
 /// float16.
 template <>
 struct FloatTraits<half> {
-  static constexpr const char* name = "float16";  ///< as NumPy says it
-  static constexpr int fraction_bits = 10;        ///< after the leading 1
-  static constexpr int max_exponent = 15;         ///< of a finite number
-  static constexpr int min_exponent = -14;        ///< of a normal number
+  /// @{ As for float64.
+  static constexpr const char* name = "float16";
+  static constexpr int fraction_bits = 10;
+  static constexpr int max_exponent = 15;
+  static constexpr int min_exponent = -14;
+  /// @}
 };
 /// bfloat16.
 template <>
 struct FloatTraits<bfloat16> {
-  static constexpr const char* name = "bfloat16";  ///< as NumPy says it
-  static constexpr int fraction_bits = 7;          ///< after the leading 1
-  static constexpr int max_exponent = 127;         ///< of a finite number
-  static constexpr int min_exponent = -126;        ///< of a normal number
+  /// @{ As for float64.
+  static constexpr const char* name = "bfloat16";
+  static constexpr int fraction_bits = 7;
+  static constexpr int max_exponent = 127;
+  static constexpr int min_exponent = -126;
+  /// @}
 };
 
-/// The distance from 1 to the next larger number of type T. Rounding to nearest is off by at most
-/// half of it, relative to the number, as long as the number is normal.
+/// The distance from 1 to the next larger value of type T. The relative error of rounding to
+/// nearest is at most half of it for normal values.
 template <class T>
 double epsilon() {
   return std::ldexp(1.0, -FloatTraits<T>::fraction_bits);
 }
 
-/// The largest finite number of type T.
+/// The largest finite value of type T.
 template <class T>
 double largest() {
   return std::ldexp(2.0 - epsilon<T>(), FloatTraits<T>::max_exponent);
 }
 
-/// The smallest positive normal number of type T; below it digits are lost one by one.
+/// The smallest positive normal value of type T; subnormal values below it lose digits.
 template <class T>
 double smallest_normal() {
   return std::ldexp(1.0, FloatTraits<T>::min_exponent);

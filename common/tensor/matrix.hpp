@@ -1,5 +1,5 @@
 /// @file
-/// The door to Eigen: a two-dimensional view as an Eigen matrix, without a copy.
+/// Two-dimensional views as Eigen matrices, without a copy.
 #pragma once
 
 #include <type_traits>
@@ -10,7 +10,7 @@
 
 namespace fa {
 
-/// A row-major Eigen matrix: [rows, cols] as in the formulas.
+/// A row-major Eigen matrix [rows, cols].
 template <class T>
 using Matrix =
     Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -19,7 +19,8 @@ using Matrix =
 template <class T>
 using Vector = Eigen::Matrix<T, Eigen::Dynamic, 1>;
 
-/// An Eigen matrix [rows, cols] over the elements of a view [rows, cols] with any strides; writable when the view is.
+/// An Eigen matrix over the elements of a view [rows, cols] with any strides; writable if the view
+/// is.
 template <class T>
 auto as_matrix(View<T, 2> view) {
   using Stride = Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>;

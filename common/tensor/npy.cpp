@@ -45,7 +45,8 @@ constexpr DtypeCode kDtypes[] = {{"f8", "float64", 8},
       fmt::format("{}: {}", printable(path.string()), why));
 }
 
-// The header is a Python dictionary literal of three known keys. Finds the text behind one of them.
+// The header is a Python dictionary literal with three known keys. Finds the text after one of
+// them.
 std::string_view value_of(const std::filesystem::path& path,
                           std::string_view header, const std::string& key) {
   const std::string quoted = "'" + key + "':";
@@ -130,7 +131,7 @@ Shape<Rank> fixed_rank(const std::filesystem::path& path,
   return shape;
 }
 
-// Reads elements of type T into their place.
+// Reads elements of type T.
 template <class T>
 void read_elements(const std::filesystem::path& path, const NpyHeader& header,
                    View<T, 1> elements) {

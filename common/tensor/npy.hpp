@@ -12,7 +12,7 @@
 
 namespace fa {
 
-/// What the header of a `.npy` file says.
+/// The header of a `.npy` file.
 struct NpyHeader {
   /// "float64", "float32", "float16" or "bfloat16".
   std::string dtype;
@@ -22,14 +22,14 @@ struct NpyHeader {
   std::int64_t data_offset = 0;
 };
 
-/// Reads and checks the header of a `.npy` file, and that the file holds as many bytes as it says.
-/// @throws std::invalid_argument when the file is missing, is no `.npy` file, is truncated, or holds
-///   another type than the four above, big-endian numbers or column-major order
+/// Reads and checks the header of a `.npy` file, and checks the size of the file.
+/// @throws std::invalid_argument when the file is missing, is not a `.npy` file, is truncated, or
+///   holds another type than the four above, big-endian elements or column-major order
 NpyHeader read_npy_header(const std::filesystem::path& path);
 
-/// Reads a file that holds exactly elements of type T and exactly `Rank` dimensions.
-/// T is double, float, half or bfloat16; NumPy has no bfloat16, so such a file has NumPy's type `V2`
-/// (two opaque bytes), as the Python package ml_dtypes writes it.
+/// Reads a file of element type T and `Rank` dimensions. T is double, float, half or bfloat16.
+/// NumPy has no bfloat16; such a file has the type `V2` (two opaque bytes), as the Python package
+/// ml_dtypes writes it.
 /// @throws std::invalid_argument as read_npy_header(), and for another type or rank
 template <class T, int Rank>
 Tensor<T, Rank> read_npy(const std::filesystem::path& path);
@@ -39,13 +39,12 @@ Tensor<T, Rank> read_npy(const std::filesystem::path& path);
 template <class T, int Rank>
 Tensor<T, Rank> read_npy_as(const std::filesystem::path& path);
 
-/// Writes a view as a row-major, little-endian `.npy` file, version 1.0. The file appears whole or
-/// not at all.
+/// Writes a view as a row-major, little-endian `.npy` file, version 1.0, completely or not at all.
 /// @throws std::runtime_error when the file cannot be written
 template <class T, int Rank>
 void write_npy(const std::filesystem::path& path, View<const T, Rank> view);
 
-/// Writes a tensor, see above.
+/// Writes a tensor, as above.
 /// @throws std::runtime_error when the file cannot be written
 template <class T, int Rank>
 void write_npy(const std::filesystem::path& path,

@@ -1,6 +1,6 @@
 /// @file
-/// Reproducible random numbers. Element i of a fill depends on the seed and on i alone, so the same
-/// seed gives the same tensor whatever its type, its strides or the number of threads.
+/// Reproducible random numbers. Element i depends only on the seed and on i, so the same seed gives
+/// the same tensor for any type, any strides and any number of threads.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace fa {
 
 /// Mixes 64 bits so that neighbouring inputs give unrelated outputs.
-/// Source: Stafford's "variant 13", the output function of SplitMix64 as Java 8 has it (Steele, Lea and
+/// Source: Stafford's "variant 13", the output function of SplitMix64 in Java 8 (Steele, Lea and
 /// Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
 inline std::uint64_t mix_bits(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -23,8 +23,8 @@ inline std::uint64_t mix_bits(std::uint64_t z) {
 /// 64 random bits for a seed and a counter.
 inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
   constexpr std::uint64_t golden_gamma = 0x9e3779b97f4a7c15u;
-  // The seed is mixed first: otherwise two seeds that lie a multiple of golden_gamma apart would give the
-  // same numbers, shifted.
+  // The seed is mixed first. Otherwise two seeds that differ by a multiple of golden_gamma would
+  // give the same sequence, shifted.
   return mix_bits(mix_bits(seed + golden_gamma) +
                   (counter + 1) * golden_gamma);
 }
@@ -45,7 +45,7 @@ inline double random_normal(std::uint64_t seed, std::uint64_t counter) {
          std::cos(two_pi * angle_uniform);
 }
 
-/// Sets each element of a view of any shape to `value(i)`, i its position in row-major order, rounded to type T.
+/// Sets each element of a view to `value(i)` rounded to type T, with i the row-major position.
 template <class T, int Rank, class Value>
 void fill_with(View<T, Rank> view, Value value) {
   std::uint64_t position = 0;
@@ -73,7 +73,7 @@ void fill_uniform(View<T, Rank> view, std::uint64_t seed, double low,
   });
 }
 
-/// Fills with NaN, so that an element which is never written cannot pass a check.
+/// Fills with NaN, so that an element that is never written fails every check.
 template <class T, int Rank>
 void poison(View<T, Rank> view) {
   fill_with(view, [](std::uint64_t) {
@@ -81,7 +81,7 @@ void poison(View<T, Rank> view) {
   });
 }
 
-/// A dropout mask of a shape: 1 keeps, 0 drops; each element is dropped with the given probability, 0 to 1.
+/// A dropout mask: 1 keeps, 0 drops; each element is dropped with the given probability, 0 to 1.
 /// @throws std::invalid_argument as element_count()
 template <int Rank>
 Tensor<std::uint8_t, Rank> random_keep_mask(const Shape<Rank>& shape,

@@ -1,5 +1,5 @@
 /// @file
-/// Host tensors: `Tensor` owns its elements, `View` looks at elements through a shape and strides.
+/// Host tensors: `Tensor` owns its elements, `View` refers to elements by a shape and strides.
 #pragma once
 
 #include <array>
@@ -25,15 +25,15 @@ namespace fa {
 template <int Rank>
 using Shape = std::array<std::int64_t, Rank>;
 
-/// A shape for people: "[1, 12, 128, 32]".
+/// A shape as text: "[1, 12, 128, 32]".
 template <std::size_t Rank>
 std::string to_string(const std::array<std::int64_t, Rank>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
 /// The number of elements of a shape.
-/// @throws std::invalid_argument for a negative size, or when the sizes other than 0 multiply to more
-///   than 2^63 - 1
+/// @throws std::invalid_argument for a negative size, or when the product of the sizes other than 0
+///   exceeds 2^63 - 1
 template <std::size_t Rank>
 std::int64_t element_count(const std::array<std::int64_t, Rank>& shape) {
   std::int64_t count = 1;  // of the sizes other than 0: strides need it too
@@ -69,12 +69,12 @@ std::array<std::int64_t, Rank> row_major_strides(
   return strides;
 }
 
-/// A strided view of elements that somebody else owns. Copying a view copies no element.
-/// `View<const T, Rank>` reads only.
+/// A strided view of elements that it does not own. Copying a view copies no element.
+/// `View<const T, Rank>` is read-only.
 template <class T, int Rank>
 class View {
  public:
-  /// A view of nothing: null, all sizes 0.
+  /// An empty view: null, all sizes 0.
   View() = default;
   /// @param data    the element at index 0, 0, ...
   /// @param shape   sizes, outermost first
@@ -84,7 +84,7 @@ class View {
   /// A row-major view.
   View(T* data, const Shape<Rank>& shape)
       : View(data, shape, row_major_strides(shape)) {}
-  /// A writable view can be passed where a read-only one is wanted.
+  /// A writable view converts to a read-only one.
   template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
   View(const View<U, Rank>& other)
       : View(other.data(), other.shape(), other.strides()) {}
@@ -100,7 +100,7 @@ class View {
     return data_[offset(index)];
   }
 
-  /// The sub-view at one index of the outermost dimension: q.at(b).at(h) is a [length, head_dim] view.
+  /// The sub-view at one index of the outermost dimension: q.at(b).at(h) is [length, head_dim].
   /// Checked in debug builds only.
   auto at(std::int64_t index) const {
     static_assert(Rank > 1,
@@ -129,7 +129,7 @@ class View {
     return result;
   }
 
-  /// The same elements with two dimensions exchanged: [B, N, H, D] seen as [B, H, N, D].
+  /// The same elements with two dimensions exchanged: [B, N, H, D] viewed as [B, H, N, D].
   /// Checked in debug builds only.
   View swap_axes(int first, int second) const {
     assert(first >= 0 && first < Rank && second >= 0 && second < Rank);
@@ -192,11 +192,11 @@ void for_each_index(const std::array<std::int64_t, Rank>& shape,
 template <class T, int Rank>
 class Tensor {
  public:
-  /// A tensor of nothing: all sizes 0.
+  /// An empty tensor: all sizes 0.
   Tensor() = default;
   /// A tensor of zeros.
   /// @throws std::invalid_argument as element_count()
-  /// @throws std::bad_alloc or std::length_error when memory does not suffice
+  /// @throws std::bad_alloc or std::length_error when there is not enough memory
   explicit Tensor(const Shape<Rank>& shape)
       : shape_(shape),
         elements_(static_cast<std::size_t>(element_count(shape)), T(0)) {}
@@ -216,11 +216,11 @@ class Tensor {
   View<T, Rank> view() { return {elements_.data(), shape_}; }
   /// All elements, read only.
   View<const T, Rank> view() const { return {elements_.data(), shape_}; }
-  /// A tensor passes as a view.
+  /// A tensor converts to a view.
   operator View<T, Rank>() { return view(); }
-  /// A tensor that is only read passes as a read-only view.
+  /// A const tensor converts to a read-only view.
   operator View<const T, Rank>() const { return view(); }
-  /// A tensor passes as a read-only view also when it could be written.
+  /// A writable tensor converts to a read-only view.
   operator View<const T, Rank>() { return view(); }
 
   /// The elements, row-major.
@@ -241,8 +241,8 @@ class Tensor {
   std::vector<T> elements_;
 };
 
-/// Copies elements between views of equal shape and possibly different types, rounding to nearest
-/// (to and from 16-bit types by way of float32).
+/// Copies elements between views of equal shape, rounding to nearest if the types differ (to and
+/// from 16-bit types through float32).
 /// @throws std::invalid_argument when the shapes differ
 template <class From, class To, int Rank>
 void copy(View<From, Rank> from, View<To, Rank> to) {
@@ -264,7 +264,7 @@ void copy(View<From, Rank> from, View<To, Rank> to) {
 }
 
 /// A new row-major tensor of the shape and with the elements of a view, rounded to type `To`.
-/// @throws std::bad_alloc when memory does not suffice
+/// @throws std::bad_alloc when there is not enough memory
 template <class To, class From, int Rank>
 Tensor<To, Rank> converted(View<From, Rank> from) {
   Tensor<To, Rank> result(from.shape());
@@ -273,7 +273,7 @@ Tensor<To, Rank> converted(View<From, Rank> from) {
 }
 
 /// A new row-major tensor of the shape and with the elements of another, rounded to type `To`.
-/// @throws std::bad_alloc when memory does not suffice
+/// @throws std::bad_alloc when there is not enough memory
 template <class To, class From, int Rank>
 Tensor<To, Rank> converted(const Tensor<From, Rank>& from) {
   return converted<To>(from.view());

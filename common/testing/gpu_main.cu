@@ -1,4 +1,4 @@
-// The main function of test executables that need a GPU: where there is none they are skipped.
+// The main function of test executables that need a GPU; without one they are skipped.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <cstdio>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "common/gpu/launch.cuh"
 
 int main(int argc, char** argv) {
-  bool lists = false;  // the build lists the tests, on machines of any kind
+  bool lists = false;  // the build lists the tests on any machine
   for (int i = 1; i < argc; ++i) {
     lists = lists || std::strstr(argv[i], "list") != nullptr;
   }

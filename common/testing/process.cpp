@@ -86,7 +86,7 @@ std::string refusal(const std::string& command) {
 Outcome run_in_child(const std::function<int()>& body) {
   const TemporaryDirectory directory;
   const auto out = directory.path() / "out", err = directory.path() / "err";
-  std::fflush(nullptr);  // else the child would print it a second time
+  std::fflush(nullptr);  // otherwise the child would print it again
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("cannot start a child process");
   if (child == 0) {

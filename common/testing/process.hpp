@@ -1,5 +1,5 @@
 /// @file
-/// For tests: running a program as a user would, a directory that goes away afterwards, threads and memory.
+/// For tests: running programs, temporary directories, the number of threads, peak memory.
 #pragma once
 
 #include <filesystem>
@@ -9,19 +9,21 @@
 
 namespace fa::testing {
 
-/// What a program left behind.
+/// The result of a program.
 struct Outcome {
-  int status = -1;     ///< exit status, or -1 when a signal ended it
-  std::string output;  ///< standard output
-  std::string error;   ///< standard error
+  /// @{ The exit status, or -1 after a signal; standard output and standard error.
+  int status = -1;
+  std::string output, error;
+  /// @}
 };
 
 /// Runs a command line through the shell and waits for its end.
 /// @throws std::runtime_error when it cannot be started
 Outcome run(const std::string& command);
 
-/// What a program says when it refuses: its standard error, which must be one line, with exit status 2.
-/// Otherwise a text about what it did instead, without its words, so that no search in it succeeds by chance.
+/// The message of a program that refuses: its standard error, which must be one line, with exit
+/// status 2. Otherwise a description of what happened, without the program's text, so that no
+/// search in it succeeds by chance.
 /// @param command as for run()
 std::string refusal(const std::string& command);
 
@@ -30,13 +32,13 @@ inline std::string quoted(const std::filesystem::path& path) {
   return "'" + path.string() + "'";
 }
 
-/// Runs a function in a child process: what it prints, and what it does to its process, stays there.
+/// Runs a function in a child process, so that it cannot change this one, and returns its output.
 /// An exception that leaves `body` is printed on standard error and gives status 99.
 /// @param body returns the exit status
 /// @throws std::runtime_error when the process cannot be started
 Outcome run_in_child(const std::function<int()>& body);
 
-/// What an exception of type E says that a function throws; empty when it throws nothing.
+/// The message of an exception of type E that a function throws; empty when it throws none.
 template <class E, class Body>
 std::string message_of(Body body) {
   try {
@@ -47,47 +49,48 @@ std::string message_of(Body body) {
   return "";
 }
 
-/// True when a text holds another. For CHECK, which prints both when it is false.
+/// Whether a text contains another. CHECK prints both when it is false.
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// What Python, whose parsers are strict, prints for an expression about a file; "True" where there is no Python.
+/// What Python prints for an expression about a file; its parsers are strict. "True" without
+/// Python.
 /// @param expression may use `file`, its path, and the modules json and xml.dom.minidom
-/// @param file       that is looked at
+/// @param file       the file
 std::string python_says(const std::string& expression,
                         const std::filesystem::path& file);
 
 /// All bytes of a file; empty when it cannot be read.
 std::string file_bytes(const std::filesystem::path& path);
 
-/// A fresh empty directory, removed with all it holds at the end of its scope.
+/// A new empty directory, removed with its contents at the end of its scope.
 class TemporaryDirectory {
  public:
-  /// @throws std::runtime_error when it cannot be made
+  /// @throws std::runtime_error when it cannot be created
   TemporaryDirectory();
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  /// Where it is.
+  /// Its path.
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
 };
 
-/// A device that tests may write to: where the superuser runs them a copy in a folder, so that no mistake can replace that
-/// of the machine.
+/// A device that tests may write to. For the superuser it is a copy in a folder, so that no mistake
+/// can replace the device of the machine.
 /// @param name   "null" or "full"
-/// @param folder where the copy is made
-/// @return none where there is no such device, or it must not be copied or used
+/// @param folder for the copy
+/// @return none if there is no such device or it must not be copied or used
 std::optional<std::filesystem::path> device(
     const std::string& name, const std::filesystem::path& folder);
 
-/// FA_THREADS for as long as this lives; then it is what it was.
+/// Sets FA_THREADS and restores the old value at the end of its scope.
 class Threads {
  public:
-  /// @param count threads that parallel_for() uses meanwhile
+  /// @param count threads that parallel_for() uses within the scope
   explicit Threads(int count);
   ~Threads();
   Threads(const Threads&) = delete;
@@ -98,10 +101,10 @@ class Threads {
 };
 
 #if defined(__linux__)
-/// The most memory, in MiB, that a process had which only ran `work`: of a child, so that what other
-/// tests have freed and the allocator has kept cannot serve it unseen. The system counts pages, so this
-/// sees every allocation (Eigen's go past operator new) and works under AddressSanitizer too.
-/// @throws std::runtime_error when the child cannot be started, or does not end well
+/// The peak memory, in MiB, of a process that runs only `work`. It runs in a child process, so that
+/// it cannot reuse memory that other tests have freed. The system counts pages, which covers every
+/// allocation (Eigen bypasses operator new) and works under AddressSanitizer too.
+/// @throws std::runtime_error when the child cannot be started or fails
 double peak_mebibytes(const std::function<void()>& work);
 #endif
 

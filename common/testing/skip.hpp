@@ -6,7 +6,8 @@
 
 #include "common/gpu/device.hpp"
 
-/// Leaves a test that a device cannot run and says why. ctest lists it as skipped: see fa_tests().
+/// Skips a test that a device cannot run, with the reason. ctest lists it as skipped: see
+/// fa_tests().
 #define FA_SKIP_WHERE_MISSING(device, needs)                     \
   do {                                                           \
     const std::string fa_missing = ::fa::missing(device, needs); \

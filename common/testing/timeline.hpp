@@ -1,5 +1,5 @@
 /// @file
-/// For tests: what `--section timeline` of a lesson's program prints, draws and writes.
+/// For tests: the output, drawing and JSON of `--section timeline`.
 #pragma once
 
 #include <string>
@@ -11,13 +11,14 @@
 
 namespace fa::testing {
 
-/// What is expected of a rung's time line.
+/// The expected timeline of a rung.
 struct ExpectedTimeline {
-  std::string rung;                ///< its name
-  std::string problem;             ///< the words behind it
-  std::vector<std::string> lanes;  ///< rows of the table
-  std::vector<std::string> kinds;  ///< of spans, among others
-  std::string without;             ///< a rung that has no time line
+  /// @{ The rung and its problem; rows of the table and some kinds of spans; a rung without a
+  /// timeline.
+  std::string rung, problem;
+  std::vector<std::string> lanes, kinds;
+  std::string without;
+  /// @}
 };
 
 /// Runs the section and checks what it prints, draws and writes.
@@ -47,7 +48,7 @@ inline void check_timeline(const std::string& program,
   CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
                     "\"svg\"",
                     svg) == "True\n");
-  // The drawing alone, for the pages; the same whatever threads the machine has.
+  // The drawing alone, for the pages; independent of the number of threads.
   const auto alone =
       run("FA_THREADS=3 " + section + expected.rung + " --svg -");
   CHECK(alone.output == file_bytes(svg));

@@ -29,9 +29,9 @@ and the number of lines and figures are the same, and
   - a number with an exponent and below 1, such as 8.61e-06, is an error: it has the same sign and
     differs by less than a factor of two, or by one unit of its last digit; from 1 upwards by one
     unit;
-  - an error below 1 before its bound, `2.02e-11 (allowed 3.67e-09)` or `0.724 (limit 1.0)`, which
-    the program has compared already, differs by less than a factor of ten, or both are at most a
-    hundredth of the bound.
+  - a figure before its limit, `2.02e-11  (limit 3.67e-09)`, which the program has compared already,
+    differs by less than a factor of ten, or both are at most a hundredth of the limit; from 1
+    upwards by one unit.
 
 Such a block stays as it is; with any other difference the whole block is rewritten. What a Python
 module prints is the same everywhere and compared exactly. A block can ask for another rule:
@@ -80,7 +80,7 @@ END = re.compile(r"^[ \t]*<!-- /generated -->[ \t]*$")
 MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 NUMBER = re.compile(r"(?<![\d.])[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?(?!\.?\d)")  # not 2.11.0
-BOUND = re.compile(r"\((allowed|limit)")  # between an error and what it may be
+BOUND = "(limit"  # between a figure and its limit
 FACTOR, CHECKED_FACTOR = 2, 10  # by which an error on another machine may be larger or smaller
 
 
@@ -159,7 +159,7 @@ def same_number(old, new, noise):
     units = [decimal.Decimal(1).scaleb(x.as_tuple().exponent) for x in (a, b)]
     if a == b:
         return units[0] == units[1]  # 0.00 and -0.00, but not 2 and 2.0
-    if "e" in old and "e" in new:
+    if ("e" in old and "e" in new) or factor == CHECKED_FACTOR:
         large, small = max(abs(a), abs(b)), min(abs(a), abs(b))
         if large <= noise:
             return True

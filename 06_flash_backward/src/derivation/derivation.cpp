@@ -249,9 +249,9 @@ std::string name_of(Slip slip) {
     case Slip::kNone:
       return "none";
     case Slip::kNoDelta:
-      return "delta is left out";
+      return "delta omitted";
     case Slip::kDeltaPerElement:
-      return "delta for each element";
+      return "delta per element";
     case Slip::kSoftmaxSign:
       return "+ off the diagonal";
     case Slip::kNoScaleInDq:
@@ -269,7 +269,7 @@ std::string name_of(Slip slip) {
     case Slip::kDropoutLeftOutOfDp:
       return "dP without dropout";
   }
-  throw std::invalid_argument("there is no such slip");
+  throw std::invalid_argument("there is no such mistake");
 }
 
 AttentionOptions HeadProblem::options() const {
@@ -461,7 +461,7 @@ Comparison delta_identity_with_dropout() {
 }
 
 Comparison masked_scores_get_no_gradient() {
-  return scores_comparison("hidden scores: dS = 0", true);
+  return scores_comparison("masked scores: dS = 0", true);
 }
 
 Comparison visible_scores_get_d_s() {
@@ -498,7 +498,7 @@ Comparison groups_sum() {
     d_k += only_head(alone.d_k);
     d_v += only_head(alone.d_v);
   }
-  return {"shared keys: dK, dV are sums over heads",
+  return {"GQA: dK, dV are sums over heads",
           naive::worse(difference(only_head(shared.d_k), d_k),
                        difference(only_head(shared.d_v), d_v)),
           kRounding};

@@ -107,7 +107,7 @@ std::vector<TapeCase> operation_cases() {
          return cross_entropy(t, x, {2, 0, 1, 1, 0});
        }},
       attention_case("attention, lesson 01", naive_engine<double>()),
-      attention_case("attention, tiles", tiled_engine<double>({3, 2})),
+      attention_case("attention, tiled", tiled_engine<double>({3, 2})),
       {"x used twice",
        {x},
        [=](Tapes t) { return add(t, gelu(t, x), add(t, x, x)); }},

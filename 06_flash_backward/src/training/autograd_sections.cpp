@@ -49,10 +49,10 @@ void transformer(cli::Program& program) {
                  by_lesson_01 = transformer_case(naive_engine<double>());
   std::int64_t parameters = 0;
   for (const auto& x : by_tiles.arguments) parameters += x->value.size();
-  fmt::print("two layers, {} parameters, attention by tiles of 3 x 2\n",
+  fmt::print("2 layers, {} parameters, attention in tiles of 3 x 2\n",
              parameters);
   const Comparison c = checker(by_tiles);
-  program.check("all parameters by central differences", c.difference,
+  program.check("parameters against central differences", c.difference,
                 c.allowed);
   const auto tiles = tape_gradients(by_tiles),
              expected = tape_gradients(by_lesson_01);
@@ -62,17 +62,16 @@ void transformer(cli::Program& program) {
     worst = naive::worse(worst, difference.maxCoeff<Eigen::PropagateNaN>());
     largest = std::max(largest, expected[i].cwiseAbs().maxCoeff());
   }
-  program.check("tiles against lesson 01's attention", worst / largest,
-                1e-13);
+  program.check("tiled attention against lesson 01", worst / largest, 1e-13);
 }
 
 }  // namespace
 
 void add_autograd(cli::Program& program) {
-  program.section("tape", "A tape by hand", tape_by_hand);
-  program.section("autograd", "Every operation of the tape",
+  program.section("tape", "Worked example: a tape", tape_by_hand);
+  program.section("autograd", "Gradients of every operation",
                   [&] { operations(program); });
-  program.section("transformer", "A small transformer, differentiated",
+  program.section("transformer", "Gradients of a small transformer",
                   [&] { transformer(program); });
 }
 

@@ -21,7 +21,7 @@ Problem problem_of(View<const float, 4> q, View<const float, 4> k,
                    Type type) {
   if (options.scale || options.dropout_keep.data() != nullptr) {
     throw std::invalid_argument(
-        "the kernels' engine takes no dropout mask, and no scale other than "
+        "the kernels support no dropout mask and no scale other than "
         "1 / sqrt(head_dim)");
   }
   Problem problem;

@@ -22,8 +22,8 @@ void ModelSize::check() const {
   }
   if (width % (8 * heads) != 0) {
     throw std::invalid_argument(
-        fmt::format("a model of width {} cannot have {} heads; the width of "
-                    "each must be a multiple of 8",
+        fmt::format("a model of width {} cannot have {} heads; the head_dim "
+                    "must be a multiple of 8",
                     width, heads));
   }
 }

@@ -75,8 +75,7 @@ Text text_of(const std::string& name, const std::string& bytes) {
   }
   if (text.alphabet.size() < 2) {
     throw std::invalid_argument(fmt::format(
-        "{}: a text to learn from needs at least two different characters",
-        name));
+        "{}: a training text needs at least two different characters", name));
   }
   for (const char c : bytes) {
     text.ids.push_back(ids[static_cast<unsigned char>(c)]);
@@ -243,7 +242,7 @@ std::string Training<T>::load(const std::filesystem::path& path) {
     throw std::invalid_argument(path.string() + ": " + why);
   };
   if (bytes.compare(0, kMagicSize, kMagic) != 0) {
-    refuse("is no checkpoint of this program");
+    refuse("is not a checkpoint of this program");
   }
   std::uint64_t hash = 0;
   const std::size_t end = bytes.size() - std::min(bytes.size(), sizeof hash);

@@ -66,23 +66,26 @@ std::vector<Level> describe(const Text& text, const Training<float>& run,
   const std::vector<Level> levels{{"unigram entropy", unigram_entropy(text)},
                                   {"bigram entropy", bigram_entropy(text)}};
   const ModelSize& s = run.model().size();
+  cli::Table table({"prediction from", "loss, nats"});
+  const auto add = [&](const char* what, double loss) {
+    table.add({what, fmt::format("{:.3f}", loss)});
+  };
+  add("the alphabet (uniform)", std::log(characters));
+  add("character frequencies (unigram entropy)", levels[0].value);
+  add("the previous character (bigram entropy)", levels[1].value);
   fmt::print(
-      "text: {}, {} bytes, {} different\n"
-      "model: {} layers, {} heads of {}, {} parameters\n"
-      "a step: {} sequences of {}\n"
-      "loss of a reader who knows\n"
-      "  the alphabet                 {:.3f}\n"
-      "  how often each occurs        {:.3f}  unigram entropy\n"
-      "  and the character before     {:.3f}  bigram entropy\n",
+      "text: {}, {} bytes, {} different characters\n"
+      "model: {} layers, {} heads, head_dim {}, {} parameters\n"
+      "batch: {} sequences of {} characters\n{}",
       printable(text.name), text.ids.size(), text.alphabet.size(), s.layers,
       s.heads, s.width / s.heads, run.model().parameter_count(), batch,
-      s.length, std::log(characters), levels[0].value, levels[1].value);
+      s.length, table.text());
   return levels;
 }
 
 // A line for each line of what a model wrote.
 void print_sample(const std::string& sample) {
-  fmt::print("What the model writes:\n  | ");
+  fmt::print("Sample of the model:\n  | ");
   for (const char c : sample) fmt::print("{}{}", c, c == '\n' ? "  | " : "");
   fmt::print("\n");
 }
@@ -111,8 +114,8 @@ volatile std::sig_atomic_t InterruptNote::noted_ = 0;
 void train(const Backend& backend, const Choice& choice) {
   const bool kernels = choice.engine == "kernels";
   if (!kernels && choice.type != "float32") {
-    throw std::invalid_argument(
-        fmt::format("--type {}: the reference takes float32", choice.type));
+    throw std::invalid_argument(fmt::format(
+        "--type {}: --engine reference supports float32 only", choice.type));
   }
   const Text text = choice.text.empty()
                         ? default_text(choice.size)
@@ -155,11 +158,11 @@ void train(const Backend& backend, const Choice& choice) {
   fmt::print("attention: {}\n", engine);
   if (done > 0) fmt::print("resumed after step {}\n", done);
   if (before != engine) {
-    fmt::print("note: so far it was {}; last digits may differ\n",
+    fmt::print("note: before that it was {}; last digits may differ\n",
                printable(before));
   }
   if (!unkept.empty())
-    fmt::print("note: Ctrl-C loses this run: {}\n", unkept);
+    fmt::print("note: Ctrl-C will lose this run: {}\n", unkept);
 
   const auto start = std::chrono::steady_clock::now();
   {
@@ -180,8 +183,8 @@ void train(const Backend& backend, const Choice& choice) {
       if (interrupt.noted() && step < steps) {
         run.save(kept, engine);
         throw cli::Interrupted(fmt::format(
-            "interrupted after step {} of {}; the same command with --resume "
-            "{} goes on",
+            "interrupted after step {} of {}; continue with the same command "
+            "and --resume {}",
             step, steps, kept));
       }
     }
@@ -241,8 +244,7 @@ void compare(cli::Program& program, const Backend& backend) {
   program.check(accept("loss curve", out, ref, plain, kGradientFactor));
   double last = 0;
   for (std::int64_t i = kSteps - 16; i < kSteps; ++i) last += out(i) / 16;
-  program.check("mean of the last 16 losses, below bigram entropy", last,
-                levels[1].value);
+  program.check("mean of the last 16 losses", last, levels[1].value);
   if (program.save_directory()) {
     write_curve_svg(*program.save_directory() / "loss.svg",
                     "Loss on " + text.name + ", in nats", losses, levels);
@@ -260,32 +262,33 @@ void add_training(cli::Program& program,
   const auto backend = [=, &program]() -> const Backend& {
     return program.on_gpu() ? *gpu : *lab;
   };
-  program.section("train", "A reason to have a backward",
+  program.section("train", "Training with the kernels",
                   [=, &program] { compare(program, backend()); });
 
   const auto choice = std::make_shared<Choice>();
   cli::Options& options = program.command(
       "train",
-      "Trains a language model on a text through the kernels, and draws its "
+      "Trains a language model on a text with the kernels, and draws its "
       "loss.",
       [=] { train(backend(), *choice); });
   options.option("--size", choice->size, {"small", "large"},
                  "small: width 32, length 64, the text is LICENSE; large: "
                  "width 128, length 512, the pages of the course");
   options.option("--steps", choice->steps, 0, 1000000,
-                 "the last step (0: 300 for small, 400 for large)");
-  options.option("--text", choice->text, "a file to learn from instead");
+                 "number of the last step (0: 300 for small, 400 for large)");
+  options.option("--text", choice->text, "the file to train on instead");
   options.option("--engine", choice->engine, {"kernels", "reference"},
                  "what computes attention; reference: lesson 01");
   options.option("--type", choice->type, {"float32", "bfloat16"},
-                 "of what the kernels compute with");
-  options.option("--resume", choice->resume,
-                 "a checkpoint to go on from, of the same size and text");
+                 "storage type of the kernels");
+  options.option(
+      "--resume", choice->resume,
+      "the checkpoint to continue from, of the same size and text");
   options.output(
       "--checkpoint", choice->checkpoint,
-      "where to leave one at the end and on Ctrl-C (default: the "
-      "one resumed;\non Ctrl-C else 06_flash_backward.checkpoint)");
-  options.output("--svg", choice->svg, "where to draw the loss");
+      "the checkpoint to write at the end and on Ctrl-C (default: the "
+      "one resumed;\notherwise, on Ctrl-C, 06_flash_backward.checkpoint)");
+  options.output("--svg", choice->svg, "the file for a chart of the loss");
 }
 
 }  // namespace fa::backward

@@ -72,6 +72,11 @@ Outcome run_program(std::vector<std::string> arguments) {
     program.section("nan", "A check of NaN", [&] {
       program.check("nothing", std::numeric_limits<double>::quiet_NaN(), 1.0);
     });
+    program.section_apart("findings", "Counts that must be 0", [&] {
+      for (const int count : {0, 1, 3}) {
+        program.check_none("kernel", count, "finding");
+      }
+    });
     program.section("tensor", "The verdict on a tensor", [&] {
       Distance error, plain;
       error.max_error = plain.max_error = 0.25;
@@ -565,8 +570,9 @@ TEST_CASE("what is not understood is refused with status 2") {
 TEST_CASE("an unknown section is refused with the known ones") {
   check_refused(
       run_section("sums"),
-      "--section sums: there is no such section; there are numbers, "
-      "apart, good, bad, nan, tensor, input, save, throw, controls, long, "
+      "--section sums: there is no such section; allowed are numbers, "
+      "apart, good, bad, nan, findings, tensor, input, save, throw, "
+      "controls, long, "
       "memory, length");
 }
 
@@ -595,7 +601,7 @@ TEST_CASE("--device gpu where there is no GPU, or no code for one") {
                 "--device gpu: there is no NVIDIA GPU here that this build "
                 "can use; allowed are auto and cpu");
   check_refused(run_on(std::nullopt, "gpu"),
-                "--device gpu: this build has no code for GPUs, which takes "
+                "--device gpu: this build has no code for GPUs; that needs "
                 "nvcc and the CMake option -DFA_GPU=REQUIRED; allowed are "
                 "auto and cpu");
   CHECK(run_on(true, "gpu").output == "on the GPU\n");
@@ -608,16 +614,35 @@ TEST_CASE("--device gpu where there is no GPU, or no code for one") {
 TEST_CASE("a check that fails gives status 1") {
   const Outcome good = run_section("good");
   CHECK(good.status == 0);
-  CHECK(good.output == "theorem: right: 5.00e-01 (allowed 5.00e-01)\n");
+  CHECK(good.output ==
+        "PASS  theorem                                    0.500  (limit "
+        "0.500)\n");
   const Outcome bad = run_section("bad");
   CHECK(bad.status == 1);
-  CHECK(bad.output == "claim: WRONG: 7.50e-01 (allowed 5.00e-01)\n");
+  CHECK(bad.output ==
+        "FAIL  claim                                      0.750  (limit "
+        "0.500)\n");
   CHECK(bad.error == "");
   CHECK(run_section("nan").status == 1);
   const Outcome tensor = run_section("tensor");
   CHECK(tensor.status == 1);
-  CHECK(contains(tensor.output, "o: right: "));
-  CHECK(contains(tensor.output, "d_q: WRONG: "));
+  CHECK(contains(tensor.output, "PASS  o  "));
+  CHECK(contains(tensor.output, "FAIL  d_q  "));
+}
+
+TEST_CASE("a count that must be 0") {
+  const TemporaryDirectory directory;
+  const std::string summary = (directory.path() / "summary").string();
+  const Outcome outcome = run_section("findings", {"--summary", summary});
+  CHECK(outcome.status == 1);
+  CHECK(outcome.output ==
+        "PASS  kernel: no findings\n"
+        "FAIL  kernel: 1 finding\n"
+        "FAIL  kernel: 3 findings\n");
+  CHECK(file_bytes(summary) ==
+        "PASS\t09_example\tkernel: findings\t0\t0\n"
+        "FAIL\t09_example\tkernel: findings\t1\t0\n"
+        "FAIL\t09_example\tkernel: findings\t3\t0\n");
 }
 
 TEST_CASE("errors give status 2 and one sentence") {
@@ -649,9 +674,9 @@ TEST_CASE("every check adds a line to the summary") {
   CHECK(run_section("bad", {"--summary", summary}).status == 1);
   CHECK(run_section("nan", {"--summary", summary}).status == 1);
   CHECK(file_bytes(summary) ==
-        "09_example\ttheorem\t5.00e-01\t5.00e-01\tpass\n"
-        "09_example\tclaim\t7.50e-01\t5.00e-01\tFAIL\n"
-        "09_example\tnothing\tnan\t1.00e+00\tFAIL\n");
+        "PASS\t09_example\ttheorem\t5.00e-01\t5.00e-01\n"
+        "FAIL\t09_example\tclaim\t7.50e-01\t5.00e-01\n"
+        "FAIL\t09_example\tnothing\tnan\t1.00e+00\n");
 }
 
 TEST_CASE("a verdict's line in the summary shows the bound that broke") {
@@ -659,10 +684,10 @@ TEST_CASE("a verdict's line in the summary shows the bound that broke") {
   const std::string summary = (directory.path() / "summary").string();
   CHECK(run_section("tensor", {"--summary", summary}).status == 1);
   CHECK(file_bytes(summary) ==
-        "09_example\to\t2.50e-01\t5.00e-01\tpass\n"
-        "09_example\td_q\t2.00e+00\t7.50e-01\tFAIL\n"
-        "09_example\td_k (rms)\t1.25e-01\t0.00e+00\tFAIL\n"
-        "09_example\td_v\tnan\t7.50e-01\tFAIL\n");
+        "PASS\t09_example\to\t2.50e-01\t5.00e-01\n"
+        "FAIL\t09_example\td_q\t2.00e+00\t7.50e-01\n"
+        "FAIL\t09_example\td_k (rms)\t1.25e-01\t0.00e+00\n"
+        "FAIL\t09_example\td_v\tnan\t7.50e-01\n");
 }
 
 TEST_CASE("a summary that cannot be written gives status 2 before any work") {
@@ -778,9 +803,9 @@ TEST_CASE("the save option makes its directory") {
   for (const std::string& place : {file, file + "/below"}) {
     check_refused(
         run_section("save", {"--save", place}),
-        "--save " + place + ": is not a directory and cannot be made");
+        "--save " + place + ": is not a directory and cannot be created");
   }
-  // Where nobody can make a file, the superuser neither.
+  // Not even the superuser can create a file there.
   if (!fs::is_directory("/proc/self")) return;
   const Outcome outcome = run_section("save", {"--save", "/proc/self"});
   CHECK(outcome.status == 2);
@@ -811,15 +836,16 @@ TEST_CASE("measurements are shown as a table and recorded as JSON") {
                                             {"tflops", 1.5}}};
   const std::string table = cli::table_of(rows, {"kernel"});
   CAPTURE(table);
+  CHECK(
+      contains(table,
+               "kernel        ms  TFLOP/s  registers  shared, B  spilled, B  "
+               "blocks/SM  % of warps\n"));
   CHECK(contains(table,
-                 "   kernel     ms  TFLOP/s  registers  shared  spilled  "
-                 "blocks  % of warps\n"));
+                 "01 \"fast\"  0.123    12.35        128      49152          "
+                 "16          2          25\n"));
   CHECK(contains(table,
-                 "01 \"fast\"  0.123    12.35        128   49152       16  "
-                 "     2          25\n"));
-  CHECK(contains(table,
-                 "       02  1.000     1.50          -       -        -  "
-                 "     -           -\n"));
+                 "02         1.000     1.50          -          -           "
+                 "-          -           -\n"));
   CHECK(contains(cli::table_of({{{"kernel", std::string("03")},
                                  {"length", std::int64_t{1024}},
                                  {"milliseconds", 2.0}}},
@@ -867,23 +893,23 @@ TEST_CASE("a row for each kernel of a rung: lines once, unknowns left out") {
   std::string table = cli::kernel_table(cli::kernel_rows({lab}, lines));
   CAPTURE(table);
   CHECK(contains(table,
-                 "           kernel  lines  threads  shared  stages  "
-                 "setmaxnreg  registers  spilled  blocks\n"));
+                 "kernel             lines  threads  shared, B  stages  "
+                 "setmaxnreg  registers  spilled, B  blocks/SM\n"));
   CHECK(contains(table,
-                 "   02_two, padded      7      256       -       -  "
-                 "         -          -        -       -\n"));
+                 "02_two, padded         7      256          -       -  "
+                 "         -          -           -          -\n"));
   CHECK(contains(table,
-                 "02_two, padded, 2      -       96    1000       3  "
-                 "        40          -        -       -\n"));
-  // On a GPU zeros are known, and who asked comes from the lab, if that launched the same.
+                 "02_two, padded, 2      -       96       1000       3  "
+                 "        40          -           -          -\n"));
+  // A GPU knows zeros; setmaxnreg comes from the lab, if that launched the same kernels.
   cli::LaunchedRung gpu{"99_new", {{64, 0, 0, 8, 0.5, 128, 0}}};
   gpu.in_lab.resize(1);
   gpu.in_lab[0].asked_registers = {24, 24, 24, 24};
   table = cli::kernel_table(cli::kernel_rows({gpu}, lines));
   CAPTURE(table);
   CHECK(contains(table,
-                 "99_new      -      128       0       -          24  "
-                 "       64        0       8\n"));
+                 "99_new      -      128          0       -          24  "
+                 "       64           0          8\n"));
   gpu.in_lab.resize(2);
   CHECK_FALSE(
       contains(cli::kernel_table(cli::kernel_rows({gpu}, lines)), "24"));
@@ -920,7 +946,7 @@ TEST_CASE("what kernels take of the lab is no record") {
   lab.kind = "lab";
   CHECK_THROWS_WITH_AS(
       cli::show_kernel_tables(options, lab, "04_x", {}, {}),
-      "--results records what kernels take of a GPU, and none is used",
+      "--results records the resources of kernels on a GPU, and none is used",
       std::invalid_argument);
 }
 
@@ -950,11 +976,11 @@ TEST_CASE(
   CHECK_FALSE(options.wants("01_first"));
   CHECK(options.size_or(70) == 3);
   CHECK_NOTHROW(check_kernel(options, {"01_first", "02_second"}, "04_x"));
-  CHECK_THROWS_WITH_AS(
-      check_kernel(options, {"01_first"}, "04_x"),
-      "--kernel sec: there is no such kernel; the names are those of the "
-      "files in 04_x/kernels",
-      std::invalid_argument);
+  CHECK_THROWS_WITH_AS(check_kernel(options, {"01_first"}, "04_x"),
+                       "--kernel sec: there is no such kernel; allowed is "
+                       "any part of the name "
+                       "of a file in 04_x/kernels",
+                       std::invalid_argument);
 }
 
 TEST_CASE("sections use the lab where there is no GPU, and times are none") {
@@ -970,6 +996,6 @@ TEST_CASE("sections use the lab where there is no GPU, and times are none") {
   CHECK_FALSE(can_time(program, options));
   options.results = "file.json";
   CHECK_THROWS_WITH_AS(can_time(program, options),
-                       "--results records times of a GPU, and none is used",
+                       "--results records times on a GPU, and none is used",
                        std::invalid_argument);
 }

@@ -52,7 +52,7 @@ give_tools() {
       --build)
         for lesson in 01_alpha 02_beta; do
           mkdir -p "$2/$lesson"
-          printf "#!/bin/sh\necho \"this is $lesson\" \"\$@\"\n[ \"\$1\" = --summary ] || exit 0\nprintf \"$lesson\\\\tsome check\\\\t1.0e-07\\\\t2.0e-07\\\\tpass\\\\n\" >>\"\$2\"\nexit \${STATUS_$lesson:-0}\n" >"$2/$lesson/$lesson"
+          printf "#!/bin/sh\necho \"this is $lesson\" \"\$@\"\n[ \"\$1\" = --summary ] || exit 0\nprintf \"PASS\\\\t$lesson\\\\tsome check\\\\t1.0e-07\\\\t2.0e-07\\\\n\" >>\"\$2\"\nexit \${STATUS_$lesson:-0}\n" >"$2/$lesson/$lesson"
           chmod +x "$2/$lesson/$lesson"
         done ;;
     esac'
@@ -93,7 +93,7 @@ expect "without a command it explains itself" both status_is 0 says "usage: ./le
 learn dance
 expect "an unknown command is refused" both status_is 2 says "unknown command 'dance'"
 learn run 07
-expect "an unknown lesson is refused, with the list" both status_is 2 says "no lesson '07'; there are 01_alpha 02_beta"
+expect "an unknown lesson is refused, with the list" both status_is 2 says "no lesson '07'; allowed are 01_alpha 02_beta"
 learn run --fast
 expect "an unknown option is refused" both status_is 2 says "unknown option '--fast'"
 learn --no-install run 1
@@ -103,8 +103,8 @@ expect "--help after a command explains as well" both status_is 0 says "usage: .
 
 learn run
 expect "run runs every lesson in order" both status_is 0 says "this is 01_alpha"
-expect "run ends with the table" both says "verdict" says "All checks passed."
-expect "the table has each lesson's checks" both says "01_alpha  some check" says "02_beta   some check"
+expect "run ends with the table" both says "result  lesson" says "PASS: all checks passed."
+expect "the table has each lesson's checks" both says "PASS    01_alpha  some check" says "PASS    02_beta   some check"
 expect "nothing is installed where nothing is missing" not called apt-get
 : >"$log"
 learn run
@@ -181,7 +181,7 @@ done
 STATUS_01_alpha=1
 export STATUS_01_alpha
 learn run
-expect "a failed check: exit 1, the other lesson and the table still come" both status_is 1 says "FAILED"
+expect "a failed check: exit 1, the other lesson and the table still come" both status_is 1 says "FAIL: at least one check failed."
 expect "... and the next lesson ran" says "this is 02_beta"
 STATUS_01_alpha=2
 learn run

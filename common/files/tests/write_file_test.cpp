@@ -1,4 +1,5 @@
-// Files that appear whole or not at all: links, devices, modes, full disks, several programs at once.
+// Files that appear whole or not at all: links, devices, modes, full disks, several programs at
+// once.
 #include "common/files/write_file.hpp"
 
 #include <cerrno>
@@ -71,8 +72,8 @@ bool is_kind(const fs::path& path, mode_t kind) {
          (status.st_mode & S_IFMT) == kind;
 }
 
-// Runs a body in a child that may not do all, also when the superuser runs this test. Folders that it looks at need
-// mode 0755.
+// Runs a body in a child that may not do all, also when the superuser runs this test. Folders that
+// it looks at need mode 0755.
 Outcome run_unprivileged(const std::function<int()>& body) {
   return run_in_child([&] {
     if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) {
@@ -82,7 +83,8 @@ Outcome run_unprivileged(const std::function<int()>& body) {
   });
 }
 
-// From here on a file of this process can have so many bytes only, as on a disk that is nearly full.
+// From here on a file of this process can have so many bytes only, as on a disk that is nearly
+// full.
 void limit_files(rlim_t bytes) {
   std::signal(SIGXFSZ, SIG_IGN);
   const rlimit limit{bytes, bytes};
@@ -152,7 +154,7 @@ TEST_CASE("a FIFO is written as it is, and stays") {
   const TemporaryDirectory directory;
   const fs::path fifo = directory.path() / "fifo";
   REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
-  check_writable(fifo);  // nobody reads: it must not wait
+  check_writable(fifo);  // without a reader: it must not wait
   // Open for reading all the time, so that no opening waits.
   const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
   REQUIRE(reader >= 0);

@@ -21,7 +21,7 @@ using namespace fa;
 
 namespace {
 
-// Sets FA_THREADS, and puts back what was there at the end of its scope.
+// Sets FA_THREADS and restores the old value at the end of its scope.
 class Threads {
  public:
   explicit Threads(const char* wanted) {
@@ -50,7 +50,7 @@ class Threads {
   bool was_set_ = false;
 };
 
-// True when `wanted` calls are under way at the same time.
+// True when `wanted` calls run at the same time.
 bool run_together(int wanted) {
   std::atomic<int> arrived{0};
   std::atomic<bool> together{true};
@@ -132,15 +132,15 @@ TEST_CASE("without FA_THREADS every core gets a thread") {
   }
 }
 
-TEST_CASE("an FA_THREADS that is no whole number from 1 is refused") {
+TEST_CASE("an FA_THREADS that is not an integer of at least 1 is refused") {
   for (const std::string wanted :
        {"0", "-3", "four", "4x", " 4", "1.5", "99999999999999999999"}) {
     const Threads setting(wanted.c_str());
-    CHECK_THROWS_WITH_AS(
-        thread_count(),
-        ("FA_THREADS is '" + wanted + "'; it must be a whole number from 1")
-            .c_str(),
-        std::invalid_argument);
+    CHECK_THROWS_WITH_AS(thread_count(),
+                         ("FA_THREADS is '" + wanted +
+                          "'; it must be an integer of at least 1")
+                             .c_str(),
+                         std::invalid_argument);
     CHECK_THROWS_AS(parallel_for(2, [](std::int64_t) {}),
                     std::invalid_argument);
   }
@@ -202,7 +202,7 @@ TEST_CASE("where the system gives no more threads the others do the work") {
     std::atomic<int> calls{0};
     parallel_for(1000, [&](std::int64_t) {
       ++calls;
-      // Long enough for all threads to be asked for meanwhile.
+      // Long enough for all threads to be started.
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     });
     return calls == 1000 ? 0 : 1;

@@ -1,4 +1,5 @@
-// Files of NumPy. The fixtures in data/ were written by NumPy and PyTorch themselves (make_fixtures.py).
+// Files of NumPy. The fixtures in data/ were written by NumPy and PyTorch themselves
+// (make_fixtures.py).
 #include "common/tensor/npy.hpp"
 
 #include <cmath>
@@ -51,7 +52,8 @@ bool same_bytes(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
           std::memcmp(a.data(), b.data(), sizeof(T) * a.count()) == 0);
 }
 
-// Reads a fixture, compares it with what it must hold, writes it, and compares that with the fixture.
+// Reads a fixture, compares it with what it must hold, writes it, and compares that with the
+// fixture.
 template <class T, int Rank>
 void check_fixture(const std::string& name, const Shape<Rank>& shape) {
   INFO(name);
@@ -252,7 +254,7 @@ TEST_CASE("column-major order is refused with what to do about it") {
   }
 }
 
-TEST_CASE("a path that is no file is refused") {
+TEST_CASE("a path that is not a file is refused") {
   const TemporaryDirectory directory;
   const auto refusal = [](const fs::path& path) {
     return message_of<std::invalid_argument>(
@@ -400,7 +402,8 @@ TEST_CASE("a damaged file is read or refused but never more than that") {
       try_bytes(bytes);
     }
   }
-  // Several bytes of the readable part, by characters that mean something there; then cut or lengthened.
+  // Several bytes of the readable part, by characters that mean something there; then cut or
+  // lengthened.
   const std::string meaningful = "0123456789(),' {}:<>|fV-";
   for (int i = 0; i < 1500; ++i) {
     std::string bytes = original;

@@ -323,8 +323,8 @@ TEST_CASE("a copy between different shapes is refused") {
 }
 
 TEST_CASE("float64 reaches 16 bits by way of float32") {
-  // Between 1 and the next number, above the middle by less than float32 can tell: float32 rounds it to
-  // the middle, and the tie goes to the even neighbour, which is 1.
+  // Between 1 and the next number, above the middle by less than float32 can tell: float32 rounds
+  // it to the middle, and the tie goes to the even neighbour, which is 1.
   const auto through_float = [](auto tag) {
     using T = decltype(tag);
     Tensor<double, 1> x({1});
@@ -450,8 +450,8 @@ TEST_CASE(
 }
 
 TEST_CASE("the mixing function gives SplitMix64's published numbers") {
-  // The first outputs of SplitMix64 for seed 1234567, as implementations in many languages print them
-  // (Rosetta Code, "Pseudo-random numbers/Splitmix64").
+  // The first outputs of SplitMix64 for seed 1234567, as implementations in many languages print
+  // them (Rosetta Code, "Pseudo-random numbers/Splitmix64").
   const std::uint64_t expected[] = {
       6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
       4593380528125082431u, 16408922859458223821u};
@@ -485,8 +485,8 @@ TEST_CASE("the same seed gives the same numbers in every type and stride") {
 }
 
 TEST_CASE("no two seeds share a number") {
-  // Seeds that lie apart by the generator's own increment are the hard case: unmixed, one would be the
-  // other, shifted by one.
+  // Seeds that lie apart by the generator's own increment are the hard case: unmixed, one would be
+  // the other, shifted by one.
   constexpr std::uint64_t golden_gamma = 0x9e3779b97f4a7c15u;
   std::set<std::uint64_t> seen;
   std::size_t drawn = 0;
