@@ -41,6 +41,7 @@ class Svg {
   using Attributes = std::vector<Attribute>;
 
   /// @param title       what the picture shows, for screen readers
+  /// @param paper       behind it
   /// @param description more of it; may be empty
   explicit Svg(std::string title, Paper paper = Paper::kWhite,
                std::string description = "");
@@ -54,14 +55,15 @@ class Svg {
   /// @throws std::logic_error when there is none
   void close();
 
-  /// @cond elements by their coordinates
+  /// A rectangle with a corner at (x, y).
   void rect(double x, double y, double width, double height,
             const Attributes& more = {});
+  /// A line from (x1, y1) to (x2, y2).
   void line(double x1, double y1, double x2, double y2,
             const Attributes& more = {});
+  /// Words from (x, y) on, or up to there or around it by text-anchor.
   void text(double x, double y, const std::string& words,
             const Attributes& more = {});
-  /// @endcond
 
   /// The file's text.
   /// @throws std::logic_error while an element is open

@@ -140,6 +140,7 @@ struct __align__(kPanelAlignment) SwizzledTile {
 /// @param batch   which sequence
 /// @param hint    for the L2 cache
 /// @param col     the tile's first column
+/// @param location of the call
 template <class Tile>
 __device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
                           int row, int head, int batch,
@@ -192,7 +193,8 @@ struct Pipeline {
 
   /// One thread calls it before others use the barriers: fence_barrier_init() and __syncthreads()
   /// follow.
-  /// @param consumers how many call consumer_release() for each stage
+  /// @param consumers how many call free() for each stage
+  /// @param location  of the call
   __device__ void init(int consumers,
                        SourceLocation location = caller_location()) {
     for (int i = 0; i < stages; ++i) {

@@ -23,11 +23,13 @@ struct SourceLocation {
   const char* file = "";  ///< name of the file, as the compiler was given it
   int line = 0;           ///< counted from 1
 };
+/// @cond Doxygen takes the attribute for a variable
 /// The line that calls a function which has this as a default argument.
 __attribute__((always_inline)) constexpr SourceLocation caller_location(
     const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   return {file, line};
 }
+/// @endcond
 
 /// What a kernel can ask about its own thread.
 struct Thread {
@@ -168,7 +170,7 @@ class Observer {
   /// All threads of a block have come to a barrier.
   /// @param first      where one of them stands
   /// @param second     where another one stands, in another line if there is one
-  /// @param same_place false when they stand in different lines
+  /// @param same_line  false when they stand in different lines
   /// @param ended      threads that have ended and will not come
   virtual void block_meets(const SourceLocation& first,
                            const SourceLocation& second, bool same_line,

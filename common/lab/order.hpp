@@ -125,17 +125,29 @@ class Order {
   std::uint32_t fence_after(std::uint32_t thread, std::uint32_t time) const;
   /// @}
 
-  /// @cond What happens, in a launch and to the running thread: see Observer.
+  /// @name What happens, in a launch and to the running thread. See Observer.
+  /// @{
+  /// A launch of blocks of so many threads.
   void launch_begins(std::int64_t threads);
+  /// A block.
   void block_begins();
+  /// __syncwarp() of a mask; `first` is lane 0.
   void warp_meets(std::size_t first, unsigned mask);
+  /// __syncthreads().
   void block_meets();
+  /// It comes to a barrier.
   void releases(const void* barrier);
+  /// All have come to a barrier.
   void phase_ends(const void* barrier);
+  /// It has waited at a barrier.
   void acquires(const void* barrier);
+  /// __threadfence(); `arrived`: no bulk store of it is in flight.
   void memory_fenced(bool arrived);
+  /// It changes or reads a counter.
   void counts(const void* counter, CounterUse use);
+  /// fence_async_proxy().
   void async_fenced();
+  /// fence_async_proxy_global().
   void async_fenced_globally() { learnt_by_copies_ = learnt_; }
   /// A thread of this block knows that phases or groups of an agent are over.
   void async_ends(std::uint32_t thread, std::uint32_t agent,
@@ -144,7 +156,7 @@ class Order {
   }
   /// Whether a copy by TMA makes the accesses that come now.
   void copy_runs(bool runs) { copy_runs_ = runs; }
-  /// @endcond
+  /// @}
 
  private:
   static constexpr std::uint32_t kFirstAgent = kMaxThreads;
