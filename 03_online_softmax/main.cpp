@@ -176,7 +176,7 @@ void merge_laws(cli::Program& program) {
 
 // Largest error of one row of attention, divided by its bound.
 double error_over_bound(const RowAttention<float>& row, std::int64_t steps,
-                      View<const float, 1> s, View<const float, 2> v) {
+                        View<const float, 1> s, View<const float, 2> v) {
   const auto wide_s = converted<double>(s);
   const auto wide_v = converted<double>(v);
   Tensor<double, 1> p(wide_s.shape());

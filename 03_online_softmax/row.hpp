@@ -122,7 +122,8 @@ RowAttention<T> split(View<const T, 1> scores, View<const T, 2> values,
   //! [split]
   RowState<T> whole = empty_row_state<T>(d);
   for (std::int64_t part = 0; part < parts; ++part) {
-    RowState<T> own = empty_row_state<T>(d);  // independent of the other parts
+    RowState<T> own =
+        empty_row_state<T>(d);  // independent of the other parts
     const std::int64_t begin = part * n / parts, end = (part + 1) * n / parts;
     for (std::int64_t j = begin; j < end; ++j) {
       Unnormalised::step(own, scores(j), Vector<T>(v.row(j)));

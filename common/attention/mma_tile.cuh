@@ -34,7 +34,7 @@ __device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
 //! [operand]
 template <class T, int count>
 __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
-                                   const float (&p)[count][4], int key) {
+                                 const float (&p)[count][4], int key) {
   const float(&low)[4] = p[key / 8], (&high)[4] = p[key / 8 + 1];
   fragment[0] = pack2<T>(low[0], low[1]);
   fragment[1] = pack2<T>(low[2], low[3]);
@@ -45,8 +45,8 @@ __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
 /// The same of weights that are rounded and packed already.
 template <class T, int count>
 __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
-                                   const std::uint32_t (&p)[count][2],
-                                   int key) {
+                                 const std::uint32_t (&p)[count][2],
+                                 int key) {
   fragment[0] = p[key / 8][0];
   fragment[1] = p[key / 8][1];
   fragment[2] = p[key / 8 + 1][0];

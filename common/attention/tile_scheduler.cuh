@@ -16,15 +16,16 @@ struct WorkTile {
 
 /// The order of work.
 struct TileScheduler {
-  int blocks;   ///< of queries in a head
-  int heads;    ///< of a sequence
+  int blocks;       ///< of queries in a head
+  int heads;        ///< of a sequence
   int total_heads;  ///< of all sequences
   int heads_in_l2;  ///< heads that are processed together, longest tiles first; 0: one head after the other
 };
 
 /// Which work a ticket is for.
 //! [order]
-__device__ inline WorkTile work_tile(int tile_index, const TileScheduler& scheduler) {
+__device__ inline WorkTile work_tile(int tile_index,
+                                     const TileScheduler& scheduler) {
   int block, head;
   if (scheduler.heads_in_l2 == 0) {
     block = tile_index % scheduler.blocks;
@@ -33,7 +34,8 @@ __device__ inline WorkTile work_tile(int tile_index, const TileScheduler& schedu
     const int tiles_in_l2 = scheduler.heads_in_l2 * scheduler.blocks;
     const int first = tile_index / tiles_in_l2 * scheduler.heads_in_l2;
     const int left = scheduler.total_heads - first;
-    const int heads = left < scheduler.heads_in_l2 ? left : scheduler.heads_in_l2;
+    const int heads =
+        left < scheduler.heads_in_l2 ? left : scheduler.heads_in_l2;
     const int rest = tile_index % tiles_in_l2;
     block = scheduler.blocks - 1 - rest / heads;
     head = first + rest % heads;

@@ -45,7 +45,7 @@ __device__ void issue_gemm_rs(float (&d)[r], std::uint32_t (&a)[parts][4],
 /// @tparam T half or bfloat16
 template <class T, int parts, int r>
 __device__ void round_to_operand(std::uint32_t (&p)[parts][4],
-                              const float (&s)[r]) {
+                                 const float (&s)[r]) {
   static_assert(r == 8 * parts, "a part has 16 keys");
 #pragma unroll
   for (int i = 0; i < parts; ++i) {

@@ -144,7 +144,8 @@ struct __align__(kPanelAlignment) SwizzledTile {
 template <class Tile>
 __device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
                           int row, int head, int batch,
-                          CacheHint hint = CacheHint::kEvictNormal, int col = 0,
+                          CacheHint hint = CacheHint::kEvictNormal,
+                          int col = 0,
                           SourceLocation location = caller_location()) {
 #pragma unroll
   for (int panel = 0; panel < Tile::panels; ++panel) {
@@ -204,8 +205,9 @@ struct Pipeline {
   }
   /// Producer: waits until a stage is empty, and says how many bytes will come.
   /// @return the barrier that copies report to
-  __device__ Mbarrier& producer_acquire(const PipelineState<stages>& at, int bytes,
-                               SourceLocation location = caller_location()) {
+  __device__ Mbarrier& producer_acquire(
+      const PipelineState<stages>& at, int bytes,
+      SourceLocation location = caller_location()) {
     const int before = at.parity ^ 1;  // all are empty at the beginning
     empty[at.stage].wait(before, location);
     full[at.stage].arrive_and_expect(bytes, location);
@@ -213,12 +215,13 @@ struct Pipeline {
   }
   /// Consumer: waits until a stage's bytes are there.
   __device__ void consumer_wait(const PipelineState<stages>& at,
-                       SourceLocation location = caller_location()) {
+                                SourceLocation location = caller_location()) {
     full[at.stage].wait(at.parity, location);
   }
   /// Consumer: is done with a stage.
-  __device__ void consumer_release(const PipelineState<stages>& at,
-                       SourceLocation location = caller_location()) {
+  __device__ void consumer_release(
+      const PipelineState<stages>& at,
+      SourceLocation location = caller_location()) {
     empty[at.stage].arrive(location);
   }
 };

@@ -32,7 +32,7 @@ Case run(int m, int n, int k) {
     const auto on_a = on_device(a), on_b = on_device(b);
     Field c(std::int64_t{m} * n);
     const MatmulParams<float> p{on_a.data(), on_b.data(), c.data(), m, n,
-                           k,           k,           n,        n};
+                                k,           k,           n,        n};
     launch(product, {{blocks_x(n), blocks_y(m)}, {kThreadsX, kThreadsY}}, p);
     result.out = c.numbers();
   });
