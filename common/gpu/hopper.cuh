@@ -194,7 +194,7 @@ struct Pipeline {
 
   /// One thread calls it before others use the barriers: fence_barrier_init() and __syncthreads()
   /// follow.
-  /// @param consumers how many call free() for each stage
+  /// @param consumers how many call consumer_release() for each stage
   /// @param location  of the call
   __device__ void init(int consumers,
                        SourceLocation location = caller_location()) {
