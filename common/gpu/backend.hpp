@@ -24,7 +24,7 @@ struct BackendBase {
   /// What the kernels that some work launches take, in their order.
   std::function<std::vector<KernelResources>(const std::function<void()>&)>
       resources;
-  /// Kernels of the lesson that it cannot run, a sentence for each with the reason.
+  /// Kernels of the lesson that it cannot run: a message with the reason for each.
   std::vector<std::string> left_out{};
 };
 

@@ -51,7 +51,7 @@ constexpr std::size_t kSharedAlignment = 1024;
 constexpr std::size_t kRoom =
     4096;  // on either side of memory that kernels are given
 
-// One exchange among the lanes of one mask. Two of them are used in turn: a quick lane may come to
+// One exchange among the lanes of one mask. Two of them alternate: a fast lane may come to
 // the next exchange before a slow one has read this one.
 struct Exchange {
   unsigned arrived = 0;
@@ -881,7 +881,7 @@ class Block {
     const Size index = fiber.thread.block_index;
     const std::string text = fmt::format(
         "thread {} of block ({}, {}, {}) crashed: it uses an address that is "
-        "misaligned or where there is no memory",
+        "misaligned or outside of any allocation",
         fiber.thread.number, index.x, index.y, index.z);
     if (observer == nullptr) {
       return text + "; the watched lab (./learn trace) names the line";

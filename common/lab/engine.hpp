@@ -113,7 +113,7 @@ void yield_from_loop();
 /// @throws std::runtime_error without an observer
 void misaligned(const void* address, std::size_t size,
                 const SourceLocation& location);
-/// A sentence about such an access of the running thread.
+/// The message about such an access of the running thread.
 std::string misaligned_text(const void* address, std::size_t size);
 /// A shuffle that takes the value of a lane outside of its mask: a finding for an observer.
 void absent_source(unsigned mask, int source, const SourceLocation& location);

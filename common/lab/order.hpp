@@ -52,7 +52,7 @@ class Order {
   /// @name Who
   /// @{
 
-  /// The number of a thread of this block.
+  /// The index of a thread of this block.
   std::uint32_t id(std::size_t thread) const {
     return block_ + static_cast<std::uint32_t>(thread);
   }

@@ -56,7 +56,7 @@ struct BlockRecord {
 };
 
 /// Records what some work launches. Its blocks run one after the other, and the lab says that it
-/// has one multiprocessor.
+/// has one SM.
 /// @param work launches kernels of the machine "lab"
 /// @return its blocks, in their order
 /// @throws what the work throws
@@ -89,7 +89,7 @@ class Recorder {
  private:
   void flush(std::size_t warp);
   std::vector<BlockRecord> blocks_;
-  // Of each warp, since its last step: arithmetic, and bytes that were added or stored meanwhile,
+  // Of each warp, since its last step: arithmetic, and bytes that were added or stored in between,
   // which its kind says.
   std::vector<Step> work_;
   std::vector<const void*> barriers_, tensors_;
@@ -116,7 +116,7 @@ inline void note_change(Step::Kind kind, std::int64_t bytes) {
   }
 }
 
-/// load_acquire(), and atomicAdd() or atomic_add_acquire() of 0, which only give what is there:
+/// load_acquire(), and atomicAdd() or atomic_add_acquire() of 0, which only read a value:
 /// taken down while a recorder is set.
 inline void note_look() {
   if (recorder == nullptr) return;

@@ -255,7 +255,7 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines,
   for (const NamedTimeline& one : timelines) {
     cycles = std::max(cycles, one.timeline.cycles);
   }
-  Canvas canvas(timelines.front().name + ": a model of who waits for whom",
+  Canvas canvas(timelines.front().name + ": a model of what waits for what",
                 cycles);
   double y = 10;
   for (const NamedTimeline& one : timelines) y = draw(canvas, one, legend, y);

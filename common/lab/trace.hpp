@@ -71,7 +71,7 @@ std::optional<Trace> trace(const TraceName& name,
 /// none.
 std::string unreached(const Coverage& coverage);
 
-/// The same as a sentence.
+/// The same as a message.
 std::string unreached_text(const Coverage& coverage);
 
 /// A line of JSON about one launch, for programs that watch.

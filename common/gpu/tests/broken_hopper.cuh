@@ -243,7 +243,7 @@ __global__ void store_then_add(const float* in, float* out, unsigned* turn) {
   __syncthreads();
   if (threadIdx.x != 0) return;
   if (blockIdx.x == 0) {
-    bulk_store(out, row, sizeof row);  // in turn: stored
+    bulk_store(out, row, sizeof row);  // ordered: stored
     bulk_commit();
     if (forgets == Forgets::kArrival) {
       bulk_wait_read<0>();
@@ -260,7 +260,7 @@ __global__ void store_then_add(const float* in, float* out, unsigned* turn) {
     while (atomic_add_acquire(turn, 0) == 0) continue;
   }
   if (forgets != Forgets::kProxyFence) fence_async_proxy_global();
-  bulk_add(out, row, sizeof row);  // in turn: added
+  bulk_add(out, row, sizeof row);  // ordered: added
   bulk_commit();
   bulk_wait_read<0>();
 }
@@ -800,20 +800,20 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
         }},
        "a bulk_wait_read<0>() is missing"},
       {{"counts_too_early", "The store was read, but is not in memory.",
-        "race", "in turn: added", "in turn: stored",
-        in_turn(store_then_add<Forgets::kArrival>)},
+        "race", "ordered: added", "ordered: stored",
+        ordered(store_then_add<Forgets::kArrival>)},
        "(and a bulk_wait<0>() before that where a copy writes)"},
       {{"counts_without_a_fence", "A counter says nothing of the store.",
-        "race", "in turn: added", "in turn: stored",
-        in_turn(store_then_add<Forgets::kRelease>)},
+        "race", "ordered: added", "ordered: stored",
+        ordered(store_then_add<Forgets::kRelease>)},
        "with a __threadfence() before it in the one"},
       {{"waits_without_acquiring",
-        "Who waits for the counter may not see it.", "race", "in turn: added",
-        "in turn: stored", in_turn(store_then_add<Forgets::kAcquire>)},
+        "A thread that polls the counter may not see it.", "race", "ordered: added",
+        "ordered: stored", ordered(store_then_add<Forgets::kAcquire>)},
        "an atomic_add_acquire() or load_acquire() in the other"},
       {{"no_fence_before_bulk_add", "A thread knows, its copies may not.",
-        "proxy", "in turn: added", "in turn: stored",
-        in_turn(store_then_add<Forgets::kProxyFence>)},
+        "proxy", "ordered: added", "ordered: stored",
+        ordered(store_then_add<Forgets::kProxyFence>)},
        "fence_async_proxy_global() is missing before this line"},
       {{"no_fence_before_wgmma", "A product does not see what was written.",
         "proxy", "product: begins", "product: written",

@@ -522,7 +522,7 @@ TEST_CASE("launches on a stream keep their order, beside those on others") {
   }
 }
 
-TEST_CASE("a stream of somebody else is used and left alone") {
+TEST_CASE("a stream of the caller is used and left alone") {
   DeviceBuffer<int> numbers(64);
   numbers.zero();
   const Stream own;

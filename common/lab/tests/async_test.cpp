@@ -1,5 +1,5 @@
 // What runs beside the threads in the plain lab: without an observer, so a mistake must show in the
-// numbers, or end the launch with a sentence.
+// numbers, or end the launch with a message.
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
@@ -53,7 +53,7 @@ std::vector<float> plain_run(void (*kernel)(const float*, float*)) {
   return values(out);
 }
 
-TEST_CASE("what is not waited for is NaN, without anybody who watches") {
+TEST_CASE("what is not waited for is NaN, without an observer") {
   CHECK(sum_of(no_wgmma_wait<false>) == 128 * 16);
   CHECK(std::isnan(sum_of(no_wgmma_wait<true>)));
   // The scaled sum is overwritten when the product ends.
@@ -89,7 +89,7 @@ TEST_CASE("a store that no thread waits for does not come") {
   }
 }
 
-TEST_CASE("who waits for ever is named, with what is missing") {
+TEST_CASE("a thread that waits for ever is named, with what is missing") {
   for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
     if (kernel.kind != "deadlock") continue;
     CAPTURE(kernel.name);

@@ -164,7 +164,7 @@ TEST_CASE("copies come one after the other and end their barrier's phase") {
   CHECK(timeline.copies[3].end == doctest::Approx(300));
 }
 
-TEST_CASE("a phase needs all arrivals, and who waits for others says so") {
+TEST_CASE("a phase needs all arrivals, and a wait for others says so") {
   const Timeline timeline = lab::replay(
       {block({{0, {step(Kind::kInit, 2, 7), step(Kind::kWait, 1, 7)}},
               {1, {work(2), step(Kind::kArrive, 1, 7)}},
@@ -467,7 +467,7 @@ TEST_CASE("a time line has a lane for who copies and for who multiplies") {
                  "\"begin\": 0.0, \"end\": 150.0, \"tensor\": \"K\"}"));
 }
 
-TEST_CASE("who has copies add for others has a lane of its own") {
+TEST_CASE("a warp whose copies add for others has a lane of its own") {
   Step addition = step(Kind::kStore, 0, 0, 3200);
   addition.adds = true;
   Step run = step(Kind::kLoad, 0, 0, 320);

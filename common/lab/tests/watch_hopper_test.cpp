@@ -1,5 +1,5 @@
 // The watched lab and what runs beside the threads: each broken kernel is found at its line, with a
-// sentence that says what is missing, and its right twin shows nothing.
+// message that says what is missing, and its right twin shows nothing.
 #include <algorithm>
 #include <set>
 #include <stdexcept>

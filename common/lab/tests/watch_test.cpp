@@ -121,8 +121,8 @@ TEST_CASE("a finding says what is probably missing") {
 // How a block knows what others have written.
 enum class Sees { kByFence, kByAcquiring, kNot };
 
-// Each block leaves its part, and the last one to count adds them up; without a fence nobody says
-// that they are there, and without one nobody sees it.
+// Each block leaves its part, and the last one to count adds them up; without a fence nothing says
+// that they are there, and without an acquire no thread sees it.
 template <bool fenced, Sees sees>
 __global__ void last_block_adds(float* parts, unsigned* counter, float* sum) {
   if (threadIdx.x != 0) return;
@@ -215,7 +215,7 @@ __global__ void by_way_of_a_third_lane(float* out, bool both) {
   if (lane == 2) *out = box;
 }
 
-TEST_CASE("order goes by way of a third lane, but not by itself") {
+TEST_CASE("order passes through a third lane, but not by itself") {
   const auto run = [](bool both) {
     return watched([&] {
       DeviceBuffer<float> out(1);
@@ -239,7 +239,7 @@ __global__ void next_block_reads(float* part, unsigned* flag, float* out) {
     if (changes) {
       atomicAdd(flag, 1u);
     } else {
-      load_acquire(flag);  // which nobody can see
+      load_acquire(flag);  // which no other thread can see
     }
     return;
   }
