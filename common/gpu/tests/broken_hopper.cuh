@@ -740,7 +740,7 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
       device_synchronize();
     };
   };
-  const auto in_turn = [](auto broken) {
+  const auto ordered = [](auto broken) {
     return [=](bool is_broken) {
       DeviceBuffer<unsigned> turn(1);
       device_zero(turn.data(), sizeof(unsigned));
