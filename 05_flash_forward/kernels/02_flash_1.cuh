@@ -82,7 +82,7 @@ inline std::int64_t flash_1_workspace(const Attention<float>& a) {
   return std::int64_t{a.batch} * a.heads * a.length_q * 2;
 }
 
-/// Launches flash_1() with a block for each head.
+/// Launches the kernel with a block for each head.
 /// @param a         with a head_dim of at most 128
 /// @param workspace flash_1_workspace() elements in global memory
 //! [launch]

@@ -71,7 +71,7 @@ __global__ void flash_2(Attention<float> a) {
 }
 //! [flash_2]
 
-/// Launches flash_2() with a block for each tile of queries.
+/// Launches the kernel with a block for each tile of queries.
 /// @param a with a head_dim of at most 128
 //! [launch]
 inline void launch_flash_2(const Attention<float>& a, const Stream& stream) {

@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
 }
 //! [register_tiles]
 
-/// Launches flash_register_tiles() with a block for each tile of queries.
+/// Launches the kernel with a block for each tile of queries.
 /// @tparam Tile FloatTile with at least head_dim columns
 //! [launch]
 template <class Tile>

@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
 }
 //! [tensor_cores]
 
-/// Launches flash_tensor_cores() with a block for each tile of queries.
+/// Launches the kernel with a block for each tile of queries.
 /// @param a with a head_dim of at most 128
 //! [launch]
 template <class T>

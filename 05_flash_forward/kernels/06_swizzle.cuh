@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(128) flash_swizzle(Attention<T> a) {
 }
 //! [swizzle]
 
-/// Launches flash_swizzle() with a block for each tile of queries.
+/// Launches the kernel with a block for each tile of queries.
 /// @param a with a head_dim of at most 128
 //! [launch]
 template <class T>

@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
 }
 //! [pipeline]
 
-/// Launches flash_pipeline() with a block for each tile of queries.
+/// Launches the kernel with a block for each tile of queries.
 /// @param a with a head_dim of at most 128
 //! [launch]
 template <class T>

@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
 }
 //! [edge_masks]
 
-/// Launches flash_edge_masks() with a block for each tile of queries.
+/// Launches the kernel with a block for each tile of queries.
 /// @tparam Tile ForwardTile with at least head_dim columns
 //! [launch]
 template <class Tile, class T>

@@ -22,8 +22,9 @@ flash::tiles::Kernel tile_kernel() {
   using Tile = ForwardTile<d, keys, warps, rows_of_warp>;
   constexpr std::size_t bytes = pipeline_bytes<Tile, bfloat16>();
   flash::tiles::Kernel result;
-  result.tile = {d,     Tile::block_m, keys,
-                 warps, bytes,         std::is_same_v<Tile, EdgeMaskTile<d>>};
+  result.tile = {d,     Tile::block_m,
+                 keys,  warps,
+                 bytes, std::is_same_v<Tile, ForwardTileFor<d>>};
   if constexpr (bytes <= kMostSharedBytes) {
     result.prepare = [](const Problem& problem, const Inputs& in) {
       return prepare<bfloat16>(problem, in, [](const Attention<bfloat16>& a) {

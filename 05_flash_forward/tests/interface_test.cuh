@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/interface/flash_attention.h"
-#include "05_flash_forward/src/tma_launch.cuh"
+#include "common/attention/tma.cuh"
 #include "05_flash_forward/tests/own_calls.cuh"
 #include "05_flash_forward/tests/placed.cuh"
 #include "common/gpu/kernel.cuh"
