@@ -17,12 +17,11 @@ namespace fa::FA_TARGET {
 template <class Tile, class T>
 __device__ void overlap_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                  SpecializedShared<Tile>& shared,
-                                 const Attention<T>& a, int query0,
-                                 int tiles) {
+                                 const Attention<T>& a, int query0, int tiles,
+                                 int warpgroup) {
   const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
   const float scale = a.scale * kLog2E;
   const bool releases = threadIdx.x % kWarp == 0;
-  const int warpgroup = warpgroup_index();
   const auto& q = shared.q[warpgroup];
   KvState<Tile> read;
   const auto release_k = [&] {
@@ -91,8 +90,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int head = blockIdx.y, batch = blockIdx.z;
   const int tiles = key_tiles<Tile>(a, block);
   init_barriers(shared);
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == Tile::consumers) {  // the producer
+  if (warpgroup_index() == Tile::consumers) {  // the producer
     setmaxnreg_dec<kProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup != 0) return;
     const int kv_head = head / (a.heads / a.kv_heads);
@@ -114,12 +112,13 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     return;
   }
   setmaxnreg_inc<kConsumerRegisters<Tile>>();
+  const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   WarpgroupOutput<Tile> o = {};
   RowState rows = empty_row_state();
   shared.q_full[warpgroup].wait(0);
   if (tiles > 0) {
-    overlap_mainloop<Tile>(o, rows, shared, a, query0, tiles);
+    overlap_mainloop<Tile>(o, rows, shared, a, query0, tiles, warpgroup);
   }
   if (write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head,
                          batch)) {

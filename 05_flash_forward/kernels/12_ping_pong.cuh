@@ -39,11 +39,10 @@ template <class Tile, class T>
 __device__ void ping_pong_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                    SpecializedShared<Tile>& shared,
                                    const Attention<T>& a, int query0,
-                                   int tiles) {
+                                   int tiles, int warpgroup) {
   const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
   const float scale = a.scale * kLog2E;
   const bool releases = threadIdx.x % kWarp == 0;
-  const int warpgroup = warpgroup_index();
   const auto& q = shared.q[warpgroup];
   KvState<Tile> read;
   const auto release_k = [&] {
@@ -116,8 +115,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int head = blockIdx.y, batch = blockIdx.z;
   const int tiles = key_tiles<Tile>(a, block);
   init_barriers(shared);
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == Tile::consumers) {  // the producer
+  if (warpgroup_index() == Tile::consumers) {  // the producer
     setmaxnreg_dec<kProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup != 0) return;
     const int kv_head = head / (a.heads / a.kv_heads);
@@ -139,6 +137,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     return;
   }
   setmaxnreg_inc<kConsumerRegisters<Tile>>();
+  const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   WarpgroupOutput<Tile> o = {};
   RowState rows = empty_row_state();
@@ -147,7 +146,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     if (warpgroup == Tile::consumers - 1) {
       scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
     }
-    ping_pong_mainloop<Tile>(o, rows, shared, a, query0, tiles);
+    ping_pong_mainloop<Tile>(o, rows, shared, a, query0, tiles, warpgroup);
     if (warpgroup == 0) {
       scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
     }

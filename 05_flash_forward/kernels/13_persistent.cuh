@@ -20,12 +20,11 @@ __device__ void persistent_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
                                     PersistentShared<Tile>& shared,
                                     ConsumerState<Tile>& read,
                                     const Attention<T>& a, int query0,
-                                    int tiles,
-                                    PendingStore<Tile>& last_store) {
+                                    int tiles, PendingStore<Tile>& last_store,
+                                    int warpgroup) {
   const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
   const float scale = a.scale * kLog2E;
   const bool releases = threadIdx.x % kWarp == 0;
-  const int warpgroup = warpgroup_index();
   const auto& q = shared.q[read.q.stage][warpgroup];
   const auto release_k = [&] {
     if (releases) shared.k_pipe.consumer_release(read.k);
@@ -117,7 +116,8 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     RowState rows = empty_row_state();
     shared.q_pipe[warpgroup].consumer_wait(read.q);
     persistent_mainloop<Tile>(o, rows, shared, read, a, query0,
-                              loaded_tiles<Tile>(a, work.block), last_store);
+                              loaded_tiles<Tile>(a, work.block), last_store,
+                              warpgroup);
     last_store.issued(
         write_output<Tile>(maps, o, rows, shared.q[read.q.stage][warpgroup],
                            query0, work.head, work.batch),

@@ -19,7 +19,9 @@ constexpr int kRescaleThreshold = 8;
 template <bool masked, int r>
 __device__ bool lazy_online_softmax(float (&s)[r], RowState& rows,
                                     float (&rescale)[2], float scale) {
-  const float largest[2] = {lane_max(s, 0), lane_max(s, 1)};
+  float largest[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) largest[h] = lane_max(s, h);
   const auto grows = [&](int h) {
     return (largest[h] - rows.m[h]) * scale > kRescaleThreshold;
   };
@@ -39,11 +41,10 @@ template <class Tile, class T>
 __device__ void lazy_rescaling_mainloop(
     WarpgroupOutput<Tile>& o, RowState& rows, PersistentShared<Tile>& shared,
     ConsumerState<Tile>& read, const Attention<T>& a, int query0, int tiles,
-    PendingStore<Tile>& last_store) {
+    PendingStore<Tile>& last_store, int warpgroup) {
   const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
   const float scale = a.scale * kLog2E;
   const bool releases = threadIdx.x % kWarp == 0;
-  const int warpgroup = warpgroup_index();
   const auto& q = shared.q[read.q.stage][warpgroup];
   const auto release_k = [&] {
     if (releases) shared.k_pipe.consumer_release(read.k);
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     shared.q_pipe[warpgroup].consumer_wait(read.q);
     lazy_rescaling_mainloop<Tile>(o, rows, shared, read, a, query0,
                                   loaded_tiles<Tile>(a, work.block),
-                                  last_store);
+                                  last_store, warpgroup);
     last_store.issued(
         write_output<Tile>(maps, o, rows, shared.q[read.q.stage][warpgroup],
                            query0, work.head, work.batch),

@@ -49,11 +49,10 @@ template <class Tile, class T>
 __device__ void warpgroup_tiles_mainloop(
     WarpgroupOutput<Tile>& o, RowState& rows, PersistentShared<Tile>& shared,
     ConsumerState<Tile>& read, const Attention<T>& a, const TileRange& range,
-    PendingStore<Tile>& last_store) {
+    PendingStore<Tile>& last_store, int warpgroup) {
   const int query0 = range.query0;
   const float scale = a.scale * kLog2E;
   const bool releases = threadIdx.x % kWarp == 0;
-  const int warpgroup = warpgroup_index();
   const auto& q = shared.q[read.q.stage][warpgroup];
   const auto release_k = [&] {
     if (releases) shared.k_pipe.consumer_release(read.k);
@@ -174,7 +173,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     RowState rows = empty_row_state();
     shared.q_pipe[warpgroup].consumer_wait(read.q);
     warpgroup_tiles_mainloop<Tile>(o, rows, shared, read, a, range,
-                                   last_store);
+                                   last_store, warpgroup);
     last_store.release_q();  // if there was no tile of keys
     last_store.issued(
         write_output<Tile>(maps, o, rows, shared.q[read.q.stage][warpgroup],

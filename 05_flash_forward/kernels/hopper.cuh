@@ -223,7 +223,9 @@ __device__ void exp_scores(float (&s)[r], RowState& rows, float scale) {
 template <bool masked, int r>
 __device__ bool online_softmax(float (&s)[r], RowState& rows,
                                float (&rescale)[2], float scale) {
-  const float largest[2] = {lane_max(s, 0), lane_max(s, 1)};
+  float largest[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) largest[h] = lane_max(s, h);
   const auto grows = [&](int h) {
     return (largest[h] - rows.m[h]) * scale > 0;
   };
