@@ -1,6 +1,6 @@
 /// @file
-/// The baseline: three kernels, one for each formula. S and P, length_q x length_k for each head, go
-/// through global memory.
+/// The baseline: three kernels, one for each formula. S and P, length_q x length_k for each head,
+/// go through global memory.
 #pragma once
 
 #include "common/attention/attention.cuh"

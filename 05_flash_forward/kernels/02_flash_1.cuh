@@ -1,7 +1,7 @@
 /// @file
-/// FlashAttention-1: one kernel, no scores in global memory. The outer loop iterates over tiles of K
-/// and V, the inner one over the queries, whose O, m and l are read, rescaled and written back for
-/// each tile of keys.
+/// FlashAttention-1: one kernel, no scores in global memory. The outer loop iterates over tiles of
+/// K and V, the inner one over the queries, whose O, m and l are read, rescaled and written back
+/// for each tile of keys.
 ///
 /// Source: Dao, Fu, Ermon, Rudra and Re, FlashAttention, NeurIPS 2022, algorithm 1.
 #pragma once

@@ -1,7 +1,8 @@
 /// @file
-/// FlashAttention-2: the loops are exchanged. A block owns a tile of queries and iterates over tiles
-/// of K and V. O, m and l stay in registers, O is divided by l once at the end, and global memory
-/// holds only inputs and results. There is a block for each tile of queries, not only for each head.
+/// FlashAttention-2: the loops are exchanged. A block owns a tile of queries and iterates over
+/// tiles of K and V. O, m and l stay in registers, O is divided by l once at the end, and global
+/// memory holds only inputs and results. There is a block for each tile of queries, not only for
+/// each head.
 ///
 /// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 1.
 #pragma once

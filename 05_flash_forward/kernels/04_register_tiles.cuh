@@ -1,7 +1,8 @@
 /// @file
-/// Register blocking for float32. A warp owns 32 queries; each lane computes 8 x 8 scores and 8 rows
-/// of a part of O, so that each loaded element serves eight multiplications. P goes to the second
-/// matmul through shared memory that only its own warp uses. K is copied during P V, V during Q K^T.
+/// Register blocking for float32. A warp owns 32 queries; each lane computes 8 x 8 scores and 8
+/// rows of a part of O, so that each loaded element serves eight multiplications. P goes to the
+/// second matmul through shared memory that only its own warp uses. K is copied during P V, V
+/// during Q K^T.
 #pragma once
 
 #include "common/attention/grid.cuh"
@@ -66,7 +67,8 @@ __device__ inline float max_of_row(float value) {
   return value;
 }
 
-/// Attention in float32. A warp processes Tile::warp_rows queries, a lane rows x keys of its scores.
+/// Attention in float32. A warp processes Tile::warp_rows queries, a lane rows x keys of its
+/// scores.
 /// @tparam Tile a FloatTile
 //! [register_tiles]
 template <class Tile, bool has_dropout>
@@ -158,7 +160,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
         m_new = fmaxf(m_new, s[i][j]);
       }
       m_new = max_of_row(m_new);
-      // P = exp2(scale (S - m)). Where all keys are masked m is -infinity, and
+      // P = exp2(scale (S - m)). With all keys masked m is -infinity, and
       // -infinity - -infinity would be NaN: subtract 0.
       const float offset =
           m_new == -INFINITY ? 0.0f : __fmul_rn(m_new, exponent_scale);

@@ -1,7 +1,7 @@
 /// @file
-/// Both matmuls on tensor cores. A warp owns whole rows, so that their maxima and sums need no other
-/// warp. The accumulators of Q K^T have the layout of the left operand of P V: P never leaves the
-/// registers.
+/// Both matmuls on tensor cores. A warp owns whole rows, so that their maxima and sums need no
+/// other warp. The accumulators of Q K^T have the layout of the left operand of P V: P never leaves
+/// the registers.
 #pragma once
 
 #include "05_flash_forward/kernels/ampere.cuh"

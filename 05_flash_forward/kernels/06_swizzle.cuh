@@ -1,7 +1,7 @@
 /// @file
-/// Fragments by ldmatrix, four matrices of 8 x 8 at once, from tiles with an XOR swizzle, which avoids
-/// the bank conflicts. ldmatrix_x4_transposed() transposes V. The swizzle, swizzled(), and the
-/// matmuls of a warp, multiply_q_k() and multiply_p_v(), are in common/attention/mma_tile.cuh.
+/// Fragments by ldmatrix, four matrices of 8 x 8 at once, from tiles with an XOR swizzle, which
+/// avoids the bank conflicts. ldmatrix_x4_transposed() transposes V. The swizzle, swizzled(), and
+/// the matmuls of a warp, multiply_q_k() and multiply_p_v(), are in common/attention/mma_tile.cuh.
 #pragma once
 
 #include "05_flash_forward/kernels/ampere.cuh"

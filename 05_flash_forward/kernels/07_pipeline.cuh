@@ -7,8 +7,8 @@
 
 namespace fa::FA_TARGET {
 
-/// Attention in 16 bits. A warp processes 32 queries; tiles are swizzled, and the next ones of K and V
-/// are in flight.
+/// Attention in 16 bits. A warp processes 32 queries; tiles are swizzled, and the next ones of K
+/// and V are in flight.
 /// @tparam d at least head_dim
 /// @tparam T half or bfloat16
 //! [pipeline]

@@ -1,6 +1,6 @@
 /// @file
-/// Masks at the edge only, and exponentials of base 2. Tiles that all queries of the block see need no
-/// mask. The scale is folded into the exponent: exp(scale (x - m)) = 2^(c x - c m) with
+/// Masks at the edge only, and exponentials of base 2. Tiles that all queries of the block see need
+/// no mask. The scale is folded into the exponent: exp(scale (x - m)) = 2^(c x - c m) with
 /// c = scale / ln 2, which is one fused multiply-add and one exponential. Under the causal mask the
 /// blocks with the most keys start first.
 #pragma once

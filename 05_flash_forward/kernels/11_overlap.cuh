@@ -1,6 +1,7 @@
 /// @file
-/// Overlap of softmax and matmuls within a warpgroup: Q K^T of the next tile and P V of this one are
-/// issued together, and the warpgroup computes the next softmax while the tensor cores compute P V.
+/// Overlap of softmax and matmuls within a warpgroup: Q K^T of the next tile and P V of this one
+/// are issued together, and the warpgroup computes the next softmax while the tensor cores compute
+/// P V.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3.2, algorithm 2.
 #pragma once
@@ -9,8 +10,8 @@
 
 namespace fa::FA_TARGET {
 
-/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to the
-/// state of its rows.
+/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
+/// the state of its rows.
 /// @param query0 the warpgroup's first query
 /// @param tiles  of keys, at least one
 //! [mainloop]

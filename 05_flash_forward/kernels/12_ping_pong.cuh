@@ -30,8 +30,8 @@ __device__ void scheduler_barrier_arrive(int warpgroup) {
 }
 //! [scheduler_barrier]
 
-/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to the
-/// state of its rows.
+/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
+/// the state of its rows.
 /// @param query0 the warpgroup's first query
 /// @param tiles  of keys, at least one
 //! [mainloop]

@@ -10,8 +10,8 @@
 
 namespace fa::FA_TARGET {
 
-/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to the
-/// state of its rows.
+/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
+/// the state of its rows.
 /// @param query0 the warpgroup's first query
 /// @param tiles  of keys, at least one
 //! [mainloop]

@@ -1,6 +1,6 @@
 /// @file
-/// Lazy rescaling: O and l are rescaled only when a maximum has grown past a threshold. Until then P
-/// may exceed 1, up to 2^threshold, and the lanes of a row need not exchange their maxima.
+/// Lazy rescaling: O and l are rescaled only when a maximum has grown past a threshold. Until then
+/// P may exceed 1, up to 2^threshold, and the lanes of a row need not exchange their maxima.
 ///
 /// Source: Zadouri et al., FlashAttention-4, 2026.
 #pragma once
@@ -10,8 +10,8 @@
 
 namespace fa::FA_TARGET {
 
-/// The growth of a maximum that rescales, in powers of two: P up to 2^8 is as accurate in 16 bits as P
-/// up to 1.
+/// The growth of a maximum that rescales, in powers of two: P up to 2^8 is as accurate in 16 bits
+/// as P up to 1.
 constexpr int kRescaleThreshold = 8;
 
 /// online_softmax() that leaves a maximum that grows by no more than the threshold as it is.
@@ -32,8 +32,8 @@ __device__ bool lazy_online_softmax(float (&s)[r], RowState& rows,
 }
 //! [lazy_online_softmax]
 
-/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to the
-/// state of its rows.
+/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
+/// the state of its rows.
 /// @param query0 the warpgroup's first query
 /// @param tiles  of keys, at least one
 //! [mainloop]

@@ -1,6 +1,6 @@
 /// @file
-/// Skip masked tiles per warpgroup: each warpgroup counts its own tiles of keys, skips those that only
-/// the other warpgroups need, and computes half a tile where that suffices.
+/// Skip masked tiles per warpgroup: each warpgroup counts its own tiles of keys, skips those that
+/// only the other warpgroups need, and computes half a tile where that suffices.
 ///
 /// Source: the idea is ours.
 #pragma once
@@ -42,8 +42,8 @@ __device__ TileRange tile_range(const Attention<T>& a, int block,
 }
 //! [tile_range]
 
-/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to the
-/// state of its rows.
+/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
+/// the state of its rows.
 //! [mainloop]
 template <class Tile, class T>
 __device__ void warpgroup_tiles_mainloop(

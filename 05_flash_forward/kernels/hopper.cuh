@@ -212,8 +212,8 @@ __device__ void exp_scores(float (&s)[r], RowState& rows, float scale) {
   }
 }
 
-/// One step of the online softmax: S becomes P. The lanes of a row exchange their maxima only when a
-/// lane of the warp has found a larger score, which is rare after a few hundred keys.
+/// One step of the online softmax: S becomes P. The lanes of a row exchange their maxima only when
+/// a lane of the warp has found a larger score, which is rare after a few hundred keys.
 /// @tparam masked  whether scores may be -infinity
 /// @param  s       Q K^T; P on return
 /// @param  rescale on return the factors of rescale_o(), if the result is true
@@ -243,7 +243,8 @@ __device__ void rescale_o(float (&o)[r], const float (&rescale)[2]) {
   for (int i = 0; i < r; ++i) o[i] *= rescale[i / 2 % 2];
 }
 
-/// The epilogue, O /= l: rounds and writes O and LSE of a warpgroup, whose threads call it together.
+/// The epilogue, O /= l: rounds and writes O and LSE of a warpgroup, whose threads call it
+/// together.
 /// @param o_smem a stage for O: the warpgroup's tile of Q, whose matmuls this thread has waited for
 /// @param query0 the warpgroup's first query
 /// @return true in one thread, which calls bulk_wait_read<0>() before o_smem is used again or the

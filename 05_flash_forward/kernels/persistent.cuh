@@ -1,6 +1,6 @@
 /// @file
-/// What rungs 13 to 15 share: the pipelines of a persistent block, its producer, which takes tiles of
-/// queries from the tile scheduler, and the asynchronous store of O.
+/// What rungs 13 to 15 share: the pipelines of a persistent block, its producer, which takes tiles
+/// of queries from the tile scheduler, and the asynchronous store of O.
 #pragma once
 
 #include "05_flash_forward/kernels/hopper.cuh"
@@ -8,8 +8,8 @@
 
 namespace fa::FA_TARGET {
 
-/// Stages of a warpgroup's Q: two, so that the next Q is loaded while O, which takes the place of Q, is
-/// stored; one where shared memory does not suffice.
+/// Stages of a warpgroup's Q: two, so that the next Q is loaded while O, which takes the place of
+/// Q, is stored; one where shared memory does not suffice.
 template <class Tile>
 constexpr int kQueryStages = Tile::d == 256 ? 1 : 2;
 
@@ -40,8 +40,8 @@ __device__ void init_barriers(PersistentShared<Tile>& shared) {
   __syncthreads();  // the barriers are initialised
 }
 
-/// Tiles of keys that a block loads for a tile of queries: one at least, so that each tile of queries
-/// takes the same steps.
+/// Tiles of keys that a block loads for a tile of queries: one at least, so that each tile of
+/// queries takes the same steps.
 template <class Tile, class T>
 __device__ int loaded_tiles(const Attention<T>& a, int block) {
   const int visible =
@@ -95,7 +95,8 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
 }
 //! [load_work_tile]
 
-/// The loop of the producer's thread: takes tiles from the scheduler, tells the consumers, and loads.
+/// The loop of the producer's thread: takes tiles from the scheduler, tells the consumers, and
+/// loads.
 /// @param tile_counter null: a static schedule
 //! [producer_loop]
 template <class Tile, class T>
@@ -159,8 +160,8 @@ __device__ bool next_work_tile(PersistentShared<Tile>& shared,
 }
 //! [next_work_tile]
 
-/// The TMA store of the last tile's O from the place of its Q. Its completion is awaited only after the
-/// next S has been issued, unless Q has one stage.
+/// The TMA store of the last tile's O from the place of its Q. Its completion is awaited only after
+/// the next S has been issued, unless Q has one stage.
 template <class Tile>
 struct PendingStore {
   PersistentShared<Tile>& shared;

@@ -82,8 +82,8 @@ auto by_head_dim(Bytes bytes) {
   };
 }
 
-// The ladder: name and idea, types, largest head_dim, dropout, smallest head_dim, what a GPU needs, shared
-// memory, tiles; launch function.
+// The ladder: name and idea, types, largest head_dim, dropout, smallest head_dim, what a GPU needs,
+// shared memory, tiles; launch function.
 inline std::vector<Rung> ladder() {
   const std::vector<Type> float32{Type::kFloat32};
   const std::vector<Type> sixteen_bit{Type::kFloat16, Type::kBFloat16};

@@ -1,6 +1,6 @@
 /// @file
-/// Which kernel computes attention on a device. The C interface, lesson 06 and the last rungs of the
-/// ladder share it.
+/// Which kernel computes attention on a device. The C interface, lesson 06 and the last rungs of
+/// the ladder share it.
 #pragma once
 
 #include <functional>
@@ -87,8 +87,8 @@ ForwardKernel sm_80_kernel(
   });
 }
 
-/// Whether a device has what the Hopper kernels are made for. Not the lab: nothing is fast there, and
-/// the older kernels support all problems.
+/// Whether a device has what the Hopper kernels are made for. Not the lab: nothing is fast there,
+/// and the older kernels support all problems.
 inline bool prefers_hopper(
     const DeviceProperties& device = device_properties()) {
   return device.compute_capability != 0 && can_run(device, kNeedsHopper);

@@ -10,8 +10,8 @@ namespace fa::FA_TARGET {
 /// Tiles of K, and of V, in shared memory: one in use, one in flight.
 constexpr int kPipelineStages = 2;
 
-/// Calls copy(row, col, from, inside) for each 16 bytes of a tile whose first row is row `row0` of a
-/// matrix. `inside` is false beyond `length` rows and beyond head_dim columns.
+/// Calls copy(row, col, from, inside) for each 16 bytes of a tile whose first row is row `row0` of
+/// a matrix. `inside` is false beyond `length` rows and beyond head_dim columns.
 /// @tparam ragged whether rows may lie beyond `length`
 template <int rows, int d, int threads, bool ragged = true, class T,
           class Copy>
