@@ -77,8 +77,7 @@ TEST_CASE(
   CHECK(contains(result.output,
                  "128  256 x 192, 8 warps  262144      -       -"));
   CHECK(contains(result.output, "tiles, largest share of the allowed error"));
-  CHECK(contains(result.output,
-                 "LSE  bfloat16  128          15_warpgroup_tiles"));
+  CHECK(contains(result.output, "LSE  bfloat16  128  15_warpgroup_tiles"));
   CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
   CHECK(contains(result.output, "tiles, bytes beside their formula: right") ==
         is_traced(traced("--size 8 --kernel 08_edge_masks")));
