@@ -41,7 +41,7 @@ __device__ void copy_float_rows(float* tile, const float* matrix,
                                 int head_dim, int thread) {
   constexpr int per_row = d / 4, at_once = threads / per_row;
   static_assert(threads % per_row == 0 && rows % at_once == 0,
-                "each thread copies as many pieces");
+                "all threads copy the same number of pieces");
   const int row = thread / per_row, col = thread % per_row * 4;
   const float* from = matrix + (row0 + row) * stride + col;
 #pragma unroll

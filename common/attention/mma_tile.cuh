@@ -20,7 +20,7 @@ __device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
                                Copy copy) {
   constexpr int per_row = d / 8, at_once = threads / per_row;
   static_assert(threads % per_row == 0 && rows % at_once == 0,
-                "each thread copies as many pieces");
+                "all threads copy the same number of pieces");
   const int row = thread / per_row, col = thread % per_row * 8;
   const T* from = matrix + (row0 + row) * stride + col;
 #pragma unroll
