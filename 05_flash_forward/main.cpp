@@ -7,11 +7,9 @@
 #include <fmt/format.h>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "05_flash_forward/src/experiments.hpp"
 #include "05_flash_forward/src/ladder.hpp"
-#include "05_flash_forward/src/timeline.hpp"
+#include "05_flash_forward/src/sections.hpp"
 #include "05_flash_forward/src/timing.hpp"
-#include "05_flash_forward/src/traffic.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"

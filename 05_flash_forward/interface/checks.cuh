@@ -1,6 +1,6 @@
 /// @file
 /// What the C interfaces of this lesson and of a later one share: they look at an attention before they compute it,
-/// and turn exceptions into a status and a sentence. Compiled once for each machine: see common/gpu/target.hpp.
+/// and turn exceptions into a status and a message. Compiled once for each backend: see common/gpu/target.hpp.
 #pragma once
 
 #include <algorithm>
@@ -215,7 +215,8 @@ inline int gpu_of(const char* name, const void* pointer) {
   FA_CUDA(cudaPointerGetAttributes(&attributes, pointer));
   if (attributes.type != cudaMemoryTypeDevice &&
       attributes.type != cudaMemoryTypeManaged) {
-    refuse("{} is at address {}, which is no memory of a GPU", name, pointer);
+    refuse("{} is at address {}, which is not memory of a GPU", name,
+           pointer);
   }
   return attributes.device;
 }
@@ -304,7 +305,7 @@ void with_attention(const fa_attention& a, Work work) {
   }
 }
 
-// Makes last_name() say which kernel an attention takes.
+// Makes last_name() name the kernel of a problem.
 inline void note_kernel(const char* kernel, const char* type, int columns,
                         const fa_attention& a) {
   last_name() = fmt::format("{}, {}, {} columns{}", kernel, type, columns,

@@ -66,8 +66,8 @@ typedef struct fa_attention {
   int32_t causal;  ///< 1: query i sees keys up to i + length_k - length_q;
                    ///< 0: it sees all
   double scale;    ///< above 0 and finite; usually fa_default_scale()
-  double dropout;  ///< share of the weights that are dropped: 0 to below 1
-  uint64_t seed;   ///< of the dropout: the same seed drops the same weights
+  double dropout;  ///< probability of dropping an element of P: 0 to below 1
+  uint64_t seed;   ///< of the dropout: the same seed drops the same elements
   void* stream;    ///< a cudaStream_t; null is CUDA's default stream
   /// Memory for the counter of a dynamic tile scheduler, or null: blocks then
   /// take their tiles in a fixed order, which can be slower. All bytes are 0
@@ -91,7 +91,7 @@ int fa_forward(const fa_attention* attention);
 size_t fa_workspace_bytes(const fa_attention* attention);
 
 /// Which kernel fa_forward() would take on the current GPU, for example "08_edge_masks, bfloat16, 128 columns". Pointers are
-/// not looked at; of strides only whether TMA takes them, as the kernels for Hopper ask: above 0 and below 2^40 bytes.
+/// not looked at; of strides only whether TMA supports them: above 0 and below 2^40 bytes.
 /// The choice depends on that GPU and on the architectures that the library is compiled for: without code for sm_90a a
 /// Hopper GPU gets "08_edge_masks", too, and what no other kernel fits gets "any_gpu".
 /// @param attention as for fa_forward()
@@ -105,7 +105,7 @@ double fa_default_scale(int64_t head_dim);
 /// is ignored.
 const char* fa_runs_on(void);
 
-/// One sentence about this thread's latest call that did not succeed; empty when all did. It lasts until the next
+/// One message about this thread's latest call that did not succeed; empty when all did. It lasts until the next
 /// such call.
 const char* fa_last_error(void);
 

@@ -1,18 +1,17 @@
 /// @file
-/// The baseline: three kernels, one for each formula. Scores and weights, length_q x length_k of each head, go
-/// through global memory.
+/// The baseline: three kernels, one for each formula. S and P, length_q x length_k for each head,
+/// go through global memory.
 #pragma once
 
 #include "common/attention/attention.cuh"
+#include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Side of the tiles of the products.
+/// Rows and columns of a tile of a matmul.
 constexpr int kUnfusedTile = 32;
 
-/// S = scale Q K^T. Launch: blocks of 32 x 32; grid of ceil(length_k / 32) x ceil(length_q / 32) x heads of all
-/// sequences.
-/// @param a      what is computed
+/// S = scale Q K^T. A block computes a tile of 32 x 32 scores, a thread one of them.
 /// @param scores [batch, heads, length_q, length_k]
 //! [scores]
 __global__ void unfused_scores(Attention<float> a, float* scores) {
@@ -30,9 +29,9 @@ __global__ void unfused_scores(Attention<float> a, float* scores) {
                        : 0.0f;
     k_smem[y][x] =
         inside && key < a.length_k ? h.k[key * a.k_strides.row + l] : 0.0f;
-    __syncthreads();  // the tiles are there
+    __syncthreads();  // the tiles have arrived
     for (int e = 0; e < tile; ++e) sum += q_smem[y][e] * k_smem[x][e];
-    __syncthreads();  // nobody needs them any more
+    __syncthreads();  // all warps are done with the tiles
   }
   const int key = key0 + x;
   if (query < a.length_q && key < a.length_k) {
@@ -42,38 +41,35 @@ __global__ void unfused_scores(Attention<float> a, float* scores) {
 }
 //! [scores]
 
-/// P = softmax(S), in place, and LSE. Launch: blocks of 32 x 4, a warp for each row; grid of ceil(length_q / 4) x 1
-/// x heads of all sequences.
-/// @param a       what is computed
-/// @param weights scores before, weights after
-//! [weights]
+/// P = softmax(S), in place, and LSE. A warp processes a row.
+/// @param probs [batch, heads, length_q, length_k]: S before, P after
+//! [probs]
 __global__ void unfused_probs(Attention<float> a, float* probs) {
   const int query = blockIdx.x * blockDim.y + threadIdx.y, index = blockIdx.z;
   if (query >= a.length_q) return;  // the whole warp
   float* row =
       probs + (std::int64_t{index} * a.length_q + query) * a.length_k;
-  const int seen = visible_keys(a, query);
+  const int visible = visible_keys(a, query);
   float m = -INFINITY, l = 0;
-  for (int j = threadIdx.x; j < seen; j += kWarp) m = fmaxf(m, row[j]);
+  for (int j = threadIdx.x; j < visible; j += kWarp) m = fmaxf(m, row[j]);
   m = warp_max(m);
-  for (int j = threadIdx.x; j < seen; j += kWarp) {
+  for (int j = threadIdx.x; j < visible; j += kWarp) {
     l += exp_diff(row[j], m);
   }
   l = warp_sum(l);
   for (int j = threadIdx.x; j < a.length_k; j += kWarp) {
-    row[j] = j < seen ? exp_diff(row[j], m) / l *
-                            a.dropout.of_weight(index, query, j)
-                      : 0.0f;
+    row[j] = j < visible ? exp_diff(row[j], m) / l *
+                               a.dropout.of_weight(index, query, j)
+                         : 0.0f;
   }
   if (threadIdx.x == 0) {
     a.lse[std::int64_t{index} * a.length_q + query] = log_sum(m, l);
   }
 }
-//! [weights]
+//! [probs]
 
-/// O = P V. Launch: blocks of 32 x 32; grid of ceil(head_dim / 32) x ceil(length_q / 32) x heads of all sequences.
-/// @param a       what is computed
-/// @param weights [batch, heads, length_q, length_k]
+/// O = P V. A block computes a tile of 32 x 32 elements of O, a thread one of them.
+/// @param probs [batch, heads, length_q, length_k]
 //! [output]
 __global__ void unfused_output(Attention<float> a, const float* probs) {
   constexpr int tile = kUnfusedTile;
@@ -91,14 +87,40 @@ __global__ void unfused_output(Attention<float> a, const float* probs) {
     v_smem[y][x] = key < a.length_k && col < a.head_dim
                        ? h.v[key * a.v_strides.row + col]
                        : 0.0f;
-    __syncthreads();  // the tiles are there
+    __syncthreads();  // the tiles have arrived
     for (int e = 0; e < tile; ++e) sum += p_smem[y][e] * v_smem[e][x];
-    __syncthreads();  // nobody needs them any more
+    __syncthreads();  // all warps are done with the tiles
   }
   if (query < a.length_q && col < a.head_dim) {
     h.o[query * a.o_strides.row + col] = sum;
   }
 }
 //! [output]
+
+/// Elements of S, which is also P: the workspace of launch_unfused().
+inline std::int64_t unfused_workspace(const Attention<float>& a) {
+  return std::int64_t{a.batch} * a.heads * a.length_q * a.length_k;
+}
+
+/// Launches the three kernels.
+/// @param workspace unfused_workspace() elements in global memory
+//! [launch]
+inline void launch_unfused(const Attention<float>& a, const Stream& stream,
+                           float* workspace) {
+  const auto tiles = [](int size) {
+    return static_cast<unsigned>(ceil_div(size, kUnfusedTile));
+  };
+  const auto heads = static_cast<unsigned>(a.batch * a.heads);
+  const Size block(kUnfusedTile, kUnfusedTile);
+  launch(stream, unfused_scores,
+         {{tiles(a.length_k), tiles(a.length_q), heads}, block}, a,
+         workspace);
+  const auto rows = static_cast<unsigned>(ceil_div(a.length_q, 4));
+  launch(stream, unfused_probs, {{rows, 1, heads}, {kWarp, 4}}, a, workspace);
+  launch(stream, unfused_output,
+         {{tiles(a.head_dim), tiles(a.length_q), heads}, block}, a,
+         workspace);
+}
+//! [launch]
 
 }  // namespace fa::FA_TARGET

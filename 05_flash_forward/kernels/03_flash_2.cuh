@@ -1,22 +1,23 @@
 /// @file
-/// FlashAttention-2: the loops change places. A block owns a tile of queries; O, m and l stay in registers while the
-/// keys go by, O is divided once at the end, and global memory sees nothing but the inputs and the results. Blocks
-/// are as many as there are tiles of queries, not only heads.
+/// FlashAttention-2: the loops are exchanged. A block owns a tile of queries and iterates over
+/// tiles of K and V. O, m and l stay in registers, O is divided by l once at the end, and global
+/// memory holds only inputs and results. There is a block for each tile of queries, not only for
+/// each head.
 ///
 /// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 1.
 #pragma once
 
-#include "05_flash_forward/kernels/02_flash_1.cuh"
+#include "05_flash_forward/kernels/float_rows.cuh"
+#include "common/attention/grid.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Queries of a block: a thread for each.
+/// Queries of a tile, one for each thread.
 constexpr int kFlash2Queries = 64;
 /// Keys of a tile.
 constexpr int kFlash2Keys = 32;
 
-/// Attention in float32; a block has 64 queries, a thread one of them.
-/// Launch: blocks of 64; grid of ceil(length_q / 64) x heads x batch.
+/// Attention in float32. A block processes a tile of queries, a thread one of them.
 /// @tparam d at least head_dim
 //! [flash_2]
 template <int d>
@@ -26,38 +27,40 @@ __global__ void flash_2(Attention<float> a) {
   const auto h = head_of(a, blockIdx.z, blockIdx.y);
   const int query0 = blockIdx.x * kFlash2Queries;
   const int query = query0 + threadIdx.x;
-  const bool exists = query < a.length_q;  // the others help to copy
-  const int seen = exists ? visible_keys(a, query) : 0;
-  const int seen_by_last = visible_keys(a, query0 + kFlash2Queries - 1);
+  const bool exists = query < a.length_q;  // the other threads only copy
+  const int visible = exists ? visible_keys(a, query) : 0;
+  const int visible_to_last = visible_keys(a, query0 + kFlash2Queries - 1);
   float q[d] = {}, o[d] = {}, m = -INFINITY, l = 0;
   if (exists) load_row(q, h.q + query * a.q_strides.row, a.head_dim);
-  for (int key0 = 0; key0 < seen_by_last; key0 += kFlash2Keys) {
+  for (int key0 = 0; key0 < visible_to_last; key0 += kFlash2Keys) {
     load_rows(k_smem, h.k, a.k_strides.row, key0, a.length_k, a.head_dim,
               threadIdx.x, kFlash2Queries);
     load_rows(v_smem, h.v, a.v_strides.row, key0, a.length_k, a.head_dim,
               threadIdx.x, kFlash2Queries);
-    __syncthreads();  // the tiles are there
+    __syncthreads();  // the tiles have arrived
+    // S = scale Q K^T
     float s[kFlash2Keys], m_new = m;
     for (int j = 0; j < kFlash2Keys; ++j) {
-      s[j] = key0 + j < seen ? a.scale * dot(q, k_smem[j]) : -INFINITY;
+      s[j] = key0 + j < visible ? a.scale * dot(q, k_smem[j]) : -INFINITY;
       m_new = fmaxf(m_new, s[j]);
     }
-    //! [correction]
+    //! [rescale]
     const float rescale = exp_diff(m, m_new);
     m = m_new;
     l *= rescale;
 #pragma unroll
     for (int e = 0; e < d; ++e) o[e] *= rescale;
-    //! [correction]
+    //! [rescale]
+    // P = exp(S - m), O += P V
     for (int j = 0; j < kFlash2Keys; ++j) {
       const float p = exp_diff(s[j], m);
-      l += p;  // of all weights, also of those that are dropped
+      l += p;  // before dropout
       if (p == 0) continue;
       const float kept = p * a.dropout.of_weight(h.index, query, key0 + j);
 #pragma unroll
       for (int e = 0; e < d; ++e) o[e] += kept * v_smem[j][e];
     }
-    __syncthreads();  // nobody needs the tiles any more
+    __syncthreads();  // all warps are done with the tiles
   }
   //! [end_of_row]
   if (!exists) return;
@@ -68,5 +71,16 @@ __global__ void flash_2(Attention<float> a) {
   //! [end_of_row]
 }
 //! [flash_2]
+
+/// Launches the kernel with a block for each tile of queries.
+/// @param a with a head_dim of at most 128
+//! [launch]
+inline void launch_flash_2(const Attention<float>& a, const Stream& stream) {
+  with_head_dim<32, 128>(a.head_dim, [&](auto d) {
+    launch(stream, flash_2<decltype(d)::value>,
+           {grid_of(a, kFlash2Queries), {kFlash2Queries}}, a);
+  });
+}
+//! [launch]
 
 }  // namespace fa::FA_TARGET

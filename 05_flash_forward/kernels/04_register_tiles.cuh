@@ -1,48 +1,47 @@
 /// @file
-/// float32 as fast as its arithmetic allows. A warp owns 32 queries; each lane computes 8 x 8 scores and 8 rows of a
-/// part of O, so that a loaded number serves eight multiplications. Weights go to the second product through shared
-/// memory that only their own warp touches. Tiles of K and V are copied while the other of the two is used.
+/// Register blocking for float32. A warp owns 32 queries; each lane computes 8 x 8 scores and 8
+/// rows of a part of O, so that each loaded element serves eight multiplications. P goes to the
+/// second matmul through shared memory that only its own warp uses. K is copied during P V, V
+/// during Q K^T.
 #pragma once
 
-#include "common/attention/attention.cuh"
+#include "common/attention/grid.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Sizes of flash_register_tiles().
+/// Tile sizes of flash_register_tiles().
 /// @tparam head_dim columns: 32, 64, 128 or 256
-/// @tparam small    for GPUs whose blocks have less shared memory: at most 99 KiB
+/// @tparam small    for GPUs whose blocks have at most 99 KiB of shared memory
 template <int head_dim, bool small = false>
 struct FloatTile {
-  static constexpr int d = head_dim;  ///< columns
-  static constexpr int rows =
-      d == 256 || small ? 4 : 8;  ///< queries of a lane
-  static constexpr int keys = !small     ? 8
-                              : d == 256 ? 2
-                              : d == 128 ? 4
-                                         : 8;              ///< keys of a lane
-  static constexpr int warps = small && d == 256 ? 2 : 4;  ///< of a block
-  static constexpr int threads = 32 * warps;               ///< of a block
-  static constexpr int warp_rows = 4 * rows;         ///< queries of a warp
-  static constexpr int block_m = warps * warp_rows;  ///< queries of a block
-  static constexpr int block_n = 8 * keys;           ///< keys of a tile
-  static constexpr int ld = d + 4;                   ///< of Q, K and V
-  static constexpr int p_ld = block_n + 8;           ///< of the weights
-  static constexpr int q_size = block_m * ld;        ///< elements
-  static constexpr int kv_size = block_n * ld;       ///< elements of K or V
-  static constexpr int p_size = block_m * p_ld;      ///< elements
-  /// Dynamic shared memory.
+  static constexpr int d = head_dim;
+  // Queries and keys of a lane.
+  static constexpr int rows = d == 256 || small ? 4 : 8;
+  static constexpr int keys = !small ? 8 : d == 256 ? 2 : d == 128 ? 4 : 8;
+  static constexpr int warps = small && d == 256 ? 2 : 4;
+  static constexpr int threads = 32 * warps;
+  static constexpr int warp_rows = 4 * rows;  // queries of a warp
+  static constexpr int block_m = warps * warp_rows;
+  static constexpr int block_n = 8 * keys;
+  // Row strides of Q, K and V, and of P: padded against bank conflicts.
+  static constexpr int ld = d + 4;
+  static constexpr int p_ld = block_n + 8;
+  // Elements of the tiles in shared memory.
+  static constexpr int q_size = block_m * ld;
+  static constexpr int kv_size = block_n * ld;
+  static constexpr int p_size = block_m * p_ld;
   static constexpr std::size_t shared_bytes =
       sizeof(float) * (q_size + 2 * kv_size + p_size);
 };
 
-/// Begins to copy rows of a matrix to a tile, with zeros outside of the matrix.
+/// Issues copies of rows of a matrix to a tile, with zeros outside of the matrix.
 template <int rows, int d, int ld, int threads>
 __device__ void copy_float_rows(float* tile, const float* matrix,
                                 std::int64_t stride, int row0, int length,
                                 int head_dim, int thread) {
   constexpr int per_row = d / 4, at_once = threads / per_row;
   static_assert(threads % per_row == 0 && rows % at_once == 0,
-                "as many for each thread");
+                "all threads copy the same number of pieces");
   const int row = thread / per_row, col = thread % per_row * 4;
   const float* from = matrix + (row0 + row) * stride + col;
 #pragma unroll
@@ -52,14 +51,15 @@ __device__ void copy_float_rows(float* tile, const float* matrix,
   }
 }
 
-/// The sum over the eight lanes that share rows, given to each of them; bits 0, 2 and 3 of their numbers differ.
+/// The sum over the eight lanes that share rows, in each of them; bits 0, 2 and 3 of their indices
+/// differ.
 __device__ inline float sum_of_row(float value) {
   for (const int distance : {1, 4, 8}) {
     value += __shfl_xor_sync(kAllLanes, value, distance);
   }
   return value;
 }
-/// The largest value of the lanes that share rows.
+/// The largest value of these lanes.
 __device__ inline float max_of_row(float value) {
   for (const int distance : {1, 4, 8}) {
     value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, distance));
@@ -67,10 +67,9 @@ __device__ inline float max_of_row(float value) {
   return value;
 }
 
-/// Attention in float32; a warp has 32 queries (16 with 256 columns), a lane 8 x 8 of its scores.
-/// Launch: blocks of Tile::threads; grid of ceil(length_q / block_m) x heads x batch; Tile::shared_bytes.
-/// @tparam Tile  a FloatTile
-/// @tparam drops whether weights are dropped
+/// Attention in float32. A warp processes Tile::warp_rows queries, a lane rows x keys of its
+/// scores.
+/// @tparam Tile a FloatTile
 //! [register_tiles]
 template <class Tile, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
@@ -82,23 +81,23 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
   float* const v_smem = k_smem + Tile::kv_size;
   const int thread = threadIdx.x, lane = thread % kWarp;
   const int warp_row = thread / kWarp * Tile::warp_rows;
-  // Bits 1 and 4 of a lane's number are its row, the others its column: pairs
-  // of lanes share each load, which then takes two wavefronts.
+  // Bits 1 and 4 of the lane's index are its row, the others its column:
+  // pairs of lanes share each load, which then takes two wavefronts.
   const int y = lane / 2 % 2 + lane / 16 * 2;
   const int x = lane % 2 + lane / 4 % 4 * 2;
   float* const p_smem =
-      v_smem + Tile::kv_size + (warp_row + y) * Tile::p_ld;  // from row y
+      v_smem + Tile::kv_size + (warp_row + y) * Tile::p_ld;  // its row y
   const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   const int query0 = block * Tile::block_m;
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
   const int tiles =
       ceil_div(visible_keys(a, query0 + Tile::block_m - 1), Tile::block_n);
-  const int whole = visible_keys(a, query0) / Tile::block_n;  // seen by all
+  const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
   const float exponent_scale = a.scale * kLog2E;
-  const auto fetch = [&](float* tile, const float* matrix,
-                         std::int64_t stride, int number) {
+  const auto load = [&](float* tile, const float* matrix, std::int64_t stride,
+                        int index) {
     copy_float_rows<Tile::block_n, d, Tile::ld, Tile::threads>(
-        tile, matrix, stride, number * Tile::block_n, a.length_k, a.head_dim,
+        tile, matrix, stride, index * Tile::block_n, a.length_k, a.head_dim,
         thread);
     cp_async_commit();
   };
@@ -106,8 +105,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
     copy_float_rows<Tile::block_m, d, Tile::ld, Tile::threads>(
         q_smem, head.q, a.q_strides.row, query0, a.length_q, a.head_dim,
         thread);
-    fetch(k_smem, head.k, a.k_strides.row, 0);
-    fetch(v_smem, head.v, a.v_strides.row, 0);
+    load(k_smem, head.k, a.k_strides.row, 0);
+    load(v_smem, head.v, a.v_strides.row, 0);
   }
   float o[rows][4 * fours] = {}, m[rows], l[rows] = {};
 #pragma unroll
@@ -115,10 +114,11 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
   for (int tile = 0; tile < tiles; ++tile) {
     const int key0 = tile * Tile::block_n;
     cp_async_wait<1>();
-    __syncthreads();  // K is there
+    __syncthreads();  // K has arrived
     float s[rows][keys] = {};
+    // S = Q K^T
 #pragma unroll 1
-    for (int e = 0; e < d; e += 4) {  // S = Q K^T
+    for (int e = 0; e < d; e += 4) {
       float4 q[rows];
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
         }
       }
     }
-    __syncthreads();  // nobody needs K any more
-    if (tile + 1 < tiles) fetch(k_smem, head.k, a.k_strides.row, tile + 1);
+    __syncthreads();  // all warps are done with K
+    if (tile + 1 < tiles) load(k_smem, head.k, a.k_strides.row, tile + 1);
     if (tile + 1 == tiles)
       cp_async_commit();  // an empty group keeps the count
     bool changed = false;
@@ -150,22 +150,24 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
       const int query = query0 + warp_row + y + 4 * i;
-      const int seen =
-          tile < whole ? Tile::block_n : visible_keys(a, query) - key0;
-      float largest = m[i];
+      const int visible = tile < unmasked_tiles
+                              ? Tile::block_n
+                              : visible_keys(a, query) - key0;
+      float m_new = m[i];
 #pragma unroll
       for (int j = 0; j < keys; ++j) {
-        if (x + 8 * j >= seen) s[i][j] = -INFINITY;
-        largest = fmaxf(largest, s[i][j]);
+        if (x + 8 * j >= visible) s[i][j] = -INFINITY;
+        m_new = fmaxf(m_new, s[i][j]);
       }
-      largest = max_of_row(largest);
-      // -infinity - -infinity is no number: take 0 for the maximum of nothing
+      m_new = max_of_row(m_new);
+      // P = exp2(scale (S - m)). With all keys masked m is -infinity, and
+      // -infinity - -infinity would be NaN: subtract 0.
       const float offset =
-          largest == -INFINITY ? 0.0f : __fmul_rn(largest, exponent_scale);
-      // Both products are rounded: a maximum that stays is corrected by 1.
+          m_new == -INFINITY ? 0.0f : __fmul_rn(m_new, exponent_scale);
+      // Both products are rounded: where m stays, the rescale factor is 1.
       rescale[i] = exp2_approx(__fmul_rn(m[i], exponent_scale) - offset);
       changed = changed || rescale[i] != 1;
-      m[i] = largest;
+      m[i] = m_new;
       l[i] *= rescale[i];
 #pragma unroll
       for (int j = 0; j < keys; ++j) {
@@ -186,9 +188,10 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
       }
     }
     cp_async_wait<1>();
-    __syncthreads();  // V is there, and so are the weights of this warp
+    __syncthreads();  // V has arrived, and this warp has written P
+                      // O += P V
 #pragma unroll 1
-    for (int key = 0; key < Tile::block_n; key += 4) {  // O += P V
+    for (int key = 0; key < Tile::block_n; key += 4) {
       float p[rows][4];
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
@@ -214,8 +217,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
         }
       }
     }
-    __syncthreads();  // nobody needs V any more
-    if (tile + 1 < tiles) fetch(v_smem, head.v, a.v_strides.row, tile + 1);
+    __syncthreads();  // all warps are done with V
+    if (tile + 1 < tiles) load(v_smem, head.v, a.v_strides.row, tile + 1);
     if (tile + 1 == tiles) cp_async_commit();
   }
 #pragma unroll
@@ -239,5 +242,18 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
   }
 }
 //! [register_tiles]
+
+/// Launches the kernel with a block for each tile of queries.
+/// @tparam Tile FloatTile with at least head_dim columns
+//! [launch]
+template <class Tile>
+void launch_register_tiles(const Attention<float>& a, const Stream& stream) {
+  const auto kernel = a.dropout.threshold > 0
+                          ? flash_register_tiles<Tile, true>
+                          : flash_register_tiles<Tile, false>;
+  launch(stream, kernel,
+         {grid_of(a, Tile::block_m), {Tile::threads}, Tile::shared_bytes}, a);
+}
+//! [launch]
 
 }  // namespace fa::FA_TARGET

@@ -1,15 +1,16 @@
 /// @file
-/// Fragments by ldmatrix, four matrices of 8 x 8 at once, from tiles that are swizzled: the 16-byte pieces of a row
-/// change places by exclusive or with the row's number, so that eight rows of a column lie in different banks. V is
-/// turned on its way by ldmatrix_x4_transposed().
+/// Fragments by ldmatrix, four matrices of 8 x 8 at once, from tiles with an XOR swizzle, which
+/// avoids the bank conflicts. ldmatrix_x4_transposed() transposes V. The swizzle, swizzled(), and
+/// the matmuls of a warp, multiply_q_k() and multiply_p_v(), are in common/attention/mma_tile.cuh.
 #pragma once
 
-#include "05_flash_forward/kernels/05_tensor_cores.cuh"
+#include "05_flash_forward/kernels/ampere.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Attention in 16 bits; tiles are swizzled.
-/// Launch: as flash_tensor_cores().
+/// Attention in 16 bits. A warp processes 32 queries; tiles are swizzled.
+/// @tparam d at least head_dim
+/// @tparam T half or bfloat16
 //! [swizzle]
 template <int d, class T>
 __global__ void __launch_bounds__(128) flash_swizzle(Attention<T> a) {
@@ -33,25 +34,44 @@ __global__ void __launch_bounds__(128) flash_swizzle(Attention<T> a) {
   Accumulators<Tile, d> o = {};
   WarpRowState<Tile> state;
   init_row_state(state);
-  const int seen = visible_keys(a, query0 + Tile::block_m - 1);
-  for (int key0 = 0; key0 < seen; key0 += Tile::block_n) {
+  const int visible = visible_keys(a, query0 + Tile::block_m - 1);
+  for (int key0 = 0; key0 < visible; key0 += Tile::block_n) {
     for_row_pieces<Tile::block_n, d, Tile::threads>(
         head.k, a.k_strides.row, key0, a.length_k, a.head_dim, thread,
         copy_to(k_smem));
     for_row_pieces<Tile::block_n, d, Tile::threads>(
         head.v, a.v_strides.row, key0, a.length_k, a.head_dim, thread,
         copy_to(v_smem));
-    __syncthreads();  // the tiles are there
+    __syncthreads();  // the tiles have arrived
     Accumulators<Tile, Tile::block_n> s = {};
+    // S = Q K^T
     multiply_q_k<d>(s, q_smem, k_smem, warp_row, lane);
     scale_and_mask<Tile>(s, a, query0 + warp_row, key0, lane);
     softmax_step<Tile>(s, o, state);
     apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
+    // O += P V
     multiply_p_v<d>(o, s, v_smem, lane);
-    __syncthreads();  // nobody needs the tiles any more
+    __syncthreads();  // all warps are done with the tiles
   }
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }
 //! [swizzle]
+
+/// Launches the kernel with a block for each tile of queries.
+/// @param a with a head_dim of at most 128
+//! [launch]
+template <class T>
+void launch_swizzle(const Attention<T>& a, const Stream& stream) {
+  with_head_dim<64, 128>(a.head_dim, [&](auto head_dim) {
+    constexpr int d = decltype(head_dim)::value;
+    using Tile = PlainForwardTile<d>;
+    launch(stream, flash_swizzle<d, T>,
+           {grid_of(a, Tile::block_m),
+            {Tile::threads},
+            plain_forward_bytes<d, T>()},
+           a);
+  });
+}
+//! [launch]
 
 }  // namespace fa::FA_TARGET

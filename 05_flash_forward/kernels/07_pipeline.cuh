@@ -1,14 +1,16 @@
 /// @file
-/// K and V come by cp.async while the tensor cores work on the tiles before them: two stages of each, one barrier a
-/// tile.
+/// cp.async copies the next tiles of K and V during the matmuls of the current ones: two stages of
+/// each, one barrier for each tile.
 #pragma once
 
-#include "05_flash_forward/kernels/06_swizzle.cuh"
+#include "05_flash_forward/kernels/ampere.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Attention in 16 bits; the next tiles of K and V come while these are used.
-/// Launch: as flash_tensor_cores(), with dynamic shared memory for a tile of Q, two of K and two of V.
+/// Attention in 16 bits. A warp processes 32 queries; tiles are swizzled, and the next ones of K
+/// and V are in flight.
+/// @tparam d at least head_dim
+/// @tparam T half or bfloat16
 //! [pipeline]
 template <int d, class T>
 __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
@@ -20,9 +22,9 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
   const int warp_row = thread / kWarp * Tile::warp_rows;
   const int query0 = blockIdx.x * Tile::block_m;
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
-  const int seen = visible_keys(a, query0 + Tile::block_m - 1);
-  const int tiles = ceil_div(seen, Tile::block_n);
-  const auto fetch = [&](int tile) {
+  const int visible = visible_keys(a, query0 + Tile::block_m - 1);
+  const int tiles = ceil_div(visible, Tile::block_n);
+  const auto load = [&](int tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     copy_rows_async<Tile::block_n, d, Tile::threads>(
         k_smem + at, head.k, a.k_strides.row, key0, a.length_k, a.head_dim,
@@ -35,7 +37,7 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
     copy_rows_async<Tile::block_m, d, Tile::threads>(
         q_smem, head.q, a.q_strides.row, query0, a.length_q, a.head_dim,
         thread);
-    fetch(0);
+    load(0);
     cp_async_commit();
   }
   Accumulators<Tile, d> o = {};
@@ -43,27 +45,41 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
   init_row_state(state);
   for (int tile = 0; tile < tiles; ++tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
-    //! [turn]
+    //! [next_tile]
     cp_async_wait<0>();
-    __syncthreads();  // this tile is there, and nobody reads the last one
-    if (tile + 1 < tiles) fetch(tile + 1);
+    __syncthreads();  // this tile has arrived, no warp reads the last one
+    if (tile + 1 < tiles) load(tile + 1);
     cp_async_commit();
-    //! [turn]
+    //! [next_tile]
     Accumulators<Tile, Tile::block_n> s = {};
+    // S = Q K^T
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
     scale_and_mask<Tile>(s, a, query0 + warp_row, key0, lane);
     softmax_step<Tile>(s, o, state);
     apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
+    // O += P V
     multiply_p_v<d>(o, s, v_smem + at, lane);
   }
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }
 //! [pipeline]
 
-/// Dynamic shared memory of a tile of Q and of two of K and of V.
-template <class Tile, class T>
-constexpr std::size_t pipeline_bytes() {
-  return sizeof(T) * (Tile::q_size + 2 * kPipelineStages * Tile::kv_size);
+/// Launches the kernel with a block for each tile of queries.
+/// @param a with a head_dim of at most 128
+//! [launch]
+template <class T>
+void launch_pipeline(const Attention<T>& a, const Stream& stream) {
+  with_head_dim<64, 128>(a.head_dim, [&](auto head_dim) {
+    constexpr int d = decltype(head_dim)::value;
+    using Tile = PlainForwardTile<d>;
+    launch(stream, flash_pipeline<d, T>,
+           {grid_of(a, Tile::block_m),
+            {Tile::threads},
+            pipeline_bytes<Tile, T>(),
+            kPipelineStages},
+           a);
+  });
 }
+//! [launch]
 
 }  // namespace fa::FA_TARGET

@@ -1,30 +1,29 @@
 /// @file
-/// The sm_80 finish. Tiles that all queries see need no mask: only those at the edge pay for one. The scale is folded
-/// into the exponent, which is a power of two: exp(scale (x - m)) = 2^(c x - c m) with c = scale / ln 2, one
-/// multiplication with addition and one instruction. Under the causal mask the blocks with the most keys begin first.
+/// Masks at the edge only, and exponentials of base 2. Tiles that all queries of the block see need
+/// no mask. The scale is folded into the exponent: exp(scale (x - m)) = 2^(c x - c m) with
+/// c = scale / ln 2, which is one fused multiply-add and one exponential. Under the causal mask the
+/// blocks with the most keys start first.
 #pragma once
 
-#include "05_flash_forward/kernels/07_pipeline.cuh"
+#include "05_flash_forward/kernels/ampere.cuh"
 
 namespace fa::FA_TARGET {
 
 /// The tile for a head dimension: as large as the registers allow.
 template <int d>
-using EdgeMaskTile = ForwardTile<d,
-                                 d == 256   ? 32
-                                 : d == 128 ? 64
-                                            : 96,
-                                 d == 256 ? 8 : 4, d == 256 ? 16 : 32>;
+using ForwardTileFor = ForwardTile<d,
+                                   d == 256   ? 32
+                                   : d == 128 ? 64
+                                              : 96,
+                                   d == 256 ? 8 : 4, d == 256 ? 16 : 32>;
 
-/// The tile for 256 columns on GPUs whose blocks have at most 99 KiB of shared memory.
-using SmallEdgeMaskTile = ForwardTile<256, 32, 4, 16>;
+/// The tile for 256 columns, on GPUs whose blocks have at most 99 KiB of shared memory.
+using SmallForwardTile256 = ForwardTile<256, 32, 4, 16>;
 
-/// Hides the scores of keys that a query does not see.
-/// @param s      products of queries and keys
-/// @param a      what is computed
+/// Masks the scores of keys that a query does not see.
+/// @param s      Q K^T
 /// @param query0 the warp's first query
 /// @param key0   the tile's first key
-/// @param lane   in the warp
 //! [apply_mask]
 template <class Tile, class T>
 __device__ void apply_mask(Accumulators<Tile, Tile::block_n>& s,
@@ -34,17 +33,17 @@ __device__ void apply_mask(Accumulators<Tile, Tile::block_n>& s,
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int seen =
+      const int visible =
           visible_keys(a, query0 + 16 * i + 8 * h + lane / 4) - key0;
 #pragma unroll
       for (int j = 0; j < Tile::block_n / 8; ++j) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          //! [hide]
-          if (8 * j + lane % 4 * 2 + e >= seen) {
+          //! [mask]
+          if (8 * j + lane % 4 * 2 + e >= visible) {
             s[i][j][2 * h + e] = -INFINITY;
           }
-          //! [hide]
+          //! [mask]
         }
       }
     }
@@ -52,12 +51,10 @@ __device__ void apply_mask(Accumulators<Tile, Tile::block_n>& s,
 }
 //! [apply_mask]
 
-/// softmax_step() for products that are not scaled yet.
-/// @tparam hidden whether scores may be -infinity: rows of nothing else need care
-/// @param s     products of queries and keys; weights on return
-/// @param o     sums of weighted values so far
-/// @param state of the rows
-/// @param exponent_scale scale / ln 2
+/// softmax_step() for scores that are not scaled: P = exp2(exponent_scale (S - m)).
+/// @tparam masked         whether scores may be -infinity
+/// @param  s              Q K^T; P on return
+/// @param  exponent_scale scale / ln 2
 //! [base_2]
 template <class Tile, bool masked>
 __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
@@ -76,10 +73,11 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
       }
       m = warp_max<4>(m);
       //! [base_2_row]
-      // -infinity - -infinity is no number: take 0 for the maximum of nothing
+      // Where all keys are masked m is -infinity, and -infinity - -infinity
+      // would be NaN: subtract 0.
       const float offset =
           masked && m == -INFINITY ? 0.0f : __fmul_rn(m, exponent_scale);
-      // Both products are rounded: a maximum that stays is corrected by 1.
+      // Both products are rounded: where m stays, the rescale factor is 1.
       rescale[h] =
           exp2_approx(__fmul_rn(state.m[i][h], exponent_scale) - offset);
       state.m[i][h] = m;
@@ -95,7 +93,7 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
       state.l[i][h] = state.l[i][h] * rescale[h] + sum;
       //! [base_2_row]
     }
-    // Once a row has met its largest scores, this is rare.
+    // Rare: after a few tiles the maximum of a row seldom grows.
     if (__any_sync(kAllLanes, rescale[0] != 1 || rescale[1] != 1)) {
 #pragma unroll
       for (int j = 0; j < Tile::d / 8; ++j) {
@@ -107,11 +105,11 @@ __device__ void softmax_step_base_2(Accumulators<Tile, Tile::block_n>& s,
 }
 //! [base_2]
 
-/// Attention in 16 bits, as fast as sm_80 allows here: masks at the edge only, powers of two.
-/// Launch: blocks of Tile::threads; grid of ceil(length_q / block_m) x heads x batch; pipeline_bytes().
-/// @tparam Tile  a ForwardTile
-/// @tparam drops whether weights are dropped
-//! [finish]
+/// Attention in 16 bits. A warp processes Tile::warp_rows queries; tiles are swizzled, and the next
+/// ones of K and V are in flight.
+/// @tparam Tile a ForwardTile
+/// @tparam T    half or bfloat16
+//! [edge_masks]
 template <class Tile, class T, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     flash_edge_masks(Attention<T> a) {
@@ -127,12 +125,12 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
   //! [tiles]
   const int tiles =
       ceil_div(visible_keys(a, query0 + Tile::block_m - 1), Tile::block_n);
-  const int whole = visible_keys(a, query0) / Tile::block_n;  // seen by all
+  const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
   //! [tiles]
   //! [exponent_scale]
   const float exponent_scale = a.scale * kLog2E;
   //! [exponent_scale]
-  const auto fetch = [&](int tile, auto last) {
+  const auto load = [&](int tile, auto last) {
     constexpr bool ragged = decltype(last)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     copy_rows_async<Tile::block_n, d, Tile::threads, ragged>(
@@ -146,7 +144,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     copy_rows_async<Tile::block_m, d, Tile::threads>(
         q_smem, head.q, a.q_strides.row, query0, a.length_q, a.head_dim,
         thread);
-    fetch(tiles - 1, std::true_type{});
+    load(tiles - 1, std::true_type{});
     cp_async_commit();
   }
   Accumulators<Tile, d> o = {};
@@ -156,10 +154,11 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     constexpr bool masked = decltype(edge)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     cp_async_wait<0>();
-    __syncthreads();  // this tile is there, and nobody reads the last one
-    if (tile > 0) fetch(tile - 1, std::false_type{});
+    __syncthreads();  // this tile has arrived, no warp reads the last one
+    if (tile > 0) load(tile - 1, std::false_type{});
     cp_async_commit();
     Accumulators<Tile, Tile::block_n> s = {};
+    // S = Q K^T
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
     if constexpr (masked) {
       apply_mask<Tile>(s, a, query0 + warp_row, key0, lane);
@@ -168,10 +167,11 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     if constexpr (has_dropout) {
       apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
     }
+    // O += P V
     multiply_p_v<d>(o, s, v_smem + at, lane);
   };
   int tile = tiles - 1;  // the edge first
-  for (; tile >= whole; --tile) step(tile, std::true_type{});
+  for (; tile >= unmasked_tiles; --tile) step(tile, std::true_type{});
   for (; tile >= 0; --tile) step(tile, std::false_type{});
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {  // m of scaled scores
@@ -182,6 +182,23 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
   }
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }
-//! [finish]
+//! [edge_masks]
+
+/// Launches the kernel with a block for each tile of queries.
+/// @tparam Tile ForwardTile with at least head_dim columns
+//! [launch]
+template <class Tile, class T>
+void launch_edge_masks(const Attention<T>& a, const Stream& stream) {
+  const auto kernel = a.dropout.threshold > 0
+                          ? flash_edge_masks<Tile, T, true>
+                          : flash_edge_masks<Tile, T, false>;
+  launch(stream, kernel,
+         {grid_of(a, Tile::block_m),
+          {Tile::threads},
+          pipeline_bytes<Tile, T>(),
+          kPipelineStages},
+         a);
+}
+//! [launch]
 
 }  // namespace fa::FA_TARGET

@@ -1,95 +1,86 @@
 /// @file
-/// The exponentials of one tile under the products of others: Q K^T of the next tile and P V of this one are begun
-/// together, and while the tensor cores work at P V, the warpgroup takes the next scores in.
+/// Overlap of softmax and matmuls within a warpgroup: Q K^T of the next tile and P V of this one
+/// are issued together, and the warpgroup computes the next softmax while the tensor cores compute
+/// P V.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3.2, algorithm 2.
 #pragma once
 
-#include "05_flash_forward/kernels/10_warp_specialized.cuh"
+#include "05_flash_forward/kernels/hopper.cuh"
 
 namespace fa::FA_TARGET {
 
-/// What a consumer does for a block of queries, between two products' waits as much as it can.
-/// @tparam Tile     HopperTile
-/// @tparam patience of online_softmax()
-/// @param o        sums, without the division
-/// @param rows     of this lane
-/// @param shared   the block's
-/// @param q        the warpgroup's
-/// @param a        what is computed
-/// @param query0   the warpgroup's first query
-/// @param tiles    of keys, at least one
-/// @param k_at     where the ring of K stands
-/// @param v_at     where the ring of V stands
-/// @param my_turn  called before products are begun
-/// @param your_turn called when they are
-/// @param begun    called while the first scores are on their way
-//! [consume]
-template <class Tile, int rescale_threshold = 0, class T, class Shared,
-          class MyTurn, class YourTurn, class Begun>
-__device__ void consume(WarpgroupOutput<Tile>& o, RowState& rows,
-                        Shared& shared, const typename Tile::QTile& q,
-                        const Attention<T>& a, int query0, int tiles,
-                        PipelineState<Tile::stages>& k_at,
-                        PipelineState<Tile::stages>& v_at,
-                        MyTurn scheduler_sync, YourTurn scheduler_arrive,
-                        Begun begun) {
-  const int whole = visible_keys(a, query0) / Tile::block_n;  // seen by all
+/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
+/// the state of its rows.
+/// @param query0 the warpgroup's first query
+/// @param tiles  of keys, at least one
+//! [mainloop]
+template <class Tile, class T>
+__device__ void overlap_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
+                                 SpecializedShared<Tile>& shared,
+                                 const Attention<T>& a, int query0, int tiles,
+                                 int warpgroup) {
+  const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
   const float scale = a.scale * kLog2E;
-  const bool frees = threadIdx.x % kWarp == 0;
+  const bool releases = threadIdx.x % kWarp == 0;
+  const auto& q = shared.q[warpgroup];
+  KvState<Tile> read;
+  const auto release_k = [&] {
+    if (releases) shared.k_pipe.consumer_release(read.k);
+    read.k.advance();
+  };
+  const auto release_v = [&] {
+    if (releases) shared.v_pipe.consumer_release(read.v);
+    read.v.advance();
+  };
   WarpgroupScores<Tile> s;
   WarpgroupProbs<Tile> p;
   float rescale[2];
-  // The first tile has no P V beside it.
-  shared.k_pipe.consumer_wait(k_at);
-  scheduler_sync();
-  issue_qk(s, q, shared.k[k_at.stage]);
-  scheduler_arrive();
-  begun();
+  int tile = tiles - 1;  // the edge first
+  // S = Q K^T of the first tile: there is no P V beside it
+  shared.k_pipe.consumer_wait(read.k);
+  issue_qk(s, q, shared.k[read.k.stage]);
   wgmma_wait<0>(s);
-  if (frees) shared.k_pipe.consumer_release(k_at);
-  k_at.advance();
-  int tile = tiles - 1;
-  if (tile >= whole) apply_mask(s, a, query0, tile * Tile::block_n);
+  release_k();
+  if (tile >= unmasked_tiles) apply_mask(s, a, query0, tile * Tile::block_n);
   online_softmax<true>(s, rows, rescale, scale);
   round_to_operand<T>(p, s);
   //! [step]
   const auto step = [&](auto edge) {
     constexpr bool masked = decltype(edge)::value;
-    shared.k_pipe.consumer_wait(k_at);
-    scheduler_sync();
-    issue_qk(s, q, shared.k[k_at.stage]);
-    shared.v_pipe.consumer_wait(v_at);
-    issue_pv(o, p, shared.v[v_at.stage]);
-    scheduler_arrive();
-    wgmma_wait<1>(s);  // the scores; P V is under way
-    if (frees) shared.k_pipe.consumer_release(k_at);
-    k_at.advance();
+    // S = Q K^T
+    shared.k_pipe.consumer_wait(read.k);
+    issue_qk(s, q, shared.k[read.k.stage]);
+    // O += P V of the tile before
+    shared.v_pipe.consumer_wait(read.v);
+    issue_pv(o, p, shared.v[read.v.stage]);
+    wgmma_wait<1>(s);  // S has been computed, P V is in flight
+    release_k();
     if constexpr (masked) {
       apply_mask(s, a, query0, tile * Tile::block_n);
     }
-    const bool rescaled =
-        online_softmax<masked, rescale_threshold>(s, rows, rescale, scale);
+    // P = exp2(scale (S - m))
+    const bool rescaled = online_softmax<masked>(s, rows, rescale, scale);
     wgmma_wait<0>(o, p);
-    if (frees) shared.v_pipe.consumer_release(v_at);
-    v_at.advance();
+    release_v();
     round_to_operand<T>(p, s);
     pin(p);  // among the exponentials, not behind the branch
     if (rescaled) rescale_o(o, rescale);
   };
   //! [step]
-  for (--tile; tile >= whole; --tile) step(std::true_type{});
+  for (--tile; tile >= unmasked_tiles; --tile) step(std::true_type{});
   for (; tile >= 0; --tile) step(std::false_type{});
-  shared.v_pipe.consumer_wait(v_at);
-  issue_pv(o, p, shared.v[v_at.stage]);
+  // O += P V of the last tile
+  shared.v_pipe.consumer_wait(read.v);
+  issue_pv(o, p, shared.v[read.v.stage]);
   wgmma_wait<0>(o, p);
-  if (frees) shared.v_pipe.consumer_release(v_at);
-  v_at.advance();
+  release_v();
 }
-//! [consume]
+//! [mainloop]
 
-/// Launch: as flash_warp_specialized().
-/// @tparam Tile HopperTile
+/// Attention in 16 bits. A consumer warpgroup processes 64 queries.
+/// @tparam Tile a HopperTile
+/// @tparam T    half or bfloat16
 //! [overlap]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
@@ -98,14 +89,26 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const Attention<T>& a = maps.a;
   const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   const int head = blockIdx.y, batch = blockIdx.z;
-  const int tiles =
-      ceil_div(visible_keys(a, block * Tile::block_m + Tile::block_m - 1),
-               Tile::block_n);
+  const int tiles = key_tiles<Tile>(a, block);
   init_barriers(shared);
   if (warpgroup_index() == Tile::consumers) {  // the producer
     setmaxnreg_dec<kProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup == 0) {
-      produce(shared, maps, block, head, batch, tiles);
+    if (threadIdx.x % kWarpgroup != 0) return;
+    const int kv_head = head / (a.heads / a.kv_heads);
+    for (int i = 0; i < Tile::consumers; ++i) {
+      shared.q_full[i].arrive_and_expect(Tile::QTile::bytes);
+      load_tile(shared.q[i], maps.q, shared.q_full[i],
+                block * Tile::block_m + i * kQueries, head, batch);
+    }
+    PipelineState<Tile::stages> write;
+    for (int tile = tiles - 1; tile >= 0; --tile, write.advance()) {
+      const int key0 = tile * Tile::block_n;
+      load_tile(shared.k[write.stage], maps.k,
+                shared.k_pipe.producer_acquire(write, Tile::KvTile::bytes),
+                key0, kv_head, batch);
+      load_tile(shared.v[write.stage], maps.v,
+                shared.v_pipe.producer_acquire(write, Tile::KvTile::bytes),
+                key0, kv_head, batch);
     }
     return;
   }
@@ -114,12 +117,9 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   WarpgroupOutput<Tile> o = {};
   RowState rows = empty_row_state();
-  PipelineState<Tile::stages> k_at, v_at;
-  const auto nothing = [] {};
   shared.q_full[warpgroup].wait(0);
   if (tiles > 0) {
-    consume<Tile>(o, rows, shared, shared.q[warpgroup], a, query0, tiles,
-                  k_at, v_at, nothing, nothing, nothing);
+    overlap_mainloop<Tile>(o, rows, shared, a, query0, tiles, warpgroup);
   }
   if (write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head,
                          batch)) {
@@ -127,5 +127,20 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   }
 }
 //! [overlap]
+
+/// Launches the kernel with a block for each tile of queries.
+/// @param a with a head_dim of at most 128, for which can_use_tma() holds
+//! [launch]
+template <class T>
+void launch_overlap(const Attention<T>& a, const Stream& stream) {
+  using Tile = HopperTile128<T>;
+  launch(stream, flash_overlap<Tile, T>,
+         {grid_of(a, Tile::block_m),
+          {kWarpgroup * (Tile::consumers + 1)},
+          sizeof(SpecializedShared<Tile>),
+          Tile::stages},
+         tma_attention<Tile>(a));
+}
+//! [launch]
 
 }  // namespace fa::FA_TARGET

@@ -1,36 +1,110 @@
 /// @file
-/// Consumers take turns on the tensor cores: while one multiplies, the others take their scores in. Without turns they
-/// would all want the same units at the same time.
+/// Ping-pong scheduling of the consumer warpgroups: a scheduler barrier orders them, so that one
+/// computes its softmax while another one has the tensor cores. Without it all of them would need
+/// the same units at the same time.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3.1.
 #pragma once
 
-#include "05_flash_forward/kernels/11_overlap.cuh"
+#include "05_flash_forward/kernels/hopper.cuh"
 
 namespace fa::FA_TARGET {
 
-/// The named barrier at which a consumer waits for its turn; those before it are of write_output().
+/// The scheduler barrier of a consumer warpgroup: a named barrier after those of write_output().
 template <class Tile>
-__device__ int scheduler_barrier_id(int consumer) {
-  return 1 + Tile::consumers + consumer;
+__device__ int scheduler_barrier_id(int warpgroup) {
+  return 1 + Tile::consumers + warpgroup;
 }
 
-/// Waits for this consumer's turn.
-//! [turns]
+/// Waits until the warpgroup before this one has issued its matmuls.
+//! [scheduler_barrier]
 template <class Tile>
-__device__ void scheduler_barrier_sync(int consumer) {
-  named_barrier_wait(scheduler_barrier_id<Tile>(consumer), 2 * kWarpgroup);
+__device__ void scheduler_barrier_sync(int warpgroup) {
+  named_barrier_wait(scheduler_barrier_id<Tile>(warpgroup), 2 * kWarpgroup);
 }
-/// Gives the turn to the next consumer.
+/// Lets the next warpgroup issue its matmuls.
 template <class Tile>
-__device__ void scheduler_barrier_arrive(int consumer) {
-  const int next = consumer + 1 == Tile::consumers ? 0 : consumer + 1;
+__device__ void scheduler_barrier_arrive(int warpgroup) {
+  const int next = warpgroup + 1 == Tile::consumers ? 0 : warpgroup + 1;
   named_barrier_arrive(scheduler_barrier_id<Tile>(next), 2 * kWarpgroup);
 }
-//! [turns]
+//! [scheduler_barrier]
 
-/// Launch: as flash_warp_specialized().
-/// @tparam Tile HopperTile
+/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
+/// the state of its rows.
+/// @param query0 the warpgroup's first query
+/// @param tiles  of keys, at least one
+//! [mainloop]
+template <class Tile, class T>
+__device__ void ping_pong_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
+                                   SpecializedShared<Tile>& shared,
+                                   const Attention<T>& a, int query0,
+                                   int tiles, int warpgroup) {
+  const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
+  const float scale = a.scale * kLog2E;
+  const bool releases = threadIdx.x % kWarp == 0;
+  const auto& q = shared.q[warpgroup];
+  KvState<Tile> read;
+  const auto release_k = [&] {
+    if (releases) shared.k_pipe.consumer_release(read.k);
+    read.k.advance();
+  };
+  const auto release_v = [&] {
+    if (releases) shared.v_pipe.consumer_release(read.v);
+    read.v.advance();
+  };
+  WarpgroupScores<Tile> s;
+  WarpgroupProbs<Tile> p;
+  float rescale[2];
+  int tile = tiles - 1;  // the edge first
+  // S = Q K^T of the first tile: there is no P V beside it
+  shared.k_pipe.consumer_wait(read.k);
+  scheduler_barrier_sync<Tile>(warpgroup);
+  issue_qk(s, q, shared.k[read.k.stage]);
+  scheduler_barrier_arrive<Tile>(warpgroup);
+  wgmma_wait<0>(s);
+  release_k();
+  if (tile >= unmasked_tiles) apply_mask(s, a, query0, tile * Tile::block_n);
+  online_softmax<true>(s, rows, rescale, scale);
+  round_to_operand<T>(p, s);
+  //! [step]
+  const auto step = [&](auto edge) {
+    constexpr bool masked = decltype(edge)::value;
+    // S = Q K^T
+    shared.k_pipe.consumer_wait(read.k);
+    scheduler_barrier_sync<Tile>(warpgroup);
+    issue_qk(s, q, shared.k[read.k.stage]);
+    // O += P V of the tile before
+    shared.v_pipe.consumer_wait(read.v);
+    issue_pv(o, p, shared.v[read.v.stage]);
+    scheduler_barrier_arrive<Tile>(warpgroup);
+    wgmma_wait<1>(s);  // S has been computed, P V is in flight
+    release_k();
+    if constexpr (masked) {
+      apply_mask(s, a, query0, tile * Tile::block_n);
+    }
+    // P = exp2(scale (S - m))
+    const bool rescaled = online_softmax<masked>(s, rows, rescale, scale);
+    wgmma_wait<0>(o, p);
+    release_v();
+    round_to_operand<T>(p, s);
+    pin(p);  // among the exponentials, not behind the branch
+    if (rescaled) rescale_o(o, rescale);
+  };
+  //! [step]
+  for (--tile; tile >= unmasked_tiles; --tile) step(std::true_type{});
+  for (; tile >= 0; --tile) step(std::false_type{});
+  // O += P V of the last tile
+  shared.v_pipe.consumer_wait(read.v);
+  issue_pv(o, p, shared.v[read.v.stage]);
+  wgmma_wait<0>(o, p);
+  release_v();
+}
+//! [mainloop]
+
+/// Attention in 16 bits. A consumer warpgroup processes 64 queries.
+/// @tparam Tile a HopperTile
+/// @tparam T    half or bfloat16
 //! [ping_pong]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
@@ -39,14 +113,26 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const Attention<T>& a = maps.a;
   const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   const int head = blockIdx.y, batch = blockIdx.z;
-  const int tiles =
-      ceil_div(visible_keys(a, block * Tile::block_m + Tile::block_m - 1),
-               Tile::block_n);
+  const int tiles = key_tiles<Tile>(a, block);
   init_barriers(shared);
   if (warpgroup_index() == Tile::consumers) {  // the producer
     setmaxnreg_dec<kProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup == 0) {
-      produce(shared, maps, block, head, batch, tiles);
+    if (threadIdx.x % kWarpgroup != 0) return;
+    const int kv_head = head / (a.heads / a.kv_heads);
+    for (int i = 0; i < Tile::consumers; ++i) {
+      shared.q_full[i].arrive_and_expect(Tile::QTile::bytes);
+      load_tile(shared.q[i], maps.q, shared.q_full[i],
+                block * Tile::block_m + i * kQueries, head, batch);
+    }
+    PipelineState<Tile::stages> write;
+    for (int tile = tiles - 1; tile >= 0; --tile, write.advance()) {
+      const int key0 = tile * Tile::block_n;
+      load_tile(shared.k[write.stage], maps.k,
+                shared.k_pipe.producer_acquire(write, Tile::KvTile::bytes),
+                key0, kv_head, batch);
+      load_tile(shared.v[write.stage], maps.v,
+                shared.v_pipe.producer_acquire(write, Tile::KvTile::bytes),
+                key0, kv_head, batch);
     }
     return;
   }
@@ -55,17 +141,15 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   WarpgroupOutput<Tile> o = {};
   RowState rows = empty_row_state();
-  PipelineState<Tile::stages> k_at, v_at;
   shared.q_full[warpgroup].wait(0);
   if (tiles > 0) {
-    if (warpgroup == Tile::consumers - 1)
-      scheduler_barrier_arrive<Tile>(warpgroup);
-    consume<Tile>(
-        o, rows, shared, shared.q[warpgroup], a, query0, tiles, k_at, v_at,
-        [&] { scheduler_barrier_sync<Tile>(warpgroup); },
-        [&] { scheduler_barrier_arrive<Tile>(warpgroup); }, [] {});
-    if (warpgroup == 0)
-      scheduler_barrier_sync<Tile>(warpgroup);  // the last one given
+    if (warpgroup == Tile::consumers - 1) {
+      scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
+    }
+    ping_pong_mainloop<Tile>(o, rows, shared, a, query0, tiles, warpgroup);
+    if (warpgroup == 0) {
+      scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
+    }
   }
   if (write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head,
                          batch)) {
@@ -73,5 +157,20 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   }
 }
 //! [ping_pong]
+
+/// Launches the kernel with a block for each tile of queries.
+/// @param a with a head_dim of at most 128, for which can_use_tma() holds
+//! [launch]
+template <class T>
+void launch_ping_pong(const Attention<T>& a, const Stream& stream) {
+  using Tile = HopperTile128<T>;
+  launch(stream, flash_ping_pong<Tile, T>,
+         {grid_of(a, Tile::block_m),
+          {kWarpgroup * (Tile::consumers + 1)},
+          sizeof(SpecializedShared<Tile>),
+          Tile::stages},
+         tma_attention<Tile>(a));
+}
+//! [launch]
 
 }  // namespace fa::FA_TARGET

@@ -1,28 +1,174 @@
 /// @file
-/// A maximum that grows by little is left as it was: nothing has to be corrected then, and the lanes of a row need not
-/// ask each other.
+/// Lazy rescaling: O and l are rescaled only when a maximum has grown past a threshold. Until then
+/// P may exceed 1, up to 2^threshold, and the lanes of a row need not exchange their maxima.
 ///
 /// Source: Zadouri et al., FlashAttention-4, 2026.
 #pragma once
 
-#include "05_flash_forward/kernels/13_persistent.cuh"
+#include "05_flash_forward/kernels/12_ping_pong.cuh"
+#include "05_flash_forward/kernels/persistent.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Growth of a maximum that is not taken, in powers of two: weights up to 2^8 are as exact in 16 bits as those up to 1.
+/// The growth of a maximum that rescales, in powers of two: P up to 2^8 is as accurate in 16 bits
+/// as P up to 1.
 constexpr int kRescaleThreshold = 8;
 
-/// Launch: as flash_persistent().
-/// @tparam Tile HopperTile
-/// @param maps  what is computed
-/// @param scheduler
-//! [patience]
+/// online_softmax() that leaves a maximum that grows by no more than the threshold as it is.
+//! [lazy_online_softmax]
+template <bool masked, int r>
+__device__ bool lazy_online_softmax(float (&s)[r], RowState& rows,
+                                    float (&rescale)[2], float scale) {
+  float largest[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) largest[h] = lane_max(s, h);
+  const auto grows = [&](int h) {
+    return (largest[h] - rows.m[h]) * scale > kRescaleThreshold;
+  };
+  const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
+  if (rescaled) raise_max<masked>(rows, largest, rescale, scale);
+  exp_scores<masked>(s, rows, scale);
+  return rescaled;
+}
+//! [lazy_online_softmax]
+
+/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
+/// the state of its rows.
+/// @param query0 the warpgroup's first query
+/// @param tiles  of keys, at least one
+//! [mainloop]
+template <class Tile, class T>
+__device__ void lazy_rescaling_mainloop(
+    WarpgroupOutput<Tile>& o, RowState& rows, PersistentShared<Tile>& shared,
+    ConsumerState<Tile>& read, const Attention<T>& a, int query0, int tiles,
+    PendingStore<Tile>& last_store, int warpgroup) {
+  const int unmasked_tiles = visible_keys(a, query0) / Tile::block_n;
+  const float scale = a.scale * kLog2E;
+  const bool releases = threadIdx.x % kWarp == 0;
+  const auto& q = shared.q[read.q.stage][warpgroup];
+  const auto release_k = [&] {
+    if (releases) shared.k_pipe.consumer_release(read.k);
+    read.k.advance();
+  };
+  const auto release_v = [&] {
+    if (releases) shared.v_pipe.consumer_release(read.v);
+    read.v.advance();
+  };
+  WarpgroupScores<Tile> s;
+  WarpgroupProbs<Tile> p;
+  float rescale[2];
+  int tile = tiles - 1;  // the edge first
+  // S = Q K^T of the first tile: there is no P V beside it
+  shared.k_pipe.consumer_wait(read.k);
+  scheduler_barrier_sync<Tile>(warpgroup);
+  issue_qk(s, q, shared.k[read.k.stage]);
+  scheduler_barrier_arrive<Tile>(warpgroup);
+  last_store.release_q();
+  wgmma_wait<0>(s);
+  release_k();
+  if (tile >= unmasked_tiles) apply_mask(s, a, query0, tile * Tile::block_n);
+  online_softmax<true>(s, rows, rescale, scale);
+  round_to_operand<T>(p, s);
+  //! [step]
+  const auto step = [&](auto edge) {
+    constexpr bool masked = decltype(edge)::value;
+    // S = Q K^T
+    shared.k_pipe.consumer_wait(read.k);
+    scheduler_barrier_sync<Tile>(warpgroup);
+    issue_qk(s, q, shared.k[read.k.stage]);
+    // O += P V of the tile before
+    shared.v_pipe.consumer_wait(read.v);
+    issue_pv(o, p, shared.v[read.v.stage]);
+    scheduler_barrier_arrive<Tile>(warpgroup);
+    wgmma_wait<1>(s);  // S has been computed, P V is in flight
+    release_k();
+    if constexpr (masked) {
+      apply_mask(s, a, query0, tile * Tile::block_n);
+    }
+    // P = exp2(scale (S - m))
+    const bool rescaled =
+        lazy_online_softmax<masked>(s, rows, rescale, scale);
+    wgmma_wait<0>(o, p);
+    release_v();
+    round_to_operand<T>(p, s);
+    pin(p);  // among the exponentials, not behind the branch
+    if (rescaled) rescale_o(o, rescale);
+  };
+  //! [step]
+  for (--tile; tile >= unmasked_tiles; --tile) step(std::true_type{});
+  for (; tile >= 0; --tile) step(std::false_type{});
+  // O += P V of the last tile
+  shared.v_pipe.consumer_wait(read.v);
+  issue_pv(o, p, shared.v[read.v.stage]);
+  wgmma_wait<0>(o, p);
+  release_v();
+}
+//! [mainloop]
+
+/// Attention in 16 bits. A consumer warpgroup processes 64 queries of each tile.
+/// @tparam Tile a HopperTile
+/// @tparam T    half or bfloat16
+//! [lazy_rescaling]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_lazy_rescaling(const __grid_constant__ TmaAttention<T> maps,
-                         const TileScheduler scheduler) {
-  persistent_block<Tile, kRescaleThreshold>(maps, scheduler);
+                         const TileScheduler scheduler,
+                         unsigned* tile_counter) {
+  auto& shared = *dynamic_shared<PersistentShared<Tile>>();
+  init_barriers(shared);
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == Tile::consumers) {  // the producer
+    setmaxnreg_dec<kProducerRegisters<Tile>>();
+    if (threadIdx.x % kWarpgroup == 0) {
+      producer_loop(shared, maps, scheduler, tile_counter);
+    }
+    return;
+  }
+  setmaxnreg_inc<kConsumerRegisters<Tile>>();
+  const Attention<T>& a = maps.a;
+  ConsumerState<Tile> read;
+  if (warpgroup == Tile::consumers - 1) {
+    scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
+  }
+  PendingStore<Tile> last_store{shared, warpgroup};
+  WorkTile work;
+  for (; next_work_tile(shared, read.work, work); read.next_tile()) {
+    const int query0 = work.block * Tile::block_m + warpgroup * kQueries;
+    WarpgroupOutput<Tile> o = {};
+    RowState rows = empty_row_state();
+    shared.q_pipe[warpgroup].consumer_wait(read.q);
+    lazy_rescaling_mainloop<Tile>(o, rows, shared, read, a, query0,
+                                  loaded_tiles<Tile>(a, work.block),
+                                  last_store, warpgroup);
+    last_store.issued(
+        write_output<Tile>(maps, o, rows, shared.q[read.q.stage][warpgroup],
+                           query0, work.head, work.batch),
+        read.q);
+  }
+  last_store.release_q();
+  if (warpgroup == 0) {
+    scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
+  }
 }
-//! [patience]
+//! [lazy_rescaling]
+
+/// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
+/// @param a            with a head_dim of at most 128, for which can_use_tma() holds
+/// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
+///                     launch, not used by another one in between. Null: a static schedule.
+//! [launch]
+template <class T>
+void launch_lazy_rescaling(const Attention<T>& a, const Stream& stream,
+                           unsigned* tile_counter) {
+  using Tile = HopperTile128<T>;
+  const TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
+  launch(stream, flash_lazy_rescaling<Tile, T>,
+         {{persistent_blocks(scheduler)},
+          {kWarpgroup * (Tile::consumers + 1)},
+          sizeof(PersistentShared<Tile>),
+          Tile::stages},
+         tma_attention<Tile>(a), scheduler, tile_counter);
+}
+//! [launch]
 
 }  // namespace fa::FA_TARGET

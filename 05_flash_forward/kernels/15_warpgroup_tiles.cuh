@@ -1,204 +1,210 @@
 /// @file
-/// Nothing that no row sees: each warpgroup counts its own tiles of keys, lets those pass that the others alone need,
-/// and takes half a tile where that suffices.
+/// Skip masked tiles per warpgroup: each warpgroup counts its own tiles of keys, skips those that
+/// only the other warpgroups need, and computes half a tile where that suffices.
 ///
 /// Source: the idea is ours.
 #pragma once
 
 #include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
+#include "05_flash_forward/kernels/persistent.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Keys of half a tile.
-constexpr int kNarrow = 64;
+/// The tile for a head dimension: 64, 128 or 256.
+template <class T, int d>
+using HopperTileFor =
+    HopperTile<T, d, d == 256 ? 80 : 128, d == 64 ? 3 : 2, d == 64 ? 3 : 2>;
 
-/// What a warpgroup has to do for a block of queries.
+/// Keys of half a tile.
+constexpr int kHalfTile = 64;
+
+/// The tiles of keys that a warpgroup computes for its queries of a tile.
 struct TileRange {
-  int query0;   ///< its first query
-  int skipped;  ///< of the block's tiles of keys, from the last on
-  int tiles;    ///< that it computes
-  int whole;    ///< of them that all its queries see
-  bool narrow;  ///< its first tile has keys in the first half only
+  int query0;          ///< the warpgroup's first query
+  int skipped;         ///< of the block's tiles, from the last on
+  int tiles;           ///< that it computes
+  int unmasked_tiles;  ///< of these
+  bool half;           ///< the first half of its first tile suffices
 };
 
-/// A warpgroup's share of a block's work.
-/// @param a         what is computed
-/// @param block     of queries
-/// @param warpgroup which
-//! [share]
+/// The range of a warpgroup.
+//! [tile_range]
 template <class Tile, class T>
 __device__ TileRange tile_range(const Attention<T>& a, int block,
                                 int warpgroup) {
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
-  const int seen =
+  const int visible =
       query0 < a.length_q ? visible_keys(a, query0 + kQueries - 1) : 0;
-  const int tiles = ceil_div(seen, Tile::block_n);
-  return {query0, tiles_of<Tile>(a, block) - tiles, tiles,
+  const int tiles = ceil_div(visible, Tile::block_n);
+  return {query0, loaded_tiles<Tile>(a, block) - tiles, tiles,
           visible_keys(a, query0) / Tile::block_n,
-          seen - (tiles - 1) * Tile::block_n <= kNarrow};
+          visible - (tiles - 1) * Tile::block_n <= kHalfTile};
 }
-//! [share]
+//! [tile_range]
 
-/// A consumer, and what it has in its registers.
-template <class Tile>
-struct MmaWarpgroup {
-  using T = typename Tile::T;          ///< half or bfloat16
-  PersistentShared<Tile>& shared;      ///< the block's
-  const Attention<T>& a;               ///< what is computed
-  const int warpgroup;                 ///< which
-  PipelineState<Tile::stages> k_at{};  ///< of K
-  PipelineState<Tile::stages> v_at{};  ///< of V
-  WarpgroupProbs<Tile> p{};            ///< weights, rounded
-  WarpgroupOutput<Tile> o{};           ///< sums
-  RowState rows{};                     ///< of this lane
-
-  /// This warp is done with the stage of K.
-  __device__ void release_k() {
-    if (threadIdx.x % kWarp == 0) shared.k_pipe.consumer_release(k_at);
-    k_at.advance();
-  }
-  /// This warp is done with the stage of V.
-  __device__ void release_v() {
-    if (threadIdx.x % kWarp == 0) shared.v_pipe.consumer_release(v_at);
-    v_at.advance();
-  }
-  /// Lets a tile pass, and a turn.
+/// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
+/// the state of its rows.
+//! [mainloop]
+template <class Tile, class T>
+__device__ void warpgroup_tiles_mainloop(
+    WarpgroupOutput<Tile>& o, RowState& rows, PersistentShared<Tile>& shared,
+    ConsumerState<Tile>& read, const Attention<T>& a, const TileRange& range,
+    PendingStore<Tile>& last_store, int warpgroup) {
+  const int query0 = range.query0;
+  const float scale = a.scale * kLog2E;
+  const bool releases = threadIdx.x % kWarp == 0;
+  const auto& q = shared.q[read.q.stage][warpgroup];
+  const auto release_k = [&] {
+    if (releases) shared.k_pipe.consumer_release(read.k);
+    read.k.advance();
+  };
+  const auto release_v = [&] {
+    if (releases) shared.v_pipe.consumer_release(read.v);
+    read.v.advance();
+  };
+  WarpgroupProbs<Tile> p;
+  float rescale[2];
   //! [skip]
-  __device__ void skip() {
-    shared.k_pipe.consumer_wait(k_at);
+  for (int i = 0; i < range.skipped; ++i) {
+    shared.k_pipe.consumer_wait(read.k);
     release_k();
     scheduler_barrier_sync<Tile>(warpgroup);
     scheduler_barrier_arrive<Tile>(warpgroup);
-    shared.v_pipe.consumer_wait(v_at);
+    shared.v_pipe.consumer_wait(read.v);
     release_v();
   }
   //! [skip]
-
-  /// The first tile, or its first half: there are no values beside its scores.
-  /// @tparam keys of the tile that are taken
-  /// @param share the warpgroup's
-  /// @param q     its queries
-  /// @param last  O of the block before
-  //! [start]
-  template <int keys>
-  __device__ void start(const TileRange& range, const typename Tile::QTile& q,
-                        PendingStore<Tile>& last) {
-    float s[keys / 2], nothing_before[2];
-    shared.k_pipe.consumer_wait(k_at);
+  if (range.tiles == 0) return;
+  int tile = range.tiles - 1;  // the edge first
+  // S = Q K^T of the first tile or its first half: there is no P V beside it
+  const auto first = [&](auto keys) {
+    constexpr int n = decltype(keys)::value;
+    float s[n / 2];
+    shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
-    issue_qk(s, q, shared.k[k_at.stage]);
+    issue_qk(s, q, shared.k[read.k.stage]);
     scheduler_barrier_arrive<Tile>(warpgroup);
-    last.release_q();
+    last_store.release_q();
     wgmma_wait<0>(s);
     release_k();
-    if (range.tiles > range.whole) {
-      apply_mask(s, a, range.query0, (range.tiles - 1) * Tile::block_n);
+    if (tile >= range.unmasked_tiles) {
+      apply_mask(s, a, query0, tile * Tile::block_n);
     }
-    online_softmax<true>(s, rows, nothing_before, a.scale * kLog2E);
-    round_to_operand<T>(reinterpret_cast<std::uint32_t(&)[keys / 16][4]>(p),
-                        s);
+    online_softmax<true>(s, rows, rescale, scale);
+    round_to_operand<T>(reinterpret_cast<std::uint32_t(&)[n / 16][4]>(p), s);
 #pragma unroll
-    for (int i = keys / 16; i < Tile::block_n / 16; ++i) {
+    for (int i = n / 16; i < Tile::block_n / 16; ++i) {
 #pragma unroll
       for (int j = 0; j < 4; ++j) p[i][j] = 0;  // the other half
     }
+  };
+  if (range.half) {
+    first(std::integral_constant<int, kHalfTile>{});
+  } else {
+    first(std::integral_constant<int, Tile::block_n>{});
   }
-  //! [start]
-
-  /// The scores of a tile, under the values of the one before.
-  /// @tparam hidden whether there is something to hide
-  template <bool masked>
-  __device__ void step(const TileRange& range, const typename Tile::QTile& q,
-                       int tile) {
+  //! [step]
+  const auto step = [&](auto edge) {
+    constexpr bool masked = decltype(edge)::value;
     WarpgroupScores<Tile> s;
-    float rescale[2];
-    shared.k_pipe.consumer_wait(k_at);
+    // S = Q K^T
+    shared.k_pipe.consumer_wait(read.k);
     scheduler_barrier_sync<Tile>(warpgroup);
-    issue_qk(s, q, shared.k[k_at.stage]);
-    shared.v_pipe.consumer_wait(v_at);
-    issue_pv(o, p, shared.v[v_at.stage]);
+    issue_qk(s, q, shared.k[read.k.stage]);
+    // O += P V of the tile before
+    shared.v_pipe.consumer_wait(read.v);
+    issue_pv(o, p, shared.v[read.v.stage]);
     scheduler_barrier_arrive<Tile>(warpgroup);
-    wgmma_wait<1>(s);
+    wgmma_wait<1>(s);  // S has been computed, P V is in flight
     release_k();
     if constexpr (masked) {
-      apply_mask(s, a, range.query0, tile * Tile::block_n);
+      apply_mask(s, a, query0, tile * Tile::block_n);
     }
-    const bool rescaled = online_softmax<masked, kRescaleThreshold>(
-        s, rows, rescale, a.scale * kLog2E);
+    // P = exp2(scale (S - m))
+    const bool rescaled =
+        lazy_online_softmax<masked>(s, rows, rescale, scale);
     wgmma_wait<0>(o, p);
     release_v();
     round_to_operand<T>(p, s);
-    pin(p);  // as in rung 11
+    pin(p);  // among the exponentials, not behind the branch
     if (rescaled) rescale_o(o, rescale);
-  }
+  };
+  //! [step]
+  for (--tile; tile >= range.unmasked_tiles; --tile) step(std::true_type{});
+  for (; tile >= 0; --tile) step(std::false_type{});
+  // O += P V of the last tile
+  shared.v_pipe.consumer_wait(read.v);
+  issue_pv(o, p, shared.v[read.v.stage]);
+  wgmma_wait<0>(o, p);
+  release_v();
+}
+//! [mainloop]
 
-  /// A share, from its scores to its sums.
-  /// @param share the warpgroup's
-  /// @param q     its queries
-  /// @param last  O of the block before
-  __device__ void run(const TileRange& range, const typename Tile::QTile& q,
-                      PendingStore<Tile>& last) {
-#pragma unroll
-    for (float& x : o) x = 0;
-    rows = empty_row_state();
-    for (int i = 0; i < range.skipped; ++i) skip();
-    if (range.tiles == 0) return;
-    if (range.narrow) {
-      start<kNarrow>(range, q, last);
-    } else {
-      start<Tile::block_n>(range, q, last);
-    }
-    int tile = range.tiles - 2;
-    for (; tile >= range.whole; --tile) step<true>(range, q, tile);
-    for (; tile >= 0; --tile) step<false>(range, q, tile);
-    shared.v_pipe.consumer_wait(v_at);
-    issue_pv(o, p, shared.v[v_at.stage]);
-    wgmma_wait<0>(o, p);
-    release_v();
-  }
-};
-
-/// Launch: as flash_persistent().
-/// @tparam Tile HopperTile
-/// @param maps  what is computed
-/// @param scheduler
-//! [shares]
+/// Attention in 16 bits. A consumer warpgroup processes 64 queries of each tile.
+/// @tparam Tile a HopperTile
+/// @tparam T    half or bfloat16
+//! [warpgroup_tiles]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_warpgroup_tiles(const __grid_constant__ TmaAttention<T> maps,
-                          const TileScheduler scheduler) {
+                          const TileScheduler scheduler,
+                          unsigned* tile_counter) {
   auto& shared = *dynamic_shared<PersistentShared<Tile>>();
   init_barriers(shared);
   const int warpgroup = warpgroup_index();
-  if (warpgroup == Tile::consumers) {
+  if (warpgroup == Tile::consumers) {  // the producer
     setmaxnreg_dec<kProducerRegisters<Tile>>();
-    if (threadIdx.x % kWarpgroup == 0) producer_loop(shared, maps, scheduler);
+    if (threadIdx.x % kWarpgroup == 0) {
+      producer_loop(shared, maps, scheduler, tile_counter);
+    }
     return;
   }
   setmaxnreg_inc<kConsumerRegisters<Tile>>();
   const Attention<T>& a = maps.a;
-  MmaWarpgroup<Tile> consumer{shared, a, warpgroup};
-  PipelineState<2> at;
-  PipelineState<Tile::q_stages> q_at;
-  if (warpgroup == Tile::consumers - 1)
-    scheduler_barrier_arrive<Tile>(warpgroup);
-  PendingStore<Tile> last{shared, warpgroup};
-  for (;; at.advance(), q_at.advance()) {
-    WorkTile work;
-    if (!next_work_tile(shared, at, work)) break;
-    const TileRange range = tile_range<Tile>(a, work.block, warpgroup);
-    auto& q = shared.q[q_at.stage][warpgroup];
-    shared.q_pipe[warpgroup].consumer_wait(q_at);
-    consumer.run(range, q, last);
-    last.release_q();  // if there was no tile
-    last.left(write_output<Tile>(maps, consumer.o, consumer.rows, q,
-                                 range.query0, work.head, work.batch),
-              q_at);
+  ConsumerState<Tile> read;
+  if (warpgroup == Tile::consumers - 1) {
+    scheduler_barrier_arrive<Tile>(warpgroup);  // warpgroup 0 is first
   }
-  last.release_q();
-  if (warpgroup == 0)
-    scheduler_barrier_sync<Tile>(warpgroup);  // the last one given
+  PendingStore<Tile> last_store{shared, warpgroup};
+  WorkTile work;
+  for (; next_work_tile(shared, read.work, work); read.next_tile()) {
+    const TileRange range = tile_range<Tile>(a, work.block, warpgroup);
+    WarpgroupOutput<Tile> o = {};
+    RowState rows = empty_row_state();
+    shared.q_pipe[warpgroup].consumer_wait(read.q);
+    warpgroup_tiles_mainloop<Tile>(o, rows, shared, read, a, range,
+                                   last_store, warpgroup);
+    last_store.release_q();  // if there was no tile of keys
+    last_store.issued(
+        write_output<Tile>(maps, o, rows, shared.q[read.q.stage][warpgroup],
+                           range.query0, work.head, work.batch),
+        read.q);
+  }
+  last_store.release_q();
+  if (warpgroup == 0) {
+    scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
+  }
 }
-//! [shares]
+//! [warpgroup_tiles]
+
+/// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
+/// @tparam d            64, 128 or 256 columns, at least head_dim
+/// @param a            for which can_use_tma() holds
+/// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
+///                     launch, not used by another one in between. Null: a static schedule.
+//! [launch]
+template <int d, class T>
+void launch_warpgroup_tiles(const Attention<T>& a, const Stream& stream,
+                            unsigned* tile_counter) {
+  using Tile = HopperTileFor<T, d>;
+  const TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
+  launch(stream, flash_warpgroup_tiles<Tile, T>,
+         {{persistent_blocks(scheduler)},
+          {kWarpgroup * (Tile::consumers + 1)},
+          sizeof(PersistentShared<Tile>),
+          Tile::stages},
+         tma_attention<Tile>(a), scheduler, tile_counter);
+}
+//! [launch]
 
 }  // namespace fa::FA_TARGET

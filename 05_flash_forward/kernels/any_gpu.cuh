@@ -1,14 +1,15 @@
 /// @file
-/// Attention for GPUs that the other kernels do not fit: of shared memory and of newer instructions it needs nothing. A
-/// warp owns a query, a lane up to eight columns of it; all types are computed in float32. It is slow.
+/// Attention for GPUs that cannot run the other kernels: it needs no shared memory and no newer
+/// instructions. A warp processes a query, a lane up to eight columns of it; all types are computed
+/// in float32. It is slow.
 #pragma once
 
+#include "common/attention/grid.cuh"
 #include "common/attention/lane_columns.cuh"
 
 namespace fa::FA_TARGET {
 
 /// Attention in all types.
-/// Launch: blocks of 128; grid of ceil(length_q / 4) x heads x batch.
 template <class T>
 __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
     flash_any_gpu(Attention<T> a) {
@@ -37,6 +38,13 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
   store_columns(head.o + query * a.o_strides.row, o, l == 0 ? 0 : 1 / l,
                 a.head_dim);
   if (threadIdx.x % kWarp == 0) head.lse[query] = log_sum(m, l);
+}
+
+/// Launches flash_any_gpu().
+template <class T>
+void launch_any_gpu(const Attention<T>& a, const Stream& stream) {
+  launch(stream, flash_any_gpu<T>,
+         {grid_of(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}}, a);
 }
 
 }  // namespace fa::FA_TARGET

@@ -1,68 +1,125 @@
 /// @file
-/// What rungs 09 and later share: a warpgroup has 64 queries, its scores and sums are the accumulators of wgmma, and
-/// tiles lie in shared memory as TMA writes them.
+/// What rungs 09 and later share: a warpgroup processes 64 queries, its S and O are accumulators of
+/// wgmma, and tiles lie in shared memory as TMA writes them.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024.
 #pragma once
 
-#include "common/attention/attention.cuh"
+#include "common/attention/grid.cuh"
+#include "common/attention/tma.cuh"
 #include "common/attention/warpgroup_gemm.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Attention with the maps of its tensors.
+/// Attention with the TMA maps of its tensors.
 template <class T>
 struct TmaAttention {
-  TensorMap q;             ///< boxes of kQueries rows
-  TensorMap k;             ///< boxes of a tile of keys
-  TensorMap v;             ///< boxes of a tile of keys
-  TensorMap o;             ///< boxes of kQueries rows
-  Attention<T> a;          ///< the rest
-  unsigned* tile_counter;  ///< of the dynamic tile scheduler, or null
+  // Boxes of kQueries rows (q, o) and of a tile of keys (k, v).
+  TensorMap q;
+  TensorMap k;
+  TensorMap v;
+  TensorMap o;
+  Attention<T> a;
 };
 
-/// Sizes of a kernel.
-/// @tparam head_dim   columns, at least those of the inputs: 64, 128 or 256
-/// @tparam keys       of a tile
-/// @tparam warpgroups that compute, each with kQueries queries
+/// Makes the maps for a kernel.
+/// @tparam Tile HopperTile of the kernel
+/// @throws as tensor_map()
+template <class Tile, class T>
+TmaAttention<T> tma_attention(const Attention<T>& a) {
+  return {map_of_queries(a, a.q, a.q_strides, kQueries),
+          map_of_keys(a, a.k, a.k_strides, Tile::block_n),
+          map_of_keys(a, a.v, a.v_strides, Tile::block_n),
+          map_of_queries<T>(a, a.o, a.o_strides, kQueries), a};
+}
+
+/// Tile sizes of a kernel.
+/// @tparam head_dim    columns, at least those of the inputs: 64, 128 or 256
+/// @tparam keys        of a tile
+/// @tparam warpgroups  consumers: they compute, kQueries queries each
 /// @tparam stage_count tiles of K, and of V, in shared memory
-/// @tparam q_stage_count tiles of Q of each warpgroup, in kernels whose blocks persist
-template <class Type, int head_dim, int keys, int warpgroups, int stage_count,
-          int q_stage_count = 2>
+template <class Type, int head_dim, int keys, int warpgroups, int stage_count>
 struct HopperTile {
-  using T = Type;                                        ///< half or bfloat16
-  static constexpr int d = head_dim;                     ///< columns
-  static constexpr int block_n = keys;                   ///< of a tile
-  static constexpr int consumers = warpgroups;           ///< that compute
-  static constexpr int block_m = kQueries * warpgroups;  ///< of a block
-  static constexpr int q_stages =
-      q_stage_count;                           ///< of Q, where blocks persist
-  static constexpr int stages = stage_count;   ///< of K, and of V
-  using QTile = SwizzledTile<T, kQueries, d>;  ///< of a warpgroup
-  using KvTile = SwizzledTile<T, block_n, d>;  ///< of a block
+  using T = Type;  // half or bfloat16
+  static constexpr int d = head_dim;
+  static constexpr int block_n = keys;
+  static constexpr int consumers = warpgroups;
+  static constexpr int block_m = kQueries * warpgroups;
+  static constexpr int stages = stage_count;
+  using QTile = SwizzledTile<T, kQueries, d>;  // of a warpgroup
+  using KvTile = SwizzledTile<T, block_n, d>;
 };
 
-/// Scores of a warpgroup: this lane's part of 64 x block_n.
+/// The tile of rungs 09 to 14: 128 queries and keys, up to 128 columns.
+template <class T>
+using HopperTile128 = HopperTile<T, 128, 128, 2, 2>;
+
+/// Tiles of keys that a tile of queries needs; 0 where all keys are masked.
+template <class Tile, class T>
+__device__ int key_tiles(const Attention<T>& a, int block) {
+  const int last_query = block * Tile::block_m + Tile::block_m - 1;
+  return ceil_div(visible_keys(a, last_query), Tile::block_n);
+}
+
+/// Registers of a thread of the producer and of a consumer; a block has 64 Ki.
+template <class Tile>
+constexpr int kProducerRegisters = Tile::consumers == 3 ? 32 : 40;
+/// See kProducerRegisters.
+template <class Tile>
+constexpr int kConsumerRegisters = Tile::consumers == 3 ? 160 : 232;
+
+/// Shared memory of a block in rungs 10 to 12.
+template <class Tile>
+struct SpecializedShared {
+  typename Tile::QTile q[Tile::consumers];  // of each warpgroup; at the end O
+  typename Tile::KvTile k[Tile::stages];
+  typename Tile::KvTile v[Tile::stages];
+  Mbarrier q_full[Tile::consumers];
+  Pipeline<Tile::stages> k_pipe;
+  Pipeline<Tile::stages> v_pipe;
+};
+
+/// Initialises a block's barriers; all threads call it.
+template <class Tile>
+__device__ void init_barriers(SpecializedShared<Tile>& shared) {
+  if (threadIdx.x == 0) {
+    for (Mbarrier& full : shared.q_full) full.init(1);
+    // Each warp of the consumers releases: it knows of its own wgmma only.
+    shared.k_pipe.init(4 * Tile::consumers);
+    shared.v_pipe.init(4 * Tile::consumers);
+    fence_barrier_init();
+  }
+  __syncthreads();  // the barriers are initialised
+}
+
+/// A consumer's states of the pipelines of K and V.
+template <class Tile>
+struct KvState {
+  PipelineState<Tile::stages> k;
+  PipelineState<Tile::stages> v;
+};
+
+/// This lane's part of S, 64 x block_n, of a warpgroup.
 template <class Tile>
 using WarpgroupScores = float[Tile::block_n / 2];
-/// Sums of weighted values: this lane's part of 64 x d.
+/// This lane's part of O, 64 x d, before the division by l.
 template <class Tile>
 using WarpgroupOutput = float[Tile::d / 2];
-/// Weights rounded to 16 bits, as left operands of 16 keys each.
+/// P rounded to 16 bits, as left operands of 16 keys each.
 template <class Tile>
 using WarpgroupProbs = std::uint32_t[Tile::block_n / 16][4];
 
-/// The two rows of a lane.
+/// The state of the online softmax for this lane's two rows.
 struct RowState {
-  float m[2];  ///< the largest product so far
-  float l[2];  ///< this lane's part of the sum of exponentials
+  float m[2];  ///< running maximum of Q K^T
+  float l[2];  ///< this lane's part of the running sum
 };
-/// Before the first key.
+/// The state before the first key.
 __device__ inline RowState empty_row_state() {
   return {{-INFINITY, -INFINITY}, {0, 0}};
 }
 
-/// Issues S = Q K^T for the first keys of a tile, 2 r of them.
+/// Issues S = Q K^T for the first 2 r keys of a tile.
 //! [issue_qk]
 template <class Q, class K, int r>
 __device__ void issue_qk(float (&s)[r], const Q& q, const K& k) {
@@ -79,9 +136,8 @@ __device__ void issue_pv(float (&o)[r], std::uint32_t (&p)[parts][4],
 }
 //! [issue_pv]
 
-/// Hides the scores of keys that a query does not see.
-/// @param s      products of queries and keys
-/// @param a      what is computed
+/// Masks the scores of keys that a query does not see.
+/// @param s      Q K^T
 /// @param query0 the warpgroup's first query
 /// @param key0   the tile's first key
 template <class T, int r>
@@ -90,92 +146,109 @@ __device__ void apply_mask(float (&s)[r], const Attention<T>& a, int query0,
   const int column = threadIdx.x % 4 * 2;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int seen =
+    const int visible =
         visible_keys(a, query0 + lane_row() + 8 * h) - key0 - column;
 #pragma unroll
     for (int j = 0; j < r / 4; ++j) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        if (8 * j + e >= seen) s[4 * j + 2 * h + e] = -INFINITY;
+        if (8 * j + e >= visible) row_element(s, h, 2 * j + e) = -INFINITY;
       }
     }
   }
 }
 
-/// Scores become weights, and the rows take them in. Only when a lane of the warp has met a larger score do the lanes of
-/// its rows ask each other: the maximum of a row seldom grows once it has met a few hundred scores.
-/// @tparam hidden   whether scores may be -infinity: rows of nothing else need care
-/// @tparam patience a maximum that grows by no more than this, in powers of two, is not taken: weights may then be as
-///                  large as 2^patience
-/// @param s          products; weights on return
-/// @param rows       of this lane
-/// @param correction of what was summed up before, by row; if maxima were taken
-/// @param scale      of the scores / ln 2
-/// @return whether maxima of the warp were taken
-//! [softmax]
-template <bool masked, int rescale_threshold = 0, int r>
-__device__ bool online_softmax(float (&s)[r], RowState& rows,
-                               float (&rescale)[2], float scale) {
-  float most[2];
+/// The largest of this lane's scores in its row h.
+template <int r>
+__device__ float lane_max(float (&s)[r], int h) {
+  float chain[4];  // four independent chains of fmaxf(), not one
+#pragma unroll
+  for (int i = 0; i < 4; ++i) chain[i] = row_element(s, h, i);
+#pragma unroll
+  for (int i = 4; i < r / 2; ++i) {
+    chain[i % 4] = fmaxf(chain[i % 4], row_element(s, h, i));
+  }
+  return fmaxf(fmaxf(chain[0], chain[1]), fmaxf(chain[2], chain[3]));
+}
+
+/// m in the exponent, scaled. Where all keys are masked m is -infinity, and -infinity - -infinity
+/// would be NaN: then 0.
+template <bool masked>
+__device__ float exponent_offset(float m, float scale) {
+  return masked && m == -INFINITY ? 0.0f : __fmul_rn(m, scale);
+}
+
+/// Takes larger scores into m and l of both rows. The four lanes of a row call it together.
+/// @param largest of this lane's scores, by row
+/// @param rescale on return the factors of what was summed before, by row
+template <bool masked>
+__device__ void raise_max(RowState& rows, const float (&largest)[2],
+                          float (&rescale)[2], float scale) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float chain[4] = {s[2 * h], s[2 * h + 1], s[4 + 2 * h], s[5 + 2 * h]};
-#pragma unroll
-    for (int i = 4; i < r / 2; ++i) {  // four chains, not one
-      chain[i % 4] = fmaxf(chain[i % 4], s[i / 2 * 4 + 2 * h + i % 2]);
-    }
-    most[h] = fmaxf(fmaxf(chain[0], chain[1]), fmaxf(chain[2], chain[3]));
+    const float m = warp_max<4>(fmaxf(rows.m[h], largest[h]));
+    // Both products are rounded: where m stays, the rescale factor is 1.
+    rescale[h] = exp2_approx(__fmul_rn(rows.m[h], scale) -
+                             exponent_offset<masked>(m, scale));
+    rows.m[h] = m;
+    rows.l[h] *= rescale[h];
   }
-  const auto offset_of = [&](float m) {
-    // -infinity - -infinity is no number: take 0 for the maximum of nothing
-    return masked && m == -INFINITY ? 0.0f : __fmul_rn(m, scale);
-  };
-  const auto grows = [&](int h) {
-    return (most[h] - rows.m[h]) * scale > rescale_threshold;
-  };
-  const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
-  if (rescaled) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float m = warp_max<4>(fmaxf(rows.m[h], most[h]));
-      // Both products are rounded: a maximum that stays is corrected by 1.
-      rescale[h] = exp2_approx(__fmul_rn(rows.m[h], scale) - offset_of(m));
-      rows.m[h] = m;
-      rows.l[h] *= rescale[h];
-    }
-  }
+}
+
+/// P = exp2(scale (S - m)), l += the sums of P.
+template <bool masked, int r>
+__device__ void exp_scores(float (&s)[r], RowState& rows, float scale) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float offset = offset_of(rows.m[h]);
+    const float offset = exponent_offset<masked>(rows.m[h], scale);
     float sums[2] = {rows.l[h], 0};
 #pragma unroll
     for (int i = 0; i < r / 2; ++i) {
-      float& x = s[i / 2 * 4 + 2 * h + i % 2];
+      float& x = row_element(s, h, i);
       x = exp2_approx(x * scale - offset);
       sums[i % 2] += x;
     }
     rows.l[h] = sums[0] + sums[1];
   }
+}
+
+/// One step of the online softmax: S becomes P. The lanes of a row exchange their maxima only when
+/// a lane of the warp has found a larger score, which is rare after a few hundred keys.
+/// @tparam masked  whether scores may be -infinity
+/// @param  s       Q K^T; P on return
+/// @param  rescale on return the factors of rescale_o(), if the result is true
+/// @param  scale   of the scores / ln 2
+/// @return whether O must be rescaled
+//! [softmax]
+template <bool masked, int r>
+__device__ bool online_softmax(float (&s)[r], RowState& rows,
+                               float (&rescale)[2], float scale) {
+  float largest[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) largest[h] = lane_max(s, h);
+  const auto grows = [&](int h) {
+    return (largest[h] - rows.m[h]) * scale > 0;
+  };
+  const bool rescaled = __any_sync(kAllLanes, grows(0) || grows(1));
+  if (rescaled) raise_max<masked>(rows, largest, rescale, scale);
+  exp_scores<masked>(s, rows, scale);
   return rescaled;
 }
 //! [softmax]
 
-/// o *= correction.
+/// O *= rescale, by rows.
 template <int r>
 __device__ void rescale_o(float (&o)[r], const float (&rescale)[2]) {
 #pragma unroll
   for (int i = 0; i < r; ++i) o[i] *= rescale[i / 2 % 2];
 }
 
-/// Divides by the sums of exponentials, rounds, and writes O and LSE of a warpgroup, whose threads come together here.
-/// @param maps   of the tensors
-/// @param o      sums
-/// @param rows   of this lane
-/// @param o_smem room for 64 x d, on O's way to TMA: the warpgroup's Q, whose products this thread has waited for
+/// The epilogue, O /= l: rounds and writes O and LSE of a warpgroup, whose threads call it
+/// together.
+/// @param o_smem a stage for O: the warpgroup's tile of Q, whose matmuls this thread has waited for
 /// @param query0 the warpgroup's first query
-/// @param head   which head
-/// @param batch  which sequence
-/// @return true in one thread, which calls bulk_wait_read<0>() before o_smem is used again or the block ends
+/// @return true in one thread, which calls bulk_wait_read<0>() before o_smem is used again or the
+///         block ends
 //! [write_output]
 template <class Tile, class T>
 __device__ bool write_output(const TmaAttention<T>& maps,

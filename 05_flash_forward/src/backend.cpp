@@ -69,4 +69,44 @@ const Rung& find_rung(const Backend& backend, const std::string& name) {
   return *found;
 }
 
+std::vector<Problem> watched_problems(const RungInfo& rung, Type type,
+                                      bool causal) {
+  std::vector<Problem> problems;
+  const auto add = [&](const AttentionShape& shape,
+                       bool has_dropout = false) {
+    Problem problem;
+    problem.type = type;
+    problem.shape = shape;
+    problem.causal = causal;
+    problem.dropout = has_dropout ? 0.17 : 0;
+    problem.seed = 5;
+    problems.push_back(problem);
+  };
+  const auto whole = [](std::int64_t tile, std::int64_t stages) {
+    return stages == 0 ? tile : (stages + 2) * tile;
+  };
+  const auto ragged = [](std::int64_t tile, std::int64_t stages) {
+    return (stages == 0 ? 1 : stages) * tile + 1;
+  };
+  for (const Tiles& t : rung.tiles) {
+    const std::int64_t d = t.head_dim, narrow = d - 24;
+    add({1, 1, 1, t.queries / 2 + 1, t.keys + 1, d}, rung.supports_dropout);
+    add({2, 4, 2, 2 * t.queries + 1, t.keys / 2 + 1, narrow});
+    const std::int64_t heads = t.persists ? 6 : 1;
+    add({1, heads, heads, whole(t.queries, t.query_stages),
+         whole(t.keys, t.key_stages), d});
+    add({1, 2, 1, ragged(t.queries, t.query_stages),
+         ragged(t.keys, t.key_stages), narrow});
+  }
+  return problems;
+}
+
+std::string watched_words(const Problem& problem) {
+  const AttentionShape& s = problem.shape;
+  return fmt::format("{} x {} on {} heads, {} queries, {} keys, D {}{}{}",
+                     s.batch, s.heads, s.kv_heads, s.length_q, s.length_k,
+                     s.head_dim, problem.causal ? ", causal" : "",
+                     problem.dropout > 0 ? ", dropout" : "");
+}
+
 }  // namespace fa::flash

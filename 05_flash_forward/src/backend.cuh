@@ -1,5 +1,6 @@
 /// @file
-/// The kernels of this lesson on one machine. Compiled once for each: see common/gpu/target.hpp.
+/// The ladder of this lesson as a table, on one backend. Compiled once for each: see
+/// common/gpu/target.hpp.
 #pragma once
 
 #include <algorithm>
@@ -12,340 +13,281 @@
 #include "05_flash_forward/kernels/06_swizzle.cuh"
 #include "05_flash_forward/kernels/07_pipeline.cuh"
 #include "05_flash_forward/kernels/09_wgmma.cuh"
+#include "05_flash_forward/kernels/10_warp_specialized.cuh"
+#include "05_flash_forward/kernels/11_overlap.cuh"
+#include "05_flash_forward/kernels/12_ping_pong.cuh"
+#include "05_flash_forward/kernels/13_persistent.cuh"
 #include "05_flash_forward/src/dispatch.cuh"
 #include "05_flash_forward/src/on_device.cuh"
 
 namespace fa::FA_TARGET {
-namespace {  // one source file for each machine includes this
+namespace {  // one source file for each backend includes this
 
 using flash::Rung;
 using flash::Tiles;
 using flash::Type;
 
-// What a kernel takes at once whose blocks have block_m queries and go through keys, block_n at a time.
+// What prepares a rung: `start(a)` allocates its workspace and returns what launches it.
+template <class Start>
+auto in_float32(Start start) {
+  return [=](const Problem& problem, const Inputs& in) {
+    return prepare<float>(problem, in, start);
+  };
+}
+template <class Start>
+auto in_16_bits(Start start) {
+  return [=](const Problem& problem, const Inputs& in) {
+    return problem.type == Type::kFloat16
+               ? prepare<half>(problem, in, start)
+               : prepare<bfloat16>(problem, in, start);
+  };
+}
+
+// The `start` of a rung without a workspace: launch(a, stream).
+template <class Launch>
+auto plain(Launch launch_rung) {
+  return [=](const auto& a) {
+    return [=] { launch_rung(a, Stream::of(nullptr)); };
+  };
+}
+// With a workspace of `size(a)` floats: launch(a, stream, workspace).
+template <class Count, class Launch>
+auto with_floats(Count size, Launch launch_rung) {
+  return [=](const auto& a) {
+    const auto workspace = std::make_shared<DeviceBuffer<float>>(size(a));
+    return [=] { launch_rung(a, Stream::of(nullptr), workspace->data()); };
+  };
+}
+// With a tile counter: launch(a, stream, tile_counter).
+template <class Launch>
+auto with_tile_counter(Launch launch_rung) {
+  return [=](const auto& a) {
+    const auto counter = std::make_shared<DeviceBuffer<unsigned>>(1);
+    counter->zero();
+    return [=] { launch_rung(a, Stream::of(nullptr), counter->data()); };
+  };
+}
+
+// Tiles of blocks that own a tile of queries and iterate over tiles of keys.
 template <class Tile>
 Tiles forward_tiles(int stages, bool persists = false) {
   return {Tile::block_m, Tile::block_n, 0, stages, Tile::d, persists};
 }
 
-// A rung, and for which forms of its tiles problems are to be chosen.
-inline Rung with_tiles(Rung rung, const std::vector<Tiles>& tiles) {
-  rung.tiles = tiles;
-  return rung;
-}
-
-inline unsigned blocks(std::int64_t size, std::int64_t tile) {
-  return static_cast<unsigned>(ceil_div(size, tile));
-}
-
-inline Rung unfused() {
-  return {
-      {"01_unfused",
-       "three kernels, scores in global memory",
-       {Type::kFloat32},
-       256,
-       true,
-       8,
-       {},
-       {},
-       {{kUnfusedTile, kUnfusedTile, 0, 1}}},
-      [](const Problem& problem, const Inputs& in) {
-        return prepare<float>(problem, in, [](const Attention<float>& a) {
-          const auto heads = static_cast<unsigned>(a.batch * a.heads);
-          const auto scores = std::make_shared<DeviceBuffer<float>>(
-              std::int64_t{heads} * a.length_q * a.length_k);
-          return [=] {
-            const unsigned rows = blocks(a.length_q, kUnfusedTile);
-            const Size block(kUnfusedTile, kUnfusedTile);
-            launch(unfused_scores,
-                   {{blocks(a.length_k, kUnfusedTile), rows, heads}, block},
-                   a, scores->data());
-            launch(unfused_probs,
-                   {{blocks(a.length_q, 4), 1, heads}, {32, 4}}, a,
-                   scores->data());
-            launch(unfused_output,
-                   {{blocks(a.head_dim, kUnfusedTile), rows, heads}, block},
-                   a, scores->data());
-          };
-        });
-      }};
-}
-
-inline Rung flash_1_rung() {
-  return {{"02_flash_1",
-           "outer loop over tiles of keys",
-           {Type::kFloat32},
-           128,
-           true,
-           8,
-           {},
-           {},
-           {{kFlash1Queries, kFlash1Keys, 1, 1}}},
-          [](const Problem& problem, const Inputs& in) {
-            return prepare<float>(problem, in, [](const Attention<float>& a) {
-              const auto running = std::make_shared<DeviceBuffer<float>>(
-                  std::int64_t{a.batch} * a.heads * a.length_q * 2);
-              return [=] {
-                with_head_dim<32, 128>(a.head_dim, [&](auto d) {
-                  launch(flash_1<decltype(d)::value>,
-                         {{static_cast<unsigned>(a.heads),
-                           static_cast<unsigned>(a.batch)},
-                          {kFlash1Queries}},
-                         a, running->data());
-                });
-              };
-            });
-          }};
-}
-
-inline Rung flash_2_rung() {
-  return {{"03_flash_2",
-           "one block per tile of queries",
-           {Type::kFloat32},
-           128,
-           true,
-           8,
-           {},
-           {},
-           {{kFlash2Queries, kFlash2Keys, 0, 1}}},
-          [](const Problem& problem, const Inputs& in) {
-            return prepare<float>(problem, in, [](const Attention<float>& a) {
-              return [=] {
-                with_head_dim<32, 128>(a.head_dim, [&](auto d) {
-                  launch(flash_2<decltype(d)::value>,
-                         {{blocks(a.length_q, kFlash2Queries),
-                           static_cast<unsigned>(a.heads),
-                           static_cast<unsigned>(a.batch)},
-                          {kFlash2Queries}},
-                         a);
-                });
-              };
-            });
-          }};
-}
-
-inline Rung register_tiles() {
-  return {
-      {"04_register_tiles",
-       "8 x 8 scores per lane",
-       {Type::kFloat32},
-       256,
-       true,
-       8,
-       kNeedsCpAsync,
-       [](std::int64_t head_dim) {
-         return with_head_dim<32, 256>(head_dim, [](auto d) {
-           return FloatTile<decltype(d)::value,
-                            (decltype(d)::value > 32)>::shared_bytes;
-         });
-       },
-       {forward_tiles<FloatTile<64>>(1), forward_tiles<FloatTile<256>>(1)}},
-      [](const Problem& problem, const Inputs& in) {
-        return prepare<float>(problem, in, [](const Attention<float>& a) {
-          return [=] { launch_forward(a, Stream::of(nullptr)); };
-        });
-      }};
-}
-
-// A rung for both 16-bit types. `launch_kernel(attention)` has the head dimension from with_head_dim().
-// Rungs without Hopper's instructions; `shared_bytes(head_dim)` is what a block has.
-template <class Bytes, class Launch>
-Rung sixteen_bit_rung(const char* name, const char* idea,
-                      std::int64_t max_head_dim, Bytes shared_bytes,
-                      Launch launch_kernel) {
-  return {{name,
-           idea,
-           {Type::kFloat16, Type::kBFloat16},
-           max_head_dim,
-           true,
-           8,
-           kNeedsMma,
-           shared_bytes},
-          [=](const Problem& problem, const Inputs& in) {
-            const auto start = [=](const auto& a) {
-              return [=] { launch_kernel(a); };
-            };
-            return problem.type == Type::kFloat16
-                       ? prepare<half>(problem, in, start)
-                       : prepare<bfloat16>(problem, in, start);
-          }};
-}
-
-// Type of the inputs of a kernel.
-template <class T>
-T type_of(const Attention<T>&);
-
-// Rungs 05 to 07, which differ in their kernel and its stages, 0 without a pipeline. `kernel(d, zero)` gives the kernel for a head dimension
-// and a type.
-template <class Kernel>
-Rung plain_tile_rung(const char* name, const char* idea, int stages,
-                     Kernel kernel) {
-  const auto shared_bytes = [=](std::int64_t head_dim) {
-    return with_head_dim<64, 128>(head_dim, [&](auto d) {
-      using Tile = PlainForwardTile<decltype(d)::value>;
-      return stages == 0 ? plain_forward_bytes<Tile::d, half>()
-                         : pipeline_bytes<Tile, half>();
-    });
+// Shared memory of a block, by head dimension: `bytes(std::integral_constant<int, d>)`.
+template <int least, int most, class Bytes>
+auto by_head_dim(Bytes bytes) {
+  return [=](std::int64_t head_dim) -> std::size_t {
+    return with_head_dim<least, most>(head_dim, bytes);
   };
-  const Rung rung =
-      sixteen_bit_rung(name, idea, 128, shared_bytes, [=](const auto& a) {
-        using T = decltype(type_of(a));
-        with_head_dim<64, 128>(a.head_dim, [&](auto d) {
-          using Tile = PlainForwardTile<decltype(d)::value>;
-          launch(kernel(d, T{}),
-                 {grid_of(a, Tile::block_m),
-                  {Tile::threads},
-                  shared_bytes(a.head_dim),
-                  stages},
-                 a);
-        });
-      });
-  return with_tiles(
-      rung, {forward_tiles<PlainForwardTile<64>>(std::max(1, stages))});
 }
 
-inline std::vector<Rung> tensor_core_rungs() {
+// The ladder: name and idea, types, largest head_dim, dropout, smallest head_dim, what a GPU needs,
+// shared memory, tiles; launch function.
+inline std::vector<Rung> ladder() {
+  const std::vector<Type> float32{Type::kFloat32};
+  const std::vector<Type> sixteen_bit{Type::kFloat16, Type::kBFloat16};
+  constexpr bool kDropout = true, kNoDropout = false;
+  const auto float_tile_bytes = by_head_dim<32, 256>([](auto head_dim) {
+    constexpr int d = decltype(head_dim)::value;
+    return FloatTile<d, (d > 32)>::shared_bytes;
+  });
+  const auto plain_tile_bytes = by_head_dim<64, 128>([](auto head_dim) {
+    return plain_forward_bytes<decltype(head_dim)::value, half>();
+  });
+  const auto two_stage_bytes = by_head_dim<64, 128>([](auto head_dim) {
+    constexpr int d = decltype(head_dim)::value;
+    return pipeline_bytes<PlainForwardTile<d>, half>();
+  });
+  const auto small_tile_bytes = by_head_dim<32, 256>([](auto head_dim) {
+    constexpr int d = decltype(head_dim)::value;
+    return pipeline_bytes<
+        std::conditional_t<d == 256, SmallForwardTile256, ForwardTileFor<d>>,
+        half>();
+  });
   return {
-      plain_tile_rung(
-          "05_tensor_cores", "P stays in registers", 0,
-          [](auto d, auto zero) {
-            return flash_tensor_cores<decltype(d)::value, decltype(zero)>;
-          }),
-      plain_tile_rung(
-          "06_swizzle", "ldmatrix, no bank conflicts", 0,
-          [](auto d, auto zero) {
-            return flash_swizzle<decltype(d)::value, decltype(zero)>;
-          }),
-      plain_tile_rung(
-          "07_pipeline", "cp.async pipeline", kPipelineStages,
-          [](auto d, auto zero) {
-            return flash_pipeline<decltype(d)::value, decltype(zero)>;
-          }),
-      with_tiles(
-          sixteen_bit_rung(
-              "08_edge_masks", "masks at the edge only, exp2", 256,
-              [](std::int64_t head_dim) {
-                return with_head_dim<32, 256>(head_dim, [](auto d) {
-                  using Tile =
-                      std::conditional_t<decltype(d)::value == 256,
-                                         SmallEdgeMaskTile,
-                                         EdgeMaskTile<decltype(d)::value>>;
-                  return pipeline_bytes<Tile, half>();
-                });
-              },
-              [](const auto& a) {
-                sm_80_kernel(a).launch(Stream::of(nullptr), nullptr);
-              }),
-          {forward_tiles<EdgeMaskTile<64>>(kPipelineStages),
-           forward_tiles<EdgeMaskTile<256>>(kPipelineStages)})};
-}
-
-// A rung with Hopper's instructions. `kernel(attention)` gives what launches it.
-template <class Kernel>
-Rung hopper_rung(const char* name, const char* idea,
-                 std::int64_t max_head_dim, const std::vector<Tiles>& tiles,
-                 Kernel kernel) {
-  const auto start = [=](const auto& a) {
-    return [work = kernel(a)] { work(Stream::of(nullptr)); };
+      {{"01_unfused",
+        "three kernels, S and P in global memory",
+        float32,
+        256,
+        kDropout,
+        8,
+        Needs{},
+        nullptr,
+        {{kUnfusedTile, kUnfusedTile, 0, 1}}},
+       in_float32(with_floats(unfused_workspace, launch_unfused))},
+      {{"02_flash_1",
+        "outer loop over keys",
+        float32,
+        128,
+        kDropout,
+        8,
+        Needs{},
+        nullptr,
+        {{kFlash1Queries, kFlash1Keys, 1, 1}}},
+       in_float32(with_floats(flash_1_workspace, launch_flash_1))},
+      {{"03_flash_2",
+        "outer loop over queries",
+        float32,
+        128,
+        kDropout,
+        8,
+        Needs{},
+        nullptr,
+        {{kFlash2Queries, kFlash2Keys, 0, 1}}},
+       in_float32(plain(launch_flash_2))},
+      {{"04_register_tiles",
+        "8 x 8 scores per lane",
+        float32,
+        256,
+        kDropout,
+        8,
+        kNeedsCpAsync,
+        float_tile_bytes,
+        {forward_tiles<FloatTile<64>>(1), forward_tiles<FloatTile<256>>(1)}},
+       in_float32(plain([](const auto& a, const auto& stream) {
+         launch_forward(a, stream);
+       }))},
+      {{"05_tensor_cores",
+        "mma.sync, P stays in registers",
+        sixteen_bit,
+        128,
+        kDropout,
+        8,
+        kNeedsMma,
+        plain_tile_bytes,
+        {forward_tiles<PlainForwardTile<64>>(1)}},
+       in_16_bits(plain([](const auto& a, const auto& stream) {
+         launch_tensor_cores(a, stream);
+       }))},
+      {{"06_swizzle",
+        "ldmatrix, no bank conflicts",
+        sixteen_bit,
+        128,
+        kDropout,
+        8,
+        kNeedsMma,
+        plain_tile_bytes,
+        {forward_tiles<PlainForwardTile<64>>(1)}},
+       in_16_bits(plain([](const auto& a, const auto& stream) {
+         launch_swizzle(a, stream);
+       }))},
+      {{"07_pipeline",
+        "copies during the matmuls",
+        sixteen_bit,
+        128,
+        kDropout,
+        8,
+        kNeedsMma,
+        two_stage_bytes,
+        {forward_tiles<PlainForwardTile<64>>(kPipelineStages)}},
+       in_16_bits(plain([](const auto& a, const auto& stream) {
+         launch_pipeline(a, stream);
+       }))},
+      {{"08_edge_masks",
+        "masks at the edge, base-2 exponentials",
+        sixteen_bit,
+        256,
+        kDropout,
+        8,
+        kNeedsMma,
+        small_tile_bytes,
+        {forward_tiles<ForwardTileFor<64>>(kPipelineStages),
+         forward_tiles<ForwardTileFor<256>>(kPipelineStages)}},
+       in_16_bits(plain([](const auto& a, const auto& stream) {
+         sm_80_kernel(a).launch(stream, nullptr);
+       }))},
+      {{"09_wgmma",
+        "wgmma and TMA",
+        sixteen_bit,
+        128,
+        kNoDropout,
+        8,
+        kNeedsHopper,
+        nullptr,
+        {forward_tiles<HopperTile128<half>>(2)}},
+       in_16_bits(plain([](const auto& a, const auto& stream) {
+         launch_wgmma(a, stream);
+       }))},
+      {{"10_warp_specialized",
+        "a producer warpgroup that only loads",
+        sixteen_bit,
+        128,
+        kNoDropout,
+        8,
+        kNeedsHopper,
+        nullptr,
+        {forward_tiles<HopperTile128<half>>(2)}},
+       in_16_bits(plain([](const auto& a, const auto& stream) {
+         launch_warp_specialized(a, stream);
+       }))},
+      {{"11_overlap",
+        "softmax during the matmuls",
+        sixteen_bit,
+        128,
+        kNoDropout,
+        8,
+        kNeedsHopper,
+        nullptr,
+        {forward_tiles<HopperTile128<half>>(2)}},
+       in_16_bits(plain([](const auto& a, const auto& stream) {
+         launch_overlap(a, stream);
+       }))},
+      {{"12_ping_pong",
+        "ping-pong scheduling of warpgroups",
+        sixteen_bit,
+        128,
+        kNoDropout,
+        8,
+        kNeedsHopper,
+        nullptr,
+        {forward_tiles<HopperTile128<half>>(2)}},
+       in_16_bits(plain([](const auto& a, const auto& stream) {
+         launch_ping_pong(a, stream);
+       }))},
+      {{"13_persistent",
+        "persistent blocks, dynamic tile scheduler",
+        sixteen_bit,
+        128,
+        kNoDropout,
+        8,
+        kNeedsHopper,
+        nullptr,
+        {forward_tiles<HopperTile128<half>>(2, true)}},
+       in_16_bits(with_tile_counter(
+           [](const auto& a, const auto& stream, auto* counter) {
+             launch_persistent(a, stream, counter);
+           }))},
+      {{"14_lazy_rescaling",
+        "rescale only past a threshold",
+        sixteen_bit,
+        128,
+        kNoDropout,
+        8,
+        kNeedsHopper,
+        nullptr,
+        {forward_tiles<HopperTile128<half>>(2, true)}},
+       in_16_bits(with_tile_counter(
+           [](const auto& a, const auto& stream, auto* counter) {
+             launch_lazy_rescaling(a, stream, counter);
+           }))},
+      {{"15_warpgroup_tiles",
+        "skip masked tiles per warpgroup",
+        sixteen_bit,
+        256,
+        kNoDropout,
+        8,
+        kNeedsHopper,
+        nullptr,
+        {forward_tiles<HopperTileFor<half, 64>>(3, true),
+         forward_tiles<HopperTileFor<half, 256>>(2, true)}},
+       in_16_bits(with_tile_counter(
+           [](const auto& a, const auto& stream, auto* counter) {
+             with_head_dim<64, 256>(a.head_dim, [&](auto d) {
+               launch_warpgroup_tiles<decltype(d)::value>(a, stream, counter);
+             });
+           }))},
   };
-  return {{name,
-           idea,
-           {Type::kFloat16, Type::kBFloat16},
-           max_head_dim,
-           false,
-           8,
-           kNeedsHopper,
-           {},
-           tiles},
-          [=](const Problem& problem, const Inputs& in) {
-            return problem.type == Type::kFloat16
-                       ? prepare<half>(problem, in, start)
-                       : prepare<bfloat16>(problem, in, start);
-          }};
-}
-
-// A launch of a persistent kernel with a tile counter of its own.
-inline std::function<void(const Stream&)> with_tile_counter(
-    PersistentLaunch launch) {
-  const auto counter = std::make_shared<DeviceBuffer<unsigned>>(1);
-  counter->zero();
-  return [=](const Stream& stream) { launch(stream, counter->data()); };
-}
-
-// What rungs 09 to 14 take at once.
-inline std::vector<Tiles> teaching_tiles(bool persists) {
-  using Tile = LadderTile<half>;
-  return {forward_tiles<Tile>(Tile::stages, persists)};
-}
-
-// Rungs 10 to 12, which differ in their kernel. `kernel(zero)` gives the kernel for a type.
-template <class Kernel>
-Rung specialized_rung(const char* name, const char* idea, Kernel kernel) {
-  return hopper_rung(
-      name, idea, 128, teaching_tiles(false), [=](const auto& a) {
-        using T = decltype(type_of(a));
-        using Tile = LadderTile<T>;
-        return tma_launch<Tile>(a, kernel(T{}),
-                                kWarpgroup * (Tile::consumers + 1),
-                                sizeof(SpecializedShared<Tile>));
-      });
-}
-
-inline std::vector<Rung> hopper_rungs() {
-  return {
-      hopper_rung("09_wgmma", "wgmma and TMA", 128,
-                  teaching_tiles(false),
-                  [](const auto& a) {
-                    using T = decltype(type_of(a));
-                    using Tile = LadderTile<T>;
-                    return tma_launch<Tile>(a, flash_wgmma<Tile, T>,
-                                            kWarpgroup * Tile::consumers,
-                                            sizeof(WgmmaShared<Tile>));
-                  }),
-      specialized_rung("10_warp_specialized", "a producer warp",
-                       [](auto zero) {
-                         using T = decltype(zero);
-                         return flash_warp_specialized<LadderTile<T>, T>;
-                       }),
-      specialized_rung("11_overlap", "softmax overlaps the matmuls",
-                       [](auto zero) {
-                         using T = decltype(zero);
-                         return flash_overlap<LadderTile<T>, T>;
-                       }),
-      specialized_rung("12_ping_pong", "ping-pong warpgroup scheduling",
-                       [](auto zero) {
-                         using T = decltype(zero);
-                         return flash_ping_pong<LadderTile<T>, T>;
-                       }),
-      hopper_rung("13_persistent", "dynamic tile scheduler", 128,
-                  teaching_tiles(true),
-                  [](const auto& a) {
-                    using T = decltype(type_of(a));
-                    using Tile = LadderTile<T>;
-                    return with_tile_counter(persistent_launch<Tile>(
-                        a, flash_persistent<Tile, T>));
-                  }),
-      hopper_rung("14_lazy_rescaling", "lazy rescaling", 128,
-                  teaching_tiles(true),
-                  [](const auto& a) {
-                    using T = decltype(type_of(a));
-                    using Tile = LadderTile<T>;
-                    return with_tile_counter(persistent_launch<Tile>(
-                        a, flash_lazy_rescaling<Tile, T>));
-                  }),
-      hopper_rung("15_warpgroup_tiles", "skip masked tiles per warpgroup", 256,
-                  {forward_tiles<WarpgroupTilesTile<half, 64>>(
-                       WarpgroupTilesTile<half, 64>::stages, true),
-                   forward_tiles<WarpgroupTilesTile<half, 256>>(
-                       WarpgroupTilesTile<half, 256>::stages, true)},
-                  [](const auto& a) {
-                    using T = decltype(type_of(a));
-                    return with_head_dim<64, 256>(a.head_dim, [&](auto d) {
-                      using Tile = WarpgroupTilesTile<T, decltype(d)::value>;
-                      return with_tile_counter(persistent_launch<Tile>(
-                          a, flash_warpgroup_tiles<Tile, T>));
-                    });
-                  })};
 }
 
 // Calls work(attention) with the attention of a problem, without pointers.
@@ -361,39 +303,32 @@ auto with_type(const Problem& problem, Work work) {
   }
 }
 
-// What is chosen for a device.
+// The kernel that is chosen for a device, as a rung of this backend.
 inline Rung dispatched_rung(const DeviceProperties& device) {
+  const auto chosen = plain([=](const auto& a, const auto& stream) {
+    forward_kernel(a, device).launch(stream, nullptr);
+  });
   return {{"dispatched",
            "",
            {Type::kFloat32, Type::kFloat16, Type::kBFloat16},
            256},
           [=](const Problem& problem, const Inputs& in) {
-            return with_type(problem, [&](const auto& of) {
-              using T = decltype(type_of(of));
-              return prepare<T>(problem, in, [=](const Attention<T>& a) {
-                return [=] {
-                  forward_kernel(a, device).launch(Stream::of(nullptr),
-                                                   nullptr);
-                };
-              });
-            });
+            return problem.type == Type::kFloat32
+                       ? in_float32(chosen)(problem, in)
+                       : in_16_bits(chosen)(problem, in);
           }};
 }
 
 }  // namespace
 
-/// This machine with all kernels of the lesson.
+/// A backend with all kernels of the lesson.
 inline flash::Backend backend(const std::string& kind) {
-  flash::Backend result{backend_base(kind), {}, {}, dispatched_rung};
+  flash::Backend result{backend_base(kind), ladder(), {}, dispatched_rung};
   result.chosen = [](const Problem& problem, const DeviceProperties& device) {
     return with_type(problem, [&](const auto& a) {
       return std::string(forward_kernel(a, device).name);
     });
   };
-  result.rungs = {unfused(), flash_1_rung(), flash_2_rung(),
-                  register_tiles()};
-  for (const Rung& rung : tensor_core_rungs()) result.rungs.push_back(rung);
-  for (const Rung& rung : hopper_rungs()) result.rungs.push_back(rung);
   if (result.available) {
     result.left_out = flash::fit_ladder(result.rungs, result.properties);
   }

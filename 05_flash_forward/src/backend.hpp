@@ -1,6 +1,6 @@
 /// @file
-/// The kernels of this lesson as the program and the tests see them: from host tensors to host tensors, on each
-/// machine that this build knows.
+/// The kernels of this lesson as the program and the tests see them: from host tensors to host
+/// tensors, on each backend that this build has.
 #pragma once
 
 #include <functional>
@@ -21,45 +21,66 @@ struct Prepared {
   std::int64_t extra_bytes = 0;     ///< memory beside inputs and outputs
 };
 
-/// What a kernel takes at once. watched_problems() goes by it.
+/// The tiles of a kernel, from which watched_problems() chooses its problems.
 struct Tiles {
-  std::int64_t queries = 1;  ///< of a tile
-  std::int64_t keys = 1;     ///< of a tile
-  std::int64_t query_stages =
-      0;  ///< in shared memory, where a block goes through tiles of queries; else 0
-  std::int64_t key_stages =
-      0;  ///< in shared memory, where a block goes through tiles of keys; else 0
-  std::int64_t head_dim = 64;  ///< columns that it is compiled for
-  bool persists = false;  ///< blocks take one tile of queries after the other
+  std::int64_t queries = 1;
+  std::int64_t keys = 1;
+  // Stages in shared memory; 0 where a block has one tile of queries, or of
+  // keys, and does not iterate over them.
+  std::int64_t query_stages = 0;
+  std::int64_t key_stages = 0;
+  std::int64_t head_dim = 64;  ///< columns that the kernel is compiled for
+  bool persists = false;       ///< persistent blocks
 };
 
-/// What a rung of a ladder is and takes.
+/// A rung of a ladder, and the problems that it supports.
 struct RungInfo {
-  std::string name;               ///< of the file in kernels/
-  std::string idea;               ///< what is new, in a few words
-  std::vector<Type> types;        ///< of the inputs that it takes
-  std::int64_t max_head_dim;      ///< the largest that it takes
-  bool supports_dropout = true;   ///< whether it can drop weights
-  std::int64_t min_head_dim = 8;  ///< the smallest that it takes
-  Needs needs{};                  ///< of a GPU, beside shared memory
+  std::string name;         ///< of the file in kernels/
+  std::string idea;         ///< the technique, in a few words
+  std::vector<Type> types;  ///< of the inputs
+  std::int64_t max_head_dim;
+  bool supports_dropout = true;
+  std::int64_t min_head_dim = 8;
+  Needs needs{};  ///< of a GPU, beside shared memory
   /// Shared memory of a block for a head dimension; null where every GPU has enough.
   std::function<std::size_t(std::int64_t)> shared_bytes{};
   /// For each head_dim whose tiles are of another form.
   std::vector<Tiles> tiles{};
 
-  /// The head dimension that it takes and that is nearest to another one.
+  /// The supported head dimension that is nearest to another one.
   std::int64_t head_dim_near(std::int64_t head_dim) const;
-  /// Whether it takes a problem.
+  /// Whether it supports a problem.
   bool supports(const Problem& problem) const;
-  /// @throws std::invalid_argument with one sentence when it does not
+  /// @throws std::invalid_argument with one message when it does not
   void check(const Problem& problem) const;
   /// Lowers max_head_dim to what a device can run, or below min_head_dim.
-  /// @return a sentence that says why; empty when nothing was changed
+  /// @return a message that says why; empty when nothing was changed
   std::string fit(const DeviceProperties& device);
 };
 
-/// Takes from a ladder what a device cannot run.
-/// @return a sentence for each rung that was changed or is gone
+/// The problems with which the watched lab observes a rung. For each form of its tiles they are
+/// chosen so that every branch is taken:
+/// - few queries, less than a tile, and one key more than a tile; with dropout where it is
+/// supported; - few keys, little more than half a tile, and one query more than two tiles: under
+/// the mask a whole
+///   tile of queries sees no key. Two sequences of four heads, which share two heads of keys;
+/// - whole tiles of all columns, two tiles more than there are stages: no guard applies, and each
+/// stage
+///   is used again. For persistent blocks there are heads enough for three tiles of queries for
+///   each of two blocks;
+/// - ragged: one query and one key more than whole tiles, one tile more than there are stages,
+/// fewer
+///   columns than the kernel is compiled for; two heads share one of keys.
+/// @param type   of the inputs
+/// @param causal the mask
+std::vector<Problem> watched_problems(const RungInfo& rung, Type type,
+                                      bool causal);
+
+/// The sizes of such a problem: "2 x 4 on 2 heads, 257 queries, 33 keys, D 40, causal".
+std::string watched_words(const Problem& problem);
+
+/// Removes the rungs that a device cannot run.
+/// @return a message for each rung that was changed or removed
 template <class Rung>
 std::vector<std::string> fit_ladder(std::vector<Rung>& rungs,
                                     const DeviceProperties& device) {
@@ -77,7 +98,8 @@ std::vector<std::string> fit_ladder(std::vector<Rung>& rungs,
 /// One rung of this lesson's ladder.
 struct Rung : RungInfo {
   /// Copies inputs to the device. A tensor with one head of one sequence stands for all of them.
-  /// @throws std::invalid_argument for what the rung does not take, and for tensors of other sizes
+  /// @throws std::invalid_argument for problems that the rung does not support, and for tensors of
+  /// other sizes
   std::function<Prepared(const Problem&, const Inputs&)> prepare;
 };
 
@@ -86,17 +108,16 @@ struct Backend : BackendBase {
   std::vector<Rung> rungs;  ///< the lesson's kernels on it
   /// The file of the kernel that the C interface chooses for a problem on a device.
   std::function<std::string(const Problem&, const DeviceProperties&)> chosen;
-  /// What is chosen for a device, as a rung on this machine.
+  /// The kernel that is chosen for a device, as a rung of this backend.
   std::function<Rung(const DeviceProperties&)> dispatched;
 };
 
-/// A machine's rung.
-/// @param machine that has it
-/// @param name    of its file
+/// A backend's rung.
+/// @param name of its file
 /// @throws std::logic_error when there is none
 const Rung& find_rung(const Backend& backend, const std::string& name);
 
-/// The machines of this build: the lab first.
+/// The backends of this build: the lab first.
 std::vector<Backend> backends();
 
 }  // namespace fa::flash

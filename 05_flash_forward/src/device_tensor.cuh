@@ -1,6 +1,6 @@
 /// @file
-/// Tensors of attention in the memory of the device, as kernels are given them. Compiled once for each machine: see
-/// common/gpu/target.hpp.
+/// Tensors of attention in the memory of the device, as kernels expect them. Compiled once for each
+/// backend: see common/gpu/target.hpp.
 #pragma once
 
 #include <algorithm>
@@ -82,7 +82,8 @@ class DeviceTensor {
  private:
   using Host = Tensor<typename HostType<T>::type, 4>;
 
-  // The same elements with heads and lengths exchanged, which is how they lie when the length comes first.
+  // The same elements with heads and lengths exchanged, which is how they lie when the length comes
+  // first.
   static Host exchanged(const Host& tensor) {
     const Shape<4> shape = tensor.shape();
     Host result({shape[0], shape[2], shape[1], shape[3]});

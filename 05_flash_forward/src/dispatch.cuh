@@ -1,84 +1,60 @@
 /// @file
-/// Which kernel computes attention, and how it is launched. The last rungs of the ladder and the C interface share
-/// it.
+/// Which kernel computes attention on a device. The C interface, lesson 06 and the last rungs of
+/// the ladder share it.
 #pragma once
 
 #include <functional>
-#include <string>
-#include <type_traits>
 
 #include "05_flash_forward/kernels/04_register_tiles.cuh"
 #include "05_flash_forward/kernels/08_edge_masks.cuh"
+#include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
+#include "05_flash_forward/kernels/15_warpgroup_tiles.cuh"
 #include "05_flash_forward/kernels/any_gpu.cuh"
-#include "05_flash_forward/src/tma_launch.cuh"
-#include "common/attention/grid.cuh"
 
 namespace fa::FA_TARGET {
 
-/// A kernel that computes all of a problem.
+/// A kernel that supports a problem.
 struct ForwardKernel {
-  /// Kernels without a tile scheduler ignore the counter.
-  PersistentLaunch launch;
+  /// Launches it. The second argument is the workspace, the counter of the tile scheduler: see
+  /// launch_persistent(). Kernels without a tile scheduler ignore it.
+  std::function<void(const Stream&, unsigned*)> launch;
   /// Name of its file in kernels/.
   const char* name;
   /// Columns that it is compiled for, at least the problem's.
   int head_dim;
-  /// Bytes of the tile counter; 0 without a tile scheduler.
+  /// 0 without a tile scheduler.
   std::size_t workspace_bytes = 0;
 };
 
-/// Calls work with the head dimension that a kernel is compiled for: the least that suffices.
-/// @tparam least a power of two
-/// @tparam most  a power of two, not less than head_dim
-template <int least, int most, class Work>
-auto with_head_dim(std::int64_t head_dim, Work work) {
-  if constexpr (least < most) {
-    if (head_dim > least) {
-      return with_head_dim<2 * least, most>(head_dim, work);
-    }
-  }
-  return work(std::integral_constant<int, least>{});
-}
-
-/// The kernel for a GPU that the others do not fit.
+/// The kernel for GPUs that cannot run the other ones.
 template <class T>
 ForwardKernel any_gpu_kernel(const Attention<T>& a) {
-  const Launch sizes{grid_of(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}};
-  return {[=](const Stream& stream, unsigned*) {
-            launch(stream, flash_any_gpu<T>, sizes, a);
-          },
+  return {[=](const Stream& stream, unsigned*) { launch_any_gpu(a, stream); },
           "any_gpu", kAnyGpuColumns};
 }
 
 /// The fastest kernel for a problem with a head dimension up to 256.
-/// @param a      what is computed
-/// @param device where; the choice depends on nothing else
+/// @param device the choice depends on nothing else
 inline ForwardKernel forward_kernel(
     const Attention<float>& a,
     const DeviceProperties& device = device_properties()) {
+  const auto fits = [&](auto tile) {
+    return can_run(device,
+                   kNeedsCpAsync.with_shared(decltype(tile)::shared_bytes));
+  };
+  const auto kernel = [&](auto tile) {
+    using Tile = decltype(tile);
+    return ForwardKernel{[=](const Stream& stream, unsigned*) {
+                           launch_register_tiles<Tile>(a, stream);
+                         },
+                         "04_register_tiles", Tile::d};
+  };
   return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
-    const auto with_tile = [&](auto tile) {
-      using Tile = decltype(tile);
-      const auto kernel = a.dropout.threshold > 0
-                              ? flash_register_tiles<Tile, true>
-                              : flash_register_tiles<Tile, false>;
-      const Launch sizes{
-          grid_of(a, Tile::block_m), {Tile::threads}, Tile::shared_bytes};
-      return ForwardKernel{[=](const Stream& stream, unsigned*) {
-                             launch(stream, kernel, sizes, a);
-                           },
-                           "04_register_tiles", d};
-    };
-    using Tile = FloatTile<d>;
-    if (can_run(device, kNeedsCpAsync.with_shared(Tile::shared_bytes))) {
-      return with_tile(Tile{});
-    }
+    if (fits(FloatTile<d>{})) return kernel(FloatTile<d>{});
     if constexpr (d > 32) {
       using Small = FloatTile<d, true>;
-      if (can_run(device, kNeedsCpAsync.with_shared(Small::shared_bytes))) {
-        return with_tile(Small{});
-      }
+      if (fits(Small{})) return kernel(Small{});
     }
     return any_gpu_kernel(a);
   });
@@ -86,45 +62,33 @@ inline ForwardKernel forward_kernel(
 
 /// The fastest kernel without Hopper's instructions, for the 16-bit types.
 /// @tparam T half or bfloat16
-/// @param a      what is computed
-/// @param device where
 template <class T>
 ForwardKernel sm_80_kernel(
     const Attention<T>& a,
     const DeviceProperties& device = device_properties()) {
-  const auto with_tile = [&](auto tile) {
+  const auto fits = [&](auto tile) {
+    return can_run(
+        device, kNeedsMma.with_shared(pipeline_bytes<decltype(tile), T>()));
+  };
+  const auto kernel = [&](auto tile) {
     using Tile = decltype(tile);
-    const auto kernel = a.dropout.threshold > 0
-                            ? flash_edge_masks<Tile, T, true>
-                            : flash_edge_masks<Tile, T, false>;
-    const Launch sizes{grid_of(a, Tile::block_m),
-                       {Tile::threads},
-                       pipeline_bytes<Tile, T>(),
-                       kPipelineStages};
     return ForwardKernel{[=](const Stream& stream, unsigned*) {
-                           launch(stream, kernel, sizes, a);
+                           launch_edge_masks<Tile>(a, stream);
                          },
                          "08_edge_masks", Tile::d};
   };
   return with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
-    using Tile = EdgeMaskTile<d>;
-    if (can_run(device, kNeedsMma.with_shared(pipeline_bytes<Tile, T>()))) {
-      return with_tile(Tile{});
-    }
+    if (fits(ForwardTileFor<d>{})) return kernel(ForwardTileFor<d>{});
     if constexpr (d == 256) {
-      using Small = SmallEdgeMaskTile;
-      if (can_run(device,
-                  kNeedsMma.with_shared(pipeline_bytes<Small, T>()))) {
-        return with_tile(Small{});
-      }
+      if (fits(SmallForwardTile256{})) return kernel(SmallForwardTile256{});
     }
     return any_gpu_kernel(a);
   });
 }
 
-/// Whether a device has what the last rungs are made for. In the lab nothing is fast, and the older kernels take all
-/// problems.
+/// Whether a device has what the Hopper kernels are made for. Not the lab: nothing is fast there,
+/// and the older kernels support all problems.
 inline bool prefers_hopper(
     const DeviceProperties& device = device_properties()) {
   return device.compute_capability != 0 && can_run(device, kNeedsHopper);
@@ -136,25 +100,25 @@ inline bool prefers_hopper(
 template <class T>
 ForwardKernel sm_90_kernel(const Attention<T>& a) {
   if (a.head_dim > 64 && a.head_dim <= 128) {
-    using Tile = LadderTile<T>;
-    return {persistent_launch<Tile>(a, flash_lazy_rescaling<Tile, T>),
+    return {[=](const Stream& stream, unsigned* tile_counter) {
+              launch_lazy_rescaling(a, stream, tile_counter);
+            },
             "14_lazy_rescaling", 128, sizeof(unsigned)};
   }
-  const auto shares = [&](auto head_dim) {
+  const auto kernel = [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
-    using Tile = WarpgroupTilesTile<T, d>;
-    return ForwardKernel{
-        persistent_launch<Tile>(a, flash_warpgroup_tiles<Tile, T>),
-        "15_warpgroup_tiles", d, sizeof(unsigned)};
+    return ForwardKernel{[=](const Stream& stream, unsigned* tile_counter) {
+                           launch_warpgroup_tiles<d>(a, stream, tile_counter);
+                         },
+                         "15_warpgroup_tiles", d, sizeof(unsigned)};
   };
-  return a.head_dim <= 64 ? shares(std::integral_constant<int, 64>{})
-                          : shares(std::integral_constant<int, 256>{});
+  return a.head_dim <= 64 ? kernel(std::integral_constant<int, 64>{})
+                          : kernel(std::integral_constant<int, 256>{});
 }
 
 /// The fastest kernel for a problem, for the 16-bit types.
 /// @tparam T half or bfloat16
-/// @param a      what is computed
-/// @param device where; the choice depends on nothing else
+/// @param device the choice depends on nothing else
 template <class T>
 ForwardKernel forward_kernel(
     const Attention<T>& a,
@@ -164,10 +128,9 @@ ForwardKernel forward_kernel(
                                                   : sm_80_kernel(a, device);
 }
 
-/// Launches the kernel that forward_kernel() names.
+/// Launches the kernel that forward_kernel() chooses.
 /// @param a            with a head dimension that is a multiple of 8 up to 256
-/// @param stream       where
-/// @param tile_counter as for PersistentLaunch
+/// @param tile_counter as for launch_persistent()
 /// @throws as launch()
 template <class T>
 void launch_forward(const Attention<T>& a, const Stream& stream,

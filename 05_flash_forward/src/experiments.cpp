@@ -1,5 +1,3 @@
-#include "05_flash_forward/src/experiments.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "05_flash_forward/src/sections.hpp"
 #include "05_flash_forward/src/tile_sizes.hpp"
 #include "05_flash_forward/src/timing.hpp"
 #include "common/cli/results.hpp"
@@ -98,7 +97,7 @@ bool fits(const tiles::Kernel& kernel, const DeviceProperties& device) {
          can_run(device, kNeedsMma.with_shared(kernel.tile.shared_bytes));
 }
 
-// The tiles on the machine that the program uses.
+// The tiles on the backend that the program uses.
 tiles::Backend tiles_on(const Backend& backend) {
   std::vector<tiles::Backend> all = tiles::backends();
   const auto found =
@@ -264,7 +263,7 @@ void time_tiles(std::vector<cli::Measurement>& record, const Backend& backend,
   report(record, title, rows, {"kernel", "note"});
 }
 
-// The fastest rung that takes a type: the last one; what the C interface chooses where there is none.
+// The fastest rung that supports a type is the last one; else what the C interface chooses.
 Rung best_of(const Backend& backend, Type type) {
   const auto found = std::find_if(
       backend.rungs.rbegin(), backend.rungs.rend(), [&](const Rung& rung) {
@@ -432,7 +431,8 @@ void show_experiments(cli::Program& program, const Backend& backend,
                                problem.shape.batch, problem.shape.heads,
                                problem.shape.length_q));
       }
-      // As many blocks of 128 queries as fit an H200 at once with D = 64, two to each multiprocessor; and some more.
+      // As many blocks of 128 queries as fit an H200 at once with D = 64, two on each SM; and some
+      // more.
       for (const std::int64_t length : {1024, 1152}) {
         Problem alone =
             timed_problem(Type::kBFloat16, head_dim, false, length);

@@ -1,6 +1,6 @@
 /// @file
-/// Sections that the program of this lesson and that of the next have in common: what is done with each rung of a
-/// ladder.
+/// Sections that the program of this lesson and that of the next have in common: what is done with
+/// each rung of a ladder.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 
 #include <fmt/format.h>
 
+#include "05_flash_forward/src/backend.hpp"
 #include "05_flash_forward/src/problem.hpp"
 #include "05_flash_forward/src/timing.hpp"
-#include "05_flash_forward/src/watched.hpp"
 #include "common/cli/kernel_options.hpp"
 #include "common/cli/kernel_table.hpp"
 #include "common/cli/table.hpp"
@@ -30,7 +30,7 @@ inline constexpr Type kEveryType[] = {Type::kFloat32, Type::kFloat16,
 /// A problem in float32.
 /// @param shape   sizes
 /// @param causal  the mask
-/// @param dropout share of weights that are dropped
+/// @param dropout probability of dropping an element of P
 inline Problem problem_of(const AttentionShape& shape, bool causal,
                           double dropout = 0) {
   Problem problem;
@@ -49,10 +49,10 @@ inline std::string words_of(const Problem& problem) {
                      problem.causal ? ", causal" : "");
 }
 
-/// A problem with its inputs and their judge.
+/// A problem with its inputs and their checker.
 template <class Checker, class Inputs>
 struct Task {
-  /// Makes the judge.
+  /// Makes the checker.
   Task(Problem the_problem, Inputs the_inputs)
       : problem(std::move(the_problem)),
         inputs(std::move(the_inputs)),
@@ -63,7 +63,7 @@ struct Task {
 };
 
 /// Runs a rung once.
-/// @return what it gives, on the host
+/// @return its result, on the host
 template <class Rung, class Inputs>
 auto result_of(const Rung& rung, const Problem& problem,
                const Inputs& inputs) {
@@ -81,12 +81,12 @@ inline void add_group_option(cli::Program& program,
 }
 
 /// Each rung on the real input, in all its types.
-/// @tparam Judge   of the lesson
+/// @tparam Checker of the lesson
 /// @param program  has the input, and reports
-/// @param machine  with the rungs
+/// @param backend  with the rungs
 /// @param inputs_of gives what rungs are given: inputs_of(problem)
-/// @return what the last rung gives without a mask
-/// @throws std::invalid_argument when no rung takes the input
+/// @return the result of the last rung without a mask
+/// @throws std::invalid_argument when no rung supports the input
 template <class Checker, class Backend, class InputsOf>
 auto check_real(cli::Program& program, const Backend& backend,
                 InputsOf inputs_of) {
@@ -137,10 +137,10 @@ auto check_real(cli::Program& program, const Backend& backend,
 }
 
 /// Small problems that break kernels which are right on round ones.
-/// @tparam Judge   of the lesson
+/// @tparam Checker of the lesson
 /// @param program  reports
-/// @param machine  with the rungs
-/// @param results  what is judged, for people
+/// @param backend  with the rungs
+/// @param results  names of what is checked
 /// @param inputs_of gives what rungs are given: inputs_of(problem)
 template <class Checker, class Backend, class InputsOf>
 void check_ragged(cli::Program& program, const Backend& backend,
@@ -217,7 +217,7 @@ inline Problem repeated_problem(bool on_gpu, std::int64_t length_q,
 }
 
 /// What sections trace and once launch: each rung that is wanted with and without the mask.
-/// @param machine  with the rungs
+/// @param backend  with the rungs
 /// @param options  of the program
 /// @param lesson   its directory
 /// @param work     called as work(rung, problem)
@@ -264,9 +264,9 @@ std::optional<lab::Trace> trace(const Rung& rung,
   return lab::trace(name, traced);
 }
 
-/// Launches rungs once each, for a program that watches, and prints a line of JSON for each; in the watched lab with
-/// its report. Nothing is checked.
-/// @param machine  with the rungs
+/// Launches rungs once each, for a program that watches, and prints a line of JSON for each; in the
+/// watched lab with its report. Nothing is checked.
+/// @param backend  with the rungs
 /// @param options  of the program
 /// @param lesson   its directory
 /// @param inputs_of gives what rungs are given: inputs_of(problem)
@@ -288,8 +288,9 @@ void launch_once(const Backend& backend, const cli::KernelOptions& options,
                   });
 }
 
-/// The watched lab's whole report on rungs: what they ask of memory at one size, what is wrong and which lines were
-/// reached with all problems of watched_problems(). With --size, and in a walk through all sections, that one size only.
+/// The watched lab's whole report on rungs: what they ask of memory at one size, what is wrong and
+/// which lines were reached with all problems of watched_problems(). With --size, and in a walk
+/// through all sections, that one size only.
 /// @param program  reports
 /// @param watched  with the rungs
 /// @param options  of the program
@@ -328,8 +329,8 @@ void trace_rungs(cli::Program& program, const Backend& watched,
   files.write(options.json, options.svg);
 }
 
-/// What the kernels of each rung are made of, for a head dimension of 64 and of 128, or of 256 where a rung takes
-/// neither: launched once on a small problem.
+/// What the kernels of each rung are made of, for a head dimension of 64 and of 128, or of 256
+/// where a rung supports neither: launched once on a small problem.
 /// @param used    with the rungs
 /// @param lab     which knows what warps ask for
 /// @param options of the program
@@ -373,7 +374,7 @@ void show_kernels(const Backend& used, const Backend& lab,
 
 /// On a GPU only: how fast each rung is, in groups of a type, a head dimension and a mask.
 /// @param program   reports
-/// @param machine   with the rungs
+/// @param backend   with the rungs
 /// @param options   of the program
 /// @param lesson    its directory
 /// @param time_group gives the rows of a group: time_group(type, head_dim, causal)

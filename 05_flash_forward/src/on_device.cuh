@@ -1,5 +1,6 @@
 /// @file
-/// A problem in the memory of a device, and what launches a kernel on it: for all that offer kernels as rungs.
+/// A problem in the memory of a device, and what launches a kernel on it: for all that offer
+/// kernels as rungs.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,7 @@
 #include "05_flash_forward/src/device_tensor.cuh"
 
 namespace fa::FA_TARGET {
-namespace {  // source files for one machine include this
+namespace {  // source files for one backend include this
 
 using flash::Inputs;
 using flash::Outputs;
@@ -44,8 +45,8 @@ struct OnDevice {
   Attention<T> a;
 };
 
-// A rung for one type: `start(attention)` takes what memory it needs beside inputs and outputs, and gives what
-// launches it.
+// A rung for one type: `start(attention)` takes what memory it needs beside inputs and outputs, and
+// gives what launches it.
 template <class T, class Start>
 Prepared prepare(const Problem& problem, const Inputs& in, Start start) {
   const auto device = std::make_shared<OnDevice<T>>(problem, in);

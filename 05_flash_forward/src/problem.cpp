@@ -120,7 +120,8 @@ Checker::Checker(const Problem& problem, const Inputs& inputs)
                v = converted<T>(inputs.v);
     return naive::forward<T>(q.view(), k.view(), v.view(), options);
   };
-  // By Cauchy and Schwarz. A score is a sum whose terms may cancel, so its rounding errors go by them.
+  // By Cauchy and Schwarz. A score is a sum whose terms may cancel, so its rounding errors go by
+  // them.
   score_magnitude_ = options.scale_for(problem.shape.head_dim) *
                      longest_row(inputs.q) * longest_row(inputs.k);
   ref_ = attention(double{});

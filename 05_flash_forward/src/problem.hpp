@@ -1,5 +1,5 @@
 /// @file
-/// What is computed in this lesson, on the host: sizes, types, inputs, and how results are judged.
+/// The problems of this lesson, on the host: sizes, types, inputs, and how results are checked.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ enum class Layout {
 
 /// Which inputs are made.
 enum class Values {
-  kNormal,  ///< standard normal numbers
+  kNormal,  ///< standard normal values
   kLarge,   ///< scores of up to about +-1e4
   kRising   ///< the largest score of a row rises from key to key
 };
@@ -50,8 +50,8 @@ struct Problem {
   Type type = Type::kFloat32;           ///< of q, k, v and o
   Layout layout = Layout::kHeadsFirst;  ///< on the device
   bool causal = false;                  ///< the mask
-  double dropout = 0;                   ///< share of weights that are dropped
-  std::uint64_t seed = 0;               ///< of the dropout
+  double dropout = 0;      ///< probability of dropping an element of P
+  std::uint64_t seed = 0;  ///< of the dropout
 
   /// One line for people.
   std::string text() const;
@@ -61,7 +61,7 @@ struct Problem {
   Shape<4> shape_of_kv() const;
 };
 
-/// What attention is given, as numbers that the type holds exactly.
+/// Inputs of attention, which the type represents exactly.
 struct Inputs {
   Tensor<float, 4> q;  ///< [batch, heads, length_q, head_dim]
   Tensor<float, 4> k;  ///< [batch, kv_heads, length_k, head_dim]
@@ -77,7 +77,7 @@ struct Outputs {
 /// Random inputs of the problem's sizes and type.
 Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
 
-/// The nearest numbers that a type holds; any shape.
+/// The nearest values of a type; any shape.
 Tensor<float, 4> rounded(const Tensor<float, 4>& tensor, Type type);
 
 /// Rounds given tensors to the problem's type.
@@ -93,7 +93,7 @@ Tensor<std::uint8_t, 4> keep_mask(const Problem& problem);
 AttentionOptions options_of(const Problem& problem,
                             Tensor<std::uint8_t, 4>& keep);
 
-/// Judges what a kernel returned: O and LSE against lesson 01.
+/// Checks the outputs of a kernel, O and LSE, against lesson 01.
 class Checker {
  public:
   /// Computes lesson 01 in float64, and in the problem's type.
@@ -113,7 +113,8 @@ class Checker {
   double score_magnitude_ = 0;  // no sum of |q k| is larger, scaled
 };
 
-/// The largest error as a share of what is allowed: at most 1 when it is accepted; infinity for NaN.
+/// The largest error as a share of what is allowed: at most 1 when it is accepted; infinity for
+/// NaN.
 double error_over_tolerance(const Verdict& verdict);
 
 }  // namespace fa::flash

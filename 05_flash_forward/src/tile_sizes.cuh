@@ -1,5 +1,5 @@
 /// @file
-/// The finished 16-bit kernel with other tiles than its own. Compiled once for each machine: see
+/// Rung 08 with other tile sizes than its own. Compiled once for each backend: see
 /// common/gpu/target.hpp.
 #pragma once
 
@@ -11,19 +11,21 @@
 #include "common/attention/grid.cuh"
 
 namespace fa::FA_TARGET {
-namespace {  // one source file for each machine includes this
+namespace {  // one source file for each backend includes this
 
-// No GPU of today gives a block more. A kernel that asks for more could run nowhere, so it is not even compiled.
+// No GPU of today gives a block more. A kernel that asks for more could run nowhere, so it is not
+// even compiled.
 constexpr std::size_t kMostSharedBytes = 227 * 1024;
 
-// The kernel with one tile. That two blocks share a multiprocessor is its promise to the compiler with every tile.
+// The kernel with one tile. Its launch bounds say that two blocks share an SM, for every tile.
 template <int d, int keys, int warps, int rows_of_warp>
 flash::tiles::Kernel tile_kernel() {
   using Tile = ForwardTile<d, keys, warps, rows_of_warp>;
   constexpr std::size_t bytes = pipeline_bytes<Tile, bfloat16>();
   flash::tiles::Kernel result;
-  result.tile = {d,     Tile::block_m, keys,
-                 warps, bytes,         std::is_same_v<Tile, EdgeMaskTile<d>>};
+  result.tile = {d,     Tile::block_m,
+                 keys,  warps,
+                 bytes, std::is_same_v<Tile, ForwardTileFor<d>>};
   if constexpr (bytes <= kMostSharedBytes) {
     result.prepare = [](const Problem& problem, const Inputs& in) {
       return prepare<bfloat16>(problem, in, [](const Attention<bfloat16>& a) {
@@ -37,7 +39,7 @@ flash::tiles::Kernel tile_kernel() {
   return result;
 }
 
-// This machine with the tiles that are tried: from few keys to many, then fewer queries, then more.
+// A backend with the tiles that are tried: from few keys to many, then fewer queries, then more.
 flash::tiles::Backend backend(const std::string& kind) {
   return {kind,
           {tile_kernel<64, 32, 4, 32>(), tile_kernel<64, 64, 4, 32>(),

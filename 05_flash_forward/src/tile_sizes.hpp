@@ -1,5 +1,5 @@
 /// @file
-/// The finished 16-bit kernel with tiles of other sizes, for the experiments, on each machine that this build knows.
+/// Rung 08 with other tile sizes, for the experiments, on each backend of this build.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace fa::flash::tiles {
 
-/// A tile: what a block takes at once.
+/// The sizes of a tile.
 struct Tile {
   std::int64_t head_dim = 0;  ///< columns
   std::int64_t queries = 0;   ///< of a block
@@ -28,7 +28,7 @@ struct Tile {
   std::int64_t blocks(const Problem& problem) const;
   /// What the kernel asks of global memory with this tile, reads and writes, in bytes.
   std::int64_t traffic(const Problem& problem) const;
-  /// Of the scores that it computes, the share that the mask hides or that lie beyond the last query or key.
+  /// The fraction of the computed scores that are masked or lie beyond the last query or key.
   double masked_share(const Problem& problem) const;
 };
 
@@ -39,14 +39,14 @@ struct Kernel {
   std::function<Prepared(const Problem&, const Inputs&)> prepare;
 };
 
-/// The kernels on one machine.
+/// The kernels on one backend.
 struct Backend {
   std::string kind;             ///< "lab", "watched" or "gpu"
   std::vector<Kernel> kernels;  ///< by head_dim
 };
 
-/// The machines of this build: the watched lab, or the lab where there is none; and a GPU where kernels are compiled
-/// for it.
+/// The backends of this build: the watched lab, or the lab where there is none; and a GPU where
+/// kernels are compiled for it.
 std::vector<Backend> backends();
 
 }  // namespace fa::flash::tiles

@@ -1,11 +1,10 @@
-#include "05_flash_forward/src/timeline.hpp"
-
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "05_flash_forward/src/ladder.hpp"
+#include "05_flash_forward/src/sections.hpp"
 
 namespace fa::flash {
 namespace {
@@ -13,7 +12,7 @@ namespace {
 // Rungs that are drawn at the same problem have the same scale: so many cycles.
 constexpr double kScale = 36000;
 
-// The first rung that has a time line.
+// The first rung that has a timeline.
 const std::string kFirst = "09";
 
 const lab::Legend kLegend{{"Q", "K", "V", "O"},
@@ -32,7 +31,8 @@ Problem problem_of(std::int64_t length_q, std::int64_t length_k,
   return problem;
 }
 
-// How busy the tensor cores are without a mask: in the problem that is drawn, in a longer one, and with other costs.
+// How busy the tensor cores are without a mask: in the problem that is drawn, in a longer one, and
+// with other costs.
 void show_lengths(const std::vector<const Rung*>& rungs) {
   const Problem drawn = problem_of(256, 512, 128, false),
                 longer = problem_of(256, 4096, 128, false);
@@ -94,7 +94,7 @@ void show_timelines(const Backend& backend,
     const std::string name =
         fmt::format("{}, {}", rung->name, ladder::words_of(problem));
     drawn.push_back({name, timeline_of(*rung, problem)});
-    // Turns make a difference only if products of two warpgroups can alternate.
+    // The scheduler barrier matters only if the matmuls of two warpgroups can alternate.
     if (rung->name == "11_overlap" || rung->name == "12_ping_pong") {
       drawn.push_back({name + ", if matmuls alternate",
                        timeline_of(*rung, problem, cli::alternating())});

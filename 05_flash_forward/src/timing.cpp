@@ -9,12 +9,13 @@
 namespace fa::flash {
 namespace {
 
-// A thread for each query or for each score: one length, and fewer repeats, or they would take most of the time.
+// A thread for each query or for each score: one length, and fewer repeats, or they would take most
+// of the time.
 bool is_slow(const Rung& rung) {
   return rung.name < "04";
 }
 
-// What takes most registers of the kernels that a rung launches.
+// The kernel of a rung that uses the most registers.
 KernelResources largest(const std::vector<KernelResources>& all) {
   return *std::max_element(all.begin(), all.end(),
                            [](const auto& left, const auto& right) {
@@ -46,8 +47,8 @@ Problem timed_problem(Type type, std::int64_t head_dim, bool causal,
   return problem;
 }
 
-// To make and to round as many numbers as are timed would take longer than the kernels, whose time does not depend on
-// them.
+// To make and to round as many elements as are timed would take longer than the kernels, whose time
+// does not depend on them.
 Inputs timed_inputs(std::int64_t length, std::int64_t head_dim) {
   const auto tensor = [&](std::uint64_t seed) {
     Tensor<float, 4> result({1, 1, length, head_dim});

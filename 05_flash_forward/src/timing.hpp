@@ -15,9 +15,9 @@ namespace fa::flash {
 /// What a problem computes beside its lengths: "bfloat16, D 64, causal".
 std::string group_of(const Problem& problem);
 
-/// The problems of a group that are timed: tokens and width of the published measurements of FlashAttention,
-/// 16384 tokens in all and 2048 elements for each, whatever the length of a sequence.
-/// Source: Dao, FlashAttention-2, ICLR 2024, section 4.1.
+/// The problems of a group that are timed: tokens and width of the published measurements of
+/// FlashAttention, 16384 tokens in all and 2048 elements for each, whatever the length of a
+/// sequence. Source: Dao, FlashAttention-2, ICLR 2024, section 4.1.
 /// @param type, head_dim, causal of the group
 /// @param length of a sequence
 Problem timed_problem(Type type, std::int64_t head_dim, bool causal,
@@ -27,12 +27,12 @@ Problem timed_problem(Type type, std::int64_t head_dim, bool causal,
 /// @param length, head_dim of q, k and v
 Inputs timed_inputs(std::int64_t length, std::int64_t head_dim);
 
-/// A row of a record: the time of some work, its rate, and what its largest kernel takes of a multiprocessor.
-/// @param machine  a GPU
+/// A row of a record: the time of some work, its rate, and what its largest kernel uses of an SM.
+/// @param backend  a GPU
 /// @param problem  that is computed, as many keys as queries
 /// @param kernel   name of the work
 /// @param launch   launches it
-/// @param products of matrices, length x length x head_dim each, that are counted
+/// @param products number of matmuls, length x length x head_dim each, that are counted
 /// @param repeats  how often it is timed
 /// @throws std::runtime_error when the device reports an error
 cli::Measurement time_work(const BackendBase& backend, const Problem& problem,
@@ -40,8 +40,8 @@ cli::Measurement time_work(const BackendBase& backend, const Problem& problem,
                            const std::function<void()>& launch, int products,
                            int repeats);
 
-/// The same for a kernel of this lesson, which has two products.
-/// @param machine  a GPU
+/// The same for a kernel of this lesson, which has two matmuls.
+/// @param backend  a GPU
 /// @param problem  that it computes, as many keys as queries
 /// @param kernel   its name
 /// @param prepared that is launched
@@ -52,11 +52,11 @@ cli::Measurement time_prepared(const Backend& backend, const Problem& problem,
                                const Prepared& prepared, int repeats = 20);
 
 /// Times the rungs on one group.
-/// @param machine  a GPU
+/// @param backend  a GPU
 /// @param type, head_dim, causal of the group
 /// @param kernel   only rungs whose name holds this text
 /// @param length   the only one that is timed; 0: 1024 to 16384, and 4096 for the slow rungs
-/// @return a row for each rung and length; none where no rung takes them
+/// @return a row for each rung and length; none where no rung supports them
 /// @throws std::runtime_error when the device reports an error
 std::vector<cli::Measurement> time_rungs(const Backend& backend, Type type,
                                          std::int64_t head_dim, bool causal,

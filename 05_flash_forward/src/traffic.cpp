@@ -1,22 +1,23 @@
-#include "05_flash_forward/src/traffic.hpp"
-
 #include <cstdlib>
 
 #include <fmt/format.h>
 
+#include "05_flash_forward/src/sections.hpp"
 #include "common/cli/table.hpp"
 #include "common/lab/trace.hpp"
 
 namespace fa::flash {
 namespace {
 
-// Each of the D / t x T blocks of a product reads T tiles of both factors; the softmax reads its row three times.
+// Each of the D / t x T blocks of a product reads T tiles of both factors; the softmax reads its
+// row three times.
 Traffic of_unfused(const Tiles& tiles, std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / tiles.keys;
   return {4 * t * n * d + 3 * n * n, 2 * n * n + n * d + n};
 }
 
-// K and V once; for each tile of keys Q is read, O, m and l are read (not for the first one) and written, and LSE.
+// K and V once; for each tile of keys Q is read, O, m and l are read (not for the first one) and
+// written, and LSE.
 Traffic of_flash_1(const Tiles& tiles, std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / tiles.keys;
   return {2 * n * d + t * n * d + (t - 1) * n * (d + 2), t * n * (d + 3)};

@@ -1,5 +1,5 @@
 // Which kernel is chosen for a GPU and the code that a build has for it, and that what is chosen computes attention: all
-// choices run on this build's machines, whatever GPU they are made for.
+// choices run on this build's backends, whatever GPU they are made for.
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
@@ -26,7 +26,7 @@ std::string chosen(const DeviceProperties& gpu, Type type,
   return backends().front().chosen(problem, gpu);
 }
 
-// The choice for a GPU, on every machine but the watched one, and in the watched lab with no finding.
+// The choice for a GPU, on every backend but the watched one, and in the watched lab with no finding.
 void check_choice(const DeviceProperties& gpu, Type type,
                   std::int64_t head_dim, double dropout) {
   CAPTURE(gpu.name);

@@ -8,9 +8,9 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/interface/flash_attention.h"
-#include "05_flash_forward/src/tma_launch.cuh"
 #include "05_flash_forward/tests/own_calls.cuh"
 #include "05_flash_forward/tests/placed.cuh"
+#include "common/attention/tma.cuh"
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/testing/process.hpp"
@@ -26,7 +26,7 @@ using flash::problem_of;
 using flash::Type;
 using testing::contains;
 
-// Calls the interface for a problem. `gap` elements lie between rows, and nobody writes to those of o.
+// Calls the interface for a problem. `gap` elements lie between rows, and no kernel writes to those of o.
 template <class H>
 flash::Outputs call(const Problem& problem, const flash::Inputs& in,
                     std::int64_t gap, std::string& kernel) {
@@ -66,7 +66,7 @@ flash::Outputs call(const Problem& problem, const flash::Inputs& in,
   return result;
 }
 
-// Judges what the interface gives; returns the name of the kernel.
+// Checks the results of the interface; returns the name of the kernel.
 std::string check(const Problem& problem, std::int64_t gap = 0) {
   const auto inputs = flash::make_inputs(problem, flash::Values::kNormal, 1);
   std::string kernel;
@@ -107,7 +107,7 @@ TEST_CASE("all types in both layouts, with groups of heads, causal or not") {
   }
 }
 
-// Whether the library takes the kernels for Hopper.
+// Whether the library uses the Hopper kernels.
 bool on_hopper() {
   const DeviceProperties& device = device_properties();
   return device.compute_capability != 0 && can_run(device, kNeedsHopper);
@@ -260,7 +260,7 @@ TEST_CASE(
   CHECK(call.says([](A& a) { a.o_strides.row = 4; }) ==
         "the row stride of o is 4 elements, so that its rows overlap; "
         "allowed are head_dim, which is 8, and more");
-  // One sequence only: nobody goes to the next. PyTorch gives any number then.
+  // One sequence only: its stride is not used, and PyTorch may give any number.
   fa_attention one = call.a;
   DeviceBuffer<float> o(64), lse(8);
   one.o = o.data();
@@ -361,7 +361,7 @@ TEST_CASE("random strides are taken and refused as a reference says") {
   CHECK(refused > 5000);
 }
 
-// Whether TMA takes a tensor.
+// Whether TMA supports a tensor.
 bool is_mapped(const fa::half* data, const Shape<4>& shape,
                const RowStrides& strides) {
   try {
@@ -412,7 +412,7 @@ TEST_CASE("memory of the host is refused by a library for GPUs") {
   const auto said = call.says([&](fa_attention& a) { a.v = here; });
   CAPTURE(said);
   CHECK(contains(said, "v is at address 0x"));
-  CHECK(contains(said, ", which is no memory of a GPU"));
+  CHECK(contains(said, ", which is not memory of a GPU"));
 }
 #endif
 

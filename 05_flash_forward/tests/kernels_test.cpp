@@ -1,4 +1,4 @@
-// Every rung on every machine of this build that can run here: types, sizes, masks, layouts, hard inputs.
+// Every rung on every backend of this build that can run here: types, sizes, masks, layouts, hard inputs.
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ using flash::Values;
 
 namespace {
 
-// Every rung that takes a problem, on all machines but the watched one.
+// Every rung that supports a problem, on all backends but the watched one.
 void check_everywhere(const Problem& problem, Values values = Values::kNormal,
                       std::uint64_t seed = 1) {
   const flash::Inputs inputs = flash::make_inputs(problem, values, seed);
@@ -73,7 +73,7 @@ TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
 }
 
 TEST_CASE("a maximum that stays corrects by exactly 1, tile after tile") {
-  // One key has all the weight: LSE is its score. A correction that is only
+  // One key has probability 1: LSE is its score. A rescale factor that is only
   // next to 1 would be applied once for each of the many tiles. The lab rounds
   // every product, so a GPU alone can make this mistake.
   const std::vector<Backend> backends = flash::backends();
@@ -150,7 +150,7 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
       *watched, [](const Problem& problem) {
         return flash::make_inputs(problem, Values::kNormal, 1);
       });
-  // Without a tile counter; each of the two blocks takes three tiles.
+  // Without a tile counter; each of the two blocks processes three tiles.
   for (const std::int64_t head_dim : {64, 128}) {
     coverage.add(check_watched(watched->dispatched(gpus::kH100),
                                Type::kBFloat16, {1, 6, 2, 70, 90, head_dim}));

@@ -106,7 +106,7 @@ inline int differing_calls(const MakeCall& make, int gpu, std::uint32_t seed,
   return differing;
 }
 
-// Calls on each GPU in turn, whichever is current, then on all of them at once, from several threads each.
+// Calls on each GPU one after the other, whichever is current, then on all of them at once, from several threads each.
 inline void check_threads(const MakeCall& make, int rounds, int calls) {
   const int gpus = gpu_count();
   MESSAGE("on ", gpus, " GPUs");

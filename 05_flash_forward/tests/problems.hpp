@@ -65,7 +65,7 @@ inline std::uint64_t fuzz_seed() {
 }
 
 /// A problem of random type, sizes, layout, mask and dropout.
-/// @param random       where the numbers come from
+/// @param random       source of random numbers
 /// @param longest      sequence
 /// @param max_head_dim a multiple of 8
 inline Problem random_problem(std::mt19937_64& random, std::uint64_t longest,
@@ -86,8 +86,8 @@ inline Problem random_problem(std::mt19937_64& random, std::uint64_t longest,
   return problem;
 }
 
-/// The machine that tests with many problems take: the GPU where there is one, else the lab.
-/// @param machines of a lesson
+/// The backend for tests with many problems: the GPU where there is one, else the lab.
+/// @param backends of a lesson
 template <class Backend>
 const Backend& best_backend(const std::vector<Backend>& backends) {
   for (const Backend& backend : backends) {

@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/src/watched.hpp"
+#include "05_flash_forward/src/backend.hpp"
 #include "05_flash_forward/tests/problems.hpp"
 #include "common/lab/trace.hpp"
 
@@ -35,7 +35,7 @@ void check_rung(const Rung& rung, const Problem& problem,
   }
 }
 
-/// Checks every rung that takes a problem, on all machines but the watched one.
+/// Checks every rung that supports a problem, on all backends but the watched one.
 template <class Backend, class Inputs, class Checker>
 void check_everywhere(const std::vector<Backend>& backends,
                       const Problem& problem, const Inputs& inputs,
@@ -66,7 +66,7 @@ lab::Coverage check_watched(const Rung& rung, const Problem& problem,
 }
 
 /// Checks every rung of the watched lab so, with all problems of watched_problems().
-/// @tparam Judge of the lesson
+/// @tparam Checker of the lesson
 /// @param watched     the watched lab
 /// @param make_inputs make_inputs(problem) of the lesson
 /// @return which lines of the kernels were reached
@@ -98,7 +98,7 @@ inline int fuzz_count() {
 }
 
 /// Calls check(problem, seed) for random problems: see fuzz_seed(). Those beyond the first hundred are short:
-/// the judge takes most of the time.
+/// the checker takes most of the time.
 template <class Check>
 void for_each_random_problem(bool on_gpu, Check check) {
   const std::uint64_t seed = fuzz_seed();

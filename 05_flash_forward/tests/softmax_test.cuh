@@ -1,8 +1,9 @@
-// What the rungs for Hopper do with a tile of scores, without the products around it: online_softmax() and correct(), with
-// patience and without, beside the plain formula. Compiled for the lab and for the GPU.
+// The softmax of the Hopper rungs on tiles of scores, without the matmuls: online_softmax(), lazy_online_softmax() and
+// rescale_o() against the plain formula. Compiled for the lab and for the GPU.
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <type_traits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -25,18 +26,19 @@ __host__ __device__ float value_of(int key) {
 
 // What one warp finds.
 struct Found {
-  float* weights;  // kRows x keys
+  float* probs;  // kRows x keys
   float* m;  // after each tile, of each row, as each of its four lanes has it
   int* rescaled;  // after each tile, as each lane has been told
   float* l;       // kRows
   float* o;       // kRows, unnormalised
 };
 
-// One warp takes kTiles tiles of 2 r scores in, as consume() does.
-// edges: from this tile on no score is hidden
-template <int rescale_threshold, int r>
-__global__ void take_tiles(const float* scores, int edges, float scale,
-                           Found found) {
+// One warp processes kTiles tiles of 2 r keys, as the main loops of rungs 11 and 14 do.
+// lazy:  lazy_online_softmax() from the second tile on
+// edges: from this tile on no score is masked
+template <bool lazy, int r>
+__global__ void softmax_of_tiles(const float* scores, int edges, float scale,
+                                 Found found) {
   const int lane = static_cast<int>(threadIdx.x);
   const auto row_of = [&](int i) { return lane / 4 + 8 * (i / 2 % 2); };
   const auto key_of = [&](int tile, int i) {
@@ -49,16 +51,22 @@ __global__ void take_tiles(const float* scores, int edges, float scale,
     for (int i = 0; i < r; ++i) {
       s[i] = scores[row_of(i) * 2 * r * kTiles + key_of(tile, i)];
     }
-    const bool rescaled =
-        tile == 0 ? online_softmax<true>(s, rows, rescale, scale)
-        : tile < edges
-            ? online_softmax<true, rescale_threshold>(s, rows, rescale, scale)
-            : online_softmax<false, rescale_threshold>(s, rows, rescale,
-                                                       scale);
+    const auto step = [&](auto edge) {
+      constexpr bool masked = decltype(edge)::value;
+      if constexpr (lazy) {
+        return lazy_online_softmax<masked>(s, rows, rescale, scale);
+      } else {
+        return online_softmax<masked>(s, rows, rescale, scale);
+      }
+    };
+    const bool rescaled = tile == 0
+                              ? online_softmax<true>(s, rows, rescale, scale)
+                          : tile < edges ? step(std::true_type{})
+                                         : step(std::false_type{});
     if (rescaled) rescale_o(o, rescale);
     for (int i = 0; i < r; ++i) {
       o[i % 4] += s[i] * value_of(key_of(tile, i));
-      found.weights[row_of(i) * 2 * r * kTiles + key_of(tile, i)] = s[i];
+      found.probs[row_of(i) * 2 * r * kTiles + key_of(tile, i)] = s[i];
     }
     for (int h = 0; h < 2; ++h) {
       found.m[(tile * kRows + row_of(2 * h)) * 4 + lane % 4] = rows.m[h];
@@ -74,16 +82,16 @@ __global__ void take_tiles(const float* scores, int edges, float scale,
 // Scores by row and key.
 using Scores = std::function<float(int row, int key)>;
 
-// Whether two numbers agree to so many of the largest that is added up.
+// Whether two values agree, relative to the largest that is summed.
 bool near(double a, double b, double largest) {
   return std::abs(a - b) <= 3e-5 * largest;
 }
 
-// Takes scores in and checks every step.
-// Returns after which tiles maxima were taken.
-template <int rescale_threshold, int r>
+// Checks every step.
+// Returns after which tiles maxima were raised.
+template <bool lazy, int r>
 std::vector<bool> check(const Scores& score, int edges, float scale) {
-  CAPTURE(rescale_threshold);
+  CAPTURE(lazy);
   CAPTURE(r);
   CAPTURE(edges);
   CAPTURE(scale);
@@ -93,23 +101,22 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
     for (int key = 0; key < all; ++key) s(row, key) = score(row, key);
   }
   const DeviceBuffer<float> scores(s);
-  DeviceBuffer<float> weights(s.count()), m(kTiles * kRows * 4), l(kRows),
+  DeviceBuffer<float> probs(s.count()), m(kTiles * kRows * 4), l(kRows),
       o(kRows);
   DeviceBuffer<int> rescaled(kTiles * kWarp);
-  launch(
-      take_tiles<rescale_threshold, r>, {{1}, {kWarp}}, scores.data(), edges,
-      scale,
-      Found{weights.data(), m.data(), rescaled.data(), l.data(), o.data()});
-  const auto of_weights = weights.template tensor<float, 2>(s.shape());
+  launch(softmax_of_tiles<lazy, r>, {{1}, {kWarp}}, scores.data(), edges,
+         scale,
+         Found{probs.data(), m.data(), rescaled.data(), l.data(), o.data()});
+  const auto of_probs = probs.template tensor<float, 2>(s.shape());
   const auto of_m = m.template tensor<float, 3>({kTiles, kRows, 4});
   const auto of_grown = rescaled.template tensor<int, 2>({kTiles, kWarp});
   const auto of_l = l.template tensor<float, 1>({kRows});
   const auto of_o = o.template tensor<float, 1>({kRows});
 
-  // Maxima, tile by tile: those of all rows are taken, or none.
+  // Maxima, tile by tile: those of all rows are raised, or none.
   std::vector<bool> result;
   std::vector<float> taken(kRows, -INFINITY), most(kRows, -INFINITY);
-  int wrong_maxima = 0, wrong_votes = 0, wrong_weights = 0, too_large = 0;
+  int wrong_maxima = 0, wrong_votes = 0, wrong_probs = 0, too_large = 0;
   for (int tile = 0; tile < kTiles; ++tile) {
     std::vector<float> in_tile(kRows, -INFINITY);
     bool expected = false;
@@ -119,8 +126,9 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
       }
       most[row] = std::max(most[row], in_tile[row]);
       const float grows = (in_tile[row] - taken[row]) * scale;
-      expected = expected ||
-                 grows > static_cast<float>(tile ? rescale_threshold : 0);
+      expected =
+          expected ||
+          grows > static_cast<float>(tile && lazy ? kRescaleThreshold : 0);
     }
     for (int row = 0; expected && row < kRows; ++row) {
       taken[row] = std::max(taken[row], in_tile[row]);
@@ -138,16 +146,17 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
                 ? 0
                 : std::exp2((static_cast<double>(s(row, key)) - taken[row]) *
                             scale);
-        const double out = of_weights(row, key);
-        wrong_weights += !near(out, weight, std::max(weight, 1e-9));
-        too_large += !(out <= std::exp2(rescale_threshold) * 1.0001);
+        const double out = of_probs(row, key);
+        wrong_probs += !near(out, weight, std::max(weight, 1e-9));
+        too_large +=
+            !(out <= std::exp2(lazy ? kRescaleThreshold : 0) * 1.0001);
       }
     }
     result.push_back(expected);
   }
   CHECK(wrong_votes == 0);
   CHECK(wrong_maxima == 0);
-  CHECK(wrong_weights == 0);
+  CHECK(wrong_probs == 0);
   CHECK(too_large == 0);
 
   // Sums: the plain formula over all keys.
@@ -175,24 +184,23 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
   return result;
 }
 
-// With patience and without, tiles of 64 and 128 keys, edges everywhere and only where needed.
+// Both functions, tiles of 64 and 128 keys, edges everywhere and only where needed.
 void check_all(const Scores& score, int edges, float scale) {
   for (const int from : {edges, kTiles}) {
-    check<0, 32>(score, from, scale);
-    check<0, 64>(score, from, scale);
-    check<kRescaleThreshold, 32>(score, from, scale);
-    check<kRescaleThreshold, 64>(score, from, scale);
+    check<false, 32>(score, from, scale);
+    check<false, 64>(score, from, scale);
+    check<true, 32>(score, from, scale);
+    check<true, 64>(score, from, scale);
   }
 }
 
-// Normal numbers, others for each row and key.
+// Normal values that depend on row and key.
 float normal(int row, int key) {
   return static_cast<float>(
       random_normal(1, static_cast<std::uint64_t>(row * 10000 + key)));
 }
 
-TEST_CASE(
-    "tile by tile, with patience and without, it is the plain softmax") {
+TEST_CASE("tile by tile, lazy or not, it is the plain softmax") {
   for (const float scale : {0.18f, 1.0f, 7.0f}) {
     check_all(normal, 1, scale);
   }
@@ -229,31 +237,31 @@ TEST_CASE("rows of which nothing is seen, and tiles of which nothing is") {
 }
 
 // Row 5 grows by so much in its third tile, row 12 by 1, and all others fall.
-template <int rescale_threshold>
+template <bool lazy>
 std::vector<bool> grown_by(float growth) {
   const auto score = [=](int row, int key) {
     if (key == 128 * 2 + 77 && row == 5) return growth;
     if (key == 128 * 2 + 5 && row == 12) return 1.0f;
     return key == 3 ? 0.0f : -1 - std::abs(normal(row, key));
   };
-  return check<rescale_threshold, 64>(score, 1, 1);
+  return check<lazy, 64>(score, 1, 1);
 }
 
-TEST_CASE("a maximum is taken when one row has grown by more than patience") {
+TEST_CASE("a maximum is raised when one row has grown past the threshold") {
   using Tiles = std::vector<bool>;
   const Tiles never{true, false, false, false, false},
       third{true, false, true, false, false};
   const auto limit = static_cast<float>(kRescaleThreshold);
-  CHECK(grown_by<kRescaleThreshold>(std::nextafter(limit, 0.0f)) == never);
-  CHECK(grown_by<kRescaleThreshold>(limit) == never);
-  CHECK(grown_by<kRescaleThreshold>(std::nextafter(limit, 100.0f)) == third);
-  CHECK(grown_by<kRescaleThreshold>(100) == third);
-  CHECK(grown_by<0>(limit) == third);
+  CHECK(grown_by<true>(std::nextafter(limit, 0.0f)) == never);
+  CHECK(grown_by<true>(limit) == never);
+  CHECK(grown_by<true>(std::nextafter(limit, 100.0f)) == third);
+  CHECK(grown_by<true>(100) == third);
+  CHECK(grown_by<false>(limit) == third);
 }
 
-TEST_CASE("without patience the smallest growth is taken, and none is not") {
+TEST_CASE("without a threshold the smallest growth raises the maximum") {
   const auto rescaled = [](float growth) {
-    return check<0, 64>(
+    return check<false, 64>(
         [=](int row, int key) {
           return key == 300 && row == 15 ? 1 + growth
                  : key == 3              ? 1.0f

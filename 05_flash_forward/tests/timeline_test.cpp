@@ -1,12 +1,12 @@
-// The model of who waits for whom shows what each rung for Hopper was written for.
-#include "05_flash_forward/src/timeline.hpp"
-
+// The timelines of the model show the purpose of each rung for Hopper.
 #include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "05_flash_forward/src/sections.hpp"
 
 using namespace fa;
 using flash::Rung;
@@ -21,7 +21,7 @@ const flash::Backend& backend() {
   return all.front();
 }
 
-// The time line that is drawn of a rung.
+// The timeline that is drawn of a rung.
 const Timeline& drawn(const std::string& name) {
   static std::map<std::string, Timeline> known;
   if (known.count(name) == 0) {
@@ -45,7 +45,7 @@ double work_under_products(const Timeline& timeline, int warp) {
   return both;
 }
 
-// How often the tensor cores turn from one warp to another.
+// How often the tensor cores switch from one warp to another.
 int changes(const Timeline& timeline) {
   int result = 0;
   for (std::size_t i = 1; i < timeline.products.size(); ++i) {

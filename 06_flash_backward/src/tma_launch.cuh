@@ -2,11 +2,12 @@
 /// The host's part of rungs 08 to 13: maps of the tensors for TMA, the order of blocks, and launches.
 #pragma once
 
-#include "05_flash_forward/src/tma_launch.cuh"
 #include "06_flash_backward/kernels/08_wgmma.cuh"
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/src/workspace.cuh"
+#include "common/attention/grid.cuh"
+#include "common/attention/tma.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -543,7 +543,7 @@ TEST_CASE("memory of the host is refused by a library for GPUs") {
     const auto said = call.says([&](G& g) { pointer.set(g, here); });
     CAPTURE(said);
     CHECK(contains(said, std::string(pointer.name) + " is at address 0x"));
-    CHECK(contains(said, ", which is no memory of a GPU"));
+    CHECK(contains(said, ", which is not memory of a GPU"));
   }
 }
 #endif

@@ -1,5 +1,6 @@
 /// @file
-/// What the kernels of this lesson are given, and what all of them ask of it.
+/// The parameters of the attention kernels of lessons 05 and 06, and what all of them use: pointers
+/// of a head, the causal mask, exponentials and logarithms that are safe for fully masked rows.
 #pragma once
 
 #include "common/gpu/kernel.cuh"
@@ -10,50 +11,50 @@ namespace fa::FA_TARGET {
 /// exp(x) = 2^(kLog2E x)
 constexpr float kLog2E = 1.4426950408889634f;
 
-/// How far apart the rows of a [batch, heads, length, head_dim] tensor are, in elements. Those of one row are
-/// neighbours, and rows begin at multiples of 16 bytes.
+/// Strides of a [batch, heads, length, head_dim] tensor, in elements. The elements of a row are
+/// contiguous, and rows begin at multiples of 16 bytes.
 struct RowStrides {
-  std::int64_t batch;  ///< from a sequence to the next
-  std::int64_t head;   ///< from a head to the next
-  std::int64_t row;    ///< from a row to the next
+  std::int64_t batch;
+  std::int64_t head;
+  std::int64_t row;
 };
 
-/// Attention over all heads of all sequences.
-/// @tparam T of q, k, v and o
+/// Attention over all heads of all sequences, with tensors in global memory.
+/// @tparam T type of the elements of q, k, v and o
 template <class T>
 struct Attention {
-  const T* q;            ///< [batch, heads, length_q, head_dim]
-  const T* k;            ///< [batch, kv_heads, length_k, head_dim]
-  const T* v;            ///< [batch, kv_heads, length_k, head_dim]
-  T* o;                  ///< [batch, heads, length_q, head_dim]
-  float* lse;            ///< [batch, heads, length_q], natural logarithm
-  RowStrides q_strides;  ///< of q
-  RowStrides k_strides;  ///< of k
-  RowStrides v_strides;  ///< of v
-  RowStrides o_strides;  ///< of o
-  int batch;             ///< independent sequences
-  int heads;             ///< of q
-  int kv_heads;          ///< of k and v; heads is a multiple
-  int length_q;          ///< queries of a head
-  int length_k;          ///< keys of a head
-  int head_dim;          ///< elements of a row
-  float scale;           ///< of the scores
-  bool causal;           ///< query i sees keys up to i + length_k - length_q
-  Dropout dropout;       ///< of weights
+  const T* q;  ///< [batch, heads, length_q, head_dim], as o
+  const T* k;  ///< [batch, kv_heads, length_k, head_dim], as v
+  const T* v;
+  T* o;
+  float* lse;  ///< [batch, heads, length_q], natural logarithm
+  RowStrides q_strides;
+  RowStrides k_strides;
+  RowStrides v_strides;
+  RowStrides o_strides;
+  int batch;
+  int heads;
+  int kv_heads;  ///< divides heads: grouped-query attention
+  int length_q;
+  int length_k;
+  int head_dim;
+  float scale;      ///< of the scores
+  bool causal;      ///< query i sees keys up to i + length_k - length_q
+  Dropout dropout;  ///< of the attention probabilities
 };
 
-/// One head: where its rows begin.
+/// Row 0 of each tensor of one head.
 template <class T>
 struct AttentionHead {
-  const T* q;  ///< row 0
-  const T* k;  ///< row 0
-  const T* v;  ///< row 0
-  T* o;        ///< row 0
-  float* lse;  ///< of row 0
-  int index;   ///< batch * heads + head
+  const T* q;
+  const T* k;
+  const T* v;
+  T* o;
+  float* lse;
+  int index;  ///< batch * heads + head
 };
 
-/// A head of a sequence; its keys and values are those of the group that it is in.
+/// A head of a sequence, with the keys and values of its group.
 template <class T>
 __device__ AttentionHead<T> head_of(const Attention<T>& a, int batch,
                                     int head) {
@@ -67,25 +68,26 @@ __device__ AttentionHead<T> head_of(const Attention<T>& a, int batch,
           index};
 }
 
-/// How many keys, from the first, a query sees: 0 to length_k. For a query beyond the last one, as many as the
-/// last one sees at least.
+/// How many keys, from the first, a query sees: 0 to length_k. A query beyond the last one, in a
+/// tile at the edge, sees at least as many as the last one.
 //! [visible_keys]
 template <class T>
 __device__ int visible_keys(const Attention<T>& a, int query) {
-  //! [keys_seen_body]
+  //! [visible_keys_body]
   if (!a.causal) return a.length_k;
-  const int seen = query + 1 + a.length_k - a.length_q;
-  return seen < 0 ? 0 : seen < a.length_k ? seen : a.length_k;
-  //! [keys_seen_body]
+  const int visible = query + 1 + a.length_k - a.length_q;
+  return visible < 0 ? 0 : visible < a.length_k ? visible : a.length_k;
+  //! [visible_keys_body]
 }
 //! [visible_keys]
 
-/// exp(x - m), 0 for a hidden score, even when m is -infinity too.
+/// exp(x - m); 0 for a masked score, even when m is -infinity too.
 __device__ inline float exp_diff(float x, float m) {
   return x == -INFINITY ? 0.0f : expf(x - m);
 }
 
-/// Natural logarithm of a sum of exponentials whose terms were divided by exp(m); -infinity for none.
+/// Natural logarithm of a sum of exponentials whose terms were divided by exp(m); -infinity for an
+/// empty sum.
 __device__ inline float log_sum(float m, float l) {
   return l == 0 ? -INFINITY : m + logf(l);
 }

@@ -6,9 +6,9 @@
 
 namespace fa::FA_TARGET {
 
-/// Warps of a block: a query or a key for each.
+/// Warps of a block, which process a query or a key each.
 constexpr int kAnyGpuWarps = 4;
-/// Columns that a warp has at most.
+/// The largest head dimension.
 constexpr int kAnyGpuColumns = 256;
 
 /// A lane's part of a row: columns lane, lane + 32 and so on; 0 beyond head_dim.
@@ -35,13 +35,13 @@ __device__ void store_columns(T* row, const LaneColumns& from, float factor,
     if (col < head_dim) row[col] = from_float<T>(factor * from[c]);
   }
 }
-/// sums += weight * row
-__device__ inline void add_columns(LaneColumns& sums, float weight,
+/// sums += p * row
+__device__ inline void add_columns(LaneColumns& sums, float p,
                                    const LaneColumns& row) {
 #pragma unroll
-  for (int c = 0; c < kAnyGpuColumns / kWarp; ++c) sums[c] += weight * row[c];
+  for (int c = 0; c < kAnyGpuColumns / kWarp; ++c) sums[c] += p * row[c];
 }
-/// The scalar product of two rows, given to each lane. All lanes take part.
+/// The dot product of two rows, in each lane. All lanes of the warp call it.
 __device__ inline float dot_columns(const LaneColumns& a,
                                     const LaneColumns& b) {
   float sum = 0;

@@ -1,17 +1,17 @@
 /// @file
-/// Tiles for mma.sync, shared by the sm_80 kernels of lessons 05 and 06: copies of rows to shared memory, the XOR
-/// swizzle, and the matmuls of a warp on swizzled tiles.
+/// Tiles for mma.sync, shared by the sm_80 kernels of lessons 05 and 06: copies of rows to shared
+/// memory, the XOR swizzle, and the matmuls of a warp on swizzled tiles.
 #pragma once
 
 #include "common/attention/attention.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Tiles of K, and of V, in shared memory: one in use, one on its way.
+/// Tiles of K, and of V, in shared memory: one in use, one in flight.
 constexpr int kPipelineStages = 2;
 
-/// Copies rows of a matrix to shared memory, 16 bytes at a time: `copy(row, col, from, inside)` for each; outside of
-/// the matrix `inside` is false.
+/// Calls copy(row, col, from, inside) for each 16 bytes of a tile whose first row is row `row0` of
+/// a matrix. `inside` is false beyond `length` rows and beyond head_dim columns.
 /// @tparam ragged whether rows may lie beyond `length`
 template <int rows, int d, int threads, bool ragged = true, class T,
           class Copy>
@@ -20,7 +20,7 @@ __device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
                                Copy copy) {
   constexpr int per_row = d / 8, at_once = threads / per_row;
   static_assert(threads % per_row == 0 && rows % at_once == 0,
-                "as many for each thread");
+                "all threads copy the same number of pieces");
   const int row = thread / per_row, col = thread % per_row * 8;
   const T* from = matrix + (row0 + row) * stride + col;
 #pragma unroll
@@ -30,7 +30,7 @@ __device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
   }
 }
 
-/// The left operand of the second product for 16 keys: accumulators of the first one, rounded to T.
+/// The left operand of P V for 16 keys: accumulators of Q K^T, rounded to T.
 //! [operand]
 template <class T, int count>
 __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
@@ -42,7 +42,7 @@ __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
   fragment[3] = pack2<T>(high[2], high[3]);
 }
 //! [operand]
-/// The same of weights that are rounded and packed already.
+/// The same for probabilities that are rounded and packed already.
 template <class T, int count>
 __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
                                  const std::uint32_t (&p)[count][2],
@@ -53,39 +53,32 @@ __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
   fragment[3] = p[key / 8 + 1][1];
 }
 
-/// Where element (row, col) of a tile with d columns of 16 bits lies; col is a multiple of 8.
+/// The XOR swizzle: the offset of element (row, col) in a tile with d columns of 16 bits; col is a
+/// multiple of 8. The 16-byte pieces of a row are permuted by the row's index, so that the same
+/// columns of eight rows lie in different banks.
 //! [swizzled]
 template <int d>
 __device__ int swizzled(int row, int col) {
-  // Rows of 64 bytes lie two in each line of 128: every other row moves.
+  // Two rows of 64 bytes share the 32 banks: they get the same phase.
   const int phase = d == 32 ? row >> 1 & 3 : row & 7;
   return row * d + (col ^ phase * 8);
 }
 //! [swizzled]
 
-/// For a product during which there is nothing else to do.
-struct NoWork {
-  /// Does nothing.
-  __device__ void operator()(int /*part*/) const {}
-};
-
-/// S += Q K^T for a warp. K's tile is swizzled, and so is Q's.
+/// S += Q K^T for a warp; both tiles are swizzled.
 /// @tparam d       columns of both tiles
-/// @param s        sums
-/// @param q_smem   Q's tile
-/// @param k_smem   K's tile, as many rows as s has columns
 /// @param warp_row the warp's first row in Q's tile
-/// @param lane     in the warp
-/// @param meanwhile other work, a part for each 16 columns: meanwhile(part)
+/// @param k_smem   as many rows as s has columns
+/// @param between  called after each 16 columns: between(part). The loads that it issues overlap
+///                 with the matmul.
 //! [multiply_q_k]
-template <int d, class T, int row_tiles, int key_tiles,
-          class Meanwhile = NoWork>
+template <int d, class T, int row_tiles, int key_tiles, class Between>
 __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
                              const T* q_smem, const T* k_smem, int warp_row,
-                             int lane, Meanwhile meanwhile = {}) {
-  // Where this lane reads for the first matrices. Exclusive or with a
-  // multiple of 16 goes to other columns, adding a multiple of 16 rows to
-  // other rows: neither needs the swizzle anew.
+                             int lane, Between between) {
+  // Where this lane reads for the first matrices. XOR with a multiple of 16
+  // selects other columns, adding a multiple of 16 rows other rows: neither
+  // needs the swizzle anew.
   const int of_q = swizzled<d>(warp_row + lane % 16, lane / 16 * 8);
   const int of_k = swizzled<d>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll
@@ -107,25 +100,30 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
         mma_m16n8k16<T>(s[i][2 * j + 1], q_frag[i], high);
       }
     }
-    meanwhile(l / 16);
+    between(l / 16);
   }
 }
 //! [multiply_q_k]
+/// The same with nothing in between.
+template <int d, class T, int row_tiles, int key_tiles>
+__device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
+                             const T* q_smem, const T* k_smem, int warp_row,
+                             int lane) {
+  multiply_q_k<d>(s, q_smem, k_smem, warp_row, lane, [](int) {});
+}
 
-/// O += P V for a warp. V's tile is swizzled.
+/// O += P V for a warp; V's tile is swizzled.
 /// @tparam d      columns of V's tile
-/// @param o       sums
-/// @param p       weights as probs_as_operand() takes them
-/// @param v_smem  V's tile, as many rows as p has columns
-/// @param lane    in the warp
+/// @param p       probabilities as probs_as_operand() takes them
+/// @param v_smem  as many rows as p has columns
 /// @param column0 the first column of V that o has; a multiple of o's columns
-/// @param meanwhile other work, a part for each 16 keys: meanwhile(part)
-template <int d, class T, int row_tiles, int column_tiles, class Weights,
-          int key_tiles, int parts, class Meanwhile = NoWork>
+/// @param between called after each 16 keys, as in multiply_q_k()
+template <int d, class T, int row_tiles, int column_tiles, class Probs,
+          int key_tiles, int parts, class Between>
 __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
-                             const Weights (&p)[row_tiles][key_tiles][parts],
-                             const T* v_smem, int lane, int column0 = 0,
-                             Meanwhile meanwhile = {}) {
+                             const Probs (&p)[row_tiles][key_tiles][parts],
+                             const T* v_smem, int lane, int column0,
+                             Between between) {
   const int of_v = swizzled<d>(lane % 16, lane / 16 * 8) ^ column0;
 #pragma unroll
   for (int key = 0; key < 8 * key_tiles; key += 16) {
@@ -146,11 +144,20 @@ __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
         mma_m16n8k16<T>(o[i][2 * j + 1], p_frag[i], high);
       }
     }
-    meanwhile(key / 16);
+    between(key / 16);
   }
 }
+/// The same with nothing in between.
+template <int d, class T, int row_tiles, int column_tiles, class Probs,
+          int key_tiles, int parts>
+__device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
+                             const Probs (&p)[row_tiles][key_tiles][parts],
+                             const T* v_smem, int lane, int column0 = 0) {
+  multiply_p_v<d>(o, p, v_smem, lane, column0, [](int) {});
+}
 
-/// Begins to copy rows of a matrix to a swizzled tile, with zeros outside of the matrix. See for_row_pieces().
+/// Issues copies of rows of a matrix to a swizzled tile, with zeros outside of the matrix. See
+/// for_row_pieces().
 template <int rows, int d, int threads, bool ragged = true, class T>
 __device__ void copy_rows_async(T* tile, const T* matrix, std::int64_t stride,
                                 int row0, int length, int head_dim,

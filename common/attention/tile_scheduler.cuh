@@ -1,28 +1,33 @@
 /// @file
-/// The order in which blocks take tiles of work, shared by lessons 05 and 06. Under the causal mask the longest tiles
-/// come first (LPT), and only so many heads at a time that their K and V stay in the L2 cache.
+/// The tile scheduler of persistent kernels, shared by lessons 05 and 06. It says in which order
+/// blocks process tiles of queries. Under the causal mask the tiles with the most keys come first
+/// (LPT, longest processing time first), and only as many heads at a time as have their K and V in
+/// the L2 cache.
 #pragma once
 
-#include "common/gpu/kernel.cuh"
+#include <algorithm>
+
+#include "common/attention/attention.cuh"
 
 namespace fa::FA_TARGET {
 
-/// A block of queries of a head.
+/// A tile of queries.
 struct WorkTile {
-  int block;  ///< of queries; negative: there is none
-  int head;   ///< of a sequence
-  int batch;  ///< the sequence
+  int block;  ///< of queries in its head; negative: no tile is left
+  int head;
+  int batch;
 };
 
-/// The order of work.
+/// The order of tiles.
 struct TileScheduler {
   int blocks;       ///< of queries in a head
   int heads;        ///< of a sequence
   int total_heads;  ///< of all sequences
-  int heads_in_l2;  ///< heads that are processed together, longest tiles first; 0: one head after the other
+  /// Heads that are processed together, longest tiles first; 0: one head after the other.
+  int heads_in_l2;
 };
 
-/// Which work a ticket is for.
+/// The tile with an index: 0 to total_heads * blocks - 1.
 //! [order]
 __device__ inline WorkTile work_tile(int tile_index,
                                      const TileScheduler& scheduler) {
@@ -43,5 +48,40 @@ __device__ inline WorkTile work_tile(int tile_index,
   return {block, head % scheduler.heads, head / scheduler.heads};
 }
 //! [order]
+
+/// The scheduler of a problem. Under the causal mask heads are processed together whose K and V
+/// fill at most 32 MiB, so that they stay in the L2 cache of 50 MB.
+/// @param block_m queries of a tile
+template <class T>
+TileScheduler tile_scheduler(const Attention<T>& a, int block_m) {
+  constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
+  const int all = a.batch * a.heads, group = a.heads / a.kv_heads;
+  const std::int64_t bytes =
+      2 * std::int64_t{a.length_k} * a.head_dim * std::int64_t{sizeof(T)};
+  const std::int64_t heads = std::min<std::int64_t>(
+      all, std::max<std::int64_t>(1, l2_bytes / bytes) * group);
+  return {ceil_div(a.length_q, block_m), a.heads, all,
+          a.causal ? static_cast<int>(heads) : 0};
+}
+
+/// Gives each persistent block the indices of its tiles: the first is blockIdx.x, the others come
+/// from a counter in global memory that all blocks share.
+struct TileCounter {
+  unsigned* drawn;  ///< null: blocks take every gridDim.x-th tile
+  int tiles;        ///< of all blocks
+
+  /// The block's tile after this one; no tile when it is not less than `tiles`.
+  __device__ int next(int tile_index) const {
+    const int grid = gridDim.x;
+    return drawn == nullptr ? tile_index + grid
+                            : grid + static_cast<int>(atomicAdd(drawn, 1u));
+  }
+  /// A block calls this with its last index. It draws once for each tile and once more: the last
+  /// draw of all resets the counter for the next launch.
+  __device__ void finish(int last) const {
+    const int grid = gridDim.x;
+    if (drawn != nullptr && last == tiles + 2 * grid - 1) *drawn = 0;
+  }
+};
 
 }  // namespace fa::FA_TARGET

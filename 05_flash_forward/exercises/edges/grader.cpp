@@ -70,7 +70,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
        [](int) { return 0; }, [](int, int) { return false; }});
   change(
       "no key of the visited tiles is masked. Does apply_mask "
-      "hide any? Is whole what the block's first query sees?",
+      "hide any? Is unmasked_tiles what the block's first query sees?",
       [](Answer& a) { a.hides = [](int, int) { return false; }; });
   add("the mask is aligned top left: query 0 sees one key only. The last "
       "query sees the last key",
@@ -93,28 +93,31 @@ std::vector<Wrong> wrongs(const Inputs& in) {
         a.tiles = [=](int query0) { return ceil_div(seen(query0), kKeys); };
       });
   change(
-      "whole is too large: a tile of which the block's first query sees a "
+      "unmasked_tiles is too large: a tile of which the block's first query "
+      "sees a "
       "part was not masked. Round down what that query sees",
       [=](Answer& a) {
         a.whole = [=](int query0) { return ceil_div(seen(query0), kKeys); };
       });
-  change("whole is what the block's last query sees; its first one sees less",
-         [=](Answer& a) {
-           a.whole = [=](int query0) {
-             return seen(query0 + kRows - 1) / kKeys;
-           };
-         });
+  change(
+      "unmasked_tiles is what the block's last query sees; its first one "
+      "sees less",
+      [=](Answer& a) {
+        a.whole = [=](int query0) {
+          return seen(query0 + kRows - 1) / kKeys;
+        };
+      });
   change(
       "only the block's last tile was masked; its first query may see "
       "none of the tile before either",
       [=](Answer& a) {
         a.whole = [=](int query0) { return right.tiles(query0) - 1; };
       });
-  change("one key too many is seen: key number `seen` is masked already",
+  change("one key too many is seen: key number `visible` is masked already",
          [](Answer& a) {
            a.hides = [](int key, int of_query) { return key > of_query; };
          });
-  change("`seen` in apply_mask counts from the tile's first key already",
+  change("`visible` in apply_mask counts from the tile's first key already",
          [](Answer& a) {
            a.hides = [](int key, int of_query) {
              return key >= of_query - key / kKeys * kKeys;

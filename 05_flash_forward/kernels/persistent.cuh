@@ -1,0 +1,199 @@
+/// @file
+/// What rungs 13 to 15 share: the pipelines of a persistent block, its producer, which takes tiles
+/// of queries from the tile scheduler, and the asynchronous store of O.
+#pragma once
+
+#include "05_flash_forward/kernels/hopper.cuh"
+#include "common/attention/tile_scheduler.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Stages of a warpgroup's Q: two, so that the next Q is loaded while O, which takes the place of
+/// Q, is stored; one where shared memory does not suffice.
+template <class Tile>
+constexpr int kQueryStages = Tile::d == 256 ? 1 : 2;
+
+/// Shared memory of a block in rungs 13 to 15.
+template <class Tile>
+struct PersistentShared {
+  typename Tile::QTile q[kQueryStages<Tile>][Tile::consumers];
+  typename Tile::KvTile k[Tile::stages];
+  typename Tile::KvTile v[Tile::stages];
+  Pipeline<kQueryStages<Tile>> q_pipe[Tile::consumers];
+  Pipeline<Tile::stages> k_pipe;
+  Pipeline<Tile::stages> v_pipe;
+  Pipeline<2> work_pipe;  // from the producer, which has the tile scheduler
+  WorkTile work[2];
+};
+
+/// Initialises a block's barriers; all threads call it.
+template <class Tile>
+__device__ void init_barriers(PersistentShared<Tile>& shared) {
+  if (threadIdx.x == 0) {
+    for (auto& pipe : shared.q_pipe)
+      pipe.init(1);  // the thread that stores O
+    shared.k_pipe.init(4 * Tile::consumers);
+    shared.v_pipe.init(4 * Tile::consumers);
+    shared.work_pipe.init(4 * Tile::consumers);
+    fence_barrier_init();
+  }
+  __syncthreads();  // the barriers are initialised
+}
+
+/// Tiles of keys that a block loads for a tile of queries: one at least, so that each tile of
+/// queries takes the same steps.
+template <class Tile, class T>
+__device__ int loaded_tiles(const Attention<T>& a, int block) {
+  const int visible =
+      visible_keys(a, block * Tile::block_m + Tile::block_m - 1);
+  return visible > Tile::block_n ? ceil_div(visible, Tile::block_n) : 1;
+}
+
+/// The producer's states of the pipelines of a tile's Q, K and V.
+template <class Tile>
+struct ProducerState {
+  PipelineState<kQueryStages<Tile>> q;
+  PipelineState<Tile::stages> k;
+  PipelineState<Tile::stages> v;
+};
+
+/// The producer's thread loads Q, K and V of a tile. K is a tile ahead of V: S comes before P V.
+/// @param tiles of keys, at least one
+//! [load_work_tile]
+template <class Tile, class T>
+__device__ void load_work_tile(PersistentShared<Tile>& shared,
+                               const TmaAttention<T>& maps,
+                               const WorkTile& work, int tiles,
+                               ProducerState<Tile>& write) {
+  const int kv_head = work.head / (maps.a.heads / maps.a.kv_heads);
+  const auto load_q = [&](int i) {
+    load_tile(shared.q[write.q.stage][i], maps.q,
+              shared.q_pipe[i].producer_acquire(write.q, Tile::QTile::bytes),
+              work.block * Tile::block_m + i * kQueries, work.head,
+              work.batch, CacheHint::kEvictFirst);
+  };
+  const auto load_k = [&](int tile) {
+    load_tile(shared.k[write.k.stage], maps.k,
+              shared.k_pipe.producer_acquire(write.k, Tile::KvTile::bytes),
+              tile * Tile::block_n, kv_head, work.batch,
+              CacheHint::kEvictLast);
+    write.k.advance();
+  };
+  load_q(0);
+  load_k(tiles - 1);  // warpgroup 0 can start
+#pragma unroll 1      // the producer has few registers
+  for (int i = 1; i < Tile::consumers; ++i) load_q(i);
+#pragma unroll 1
+  for (int tile = tiles - 1; tile >= 0; --tile) {
+    if (tile > 0) load_k(tile - 1);
+    load_tile(shared.v[write.v.stage], maps.v,
+              shared.v_pipe.producer_acquire(write.v, Tile::KvTile::bytes),
+              tile * Tile::block_n, kv_head, work.batch,
+              CacheHint::kEvictLast);
+    write.v.advance();
+  }
+}
+//! [load_work_tile]
+
+/// The loop of the producer's thread: takes tiles from the scheduler, tells the consumers, and
+/// loads.
+/// @param tile_counter null: a static schedule
+//! [producer_loop]
+template <class Tile, class T>
+__device__ void producer_loop(PersistentShared<Tile>& shared,
+                              const TmaAttention<T>& maps,
+                              const TileScheduler& scheduler,
+                              unsigned* tile_counter) {
+  const TileCounter counter{tile_counter,
+                            scheduler.total_heads * scheduler.blocks};
+  PipelineState<2> work_write;
+  ProducerState<Tile> write;
+  for (int tile_index = blockIdx.x;;
+       work_write.advance(), write.q.advance()) {
+    // Early: the loads of this tile hide the latency of the counter.
+    const int next = counter.next(tile_index);
+    const bool over = tile_index >= counter.tiles;
+    const WorkTile work =
+        over ? WorkTile{-1, 0, 0} : work_tile(tile_index, scheduler);
+    shared.work_pipe.empty[work_write.stage].wait(work_write.parity ^ 1);
+    shared.work[work_write.stage] = work;
+    shared.work_pipe.full[work_write.stage].arrive();
+    if (over) {
+      counter.finish(next);
+      return;
+    }
+    load_work_tile(shared, maps, work, loaded_tiles<Tile>(maps.a, work.block),
+                   write);
+    tile_index = next;
+  }
+}
+//! [producer_loop]
+
+/// A consumer's states of all pipelines.
+template <class Tile>
+struct ConsumerState {
+  PipelineState<2> work;
+  PipelineState<kQueryStages<Tile>> q;
+  PipelineState<Tile::stages> k;
+  PipelineState<Tile::stages> v;
+
+  /// After a tile of queries.
+  __device__ void next_tile() {
+    work.advance();
+    q.advance();
+  }
+};
+
+/// A consumer reads the block's next tile.
+/// @return false when none is left
+//! [next_work_tile]
+template <class Tile>
+__device__ bool next_work_tile(PersistentShared<Tile>& shared,
+                               const PipelineState<2>& read, WorkTile& work) {
+  shared.work_pipe.consumer_wait(read);
+  const WorkTile& next = shared.work[read.stage];
+  work = {warp_uniform(next.block), warp_uniform(next.head),
+          warp_uniform(next.batch)};
+  __syncwarp();  // all lanes have read it: a shuffle orders no memory
+  if (threadIdx.x % kWarp == 0) shared.work_pipe.consumer_release(read);
+  return work.block >= 0;
+}
+//! [next_work_tile]
+
+/// The TMA store of the last tile's O from the place of its Q. Its completion is awaited only after
+/// the next S has been issued, unless Q has one stage.
+template <class Tile>
+struct PendingStore {
+  PersistentShared<Tile>& shared;
+  const int warpgroup;
+  PipelineState<kQueryStages<Tile>> q{};
+  bool is_own = false;  // this thread issued the store
+
+  /// After write_output(), with its result.
+  __device__ void issued(bool own,
+                         const PipelineState<kQueryStages<Tile>>& q_read) {
+    is_own = own;
+    q = q_read;
+    if constexpr (kQueryStages<Tile> == 1)
+      release_q();  // the next Q needs it
+  }
+  /// Releases the stage of Q when TMA has read O from it, if that has not been done.
+  //! [release_q]
+  __device__ void release_q() {
+    if (!is_own) return;
+    bulk_wait_read<0>();
+    shared.q_pipe[warpgroup].consumer_release(q);
+    is_own = false;
+  }
+  //! [release_q]
+};
+
+/// One block for each SM, or for each tile of queries if these are fewer.
+inline unsigned persistent_blocks(const TileScheduler& scheduler) {
+  const std::int64_t tiles =
+      std::int64_t{scheduler.total_heads} * scheduler.blocks;
+  return static_cast<unsigned>(
+      std::min<std::int64_t>(tiles, device_properties().sm_count));
+}
+
+}  // namespace fa::FA_TARGET

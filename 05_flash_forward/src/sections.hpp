@@ -1,0 +1,77 @@
+/// @file
+/// Sections of this lesson's program that no other lesson has: global memory traffic by formulas
+/// and by counting, timelines of an SM, and experiments with tiles, types and lengths.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "05_flash_forward/src/backend.hpp"
+#include "common/cli/program.hpp"
+#include "common/cli/timelines.hpp"
+#include "common/lab/replay.hpp"
+
+namespace fa::flash {
+
+/// Elements of global memory that all threads together read and write.
+struct Traffic {
+  std::int64_t reads = 0;
+  std::int64_t writes = 0;
+};
+
+/// The traffic of a rung, as its loops over tiles have it.
+struct TrafficFormula {
+  std::string kernel;  ///< the rung
+  std::string tiles;   ///< "keys" or "queries": what T counts the tiles of
+  std::string reads;   ///< with T, N and D, for people
+  std::string writes;  ///< with T, N and D, for people
+  /// One head, no mask, lengths that are whole tiles.
+  /// @param tiles of the rung
+  /// @param n     queries, and as many keys
+  /// @param d     head_dim, a multiple of the rung's tiles where it has tiles of columns
+  Traffic (*traffic)(const Tiles& tiles, std::int64_t n, std::int64_t d);
+};
+
+/// The formulas of the rungs that have one.
+std::vector<TrafficFormula> traffic_formulas();
+
+/// The section "traffic": formulas, counts, and a check that they are equal.
+/// @param watched the watched lab
+void show_traffic(cli::Program& program, const Backend& watched);
+
+/// What is drawn of a rung: two blocks of queries of one head, and 512 keys. Of rung 15, which is
+/// about the mask, with it and with head_dim 64, where it has three consumers; else without it and
+/// with head_dim 128.
+Problem drawn_problem(const Rung& rung);
+
+/// The timeline of a rung on one SM, from a run in the lab and a model of costs.
+/// @param rung    of the backend "lab", from rung 09 on
+/// @param costs   of the model
+/// @throws std::runtime_error when the rung does not compute in the lab
+lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
+                          const lab::Costs& costs = {});
+
+/// Prints how busy tensor cores are in each rung of the lab, and what its consumers do; draws it if
+/// asked.
+/// @param options of the program
+/// @throws std::runtime_error when a file cannot be written
+void show_timelines(const Backend& backend,
+                    const cli::TimelineOptions& options);
+
+/// Where measurements go.
+struct ExperimentRecord {
+  std::string file;    ///< empty: none is written
+  std::string commit;  ///< of the code; empty asks git
+};
+
+/// The section "experiments". Tiles are checked, and in the watched lab their traffic is counted;
+/// on a GPU they are timed. Errors of each type are measured. Lengths are timed on a GPU.
+/// @param backend the lab or a GPU
+/// @param record  of what was measured on a GPU
+/// @throws std::invalid_argument when there is a file for the record, and no GPU is used
+/// @throws std::runtime_error when the device reports an error, or the record cannot be written
+void show_experiments(cli::Program& program, const Backend& backend,
+                      const ExperimentRecord& record);
+
+}  // namespace fa::flash
