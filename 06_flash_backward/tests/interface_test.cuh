@@ -15,7 +15,7 @@
 #include "05_flash_forward/tests/placed.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
 #include "06_flash_backward/src/problem.hpp"
-#include "06_flash_backward/src/tma_launch.cuh"
+#include "06_flash_backward/src/dispatch.cuh"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
 

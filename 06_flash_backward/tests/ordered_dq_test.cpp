@@ -52,19 +52,19 @@ struct TwoBlocks {
     workspace.emplace(workspace_floats(a, what));
     set_workspace(a, workspace->data(), what);
     launch_preprocess<kDim>(a, stream);
-    device_zero(a.d_q_sum, kSums * sizeof(float));
+    device_zero(a.d_q_accum, kSums * sizeof(float));
   }
   // Launches a kernel in an order with one block of keys: the first one alone runs.
   void launch_first_block(void (*kernel)(TmaGradient<Half>, TileScheduler)) {
     launch(stream, kernel,
            {{1},
             {kWarpgroup * (kKeyWarpgroups + 1)},
-            sizeof(BackwardShared<Tile>)},
+            sizeof(DelayedBackwardShared<Tile>)},
            tma_gradient<Tile>(a), TileScheduler{1, 1, 1, 1});
   }
   float sum(std::int64_t i) const {
     float result = 0;
-    __atomic_load(a.d_q_sum + i, &result, __ATOMIC_RELAXED);
+    __atomic_load(a.d_q_accum + i, &result, __ATOMIC_RELAXED);
     return result;
   }
   // Whether nobody has written sums.
@@ -146,7 +146,7 @@ TEST_CASE("the first block of rungs 11 and 12 stores its part of dQ") {
     TwoBlocks x;
     // Of one block of keys, whose turn is the first one.
     x.a.length_k = Tile::block_n;
-    device_poison(x.a.d_q_sum, TwoBlocks::kSums * sizeof(float));
+    device_poison(x.a.d_q_accum, TwoBlocks::kSums * sizeof(float));
     x.launch_first_block(in_turn
                              ? flash_backward_ordered_dq<Tile, Half>
                              : flash_backward_store_then_reduce<Tile, Half>);
@@ -161,7 +161,7 @@ TEST_CASE("the first block of rungs 11 and 12 stores its part of dQ") {
 
 TEST_CASE("where others find turns, the kernels for sm_80 add to zeros") {
   TwoBlocks x;
-  device_poison(x.a.d_q_sum, TwoBlocks::kSums * sizeof(float));
+  device_poison(x.a.d_q_accum, TwoBlocks::kSums * sizeof(float));
   launch_sm_80_backward(x.a, false, x.stream);
   const Tensor<float, 4> d_q = x.d_q.host();
   bool numbers = true;
