@@ -213,7 +213,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     const std::int64_t row = tile.head.padded_row + query0;
     //! [step]
     cp_async_wait<0>();
-    __syncthreads();  // this tile is loaded, and all warps have read the last one
+    __syncthreads();  // this tile is loaded, the last one has been read
     Scores<Tile> p = {}, d_s = {};
     // S^T = K Q^T
     multiply_k_q<d>(p, k_smem, q_tile, warp_key, lane, [](int) {});

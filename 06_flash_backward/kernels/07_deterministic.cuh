@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     const float* const delta = delta_smem + stage * Tile::block_m;
     const int head = tile.head.index, query0 = tile.query0;
     cp_async_wait<0>();
-    __syncthreads();  // this tile is loaded, and all warps have read the last one
+    __syncthreads();  // this tile is loaded, the last one has been read
     Scores<Tile> p = {}, d_s = {};
     // S^T = K Q^T
     multiply_k_q<d>(p, k_smem, q_tile, warp_key, lane, [](int) {});
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   for (int tile = 0; tile < tiles; ++tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     cp_async_wait<0>();
-    __syncthreads();  // this tile is loaded, and all warps have read the last one
+    __syncthreads();  // this tile is loaded, the last one has been read
     if (tile + 1 < tiles) fetch(tile + 1);
     cp_async_commit();
     float s[1][Tile::block_n / 8][4] = {}, d_p[1][Tile::block_n / 8][4] = {};

@@ -51,18 +51,19 @@ __device__ void store_or_reduce_d_q(DelayedBackwardShared<Tile>& shared,
 
 /// dK, dV, and d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile
-//! [first_stores]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_store_then_reduce(
         const __grid_constant__ TmaGradient<T> maps,
         const TileScheduler scheduler) {
   const AttentionGradient<T>& a = maps.a;
+  //! [first_stores]
   NBlock block = longest_first_n_block<Tile>(a, blockIdx.x, scheduler);
   if (!a.causal) {
     block.m_blocks.start = static_cast<int>(std::int64_t{block.key0} *
                                             block.m_blocks.max / a.length_k);
   }
+  //! [first_stores]
   auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
   shared.init();
   const int warpgroup = warpgroup_index();
@@ -82,7 +83,6 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   mma.mainloop(block);
   epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
 }
-//! [first_stores]
 
 /// Launches the rung.
 /// @tparam d     64 or 128, at least head_dim
