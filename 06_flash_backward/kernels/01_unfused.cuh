@@ -125,18 +125,18 @@ __global__ void unfused_score_gradients(AttentionGradient<float> a,
       (std::int64_t{index} * a.length_q + query) * a.length_k;
   float* const p = probs + row;
   float* const d_s = gradients + row;
-  const int seen = visible_keys(a, query);
+  const int visible = visible_keys(a, query);
   float m = -INFINITY, l = 0, sum = 0;
-  for (int j = threadIdx.x; j < seen; j += kWarp) m = fmaxf(m, p[j]);
+  for (int j = threadIdx.x; j < visible; j += kWarp) m = fmaxf(m, p[j]);
   m = warp_max(m);
-  for (int j = threadIdx.x; j < seen; j += kWarp) l += expf(p[j] - m);
+  for (int j = threadIdx.x; j < visible; j += kWarp) l += expf(p[j] - m);
   l = warp_sum(l);
-  for (int j = threadIdx.x; j < seen; j += kWarp) {
+  for (int j = threadIdx.x; j < visible; j += kWarp) {
     sum += expf(p[j] - m) / l * d_s[j];
   }
   sum = warp_sum(sum);
   for (int j = threadIdx.x; j < a.length_k; j += kWarp) {
-    const float prob = j < seen ? expf(p[j] - m) / l : 0.0f;
+    const float prob = j < visible ? expf(p[j] - m) / l : 0.0f;
     d_s[j] = prob * (d_s[j] - sum);
     p[j] = prob * a.dropout.of_weight(index, query, j);
   }

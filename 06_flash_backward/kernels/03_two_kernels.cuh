@@ -130,13 +130,13 @@ __device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
     const std::int64_t padded = head.padded_row + query;
     const float lse = lse_of(a, head, query), sum = a.delta[padded];
     const float inv_row_sum = a.inv_row_sum[padded];
-    const int seen = visible_keys(a, query);
+    const int visible = visible_keys(a, query);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int col = x + 16 * j, key = key0 + col;
       const float p =
-          key < seen ? recomputed_prob(s[i][j], a.scale, lse) * inv_row_sum
-                     : 0.0f;
+          key < visible ? recomputed_prob(s[i][j], a.scale, lse) * inv_row_sum
+                        : 0.0f;
       const float kept = a.dropout.of_weight(head.index, query, key);
       tiles.p[row * Tile::score_ld + col] = p * kept;
       tiles.d_s[row * Tile::score_ld + col] = p * (d_p[i][j] * kept - sum);
@@ -322,9 +322,9 @@ __global__ void __launch_bounds__(256)
   load_float_tile<Tile>(tiles.d_o, head.d_o, a.d_o_strides.row, query0,
                         a.length_q, a.head_dim);
   const int row = threadIdx.x / 8;  // a query, for the sums
-  const int seen = visible_keys(a, query0 + Tile::side - 1);
+  const int visible = visible_keys(a, query0 + Tile::side - 1);
   FloatRow<Tile> d_q = {};
-  for (int key0 = 0; key0 < seen; key0 += Tile::side) {
+  for (int key0 = 0; key0 < visible; key0 += Tile::side) {
     load_float_tile<Tile>(tiles.k, kv.k, a.k_strides.row, key0, a.length_k,
                           a.head_dim);
     load_float_tile<Tile>(tiles.v, kv.v, a.v_strides.row, key0, a.length_k,

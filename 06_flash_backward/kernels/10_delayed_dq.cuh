@@ -7,11 +7,10 @@
 /// Source: the order of the matmuls is ours.
 #pragma once
 
-#include <algorithm>
 #include <type_traits>
 
 #include "06_flash_backward/kernels/09_warp_specialized.cuh"
-#include "common/attention/tile_scheduler.cuh"
+#include "06_flash_backward/kernels/n_block_scheduler.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -121,21 +120,6 @@ struct DelayedMmaWarpgroup {
   }
 };
 
-/// The block of keys for a place in an order in which those with the most queries come first.
-//! [most_queries_first]
-template <class Tile, class T>
-__device__ NBlock longest_first_n_block(const Attention<T>& a, int tile_index,
-                                        const TileScheduler& scheduler) {
-  const WorkTile work = work_tile(tile_index, scheduler);
-  // The scheduler begins with the last block, which has the most keys where
-  // blocks are of queries. Of keys the first one has the most queries.
-  const int index = scheduler.heads_in_l2 == 0
-                        ? work.block
-                        : scheduler.blocks - 1 - work.block;
-  return n_block<Tile>(a, index, work.head, work.batch);
-}
-//! [most_queries_first]
-
 /// dK, dV, and additions to d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile
 //! [delayed]
@@ -165,39 +149,6 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
 }
 //! [delayed]
-
-/// How many heads to process together so that what blocks read repeatedly stays in the L2 cache of
-/// 50 MB: 32 MiB at most.
-/// @param heads of all sequences
-/// @param bytes of one of them
-inline int heads_in_l2(int heads, std::int64_t bytes) {
-  constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
-  return static_cast<int>(std::min<std::int64_t>(
-      heads, std::max<std::int64_t>(1, l2_bytes / bytes)));
-}
-
-/// The order of blocks of keys.
-/// @tparam Tile    of the kernel
-/// @param a        what is computed
-/// @param together whether heads are processed together whose Q, dO and d_q_accum stay in the L2
-///                 cache
-template <class Tile, class T>
-TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
-                                bool together) {
-  const int heads = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
-  const std::size_t row_bytes =
-      2 * sizeof(T) + (a.d_q_accum != nullptr ? sizeof(float) : 0);
-  const std::int64_t bytes = std::int64_t{group} * a.length_q * Tile::d *
-                             static_cast<std::int64_t>(row_bytes);
-  return {ceil_div(a.length_k, Tile::block_n), a.kv_heads, heads,
-          together ? heads_in_l2(heads, bytes) : 0};
-}
-
-/// A block for each tile of work, in one row.
-inline Size grid_of_work(const TileScheduler& scheduler) {
-  return {static_cast<unsigned>(scheduler.total_heads) *
-          static_cast<unsigned>(scheduler.blocks)};
-}
 
 /// Launches the rung.
 /// @tparam d     64 or 128, at least head_dim

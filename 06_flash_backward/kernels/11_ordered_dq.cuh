@@ -14,36 +14,6 @@
 
 namespace fa::FA_TARGET {
 
-/// As preprocess_16_bit(), but zeroes the semaphores, and the accumulator only for queries that see
-/// no key: no block stores for them.
-/// @tparam d columns of d_q_accum; d / 8 lanes share a row
-template <int d, class T>
-__global__ void preprocess_semaphores(AttentionGradient<T> a) {
-  constexpr int lanes = d / 8;
-  const int row = blockIdx.x * (kPreprocessThreads / lanes) +
-                  static_cast<int>(threadIdx.x) / lanes;
-  const int col = threadIdx.x % lanes * 8;
-  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
-  const float delta = row_delta<d>(a, head, row, col);
-  if (row >= padded_rows(a)) return;
-  const std::int64_t padded = head.padded_row + row;
-  const int next_tile = (row / kSemaphoreRows + 1) * kSemaphoreRows;
-  if (visible_keys(a, next_tile - 1) <= 0) zero_d_q_accum<d>(a, padded, col);
-  if (col > 0) return;
-  if (row % kSemaphoreRows < 2) {
-    a.d_q_semaphores[padded / kSemaphoreRows * 2 + row % kSemaphoreRows] = 0;
-  }
-  store_row_statistics(a, head, row, delta);
-}
-
-/// The semaphore of a warpgroup's part of a tile of d_q_accum; row is the tile's first in the
-/// workspace.
-template <class T>
-__device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
-                                   std::int64_t row, int warpgroup) {
-  return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
-}
-
 /// How many blocks add to a tile of queries before this one.
 //! [turn]
 template <class Tile, class T>

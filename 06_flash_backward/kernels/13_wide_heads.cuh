@@ -13,7 +13,7 @@
 /// Source: the order of the matmuls is ours.
 #pragma once
 
-#include "06_flash_backward/kernels/10_delayed_dq.cuh"
+#include "06_flash_backward/kernels/n_block_scheduler.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -307,6 +307,14 @@ __device__ float* d_q_accum_part(const AttentionGradient<T>& a,
   return a.d_q_accum + row * Tile::d + warpgroup * Tile::d_q_part;
 }
 
+/// The semaphore of a warpgroup's part of a tile of d_q_accum; row is the tile's first in the
+/// workspace.
+template <class T>
+__device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
+                                   std::int64_t row, int warpgroup) {
+  return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
+}
+
 /// Rounds 64 rows, writes them to shared memory, and has TMA store them. All threads of the
 /// warpgroup call it.
 /// @param map    of the tensor: boxes of 64 rows

@@ -81,12 +81,12 @@ __device__ void apply_mask_transposed_scores(Scores<Tile>& s,
   for (int j = 0; j < Tile::query_tiles; ++j) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int seen = visible_keys(a, query0 + 8 * j + lane % 4 * 2 + e) -
-                       key0 - lane / 4;
+      const int visible = visible_keys(a, query0 + 8 * j + lane % 4 * 2 + e) -
+                          key0 - lane / 4;
 #pragma unroll
       for (int i = 0; i < Tile::row_tiles; ++i) {
-        if (16 * i >= seen) s[i][j][e] = -INFINITY;
-        if (16 * i + 8 >= seen) s[i][j][2 + e] = -INFINITY;
+        if (16 * i >= visible) s[i][j][e] = -INFINITY;
+        if (16 * i + 8 >= visible) s[i][j][2 + e] = -INFINITY;
       }
     }
   }

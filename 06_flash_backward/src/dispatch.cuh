@@ -8,6 +8,7 @@
 #include "05_flash_forward/src/dispatch.cuh"
 #include "06_flash_backward/kernels/04_atomics.cuh"
 #include "06_flash_backward/kernels/07_deterministic.cuh"
+#include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
