@@ -1,6 +1,6 @@
 /// @file
 /// The kernels of this lesson as the program and the tests see them: from host tensors to host
-/// tensors, on each machine that this build knows.
+/// tensors, on each backend of this build.
 #pragma once
 
 #include <functional>
@@ -38,11 +38,11 @@ struct Backend : BackendBase {
   std::function<std::string(const Problem&, bool deterministic,
                             const DeviceProperties&)>
       chosen;
-  /// What is chosen for a device, as a rung on this machine.
+  /// What is chosen for a device, as a rung on this backend.
   std::function<Rung(bool deterministic, const DeviceProperties&)> dispatched;
 };
 
-/// The machines of this build: the lab first.
+/// The backends of this build: the lab first.
 std::vector<Backend> backends();
 
 }  // namespace fa::backward

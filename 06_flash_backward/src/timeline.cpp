@@ -16,7 +16,7 @@ namespace ladder = flash::ladder;
 // All rungs are drawn with the same scale: so many cycles.
 constexpr double kScale = 52000;
 
-// The first rung that has a time line.
+// The first rung that has a timeline.
 const std::string kFirst = "08";
 
 // Names of tensors in the order of timeline_of().

@@ -168,7 +168,7 @@ struct AttentionEngine {
       backward;
 };
 
-/// Lesson 01 both ways, with its refusals. It computes everything anew in the backward pass and
+/// Lesson 01 both ways, with its refusals. It recomputes everything in the backward pass and
 /// needs neither O nor LSE.
 template <class T>
 AttentionEngine<T> naive_engine();

@@ -13,9 +13,9 @@ namespace fa::backward {
 ///
 /// The engine takes causal problems and others, with the usual scale and without dropout; it throws
 /// std::invalid_argument otherwise, and for what the rungs do not take.
-/// @param machine what runs the kernels
+/// @param backend what runs the kernels
 /// @param type    of the tensors on the device
-/// @throws std::logic_error when the machine has not these rungs
+/// @throws std::logic_error when the backend does not have these rungs
 AttentionEngine<float> kernel_engine(const Backend& backend, Type type);
 
 }  // namespace fa::backward
