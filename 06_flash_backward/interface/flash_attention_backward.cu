@@ -1,5 +1,5 @@
-// The C interface: looks at what it is given, and launches kernels. Compiled by nvcc for GPUs, and as C++ for the lab:
-// see common/gpu/target.hpp.
+// The C interface: looks at what it is given, and launches kernels. Compiled by nvcc for GPUs, and
+// as C++ for the lab: see common/gpu/target.hpp.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -11,7 +11,8 @@
 namespace fa::FA_TARGET {
 namespace {
 
-// So that the bytes of the workspace are a number of 64 bits: at most 259 floats for each padded row.
+// So that the bytes of the workspace are a number of 64 bits: at most 259 floats for each padded
+// row.
 constexpr std::int64_t kMaxRows = std::int64_t{1} << 50;
 
 // Sizes, type and options.
@@ -32,7 +33,8 @@ void check_gradient(const fa_gradient* given) {
   }
 }
 
-// Calls work(gradient, name of the type) with the gradient for the kernels, which lacks a workspace.
+// Calls work(gradient, name of the type) with the gradient for the kernels, which lacks a
+// workspace.
 template <class Work>
 void with_gradient(const fa_gradient& g, Work work) {
   with_attention(g.attention, [&](const auto& a, const char* type) {

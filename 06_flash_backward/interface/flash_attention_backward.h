@@ -1,10 +1,10 @@
 /// @file
-/// Gradients of attention for programs in C and for all that can call C. It goes with lesson 05's interface, whose
-/// fa_forward() computes o and lse; a library of its own has what is declared here. No function keeps a pointer that
-/// it is given, and none throws.
+/// Gradients of attention for programs in C and for all that can call C. It goes with lesson 05's
+/// interface, whose fa_forward() computes o and lse; a library of its own has what is declared
+/// here. No function keeps a pointer that it is given, and none throws.
 ///
-/// A library is compiled for GPUs, or for the CPU, where the same kernels run in the lab: slowly, for tests. See
-/// fa_backward_runs_on().
+/// A library is compiled for GPUs, or for the CPU, where the same kernels run in the lab: slowly,
+/// for tests. See fa_backward_runs_on().
 #ifndef FA_FLASH_ATTENTION_BACKWARD_H
 #define FA_FLASH_ATTENTION_BACKWARD_H
 
@@ -17,10 +17,11 @@ extern "C" {
 #pragma GCC visibility push(default)  // all else in the library is hidden
 #endif
 
-/// The gradients of a loss: d_o is that with respect to o, and d_q, d_k and d_v are asked for. Where heads share keys
-/// and values, d_k and d_v are sums over these heads. Pointers are to memory of the device and multiples of 16 bytes;
-/// tensors have the type of the attention. d_q, d_k, d_v and the workspace overlap nothing. In float32 each row of
-/// probabilities is normalized over the given keys, so lse must be that of these keys and not of a longer sequence.
+/// The gradients of a loss: d_o is that with respect to o, and d_q, d_k and d_v are asked for.
+/// Where heads share keys and values, d_k and d_v are sums over these heads. Pointers are to
+/// memory of the device and multiples of 16 bytes; tensors have the type of the attention. d_q,
+/// d_k, d_v and the workspace overlap nothing. In float32 each row of probabilities is normalized
+/// over the given keys, so lse must be that of these keys and not of a longer sequence.
 typedef struct fa_gradient {
   size_t size;  ///< sizeof(fa_gradient); another one is refused
   fa_attention
@@ -41,32 +42,35 @@ typedef struct fa_gradient {
                            ///< 0: the last bits may differ
 } fa_gradient;
 
-/// Begins to compute gradients on the stream, on the GPU that holds q, and returns. On the CPU it has ended then. A
-/// query that sees no key gets a row of zeros. An error of a kernel while it runs is told by a later call to CUDA.
-/// Nothing is allocated and nothing is waited for, so the call can be captured in a CUDA graph. Calls that may run at
-/// the same time need a workspace each; what it holds before a call does not matter.
+/// Begins to compute gradients on the stream, on the GPU that holds q, and returns. On the CPU it
+/// has ended then. A query that sees no key gets a row of zeros. An error of a kernel while it
+/// runs is told by a later call to CUDA. Nothing is allocated and nothing is waited for, so the
+/// call can be captured in a CUDA graph. Calls that may run at the same time need a workspace
+/// each; what it holds before a call does not matter.
 /// @param gradient what to compute
 /// @return an fa_status; fa_backward_last_error() says what was refused, or why it failed
 int fa_backward(const fa_gradient* gradient);
 
-/// How many bytes of workspace fa_backward() needs. They depend on sizes, type, `deterministic`, on whether there is
-/// dropout, and on the current GPU, since those of the Hopper architecture have kernels of their own; pointers and
-/// strides are not looked at.
+/// How many bytes of workspace fa_backward() needs. They depend on sizes, type, `deterministic`,
+/// on whether there is dropout, and on the current GPU, since those of the Hopper architecture
+/// have kernels of their own; pointers and strides are not looked at.
 /// @param gradient as for fa_backward()
 /// @return bytes; 0 when fa_backward_last_error() says what was refused
 size_t fa_backward_workspace_bytes(const fa_gradient* gradient);
 
-/// Which kernels fa_backward() would take, for example "06_swizzled_pipeline, bfloat16, 128 columns". Pointers are not looked at;
-/// of strides only whether TMA takes them, as the kernels for Hopper ask: above 0 and below 2^40 bytes.
+/// Which kernels fa_backward() would take, for example "06_swizzled_pipeline, bfloat16, 128
+/// columns". Pointers are not looked at; of strides only whether TMA takes them, as the kernels
+/// for Hopper ask: above 0 and below 2^40 bytes.
 /// @param gradient as for fa_backward()
-/// @return a text that lasts until this thread's next call; null when fa_backward_last_error() says what was refused
+/// @return a text that lasts until this thread's next call; null when fa_backward_last_error()
+///         says what was refused
 const char* fa_backward_kernel_name(const fa_gradient* gradient);
 
 /// "gpu" or "cpu", as fa_runs_on() of lesson 05.
 const char* fa_backward_runs_on(void);
 
-/// One sentence about this thread's latest call of this library that did not succeed; empty when all did. It lasts
-/// until the next such call.
+/// One sentence about this thread's latest call of this library that did not succeed; empty when
+/// all did. It lasts until the next such call.
 const char* fa_backward_last_error(void);
 
 #ifdef __GNUC__

@@ -1,21 +1,22 @@
 /// @file
-/// The baseline: a kernel for each formula. P and dS, length_q x length_k of each head, go through global memory.
+/// The baseline: a kernel for each formula. P and dS, length_q x length_k of each head, go through
+/// global memory.
 #pragma once
 
 #include "06_flash_backward/kernels/gradient.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Side of the tiles of the products.
+/// Side of the tiles of the matmuls.
 constexpr int kUnfusedGradientTile = 32;
 
-/// A matrix in global memory; turning it exchanges the numbers.
+/// A matrix in global memory: its element (0, 0), the strides of a row and of a column, its sizes.
 struct Elements {
-  const float* first;   ///< element (0, 0)
-  std::int64_t row;     ///< from a row to the next
-  std::int64_t column;  ///< from a column to the next
-  int rows;             ///< how many
-  int columns;          ///< how many
+  const float* first;
+  std::int64_t row;
+  std::int64_t column;
+  int rows;
+  int columns;
 
   /// An element, 0 outside.
   __device__ float at(int i, int j) const {
@@ -27,13 +28,13 @@ struct Elements {
   }
 };
 
-/// Element (row, col) of A B for each thread of a block of 32 x 32, row from blockIdx.y and col from blockIdx.x. The
-/// whole block takes part.
+/// Element (row, col) of A B for each thread of a block of 32 x 32, row from blockIdx.y and col
+/// from blockIdx.x. All threads of the block call it.
 //! [product]
 __device__ inline float product_element(const Elements& a,
                                         const Elements& b) {
   constexpr int tile = kUnfusedGradientTile;
-  // A column more: B may be read and written along columns.
+  // One column of padding: B may be read and written along columns.
   __shared__ float a_smem[tile][tile + 1], b_smem[tile][tile + 1];
   const int x = threadIdx.x, y = threadIdx.y;
   const int row = blockIdx.y * tile + y, col = blockIdx.x * tile + x;
@@ -41,9 +42,9 @@ __device__ inline float product_element(const Elements& a,
   for (int l0 = 0; l0 < a.columns; l0 += tile) {
     a_smem[y][x] = a.at(row, l0 + x);
     b_smem[y][x] = b.at(l0 + y, col);
-    __syncthreads();  // the tiles are there
+    __syncthreads();  // the tiles are loaded
     for (int e = 0; e < tile; ++e) sum += a_smem[y][e] * b_smem[e][x];
-    __syncthreads();  // nobody needs them any more
+    __syncthreads();  // all threads have read the tiles
   }
   return sum;
 }
@@ -56,7 +57,7 @@ __device__ inline Elements rows_of(const float* first,
   return {first, strides.row, 1, length, head_dim};
 }
 
-/// A head's weights or their gradients, [length_q, length_k].
+/// A head's P or dS, [length_q, length_k].
 template <class T>
 __device__ Elements scores_of(const Attention<T>& a, const float* scores,
                               int index) {
@@ -64,7 +65,8 @@ __device__ Elements scores_of(const Attention<T>& a, const float* scores,
           1, a.length_q, a.length_k};
 }
 
-/// Where this thread's element of a head's scores is, or null outside of them. See product_element().
+/// Where this thread's element of a head's scores is, or null outside of them. See
+/// product_element().
 template <class T>
 __device__ float* own_score(const Attention<T>& a, float* scores) {
   const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
@@ -74,8 +76,7 @@ __device__ float* own_score(const Attention<T>& a, float* scores) {
          (std::int64_t{blockIdx.z} * a.length_q + query) * a.length_k + key;
 }
 
-/// S = scale Q K^T. Launch: blocks of 32 x 32; grid of ceil(length_k / 32) x ceil(length_q / 32) x heads of all
-/// sequences.
+/// S = scale Q K^T.
 /// @param a      what is computed
 /// @param scores [batch, heads, length_q, length_k]
 //! [scores]
@@ -91,18 +92,18 @@ __global__ void unfused_backward_scores(AttentionGradient<float> a,
 }
 //! [scores]
 
-/// dP = dO V^T, with 0 for dropped weights. Launch: as unfused_backward_scores().
-/// @param a                what is computed
-/// @param weight_gradients [batch, heads, length_q, length_k]
+/// dP = dO V^T, with 0 for dropped probabilities.
+/// @param a              what is computed
+/// @param prob_gradients [batch, heads, length_q, length_k]
 __global__ void unfused_prob_gradients(AttentionGradient<float> a,
-                                       float* weight_gradients) {
+                                       float* prob_gradients) {
   const int index = blockIdx.z;
   const auto h = gradient_head(a, index / a.heads, index % a.heads);
   const auto kv = head_of(a, index / a.heads, index % a.heads);
   const float product = product_element(
       rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim),
       rows_of(kv.v, a.v_strides, a.length_k, a.head_dim).transposed());
-  float* const gradient = own_score(a, weight_gradients);
+  float* const gradient = own_score(a, prob_gradients);
   if (gradient == nullptr) return;
   *gradient =
       product * a.dropout.of_weight(
@@ -110,11 +111,11 @@ __global__ void unfused_prob_gradients(AttentionGradient<float> a,
                     blockIdx.x * kUnfusedGradientTile + threadIdx.x);
 }
 
-/// P = softmax(S) and dS = P o (dP - rowsum(P o dP)), both in place; the weights are those that O was made of. Launch:
-/// blocks of 32 x 4, a warp for each row; grid of ceil(length_q / 4) x 1 x heads of all sequences.
+/// P = softmax(S) and dS = P o (dP - rowsum(P o dP)), both in place. A warp owns a row. P is stored
+/// after dropout, as the forward pass multiplied it by V.
 /// @param a         what is computed
-/// @param weights   [batch, heads, length_q, length_k], scores before
-/// @param gradients of the weights before, of the scores after
+/// @param probs     [batch, heads, length_q, length_k]; scores before
+/// @param gradients dS; dP before
 //! [rows]
 __global__ void unfused_score_gradients(AttentionGradient<float> a,
                                         float* probs, float* gradients) {
@@ -124,26 +125,25 @@ __global__ void unfused_score_gradients(AttentionGradient<float> a,
       (std::int64_t{index} * a.length_q + query) * a.length_k;
   float* const p = probs + row;
   float* const d_s = gradients + row;
-  const int seen = visible_keys(a, query);
+  const int visible = visible_keys(a, query);
   float m = -INFINITY, l = 0, sum = 0;
-  for (int j = threadIdx.x; j < seen; j += kWarp) m = fmaxf(m, p[j]);
+  for (int j = threadIdx.x; j < visible; j += kWarp) m = fmaxf(m, p[j]);
   m = warp_max(m);
-  for (int j = threadIdx.x; j < seen; j += kWarp) l += expf(p[j] - m);
+  for (int j = threadIdx.x; j < visible; j += kWarp) l += expf(p[j] - m);
   l = warp_sum(l);
-  for (int j = threadIdx.x; j < seen; j += kWarp) {
+  for (int j = threadIdx.x; j < visible; j += kWarp) {
     sum += expf(p[j] - m) / l * d_s[j];
   }
   sum = warp_sum(sum);
   for (int j = threadIdx.x; j < a.length_k; j += kWarp) {
-    const float weight = j < seen ? expf(p[j] - m) / l : 0.0f;
-    d_s[j] = weight * (d_s[j] - sum);
-    p[j] = weight * a.dropout.of_weight(index, query, j);
+    const float prob = j < visible ? expf(p[j] - m) / l : 0.0f;
+    d_s[j] = prob * (d_s[j] - sum);
+    p[j] = prob * a.dropout.of_weight(index, query, j);
   }
 }
 //! [rows]
 
-/// dQ = scale dS K. Launch: blocks of 32 x 32; grid of ceil(head_dim / 32) x ceil(length_q / 32) x heads of all
-/// sequences.
+/// dQ = scale dS K.
 __global__ void unfused_d_q(AttentionGradient<float> a,
                             const float* score_gradients) {
   const int index = blockIdx.z;
@@ -159,8 +159,7 @@ __global__ void unfused_d_q(AttentionGradient<float> a,
   }
 }
 
-/// dV = P^T dO and dK = scale dS^T Q, summed over the heads that share them. Launch: blocks of 32 x 32; grid of
-/// ceil(head_dim / 32) x ceil(length_k / 32) x kv_heads of all sequences.
+/// dV = P^T dO and dK = scale dS^T Q, summed over the query heads that share a key head.
 //! [d_k_d_v]
 __global__ void unfused_d_k_d_v(AttentionGradient<float> a,
                                 const float* probs,
@@ -187,5 +186,47 @@ __global__ void unfused_d_k_d_v(AttentionGradient<float> a,
           kv_head)[key * a.d_v_strides.row + col] = d_v;
 }
 //! [d_k_d_v]
+
+/// Blocks of 32 x 32 that cover a [rows, columns] matrix of each head.
+inline Launch product_launch(int rows, int columns, int heads) {
+  constexpr int tile = kUnfusedGradientTile;
+  return {{static_cast<unsigned>(ceil_div(columns, tile)),
+           static_cast<unsigned>(ceil_div(rows, tile)),
+           static_cast<unsigned>(heads)},
+          {tile, tile}};
+}
+
+/// A warp for each row of the scores, 4 in a block.
+inline Launch score_row_launch(const AttentionGradient<float>& a) {
+  return {{static_cast<unsigned>(ceil_div(a.length_q, 4)), 1,
+           static_cast<unsigned>(a.batch * a.heads)},
+          {32, 4}};
+}
+
+/// Elements of the scores of all heads.
+inline std::int64_t score_count(const Attention<float>& a) {
+  return std::int64_t{a.batch} * a.heads * a.length_q * a.length_k;
+}
+
+/// Launches the baseline.
+/// @param a      what is computed; needs no workspace
+/// @param scores device memory for P and dS: 2 score_count(a)
+/// @param stream where
+inline void launch_backward_unfused(const AttentionGradient<float>& a,
+                                    float* scores, const Stream& stream) {
+  const int heads = a.batch * a.heads;
+  float* const probs = scores;
+  float* const gradients = scores + score_count(a);
+  const Launch of_scores = product_launch(a.length_q, a.length_k, heads);
+  launch(stream, unfused_backward_scores, of_scores, a, probs);
+  launch(stream, unfused_prob_gradients, of_scores, a, gradients);
+  launch(stream, unfused_score_gradients, score_row_launch(a), a, probs,
+         gradients);
+  launch(stream, unfused_d_q, product_launch(a.length_q, a.head_dim, heads),
+         a, gradients);
+  launch(stream, unfused_d_k_d_v,
+         product_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
+         probs, gradients);
+}
 
 }  // namespace fa::FA_TARGET

@@ -1,8 +1,8 @@
 /// @file
-/// What the backward pass needs of each row before it begins: delta, the row sum of dO o O, which is the row sum of
-/// P o dP without P; and, for the kernels in 16 bits, LSE in base 2. With delta and LSE every element of P and of dS can
-/// be computed by itself: the baseline's passes over whole rows vanish, and dP is never written. In float32 one sum of
-/// each row remains: dividing by it takes the rounding error of LSE out of P.
+/// One sum for each row before the backward pass begins: delta, the row sum of dO o O, which equals
+/// the row sum of P o dP but needs neither. With delta and LSE every element of P and dS can be
+/// computed by itself: the baseline's passes over whole rows vanish, and dP is never written. One
+/// row sum remains in float32: dividing by it takes the rounding error of LSE out of P.
 ///
 /// Source: Dao, FlashAttention-2, ICLR 2024, algorithm 2.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace fa::FA_TARGET {
 
-/// Threads of a block of preprocess().
+/// Threads of a block that computes delta.
 constexpr int kPreprocessThreads = 256;
 
 /// Reads 8 neighbours as floats; the address is a multiple of 16.
@@ -28,19 +28,14 @@ __device__ void load8(float (&to)[8], const T* from) {
   }
 }
 
-/// Fills delta and, where there is one, lse_base_2; zeroes turns where there are some, and d_q_sum where blocks only add
-/// or none comes.
-/// Launch: blocks of 256; grid of ceil(padded_rows / rows of a block) x heads x batch, with 256 / (d / 8) rows of a
-/// block.
-/// @tparam d columns of d_q_sum, at least head_dim; d / 8 lanes share a row
-//! [preprocess]
+/// The row sum of dO o O, given to the d / 8 lanes that share a row. All lanes call it.
+/// @param a    what is computed
+/// @param head of the row
+/// @param row  beyond the last one the sum is 0
+/// @param col  this lane's first column, a multiple of 8
 template <int d, class T>
-__global__ void preprocess(AttentionGradient<T> a) {
-  constexpr int lanes = d / 8;
-  const int row = blockIdx.x * (kPreprocessThreads / lanes) +
-                  static_cast<int>(threadIdx.x) / lanes;
-  const int col = threadIdx.x % lanes * 8;
-  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
+__device__ float row_delta(const AttentionGradient<T>& a,
+                           const GradientHead<T>& head, int row, int col) {
   float sum = 0;
   if (row < a.length_q && col < a.head_dim) {
     float o[8], d_o[8];
@@ -49,31 +44,29 @@ __global__ void preprocess(AttentionGradient<T> a) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) sum += o[i] * d_o[i];
   }
-  sum = warp_sum<lanes>(sum);
-  if (row >= padded_rows(a)) return;
-  const std::int64_t padded = head.padded_row + row;
-  // With turns the first block to come stores; to queries that see no key none comes.
-  const int next_tile = (row / kSemaphoreRows + 1) * kSemaphoreRows;
-  if (a.d_q_sum != nullptr &&
-      (a.d_q_semaphores == nullptr || visible_keys(a, next_tile - 1) <= 0)) {
-    float* to = a.d_q_sum + padded * d + col;
-    store4(to, make_float4(0, 0, 0, 0));
-    store4(to + 4, make_float4(0, 0, 0, 0));
+  return warp_sum<d / 8>(sum);
+}
+
+/// delta = rowsum(dO o O).
+/// @tparam d at least head_dim; d / 8 lanes share a row
+//! [preprocess]
+template <int d>
+__global__ void preprocess(AttentionGradient<float> a) {
+  constexpr int lanes = d / 8;
+  const int row = blockIdx.x * (kPreprocessThreads / lanes) +
+                  static_cast<int>(threadIdx.x) / lanes;
+  const int col = threadIdx.x % lanes * 8;
+  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
+  const float delta = row_delta<d>(a, head, row, col);
+  if (row < padded_rows(a) && col == 0) {
+    a.delta[head.padded_row + row] = delta;
   }
-  if (col > 0) return;
-  if (a.d_q_semaphores != nullptr && row % kSemaphoreRows < 2) {
-    a.d_q_semaphores[padded / kSemaphoreRows * 2 + row % kSemaphoreRows] = 0;
-  }
-  a.delta[padded] = sum;
-  if (a.lse_base_2 == nullptr) return;
-  const float lse = row < a.length_q ? head.lse[row] : -INFINITY;
-  a.lse_base_2[padded] = lse == -INFINITY ? INFINITY : lse * kLog2E;
 }
 //! [preprocess]
 
-/// P = exp(scale Q K^T - LSE). Launch: as unfused_backward_scores().
-/// @param a       what is computed
-/// @param weights [batch, heads, length_q, length_k]
+/// P = exp(scale Q K^T - LSE).
+/// @param a     what is computed
+/// @param probs [batch, heads, length_q, length_k]
 //! [weights]
 __global__ void probs_by_element(AttentionGradient<float> a, float* probs) {
   const int index = blockIdx.z;
@@ -81,20 +74,21 @@ __global__ void probs_by_element(AttentionGradient<float> a, float* probs) {
   const float product = product_element(
       rows_of(h.q, a.q_strides, a.length_q, a.head_dim),
       rows_of(h.k, a.k_strides, a.length_k, a.head_dim).transposed());
-  float* const weight = own_score(a, probs);
-  if (weight == nullptr) return;
+  float* const prob = own_score(a, probs);
+  if (prob == nullptr) return;
   const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
   const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
-  *weight = key < visible_keys(a, query)
-                ? expf(a.scale * product - h.lse[query])
-                : 0.0f;
+  *prob = key < visible_keys(a, query)
+              ? expf(a.scale * product - h.lse[query])
+              : 0.0f;
 }
 //! [weights]
 
-/// Fills inv_row_sum. LSE was rounded to float32, and it belongs to scores with other rounding errors than these. So all
-/// weights of a row are off by a common factor, and so is their sum. Launch: as unfused_score_gradients().
-/// @param a       what is computed
-/// @param weights [batch, heads, length_q, length_k]
+/// inv_row_sum = 1 / rowsum(P). LSE was rounded to float32, and it belongs to scores with other
+/// rounding errors than these. So all elements of a row of P are off by a common factor, and so is
+/// their sum. A warp owns a row.
+/// @param a     what is computed
+/// @param probs [batch, heads, length_q, length_k]
 //! [stored_row_sums]
 __global__ void stored_row_sums(AttentionGradient<float> a,
                                 const float* probs) {
@@ -113,11 +107,10 @@ __global__ void stored_row_sums(AttentionGradient<float> a,
 }
 //! [stored_row_sums]
 
-/// dS = P o (dO V^T - delta), and the weights become those that O was made of. Launch: as
-/// unfused_backward_scores(), after preprocess() and stored_row_sums().
+/// dS = P o (dO V^T - delta). P is stored after dropout, as the forward pass multiplied it by V.
 /// @param a         what is computed
-/// @param weights   [batch, heads, length_q, length_k]
-/// @param gradients those of the scores, likewise
+/// @param probs     [batch, heads, length_q, length_k]
+/// @param gradients dS, likewise
 //! [elements]
 __global__ void score_gradients_by_element(AttentionGradient<float> a,
                                            float* probs, float* gradients) {
@@ -127,18 +120,50 @@ __global__ void score_gradients_by_element(AttentionGradient<float> a,
   const float product = product_element(
       rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim),
       rows_of(kv.v, a.v_strides, a.length_k, a.head_dim).transposed());
-  float* const weight = own_score(a, probs);
-  if (weight == nullptr) return;
+  float* const prob = own_score(a, probs);
+  if (prob == nullptr) return;
   const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
   const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
   //! [element]
   const float kept = a.dropout.of_weight(index, query, key);
   const std::int64_t row = h.padded_row + query;
-  const float p = *weight * a.inv_row_sum[row];
+  const float p = *prob * a.inv_row_sum[row];
   *own_score(a, gradients) = p * (kept * product - a.delta[row]);
-  *weight = p * kept;
+  *prob = p * kept;
   //! [element]
 }
 //! [elements]
+
+/// Blocks that cover all rows of the workspace, d / 8 threads for each.
+template <int d, class T>
+Launch preprocess_launch(const Attention<T>& a) {
+  constexpr int rows = kPreprocessThreads / (d / 8);
+  return {{static_cast<unsigned>(ceil_div(padded_rows(a), rows)),
+           static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)},
+          {kPreprocessThreads}};
+}
+
+/// Launches the rung.
+/// @tparam d     32, 64, 128 or 256, at least head_dim
+/// @param a      with a Workspace{0}
+/// @param scores device memory for P and dS: 2 score_count(a)
+/// @param stream where
+template <int d>
+void launch_backward_preprocess(const AttentionGradient<float>& a,
+                                float* scores, const Stream& stream) {
+  const int heads = a.batch * a.heads;
+  float* const probs = scores;
+  float* const gradients = scores + score_count(a);
+  const Launch of_scores = product_launch(a.length_q, a.length_k, heads);
+  launch(stream, preprocess<d>, preprocess_launch<d>(a), a);
+  launch(stream, probs_by_element, of_scores, a, probs);
+  launch(stream, stored_row_sums, score_row_launch(a), a, probs);
+  launch(stream, score_gradients_by_element, of_scores, a, probs, gradients);
+  launch(stream, unfused_d_q, product_launch(a.length_q, a.head_dim, heads),
+         a, gradients);
+  launch(stream, unfused_d_k_d_v,
+         product_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
+         probs, gradients);
+}
 
 }  // namespace fa::FA_TARGET

@@ -1,7 +1,8 @@
 /// @file
-/// P is computed again where it is needed and never leaves the chip. A sum belongs to one block: dK and dV to blocks
-/// that own keys and let the queries go by, dQ to blocks that own queries and let the keys go by. So P and dP are
-/// computed twice, and no two blocks write the same place: the result has the same bits in every run.
+/// P is recomputed where it is needed and never leaves the chip. Each sum belongs to one block: dK
+/// and dV to blocks that own keys and loop over the queries, dQ to blocks that own queries and loop
+/// over the keys. So P and dP are computed twice, and no two blocks write the same place: the
+/// result has the same bits in every run.
 ///
 /// Source: Dao et al., FlashAttention, NeurIPS 2022, appendix B.4.
 #pragma once
@@ -14,28 +15,31 @@ namespace fa::FA_TARGET {
 /// @tparam head_dim columns: 32, 64, 128 or 256
 template <int head_dim>
 struct FloatBackwardTile {
-  static constexpr int d = head_dim;      ///< columns
-  static constexpr int side = 32;         ///< queries and keys of a tile
-  static constexpr int threads = 256;     ///< of a block
-  static constexpr int ld = d + 4;        ///< of Q, K, V and dO
-  static constexpr int score_ld = 36;     ///< of P and dS
-  static constexpr int size = side * ld;  ///< elements of Q, K, V or dO
-  static constexpr int score_size = side * score_ld;  ///< of P or dS
-  static constexpr int fours = d / 32;  ///< of a thread, in a row of d
+  static constexpr int d = head_dim;
+  static constexpr int side = 32;      ///< queries and keys of a tile
+  static constexpr int threads = 256;  ///< of a block
+  // Leading dimensions and elements of Q, K, V and dO, and of P and dS.
+  static constexpr int ld = d + 4;
+  static constexpr int score_ld = 36;
+  static constexpr int size = side * ld;
+  static constexpr int score_size = side * score_ld;
+  static constexpr int fours =
+      d / 32;  ///< float4s of a thread, in a row of d
   /// Dynamic shared memory.
   static constexpr std::size_t shared_bytes =
       sizeof(float) * (4 * size + 2 * score_size);
 };
 
-/// The tiles of a block in shared memory.
+/// The tiles of a block in shared memory: q, d_o, k and v are [side][ld]; p and d_s are
+/// [side][score_ld], a row for each query.
 template <class Tile>
 struct FloatBackwardTiles {
-  float* q;    ///< [side][ld]
-  float* d_o;  ///< [side][ld]
-  float* k;    ///< [side][ld]
-  float* v;    ///< [side][ld]
-  float* p;    ///< [side][score_ld], a row for each query
-  float* d_s;  ///< likewise
+  float* q;
+  float* d_o;
+  float* k;
+  float* v;
+  float* p;
+  float* d_s;
 };
 
 /// Where they are in the dynamic shared memory.
@@ -65,7 +69,7 @@ __device__ void load_float_tile(float* tile, const float* matrix,
   }
 }
 
-/// The sum of the products of four pairs, added to another.
+/// The dot product of four elements.
 __device__ inline float dot4(float4 a, float4 b) {
   return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
 }
@@ -76,9 +80,9 @@ __device__ inline float lse_of(const AttentionGradient<float>& a,
   return query < a.length_q ? head.lse[query] : INFINITY;
 }
 
-/// exp(scale product - LSE), whose row sum is 1 but for rounding. The difference comes before the factor log2(e): what
-/// is left of two large numbers is small, and so is the error of its product. A fused multiply-add rounds the difference
-/// only, and the same way in each kernel.
+/// exp(scale product - LSE), whose row sum is 1 but for rounding. The difference comes before the
+/// factor log2(e): the difference of two large values is small, and so is the error of its product.
+/// A fused multiply-add rounds the difference only, and the same way in each kernel.
 //! [recomputed_prob]
 __device__ inline float recomputed_prob(float product, float scale,
                                         float lse) {
@@ -86,7 +90,8 @@ __device__ inline float recomputed_prob(float product, float scale,
 }
 //! [recomputed_prob]
 
-/// P, as O was made of it, and dS of a tile, to shared memory. A thread computes 2 x 2 of each.
+/// P after dropout and dS = P o (dP - delta) of a tile, to shared memory. A thread computes 2 x 2
+/// of each.
 /// @param tiles  q, d_o, k and v are read
 /// @param a      what is computed
 /// @param head   of the queries
@@ -99,7 +104,7 @@ __device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
                              const GradientHead<float>& head, int query0,
                              int key0) {
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
-  float s[2][2] = {}, d_p[2][2] = {};
+  float s[2][2] = {}, d_p[2][2] = {};  // S = Q K^T and dP = dO V^T
 #pragma unroll 4
   for (int e = 0; e < Tile::d; e += 4) {
     float4 q[2], d_o[2];
@@ -125,13 +130,13 @@ __device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
     const std::int64_t padded = head.padded_row + query;
     const float lse = lse_of(a, head, query), sum = a.delta[padded];
     const float inv_row_sum = a.inv_row_sum[padded];
-    const int seen = visible_keys(a, query);
+    const int visible = visible_keys(a, query);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       const int col = x + 16 * j, key = key0 + col;
       const float p =
-          key < seen ? recomputed_prob(s[i][j], a.scale, lse) * inv_row_sum
-                     : 0.0f;
+          key < visible ? recomputed_prob(s[i][j], a.scale, lse) * inv_row_sum
+                        : 0.0f;
       const float kept = a.dropout.of_weight(head.index, query, key);
       tiles.p[row * Tile::score_ld + col] = p * kept;
       tiles.d_s[row * Tile::score_ld + col] = p * (d_p[i][j] * kept - sum);
@@ -144,19 +149,18 @@ __device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
 /// @tparam head_dim columns: 32, 64, 128 or 256
 template <int head_dim>
 struct RowSumTile {
-  static constexpr int d = head_dim;      ///< columns
+  static constexpr int d = head_dim;
   static constexpr int side = 64;         ///< queries and keys of a tile
   static constexpr int threads = 256;     ///< of a block
   static constexpr int own = side / 16;   ///< queries and keys of a thread
-  static constexpr int ld = d + 4;        ///< of Q and K
+  static constexpr int ld = d + 4;        ///< leading dimension of Q and K
   static constexpr int size = side * ld;  ///< elements of Q or K
   /// Dynamic shared memory.
   static constexpr std::size_t shared_bytes = sizeof(float) * 2 * size;
 };
 
-/// Fills inv_row_sum. LSE was rounded to float32, and it belongs to scores with other rounding errors than these. So all
-/// recomputed probabilities of a row are off by a common factor, and so is their sum.
-/// Launch: blocks of 256; grid of padded_rows / 64 x heads x batch; RowSumTile::shared_bytes.
+/// inv_row_sum = 1 / rowsum(P), with P recomputed tile by tile: see stored_row_sums() for what it
+/// is good for.
 //! [row_sums]
 template <int d>
 __global__ void __launch_bounds__(256)
@@ -182,7 +186,7 @@ __global__ void __launch_bounds__(256)
   for (int key0 = 0; key0 < end; key0 += Tile::side) {
     load_float_tile<Tile>(k_smem, kv.k, a.k_strides.row, key0, a.length_k,
                           a.head_dim);
-    __syncthreads();  // Q and K are there
+    __syncthreads();  // Q and K are loaded
     // S = Q K^T, added up in the same order as in float_scores()
     float s[Tile::own][Tile::own] = {};
 #pragma unroll 4
@@ -221,25 +225,26 @@ __global__ void __launch_bounds__(256)
 }
 //! [row_sums]
 
-/// A thread's part of a row of d sums: columns 32 c + 4 (thread % 8) and the next three of row thread / 8.
+/// A thread's part of a row of d sums: columns 32 c + 4 (thread % 8) and the next three of row
+/// thread / 8.
 template <class Tile>
 using FloatRow = float4[Tile::fours];
 
-/// sums += weight * (a row of a tile)
+/// sums += factor * (a row of a tile)
 template <class Tile>
-__device__ void add_float_row(FloatRow<Tile>& sums, float weight,
+__device__ void add_float_row(FloatRow<Tile>& sums, float factor,
                               const float* row) {
 #pragma unroll
   for (int c = 0; c < Tile::fours; ++c) {
     const float4 x = load4(row + 32 * c + threadIdx.x % 8 * 4);
-    sums[c].x += weight * x.x;
-    sums[c].y += weight * x.y;
-    sums[c].z += weight * x.z;
-    sums[c].w += weight * x.w;
+    sums[c].x += factor * x.x;
+    sums[c].y += factor * x.y;
+    sums[c].z += factor * x.z;
+    sums[c].w += factor * x.w;
   }
 }
 
-/// Writes a row of sums.
+/// Writes factor * sums to a row.
 template <class Tile>
 __device__ void store_float_row(float* row, const FloatRow<Tile>& sums,
                                 float factor, int head_dim) {
@@ -253,15 +258,13 @@ __device__ void store_float_row(float* row, const FloatRow<Tile>& sums,
   }
 }
 
-/// dK and dV of a block's keys: all queries of the heads that share them go by.
-/// @param tiles    of the block
-/// @param a        what is computed
-/// @param d_q_part called for each tile when its P and dS are there: d_q_part(head, query0)
+/// dK and dV. A block owns keys and loops over the queries of all heads that share them.
 //! [keys]
-template <class Tile, class DQPart>
-__device__ void float_key_gradients(const FloatBackwardTiles<Tile>& tiles,
-                                    const AttentionGradient<float>& a,
-                                    DQPart d_q_part) {
+template <int d>
+__global__ void __launch_bounds__(256)
+    backward_keys(AttentionGradient<float> a) {
+  using Tile = FloatBackwardTile<d>;
+  const auto tiles = float_backward_tiles<Tile>();
   const int key0 = blockIdx.x * Tile::side, kv_head = blockIdx.y;
   const int batch = blockIdx.z, group = a.heads / a.kv_heads;
   load_float_tile<Tile>(tiles.k, kv_rows(a.k, a.k_strides, batch, kv_head),
@@ -280,17 +283,17 @@ __device__ void float_key_gradients(const FloatBackwardTiles<Tile>& tiles,
                             a.length_q, a.head_dim);
       load_float_tile<Tile>(tiles.d_o, head.d_o, a.d_o_strides.row, query0,
                             a.length_q, a.head_dim);
-      __syncthreads();  // the tiles are there
+      __syncthreads();  // the tiles are loaded
       float_scores<Tile>(tiles, a, head, query0, key0);
-      __syncthreads();  // P and dS are there
+      __syncthreads();  // P and dS are ready
+      // dV += P^T dO, dK += dS^T Q
       for (int i = 0; i < Tile::side; ++i) {
         add_float_row<Tile>(d_v, tiles.p[i * Tile::score_ld + row],
                             tiles.d_o + i * Tile::ld);
         add_float_row<Tile>(d_k, tiles.d_s[i * Tile::score_ld + row],
                             tiles.q + i * Tile::ld);
       }
-      d_q_part(head, query0);
-      __syncthreads();  // nobody needs the tiles any more
+      __syncthreads();  // all threads have read the tiles
     }
   }
   const int key = key0 + row;
@@ -304,17 +307,7 @@ __device__ void float_key_gradients(const FloatBackwardTiles<Tile>& tiles,
 }
 //! [keys]
 
-/// dK and dV. Launch: blocks of 256; grid of ceil(length_k / 32) x kv_heads x batch; FloatBackwardTile::shared_bytes;
-/// after preprocess() and recomputed_row_sums().
-template <int d>
-__global__ void __launch_bounds__(256)
-    backward_keys(AttentionGradient<float> a) {
-  using Tile = FloatBackwardTile<d>;
-  float_key_gradients<Tile>(float_backward_tiles<Tile>(), a,
-                            [](const GradientHead<float>&, int) {});
-}
-
-/// dQ. Launch: as backward_keys(), with a grid of ceil(length_q / 32) x heads x batch.
+/// dQ. A block owns queries and loops over the keys.
 //! [queries]
 template <int d>
 __global__ void __launch_bounds__(256)
@@ -329,21 +322,22 @@ __global__ void __launch_bounds__(256)
   load_float_tile<Tile>(tiles.d_o, head.d_o, a.d_o_strides.row, query0,
                         a.length_q, a.head_dim);
   const int row = threadIdx.x / 8;  // a query, for the sums
-  const int seen = visible_keys(a, query0 + Tile::side - 1);
+  const int visible = visible_keys(a, query0 + Tile::side - 1);
   FloatRow<Tile> d_q = {};
-  for (int key0 = 0; key0 < seen; key0 += Tile::side) {
+  for (int key0 = 0; key0 < visible; key0 += Tile::side) {
     load_float_tile<Tile>(tiles.k, kv.k, a.k_strides.row, key0, a.length_k,
                           a.head_dim);
     load_float_tile<Tile>(tiles.v, kv.v, a.v_strides.row, key0, a.length_k,
                           a.head_dim);
-    __syncthreads();  // the tiles are there
+    __syncthreads();  // the tiles are loaded
     float_scores<Tile>(tiles, a, head, query0, key0);
-    __syncthreads();  // dS is there
+    __syncthreads();  // dS is ready
+    // dQ += dS K
     for (int j = 0; j < Tile::side; ++j) {
       add_float_row<Tile>(d_q, tiles.d_s[row * Tile::score_ld + j],
                           tiles.k + j * Tile::ld);
     }
-    __syncthreads();  // nobody needs the tiles any more
+    __syncthreads();  // all threads have read the tiles
   }
   const int query = query0 + row;
   if (query >= a.length_q) return;
@@ -351,5 +345,41 @@ __global__ void __launch_bounds__(256)
                         a.head_dim);
 }
 //! [queries]
+
+/// Dynamic shared memory of the largest block of this rung.
+template <int d>
+constexpr std::size_t kTwoKernelsBytes =
+    FloatBackwardTile<d>::shared_bytes > RowSumTile<d>::shared_bytes
+        ? FloatBackwardTile<d>::shared_bytes
+        : RowSumTile<d>::shared_bytes;
+
+/// Launches the kernels that fill delta and inv_row_sum.
+template <int d>
+void launch_float_row_sums(const AttentionGradient<float>& a,
+                           const Stream& stream) {
+  using Tile = RowSumTile<d>;
+  launch(stream, preprocess<d>, preprocess_launch<d>(a), a);
+  const Size grid{static_cast<unsigned>(padded_rows(a) / Tile::side),
+                  static_cast<unsigned>(a.heads),
+                  static_cast<unsigned>(a.batch)};
+  launch(stream, recomputed_row_sums<d>,
+         {grid, {Tile::threads}, Tile::shared_bytes}, a);
+}
+
+/// Launches the rung.
+/// @tparam d     32, 64, 128 or 256, at least head_dim
+/// @param a      with a Workspace{0}
+/// @param stream where
+template <int d>
+void launch_backward_two_kernels(const AttentionGradient<float>& a,
+                                 const Stream& stream) {
+  using Tile = FloatBackwardTile<d>;
+  launch_float_row_sums<d>(a, stream);
+  launch(stream, backward_keys<d>,
+         {grid_of_keys(a, Tile::side), {Tile::threads}, Tile::shared_bytes},
+         a);
+  launch(stream, backward_queries<d>,
+         {grid_of(a, Tile::side), {Tile::threads}, Tile::shared_bytes}, a);
+}
 
 }  // namespace fa::FA_TARGET

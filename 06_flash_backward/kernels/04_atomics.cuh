@@ -1,7 +1,7 @@
 /// @file
-/// One kernel: a block that owns keys has dS in its hands, so it computes its part of dQ at once instead of leaving it
-/// to a second kernel that begins anew. Other blocks add to the same rows, so each addition must be atomic; in which
-/// order they come is up to the machine, and the sums differ in their last bits from run to run.
+/// One kernel: a block that owns keys has dS of its tiles, so it computes its part of dQ at once,
+/// and no second kernel recomputes P. Several blocks add to the same rows of dQ, so each addition
+/// must be atomic; their order varies, and the sums differ in their last bits from run to run.
 ///
 /// Source: Dao, FlashAttention-2, ICLR 2024, section 3.2.
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace fa::FA_TARGET {
 
-/// Zeroes dQ. Launch: as backward_queries(), without dynamic shared memory.
+/// Zeroes dQ.
 template <int d>
 __global__ void zero_d_q(AttentionGradient<float> a) {
   using Tile = FloatBackwardTile<d>;
@@ -24,35 +24,93 @@ __global__ void zero_d_q(AttentionGradient<float> a) {
   }
 }
 
-/// dK and dV, and dQ by additions to what zero_d_q() left. Launch: as backward_keys().
+/// dQ += dS K for a tile of queries, by atomic additions.
 //! [atomics]
+template <class Tile>
+__device__ void atomic_add_float_d_q(const FloatBackwardTiles<Tile>& tiles,
+                                     const AttentionGradient<float>& a,
+                                     const GradientHead<float>& head,
+                                     int query0) {
+  const int row = threadIdx.x / 8;  // a query, for the sums
+  FloatRow<Tile> d_q = {};
+  for (int j = 0; j < Tile::side; ++j) {
+    add_float_row<Tile>(d_q, tiles.d_s[row * Tile::score_ld + j],
+                        tiles.k + j * Tile::ld);
+  }
+  const int query = query0 + row;
+  if (query >= a.length_q) return;
+  float* const to = head.d_q + query * a.d_q_strides.row;
+#pragma unroll
+  for (int c = 0; c < Tile::fours; ++c) {
+    const int col = 32 * c + threadIdx.x % 8 * 4;
+    if (col < a.head_dim) {
+      atomic_add4(to + col,
+                  make_float4(a.scale * d_q[c].x, a.scale * d_q[c].y,
+                              a.scale * d_q[c].z, a.scale * d_q[c].w));
+    }
+  }
+}
+//! [atomics]
+
+/// dK and dV as in rung 03, and dQ by additions to what zero_d_q() left.
 template <int d>
 __global__ void __launch_bounds__(256)
     backward_atomics(AttentionGradient<float> a) {
   using Tile = FloatBackwardTile<d>;
   const auto tiles = float_backward_tiles<Tile>();
-  const int row = threadIdx.x / 8;  // a query, for the sums
-  float_key_gradients<Tile>(
-      tiles, a, [&](const GradientHead<float>& head, int query0) {
-        FloatRow<Tile> d_q = {};
-        for (int j = 0; j < Tile::side; ++j) {
-          add_float_row<Tile>(d_q, tiles.d_s[row * Tile::score_ld + j],
-                              tiles.k + j * Tile::ld);
-        }
-        const int query = query0 + row;
-        if (query >= a.length_q) return;
-        float* const to = head.d_q + query * a.d_q_strides.row;
-#pragma unroll
-        for (int c = 0; c < Tile::fours; ++c) {
-          const int col = 32 * c + threadIdx.x % 8 * 4;
-          if (col < a.head_dim) {
-            atomic_add4(to + col,
-                        make_float4(a.scale * d_q[c].x, a.scale * d_q[c].y,
-                                    a.scale * d_q[c].z, a.scale * d_q[c].w));
-          }
-        }
-      });
+  const int key0 = blockIdx.x * Tile::side, kv_head = blockIdx.y;
+  const int batch = blockIdx.z, group = a.heads / a.kv_heads;
+  load_float_tile<Tile>(tiles.k, kv_rows(a.k, a.k_strides, batch, kv_head),
+                        a.k_strides.row, key0, a.length_k, a.head_dim);
+  load_float_tile<Tile>(tiles.v, kv_rows(a.v, a.v_strides, batch, kv_head),
+                        a.v_strides.row, key0, a.length_k, a.head_dim);
+  const int row = threadIdx.x / 8;  // a key, for the sums
+  FloatRow<Tile> d_k = {}, d_v = {};
+  for (int member = 0; member < group; ++member) {
+    const auto head = gradient_head(a, batch, kv_head * group + member);
+    for (int query0 = first_query(a, key0) / Tile::side * Tile::side;
+         query0 < a.length_q; query0 += Tile::side) {
+      load_float_tile<Tile>(tiles.q, head.q, a.q_strides.row, query0,
+                            a.length_q, a.head_dim);
+      load_float_tile<Tile>(tiles.d_o, head.d_o, a.d_o_strides.row, query0,
+                            a.length_q, a.head_dim);
+      __syncthreads();  // the tiles are loaded
+      float_scores<Tile>(tiles, a, head, query0, key0);
+      __syncthreads();  // P and dS are ready
+      // dV += P^T dO, dK += dS^T Q
+      for (int i = 0; i < Tile::side; ++i) {
+        add_float_row<Tile>(d_v, tiles.p[i * Tile::score_ld + row],
+                            tiles.d_o + i * Tile::ld);
+        add_float_row<Tile>(d_k, tiles.d_s[i * Tile::score_ld + row],
+                            tiles.q + i * Tile::ld);
+      }
+      atomic_add_float_d_q<Tile>(tiles, a, head, query0);  // dQ += dS K
+      __syncthreads();  // all threads have read the tiles
+    }
+  }
+  const int key = key0 + row;
+  if (key >= a.length_k) return;
+  store_float_row<Tile>(
+      kv_rows(a.d_k, a.d_k_strides, batch, kv_head) + key * a.d_k_strides.row,
+      d_k, a.scale, a.head_dim);
+  store_float_row<Tile>(
+      kv_rows(a.d_v, a.d_v_strides, batch, kv_head) + key * a.d_v_strides.row,
+      d_v, 1.0f, a.head_dim);
 }
-//! [atomics]
+
+/// Launches the rung.
+/// @tparam d     32, 64, 128 or 256, at least head_dim
+/// @param a      with a Workspace{0}
+/// @param stream where
+template <int d>
+void launch_backward_atomics(const AttentionGradient<float>& a,
+                             const Stream& stream) {
+  using Tile = FloatBackwardTile<d>;
+  launch_float_row_sums<d>(a, stream);
+  launch(stream, zero_d_q<d>, {grid_of(a, Tile::side), {Tile::threads}}, a);
+  launch(stream, backward_atomics<d>,
+         {grid_of_keys(a, Tile::side), {Tile::threads}, Tile::shared_bytes},
+         a);
+}
 
 }  // namespace fa::FA_TARGET

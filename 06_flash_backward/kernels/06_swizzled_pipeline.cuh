@@ -1,10 +1,11 @@
 /// @file
-/// The sm_80 finish. Tiles are swizzled and read by ldmatrix, turned on their way where a product needs them so; the
-/// next tiles of Q and dO come by cp.async while the tensor cores work; tiles of queries that see no key of the block
-/// are skipped, and only those at the edge pay for a mask.
+/// What lesson 05 does in rungs 06 to 08: tiles are swizzled and read by ldmatrix, which transposes
+/// where a matmul needs it; cp.async loads the next tiles of Q and dO while the tensor cores work;
+/// only tiles at the edge of the mask pay for it. New is that P and dS are computed between the mma
+/// instructions of another matmul.
 #pragma once
 
-#include "06_flash_backward/kernels/05_tensor_cores.cuh"
+#include "06_flash_backward/kernels/mma_backward.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -18,7 +19,84 @@ using SwizzledBackwardTile =
 template <int d>
 using SmallBackwardTile = BackwardTile<d, 32, 4, 16, d == 256 ? 2 : 1>;
 
-/// Writes eight queries' part of dS^T to its swizzled tile, a row for each key.
+/// S^T += K Q^T or dP^T += V dO^T for a warp's keys, from swizzled tiles, and other work between
+/// the instructions.
+/// @param s        accumulators
+/// @param k_smem   tile of K or V
+/// @param q_smem   tile of Q or dO
+/// @param warp_key the warp's first key in the tile
+/// @param lane     in the warp
+/// @param overlap  overlap(part) does a part of the other work, for each 16 columns
+template <int d, class T, int row_tiles, int query_tiles, class Overlap>
+__device__ void multiply_k_q(float (&s)[row_tiles][query_tiles][4],
+                             const T* k_smem, const T* q_smem, int warp_key,
+                             int lane, Overlap overlap) {
+  const int of_k = swizzled<d>(warp_key + lane % 16, lane / 16 * 8);
+  const int of_q = swizzled<d>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
+#pragma unroll
+  for (int l = 0; l < d; l += 16) {
+    std::uint32_t k_frag[row_tiles][4];
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) {
+      ldmatrix_x4(k_frag[i], k_smem + (of_k ^ l) + 16 * i * d);
+    }
+#pragma unroll
+    for (int j = 0; j < query_tiles / 2; ++j) {
+      std::uint32_t q_frag[4];  // of 16 queries
+      ldmatrix_x4(q_frag, q_smem + (of_q ^ l) + 16 * j * d);
+      const std::uint32_t low[2] = {q_frag[0], q_frag[1]};
+      const std::uint32_t high[2] = {q_frag[2], q_frag[3]};
+#pragma unroll
+      for (int i = 0; i < row_tiles; ++i) {
+        mma_m16n8k16<T>(s[i][2 * j], k_frag[i], low);
+        mma_m16n8k16<T>(s[i][2 * j + 1], k_frag[i], high);
+      }
+    }
+    overlap(l / 16);
+  }
+}
+
+/// dV += P^T dO or dK += dS^T Q for a warp's keys and some columns, from a swizzled tile, and other
+/// work between the instructions.
+/// @tparam d       columns of the tile
+/// @param sums     accumulators
+/// @param p        the left operand, as probs_as_operand() takes it
+/// @param d_o_smem tile of dO or Q
+/// @param lane     in the warp
+/// @param column0  the first column of sums; a multiple of their number
+/// @param overlap  overlap(part) does a part of the other work, for each 16 queries
+template <int d, class T, int row_tiles, int column_tiles, class Value,
+          int query_tiles, int parts, class Overlap>
+__device__ void multiply_p_d_o(
+    float (&sums)[row_tiles][column_tiles][4],
+    const Value (&p)[row_tiles][query_tiles][parts], const T* d_o_smem,
+    int lane, int column0, Overlap overlap) {
+  const int of_d_o = swizzled<d>(lane % 16, lane / 16 * 8) ^ column0;
+#pragma unroll
+  for (int query = 0; query < 8 * query_tiles; query += 16) {
+    std::uint32_t p_frag[row_tiles][4];
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) {
+      probs_as_operand<T>(p_frag[i], p[i], query);
+    }
+#pragma unroll
+    for (int j = 0; j < column_tiles / 2; ++j) {
+      std::uint32_t d_o_frag[4];  // of 16 columns
+      ldmatrix_x4_transposed(d_o_frag,
+                             d_o_smem + (of_d_o ^ 16 * j) + query * d);
+      const std::uint32_t low[2] = {d_o_frag[0], d_o_frag[1]};
+      const std::uint32_t high[2] = {d_o_frag[2], d_o_frag[3]};
+#pragma unroll
+      for (int i = 0; i < row_tiles; ++i) {
+        mma_m16n8k16<T>(sums[i][2 * j], p_frag[i], low);
+        mma_m16n8k16<T>(sums[i][2 * j + 1], p_frag[i], high);
+      }
+    }
+    overlap(query / 16);
+  }
+}
+
+/// Writes dS^T of queries 8 j to 8 j + 7 to its swizzled tile, a row for each key.
 template <class Tile, class T>
 __device__ void store_score_gradients(T* ds_smem,
                                       const PackedScores<Tile>& d_s, int j,
@@ -34,7 +112,7 @@ __device__ void store_score_gradients(T* ds_smem,
   }
 }
 
-/// dQ += dS K for a warp. dS lies turned: ldmatrix turns it back.
+/// dQ += dS K for a warp. dS lies transposed: ldmatrix transposes it back.
 //! [multiply_ds_k]
 template <class Tile, class T>
 __device__ void multiply_ds_k(QuerySums<Tile>& d_q, const T* ds_smem,
@@ -72,19 +150,16 @@ __device__ void multiply_ds_k(QuerySums<Tile>& d_q, const T* ds_smem,
 
 /// Dynamic shared memory of flash_backward_swizzled_pipeline().
 template <class Tile, class T>
-constexpr std::size_t backward_bytes() {
+constexpr std::size_t swizzled_backward_bytes() {
   return sizeof(T) * (2 * Tile::kv_size + 4 * Tile::q_size + Tile::ds_size) +
          sizeof(float) * 4 * Tile::block_m;
 }
 
-/// dK and dV, and the sums of dQ if `adds`, in 16 bits; a block has keys, and the queries go by.
-/// Launch: blocks of Tile::threads; grid of ceil(length_k / block_n) x kv_heads x batch; backward_bytes(); after
-/// preprocess() with d_q_sum, and before write_d_q().
-/// @tparam Tile  a BackwardTile
-/// @tparam drops whether weights are dropped
-/// @tparam adds  whether it computes dQ, too
+/// dK and dV, and additions to d_q_accum. A block owns keys and loops over the queries.
+/// @tparam Tile        a BackwardTile
+/// @tparam has_dropout whether there may be dropout
 //! [finish]
-template <class Tile, class T, bool has_dropout, bool adds = true>
+template <class Tile, class T, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     flash_backward_swizzled_pipeline(AttentionGradient<T> a) {
   constexpr int d = Tile::d;
@@ -138,17 +213,18 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     const std::int64_t row = tile.head.padded_row + query0;
     //! [step]
     cp_async_wait<0>();
-    __syncthreads();  // this tile is there, and nobody reads the last one
+    __syncthreads();  // this tile is loaded, the last one has been read
     Scores<Tile> p = {}, d_s = {};
-    multiply_q_k<d>(p, k_smem, q_tile, warp_key, lane);  // S^T = K Q^T
+    // S^T = K Q^T
+    multiply_k_q<d>(p, k_smem, q_tile, warp_key, lane, [](int) {});
     tile = next_query_tile<Tile>(tile, a, batch, kv_head, key0);
     if (exists(tile, a)) fetch(tile, 1 - stage);
     cp_async_commit();
     if (visible_keys(a, query0) < key0 + Tile::block_n) {
       apply_mask_transposed_scores<Tile>(p, a, query0, key0 + warp_key, lane);
     }
-    // dP^T = V dO^T, and meanwhile P^T
-    multiply_q_k<d>(d_s, v_smem, d_o_tile, warp_key, lane, [&](int part) {
+    // dP^T = V dO^T, overlapped with P^T = exp2(S^T - LSE)
+    multiply_k_q<d>(d_s, v_smem, d_o_tile, warp_key, lane, [&](int part) {
 #pragma unroll
       for (int j = 0; j < Tile::query_tiles; ++j) {
         if (j * (d / 16) / Tile::query_tiles == part) {
@@ -157,32 +233,33 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
       }
     });
     PackedScores<Tile> d_s_packed;
+    // dS^T = P^T o (dP^T - delta) of eight queries
     const auto finish_scores = [&](int j) {
       score_gradients<Tile, has_dropout>(d_s, p, j, a, delta, head, query0,
                                          key0 + warp_key, lane);
       pack_scores<T, Tile>(d_s_packed, d_s, j);
-      if (adds && column0 == 0) {
+      if (column0 == 0) {
         store_score_gradients<Tile>(ds_smem, d_s_packed, j, warp_key, lane);
       }
     };
-    if constexpr (has_dropout) {  // it changes P^T, too
+    // Dropout changes P^T, too, so dS^T must come before dV.
+    if constexpr (has_dropout) {
 #pragma unroll
       for (int j = 0; j < Tile::query_tiles; ++j) finish_scores(j);
     }
-    // dV += P^T dO, and meanwhile dS^T
-    multiply_p_v<d>(d_v, p, d_o_tile, lane, column0, [&](int part) {
+    // dV += P^T dO, overlapped with dS^T
+    multiply_p_d_o<d>(d_v, p, d_o_tile, lane, column0, [&](int part) {
       if constexpr (!has_dropout) {
         finish_scores(2 * part);
         finish_scores(2 * part + 1);
       }
     });
-    if constexpr (adds) __syncthreads();  // dS is there, of all warps
-    multiply_p_v<d>(d_k, d_s_packed, q_tile, lane, column0);  // dS^T Q
-    if constexpr (adds) {
-      QuerySums<Tile> d_q = {};
-      multiply_ds_k<Tile>(d_q, ds_smem, k_smem, warp, lane);
-      add_d_q<Tile>(a.d_q_sum + row * d, d_q, warp, lane);
-    }
+    __syncthreads();  // all warps have stored dS
+    // dK += dS^T Q
+    multiply_p_d_o<d>(d_k, d_s_packed, q_tile, lane, column0, [](int) {});
+    QuerySums<Tile> d_q = {};  // dQ = dS K
+    multiply_ds_k<Tile>(d_q, ds_smem, k_smem, warp, lane);
+    atomic_add_d_q<Tile>(a.d_q_accum + row * d, d_q, warp, lane);
     //! [step]
   }
   store_key_sums<Tile>(kv_rows(a.d_k, a.d_k_strides, batch, kv_head),
@@ -193,5 +270,40 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
                        column0, lane);
 }
 //! [finish]
+
+/// Launches the rung.
+/// @tparam d     32, 64, 128 or 256, at least head_dim
+/// @param a      with a Workspace{d}
+/// @param stream where
+/// @param device where; it decides on the tile
+template <int d, class T>
+void launch_backward_swizzled_pipeline(
+    const AttentionGradient<T>& a, const Stream& stream,
+    const DeviceProperties& device = device_properties()) {
+  const auto launch_tile = [&](auto tile) {
+    using Tile = decltype(tile);
+    const std::size_t bytes = swizzled_backward_bytes<Tile, T>();
+    launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
+    launch(stream,
+           a.dropout.threshold > 0
+               ? flash_backward_swizzled_pipeline<Tile, T, true>
+               : flash_backward_swizzled_pipeline<Tile, T, false>,
+           {grid_of_keys(a, Tile::block_n),
+            {Tile::threads},
+            bytes,
+            kPipelineStages},
+           a);
+    launch(stream, postprocess_d_q<Tile, T>, postprocess_launch<Tile>(a), a);
+  };
+  using Large = SwizzledBackwardTile<d>;
+  if constexpr (d < 128) {
+    launch_tile(Large{});
+  } else if (can_run(device, kNeedsMma.with_shared(
+                                 swizzled_backward_bytes<Large, T>()))) {
+    launch_tile(Large{});
+  } else {
+    launch_tile(SmallBackwardTile<d>{});
+  }
+}
 
 }  // namespace fa::FA_TARGET

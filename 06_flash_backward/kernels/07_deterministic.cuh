@@ -1,36 +1,181 @@
 /// @file
-/// The same bits in every run, at the speed of tensor cores: rung 03's division of labour with rung 06's means. One
-/// kernel computes dK and dV, rung 06's without its additions to dQ; another computes dQ, with queries outside and keys
-/// going by. S and dP are computed twice: seven products instead of five.
+/// The same bits in every run, at the speed of tensor cores: rung 03's two kernels with rung 06's
+/// means. One kernel computes dK and dV, rung 06's without dQ; another computes dQ and loops over
+/// the keys. S and dP are computed twice: seven matmuls instead of five.
 #pragma once
 
 #include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
 
 namespace fa::FA_TARGET {
 
-/// The tile of the kernel for dQ: lesson 05's, with Q and dO kept.
+/// dK and dV: rung 06's kernel without dQ. A block owns keys and loops over the queries.
+/// @tparam Tile        a BackwardTile
+/// @tparam has_dropout whether there may be dropout
+template <class Tile, class T, bool has_dropout>
+__global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
+    flash_backward_deterministic_keys(AttentionGradient<T> a) {
+  constexpr int d = Tile::d;
+  T* const k_smem = dynamic_shared<T>();
+  T* const v_smem = k_smem + Tile::kv_size;
+  T* const q_smem = v_smem + Tile::kv_size;  // two of them
+  T* const d_o_smem = q_smem + 2 * Tile::q_size;
+  // As far as in rung 06, where dS lies before.
+  float* const lse_smem =
+      reinterpret_cast<float*>(d_o_smem + 2 * Tile::q_size + Tile::ds_size);
+  float* const delta_smem = lse_smem + 2 * Tile::block_m;
+  const int thread = threadIdx.x, lane = thread % kWarp;
+  const int warp = thread / kWarp;
+  const int warp_key = warp / Tile::column_parts * Tile::warp_keys;
+  const int column0 = warp % Tile::column_parts * Tile::columns;
+  const int key0 = blockIdx.x * Tile::block_n;
+  const int kv_head = blockIdx.y, batch = blockIdx.z;
+  const auto fetch = [&](const QueryTile<T>& tile, int stage) {
+    copy_rows_async<Tile::block_m, d, Tile::threads>(
+        q_smem + stage * Tile::q_size, tile.head.q, a.q_strides.row,
+        tile.query0, a.length_q, a.head_dim, thread);
+    copy_rows_async<Tile::block_m, d, Tile::threads>(
+        d_o_smem + stage * Tile::q_size, tile.head.d_o, a.d_o_strides.row,
+        tile.query0, a.length_q, a.head_dim, thread);
+    if (thread < Tile::block_m / 4) {
+      const std::int64_t row =
+          tile.head.padded_row + tile.query0 + 4 * thread;
+      const int to = stage * Tile::block_m + 4 * thread;
+      cp_async16(lse_smem + to, a.lse_base_2 + row);
+      cp_async16(delta_smem + to, a.delta + row);
+    }
+  };
+  auto tile = first_query_tile<Tile>(a, batch, kv_head, key0);
+  if (exists(tile, a)) {
+    copy_rows_async<Tile::block_n, d, Tile::threads>(
+        k_smem, kv_rows(a.k, a.k_strides, batch, kv_head), a.k_strides.row,
+        key0, a.length_k, a.head_dim, thread);
+    copy_rows_async<Tile::block_n, d, Tile::threads>(
+        v_smem, kv_rows(a.v, a.v_strides, batch, kv_head), a.v_strides.row,
+        key0, a.length_k, a.head_dim, thread);
+    fetch(tile, 0);
+    cp_async_commit();
+  }
+  const float exponent_scale = a.scale * kLog2E;
+  KeySums<Tile> d_k = {}, d_v = {};
+  for (int stage = 0; exists(tile, a); stage = 1 - stage) {
+    const T* const q_tile = q_smem + stage * Tile::q_size;
+    const T* const d_o_tile = d_o_smem + stage * Tile::q_size;
+    const float* const lse = lse_smem + stage * Tile::block_m;
+    const float* const delta = delta_smem + stage * Tile::block_m;
+    const int head = tile.head.index, query0 = tile.query0;
+    cp_async_wait<0>();
+    __syncthreads();  // this tile is loaded, the last one has been read
+    Scores<Tile> p = {}, d_s = {};
+    // S^T = K Q^T
+    multiply_k_q<d>(p, k_smem, q_tile, warp_key, lane, [](int) {});
+    tile = next_query_tile<Tile>(tile, a, batch, kv_head, key0);
+    if (exists(tile, a)) fetch(tile, 1 - stage);
+    cp_async_commit();
+    if (visible_keys(a, query0) < key0 + Tile::block_n) {
+      apply_mask_transposed_scores<Tile>(p, a, query0, key0 + warp_key, lane);
+    }
+    // dP^T = V dO^T, overlapped with P^T = exp2(S^T - LSE)
+    multiply_k_q<d>(d_s, v_smem, d_o_tile, warp_key, lane, [&](int part) {
+#pragma unroll
+      for (int j = 0; j < Tile::query_tiles; ++j) {
+        if (j * (d / 16) / Tile::query_tiles == part) {
+          recompute_probs<Tile>(p, j, exponent_scale, lse, lane);
+        }
+      }
+    });
+    PackedScores<Tile> d_s_packed;
+    // dS^T = P^T o (dP^T - delta) of eight queries
+    const auto finish_scores = [&](int j) {
+      score_gradients<Tile, has_dropout>(d_s, p, j, a, delta, head, query0,
+                                         key0 + warp_key, lane);
+      pack_scores<T, Tile>(d_s_packed, d_s, j);
+    };
+    // Dropout changes P^T, too, so dS^T must come before dV.
+    if constexpr (has_dropout) {
+#pragma unroll
+      for (int j = 0; j < Tile::query_tiles; ++j) finish_scores(j);
+    }
+    // dV += P^T dO, overlapped with dS^T
+    multiply_p_d_o<d>(d_v, p, d_o_tile, lane, column0, [&](int part) {
+      if constexpr (!has_dropout) {
+        finish_scores(2 * part);
+        finish_scores(2 * part + 1);
+      }
+    });
+    // dK += dS^T Q
+    multiply_p_d_o<d>(d_k, d_s_packed, q_tile, lane, column0, [](int) {});
+  }
+  store_key_sums<Tile>(kv_rows(a.d_k, a.d_k_strides, batch, kv_head),
+                       a.d_k_strides.row, a, d_k, a.scale, key0 + warp_key,
+                       column0, lane);
+  store_key_sums<Tile>(kv_rows(a.d_v, a.d_v_strides, batch, kv_head),
+                       a.d_v_strides.row, a, d_v, 1.0f, key0 + warp_key,
+                       column0, lane);
+}
+
+/// Sizes of the kernel for dQ.
+/// @tparam head_dim   columns, at least those of the inputs
+/// @tparam keys       of a tile
+/// @tparam warp_count of a block, each with 16 queries
+template <int head_dim, int keys, int warp_count>
+struct QueryGradientSizes {
+  static constexpr int d = head_dim;
+  static constexpr int warps = warp_count;
+  static constexpr int threads = 32 * warps;
+  static constexpr int warp_rows = 16;
+  static constexpr int block_m = warps * warp_rows;
+  static constexpr int block_n = keys;
+  // Elements of Q or dO, and of a tile of K or V.
+  static constexpr int q_size = block_m * d;
+  static constexpr int kv_size = block_n * d;
+};
+
+/// The tile of the kernel for dQ.
 template <int d>
-using QueryGradientTile = ForwardTile<d, d == 256 ? 32 : 64, 8, 16>;
+using QueryGradientTile = QueryGradientSizes<d, d == 256 ? 32 : 64, 8>;
 
 /// The same on GPUs whose blocks have at most 99 KiB of shared memory.
 template <int d>
-using SmallQueryGradientTile = ForwardTile<d, d == 256 ? 16 : 32, 4, 16>;
+using SmallQueryGradientTile = QueryGradientSizes<d, d == 256 ? 16 : 32, 4>;
 
-/// Dynamic shared memory of flash_backward_queries().
+/// Masks the keys that a query does not see.
+/// @param s      products of 16 queries and the tile's keys
+/// @param a      what is computed
+/// @param query0 the warp's first query
+/// @param key0   the tile's first key
+/// @param lane   in the warp
+template <int key_tiles, class T>
+__device__ void apply_mask_queries(float (&s)[1][key_tiles][4],
+                                   const Attention<T>& a, int query0,
+                                   int key0, int lane) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int visible = visible_keys(a, query0 + 8 * h + lane / 4) - key0;
+#pragma unroll
+    for (int j = 0; j < key_tiles; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (8 * j + lane % 4 * 2 + e >= visible) {
+          s[0][j][2 * h + e] = -INFINITY;
+        }
+      }
+    }
+  }
+}
+
+/// Dynamic shared memory of flash_backward_deterministic_queries().
 template <class Tile, class T>
 constexpr std::size_t query_gradient_bytes() {
   return sizeof(T) * (2 * Tile::q_size + 4 * Tile::kv_size);
 }
 
-/// dQ alone, in 16 bits; a block has queries, and the keys go by.
-/// Launch: blocks of Tile::threads; grid of ceil(length_q / block_m) x heads x batch; query_gradient_bytes(); after
-/// preprocess().
-/// @tparam Tile  a ForwardTile
-/// @tparam drops whether weights are dropped
+/// dQ. A block owns queries and loops over the keys.
+/// @tparam Tile        a QueryGradientSizes
+/// @tparam has_dropout whether there may be dropout
 //! [queries]
 template <class Tile, class T, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, 1)
-    flash_backward_queries(AttentionGradient<T> a) {
+    flash_backward_deterministic_queries(AttentionGradient<T> a) {
   constexpr int d = Tile::d;
   T* const q_smem = dynamic_shared<T>();
   T* const d_o_smem = q_smem + Tile::q_size;
@@ -64,7 +209,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     fetch(0);
     cp_async_commit();
   }
-  // What this lane must know of its two rows: see RowState.
+  // Of this lane's two rows.
   float lse[2], delta[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -73,19 +218,21 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     lse[h] = a.lse_base_2[row];
     delta[h] = a.delta[row];
   }
-  Accumulators<Tile, d> d_q = {};
+  float d_q[1][d / 8][4] = {};
   for (int tile = 0; tile < tiles; ++tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     cp_async_wait<0>();
-    __syncthreads();  // this tile is there, and nobody reads the last one
+    __syncthreads();  // this tile is loaded, the last one has been read
     if (tile + 1 < tiles) fetch(tile + 1);
     cp_async_commit();
-    Accumulators<Tile, Tile::block_n> s = {}, d_p = {};
-    multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
+    float s[1][Tile::block_n / 8][4] = {}, d_p[1][Tile::block_n / 8][4] = {};
+    multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);  // S = Q K^T
     if (visible_keys(a, query0) < key0 + Tile::block_n) {
-      apply_mask<Tile>(s, a, query0 + warp_row, key0, lane);
+      apply_mask_queries(s, a, query0 + warp_row, key0, lane);
     }
+    // dP = dO V^T
     multiply_q_k<d>(d_p, d_o_smem, v_smem + at, warp_row, lane);
+    // dS = exp2(S - LSE) o (dP - delta)
 #pragma unroll
     for (int j = 0; j < Tile::block_n / 8; ++j) {
 #pragma unroll
@@ -100,7 +247,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
                      (gradient - delta[e / 2]);
       }
     }
-    multiply_p_v<d>(d_q, s, k_smem + at, lane);  // dS K
+    multiply_p_v<d>(d_q, s, k_smem + at, lane);  // dQ += dS K
   }
   const int row = query0 + warp_row + lane / 4;
 #pragma unroll
@@ -118,5 +265,62 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   }
 }
 //! [queries]
+
+/// Launches the rung.
+/// @tparam d     32, 64, 128 or 256, at least head_dim
+/// @param given  with a Workspace{0}; an accumulator of dQ is left alone
+/// @param stream where
+/// @param device where; it decides on the tiles
+template <int d, class T>
+void launch_backward_deterministic(
+    const AttentionGradient<T>& given, const Stream& stream,
+    const DeviceProperties& device = device_properties()) {
+  AttentionGradient<T> a = given;
+  a.d_q_accum = nullptr;
+  const bool has_dropout = a.dropout.threshold > 0;
+  const auto launch_keys = [&](auto tile) {
+    using Tile = decltype(tile);
+    const std::size_t bytes = swizzled_backward_bytes<Tile, T>();
+    launch(stream,
+           has_dropout ? flash_backward_deterministic_keys<Tile, T, true>
+                       : flash_backward_deterministic_keys<Tile, T, false>,
+           {grid_of_keys(a, Tile::block_n),
+            {Tile::threads},
+            bytes,
+            kPipelineStages},
+           a);
+  };
+  const auto launch_queries = [&](auto tile) {
+    using Tile = decltype(tile);
+    const std::size_t bytes = query_gradient_bytes<Tile, T>();
+    launch(
+        stream,
+        has_dropout ? flash_backward_deterministic_queries<Tile, T, true>
+                    : flash_backward_deterministic_queries<Tile, T, false>,
+        {grid_of(a, Tile::block_m), {Tile::threads}, bytes, kPipelineStages},
+        a);
+  };
+  const auto fits = [&](std::size_t bytes) {
+    return can_run(device, kNeedsMma.with_shared(bytes));
+  };
+  using OfKeys = SwizzledBackwardTile<d>;
+  using OfQueries = QueryGradientTile<d>;
+  launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
+  if constexpr (d < 128) {
+    launch_keys(OfKeys{});
+    launch_queries(OfQueries{});
+  } else {
+    if (fits(swizzled_backward_bytes<OfKeys, T>())) {
+      launch_keys(OfKeys{});
+    } else {
+      launch_keys(SmallBackwardTile<d>{});
+    }
+    if (fits(query_gradient_bytes<OfQueries, T>())) {
+      launch_queries(OfQueries{});
+    } else {
+      launch_queries(SmallQueryGradientTile<d>{});
+    }
+  }
+}
 
 }  // namespace fa::FA_TARGET

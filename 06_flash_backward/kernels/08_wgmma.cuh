@@ -1,33 +1,34 @@
 /// @file
-/// Hopper's products and copies. Two warpgroups have 64 keys each; tiles of Q and dO come by TMA, and all five products
-/// are wgmma: S^T and dP^T from shared memory, dV and dK with P^T and dS^T in registers, dQ from dS in shared memory.
-/// Everything in one order, and dQ by atomics, as before.
+/// Hopper's matmuls and copies. Two warpgroups have 64 keys each. Tiles of Q and dO arrive by TMA,
+/// and all five matmuls are wgmma: S^T and dP^T from shared memory, dV and dK with P^T and dS^T in
+/// registers, dQ with dS in shared memory. All steps run one after the other, and dQ is
+/// accumulated by atomics, as before.
 #pragma once
 
 #include "06_flash_backward/kernels/hopper.cuh"
 
 namespace fa::FA_TARGET {
 
-/// What a block keeps in shared memory.
+/// What a block keeps in shared memory. In the end k and v are room for dK and dV.
 template <class Tile>
 struct WgmmaBackwardShared {
-  typename Tile::KvTile k[kKeyWarpgroups];  ///< at the end dK
-  typename Tile::KvTile v[kKeyWarpgroups];  ///< at the end dV
-  typename Tile::QTile q;                   ///< a tile of queries
-  typename Tile::QTile d_o;                 ///< their dO
-  typename Tile::ScoreTile d_s;             ///< of all keys of the block
-  float lse[Tile::block_m];                 ///< in base 2, of q
-  float delta[Tile::block_m];               ///< of d_o
-  Mbarrier keys;                            ///< k and v are there
-  Mbarrier queries;                         ///< a tile of queries is there
+  typename Tile::KvTile k[kKeyWarpgroups];
+  typename Tile::KvTile v[kKeyWarpgroups];
+  typename Tile::QTile q;
+  typename Tile::QTile d_o;
+  typename Tile::ScoreTile d_s;
+  float lse[Tile::block_m];
+  float delta[Tile::block_m];
+  Mbarrier kv_full;       ///< k and v are loaded
+  Mbarrier queries_full;  ///< q, d_o, lse and delta are loaded
 };
 
-/// A warpgroup adds its part of dQ to the sums.
-/// @param to  the part, see d_q_part()
+/// Adds this lane's part of dQ to the accumulator.
+/// @param to  see d_q_accum_part()
 /// @param d_q this lane's
 //! [add_part]
 template <class Tile>
-__device__ void add_part(float* to, const QueryGradient<Tile>& d_q) {
+__device__ void atomic_add_d_q(float* to, const QueryGradient<Tile>& d_q) {
   for_each_four<Tile::d_q_columns / 2>([&](int at, int i) {
     atomic_add4(to + at,
                 make_float4(d_q[i], d_q[i + 1], d_q[i + 2], d_q[i + 3]));
@@ -35,55 +36,57 @@ __device__ void add_part(float* to, const QueryGradient<Tile>& d_q) {
 }
 //! [add_part]
 
-/// dK, dV and the sums of dQ. Launch: blocks of 256; grid of ceil(length_k / block_n) x kv_heads x batch;
-/// sizeof(WgmmaBackwardShared<Tile>); after preprocess() with d_q_sum, and before write_tma_d_q().
+/// dK, dV, and additions to d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile with one stage
-/// @param maps  what is computed
 //! [wgmma]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
     flash_backward_wgmma(const __grid_constant__ TmaGradient<T> maps) {
   auto& shared = *dynamic_shared<WgmmaBackwardShared<Tile>>();
   const AttentionGradient<T>& a = maps.a;
-  const KeyBlock block =
-      key_block<Tile>(a, blockIdx.x, blockIdx.y, blockIdx.z);
+  const NBlock block = n_block<Tile>(a, blockIdx.x, blockIdx.y, blockIdx.z);
   const int warpgroup = warpgroup_index();
   const int key0 = block.key0 + warpgroup * kKeys;
   if (threadIdx.x == 0) {
-    shared.keys.init(1);
-    shared.queries.init(1);
+    shared.kv_full.init(1);
+    shared.queries_full.init(1);
     fence_barrier_init();
-    shared.keys.arrive_and_expect(2 * kKeyWarpgroups * Tile::KvTile::bytes);
+    shared.kv_full.arrive_and_expect(2 * kKeyWarpgroups *
+                                     Tile::KvTile::bytes);
     for (int i = 0; i < kKeyWarpgroups; ++i) {
       const int key = block.key0 + i * kKeys;
-      load_tile(shared.k[i], maps.k, shared.keys, key, block.head,
+      load_tile(shared.k[i], maps.k, shared.kv_full, key, block.kv_head,
                 block.batch);
-      load_tile(shared.v[i], maps.v, shared.keys, key, block.head,
+      load_tile(shared.v[i], maps.v, shared.kv_full, key, block.kv_head,
                 block.batch);
     }
   }
   __syncthreads();  // the barriers are ready
-  shared.keys.wait(0);
+  shared.kv_full.wait(0);
   KeyGradient<Tile> d_k = {}, d_v = {};
   int parity = 0;
-  for_each_tile<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row = row_of_tile(a, block, head, query0);
+  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
+    const std::int64_t row = workspace_row(a, block, head, query0);
     if (threadIdx.x == 0) {
       constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
-      shared.queries.arrive_and_expect(2 * Tile::QTile::bytes +
-                                       2 * row_bytes);
-      load_tile(shared.q, maps.q, shared.queries, query0, head, block.batch);
-      load_tile(shared.d_o, maps.d_o, shared.queries, query0, head,
+      shared.queries_full.arrive_and_expect(2 * Tile::QTile::bytes +
+                                            2 * row_bytes);
+      load_tile(shared.q, maps.q, shared.queries_full, query0, head,
                 block.batch);
-      bulk_load(shared.lse, a.lse_base_2 + row, row_bytes, shared.queries);
-      bulk_load(shared.delta, a.delta + row, row_bytes, shared.queries);
+      load_tile(shared.d_o, maps.d_o, shared.queries_full, query0, head,
+                block.batch);
+      bulk_load(shared.lse, a.lse_base_2 + row, row_bytes,
+                shared.queries_full);
+      bulk_load(shared.delta, a.delta + row, row_bytes, shared.queries_full);
     }
-    shared.queries.wait(parity);
+    shared.queries_full.wait(parity);
     parity ^= 1;
-    TransposedScores<Tile> p, d_s;  // at first S and dP, turned
+    TransposedScores<Tile> p, d_s;  // at first S^T and dP^T
+    // S^T = K Q^T, dP^T = V dO^T
     issue_gemm_nt(p, shared.k[warpgroup], shared.q);
     issue_gemm_nt(d_s, shared.v[warpgroup], shared.d_o);
     wgmma_wait<0>(p, d_s);
+    // P = exp2(S - LSE), dS = P o (dP - delta)
     if (visible_keys(a, query0) < block.key0 + Tile::block_n) {
       apply_mask_transposed(p, a, query0, key0);
     }
@@ -94,16 +97,36 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
     round_to_operand<T>(d_s_operand, d_s);
     store_d_s(shared.d_s, d_s_operand, warpgroup * kKeys);
     wait_for_d_s();
-    issue_gemm_rs(d_v, p_operand, shared.d_o);  // P^T dO
-    issue_gemm_rs(d_k, d_s_operand, shared.q);  // dS^T Q
+    // dV += P^T dO, dK += dS^T Q, dQ = dS K
+    issue_gemm_rs(d_v, p_operand, shared.d_o);
+    issue_gemm_rs(d_k, d_s_operand, shared.q);
     QueryGradient<Tile> d_q;
     issue_d_q<Tile>(d_q, shared.d_s, shared.k, warpgroup);
     wgmma_wait<0>(d_v, p_operand, d_k, d_s_operand, d_q);
-    add_part<Tile>(d_q_part<Tile>(a, row, warpgroup), d_q);
-    __syncthreads();  // nobody reads these tiles any more
+    atomic_add_d_q<Tile>(d_q_accum_part<Tile>(a, row, warpgroup), d_q);
+    __syncthreads();  // all threads have read the tiles
   });
-  write_key_gradients<Tile>(shared, maps, block, d_k, d_v);
+  epilogue<Tile>(shared, maps, block, d_k, d_v);
 }
 //! [wgmma]
+
+/// Launches the rung.
+/// @tparam d     64 or 128, at least head_dim
+/// @param a      with a Workspace{d}
+/// @param stream where
+template <int d, class T>
+void launch_backward_wgmma(const AttentionGradient<T>& a,
+                           const Stream& stream) {
+  using Tile = TmaBackwardTile<T, d, 1>;
+  launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
+  const TmaGradient<T> maps = tma_gradient<Tile>(a);
+  launch(stream, flash_backward_wgmma<Tile, T>,
+         {grid_of_keys(a, Tile::block_n),
+          {kWarpgroup * kKeyWarpgroups},
+          sizeof(WgmmaBackwardShared<Tile>),
+          Tile::stages},
+         maps);
+  launch_tma_postprocess<Tile>(maps, stream);
+}
 
 }  // namespace fa::FA_TARGET

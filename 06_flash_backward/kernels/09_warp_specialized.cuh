@@ -1,6 +1,6 @@
 /// @file
-/// Warps that only fetch, warps that only add, and warps that compute. One thread brings tiles of Q and dO as stages
-/// become empty; two others add to dQ what the warpgroups hand over, so that nobody who computes waits for atomics.
+/// Warp specialization. A producer thread loads tiles of Q and dO as stages become empty; two more
+/// threads add to dQ what the two MMA warpgroups send, so that no MMA warp waits for global memory.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, appendix B.
 #pragma once
@@ -9,36 +9,27 @@
 
 namespace fa::FA_TARGET {
 
-/// Registers of the threads that fetch and add. Three warpgroups have 3 x 168.
+/// What a block keeps in shared memory. In the end k and v are room for dK and dV.
 template <class Tile>
-constexpr int kBackwardProducerRegisters = Tile::d == 64 ? 40 : 24;
-/// Registers of the threads that compute.
-template <class Tile>
-constexpr int kBackwardConsumerRegisters =
-    (3 * 168 - kBackwardProducerRegisters<Tile>) / 2;
-/// What a block keeps in shared memory.
-template <class Tile>
-struct BackwardShared {
-  typename Tile::KvTile k[kKeyWarpgroups];    ///< at the end dK
-  typename Tile::KvTile v[kKeyWarpgroups];    ///< at the end dV
-  typename Tile::QTile q[Tile::stages];       ///< tiles of queries
-  typename Tile::QTile d_o[Tile::stages];     ///< their dO
-  typename Tile::ScoreTile d_s[2];            ///< of this tile and the last
-  float d_q[kKeyWarpgroups][Tile::d_q_part];  ///< handed over
-  float lse[Tile::stages][Tile::block_m];     ///< in base 2, of q
-  float delta[Tile::stages][Tile::block_m];   ///< of d_o
-  Pipeline<Tile::stages> q_pipe;              ///< of q and lse
-  Pipeline<Tile::stages> d_o_pipe;            ///< of d_o and delta
-  Mbarrier d_s_full[2];                ///< dS is there, of both warpgroups
-  Mbarrier d_q_full[kKeyWarpgroups];   ///< a part is handed over
+struct SpecializedBackwardShared {
+  typename Tile::KvTile k[kKeyWarpgroups];
+  typename Tile::KvTile v[kKeyWarpgroups];
+  typename Tile::QTile q[Tile::stages];
+  typename Tile::QTile d_o[Tile::stages];
+  typename Tile::ScoreTile d_s[2];  ///< of this tile and the last
+  float d_q[kKeyWarpgroups][Tile::d_q_part];
+  float lse[Tile::stages][Tile::block_m];
+  float delta[Tile::stages][Tile::block_m];
+  Pipeline<Tile::stages> q_pipe;       ///< of q and lse
+  Pipeline<Tile::stages> d_o_pipe;     ///< of d_o and delta
+  Mbarrier d_q_full[kKeyWarpgroups];   ///< a part of dQ is complete
   Mbarrier d_q_empty[kKeyWarpgroups];  ///< it has been read
 
-  /// Initialises the barriers; all threads call it.
+  /// Initializes the barriers; all threads call it.
   __device__ void init() {
     if (threadIdx.x == 0) {
-      q_pipe.init(4 * kKeyWarpgroups);  // a lane of each warp frees
+      q_pipe.init(4 * kKeyWarpgroups);  // a lane of each warp releases
       d_o_pipe.init(4 * kKeyWarpgroups);
-      for (auto& barrier : d_s_full) barrier.init(4 * kKeyWarpgroups);
       for (int i = 0; i < kKeyWarpgroups; ++i) {
         d_q_full[i].init(4);
         d_q_empty[i].init(1);
@@ -49,15 +40,12 @@ struct BackwardShared {
   }
 };
 
-/// What the thread that fetches does. K comes with the first tile of Q, V with the first one of dO.
-/// @tparam Shared BackwardShared, or WideKeysShared of rung 13
-/// @param shared the block's
-/// @param maps   of the tensors
-/// @param block  of keys
+/// The producer thread. K is loaded with the first tile of Q, V with the first one of dO.
 //! [fetch]
-template <class Tile, class Shared, class T>
-__device__ void load_queries(Shared& shared, const TmaGradient<T>& maps,
-                             const KeyBlock& block) {
+template <class Tile, class T>
+__device__ void load_queries(SpecializedBackwardShared<Tile>& shared,
+                             const TmaGradient<T>& maps,
+                             const NBlock& block) {
   constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
   const AttentionGradient<T>& a = maps.a;
   int keys_bytes = sizeof shared.k;  // then 0
@@ -66,14 +54,14 @@ __device__ void load_queries(Shared& shared, const TmaGradient<T>& maps,
     int key0 = block.key0;
 #pragma unroll 1  // registers are few here
     for (auto& tile : tiles) {
-      load_tile(tile, map, barrier, key0, block.head, block.batch,
+      load_tile(tile, map, barrier, key0, block.kv_head, block.batch,
                 CacheHint::kEvictFirst);
       key0 += kKeys;
     }
   };
   PipelineState<Tile::stages> at;
-  for_each_tile<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row = row_of_tile(a, block, head, query0);
+  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
+    const std::int64_t row = workspace_row(a, block, head, query0);
     const int bytes = keys_bytes + Tile::QTile::bytes + row_bytes;
     Mbarrier& q_full = shared.q_pipe.producer_acquire(at, bytes);
     if (keys_bytes > 0) load_keys(shared.k, maps.k, q_full);
@@ -91,22 +79,19 @@ __device__ void load_queries(Shared& shared, const TmaGradient<T>& maps,
 }
 //! [fetch]
 
-/// What a thread that adds does.
-/// @param shared    the block's
-/// @param a         what is computed
-/// @param block     of keys
-/// @param warpgroup whose parts of dQ it adds
+/// A thread that adds a warpgroup's parts of dQ to the accumulator.
 //! [add]
 template <class Tile, class T>
-__device__ void add_d_q_parts(BackwardShared<Tile>& shared,
-                              const AttentionGradient<T>& a,
-                              const KeyBlock& block, int warpgroup) {
+__device__ void accumulate_d_q(SpecializedBackwardShared<Tile>& shared,
+                               const AttentionGradient<T>& a,
+                               const NBlock& block, int warpgroup) {
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
   PipelineState<1> at;
-  for_each_tile<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row = row_of_tile(a, block, head, query0);
+  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
+    const std::int64_t row = workspace_row(a, block, head, query0);
     shared.d_q_full[warpgroup].wait(at.parity);
-    bulk_add(d_q_part<Tile>(a, row, warpgroup), shared.d_q[warpgroup], bytes);
+    float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
+    bulk_add(to, shared.d_q[warpgroup], bytes);
     bulk_commit();
     bulk_wait_read<0>();
     shared.d_q_empty[warpgroup].arrive();
@@ -115,106 +100,131 @@ __device__ void add_d_q_parts(BackwardShared<Tile>& shared,
 }
 //! [add]
 
-/// A warpgroup hands its part of dQ over.
+/// Sends a warpgroup's part of dQ to the thread that adds it.
 /// @param shared    the block's
 /// @param d_q       this lane's part
-/// @param warpgroup this one
-/// @param parity    of how often it did
-//! [hand_over]
+/// @param warpgroup whose part
+/// @param parity    of how often it was called before
+//! [send_d_q]
 template <class Tile>
-__device__ void hand_over(BackwardShared<Tile>& shared,
-                          const QueryGradient<Tile>& d_q, int warpgroup,
-                          int parity) {
+__device__ void send_d_q(SpecializedBackwardShared<Tile>& shared,
+                         const QueryGradient<Tile>& d_q, int warpgroup,
+                         int parity) {
   shared.d_q_empty[warpgroup].wait(parity ^ 1);
   store_accumulator(shared.d_q[warpgroup], d_q);
   fence_async_proxy();  // TMA sees what this thread wrote
   __syncwarp();
   if (threadIdx.x % kWarp == 0) shared.d_q_full[warpgroup].arrive();
 }
-//! [hand_over]
+//! [send_d_q]
 
-/// This warp is done with a stage.
-template <int stages>
-__device__ void release_stage(Pipeline<stages>& pipe,
-                              const PipelineState<stages>& at) {
-  if (threadIdx.x % kWarp == 0) pipe.consumer_release(at);
-}
+/// An MMA warpgroup and its accumulators.
+template <class Tile>
+struct SpecializedMmaWarpgroup {
+  using T = typename Tile::T;
+  static_assert(Tile::stages == 2, "as many as tiles of dS");
+  SpecializedBackwardShared<Tile>& shared;
+  const AttentionGradient<T>& a;
+  const int warpgroup;
+  const int key0;         ///< its first key
+  PipelineState<2> at{};  ///< of Q, dO and dS
+  KeyGradient<Tile> d_k{};
+  KeyGradient<Tile> d_v{};
 
-/// What the warps behind those that compute do.
-/// @param shared the block's
-/// @param maps   of the tensors
-/// @param block  of keys
-/// @param add    add(warpgroup) adds what that one hands over
-template <class Tile, class T, class Add>
-__device__ void serve(BackwardShared<Tile>& shared,
-                      const TmaGradient<T>& maps, const KeyBlock& block,
-                      Add add) {
-  const int warp = threadIdx.x / kWarp % 4;
-  if (threadIdx.x % kWarp != 0) return;
-  if (warp == 0) load_queries<Tile>(shared, maps, block);
-  if (warp > 0 && warp <= kKeyWarpgroups) add(warp - 1);
-}
-
-/// dK, dV and the sums of dQ. Launch: blocks of 384; grid of ceil(length_k / block_n) x kv_heads x batch;
-/// sizeof(BackwardShared<Tile>); after preprocess() with d_q_sum, and before write_tma_d_q().
-/// @tparam Tile HopperBackwardTile
-/// @param maps  what is computed
-//! [warp_specialized]
-template <class Tile, class T>
-__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    flash_backward_specialized(const __grid_constant__ TmaGradient<T> maps) {
-  auto& shared = *dynamic_shared<BackwardShared<Tile>>();
-  shared.init();
-  const AttentionGradient<T>& a = maps.a;
-  const KeyBlock block =
-      key_block<Tile>(a, blockIdx.x, blockIdx.y, blockIdx.z);
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
-    serve(shared, maps, block,
-          [&](int of) { add_d_q_parts(shared, a, block, of); });
-    return;
-  }
-  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  const int key0 = block.key0 + warpgroup * kKeys;
-  KeyGradient<Tile> d_k = {}, d_v = {};
-  PipelineState<2> at;  // of Q, dO and dS
-  const auto step = [&](int query0, bool masked) {
-    TransposedScores<Tile> p, d_s;  // at first S and dP, turned
+  /// A tile of queries.
+  /// @param query0 the tile's first query
+  /// @param masked whether some of its queries do not see all keys
+  //! [step]
+  __device__ void step(int query0, bool masked) {
+    TransposedScores<Tile> p, d_s;  // at first S^T and dP^T
     RoundedScores<Tile> p_operand, d_s_operand;
     QueryGradient<Tile> d_q;
-    auto& d_s_smem = shared.d_s[at.stage];
+    // S^T = K Q^T, dP^T = V dO^T
     shared.q_pipe.consumer_wait(at);
     issue_gemm_nt(p, shared.k[warpgroup], shared.q[at.stage]);
     shared.d_o_pipe.consumer_wait(at);
     issue_gemm_nt(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
+    // P = exp2(S - LSE)
     wgmma_wait<1>(p);
     if (masked) apply_mask_transposed(p, a, query0, key0);
     recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
+    // dS = P o (dP - delta)
     wgmma_wait<0>(d_s);
     score_gradients(d_s, p, shared.delta[at.stage]);
     round_to_operand<T>(p_operand, p);
     round_to_operand<T>(d_s_operand, d_s);
+    // dV += P^T dO, dQ = dS K, dK += dS^T Q
     //! [order]
-    store_d_s(d_s_smem, d_s_operand, warpgroup * kKeys);
+    store_d_s(shared.d_s[at.stage], d_s_operand, warpgroup * kKeys);
     issue_gemm_rs(d_v, p_operand, shared.d_o[at.stage]);
     wait_for_d_s();
-    issue_d_q<Tile>(d_q, d_s_smem, shared.k, warpgroup);
+    issue_d_q<Tile>(d_q, shared.d_s[at.stage], shared.k, warpgroup);
     wgmma_wait<1>(d_v, p_operand);
     release_stage(shared.d_o_pipe, at);
     issue_gemm_rs(d_k, d_s_operand, shared.q[at.stage]);
     wgmma_wait<1>(d_q);
-    hand_over(shared, d_q, warpgroup, at.stage);
+    send_d_q(shared, d_q, warpgroup, at.stage);
     wgmma_wait<0>(d_k, d_s_operand);
     release_stage(shared.q_pipe, at);
     //! [order]
     at.advance();
-  };
-  for_each_tile<Tile>(a, block, [&](int /*head*/, int query0) {
-    step(query0, visible_keys(a, query0) < block.key0 + Tile::block_n);
-  });
-  write_key_gradients<Tile>(shared, maps, block, d_k, d_v);
+  }
+  //! [step]
+
+  /// All tiles of a block.
+  __device__ void mainloop(const NBlock& block) {
+    for_each_m_block<Tile>(a, block, [&](int /*head*/, int query0) {
+      step(query0, visible_keys(a, query0) < block.key0 + Tile::block_n);
+    });
+  }
+};
+
+/// dK, dV, and additions to d_q_accum. A block owns keys and loops over the queries.
+/// @tparam Tile HopperBackwardTile
+//! [warp_specialized]
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    flash_backward_specialized(const __grid_constant__ TmaGradient<T> maps) {
+  auto& shared = *dynamic_shared<SpecializedBackwardShared<Tile>>();
+  shared.init();
+  const AttentionGradient<T>& a = maps.a;
+  const NBlock block = n_block<Tile>(a, blockIdx.x, blockIdx.y, blockIdx.z);
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kKeyWarpgroups) {
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
+    const int warp = threadIdx.x / kWarp % 4;
+    if (threadIdx.x % kWarp != 0) return;
+    if (warp == 0) load_queries(shared, maps, block);
+    if (warp > 0 && warp <= kKeyWarpgroups) {
+      accumulate_d_q(shared, a, block, warp - 1);
+    }
+    return;
+  }
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  SpecializedMmaWarpgroup<Tile> mma{shared, a, warpgroup,
+                                    block.key0 + warpgroup * kKeys};
+  mma.mainloop(block);
+  epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
 }
 //! [warp_specialized]
+
+/// Launches the rung.
+/// @tparam d     64 or 128, at least head_dim
+/// @param a      with a Workspace{d}
+/// @param stream where
+template <int d, class T>
+void launch_backward_warp_specialized(const AttentionGradient<T>& a,
+                                      const Stream& stream) {
+  using Tile = TmaBackwardTile<T, d>;
+  launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
+  const TmaGradient<T> maps = tma_gradient<Tile>(a);
+  launch(stream, flash_backward_specialized<Tile, T>,
+         {grid_of_keys(a, Tile::block_n),
+          {kWarpgroup * (kKeyWarpgroups + 1)},
+          sizeof(SpecializedBackwardShared<Tile>),
+          Tile::stages},
+         maps);
+  launch_tma_postprocess<Tile>(maps, stream);
+}
 
 }  // namespace fa::FA_TARGET

@@ -1,60 +1,81 @@
 /// @file
-/// dQ a tile later. dS of a tile is handed to the other warpgroup through shared memory; nobody waits for it there and
-/// then: its product with K is begun a tile later, together with dV and dK of that tile. The two warpgroups need no
-/// longer go in step, so that one computes weights while the other's products run. Under the causal mask the blocks
-/// with the most queries go first.
+/// dQ one tile later. dS of a tile goes to the other warpgroup through shared memory, and in rung
+/// 09 both wait for it at a barrier. Here its product with K is issued a tile later, together with
+/// dV and dK of that tile. So the two warpgroups need not stay in step: one computes P and dS
+/// while the other's matmuls run. Under the causal mask the blocks with the most queries go first.
 ///
-/// Source: the order of products is ours.
+/// Source: the order of the matmuls is ours.
 #pragma once
 
+#include <type_traits>
+
 #include "06_flash_backward/kernels/09_warp_specialized.cuh"
-#include "common/attention/tile_scheduler.cuh"
+#include "06_flash_backward/kernels/n_block_scheduler.cuh"
 
 namespace fa::FA_TARGET {
 
-/// A warpgroup that computes, and what it has in its registers.
+/// What a block keeps in shared memory: rung 09's and a barrier for each tile of dS. When a phase
+/// of it ends, both warpgroups have stored this tile and have read the other one.
+template <class Tile>
+struct DelayedBackwardShared : SpecializedBackwardShared<Tile> {
+  Mbarrier d_s_full[2];
+
+  /// Initializes the barriers; all threads call it.
+  __device__ void init() {
+    if (threadIdx.x == 0) {
+      for (auto& barrier : d_s_full) barrier.init(4 * kKeyWarpgroups);
+    }
+    SpecializedBackwardShared<Tile>::init();
+  }
+};
+
+/// An MMA warpgroup and its accumulators.
 template <class Tile>
 struct DelayedMmaWarpgroup {
-  using T = typename Tile::T;  ///< half or bfloat16
-  static_assert(Tile::stages == 2, "as there are of dS");
-  BackwardShared<Tile>& shared;   ///< the block's
-  const AttentionGradient<T>& a;  ///< what is computed
-  const int warpgroup;            ///< which
-  const int key0;                 ///< its first key
-  PipelineState<2> at{};          ///< of Q, dO and dS
-  KeyGradient<Tile> d_k{};        ///< sums of its keys
-  KeyGradient<Tile> d_v{};        ///< likewise
+  using T = typename Tile::T;
+  static_assert(Tile::stages == 2, "as many as tiles of dS");
+  DelayedBackwardShared<Tile>& shared;
+  const AttentionGradient<T>& a;
+  const int warpgroup;
+  const int key0;         ///< its first key
+  PipelineState<2> at{};  ///< of Q, dO and dS
+  KeyGradient<Tile> d_k{};
+  KeyGradient<Tile> d_v{};
 
-  /// Waits until dS of the tile before is there, and nobody reads the one before that any more.
+  /// Waits until dS of the previous tile is complete, and that of the one before has been read.
   __device__ void wait_for_previous_d_s() {
     shared.d_s_full[at.stage ^ 1].wait(at.parity ^ at.stage ^ 1);
   }
-  /// Begins this warpgroup's part of dQ of the tile before.
+  /// Issues dQ = dS K of the previous tile.
   __device__ void issue_previous_d_q(QueryGradient<Tile>& d_q) {
     issue_d_q<Tile>(d_q, shared.d_s[at.stage ^ 1], shared.k, warpgroup);
   }
 
   /// A tile of queries.
-  /// @tparam first  whether none was before it
+  /// @tparam first  whether it is the block's first one
   /// @param  query0 the tile's first query
-  /// @param  hidden whether there is something to hide
+  /// @param  masked whether some of its queries do not see all keys
   //! [step]
   template <bool first>
   __device__ void step(int query0, bool masked) {
-    TransposedScores<Tile> p, d_s;  // at first S and dP, turned
+    TransposedScores<Tile> p, d_s;  // at first S^T and dP^T
     RoundedScores<Tile> p_operand, d_s_operand;
-    QueryGradient<Tile> d_q;  // of the tile before
+    QueryGradient<Tile> d_q;  // of the previous tile
+    // S^T = K Q^T, dP^T = V dO^T
     shared.q_pipe.consumer_wait(at);
     issue_gemm_nt(p, shared.k[warpgroup], shared.q[at.stage]);
     shared.d_o_pipe.consumer_wait(at);
     issue_gemm_nt(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
+    // P = exp2(S - LSE)
     wgmma_wait<1>(p);
     if (masked) apply_mask_transposed(p, a, query0, key0);
     recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
+    // dS = P o (dP - delta)
     wgmma_wait<0>(d_s);
     score_gradients(d_s, p, shared.delta[at.stage]);
     round_to_operand<T>(d_s_operand, d_s);
     round_to_operand<T>(p_operand, p);
+    // dQ = dS K of the previous tile, dV += P^T dO, dK += dS^T Q
     //! [order]
     if constexpr (!first) wait_for_previous_d_s();
     store_d_s(shared.d_s[at.stage], d_s_operand, warpgroup * kKeys);
@@ -63,9 +84,9 @@ struct DelayedMmaWarpgroup {
     issue_gemm_rs(d_k, d_s_operand, shared.q[at.stage]);
     if constexpr (!first) {
       wgmma_wait<2>(d_q);
-      hand_over(shared, d_q, warpgroup, at.stage ^ 1);
+      send_d_q(shared, d_q, warpgroup, at.stage ^ 1);
     }
-    fence_async_proxy();  // wgmma sees what this thread wrote of dS
+    fence_async_proxy();  // makes dS visible to wgmma
     __syncwarp();
     if (threadIdx.x % kWarp == 0) shared.d_s_full[at.stage].arrive();
     wgmma_wait<1>(d_v, p_operand);
@@ -78,16 +99,16 @@ struct DelayedMmaWarpgroup {
   //! [step]
 
   /// All tiles of a block.
-  __device__ void run(const KeyBlock& block) {
+  __device__ void mainloop(const NBlock& block) {
     const int group = a.heads / a.kv_heads;
-    const int per_head = block.tiles.end - block.tiles.first;
+    const int per_head = block.m_blocks.max - block.m_blocks.min;
     if (per_head <= 0) return;
-    int tile = block.tiles.start;
+    int m_block = block.m_blocks.start;
     const auto next = [&](auto first) {
-      const int query0 = tile * Tile::block_m;
+      const int query0 = m_block * Tile::block_m;
       step<decltype(first)::value>(
           query0, visible_keys(a, query0) < block.key0 + Tile::block_n);
-      if (++tile == block.tiles.end) tile = block.tiles.first;
+      if (++m_block == block.m_blocks.max) m_block = block.m_blocks.min;
     };
     next(std::true_type{});
     for (int i = 1; i < per_head * group; ++i) next(std::false_type{});
@@ -95,64 +116,58 @@ struct DelayedMmaWarpgroup {
     wait_for_previous_d_s();
     issue_previous_d_q(d_q);
     wgmma_wait<0>(d_q);
-    hand_over(shared, d_q, warpgroup, at.stage ^ 1);
+    send_d_q(shared, d_q, warpgroup, at.stage ^ 1);
   }
 };
 
-/// A block of keys in an order in which those with the most queries come first.
-/// @param a      what is computed
-/// @param ticket number in that order
-/// @param scheduler  of blocks of keys
-//! [most_queries_first]
-template <class Tile, class T>
-__device__ KeyBlock ordered_key_block(const Attention<T>& a, int tile_index,
-                                      const TileScheduler& scheduler) {
-  const WorkTile work = work_tile(tile_index, scheduler);
-  // Of queries the last block has the most keys; of keys the first one has the most queries.
-  const int index = scheduler.heads_in_l2 == 0
-                        ? work.block
-                        : scheduler.blocks - 1 - work.block;
-  return key_block<Tile>(a, index, work.head, work.batch);
-}
-//! [most_queries_first]
-
-/// What a block does.
-/// @param maps  of the tensors
-/// @param block of keys
-/// @param add   add(shared, warpgroup) adds what that one hands over
-template <class Tile, class T, class Add>
-__device__ void delayed_block(const TmaGradient<T>& maps,
-                              const KeyBlock& block, Add add) {
-  auto& shared = *dynamic_shared<BackwardShared<Tile>>();
-  shared.init();
-  const int warpgroup = warpgroup_index();
-  if (warpgroup == kKeyWarpgroups) {
-    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
-    serve(shared, maps, block, [&](int of) { add(shared, of); });
-    return;
-  }
-  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  DelayedMmaWarpgroup<Tile> consumer{shared, maps.a, warpgroup,
-                                     block.key0 + warpgroup * kKeys};
-  consumer.run(block);
-  write_key_gradients<Tile>(shared, maps, block, consumer.d_k, consumer.d_v);
-}
-
-/// Launch: as flash_backward_specialized(), but a grid of as many blocks as there are, in one row.
+/// dK, dV, and additions to d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile
-/// @param maps  what is computed
-/// @param scheduler of blocks of keys
 //! [delayed]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_delayed_dq(const __grid_constant__ TmaGradient<T> maps,
                               const TileScheduler scheduler) {
-  const KeyBlock block =
-      ordered_key_block<Tile>(maps.a, blockIdx.x, scheduler);
-  delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
-    add_d_q_parts(shared, maps.a, block, warpgroup);
-  });
+  const AttentionGradient<T>& a = maps.a;
+  const NBlock block = longest_first_n_block<Tile>(a, blockIdx.x, scheduler);
+  auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
+  shared.init();
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kKeyWarpgroups) {
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
+    const int warp = threadIdx.x / kWarp % 4;
+    if (threadIdx.x % kWarp != 0) return;
+    if (warp == 0) load_queries(shared, maps, block);
+    if (warp > 0 && warp <= kKeyWarpgroups) {
+      accumulate_d_q(shared, a, block, warp - 1);
+    }
+    return;
+  }
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  DelayedMmaWarpgroup<Tile> mma{shared, a, warpgroup,
+                                block.key0 + warpgroup * kKeys};
+  mma.mainloop(block);
+  epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
 }
 //! [delayed]
+
+/// Launches the rung.
+/// @tparam d     64 or 128, at least head_dim
+/// @param a      with a Workspace{d}
+/// @param stream where
+template <int d, class T>
+void launch_backward_delayed_dq(const AttentionGradient<T>& a,
+                                const Stream& stream) {
+  using Tile = TmaBackwardTile<T, d>;
+  launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
+  const TmaGradient<T> maps = tma_gradient<Tile>(a);
+  const TileScheduler scheduler = n_block_scheduler<Tile>(a, a.causal);
+  launch(stream, flash_backward_delayed_dq<Tile, T>,
+         {grid_of_work(scheduler),
+          {kWarpgroup * (kKeyWarpgroups + 1)},
+          sizeof(DelayedBackwardShared<Tile>),
+          Tile::stages},
+         maps, scheduler);
+  launch_tma_postprocess<Tile>(maps, stream);
+}
 
 }  // namespace fa::FA_TARGET

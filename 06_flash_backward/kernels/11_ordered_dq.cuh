@@ -1,11 +1,13 @@
 /// @file
-/// The same bits in every run, for some more time than rung 10 takes: blocks add to a tile of dQ one after the
-/// other, always in the same order. Blocks of the last keys begin: under the causal mask they have the fewest queries,
-/// and each finds its turn at hand, since the block behind it is one tile ahead. The head changes from block to block,
-/// so that those that wait for one another are few. The block whose turn is the first one stores: the sums need no
-/// zeros.
+/// The same bits in every run, for some more time than rung 10 takes: blocks add to a tile of dQ
+/// one after the other, always in the same order. A semaphore counts them. Blocks of the last keys
+/// begin: under the causal mask they have the fewest queries, and each block finds its turn at
+/// hand, since the block before it in that order is one tile ahead. The head changes from block to
+/// block, so that few blocks wait for one another. The first block stores its part: the
+/// accumulator needs no zeros.
 ///
-/// Source of the order: NVIDIA and FlashAttention's authors, deterministic backward pass of FlashAttention-3.
+/// Source of the order: NVIDIA and FlashAttention's authors, deterministic backward pass of
+/// FlashAttention-3.
 #pragma once
 
 #include "06_flash_backward/kernels/10_delayed_dq.cuh"
@@ -13,42 +15,34 @@
 namespace fa::FA_TARGET {
 
 /// How many blocks add to a tile of queries before this one.
-/// @param a      what is computed
-/// @param block  of keys
-/// @param query0 the tile's first query
 //! [turn]
 template <class Tile, class T>
-__device__ int accumulation_rank(const Attention<T>& a, const KeyBlock& block,
+__device__ int accumulation_rank(const Attention<T>& a, const NBlock& block,
                                  int query0) {
-  const int seen = visible_keys(a, query0 + Tile::block_m - 1);
-  return (seen - 1) / Tile::block_n - block.key0 / Tile::block_n;
+  const int visible = visible_keys(a, query0 + Tile::block_m - 1);
+  return (visible - 1) / Tile::block_n - block.key0 / Tile::block_n;
 }
 //! [turn]
 
-/// What a thread that adds does.
-/// @param shared    the block's
-/// @param a         what is computed
-/// @param block     of keys
-/// @param warpgroup whose parts of dQ it adds
+/// A thread that adds a warpgroup's parts of dQ to the accumulator, in order.
 //! [add_in_order]
 template <class Tile, class T>
-__device__ void add_in_order(BackwardShared<Tile>& shared,
-                             const AttentionGradient<T>& a,
-                             const KeyBlock& block, int warpgroup) {
+__device__ void accumulate_d_q_in_order(DelayedBackwardShared<Tile>& shared,
+                                        const AttentionGradient<T>& a,
+                                        const NBlock& block, int warpgroup) {
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
   PipelineState<1> at;
-  for_each_tile<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row = row_of_tile(a, block, head, query0);
-    unsigned* const semaphore =
-        a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
-    const auto own =
+  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
+    const std::int64_t row = workspace_row(a, block, head, query0);
+    unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
+    const auto rank =
         static_cast<unsigned>(accumulation_rank<Tile>(a, block, query0));
     shared.d_q_full[warpgroup].wait(at.parity);
-    while (load_acquire(semaphore) != own) {  // others add before
+    float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
+    while (load_acquire(semaphore) != rank) {  // other blocks add before
     }
-    fence_async_proxy_global();  // so TMA knows what others added
-    float* const to = d_q_part<Tile>(a, row, warpgroup);
-    if (own == 0) {
+    fence_async_proxy_global();  // makes their sums visible to TMA
+    if (rank == 0) {
       bulk_store(to, shared.d_q[warpgroup], bytes);
     } else {
       bulk_add(to, shared.d_q[warpgroup], bytes);
@@ -56,7 +50,7 @@ __device__ void add_in_order(BackwardShared<Tile>& shared,
     bulk_commit();
     bulk_wait_read<0>();
     shared.d_q_empty[warpgroup].arrive();
-    bulk_wait<0>();  // the sums are in memory
+    bulk_wait<0>();  // the sums are in global memory
     __threadfence();
     atomicAdd(semaphore, 1u);
     at.advance();
@@ -64,22 +58,56 @@ __device__ void add_in_order(BackwardShared<Tile>& shared,
 }
 //! [add_in_order]
 
-/// Launch: as flash_backward_delayed_dq(); order.section is not 0, and a.turns are 0.
+/// dK, dV, and ordered additions to d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile
-/// @param maps  what is computed
-/// @param scheduler of blocks of keys
 //! [in_turn]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_ordered_dq(const __grid_constant__ TmaGradient<T> maps,
                               const TileScheduler scheduler) {
-  const WorkTile work = work_tile(blockIdx.x, scheduler);
-  const KeyBlock block =
-      key_block<Tile>(maps.a, work.block, work.head, work.batch);
-  delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
-    add_in_order(shared, maps.a, block, warpgroup);
-  });
+  const AttentionGradient<T>& a = maps.a;
+  const WorkTile work = work_tile(blockIdx.x, scheduler);  // last keys first
+  const NBlock block = n_block<Tile>(a, work.block, work.head, work.batch);
+  auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
+  shared.init();
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kKeyWarpgroups) {
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
+    const int warp = threadIdx.x / kWarp % 4;
+    if (threadIdx.x % kWarp != 0) return;
+    if (warp == 0) load_queries(shared, maps, block);
+    if (warp > 0 && warp <= kKeyWarpgroups) {
+      accumulate_d_q_in_order(shared, a, block, warp - 1);
+    }
+    return;
+  }
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  DelayedMmaWarpgroup<Tile> mma{shared, a, warpgroup,
+                                block.key0 + warpgroup * kKeys};
+  mma.mainloop(block);
+  epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
 }
 //! [in_turn]
+
+/// Launches the rung.
+/// @tparam d     64 or 128, at least head_dim
+/// @param a      with a Workspace{d, true}
+/// @param stream where
+template <int d, class T>
+void launch_backward_ordered_dq(const AttentionGradient<T>& a,
+                                const Stream& stream) {
+  using Tile = TmaBackwardTile<T, d>;
+  launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
+  const TmaGradient<T> maps = tma_gradient<Tile>(a);
+  // Several heads together: the order needs the last keys first.
+  const TileScheduler scheduler = n_block_scheduler<Tile>(a, true);
+  launch(stream, flash_backward_ordered_dq<Tile, T>,
+         {grid_of_work(scheduler),
+          {kWarpgroup * (kKeyWarpgroups + 1)},
+          sizeof(DelayedBackwardShared<Tile>),
+          Tile::stages},
+         maps, scheduler);
+  launch_tma_postprocess<Tile>(maps, stream);
+}
 
 }  // namespace fa::FA_TARGET

@@ -1,50 +1,46 @@
 /// @file
-/// No zeros for sums. The first block that comes to a tile of dQ stores its part, and the others add to it: zeros need
-/// neither be written nor read. Without a mask all blocks of a head would come to its first tile at once; each begins
-/// with another one.
+/// No zeros for the accumulator of dQ, and no order: the first block that reaches a tile stores its
+/// part, and the others add to it, so zeros need neither be written nor read. Without a mask all
+/// blocks of a head would reach its first tile at once; each begins with another tile.
 ///
 /// Source: the idea is ours.
 #pragma once
 
-#include "06_flash_backward/kernels/11_ordered_dq.cuh"
+#include "06_flash_backward/kernels/10_delayed_dq.cuh"
 
 namespace fa::FA_TARGET {
 
-/// What is added to a counter of turns when the first part is there. Below it are the blocks that have come.
+/// What a semaphore is raised by when the first part is stored. Below it are the blocks that have
+/// reached the tile.
 constexpr unsigned kStored = 1u << 31;
 
-/// What a thread that adds does.
-/// @param shared    the block's
-/// @param a         what is computed
-/// @param block     of keys
-/// @param warpgroup whose parts of dQ it adds
+/// A thread that stores a warpgroup's parts of dQ, or adds them to what another block has stored.
 //! [store_or_reduce]
 template <class Tile, class T>
-__device__ void store_or_reduce(BackwardShared<Tile>& shared,
-                                const AttentionGradient<T>& a,
-                                const KeyBlock& block, int warpgroup) {
+__device__ void store_or_reduce_d_q(DelayedBackwardShared<Tile>& shared,
+                                    const AttentionGradient<T>& a,
+                                    const NBlock& block, int warpgroup) {
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
   PipelineState<1> at;
-  for_each_tile<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row = row_of_tile(a, block, head, query0);
-    float* const to = d_q_part<Tile>(a, row, warpgroup);
-    unsigned* const semaphore =
-        a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
+  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
+    const std::int64_t row = workspace_row(a, block, head, query0);
+    unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
     shared.d_q_full[warpgroup].wait(at.parity);
+    float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
     unsigned before = atomic_add_acquire(semaphore, 1);
     const bool first = before == 0;
     if (first) {
       bulk_store(to, shared.d_q[warpgroup], bytes);
     } else {
       while (before < kStored) before = load_acquire(semaphore);
-      fence_async_proxy_global();  // so TMA knows of it
+      fence_async_proxy_global();  // makes the first part visible to TMA
       bulk_add(to, shared.d_q[warpgroup], bytes);
     }
     bulk_commit();
     bulk_wait_read<0>();
     shared.d_q_empty[warpgroup].arrive();
     if (first) {
-      bulk_wait<0>();  // it is in memory
+      bulk_wait<0>();  // the part is in global memory
       __threadfence();
       atomicAdd(semaphore, kStored);
     }
@@ -53,25 +49,59 @@ __device__ void store_or_reduce(BackwardShared<Tile>& shared,
 }
 //! [store_or_reduce]
 
-/// Launch: as flash_backward_delayed_dq(); a.turns are 0.
+/// dK, dV, and d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile
-/// @param maps  what is computed
-/// @param scheduler of blocks of keys
-//! [first_stores]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_store_then_reduce(
         const __grid_constant__ TmaGradient<T> maps,
         const TileScheduler scheduler) {
-  KeyBlock block = ordered_key_block<Tile>(maps.a, blockIdx.x, scheduler);
-  if (!maps.a.causal) {
-    block.tiles.start = static_cast<int>(std::int64_t{block.key0} *
-                                         block.tiles.end / maps.a.length_k);
+  const AttentionGradient<T>& a = maps.a;
+  //! [first_stores]
+  NBlock block = longest_first_n_block<Tile>(a, blockIdx.x, scheduler);
+  if (!a.causal) {
+    block.m_blocks.start = static_cast<int>(std::int64_t{block.key0} *
+                                            block.m_blocks.max / a.length_k);
   }
-  delayed_block<Tile>(maps, block, [&](auto& shared, int warpgroup) {
-    store_or_reduce(shared, maps.a, block, warpgroup);
-  });
+  //! [first_stores]
+  auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
+  shared.init();
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kKeyWarpgroups) {
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
+    const int warp = threadIdx.x / kWarp % 4;
+    if (threadIdx.x % kWarp != 0) return;
+    if (warp == 0) load_queries(shared, maps, block);
+    if (warp > 0 && warp <= kKeyWarpgroups) {
+      store_or_reduce_d_q(shared, a, block, warp - 1);
+    }
+    return;
+  }
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  DelayedMmaWarpgroup<Tile> mma{shared, a, warpgroup,
+                                block.key0 + warpgroup * kKeys};
+  mma.mainloop(block);
+  epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
 }
-//! [first_stores]
+
+/// Launches the rung.
+/// @tparam d     64 or 128, at least head_dim
+/// @param a      with a Workspace{d, true}
+/// @param stream where
+template <int d, class T>
+void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
+                                       const Stream& stream) {
+  using Tile = TmaBackwardTile<T, d>;
+  launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
+  const TmaGradient<T> maps = tma_gradient<Tile>(a);
+  const TileScheduler scheduler = n_block_scheduler<Tile>(a, a.causal);
+  launch(stream, flash_backward_store_then_reduce<Tile, T>,
+         {grid_of_work(scheduler),
+          {kWarpgroup * (kKeyWarpgroups + 1)},
+          sizeof(DelayedBackwardShared<Tile>),
+          Tile::stages},
+         maps, scheduler);
+  launch_tma_postprocess<Tile>(maps, stream);
+}
 
 }  // namespace fa::FA_TARGET

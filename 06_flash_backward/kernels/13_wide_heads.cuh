@@ -1,54 +1,595 @@
 /// @file
-/// Head dimensions from 129 to 256. Sums of dK and of dV for 64 keys fill the registers of a warpgroup each, so that a
-/// block has no more keys than that, and twice as many blocks would add to a tile of dQ that is twice as wide. Here
-/// nobody adds: as in rung 03, dK and dV belong to blocks that own keys, and dQ to blocks that own queries. That takes
-/// seven products in place of five, and gives the same bits in every run. Both kinds of blocks are of one launch.
+/// Head dimensions from 129 to 256. dK and dV of 64 keys fill the registers of a warpgroup each,
+/// so a block has no more keys than that, and twice as many blocks would add to a tile of dQ that
+/// is twice as wide. Here no block adds: as in rung 03, dK and dV belong to blocks that own keys,
+/// and dQ to blocks that own queries. That takes seven matmuls in place of five, and gives the
+/// same bits in every run. One launch has both kinds of blocks.
 ///
-/// Source: the order of products is ours.
+/// A block that owns keys has 64 of them. One warpgroup computes P and dV, another one dS and dK; P
+/// goes from the first to the second through shared memory. A block that owns queries has 64 for
+/// each of two warpgroups, and S is not transposed: dS is a left operand in registers, and a lane
+/// has two rows.
+///
+/// Source: the order of the matmuls is ours.
 #pragma once
 
-#include "06_flash_backward/kernels/wide_queries.cuh"
+#include "06_flash_backward/kernels/n_block_scheduler.cuh"
 
 namespace fa::FA_TARGET {
 
-/// What a block of rung 13 keeps in shared memory, at most.
+/// The head dimension from which on this rung takes over.
+constexpr int kWideHeads = 129;
+
+/// Sizes of a kernel.
+template <class Type>
+struct WideTile {
+  using T = Type;
+  static constexpr int d = 256;
+  static constexpr int block_m = kQueries;
+  static constexpr int block_n = kKeys;
+  static constexpr int stages = 2;             ///< of the tiles in the loop
+  using QTile = SwizzledTile<T, block_m, d>;   ///< of Q or dO
+  using KvTile = SwizzledTile<T, block_n, d>;  ///< of K or V
+};
+/// Queries of a block that owns queries: 64 for each warpgroup.
+constexpr int kWideQueries = 2 * kQueries;
+static_assert(kPaddedRows % kWideQueries == 0,
+              "whole blocks in the workspace");
+
+/// What a block that owns keys keeps in shared memory. In the end k and v are room for dV and dK.
+template <class Tile>
+struct WideKeysShared {
+  typename Tile::KvTile k;
+  typename Tile::KvTile v;
+  typename Tile::QTile q[Tile::stages];
+  typename Tile::QTile d_o[Tile::stages];
+  float p[Tile::stages]
+         [Tile::block_m * Tile::block_n];  ///< see for_each_four()
+  float lse[Tile::stages][Tile::block_m];
+  float delta[Tile::stages][Tile::block_m];
+  Pipeline<Tile::stages> q_pipe;    ///< of q and lse
+  Pipeline<Tile::stages> d_o_pipe;  ///< of d_o and delta
+  Mbarrier p_full[Tile::stages];    ///< P is complete
+
+  /// Initializes the barriers; all threads call it.
+  __device__ void init() {
+    if (threadIdx.x == 0) {
+      q_pipe.init(4 * kKeyWarpgroups);  // a lane of each warp releases
+      d_o_pipe.init(4 * kKeyWarpgroups);
+      for (auto& barrier : p_full) barrier.init(4);
+      fence_barrier_init();
+    }
+    __syncthreads();  // the barriers are ready
+  }
+};
+
+/// The producer thread of a block that owns keys. K is loaded with the first tile of Q, V with the
+/// first one of dO.
+template <class Tile, class T>
+__device__ void load_wide_queries(WideKeysShared<Tile>& shared,
+                                  const TmaGradient<T>& maps,
+                                  const NBlock& block) {
+  constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
+  const AttentionGradient<T>& a = maps.a;
+  int keys_bytes = Tile::KvTile::bytes;  // then 0
+  PipelineState<Tile::stages> at;
+  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
+    const std::int64_t row = workspace_row(a, block, head, query0);
+    const int bytes = keys_bytes + Tile::QTile::bytes + row_bytes;
+    Mbarrier& q_full = shared.q_pipe.producer_acquire(at, bytes);
+    if (keys_bytes > 0) {
+      load_tile(shared.k, maps.k, q_full, block.key0, block.kv_head,
+                block.batch, CacheHint::kEvictFirst);
+    }
+    load_tile(shared.q[at.stage], maps.q, q_full, query0, head, block.batch,
+              CacheHint::kEvictLast);
+    bulk_load(shared.lse[at.stage], a.lse_base_2 + row, row_bytes, q_full);
+    Mbarrier& d_o_full = shared.d_o_pipe.producer_acquire(at, bytes);
+    if (keys_bytes > 0) {
+      load_tile(shared.v, maps.v, d_o_full, block.key0, block.kv_head,
+                block.batch, CacheHint::kEvictFirst);
+    }
+    load_tile(shared.d_o[at.stage], maps.d_o, d_o_full, query0, head,
+              block.batch, CacheHint::kEvictLast);
+    bulk_load(shared.delta[at.stage], a.delta + row, row_bytes, d_o_full);
+    keys_bytes = 0;
+    at.advance();
+  });
+}
+
+/// The warpgroup that computes P and dV.
+template <class Tile>
+struct PdVWarpgroup {
+  using T = typename Tile::T;
+  WideKeysShared<Tile>& shared;
+  const AttentionGradient<T>& a;
+  const int key0;
+  PipelineState<2> at{};    ///< of Q, dO and P
+  PipelineState<2> last{};  ///< of the previous tile
+  KeyGradient<Tile> d_v{};
+  RoundedScores<Tile> p_operand{};  ///< of the previous tile
+
+  /// Sends this lane's part of P^T to the same lane of the other warpgroup. Its place is empty: Q
+  /// of this stage was, and that warpgroup releases Q after it has read P.
+  __device__ void send_p(const TransposedScores<Tile>& p) {
+    store_accumulator(shared.p[at.stage], p);
+    __syncwarp();
+    if (threadIdx.x % kWarp == 0) shared.p_full[at.stage].arrive();
+  }
+
+  /// A tile of queries: P, and dV of the previous tile.
+  /// @param first  whether it is the first tile
+  /// @param query0 the tile's first query
+  /// @param masked whether some of its queries do not see all keys
+  //! [values]
+  __device__ void step(bool first, int query0, bool masked) {
+    TransposedScores<Tile> p;  // at first S^T
+    // dV += P^T dO of the previous tile, S^T = K Q^T
+    if (!first) issue_gemm_rs(d_v, p_operand, shared.d_o[last.stage]);
+    shared.q_pipe.consumer_wait(at);
+    issue_gemm_nt(p, shared.k, shared.q[at.stage]);
+    if (!first) {
+      wgmma_wait<1>(d_v, p_operand);
+      release_stage(shared.d_o_pipe, last);
+    }
+    // P = exp2(S - LSE)
+    wgmma_wait<0>(p);
+    if (masked) apply_mask_transposed(p, a, query0, key0);
+    recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
+    send_p(p);
+    release_stage(shared.q_pipe, at);
+    round_to_operand<T>(p_operand, p);
+    shared.d_o_pipe.consumer_wait(at);
+    last = at;
+    at.advance();
+  }
+  //! [values]
+
+  /// After the last tile: its dV.
+  __device__ void finish() {
+    issue_gemm_rs(d_v, p_operand, shared.d_o[last.stage]);
+    wgmma_wait<0>(d_v, p_operand);
+  }
+};
+
+/// The warpgroup that computes dS and dK.
+template <class Tile>
+struct DSdKWarpgroup {
+  using T = typename Tile::T;
+  WideKeysShared<Tile>& shared;
+  const AttentionGradient<T>& a;
+  PipelineState<2> at{};    ///< of Q, dO and P
+  PipelineState<2> last{};  ///< of the previous tile
+  KeyGradient<Tile> d_k{};
+  RoundedScores<Tile> d_s_operand{};  ///< of the previous tile
+
+  /// Receives this lane's part of P^T from the other warpgroup.
+  __device__ void receive_p(TransposedScores<Tile>& p) {
+    shared.p_full[at.stage].wait(at.parity);
+    load_accumulator(p, shared.p[at.stage]);
+  }
+
+  /// A tile of queries: dS, and dK of the previous tile.
+  /// @param first whether it is the first tile
+  //! [keys]
+  __device__ void step(bool first, int /*query0*/, bool /*masked*/) {
+    TransposedScores<Tile> p, d_s;  // d_s is dP^T at first
+    // dK += dS^T Q of the previous tile, dP^T = V dO^T
+    if (!first) issue_gemm_rs(d_k, d_s_operand, shared.q[last.stage]);
+    shared.d_o_pipe.consumer_wait(at);
+    issue_gemm_nt(d_s, shared.v, shared.d_o[at.stage]);
+    if (!first) {
+      wgmma_wait<1>(d_k, d_s_operand);
+      release_stage(shared.q_pipe, last);
+    }
+    // dS = P o (dP - delta)
+    wgmma_wait<0>(d_s);
+    receive_p(p);
+    score_gradients(d_s, p, shared.delta[at.stage]);
+    __syncwarp();
+    release_stage(shared.d_o_pipe, at);
+    round_to_operand<T>(d_s_operand, d_s);
+    shared.q_pipe.consumer_wait(at);
+    last = at;
+    at.advance();
+  }
+  //! [keys]
+
+  /// After the last tile: its dK.
+  __device__ void finish() {
+    issue_gemm_rs(d_k, d_s_operand, shared.q[last.stage]);
+    wgmma_wait<0>(d_k, d_s_operand);
+  }
+};
+
+/// The loop of a warpgroup over the tiles of queries of a block of keys.
+/// @param mma   PdVWarpgroup or DSdKWarpgroup
+/// @param block of keys
+template <class Tile, class Mma>
+__device__ void wide_mainloop(Mma& mma, const NBlock& block) {
+  const auto& a = mma.a;
+  const int per_head = block.m_blocks.max - block.m_blocks.min;
+  if (per_head <= 0) return;
+  const int all = per_head * (a.heads / a.kv_heads);
+  int m_block = block.m_blocks.start;
+#pragma unroll 1
+  for (int i = 0; i < all; ++i) {
+    const int query0 = m_block * Tile::block_m;
+    mma.step(i == 0, query0,
+             visible_keys(a, query0) < block.key0 + Tile::block_n);
+    if (++m_block == block.m_blocks.max) m_block = block.m_blocks.min;
+  }
+  mma.finish();
+}
+
+/// Stores a warpgroup's accumulator through a tile that no other warpgroup has read: see
+/// store_gradient().
+template <class RowTile, int r>
+__device__ void wide_epilogue(const TensorMap& map, const float (&x)[r],
+                              float factor, RowTile& tile, int row0, int head,
+                              int batch) {
+  // All warps have read the tile.
+  named_barrier_wait(1 + warpgroup_index(), kWarpgroup);
+  store_gradient(map, x, factor, tile, row0, head, batch);
+  if (threadIdx.x % kWarpgroup == 0) {
+    bulk_wait_read<0>();  // before the block's shared memory is freed
+  }
+}
+
+/// A block that owns keys: dK and dV.
+//! [wide_keys]
+template <class Tile, class T>
+__device__ void wide_keys_block(const TmaGradient<T>& maps,
+                                const NBlock& block) {
+  auto& shared = *dynamic_shared<WideKeysShared<Tile>>();
+  shared.init();
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kKeyWarpgroups) {
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
+    if (threadIdx.x % kWarpgroup == 0) {
+      load_wide_queries(shared, maps, block);
+    }
+    return;
+  }
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  if (warpgroup == 0) {
+    PdVWarpgroup<Tile> mma{shared, maps.a, block.key0};
+    wide_mainloop<Tile>(mma, block);
+    wide_epilogue(maps.d_v, mma.d_v, 1, shared.k, block.key0, block.kv_head,
+                  block.batch);
+  } else {
+    DSdKWarpgroup<Tile> mma{shared, maps.a};
+    wide_mainloop<Tile>(mma, block);
+    wide_epilogue(maps.d_k, mma.d_k, maps.a.scale, shared.v, block.key0,
+                  block.kv_head, block.batch);
+  }
+}
+//! [wide_keys]
+
+/// What a block that owns queries keeps in shared memory. In the end q is room for dQ.
+template <class Tile>
+struct WideQueriesShared {
+  typename Tile::QTile q[kKeyWarpgroups];
+  typename Tile::QTile d_o[kKeyWarpgroups];
+  typename Tile::KvTile k[Tile::stages];
+  typename Tile::KvTile v;
+  Pipeline<Tile::stages> k_pipe;
+  Pipeline<1> v_pipe;
+
+  /// Initializes the barriers; all threads call it.
+  __device__ void init() {
+    if (threadIdx.x == 0) {
+      k_pipe.init(4 * kKeyWarpgroups);  // a lane of each warp releases
+      v_pipe.init(4 * kKeyWarpgroups);
+      fence_barrier_init();
+    }
+    __syncthreads();  // the barriers are ready
+  }
+};
+
+/// A block of queries, and the number of tiles of keys that they see.
+struct MBlock {
+  int query0;
+  int head;
+  int kv_head;
+  int batch;
+  int n_blocks;
+};
+/// The block of queries of a tile of work.
+template <class Tile, class T>
+__device__ MBlock wide_m_block(const Attention<T>& a, const WorkTile& work) {
+  const int query0 = work.block * kWideQueries;
+  return {
+      query0, work.head, work.head / (a.heads / a.kv_heads), work.batch,
+      ceil_div(visible_keys(a, query0 + kWideQueries - 1), Tile::block_n)};
+}
+
+/// The producer thread of a block that owns queries. Q is loaded with the first tile of K, dO with
+/// the first one of V.
+//! [load_keys]
+template <class Tile, class T>
+__device__ void load_wide_keys(WideQueriesShared<Tile>& shared,
+                               const TmaGradient<T>& maps,
+                               const MBlock& block) {
+  int queries_bytes = kKeyWarpgroups * Tile::QTile::bytes;  // then 0
+  const auto load_rows_of = [&](auto& tiles, const TensorMap& map,
+                                Mbarrier& barrier) {
+    if (queries_bytes == 0) return;
+#pragma unroll 1  // registers are few here
+    for (int i = 0; i < kKeyWarpgroups; ++i) {
+      load_tile(tiles[i], map, barrier, block.query0 + i * kQueries,
+                block.head, block.batch, CacheHint::kEvictFirst);
+    }
+  };
+  PipelineState<Tile::stages> k_at;
+  PipelineState<1> v_at;
+#pragma unroll 1
+  for (int tile = 0; tile < block.n_blocks; ++tile) {
+    const int key0 = tile * Tile::block_n;
+    const int bytes = queries_bytes + Tile::KvTile::bytes;
+    Mbarrier& k_full = shared.k_pipe.producer_acquire(k_at, bytes);
+    load_rows_of(shared.q, maps.q, k_full);
+    load_tile(shared.k[k_at.stage], maps.k, k_full, key0, block.kv_head,
+              block.batch, CacheHint::kEvictLast);
+    Mbarrier& v_full = shared.v_pipe.producer_acquire(v_at, bytes);
+    load_rows_of(shared.d_o, maps.d_o, v_full);
+    load_tile(shared.v, maps.v, v_full, key0, block.kv_head, block.batch,
+              CacheHint::kEvictLast);
+    queries_bytes = 0;
+    k_at.advance();
+    v_at.advance();
+  }
+}
+//! [load_keys]
+
+/// Masks the keys that a query does not see.
+/// @param s      products of queries and keys
+/// @param a      what is computed
+/// @param query0 the warpgroup's first query
+/// @param key0   the tile's first key
+template <class T, int r>
+__device__ void apply_mask_rows(float (&s)[r], const Attention<T>& a,
+                                int query0, int key0) {
+  const int column = threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int visible =
+        visible_keys(a, query0 + lane_row() + 8 * h) - key0 - column;
+#pragma unroll
+    for (int j = 0; j < r / 4; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (8 * j + e >= visible) element_of(s, j, h, e) = -INFINITY;
+      }
+    }
+  }
+}
+
+/// P = exp2(scale S - LSE).
+/// @param s          products of queries and keys; P on return
+/// @param lse_base_2 of this lane's two rows
+/// @param scale      of the scores / ln 2
+template <int r>
+__device__ void recompute_prob_rows(float (&s)[r],
+                                    const float (&lse_base_2)[2],
+                                    float scale) {
+#pragma unroll
+  for (int j = 0; j < r / 4; ++j) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& x = element_of(s, j, h, e);
+        x = exp2_approx(x * scale - lse_base_2[h]);
+      }
+    }
+  }
+}
+
+/// dS = P o (dP - delta).
+/// @param d_p   dP; dS on return
+/// @param p     P
+/// @param delta of this lane's two rows
+template <int r>
+__device__ void score_gradient_rows(float (&d_p)[r], const float (&p)[r],
+                                    const float (&delta)[2]) {
+#pragma unroll
+  for (int j = 0; j < r / 4; ++j) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& x = element_of(d_p, j, h, e);
+        x = element_of(p, j, h, e) * (x - delta[h]);
+      }
+    }
+  }
+}
+
+/// The warpgroups of a block that owns queries.
+template <class Tile>
+struct DQWarpgroup {
+  using T = typename Tile::T;
+  WideQueriesShared<Tile>& shared;
+  const AttentionGradient<T>& a;
+  const int warpgroup;
+  const int query0;  ///< its first query
+  // Of this lane's rows.
+  float lse[2]{};
+  float delta[2]{};
+  PipelineState<Tile::stages> k_at{};
+  PipelineState<Tile::stages> k_last{};  ///< of the previous tile
+  PipelineState<1> v_at{};
+  KeyGradient<Tile> d_q{};
+  RoundedScores<Tile> d_s_operand{};  ///< of the previous tile
+
+  /// Reads LSE and delta of this lane's rows.
+  /// @param row of the workspace: the warpgroup's first
+  __device__ void load_rows(std::int64_t row) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      lse[h] = a.lse_base_2[row + lane_row() + 8 * h];
+      delta[h] = a.delta[row + lane_row() + 8 * h];
+    }
+  }
+
+  /// A tile of keys: dS, and dQ of the previous tile.
+  //! [queries]
+  __device__ void step(int key0) {
+    const bool first = key0 == 0;
+    TransposedScores<Tile> p, d_s;  // at first S and dP, not transposed here
+    // dQ += dS K of the previous tile, S = Q K^T, dP = dO V^T
+    if (!first) {
+      issue_gemm_rs(d_q, d_s_operand, shared.k[k_last.stage]);
+    }
+    shared.k_pipe.consumer_wait(k_at);
+    issue_gemm_nt(p, shared.q[warpgroup], shared.k[k_at.stage]);
+    shared.v_pipe.consumer_wait(v_at);
+    issue_gemm_nt(d_s, shared.d_o[warpgroup], shared.v);
+    if (!first) {
+      wgmma_wait<2>(d_q, d_s_operand);
+      release_stage(shared.k_pipe, k_last);
+    }
+    // P = exp2(S - LSE)
+    wgmma_wait<1>(p);
+    if (visible_keys(a, query0) < key0 + Tile::block_n) {
+      apply_mask_rows(p, a, query0, key0);
+    }
+    recompute_prob_rows(p, lse, a.scale * kLog2E);
+    // dS = P o (dP - delta)
+    wgmma_wait<0>(d_s);
+    release_stage(shared.v_pipe, v_at);
+    score_gradient_rows(d_s, p, delta);
+    round_to_operand<T>(d_s_operand, d_s);
+    k_last = k_at;
+    k_at.advance();
+    v_at.advance();
+  }
+  //! [queries]
+
+  /// Skips a tile of keys that only the other warpgroup's queries see.
+  __device__ void skip() {
+    shared.k_pipe.consumer_wait(k_at);
+    release_stage(shared.k_pipe, k_at);
+    shared.v_pipe.consumer_wait(v_at);
+    release_stage(shared.v_pipe, v_at);
+    k_at.advance();
+    v_at.advance();
+  }
+
+  /// All tiles of keys of a block, which loads n_blocks of them.
+  //! [run]
+  __device__ void mainloop(int n_blocks) {
+    const int visible =
+        ceil_div(visible_keys(a, query0 + kQueries - 1), Tile::block_n);
+#pragma unroll 1
+    for (int i = 0; i < visible; ++i) step(i * Tile::block_n);
+    if (visible > 0) {
+      issue_gemm_rs(d_q, d_s_operand, shared.k[k_last.stage]);
+      wgmma_wait<0>(d_q, d_s_operand);
+      release_stage(shared.k_pipe, k_last);
+    }
+    for (int i = visible; i < n_blocks; ++i) skip();
+  }
+  //! [run]
+};
+
+/// A block that owns queries: dQ.
+//! [wide_queries]
+template <class Tile, class T>
+__device__ void wide_queries_block(const TmaGradient<T>& maps,
+                                   const MBlock& block) {
+  auto& shared = *dynamic_shared<WideQueriesShared<Tile>>();
+  shared.init();
+  const AttentionGradient<T>& a = maps.a;
+  const int warpgroup = warpgroup_index();
+  if (warpgroup == kKeyWarpgroups) {
+    setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
+    if (threadIdx.x % kWarpgroup == 0) load_wide_keys(shared, maps, block);
+    return;
+  }
+  setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  const int query0 = block.query0 + warpgroup * kQueries;
+  DQWarpgroup<Tile> mma{shared, a, warpgroup, query0};
+  mma.load_rows(std::int64_t{block.batch * a.heads + block.head} *
+                    padded_rows(a) +
+                query0);
+  mma.mainloop(block.n_blocks);
+  wide_epilogue(maps.d_q, mma.d_q, a.scale, shared.q[warpgroup], query0,
+                block.head, block.batch);
+}
+//! [wide_queries]
+
+/// Shared memory of a block of either kind.
 template <class Tile>
 constexpr std::size_t kWideBytes = sizeof(WideQueriesShared<Tile>) >
                                            sizeof(WideKeysShared<Tile>)
                                        ? sizeof(WideQueriesShared<Tile>)
                                        : sizeof(WideKeysShared<Tile>);
 
-/// The order of a launch's blocks.
+/// The order of a launch's blocks: of queries, of keys, and whether those of keys come first.
 struct WideOrder {
-  TileScheduler queries;  ///< of blocks of queries
-  TileScheduler keys;     ///< of blocks of keys
-  bool keys_first;        ///< whether all blocks of keys come first
+  TileScheduler queries;
+  TileScheduler keys;
+  bool keys_first;
 };
 
-/// dQ, dK and dV. Launch: blocks of 384; as many as there are of queries and of keys, in one row; kWideBytes<Tile>;
-/// after preprocess().
+/// dQ, dK and dV. The blocks of one kind follow those of the other.
 /// @tparam Tile WideTile
-/// @param maps  what is computed
-/// @param order of blocks
 //! [wide_heads]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_wide(const __grid_constant__ TmaGradient<T> maps,
                         const WideOrder order) {
   const TileScheduler& front = order.keys_first ? order.keys : order.queries;
-  const int tile_index = blockIdx.x,
-            of_front = front.total_heads * front.blocks;
-  const bool behind = tile_index >= of_front;
-  const int place =
-      behind ? tile_index - of_front : tile_index;  // among its kind
+  const int index = blockIdx.x, of_front = front.total_heads * front.blocks;
+  const bool behind = index >= of_front;
+  const int tile_index = behind ? index - of_front : index;  // of its kind
   if (behind == order.keys_first) {
-    const WorkTile work = work_tile(place, order.queries);
-    wide_queries_block<Tile>(maps, query_block<Tile>(maps.a, work));
+    const WorkTile work = work_tile(tile_index, order.queries);
+    wide_queries_block<Tile>(maps, wide_m_block<Tile>(maps.a, work));
   } else {
-    wide_keys_block<Tile>(maps,
-                          ordered_key_block<Tile>(maps.a, place, order.keys));
+    wide_keys_block<Tile>(
+        maps, longest_first_n_block<Tile>(maps.a, tile_index, order.keys));
   }
 }
 //! [wide_heads]
+
+/// The order of blocks. Under the causal mask heads are processed together whose K and V, or Q and
+/// dO, stay in the L2 cache. The blocks that take longer come first, so that the short ones fill
+/// the last SMs: those of keys where several heads share them.
+template <class Tile, class T>
+WideOrder wide_order(const AttentionGradient<T>& a) {
+  const int heads = a.batch * a.heads, group = a.heads / a.kv_heads;
+  const std::int64_t bytes = std::int64_t{a.length_k} * Tile::d *
+                             static_cast<std::int64_t>(2 * sizeof(T)) / group;
+  const TileScheduler queries{ceil_div(a.length_q, kWideQueries), a.heads,
+                              heads,
+                              a.causal ? heads_in_l2(heads, bytes) : 0};
+  // Matmuls for 64 queries and keys: 4 in a block of keys, 3 for each of two
+  // warpgroups in a block of queries.
+  const bool keys_first =
+      std::int64_t{4} * group * a.length_q > std::int64_t{2 * 3} * a.length_k;
+  return {queries, n_block_scheduler<Tile>(a, a.causal), keys_first};
+}
+
+/// Launches the rung.
+/// @param a      with a Workspace{0}
+/// @param stream where
+template <class T>
+void launch_backward_wide_heads(const AttentionGradient<T>& a,
+                                const Stream& stream) {
+  using Tile = WideTile<T>;
+  constexpr int d = Tile::d;
+  launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
+  const TmaGradient<T> maps = tma_gradient<Tile>(a);
+  const WideOrder order = wide_order<Tile>(a);
+  launch(stream, flash_backward_wide<Tile, T>,
+         {{grid_of_work(order.queries).x + grid_of_work(order.keys).x},
+          {kWarpgroup * (kKeyWarpgroups + 1)},
+          kWideBytes<Tile>,
+          Tile::stages},
+         maps, order);
+}
 
 }  // namespace fa::FA_TARGET

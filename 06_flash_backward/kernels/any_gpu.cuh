@@ -1,29 +1,23 @@
 /// @file
-/// Gradients for GPUs that the other kernels do not fit, as lesson 05's any_gpu.cuh. A warp owns a key and lets the
-/// queries go by, or owns a query and lets the keys go by: every run gives the same bits.
+/// Gradients for GPUs that the other kernels do not fit, as lesson 05's any_gpu.cuh. A warp owns a
+/// key and loops over the queries, or owns a query and loops over the keys: every run gives the
+/// same bits.
 #pragma once
 
 #include <type_traits>
 
 #include "06_flash_backward/kernels/03_two_kernels.cuh"
+#include "06_flash_backward/kernels/preprocess_16_bit.cuh"
 #include "common/attention/lane_columns.cuh"
 
 namespace fa::FA_TARGET {
 
-/// P, as O was made of it, and dS of a query and a key.
+/// P after dropout and dS = P o (dP - delta) of a query and a key.
 struct ScoreGradient {
-  float p;    ///< after dropout
-  float d_s;  ///< P o (dP - delta)
+  float p;
+  float d_s;
 };
-/// Computes them. All lanes take part.
-/// @param a     what is computed
-/// @param head  of the query
-/// @param query its number
-/// @param key   its number; the query sees it
-/// @param q     row of Q
-/// @param k     row of K
-/// @param v     row of V
-/// @param d_o   row of dO
+/// Computes them from rows of Q, K, V and dO; the query sees the key. All lanes call it.
 template <class T>
 __device__ ScoreGradient
 score_gradient(const AttentionGradient<T>& a, const GradientHead<T>& head,
@@ -42,8 +36,7 @@ score_gradient(const AttentionGradient<T>& a, const GradientHead<T>& head,
   return {p * kept, p * (dot_columns(d_o, v) * kept - a.delta[padded])};
 }
 
-/// Fills inv_row_sum, as recomputed_row_sums() does.
-/// Launch: blocks of 128; grid of ceil(length_q / 4) x heads x batch.
+/// inv_row_sum = 1 / rowsum(P), as recomputed_row_sums() computes it.
 __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
     any_gpu_row_sums(AttentionGradient<float> a) {
   const int query = blockIdx.x * kAnyGpuWarps + threadIdx.x / kWarp;
@@ -63,8 +56,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
   }
 }
 
-/// dK and dV.
-/// Launch: blocks of 128; grid of ceil(length_k / 4) x kv_heads x batch; after preprocess() and, in float32, any_gpu_row_sums().
+/// dK and dV. A warp owns a key.
 template <class T>
 __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
     any_gpu_keys(AttentionGradient<T> a) {
@@ -97,8 +89,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
       d_v, 1.0f, a.head_dim);
 }
 
-/// dQ.
-/// Launch: blocks of 128; grid of ceil(length_q / 4) x heads x batch; after preprocess() and, in float32, any_gpu_row_sums().
+/// dQ. A warp owns a query.
 template <class T>
 __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
     any_gpu_queries(AttentionGradient<T> a) {
@@ -118,6 +109,27 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
   }
   store_columns(head.d_q + query * a.d_q_strides.row, d_q, a.scale,
                 a.head_dim);
+}
+
+/// Launches these kernels.
+/// @param given  with a Workspace{0}; an accumulator of dQ is left alone
+/// @param stream where
+template <class T>
+void launch_backward_any_gpu(const AttentionGradient<T>& given,
+                             const Stream& stream) {
+  constexpr int d = kAnyGpuColumns;
+  AttentionGradient<T> a = given;
+  a.d_q_accum = nullptr;
+  const Launch of_keys{grid_of_keys(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}};
+  const Launch of_queries{grid_of(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}};
+  if constexpr (std::is_same_v<T, float>) {
+    launch(stream, preprocess<d>, preprocess_launch<d>(a), a);
+    launch(stream, any_gpu_row_sums, of_queries, a);
+  } else {
+    launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
+  }
+  launch(stream, any_gpu_keys<T>, of_keys, a);
+  launch(stream, any_gpu_queries<T>, of_queries, a);
 }
 
 }  // namespace fa::FA_TARGET

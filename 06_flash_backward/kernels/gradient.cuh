@@ -1,55 +1,63 @@
 /// @file
-/// What the kernels of this lesson are given, and what all of them ask of it.
+/// What the kernels of this lesson are given: tensors, gradients, and a workspace.
 #pragma once
 
 #include "common/attention/attention.cuh"
+#include "common/attention/grid.cuh"
+#include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Rows of each head in the workspace are padded to a multiple of this, so that tiles of queries need no care there.
+/// Rows of each head in the workspace are padded to a multiple of this, so that tiles of queries
+/// need no bounds checks there.
 constexpr int kPaddedRows = 128;
 
-/// Rows of the smallest tile that has counters.
+/// Rows of the smallest tile that has semaphores.
 constexpr int kSemaphoreRows = 64;
 
-/// The gradients of attention over all heads of all sequences. Of the forward pass it has the inputs, o and lse.
+/// The gradients of attention over all heads of all sequences. Of the forward pass it has the
+/// inputs, o and lse. Tensors of q's shape are [batch, heads, length_q, head_dim], those of k's
+/// shape [batch, kv_heads, length_k, head_dim].
 /// @tparam T of q, k, v, o and the gradients
 template <class T>
 struct AttentionGradient : Attention<T> {
-  const T* d_o;            ///< [batch, heads, length_q, head_dim]
-  T* d_q;                  ///< [batch, heads, length_q, head_dim]
-  T* d_k;                  ///< [batch, kv_heads, length_k, head_dim]
-  T* d_v;                  ///< [batch, kv_heads, length_k, head_dim]
-  RowStrides d_o_strides;  ///< of d_o
-  RowStrides d_q_strides;  ///< of d_q
-  RowStrides d_k_strides;  ///< of d_k
-  RowStrides d_v_strides;  ///< of d_v
-  /// Row sums of d_o o o: [batch, heads, padded length_q]. A workspace.
+  const T* d_o;
+  T* d_q;
+  T* d_k;
+  T* d_v;
+  RowStrides d_o_strides;
+  RowStrides d_q_strides;
+  RowStrides d_k_strides;
+  RowStrides d_v_strides;
+
+  // The workspace; [batch, heads, padded length_q] if nothing else is said.
+  /// Row sums of d_o o o.
   float* delta;
-  /// lse / ln 2, and +infinity for rows that see no key or do not exist, so that 2^(s - it) is their weight:
-  /// [batch, heads, padded length_q]. A workspace; null for the float32 kernels.
+  /// lse / ln 2, so that P = 2^(s - lse_base_2); +infinity for rows that see no key or do not
+  /// exist. Null for the float32 kernels.
   float* lse_base_2;
-  /// 1 / the sum of a row's recomputed probabilities, 0 for rows that see no key or do not exist:
-  /// [batch, heads, padded length_q]. A workspace; null for the 16-bit kernels, whose rounding hides the difference.
+  /// 1 / the sum of a row's recomputed probabilities, 0 for rows that see no key or do not exist.
+  /// Null for the 16-bit kernels, whose rounding hides the difference.
   float* inv_row_sum;
-  /// Sums that become d_q: [batch, heads, padded length_q, columns of the kernel], in an order that the kernel chooses;
-  /// zero before, but where the first block to come stores its part. A workspace; null for kernels without.
-  float* d_q_sum;
-  /// How far the blocks are with each part of a tile of d_q_sum: [batch * heads * padded length_q / kSemaphoreRows][2], 0
-  /// before; the kernel says what it counts. A workspace; null for kernels whose blocks all add.
+  /// The float32 accumulator of d_q: [batch, heads, padded length_q, columns of the kernel], in an
+  /// order that the kernel chooses. Null for kernels without.
+  float* d_q_accum;
+  /// How many blocks have added to each part of a tile of d_q_accum:
+  /// [batch * heads * padded length_q / kSemaphoreRows][2]. Null for kernels without.
   unsigned* d_q_semaphores;
 };
 
-/// One query head: where its rows begin.
+/// One query head: row 0 of each tensor, of lse and of the workspace; index is
+/// batch * heads + head.
 template <class T>
 struct GradientHead {
-  const T* q;               ///< row 0
-  const T* o;               ///< row 0
-  const T* d_o;             ///< row 0
-  T* d_q;                   ///< row 0
-  const float* lse;         ///< of row 0
-  std::int64_t padded_row;  ///< number of row 0 in the workspace
-  int index;                ///< batch * heads + head
+  const T* q;
+  const T* o;
+  const T* d_o;
+  T* d_q;
+  const float* lse;
+  std::int64_t padded_row;
+  int index;
 };
 
 /// Rows of a head in the workspace.
@@ -79,7 +87,7 @@ __device__ T* kv_rows(T* tensor, const RowStrides& strides, int batch,
   return tensor + batch * strides.batch + kv_head * strides.head;
 }
 
-/// The first query that sees a key, 0 at least; length_q or more when none does.
+/// The first query that sees a key, 0 at least; length_q or more when no query does.
 //! [first_query]
 template <class T>
 __device__ int first_query(const Attention<T>& a, int key) {
@@ -87,5 +95,48 @@ __device__ int first_query(const Attention<T>& a, int key) {
   return query < 0 ? 0 : query;
 }
 //! [first_query]
+
+/// Blocks that cover all keys of all key and value heads, block_n keys each.
+template <class T>
+Size grid_of_keys(const Attention<T>& a, int block_n) {
+  return {static_cast<unsigned>(ceil_div(a.length_k, block_n)),
+          static_cast<unsigned>(a.kv_heads), static_cast<unsigned>(a.batch)};
+}
+
+/// What kernels need beside delta and lse_base_2 or inv_row_sum.
+struct Workspace {
+  int d_q_columns;              ///< of d_q_accum; 0: there is none
+  bool d_q_semaphores = false;  ///< whether there are semaphores
+};
+
+/// Floats that the backward pass needs beside its inputs and results.
+template <class T>
+std::int64_t workspace_floats(const Attention<T>& a, const Workspace& what) {
+  const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
+  return rows * (2 + what.d_q_columns) +
+         (what.d_q_semaphores ? rows / kSemaphoreRows * 2 : 0);
+}
+
+/// Tells the kernels where their workspace is.
+/// @param a      on return with its pointers
+/// @param floats device memory for workspace_floats(a, what), at a multiple of 16 bytes
+/// @param what   is needed
+template <class T>
+void set_workspace(AttentionGradient<T>& a, float* floats,
+                   const Workspace& what) {
+  static_assert(sizeof(unsigned) == sizeof(float), "they share a buffer");
+  const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
+  a.delta = floats;
+  float* const second = floats + rows;
+  constexpr bool is_float = sizeof(T) == sizeof(float);
+  a.lse_base_2 = is_float ? nullptr : second;
+  a.inv_row_sum = is_float ? second : nullptr;
+  float* const accum = floats + 2 * rows;
+  a.d_q_accum = what.d_q_columns > 0 ? accum : nullptr;
+  a.d_q_semaphores =
+      what.d_q_semaphores
+          ? reinterpret_cast<unsigned*>(accum + rows * what.d_q_columns)
+          : nullptr;
+}
 
 }  // namespace fa::FA_TARGET

@@ -1,31 +1,43 @@
 /// @file
-/// What rungs 08 to 12 share: a block has two warpgroups with 64 keys each, whose scores are computed turned, so
-/// that P^T and dS^T are left operands of wgmma as they stand in registers; dS alone goes through shared memory.
+/// What rungs 08 to 13 share: tiles, tensor maps, the loop over tiles of queries, the mask, P and
+/// dS, the accumulator of dQ, and the epilogue. A block has two warpgroups with 64 keys each;
+/// scores are computed transposed, so that P^T and dS^T are left operands of wgmma in registers,
+/// and only dS goes through shared memory.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3 and appendix B.
 #pragma once
 
-#include "06_flash_backward/kernels/02_preprocess.cuh"
+#include "06_flash_backward/kernels/preprocess_16_bit.cuh"
 #include "common/attention/warpgroup_gemm.cuh"
+#include "common/gpu/tensor_map.cuh"
 
 namespace fa::FA_TARGET {
 
 /// Keys of a warpgroup: the rows of wgmma.
 constexpr int kKeys = 64;
-/// Warpgroups of a block that compute.
+/// Warpgroups of a block that issue matmuls.
 constexpr int kKeyWarpgroups = 2;
 
-/// The gradients of attention with the maps of its tensors.
+/// Registers of a producer thread and of a thread that issues matmuls, in blocks of three
+/// warpgroups with 3 x 168 for a thread of each.
+template <class Tile>
+constexpr int kBackwardProducerRegisters = Tile::d == 64 ? 40 : 24;
+template <class Tile>
+constexpr int kBackwardConsumerRegisters =
+    (3 * 168 - kBackwardProducerRegisters<Tile>) / 2;
+
+/// The gradients of attention with the maps of its tensors. Boxes have block_m rows for q and d_o,
+/// kQueries for d_q, kKeys for the others.
 template <class T>
 struct TmaGradient {
-  TensorMap q;             ///< boxes of a tile of queries
-  TensorMap d_o;           ///< boxes of a tile of queries
-  TensorMap k;             ///< boxes of kKeys rows
-  TensorMap v;             ///< boxes of kKeys rows
-  TensorMap d_k;           ///< boxes of kKeys rows
-  TensorMap d_v;           ///< boxes of kKeys rows
-  TensorMap d_q;           ///< boxes of kQueries rows
-  AttentionGradient<T> a;  ///< the rest
+  TensorMap q;
+  TensorMap d_o;
+  TensorMap k;
+  TensorMap v;
+  TensorMap d_k;
+  TensorMap d_v;
+  TensorMap d_q;
+  AttentionGradient<T> a;
 };
 
 /// Sizes of a kernel.
@@ -34,25 +46,30 @@ struct TmaGradient {
 /// @tparam stage_count tiles of Q, and of dO, in shared memory
 template <class Type, int head_dim, int queries, int stage_count>
 struct HopperBackwardTile {
-  using T = Type;                          ///< half or bfloat16
-  static constexpr int d = head_dim;       ///< columns
-  static constexpr int block_m = queries;  ///< of a tile
-  static constexpr int block_n = kKeys * kKeyWarpgroups;  ///< keys of a block
-  static constexpr int stages = stage_count;              ///< of Q, and of dO
-  /// Of dQ a warpgroup has 64 rows, and of these so many columns.
+  using T = Type;
+  static constexpr int d = head_dim;
+  static constexpr int block_m = queries;
+  static constexpr int block_n = kKeys * kKeyWarpgroups;
+  static constexpr int stages = stage_count;
+  // Of dQ a warpgroup has 64 rows, and of these d_q_columns: d_q_part elements.
   static constexpr int d_q_columns = block_m == 64 ? d / 2 : d;
-  static constexpr int d_q_part = block_m * d / 2;  ///< elements of a part
-  using QTile = SwizzledTile<T, block_m, d>;        ///< of Q or dO
-  using KvTile = SwizzledTile<T, kKeys, d>;         ///< of a warpgroup
+  static constexpr int d_q_part = block_m * d / 2;
+  using QTile = SwizzledTile<T, block_m, d>;  ///< of Q or dO
+  using KvTile = SwizzledTile<T, kKeys, d>;   ///< of a warpgroup's K or V
   using ScoreTile = SwizzledTile<T, block_m, block_n>;  ///< of dS
   static_assert(block_m == 64 || block_m == 128, "dQ has two equal parts");
   static_assert(kPaddedRows % block_m == 0, "whole tiles in the workspace");
 };
 
-/// The named barrier at which dS is complete; those before it are of write_gradient().
-constexpr int kScoreGradientsBarrier = 1 + kKeyWarpgroups;
+/// The tile of rungs 08 to 12 for a head dimension, 64 or 128: as many scores as a thread has
+/// registers for.
+template <class T, int d, int stages = 2>
+using TmaBackwardTile = HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
 
-/// Turned scores of a warpgroup: this lane's part of 64 x block_m.
+/// The named barrier of dS; those before it belong to store_gradient().
+constexpr int kDSBarrier = 1 + kKeyWarpgroups;
+
+/// S^T or dP^T of a warpgroup: this lane's part of 64 x block_m.
 template <class Tile>
 using TransposedScores = float[Tile::block_m / 2];
 /// The same, rounded, as left operands of 16 queries each.
@@ -64,72 +81,73 @@ using KeyGradient = float[Tile::d / 2];
 /// This lane's part of a warpgroup's part of dQ.
 template <class Tile>
 using QueryGradient = float[Tile::d_q_columns / 2];
-/// A warpgroup's part of dQ, on its way to TMA.
+/// A warpgroup's part of dQ in 16 bits, which TMA stores.
 template <class Tile>
 using QueryGradientPart =
     SwizzledTile<typename Tile::T, kQueries, Tile::d_q_columns>;
 
-/// The tiles of queries that a block of keys goes through, in each head of its group.
-struct QueryTiles {
-  int first;  ///< that sees one of its keys
-  int end;  ///< behind the last one; no tiles where it is no more than first
-  int start;  ///< with which a block begins; behind the last one comes the first
-};
-/// The tiles that see keys from key0 on.
-template <class Tile, class T>
-__device__ QueryTiles tiles_of_queries(const Attention<T>& a, int key0) {
-  const int first = first_query(a, key0) / Tile::block_m;
-  return {first, ceil_div(a.length_q, Tile::block_m), first};
+/// This lane's element of a warpgroup's accumulator: row lane_row() + 8 h, column
+/// 8 j + threadIdx.x % 4 * 2 + e.
+template <int r>
+__device__ float& element_of(float (&x)[r], int j, int h, int e) {
+  return x[4 * j + 2 * h + e];
+}
+/// The same of one that is only read.
+template <int r>
+__device__ float element_of(const float (&x)[r], int j, int h, int e) {
+  return x[4 * j + 2 * h + e];
 }
 
-/// A block's keys, and which queries see them.
-struct KeyBlock {
-  int key0;          ///< the first one
-  int head;          ///< of K and V
-  int batch;         ///< the sequence
-  QueryTiles tiles;  ///< in each head of the group
+/// Tiles of queries min <= m_block < max; the loop begins at start, and min follows max - 1.
+struct MBlocks {
+  int min;
+  int max;
+  int start;
 };
-/// A block of keys.
-/// @param a     what is computed
-/// @param block of the keys of a head
-/// @param head  of K and V
-/// @param batch the sequence
+
+/// A block of keys, and in each query head of its group the tiles of queries that see it.
+struct NBlock {
+  int key0;
+  int kv_head;
+  int batch;
+  MBlocks m_blocks;
+};
+/// The block with keys from index * block_n on.
 template <class Tile, class T>
-__device__ KeyBlock key_block(const Attention<T>& a, int block, int head,
-                              int batch) {
-  const int key0 = block * Tile::block_n;
-  return {key0, head, batch, tiles_of_queries<Tile>(a, key0)};
+__device__ NBlock n_block(const Attention<T>& a, int index, int kv_head,
+                          int batch) {
+  const int key0 = index * Tile::block_n;
+  const int min = first_query(a, key0) / Tile::block_m;
+  return {
+      key0, kv_head, batch, {min, ceil_div(a.length_q, Tile::block_m), min}};
 }
 
 /// A tile's first row in the workspace.
-/// @param a      what is computed
-/// @param block  of keys
-/// @param head   of Q
-/// @param query0 the tile's first query
 template <class T>
-__device__ std::int64_t row_of_tile(const AttentionGradient<T>& a,
-                                    const KeyBlock& block, int head,
-                                    int query0) {
+__device__ std::int64_t workspace_row(const AttentionGradient<T>& a,
+                                      const NBlock& block, int head,
+                                      int query0) {
   return std::int64_t{block.batch * a.heads + head} * padded_rows(a) + query0;
 }
 
-/// Calls visit(head, query0) for each tile of queries that a block goes through, in order.
+/// Calls visit(head, query0) for each tile of queries of a block of keys, in order.
 template <class Tile, class T, class Visit>
-__device__ void for_each_tile(const Attention<T>& a, const KeyBlock& block,
-                              Visit visit) {
+__device__ void for_each_m_block(const Attention<T>& a, const NBlock& block,
+                                 Visit visit) {
   const int group = a.heads / a.kv_heads;
-  if (block.tiles.first >= block.tiles.end) return;
+  const MBlocks& m_blocks = block.m_blocks;
+  if (m_blocks.min >= m_blocks.max) return;
   for (int i = 0; i < group; ++i) {
-    int tile = block.tiles.start;
+    int m_block = m_blocks.start;
 #pragma unroll 1  // registers may be few
     do {
-      visit(block.head * group + i, tile * Tile::block_m);
-      if (++tile == block.tiles.end) tile = block.tiles.first;
-    } while (tile != block.tiles.start);
+      visit(block.kv_head * group + i, m_block * Tile::block_m);
+      if (++m_block == m_blocks.max) m_block = m_blocks.min;
+    } while (m_block != m_blocks.start);
   }
 }
 
-/// Hides keys that a query does not see. Queries that are not there have no weights in any case.
+/// Masks the keys that a query does not see. Rows beyond length_q have P = 0 in any case.
 /// @param s      products of keys and queries
 /// @param a      what is computed
 /// @param query0 the tile's first query
@@ -141,20 +159,20 @@ __device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a,
   for (int h = 0; h < 2; ++h) {
     const int key = key0 + lane_row() + 8 * h;
     const int first = key < a.length_k ? first_query(a, key) : a.length_q;
-    const int unseen = first - query0 - static_cast<int>(threadIdx.x % 4 * 2);
+    const int masked = first - query0 - static_cast<int>(threadIdx.x % 4 * 2);
 #pragma unroll
     for (int j = 0; j < r / 4; ++j) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        if (8 * j + e < unseen) s[4 * j + 2 * h + e] = -INFINITY;
+        if (8 * j + e < masked) element_of(s, j, h, e) = -INFINITY;
       }
     }
   }
 }
 
-/// S^T becomes P^T.
-/// @param s          products of keys and queries; weights on return
-/// @param lse_base_2 of the tile's queries, in shared memory
+/// P^T = exp2(scale S^T - LSE).
+/// @param s          products of keys and queries; P^T on return
+/// @param lse_base_2 of the tile's queries
 /// @param scale      of the scores / ln 2
 //! [weights]
 template <int r>
@@ -165,17 +183,21 @@ __device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
     float lse[2];  // of two neighbouring queries
     load2(lse, lse_base_2 + 8 * j + threadIdx.x % 4 * 2);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      s[4 * j + i] = exp2_approx(s[4 * j + i] * scale - lse[i % 2]);
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& x = element_of(s, j, h, e);
+        x = exp2_approx(x * scale - lse[e]);
+      }
     }
   }
 }
 //! [weights]
 
-/// dP^T becomes dS^T = P^T o (dP^T - delta).
-/// @param d_p   gradients of weights; of scores on return
-/// @param p     weights
-/// @param delta of the tile's queries, in shared memory
+/// dS^T = P^T o (dP^T - delta).
+/// @param d_p   dP^T; dS^T on return
+/// @param p     P^T
+/// @param delta of the tile's queries
 //! [score_gradients]
 template <int r>
 __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
@@ -185,14 +207,18 @@ __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
     float sum[2];
     load2(sum, delta + 8 * j + threadIdx.x % 4 * 2);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      d_p[4 * j + i] = p[4 * j + i] * (d_p[4 * j + i] - sum[i % 2]);
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& x = element_of(d_p, j, h, e);
+        x = element_of(p, j, h, e) * (x - sum[e]);
+      }
     }
   }
 }
 //! [score_gradients]
 
-/// Writes dS^T of a warpgroup to shared memory, turned back on its way: a row for each query.
+/// Stores dS of a warpgroup to shared memory: stmatrix transposes dS^T, and each query has a row.
 /// @param to   block_m x block_n
 /// @param d_s  rounded
 /// @param key  the warpgroup's first in the block
@@ -210,11 +236,14 @@ __device__ void store_d_s(ScoreTile& to, const std::uint32_t (&d_s)[parts][4],
 }
 //! [store_d_s]
 
-/// Begins a warpgroup's part of dQ = dS K.
-/// @param d_q       the part
-/// @param d_s       block_m x block_n
-/// @param k         all keys of the block
-/// @param warpgroup which
+/// This warp has read a stage.
+template <int stages>
+__device__ void release_stage(Pipeline<stages>& pipe,
+                              const PipelineState<stages>& at) {
+  if (threadIdx.x % kWarp == 0) pipe.consumer_release(at);
+}
+
+/// Issues a warpgroup's part of dQ = dS K and closes the group.
 //! [issue_d_q]
 template <class Tile>
 __device__ void issue_d_q(QueryGradient<Tile>& d_q,
@@ -235,8 +264,9 @@ __device__ void issue_d_q(QueryGradient<Tile>& d_q,
 }
 //! [issue_d_q]
 
-/// Calls visit(at, i) for each four registers of a warpgroup's accumulator, from register i on. They have their place
-/// at `at` of an array [registers / 4][thread of the warpgroup][4]: so a warp reaches 512 neighbouring bytes at once.
+/// Calls visit(at, i) for each four registers of a warpgroup's accumulator, from register i on.
+/// Their place is `at` in an array [registers / 4][thread of the warpgroup][4]: so a warp accesses
+/// 512 consecutive bytes at once.
 template <int registers, class Visit>
 __device__ void for_each_four(Visit visit) {
   const int own = threadIdx.x % kWarpgroup * 4;
@@ -252,7 +282,7 @@ __device__ void store_accumulator(float* to, const float (&x)[r]) {
     store4(to + at, make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]));
   });
 }
-/// Reads what store_accumulator() wrote in a thread of the same number in its warpgroup.
+/// Reads what store_accumulator() wrote in the same thread of another warpgroup or block.
 /// @param x    this lane's part
 /// @param from the array
 template <int r>
@@ -266,33 +296,42 @@ __device__ void load_accumulator(float (&x)[r], const float* from) {
   });
 }
 
-/// Where in the workspace the sums of a warpgroup's part of dQ begin: the tiles of a head lie one after the other, each
-/// with its two parts; a part lies as for_each_four() says.
+/// A warpgroup's part of a tile of d_q_accum. The tiles of a head follow one another, each with
+/// its two parts; a part lies as for_each_four() says.
 /// @param a         what is computed
 /// @param row       of the workspace: the tile's first
 /// @param warpgroup whose part
 template <class Tile, class T>
-__device__ float* d_q_part(const AttentionGradient<T>& a, std::int64_t row,
-                           int warpgroup) {
-  return a.d_q_sum + row * Tile::d + warpgroup * Tile::d_q_part;
+__device__ float* d_q_accum_part(const AttentionGradient<T>& a,
+                                 std::int64_t row, int warpgroup) {
+  return a.d_q_accum + row * Tile::d + warpgroup * Tile::d_q_part;
 }
 
-/// Rounds 64 rows, leaves them in shared memory, and has TMA write them. The threads of the warpgroup come together.
+/// The semaphore of a warpgroup's part of a tile of d_q_accum; row is the tile's first in the
+/// workspace.
+template <class T>
+__device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
+                                   std::int64_t row, int warpgroup) {
+  return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
+}
+
+/// Rounds 64 rows, writes them to shared memory, and has TMA store them. All threads of the
+/// warpgroup call it.
 /// @param map    of the tensor: boxes of 64 rows
 /// @param x      this lane's part
 /// @param factor multiplies x
-/// @param tile   room, on the way to TMA; a barrier has ordered all reads of it by wgmma before this call
+/// @param tile   in shared memory; a barrier has ordered all reads by wgmma before this call
 /// @param row0   first row
 /// @param head   which head
 /// @param batch  which sequence
 /// @param col0   first column
 //! [write_gradient]
 template <class RowTile, int r>
-__device__ void write_gradient(const TensorMap& map, const float (&x)[r],
+__device__ void store_gradient(const TensorMap& map, const float (&x)[r],
                                float factor, RowTile& tile, int row0,
                                int head, int batch, int col0 = 0) {
   static_assert(RowTile::rows == 64 && RowTile::cols == 2 * r,
-                "a warpgroup's");
+                "a warpgroup has 64 rows");
   const int lane = threadIdx.x % kWarp;
   const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
 #pragma unroll
@@ -313,55 +352,86 @@ __device__ void write_gradient(const TensorMap& map, const float (&x)[r],
 }
 //! [write_gradient]
 
-/// What this thread wrote of dS is there for wgmma, and what the other warpgroup wrote, too.
+/// Makes dS of both warpgroups visible to wgmma. All threads of both call it.
 __device__ inline void wait_for_d_s() {
   fence_async_proxy();
-  named_barrier_wait(kScoreGradientsBarrier, kKeyWarpgroups * kWarpgroup);
+  named_barrier_wait(kDSBarrier, kKeyWarpgroups * kWarpgroup);
 }
 
-/// A warpgroup writes its dK and dV, when both are done with K.
+/// Stores a warpgroup's dV and, when both warpgroups have read K, its dK.
 template <class Tile, class Shared, class T>
-__device__ void write_key_gradients(Shared& shared,
-                                    const TmaGradient<T>& maps,
-                                    const KeyBlock& block,
-                                    const KeyGradient<Tile>& d_k,
-                                    const KeyGradient<Tile>& d_v) {
+__device__ void epilogue(Shared& shared, const TmaGradient<T>& maps,
+                         const NBlock& block, const KeyGradient<Tile>& d_k,
+                         const KeyGradient<Tile>& d_v) {
   const int warpgroup = warpgroup_index();
   const int key0 = block.key0 + warpgroup * kKeys;
-  write_gradient(maps.d_v, d_v, 1, shared.v[warpgroup], key0, block.head,
+  store_gradient(maps.d_v, d_v, 1, shared.v[warpgroup], key0, block.kv_head,
                  block.batch);
-  named_barrier_wait(kScoreGradientsBarrier, kKeyWarpgroups * kWarpgroup);
-  write_gradient(maps.d_k, d_k, maps.a.scale, shared.k[warpgroup], key0,
-                 block.head, block.batch);
+  named_barrier_wait(kDSBarrier, kKeyWarpgroups * kWarpgroup);
+  store_gradient(maps.d_k, d_k, maps.a.scale, shared.k[warpgroup], key0,
+                 block.kv_head, block.batch);
   if (threadIdx.x % kWarpgroup == 0) {
-    bulk_wait_read<0>();  // before the block's shared memory goes
+    bulk_wait_read<0>();  // before the block's shared memory is freed
   }
 }
 
-/// Scales and rounds the sums of dQ, and writes them where they belong: each warpgroup a part, as the registers of wgmma
-/// held it. Launch: blocks of 2 x 128; grid of ceil(length_q / block_m) x heads x batch;
-/// sizeof(QueryGradientPart<Tile>[2]).
-/// @tparam Tile HopperBackwardTile of the kernel that summed
+/// dQ = scale d_q_accum, rounded: each warpgroup a part, as the registers of wgmma held it.
+/// @tparam Tile HopperBackwardTile of the kernel that accumulated
 //! [write_d_q]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
-    write_tma_d_q(const __grid_constant__ TmaGradient<T> maps) {
+    postprocess_tma_d_q(const __grid_constant__ TmaGradient<T> maps) {
   auto& tiles = *dynamic_shared<QueryGradientPart<Tile>[kKeyWarpgroups]>();
   const AttentionGradient<T>& a = maps.a;
   const int warpgroup = warpgroup_index();
   const int query0 = blockIdx.x * Tile::block_m;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
   QueryGradient<Tile> d_q;
-  load_accumulator(d_q,
-                   d_q_part<Tile>(a, head.padded_row + query0, warpgroup));
+  load_accumulator(
+      d_q, d_q_accum_part<Tile>(a, head.padded_row + query0, warpgroup));
   constexpr bool by_columns = Tile::block_m == 64;
-  write_gradient(maps.d_q, d_q, a.scale, tiles[warpgroup],
+  store_gradient(maps.d_q, d_q, a.scale, tiles[warpgroup],
                  query0 + (by_columns ? 0 : kQueries * warpgroup), blockIdx.y,
                  blockIdx.z, by_columns ? Tile::d_q_columns * warpgroup : 0);
   if (threadIdx.x % kWarpgroup == 0) {
-    bulk_wait_read<0>();  // before the block's shared memory goes
+    bulk_wait_read<0>();  // before the block's shared memory is freed
   }
 }
 //! [write_d_q]
+
+/// Launches postprocess_tma_d_q().
+template <class Tile, class T>
+void launch_tma_postprocess(const TmaGradient<T>& maps,
+                            const Stream& stream) {
+  launch(stream, postprocess_tma_d_q<Tile, T>,
+         {grid_of(maps.a, Tile::block_m),
+          {kWarpgroup * kKeyWarpgroups},
+          kKeyWarpgroups * sizeof(QueryGradientPart<Tile>)},
+         maps);
+}
+
+/// Gradients with tensor maps for a kernel.
+/// @tparam Tile HopperBackwardTile or WideTile of the kernel
+/// @throws as tensor_map()
+template <class Tile, class T>
+TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {
+  const auto of_queries = [&](const T* data, const RowStrides& strides,
+                              int rows) {
+    return tensor_map(data, {a.batch, a.heads, a.length_q, a.head_dim},
+                      {strides.batch, strides.head, strides.row}, rows);
+  };
+  const auto of_keys = [&](const T* data, const RowStrides& strides) {
+    return tensor_map(data, {a.batch, a.kv_heads, a.length_k, a.head_dim},
+                      {strides.batch, strides.head, strides.row}, kKeys);
+  };
+  return {of_queries(a.q, a.q_strides, Tile::block_m),
+          of_queries(a.d_o, a.d_o_strides, Tile::block_m),
+          of_keys(a.k, a.k_strides),
+          of_keys(a.v, a.v_strides),
+          of_keys(a.d_k, a.d_k_strides),
+          of_keys(a.d_v, a.d_v_strides),
+          of_queries(a.d_q, a.d_q_strides, kQueries),
+          a};
+}
 
 }  // namespace fa::FA_TARGET

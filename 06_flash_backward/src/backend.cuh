@@ -1,383 +1,195 @@
 /// @file
-/// The kernels of this lesson on one machine. Compiled once for each: see common/gpu/target.hpp.
+/// The kernels of this lesson as a table. Compiled once for each backend: see
+/// common/gpu/target.hpp.
 #pragma once
 
-#include <memory>
-
-#include "05_flash_forward/src/device_tensor.cuh"
-#include "06_flash_backward/src/backend.hpp"
+#include "06_flash_backward/kernels/05_tensor_cores.cuh"
+#include "06_flash_backward/kernels/08_wgmma.cuh"
 #include "06_flash_backward/src/dispatch.cuh"
-#include "common/gpu/launch.cuh"
+#include "06_flash_backward/src/on_device.cuh"
 
 namespace fa::FA_TARGET {
-namespace {  // one source file for each machine includes this
+namespace {  // one source file for each backend includes this
 
-using backward::Gradients;
-using backward::Inputs;
-using backward::Prepared;
-using backward::Rung;
-using flash::Problem;
-using flash::Tiles;
-using flash::Type;
-
-// What a kernel takes at once whose blocks have block_n keys and go through queries, block_m at a time; where other
-// blocks have queries and go through keys, those as well.
+// Tiles of a kernel whose blocks own keys and loop over the queries; with key_stages, of those as
+// well whose blocks own queries and loop over the keys.
 template <class Tile>
 Tiles backward_tiles(int query_stages, int key_stages = 0) {
   return {Tile::block_m, Tile::block_n, query_stages, key_stages, Tile::d};
 }
 
-// A rung, and for which forms of its tiles problems are to be chosen.
-inline Rung with_tiles(Rung rung, const std::vector<Tiles>& tiles) {
-  rung.tiles = tiles;
-  return rung;
-}
-
-// What rungs 01 and 02 take at once.
+// Tiles of rungs 01 and 02, 03 and 04, 06 and 07, 08 to 12, and 13.
 inline std::vector<Tiles> unfused_tiles() {
   return {{kUnfusedGradientTile, kUnfusedGradientTile, 1, 1}};
 }
-// What rungs 03 and 04 take at once.
 inline std::vector<Tiles> float_tiles(int key_stages) {
   using Tile = FloatBackwardTile<64>;
   return {{Tile::side, Tile::side, 1, key_stages}};
 }
-// What rungs 06 and 07 take at once.
 inline std::vector<Tiles> swizzled_tiles(int key_stages) {
   return {
       backward_tiles<SwizzledBackwardTile<64>>(kPipelineStages, key_stages),
       backward_tiles<SwizzledBackwardTile<256>>(kPipelineStages, key_stages)};
 }
-// What rungs 08 to 12 take at once.
 template <int stages>
 std::vector<Tiles> tma_tiles() {
   return {backward_tiles<TmaBackwardTile<half, 64, stages>>(stages),
           backward_tiles<TmaBackwardTile<half, 128, stages>>(stages)};
 }
-
-// A problem in the memory of the device.
-template <class T>
-struct OnDevice {
-  OnDevice(const Problem& problem, const Inputs& in)
-      : q(in.forward.q, problem.shape_of_q(), problem.layout),
-        k(in.forward.k, problem.shape_of_kv(), problem.layout),
-        v(in.forward.v, problem.shape_of_kv(), problem.layout),
-        o(in.o, problem.shape_of_q(), problem.layout),
-        d_o(in.d_o, problem.shape_of_q(), problem.layout),
-        d_q(problem.shape_of_q(), problem.layout),
-        d_k(problem.shape_of_kv(), problem.layout),
-        d_v(problem.shape_of_kv(), problem.layout),
-        lse(repeated(in.lse, problem.shape)),
-        a{attention_of<T>(problem),
-          {},
-          {},
-          {},
-          {},
-          {},
-          {},
-          {},
-          {},
-          {},
-          {},
-          {},
-          {},
-          {}} {
-    a.q = q.data();
-    a.k = k.data();
-    a.v = v.data();
-    a.o = o.data();
-    a.lse = lse.data();
-    a.d_o = d_o.data();
-    a.d_q = d_q.data();
-    a.d_k = d_k.data();
-    a.d_v = d_v.data();
-    a.d_o_strides = a.d_q_strides = a.q_strides;
-    a.d_k_strides = a.d_v_strides = a.k_strides;
-  }
-  // The LSE of one head of one sequence, for all of them.
-  static Tensor<float, 3> repeated(const Tensor<float, 3>& lse,
-                                   const AttentionShape& shape) {
-    Tensor<float, 3> result({shape.batch, shape.heads, shape.length_q});
-    for (std::int64_t i = 0; i < result.count(); i += lse.count()) {
-      std::copy(lse.data(), lse.data() + lse.count(), result.data() + i);
-    }
-    return result;
-  }
-
-  DeviceTensor<T> q, k, v, o, d_o, d_q, d_k, d_v;
-  DeviceBuffer<float> lse;
-  AttentionGradient<T> a;
-};
-
-// A rung for one type: `start(gradient)` takes what memory it needs beside inputs and results, and gives what
-// launches it.
-template <class T, class Start>
-Prepared prepare(const Problem& problem, const Inputs& in, Start start) {
-  const auto device = std::make_shared<OnDevice<T>>(problem, in);
-  const std::int64_t before = taken_bytes();
-  const std::function<void()> work = start(device->a);
-  return {
-      [=] { work(); },
-      [=]() -> Gradients {
-        return {device->d_q.host(), device->d_k.host(), device->d_v.host()};
-      },
-      taken_bytes() - before};
-}
-
-// What launches kernels that need a workspace: `work(gradient)`.
-template <class T, class Work>
-std::function<void()> with_workspace(AttentionGradient<T> a,
-                                     const Workspace& what, Work work) {
-  const auto memory =
-      std::make_shared<DeviceBuffer<float>>(workspace_floats(a, what));
-  set_workspace(a, memory->data(), what);
-  return [=] {
-    (void)memory;  // kept as long as this is
-    work(a);
-  };
-}
-
-using FloatGradient = AttentionGradient<float>;
-
-// A rung for float32.
-template <class Start>
-Rung float_rung(const char* name, const char* idea, bool same_bits,
-                Start start,
-                std::size_t (*shared_bytes)(std::int64_t) = nullptr) {
-  return {{name, idea, {Type::kFloat32}, 256, true, 8, {}, shared_bytes},
-          same_bits,
-          [=](const Problem& problem, const Inputs& in) {
-            return prepare<float>(problem, in, start);
-          }};
-}
-
-// A rung for both 16-bit types.
-template <class Start>
-Rung sixteen_bit_rung(
-    const char* name, const char* idea, std::int64_t max_head_dim,
-    bool same_bits, Start start,
-    std::function<std::size_t(std::int64_t)> shared_bytes = nullptr) {
-  return {{name,
-           idea,
-           {Type::kFloat16, Type::kBFloat16},
-           max_head_dim,
-           true,
-           8,
-           kNeedsMma,
-           std::move(shared_bytes)},
-          same_bits,
-          [=](const Problem& problem, const Inputs& in) {
-            return problem.type == Type::kFloat16
-                       ? prepare<half>(problem, in, start)
-                       : prepare<bfloat16>(problem, in, start);
-          }};
-}
-
-// Blocks of 32 x 32 that cover [rows, columns] for each head.
-inline Launch product_launch(int rows, int columns, int heads) {
-  constexpr int tile = kUnfusedGradientTile;
-  return {{static_cast<unsigned>(ceil_div(columns, tile)),
-           static_cast<unsigned>(ceil_div(rows, tile)),
-           static_cast<unsigned>(heads)},
-          {tile, tile}};
-}
-
-// A warp for each row of the scores.
-inline Launch row_launch(const FloatGradient& a) {
-  return {{static_cast<unsigned>(ceil_div(a.length_q, 4)), 1,
-           static_cast<unsigned>(a.batch * a.heads)},
-          {32, 4}};
-}
-
-// The kernels of rungs 01 and 02, which differ in how P and dS come to be: `launch_scores(sizes)`.
-template <class Scores>
-void launch_unfused(const FloatGradient& a, float* weights, float* gradients,
-                    Scores launch_scores) {
-  const int heads = a.batch * a.heads;
-  launch_scores(product_launch(a.length_q, a.length_k, heads));
-  launch(unfused_d_q, product_launch(a.length_q, a.head_dim, heads), a,
-         gradients);
-  launch(unfused_d_k_d_v,
-         product_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
-         weights, gradients);
-}
-
-// Elements of the scores of all heads.
-inline std::int64_t score_count(const FloatGradient& a) {
-  return std::int64_t{a.batch} * a.heads * a.length_q * a.length_k;
-}
-
-inline Rung unfused() {
-  return float_rung(
-      "01_unfused", "one kernel per formula", true,
-      [](const FloatGradient& a) -> std::function<void()> {
-        const auto scores =
-            std::make_shared<DeviceBuffer<float>>(2 * score_count(a));
-        return [=] {
-          float* const weights = scores->data();
-          float* const gradients = weights + score_count(a);
-          launch_unfused(a, weights, gradients, [&](const Launch& sizes) {
-            launch(unfused_backward_scores, sizes, a, weights);
-            launch(unfused_prob_gradients, sizes, a, gradients);
-            launch(unfused_score_gradients, row_launch(a), a, weights,
-                   gradients);
-          });
-        };
-      });
-}
-
-inline Rung preprocessed() {
-  return float_rung(
-      "02_preprocess", "delta and the row sums precomputed", true,
-      [](const FloatGradient& of) {
-        return with_workspace(
-            of, {0},
-            [scores = std::make_shared<DeviceBuffer<float>>(
-                 2 * score_count(of))](const FloatGradient& a) {
-              float* const weights = scores->data();
-              float* const gradients = weights + score_count(a);
-              with_head_dim<32, 256>(a.head_dim, [&](auto d) {
-                launch_preprocess<decltype(d)::value>(a, Stream::of(nullptr));
-              });
-              launch_unfused(a, weights, gradients, [&](const Launch& sizes) {
-                launch(probs_by_element, sizes, a, weights);
-                launch(stored_row_sums, row_launch(a), a, weights);
-                launch(score_gradients_by_element, sizes, a, weights,
-                       gradients);
-              });
-            });
-      });
-}
-
-// What launch_backward() launches, as a rung.
-inline auto start_backward(bool deterministic) {
-  return [=](const auto& of) {
-    return with_workspace(
-        of, workspace_of(of, deterministic), [=](const auto& a) {
-          launch_backward(a, deterministic, Stream::of(nullptr));
-        });
-  };
-}
-
-// What launch_sm_80_backward() launches, as a rung.
-inline auto start_sm_80_backward(bool deterministic) {
-  return [=](const auto& of) {
-    return with_workspace(
-        of, sm_80_workspace_of(of, deterministic), [=](const auto& a) {
-          launch_sm_80_backward(a, deterministic, Stream::of(nullptr));
-        });
-  };
-}
-
-// A rung with Hopper's instructions, with turns or without: `work(gradient, columns)` launches it.
-template <class Work>
-Rung hopper_rung(const char* name, const char* idea, bool same_bits,
-                 bool d_q_semaphores, Work work) {
-  Rung rung =
-      sixteen_bit_rung(name, idea, 128, same_bits, [=](const auto& of) {
-        return with_workspace(
-            of, {tma_columns(of), d_q_semaphores}, [=](const auto& a) {
-              with_head_dim<64, 128>(a.head_dim,
-                                     [&](auto columns) { work(a, columns); });
-            });
-      });
-  rung.supports_dropout = false;
-  rung.needs = kNeedsHopper;
-  rung.tiles = tma_tiles<2>();
-  return rung;
-}
-
-inline Rung wide_heads() {
-  Rung rung =
-      sixteen_bit_rung("13_wide_heads", "head_dim 256, no atomics", 256, true,
-                       [](const auto& of) {
-                         return with_workspace(of, {0}, [](const auto& a) {
-                           launch_wide(a, Stream::of(nullptr));
-                         });
-                       });
-  rung.supports_dropout = false;
-  rung.needs = kNeedsHopper;
-  rung.min_head_dim = ceil_div(kWideHeads, 8) * 8;
+inline std::vector<Tiles> wide_tiles() {
   using Tile = WideTile<half>;
-  rung.tiles = {
-      {kWideQueries, Tile::block_n, Tile::stages, Tile::stages, Tile::d}};
-  return rung;
+  return {{kWideQueries, Tile::block_n, Tile::stages, Tile::stages, Tile::d}};
 }
 
-inline std::vector<Rung> hopper_rungs() {
-  return {
-      with_tiles(hopper_rung(
-                     "08_wgmma", "wgmma and TMA", false, false,
-                     [](const auto& a, auto columns) {
-                       using T = std::remove_pointer_t<decltype(a.d_q)>;
-                       using Tile =
-                           TmaBackwardTile<T, decltype(columns)::value, 1>;
-                       launch_tma_keys<Tile>(
-                           a, flash_backward_wgmma<Tile, T>,
-                           kWarpgroup * kKeyWarpgroups,
-                           sizeof(WgmmaBackwardShared<Tile>),
-                           Stream::of(nullptr));
-                     }),
-                 tma_tiles<1>()),
-      hopper_rung("09_warp_specialized", "producer warps, warps that add dQ",
-                  false, false,
-                  [](const auto& a, auto columns) {
-                    using T = std::remove_pointer_t<decltype(a.d_q)>;
-                    using Tile = TmaBackwardTile<T, decltype(columns)::value>;
-                    launch_tma_keys<Tile>(
-                        a, flash_backward_specialized<Tile, T>,
-                        kWarpgroup * (kKeyWarpgroups + 1),
-                        sizeof(BackwardShared<Tile>), Stream::of(nullptr));
-                  }),
-      hopper_rung("10_delayed_dq", "dQ one tile later", false, false,
-                  [](const auto& a, auto columns) {
-                    using T = std::remove_pointer_t<decltype(a.d_q)>;
-                    using Tile = TmaBackwardTile<T, decltype(columns)::value>;
-                    launch_ordered<Tile>(a,
-                                         flash_backward_delayed_dq<Tile, T>,
-                                         a.causal, Stream::of(nullptr));
-                  }),
-      hopper_rung("11_ordered_dq", "ordered accumulation of dQ", true, true,
-                  [](const auto& a, auto columns) {
-                    launch_store_then_reduce<decltype(columns)::value>(
-                        a, true, Stream::of(nullptr));
-                  }),
-      hopper_rung("12_store_then_reduce", "first block stores, rest add", false,
-                  true,
-                  [](const auto& a, auto columns) {
-                    launch_store_then_reduce<decltype(columns)::value>(
-                        a, false, Stream::of(nullptr));
-                  }),
-      wide_heads()};
+// Shared memory of rung 05.
+inline std::size_t plain_bytes(std::int64_t head_dim) {
+  return with_head_dim<64, 128>(head_dim, [](auto d) {
+    using Tile = PlainBackwardTile<decltype(d)::value>;
+    return plain_backward_bytes<Tile, half>();
+  });
 }
 
-inline Rung tensor_cores() {
-  const auto columns = [](const auto& a) {
-    return with_head_dim<64, 128>(a.head_dim,
-                                  [](auto d) { return decltype(d)::value; });
+// What a rung needs in the workspace beside row statistics.
+enum class Needed { kNothing, kAccumulator, kSemaphores };
+
+// Prepares `work(gradient, d, stream)` with a workspace; d is the head dimension, from `least` to
+// `most`, that its kernels are compiled for.
+template <int least, int most, class Work>
+auto start(Needed needed, Work work) {
+  return [=](const auto& of) {
+    return with_head_dim<least, most>(of.head_dim, [&](auto d) {
+      const Workspace what{
+          needed == Needed::kNothing ? 0 : decltype(d)::value,
+          needed == Needed::kSemaphores};
+      return with_workspace(
+          of, what, [=](const auto& a) { work(a, d, Stream::of(nullptr)); });
+    });
   };
-  return with_tiles(
-      sixteen_bit_rung(
-          "05_tensor_cores", "P and dS stay in registers", 128, false,
-          [=](const auto& of) {
-            return with_workspace(of, {columns(of)}, [](const auto& a) {
-              using T = std::remove_pointer_t<decltype(a.d_q)>;
-              with_head_dim<64, 128>(a.head_dim, [&](auto head_dim) {
-                constexpr int d = decltype(head_dim)::value;
-                using Tile = PlainBackwardTile<d>;
-                launch_with_sums<Tile>(flash_backward_tensor_cores<d, T>,
-                                       plain_backward_bytes<Tile, T>(), a,
-                                       Stream::of(nullptr));
-              });
-            });
-          },
-          [](std::int64_t head_dim) {
-            return with_head_dim<64, 128>(head_dim, [](auto d) {
-              return plain_backward_bytes<
-                  PlainBackwardTile<decltype(d)::value>, half>();
-            });
-          }),
-      {backward_tiles<PlainBackwardTile<64>>(1)});
+}
+
+// Prepares `work(gradient, d, scores, stream)` with memory for P and dS.
+template <class Work>
+auto start_with_scores(Work work) {
+  return [=](const AttentionGradient<float>& of) {
+    const auto scores =
+        std::make_shared<DeviceBuffer<float>>(2 * score_count(of));
+    const auto prepared = start<32, 256>(
+        Needed::kNothing, [=](const auto& a, auto d, const Stream& stream) {
+          work(a, d, scores->data(), stream);
+        });
+    return prepared(of);
+  };
+}
+
+// The ladder: name, idea, whether every run gives the same bits, limits, launch.
+inline std::vector<Rung> ladder() {
+  constexpr Needed nothing = Needed::kNothing;
+  constexpr Needed accumulator = Needed::kAccumulator;
+  constexpr Needed semaphores = Needed::kSemaphores;
+  return {
+      float_rung("01_unfused", "a kernel for each formula", true,
+                 {256, unfused_tiles()},
+                 start_with_scores([](const auto& a, auto /*d*/,
+                                      float* scores, const Stream& stream) {
+                   launch_backward_unfused(a, scores, stream);
+                 })),
+      float_rung("02_preprocess", "LSE and delta, one sum of each row", true,
+                 {256, unfused_tiles()},
+                 start_with_scores([](const auto& a, auto d, float* scores,
+                                      const Stream& stream) {
+                   launch_backward_preprocess<decltype(d)::value>(a, scores,
+                                                                  stream);
+                 })),
+      float_rung(
+          "03_two_kernels", "keys outside, then queries", true,
+          {256, float_tiles(1), float_backward_bytes},
+          start<32, 256>(nothing,
+                         [](const auto& a, auto d, const Stream& stream) {
+                           launch_backward_two_kernels<decltype(d)::value>(
+                               a, stream);
+                         })),
+      float_rung("04_atomics", "one kernel adds to dQ", false,
+                 {256, float_tiles(0), float_backward_bytes},
+                 start<32, 256>(
+                     nothing,
+                     [](const auto& a, auto d, const Stream& stream) {
+                       launch_backward_atomics<decltype(d)::value>(a, stream);
+                     })),
+      mma_rung(
+          "05_tensor_cores", "P and dS stay in registers", false,
+          {128, {backward_tiles<PlainBackwardTile<64>>(1)}, plain_bytes},
+          start<64, 128>(accumulator,
+                         [](const auto& a, auto d, const Stream& stream) {
+                           launch_backward_tensor_cores<decltype(d)::value>(
+                               a, stream);
+                         })),
+      mma_rung("06_swizzled_pipeline",
+               "swizzle, cp.async, P and dS between matmuls", false,
+               {256, swizzled_tiles(0),
+                [](std::int64_t head_dim) {
+                  return sm_80_backward_bytes(head_dim, false);
+                }},
+               start<32, 256>(
+                   accumulator,
+                   [](const auto& a, auto d, const Stream& stream) {
+                     launch_backward_swizzled_pipeline<decltype(d)::value>(
+                         a, stream);
+                   })),
+      mma_rung(
+          "07_deterministic", "the same bits in every run", true,
+          {256, swizzled_tiles(kPipelineStages),
+           [](std::int64_t head_dim) {
+             return sm_80_backward_bytes(head_dim, true);
+           }},
+          start<32, 256>(nothing,
+                         [](const auto& a, auto d, const Stream& stream) {
+                           launch_backward_deterministic<decltype(d)::value>(
+                               a, stream);
+                         })),
+      hopper_rung("08_wgmma", "Hopper's matmuls and copies", false,
+                  {128, tma_tiles<1>()},
+                  start<64, 128>(
+                      accumulator,
+                      [](const auto& a, auto d, const Stream& stream) {
+                        launch_backward_wgmma<decltype(d)::value>(a, stream);
+                      })),
+      hopper_rung("09_warp_specialized", "warps that load, warps that add",
+                  false, {128, tma_tiles<2>()},
+                  start<64, 128>(
+                      accumulator,
+                      [](const auto& a, auto d, const Stream& stream) {
+                        launch_backward_warp_specialized<decltype(d)::value>(
+                            a, stream);
+                      })),
+      hopper_rung(
+          "10_delayed_dq", "dQ one tile later", false, {128, tma_tiles<2>()},
+          start<64, 128>(accumulator,
+                         [](const auto& a, auto d, const Stream& stream) {
+                           launch_backward_delayed_dq<decltype(d)::value>(
+                               a, stream);
+                         })),
+      hopper_rung(
+          "11_ordered_dq", "the same bits, ordered accumulation", true,
+          {128, tma_tiles<2>()},
+          start<64, 128>(semaphores,
+                         [](const auto& a, auto d, const Stream& stream) {
+                           launch_backward_ordered_dq<decltype(d)::value>(
+                               a, stream);
+                         })),
+      hopper_rung("12_store_then_reduce", "the first stores, no zeros", false,
+                  {128, tma_tiles<2>()},
+                  start<64, 128>(
+                      semaphores,
+                      [](const auto& a, auto d, const Stream& stream) {
+                        launch_backward_store_then_reduce<decltype(d)::value>(
+                            a, stream);
+                      })),
+      hopper_rung("13_wide_heads", "wide heads, no accumulation of dQ", true,
+                  {256, wide_tiles(), {}, ceil_div(kWideHeads, 8) * 8},
+                  start<256, 256>(nothing, [](const auto& a, auto /*d*/,
+                                              const Stream& stream) {
+                    launch_backward_wide_heads(a, stream);
+                  }))};
 }
 
 // Lesson 05's fastest kernels, from host tensors to host tensors.
@@ -439,7 +251,7 @@ std::string chosen_rung(const Problem& problem, bool deterministic,
 
 }  // namespace
 
-/// This machine with all kernels of the lesson.
+/// This backend with all kernels of the lesson.
 inline backward::Backend backend(const std::string& kind) {
   backward::Backend result{backend_base(kind), {}, {}, {}, dispatched_rung};
   result.chosen = [](const Problem& problem, bool deterministic,
@@ -453,31 +265,7 @@ inline backward::Backend backend(const std::string& kind) {
         return chosen_rung<float>(problem, deterministic, device);
     }
   };
-  result.rungs = {
-      with_tiles(unfused(), unfused_tiles()),
-      with_tiles(preprocessed(), unfused_tiles()),
-      with_tiles(float_rung("03_two_kernels", "two kernels: keys, queries",
-                            true, start_backward(true), float_backward_bytes),
-                 float_tiles(1)),
-      with_tiles(float_rung("04_atomics", "one kernel, atomic dQ", false,
-                            start_backward(false), float_backward_bytes),
-                 float_tiles(0)),
-      tensor_cores(),
-      with_tiles(sixteen_bit_rung(
-                     "06_swizzled_pipeline", "swizzle and cp.async pipeline",
-                     256, false, start_sm_80_backward(false),
-                     [](std::int64_t head_dim) {
-                       return sm_80_backward_bytes(head_dim, false);
-                     }),
-                 swizzled_tiles(0)),
-      with_tiles(
-          sixteen_bit_rung("07_deterministic", "deterministic",
-                           256, true, start_sm_80_backward(true),
-                           [](std::int64_t head_dim) {
-                             return sm_80_backward_bytes(head_dim, true);
-                           }),
-          swizzled_tiles(kPipelineStages))};
-  for (const Rung& rung : hopper_rungs()) result.rungs.push_back(rung);
+  result.rungs = ladder();
   const Rung of_floats = result.rungs[3], of_16_bits = result.rungs[5];
   if (result.available) {
     result.left_out = flash::fit_ladder(result.rungs, result.properties);

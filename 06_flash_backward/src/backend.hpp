@@ -1,6 +1,6 @@
 /// @file
-/// The kernels of this lesson as the program and the tests see them: from host tensors to host tensors, on each
-/// machine that this build knows.
+/// The kernels of this lesson as the program and the tests see them: from host tensors to host
+/// tensors, on each backend of this build.
 #pragma once
 
 #include <functional>
@@ -33,15 +33,16 @@ struct Backend : BackendBase {
   /// The fastest kernels of lesson 05: o and lse for q, k and v of the problem's type.
   /// @throws std::invalid_argument as Rung::prepare
   std::function<flash::Outputs(const Problem&, const flash::Inputs&)> forward;
-  /// The file of the kernels that the C interface chooses for a problem on a device, deterministic or not.
+  /// The file of the kernels that the C interface chooses for a problem on a device, deterministic
+  /// or not.
   std::function<std::string(const Problem&, bool deterministic,
                             const DeviceProperties&)>
       chosen;
-  /// What is chosen for a device, as a rung on this machine.
+  /// What is chosen for a device, as a rung on this backend.
   std::function<Rung(bool deterministic, const DeviceProperties&)> dispatched;
 };
 
-/// The machines of this build: the lab first.
+/// The backends of this build: the lab first.
 std::vector<Backend> backends();
 
 }  // namespace fa::backward

@@ -1,90 +1,86 @@
 /// @file
-/// Which kernels compute gradients and how they are launched. The last rungs of the ladder, the training program and the
-/// C interface share it.
+/// Which kernels compute gradients. The training program and the C interface share it.
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
 #include "05_flash_forward/src/dispatch.cuh"
 #include "06_flash_backward/kernels/04_atomics.cuh"
 #include "06_flash_backward/kernels/07_deterministic.cuh"
+#include "06_flash_backward/kernels/11_ordered_dq.cuh"
+#include "06_flash_backward/kernels/12_store_then_reduce.cuh"
+#include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
-#include "06_flash_backward/src/tma_launch.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Launches the kernels of rungs 05 and 06: `kernel` between preprocess() and write_d_q().
-template <class Tile, class T>
-void launch_with_sums(void (*kernel)(AttentionGradient<T>),
-                      std::size_t shared_bytes, const AttentionGradient<T>& a,
-                      const Stream& stream, int stages = 0) {
-  launch_preprocess<Tile::d>(a, stream);
-  launch(
-      stream, kernel,
-      {grid_of_keys(a, Tile::block_n), {Tile::threads}, shared_bytes, stages},
-      a);
-  launch(stream, write_d_q<Tile, T>,
-         {grid_of(a, Tile::block_m), {Tile::block_m * Tile::d / 16}}, a);
+/// Columns that the kernels with TMA, rungs 08 to 13, are compiled for; 0 for a problem that they
+/// do not take, whatever its strides.
+template <class T>
+int tma_columns(const Attention<T>& a) {
+  if (sizeof(T) != 2 || a.dropout.threshold != 0) return 0;
+  return a.head_dim <= 64 ? 64 : a.head_dim < kWideHeads ? 128 : 256;
 }
 
-/// Whether every run gives the same bits. For wide heads without dropout it does on a Hopper GPU: by rung 13, or by rung
-/// 07 where strides keep rung 13 away, so that neither needs sums of dQ.
-/// @param a      what is computed
-/// @param asked  whether somebody asked for it
-/// @param device where
+/// Columns that the other kernels are compiled for.
 template <class T>
-bool is_deterministic(const Attention<T>& a, bool asked,
+int sm_80_columns(const Attention<T>& a) {
+  return with_head_dim<32, 256>(a.head_dim,
+                                [](auto d) { return decltype(d)::value; });
+}
+
+/// Whether rungs 08 to 13 take a problem: see can_use_tma(). Blocks of keys must be countable as
+/// those of queries are.
+template <class T>
+bool can_use_tma_backward(const AttentionGradient<T>& a) {
+  Attention<T> gradients = a;  // those of the tensors, in their place
+  gradients.q_strides = a.d_o_strides;
+  gradients.o_strides = a.d_q_strides;
+  gradients.k_strides = a.d_k_strides;
+  gradients.v_strides = a.d_v_strides;
+  const std::int64_t blocks_of_keys =
+      std::int64_t{a.batch} * a.kv_heads *
+      ceil_div<std::int64_t>(a.length_k, kKeys);
+  return tma_columns(a) > 0 && can_use_tma<T>(a) &&
+         can_use_tma<T>(gradients) &&
+         blocks_of_keys < std::numeric_limits<int>::max() / 2;
+}
+
+/// Whether every run gives the same bits. On a Hopper GPU it does for wide heads without dropout:
+/// by rung 13, or by rung 07 where strides rule out rung 13, so that neither needs d_q_accum.
+/// @param a         what is computed
+/// @param requested whether the caller asked for it
+/// @param device    where
+template <class T>
+bool is_deterministic(const Attention<T>& a, bool requested,
                       const DeviceProperties& device) {
-  return asked || (prefers_hopper(device) && tma_columns(a) >= kWideHeads);
-}
-
-/// Launches kernels for a GPU that the others do not fit. They need no sums of dQ.
-template <class T>
-void launch_any_gpu_backward(const AttentionGradient<T>& of,
-                             const Stream& stream) {
-  AttentionGradient<T> a = of;
-  a.d_q_semaphores = nullptr;
-  a.d_q_sum = nullptr;
-  launch_preprocess<kAnyGpuColumns>(a, stream);
-  if constexpr (std::is_same_v<T, float>) {
-    launch(stream, any_gpu_row_sums,
-           {grid_of(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}}, a);
-  }
-  launch(stream, any_gpu_keys<T>,
-         {grid_of_keys(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}}, a);
-  launch(stream, any_gpu_queries<T>,
-         {grid_of(a, kAnyGpuWarps), {kAnyGpuWarps * kWarp}}, a);
+  return requested ||
+         (prefers_hopper(device) && tma_columns(a) >= kWideHeads);
 }
 
 /// Shared memory of a block of rungs 03 and 04.
 inline std::size_t float_backward_bytes(std::int64_t head_dim) {
-  return with_head_dim<32, 256>(head_dim, [](auto d) {
-    return std::max(FloatBackwardTile<decltype(d)::value>::shared_bytes,
-                    RowSumTile<decltype(d)::value>::shared_bytes);
-  });
+  return with_head_dim<32, 256>(
+      head_dim, [](auto d) { return kTwoKernelsBytes<decltype(d)::value>; });
 }
+
 /// Shared memory of a block of rung 06, or of 07, at least.
 inline std::size_t sm_80_backward_bytes(std::int64_t head_dim,
                                         bool deterministic) {
   return with_head_dim<32, 256>(head_dim, [=](auto columns) {
     constexpr int d = decltype(columns)::value;
-    if constexpr (d < 128) {
-      const auto bytes = backward_bytes<SwizzledBackwardTile<d>, half>();
-      return deterministic
-                 ? std::max(
-                       bytes,
-                       query_gradient_bytes<QueryGradientTile<d>, half>())
-                 : bytes;
-    } else {
-      const auto bytes = backward_bytes<SmallBackwardTile<d>, half>();
-      return deterministic
-                 ? std::max(bytes,
-                            query_gradient_bytes<SmallQueryGradientTile<d>,
-                                                 half>())
-                 : bytes;
-    }
+    using OfKeys = std::conditional_t <
+                   d<128, SwizzledBackwardTile<d>, SmallBackwardTile<d>>;
+    using OfQueries = std::conditional_t <
+                      d<128, QueryGradientTile<d>, SmallQueryGradientTile<d>>;
+    const std::size_t bytes = swizzled_backward_bytes<OfKeys, half>();
+    return deterministic
+               ? std::max(bytes, query_gradient_bytes<OfQueries, half>())
+               : bytes;
   });
 }
+
 /// Whether a device can run the kernels without Hopper's instructions.
 inline bool runs_backward(const AttentionGradient<float>& a,
                           bool /*deterministic*/,
@@ -102,36 +98,27 @@ bool runs_backward(const Attention<T>& a, bool deterministic,
 
 /// What launch_backward() needs.
 inline Workspace workspace_of(
-    const Attention<float>&, bool /*deterministic*/,
+    const Attention<float>&, bool /*requested*/,
     const DeviceProperties& /*device*/ = device_properties()) {
   return {0};  // rung 04 adds to dQ itself
 }
-/// What launch_sm_80_backward() needs.
-/// @param a             what is computed
-/// @param deterministic whether every run must give the same bits
+/// What launch_backward() needs in the 16-bit types, for any strides.
+/// @param a         what is computed
+/// @param requested whether every run must give the same bits
+/// @param device    where
 template <class T>
-Workspace sm_80_workspace_of(const Attention<T>& a, bool deterministic) {
-  if (deterministic) return {0};  // a kernel of its own computes dQ
-  return {with_head_dim<32, 256>(a.head_dim,
-                                 [](auto d) { return decltype(d)::value; })};
-}
-/// What launch_backward() needs in the 16-bit types. Strides do not matter: it is enough for whatever they make it
-/// launch.
-/// @param a      what is computed
-/// @param asked  whether every run must give the same bits
-/// @param device where
-template <class T>
-Workspace workspace_of(const Attention<T>& a, bool asked,
+Workspace workspace_of(const Attention<T>& a, bool requested,
                        const DeviceProperties& device = device_properties()) {
-  const bool deterministic = is_deterministic(a, asked, device);
+  const bool deterministic = is_deterministic(a, requested, device);
   if (!runs_backward(a, deterministic, device)) return {0};
-  const int sm_80 = sm_80_workspace_of(a, deterministic).columns;
-  const int mapped = prefers_hopper(device) ? tma_columns(a) : 0;
-  if (mapped == 0 || mapped >= kWideHeads) return {sm_80};
-  return {std::max(sm_80, mapped), true};
+  const int sm_80 = deterministic ? 0 : sm_80_columns(a);
+  const int tma = prefers_hopper(device) ? tma_columns(a) : 0;
+  if (tma == 0 || tma >= kWideHeads) return {sm_80};
+  return {std::max(sm_80, tma), true};
 }
 
-/// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to 256.
+/// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to
+/// 256.
 /// @param a             with a workspace for workspace_of()
 /// @param deterministic whether every run must give the same bits
 /// @param stream        where
@@ -142,101 +129,15 @@ inline void launch_backward(
     const Stream& stream,
     const DeviceProperties& device = device_properties()) {
   if (!runs_backward(a, deterministic, device)) {
-    launch_any_gpu_backward(a, stream);
+    launch_backward_any_gpu(a, stream);
     return;
   }
-  with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
-    constexpr int d = decltype(head_dim)::value;
-    using Tile = FloatBackwardTile<d>;
-    const Launch of_keys{
-        grid_of_keys(a, Tile::side), {Tile::threads}, Tile::shared_bytes};
-    const Launch of_queries{
-        grid_of(a, Tile::side), {Tile::threads}, Tile::shared_bytes};
-    using SumTile = RowSumTile<d>;
-    const unsigned sum_blocks = padded_rows(a) / SumTile::side;
-    launch_preprocess<d>(a, stream);
-    launch(stream, recomputed_row_sums<d>,
-           {{sum_blocks, of_queries.grid.y, of_queries.grid.z},
-            {SumTile::threads},
-            SumTile::shared_bytes},
-           a);
+  with_head_dim<32, 256>(a.head_dim, [&](auto columns) {
+    constexpr int d = decltype(columns)::value;
     if (deterministic) {
-      launch(stream, backward_keys<d>, of_keys, a);
-      launch(stream, backward_queries<d>, of_queries, a);
+      launch_backward_two_kernels<d>(a, stream);
     } else {
-      launch(stream, zero_d_q<d>, {of_queries.grid, of_queries.block}, a);
-      launch(stream, backward_atomics<d>, of_keys, a);
-    }
-  });
-}
-
-/// Launches the fastest kernels without Hopper's instructions, for the 16-bit types.
-/// @tparam T            half or bfloat16
-/// @param of            with a workspace for workspace_of()
-/// @param deterministic whether every run must give the same bits
-/// @param stream        where
-/// @param device        where; runs_backward() holds
-template <class T>
-void launch_sm_80_backward(
-    const AttentionGradient<T>& of, bool deterministic, const Stream& stream,
-    const DeviceProperties& device = device_properties()) {
-  AttentionGradient<T> a = of;
-  a.d_q_semaphores = nullptr;              // all blocks add
-  if (deterministic) a.d_q_sum = nullptr;  // nobody adds
-  const bool has_dropout = a.dropout.threshold > 0;
-  const auto launch_keys = [&](auto tile) {
-    using Tile = decltype(tile);
-    if (!deterministic) {
-      launch_with_sums<Tile>(
-          has_dropout ? flash_backward_swizzled_pipeline<Tile, T, true>
-                      : flash_backward_swizzled_pipeline<Tile, T, false>,
-          backward_bytes<Tile, T>(), a, stream, kPipelineStages);
-      return;
-    }
-    launch_preprocess<Tile::d>(a, stream);
-    launch(stream,
-           has_dropout
-               ? flash_backward_swizzled_pipeline<Tile, T, true, false>
-               : flash_backward_swizzled_pipeline<Tile, T, false, false>,
-           {grid_of_keys(a, Tile::block_n),
-            {Tile::threads},
-            backward_bytes<Tile, T>(),
-            kPipelineStages},
-           a);
-  };
-  const auto launch_queries = [&](auto tile) {
-    using Tile = decltype(tile);
-    launch(stream,
-           has_dropout ? flash_backward_queries<Tile, T, true>
-                       : flash_backward_queries<Tile, T, false>,
-           {grid_of(a, Tile::block_m),
-            {Tile::threads},
-            query_gradient_bytes<Tile, T>(),
-            kPipelineStages},
-           a);
-  };
-  // Calls launch_tile with the large tile, or with the small one where the large one does not fit.
-  const auto fitting = [&](std::size_t bytes, auto large, auto small,
-                           const auto& launch_tile) {
-    if (can_run(device, kNeedsMma.with_shared(bytes))) {
-      launch_tile(large);
-    } else {
-      launch_tile(small);
-    }
-  };
-  with_head_dim<32, 256>(a.head_dim, [&](auto head_dim) {
-    constexpr int d = decltype(head_dim)::value;
-    using OfKeys = SwizzledBackwardTile<d>;
-    using OfQueries = QueryGradientTile<d>;
-    if constexpr (d < 128) {
-      launch_keys(OfKeys{});
-      if (deterministic) launch_queries(OfQueries{});
-    } else {
-      fitting(backward_bytes<OfKeys, T>(), OfKeys{}, SmallBackwardTile<d>{},
-              launch_keys);
-      if (!deterministic) return;
-      fitting(query_gradient_bytes<OfQueries, T>(), OfQueries{},
-              SmallQueryGradientTile<d>{}, launch_queries);
+      launch_backward_atomics<d>(a, stream);
     }
   });
 }
@@ -244,49 +145,56 @@ void launch_sm_80_backward(
 /// The same for the 16-bit types.
 /// @tparam T half or bfloat16
 template <class T>
-void launch_backward(const AttentionGradient<T>& a, bool asked,
+void launch_backward(const AttentionGradient<T>& a, bool requested,
                      const Stream& stream,
                      const DeviceProperties& device = device_properties()) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
-  const bool deterministic = is_deterministic(a, asked, device);
+  const bool deterministic = is_deterministic(a, requested, device);
   if (!runs_backward(a, deterministic, device)) {
-    launch_any_gpu_backward(a, stream);
+    launch_backward_any_gpu(a, stream);
   } else if (!prefers_hopper(device) || !can_use_tma_backward(a)) {
-    launch_sm_80_backward(a, deterministic, stream, device);
+    with_head_dim<32, 256>(a.head_dim, [&](auto columns) {
+      constexpr int d = decltype(columns)::value;
+      if (deterministic) {
+        launch_backward_deterministic<d>(a, stream, device);
+      } else {
+        launch_backward_swizzled_pipeline<d>(a, stream, device);
+      }
+    });
   } else if (a.head_dim >= kWideHeads) {
-    launch_wide(a, stream);
+    launch_backward_wide_heads(a, stream);
   } else {
-    with_head_dim<64, 128>(a.head_dim, [&](auto d) {
-      launch_store_then_reduce<decltype(d)::value>(a, deterministic, stream);
+    with_head_dim<64, 128>(a.head_dim, [&](auto columns) {
+      constexpr int d = decltype(columns)::value;
+      if (deterministic) {
+        launch_backward_ordered_dq<d>(a, stream);
+      } else {
+        launch_backward_store_then_reduce<d>(a, stream);
+      }
     });
   }
 }
 
 /// The rung that launch_backward() launches, and the columns of its tiles.
 struct BackwardRung {
-  const char* name;  ///< of its file
-  int columns;       ///< at least head_dim
+  const char* name;
+  int columns;
 };
-/// The one for a problem.
-/// @param a             what is computed
-/// @param deterministic as for launch_backward()
-/// @param device        as for launch_backward()
+/// The one for a problem; arguments as for launch_backward().
 inline BackwardRung backward_rung(
     const AttentionGradient<float>& a, bool deterministic,
     const DeviceProperties& device = device_properties()) {
   if (!runs_backward(a, deterministic, device)) {
     return {"any_gpu", kAnyGpuColumns};
   }
-  return {deterministic ? "03_two_kernels" : "04_atomics",
-          with_head_dim<32, 256>(a.head_dim,
-                                 [](auto d) { return decltype(d)::value; })};
+  return {deterministic ? "03_two_kernels" : "04_atomics", sm_80_columns(a)};
 }
 /// The same for the 16-bit types.
 template <class T>
 BackwardRung backward_rung(
-    const AttentionGradient<T>& a, bool asked,
+    const AttentionGradient<T>& a, bool requested,
     const DeviceProperties& device = device_properties()) {
-  const bool deterministic = is_deterministic(a, asked, device);
+  const bool deterministic = is_deterministic(a, requested, device);
   if (!runs_backward(a, deterministic, device)) {
     return {"any_gpu", kAnyGpuColumns};
   }
@@ -297,8 +205,7 @@ BackwardRung backward_rung(
             tma_columns(a)};
   }
   return {deterministic ? "07_deterministic" : "06_swizzled_pipeline",
-          with_head_dim<32, 256>(a.head_dim,
-                                 [](auto d) { return decltype(d)::value; })};
+          sm_80_columns(a)};
 }
 
 }  // namespace fa::FA_TARGET

@@ -47,8 +47,8 @@ void check_real(cli::Program& program, const Backend& backend) {
   }
 }
 
-// What a rung takes beside inputs and gradients: bytes for each head of n queries, n keys and d columns. Lengths are
-// multiples of the padding of the workspace.
+// What a rung takes beside inputs and gradients: bytes for each head of n queries, n keys and d
+// columns. Lengths are multiples of the padding of the workspace.
 struct Memory {
   std::string formula;              // for people
   std::int64_t quadratic;           // times n^2

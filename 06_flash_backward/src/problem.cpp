@@ -57,8 +57,9 @@ struct Size {
   }
 };
 
-// Widens what is allowed by what follows from the rounding of what the forward pass kept. The weights exp(S - LSE) are
-// off by the float32 rounding of LSE and of S, up or down; delta as errors_of_delta() says.
+// Widens what is allowed by what follows from the rounding of what the forward pass kept. The
+// probabilities exp(S - LSE) are off by the float32 rounding of LSE and of S, up or down; delta as
+// errors_of_delta() says.
 void widen_by_kept(std::array<Distance, 3>& of_q_k_v, const Inputs& in,
                    const AttentionOptions& options) {
   const auto q = converted<double>(in.forward.q),
@@ -67,7 +68,7 @@ void widen_by_kept(std::array<Distance, 3>& of_q_k_v, const Inputs& in,
              rounded_o = converted<double>(in.o),
              d_o = converted<double>(in.d_o);
   const auto o = forward_in<double>(in.forward, options).o;
-  const auto weights = naive::weights<double>(q.view(), k.view(), options);
+  const auto probs = naive::weights<double>(q.view(), k.view(), options);
   const std::int64_t group = q.size(1) / k.size(1);
   const std::int64_t kv_heads = k.size(0) * k.size(1);
   const double scale = options.scale_for(q.size(3));
@@ -86,7 +87,7 @@ void widen_by_kept(std::array<Distance, 3>& of_q_k_v, const Inputs& in,
           d_outputs.cwiseProduct(rows_of(o, head)).rowwise().sum();
       const Vector<double> off = errors_of_delta(
           rows_of(o, head), rows_of(rounded_o, head), d_outputs);
-      Matrix<double> p = rows_of(weights, head);
+      Matrix<double> p = rows_of(probs, head);
       Matrix<double> d_s = d_outputs * values.transpose();  // dP so far
       for (Eigen::Index i = 0; i < p.rows(); ++i) {
         const double epsilon_of_row =

@@ -1,6 +1,6 @@
 /// @file
-/// What the kernels of this lesson compute, on the host: lesson 05's problems, with the gradient that comes from above
-/// and those that are asked for, and how results are judged.
+/// What the kernels of this lesson compute, on the host: lesson 05's problems, with the gradient
+/// that comes from above and those that are asked for, and how results are checked.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ struct Gradients {
   Tensor<float, 4> d_v;  ///< [batch, kv_heads, length_k, head_dim]
 };
 
-/// Adds to q, k and v what the forward pass returns, by lesson 01 in float64, and a random d_o; all rounded to the
-/// problem's type, but LSE to float32.
+/// Adds to q, k and v what the forward pass returns, by lesson 01 in float64, and a random d_o;
+/// all rounded to the problem's type, but LSE to float32.
 /// @param problem with the sizes of the inputs
 /// @param forward q, k and v as the type holds them
 /// @param seed    of d_o
@@ -41,12 +41,13 @@ Inputs with_forward(const Problem& problem, flash::Inputs forward,
 /// Random inputs of the problem's sizes and type.
 Inputs make_inputs(const Problem& problem, Values values, std::uint64_t seed);
 
-/// Judges what a kernel returned: dQ, dK and dV against lesson 01.
+/// Checks what a kernel returned: dQ, dK and dV against lesson 01.
 ///
-/// The backward pass begins with what the forward pass kept, an O in the problem's type and an LSE in float32. delta
-/// comes from that O, which shows where P dP and P delta nearly cancel, as in rows that see one key; and the weights
-/// exp(S - LSE) of a row with scores of 1e4 are off by a thousandth. What follows from either is allowed as the errors
-/// of the textbook algorithm are.
+/// The backward pass begins with what the forward pass kept, an O in the problem's type and an LSE
+/// in float32. delta comes from that O, which shows where P dP and P delta nearly cancel, as in
+/// rows that see one key; and the probabilities exp(S - LSE) of a row with scores of 1e4 are off
+/// by a thousandth. What follows from either is allowed as the errors of the textbook algorithm
+/// are.
 class Checker {
  public:
   /// Computes lesson 01's gradients in float64, and in the problem's type.

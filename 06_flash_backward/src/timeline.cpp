@@ -16,7 +16,7 @@ namespace ladder = flash::ladder;
 // All rungs are drawn with the same scale: so many cycles.
 constexpr double kScale = 52000;
 
-// The first rung that has a time line.
+// The first rung that has a timeline.
 const std::string kFirst = "08";
 
 // Names of tensors in the order of timeline_of().
@@ -59,7 +59,8 @@ Problem problem_of(std::int64_t length_q, std::int64_t length_k,
   return problem;
 }
 
-// How busy the tensor cores are: in the problem that is drawn, with other costs, with more queries, and under the mask.
+// How busy the tensor cores are: in the problem that is drawn, with other costs, with more
+// queries, and under the mask.
 void show_table(const std::vector<const Rung*>& rungs) {
   cli::Table table({"kernel", "cycles", "drawn", "alternating",
                     "2048 queries", "causal", "D 64"});
@@ -98,8 +99,9 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
   const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
   lab::Timeline result =
       lab::replayed([&] { rung.prepare(problem, inputs).launch(); }, costs);
-  // Tensors have numbers by their first appearance. Most rungs ask for K, Q, V and dO in this order, and write dV
-  // before dK. Rung 08 asks for V before Q; blocks of queries of rung 13 ask for Q, K, dO and V, and write dQ.
+  // Tensors have numbers by their first appearance. Most rungs ask for K, Q, V and dO in this
+  // order, and write dV before dK. Rung 08 asks for V before Q; blocks of queries of rung 13 ask
+  // for Q, K, dO and V, and write dQ.
   std::vector<int> numbers{0, 1, 2, 3, 4, 5};
   if (rung.name == "08_wgmma") numbers = {0, 2, 1, 3, 4, 5};
   if (is_wide(rung)) numbers = {1, 0, 3, 2, 6, 4, 5};

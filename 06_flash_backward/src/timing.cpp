@@ -27,7 +27,8 @@ auto field_of(cli::Measurement& row, const std::string& name) {
                       [&](const auto& field) { return field.first == name; });
 }
 
-// Adds the price of each deterministic rung: its time over that of the rung before it, or else behind it, that is not.
+// Adds the price of each deterministic rung: its time over that of the rung before it, or else
+// behind it, that is not.
 void add_prices(const std::vector<Rung>& rungs, std::vector<Timed>& all) {
   const auto neighbour = [&](const Rung* rung) -> const Rung* {
     const auto* const first = rungs.data();

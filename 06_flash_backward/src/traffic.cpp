@@ -19,28 +19,30 @@ constexpr std::int64_t kPadding = 128;  // of rows in the workspace
 std::int64_t padded(std::int64_t n) {
   return (n + kPadding - 1) / kPadding * kPadding;
 }
-// What recomputed_row_sums() reads: Q once, K for each tile of 64 queries, and LSE by the 16 threads of a row.
+// What recomputed_row_sums() reads: Q once, K for each tile of 64 queries, and LSE by the 16
+// threads of a row.
 std::int64_t of_row_sums(std::int64_t n, std::int64_t d) {
   return n * d + n / (2 * kTile) * n * d + 16 * n;
 }
 
-// Each of five products reads T tiles of both factors for each of its tiles: 2 T N D for a product with one side D.
-// S and dP are written; the kernel for rows reads S four times and dP twice, and writes both.
+// Each of five products reads T tiles of both factors for each of its tiles: 2 T N D for a product
+// with one side D. S and dP are written; the kernel for rows reads S four times and dP twice, and
+// writes both.
 Traffic of_unfused(std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / kTile;
   return {10 * t * n * d + 6 * n * n, 4 * n * n + 3 * n * d};
 }
 
-// O and dO are read for delta. Of each element of P the kernels read LSE, P for the row sum and for dS, the row sum and
-// delta, and write P twice and dS.
+// O and dO are read for delta. Of each element of P the kernels read LSE, P for the row sum and
+// for dS, the row sum and delta, and write P twice and dS.
 Traffic of_preprocess(std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / kTile;
   return {10 * t * n * d + 5 * n * n + 2 * n * d,
           3 * n * n + 3 * n * d + padded(n) + n};
 }
 
-// Two kernels keep two tiles each and have the other two come T times; LSE, delta and the row sum come for each 2 x 2
-// scores.
+// Two kernels keep two tiles each and have the other two come T times; LSE, delta and the row sum
+// come for each 2 x 2 scores.
 Traffic of_two_kernels(std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / kTile;
   return {4 * t * n * d + 3 * n * n + 6 * n * d + of_row_sums(n, d),

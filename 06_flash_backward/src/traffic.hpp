@@ -1,5 +1,6 @@
 /// @file
-/// What the float32 rungs ask of global memory, by their own formulas, and what the watched lab counts.
+/// What the float32 rungs ask of global memory, by their own formulas, and what the watched lab
+/// counts.
 #pragma once
 
 #include <cstdint>

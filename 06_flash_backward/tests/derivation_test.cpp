@@ -70,7 +70,7 @@ TEST_CASE("delta is both row sums with dropout, too") {
   holds(delta_identity_with_dropout());
 }
 
-TEST_CASE("a hidden score gets no gradient") {
+TEST_CASE("a masked score gets no gradient") {
   holds(masked_scores_get_no_gradient());
 }
 

@@ -1,5 +1,5 @@
-// Which kernels are chosen for a GPU and the code that a build has for it, and that what is chosen computes gradients: all
-// choices run on this build's machines, whatever GPU they are made for.
+// Which kernels are chosen for a GPU and the code that a build has for it, and that what is chosen
+// computes gradients: all choices run on this build's machines, whatever GPU they are made for.
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/tests/rungs.hpp"
@@ -25,7 +25,8 @@ std::string chosen(const DeviceProperties& gpu, Type type,
       problem_of(type, {1, 1, 1, 9, 8, head_dim}), deterministic, gpu);
 }
 
-// The choice for a GPU, on every machine but the watched one, and in the watched lab with no finding.
+// The choice for a GPU, on every machine but the watched one, and in the watched lab with no
+// finding.
 void check_choice(const DeviceProperties& gpu, Type type,
                   std::int64_t head_dim, double dropout) {
   CAPTURE(gpu.name);

@@ -15,7 +15,7 @@
 #include "05_flash_forward/tests/placed.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
 #include "06_flash_backward/src/problem.hpp"
-#include "06_flash_backward/src/tma_launch.cuh"
+#include "06_flash_backward/src/dispatch.cuh"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
 
@@ -43,8 +43,9 @@ bool is_poison(const DeviceBuffer<T>& buffer) {
   return true;
 }
 
-// Calls the library on its stream, with exactly as much workspace as it asks for, and nothing behind that is written.
-// Where strides keep TMA away, its kernels have no use for the counters at the end.
+// Calls the library on its stream, with exactly as much workspace as it asks for, and nothing
+// behind that is written. Where strides keep TMA away, its kernels have no use for the counters at
+// the end.
 void run(fa_gradient& g, bool all_is_used = true) {
   constexpr std::int64_t guard = 1024;
   const std::size_t bytes = fa_backward_workspace_bytes(&g);
@@ -67,7 +68,8 @@ void run(fa_gradient& g, bool all_is_used = true) {
   CHECK(std::count(end.begin() + 1, end.end(), 0xffffffff) == guard);
 }
 
-// Calls the interface for a problem. Between rows lie multiples of `gap` elements, and nobody writes there.
+// Calls the interface for a problem. Between rows lie multiples of `gap` elements, and the call
+// writes nothing there.
 template <class H>
 Gradients call(const Problem& problem, const backward::Inputs& in,
                std::int64_t gap, bool deterministic, std::string& kernel) {
@@ -127,7 +129,8 @@ void checker(const Problem& problem, const backward::Checker& by,
   }
 }
 
-// Judges what the interface gives in both modes; returns the names of the kernels, the deterministic one last.
+// Checks what the interface gives in both modes; returns the names of the kernels, the
+// deterministic one last.
 std::vector<std::string> check(const Problem& problem, std::int64_t gap = 0) {
   const auto inputs =
       backward::make_inputs(problem, flash::Values::kNormal, 1);
@@ -167,7 +170,8 @@ TEST_CASE("all types in both layouts, with groups of heads, causal or not") {
   }
 }
 
-// A Hopper GPU with code for it has kernels whose tiles have 64 columns at least, with two counters for 64 rows of dQ.
+// A Hopper GPU with code for it has kernels whose tiles have 64 columns at least, with two
+// counters for 64 rows of dQ.
 bool on_hopper() {
   const DeviceProperties device = device_properties();
   return device.compute_capability != 0 && can_run(device, kNeedsHopper);
@@ -269,7 +273,7 @@ void copy_rows(H* device, const fa_strides& strides, Tensor<H, 4>& host,
       });
 }
 
-// Memory of the device that nobody writes before; null, with a message, where there is not enough.
+// Memory of the device that is not written before; null, with a message, where there is not enough.
 std::shared_ptr<void> untouched(std::size_t bytes) {
   try {
     return {device_allocate(bytes), device_free};
@@ -279,7 +283,8 @@ std::shared_ptr<void> untouched(std::size_t bytes) {
   }
 }
 
-// All tensors of a problem with these distances, one after the other in the first `apart` elements of memory.
+// All tensors of a problem with these distances, one after the other in the first `apart` elements
+// of memory.
 template <class H>
 void check_far(const Problem& problem, const fa_strides& strides,
                std::int64_t apart, bool deterministic) {
@@ -350,8 +355,8 @@ TEST_CASE("rows that are more than 2^31 elements away") {
 
 #if defined(__CUDACC__)
 TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
-  // Many sequences that are all the same one: what the call only reads lies at the same place. O does not, since
-  // the interface refuses an O whose rows overlap, here as in the forward pass.
+  // Many sequences that are all the same one: what the call only reads lies at the same place. O
+  // does not, since the interface refuses an O whose rows overlap, here as in the forward pass.
   const std::int64_t batch = 65535, heads = 4, n = 128, n_k = 16, d = 64;
   const Problem one =
       problem_of(Type::kBFloat16, {1, heads, heads, n, n_k, d}, true);
@@ -799,8 +804,8 @@ OwnCall own_call(std::int64_t head_dim, std::int64_t length_k,
           {d_q, d_k, d_v}};
 }
 
-// Calls whose bits are the same in every run: those that are asked to be, and those in which one block of keys adds to
-// each tile of dQ.
+// Calls whose bits are the same in every run: those that are asked to be, and those in which one
+// block of keys adds to each tile of dQ.
 const std::function<OwnCall(std::uint32_t)> kOwnCalls[] = {
     [](std::uint32_t seed) { return own_call(64, 400, true, seed); },
     [](std::uint32_t seed) { return own_call(128, 400, true, seed); },

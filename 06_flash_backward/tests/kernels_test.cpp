@@ -1,4 +1,5 @@
-// Every rung on every machine of this build that can run here: types, sizes, masks, layouts, hard inputs.
+// Every rung on every machine of this build that can run here: types, sizes, masks, layouts, hard
+// inputs.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -252,7 +253,7 @@ TEST_CASE("rung 13 takes wide heads alone, in 16 bits and without dropout") {
   }
 }
 
-TEST_CASE("the judge refuses gradients that are a little off") {
+TEST_CASE("the checker refuses gradients that are a little off") {
   const Backend lab = backward::backends().front();
   for (const auto& [type, factor] : {std::pair{Type::kFloat32, 1.0001f},
                                      {Type::kFloat16, 1.01f},

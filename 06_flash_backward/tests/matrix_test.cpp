@@ -1,4 +1,5 @@
-// The finished kernels over a matrix of problems: all of it on a GPU, a thinner one in the lab. And random problems.
+// The finished kernels over a matrix of problems: all of it on a GPU, a thinner one in the lab.
+// And random problems.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -79,7 +80,8 @@ Tensor<T, 4> textbook_d_v(const Problem& problem,
 TEST_CASE(
     "float32: dV is as exact as by the textbook formulas, with scores of 1 "
     "to 1e4") {
-  // Judge also allows what follows from a rounded LSE; here nothing but the textbook's own error counts, three times.
+  // Judge also allows what follows from a rounded LSE; here nothing but the textbook's own error
+  // counts, three times.
   std::mt19937_64 random(18);
   std::map<std::string, std::vector<double>> shares;  // of what is allowed
   const int problems = 200;
@@ -118,7 +120,8 @@ TEST_CASE(
     std::sort(of_rung.begin(), of_rung.end());
     CAPTURE(of_rung.back());
     CHECK(of_rung[problems / 2] < 0.5);  // 1/3: an error as large as plain's
-    // A few by chance: where one row has two scores that nearly tie, it makes all of the error, and plain may be lucky.
+    // A few by chance: where one row has two scores that nearly tie, it makes all of the error,
+    // and plain may be lucky.
     CHECK(of_rung[problems * 95 / 100] <= 1);
   }
 }

@@ -1,5 +1,5 @@
-// Who adds to dQ, and when, in rungs 11 and 12, in the lab: the test is the other block, since no result would show who
-// came first.
+// Which block adds to dQ, and when, in rungs 11 and 12, in the lab. The test plays the other block,
+// since no result would show which one came first.
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -30,7 +30,7 @@ DeviceTensor<Half> random_rows(int rows, std::uint64_t seed) {
   return {tensor, tensor.shape(), Layout::kHeadsFirst};
 }
 
-// A problem after preprocess(), with a workspace that has turns.
+// A problem with a workspace after preprocess_semaphores().
 struct TwoBlocks {
   TwoBlocks() {
     const Problem problem = flash::problem_of(
@@ -51,23 +51,24 @@ struct TwoBlocks {
     const Workspace what{kDim, true};
     workspace.emplace(workspace_floats(a, what));
     set_workspace(a, workspace->data(), what);
-    launch_preprocess<kDim>(a, stream);
-    device_zero(a.d_q_sum, kSums * sizeof(float));
+    launch(stream, preprocess_semaphores<kDim, Half>,
+           preprocess_launch<kDim>(a), a);
+    device_zero(a.d_q_accum, kSums * sizeof(float));
   }
   // Launches a kernel in an order with one block of keys: the first one alone runs.
   void launch_first_block(void (*kernel)(TmaGradient<Half>, TileScheduler)) {
     launch(stream, kernel,
            {{1},
             {kWarpgroup * (kKeyWarpgroups + 1)},
-            sizeof(BackwardShared<Tile>)},
+            sizeof(DelayedBackwardShared<Tile>)},
            tma_gradient<Tile>(a), TileScheduler{1, 1, 1, 1});
   }
   float sum(std::int64_t i) const {
     float result = 0;
-    __atomic_load(a.d_q_sum + i, &result, __ATOMIC_RELAXED);
+    __atomic_load(a.d_q_accum + i, &result, __ATOMIC_RELAXED);
     return result;
   }
-  // Whether nobody has written sums.
+  // Whether no block has written sums.
   bool untouched() const {
     for (std::int64_t i = 0; i < kSums; ++i) {
       if (sum(i) != 0) return false;
@@ -111,7 +112,7 @@ constexpr auto kLong = std::chrono::milliseconds(500);
 }  // namespace
 
 TEST_CASE(
-    "a block of rung 11 adds to dQ when its turn has come, not before") {
+    "a block of rung 11 adds to dQ when its rank is reached, not before") {
   TwoBlocks x;
   REQUIRE(x.untouched());
   // Of two blocks the first one is the second to add.
@@ -126,9 +127,9 @@ TEST_CASE(
   CHECK(x.counted(2));
 }
 
-TEST_CASE("a block of rung 12 adds to dQ when the first part is there") {
+TEST_CASE("a block of rung 12 adds to dQ after the first part is stored") {
   TwoBlocks x;
-  x.count_on(1);  // somebody has come, and stores
+  x.count_on(1);  // another block has come, and stores
   std::thread second([&] {
     x.launch_first_block(flash_backward_store_then_reduce<Tile, Half>);
   });
@@ -141,13 +142,13 @@ TEST_CASE("a block of rung 12 adds to dQ when the first part is there") {
 }
 
 TEST_CASE("the first block of rungs 11 and 12 stores its part of dQ") {
-  for (const bool in_turn : {false, true}) {
-    CAPTURE(in_turn);
+  for (const bool in_order : {false, true}) {
+    CAPTURE(in_order);
     TwoBlocks x;
-    // Of one block of keys, whose turn is the first one.
+    // Of one block of keys, whose rank is 0.
     x.a.length_k = Tile::block_n;
-    device_poison(x.a.d_q_sum, TwoBlocks::kSums * sizeof(float));
-    x.launch_first_block(in_turn
+    device_poison(x.a.d_q_accum, TwoBlocks::kSums * sizeof(float));
+    x.launch_first_block(in_order
                              ? flash_backward_ordered_dq<Tile, Half>
                              : flash_backward_store_then_reduce<Tile, Half>);
     bool numbers = true;
@@ -155,14 +156,15 @@ TEST_CASE("the first block of rungs 11 and 12 stores its part of dQ") {
       numbers = numbers && std::isfinite(x.sum(i));
     }
     CHECK(numbers);
-    CHECK(x.counted(in_turn ? 1 : 1 + kStored));
+    CHECK(x.counted(in_order ? 1 : 1 + kStored));
   }
 }
 
-TEST_CASE("where others find turns, the kernels for sm_80 add to zeros") {
+TEST_CASE(
+    "with semaphores in the workspace, the kernels for sm_80 add to zeros") {
   TwoBlocks x;
-  device_poison(x.a.d_q_sum, TwoBlocks::kSums * sizeof(float));
-  launch_sm_80_backward(x.a, false, x.stream);
+  device_poison(x.a.d_q_accum, TwoBlocks::kSums * sizeof(float));
+  launch_backward_swizzled_pipeline<kDim>(x.a, x.stream);
   const Tensor<float, 4> d_q = x.d_q.host();
   bool numbers = true;
   for (std::int64_t i = 0; i < d_q.count(); ++i) {

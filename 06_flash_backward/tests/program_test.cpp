@@ -91,7 +91,7 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
   }
 }
 
-TEST_CASE("the program takes masks, grouped heads and uneven lengths") {
+TEST_CASE("the program takes masks, GQA and uneven lengths") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
   write_npy(path / "q.npy", normal_tensor<double, 4>({2, 4, 7, 16}, 1));

@@ -121,7 +121,7 @@ TEST_CASE("tiles of every size give the gradients of lesson 01") {
   }
 }
 
-TEST_CASE("batches, grouped heads and dropout keep their gradients") {
+TEST_CASE("batches, GQA and dropout keep their gradients") {
   for (const bool causal : {false, true}) {
     check(problem({2, 6, 19, 5}, {2, 2, 23, 5}, causal, 0.3), {8, 5});
     check(problem({3, 4, 23, 5}, {3, 1, 19, 5}, causal, 0.1), {5, 8});

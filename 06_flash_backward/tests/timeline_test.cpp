@@ -1,4 +1,4 @@
-// The model of who waits for whom shows what each rung for Hopper was written for.
+// The timelines of the lab show what each Hopper rung was written for.
 #include "06_flash_backward/src/timeline.hpp"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ TEST_CASE("tensor cores do the same work in rungs 08 to 12, in less time") {
   CHECK(range("10_delayed_dq") >= range("08_wgmma") + 0.1);
 }
 
-TEST_CASE("from rung 09 on nobody who computes adds to dQ") {
+TEST_CASE("from rung 09 on no MMA warp adds to dQ") {
   CHECK(sum_of(drawn("08_wgmma"), Kind::kAdds) > 0);
   CHECK(additions_of(drawn("08_wgmma")).empty());
   CHECK(lab::lanes_of(drawn("08_wgmma")).size() == 2);
@@ -93,8 +93,8 @@ TEST_CASE("from rung 09 on nobody who computes adds to dQ") {
 }
 
 TEST_CASE("rung 10 begins dQ a tile later than rung 09") {
-  // Products of a warpgroup until its first one of dQ ends: rung 09 has S, dP and dV of a tile before it, rung 10 all
-  // but dQ of the first tile, and S and dP of the second.
+  // Products of a warpgroup until its first one of dQ ends: rung 09 has S, dP and dV of a tile
+  // before it, rung 10 all but dQ of the first tile, and S and dP of the second.
   const auto before_d_q = [](const std::string& name) {
     int count = 0;
     for (const Span& product : drawn(name).products) {
@@ -121,8 +121,8 @@ TEST_CASE("the drawn tensors have the names of the legend") {
         CHECK((copy.kind == Kind::kStore) == (copy.tensor > 3));
       }
     }
-    // In panels of 64 columns: K, V and their gradients of 4 warpgroups, 8 tiles of Q and of dO; a run for each of
-    // these tiles.
+    // In panels of 64 columns: K, V and their gradients of 4 warpgroups, 8 tiles of Q and of dO; a
+    // run for each of these tiles.
     CHECK((copies ==
            std::map<int, int>{
                {-1, 16}, {0, 8}, {1, 16}, {2, 8}, {3, 16}, {4, 8}, {5, 8}}));
@@ -131,7 +131,8 @@ TEST_CASE("the drawn tensors have the names of the legend") {
 
 TEST_CASE("rung 13: seven products, in blocks of queries and of keys") {
   const Timeline& wide = drawn("13_wide_heads");
-  // In 4 x 4 tiles of 64 queries and keys seven products of 2 * 64 * 64 * 256 operations, 4096 a cycle.
+  // In 4 x 4 tiles of 64 queries and keys seven products of 2 * 64 * 64 * 256 operations, 4096 a
+  // cycle.
   CHECK(wide.tensor_busy ==
         doctest::Approx(16 * 7 * (2. * 64 * 64 * 256 / 4096)));
   CHECK(wide.blocks.size() == 2 + 4);

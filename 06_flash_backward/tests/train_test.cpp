@@ -1,4 +1,5 @@
-// The model, its optimiser, training runs with their checkpoints, the curve, and the command `train`.
+// The model, its optimiser, training runs with their checkpoints, the curve, and the command
+// `train`.
 #include "06_flash_backward/src/training/train.hpp"
 
 #include <cmath>
@@ -184,7 +185,8 @@ TEST_CASE("a text knows its alphabet and its entropies") {
   const double expected =
       -(6 * std::log(3.0 / 8) + 2 * std::log(1.0 / 8)) / 8;
   CHECK(unigram_entropy(text) == doctest::Approx(expected));
-  // Of 7 pairs, a is followed by b each time; b once each by a, a line feed and \xff; the line feed by a.
+  // Of 7 pairs, a is followed by b each time; b once each by a, a line feed and \xff; the line
+  // feed by a.
   CHECK(bigram_entropy(text) == doctest::Approx(3 * std::log(3.0) / 7));
   CHECK(text_of("other", "abab\nabb").hash != text.hash);
   CHECK(message_of<std::invalid_argument>([] { text_of("x", "aaa"); }) != "");
@@ -405,7 +407,7 @@ TEST_CASE("train: files that cannot be written are refused before any step") {
     refused("--resume " + good, "cannot be written: Permission denied");
   }
   CHECK(testing::file_bytes(path / "good") == before);
-  // What is there stays until it is replaced.
+  // The old file stays until it is replaced.
   refused(
       "--checkpoint " + testing::quoted(path / "old") + " --svg " + missing,
       "--svg");
@@ -415,7 +417,7 @@ TEST_CASE("train: files that cannot be written are refused before any step") {
 }
 
 TEST_CASE("train: a folder without room for Ctrl-C's checkpoint is told of") {
-  if (!fs::is_directory("/proc/self")) return;  // nobody makes files there
+  if (!fs::is_directory("/proc/self")) return;  // no file can be made there
   const auto outcome = testing::run("cd /proc/self && " + kTrain +
                                     " --engine reference --steps 1");
   CHECK(outcome.status == 0);

@@ -19,7 +19,7 @@ Case run(const Problem& x) {
   Case result;
   result.seen = watch([&] {
     const plain::OnDevice device(x);
-    fa::FA_TARGET::launch(fa::FA_TARGET::student::backward_keys,
+    fa::FA_TARGET::launch(fa::FA_TARGET::student::backward_keys<32>,
                           plain::tile_launch(x.length_k, 1), device.a);
     result.out = device.gradients();
   });

@@ -90,7 +90,7 @@ FA_QUESTIONS {
         a.lse = lse.data();
         a.delta = workspace;
         a.inv_row_sum = workspace + kQueries;
-        launch(preprocess<32, float>, {{2}, {kPreprocessThreads}}, a);
+        launch(preprocess<32>, {{2}, {kPreprocessThreads}}, a);
         using Sums = RowSumTile<32>;
         launch(recomputed_row_sums<32>,
                {{kQueries / Sums::side}, {Sums::threads}, Sums::shared_bytes},

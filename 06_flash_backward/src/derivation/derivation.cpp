@@ -16,7 +16,8 @@ using naive::kDifferenceTolerance;
 
 constexpr double kNegInf = -std::numeric_limits<double>::infinity();
 
-// What float64 sums of a few dozen products of numbers near 1 may be off by, relative to the largest.
+// What float64 sums of a few dozen products of numbers near 1 may be off by, relative to the
+// largest.
 constexpr double kRounding = 256 * std::numeric_limits<double>::epsilon();
 
 Vector<double> random_vector(std::int64_t size, std::uint64_t seed) {
@@ -99,7 +100,7 @@ Matrix<double> dropout_of(const HeadProblem& problem) {
   return z;
 }
 
-// Hides the scores that the causal mask hides.
+// Applies the causal mask to the scores.
 void hide(Matrix<double>& s) {
   for (std::int64_t i = 0; i < s.rows(); ++i) {
     for (std::int64_t j = 0; j < s.cols(); ++j) {
@@ -112,13 +113,13 @@ void hide(Matrix<double>& s) {
 struct FromScores {
   Matrix<double> s, z, v, d_o;
 
-  Matrix<double> weights() const {
+  Matrix<double> probs() const {
     Matrix<double> masked = s;
     hide(masked);
     return naive::safe_softmax(masked);
   }
   double loss() const {
-    return (weights().cwiseProduct(z) * v).cwiseProduct(d_o).sum();
+    return (probs().cwiseProduct(z) * v).cwiseProduct(d_o).sum();
   }
 };
 
@@ -132,20 +133,21 @@ FromScores from_scores(std::uint64_t seed, bool dropout) {
 
 Comparison delta_comparison(const char* what, const FromScores& x) {
   //! [delta]
-  const Matrix<double> p = x.weights();
+  const Matrix<double> p = x.probs();
   const Matrix<double> o = p.cwiseProduct(x.z) * x.v;
   const Matrix<double> d_p = (x.d_o * x.v.transpose()).cwiseProduct(x.z);
-  const Vector<double> from_weights = p.cwiseProduct(d_p).rowwise().sum();
+  const Vector<double> from_probs = p.cwiseProduct(d_p).rowwise().sum();
   const Vector<double> from_outputs = x.d_o.cwiseProduct(o).rowwise().sum();
   //! [delta]
-  return {what, difference(from_outputs, from_weights), kRounding};
+  return {what, difference(from_outputs, from_probs), kRounding};
 }
 
-// By how much the loss moves when a score is moved, against the formula; hidden or visible scores only.
+// By how much the loss moves when a score is moved, against the formula; hidden or visible scores
+// only.
 Comparison scores_comparison(const char* what, bool masked) {
   FromScores x = from_scores(5, true);
   const Matrix<double> moved = gradient_of([&] { return x.loss(); }, x.s);
-  const Matrix<double> p = x.weights();
+  const Matrix<double> p = x.probs();
   const Matrix<double> d_p = (x.d_o * x.v.transpose()).cwiseProduct(x.z);
   Matrix<double> d_s(p.rows(), p.cols());
   for (std::int64_t i = 0; i < p.rows(); ++i) {

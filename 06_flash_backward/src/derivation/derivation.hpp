@@ -1,9 +1,10 @@
 /// @file
-/// Lesson 06: the derivation of the backward pass, statement by statement. Each is a small function that
-/// returns how far its two sides are apart, so that the program shows it and the tests hold it.
+/// Lesson 06: the derivation of the backward pass, statement by statement. Each is a small
+/// function that returns how far its two sides are apart, so that the program shows it and the
+/// tests hold it.
 ///
-/// Jacobians have a row for each output and a column for each input. dX is the gradient of a loss with
-/// respect to X, of the shape of X.
+/// Jacobians have a row for each output and a column for each input. dX is the gradient of a loss
+/// with respect to X, of the shape of X.
 #pragma once
 
 #include <cstdint>
@@ -30,20 +31,21 @@ struct StepError {
 /// The errors of both difference quotients of exp at 1, for h = 10^-1, 10^-2, ... 10^-15.
 std::vector<StepError> step_errors();
 
-/// The Jacobian of a function at x, column by column: one input at a time is moved by central differences.
+/// The Jacobian of a function at x, column by column: one input at a time is moved by central
+/// differences.
 /// @return [results, x.size()]
 Matrix<double> jacobian(const VectorFunction& f, const Vector<double>& x);
 
 /// The softmax of one row of scores, as long as the row; the maximum is subtracted first.
 Vector<double> softmax(const Vector<double>& s);
 
-/// Its Jacobian diag(p) - p p^T, built in full. To be looked at; nobody needs it.
-/// @param p the weights, softmax(s)
+/// Its Jacobian diag(p) - p p^T, built in full. For inspection only: no code needs it.
+/// @param p the probabilities, softmax(s)
 /// @return [p.size(), p.size()]
 Matrix<double> softmax_jacobian(const Vector<double>& p);
 
 /// The product of that Jacobian and a vector in O(N): p o (d_p - p . d_p).
-/// @param p   the weights
+/// @param p   the probabilities
 /// @param d_p gradient with respect to them
 /// @return gradient with respect to the scores
 Vector<double> softmax_backward(const Vector<double>& p,
@@ -63,13 +65,13 @@ ProductGradients product_backward(const Matrix<double>& a,
                                   const Matrix<double>& b,
                                   const Matrix<double>& d_c);
 
-/// The weights from the scores and LSE, exp(s - lse); 0 in rows of which LSE is -infinity.
+/// The probabilities from the scores and LSE, exp(s - lse); 0 in rows of which LSE is -infinity.
 /// @param s   [rows, cols], -infinity where hidden
 /// @param lse [rows], natural logarithm
 Matrix<double> recomputed_probs(const Matrix<double>& s,
                                 const Vector<double>& lse);
 
-/// What is wrong with a backward pass. All of these have been written by somebody.
+/// What is wrong with a backward pass. Each is a mistake that people have made.
 enum class Slip {
   kNone,                ///< nothing
   kNoDelta,             ///< dS = P o dP
@@ -79,7 +81,7 @@ enum class Slip {
   kNoScaleInDk,         ///< dK = dS^T Q
   kScaleTwiceInDk,      ///< dK from Q that is scaled already, and scaled
   kLseInBaseTwo,        ///< P = exp(S - LSE) with LSE in base 2
-  kMaskForgotten,       ///< P = exp(S - LSE) for hidden keys, too
+  kMaskForgotten,       ///< P = exp(S - LSE) for masked keys, too
   kUndroppedInDv,       ///< dV = P^T dO, although dropout was applied
   kDropoutLeftOutOfDp,  ///< dP = dO V^T, although dropout was applied
 };
@@ -90,15 +92,15 @@ const std::vector<Slip>& all_slips();
 /// A few words for tables, "delta is left out".
 std::string name_of(Slip slip);
 
-/// One head of attention with a random gradient of its output. It is causal with more queries than keys, so
-/// the first queries see no key, and it has dropout.
+/// One head of attention with a random gradient of its output. It is causal with more queries than
+/// keys, so the first queries see no key, and it has dropout.
 struct HeadProblem {
   Tensor<double, 4> q;                ///< [1, 1, length_q, head_dim]
   Tensor<double, 4> k;                ///< [1, 1, length_k, head_dim]
   Tensor<double, 4> v;                ///< [1, 1, length_k, head_dim]
   Tensor<double, 4> d_o;              ///< [1, 1, length_q, head_dim]
   Tensor<std::uint8_t, 4> keep;       ///< [1, 1, length_q, length_k]
-  double dropout_probability = 0.25;  ///< share of weights that are dropped
+  double dropout_probability = 0.25;  ///< of each element of P
 
   /// The options of lesson 01 for it; they point into this problem.
   AttentionOptions options() const;
@@ -107,14 +109,15 @@ struct HeadProblem {
 /// A problem of random numbers.
 HeadProblem head_problem(std::uint64_t seed);
 
-/// The gradients of a problem in matrices, as this lesson derives them: from Q, K, V, dO, and of the
-/// forward pass O and LSE only.
+/// The gradients of a problem in matrices, as this lesson derives them: from Q, K, V, dO, and of
+/// the forward pass O and LSE only.
 /// @param problem the head
 /// @param slip    what to get wrong
 naive::Gradients<double> head_gradients(const HeadProblem& problem,
                                         Slip slip = Slip::kNone);
 
-/// How far gradients are from central differences of lesson 01's forward pass, relative to the largest.
+/// How far gradients are from central differences of lesson 01's forward pass, relative to the
+/// largest.
 struct GradientErrors {
   double d_q = 0;  ///< of d_q
   double d_k = 0;  ///< of d_k
@@ -123,7 +126,7 @@ struct GradientErrors {
   double worst() const;
 };
 
-/// Judges gradients of a problem.
+/// Checks gradients of a problem.
 GradientErrors errors_of(const HeadProblem& problem,
                          const naive::Gradients<double>& gradients);
 
@@ -153,13 +156,13 @@ Comparison score_gradients_sum_to_zero();
 Comparison product_gradient_of_first();
 /// d_b = a^T d_c.
 Comparison product_gradient_of_second();
-/// exp(S - LSE) gives the weights back.
+/// exp(S - LSE) gives P back.
 Comparison weights_from_lse();
 /// rowsum(P o dP) = rowsum(dO o O), without dropout.
 Comparison delta_identity();
 /// The same with dropout, where dP = (dO V^T) o Z and O = (P o Z) V.
 Comparison delta_identity_with_dropout();
-/// Moving a hidden score moves nothing.
+/// Changing a masked score changes nothing.
 Comparison masked_scores_get_no_gradient();
 /// Moving a visible score moves the loss by dS.
 Comparison visible_scores_get_d_s();

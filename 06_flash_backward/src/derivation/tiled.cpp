@@ -56,12 +56,12 @@ Matrix<T> load(View<const T, 2> from, const Range& rows) {
 //! [tile_result]
 template <class T>
 struct Tile {
-  Matrix<T> p_kept, d_s;  // weights after dropout; gradient of the scores
+  Matrix<T> p_kept, d_s;  // P after dropout; dS
 };
 //! [tile_result]
 
 //! [tile]
-// The weights of a tile of queries and a tile of keys, computed anew, and
+// P of a tile of queries and a tile of keys, recomputed, and
 // the gradient of their scores (but for the factor `scale`).
 template <class T>
 Tile<T> recompute(const Head<T>& head, const Range& queries,

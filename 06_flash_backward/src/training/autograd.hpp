@@ -1,9 +1,9 @@
 /// @file
-/// Lesson 06: reverse-mode differentiation on a tape, for Eigen matrices. A page of code, so that one sees
-/// where a backward pass written by hand, as that of FlashAttention, is plugged in.
+/// Lesson 06: reverse-mode differentiation on a tape, for Eigen matrices. A page of code, so that
+/// one sees where a backward pass written by hand, as that of FlashAttention, is plugged in.
 ///
-/// Every value is a matrix. The rows of a sequence's matrix are its tokens; a batch is its sequences under
-/// one another, [batch * length, width].
+/// Every value is a matrix. The rows of a sequence's matrix are its tokens; a batch is its
+/// sequences under one another, [batch * length, width].
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Node {
       : value(std::move(of)),
         grad(Matrix<T>::Zero(value.rows(), value.cols())) {}
   Matrix<T> value;  ///< what the forward pass computed
-  Matrix<T> grad;   ///< same shape; whoever uses the value adds to it
+  Matrix<T> grad;   ///< same shape; each use of the value adds to it
 };
 
 /// A node, shared by all who use it.
@@ -57,7 +57,7 @@ class Tape {
     return node;
   }
 
-  /// Adds the gradients of `loss` to all that it was computed from, last
+  /// Adds the gradients of `loss` to every value that it depends on, last
   /// step first, and forgets the steps.
   /// @throws std::invalid_argument when the loss is not one number
   void backward(const Variable<T>& loss);
@@ -71,10 +71,10 @@ class Tape {
 };
 //! [tape]
 
-// The operations. All throw std::invalid_argument, in one sentence with the sizes, for shapes that do not
-// fit.
+// The operations. All throw std::invalid_argument, in one sentence with the sizes, for shapes that
+// do not fit.
 
-/// The product of two matrices.
+/// A matmul.
 /// @param tape notes the step
 /// @param x    [rows, inner]
 /// @param w    [inner, cols]
@@ -107,15 +107,16 @@ Variable<T> scale(Tape<T>& tape, const Variable<T>& x, T factor);
 /// Rows of a table: the embedding of tokens, or of positions.
 /// @param tape  notes the step
 /// @param table [entries, width]
-/// @param ids   which row of the table becomes each row of the result; a row may be taken repeatedly
+/// @param ids   which row of the table becomes each row of the result; a row may be taken
+///              repeatedly
 /// @return [ids.size(), width]
 /// @throws std::invalid_argument for an id outside of the table
 template <class T>
 Variable<T> embedding(Tape<T>& tape, const Variable<T>& table,
                       std::vector<std::int64_t> ids);
 
-/// Layer normalisation: each row is shifted and scaled to mean 0 and variance 1, then scaled and shifted by
-/// learnt rows. Source: Ba, Kiros and Hinton, Layer Normalization, 2016.
+/// Layer normalisation: each row is shifted and scaled to mean 0 and variance 1, then scaled and
+/// shifted by learnt rows. Source: Ba, Kiros and Hinton, Layer Normalization, 2016.
 /// @param tape notes the step
 /// @param x    [rows, cols]
 /// @param gain [1, cols]
@@ -150,8 +151,8 @@ struct HeadLayout {
   std::int64_t kv_heads = 1;  ///< key and value heads
 };
 
-/// Who computes attention and its gradients: lesson 01, tiles on the CPU, or a kernel. Both functions get
-/// tensors as the rest of the course has them, [batch, heads, length, head_dim].
+/// What computes attention and its gradients: lesson 01, tiles on the CPU, or a kernel. Both
+/// functions get tensors as the rest of the course has them, [batch, heads, length, head_dim].
 template <class T>
 struct AttentionEngine {
   /// Returns O and LSE, the only two things that are kept for backward.
@@ -167,8 +168,8 @@ struct AttentionEngine {
       backward;
 };
 
-/// Lesson 01 both ways, with its refusals. It computes everything anew in the backward pass and needs neither O nor
-/// LSE.
+/// Lesson 01 both ways, with its refusals. It recomputes everything in the backward pass and
+/// needs neither O nor LSE.
 template <class T>
 AttentionEngine<T> naive_engine();
 
@@ -178,7 +179,7 @@ template <class T>
 AttentionEngine<T> tiled_engine(const online::Tiles& tiles = {});
 
 /// Attention of all heads of all sequences: an operation whose way back is not derived from smaller
-/// steps but given. It keeps q, k, v, O and LSE; no matrix of scores or weights.
+/// steps but given. It keeps q, k, v, O and LSE; no matrix of scores or probabilities.
 /// @param tape    notes the step
 /// @param q       [batch * length_q, heads * head_dim]
 /// @param k       [batch * length_k, kv_heads * head_dim]

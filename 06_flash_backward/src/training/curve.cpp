@@ -11,7 +11,7 @@
 namespace fa::backward {
 namespace {
 
-// The largest of all that is drawn. All begins at 0.
+// The largest value that is drawn. The axis begins at 0.
 double highest(const std::vector<double>& values,
                const std::vector<Level>& levels) {
   double top = *std::max_element(values.begin(), values.end());

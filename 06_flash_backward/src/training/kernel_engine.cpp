@@ -8,7 +8,7 @@
 namespace fa::backward {
 namespace {
 
-// A rung, or what is chosen instead where the machine cannot run it.
+// A rung, or what is chosen instead where the backend cannot run it.
 Rung find_rung(const Backend& backend, const std::string& name) {
   for (const Rung& rung : backend.rungs) {
     if (rung.name == name) return rung;

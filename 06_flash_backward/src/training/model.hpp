@@ -21,7 +21,8 @@ struct ModelSize {
   std::int64_t length = 64;     ///< most tokens that it can look back on
   std::int64_t characters = 2;  ///< of the alphabet
 
-  /// @throws std::invalid_argument for a size below 1, or a width that is no multiple of 8 for each head
+  /// @throws std::invalid_argument for a size below 1, or a width that is not a multiple of 8 for
+  ///         each head
   void check() const;
 };
 
@@ -32,13 +33,15 @@ struct Parameter {
   Variable<T> value;  ///< with its gradient
 };
 
-/// A causal language model over characters: embeddings of characters and positions, blocks of attention and of
-/// a feed-forward network with layer normalisation before each, and logits for the next character.
+/// A causal language model over characters: embeddings of characters and positions, blocks of
+/// attention and of a feed-forward network with layer normalisation before each, and logits for
+/// the next character.
 template <class T>
 class Model {
  public:
-  /// A model that has learnt nothing. All logits are 0, so its first loss is ln(characters). The parameters are
-  /// rounded to float32, so that models in float32 and float64 start from the same numbers.
+  /// A model that has learnt nothing. All logits are 0, so its first loss is ln(characters). The
+  /// parameters are rounded to float32, so that models in float32 and float64 start from the same
+  /// numbers.
   /// @param size its sizes
   /// @param seed of the parameters
   /// @throws std::invalid_argument as ModelSize::check()
@@ -55,7 +58,7 @@ class Model {
                      std::int64_t batch,
                      const AttentionEngine<T>& engine) const;
 
-  /// All that is learnt, in a fixed order.
+  /// The parameters, in a fixed order.
   const std::vector<Parameter<T>>& parameters() const { return parameters_; }
   /// The number of numbers that are learnt.
   std::int64_t parameter_count() const;
@@ -73,8 +76,8 @@ class Model {
   std::vector<Layer> layers_;
 };
 
-/// Adam: steps along a running mean of the gradients, divided by the root of a running mean of their squares.
-/// Source: Kingma and Ba, Adam, 2015, algorithm 1.
+/// Adam: steps along a running mean of the gradients, divided by the root of a running mean of
+/// their squares. Source: Kingma and Ba, Adam, 2015, algorithm 1.
 template <class T>
 struct Adam {
   /// No step taken yet.

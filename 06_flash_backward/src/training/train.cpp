@@ -207,8 +207,9 @@ std::string Training<T>::description() const {
       text_.hash);
 }
 
-// A checkpoint: a line that says what it is; then, each after its size in bytes, the description, the engine, the
-// losses, and for each parameter value, mean and square; last the hash of all that. Numbers as the machine has them.
+// A checkpoint: a line that says what it is; then, each after its size in bytes, the description,
+// the engine, the losses, and for each parameter value, mean and square; last the hash of all
+// that. Numbers in the byte order of the machine.
 template <class T>
 void Training<T>::save(const std::filesystem::path& path,
                        const std::string& engine) const {

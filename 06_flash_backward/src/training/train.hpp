@@ -1,5 +1,6 @@
 /// @file
-/// Lesson 06: training a language model on a text: what is learnt from, the steps, checkpoints, samples.
+/// Lesson 06: training a language model on a text: what is learnt from, the steps, checkpoints,
+/// samples.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +36,12 @@ Text text_of(const std::string& name, const std::string& bytes);
 Text read_text(const std::string& name,
                const std::vector<std::filesystem::path>& files);
 
-/// How surprised a reader is by a character on average, in nats (units of ln), who knows how often each occurs.
+/// The entropy of a character, in nats (units of ln): the loss of a model that knows only how
+/// often each occurs.
 double unigram_entropy(const Text& text);
 
-/// The same for a reader who also knows the character before. No model that sees only that one can be below it on
-/// the whole text.
+/// The entropy of a character given the one before it. No model that sees only that one can be
+/// below it on the whole text.
 double bigram_entropy(const Text& text);
 
 /// All that a training run depends on, beside the text and the engine.
@@ -51,8 +53,8 @@ struct Plan {
   std::uint64_t seed = 1;    ///< of the parameters and of the batches
 };
 
-/// A training run. Step s draws its sequences by the seed and s alone, so that a run which is resumed from a checkpoint
-/// is the run which was never interrupted, to the last bit.
+/// A training run. Step s draws its sequences by the seed and s alone, so that a run which is
+/// resumed from a checkpoint is the run which was never interrupted, to the last bit.
 template <class T>
 class Training {
  public:
@@ -60,8 +62,8 @@ class Training {
   /// @param plan   sizes and rates
   /// @param text   must outlive this
   /// @param engine computes attention
-  /// @throws std::invalid_argument as ModelSize::check(), for a batch below 1, and for a text that is not longer
-  ///   than a sequence
+  /// @throws std::invalid_argument as ModelSize::check(), for a batch below 1, and for a text that
+  ///         is not longer than a sequence
   Training(const Plan& plan, const Text& text, AttentionEngine<T> engine);
 
   /// Makes one step.
@@ -91,8 +93,8 @@ class Training {
   /// Goes on where save() was called.
   /// @param file of a run with the same plan and text
   /// @return the name of the engine that it was computed with
-  /// @throws std::invalid_argument when the file cannot be read, is no checkpoint, is cut off or damaged, or is of
-  ///   another run; this is then unchanged
+  /// @throws std::invalid_argument when the file cannot be read, is no checkpoint, is cut off or
+  ///         damaged, or is of another run; this is then unchanged
   std::string load(const std::filesystem::path& file);
 
  private:

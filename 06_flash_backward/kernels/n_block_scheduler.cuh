@@ -1,0 +1,60 @@
+/// @file
+/// In which order blocks take blocks of keys, in rungs 10 to 13.
+#pragma once
+
+#include <algorithm>
+
+#include "06_flash_backward/kernels/hopper.cuh"
+#include "common/attention/tile_scheduler.cuh"
+
+namespace fa::FA_TARGET {
+
+/// The block of keys for a place in an order in which those with the most queries come first.
+//! [most_queries_first]
+template <class Tile, class T>
+__device__ NBlock longest_first_n_block(const Attention<T>& a, int tile_index,
+                                        const TileScheduler& scheduler) {
+  const WorkTile work = work_tile(tile_index, scheduler);
+  // The scheduler begins with the last block, which has the most keys where
+  // blocks are of queries. Of keys the first one has the most queries.
+  const int index = scheduler.heads_in_l2 == 0
+                        ? work.block
+                        : scheduler.blocks - 1 - work.block;
+  return n_block<Tile>(a, index, work.head, work.batch);
+}
+//! [most_queries_first]
+
+/// How many heads to process together so that what blocks read repeatedly stays in the L2 cache of
+/// 50 MB: 32 MiB at most.
+/// @param heads of all sequences
+/// @param bytes of one of them
+inline int heads_in_l2(int heads, std::int64_t bytes) {
+  constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
+  return static_cast<int>(std::min<std::int64_t>(
+      heads, std::max<std::int64_t>(1, l2_bytes / bytes)));
+}
+
+/// The order of blocks of keys.
+/// @tparam Tile    of the kernel
+/// @param a        what is computed
+/// @param together whether heads are processed together whose Q, dO and d_q_accum stay in the L2
+///                 cache
+template <class Tile, class T>
+TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
+                                bool together) {
+  const int heads = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
+  const std::size_t row_bytes =
+      2 * sizeof(T) + (a.d_q_accum != nullptr ? sizeof(float) : 0);
+  const std::int64_t bytes = std::int64_t{group} * a.length_q * Tile::d *
+                             static_cast<std::int64_t>(row_bytes);
+  return {ceil_div(a.length_k, Tile::block_n), a.kv_heads, heads,
+          together ? heads_in_l2(heads, bytes) : 0};
+}
+
+/// A block for each tile of work, in one row.
+inline Size grid_of_work(const TileScheduler& scheduler) {
+  return {static_cast<unsigned>(scheduler.total_heads) *
+          static_cast<unsigned>(scheduler.blocks)};
+}
+
+}  // namespace fa::FA_TARGET
