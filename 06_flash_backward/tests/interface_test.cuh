@@ -14,8 +14,8 @@
 #include "05_flash_forward/tests/own_calls.cuh"
 #include "05_flash_forward/tests/placed.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
-#include "06_flash_backward/src/problem.hpp"
 #include "06_flash_backward/src/dispatch.cuh"
+#include "06_flash_backward/src/problem.hpp"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
 

@@ -127,8 +127,10 @@ TEST_CASE("what the kernels are made of: a row for each kernel of a rung") {
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(contains(result.output, "D 64, on the lab\n"));
-  CHECK(contains(result.output, "\n06_swizzled_pipeline, 2      -      128      57856"));
-  CHECK(contains(result.output, "\n06_swizzled_pipeline, 3      -      512          -"));
+  CHECK(contains(result.output,
+                 "\n06_swizzled_pipeline, 2      -      128      57856"));
+  CHECK(contains(result.output,
+                 "\n06_swizzled_pipeline, 3      -      512          -"));
   CHECK_FALSE(contains(result.output, "04_atomics"));
 }
 
@@ -142,12 +144,13 @@ TEST_CASE("trace writes a report for programs and draws the worst line") {
   CAPTURE(result.output);
   CHECK(result.status == 0);
   if (!is_traced(result)) return;
-  CHECK(contains(result.output, "PASS  06_swizzled_pipeline, causal: no findings"));
-  CHECK(
-      python_says("[(k[\"kernel\"], k[\"inputs\"], k[\"findings\"]) for k in "
-                  "json.load(open(file))] == 2 * [(\"06_swizzled_pipeline\", 3 * "
-                  "[[1, 1, 20, 64]], [])]",
-                  json) == "True\n");
+  CHECK(contains(result.output,
+                 "PASS  06_swizzled_pipeline, causal: no findings"));
+  CHECK(python_says(
+            "[(k[\"kernel\"], k[\"inputs\"], k[\"findings\"]) for k in "
+            "json.load(open(file))] == 2 * [(\"06_swizzled_pipeline\", 3 * "
+            "[[1, 1, 20, 64]], [])]",
+            json) == "True\n");
   CHECK(contains(testing::file_bytes(svg), "<svg"));
 }
 
