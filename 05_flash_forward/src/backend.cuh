@@ -107,7 +107,7 @@ inline std::vector<Rung> ladder() {
   });
   return {
       {{"01_unfused",
-        "three kernels, S and P in global memory",
+        "three kernels, scores in global memory",
         float32,
         256,
         kDropout,
@@ -117,7 +117,7 @@ inline std::vector<Rung> ladder() {
         {{kUnfusedTile, kUnfusedTile, 0, 1}}},
        in_float32(with_floats(unfused_workspace, launch_unfused))},
       {{"02_flash_1",
-        "outer loop over keys",
+        "outer loop over tiles of keys",
         float32,
         128,
         kDropout,
@@ -127,7 +127,7 @@ inline std::vector<Rung> ladder() {
         {{kFlash1Queries, kFlash1Keys, 1, 1}}},
        in_float32(with_floats(flash_1_workspace, launch_flash_1))},
       {{"03_flash_2",
-        "outer loop over queries",
+        "one block per tile of queries",
         float32,
         128,
         kDropout,
@@ -149,7 +149,7 @@ inline std::vector<Rung> ladder() {
          launch_forward(a, stream);
        }))},
       {{"05_tensor_cores",
-        "mma.sync, P stays in registers",
+        "P stays in registers",
         sixteen_bit,
         128,
         kDropout,
@@ -173,7 +173,7 @@ inline std::vector<Rung> ladder() {
          launch_swizzle(a, stream);
        }))},
       {{"07_pipeline",
-        "copies during the matmuls",
+        "cp.async pipeline",
         sixteen_bit,
         128,
         kDropout,
@@ -185,7 +185,7 @@ inline std::vector<Rung> ladder() {
          launch_pipeline(a, stream);
        }))},
       {{"08_edge_masks",
-        "masks at the edge, base-2 exponentials",
+        "masks at the edge only, exp2",
         sixteen_bit,
         256,
         kDropout,
@@ -210,7 +210,7 @@ inline std::vector<Rung> ladder() {
          launch_wgmma(a, stream);
        }))},
       {{"10_warp_specialized",
-        "a producer warpgroup that only loads",
+        "a producer warpgroup",
         sixteen_bit,
         128,
         kNoDropout,
@@ -222,7 +222,7 @@ inline std::vector<Rung> ladder() {
          launch_warp_specialized(a, stream);
        }))},
       {{"11_overlap",
-        "softmax during the matmuls",
+        "softmax overlaps the matmuls",
         sixteen_bit,
         128,
         kNoDropout,
@@ -234,7 +234,7 @@ inline std::vector<Rung> ladder() {
          launch_overlap(a, stream);
        }))},
       {{"12_ping_pong",
-        "ping-pong scheduling of warpgroups",
+        "ping-pong warpgroup scheduling",
         sixteen_bit,
         128,
         kNoDropout,
@@ -246,7 +246,7 @@ inline std::vector<Rung> ladder() {
          launch_ping_pong(a, stream);
        }))},
       {{"13_persistent",
-        "persistent blocks, dynamic tile scheduler",
+        "dynamic tile scheduler",
         sixteen_bit,
         128,
         kNoDropout,
@@ -259,7 +259,7 @@ inline std::vector<Rung> ladder() {
              launch_persistent(a, stream, counter);
            }))},
       {{"14_lazy_rescaling",
-        "rescale only past a threshold",
+        "lazy rescaling",
         sixteen_bit,
         128,
         kNoDropout,

@@ -72,7 +72,7 @@ TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
   }
 }
 
-TEST_CASE("a maximum that stays corrects by exactly 1, tile after tile") {
+TEST_CASE("where a maximum stays, the rescale factor is exactly 1") {
   // One key has probability 1: LSE is its score. A rescale factor that is only
   // next to 1 would be applied once for each of the many tiles. The lab rounds
   // every product, so a GPU alone can make this mistake.

@@ -134,7 +134,7 @@ TEST_CASE("what the kernels are made of: their own lines, threads, stages") {
       contains(result.output, "      512     148480       3  3 x 160, 32  "));
 }
 
-TEST_CASE("a time line is printed, drawn and written for programs") {
+TEST_CASE("a timeline is printed, drawn and written for programs") {
   testing::check_timeline(kProgram, {"12_ping_pong",
                                      "256 queries, 512 keys",
                                      {"producer", "consumer 1"},

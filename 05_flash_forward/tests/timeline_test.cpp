@@ -103,7 +103,7 @@ TEST_CASE("where products of two warps alternate, each rung is better") {
   }
 }
 
-TEST_CASE("rung 09 takes its scores in while nobody multiplies for it") {
+TEST_CASE("rung 09 computes its softmax while no matmul is in flight") {
   for (const int warp : {0, 4}) {
     CHECK(work_under_products(drawn("09_wgmma"), warp) == 0);
     CHECK(work_under_products(drawn("10_warp_specialized"), warp) == 0);
@@ -162,7 +162,8 @@ TEST_CASE("under the mask rung 15 multiplies less than rung 14") {
   CHECK(flash::timeline_of(last, problem).tensor_busy > causal.tensor_busy);
 }
 
-TEST_CASE("with long rows rung 10 falls into turns by itself") {
+TEST_CASE(
+    "with long rows the warpgroups of rung 10 alternate by themselves") {
   flash::Problem problem =
       flash::drawn_problem(flash::find_rung(backend(), "12_ping_pong"));
   problem.shape.length_k = 2048;

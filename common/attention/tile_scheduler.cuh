@@ -76,8 +76,8 @@ struct TileCounter {
     return drawn == nullptr ? tile_index + grid
                             : grid + static_cast<int>(atomicAdd(drawn, 1u));
   }
-  /// A block calls this with its last index. It draws once for each tile and once more: the last
-  /// draw of all resets the counter for the next launch.
+  /// A block calls this with its last index. All blocks together call next() once for each tile and
+  /// once for each block; the last of these calls leads to the reset for the next launch.
   __device__ void finish(int last) const {
     const int grid = gridDim.x;
     if (drawn != nullptr && last == tiles + 2 * grid - 1) *drawn = 0;
