@@ -9,6 +9,7 @@
 #include <exception>
 #include <initializer_list>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -208,63 +209,31 @@ inline void check_memory(const fa_attention& a) {
 // A pointer, and what it is called.
 using Named = std::pair<const char*, const void*>;
 
-#if defined(__CUDACC__)
-// The GPU whose memory a pointer is to.
-inline int gpu_of(const char* name, const void* pointer) {
-  cudaPointerAttributes attributes;
-  FA_CUDA(cudaPointerGetAttributes(&attributes, pointer));
-  if (attributes.type != cudaMemoryTypeDevice &&
-      attributes.type != cudaMemoryTypeManaged) {
-    refuse("{} is at address {}, which is not memory of a GPU", name,
-           pointer);
+// The GPU whose memory all pointers are to. Null pointers are skipped, but the first must not be null.
+inline int common_gpu(std::initializer_list<Named> pointers) {
+  if (!device_available()) {
+    throw std::runtime_error("there is no NVIDIA GPU that can be used");
   }
-  return attributes.device;
-}
-
-// Makes the GPU that holds the tensors the current one for as long as this lives. Null pointers are skipped.
-class OnItsGpu {
- public:
-  explicit OnItsGpu(std::initializer_list<Named> pointers) {
-    if (!device_available()) {
-      throw std::runtime_error("there is no NVIDIA GPU that can be used");
+  std::optional<int> gpu;
+  for (const auto& [name, pointer] : pointers) {
+    if (pointer == nullptr) continue;
+    const auto own = gpu_of_memory(pointer);
+    if (!own) {
+      refuse("{} is at address {}, which is not memory of a GPU", name,
+             pointer);
     }
-    const auto& [first, at] = *pointers.begin();
-    const int gpu = gpu_of(first, at);
-    for (const auto& [name, pointer] : pointers) {
-      if (pointer == nullptr) continue;
-      const int other = gpu_of(name, pointer);
-      if (other != gpu) {
-        refuse("{} is on GPU {}; {} is on GPU {}", name, other, first, gpu);
-      }
+    if (!gpu) gpu = own;
+    if (own != gpu) {
+      refuse("{} is on GPU {}; {} is on GPU {}", name, *own,
+             pointers.begin()->first, *gpu);
     }
-    FA_CUDA(cudaGetDevice(&before_));
-    if (gpu != before_) FA_CUDA(cudaSetDevice(gpu));
-    changed_ = gpu != before_;
   }
-  ~OnItsGpu() {
-    if (changed_) cudaSetDevice(before_);
-  }
-  OnItsGpu(const OnItsGpu&) = delete;
-  OnItsGpu& operator=(const OnItsGpu&) = delete;
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-};
-
-inline Stream stream_of(const fa_attention& a) {
-  return Stream::of(static_cast<cudaStream_t>(a.stream));
+  return *gpu;
 }
-#else
-// The lab has one device, with all memory.
-struct OnItsGpu {
-  explicit OnItsGpu(std::initializer_list<Named>) {}
-};
 
 inline Stream stream_of(const fa_attention& a) {
   return Stream::of(a.stream);
 }
-#endif
 
 inline RowStrides row_strides(const fa_strides& strides) {
   return {strides.batch, strides.head, strides.row};
@@ -336,15 +305,6 @@ int guarded(Work work) noexcept {
     note("an exception that says nothing");
     return FA_STATUS_FAILED;
   }
-}
-
-// "gpu" or "cpu": where the kernels of this library run.
-inline const char* runs_on() {
-#if defined(__CUDACC__)
-  return "gpu";
-#else
-  return "cpu";
-#endif
 }
 
 }  // namespace

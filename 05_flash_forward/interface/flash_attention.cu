@@ -21,12 +21,12 @@ int forward(const fa_attention* given) {
   return guarded([&] {
     check_problem(given);
     check_memory(*given);
-    const OnItsGpu gpu({{"q", given->q},
-                        {"k", given->k},
-                        {"v", given->v},
-                        {"o", given->o},
-                        {"lse", given->lse},
-                        {"workspace", given->workspace}});
+    const CurrentGpu gpu(common_gpu({{"q", given->q},
+                                     {"k", given->k},
+                                     {"v", given->v},
+                                     {"o", given->o},
+                                     {"lse", given->lse},
+                                     {"workspace", given->workspace}}));
     with_attention(*given, [&](const auto& a, const char*) {
       const ForwardKernel kernel = forward_kernel(a);
       check_workspace(*given, kernel.workspace_bytes);
@@ -78,7 +78,7 @@ double fa_default_scale(int64_t head_dim) {
 }
 
 const char* fa_runs_on() {
-  return fa::FA_TARGET::runs_on();
+  return fa::FA_TARGET::kRunsOn;
 }
 
 const char* fa_last_error() {

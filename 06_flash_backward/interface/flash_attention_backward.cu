@@ -79,16 +79,16 @@ int backward(const fa_gradient* given) {
     check_memory(*given);
     const fa_gradient& g = *given;
     const fa_attention& a = g.attention;
-    const OnItsGpu gpu({{"q", a.q},
-                        {"k", a.k},
-                        {"v", a.v},
-                        {"o", a.o},
-                        {"lse", a.lse},
-                        {"d_o", g.d_o},
-                        {"d_q", g.d_q},
-                        {"d_k", g.d_k},
-                        {"d_v", g.d_v},
-                        {"workspace", g.workspace}});
+    const CurrentGpu gpu(common_gpu({{"q", a.q},
+                                     {"k", a.k},
+                                     {"v", a.v},
+                                     {"o", a.o},
+                                     {"lse", a.lse},
+                                     {"d_o", g.d_o},
+                                     {"d_q", g.d_q},
+                                     {"d_k", g.d_k},
+                                     {"d_v", g.d_v},
+                                     {"workspace", g.workspace}}));
     const bool deterministic = g.deterministic != 0;
     with_gradient(g, [&](auto gradient, const char*) {
       const auto least = workspace_bytes(gradient, deterministic);
@@ -142,7 +142,7 @@ const char* fa_backward_kernel_name(const fa_gradient* gradient) {
 }
 
 const char* fa_backward_runs_on() {
-  return fa::FA_TARGET::runs_on();
+  return fa::FA_TARGET::kRunsOn;
 }
 
 const char* fa_backward_last_error() {

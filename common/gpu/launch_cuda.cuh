@@ -187,11 +187,46 @@ inline const DeviceProperties& device_properties() {
   return known.emplace(device, query_device(device)).first->second;
 }
 
+/// Where kernels run.
+constexpr const char* kRunsOn = "gpu";
+
 /// Whether there is a GPU that can be used.
 inline bool device_available() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
 }
+
+/// The GPU whose memory a pointer is to; none for memory of the host.
+/// @throws std::runtime_error when CUDA reports an error
+inline std::optional<int> gpu_of_memory(const void* pointer) {
+  cudaPointerAttributes attributes;
+  FA_CUDA(cudaPointerGetAttributes(&attributes, pointer));
+  if (attributes.type != cudaMemoryTypeDevice &&
+      attributes.type != cudaMemoryTypeManaged) {
+    return std::nullopt;
+  }
+  return attributes.device;
+}
+
+/// Makes a GPU the current one for as long as this lives.
+class CurrentGpu {
+ public:
+  /// @throws std::runtime_error when CUDA reports an error
+  explicit CurrentGpu(int gpu) {
+    FA_CUDA(cudaGetDevice(&before_));
+    if (gpu != before_) FA_CUDA(cudaSetDevice(gpu));
+    changed_ = gpu != before_;
+  }
+  ~CurrentGpu() {
+    if (changed_) cudaSetDevice(before_);
+  }
+  CurrentGpu(const CurrentGpu&) = delete;
+  CurrentGpu& operator=(const CurrentGpu&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
 
 /// Direction of a copy.
 enum class CopyKind { kToDevice, kToHost };
@@ -253,8 +288,11 @@ class Stream {
   ~Stream() {
     if (owned_) cudaStreamDestroy(stream_);  // what was launched still runs
   }
-  /// A stream of another owner, which must outlive this one. Null is CUDA's default stream.
-  static Stream of(cudaStream_t native) { return Stream(native); }
+  /// A stream of another owner, a cudaStream_t, which must outlive this one. Null is CUDA's default
+  /// stream.
+  static Stream of(void* native) {
+    return Stream(static_cast<cudaStream_t>(native));
+  }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   /// Waits for all launches on this stream.

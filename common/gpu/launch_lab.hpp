@@ -18,6 +18,18 @@ inline DeviceProperties device_properties() {
   return result;
 }
 
+/// Where kernels run.
+constexpr const char* kRunsOn = "cpu";
+
+/// The lab is one device, with all memory.
+inline std::optional<int> gpu_of_memory(const void*) {
+  return 0;
+}
+/// It is the current one.
+struct CurrentGpu {
+  explicit CurrentGpu(int) {}
+};
+
 /// Always: the lab is everywhere.
 inline bool device_available() {
   return true;
