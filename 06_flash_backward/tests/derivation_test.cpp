@@ -157,35 +157,35 @@ TEST_CASE("the derived gradients are right for many random heads") {
   }
 }
 
-TEST_CASE("every slip is refused, and shows where the page says it does") {
+TEST_CASE("every mistake is refused, and shows where the page says it does") {
   const HeadProblem problem = head_problem(1);
   const double tolerance = naive::kDifferenceTolerance;
-  for (const Slip slip : all_slips()) {
+  for (const Mistake mistake : all_mistakes()) {
     const GradientErrors errors =
-        errors_of(problem, head_gradients(problem, slip));
-    CAPTURE(name_of(slip));
+        errors_of(problem, head_gradients(problem, mistake));
+    CAPTURE(name_of(mistake));
     bool d_q = true, d_k = true, d_v = true;  // which stay right
-    switch (slip) {
-      case Slip::kNone:
+    switch (mistake) {
+      case Mistake::kNone:
         break;
-      case Slip::kNoDelta:
-      case Slip::kDeltaPerElement:
-      case Slip::kSoftmaxSign:
-      case Slip::kDropoutLeftOutOfDp:
+      case Mistake::kNoDelta:
+      case Mistake::kDeltaPerElement:
+      case Mistake::kSoftmaxSign:
+      case Mistake::kDropoutLeftOutOfDp:
         d_q = d_k = false;
         break;
-      case Slip::kNoScaleInDq:
+      case Mistake::kNoScaleInDq:
         d_q = false;
         break;
-      case Slip::kNoScaleInDk:
-      case Slip::kScaleTwiceInDk:
+      case Mistake::kNoScaleInDk:
+      case Mistake::kScaleTwiceInDk:
         d_k = false;
         break;
-      case Slip::kLseInBaseTwo:
-      case Slip::kMaskForgotten:
+      case Mistake::kLseInBaseTwo:
+      case Mistake::kMaskForgotten:
         d_q = d_k = d_v = false;
         break;
-      case Slip::kUndroppedInDv:
+      case Mistake::kUndroppedInDv:
         d_v = false;
         break;
     }
@@ -194,7 +194,7 @@ TEST_CASE("every slip is refused, and shows where the page says it does") {
     CHECK((d_k ? errors.d_k <= tolerance : errors.d_k > 0.01));
     CHECK((d_v ? errors.d_v <= tolerance : errors.d_v > 0.01));
   }
-  CHECK(all_slips().size() == 11);
+  CHECK(all_mistakes().size() == 11);
 }
 
 TEST_CASE("a NaN in a gradient is the worst error") {

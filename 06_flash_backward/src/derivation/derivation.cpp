@@ -237,38 +237,44 @@ Matrix<double> recomputed_probs(const Matrix<double>& s,
 }
 //! [recompute]
 
-const std::vector<Slip>& all_slips() {
-  static const std::vector<Slip> slips = {
-      Slip::kNone,           Slip::kNoDelta,           Slip::kDeltaPerElement,
-      Slip::kSoftmaxSign,    Slip::kNoScaleInDq,       Slip::kNoScaleInDk,
-      Slip::kScaleTwiceInDk, Slip::kLseInBaseTwo,      Slip::kMaskForgotten,
-      Slip::kUndroppedInDv,  Slip::kDropoutLeftOutOfDp};
-  return slips;
+const std::vector<Mistake>& all_mistakes() {
+  static const std::vector<Mistake> mistakes = {Mistake::kNone,
+                                                Mistake::kNoDelta,
+                                                Mistake::kDeltaPerElement,
+                                                Mistake::kSoftmaxSign,
+                                                Mistake::kNoScaleInDq,
+                                                Mistake::kNoScaleInDk,
+                                                Mistake::kScaleTwiceInDk,
+                                                Mistake::kLseInBaseTwo,
+                                                Mistake::kMaskForgotten,
+                                                Mistake::kUndroppedInDv,
+                                                Mistake::kDropoutLeftOutOfDp};
+  return mistakes;
 }
 
-std::string name_of(Slip slip) {
-  switch (slip) {
-    case Slip::kNone:
+std::string name_of(Mistake mistake) {
+  switch (mistake) {
+    case Mistake::kNone:
       return "none";
-    case Slip::kNoDelta:
+    case Mistake::kNoDelta:
       return "delta omitted";
-    case Slip::kDeltaPerElement:
+    case Mistake::kDeltaPerElement:
       return "delta per element";
-    case Slip::kSoftmaxSign:
+    case Mistake::kSoftmaxSign:
       return "+ off the diagonal";
-    case Slip::kNoScaleInDq:
+    case Mistake::kNoScaleInDq:
       return "no scale in dQ";
-    case Slip::kNoScaleInDk:
+    case Mistake::kNoScaleInDk:
       return "no scale in dK";
-    case Slip::kScaleTwiceInDk:
+    case Mistake::kScaleTwiceInDk:
       return "scale twice in dK";
-    case Slip::kLseInBaseTwo:
+    case Mistake::kLseInBaseTwo:
       return "LSE in base 2, exp in base e";
-    case Slip::kMaskForgotten:
+    case Mistake::kMaskForgotten:
       return "P without the mask";
-    case Slip::kUndroppedInDv:
+    case Mistake::kUndroppedInDv:
       return "dV from P before dropout";
-    case Slip::kDropoutLeftOutOfDp:
+    case Mistake::kDropoutLeftOutOfDp:
       return "dP without dropout";
   }
   throw std::invalid_argument("there is no such mistake");
@@ -295,7 +301,7 @@ HeadProblem head_problem(std::uint64_t seed) {
 }
 
 naive::Gradients<double> head_gradients(const HeadProblem& problem,
-                                        Slip slip) {
+                                        Mistake mistake) {
   const auto forward = naive::forward<double>(problem.q, problem.k, problem.v,
                                               problem.options());
   const double scale = problem.options().scale_for(problem.q.size(3));
@@ -304,28 +310,28 @@ naive::Gradients<double> head_gradients(const HeadProblem& problem,
                        d_o = only_head(problem.d_o), z = dropout_of(problem);
   Vector<double> lse(q.rows());
   for (std::int64_t i = 0; i < q.rows(); ++i) lse(i) = forward.lse(0, 0, i);
-  if (slip == Slip::kLseInBaseTwo) lse /= std::log(2.0);
+  if (mistake == Mistake::kLseInBaseTwo) lse /= std::log(2.0);
 
   Matrix<double> s = scale * q * k.transpose();
-  if (slip != Slip::kMaskForgotten) hide(s);
+  if (mistake != Mistake::kMaskForgotten) hide(s);
   const Matrix<double> p = recomputed_probs(s, lse);
   const Matrix<double> p_kept =
-      slip == Slip::kUndroppedInDv ? p : p.cwiseProduct(z);
+      mistake == Mistake::kUndroppedInDv ? p : p.cwiseProduct(z);
   Matrix<double> d_p = d_o * v.transpose();
-  if (slip != Slip::kDropoutLeftOutOfDp) d_p = d_p.cwiseProduct(z);
+  if (mistake != Mistake::kDropoutLeftOutOfDp) d_p = d_p.cwiseProduct(z);
   const Vector<double> delta = d_o.cwiseProduct(o).rowwise().sum();
 
   Matrix<double> inner = d_p.colwise() - delta;
-  if (slip == Slip::kNoDelta) inner = d_p;
-  if (slip == Slip::kDeltaPerElement) inner = d_p - p.cwiseProduct(d_p);
-  if (slip == Slip::kSoftmaxSign) {
+  if (mistake == Mistake::kNoDelta) inner = d_p;
+  if (mistake == Mistake::kDeltaPerElement) inner = d_p - p.cwiseProduct(d_p);
+  if (mistake == Mistake::kSoftmaxSign) {
     inner = (d_p.colwise() + delta) - 2 * p.cwiseProduct(d_p);
   }
   const Matrix<double> d_s = p.cwiseProduct(inner);
-  const double in_d_q = slip == Slip::kNoScaleInDq ? 1 : scale;
-  const double in_d_k = slip == Slip::kNoScaleInDk      ? 1
-                        : slip == Slip::kScaleTwiceInDk ? scale * scale
-                                                        : scale;
+  const double in_d_q = mistake == Mistake::kNoScaleInDq ? 1 : scale;
+  const double in_d_k = mistake == Mistake::kNoScaleInDk      ? 1
+                        : mistake == Mistake::kScaleTwiceInDk ? scale * scale
+                                                              : scale;
   return {as_tensor(in_d_q * d_s * k),
           as_tensor(in_d_k * d_s.transpose() * q),
           as_tensor(p_kept.transpose() * d_o)};

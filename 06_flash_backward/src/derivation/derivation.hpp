@@ -72,7 +72,7 @@ Matrix<double> recomputed_probs(const Matrix<double>& s,
                                 const Vector<double>& lse);
 
 /// What is wrong with a backward pass. Each is a mistake that people have made.
-enum class Slip {
+enum class Mistake {
   kNone,                ///< nothing
   kNoDelta,             ///< dS = P o dP
   kDeltaPerElement,     ///< dS = P o (dP - P o dP): the sum is forgotten
@@ -87,10 +87,10 @@ enum class Slip {
 };
 
 /// All of them, kNone first.
-const std::vector<Slip>& all_slips();
+const std::vector<Mistake>& all_mistakes();
 
 /// A few words for tables, "delta is left out".
-std::string name_of(Slip slip);
+std::string name_of(Mistake mistake);
 
 /// One head of attention with a random gradient of its output. It is causal with more queries than
 /// keys, so the first queries see no key, and it has dropout.
@@ -112,9 +112,9 @@ HeadProblem head_problem(std::uint64_t seed);
 /// The gradients of a problem in matrices, as this lesson derives them: from Q, K, V, dO, and of
 /// the forward pass O and LSE only.
 /// @param problem the head
-/// @param slip    what to get wrong
+/// @param mistake    what to get wrong
 naive::Gradients<double> head_gradients(const HeadProblem& problem,
-                                        Slip slip = Slip::kNone);
+                                        Mistake mistake = Mistake::kNone);
 
 /// How far gradients are from central differences of lesson 01's forward pass, relative to the
 /// largest.

@@ -69,21 +69,21 @@ void all_statements(cli::Program& program) {
   }
 }
 
-void slips_on_trial(cli::Program& program) {
+void check_mistakes(cli::Program& program) {
   const HeadProblem problem = head_problem(1);
   cli::Table table({"mistake", "dQ", "dK", "dV", "verdict"});
-  int misjudged = 0;
-  for (const Slip slip : all_slips()) {
+  int wrong_verdicts = 0;
+  for (const Mistake mistake : all_mistakes()) {
     const GradientErrors errors =
-        errors_of(problem, head_gradients(problem, slip));
+        errors_of(problem, head_gradients(problem, mistake));
     const bool right = errors.worst() <= naive::kDifferenceTolerance;
-    if (right != (slip == Slip::kNone)) ++misjudged;
+    if (right != (mistake == Mistake::kNone)) ++wrong_verdicts;
     const auto cell = [](double error) {
       return error <= naive::kDifferenceTolerance
                  ? std::string("-")
                  : fmt::format("{:.2g}", error);
     };
-    table.add({name_of(slip), cell(errors.d_q), cell(errors.d_k),
+    table.add({name_of(mistake), cell(errors.d_q), cell(errors.d_k),
                cell(errors.d_v), right ? "correct" : "wrong"});
   }
   fmt::print(
@@ -91,8 +91,8 @@ void slips_on_trial(cli::Program& program) {
       "element; "
       "-: below\nthe limit\n{}",
       table.text());
-  program.check_none(fmt::format("{} backward passes", all_slips().size()),
-                     misjudged, "wrong verdict");
+  program.check_none(fmt::format("{} backward passes", all_mistakes().size()),
+                     wrong_verdicts, "wrong verdict");
 }
 
 void tiles_on_the_input(cli::Program& program) {
@@ -134,7 +134,7 @@ void add_derivation(cli::Program& program) {
   program.section("derivation", "Derivation, statement by statement",
                   [&] { all_statements(program); });
   program.section("wrong", "Correct and wrong backward passes",
-                  [&] { slips_on_trial(program); });
+                  [&] { check_mistakes(program); });
   program.section("tiles", "Tiled gradients on the input",
                   [&] { tiles_on_the_input(program); });
 }
