@@ -25,14 +25,12 @@ bool comparable(double out, double ref) {
 template <class T, int Rank>
 Distance distance(View<const T, Rank> out, View<const double, Rank> ref) {
   if (out.shape() != ref.shape()) {
-    throw std::invalid_argument(
-        fmt::format("cannot compare shape {} with reference shape {}",
-                    to_string(out.shape()), to_string(ref.shape())));
+    throw std::invalid_argument(fmt::format("cannot compare shape {} with reference shape {}",
+                                            to_string(out.shape()), to_string(ref.shape())));
   }
   if (ref.count() == 0) {
     throw std::invalid_argument(
-        fmt::format("cannot compare shape {}: it has no element",
-                    to_string(ref.shape())));
+        fmt::format("cannot compare shape {}: it has no element", to_string(ref.shape())));
   }
   Distance result;
   double error_squares = 0, reference_squares = 0;
@@ -43,48 +41,42 @@ Distance distance(View<const T, Rank> out, View<const double, Rank> ref) {
     result.ref_at_worst = b;
   };
   for_each_index(ref.shape(), [&](const Shape<Rank>& index) {
-    const auto a =
-        static_cast<double>(static_cast<accumulator_t<T>>(out[index]));
+    const auto a = static_cast<double>(static_cast<accumulator_t<T>>(out[index]));
     const double b = ref[index];
     ++result.count;
     if (!comparable(a, b)) {
       if (++result.invalid == 1) note_worst(index, a, b);
       return;
     }
-    if (std::isinf(b))
-      return;  // equal infinities: no error, and no magnitude
+    if (std::isinf(b)) return;  // equal infinities: no error, and no magnitude
     const double error = std::abs(a - b);
     ++finite;
     error_squares += error * error;
     reference_squares += b * b;
     result.max_reference = std::max(result.max_reference, std::abs(b));
-    if (result.invalid == 0 &&
-        (result.worst.empty() || error > result.max_error)) {
+    if (result.invalid == 0 && (result.worst.empty() || error > result.max_error)) {
       note_worst(index, a, b);
     }
     result.max_error = std::max(result.max_error, error);
   });
   if (finite > 0) {
     result.rms_error = std::sqrt(error_squares / static_cast<double>(finite));
-    result.rms_reference =
-        std::sqrt(reference_squares / static_cast<double>(finite));
+    result.rms_reference = std::sqrt(reference_squares / static_cast<double>(finite));
   }
   return result;
 }
 
-Verdict decide(std::string what, const Distance& error, const Distance& plain,
-               double factor, double epsilon, double magnitude) {
+Verdict decide(std::string what, const Distance& error, const Distance& plain, double factor,
+               double epsilon, double magnitude) {
   Verdict verdict;
   verdict.what = std::move(what);
   verdict.error = error;
   verdict.plain = plain;
   verdict.factor = factor;
-  verdict.floor =
-      kFloorEpsilons * epsilon * std::max(error.max_reference, magnitude);
+  verdict.floor = kFloorEpsilons * epsilon * std::max(error.max_reference, magnitude);
   verdict.allowed_max = factor * plain.max_error + verdict.floor;
-  verdict.allowed_rms =
-      factor * plain.rms_error +
-      kFloorEpsilons * epsilon * std::max(error.rms_reference, magnitude);
+  verdict.allowed_rms = factor * plain.rms_error +
+                        kFloorEpsilons * epsilon * std::max(error.rms_reference, magnitude);
   // The comparisons are false, and the verdict a refusal, when either side is NaN.
   verdict.accepted = error.invalid == 0 && plain.invalid == 0 &&
                      error.max_error <= verdict.allowed_max &&
@@ -95,14 +87,12 @@ Verdict decide(std::string what, const Distance& error, const Distance& plain,
 std::string Verdict::report() const {
   std::string text =
       check_line(accepted, what,
-                 fmt::format("max {}  rms {}",
-                             against_limit(error.max_error, allowed_max),
+                 fmt::format("max {}  rms {}", against_limit(error.max_error, allowed_max),
                              against_limit(error.rms_error, allowed_rms)));
   if (accepted) return text;
   if (error.invalid > 0) {
-    text += fmt::format(
-        "\n      {} of {} elements are NaN, or infinite on one side only",
-        error.invalid, error.count);
+    text += fmt::format("\n      {} of {} elements are NaN, or infinite on one side only",
+                        error.invalid, error.count);
   }
   if (plain.invalid > 0) {
     text += fmt::format(
@@ -114,23 +104,20 @@ std::string Verdict::report() const {
                     "\n      worst at [{}]: {:.9g}, reference {:.9g}\n"
                     "      limit of max = {:g} x {:.2e} (textbook algorithm) "
                     "+ {:.2e} (floor)",
-                    fmt::join(error.worst, ", "), error.out_at_worst,
-                    error.ref_at_worst, factor, plain.max_error, floor);
+                    fmt::join(error.worst, ", "), error.out_at_worst, error.ref_at_worst, factor,
+                    plain.max_error, floor);
 }
 
-std::string check_line(bool passed, const std::string& what,
-                       const std::string& figures) {
+std::string check_line(bool passed, const std::string& what, const std::string& figures) {
   const char* const result = passed ? "PASS" : "FAIL";
-  return figures.empty()
-             ? fmt::format("{}  {}", result, what)
-             : fmt::format("{}  {:<38}  {}", result, what, figures);
+  return figures.empty() ? fmt::format("{}  {}", result, what)
+                         : fmt::format("{}  {:<38}  {}", result, what, figures);
 }
 
 std::string against_limit(double figure, double limit) {
   // Rounding errors need an exponent; ratios and losses read better without.
-  return limit >= 0.1
-             ? fmt::format("{:>#8.3g}  (limit {:#.3g})", figure, limit)
-             : fmt::format("{:>8.2e}  (limit {:.2e})", figure, limit);
+  return limit >= 0.1 ? fmt::format("{:>#8.3g}  (limit {:#.3g})", figure, limit)
+                      : fmt::format("{:>8.2e}  (limit {:.2e})", figure, limit);
 }
 
 #define FA_DISTANCE_FOR(T)                                                   \

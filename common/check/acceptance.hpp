@@ -93,13 +93,12 @@ struct Verdict {
 /// @param epsilon of the type in which the tested tensor is stored
 /// @param magnitude size of the terms that the result is summed from, when they may cancel and the
 ///   result be much smaller (gradients: dS = P (dP - delta)); 0 takes the result's own size
-Verdict decide(std::string what, const Distance& error, const Distance& plain,
-               double factor, double epsilon, double magnitude = 0);
+Verdict decide(std::string what, const Distance& error, const Distance& plain, double factor,
+               double epsilon, double magnitude = 0);
 
 /// One line of a report: "PASS" or "FAIL", what was compared, and in a column its figures, for
 /// example from against_limit(); may be empty.
-std::string check_line(bool passed, const std::string& what,
-                       const std::string& figures = "");
+std::string check_line(bool passed, const std::string& what, const std::string& figures = "");
 
 /// A measured figure beside its limit: "7.24e-05  (limit 1.00e-03)" or "0.724  (limit 1.00)".
 std::string against_limit(double figure, double limit);
@@ -113,20 +112,17 @@ std::string against_limit(double figure, double limit);
 /// @param magnitude as for decide()
 /// @throws std::invalid_argument as distance()
 template <class T, class P, int Rank>
-Verdict accept(std::string what, View<const T, Rank> out,
-               View<const double, Rank> ref, View<const P, Rank> plain,
-               double factor = kForwardFactor, double magnitude = 0) {
-  return decide(std::move(what), distance(out, ref), distance(plain, ref),
-                factor, epsilon<T>(), magnitude);
+Verdict accept(std::string what, View<const T, Rank> out, View<const double, Rank> ref,
+               View<const P, Rank> plain, double factor = kForwardFactor, double magnitude = 0) {
+  return decide(std::move(what), distance(out, ref), distance(plain, ref), factor, epsilon<T>(),
+                magnitude);
 }
 
 /// The same for tensors that own their elements.
 template <class T, class P, int Rank>
-Verdict accept(std::string what, const Tensor<T, Rank>& out,
-               const Tensor<double, Rank>& ref, const Tensor<P, Rank>& plain,
-               double factor = kForwardFactor, double magnitude = 0) {
-  return accept(std::move(what), out.view(), ref.view(), plain.view(), factor,
-                magnitude);
+Verdict accept(std::string what, const Tensor<T, Rank>& out, const Tensor<double, Rank>& ref,
+               const Tensor<P, Rank>& plain, double factor = kForwardFactor, double magnitude = 0) {
+  return accept(std::move(what), out.view(), ref.view(), plain.view(), factor, magnitude);
 }
 
 }  // namespace fa

@@ -27,13 +27,11 @@
 namespace {
 
 [[noreturn]] void die(const std::string& what) {
-  std::fprintf(stderr, "confine: %s: %s\n", what.c_str(),
-               std::strerror(errno));
+  std::fprintf(stderr, "confine: %s: %s\n", what.c_str(), std::strerror(errno));
   std::_Exit(125);
 }
 
-void limit(decltype(RLIMIT_CPU) what, std::uint64_t amount,
-           const char* name) {
+void limit(decltype(RLIMIT_CPU) what, std::uint64_t amount, const char* name) {
   rlimit value{};
   if (getrlimit(what, &value) != 0) die(name);
   const auto wanted = static_cast<rlim_t>(amount);
@@ -70,8 +68,7 @@ bool deny_writes_outside(const char* directory) {
   writes |= kWriteFile;
   if (version >= 2) writes |= 1u << 13;  // links across directories
   if (version >= 3) writes |= kTruncate;
-  RulesetAttributes attributes{writes, version >= 4 ? 3u : 0u,
-                               version >= 6 ? 3u : 0u};
+  RulesetAttributes attributes{writes, version >= 4 ? 3u : 0u, version >= 6 ? 3u : 0u};
   const std::size_t size = version >= 6 ? 24 : version >= 4 ? 16 : 8;
   const long rules = syscall(kCreateRuleset, &attributes, size, 0);
   if (rules < 0) return false;
@@ -107,8 +104,7 @@ bool deny_system_calls() {
   const auto self = static_cast<std::uint32_t>(getpid());
   std::vector<sock_filter> code;
   const auto add = [&](int op, std::uint32_t k, int yes = 0, int no = 0) {
-    code.push_back({static_cast<std::uint16_t>(op),
-                    static_cast<std::uint8_t>(yes),
+    code.push_back({static_cast<std::uint16_t>(op), static_cast<std::uint8_t>(yes),
                     static_cast<std::uint8_t>(no), k});
   };
   const auto load = [&](std::size_t offset) {
@@ -124,18 +120,15 @@ bool deny_system_calls() {
   add(returns, refuse);
 #endif
   for (const long call : std::initializer_list<long>{
-           SYS_socket, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
-           SYS_ptrace, SYS_process_vm_writev, SYS_setsid, SYS_setpgid,
-           SYS_unshare, SYS_setns, SYS_mount, SYS_umount2, SYS_bpf,
-           SYS_keyctl, 424L /* pidfd_send_signal */,
-           425L /* io_uring_setup */, 434L /* pidfd_open */,
-           438L /* pidfd_getfd */}) {
+           SYS_socket, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_ptrace,
+           SYS_process_vm_writev, SYS_setsid, SYS_setpgid, SYS_unshare, SYS_setns, SYS_mount,
+           SYS_umount2, SYS_bpf, SYS_keyctl, 424L /* pidfd_send_signal */,
+           425L /* io_uring_setup */, 434L /* pidfd_open */, 438L /* pidfd_getfd */}) {
     add(equals, static_cast<std::uint32_t>(call), 0, 1);
     add(returns, refuse);
   }
   // These only for the own process, 0 included: kill's is the own group, prlimit64's the caller.
-  for (const long call :
-       std::initializer_list<long>{SYS_kill, SYS_tgkill, SYS_prlimit64}) {
+  for (const long call : std::initializer_list<long>{SYS_kill, SYS_tgkill, SYS_prlimit64}) {
     add(equals, static_cast<std::uint32_t>(call), 0, 5);
     load(first);
     add(equals, self, 2, 0);
@@ -144,8 +137,7 @@ bool deny_system_calls() {
     add(returns, SECCOMP_RET_ALLOW);
   }
   add(returns, SECCOMP_RET_ALLOW);
-  const sock_fprog program{static_cast<unsigned short>(code.size()),
-                           code.data()};
+  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
   return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
 }
 
@@ -175,8 +167,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto seconds = std::strtoull(argv[1], nullptr, 10);
-  [[maybe_unused]] const auto memory = std::strtoull(argv[2], nullptr, 10)
-                                       << 20;
+  [[maybe_unused]] const auto memory = std::strtoull(argv[2], nullptr, 10) << 20;
   const auto file = std::strtoull(argv[3], nullptr, 10) << 20;
   const auto user = static_cast<uid_t>(std::strtoul(argv[4], nullptr, 10));
   if (chdir(argv[5]) != 0) die(argv[5]);
@@ -184,8 +175,7 @@ int main(int argc, char** argv) {
   limit(RLIMIT_CORE, 0, "limit of core files");
   limit(RLIMIT_FSIZE, file, "limit of file sizes");
   if (geteuid() == 0 && user != 0) {
-    if (setgroups(0, nullptr) != 0 || setgid(static_cast<gid_t>(user)) != 0 ||
-        setuid(user) != 0) {
+    if (setgroups(0, nullptr) != 0 || setgid(static_cast<gid_t>(user)) != 0 || setuid(user) != 0) {
       die("another user");
     }
     limit(RLIMIT_NPROC, 256, "limit of processes");

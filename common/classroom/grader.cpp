@@ -38,29 +38,25 @@ std::string questions_json() {
   for (const Question& question : questions()) {
     std::string mistakes;
     for (const auto& [value, says] : question.mistakes) {
-      mistakes += fmt::format("{}[{}, {}]", mistakes.empty() ? "" : ", ",
-                              number(value), json_text(says));
+      mistakes +=
+          fmt::format("{}[{}, {}]", mistakes.empty() ? "" : ", ", number(value), json_text(says));
     }
-    result += fmt::format(
-        R"({}{{"name": {}, "truth": {}, "within": {}, "mistakes": [{}]}})",
-        result.empty() ? "" : ", ", json_text(question.name),
-        number(question.truth), number(question.within), mistakes);
+    result += fmt::format(R"({}{{"name": {}, "truth": {}, "within": {}, "mistakes": [{}]}})",
+                          result.empty() ? "" : ", ", json_text(question.name),
+                          number(question.truth), number(question.within), mistakes);
   }
-  return fmt::format(R"({{"verdict": "questions", "questions": [{}]}})",
-                     result);
+  return fmt::format(R"({{"verdict": "questions", "questions": [{}]}})", result);
 }
 
-std::string verdict_json(const std::string& verdict,
-                         std::string message = {}) {
+std::string verdict_json(const std::string& verdict, std::string message = {}) {
   constexpr std::size_t longest = 6000;
   if (message.size() > longest) message = message.substr(0, longest) + " ...";
   std::string counted;
   for (const auto& [name, value] : notes) {
-    counted += fmt::format("{}[{}, {}]", counted.empty() ? "" : ", ",
-                           json_text(name), value);
+    counted += fmt::format("{}[{}, {}]", counted.empty() ? "" : ", ", json_text(name), value);
   }
-  return fmt::format(R"({{"verdict": "{}", "message": {}, "notes": [{}]}})",
-                     verdict, json_text(message), counted);
+  return fmt::format(R"({{"verdict": "{}", "message": {}, "notes": [{}]}})", verdict,
+                     json_text(message), counted);
 }
 
 std::string grade(const std::string& wanted) {
@@ -92,11 +88,9 @@ std::string grade(const std::string& wanted) {
   } catch (const Refused& refused) {
     return verdict_json("refused", refused.what());
   } catch (const std::bad_alloc&) {
-    return verdict_json("refused",
-                        "it requested more memory than a check may use");
+    return verdict_json("refused", "it requested more memory than a check may use");
   } catch (const std::exception& error) {
-    return verdict_json("refused",
-                        std::string("it threw an error: ") + error.what());
+    return verdict_json("refused", std::string("it threw an error: ") + error.what());
   } catch (...) {
     return verdict_json("refused", "it threw something that is no error");
   }
@@ -121,8 +115,7 @@ std::string text(double x) {
   return fmt::format("{:.6g}", x);
 }
 
-bool agree(const std::vector<double>& a, const std::vector<double>& b,
-           double tolerance) {
+bool agree(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
   if (a.size() != b.size()) return false;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(a[i]) && std::isnan(b[i])) continue;
@@ -135,9 +128,8 @@ bool agree(const std::vector<double>& a, const std::vector<double>& b,
   return true;
 }
 
-void check(const Table& out, const std::vector<double>& reference,
-           double tolerance, const std::vector<Mistake>& mistakes,
-           const std::string& where) {
+void check(const Table& out, const std::vector<double>& reference, double tolerance,
+           const std::vector<Mistake>& mistakes, const std::string& where) {
   if (agree(out.values, reference, tolerance)) return;
   for (const Mistake& mistake : mistakes) {
     if (agree(out.values, mistake.result, tolerance)) {
@@ -145,8 +137,8 @@ void check(const Table& out, const std::vector<double>& reference,
     }
   }
   if (out.values.size() != reference.size()) {
-    refuse(fmt::format("{} has {} numbers; it should have {} (case: {})",
-                       out.what, out.values.size(), reference.size(), where));
+    refuse(fmt::format("{} has {} numbers; it should have {} (case: {})", out.what,
+                       out.values.size(), reference.size(), where));
   }
   std::size_t worst = 0, wrong = 0;
   double worst_error = -1;
@@ -161,15 +153,13 @@ void check(const Table& out, const std::vector<double>& reference,
     }
   }
   const auto cols = static_cast<std::size_t>(out.cols);
-  const std::string element =
-      cols == 1
-          ? fmt::format("{}[{}]", out.what, worst)
-          : fmt::format("{}[{}][{}]", out.what, worst / cols, worst % cols);
-  refuse(fmt::format(
-      "{} of {} numbers are wrong; the worst is {} = {:.6g}, and {:.6g} is "
-      "right (case: {})",
-      wrong, reference.size(), element, out.values[worst], reference[worst],
-      where));
+  const std::string element = cols == 1
+                                  ? fmt::format("{}[{}]", out.what, worst)
+                                  : fmt::format("{}[{}][{}]", out.what, worst / cols, worst % cols);
+  refuse(
+      fmt::format("{} of {} numbers are wrong; the worst is {} = {:.6g}, and {:.6g} is "
+                  "right (case: {})",
+                  wrong, reference.size(), element, out.values[worst], reference[worst], where));
 }
 
 Stage::Stage(const char* name, void (*run)()) {
@@ -189,8 +179,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (argc != 4) {
-    std::fputs("usage: grader STAGE SECRET_FD RESULT_FD, or --stages\n",
-               stderr);
+    std::fputs("usage: grader STAGE SECRET_FD RESULT_FD, or --stages\n", stderr);
     return 2;
   }
   // The secret is read before any of the student's functions is called, and marks the one line that counts.
@@ -198,8 +187,7 @@ int main(int argc, char** argv) {
   std::string secret(32, ' ');
   std::size_t have = 0;
   while (have < secret.size()) {
-    const ssize_t got =
-        read(secret_fd, secret.data() + have, secret.size() - have);
+    const ssize_t got = read(secret_fd, secret.data() + have, secret.size() - have);
     if (got <= 0) break;
     have += static_cast<std::size_t>(got);
   }
@@ -208,12 +196,10 @@ int main(int argc, char** argv) {
     std::fputs("grader: the secret is missing\n", stderr);
     return 2;
   }
-  const std::string line =
-      secret + " " + fa::classroom::grade(argv[1]) + "\n";
+  const std::string line = secret + " " + fa::classroom::grade(argv[1]) + "\n";
   std::size_t done = 0;
   while (done < line.size()) {
-    const ssize_t put =
-        write(result_fd, line.data() + done, line.size() - done);
+    const ssize_t put = write(result_fd, line.data() + done, line.size() - done);
     if (put <= 0) return 2;
     done += static_cast<std::size_t>(put);
   }

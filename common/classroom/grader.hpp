@@ -62,8 +62,7 @@ struct Table {
 };
 
 /// True when two lists are the same up to a tolerance; NaN is the same as NaN, infinities must be equal.
-bool agree(const std::vector<double>& a, const std::vector<double>& b,
-           double tolerance);
+bool agree(const std::vector<double>& a, const std::vector<double>& b, double tolerance);
 
 /// Refuses unless the values agree with the reference. When they agree with a mistake instead, the message is that
 /// mistake's; else it says how many are wrong and which is the worst.
@@ -72,9 +71,8 @@ bool agree(const std::vector<double>& a, const std::vector<double>& b,
 /// @param tolerance largest difference that is allowed
 /// @param mistakes  tried in their order
 /// @param where     the case, "5 queries, 7 keys"
-void check(const Table& out, const std::vector<double>& reference,
-           double tolerance, const std::vector<Mistake>& mistakes,
-           const std::string& where);
+void check(const Table& out, const std::vector<double>& reference, double tolerance,
+           const std::vector<Mistake>& mistakes, const std::string& where);
 
 /// Names a stage. Use FA_STAGE().
 class Stage {
@@ -103,15 +101,13 @@ class Questions {
 }  // namespace fa::classroom
 
 /// FA_STAGE(easy) { ... }: what the stage of this name does.
-#define FA_STAGE(name)                                                       \
-  static void stage_##name();                                                \
-  static const ::fa::classroom::Stage stage_##name##_is_known(#name,         \
-                                                              stage_##name); \
+#define FA_STAGE(name)                                                              \
+  static void stage_##name();                                                       \
+  static const ::fa::classroom::Stage stage_##name##_is_known(#name, stage_##name); \
   static void stage_##name()
 
 /// FA_QUESTIONS { return {...}; }: the questions, with their answers.
-#define FA_QUESTIONS                                             \
-  static std::vector<::fa::classroom::Question> all_questions(); \
-  static const ::fa::classroom::Questions questions_are_known(   \
-      all_questions);                                            \
+#define FA_QUESTIONS                                                          \
+  static std::vector<::fa::classroom::Question> all_questions();              \
+  static const ::fa::classroom::Questions questions_are_known(all_questions); \
   static std::vector<::fa::classroom::Question> all_questions()

@@ -73,8 +73,7 @@ using Reason = std::pair<std::string, std::string>;
 /// Refuses when the lab found something: the reason of the first kind that was found, and then the lab's own words.
 /// @param seen    of a launch
 /// @param reasons kind and misconception, in the order in which they are tried
-inline void require_no_findings(const Seen& seen,
-                                const std::vector<Reason>& reasons = {}) {
+inline void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = {}) {
   if (seen.report.findings.empty()) return;
   std::string why = "the lab found what a GPU would not tell you";
   for (const auto& [kind, says] : reasons) {
@@ -95,12 +94,9 @@ inline void require_no_findings(const Seen& seen,
 /// @param tolerance largest difference that is allowed
 /// @param mistakes  tried in their order
 /// @param where     the case
-inline void check_result(const Seen& seen, const std::vector<Reason>& reasons,
-                         const Table& out,
-                         const std::vector<double>& reference,
-                         double tolerance,
-                         const std::vector<Mistake>& mistakes,
-                         const std::string& where) {
+inline void check_result(const Seen& seen, const std::vector<Reason>& reasons, const Table& out,
+                         const std::vector<double>& reference, double tolerance,
+                         const std::vector<Mistake>& mistakes, const std::string& where) {
   if (agree(out.values, reference, tolerance)) {
     // What lands beside a matrix may leave the result as it is, and end the next launch.
     if (found(seen, "out of bounds")) require_no_findings(seen, reasons);
@@ -116,28 +112,23 @@ inline void check_result(const Seen& seen, const std::vector<Reason>& reasons,
 }
 
 /// Random numbers, as float, for a seed.
-inline std::vector<float> random_floats(std::int64_t count,
-                                        std::uint64_t seed) {
+inline std::vector<float> random_floats(std::int64_t count, std::uint64_t seed) {
   std::vector<float> result;
   for (std::int64_t i = 0; i < count; ++i) {
-    result.push_back(static_cast<float>(
-        random_normal(seed, static_cast<std::uint64_t>(i))));
+    result.push_back(static_cast<float>(random_normal(seed, static_cast<std::uint64_t>(i))));
   }
   return result;
 }
 
 /// A buffer on the device with these numbers.
-inline FA_TARGET::DeviceBuffer<float> on_device(
-    const std::vector<float>& numbers) {
-  FA_TARGET::DeviceBuffer<float> buffer(
-      static_cast<std::int64_t>(numbers.size()));
+inline FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& numbers) {
+  FA_TARGET::DeviceBuffer<float> buffer(static_cast<std::int64_t>(numbers.size()));
   buffer.upload(numbers.data());
   return buffer;
 }
 
 /// What is in a buffer, for check().
-inline std::vector<double> from_device(
-    const FA_TARGET::DeviceBuffer<float>& buffer) {
+inline std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buffer) {
   std::vector<float> numbers(static_cast<std::size_t>(buffer.count()));
   buffer.download(numbers.data());
   return {numbers.begin(), numbers.end()};

@@ -16,16 +16,15 @@ namespace {
 Tensor<float, 4> read_tensor(const std::filesystem::path& path) {
   auto tensor = read_npy_as<float, 4>(path);
   if (tensor.count() == 0) {
-    throw std::invalid_argument(
-        fmt::format("{}: has shape {}; every size must be at least 1",
-                    path.string(), to_string(tensor.shape())));
+    throw std::invalid_argument(fmt::format("{}: has shape {}; every size must be at least 1",
+                                            path.string(), to_string(tensor.shape())));
   }
   for_each_index(tensor.shape(), [&](const Shape<4>& index) {
     const float value = tensor.view()[index];
     if (std::isfinite(value)) return;
-    throw std::invalid_argument(fmt::format(
-        "{}: element {} is {}; every element must be a finite float32",
-        path.string(), to_string(index), value));
+    throw std::invalid_argument(
+        fmt::format("{}: element {} is {}; every element must be a finite float32", path.string(),
+                    to_string(index), value));
   });
   return tensor;
 }
@@ -38,17 +37,14 @@ std::filesystem::path shipped_input() {
 
 std::vector<std::string> read_lines(const std::filesystem::path& path) {
   std::ifstream file(path);
-  if (!file)
-    throw std::invalid_argument(
-        fmt::format("{}: cannot be read", path.string()));
+  if (!file) throw std::invalid_argument(fmt::format("{}: cannot be read", path.string()));
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     lines.push_back(line);
   }
   if (file.bad()) {  // a directory, for example
-    throw std::invalid_argument(
-        fmt::format("{}: cannot be read", path.string()));
+    throw std::invalid_argument(fmt::format("{}: cannot be read", path.string()));
   }
   return lines;
 }
@@ -56,8 +52,7 @@ std::vector<std::string> read_lines(const std::filesystem::path& path) {
 Input read_input(const std::filesystem::path& directory) {
   std::error_code error;
   if (!std::filesystem::is_directory(directory, error)) {
-    throw std::invalid_argument(
-        fmt::format("{}: is not a directory", directory.string()));
+    throw std::invalid_argument(fmt::format("{}: is not a directory", directory.string()));
   }
   Input input;
   input.directory = directory;
@@ -69,10 +64,9 @@ Input read_input(const std::filesystem::path& directory) {
       input.tokens.push_back(printable(line));
     }
     if (static_cast<std::int64_t>(input.tokens.size()) != input.k.size(2)) {
-      throw std::invalid_argument(
-          fmt::format("{}: has {} tokens, but k.npy has {} keys",
-                      (directory / "tokens.txt").string(),
-                      input.tokens.size(), input.k.size(2)));
+      throw std::invalid_argument(fmt::format("{}: has {} tokens, but k.npy has {} keys",
+                                              (directory / "tokens.txt").string(),
+                                              input.tokens.size(), input.k.size(2)));
     }
   }
   return input;

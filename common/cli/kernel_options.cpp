@@ -7,60 +7,52 @@
 
 namespace fa::cli {
 
-void add_kernel_options(Program& program, KernelOptions& options,
-                        const KernelHelp& help) {
+void add_kernel_options(Program& program, KernelOptions& options, const KernelHelp& help) {
   program.option("--kernel", options.kernel,
                  help.narrowed +
                      ": only kernels whose name contains "
                      "this text");
   program.output("--json", options.json,
-                 "section trace: write the reports to this file as JSON" +
+                 "section trace: write the reports to this file as JSON" + help.timeline);
+  program.output("--svg", options.svg,
+                 "section trace: draw the bank conflicts of the worst access to "
+                 "shared memory into this file" +
                      help.timeline);
-  program.output(
-      "--svg", options.svg,
-      "section trace: draw the bank conflicts of the worst access to "
-      "shared memory into this file" +
-          help.timeline);
   program.output("--results", options.results,
                  help.recorded +
                      ": record the measurements in this file, as in "
                      "docs/results");
-  program.option(
-      "--commit", options.commit,
-      help.recorded + ": the commit to record, for a copy without git");
+  program.option("--commit", options.commit,
+                 help.recorded + ": the commit to record, for a copy without git");
   program.option("--size", options.size, 0, 16384,
                  help.sizes +
                      " in sections time, trace, kernels and once (0: the "
                      "section's default)");
 }
 
-void check_kernel(const KernelOptions& options,
-                  const std::vector<std::string>& names,
+void check_kernel(const KernelOptions& options, const std::vector<std::string>& names,
                   const std::string& lesson) {
-  if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-        return options.wants(name);
-      })) {
+  if (std::any_of(names.begin(), names.end(),
+                  [&](const std::string& name) { return options.wants(name); })) {
     return;
   }
-  throw std::invalid_argument(fmt::format(
-      "--kernel {}: there is no such kernel; allowed is any part of the name "
-      "of a file in {}/kernels",
-      options.kernel, lesson));
+  throw std::invalid_argument(
+      fmt::format("--kernel {}: there is no such kernel; allowed is any part of the name "
+                  "of a file in {}/kernels",
+                  options.kernel, lesson));
 }
 
 bool can_time(const Program& program, const KernelOptions& options) {
   if (program.on_gpu()) return true;
   if (!options.results.empty()) {
-    throw std::invalid_argument(
-        "--results records times on a GPU, and none is used");
+    throw std::invalid_argument("--results records times on a GPU, and none is used");
   }
   fmt::print("No GPU is used, so no kernel is timed.\n");
   return false;
 }
 
 void record(const KernelOptions& options, const DeviceProperties& device,
-            const std::string& command,
-            const std::vector<Measurement>& rows) {
+            const std::string& command, const std::vector<Measurement>& rows) {
   if (options.results.empty()) return;
   write_results(options.results, device, command, rows, options.commit);
   fmt::print("Recorded in {}\n", printable(options.results));

@@ -27,13 +27,9 @@ struct KernelOptions {
   /// @}
 
   /// Whether a kernel of this name is selected.
-  bool wants(const std::string& name) const {
-    return name.find(kernel) != std::string::npos;
-  }
+  bool wants(const std::string& name) const { return name.find(kernel) != std::string::npos; }
   /// The size, or the section's default.
-  std::int64_t size_or(std::int64_t own) const {
-    return size == 0 ? own : size;
-  }
+  std::int64_t size_or(std::int64_t own) const { return size == 0 ? own : size; }
 };
 
 /// The parts of --help that differ between lessons.
@@ -49,16 +45,14 @@ struct KernelHelp {
 /// @param program takes them
 /// @param options set by Program::run(); must outlive it
 /// @param help    of this lesson
-void add_kernel_options(Program& program, KernelOptions& options,
-                        const KernelHelp& help);
+void add_kernel_options(Program& program, KernelOptions& options, const KernelHelp& help);
 
 /// Refuses a --kernel that selects no kernel.
 /// @param options with --kernel
 /// @param names   of the lesson's kernels
 /// @param lesson  its folder
 /// @throws std::invalid_argument if no name contains the text
-void check_kernel(const KernelOptions& options,
-                  const std::vector<std::string>& names,
+void check_kernel(const KernelOptions& options, const std::vector<std::string>& names,
                   const std::string& lesson);
 
 /// Whether kernels run on a GPU and can be timed; prints a line if not.
@@ -84,15 +78,12 @@ class KernelMachines {
   KernelMachines(Program& program, std::vector<Backend> backends)
       : program_(&program), all_(std::move(backends)) {
     const Backend* const gpu = find_backend(all_, "gpu");
-    program.has_kernels(gpu == nullptr ? std::nullopt
-                                       : std::optional(gpu->available));
+    program.has_kernels(gpu == nullptr ? std::nullopt : std::optional(gpu->available));
   }
   KernelMachines(const KernelMachines&) = delete;  // sections point to it
   KernelMachines& operator=(const KernelMachines&) = delete;
   /// The GPU or the lab, by --device.
-  const Backend& used() const {
-    return *find_backend(all_, program_->on_gpu() ? "gpu" : "lab");
-  }
+  const Backend& used() const { return *find_backend(all_, program_->on_gpu() ? "gpu" : "lab"); }
   /// The lab, which every build has.
   const Backend& lab() const { return *find_backend(all_, "lab"); }
   /// For section once: the GPU, else the watched lab, else the lab.

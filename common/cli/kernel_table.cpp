@@ -37,12 +37,10 @@ const std::pair<const std::string, int>* lines_of(const std::string& rung,
 }  // namespace
 
 LaunchedRung launched_rung(const std::string& name, const BackendBase& used,
-                           const std::function<void()>& launch,
-                           const BackendBase& lab,
+                           const std::function<void()>& launch, const BackendBase& lab,
                            const std::function<void()>& launch_in_lab) {
   LaunchedRung result{name, used.resources(launch)};
-  result.in_lab =
-      used.kind == lab.kind ? result.takes : lab.resources(launch_in_lab);
+  result.in_lab = used.kind == lab.kind ? result.takes : lab.resources(launch_in_lab);
   return result;
 }
 
@@ -70,9 +68,7 @@ std::vector<Measurement> kernel_rows(const std::vector<LaunchedRung>& rungs,
       const auto number = [&](const char* field, auto value) {
         row.emplace_back(field, static_cast<std::int64_t>(value));
       };
-      row.emplace_back(
-          "kernel",
-          i == 0 ? rung.name : fmt::format("{}, {}", rung.name, i + 1));
+      row.emplace_back("kernel", i == 0 ? rung.name : fmt::format("{}, {}", rung.name, i + 1));
       const auto* const file = lines_of(rung.name, lines);
       if (i == 0 && file != nullptr) number("lines", file->second);
       number("threads", takes.threads);
@@ -82,10 +78,8 @@ std::vector<Measurement> kernel_rows(const std::vector<LaunchedRung>& rungs,
         number("shared_bytes", takes.shared_bytes);
       }
       if (takes.stages > 0) number("stages", takes.stages);
-      if (rung.in_lab.size() == rung.takes.size() &&
-          !rung.in_lab[i].asked_registers.empty()) {
-        row.emplace_back("asked_registers",
-                         asked_text(rung.in_lab[i].asked_registers));
+      if (rung.in_lab.size() == rung.takes.size() && !rung.in_lab[i].asked_registers.empty()) {
+        row.emplace_back("asked_registers", asked_text(rung.in_lab[i].asked_registers));
       }
       if (compiled) {
         number("registers", takes.registers);
@@ -109,9 +103,7 @@ std::string kernel_table(const std::vector<Measurement>& rows) {
       for (const auto& [field, value] : row) {
         if (field != column.first) continue;
         const auto* const words = std::get_if<std::string>(&value);
-        cell = words != nullptr
-                   ? *words
-                   : std::to_string(std::get<std::int64_t>(value));
+        cell = words != nullptr ? *words : std::to_string(std::get<std::int64_t>(value));
       }
       cells.push_back(cell);
     }
@@ -133,8 +125,7 @@ void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
   for (const LaunchedGroup& group : groups) {
     if (group.rungs.empty()) continue;
     std::vector<Measurement> rows = kernel_rows(group.rungs, lines);
-    fmt::print("{}, on {}\n{}\n", group.name, used.properties.name,
-               kernel_table(rows));
+    fmt::print("{}, on {}\n{}\n", group.name, used.properties.name, kernel_table(rows));
     for (Measurement& row : rows) {
       row.insert(row.begin(), {{"group", group.name}, {"title", group.name}});
       all.push_back(std::move(row));
@@ -143,8 +134,7 @@ void show_kernel_tables(const KernelOptions& options, const BackendBase& used,
   Table legend({"column", "meaning"});
   legend.add({"lines", "of the kernel's own file, with comments"});
   legend.add({"threads", "per block"});
-  legend.add({"shared, B", on_gpu ? "shared memory per block"
-                                  : "dynamic shared memory per block"});
+  legend.add({"shared, B", on_gpu ? "shared memory per block" : "dynamic shared memory per block"});
   legend.add({"stages", "of the copy pipeline"});
   legend.add({"setmaxnreg", "registers per thread, by warpgroup"});
   legend.add({"registers", "per thread, at launch"});

@@ -42,8 +42,7 @@ struct LaunchedGroup {
 /// @param launch_in_lab runs the rung there
 /// @throws what the launches throw
 LaunchedRung launched_rung(const std::string& name, const BackendBase& used,
-                           const std::function<void()>& launch,
-                           const BackendBase& lab,
+                           const std::function<void()>& launch, const BackendBase& lab,
                            const std::function<void()>& launch_in_lab);
 
 /// The registers that warpgroups asked for: "2 x 240, 24"; "-" for one that did not ask, empty when

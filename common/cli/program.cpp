@@ -24,58 +24,45 @@ struct Program::CommandLine {
 
 Program::Program(std::string lesson, std::string description)
     : lesson_(std::move(lesson)),
-      command_line_(
-          new CommandLine{CLI::App(std::move(description), lesson_)}) {
+      command_line_(new CommandLine{CLI::App(std::move(description), lesson_)}) {
   CLI::App& app = command_line_->app;
   app_ = &app;
-  app.add_option(
-         "--device", device_,
-         "where kernels run: cpu is the lab, gpu an NVIDIA GPU, auto a GPU "
-         "where there is one, else the lab")
+  app.add_option("--device", device_,
+                 "where kernels run: cpu is the lab, gpu an NVIDIA GPU, auto a GPU "
+                 "where there is one, else the lab")
       ->check(CLI::IsMember({"auto", "cpu", "gpu"}));
   app.add_option("--input", input_directory_,
                  "directory with q.npy, k.npy and v.npy, each [batch, "
                  "heads, length, head_dim]\n"
                  "(default: the text shipped with the course)");
-  app.add_option("--save", save_name_,
-                 "directory for result files, created if missing");
-  output("--summary", summary_file_,
-         "append one tab-separated line per check to this file");
+  app.add_option("--save", save_name_, "directory for result files, created if missing");
+  output("--summary", summary_file_, "append one tab-separated line per check to this file");
   app.add_option("--section", only_section_,
                  "run only this section, and print it without its title");
 }
 
 Program::~Program() = default;
 
-void Options::option(const std::string& name, std::int64_t& value,
-                     std::int64_t low, std::int64_t high,
-                     const std::string& help) {
-  app_->add_option(name, value, help)
-      ->check(CLI::Range(low, high))
-      ->capture_default_str();
+void Options::option(const std::string& name, std::int64_t& value, std::int64_t low,
+                     std::int64_t high, const std::string& help) {
+  app_->add_option(name, value, help)->check(CLI::Range(low, high))->capture_default_str();
 }
 
-void Options::option(const std::string& name,
-                     std::optional<std::int64_t>& value,
+void Options::option(const std::string& name, std::optional<std::int64_t>& value,
                      const std::string& help) {
   app_->add_option(name, value, help);
 }
 
-void Options::option(const std::string& name, std::string& value,
-                     const std::string& help) {
+void Options::option(const std::string& name, std::string& value, const std::string& help) {
   app_->add_option(name, value, help)->capture_default_str();
 }
 
 void Options::option(const std::string& name, std::string& value,
-                     const std::vector<std::string>& allowed,
-                     const std::string& help) {
-  app_->add_option(name, value, help)
-      ->check(CLI::IsMember(allowed))
-      ->capture_default_str();
+                     const std::vector<std::string>& allowed, const std::string& help) {
+  app_->add_option(name, value, help)->check(CLI::IsMember(allowed))->capture_default_str();
 }
 
-void Options::output(const std::string& name, std::string& file,
-                     const std::string& help) {
+void Options::output(const std::string& name, std::string& file, const std::string& help) {
   app_->add_option(name, file, help);
   outputs_.emplace_back(name, &file);
 }
@@ -100,24 +87,20 @@ bool Program::on_gpu() const {
   return gpu_available_.value_or(false) && device_ != "cpu";
 }
 
-void Options::flag(const std::string& name, bool& value,
-                   const std::string& help) {
+void Options::flag(const std::string& name, bool& value, const std::string& help) {
   app_->add_flag(name, value, help);
 }
 
-void Program::section(std::string name, std::string title,
-                      std::function<void()> body) {
+void Program::section(std::string name, std::string title, std::function<void()> body) {
   sections_.push_back({std::move(name), std::move(title), std::move(body)});
 }
 
-void Program::section_apart(std::string name, std::string title,
-                            std::function<void()> body) {
+void Program::section_apart(std::string name, std::string title, std::function<void()> body) {
   section(std::move(name), std::move(title), std::move(body));
   sections_.back().apart = true;
 }
 
-Options& Program::command(const std::string& name,
-                          const std::string& description,
+Options& Program::command(const std::string& name, const std::string& description,
                           std::function<void()> body) {
   commands_.emplace_back();
   Command& command = commands_.back();
@@ -136,42 +119,38 @@ int Program::run(int argc, char** argv) {
   const auto cannot_do = [&](const std::string& why) {
     std::fflush(stdout);
     // Not fmt::print(), which throws where standard error cannot be written.
-    std::fputs(fmt::format("{}: {}\n", lesson_, printable(why)).c_str(),
-               stderr);
+    std::fputs(fmt::format("{}: {}\n", lesson_, printable(why)).c_str(), stderr);
     return kCannotDo;
   };
   std::string footer = "\nSections, in order:\n";
   for (const Section& section : sections_)
     footer += fmt::format("  {:<14}{}{}\n", section.name, section.title,
                           section.apart ? " (only when named)" : "");
-  command_line_->app.footer(
-      footer +
-      "\nExit status: 0 all checks passed, 1 a check failed, 2 bad use or an "
-      "error.");
+  command_line_->app.footer(footer +
+                            "\nExit status: 0 all checks passed, 1 a check failed, 2 bad use or an "
+                            "error.");
   try {
     command_line_->app.parse(argc, argv);
     if (device_ == "gpu" && !on_gpu()) {
       throw std::invalid_argument(fmt::format(
           "--device gpu: {}; allowed are auto and cpu",
-          !has_kernels_ ? "this lesson has no GPU kernels"
-          : !gpu_available_
-              ? "this build has no code for GPUs; that needs nvcc and the "
-                "CMake option -DFA_GPU=REQUIRED"
-              : "there is no NVIDIA GPU here that this build can use"));
+          !has_kernels_     ? "this lesson has no GPU kernels"
+          : !gpu_available_ ? "this build has no code for GPUs; that needs nvcc and the "
+                              "CMake option -DFA_GPU=REQUIRED"
+                            : "there is no NVIDIA GPU here that this build can use"));
     }
     make_save_directory();
     check_outputs();
     for (const Command& command : commands_) {
       if (!command.app_->parsed()) continue;
       if (!only_section_.empty()) {
-        throw std::invalid_argument(fmt::format(
-            "--section {}: {} is a command, which has no sections",
-            only_section_, command.app_->get_name()));
+        throw std::invalid_argument(
+            fmt::format("--section {}: {} is a command, which has no sections", only_section_,
+                        command.app_->get_name()));
       }
       command.check_outputs();
       command.body();
-      if (std::fflush(stdout) != 0)
-        throw std::runtime_error("standard output: cannot be written");
+      if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
       return any_failed_ ? kCheckFailed : kSuccess;
     }
     return run_sections();
@@ -182,8 +161,7 @@ int Program::run(int argc, char** argv) {
     fmt::print("{}", command_line_->app.help());
     return kSuccess;
   } catch (const CLI::ConversionError& error) {
-    return cannot_do(
-        fmt::format("{}: must be an integer (see --help)", error.what()));
+    return cannot_do(fmt::format("{}: must be an integer (see --help)", error.what()));
   } catch (const CLI::ParseError& error) {
     return cannot_do(fmt::format("{} (see --help)", error.what()));
   } catch (const std::bad_alloc&) {
@@ -200,8 +178,8 @@ void Program::make_save_directory() {
   std::error_code error;
   std::filesystem::create_directories(save_name_, error);
   if (!std::filesystem::is_directory(save_name_, error)) {
-    throw std::invalid_argument(fmt::format(
-        "--save {}: is not a directory and cannot be created", save_name_));
+    throw std::invalid_argument(
+        fmt::format("--save {}: is not a directory and cannot be created", save_name_));
   }
   try {
     check_folder_writable(save_name_);
@@ -212,37 +190,31 @@ void Program::make_save_directory() {
 }
 
 int Program::run_sections() {
-  const auto known = [&](const Section& section) {
-    return section.name == only_section_;
-  };
-  if (!only_section_.empty() &&
-      std::none_of(sections_.begin(), sections_.end(), known)) {
+  const auto known = [&](const Section& section) { return section.name == only_section_; };
+  if (!only_section_.empty() && std::none_of(sections_.begin(), sections_.end(), known)) {
     std::vector<std::string> names;
     for (const Section& section : sections_) names.push_back(section.name);
     throw std::invalid_argument(
-        fmt::format("--section {}: there is no such section; allowed are {}",
-                    only_section_, fmt::join(names, ", ")));
+        fmt::format("--section {}: there is no such section; allowed are {}", only_section_,
+                    fmt::join(names, ", ")));
   }
   for (const Section& section : sections_) {
     if (only_section_.empty()) {
       if (section.apart) continue;
-      fmt::print("\n{}\n{}\n", section.title,
-                 std::string(display_width(section.title), '='));
+      fmt::print("\n{}\n{}\n", section.title, std::string(display_width(section.title), '='));
     } else if (!known(section)) {
       continue;
     }
     section.body();
-    if (std::fflush(stdout) != 0)
-      throw std::runtime_error("standard output: cannot be written");
+    if (std::fflush(stdout) != 0) throw std::runtime_error("standard output: cannot be written");
   }
   return any_failed_ ? kCheckFailed : kSuccess;
 }
 
 const Input& Program::input() {
   if (!input_) {
-    input_ = read_input(input_directory_.empty()
-                            ? shipped_input()
-                            : std::filesystem::path(input_directory_));
+    input_ = read_input(input_directory_.empty() ? shipped_input()
+                                                 : std::filesystem::path(input_directory_));
   }
   return *input_;
 }
@@ -251,14 +223,11 @@ void Program::check(const Verdict& verdict) {
   fmt::print("{}\n", verdict.report());
   const Distance& error = verdict.error;
   const auto add = [&](const std::string& what, double figure, double limit) {
-    summarise(verdict.accepted, what, fmt::format("{:.2e}", figure),
-              fmt::format("{:.2e}", limit));
+    summarise(verdict.accepted, what, fmt::format("{:.2e}", figure), fmt::format("{:.2e}", limit));
   };
   if (error.invalid > 0) {
-    add(verdict.what, std::numeric_limits<double>::quiet_NaN(),
-        verdict.allowed_max);
-  } else if (error.max_error <= verdict.allowed_max &&
-             !(error.rms_error <= verdict.allowed_rms)) {
+    add(verdict.what, std::numeric_limits<double>::quiet_NaN(), verdict.allowed_max);
+  } else if (error.max_error <= verdict.allowed_max && !(error.rms_error <= verdict.allowed_rms)) {
     add(verdict.what + " (rms)", error.rms_error, verdict.allowed_rms);
   } else {
     add(verdict.what, error.max_error, verdict.allowed_max);
@@ -268,27 +237,22 @@ void Program::check(const Verdict& verdict) {
 void Program::check(const std::string& what, double figure, double limit) {
   const bool passed = figure <= limit;  // false for NaN
   fmt::print("{}\n", check_line(passed, what, against_limit(figure, limit)));
-  summarise(passed, what, fmt::format("{:.2e}", figure),
-            fmt::format("{:.2e}", limit));
+  summarise(passed, what, fmt::format("{:.2e}", figure), fmt::format("{:.2e}", limit));
 }
 
-void Program::check_none(const std::string& what, std::int64_t count,
-                         const std::string& noun) {
-  const std::string found =
-      fmt::format("{} {}{}", count == 0 ? "no" : std::to_string(count), noun,
-                  count == 1 ? "" : "s");
+void Program::check_none(const std::string& what, std::int64_t count, const std::string& noun) {
+  const std::string found = fmt::format("{} {}{}", count == 0 ? "no" : std::to_string(count), noun,
+                                        count == 1 ? "" : "s");
   fmt::print("{}\n", check_line(count == 0, what + ": " + found));
-  summarise(count == 0, fmt::format("{}: {}s", what, noun),
-            std::to_string(count), "0");
+  summarise(count == 0, fmt::format("{}: {}s", what, noun), std::to_string(count), "0");
 }
 
-void Program::summarise(bool passed, const std::string& what,
-                        const std::string& figure, const std::string& limit) {
+void Program::summarise(bool passed, const std::string& what, const std::string& figure,
+                        const std::string& limit) {
   any_failed_ = any_failed_ || !passed;
   if (summary_file_.empty()) return;
   try {
-    append_to_file(summary_file_, fmt::format("{}\t{}\t{}\t{}\t{}\n",
-                                              passed ? "PASS" : "FAIL",
+    append_to_file(summary_file_, fmt::format("{}\t{}\t{}\t{}\t{}\n", passed ? "PASS" : "FAIL",
                                               lesson_, what, figure, limit));
   } catch (const std::runtime_error& failure) {
     throw std::runtime_error(fmt::format("--summary {}", failure.what()));

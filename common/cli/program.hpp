@@ -45,17 +45,14 @@ class Options {
   /// @param low   smallest allowed value
   /// @param high  largest allowed value
   /// @param help  for --help
-  void option(const std::string& name, std::int64_t& value, std::int64_t low,
-              std::int64_t high, const std::string& help);
+  void option(const std::string& name, std::int64_t& value, std::int64_t low, std::int64_t high,
+              const std::string& help);
   /// Adds an optional integer; the lesson checks its range.
-  void option(const std::string& name, std::optional<std::int64_t>& value,
-              const std::string& help);
+  void option(const std::string& name, std::optional<std::int64_t>& value, const std::string& help);
   /// Adds an option that takes a string; its present value is the default.
-  void option(const std::string& name, std::string& value,
-              const std::string& help);
+  void option(const std::string& name, std::string& value, const std::string& help);
   /// Adds an option that takes one of several words; its present value is the default.
-  void option(const std::string& name, std::string& value,
-              const std::vector<std::string>& allowed,
+  void option(const std::string& name, std::string& value, const std::vector<std::string>& allowed,
               const std::string& help);
   /// Adds an option that names a file to write. Program::run() refuses a file that cannot be
   /// written before any work begins.
@@ -63,8 +60,7 @@ class Options {
   /// @param file  set by Program::run(); must outlive it. Empty: none; "-", where `help` says so:
   ///              standard output
   /// @param help  for --help
-  void output(const std::string& name, std::string& file,
-              const std::string& help);
+  void output(const std::string& name, std::string& file, const std::string& help);
   /// Adds an option without a value.
   void flag(const std::string& name, bool& value, const std::string& help);
 
@@ -91,13 +87,11 @@ class Program : public Options {
   /// @param name  for --section
   /// @param title printed above the section in a full run
   /// @param body  prints the section; throws std::invalid_argument for bad input
-  void section(std::string name, std::string title,
-               std::function<void()> body);
+  void section(std::string name, std::string title, std::function<void()> body);
 
   /// Adds a section that runs only when it is named.
   /// @param name, title, body as for section()
-  void section_apart(std::string name, std::string title,
-                     std::function<void()> body);
+  void section_apart(std::string name, std::string title, std::function<void()> body);
 
   /// Adds a command: `PROGRAM NAME` runs `body` in place of the sections. The program's options
   /// apply too.
@@ -135,8 +129,7 @@ class Program : public Options {
   /// @param count how many were found
   /// @param noun  what is counted, in the singular
   /// @throws std::runtime_error when the summary cannot be written
-  void check_none(const std::string& what, std::int64_t count,
-                  const std::string& noun);
+  void check_none(const std::string& what, std::int64_t count, const std::string& noun);
 
   /// Declares that the lesson has kernels. Without this call --device gpu is refused.
   /// @param gpu_available whether there is a GPU; none when this build has no code for GPUs
@@ -148,9 +141,7 @@ class Program : public Options {
   /// @throws std::invalid_argument as read_input()
   const Input& input();
   /// The directory given by --save, created; none without the option.
-  const std::optional<std::filesystem::path>& save_directory() const {
-    return save_;
-  }
+  const std::optional<std::filesystem::path>& save_directory() const { return save_; }
 
  private:
   struct Section {
@@ -163,8 +154,8 @@ class Program : public Options {
   };
   void make_save_directory();
   int run_sections();
-  void summarise(bool passed, const std::string& what,
-                 const std::string& figure, const std::string& limit);
+  void summarise(bool passed, const std::string& what, const std::string& figure,
+                 const std::string& limit);
 
   // Behind a pointer, because the command-line library takes seconds to compile.
   struct CommandLine;
@@ -172,8 +163,7 @@ class Program : public Options {
   std::unique_ptr<CommandLine> command_line_;
   std::vector<Section> sections_;
   std::list<Command> commands_;
-  std::string device_ = "auto", input_directory_, save_name_, summary_file_,
-              only_section_;
+  std::string device_ = "auto", input_directory_, save_name_, summary_file_, only_section_;
   std::optional<std::filesystem::path> save_;
   std::optional<Input> input_;
   bool any_failed_ = false, has_kernels_ = false;

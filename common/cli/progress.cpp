@@ -11,8 +11,7 @@ namespace {
 constexpr std::chrono::milliseconds kTerminalPeriod{200}, kLogPeriod{10000};
 }  // namespace
 
-Progress::Progress(std::string title, std::int64_t total,
-                   std::chrono::milliseconds delay)
+Progress::Progress(std::string title, std::int64_t total, std::chrono::milliseconds delay)
     : title_(std::move(title)),
       total_(total),
       terminal_(isatty(STDERR_FILENO) != 0),
@@ -32,11 +31,9 @@ void Progress::step(const std::string& note) {
   next_report_ = now + (terminal_ ? kTerminalPeriod : kLogPeriod);
   shown_ = true;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  const auto total = static_cast<double>(total_),
-             finished = static_cast<double>(done);
-  fmt::print(stderr, "{}{}: {:.0f} %, about {:.0f} s left{}{}{}",
-             terminal_ ? "\r" : "", title_, 100.0 * finished / total,
-             elapsed * (total - finished) / finished,
+  const auto total = static_cast<double>(total_), finished = static_cast<double>(done);
+  fmt::print(stderr, "{}{}: {:.0f} %, about {:.0f} s left{}{}{}", terminal_ ? "\r" : "", title_,
+             100.0 * finished / total, elapsed * (total - finished) / finished,
              note.empty() ? "" : ", ", note, terminal_ ? "\033[K" : "\n");
   std::fflush(stderr);
 }

@@ -50,8 +50,7 @@ constexpr Column kColumns[] = {{"N", "length", 0},
                                {"% masked", "percent_hidden", 0}};
 
 // The value of a field as a cell; empty when the row has no such field.
-std::string cell(const Measurement& row, const std::string& field,
-                 int digits) {
+std::string cell(const Measurement& row, const std::string& field, int digits) {
   for (const auto& [name, value] : row) {
     if (name != field) continue;
     if (const auto* words = std::get_if<std::string>(&value)) return *words;
@@ -67,18 +66,15 @@ std::string today() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   gmtime_r(&now, &parts);
-  return fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900,
-                     parts.tm_mon + 1, parts.tm_mday);
+  return fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
 }
 
 }  // namespace
 
 void add_resources(Measurement& row, const KernelResources& takes) {
   row.emplace_back("registers", std::int64_t{takes.registers});
-  row.emplace_back("shared_bytes",
-                   static_cast<std::int64_t>(takes.shared_bytes));
-  row.emplace_back("spilled_bytes",
-                   static_cast<std::int64_t>(takes.spilled_bytes));
+  row.emplace_back("shared_bytes", static_cast<std::int64_t>(takes.shared_bytes));
+  row.emplace_back("spilled_bytes", static_cast<std::int64_t>(takes.spilled_bytes));
   row.emplace_back("blocks", std::int64_t{takes.blocks});
   row.emplace_back("percent_of_warps", 100 * takes.occupancy);
   row.emplace_back("threads", std::int64_t{takes.threads});
@@ -87,16 +83,14 @@ void add_resources(Measurement& row, const KernelResources& takes) {
   }
 }
 
-std::string table_of(const std::vector<Measurement>& rows,
-                     const std::vector<std::string>& names) {
+std::string table_of(const std::vector<Measurement>& rows, const std::vector<std::string>& names) {
   std::vector<Column> columns;
   for (const std::string& name : names) {
     columns.push_back({name.c_str(), name.c_str(), 0});
   }
   for (const Column& column : kColumns) {
-    const bool any = std::any_of(rows.begin(), rows.end(), [&](auto& row) {
-      return !cell(row, column.field, 0).empty();
-    });
+    const bool any = std::any_of(rows.begin(), rows.end(),
+                                 [&](auto& row) { return !cell(row, column.field, 0).empty(); });
     if (any) columns.push_back(column);
   }
   std::vector<std::string> headings;
@@ -113,9 +107,8 @@ std::string table_of(const std::vector<Measurement>& rows,
   return table.text();
 }
 
-void write_results(const std::filesystem::path& file,
-                   const DeviceProperties& device, const std::string& command,
-                   const std::vector<Measurement>& rows,
+void write_results(const std::filesystem::path& file, const DeviceProperties& device,
+                   const std::string& command, const std::vector<Measurement>& rows,
                    const std::string& commit) {
   std::string text = "{\n";
   const auto field = [&](const char* name, const std::string& value) {
@@ -126,19 +119,16 @@ void write_results(const std::filesystem::path& file,
                                 "--format=csv,noheader"));
   field("toolkit", device.toolkit);
   // Uncommitted changes show as -dirty.
-  field("commit",
-        !commit.empty()
-            ? commit
-            : first_line_of("git -C '" FA_ROOT_DIRECTORY
-                            "' describe --always --dirty --abbrev=12"));
+  field("commit", !commit.empty() ? commit
+                                  : first_line_of("git -C '" FA_ROOT_DIRECTORY
+                                                  "' describe --always --dirty --abbrev=12"));
   field("date", today());
   field("command", command);
   text += "  \"measurements\": [";
   for (const Measurement& row : rows) {
     text += &row == rows.data() ? "\n    {" : ",\n    {";
     for (const auto& [name, value] : row) {
-      text +=
-          fmt::format("{}\"{}\": ", &name == &row[0].first ? "" : ", ", name);
+      text += fmt::format("{}\"{}\": ", &name == &row[0].first ? "" : ", ", name);
       if (const auto* words = std::get_if<std::string>(&value)) {
         text += json_text(*words);
       } else if (const auto* number = std::get_if<double>(&value)) {

@@ -14,8 +14,8 @@
 namespace fa::cli {
 
 /// One row of a record: names and values in order. The name tells the unit: "milliseconds".
-using Measurement = std::vector<
-    std::pair<std::string, std::variant<std::string, double, std::int64_t>>>;
+using Measurement =
+    std::vector<std::pair<std::string, std::variant<std::string, double, std::int64_t>>>;
 
 /// Adds the resources that a kernel uses: registers per thread, bytes of shared memory, spilled
 /// bytes, blocks per SM, occupancy, threads per block and, if it has any, pipeline stages.
@@ -25,8 +25,7 @@ void add_resources(Measurement& row, const KernelResources& takes);
 /// and resources that any row has.
 /// @param rows  with fields as in docs/results
 /// @param names fields that identify a row
-std::string table_of(const std::vector<Measurement>& rows,
-                     const std::vector<std::string>& names);
+std::string table_of(const std::vector<Measurement>& rows, const std::vector<std::string>& names);
 
 /// Writes a record: the GPU, its driver, the toolkit, the commit, the date, the command, and the
 /// measurements.
@@ -36,9 +35,8 @@ std::string table_of(const std::vector<Measurement>& rows,
 /// @param rows    the measurements
 /// @param commit  of the code, for a copy without git; empty: ask git
 /// @throws std::runtime_error when the file cannot be written
-void write_results(const std::filesystem::path& file,
-                   const DeviceProperties& device, const std::string& command,
-                   const std::vector<Measurement>& rows,
+void write_results(const std::filesystem::path& file, const DeviceProperties& device,
+                   const std::string& command, const std::vector<Measurement>& rows,
                    const std::string& commit = "");
 
 }  // namespace fa::cli

@@ -32,8 +32,7 @@ struct TimelineOptions {
 /// @param first  the number of the first rung with a timeline, "09"
 template <class Rung>
 std::vector<const Rung*> rungs_with_timeline(const std::vector<Rung>& rungs,
-                                             const std::string& kernel,
-                                             const std::string& first) {
+                                             const std::string& kernel, const std::string& first) {
   std::vector<const Rung*> result;
   for (const Rung& rung : rungs) {
     if (rung.name >= first && rung.name.find(kernel) != std::string::npos) {
@@ -49,8 +48,7 @@ inline std::string busy(const lab::Timeline& timeline) {
 }
 
 /// Adds two cells of a table: cycles, and busy().
-inline void add_busy(std::vector<std::string>& cells,
-                     const lab::Timeline& timeline) {
+inline void add_busy(std::vector<std::string>& cells, const lab::Timeline& timeline) {
   cells.push_back(fmt::format("{:.0f}", timeline.cycles));
   cells.push_back(busy(timeline));
 }
@@ -77,8 +75,7 @@ inline void show_costs(const lab::Costs& costs) {
     table.add({operation, fmt::format("{:.0f}", cycles)});
   };
   add("matmul of 64 x 16 and 16 x 128", 64.0 * 128 * 16 * 2 / costs.flops);
-  add("32 exponentials (one of four units, shared by its warps)",
-      costs.exponential);
+  add("32 exponentials (one of four units, shared by its warps)", costs.exponential);
   add("all other work on 32 scores", costs.rest_of_score);
   add("shuffle or vote of a warp", costs.exchange);
   add("copy, from its issue to its arrival", costs.copy_latency);
@@ -95,27 +92,23 @@ inline void show_costs(const lab::Costs& costs) {
 /// Prints what each warp does, in percent of the time.
 /// @param one  a timeline
 /// @param work the name of the arithmetic: "softmax"; empty for none
-inline void show_shares(const lab::NamedTimeline& one,
-                        const std::string& work) {
+inline void show_shares(const lab::NamedTimeline& one, const std::string& work) {
   using Kind = lab::Span::Kind;
   const auto share = [&](int warp, Kind kind) {
     double sum = 0;
     for (const lab::Span& span : one.timeline.warps) {
-      if (span.warp == warp && span.kind == kind)
-        sum += span.end - span.begin;
+      if (span.warp == warp && span.kind == kind) sum += span.end - span.begin;
     }
     return 100 * sum / one.timeline.cycles;
   };
   const std::vector<lab::Lane> lanes = lab::lanes_of(one.timeline);
-  std::vector<std::pair<std::string, Kind>> columns{
-      {"waits: matmul", Kind::kWaitsForProducts},
-      {"copy", Kind::kWaitsForCopy},
-      {"other warps", Kind::kWaitsForOthers}};
+  std::vector<std::pair<std::string, Kind>> columns{{"waits: matmul", Kind::kWaitsForProducts},
+                                                    {"copy", Kind::kWaitsForCopy},
+                                                    {"other warps", Kind::kWaitsForOthers}};
   if (!work.empty()) columns.insert(columns.begin(), {work, Kind::kWork});
   const auto add_if_any = [&](const char* heading, Kind kind) {
-    if (std::any_of(lanes.begin(), lanes.end(), [&](const lab::Lane& lane) {
-          return share(lane.warp, kind) > 0;
-        })) {
+    if (std::any_of(lanes.begin(), lanes.end(),
+                    [&](const lab::Lane& lane) { return share(lane.warp, kind) > 0; })) {
       columns.emplace_back(heading, kind);
     }
   };
@@ -132,8 +125,8 @@ inline void show_shares(const lab::NamedTimeline& one,
     }
     table.add(cells);
   }
-  fmt::print("{}\n{:.0f} cycles, tensor cores {} % busy\n{}\n", one.name,
-             one.timeline.cycles, busy(one.timeline), table.text());
+  fmt::print("{}\n{:.0f} cycles, tensor cores {} % busy\n{}\n", one.name, one.timeline.cycles,
+             busy(one.timeline), table.text());
 }
 
 /// Shows timelines as the options ask: the drawing alone, or tables and files.
@@ -146,19 +139,16 @@ inline void show_shares(const lab::NamedTimeline& one,
 /// @param tables  prints the tables about all rungs
 /// @throws std::runtime_error when a file cannot be written
 template <class Tables>
-void show_timelines(const TimelineOptions& options,
-                    const std::vector<lab::NamedTimeline>& drawn,
-                    const std::string& first, const lab::Legend& legend,
-                    double cycles, const std::string& work, Tables tables) {
-  const std::string svg =
-      drawn.empty() ? "" : lab::draw_timelines(drawn, legend, cycles);
+void show_timelines(const TimelineOptions& options, const std::vector<lab::NamedTimeline>& drawn,
+                    const std::string& first, const lab::Legend& legend, double cycles,
+                    const std::string& work, Tables tables) {
+  const std::string svg = drawn.empty() ? "" : lab::draw_timelines(drawn, legend, cycles);
   if (options.svg == "-") {
     fmt::print("{}", svg);
     return;
   }
   if (drawn.empty()) {
-    fmt::print("Rungs {} and later have a timeline: {} has none.\n", first,
-               options.kernel);
+    fmt::print("Rungs {} and later have a timeline: {} has none.\n", first, options.kernel);
     return;
   }
   fmt::print("One SM: a model, not a measurement\n\n");
@@ -183,8 +173,7 @@ void show_timelines(const TimelineOptions& options,
 /// @param lesson  its folder
 /// @throws std::invalid_argument when no rung is selected
 template <class Rung>
-TimelineOptions timeline_options(const KernelOptions& options,
-                                 const std::vector<Rung>& rungs,
+TimelineOptions timeline_options(const KernelOptions& options, const std::vector<Rung>& rungs,
                                  const std::string& lesson) {
   std::vector<std::string> names;
   for (const Rung& rung : rungs) names.push_back(rung.name);

@@ -30,8 +30,7 @@ constexpr const char* kStyle =
 std::string tag(const std::string& name, const Svg::Attributes& attributes) {
   std::string text = "<" + name;
   for (const Svg::Attribute& attribute : attributes) {
-    text +=
-        fmt::format(" {}=\"{}\"", attribute.name, xml_text(attribute.value));
+    text += fmt::format(" {}=\"{}\"", attribute.name, xml_text(attribute.value));
   }
   return text;
 }
@@ -42,23 +41,18 @@ std::string Svg::number(double value) {
   if (!std::isfinite(value)) {
     throw std::invalid_argument("a picture with a number that is not finite");
   }
-  std::string text =
-      fmt::format("{:.{}f}", value, std::abs(value) < 9.995 ? 2 : 1);
+  std::string text = fmt::format("{:.{}f}", value, std::abs(value) < 9.995 ? 2 : 1);
   text.erase(text.find_last_not_of('0') + 1);
   if (text.back() == '.') text.pop_back();
   return text == "-0" ? "0" : text;
 }
 
 Svg::Svg(std::string title, Paper paper, std::string description)
-    : title_(std::move(title)),
-      description_(std::move(description)),
-      paper_(paper) {}
+    : title_(std::move(title)), description_(std::move(description)), paper_(paper) {}
 
-void Svg::element(const std::string& name, const Attributes& attributes,
-                  const std::string& text) {
+void Svg::element(const std::string& name, const Attributes& attributes, const std::string& text) {
   body_ += tag(name, attributes);
-  body_ +=
-      text.empty() ? "/>\n" : fmt::format(">{}</{}>\n", xml_text(text), name);
+  body_ += text.empty() ? "/>\n" : fmt::format(">{}</{}>\n", xml_text(text), name);
 }
 
 void Svg::open(const std::string& name, const Attributes& attributes) {
@@ -72,22 +66,19 @@ void Svg::close() {
   open_.pop_back();
 }
 
-void Svg::rect(double x, double y, double width, double height,
-               const Attributes& more) {
+void Svg::rect(double x, double y, double width, double height, const Attributes& more) {
   Attributes all{{"x", x}, {"y", y}, {"width", width}, {"height", height}};
   all.insert(all.end(), more.begin(), more.end());
   element("rect", all);
 }
 
-void Svg::line(double x1, double y1, double x2, double y2,
-               const Attributes& more) {
+void Svg::line(double x1, double y1, double x2, double y2, const Attributes& more) {
   Attributes all{{"x1", x1}, {"y1", y1}, {"x2", x2}, {"y2", y2}};
   all.insert(all.end(), more.begin(), more.end());
   element("line", all);
 }
 
-void Svg::text(double x, double y, const std::string& words,
-               const Attributes& more) {
+void Svg::text(double x, double y, const std::string& words, const Attributes& more) {
   Attributes all{{"x", x}, {"y", y}};
   all.insert(all.end(), more.begin(), more.end());
   element("text", all, words);
@@ -101,8 +92,7 @@ std::string Svg::str(double width, double height) const {
       tag("svg", {{"xmlns", "http://www.w3.org/2000/svg"},
                   {"width", width},
                   {"height", height},
-                  {"viewBox",
-                   fmt::format("0 0 {} {}", number(width), number(height))},
+                  {"viewBox", fmt::format("0 0 {} {}", number(width), number(height))},
                   {"font-family", "system-ui, sans-serif"},
                   {"font-size", 12},
                   {"fill", "#222222"},
@@ -111,13 +101,12 @@ std::string Svg::str(double width, double height) const {
   if (!description_.empty()) {
     text += fmt::format("<desc>{}</desc>\n", xml_text(description_));
   }
-  text += paper_ == Paper::kAdaptive
-              ? fmt::format(
-                    "{}<rect class=\"paper\" width=\"100%\" "
-                    "height=\"100%\"/>\n",
-                    kStyle)
-              : "<rect width=\"100%\" height=\"100%\" rx=\"6\" "
-                "fill=\"#ffffff\"/>\n";
+  text += paper_ == Paper::kAdaptive ? fmt::format(
+                                           "{}<rect class=\"paper\" width=\"100%\" "
+                                           "height=\"100%\"/>\n",
+                                           kStyle)
+                                     : "<rect width=\"100%\" height=\"100%\" rx=\"6\" "
+                                       "fill=\"#ffffff\"/>\n";
   return text + body_ + "</svg>\n";
 }
 

@@ -15,7 +15,7 @@ class Svg {
  public:
   /// What is behind the picture.
   enum class Paper {
-    kWhite,  ///< a white panel, on dark pages too
+    kWhite,    ///< a white panel, on dark pages too
     kAdaptive  ///< light or dark as the reader's system, in the colours of svg.cpp's classes
   };
 
@@ -27,13 +27,10 @@ class Svg {
   /// An attribute of an element: a text, which is escaped, or a number.
   struct Attribute {
     /// @cond
-    Attribute(std::string key, std::string text)
-        : name(std::move(key)), value(std::move(text)) {}
-    template <class Number,
-              class = std::enable_if_t<std::is_arithmetic_v<Number>>>
+    Attribute(std::string key, std::string text) : name(std::move(key)), value(std::move(text)) {}
+    template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
     Attribute(std::string key, Number number)
-        : name(std::move(key)),
-          value(Svg::number(static_cast<double>(number))) {}
+        : name(std::move(key)), value(Svg::number(static_cast<double>(number))) {}
     std::string name, value;
     /// @endcond
   };
@@ -43,12 +40,10 @@ class Svg {
   /// @param title       what the picture shows, for screen readers
   /// @param paper       behind it
   /// @param description more of it; may be empty
-  explicit Svg(std::string title, Paper paper = Paper::kWhite,
-               std::string description = "");
+  explicit Svg(std::string title, Paper paper = Paper::kWhite, std::string description = "");
 
   /// Adds an element with a text in it, or without.
-  void element(const std::string& name, const Attributes& attributes,
-               const std::string& text = "");
+  void element(const std::string& name, const Attributes& attributes, const std::string& text = "");
   /// Begins an element that others are in.
   void open(const std::string& name, const Attributes& attributes);
   /// Ends the one that was begun last.
@@ -56,14 +51,11 @@ class Svg {
   void close();
 
   /// A rectangle with a corner at (x, y).
-  void rect(double x, double y, double width, double height,
-            const Attributes& more = {});
+  void rect(double x, double y, double width, double height, const Attributes& more = {});
   /// A line from (x1, y1) to (x2, y2).
-  void line(double x1, double y1, double x2, double y2,
-            const Attributes& more = {});
+  void line(double x1, double y1, double x2, double y2, const Attributes& more = {});
   /// Words from (x, y) on, or up to there or around it by text-anchor.
-  void text(double x, double y, const std::string& words,
-            const Attributes& more = {});
+  void text(double x, double y, const std::string& words, const Attributes& more = {});
 
   /// The file's text.
   /// @throws std::logic_error while an element is open

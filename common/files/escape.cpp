@@ -35,15 +35,15 @@ Character first_character(std::string_view text) {
   }
   // Overlong forms and surrogates are invalid.
   constexpr std::uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool is_character = code >= least[bytes] && code <= 0x10ffff &&
-                            !(code >= 0xd800 && code <= 0xdfff);
+  const bool is_character =
+      code >= least[bytes] && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff);
   return {code, is_character ? bytes : 0};
 }
 
 bool is_obeyed(std::uint32_t code) {
   return code < 0x20 || (code >= 0x7f && code <= 0x9f) ||  // controls
-         (code >= 0x2028 && code <= 0x202e) ||  // line separators, directions
-         (code >= 0x2066 && code <= 0x2069);    // directions
+         (code >= 0x2028 && code <= 0x202e) ||             // line separators, directions
+         (code >= 0x2066 && code <= 0x2069);               // directions
 }
 
 }  // namespace

@@ -23,8 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& why) {
-  throw std::runtime_error(fmt::format("{}: cannot be written: {}",
-                                       printable(path.string()), why));
+  throw std::runtime_error(fmt::format("{}: cannot be written: {}", printable(path.string()), why));
 }
 
 // The system's message for an error.
@@ -44,8 +43,7 @@ class Descriptor {
   // New files get the default mode. Returns false and sets errno on failure.
   bool open(const fs::path& path, int flags) {
     do {
-      number_ =
-          ::open(path.c_str(), flags | O_WRONLY | O_CLOEXEC | O_NOCTTY, 0666);
+      number_ = ::open(path.c_str(), flags | O_WRONLY | O_CLOEXEC | O_NOCTTY, 0666);
     } while (number_ < 0 && errno == EINTR);
     return is_open();
   }
@@ -132,8 +130,7 @@ Target target_of(const fs::path& path) {
   for (;;) {
     // Links there stand for open files: /dev/stdout leads to one.
     target.in_place = target.file.string().compare(0, 6, "/proc/") == 0;
-    if (target.in_place ||
-        !fs::is_symlink(fs::symlink_status(target.file, error))) {
+    if (target.in_place || !fs::is_symlink(fs::symlink_status(target.file, error))) {
       break;
     }
     target.file = target.file.parent_path() / fs::read_symlink(target.file);
@@ -153,19 +150,16 @@ class Partial {
   Partial(const fs::path& asked, const fs::path& folder) : asked_(asked) {
     std::random_device random;
     do {
-      path_ =
-          folder / fmt::format(".{:08x}{:08x}.partial", random(), random());
+      path_ = folder / fmt::format(".{:08x}{:08x}.partial", random(), random());
     } while (!file.open(path_, O_CREAT | O_EXCL) && errno == EEXIST);
     if (file.is_open()) return;
     const int error = errno;
     const fs::path shown = folder.empty() ? fs::path(".") : folder;
     std::error_code ignored;
     if (!fs::is_directory(shown, ignored)) {
-      refuse(asked,
-             fmt::format("there is no folder {}", printable(shown.string())));
+      refuse(asked, fmt::format("there is no folder {}", printable(shown.string())));
     }
-    refuse(asked, fmt::format("no file can be made in {}: {}",
-                              printable(shown.string()),
+    refuse(asked, fmt::format("no file can be made in {}: {}", printable(shown.string()),
                               std::generic_category().message(error)));
   }
   ~Partial() {
@@ -177,8 +171,7 @@ class Partial {
   void become(const Target& target) {
     if (target.exists) {
       // The owner is kept too where that is allowed.
-      static_cast<void>(
-          !fchown(file.number(), target.status.st_uid, target.status.st_gid));
+      static_cast<void>(!fchown(file.number(), target.status.st_uid, target.status.st_gid));
       if (fchmod(file.number(), target.status.st_mode & 07777) != 0) {
         refuse(asked_, errno);
       }
@@ -196,8 +189,7 @@ class Partial {
 };
 
 // Writes the output of `write` into an open file.
-void fill(const fs::path& path, Descriptor& file,
-          const std::function<void(std::ostream&)>& write) {
+void fill(const fs::path& path, Descriptor& file, const std::function<void(std::ostream&)>& write) {
   FileBuffer buffer(file);
   std::ostream stream(&buffer);
   write(stream);
@@ -227,15 +219,13 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
   write_file(path, [&](std::ostream& file) { file << text; });
 }
 
-void append_to_file(const std::filesystem::path& path,
-                    std::string_view text) {
+void append_to_file(const std::filesystem::path& path, std::string_view text) {
   const Target target = target_of(path);
   Descriptor file;
   bool made = false;
   // Another program may create the file in between.
   while (!file.open(target.file, O_APPEND) && errno == ENOENT &&
-         !(made = file.open(target.file, O_APPEND | O_CREAT | O_EXCL)) &&
-         errno == EEXIST) {
+         !(made = file.open(target.file, O_APPEND | O_CREAT | O_EXCL)) && errno == EEXIST) {
   }
   if (!file.is_open()) refuse(path, errno);
   struct stat before {};
@@ -243,8 +233,7 @@ void append_to_file(const std::filesystem::path& path,
   int error = file.write(text.data(), text.size());
   struct stat after {};
   // Removes the part that was written, unless another program has appended since.
-  if (error != 0 && S_ISREG(before.st_mode) &&
-      fstat(file.number(), &after) == 0 &&
+  if (error != 0 && S_ISREG(before.st_mode) && fstat(file.number(), &after) == 0 &&
       after.st_size == before.st_size + file.written()) {
     if (made) {
       unlink(target.file.c_str());

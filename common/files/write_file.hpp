@@ -16,8 +16,7 @@ namespace fa {
 /// @param path  the file; an existing one is replaced
 /// @param write writes the bytes into the stream
 /// @throws std::runtime_error when the file cannot be written; no temporary file remains
-void write_file(const std::filesystem::path& path,
-                const std::function<void(std::ostream&)>& write);
+void write_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write);
 
 /// Writes a text, as above.
 /// @throws std::runtime_error when the file cannot be written

@@ -22,8 +22,7 @@ constexpr std::uint32_t kPoisonedSum = 0xffbfffff;
 void copy_swizzled(const Piece& piece, bool to_shared) {
   for (std::size_t i = 0; i < piece.size;) {
     std::byte* const at = piece.shared + i;
-    const std::size_t to_end =
-        kChunk - reinterpret_cast<std::uintptr_t>(at) % kChunk;
+    const std::size_t to_end = kChunk - reinterpret_cast<std::uintptr_t>(at) % kChunk;
     const std::size_t bytes = std::min(to_end, piece.size - i);
     if (to_shared) {
       std::memcpy(swizzled(at), piece.global + i, bytes);
@@ -42,16 +41,15 @@ void add_floats(const Piece& piece) {
     __atomic_load(to, &old, __ATOMIC_RELAXED);
     do {
       sum = old + value;
-    } while (!__atomic_compare_exchange(to, &old, &sum, true,
-                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    } while (!__atomic_compare_exchange(to, &old, &sum, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   }
 }
 
 // An operand of wgmma as its descriptor tells of it.
 class Operand {
  public:
-  Operand(const Products::Setting& setting, std::uint64_t descriptor,
-          bool turned, const SourceLocation& location)
+  Operand(const Products::Setting& setting, std::uint64_t descriptor, bool turned,
+          const SourceLocation& location)
       : setting_(setting),
         address_((descriptor & 0x3fff) << 4),
         leading_((descriptor >> 16 & 0x3fff) << 4),
@@ -59,26 +57,25 @@ class Operand {
         turned_(turned),
         location_(location) {
     if (descriptor >> 62 != 1) {
-      throw std::runtime_error(fmt::format(
-          "{}:{}: a matrix descriptor with swizzle {}; the lab knows 1, "
-          "panels of 128 bytes",
-          location.file, location.line, descriptor >> 62));
+      throw std::runtime_error(
+          fmt::format("{}:{}: a matrix descriptor with swizzle {}; the lab knows 1, "
+                      "panels of 128 bytes",
+                      location.file, location.line, descriptor >> 62));
     }
   }
   // The 16 bytes with element (i, k), (i, k + 1) and so on; or, transposed, (i, k), (i + 1, k) and
   // so on.
   const std::byte* chunk(std::size_t i, std::size_t k) const {
-    const std::size_t offset =
-        turned_ ? address_ + i / 64 * leading_ + k / 8 * stride_ +
-                      k % 8 * kBoxRowBytes + 2 * (i % 64)
-                : address_ + i / 8 * stride_ + i % 8 * kBoxRowBytes + 2 * k;
+    const std::size_t offset = turned_ ? address_ + i / 64 * leading_ + k / 8 * stride_ +
+                                             k % 8 * kBoxRowBytes + 2 * (i % 64)
+                                       : address_ + i / 8 * stride_ + i % 8 * kBoxRowBytes + 2 * k;
     const std::size_t at = offset ^ (offset >> 3 & 0x70);
     if (at + kChunk > setting_.shared_bytes) {
-      throw std::runtime_error(fmt::format(
-          "{}:{}: wgmma reads byte {} of the dynamic shared memory, which "
-          "has "
-          "{}; the launch asks for too little, or a descriptor is wrong",
-          location_.file, location_.line, at, setting_.shared_bytes));
+      throw std::runtime_error(
+          fmt::format("{}:{}: wgmma reads byte {} of the dynamic shared memory, which "
+                      "has "
+                      "{}; the launch asks for too little, or a descriptor is wrong",
+                      location_.file, location_.line, at, setting_.shared_bytes));
     }
     return setting_.shared + at;
   }
@@ -94,18 +91,16 @@ class Operand {
   }
   // Its numbers, element (first + i, k) at to[k * distance + i].
   template <class T>
-  void fetch(std::size_t first, std::size_t count, float* to,
-             std::size_t distance) const {
-    for_chunks(first, count,
-               [&](const std::byte* from, std::size_t i, std::size_t k) {
-                 T numbers[8];
-                 std::memcpy(static_cast<void*>(numbers), from, kChunk);
-                 float* const at = to + k * distance + i;
-                 const std::size_t step = turned_ ? 1 : distance;
-                 for (std::size_t n = 0; n < 8; ++n) {
-                   at[n * step] = static_cast<float>(numbers[n]);
-                 }
-               });
+  void fetch(std::size_t first, std::size_t count, float* to, std::size_t distance) const {
+    for_chunks(first, count, [&](const std::byte* from, std::size_t i, std::size_t k) {
+      T numbers[8];
+      std::memcpy(static_cast<void*>(numbers), from, kChunk);
+      float* const at = to + k * distance + i;
+      const std::size_t step = turned_ ? 1 : distance;
+      for (std::size_t n = 0; n < 8; ++n) {
+        at[n * step] = static_cast<float>(numbers[n]);
+      }
+    });
   }
 
  private:
@@ -117,16 +112,14 @@ class Operand {
 
 // The fragment of A in registers, as in mma.m16n8k16: to[k * kRows + row].
 template <class T>
-void fetch_fragments(const std::array<const std::uint32_t*, kWarpSize>& a,
-                     float* to) {
+void fetch_fragments(const std::array<const std::uint32_t*, kWarpSize>& a, float* to) {
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
     const std::size_t g = lane / 4, t = lane % 4;
     for (std::size_t i = 0; i < 4; ++i) {
       T pair[2];
       std::memcpy(static_cast<void*>(pair), a[lane] + i, sizeof pair);
       for (std::size_t e = 0; e < 2; ++e) {
-        to[(2 * t + 8 * (i / 2) + e) * kRows + g + 8 * (i % 2)] =
-            static_cast<float>(pair[e]);
+        to[(2 * t + 8 * (i / 2) + e) * kRows + g + 8 * (i % 2)] = static_cast<float>(pair[e]);
       }
     }
   }
@@ -178,9 +171,8 @@ std::vector<Piece> BulkCopy::pieces() const {
   for (int i = 0; i < box.rows; ++i) {
     const std::int64_t row = at[2] + i;
     if (row < 0 || row >= box.sizes[2]) continue;
-    result.push_back({box.data + at[0] * box.strides[0] +
-                          at[1] * box.strides[1] + row * box.strides[2] +
-                          (at[3] + begin) * 2,
+    result.push_back({box.data + at[0] * box.strides[0] + at[1] * box.strides[1] +
+                          row * box.strides[2] + (at[3] + begin) * 2,
                       shared + std::ptrdiff_t{i} * kBoxRowBytes + begin * 2,
                       static_cast<std::size_t>(end - begin) * 2});
   }
@@ -229,9 +221,8 @@ void Products::begin(const Setting& setting, const ProductShape& shape,
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
     product.a[lane] = lanes[lane].a;
   }
-  const auto known = std::find_if(
-      sums_.begin(), sums_.end(),
-      [&](const Sums& sums) { return sums.lanes[0] == lanes[0].sums; });
+  const auto known = std::find_if(sums_.begin(), sums_.end(),
+                                  [&](const Sums& sums) { return sums.lanes[0] == lanes[0].sums; });
   const std::size_t count = static_cast<std::size_t>(shape.sums);
   if (known != sums_.end()) {
     product.sums = &*known;
@@ -274,10 +265,9 @@ void Products::check(const Sums& sums) {
       std::uint32_t bits;
       std::memcpy(&bits, of_lane + i, sizeof bits);
       if (bits == kPoisonedSum) continue;
-      observer->registers_changed(
-          sums.last,
-          "sums of this wgmma() were written while it was under "
-          "way; a wgmma_wait() is probably missing");
+      observer->registers_changed(sums.last,
+                                  "sums of this wgmma() were written while it was under "
+                                  "way; a wgmma_wait() is probably missing");
       return;
     }
   }
@@ -285,11 +275,10 @@ void Products::check(const Sums& sums) {
 void Products::check(const Product& product) {
   for (std::size_t i = 0; i < product.a_before.size(); ++i) {
     if (product.a[i / 4][i % 4] == product.a_before[i]) continue;
-    observer->registers_changed(
-        product.location,
-        "the left operand of this wgmma(), in registers, was "
-        "overwritten while it was in flight; a wgmma_wait() "
-        "is probably missing");
+    observer->registers_changed(product.location,
+                                "the left operand of this wgmma(), in registers, was "
+                                "overwritten while it was in flight; a wgmma_wait() "
+                                "is probably missing");
     return;
   }
 }
@@ -298,8 +287,7 @@ void Products::check(const Product& product) {
 void Products::tell_of(const Setting& setting, const Product& product) const {
   const ProductShape& shape = product.shape;
   const auto reads = [&](const std::byte* at, std::size_t, std::size_t) {
-    observer->async_uses(this, AsyncUse::kProduct, committed_ + 1, at, kChunk,
-                         product.location);
+    observer->async_uses(this, AsyncUse::kProduct, committed_ + 1, at, kChunk, product.location);
   };
   if (product.a[0] == nullptr) {
     // All 64 rows: PTX does not promise that a warp reads its own ones only.
@@ -310,13 +298,12 @@ void Products::tell_of(const Setting& setting, const Product& product) const {
       .for_chunks(0, 2 * static_cast<std::size_t>(shape.sums), reads);
   for (std::size_t lane = 0; lane < kWarpSize; ++lane) {
     const int thread = setting.first_thread + static_cast<int>(lane);
-    observer->registers_lent(
-        thread, product.sums->lanes[lane],
-        sizeof(float) * static_cast<std::size_t>(shape.sums), true, this,
-        committed_ + 1, product.location);
+    observer->registers_lent(thread, product.sums->lanes[lane],
+                             sizeof(float) * static_cast<std::size_t>(shape.sums), true, this,
+                             committed_ + 1, product.location);
     if (product.a[lane] != nullptr) {
-      observer->registers_lent(thread, product.a[lane], kChunk, false, this,
-                               committed_ + 1, product.location);
+      observer->registers_lent(thread, product.a[lane], kChunk, false, this, committed_ + 1,
+                               product.location);
     }
   }
 }
@@ -334,11 +321,9 @@ void Products::compute(const Setting& setting, const Product& product) const {
       fetch_fragments<T>(product.a, a);
     } else {
       Operand(setting, shape.a, shape.turned_a, product.location)
-          .fetch<T>(static_cast<std::size_t>(setting.first_row), kRows, a,
-                    kRows);
+          .fetch<T>(static_cast<std::size_t>(setting.first_row), kRows, a, kRows);
     }
-    Operand(setting, shape.b, shape.turned_b, product.location)
-        .fetch<T>(0, cols, b.data(), cols);
+    Operand(setting, shape.b, shape.turned_b, product.location).fetch<T>(0, cols, b.data(), cols);
   };
   if (shape.half) {
     fetch(half{});

@@ -62,9 +62,7 @@ struct BulkCopy {
   SourceLocation location;           ///< where the kernel began it
 
   /// Whether shared memory is swizzled.
-  bool swizzled() const {
-    return kind == Kind::kLoadBox || kind == Kind::kStoreBox;
-  }
+  bool swizzled() const { return kind == Kind::kLoadBox || kind == Kind::kStoreBox; }
   /// What of it lies in the tensor.
   std::vector<Piece> pieces() const;
   /// Does it.
@@ -81,10 +79,10 @@ Byte* swizzled(Byte* address) {
 
 /// The state of an mbarrier.
 struct BarrierState {
-  SourceLocation made;     ///< where it was initialised
-  int arrivals = 0;        ///< of a phase
-  int missing = 0;         ///< of these, in this phase
-  std::int64_t bytes = 0;  ///< expected, less those that copies have brought
+  SourceLocation made;       ///< where it was initialised
+  int arrivals = 0;          ///< of a phase
+  int missing = 0;           ///< of these, in this phase
+  std::int64_t bytes = 0;    ///< expected, less those that copies have brought
   std::uint32_t phases = 0;  ///< that have ended
   /// When each thread last came: that phase, counted from 1. Only with an observer.
   std::vector<std::uint32_t> came;
@@ -92,9 +90,7 @@ struct BarrierState {
   std::vector<std::pair<std::uint32_t, BulkCopy>> copies;
 
   /// Whether the phase of a parity has ended.
-  bool ended(int parity) const {
-    return (phases & 1u) != static_cast<std::uint32_t>(parity & 1);
-  }
+  bool ended(int parity) const { return (phases & 1u) != static_cast<std::uint32_t>(parity & 1); }
   /// Lets the copies of all phases that have ended land.
   void land();
 };
@@ -108,9 +104,8 @@ struct NamedBarrier {
 
 /// What one lane brings to a product of its warp.
 struct ProductOfLane {
-  float* sums = nullptr;  ///< its d
-  const std::uint32_t* a =
-      nullptr;  ///< its left operand; null: in shared memory
+  float* sums = nullptr;             ///< its d
+  const std::uint32_t* a = nullptr;  ///< its left operand; null: in shared memory
 };
 
 /// The product of a 64 x 16 and a 16 x n matrix, which a warp does 16 rows of.
@@ -129,17 +124,15 @@ class Products {
  public:
   /// What is fixed while a block runs.
   struct Setting {
-    const std::byte* shared =
-        nullptr;                   ///< dynamic, what descriptors count from
-    std::size_t shared_bytes = 0;  ///< of it
-    int first_row = 0;             ///< of the 64 that are this warp's
-    int first_thread = 0;          ///< the number of lane 0
+    const std::byte* shared = nullptr;  ///< dynamic, what descriptors count from
+    std::size_t shared_bytes = 0;       ///< of it
+    int first_row = 0;                  ///< of the 64 that are this warp's
+    int first_thread = 0;               ///< the number of lane 0
   };
   /// A product begins: its sums are NaN from now on.
   /// @throws std::runtime_error for an operand that is not in dynamic shared memory
   void begin(const Setting& setting, const ProductShape& shape,
-             const std::array<ProductOfLane, kWarpSize>& lanes,
-             const SourceLocation& location);
+             const std::array<ProductOfLane, kWarpSize>& lanes, const SourceLocation& location);
   /// Closes the group of the products begun since the last one.
   void commit();
   /// Computes the groups but the `pending` youngest, and gives their sums back.
@@ -187,7 +180,7 @@ struct Stores {
   std::vector<BulkCopy> open;                ///< in no group yet
   std::deque<std::vector<BulkCopy>> groups;  ///< closed ones
   std::uint32_t ended = 0;                   ///< groups
-  bool arrived = true;  ///< in global memory, all of them
+  bool arrived = true;                       ///< in global memory, all of them
 
   /// Forgets all.
   void clear();
@@ -196,14 +189,11 @@ struct Stores {
 // ---------------------------------------------------------------- what kernels call
 
 /// Mbarrier::init(): a barrier of so many arrivals.
-void init_barrier(void* barrier, int arrivals,
-                  const SourceLocation& location);
+void init_barrier(void* barrier, int arrivals, const SourceLocation& location);
 /// Mbarrier::arrive_and_expect(): this thread has come, and bytes will.
-void arrive_at_barrier(void* barrier, std::int64_t bytes,
-                       const SourceLocation& location);
+void arrive_at_barrier(void* barrier, std::int64_t bytes, const SourceLocation& location);
 /// Mbarrier::wait(): waits for the end of the phase of a parity.
-void wait_at_barrier(void* barrier, int parity,
-                     const SourceLocation& location);
+void wait_at_barrier(void* barrier, int parity, const SourceLocation& location);
 /// fence_barrier_init()
 void fence_barriers();
 /// fence_async_proxy()
@@ -216,8 +206,7 @@ void fence_async_global();
 /// @param waits   else it only comes
 /// @param location   for messages
 /// @throws std::runtime_error for other numbers
-void named_barrier(int id, int threads, bool waits,
-                   const SourceLocation& location);
+void named_barrier(int id, int threads, bool waits, const SourceLocation& location);
 /// setmaxnreg_dec() and setmaxnreg_inc(): this thread has so many from now on.
 void set_registers(int registers, const SourceLocation& location);
 
@@ -251,7 +240,6 @@ void wait_products(int pending);
 /// @throws std::runtime_error for what is not there
 std::uint32_t shared_offset(const void* pointer);
 /// The same for an operand of wgmma, which must be at a multiple of 16 bytes: see misaligned().
-std::uint32_t operand_offset(const void* pointer,
-                             const SourceLocation& location);
+std::uint32_t operand_offset(const void* pointer, const SourceLocation& location);
 
 }  // namespace fa::lab

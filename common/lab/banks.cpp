@@ -17,10 +17,8 @@ std::vector<Served> words_of(const Request& request, int first, int last) {
   std::vector<std::pair<std::uint64_t, int>> asked;
   for (int lane = first; lane < last; ++lane) {
     if (!request.has(lane)) continue;
-    const std::uint64_t begin =
-        request.address[static_cast<std::size_t>(lane)];
-    for (std::uint64_t word = begin / 4;
-         word <= (begin + request.size - 1) / 4; ++word) {
+    const std::uint64_t begin = request.address[static_cast<std::size_t>(lane)];
+    for (std::uint64_t word = begin / 4; word <= (begin + request.size - 1) / 4; ++word) {
       asked.emplace_back(word, lane);
     }
   }
@@ -52,8 +50,7 @@ std::vector<std::string> names_of(std::uint32_t lanes) {
     if ((lanes >> lane & 1u) == 0) continue;
     const int first = lane;
     while (lane + 1 < kWarpSize && (lanes >> (lane + 1) & 1u) != 0) ++lane;
-    names.push_back(first == lane ? std::to_string(lane)
-                                  : fmt::format("{}–{}", first, lane));
+    names.push_back(first == lane ? std::to_string(lane) : fmt::format("{}–{}", first, lane));
   }
   return names;
 }
@@ -75,10 +72,8 @@ std::vector<std::string> lines_of_cell(std::uint32_t lanes) {
 }
 
 // One line of text, made smaller when it would be cut off.
-void draw_line(Svg& svg, int y, double size, const std::string& text,
-               Svg::Attributes look) {
-  const double widest =
-      (kWidth - 2.0 * kLeft) / (0.6 * static_cast<double>(text.size()));
+void draw_line(Svg& svg, int y, double size, const std::string& text, Svg::Attributes look) {
+  const double widest = (kWidth - 2.0 * kLeft) / (0.6 * static_cast<double>(text.size()));
   look.emplace_back("font-size", std::min(size, widest));
   svg.text(kLeft, y, text, look);
 }
@@ -101,18 +96,15 @@ void draw_cell(Svg& svg, const Served& served, int y, int height) {
                  {"data-bank", served.bank()},
                  {"data-word", std::to_string(served.word)},
                  {"data-lanes", numbers}});
-  svg.element(
-      "title", {},
-      fmt::format("round {}, bank {}, byte {}: lanes {}", served.round + 1,
-                  served.bank(), 4 * served.word, lanes));
-  svg.rect(
-      x + 1, y + 1, kCellWidth - 2, height - 2,
-      {{"rx", 3},
-       {"fill", fmt::format("hsl({}, 90%, 50%)", first * 360 / kWarpSize)},
-       {"fill-opacity", 0.4}});
+  svg.element("title", {},
+              fmt::format("round {}, bank {}, byte {}: lanes {}", served.round + 1, served.bank(),
+                          4 * served.word, lanes));
+  svg.rect(x + 1, y + 1, kCellWidth - 2, height - 2,
+           {{"rx", 3},
+            {"fill", fmt::format("hsl({}, 90%, 50%)", first * 360 / kWarpSize)},
+            {"fill-opacity", 0.4}});
   const std::vector<std::string> lines = lines_of_cell(served.lanes);
-  int baseline = y + height / 2 + 4 -
-                 kTextHeight * (static_cast<int>(lines.size()) - 1) / 2;
+  int baseline = y + height / 2 + 4 - kTextHeight * (static_cast<int>(lines.size()) - 1) / 2;
   for (const std::string& line : lines) {
     svg.text(x + kCellWidth / 2, baseline, line, {{"text-anchor", "middle"}});
     baseline += kTextHeight;
@@ -123,8 +115,7 @@ void draw_cell(Svg& svg, const Served& served, int y, int height) {
 }  // namespace
 
 std::int64_t Request::bytes() const {
-  return static_cast<std::int64_t>(std::bitset<kWarpSize>(lanes).count()) *
-         size;
+  return static_cast<std::int64_t>(std::bitset<kWarpSize>(lanes).count()) * size;
 }
 
 namespace {
@@ -153,8 +144,7 @@ std::vector<std::pair<int, int>> parts_of(const Request& request) {
   std::vector<std::pair<int, int>> parts;
   for (int first = 0; first < kWarpSize; first += 2 * part) {
     const int middle = first + part, last = middle + part;
-    if (in_pairs(request, first, last, 1) ||
-        in_pairs(request, first, last, 2)) {
+    if (in_pairs(request, first, last, 1) || in_pairs(request, first, last, 2)) {
       parts.emplace_back(first, last);
     } else {
       parts.emplace_back(first, middle);
@@ -180,9 +170,8 @@ std::vector<Served> serve(const Request& request) {
     }
     rounds += most;
   }
-  std::stable_sort(
-      result.begin(), result.end(),
-      [](const Served& a, const Served& b) { return a.round < b.round; });
+  std::stable_sort(result.begin(), result.end(),
+                   [](const Served& a, const Served& b) { return a.round < b.round; });
   return result;
 }
 
@@ -196,8 +185,8 @@ std::int64_t best_wavefronts(const Request& request) {
   return (request.bytes() + at_once - 1) / at_once;
 }
 
-std::string draw_banks(const std::string& kernel, const std::string& where,
-                       bool write, const Request& request) {
+std::string draw_banks(const std::string& kernel, const std::string& where, bool write,
+                       const Request& request) {
   const std::vector<Served> served = serve(request);
   const std::int64_t rounds = wavefronts(request);
   const std::int64_t best = best_wavefronts(request);
@@ -206,9 +195,8 @@ std::string draw_banks(const std::string& kernel, const std::string& where,
                   rounds > best ? fmt::format(" where {} would do", best)
                                 : ", no more than lanes side by side need");
   const std::string access =
-      fmt::format("one {} of a warp, {} for each of {}",
-                  write ? "store" : "load", counted(request.size, "byte"),
-                  counted(request.bytes() / request.size, "lane"));
+      fmt::format("one {} of a warp, {} for each of {}", write ? "store" : "load",
+                  counted(request.size, "byte"), counted(request.bytes() / request.size, "lane"));
 
   // A row is as high as the cell with the most lines of text.
   std::vector<int> height(static_cast<std::size_t>(rounds), 0);
@@ -244,8 +232,7 @@ std::string draw_banks(const std::string& kernel, const std::string& where,
   for (std::size_t row = 0; row < top.size(); ++row) {
     svg.line(kLeft, top[row], kLeft + kCellWidth * kBanks, top[row], grid);
     if (row == height.size()) break;
-    svg.text(kLeft / 2, top[row] + height[row] / 2 + 4,
-             std::to_string(row + 1), number);
+    svg.text(kLeft / 2, top[row] + height[row] / 2 + 4, std::to_string(row + 1), number);
   }
   for (const Served& s : served) {
     const auto row = static_cast<std::size_t>(s.round);

@@ -18,8 +18,8 @@ inline constexpr int kBanks = 32;
 /// The same load or store, executed by the lanes of a warp.
 struct Request {
   std::array<std::uint64_t, kWarpSize> address{};  ///< of each lane, in bytes
-  std::uint32_t lanes = 0;  ///< bit l is set when lane l takes part
-  std::uint32_t size = 0;   ///< bytes of each lane
+  std::uint32_t lanes = 0;                         ///< bit l is set when lane l takes part
+  std::uint32_t size = 0;                          ///< bytes of each lane
 
   /// Whether a lane takes part.
   bool has(int lane) const { return (lanes >> lane & 1u) != 0; }
@@ -53,8 +53,7 @@ std::int64_t best_wavefronts(const Request& request);
 /// @param best         that would do for it
 /// @param other_rounds of the other
 /// @param other_best   that would do for that
-inline bool conflicts_more(std::int64_t rounds, std::int64_t best,
-                           std::int64_t other_rounds,
+inline bool conflicts_more(std::int64_t rounds, std::int64_t best, std::int64_t other_rounds,
                            std::int64_t other_best) {
   if (best == 0 || other_best == 0) return best > other_best;
   const std::int64_t left = rounds * other_best, right = other_rounds * best;
@@ -67,7 +66,7 @@ inline bool conflicts_more(std::int64_t rounds, std::int64_t best,
 /// @param write   a store, else a load
 /// @param request of one warp, of at least one lane
 /// @return an SVG that needs nothing else, for light and dark pages, 1000 pixels wide
-std::string draw_banks(const std::string& kernel, const std::string& where,
-                       bool write, const Request& request);
+std::string draw_banks(const std::string& kernel, const std::string& where, bool write,
+                       const Request& request);
 
 }  // namespace fa::lab

@@ -14,8 +14,7 @@ namespace {
 
 // Reads an array of a type from a file's bytes; empty when it does not lie within.
 template <class T>
-std::vector<T> read_array(const std::vector<char>& bytes, std::size_t at,
-                          std::size_t count) {
+std::vector<T> read_array(const std::vector<char>& bytes, std::size_t at, std::size_t count) {
   if (at > bytes.size() || count > (bytes.size() - at) / sizeof(T)) return {};
   std::vector<T> result(count);
   if (count > 0) {
@@ -43,12 +42,10 @@ bool says_something(const std::string& place) {
       file->second.push_back(line);
     }
   }
-  const auto number =
-      static_cast<std::size_t>(std::atoi(place.c_str() + colon + 1));
+  const auto number = static_cast<std::size_t>(std::atoi(place.c_str() + colon + 1));
   if (number == 0) return false;  // the compiler knows no line
   return number > file->second.size() ||
-         file->second[number - 1].find_first_not_of(" }") !=
-             std::string::npos;
+         file->second[number - 1].find_first_not_of(" }") != std::string::npos;
 }
 
 const WatchedCode& WatchedCode::of_this_program() {
@@ -89,29 +86,25 @@ void WatchedCode::read_symbols(std::uintptr_t load_address) {
   const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
   const auto header = read_array<ElfW(Ehdr)>(bytes, 0, 1);
   if (header.empty()) return;
-  const auto sections =
-      read_array<ElfW(Shdr)>(bytes, header[0].e_shoff, header[0].e_shnum);
+  const auto sections = read_array<ElfW(Shdr)>(bytes, header[0].e_shoff, header[0].e_shnum);
   for (const ElfW(Shdr) & section : sections) {
     if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections.size()) {
       continue;
     }
     const ElfW(Shdr)& names = sections[section.sh_link];
-    for (const ElfW(Sym) & symbol : read_array<ElfW(Sym)>(
-             bytes, section.sh_offset, section.sh_size / sizeof(ElfW(Sym)))) {
+    for (const ElfW(Sym) & symbol :
+         read_array<ElfW(Sym)>(bytes, section.sh_offset, section.sh_size / sizeof(ElfW(Sym)))) {
       const std::size_t name = names.sh_offset + symbol.st_name;
-      if ((symbol.st_info & 0xf) != STT_FUNC || symbol.st_size == 0 ||
-          name >= bytes.size()) {
+      if ((symbol.st_info & 0xf) != STT_FUNC || symbol.st_size == 0 || name >= bytes.size()) {
         continue;
       }
       const std::uintptr_t begin = load_address + symbol.st_value;
-      functions_.push_back({begin, begin + symbol.st_size,
-                            is_of_observer(bytes.data() + name)});
+      functions_.push_back({begin, begin + symbol.st_size, is_of_observer(bytes.data() + name)});
     }
   }
-  std::sort(functions_.begin(), functions_.end(),
-            [](const Function& a, const Function& b) {
-              return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
-            });
+  std::sort(functions_.begin(), functions_.end(), [](const Function& a, const Function& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
 }
 
 // Each direct call of a function of this program. Bytes of other instructions that look like a call
@@ -132,8 +125,7 @@ void WatchedCode::read_calls() {
     std::int32_t distance = 0;
     std::memcpy(&distance, code + i + 1, sizeof distance);
     const std::uintptr_t returns_to = begin_ + i + length;
-    add(returns_to,
-        returns_to + static_cast<std::uintptr_t>(std::intptr_t{distance}));
+    add(returns_to, returns_to + static_cast<std::uintptr_t>(std::intptr_t{distance}));
   }
 #elif defined(__aarch64__)
   for (std::size_t i = 0; i + 4 <= size_; i += 4) {
@@ -141,19 +133,17 @@ void WatchedCode::read_calls() {
     std::memcpy(&word, code + i, sizeof word);
     if (word >> 26 != 0x25) continue;  // bl and the distance in words
     const auto distance = static_cast<std::int32_t>(word << 6) >> 4;
-    add(begin_ + i + 4,
-        begin_ + i + static_cast<std::uintptr_t>(std::intptr_t{distance}));
+    add(begin_ + i + 4, begin_ + i + static_cast<std::uintptr_t>(std::intptr_t{distance}));
   }
 #else
   (void)code, (void)add;  // lines that were never reached cannot be told
 #endif
 }
 
-const WatchedCode::Function* WatchedCode::function_at(
-    std::uintptr_t address) const {
-  const auto after = std::upper_bound(
-      functions_.begin(), functions_.end(), address,
-      [](std::uintptr_t a, const Function& f) { return a < f.begin; });
+const WatchedCode::Function* WatchedCode::function_at(std::uintptr_t address) const {
+  const auto after =
+      std::upper_bound(functions_.begin(), functions_.end(), address,
+                       [](std::uintptr_t a, const Function& f) { return a < f.begin; });
   if (after == functions_.begin()) return nullptr;
   const Function& function = *std::prev(after);
   return address < function.end ? &function : nullptr;
@@ -164,8 +154,7 @@ std::vector<std::uintptr_t> WatchedCode::calls_around(
   std::set<const Function*> known;
   std::vector<const Function*> waiting;
   const auto enter = [&](const Function* function) {
-    if (function != nullptr && !function->watches &&
-        known.insert(function).second) {
+    if (function != nullptr && !function->watches && known.insert(function).second) {
       waiting.push_back(function);
     }
   };
@@ -175,11 +164,9 @@ std::vector<std::uintptr_t> WatchedCode::calls_around(
   while (!waiting.empty()) {
     const Function* const function = waiting.back();
     waiting.pop_back();
-    auto call = std::upper_bound(
-        calls_.begin(), calls_.end(), function->begin,
-        [](std::uintptr_t a, const Call& c) { return a < c.returns_to; });
-    for (; call != calls_.end() && call->returns_to <= function->end;
-         ++call) {
+    auto call = std::upper_bound(calls_.begin(), calls_.end(), function->begin,
+                                 [](std::uintptr_t a, const Call& c) { return a < c.returns_to; });
+    for (; call != calls_.end() && call->returns_to <= function->end; ++call) {
       if (call->callee->watches) {
         result.push_back(call->returns_to);
       } else {

@@ -46,8 +46,7 @@ class WatchedCode {
   /// so on.
   /// @param reached return addresses of calls of the observer that were executed
   /// @return return addresses, in order; empty when the program's symbols were removed
-  std::vector<std::uintptr_t> calls_around(
-      const std::vector<std::uintptr_t>& reached) const;
+  std::vector<std::uintptr_t> calls_around(const std::vector<std::uintptr_t>& reached) const;
 
  private:
   struct Function {

@@ -48,8 +48,7 @@ namespace {
 
 constexpr std::size_t kStackBytes = 128 * 1024;
 constexpr std::size_t kSharedAlignment = 1024;
-constexpr std::size_t kRoom =
-    4096;  // on either side of memory that kernels are given
+constexpr std::size_t kRoom = 4096;  // on either side of memory that kernels are given
 
 // One exchange among the lanes of one mask. Two of them alternate: a fast lane may come to
 // the next exchange before a slow one has read this one.
@@ -105,14 +104,12 @@ void forget_stack([[maybe_unused]] const Stack& stack) {
 #endif
 }
 // To be called before and after each switch to another stack.
-void leave_for([[maybe_unused]] const Stack& stack,
-               [[maybe_unused]] void** saved) {
+void leave_for([[maybe_unused]] const Stack& stack, [[maybe_unused]] void** saved) {
 #ifndef FA_NO_ASAN
   __sanitizer_start_switch_fiber(saved, stack.bottom, stack.size);
 #endif
 }
-void come_from([[maybe_unused]] void* saved,
-               [[maybe_unused]] Stack* came_from) {
+void come_from([[maybe_unused]] void* saved, [[maybe_unused]] Stack* came_from) {
 #ifndef FA_NO_ASAN
   const void* bottom = nullptr;
   std::size_t size = 0;
@@ -128,16 +125,14 @@ class KeptStacks {
   boost::context::stack_context allocate() {
     const std::lock_guard lock(mutex());
     if (kept().empty()) {
-      return boost::context::protected_fixedsize_stack(kStackBytes)
-          .allocate();
+      return boost::context::protected_fixedsize_stack(kStackBytes).allocate();
     }
     const auto stack = kept().back();
     kept().pop_back();
     return stack;
   }
   void deallocate(boost::context::stack_context& stack) {
-    forget_stack(
-        {static_cast<const char*>(stack.sp) - stack.size, stack.size});
+    forget_stack({static_cast<const char*>(stack.sp) - stack.size, stack.size});
     const std::lock_guard lock(mutex());
     kept().push_back(stack);
   }
@@ -204,8 +199,7 @@ constexpr std::chrono::seconds kLongestRun{10};
 // The threads of one block at a time, reused from block to block.
 class Block {
  public:
-  Block(const Launch& launch, const std::function<void()>& kernel,
-        Workers& workers)
+  Block(const Launch& launch, const std::function<void()>& kernel, Workers& workers)
       : launch_(launch),
         kernel_(kernel),
         workers_(workers),
@@ -215,8 +209,7 @@ class Block {
     for (std::size_t i = 0; i < fibers_.size(); ++i) {
       Fiber& fiber = fibers_[i];
       const auto number = static_cast<unsigned>(i);
-      fiber.thread.index = {number % size.x, number / size.x % size.y,
-                            number / size.x / size.y};
+      fiber.thread.index = {number % size.x, number / size.x % size.y, number / size.x / size.y};
       fiber.thread.block_size = size;
       fiber.thread.grid_size = launch.grid;
       fiber.thread.number = static_cast<int>(i);
@@ -224,11 +217,9 @@ class Block {
       fiber.block = this;
       KeptStacks allocator;
       const auto memory = allocator.allocate();
-      fiber.stack = {static_cast<const char*>(memory.sp) - memory.size,
-                     memory.size};
+      fiber.stack = {static_cast<const char*>(memory.sp) - memory.size, memory.size};
       fiber.self = boost::context::fiber(
-          std::allocator_arg,
-          boost::context::preallocated(memory.sp, memory.size, memory),
+          std::allocator_arg, boost::context::preallocated(memory.sp, memory.size, memory),
           allocator, [this, &fiber](boost::context::fiber&& scheduler) {
             come_from(nullptr, &fiber.stack_of_scheduler);
             fiber.scheduler = std::move(scheduler);
@@ -288,8 +279,7 @@ class Block {
       fiber.stores.clear();
     }
     if (observer != nullptr) {
-      observer->block_begins(fibers_[0].thread, shared(),
-                             launch_.shared_bytes);
+      observer->block_begins(fibers_[0].thread, shared(), launch_.shared_bytes);
     }
     if (recorder != nullptr) recorder->block_begins(exchanges_.size());
     while (alive_ > 0) {
@@ -317,14 +307,12 @@ class Block {
 
   // `last` is called when all have come, before any of them goes on.
   template <class Last>
-  const std::byte* exchange(Fiber& fiber, unsigned mask, const void* bytes,
-                            std::size_t size, const SourceLocation& location,
-                            bool orders_memory, Last last) {
+  const std::byte* exchange(Fiber& fiber, unsigned mask, const void* bytes, std::size_t size,
+                            const SourceLocation& location, bool orders_memory, Last last) {
     const auto lane = static_cast<std::size_t>(fiber.thread.lane);
     if ((mask >> lane & 1u) == 0) {
-      throw std::runtime_error(
-          fmt::format("{}:{}: lane {} is not in its own mask {:#x}",
-                      location.file, location.line, lane, mask));
+      throw std::runtime_error(fmt::format("{}:{}: lane {} is not in its own mask {:#x}",
+                                           location.file, location.line, lane, mask));
     }
     MaskedExchange& masked = exchange_of(fiber, mask);
     Exchange& now = masked.exchanges[masked.turn[lane]];
@@ -359,17 +347,16 @@ class Block {
 
   // ---------------------------------------------------------------- asynchrony
 
-  void init(const Fiber& fiber, void* barrier, int arrivals,
-            const SourceLocation& location) {
+  void init(const Fiber& fiber, void* barrier, int arrivals, const SourceLocation& location) {
     if (arrivals < 1 || arrivals > 0xfffff) {
-      throw std::runtime_error(fmt::format(
-          "{}:{}: an mbarrier of {} arrivals; allowed are 1 to 1048575",
-          location.file, location.line, arrivals));
+      throw std::runtime_error(
+          fmt::format("{}:{}: an mbarrier of {} arrivals; allowed are 1 to 1048575", location.file,
+                      location.line, arrivals));
     }
     if (reinterpret_cast<std::uintptr_t>(barrier) % 8 != 0) {
-      throw std::runtime_error(fmt::format(
-          "{}:{}: an mbarrier at an address that is not a multiple of 8",
-          location.file, location.line));
+      throw std::runtime_error(
+          fmt::format("{}:{}: an mbarrier at an address that is not a multiple of 8", location.file,
+                      location.line));
     }
     BarrierState& state = barriers_[barrier];
     state = {};
@@ -386,8 +373,7 @@ class Block {
       throw std::runtime_error(fmt::format(
           "{}:{}: more than the {} arrivals of a phase that the mbarrier was "
           "initialised for, at {}:{}",
-          location.file, location.line, state.arrivals, state.made.file,
-          state.made.line));
+          location.file, location.line, state.arrivals, state.made.file, state.made.line));
     }
     if (observer != nullptr) {
       observer->barrier_used(barrier, false, location);
@@ -400,8 +386,7 @@ class Block {
     advance(barrier, state);
   }
 
-  void wait(Fiber& fiber, void* barrier, int parity,
-            const SourceLocation& location) {
+  void wait(Fiber& fiber, void* barrier, int parity, const SourceLocation& location) {
     BarrierState& state = state_of(barrier, location);
     if (observer != nullptr) observer->barrier_used(barrier, false, location);
     // Which phase this is about, as a number: a record knows no parity.
@@ -437,20 +422,19 @@ class Block {
     // More than the barrier waits for: it does not wait for the rest of them.
     if (state.missing == 0 && size > state.bytes) {
       if (observer != nullptr) {
-        observer->finds(
-            "copy", copy.location, state.made,
-            fmt::format("a copy brings {} bytes to an mbarrier that was told "
-                        "to expect {} more: its phase ends before all of "
-                        "them are there; the bytes of arrive_and_expect() "
-                        "and of the copies must agree",
-                        copy.size, state.bytes));
+        observer->finds("copy", copy.location, state.made,
+                        fmt::format("a copy brings {} bytes to an mbarrier that was told "
+                                    "to expect {} more: its phase ends before all of "
+                                    "them are there; the bytes of arrive_and_expect() "
+                                    "and of the copies must agree",
+                                    copy.size, state.bytes));
       }
       ++phase;
     }
     std::memset(copy.shared, 0xff, copy.size);  // NaN until it is waited for
     if (observer != nullptr) {
-      observer->async_uses(barrier, AsyncUse::kCopy, phase + 1, copy.shared,
-                           copy.size, copy.location);
+      observer->async_uses(barrier, AsyncUse::kCopy, phase + 1, copy.shared, copy.size,
+                           copy.location);
     }
     state.copies.emplace_back(phase, copy);
     state.bytes -= size;
@@ -468,28 +452,25 @@ class Block {
         const std::byte* at = piece.shared - first + i;
         observer->async_uses(
             &fiber, AsyncUse::kStore,
-            fiber.stores.ended +
-                static_cast<std::uint32_t>(fiber.stores.groups.size()) + 1,
+            fiber.stores.ended + static_cast<std::uint32_t>(fiber.stores.groups.size()) + 1,
             copy.swizzled() ? swizzled(at) : at, 16, copy.location);
       }
     }
     tell_of_global(copy);
   }
 
-  void named(Fiber& fiber, int id, int threads, bool waits,
-             const SourceLocation& location) {
+  void named(Fiber& fiber, int id, int threads, bool waits, const SourceLocation& location) {
     if (id < 0 || id >= kNamedBarriers) {
       throw std::runtime_error(
           fmt::format("{}:{}: a barrier with the number {}; allowed are 0 to "
                       "{}",
                       location.file, location.line, id, kNamedBarriers - 1));
     }
-    if (threads < kWarpSize || threads > kMaxThreads ||
-        threads % kWarpSize != 0) {
-      throw std::runtime_error(fmt::format(
-          "{}:{}: barrier {} for {} threads; allowed are multiples of {} to "
-          "{}",
-          location.file, location.line, id, threads, kWarpSize, kMaxThreads));
+    if (threads < kWarpSize || threads > kMaxThreads || threads % kWarpSize != 0) {
+      throw std::runtime_error(
+          fmt::format("{}:{}: barrier {} for {} threads; allowed are multiples of {} to "
+                      "{}",
+                      location.file, location.line, id, threads, kWarpSize, kMaxThreads));
     }
     NamedBarrier& barrier = named_[static_cast<std::size_t>(id)];
     if (barrier.arrived == 0) {
@@ -497,20 +478,16 @@ class Block {
       barrier.first = location;
     } else if (barrier.threads != threads) {
       throw std::runtime_error(fmt::format(
-          "{}:{}: barrier {} for {} threads, where others said {}, at {}:{}",
-          location.file, location.line, id, threads, barrier.threads,
-          barrier.first.file, barrier.first.line));
+          "{}:{}: barrier {} for {} threads, where others said {}, at {}:{}", location.file,
+          location.line, id, threads, barrier.threads, barrier.first.file, barrier.first.line));
     }
-    record_warp(fiber,
-                waits ? Step::Kind::kNamedWait : Step::Kind::kNamedArrive,
-                threads, id);
+    record_warp(fiber, waits ? Step::Kind::kNamedWait : Step::Kind::kNamedArrive, threads, id);
     if (observer != nullptr) observer->releases(&barrier);
     if (++barrier.arrived == threads) {
       barrier.arrived = 0;
       if (observer != nullptr) observer->phase_ends(&barrier);
       for (Fiber& other : fibers_) {
-        if (other.state == State::kAtNamedBarrier &&
-            other.barrier == &barrier) {
+        if (other.state == State::kAtNamedBarrier && other.barrier == &barrier) {
           other.state = State::kReady;
         }
       }
@@ -524,8 +501,7 @@ class Block {
     if (waits && observer != nullptr) observer->acquires(&barrier);
   }
 
-  void set_registers(const Fiber& fiber, int registers,
-                     const SourceLocation& location) {
+  void set_registers(const Fiber& fiber, int registers, const SourceLocation& location) {
     if (registers < 24 || registers > 256 || registers % 8 != 0) {
       throw std::runtime_error(
           fmt::format("{}:{}: {} registers for a thread; allowed are "
@@ -538,8 +514,7 @@ class Block {
   }
 
   // Takes down what a lane does, while a recorder is set.
-  static void record_lane(const Fiber& fiber, Step::Kind kind, int count = 0,
-                          int barrier = 0) {
+  static void record_lane(const Fiber& fiber, Step::Kind kind, int count = 0, int barrier = 0) {
     if (recorder == nullptr) return;
     Step step;
     step.kind = kind;
@@ -548,17 +523,14 @@ class Block {
     recorder->add(warp_of(fiber), step);
   }
   // The same for what all lanes of a warp do: once.
-  static void record_warp(const Fiber& fiber, Step::Kind kind, int count = 0,
-                          int barrier = 0) {
+  static void record_warp(const Fiber& fiber, Step::Kind kind, int count = 0, int barrier = 0) {
     if (fiber.thread.lane == 0) record_lane(fiber, kind, count, barrier);
   }
   static std::size_t warp_of(const Fiber& fiber) {
     return static_cast<std::size_t>(fiber.thread.number / kWarpSize);
   }
 
-  Products& products_of(const Fiber& fiber) {
-    return products_[warp_of(fiber)];
-  }
+  Products& products_of(const Fiber& fiber) { return products_[warp_of(fiber)]; }
   Products::Setting setting_of(const Fiber& fiber) {
     const int first_thread = fiber.thread.number - fiber.thread.lane;
     return {static_cast<const std::byte*>(shared()), launch_.shared_bytes,
@@ -576,8 +548,7 @@ class Block {
 
  private:
   static bool same(const SourceLocation& a, const SourceLocation& b) {
-    return a.line == b.line &&
-           (a.file == b.file || std::strcmp(a.file, b.file) == 0);
+    return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
   }
   // Lanes that meet in a warp operation are at different lines. __syncwarp() alone allows that.
   static void find_two_lines(std::size_t lane, const SourceLocation& location,
@@ -588,8 +559,7 @@ class Block {
         "operation; move it out of the branch",
         lane);
     if (observer == nullptr) {
-      throw std::runtime_error(fmt::format("{}:{} and {}:{}: {}",
-                                           location.file, location.line,
+      throw std::runtime_error(fmt::format("{}:{} and {}:{}: {}", location.file, location.line,
                                            first.file, first.line, text));
     }
     observer->finds("warp", location, first, text);
@@ -605,9 +575,9 @@ class Block {
   }
   // All threads of this block wait, or poll what other blocks may still change.
   void check_idle() {
-    const bool polling = std::any_of(
-        fibers_.begin(), fibers_.end(),
-        [](const Fiber& fiber) { return fiber.state == State::kPolling; });
+    const bool polling = std::any_of(fibers_.begin(), fibers_.end(), [](const Fiber& fiber) {
+      return fiber.state == State::kPolling;
+    });
     if (!polling) throw std::runtime_error(deadlock());
     if (!idle_ && ++idle_rounds_ < kIdleRounds) return;
     const auto now = std::chrono::steady_clock::now();
@@ -616,24 +586,21 @@ class Block {
       ++workers_.idle;
     }
     const std::int64_t running = workers_.running, woken = workers_.woken;
-    if (workers_.idle < running || running != running_then_ ||
-        woken != woken_then_) {
+    if (workers_.idle < running || running != running_then_ || woken != woken_then_) {
       running_then_ = running;
       woken_then_ = woken;
       idle_rounds_ = 0;
       idle_since_ = now;
-    } else if (
-        ++idle_rounds_ > kIdleRounds &&
-        // Observed blocks run alone; else the host may set a flag, too.
-        (observer != nullptr || now - idle_since_ > kIdleTime)) {
+    } else if (++idle_rounds_ > kIdleRounds &&
+               // Observed blocks run alone; else the host may set a flag, too.
+               (observer != nullptr || now - idle_since_ > kIdleTime)) {
       throw std::runtime_error(deadlock());
     }
     if (running > 1) std::this_thread::yield();
   }
 
   // What a lane does at an mbarrier.
-  static void record_at(const Fiber& fiber, Step::Kind kind,
-                        const void* barrier, int count,
+  static void record_at(const Fiber& fiber, Step::Kind kind, const void* barrier, int count,
                         std::int64_t bytes = 0) {
     if (recorder == nullptr) return;
     Step step;
@@ -643,8 +610,8 @@ class Block {
     step.bytes = bytes;
     recorder->add(warp_of(fiber), step);
   }
-  static void record_copy(const Fiber& fiber, Step::Kind kind,
-                          const BulkCopy& copy, const void* barrier) {
+  static void record_copy(const Fiber& fiber, Step::Kind kind, const BulkCopy& copy,
+                          const void* barrier) {
     if (recorder == nullptr) return;
     Step step;
     step.kind = kind;
@@ -655,8 +622,7 @@ class Block {
     recorder->add(warp_of(fiber), step);
   }
 
-  BarrierState& state_of(const void* barrier,
-                         const SourceLocation& location) {
+  BarrierState& state_of(const void* barrier, const SourceLocation& location) {
     const auto found = barriers_.find(barrier);
     if (found == barriers_.end()) {
       throw std::runtime_error(
@@ -668,18 +634,16 @@ class Block {
   }
 
   // A thread that comes twice takes the place of another one.
-  void check_arrival(const Fiber& fiber, BarrierState& state,
-                     const SourceLocation& location) {
+  void check_arrival(const Fiber& fiber, BarrierState& state, const SourceLocation& location) {
     state.came.resize(fibers_.size());
     auto& last = state.came[static_cast<std::size_t>(fiber.thread.number)];
     if (last == state.phases + 1) {
-      observer->finds(
-          "barrier", location, state.made,
-          fmt::format("thread {} arrives twice in one phase of the mbarrier "
-                      "that was initialised at the other line; a wait "
-                      "before this line probably has the parity of a phase "
-                      "that had ended long before",
-                      fiber.thread.number));
+      observer->finds("barrier", location, state.made,
+                      fmt::format("thread {} arrives twice in one phase of the mbarrier "
+                                  "that was initialised at the other line; a wait "
+                                  "before this line probably has the parity of a phase "
+                                  "that had ended long before",
+                                  fiber.thread.number));
     }
     last = state.phases + 1;
   }
@@ -701,8 +665,8 @@ class Block {
   void check_copy(const BulkCopy& copy) {
     const std::size_t alignment = copy.swizzled() ? kBoxRowBytes : 16;
     const auto refuse = [&](const std::string& what) {
-      throw std::runtime_error(fmt::format("{}:{}: {}", copy.location.file,
-                                           copy.location.line, what));
+      throw std::runtime_error(
+          fmt::format("{}:{}: {}", copy.location.file, copy.location.line, what));
     };
     if (reinterpret_cast<std::uintptr_t>(copy.shared) % alignment != 0) {
       refuse(
@@ -711,25 +675,24 @@ class Block {
                       "of {}",
                       alignment));
     }
-    if (copy.size % 16 != 0 ||
-        reinterpret_cast<std::uintptr_t>(copy.global) % 16 != 0) {
+    if (copy.size % 16 != 0 || reinterpret_cast<std::uintptr_t>(copy.global) % 16 != 0) {
       refuse(
           fmt::format("a copy of {} bytes to or from global memory; allowed "
                       "are multiples of 16, at addresses that are such",
                       copy.size));
     }
     if (copy.swizzled() && copy.at[3] % 8 != 0) {
-      refuse(fmt::format(
-          "a box whose first column is {}; allowed are multiples of 8, which "
-          "are 16 bytes",
-          copy.at[3]));
+      refuse(
+          fmt::format("a box whose first column is {}; allowed are multiples of 8, which "
+                      "are 16 bytes",
+                      copy.at[3]));
     }
     if (copy.kind == BulkCopy::Kind::kStoreBox &&
         *std::min_element(copy.at.begin(), copy.at.end()) < 0) {
-      refuse(fmt::format(
-          "a box is stored from row {} and column {} of head {} of sequence "
-          "{} on; allowed are such from 0 on",
-          copy.at[2], copy.at[3], copy.at[1], copy.at[0]));
+      refuse(
+          fmt::format("a box is stored from row {} and column {} of head {} of sequence "
+                      "{} on; allowed are such from 0 on",
+                      copy.at[2], copy.at[3], copy.at[1], copy.at[0]));
     }
     const auto begin = copy.shared - static_cast<std::byte*>(shared());
     const auto end = static_cast<std::ptrdiff_t>(launch_.shared_bytes);
@@ -749,10 +712,9 @@ class Block {
     std::vector<const void*> rows;
     for (const Piece& piece : pieces) rows.push_back(piece.global);
     using Kind = BulkCopy::Kind;
-    observer->moves(
-        rows, pieces.front().size,
-        copy.kind != Kind::kLoadBox && copy.kind != Kind::kLoadBytes,
-        copy.kind == Kind::kAddFloats, copy.location);
+    observer->moves(rows, pieces.front().size,
+                    copy.kind != Kind::kLoadBox && copy.kind != Kind::kLoadBytes,
+                    copy.kind == Kind::kAddFloats, copy.location);
   }
 
   // Of a thread, if all of an SM's go to this block.
@@ -768,14 +730,12 @@ class Block {
     for (const int of_warp : registers_) {
       registers += (of_warp > 0 ? of_warp : of_thread) * kWarpSize;
     }
-    const int at_first =
-        of_thread * static_cast<int>(exchanges_.size()) * kWarpSize;
+    const int at_first = of_thread * static_cast<int>(exchanges_.size()) * kWarpSize;
     if (registers > at_first) {
-      throw std::runtime_error(fmt::format(
-          "{}:{}: the warps of a block take {} registers in all; of those "
-          "that it was launched with there are {} at most",
-          registers_location_.file, registers_location_.line, registers,
-          at_first));
+      throw std::runtime_error(
+          fmt::format("{}:{}: the warps of a block take {} registers in all; of those "
+                      "that it was launched with there are {} at most",
+                      registers_location_.file, registers_location_.line, registers, at_first));
     }
     if (observer == nullptr) return;
     for (const auto& entry : barriers_) {
@@ -856,8 +816,7 @@ class Block {
 
   void run(Fiber& fiber) {
     current = &fiber.thread;
-    switches.store(switches.load(std::memory_order_relaxed) + 1,
-                   std::memory_order_relaxed);
+    switches.store(switches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     fiber.resume();
     current = nullptr;
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -900,8 +859,7 @@ class Block {
 
   void tell_of_barrier() const {
     const SourceLocation* first = nullptr;
-    const SourceLocation* second =
-        nullptr;  // a different one, where there is
+    const SourceLocation* second = nullptr;  // a different one, where there is
     int ended = 0;
     for (const Fiber& fiber : fibers_) {
       ended += fiber.state == State::kEnded;
@@ -909,8 +867,7 @@ class Block {
       if (first == nullptr) first = &fiber.location;
       if (fiber.location.line != first->line) second = &fiber.location;
     }
-    observer->block_meets(*first, second != nullptr ? *second : *first,
-                          second == nullptr, ended);
+    observer->block_meets(*first, second != nullptr ? *second : *first, second == nullptr, ended);
   }
 
   void end(Fiber& fiber) {
@@ -923,15 +880,13 @@ class Block {
 
   template <class Visit>
   void for_warp(const Fiber& fiber, Visit visit) {
-    const auto first =
-        static_cast<std::size_t>(fiber.thread.number - fiber.thread.lane);
+    const auto first = static_cast<std::size_t>(fiber.thread.number - fiber.thread.lane);
     const std::size_t end = std::min(first + kWarpSize, fibers_.size());
     for (std::size_t i = first; i < end; ++i) visit(fibers_[i]);
   }
 
   MaskedExchange& exchange_of(const Fiber& fiber, unsigned mask) {
-    auto& of_warp =
-        exchanges_[static_cast<std::size_t>(fiber.thread.number / kWarpSize)];
+    auto& of_warp = exchanges_[static_cast<std::size_t>(fiber.thread.number / kWarpSize)];
     for (const auto& masked : of_warp) {
       if (masked->mask == mask) return *masked;
     }
@@ -942,15 +897,13 @@ class Block {
 
   // Lists which threads wait where.
   std::string deadlock() {
-    std::string
-        last_load;  // of a thread that polls; for others see its place
+    std::string last_load;  // of a thread that polls; for others see its place
     for (const Fiber& fiber : fibers_) {
       if (fiber.state != State::kPolling || observer == nullptr) continue;
       last_load = observer->spins(fiber.thread);
     }
     const Size index = fibers_[0].thread.block_index;
-    std::string text = fmt::format("deadlock in block ({}, {}, {}):", index.x,
-                                   index.y, index.z);
+    std::string text = fmt::format("deadlock in block ({}, {}, {}):", index.x, index.y, index.z);
     struct Group {
       State state;
       SourceLocation location;
@@ -959,47 +912,38 @@ class Block {
     };
     std::vector<Group> groups;
     for (const Fiber& fiber : fibers_) {
-      const auto same =
-          std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
-            return group.state == fiber.state &&
-                   group.location.line == fiber.location.line &&
-                   group.location.file == fiber.location.file &&
-                   group.barrier == fiber.barrier;
-          });
+      const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
+        return group.state == fiber.state && group.location.line == fiber.location.line &&
+               group.location.file == fiber.location.file && group.barrier == fiber.barrier;
+      });
       if (same != groups.end()) {
         ++same->count;
       } else {
-        groups.push_back({fiber.state, fiber.location, fiber.barrier, 1,
-                          fiber.thread.number});
+        groups.push_back({fiber.state, fiber.location, fiber.barrier, 1, fiber.thread.number});
       }
     }
     for (const Group& group : groups) {
-      text += fmt::format("\n  {} thread{} (first: {}) ", group.count,
-                          group.count == 1 ? "" : "s", group.first);
+      text += fmt::format("\n  {} thread{} (first: {}) ", group.count, group.count == 1 ? "" : "s",
+                          group.first);
       switch (group.state) {
         case State::kAtBarrier:
-          text += fmt::format("at __syncthreads, {}:{}", group.location.file,
-                              group.location.line);
+          text += fmt::format("at __syncthreads, {}:{}", group.location.file, group.location.line);
           break;
         case State::kAtMbarrier:
-          text += fmt::format("at an mbarrier, {}:{}; {}",
-                              group.location.file, group.location.line,
+          text += fmt::format("at an mbarrier, {}:{}; {}", group.location.file, group.location.line,
                               lacks(barriers_.at(group.barrier)));
           break;
         case State::kAtNamedBarrier: {
-          const auto& barrier =
-              *static_cast<const NamedBarrier*>(group.barrier);
-          text += fmt::format(
-              "at barrier {}, {}:{}, with {} of {} threads there",
-              &barrier - named_.data(), group.location.file,
-              group.location.line, barrier.arrived, barrier.threads);
+          const auto& barrier = *static_cast<const NamedBarrier*>(group.barrier);
+          text += fmt::format("at barrier {}, {}:{}, with {} of {} threads there",
+                              &barrier - named_.data(), group.location.file, group.location.line,
+                              barrier.arrived, barrier.threads);
           break;
         }
         case State::kPolling:
           text += "reading a flag again and again, ";
           text += group.location.line > 0
-                      ? fmt::format("{}:{}", group.location.file,
-                                    group.location.line)
+                      ? fmt::format("{}:{}", group.location.file, group.location.line)
                       : last_load;
           text += "; no other thread can change it any more";
           break;
@@ -1022,18 +966,15 @@ class Block {
 
   // What the phase of a barrier still waits for.
   static std::string lacks(const BarrierState& state) {
-    std::string text =
-        fmt::format("its phase {}, counted from 0,", state.phases);
+    std::string text = fmt::format("its phase {}, counted from 0,", state.phases);
     if (state.missing > 0) {
-      text += fmt::format(" waits for {} of {} arrivals", state.missing,
-                          state.arrivals);
+      text += fmt::format(" waits for {} of {} arrivals", state.missing, state.arrivals);
     }
     if (state.bytes > 0) {
       text += fmt::format("{} waits for {} bytes more than copies bring",
                           state.missing > 0 ? " and" : "", state.bytes);
     }
-    return text + fmt::format(" (initialised at {}:{})", state.made.file,
-                              state.made.line);
+    return text + fmt::format(" (initialised at {}:{})", state.made.file, state.made.line);
   }
 
   const Launch launch_;
@@ -1170,8 +1111,7 @@ class Watchdog {
     for (Watched* const one : all().watched) {
       clockid_t clock;
       timespec time;
-      if (pthread_getcpuclockid(one->worker, &clock) != 0 ||
-          clock_gettime(clock, &time) != 0) {
+      if (pthread_getcpuclockid(one->worker, &clock) != 0 || clock_gettime(clock, &time) != 0) {
         continue;
       }
       const std::chrono::seconds now(time.tv_sec);
@@ -1203,14 +1143,12 @@ void perform(const Copy& copy) {
 
 }  // namespace
 
-std::vector<int> run(const Launch& launch,
-                     const std::function<void()>& kernel) {
+std::vector<int> run(const Launch& launch, const std::function<void()>& kernel) {
   std::vector<int> registers;  // written by who runs block 0
   const std::int64_t blocks = launch.grid.count();
   std::atomic<std::int64_t> next{0};
   const auto workers = std::min<std::int64_t>(
-      observer != nullptr || recorder != nullptr ? 1 : thread_count(),
-      blocks);
+      observer != nullptr || recorder != nullptr ? 1 : thread_count(), blocks);
   if (observer != nullptr) observer->launch_begins(launch);
   [[maybe_unused]] const CrashHandler crash_handler;
   Workers together(workers);
@@ -1249,27 +1187,24 @@ const std::byte* exchange(unsigned mask, const void* bytes, std::size_t size,
   if (recorder != nullptr && fiber.thread.lane == 0) {
     recorder->exchange(Block::warp_of(fiber));
   }
-  return fiber.block->exchange(fiber, mask, bytes, size, location, false,
-                               [](const std::byte*) {});
+  return fiber.block->exchange(fiber, mask, bytes, size, location, false, [](const std::byte*) {});
 }
 
 void sync_warp(unsigned mask, const SourceLocation& location) {
   Fiber& fiber = this_fiber();
-  fiber.block->exchange(fiber, mask, &mask, 0, location, true,
-                        [](const std::byte*) {});
+  fiber.block->exchange(fiber, mask, &mask, 0, location, true, [](const std::byte*) {});
 }
 
 unsigned existing_lanes() {
   const auto launched = current->block_size.count();
-  const std::int64_t lanes = std::min<std::int64_t>(
-      kWarpSize, launched - current->number + current->lane);
+  const std::int64_t lanes =
+      std::min<std::int64_t>(kWarpSize, launched - current->number + current->lane);
   return lanes == kWarpSize ? 0xffffffffu : (1u << lanes) - 1;
 }
 
 void copy_async(void* destination, const void* source, std::size_t size,
                 const SourceLocation& location) {
-  for (const void* address :
-       {static_cast<const void*>(destination), source}) {
+  for (const void* address : {static_cast<const void*>(destination), source}) {
     if (reinterpret_cast<std::uintptr_t>(address) % size != 0) {
       misaligned(address, size, location);
     }
@@ -1302,20 +1237,17 @@ void wait_copies(int pending) {
 
 // ---------------------------------------------------------------- asynchrony
 
-void init_barrier(void* barrier, int arrivals,
-                  const SourceLocation& location) {
+void init_barrier(void* barrier, int arrivals, const SourceLocation& location) {
   Fiber& fiber = this_fiber();
   fiber.block->init(fiber, barrier, arrivals, location);
 }
 
-void arrive_at_barrier(void* barrier, std::int64_t bytes,
-                       const SourceLocation& location) {
+void arrive_at_barrier(void* barrier, std::int64_t bytes, const SourceLocation& location) {
   Fiber& fiber = this_fiber();
   fiber.block->arrive(fiber, barrier, bytes, location);
 }
 
-void wait_at_barrier(void* barrier, int parity,
-                     const SourceLocation& location) {
+void wait_at_barrier(void* barrier, int parity, const SourceLocation& location) {
   Fiber& fiber = this_fiber();
   fiber.block->wait(fiber, barrier, parity, location);
 }
@@ -1332,8 +1264,7 @@ void fence_async_global() {
   if (observer != nullptr) observer->async_fenced_globally();
 }
 
-void named_barrier(int id, int threads, bool waits,
-                   const SourceLocation& location) {
+void named_barrier(int id, int threads, bool waits, const SourceLocation& location) {
   Fiber& fiber = this_fiber();
   fiber.block->named(fiber, id, threads, waits, location);
 }
@@ -1384,29 +1315,25 @@ std::string misaligned_text(const void* address, std::size_t size) {
       "thread {} (warp {}, lane {}) of block ({}, {}, {}) uses {} bytes at "
       "once, at an address {} bytes beyond a multiple of {}: a GPU takes "
       "multiples of {} only; pad the rows, or use smaller accesses",
-      thread.number, thread.number / kWarpSize, thread.lane,
-      thread.block_index.x, thread.block_index.y, thread.block_index.z, size,
+      thread.number, thread.number / kWarpSize, thread.lane, thread.block_index.x,
+      thread.block_index.y, thread.block_index.z, size,
       reinterpret_cast<std::uintptr_t>(address) % size, size, size);
 }
 
-void misaligned(const void* address, std::size_t size,
-                const SourceLocation& location) {
+void misaligned(const void* address, std::size_t size, const SourceLocation& location) {
   const std::string text = misaligned_text(address, size);
   if (observer == nullptr) {
-    throw std::runtime_error(
-        fmt::format("{}:{}: {}", location.file, location.line, text));
+    throw std::runtime_error(fmt::format("{}:{}: {}", location.file, location.line, text));
   }
   observer->finds("misaligned", location, {}, text);
 }
 
-void absent_source(unsigned mask, int source,
-                   const SourceLocation& location) {
+void absent_source(unsigned mask, int source, const SourceLocation& location) {
   if (observer == nullptr) return;
-  observer->finds(
-      "warp", location, {},
-      fmt::format("lane {} takes the value of lane {}, which is not in the "
-                  "mask {:#x}: what it gets is undefined",
-                  current->lane, source, mask));
+  observer->finds("warp", location, {},
+                  fmt::format("lane {} takes the value of lane {}, which is not in the "
+                              "mask {:#x}: what it gets is undefined",
+                              current->lane, source, mask));
 }
 
 int sm_count() {
@@ -1429,9 +1356,7 @@ void commit_stores() {
 
 void wait_stores(int pending, bool arrived) {
   Fiber& fiber = this_fiber();
-  Block::record_lane(
-      fiber, arrived ? Step::Kind::kWaitArrivals : Step::Kind::kWaitStores,
-      pending);
+  Block::record_lane(fiber, arrived ? Step::Kind::kWaitArrivals : Step::Kind::kWaitStores, pending);
   Stores& stores = fiber.stores;
   while (stores.groups.size() > static_cast<std::size_t>(pending)) {
     for (const BulkCopy& copy : stores.groups.front()) copy.perform();
@@ -1465,32 +1390,27 @@ void begin_product(const ProductShape& shape, const ProductOfLane& lane,
   Products& products = fiber.block->products_of(fiber);
   // Once for a warp is enough.
   if (observer != nullptr && fiber.thread.lane == 0 &&
-      std::find(fiber.lent.begin(), fiber.lent.end(), lane.sums) ==
-          fiber.lent.end()) {
+      std::find(fiber.lent.begin(), fiber.lent.end(), lane.sums) == fiber.lent.end()) {
     observer->finds("product", location, {},
                     "wgmma_fence() is missing: these sums were not given to "
                     "it since the last wgmma_wait(), and the product may "
                     "begin before what the thread did to them");
   }
-  fiber.block->exchange(fiber, 0xffffffffu, &lane, sizeof lane, location,
-                        false, [&](const std::byte* deposits) {
+  fiber.block->exchange(fiber, 0xffffffffu, &lane, sizeof lane, location, false,
+                        [&](const std::byte* deposits) {
                           std::array<ProductOfLane, kWarpSize> lanes;
                           for (std::size_t i = 0; i < kWarpSize; ++i) {
-                            std::memcpy(&lanes[i],
-                                        deposits + i * kDepositSize,
-                                        sizeof lanes[i]);
+                            std::memcpy(&lanes[i], deposits + i * kDepositSize, sizeof lanes[i]);
                           }
-                          products.begin(fiber.block->setting_of(fiber),
-                                         shape, lanes, location);
+                          products.begin(fiber.block->setting_of(fiber), shape, lanes, location);
                         });
 }
 
 void commit_products() {
   Fiber& fiber = this_fiber();
   Block::record_warp(fiber, Step::Kind::kCommit);
-  fiber.block->exchange(
-      fiber, 0xffffffffu, &fiber, 0, {"wgmma_commit()", 0}, false,
-      [&](const std::byte*) { fiber.block->products_of(fiber).commit(); });
+  fiber.block->exchange(fiber, 0xffffffffu, &fiber, 0, {"wgmma_commit()", 0}, false,
+                        [&](const std::byte*) { fiber.block->products_of(fiber).commit(); });
 }
 
 void wait_products(int pending) {
@@ -1498,19 +1418,16 @@ void wait_products(int pending) {
   fiber.lent.clear();
   Block::record_warp(fiber, Step::Kind::kWaitProducts, pending);
   fiber.block->exchange(
-      fiber, 0xffffffffu, &fiber, 0, {"wgmma_wait()", 0}, false,
-      [&](const std::byte*) {
+      fiber, 0xffffffffu, &fiber, 0, {"wgmma_wait()", 0}, false, [&](const std::byte*) {
         Products& products = fiber.block->products_of(fiber);
-        products.wait(fiber.block->setting_of(fiber),
-                      static_cast<std::size_t>(pending));
+        products.wait(fiber.block->setting_of(fiber), static_cast<std::size_t>(pending));
         if (observer != nullptr) {
           observer->async_ends(&products, products.ended(), true);
         }
       });
 }
 
-std::uint32_t operand_offset(const void* pointer,
-                             const SourceLocation& location) {
+std::uint32_t operand_offset(const void* pointer, const SourceLocation& location) {
   constexpr std::size_t kUnit = 16;  // that a descriptor counts in
   if (reinterpret_cast<std::uintptr_t>(pointer) % kUnit != 0) {
     misaligned(pointer, kUnit, location);
@@ -1520,10 +1437,9 @@ std::uint32_t operand_offset(const void* pointer,
 
 std::uint32_t shared_offset(const void* pointer) {
   Block& block = *this_fiber().block;
-  const auto offset = static_cast<const std::byte*>(pointer) -
-                      static_cast<const std::byte*>(block.shared());
-  if (offset < 0 ||
-      offset >= static_cast<std::ptrdiff_t>(block.shared_bytes())) {
+  const auto offset =
+      static_cast<const std::byte*>(pointer) - static_cast<const std::byte*>(block.shared());
+  if (offset < 0 || offset >= static_cast<std::ptrdiff_t>(block.shared_bytes())) {
     throw std::runtime_error(
         "shared_address() of what is not in dynamic shared memory: in the "
         "lab, operands of wgmma must be there");
@@ -1533,18 +1449,16 @@ std::uint32_t shared_offset(const void* pointer) {
 
 void* allocate(std::size_t bytes) {
   // Systems promise more than they have, and kill the program that takes it.
-  const std::size_t in_all =
-      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
-      static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const std::size_t in_all = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+                             static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::byte* memory = nullptr;
   if (bytes <= in_all) {
-    memory = static_cast<std::byte*>(::operator new (
-        bytes + 2 * kRoom, std::align_val_t{kRoom}, std::nothrow));
+    memory = static_cast<std::byte*>(
+        ::operator new (bytes + 2 * kRoom, std::align_val_t{kRoom}, std::nothrow));
   }
   if (memory == nullptr) {
     throw std::runtime_error(fmt::format(
-        "{} bytes of memory were asked for; the lab's machine has {} in all",
-        bytes, in_all));
+        "{} bytes of memory were asked for; the lab's machine has {} in all", bytes, in_all));
   }
   memory += kRoom;
   if (observer != nullptr) observer->allocated(memory, bytes);
@@ -1554,8 +1468,7 @@ void* allocate(std::size_t bytes) {
 void release(void* memory) {
   if (memory == nullptr) return;
   if (observer != nullptr) observer->released(memory);
-  ::operator delete (static_cast<std::byte*>(memory) - kRoom,
-                     std::align_val_t{kRoom});
+  ::operator delete (static_cast<std::byte*>(memory) - kRoom, std::align_val_t{kRoom});
 }
 
 void upload(void* to, const void* from, std::size_t bytes) {

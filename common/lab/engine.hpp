@@ -50,8 +50,7 @@ extern __thread const Thread* current;
 /// @return registers of a thread that each warp of block 0 asked for by set_registers(), 0 for one
 /// that did not; empty when none did
 /// @throws std::runtime_error for a deadlock: threads wait for others that never come
-std::vector<int> run(const Launch& launch,
-                     const std::function<void()>& kernel);
+std::vector<int> run(const Launch& launch, const std::function<void()>& kernel);
 
 /// The dynamic shared memory of this thread's block, aligned to 1024 bytes, all bytes 0xff (NaN) at
 /// first.
@@ -111,8 +110,7 @@ void yield_from_loop();
 /// An access of so many bytes that is one instruction of a GPU, at an address that is not a
 /// multiple of them: a finding for an observer.
 /// @throws std::runtime_error without an observer
-void misaligned(const void* address, std::size_t size,
-                const SourceLocation& location);
+void misaligned(const void* address, std::size_t size, const SourceLocation& location);
 /// The message about such an access of the running thread.
 std::string misaligned_text(const void* address, std::size_t size);
 /// A shuffle that takes the value of a lane outside of its mask: a finding for an observer.
@@ -138,8 +136,7 @@ void upload(void* to, const void* from, std::size_t bytes);
 void fill(void* memory, int byte, std::size_t bytes, bool means_nothing);
 /// Tells the observer of an access that stands for one instruction of a GPU. Plain loads and stores
 /// need no such word.
-void note_access(const void* address, std::size_t size, bool write,
-                 const SourceLocation& location);
+void note_access(const void* address, std::size_t size, bool write, const SourceLocation& location);
 
 /// Who uses shared memory beside the threads.
 enum class AsyncUse {
@@ -155,8 +152,7 @@ class Observer {
   /// Memory of the device came.
   virtual void allocated(const void* memory, std::size_t bytes) = 0;
   /// The host wrote memory of the device; or it declared it unwritten.
-  virtual void host_wrote(const void* memory, std::size_t bytes,
-                          bool means_nothing) = 0;
+  virtual void host_wrote(const void* memory, std::size_t bytes, bool means_nothing) = 0;
   /// Memory of the device went.
   virtual void released(const void* memory) = 0;
   /// A launch begins.
@@ -165,16 +161,14 @@ class Observer {
   virtual void block_begins(const Thread& first, const void* dynamic,
                             std::size_t dynamic_bytes) = 0;
   /// All lanes of a warp have come to a point that all must pass.
-  virtual void warp_meets(const Thread& last, unsigned mask,
-                          bool orders_memory) = 0;
+  virtual void warp_meets(const Thread& last, unsigned mask, bool orders_memory) = 0;
   /// All threads of a block have come to a barrier.
   /// @param first      where one of them stands
   /// @param second     where another one stands, in another line if there is one
   /// @param same_line  false when they stand in different lines
   /// @param ended      threads that have ended and will not come
-  virtual void block_meets(const SourceLocation& first,
-                           const SourceLocation& second, bool same_line,
-                           int ended) = 0;
+  virtual void block_meets(const SourceLocation& first, const SourceLocation& second,
+                           bool same_line, int ended) = 0;
   /// A thread has ended.
   virtual void thread_ends(const Thread& thread) = 0;
   /// A block has ended.
@@ -189,13 +183,11 @@ class Observer {
   virtual void copy_ends(const void* destination, std::size_t size,
                          const SourceLocation& location) = 0;
   /// An mbarrier is initialised.
-  virtual void barrier_made(const void* barrier,
-                            const SourceLocation& location) = 0;
+  virtual void barrier_made(const void* barrier, const SourceLocation& location) = 0;
   /// This thread makes the mbarriers that it has initialised visible to copies.
   virtual void barriers_fenced() = 0;
   /// This thread comes to a barrier or waits at it, or begins a copy that reports to it.
-  virtual void barrier_used(const void* barrier, bool by_copy,
-                            const SourceLocation& location) = 0;
+  virtual void barrier_used(const void* barrier, bool by_copy, const SourceLocation& location) = 0;
   /// This thread comes to a barrier, mbarrier or named: a thread that waits for the phase will know
   /// what it did so far.
   virtual void releases(const void* barrier) = 0;
@@ -223,15 +215,13 @@ class Observer {
   /// @param address where
   /// @param size    bytes
   /// @param location   where this thread began it
-  virtual void async_uses(const void* agent, AsyncUse use, std::uint32_t when,
-                          const void* address, std::size_t size,
-                          const SourceLocation& location) = 0;
+  virtual void async_uses(const void* agent, AsyncUse use, std::uint32_t when, const void* address,
+                          std::size_t size, const SourceLocation& location) = 0;
   /// This thread, or all of its warp, knows that what an agent began is over.
   /// @param agent      see async_uses()
   /// @param when       the last phase or group that is over
   /// @param whole_warp else this thread only
-  virtual void async_ends(const void* agent, std::uint32_t when,
-                          bool whole_warp) = 0;
+  virtual void async_ends(const void* agent, std::uint32_t when, bool whole_warp) = 0;
   /// A thread's registers are a product's until its group is waited for.
   /// @param thread  number in the block
   /// @param address of the registers
@@ -240,24 +230,21 @@ class Observer {
   /// @param agent   the warp, as in async_uses()
   /// @param when    group
   /// @param location   of the product
-  virtual void registers_lent(int thread, const void* address,
-                              std::size_t size, bool sums, const void* agent,
-                              std::uint32_t when,
+  virtual void registers_lent(int thread, const void* address, std::size_t size, bool sums,
+                              const void* agent, std::uint32_t when,
                               const SourceLocation& location) = 0;
   /// A thread has changed registers of a product that was in flight; when, is not known.
   /// @param location   of the product
   /// @param message one sentence
-  virtual void registers_changed(const SourceLocation& location,
-                                 const std::string& message) = 0;
+  virtual void registers_changed(const SourceLocation& location, const std::string& message) = 0;
   /// A copy of rows moves bytes in global memory.
   /// @param address of each row
   /// @param size    bytes of each row
   /// @param write   to global memory
   /// @param atomic  adds there
   /// @param location   where this thread began it
-  virtual void moves(const std::vector<const void*>& address,
-                     std::size_t size, bool write, bool atomic,
-                     const SourceLocation& location) = 0;
+  virtual void moves(const std::vector<const void*>& address, std::size_t size, bool write,
+                     bool atomic, const SourceLocation& location) = 0;
   /// A thread crashed at its last access to memory.
   /// @return "file:line" of that access; empty where it is not known
   virtual std::string crashes(const Thread& thread) = 0;
@@ -270,8 +257,7 @@ class Observer {
   /// @param other   another place; line 0 where there is none
   /// @param message one sentence
   virtual void finds(const std::string& kind, const SourceLocation& location,
-                     const SourceLocation& other,
-                     const std::string& message) = 0;
+                     const SourceLocation& other, const std::string& message) = 0;
 };
 /// The observer of all launches; null without one.
 extern Observer* observer;

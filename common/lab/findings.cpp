@@ -6,9 +6,8 @@
 
 namespace fa::lab {
 
-void Findings::add(const std::string& kind, std::uint32_t site,
-                   std::uint32_t other, const std::string& message,
-                   int distance) {
+void Findings::add(const std::string& kind, std::uint32_t site, std::uint32_t other,
+                   const std::string& message, int distance) {
   for (Found& found : found_) {
     if (found.kind == kind && found.site == site && found.other == other) {
       ++found.count;
@@ -36,34 +35,26 @@ std::vector<std::uintptr_t> Findings::codes() const {
   return result;
 }
 
-std::vector<Finding> Findings::report(const Sites& sites,
-                                      const SourceLines& lines) const {
+std::vector<Finding> Findings::report(const Sites& sites, const SourceLines& lines) const {
   std::vector<Finding> findings;
   std::vector<int> distances;
   for (const Found& found : found_) {
     const std::string at = sites.line(found.site);
-    const Finding finding{found.kind,
-                          at,
-                          caller_of(lines, found.stack, at),
-                          sites.line(found.other),
-                          found.message,
-                          found.count};
-    const auto same = std::find_if(findings.begin(), findings.end(),
-                                   [&](const Finding& other) {
-                                     return other.kind == finding.kind &&
-                                            ((other.where == finding.where &&
-                                              other.other == finding.other) ||
-                                             (other.where == finding.other &&
-                                              other.other == finding.where));
-                                   });
+    const Finding finding{
+        found.kind,    at,         caller_of(lines, found.stack, at), sites.line(found.other),
+        found.message, found.count};
+    const auto same = std::find_if(findings.begin(), findings.end(), [&](const Finding& other) {
+      return other.kind == finding.kind &&
+             ((other.where == finding.where && other.other == finding.other) ||
+              (other.where == finding.other && other.other == finding.where));
+    });
     if (same == findings.end()) {
       findings.push_back(finding);
       distances.push_back(found.distance);
       continue;
     }
     same->count += finding.count;
-    int& distance =
-        distances[static_cast<std::size_t>(same - findings.begin())];
+    int& distance = distances[static_cast<std::size_t>(same - findings.begin())];
     if (found.distance > distance) {
       const std::int64_t count = same->count;
       *same = finding;

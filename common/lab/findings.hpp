@@ -31,8 +31,7 @@ class Findings {
   std::vector<std::uintptr_t> codes() const;
   /// One finding for each mistake: several instructions may stand in one line, and two lines meet
   /// in either order.
-  std::vector<Finding> report(const Sites& sites,
-                              const SourceLines& lines) const;
+  std::vector<Finding> report(const Sites& sites, const SourceLines& lines) const;
 
  private:
   struct Found {

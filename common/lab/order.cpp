@@ -17,14 +17,12 @@ std::uint32_t Order::agent(const void* address) {
   const auto next = kFirstAgent + static_cast<std::uint32_t>(agents_.size());
   const std::uint32_t number = agents_.emplace(address, next).first->second;
   if (number >= kNumbers) {
-    throw std::runtime_error(
-        "more mbarriers and storing threads in a block than the lab counts");
+    throw std::runtime_error("more mbarriers and storing threads in a block than the lab counts");
   }
   return block_ + number;
 }
 
-bool Order::warp_knows(std::uint32_t thread, std::uint32_t other,
-                       std::uint32_t time) const {
+bool Order::warp_knows(std::uint32_t thread, std::uint32_t other, std::uint32_t time) const {
   const std::uint32_t number = thread - block_;
   const std::uint32_t first = number / kWarpSize * kWarpSize;
   for (std::uint32_t i = first; i < first + kWarpSize && i < threads_; ++i) {
@@ -33,8 +31,7 @@ bool Order::warp_knows(std::uint32_t thread, std::uint32_t other,
   return false;
 }
 
-std::uint32_t Order::fence_after(std::uint32_t thread,
-                                 std::uint32_t time) const {
+std::uint32_t Order::fence_after(std::uint32_t thread, std::uint32_t time) const {
   const auto& fences = fences_[thread - block_];
   const auto found = std::lower_bound(fences.begin(), fences.end(), time);
   return found == fences.end() ? 0 : *found;
@@ -91,8 +88,7 @@ void Order::phase_ends(const void* barrier) {
 }
 
 void Order::acquires(const void* barrier) {
-  known_[static_cast<std::size_t>(current->number)].join(
-      barriers_[barrier].ended);
+  known_[static_cast<std::size_t>(current->number)].join(barriers_[barrier].ended);
 }
 
 void Order::memory_fenced(bool arrived) {

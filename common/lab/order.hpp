@@ -17,18 +17,16 @@ namespace fa::lab {
 struct Access {
   std::uint32_t thread = 0;    ///< Order::id() of a thread or agent; 0: none
   std::uint32_t interval = 0;  ///< between two barriers, over all blocks
-  std::uint32_t time = 0;  ///< of the thread, or phase or group of the agent
-  std::uint32_t site = 0;  ///< see Sites
-  bool atomic = false;     ///< with atomics of other threads it is no race
+  std::uint32_t time = 0;      ///< of the thread, or phase or group of the agent
+  std::uint32_t site = 0;      ///< see Sites
+  bool atomic = false;         ///< with atomics of other threads it is no race
 };
 
 /// What a thread knows: of each thread and agent, up to which time everything that it did is over.
 class Knowledge {
  public:
   /// The time up to which it knows of one.
-  std::uint32_t of(std::size_t index) const {
-    return index < times_.size() ? times_[index] : 0;
-  }
+  std::uint32_t of(std::size_t index) const { return index < times_.size() ? times_[index] : 0; }
   /// Learns of one more.
   void learn(std::size_t index, std::uint32_t time) {
     if (times_.size() <= index) times_.resize(index + 1);
@@ -53,29 +51,19 @@ class Order {
   /// @{
 
   /// The index of a thread of this block.
-  std::uint32_t id(std::size_t thread) const {
-    return block_ + static_cast<std::uint32_t>(thread);
-  }
+  std::uint32_t id(std::size_t thread) const { return block_ + static_cast<std::uint32_t>(thread); }
   /// The number of the running thread.
-  std::uint32_t running() const {
-    return id(static_cast<std::size_t>(current->number));
-  }
+  std::uint32_t running() const { return id(static_cast<std::size_t>(current->number)); }
   /// The number of an agent of this block: a barrier for copies to shared memory, a thread for
   /// stores, a warp for products.
   /// @throws std::runtime_error for more than the lab counts
   std::uint32_t agent(const void* address);
   /// The place of a thread in its block.
-  static std::uint32_t in_block(std::uint32_t id) {
-    return (id - 1) % kNumbers;
-  }
+  static std::uint32_t in_block(std::uint32_t id) { return (id - 1) % kNumbers; }
   /// The block of a thread or agent, counted from 0.
-  static std::uint32_t block_of(std::uint32_t id) {
-    return (id - 1) / kNumbers;
-  }
+  static std::uint32_t block_of(std::uint32_t id) { return (id - 1) / kNumbers; }
   /// Whether it is no thread.
-  static bool is_agent(std::uint32_t id) {
-    return in_block(id) >= kFirstAgent;
-  }
+  static bool is_agent(std::uint32_t id) { return in_block(id) >= kFirstAgent; }
   /// Whether a thread or agent is of an earlier block.
   bool of_other_block(std::uint32_t id) const { return id < block_; }
   /// @}
@@ -85,12 +73,10 @@ class Order {
 
   /// An access that the running thread makes now.
   Access now(std::uint32_t site, bool atomic) const {
-    return {running(), interval_,
-            times_[static_cast<std::size_t>(current->number)], site, atomic};
+    return {running(), interval_, times_[static_cast<std::size_t>(current->number)], site, atomic};
   }
   /// An access of an agent, in one of its phases or groups.
-  Access of_agent(std::uint32_t agent, std::uint32_t when,
-                  std::uint32_t site) const {
+  Access of_agent(std::uint32_t agent, std::uint32_t when, std::uint32_t site) const {
     return {agent, interval_, when, site, false};
   }
   /// Whether an earlier access is over for a thread of this block.
@@ -104,20 +90,15 @@ class Order {
     return knows(thread, before.thread, before.time);
   }
   /// Whether a __syncthreads() lies between an access and now. Agents do not come to it.
-  bool passed_barrier(const Access& before) const {
-    return before.interval < interval_;
-  }
+  bool passed_barrier(const Access& before) const { return before.interval < interval_; }
   /// Whether a thread of this block knows what another or an agent did until a time.
-  bool knows(std::uint32_t thread, std::uint32_t other,
-             std::uint32_t time) const {
+  bool knows(std::uint32_t thread, std::uint32_t other, std::uint32_t time) const {
     if (thread == other) return true;
     const std::size_t index = index_of(other - block_);
-    return all_.of(index) >= time ||
-           known_[thread - block_].of(index) >= time;
+    return all_.of(index) >= time || known_[thread - block_].of(index) >= time;
   }
   /// Whether any lane of a thread's warp knows it.
-  bool warp_knows(std::uint32_t thread, std::uint32_t other,
-                  std::uint32_t time) const;
+  bool warp_knows(std::uint32_t thread, std::uint32_t other, std::uint32_t time) const;
   /// Whether this block has learnt by a counter of an access in another block. Its copies by TMA
   /// may not have.
   bool learnt(const Access& before) const { return knows(learnt_, before); }
@@ -150,8 +131,7 @@ class Order {
   /// fence_async_proxy_global().
   void async_fenced_globally() { learnt_by_copies_ = learnt_; }
   /// A thread of this block knows that phases or groups of an agent are over.
-  void async_ends(std::uint32_t thread, std::uint32_t agent,
-                  std::uint32_t when) {
+  void async_ends(std::uint32_t thread, std::uint32_t agent, std::uint32_t when) {
     known_[thread - block_].learn(index_of(agent - block_), when);
   }
   /// Whether a copy by TMA makes the accesses that come now.
@@ -199,9 +179,7 @@ class Order {
   // has counted after one, by counters; what a thread has seen of that, and will know at its next
   // fence; what this block has learnt by it; and what of that its copies by TMA know.
   std::unordered_map<std::uint32_t, Knowledge> at_fence_;
-  std::unordered_map<const void*,
-                     std::vector<std::pair<std::uint32_t, Knowledge>>>
-      counted_by_;
+  std::unordered_map<const void*, std::vector<std::pair<std::uint32_t, Knowledge>>> counted_by_;
   std::unordered_map<std::uint32_t, OfBlocks> seen_;
   OfBlocks learnt_, learnt_by_copies_;
 };

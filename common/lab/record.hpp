@@ -37,12 +37,12 @@ struct Step {
     kCommit,        ///< closes a group of products
     kWaitProducts   ///< for all groups but the youngest
   };
-  Kind kind = Kind::kWork;  ///< see there
-  int barrier = 0;          ///< which: mbarriers are counted, or its number
-  std::int64_t bytes = 0;   ///< of a copy, a store; an arrival announces
-  int tensor = 0;   ///< of a copy: counted by first appearance; -1 of a run
-  int count = 0;    ///< arrivals, phases, threads, or groups left
-  int columns = 0;  ///< of a product of 64 x 16 and 16 x columns
+  Kind kind = Kind::kWork;        ///< see there
+  int barrier = 0;                ///< which: mbarriers are counted, or its number
+  std::int64_t bytes = 0;         ///< of a copy, a store; an arrival announces
+  int tensor = 0;                 ///< of a copy: counted by first appearance; -1 of a run
+  int count = 0;                  ///< arrivals, phases, threads, or groups left
+  int columns = 0;                ///< of a product of 64 x 16 and 16 x columns
   bool from_registers = false;    ///< the product's left operand
   bool by_columns = false;        ///< its right one: neighbours are of a row
   bool adds = false;              ///< the copy, floats to a sum
@@ -101,8 +101,7 @@ extern Recorder* recorder;
 /// exp2_approx(): counted while a recorder is set.
 inline void note_exponential() {
   if (recorder != nullptr && current->lane == 0) {
-    recorder->exponential(static_cast<std::size_t>(current->number) /
-                          kWarpSize);
+    recorder->exponential(static_cast<std::size_t>(current->number) / kWarpSize);
   }
 }
 
@@ -111,8 +110,8 @@ inline void note_exponential() {
 /// @param bytes of a lane
 inline void note_change(Step::Kind kind, std::int64_t bytes) {
   if (recorder != nullptr && current->lane == 0) {
-    recorder->change(static_cast<std::size_t>(current->number) / kWarpSize,
-                     kind, bytes * kWarpSize);
+    recorder->change(static_cast<std::size_t>(current->number) / kWarpSize, kind,
+                     bytes * kWarpSize);
   }
 }
 

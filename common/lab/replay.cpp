@@ -37,9 +37,9 @@ class Player {
     }
     for (std::size_t w = 0; w < warps_.size(); ++w) {
       if (warps_[w].at < block_.warps[w].size()) {
-        throw std::runtime_error(fmt::format(
-            "warp {} waits at its step {} of {} for what never comes", w,
-            warps_[w].at + 1, block_.warps[w].size()));
+        throw std::runtime_error(
+            fmt::format("warp {} waits at its step {} of {} for what never comes", w,
+                        warps_[w].at + 1, block_.warps[w].size()));
       }
     }
     timeline_.cycles = now_;
@@ -87,9 +87,7 @@ class Player {
     double begin = 0, end = 0;
   };
 
-  bool ended(std::size_t w) const {
-    return warps_[w].at >= block_.warps[w].size();
-  }
+  bool ended(std::size_t w) const { return warps_[w].at >= block_.warps[w].size(); }
 
   // Whether any warp could do anything now.
   bool let_warps_go_on() {
@@ -103,8 +101,7 @@ class Player {
   void finish(std::size_t w, Span::Kind kind) {
     Warp& warp = warps_[w];
     if (now_ > warp.since) {
-      timeline_.warps.push_back(
-          {kind, warp.since, now_, static_cast<int>(w), 0});
+      timeline_.warps.push_back({kind, warp.since, now_, static_cast<int>(w), 0});
     }
     ++warp.at;
     warp.begun = false;
@@ -123,8 +120,7 @@ class Player {
       case Kind::kWork:
         if (first) {
           warp.work =
-              static_cast<double>(step.exponentials * (costs_.exponential +
-                                                       costs_.rest_of_score) +
+              static_cast<double>(step.exponentials * (costs_.exponential + costs_.rest_of_score) +
                                   step.exchanges * costs_.exchange);
         }
         if (warp.work > 0) return false;
@@ -146,8 +142,7 @@ class Player {
       case Kind::kWait: {
         const Mbarrier& barrier = mbarriers_[step.barrier];
         if (barrier.phases < step.count) return false;
-        finish(w, barrier.copies ? Span::Kind::kWaitsForCopy
-                                 : Span::Kind::kWaitsForOthers);
+        finish(w, barrier.copies ? Span::Kind::kWaitsForCopy : Span::Kind::kWaitsForOthers);
         return true;
       }
       case Kind::kLoad: {
@@ -156,16 +151,15 @@ class Player {
         in_free_ = begin + time_of(step);
         const double landed = in_free_ + costs_.copy_latency;
         landings_.push_back({landed, step.barrier, step.bytes});
-        timeline_.copies.push_back({Span::Kind::kLoad, begin, landed,
-                                    static_cast<int>(w), step.tensor});
+        timeline_.copies.push_back(
+            {Span::Kind::kLoad, begin, landed, static_cast<int>(w), step.tensor});
         break;
       }
       case Kind::kStore: {
         const double begin = std::max(out_free_, now_);
         warp.stores_open = out_free_ = begin + time_of(step);
-        timeline_.copies.push_back(
-            {step.adds ? Span::Kind::kBulkAdd : Span::Kind::kStore, begin,
-             out_free_, static_cast<int>(w), step.tensor});
+        timeline_.copies.push_back({step.adds ? Span::Kind::kBulkAdd : Span::Kind::kStore, begin,
+                                    out_free_, static_cast<int>(w), step.tensor});
         break;
       }
       case Kind::kAdd:
@@ -174,8 +168,7 @@ class Player {
           warp.answer = out_free_ = std::max(out_free_, now_) + time_of(step);
         }
         if (warp.answer > now_) return false;
-        finish(w, step.kind == Kind::kAdd ? Span::Kind::kAdds
-                                          : Span::Kind::kWrites);
+        finish(w, step.kind == Kind::kAdd ? Span::Kind::kAdds : Span::Kind::kWrites);
         return true;
       case Kind::kLook:
         if (first) warp.answer = now_ + costs_.copy_latency;
@@ -216,8 +209,7 @@ class Player {
             barrier = {0, barrier.generation + 1};
           }
         }
-        if (step.kind == Kind::kNamedWait &&
-            warp.meeting == barrier.generation) {
+        if (step.kind == Kind::kNamedWait && warp.meeting == barrier.generation) {
           return false;
         }
         finish(w, Span::Kind::kWaitsForOthers);
@@ -257,10 +249,8 @@ class Player {
   double store_wait(const Warp& warp, const Step& step) const {
     const auto closed = static_cast<int>(warp.stores.size());
     if (closed <= step.count) return 0;
-    const double read =
-        warp.stores[static_cast<std::size_t>(closed - step.count - 1)];
-    return step.kind == Kind::kWaitArrivals ? read + costs_.copy_latency
-                                            : read;
+    const double read = warp.stores[static_cast<std::size_t>(closed - step.count - 1)];
+    return step.kind == Kind::kWaitArrivals ? read + costs_.copy_latency : read;
   }
 
   static void end_phase(Mbarrier& barrier) {
@@ -277,8 +267,7 @@ class Player {
     --warps_[quarter.now.warp].waiting;
     quarter.begin = now_;
     // A warp's 16 rows, 16 deep, on a quarter of the units.
-    quarter.end =
-        now_ + 64.0 * quarter.now.step->columns * 16 * 2 / costs_.flops;
+    quarter.end = now_ + 64.0 * quarter.now.step->columns * 16 * 2 / costs_.flops;
   }
 
   void end_product(Quarter& quarter) {
@@ -286,11 +275,10 @@ class Player {
     const Product& product = quarter.now;
     --warps_[product.warp].left[product.group];
     if (&quarter == quarters_.data()) {
-      timeline_.products.push_back(
-          {product.step->from_registers ? Span::Kind::kOutput
-           : product.step->by_columns   ? Span::Kind::kByColumns
-                                        : Span::Kind::kScores,
-           quarter.begin, quarter.end, static_cast<int>(product.warp), 0});
+      timeline_.products.push_back({product.step->from_registers ? Span::Kind::kOutput
+                                    : product.step->by_columns   ? Span::Kind::kByColumns
+                                                                 : Span::Kind::kScores,
+                                    quarter.begin, quarter.end, static_cast<int>(product.warp), 0});
       timeline_.tensor_busy += quarter.end - quarter.begin;
     }
     quarter.busy = false;
@@ -315,12 +303,10 @@ class Player {
       }
       if (ended(w)) continue;
       const Step& step = block_.warps[w][warp.at];
-      if (step.kind == Kind::kWaitStores ||
-          step.kind == Kind::kWaitArrivals) {
+      if (step.kind == Kind::kWaitStores || step.kind == Kind::kWaitArrivals) {
         next = std::min(next, store_wait(warp, step));
       }
-      if (step.kind == Kind::kAdd || step.kind == Kind::kWrite ||
-          step.kind == Kind::kLook) {
+      if (step.kind == Kind::kAdd || step.kind == Kind::kWrite || step.kind == Kind::kLook) {
         next = std::min(next, warp.answer);
       }
     }
@@ -352,9 +338,7 @@ class Player {
       end_phase(barrier);
     }
     landings_.erase(std::remove_if(landings_.begin(), landings_.end(),
-                                   [&](const Landing& landing) {
-                                     return landing.time <= now_;
-                                   }),
+                                   [&](const Landing& landing) { return landing.time <= now_; }),
                     landings_.end());
   }
 
@@ -385,16 +369,12 @@ Timeline replay(const std::vector<BlockRecord>& blocks, const Costs& costs) {
 Timeline replayed(const std::function<void()>& work, const Costs& costs) {
   std::vector<BlockRecord> blocks = record(work);
   const auto idle = [](const BlockRecord& block) {
-    return std::none_of(
-        block.warps.begin(), block.warps.end(), [](const auto& steps) {
-          return std::any_of(steps.begin(), steps.end(),
-                             [](const Step& step) {
-                               return step.kind == Step::Kind::kProduct;
-                             });
-        });
+    return std::none_of(block.warps.begin(), block.warps.end(), [](const auto& steps) {
+      return std::any_of(steps.begin(), steps.end(),
+                         [](const Step& step) { return step.kind == Step::Kind::kProduct; });
+    });
   };
-  blocks.erase(std::remove_if(blocks.begin(), blocks.end(), idle),
-               blocks.end());
+  blocks.erase(std::remove_if(blocks.begin(), blocks.end(), idle), blocks.end());
   return replay(blocks, costs);
 }
 

@@ -78,9 +78,7 @@ struct Timeline {
   double tensor_busy = 0;      ///< cycles in which quarter 0 multiplies
 
   /// Share of the time in which the tensor cores are busy.
-  double tensor_share() const {
-    return cycles > 0 ? tensor_busy / cycles : 0;
-  }
+  double tensor_share() const { return cycles > 0 ? tensor_busy / cycles : 0; }
 };
 
 /// Plays blocks one after the other on one SM.

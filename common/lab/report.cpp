@@ -12,8 +12,8 @@ const LineTraffic* Report::worst_shared() const {
   const LineTraffic* worst = nullptr;
   for (const LineTraffic& line : traffic) {
     if (!line.shared) continue;
-    if (worst == nullptr || conflicts_more(line.wavefronts, line.ideal,
-                                           worst->wavefronts, worst->ideal)) {
+    if (worst == nullptr ||
+        conflicts_more(line.wavefronts, line.ideal, worst->wavefronts, worst->ideal)) {
       worst = &line;
     }
   }
@@ -40,10 +40,9 @@ std::string wrapped(const std::string& text) {
 }  // namespace
 
 std::string Report::findings_text() const {
-  std::string text = findings.empty()
-                         ? "Nothing wrong was seen.\n"
-                         : fmt::format("{} finding{}:\n", findings.size(),
-                                       findings.size() == 1 ? "" : "s");
+  std::string text = findings.empty() ? "Nothing wrong was seen.\n"
+                                      : fmt::format("{} finding{}:\n", findings.size(),
+                                                    findings.size() == 1 ? "" : "s");
   for (const Finding& finding : findings) {
     text += fmt::format("\n{}: {}", finding.kind, finding.where);
     if (!finding.caller.empty()) {
@@ -53,8 +52,7 @@ std::string Report::findings_text() const {
       text += fmt::format("\n  and {}", finding.other);
     }
     text += "\n" + wrapped(finding.count > 1
-                               ? fmt::format("{} ({} times)", finding.message,
-                                             finding.count)
+                               ? fmt::format("{} ({} times)", finding.message, finding.count)
                                : finding.message);
     if (!finding.seen.empty()) text += wrapped("seen with " + finding.seen);
   }
@@ -64,17 +62,15 @@ std::string Report::findings_text() const {
 std::string Report::text() const {
   std::string text = findings_text();
   for (const bool shared : {false, true}) {
-    text += fmt::format(
-        "\n{} memory\n{:>9} {:>9} {:>9} {:>12} {:>10} {:>10}  line\n",
-        shared ? "shared" : "global", "requests", "diverged", "atomics",
-        "bytes", shared ? "wavefronts" : "sectors", "at best");
+    text += fmt::format("\n{} memory\n{:>9} {:>9} {:>9} {:>12} {:>10} {:>10}  line\n",
+                        shared ? "shared" : "global", "requests", "diverged", "atomics", "bytes",
+                        shared ? "wavefronts" : "sectors", "at best");
     for (const LineTraffic& line : traffic) {
       if (line.shared != shared) continue;
-      text +=
-          fmt::format("{:>9} {:>9} {:>9} {:>12} {:>10} {:>10}  {} {}\n",
-                      line.requests, line.diverged, line.atomics, line.bytes,
-                      shared ? line.wavefronts : line.sectors, line.ideal,
-                      line.write ? "write" : "read ", line.where);
+      text += fmt::format("{:>9} {:>9} {:>9} {:>12} {:>10} {:>10}  {} {}\n", line.requests,
+                          line.diverged, line.atomics, line.bytes,
+                          shared ? line.wavefronts : line.sectors, line.ideal,
+                          line.write ? "write" : "read ", line.where);
     }
   }
   return text;
@@ -86,12 +82,10 @@ std::string Report::json() const {
     text += fmt::format(
         "{}{{\"kind\": {}, \"where\": {}, \"caller\": {}, \"other\": {}, "
         "\"message\": {}, \"count\": {}{}}}",
-        &finding == findings.data() ? "" : ", ", json_text(finding.kind),
-        json_text(finding.where), json_text(finding.caller),
-        json_text(finding.other), json_text(finding.message), finding.count,
-        finding.seen.empty()
-            ? ""
-            : fmt::format(", \"seen\": {}", json_text(finding.seen)));
+        &finding == findings.data() ? "" : ", ", json_text(finding.kind), json_text(finding.where),
+        json_text(finding.caller), json_text(finding.other), json_text(finding.message),
+        finding.count,
+        finding.seen.empty() ? "" : fmt::format(", \"seen\": {}", json_text(finding.seen)));
   }
   text += "], \"traffic\": [";
   for (const LineTraffic& line : traffic) {
@@ -100,9 +94,8 @@ std::string Report::json() const {
         "\"requests\": {}, \"diverged\": {}, \"atomics\": {}, \"bytes\": {}, "
         "\"sectors\": {}, \"wavefronts\": {}, \"ideal\": {}}}",
         &line == traffic.data() ? "" : ", ", json_text(line.where),
-        line.shared ? "shared" : "global", line.write ? "write" : "read",
-        line.requests, line.diverged, line.atomics, line.bytes, line.sectors,
-        line.wavefronts, line.ideal);
+        line.shared ? "shared" : "global", line.write ? "write" : "read", line.requests,
+        line.diverged, line.atomics, line.bytes, line.sectors, line.wavefronts, line.ideal);
   }
   return text + "]}";
 }

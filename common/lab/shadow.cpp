@@ -14,8 +14,7 @@ std::string Region::name(std::ptrdiff_t offset) const {
     case Memory::kDynamicShared:
       return fmt::format("byte {} of the dynamic shared memory", offset);
     default:
-      return fmt::format("byte {} of a buffer of {} bytes in global memory",
-                         offset, size);
+      return fmt::format("byte {} of a buffer of {} bytes in global memory", offset, size);
   }
 }
 
@@ -27,8 +26,7 @@ ShadowMemory::ShadowMemory() {
       [](dl_phdr_info* info, std::size_t, void* region) {
         for (int i = 0; i < info->dlpi_phnum; ++i) {
           if (info->dlpi_phdr[i].p_type != PT_TLS) continue;
-          static_cast<Region*>(region)->set(info->dlpi_tls_data,
-                                            info->dlpi_phdr[i].p_memsz);
+          static_cast<Region*>(region)->set(info->dlpi_tls_data, info->dlpi_phdr[i].p_memsz);
         }
         return 1;  // the executable comes first
       },
@@ -42,8 +40,7 @@ void ShadowMemory::allocated(const void* memory, std::size_t bytes) {
 }
 
 void ShadowMemory::released(const void* memory) {
-  const auto found =
-      buffers_.upper_bound(static_cast<const std::byte*>(memory));
+  const auto found = buffers_.upper_bound(static_cast<const std::byte*>(memory));
   if (found != buffers_.end()) buffers_.erase(found);
   last_buffer_ = nullptr;
 }

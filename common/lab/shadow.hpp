@@ -38,12 +38,11 @@ inline constexpr std::size_t kGrainBytes = 16;
 
 /// A buffer, or the shared memory of a block.
 struct Region {
-  Memory memory = Memory::kGlobal;   ///< of this kind
-  const std::byte* begin = nullptr;  ///< its first byte
-  std::size_t size = 0;              ///< bytes
-  std::vector<Cell> cells;           ///< all of them
-  std::vector<std::vector<AsyncRead>>
-      async_reads;  ///< of each grain; or none
+  Memory memory = Memory::kGlobal;                  ///< of this kind
+  const std::byte* begin = nullptr;                 ///< its first byte
+  std::size_t size = 0;                             ///< bytes
+  std::vector<Cell> cells;                          ///< all of them
+  std::vector<std::vector<AsyncRead>> async_reads;  ///< of each grain; or none
 
   /// Starts over with memory that was never written.
   void set(const void* start, std::size_t bytes) {
@@ -65,8 +64,7 @@ struct Region {
   void for_cells(const std::byte* address, std::size_t bytes, Visit visit) {
     const auto offset = static_cast<std::size_t>(address - begin);
     const std::size_t end = std::min(offset + bytes, size);
-    for (std::size_t i = offset / kCellBytes;
-         i < (end + kCellBytes - 1) / kCellBytes; ++i) {
+    for (std::size_t i = offset / kCellBytes; i < (end + kCellBytes - 1) / kCellBytes; ++i) {
       visit(cells[i]);
     }
   }
@@ -92,8 +90,7 @@ class ShadowMemory {
   /// The region with an address in it or in the room beside it; null for registers and arguments.
   Region* find(const std::byte* address) {
     if (statics.contains(address)) return &statics;
-    if (address >= dynamic.begin - kRoom &&
-        address < dynamic.begin + dynamic.size + kRoom) {
+    if (address >= dynamic.begin - kRoom && address < dynamic.begin + dynamic.size + kRoom) {
       return &dynamic;
     }
     return buffer(address);
@@ -102,9 +99,7 @@ class ShadowMemory {
   Region* buffer(const std::byte* address);
   /// The same for shared memory only, without the room.
   Region* shared(const std::byte* address) {
-    return statics.contains(address)   ? &statics
-           : dynamic.contains(address) ? &dynamic
-                                       : nullptr;
+    return statics.contains(address) ? &statics : dynamic.contains(address) ? &dynamic : nullptr;
   }
 
   Region statics;  ///< thread-local memory, where __shared__ arrays are

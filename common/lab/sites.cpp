@@ -32,18 +32,16 @@ bool contains(const std::string& line, const char* part) {
 
 // Whether a line is of the functions that kernels are written with.
 bool is_surface(const std::string& line) {
-  return contains(line, "common/gpu/kernel") ||
-         contains(line, "common/gpu/hopper");
+  return contains(line, "common/gpu/kernel") || contains(line, "common/gpu/hopper");
 }
 
 // Whether a line is one of what surrounds kernels.
 bool is_outside(const std::string& line) {
-  for (const char* part :
-       {"common/gpu/launch", "/usr/include/", "/boost/", "??", ":?"}) {
+  for (const char* part : {"common/gpu/launch", "/usr/include/", "/boost/", "??", ":?"}) {
     if (contains(line, part)) return true;
   }
-  return is_surface(line) || (contains(line, "common/lab/") &&
-                              !contains(line, "common/lab/tests/"));
+  return is_surface(line) ||
+         (contains(line, "common/lab/") && !contains(line, "common/lab/tests/"));
 }
 
 // "file:line" with the file's name as seen from the repository. A compiler's cache may have made it
@@ -68,8 +66,7 @@ const SourceLines& source_lines(const std::vector<std::uintptr_t>& codes) {
   }
   constexpr std::size_t kAtOnce = 5000;
   for (std::size_t begin = 0; begin < asked.size(); begin += kAtOnce) {
-    std::string command =
-        fmt::format("addr2line -a -i -e /proc/{}/exe", getpid());
+    std::string command = fmt::format("addr2line -a -i -e /proc/{}/exe", getpid());
     const std::size_t end = std::min(begin + kAtOnce, asked.size());
     for (std::size_t i = begin; i < end; ++i) {
       command += fmt::format(" {:#x}", asked[i] - base - 1);  // in the call
@@ -81,13 +78,10 @@ const SourceLines& source_lines(const std::vector<std::uintptr_t>& codes) {
     while (std::fgets(line, sizeof line, pipe) != nullptr) {
       std::string text(line, std::strcspn(line, "\n"));
       if (text.compare(0, 2, "0x") == 0) {
-        code = static_cast<std::uintptr_t>(
-                   std::strtoull(text.c_str(), nullptr, 16)) +
-               base + 1;
+        code = static_cast<std::uintptr_t>(std::strtoull(text.c_str(), nullptr, 16)) + base + 1;
         continue;
       }
-      known[code].push_back(
-          short_name(text.substr(0, text.find(" (discriminator"))));
+      known[code].push_back(short_name(text.substr(0, text.find(" (discriminator"))));
     }
     pclose(pipe);
   }
@@ -108,8 +102,7 @@ bool is_of_kernel(const std::string& line) {
          (contains(line, "/tests/") || !contains(line, "common/"));
 }
 
-std::string caller_of(const SourceLines& lines,
-                      const std::vector<std::uintptr_t>& stack,
+std::string caller_of(const SourceLines& lines, const std::vector<std::uintptr_t>& stack,
                       const std::string& line) {
   const std::string file = line.substr(0, line.find(':') + 1);
   for (const std::uintptr_t code : stack) {
@@ -128,8 +121,7 @@ std::vector<std::uintptr_t> call_stack() {
   std::vector<std::uintptr_t> result;
   _Unwind_Backtrace(
       [](_Unwind_Context* context, void* stack) {
-        static_cast<std::vector<std::uintptr_t>*>(stack)->push_back(
-            _Unwind_GetIP(context));
+        static_cast<std::vector<std::uintptr_t>*>(stack)->push_back(_Unwind_GetIP(context));
         return _URC_NO_REASON;
       },
       &result);
@@ -148,8 +140,7 @@ std::string Sites::line(std::uint32_t id) const {
   if (id == 0) return "";
   const Site& site = sites_[id];
   return site.code != 0 ? line_of(source_lines({site.code}), site.code)
-                        : short_name(fmt::format("{}:{}", site.location.file,
-                                                 site.location.line));
+                        : short_name(fmt::format("{}:{}", site.location.file, site.location.line));
 }
 
 }  // namespace fa::lab

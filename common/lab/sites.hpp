@@ -29,8 +29,7 @@ bool is_of_kernel(const std::string& line);
 
 /// The innermost line of a call stack that is a kernel's and in another file than a given line;
 /// empty without one.
-std::string caller_of(const SourceLines& lines,
-                      const std::vector<std::uintptr_t>& stack,
+std::string caller_of(const SourceLines& lines, const std::vector<std::uintptr_t>& stack,
                       const std::string& line);
 
 /// The return addresses of the functions that run now, the innermost first.

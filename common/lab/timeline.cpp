@@ -58,8 +58,7 @@ std::vector<Span> joined(const std::vector<Span>& spans) {
   constexpr double gap = 0.5;  // cycles
   std::vector<Span> result;
   for (const Span& span : spans) {
-    if (!result.empty() && result.back().kind == span.kind &&
-        result.back().warp == span.warp &&
+    if (!result.empty() && result.back().kind == span.kind && result.back().warp == span.warp &&
         span.begin - result.back().end < gap) {
       result.back().end = span.end;
     } else {
@@ -73,16 +72,14 @@ std::vector<Span> joined(const std::vector<Span>& spans) {
 class Canvas {
  public:
   Canvas(const std::string& title, double cycles)
-      : svg(title),
-        scale_((kWidth - kLeft - kRight) / std::max(cycles, 1.0)) {}
+      : svg(title), scale_((kWidth - kLeft - kRight) / std::max(cycles, 1.0)) {}
 
   void span(const Span& span, double y, double height) {
     const char* const colour = look_of(span.kind).colour;
     if (colour == nullptr) return;
     box(x_of(span.begin), y, width_of(span), height, colour);
   }
-  void box(double x, double y, double width, double height,
-           const char* colour) {
+  void box(double x, double y, double width, double height, const char* colour) {
     svg.rect(x, y, std::max(width, 0.4), height, {{"fill", colour}});
   }
   // What a row is, beside it.
@@ -90,9 +87,7 @@ class Canvas {
     svg.text(kLeft - 8, y, words, {{"text-anchor", "end"}});
   }
   double x_of(double cycle) const { return kLeft + cycle * scale_; }
-  double width_of(const Span& span) const {
-    return (span.end - span.begin) * scale_;
-  }
+  double width_of(const Span& span) const { return (span.end - span.begin) * scale_; }
 
   Svg svg;
 
@@ -106,8 +101,7 @@ std::vector<Span> tiles_of(const std::vector<Span>& copies) {
   std::vector<Span> result;
   for (const Span& copy : copies) {
     if (copy.kind == Kind::kBulkAdd) continue;
-    if (!result.empty() &&
-        (result.back().tensor == copy.tensor || copy.tensor < 0) &&
+    if (!result.empty() && (result.back().tensor == copy.tensor || copy.tensor < 0) &&
         result.back().kind == copy.kind && result.back().warp == copy.warp &&
         copy.begin <= result.back().end) {
       result.back().end = std::max(result.back().end, copy.end);
@@ -124,8 +118,7 @@ double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
   std::vector<double> free;  // when each row is
   for (const Span& copy : tiles_of(copies)) {
     const auto row = static_cast<std::size_t>(
-        std::find_if(free.begin(), free.end(),
-                     [&](double end) { return end <= copy.begin; }) -
+        std::find_if(free.begin(), free.end(), [&](double end) { return end <= copy.begin; }) -
         free.begin());
     if (row == free.size()) free.push_back(0);
     free[row] = copy.end;
@@ -133,10 +126,9 @@ double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
     canvas.span(copy, top, kCopyRow);
     const auto tensor = static_cast<std::size_t>(copy.tensor);
     if (tensor < tensors.size() &&
-        canvas.width_of(copy) >
-            7.5 * static_cast<double>(tensors[tensor].size())) {
-      canvas.svg.text(canvas.x_of((copy.begin + copy.end) / 2), top + 10.5,
-                      tensors[tensor], {{"text-anchor", "middle"}});
+        canvas.width_of(copy) > 7.5 * static_cast<double>(tensors[tensor].size())) {
+      canvas.svg.text(canvas.x_of((copy.begin + copy.end) / 2), top + 10.5, tensors[tensor],
+                      {{"text-anchor", "middle"}});
     }
   }
   const double height = static_cast<double>(free.size()) * (kCopyRow + 1);
@@ -145,14 +137,12 @@ double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
 }
 
 // Draws one time line from y on, and gives the y below it.
-double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend,
-            double y) {
+double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend, double y) {
   const Timeline& timeline = one.timeline;
   canvas.svg.text(kLeft, y + 14, one.name, {{"font-weight", "bold"}});
-  canvas.svg.text(
-      kLeft, y + 30,
-      fmt::format("{:.0f} cycles, tensor cores busy for {:.0f} %",
-                  timeline.cycles, 100 * timeline.tensor_share()));
+  canvas.svg.text(kLeft, y + 30,
+                  fmt::format("{:.0f} cycles, tensor cores busy for {:.0f} %", timeline.cycles,
+                              100 * timeline.tensor_share()));
   y += kHead;
   const double top = y;
   y = draw_copies(canvas, timeline.copies, legend.tensors, y) + kGap;
@@ -194,9 +184,7 @@ double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend,
   y += kRow + 4;
   const Svg::Attributes axis{{"stroke", "#999999"}, {"stroke-width", 0.8}};
   canvas.svg.line(kLeft, y, canvas.x_of(timeline.cycles), y, axis);
-  const double step = canvas.width_of({Kind::kWork, 0, 2000, 0, 0}) > 50
-                          ? 2000
-                          : 4000;  // cycles
+  const double step = canvas.width_of({Kind::kWork, 0, 2000, 0, 0}) > 50 ? 2000 : 4000;  // cycles
   for (double at = 0; at <= timeline.cycles; at += step) {
     const double x = canvas.x_of(at);
     canvas.svg.line(x, y, x, y + 4, axis);
@@ -207,11 +195,8 @@ double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend,
     if (begin == 0) continue;
     const double x = canvas.x_of(begin);
     canvas.svg.line(x, top - 4, x, y,
-                    {{"stroke", "#b00020"},
-                     {"stroke-width", 1.2},
-                     {"stroke-dasharray", "4 3"}});
-    canvas.svg.text(x, top - 6, "next block",
-                    {{"text-anchor", "middle"}, {"fill", "#b00020"}});
+                    {{"stroke", "#b00020"}, {"stroke-width", 1.2}, {"stroke-dasharray", "4 3"}});
+    canvas.svg.text(x, top - 6, "next block", {{"text-anchor", "middle"}, {"fill", "#b00020"}});
   }
   return y + 34;
 }
@@ -234,10 +219,8 @@ std::vector<Lane> lanes_of(const Timeline& timeline) {
   }
   std::vector<Lane> lanes;
   for (const int warp : copy) {
-    lanes.push_back({copy.size() > 1
-                         ? fmt::format("producer {}", lanes.size())
-                         : "producer",
-                     warp});
+    lanes.push_back(
+        {copy.size() > 1 ? fmt::format("producer {}", lanes.size()) : "producer", warp});
   }
   int number = 0;
   for (const int warp : multiply) {
@@ -250,13 +233,12 @@ std::vector<Lane> lanes_of(const Timeline& timeline) {
   return lanes;
 }
 
-std::string draw_timelines(const std::vector<NamedTimeline>& timelines,
-                           const Legend& legend, double cycles) {
+std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Legend& legend,
+                           double cycles) {
   for (const NamedTimeline& one : timelines) {
     cycles = std::max(cycles, one.timeline.cycles);
   }
-  Canvas canvas(timelines.front().name + ": a model of what waits for what",
-                cycles);
+  Canvas canvas(timelines.front().name + ": a model of what waits for what", cycles);
   double y = 10;
   for (const NamedTimeline& one : timelines) y = draw(canvas, one, legend, y);
   double x = 18;
@@ -270,10 +252,9 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines,
     canvas.svg.text(x + 19, y, words);
     x += width;
   }
-  for (const char* line :
-       {"A consumer's upper half: its matmuls on the tensor cores; lower "
-        "half: its threads; white there: they",
-        "wait for matmuls. Cycles of a model."}) {
+  for (const char* line : {"A consumer's upper half: its matmuls on the tensor cores; lower "
+                           "half: its threads; white there: they",
+                           "wait for matmuls. Cycles of a model."}) {
     y += 18;
     canvas.svg.text(18, y, line, {{"fill", "#555555"}});
   }
@@ -293,16 +274,12 @@ std::string timelines_json(const std::vector<NamedTimeline>& timelines,
     const auto add = [&](const char* lane, const std::vector<Span>& spans) {
       for (const Span& span : spans) {
         const auto tensor = static_cast<std::size_t>(span.tensor);
-        const bool copy =
-            span.kind == Kind::kLoad || span.kind == Kind::kStore;
+        const bool copy = span.kind == Kind::kLoad || span.kind == Kind::kStore;
         text += fmt::format(
             "{}\n {{\"lane\": \"{}\", \"warp\": {}, \"kind\": \"{}\", "
             "\"begin\": {:.1f}, \"end\": {:.1f}{}}}",
-            first ? "" : ",", lane, span.warp, look_of(span.kind).name,
-            span.begin, span.end,
-            copy && tensor < tensors.size()
-                ? ", \"tensor\": " + json_text(tensors[tensor])
-                : "");
+            first ? "" : ",", lane, span.warp, look_of(span.kind).name, span.begin, span.end,
+            copy && tensor < tensors.size() ? ", \"tensor\": " + json_text(tensors[tensor]) : "");
         first = false;
       }
     };

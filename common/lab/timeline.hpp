@@ -40,8 +40,8 @@ std::vector<Lane> lanes_of(const Timeline& timeline);
 /// @param cycles    that the width stands for at least: drawings with the same number have the same
 ///                  scale
 /// @return SVG
-std::string draw_timelines(const std::vector<NamedTimeline>& timelines,
-                           const Legend& legend, double cycles = 0);
+std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Legend& legend,
+                           double cycles = 0);
 
 /// The same for programs: an array of objects with name, cycles, tensor_busy and spans.
 /// @param timelines as drawn

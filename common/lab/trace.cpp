@@ -21,8 +21,7 @@ Report watched(const std::function<void()>& work) {
     // What was found before may be the cause.
     const Report report = watch.report();
     if (report.findings.empty()) throw;
-    throw std::runtime_error(
-        fmt::format("{}\n{}", error.what(), report.findings_text()));
+    throw std::runtime_error(fmt::format("{}\n{}", error.what(), report.findings_text()));
   }
   return watch.report();
 }
@@ -42,13 +41,11 @@ void add(std::vector<Finding>& findings, const Finding& finding) {
 
 }  // namespace
 
-std::optional<Trace> trace(const TraceName& name,
-                           const std::function<void()>& work) {
+std::optional<Trace> trace(const TraceName& name, const std::function<void()>& work) {
   return trace(name, {{"", work}});
 }
 
-std::optional<Trace> trace(const TraceName& name,
-                           const std::vector<TracedProblem>& problems) {
+std::optional<Trace> trace(const TraceName& name, const std::vector<TracedProblem>& problems) {
   Report report;
   for (const TracedProblem& problem : problems) {
     const bool first = &problem == problems.data();
@@ -76,8 +73,7 @@ std::optional<Trace> trace(const TraceName& name,
   }
   std::string shapes;  // "[70, 30], [30, 70]"
   for (const auto& input : name.inputs) {
-    shapes += fmt::format("{}[{}]", shapes.empty() ? "" : ", ",
-                          fmt::join(input, ", "));
+    shapes += fmt::format("{}[{}]", shapes.empty() ? "" : ", ", fmt::join(input, ", "));
   }
   result.text = report.text();
   std::string sizes;
@@ -90,13 +86,12 @@ std::optional<Trace> trace(const TraceName& name,
       "\"global_bytes\": {}, \"sectors\": {}, \"sectors_ideal\": {}, "
       "\"wavefronts\": {}, \"wavefronts_ideal\": {}, {}",
       json_text(name.kernel), json_text(name.group), shapes, sizes,
-      json_text(unreached(result.coverage)), result.global_bytes,
-      result.sectors, result.sectors_ideal, result.wavefronts,
-      result.wavefronts_ideal, report.json().substr(1));
+      json_text(unreached(result.coverage)), result.global_bytes, result.sectors,
+      result.sectors_ideal, result.wavefronts, result.wavefronts_ideal, report.json().substr(1));
   if (const LineTraffic* line = report.worst_shared()) {
     result.banks = {line->wavefronts, line->ideal, line->where,
-                    draw_banks(fmt::format("{}, {}", name.kernel, name.group),
-                               line->where, line->write, line->worst)};
+                    draw_banks(fmt::format("{}, {}", name.kernel, name.group), line->where,
+                               line->write, line->worst)};
   }
   return result;
 }

@@ -23,20 +23,18 @@ struct BankPicture {
 
 /// What is watched, for the report.
 struct TraceName {
-  std::string kernel;  ///< its name
-  std::string group;   ///< title of what it computes
+  std::string kernel;                             ///< its name
+  std::string group;                              ///< title of what it computes
   std::vector<std::vector<std::int64_t>> inputs;  ///< shapes
 };
 
 /// What a kernel asked of memory, and what was wrong with it.
 struct Trace {
-  std::int64_t findings = 0;       ///< 0 when nothing is wrong
-  std::int64_t global_bytes = 0;   ///< asked for, reads and writes
-  std::int64_t written_bytes = 0;  ///< of these, writes
-  std::int64_t sectors =
-      0;  ///< 32-byte pieces of global memory that were moved
-  std::int64_t sectors_ideal =
-      0;  ///< if the lanes of each warp stood side by side
+  std::int64_t findings = 0;          ///< 0 when nothing is wrong
+  std::int64_t global_bytes = 0;      ///< asked for, reads and writes
+  std::int64_t written_bytes = 0;     ///< of these, writes
+  std::int64_t sectors = 0;           ///< 32-byte pieces of global memory that were moved
+  std::int64_t sectors_ideal = 0;     ///< if the lanes of each warp stood side by side
   std::int64_t wavefronts = 0;        ///< rounds of shared memory
   std::int64_t wavefronts_ideal = 0;  ///< without bank conflicts
   std::string text;                   ///< the whole report, for people
@@ -55,8 +53,7 @@ struct TracedProblem {
 /// @param name of what is watched
 /// @param work launches kernels of the machine "watched"
 /// @throws what the work throws; a std::runtime_error then also says what was found
-std::optional<Trace> trace(const TraceName& name,
-                           const std::function<void()>& work);
+std::optional<Trace> trace(const TraceName& name, const std::function<void()>& work);
 
 /// Watches a kernel with several problems, one after the other; none where this build has no
 /// watched lab.
@@ -64,8 +61,7 @@ std::optional<Trace> trace(const TraceName& name,
 /// @param problems at least one
 /// @return the findings and the coverage of all problems, each finding with the problems that
 /// showed it; the counts of the first problem
-std::optional<Trace> trace(const TraceName& name,
-                           const std::vector<TracedProblem>& problems);
+std::optional<Trace> trace(const TraceName& name, const std::vector<TracedProblem>& problems);
 
 /// The lines that were never reached, for people: "07.cuh:57, 61; 08.cuh:3"; empty when there are
 /// none.
@@ -80,9 +76,8 @@ std::string unreached_text(const Coverage& coverage);
 /// @param size    of the problem
 /// @param machine on which it was launched
 /// @param report  of the watched lab; none elsewhere
-std::string launch_line(const std::string& kernel, const std::string& group,
-                        std::int64_t size, const std::string& backend,
-                        const std::optional<Trace>& report);
+std::string launch_line(const std::string& kernel, const std::string& group, std::int64_t size,
+                        const std::string& backend, const std::optional<Trace>& report);
 
 /// The traces of several kernels, as files.
 class TraceFiles {

@@ -12,14 +12,12 @@
 
 namespace fa::lab {
 
-std::string launch_line(const std::string& kernel, const std::string& group,
-                        std::int64_t size, const std::string& backend,
-                        const std::optional<Trace>& report) {
+std::string launch_line(const std::string& kernel, const std::string& group, std::int64_t size,
+                        const std::string& backend, const std::optional<Trace>& report) {
   return fmt::format(
       "{{\"kernel\": \"{}\", \"group\": \"{}\", \"size\": {}, "
       "\"machine\": \"{}\"{}}}\n",
-      kernel, group, size, backend,
-      report ? ", \"report\": " + report->json : "");
+      kernel, group, size, backend, report ? ", \"report\": " + report->json : "");
 }
 
 std::string unreached(const Coverage& coverage) {
@@ -27,13 +25,11 @@ std::string unreached(const Coverage& coverage) {
   for (const std::string& line : coverage.lines) {
     if (coverage.reached.count(line) > 0) continue;
     const std::size_t colon = line.rfind(':'), slash = line.rfind('/') + 1;
-    files[line.substr(slash, colon - slash)].insert(
-        std::atoi(line.c_str() + colon + 1));
+    files[line.substr(slash, colon - slash)].insert(std::atoi(line.c_str() + colon + 1));
   }
   std::string text;
   for (const auto& [file, lines] : files) {
-    text += fmt::format("{}{}:{}", text.empty() ? "" : "; ", file,
-                        fmt::join(lines, ", "));
+    text += fmt::format("{}{}:{}", text.empty() ? "" : "; ", file, fmt::join(lines, ", "));
   }
   return text;
 }
@@ -51,15 +47,13 @@ std::string unreached_text(const Coverage& coverage) {
 void TraceFiles::add(const Trace& trace) {
   json_ += (json_.empty() ? "[" : ",\n") + trace.json;
   const auto& banks = trace.banks;
-  if (banks &&
-      (!worst_ || conflicts_more(banks->wavefronts, banks->ideal,
-                                 worst_->wavefronts, worst_->ideal))) {
+  if (banks && (!worst_ || conflicts_more(banks->wavefronts, banks->ideal, worst_->wavefronts,
+                                          worst_->ideal))) {
     worst_ = banks;
   }
 }
 
-void TraceFiles::write(const std::string& json,
-                       const std::string& svg) const {
+void TraceFiles::write(const std::string& json, const std::string& svg) const {
   if (!json.empty()) {
     write_file(json, json_ + "]\n");
     fmt::print("Report as JSON: {}\n", printable(json));

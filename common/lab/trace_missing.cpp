@@ -6,8 +6,7 @@ namespace fa::lab {
 std::optional<Trace> trace(const TraceName&, const std::function<void()>&) {
   return std::nullopt;
 }
-std::optional<Trace> trace(const TraceName&,
-                           const std::vector<TracedProblem>&) {
+std::optional<Trace> trace(const TraceName&, const std::vector<TracedProblem>&) {
   return std::nullopt;
 }
 

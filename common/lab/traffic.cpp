@@ -20,10 +20,9 @@ std::int64_t sectors(const Request& request) {
   std::set<std::uint64_t> touched;
   for (int lane = 0; lane < kWarpSize; ++lane) {
     if (!request.has(lane)) continue;
-    const std::uint64_t begin =
-        request.address[static_cast<std::size_t>(lane)];
-    for (std::uint64_t s = begin / kSectorBytes;
-         s <= (begin + request.size - 1) / kSectorBytes; ++s) {
+    const std::uint64_t begin = request.address[static_cast<std::size_t>(lane)];
+    for (std::uint64_t s = begin / kSectorBytes; s <= (begin + request.size - 1) / kSectorBytes;
+         ++s) {
       touched.insert(s);
     }
   }
@@ -38,16 +37,13 @@ std::int64_t best_sectors(std::int64_t bytes) {
 }  // namespace
 
 // In requests, shared memory is as a GPU lays it out: static arrays, then dynamic memory.
-void Traffic::block_begins(int threads, const std::byte* statics,
-                           std::size_t static_bytes,
+void Traffic::block_begins(int threads, const std::byte* statics, std::size_t static_bytes,
                            const std::byte* dynamic) {
   threads_ = threads;
   statics_ = reinterpret_cast<std::uint64_t>(statics) / 128 * 128;
   dynamic_ = reinterpret_cast<std::uint64_t>(dynamic);
-  dynamic_position_ =
-      static_cast<std::uint64_t>(static_bytes) / 128 * 128 + 256;
-  const auto warps =
-      static_cast<std::size_t>((threads + kWarpSize - 1) / kWarpSize);
+  dynamic_position_ = static_cast<std::uint64_t>(static_bytes) / 128 * 128 + 256;
+  const auto warps = static_cast<std::size_t>((threads + kWarpSize - 1) / kWarpSize);
   pending_.assign(warps, {});
   alive_.assign(warps, 0xffffffffu);
   if (threads % kWarpSize != 0) {
@@ -81,15 +77,13 @@ Request Traffic::from_first_byte(Request request) const {
   for (int lane = 0; lane < kWarpSize; ++lane) {
     if (!request.has(lane)) continue;
     std::uint64_t& address = request.address[static_cast<std::size_t>(lane)];
-    address -=
-        address < dynamic_position_ ? lowest_static_ : dynamic_position_;
+    address -= address < dynamic_position_ ? lowest_static_ : dynamic_position_;
   }
   return request;
 }
 
-void Traffic::access(Memory memory, const std::byte* address,
-                     std::size_t size, bool write, bool atomic,
-                     std::uint32_t site) {
+void Traffic::access(Memory memory, const std::byte* address, std::size_t size, bool write,
+                     bool atomic, std::uint32_t site) {
   const auto warp = static_cast<std::size_t>(current->number / kWarpSize);
   const auto lane = static_cast<std::size_t>(current->lane);
   // One line may read and write; its two instructions are kept apart.
@@ -110,8 +104,7 @@ void Traffic::access(Memory memory, const std::byte* address,
 void Traffic::count(std::size_t warp) {
   for (auto& [key, traffic] : pending_[warp]) {
     Counted& c = counted_[{key / 2, traffic.shared, traffic.write}];
-    const int existing =
-        std::min(kWarpSize, threads_ - static_cast<int>(warp) * kWarpSize);
+    const int existing = std::min(kWarpSize, threads_ - static_cast<int>(warp) * kWarpSize);
     for (const Request& request : traffic.requests) {
       const std::int64_t bytes = request.bytes();
       ++c.requests;
@@ -124,8 +117,7 @@ void Traffic::count(std::size_t warp) {
         c.wavefronts += rounds;
         c.ideal += ideal;
         // Of requests that are as bad, the one at the lowest addresses is the easiest to read.
-        if (conflicts_more(rounds, ideal, c.worst_wavefronts,
-                           best_wavefronts(c.worst)) ||
+        if (conflicts_more(rounds, ideal, c.worst_wavefronts, best_wavefronts(c.worst)) ||
             (rounds == c.worst_wavefronts && request.lanes == c.worst.lanes &&
              request.address < c.worst.address)) {
           c.worst = request;
@@ -140,9 +132,8 @@ void Traffic::count(std::size_t warp) {
   pending_[warp].clear();
 }
 
-void Traffic::copy(const std::vector<const std::byte*>& rows,
-                   std::size_t size, bool write, bool atomic, bool counted,
-                   std::uint32_t site) {
+void Traffic::copy(const std::vector<const std::byte*>& rows, std::size_t size, bool write,
+                   bool atomic, bool counted, std::uint32_t site) {
   Counted& c = counted_[{site, false, write}];
   for (const std::byte* address : rows) {
     Request row;
@@ -174,10 +165,8 @@ std::vector<LineTraffic> Traffic::report(const Sites& sites) const {
     line.sectors += counted.sectors;
     line.wavefronts += counted.wavefronts;
     line.ideal += counted.ideal;
-    if (shared &&
-        conflicts_more(counted.worst_wavefronts,
-                       best_wavefronts(counted.worst), wavefronts(line.worst),
-                       best_wavefronts(line.worst))) {
+    if (shared && conflicts_more(counted.worst_wavefronts, best_wavefronts(counted.worst),
+                                 wavefronts(line.worst), best_wavefronts(line.worst))) {
       line.worst = from_first_byte(counted.worst);
     }
   }

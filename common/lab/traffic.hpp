@@ -29,8 +29,8 @@ class Traffic {
   /// @param statics      where static shared memory begins
   /// @param static_bytes of it
   /// @param dynamic      where dynamic shared memory begins
-  void block_begins(int threads, const std::byte* statics,
-                    std::size_t static_bytes, const std::byte* dynamic);
+  void block_begins(int threads, const std::byte* statics, std::size_t static_bytes,
+                    const std::byte* dynamic);
   /// All lanes of a mask have come to a point of the program: if they are all that live, their
   /// requests are complete.
   void warp_meets(std::size_t warp, unsigned mask) {
@@ -42,8 +42,8 @@ class Traffic {
   void block_meets();
 
   /// The running thread reads or writes memory.
-  void access(Memory memory, const std::byte* address, std::size_t size,
-              bool write, bool atomic, std::uint32_t site);
+  void access(Memory memory, const std::byte* address, std::size_t size, bool write, bool atomic,
+              std::uint32_t site);
   /// A copy of rows of global memory.
   /// @param rows    that lie in their buffers
   /// @param size    bytes of each
@@ -51,8 +51,8 @@ class Traffic {
   /// @param atomic  adds there
   /// @param counted as a request; else there is only a line for it
   /// @param site    of the copy
-  void copy(const std::vector<const std::byte*>& rows, std::size_t size,
-            bool write, bool atomic, bool counted, std::uint32_t site);
+  void copy(const std::vector<const std::byte*>& rows, std::size_t size, bool write, bool atomic,
+            bool counted, std::uint32_t site);
 
   /// By line, kind of memory and direction.
   std::vector<LineTraffic> report(const Sites& sites) const;
@@ -64,8 +64,8 @@ class Traffic {
     std::vector<Request> requests;
   };
   struct Counted {
-    std::int64_t requests = 0, diverged = 0, atomics = 0, bytes = 0,
-                 sectors = 0, wavefronts = 0, ideal = 0;
+    std::int64_t requests = 0, diverged = 0, atomics = 0, bytes = 0, sectors = 0, wavefronts = 0,
+                 ideal = 0;
     Request worst;  // of shared memory
     std::int64_t worst_wavefronts = 0;
   };
@@ -74,9 +74,9 @@ class Traffic {
   std::uint64_t position(Memory memory, const std::byte* address);
   Request from_first_byte(Request request) const;
 
-  int threads_ = 0;  // of a block
+  int threads_ = 0;                                                 // of a block
   std::vector<std::unordered_map<std::uint32_t, OfSite>> pending_;  // by warp
-  std::vector<std::uint32_t> alive_;  // lanes of each warp
+  std::vector<std::uint32_t> alive_;                                // lanes of each warp
   // By site, whether it is shared memory, and direction.
   std::map<std::tuple<std::uint32_t, bool, bool>, Counted> counted_;
   std::uint64_t statics_ = 0, dynamic_ = 0;  // where they begin

@@ -26,9 +26,7 @@ struct Watch::State : Observer {
   Traffic traffic;
   ShadowMemory memory;
 
-  static std::uint32_t this_thread() {
-    return static_cast<std::uint32_t>(current->number);
-  }
+  static std::uint32_t this_thread() { return static_cast<std::uint32_t>(current->number); }
 
   // ---------------------------------------------------------------- coverage
 
@@ -50,8 +48,7 @@ struct Watch::State : Observer {
     memory.allocated(address, bytes);
   }
   void released(const void* address) override { memory.released(address); }
-  void host_wrote(const void* begin, std::size_t bytes,
-                  bool means_nothing) override {
+  void host_wrote(const void* begin, std::size_t bytes, bool means_nothing) override {
     const auto* address = static_cast<const std::byte*>(begin);
     Region* region = memory.buffer(address);
     if (region == nullptr) return;  // older than this watch
@@ -70,46 +67,40 @@ struct Watch::State : Observer {
     threads = static_cast<std::size_t>(launch.block.count());
     order.launch_begins(launch.block.count());
   }
-  void block_begins(const Thread& first, const void* dynamic,
-                    std::size_t bytes) override {
+  void block_begins(const Thread& first, const void* dynamic, std::size_t bytes) override {
     block_index = first.block_index;
     order.block_begins();
     memory.block_begins(dynamic, bytes);
-    traffic.block_begins(static_cast<int>(threads), memory.statics.begin,
-                         memory.statics.size, memory.dynamic.begin);
+    traffic.block_begins(static_cast<int>(threads), memory.statics.begin, memory.statics.size,
+                         memory.dynamic.begin);
     mbarriers.clear();
     lent.assign(threads, {});
     loops.assign(threads, {});
   }
-  void warp_meets(const Thread& last, unsigned mask,
-                  bool orders_memory) override {
+  void warp_meets(const Thread& last, unsigned mask, bool orders_memory) override {
     const auto warp = static_cast<std::size_t>(last.number / kWarpSize);
     traffic.warp_meets(warp, mask);
     // Shuffles do not.
     if (orders_memory) order.warp_meets(warp * kWarpSize, mask);
   }
-  void block_meets(const SourceLocation& first, const SourceLocation& second,
-                   bool same_line, int ended) override {
+  void block_meets(const SourceLocation& first, const SourceLocation& second, bool same_line,
+                   int ended) override {
     order.block_meets();
     traffic.block_meets();
     if (!same_line) {
-      findings.add(
-          "barrier", sites.id(first), sites.id(second),
-          "threads of one block meet at two different __syncthreads(): the "
-          "barrier stands in a branch that not all threads take; move it "
-          "out of the branch");
+      findings.add("barrier", sites.id(first), sites.id(second),
+                   "threads of one block meet at two different __syncthreads(): the "
+                   "barrier stands in a branch that not all threads take; move it "
+                   "out of the branch");
     } else if (ended > 0) {
-      findings.add(
-          "barrier", sites.id(first), 0,
-          fmt::format("{} threads of the block have ended and do not come "
-                      "to this __syncthreads(); guard the work, not the "
-                      "barrier, and let every thread reach it",
-                      ended));
+      findings.add("barrier", sites.id(first), 0,
+                   fmt::format("{} threads of the block have ended and do not come "
+                               "to this __syncthreads(); guard the work, not the "
+                               "barrier, and let every thread reach it",
+                               ended));
     }
   }
-  void thread_ends(const Thread& thread) override {
-    traffic.thread_ends(thread);
-  }
+  void thread_ends(const Thread& thread) override { traffic.thread_ends(thread); }
   void block_ends() override { traffic.block_meets(); }
 
   // ---------------------------------------------------------------- words of messages
@@ -117,11 +108,9 @@ struct Watch::State : Observer {
   // "thread 37 (warp 1, lane 5)", and the block where it is not this one.
   std::string name_of(std::uint32_t id) const {
     const std::uint32_t number = Order::in_block(id);
-    return fmt::format("thread {} (warp {}, lane {}){}", number,
-                       number / kWarpSize, number % kWarpSize,
-                       order.of_other_block(id)
-                           ? fmt::format(" of block {}", Order::block_of(id))
-                           : "");
+    return fmt::format(
+        "thread {} (warp {}, lane {}){}", number, number / kWarpSize, number % kWarpSize,
+        order.of_other_block(id) ? fmt::format(" of block {}", Order::block_of(id)) : "");
   }
   std::string name_of(const Thread& thread) const {
     return name_of(order.id(static_cast<std::size_t>(thread.number)));
@@ -139,8 +128,8 @@ struct Watch::State : Observer {
 
   // ---------------------------------------------------------------- accesses of threads
 
-  void find_race(const Access& before, bool before_writes, const Access& now,
-                 bool writes, const Region& region, std::ptrdiff_t offset) {
+  void find_race(const Access& before, bool before_writes, const Access& now, bool writes,
+                 const Region& region, std::ptrdiff_t offset) {
     std::string kind = "race";
     std::string with = "and nothing orders the two", missing;
     int distance = 0;
@@ -169,14 +158,13 @@ struct Watch::State : Observer {
         kind, now.site, before.site,
         fmt::format("{} {} what {} {}, in {}, {}; {}", name_of(now.thread),
                     writes ? "writes" : "reads", name_of(before.thread),
-                    before_writes ? "has written" : "has read",
-                    region.name(offset), with, missing),
+                    before_writes ? "has written" : "has read", region.name(offset), with, missing),
         distance);
   }
 
   // Checks an access against what its cells remember, and remembers it.
-  void check(Region& region, const std::byte* address, std::size_t size,
-             bool write, bool atomic, std::uint32_t site) {
+  void check(Region& region, const std::byte* address, std::size_t size, bool write, bool atomic,
+             std::uint32_t site) {
     const Access now = order.now(site, atomic);
     const auto offset = address - region.begin;
     bool told = false;  // once for each access is enough
@@ -188,31 +176,25 @@ struct Watch::State : Observer {
         told = true;
         findings.add(
             "copy", site, cell.write.site,
-            fmt::format(
-                "{} {} {} while the cp.async of the other line is under "
-                "way; a cp_async_wait is probably missing before this line",
-                name_of(now.thread), write ? "writes" : "reads",
-                region.name(offset)));
+            fmt::format("{} {} {} while the cp.async of the other line is under "
+                        "way; a cp_async_wait is probably missing before this line",
+                        name_of(now.thread), write ? "writes" : "reads", region.name(offset)));
       }
       if (!told && !write && !cell.written && !cell.in_flight) {
         told = true;
-        findings.add(
-            "unwritten", site, 0,
-            fmt::format(
-                "{} reads {}, which no thread has written{}",
-                name_of(now.thread), region.name(offset),
-                region.memory == Memory::kGlobal ? "" : " in this block"));
+        findings.add("unwritten", site, 0,
+                     fmt::format("{} reads {}, which no thread has written{}", name_of(now.thread),
+                                 region.name(offset),
+                                 region.memory == Memory::kGlobal ? "" : " in this block"));
       }
       const auto conflicts = [&](const Access& before) {
-        return !(before.atomic && atomic) &&
-               !order.ordered(before, now.thread);
+        return !(before.atomic && atomic) && !order.ordered(before, now.thread);
       };
       for (const Access* before : {&cell.write, &cell.atomic_write}) {
         if (!told && conflicts(*before)) {
           told = true;
           if (Order::is_agent(before->thread)) {
-            find_early(*before, name_of(now.thread), write, site, region,
-                       offset);
+            find_early(*before, name_of(now.thread), write, site, region, offset);
           } else {
             find_race(*before, true, now, write, region, offset);
           }
@@ -238,30 +220,26 @@ struct Watch::State : Observer {
   }
 
   // Whether an access is within its region.
-  bool check_bounds(const Region& region, const std::byte* address,
-                    std::size_t size, bool write, std::uint32_t site) {
-    if (region.contains(address) &&
-        address + size <= region.begin + region.size) {
+  bool check_bounds(const Region& region, const std::byte* address, std::size_t size, bool write,
+                    std::uint32_t site) {
+    if (region.contains(address) && address + size <= region.begin + region.size) {
       return true;
     }
     const bool shared = region.memory != Memory::kGlobal;
-    findings.add(
-        "out of bounds", site, 0,
-        fmt::format(
-            "{} of block ({}, {}, {}) {} {} bytes at byte {} of {} of {} "
-            "bytes; {}",
-            name_of(order.running()), block_index.x, block_index.y,
-            block_index.z, write ? "writes" : "reads", size,
-            address - region.begin,
-            shared ? "the dynamic shared memory" : "a buffer", region.size,
-            shared ? "the launch asks for too little, or an index is wrong"
-                   : "a guard is probably missing, or off by one"));
+    findings.add("out of bounds", site, 0,
+                 fmt::format("{} of block ({}, {}, {}) {} {} bytes at byte {} of {} of {} "
+                             "bytes; {}",
+                             name_of(order.running()), block_index.x, block_index.y, block_index.z,
+                             write ? "writes" : "reads", size, address - region.begin,
+                             shared ? "the dynamic shared memory" : "a buffer", region.size,
+                             shared ? "the launch asks for too little, or an index is wrong"
+                                    : "a guard is probably missing, or off by one"));
     return false;
   }
 
   // `natural`: of a type whose alignment is its size.
-  void access(const void* begin, std::size_t size, bool write, bool atomic,
-              std::uint32_t site, bool natural = false) {
+  void access(const void* begin, std::size_t size, bool write, bool atomic, std::uint32_t site,
+              bool natural = false) {
     const auto* address = static_cast<const std::byte*>(begin);
     last_access = {address, size, site};
     Region* const region = memory.find(address);
@@ -275,9 +253,8 @@ struct Watch::State : Observer {
       return;
     }
     // Of 16 bytes no more than a multiple of 8 is known: it may be a struct of two.
-    if (natural && reinterpret_cast<std::uintptr_t>(address) %
-                           std::min<std::size_t>(size, 8) !=
-                       0) {
+    if (natural &&
+        reinterpret_cast<std::uintptr_t>(address) % std::min<std::size_t>(size, 8) != 0) {
       findings.add("misaligned", site, 0, misaligned_text(address, size));
     }
     note_loop(address, write, site);
@@ -330,16 +307,13 @@ struct Watch::State : Observer {
     return true;
   }
   std::string spins(const Thread& thread) override {
-    const std::uint32_t site =
-        loops[static_cast<std::size_t>(thread.number)].site;
+    const std::uint32_t site = loops[static_cast<std::size_t>(thread.number)].site;
     if (site == 0) return "";
-    findings.add(
-        "spin", site, 0,
-        fmt::format(
-            "warp {} spins: {} reads a flag again and again that no other "
-            "thread can change any more; they have ended, or wait for "
-            "this one, or are in a block that comes later",
-            thread.number / kWarpSize, name_of(thread)));
+    findings.add("spin", site, 0,
+                 fmt::format("warp {} spins: {} reads a flag again and again that no other "
+                             "thread can change any more; they have ended, or wait for "
+                             "this one, or are in a block that comes later",
+                             thread.number / kWarpSize, name_of(thread)));
     return sites.line(site);
   }
 
@@ -354,23 +328,18 @@ struct Watch::State : Observer {
   std::string crashes(const Thread& thread) override {
     const auto [address, size, site] = last_access;
     if (site == 0) return "";
-    const bool misaligned =
-        reinterpret_cast<std::uintptr_t>(address) % size != 0;
-    findings.add(
-        misaligned ? "misaligned" : "out of bounds", site, 0,
-        fmt::format(
-            "{} crashes when it uses {} bytes at {}; {}", name_of(thread),
-            size, fmt::ptr(address),
-            misaligned ? fmt::format("a GPU takes multiples of {} only", size)
-                       : "the pointer is null, or leads out of all buffers"));
+    const bool misaligned = reinterpret_cast<std::uintptr_t>(address) % size != 0;
+    findings.add(misaligned ? "misaligned" : "out of bounds", site, 0,
+                 fmt::format("{} crashes when it uses {} bytes at {}; {}", name_of(thread), size,
+                             fmt::ptr(address),
+                             misaligned ? fmt::format("a GPU takes multiples of {} only", size)
+                                        : "the pointer is null, or leads out of all buffers"));
     return sites.line(site);
   }
 
-  void finds(const std::string& kind, const SourceLocation& location,
-             const SourceLocation& other,
+  void finds(const std::string& kind, const SourceLocation& location, const SourceLocation& other,
              const std::string& message) override {
-    findings.add(kind, sites.id(location),
-                 other.line > 0 ? sites.id(other) : 0, message);
+    findings.add(kind, sites.id(location), other.line > 0 ? sites.id(other) : 0, message);
   }
 
   // ---------------------------------------------------------------- cp.async
@@ -394,8 +363,7 @@ struct Watch::State : Observer {
     const auto* address = static_cast<const std::byte*>(destination);
     Region* region = memory.shared(address);
     if (region == nullptr) return;
-    region->for_cells(address, size,
-                      [&](Cell& cell) { cell.in_flight = value; });
+    region->for_cells(address, size, [&](Cell& cell) { cell.in_flight = value; });
   }
 
   // ---------------------------------------------------------------- barriers, fences and counters
@@ -406,28 +374,23 @@ struct Watch::State : Observer {
   };
   std::unordered_map<const void*, MbarrierState> mbarriers;
 
-  void barrier_made(const void* barrier,
-                    const SourceLocation& location) override {
+  void barrier_made(const void* barrier, const SourceLocation& location) override {
     mbarriers[barrier] = {order.now(sites.id(location), false), false};
   }
   void barriers_fenced() override {
     for (auto& entry : mbarriers) {
       MbarrierState& mbarrier = entry.second;
-      mbarrier.fenced =
-          mbarrier.fenced || mbarrier.made.thread == order.running();
+      mbarrier.fenced = mbarrier.fenced || mbarrier.made.thread == order.running();
     }
   }
-  void barrier_used(const void* barrier, bool by_copy,
-                    const SourceLocation& location) override {
+  void barrier_used(const void* barrier, bool by_copy, const SourceLocation& location) override {
     const MbarrierState& mbarrier = mbarriers[barrier];
     if (!order.ordered(mbarrier.made, order.running())) {
-      findings.add(
-          "barrier", sites.id(location), mbarrier.made.site,
-          fmt::format("{} uses an mbarrier that {} has initialised, and "
-                      "nothing orders the two; a __syncthreads() is "
-                      "probably missing between the two lines",
-                      name_of(order.running()),
-                      name_of(mbarrier.made.thread)));
+      findings.add("barrier", sites.id(location), mbarrier.made.site,
+                   fmt::format("{} uses an mbarrier that {} has initialised, and "
+                               "nothing orders the two; a __syncthreads() is "
+                               "probably missing between the two lines",
+                               name_of(order.running()), name_of(mbarrier.made.thread)));
     } else if (by_copy && !mbarrier.fenced) {
       findings.add("barrier", sites.id(location), mbarrier.made.site,
                    "a copy reports to an mbarrier that it may not see yet: "
@@ -439,9 +402,7 @@ struct Watch::State : Observer {
   void phase_ends(const void* barrier) override { order.phase_ends(barrier); }
   void acquires(const void* barrier) override { order.acquires(barrier); }
   void memory_fenced(bool arrived) override { order.memory_fenced(arrived); }
-  void counts(const void* counter, CounterUse use) override {
-    order.counts(counter, use);
-  }
+  void counts(const void* counter, CounterUse use) override { order.counts(counter, use); }
   void async_fenced() override { order.async_fenced(); }
   void async_fenced_globally() override { order.async_fenced_globally(); }
 
@@ -457,44 +418,38 @@ struct Watch::State : Observer {
   };
   std::vector<std::vector<Lent>> lent;  // of each thread
 
-  void registers_lent(int thread, const void* address, std::size_t size,
-                      bool sums, const void* agent, std::uint32_t when,
+  void registers_lent(int thread, const void* address, std::size_t size, bool sums,
+                      const void* agent, std::uint32_t when,
                       const SourceLocation& location) override {
     lent[static_cast<std::size_t>(thread)].push_back(
-        {static_cast<const std::byte*>(address), size, sums, agent, when,
-         sites.id(location)});
+        {static_cast<const std::byte*>(address), size, sums, agent, when, sites.id(location)});
   }
-  void registers_changed(const SourceLocation& location,
-                         const std::string& message) override {
+  void registers_changed(const SourceLocation& location, const std::string& message) override {
     const std::uint32_t site = sites.id(location);
     // The line that did it may be known.
     if (!findings.has("product", site)) {
       findings.add("product", site, 0, message);
     }
   }
-  void check_registers(const std::byte* address, std::size_t size, bool write,
-                       std::uint32_t site) {
+  void check_registers(const std::byte* address, std::size_t size, bool write, std::uint32_t site) {
     for (const Lent& registers : lent[this_thread()]) {
-      if (address >= registers.begin + registers.size ||
-          registers.begin >= address + size || (!write && !registers.sums)) {
+      if (address >= registers.begin + registers.size || registers.begin >= address + size ||
+          (!write && !registers.sums)) {
         continue;
       }
-      findings.add(
-          "product", site, registers.site,
-          fmt::format(
-              "{} {} {} of the wgmma() of the other line, which is "
-              "in flight; a wgmma_wait() is probably missing before "
-              "this line",
-              name_of(order.running()), write ? "writes" : "reads",
-              registers.sums ? "a sum" : "the left operand, in registers,"));
+      findings.add("product", site, registers.site,
+                   fmt::format("{} {} {} of the wgmma() of the other line, which is "
+                               "in flight; a wgmma_wait() is probably missing before "
+                               "this line",
+                               name_of(order.running()), write ? "writes" : "reads",
+                               registers.sums ? "a sum" : "the left operand, in registers,"));
       return;
     }
   }
 
   // ---------------------------------------------------------------- what runs beside the threads
 
-  void async_ends(const void* agent, std::uint32_t when,
-                  bool whole_warp) override {
+  void async_ends(const void* agent, std::uint32_t when, bool whole_warp) override {
     const std::uint32_t id = order.agent(agent);
     const std::uint32_t thread = this_thread();
     if (!whole_warp) {
@@ -507,16 +462,14 @@ struct Watch::State : Observer {
       auto& of_thread = lent[i];
       of_thread.erase(std::remove_if(of_thread.begin(), of_thread.end(),
                                      [&](const Lent& registers) {
-                                       return registers.agent == agent &&
-                                              registers.when <= when;
+                                       return registers.agent == agent && registers.when <= when;
                                      }),
                       of_thread.end());
     }
   }
 
-  void async_uses(const void* agent, AsyncUse use, std::uint32_t when,
-                  const void* begin, std::size_t size,
-                  const SourceLocation& location) override {
+  void async_uses(const void* agent, AsyncUse use, std::uint32_t when, const void* begin,
+                  std::size_t size, const SourceLocation& location) override {
     const auto* address = static_cast<const std::byte*>(begin);
     Region* region = memory.shared(address);
     if (region == nullptr) return;
@@ -530,24 +483,20 @@ struct Watch::State : Observer {
   }
 
   // Something uses what a copy fills.
-  void find_early(const Access& copy, const std::string& who, bool write,
-                  std::uint32_t site, const Region& region,
-                  std::ptrdiff_t offset) {
-    findings.add(
-        "copy", site, copy.site,
-        fmt::format("{} {} {}, which the copy of the other line fills; its "
-                    "mbarrier was not waited for before this line",
-                    who, write ? "writes" : "reads", region.name(offset)));
+  void find_early(const Access& copy, const std::string& who, bool write, std::uint32_t site,
+                  const Region& region, std::ptrdiff_t offset) {
+    findings.add("copy", site, copy.site,
+                 fmt::format("{} {} {}, which the copy of the other line fills; its "
+                             "mbarrier was not waited for before this line",
+                             who, write ? "writes" : "reads", region.name(offset)));
   }
 
   // A write over what something beside the threads may still read.
-  bool check_async_reads(Region& region, const std::byte* address,
-                         std::size_t size, const Access& now,
-                         const std::string& by) {
+  bool check_async_reads(Region& region, const std::byte* address, std::size_t size,
+                         const Access& now, const std::string& by) {
     bool told = false;
     const auto offset = static_cast<std::size_t>(address - region.begin);
-    for (std::size_t i = offset / kGrainBytes;
-         i <= (offset + size - 1) / kGrainBytes; ++i) {
+    for (std::size_t i = offset / kGrainBytes; i <= (offset + size - 1) / kGrainBytes; ++i) {
       auto& reads = region.async_reads[i];
       for (const AsyncRead& read : reads) {
         if (told || order.knows(now.thread, read.thread, read.time)) {
@@ -556,18 +505,16 @@ struct Watch::State : Observer {
         told = true;
         findings.add(
             "race", now.site, read.site,
-            fmt::format(
-                "{}{} writes {}, which {} of the other line may still "
-                "read; {}",
-                by, name_of(now.thread),
-                region.name(static_cast<std::ptrdiff_t>(offset)),
-                name_of(read.use),
-                read.use == AsyncUse::kStore
-                    ? "a bulk_wait_read() is probably missing between them, "
-                      "or a barrier after it"
-                    : "a wgmma_wait() is probably missing between them, or "
-                      "a barrier at which all of its warps arrive after "
-                      "it"),
+            fmt::format("{}{} writes {}, which {} of the other line may still "
+                        "read; {}",
+                        by, name_of(now.thread), region.name(static_cast<std::ptrdiff_t>(offset)),
+                        name_of(read.use),
+                        read.use == AsyncUse::kStore
+                            ? "a bulk_wait_read() is probably missing between them, "
+                              "or a barrier after it"
+                            : "a wgmma_wait() is probably missing between them, or "
+                              "a barrier at which all of its warps arrive after "
+                              "it"),
             1);
       }
       reads.clear();  // who comes later comes after this write
@@ -576,33 +523,28 @@ struct Watch::State : Observer {
   }
 
   // A copy to shared memory begins.
-  void async_writes(Region& region, const std::byte* address,
-                    std::size_t size, const Access& copy) {
+  void async_writes(Region& region, const std::byte* address, std::size_t size,
+                    const Access& copy) {
     const Access now = order.now(copy.site, false);
     const auto offset = address - region.begin;
-    bool told =
-        !region.async_reads.empty() &&
-        check_async_reads(region, address, size, now, "a copy begun by ");
+    bool told = !region.async_reads.empty() &&
+                check_async_reads(region, address, size, now, "a copy begun by ");
     region.for_cells(address, size, [&](Cell& cell) {
-      for (const Access* before :
-           {&cell.write, &cell.atomic_write, &cell.read, &cell.other_read}) {
+      for (const Access* before : {&cell.write, &cell.atomic_write, &cell.read, &cell.other_read}) {
         if (told || order.ordered(*before, now.thread)) continue;
         told = true;
-        const bool writes =
-            before == &cell.write || before == &cell.atomic_write;
-        const std::string what =
-            Order::is_agent(before->thread)
-                ? "the copy of the other line fills"
-                : fmt::format("{} {}", name_of(before->thread),
-                              writes ? "has written" : "has read");
-        findings.add(
-            "race", copy.site, before->site,
-            fmt::format("a copy begun by {} overwrites {}, which {}, and "
-                        "nothing orders the two; a barrier at which "
-                        "all that use the old contents arrive was probably "
-                        "not waited for",
-                        name_of(now.thread), region.name(offset), what),
-            1);
+        const bool writes = before == &cell.write || before == &cell.atomic_write;
+        const std::string what = Order::is_agent(before->thread)
+                                     ? "the copy of the other line fills"
+                                     : fmt::format("{} {}", name_of(before->thread),
+                                                   writes ? "has written" : "has read");
+        findings.add("race", copy.site, before->site,
+                     fmt::format("a copy begun by {} overwrites {}, which {}, and "
+                                 "nothing orders the two; a barrier at which "
+                                 "all that use the old contents arrive was probably "
+                                 "not waited for",
+                                 name_of(now.thread), region.name(offset), what),
+                     1);
       }
       cell = {};
       cell.write = copy;
@@ -618,8 +560,7 @@ struct Watch::State : Observer {
     const bool whole_warp = read.use == AsyncUse::kProduct;
     // A product begins when all lanes have come: what one of them knows, all do.
     const auto knows = [&](std::uint32_t other, std::uint32_t time) {
-      return whole_warp ? order.warp_knows(thread, other, time)
-                        : order.knows(thread, other, time);
+      return whole_warp ? order.warp_knows(thread, other, time) : order.knows(thread, other, time);
     };
     const auto offset = address - region.begin;
     bool told = false;
@@ -627,21 +568,18 @@ struct Watch::State : Observer {
       if (told) return;
       if (cell.in_flight) {
         told = true;
-        findings.add(
-            "copy", read.site, cell.write.site,
-            fmt::format("{} reads {} while the cp.async of the other line "
-                        "is in flight; a cp_async_wait is probably missing "
-                        "before this line",
-                        name_of(read.use), region.name(offset)));
+        findings.add("copy", read.site, cell.write.site,
+                     fmt::format("{} reads {} while the cp.async of the other line "
+                                 "is in flight; a cp_async_wait is probably missing "
+                                 "before this line",
+                                 name_of(read.use), region.name(offset)));
         return;
       }
       if (!cell.written) {
         told = true;
-        findings.add(
-            "unwritten", read.site, 0,
-            fmt::format(
-                "{} reads {}, which no thread has written in this block",
-                name_of(read.use), region.name(offset)));
+        findings.add("unwritten", read.site, 0,
+                     fmt::format("{} reads {}, which no thread has written in this block",
+                                 name_of(read.use), region.name(offset)));
         return;
       }
       for (const Access* before : {&cell.write, &cell.atomic_write}) {
@@ -650,23 +588,19 @@ struct Watch::State : Observer {
         if (Order::is_agent(before->thread)) {
           if (knows(before->thread, before->time)) continue;
           told = true;
-          find_early(*before,
-                     fmt::format("{} of warp {}", name_of(read.use), warp),
-                     false, read.site, region, offset);
-        } else if (!own && !order.passed_barrier(*before) &&
-                   !knows(before->thread, before->time)) {
+          find_early(*before, fmt::format("{} of warp {}", name_of(read.use), warp), false,
+                     read.site, region, offset);
+        } else if (!own && !order.passed_barrier(*before) && !knows(before->thread, before->time)) {
           told = true;
           findings.add(
               "race", read.site, before->site,
               fmt::format("{} of warp {} reads what {} has written, in {}, "
                           "and nothing orders the two; a barrier "
                           "is probably missing between the two lines",
-                          name_of(read.use), warp, name_of(before->thread),
-                          region.name(offset)),
+                          name_of(read.use), warp, name_of(before->thread), region.name(offset)),
               1);
         } else {
-          const std::uint32_t fence =
-              order.fence_after(before->thread, before->time);
+          const std::uint32_t fence = order.fence_after(before->thread, before->time);
           if (fence != 0 && (own || knows(before->thread, fence))) continue;
           told = true;
           findings.add(
@@ -675,16 +609,14 @@ struct Watch::State : Observer {
                           "in {}: fence_async_proxy() is missing after the "
                           "other line, in the thread that writes and before "
                           "the barrier",
-                          name_of(read.use), warp, name_of(before->thread),
-                          region.name(offset)));
+                          name_of(read.use), warp, name_of(before->thread), region.name(offset)));
         }
       }
     });
     if (region.async_reads.empty()) {
       region.async_reads.resize(region.size / kGrainBytes + 1);
     }
-    auto& reads =
-        region.async_reads[static_cast<std::size_t>(offset) / kGrainBytes];
+    auto& reads = region.async_reads[static_cast<std::size_t>(offset) / kGrainBytes];
     for (AsyncRead& known : reads) {
       if (known.thread != read.thread) continue;
       known = read;
@@ -694,8 +626,7 @@ struct Watch::State : Observer {
   }
 
   // A copy of rows moves bytes in global memory.
-  void moves(const std::vector<const void*>& rows, std::size_t size,
-             bool write, bool atomic,
+  void moves(const std::vector<const void*>& rows, std::size_t size, bool write, bool atomic,
              const SourceLocation& location) override {
     const std::uint32_t site = sites.id(location);
     std::vector<const std::byte*> inside;
@@ -719,12 +650,11 @@ namespace {
 Watch::State* watching = nullptr;
 
 // Called for every load and store of watched code.
-void on_access(const void* address, std::size_t size, bool write, bool atomic,
-               void* code, bool natural = true) {
+void on_access(const void* address, std::size_t size, bool write, bool atomic, void* code,
+               bool natural = true) {
   if (watching == nullptr || current == nullptr) return;
   watching->access(address, size, write, atomic,
-                   watching->sites.id(reinterpret_cast<std::uintptr_t>(code)),
-                   natural);
+                   watching->sites.id(reinterpret_cast<std::uintptr_t>(code)), natural);
   if (!write && watching->loops_now()) yield_from_loop();
 }
 
@@ -751,8 +681,7 @@ Watch::~Watch() {
 Report Watch::report() const {
   const State& state = *state_;
   std::vector<std::uintptr_t> codes = state.sites.codes();
-  const std::vector<std::uintptr_t> calls =
-      state.watched_code.calls_around(codes);
+  const std::vector<std::uintptr_t> calls = state.watched_code.calls_around(codes);
   const std::vector<std::uintptr_t> stacks = state.findings.codes();
   codes.insert(codes.end(), calls.begin(), calls.end());
   codes.insert(codes.end(), stacks.begin(), stacks.end());
@@ -796,44 +725,39 @@ Report Watch::report() const {
   void __tsan_volatile_write##size(void* p) {                  \
     fa::lab::on_access(p, size, true, false, FA_HERE);         \
   }
-#define FA_ATOMIC(bits, T)                                                 \
-  T __tsan_atomic##bits##_load(const volatile T* p, int) {                 \
-    fa::lab::on_access(const_cast<const T*>(p), sizeof(T), false, true,    \
-                       FA_HERE);                                           \
-    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                           \
-  }                                                                        \
-  void __tsan_atomic##bits##_store(volatile T* p, T v, int) {              \
-    fa::lab::on_access(const_cast<T*>(p), sizeof(T), true, true, FA_HERE); \
-    __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                              \
-  }                                                                        \
-  FA_ATOMIC_CHANGE(bits, T, exchange, __atomic_exchange_n)                 \
-  FA_ATOMIC_CHANGE(bits, T, fetch_add, __atomic_fetch_add)                 \
-  FA_ATOMIC_CHANGE(bits, T, fetch_sub, __atomic_fetch_sub)                 \
-  FA_ATOMIC_CHANGE(bits, T, fetch_and, __atomic_fetch_and)                 \
-  FA_ATOMIC_CHANGE(bits, T, fetch_or, __atomic_fetch_or)                   \
-  FA_ATOMIC_CHANGE(bits, T, fetch_xor, __atomic_fetch_xor)                 \
-  FA_ATOMIC_COMPARE(bits, T, strong, false)                                \
-  FA_ATOMIC_COMPARE(bits, T, weak, true)                                   \
+#define FA_ATOMIC(bits, T)                                                        \
+  T __tsan_atomic##bits##_load(const volatile T* p, int) {                        \
+    fa::lab::on_access(const_cast<const T*>(p), sizeof(T), false, true, FA_HERE); \
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                  \
+  }                                                                               \
+  void __tsan_atomic##bits##_store(volatile T* p, T v, int) {                     \
+    fa::lab::on_access(const_cast<T*>(p), sizeof(T), true, true, FA_HERE);        \
+    __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                     \
+  }                                                                               \
+  FA_ATOMIC_CHANGE(bits, T, exchange, __atomic_exchange_n)                        \
+  FA_ATOMIC_CHANGE(bits, T, fetch_add, __atomic_fetch_add)                        \
+  FA_ATOMIC_CHANGE(bits, T, fetch_sub, __atomic_fetch_sub)                        \
+  FA_ATOMIC_CHANGE(bits, T, fetch_and, __atomic_fetch_and)                        \
+  FA_ATOMIC_CHANGE(bits, T, fetch_or, __atomic_fetch_or)                          \
+  FA_ATOMIC_CHANGE(bits, T, fetch_xor, __atomic_fetch_xor)                        \
+  FA_ATOMIC_COMPARE(bits, T, strong, false)                                       \
+  FA_ATOMIC_COMPARE(bits, T, weak, true)                                          \
   FA_ATOMIC_COMPARE_VAL(bits, T)
 #define FA_ATOMIC_CHANGE(bits, T, name, operation)                         \
   T __tsan_atomic##bits##_##name(volatile T* p, T v, int) {                \
     fa::lab::on_access(const_cast<T*>(p), sizeof(T), true, true, FA_HERE); \
     return operation(p, v, __ATOMIC_SEQ_CST);                              \
   }
-#define FA_ATOMIC_COMPARE(bits, T, name, weak)                             \
-  int __tsan_atomic##bits##_compare_exchange_##name(volatile T* p, T* old, \
-                                                    T v, int, int) {       \
-    fa::lab::on_access(const_cast<T*>(p), sizeof(T), true, true, FA_HERE); \
-    return __atomic_compare_exchange_n(p, old, v, weak, __ATOMIC_SEQ_CST,  \
-                                       __ATOMIC_SEQ_CST);                  \
+#define FA_ATOMIC_COMPARE(bits, T, name, weak)                                               \
+  int __tsan_atomic##bits##_compare_exchange_##name(volatile T* p, T* old, T v, int, int) {  \
+    fa::lab::on_access(const_cast<T*>(p), sizeof(T), true, true, FA_HERE);                   \
+    return __atomic_compare_exchange_n(p, old, v, weak, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
   }
-#define FA_ATOMIC_COMPARE_VAL(bits, T)                                     \
-  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T old, T v,  \
-                                               int, int) {                 \
-    fa::lab::on_access(const_cast<T*>(p), sizeof(T), true, true, FA_HERE); \
-    __atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST,       \
-                                __ATOMIC_SEQ_CST);                         \
-    return old;                                                            \
+#define FA_ATOMIC_COMPARE_VAL(bits, T)                                                  \
+  T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T old, T v, int, int) {   \
+    fa::lab::on_access(const_cast<T*>(p), sizeof(T), true, true, FA_HERE);              \
+    __atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+    return old;                                                                         \
   }
 
 extern "C" {

@@ -30,8 +30,7 @@ struct Finding {
   std::string where;  ///< file:line
   /// Where a kernel calls the function with that line; empty where both are in one file.
   std::string caller;
-  std::string
-      other;  ///< the other line of a race, or of two barriers; else empty
+  std::string other;       ///< the other line of a race, or of two barriers; else empty
   std::string message;     ///< what happened, and what is probably missing
   std::int64_t count = 0;  ///< how often, at these lines
   std::string seen{};      ///< with which problems; empty where there is one
@@ -39,18 +38,16 @@ struct Finding {
 
 /// What one line of a kernel asked of one kind of memory.
 struct LineTraffic {
-  std::string where;          ///< file:line
-  bool shared = false;        ///< shared memory, else global
-  bool write = false;         ///< stores, else loads
-  std::int64_t requests = 0;  ///< of warps
-  std::int64_t diverged = 0;  ///< of these, with some lanes missing
-  std::int64_t atomics = 0;   ///< of these, by atomic operations: stores
-  std::int64_t bytes = 0;     ///< asked for by lanes
-  std::int64_t sectors =
-      0;  ///< global: 32-byte pieces touched, by each warp on its own
+  std::string where;            ///< file:line
+  bool shared = false;          ///< shared memory, else global
+  bool write = false;           ///< stores, else loads
+  std::int64_t requests = 0;    ///< of warps
+  std::int64_t diverged = 0;    ///< of these, with some lanes missing
+  std::int64_t atomics = 0;     ///< of these, by atomic operations: stores
+  std::int64_t bytes = 0;       ///< asked for by lanes
+  std::int64_t sectors = 0;     ///< global: 32-byte pieces touched, by each warp on its own
   std::int64_t wavefronts = 0;  ///< shared: rounds that the 32 banks need
-  std::int64_t ideal =
-      0;  ///< sectors or wavefronts if lanes stood side by side
+  std::int64_t ideal = 0;       ///< sectors or wavefronts if lanes stood side by side
   /// Shared: the request with the most wavefronts for each ideal one. Bytes are counted from the
   /// first one of all static arrays that was touched, or from the beginning of dynamic memory.
   Request worst;
@@ -58,8 +55,7 @@ struct LineTraffic {
 
 /// What was seen.
 struct Report {
-  std::vector<Finding>
-      findings;  ///< in the order in which they were first seen
+  std::vector<Finding> findings;     ///< in the order in which they were first seen
   std::vector<LineTraffic> traffic;  ///< by file and line
   Coverage coverage;                 ///< of the kernels that were launched
   /// The line of shared memory with the most wavefronts for each ideal one, of several the one with

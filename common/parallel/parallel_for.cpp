@@ -28,8 +28,7 @@ int thread_count() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-void parallel_for(std::int64_t count,
-                  const std::function<void(std::int64_t)>& body) {
+void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body) {
   // Each thread takes the next index, which balances uneven work.
   std::atomic<std::int64_t> next{0};
   std::exception_ptr first_error;

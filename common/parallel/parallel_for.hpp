@@ -18,7 +18,6 @@ int thread_count();
 /// @param count number of calls, 0 or more
 /// @param body  safe to call from several threads at once
 /// @throws std::invalid_argument as thread_count()
-void parallel_for(std::int64_t count,
-                  const std::function<void(std::int64_t)>& body);
+void parallel_for(std::int64_t count, const std::function<void(std::int64_t)>& body);
 
 }  // namespace fa

@@ -82,7 +82,6 @@ double smallest_normal() {
 
 /// The type in which sums over elements of type T are accumulated: never narrower than float32.
 template <class T>
-using accumulator_t =
-    std::conditional_t<std::is_same_v<T, double>, double, float>;
+using accumulator_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 }  // namespace fa

@@ -47,8 +47,7 @@ void write_npy(const std::filesystem::path& path, View<const T, Rank> view);
 /// Writes a tensor, as above.
 /// @throws std::runtime_error when the file cannot be written
 template <class T, int Rank>
-void write_npy(const std::filesystem::path& path,
-               const Tensor<T, Rank>& tensor) {
+void write_npy(const std::filesystem::path& path, const Tensor<T, Rank>& tensor) {
   write_npy<T, Rank>(path, tensor.view());
 }
 

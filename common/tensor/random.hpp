@@ -25,14 +25,12 @@ inline std::uint64_t random_bits(std::uint64_t seed, std::uint64_t counter) {
   constexpr std::uint64_t golden_gamma = 0x9e3779b97f4a7c15u;
   // The seed is mixed first. Otherwise two seeds that differ by a multiple of golden_gamma would
   // give the same sequence, shifted.
-  return mix_bits(mix_bits(seed + golden_gamma) +
-                  (counter + 1) * golden_gamma);
+  return mix_bits(mix_bits(seed + golden_gamma) + (counter + 1) * golden_gamma);
 }
 
 /// A number uniform in [0, 1), a multiple of 2^-53.
 inline double random_uniform(std::uint64_t seed, std::uint64_t counter) {
-  return std::ldexp(static_cast<double>(random_bits(seed, counter) >> 11),
-                    -53);
+  return std::ldexp(static_cast<double>(random_bits(seed, counter) >> 11), -53);
 }
 
 /// A standard normal number, by the Box-Muller transform (Annals of Mathematical Statistics, 1958).
@@ -41,8 +39,7 @@ inline double random_normal(std::uint64_t seed, std::uint64_t counter) {
   // In (0, 1], so that the logarithm is finite.
   const double radius_uniform = 1.0 - random_uniform(seed, 2 * counter);
   const double angle_uniform = random_uniform(seed, 2 * counter + 1);
-  return std::sqrt(-2.0 * std::log(radius_uniform)) *
-         std::cos(two_pi * angle_uniform);
+  return std::sqrt(-2.0 * std::log(radius_uniform)) * std::cos(two_pi * angle_uniform);
 }
 
 /// Sets each element of a view to `value(i)` rounded to type T, with i the row-major position.
@@ -50,47 +47,36 @@ template <class T, int Rank, class Value>
 void fill_with(View<T, Rank> view, Value value) {
   std::uint64_t position = 0;
   for_each_index(view.shape(), [&](const Shape<Rank>& index) {
-    view[index] =
-        static_cast<T>(static_cast<accumulator_t<T>>(value(position++)));
+    view[index] = static_cast<T>(static_cast<accumulator_t<T>>(value(position++)));
   });
 }
 
 /// Fills with normal numbers of mean 0 and the given standard deviation, rounded to type T.
 template <class T, int Rank>
-void fill_normal(View<T, Rank> view, std::uint64_t seed,
-                 double deviation = 1.0) {
-  fill_with(view, [&](std::uint64_t i) {
-    return deviation * random_normal(seed, i);
-  });
+void fill_normal(View<T, Rank> view, std::uint64_t seed, double deviation = 1.0) {
+  fill_with(view, [&](std::uint64_t i) { return deviation * random_normal(seed, i); });
 }
 
 /// Fills with numbers uniform in [low, high), before they are rounded to type T.
 template <class T, int Rank>
-void fill_uniform(View<T, Rank> view, std::uint64_t seed, double low,
-                  double high) {
-  fill_with(view, [&](std::uint64_t i) {
-    return low + (high - low) * random_uniform(seed, i);
-  });
+void fill_uniform(View<T, Rank> view, std::uint64_t seed, double low, double high) {
+  fill_with(view, [&](std::uint64_t i) { return low + (high - low) * random_uniform(seed, i); });
 }
 
 /// Fills with NaN, so that an element that is never written fails every check.
 template <class T, int Rank>
 void poison(View<T, Rank> view) {
-  fill_with(view, [](std::uint64_t) {
-    return std::numeric_limits<double>::quiet_NaN();
-  });
+  fill_with(view, [](std::uint64_t) { return std::numeric_limits<double>::quiet_NaN(); });
 }
 
 /// A dropout mask: 1 keeps, 0 drops; each element is dropped with the given probability, 0 to 1.
 /// @throws std::invalid_argument as element_count()
 template <int Rank>
-Tensor<std::uint8_t, Rank> random_keep_mask(const Shape<Rank>& shape,
-                                            double drop_probability,
+Tensor<std::uint8_t, Rank> random_keep_mask(const Shape<Rank>& shape, double drop_probability,
                                             std::uint64_t seed) {
   Tensor<std::uint8_t, Rank> keep(shape);
   for (std::int64_t i = 0; i < keep.count(); ++i) {
-    keep.data()[i] = random_uniform(seed, static_cast<std::uint64_t>(i)) >=
-                     drop_probability;
+    keep.data()[i] = random_uniform(seed, static_cast<std::uint64_t>(i)) >= drop_probability;
   }
   return keep;
 }

@@ -40,14 +40,12 @@ std::int64_t element_count(const std::array<std::int64_t, Rank>& shape) {
   bool empty = false;
   for (std::int64_t size : shape) {
     if (size < 0) {
-      throw std::invalid_argument(
-          fmt::format("shape {} has a negative size", to_string(shape)));
+      throw std::invalid_argument(fmt::format("shape {} has a negative size", to_string(shape)));
     }
     if (size == 0) {
       empty = true;
     } else if (count > std::numeric_limits<std::int64_t>::max() / size) {
-      throw std::invalid_argument(
-          fmt::format("shape {} has too many elements", to_string(shape)));
+      throw std::invalid_argument(fmt::format("shape {} has too many elements", to_string(shape)));
     } else {
       count *= size;
     }
@@ -58,8 +56,7 @@ std::int64_t element_count(const std::array<std::int64_t, Rank>& shape) {
 /// Row-major strides of a shape, in elements: the last dimension has stride 1.
 /// @param shape one that element_count() accepts
 template <std::size_t Rank>
-std::array<std::int64_t, Rank> row_major_strides(
-    const std::array<std::int64_t, Rank>& shape) {
+std::array<std::int64_t, Rank> row_major_strides(const std::array<std::int64_t, Rank>& shape) {
   std::array<std::int64_t, Rank> strides{};
   std::int64_t step = 1;
   for (std::size_t axis = Rank; axis-- > 0;) {
@@ -82,12 +79,10 @@ class View {
   View(T* data, const Shape<Rank>& shape, const Shape<Rank>& strides)
       : data_(data), shape_(shape), strides_(strides) {}
   /// A row-major view.
-  View(T* data, const Shape<Rank>& shape)
-      : View(data, shape, row_major_strides(shape)) {}
+  View(T* data, const Shape<Rank>& shape) : View(data, shape, row_major_strides(shape)) {}
   /// A writable view converts to a read-only one.
   template <class U, class = std::enable_if_t<std::is_same_v<T, const U>>>
-  View(const View<U, Rank>& other)
-      : View(other.data(), other.shape(), other.strides()) {}
+  View(const View<U, Rank>& other) : View(other.data(), other.shape(), other.strides()) {}
 
   /// The element at an index; one argument per dimension. Checked in debug builds only.
   template <class... Index>
@@ -96,15 +91,12 @@ class View {
     return data_[offset({static_cast<std::int64_t>(index)...})];
   }
   /// The element at an index given as an array. Checked in debug builds only.
-  T& operator[](const Shape<Rank>& index) const {
-    return data_[offset(index)];
-  }
+  T& operator[](const Shape<Rank>& index) const { return data_[offset(index)]; }
 
   /// The sub-view at one index of the outermost dimension: q.at(b).at(h) is [length, head_dim].
   /// Checked in debug builds only.
   auto at(std::int64_t index) const {
-    static_assert(Rank > 1,
-                  "a view of one dimension has elements, not sub-views");
+    static_assert(Rank > 1, "a view of one dimension has elements, not sub-views");
     assert(index >= 0 && index < shape_[0]);
     Shape<Rank - 1> shape{}, strides{};
     for (int axis = 1; axis < Rank; ++axis) {
@@ -117,11 +109,10 @@ class View {
   /// The same elements with indices `begin` to `end` (exclusive) along one dimension.
   /// @throws std::invalid_argument when the range does not fit
   View narrow(int axis, std::int64_t begin, std::int64_t end) const {
-    if (axis < 0 || axis >= Rank || begin < 0 || end < begin ||
-        end > shape_[axis]) {
+    if (axis < 0 || axis >= Rank || begin < 0 || end < begin || end > shape_[axis]) {
       throw std::invalid_argument(
-          fmt::format("range {} to {} does not fit dimension {} of shape {}",
-                      begin, end, axis, to_string(shape_)));
+          fmt::format("range {} to {} does not fit dimension {} of shape {}", begin, end, axis,
+                      to_string(shape_)));
     }
     View result = *this;
     result.data_ += begin * strides_[axis];
@@ -176,8 +167,7 @@ class View {
 
 /// Calls `visit(index)` for every index of a shape, in row-major order.
 template <std::size_t Rank, class Visit>
-void for_each_index(const std::array<std::int64_t, Rank>& shape,
-                    Visit visit) {
+void for_each_index(const std::array<std::int64_t, Rank>& shape, Visit visit) {
   if (element_count(shape) == 0) return;
   std::array<std::int64_t, Rank> index{};
   for (;;) {
@@ -198,8 +188,7 @@ class Tensor {
   /// @throws std::invalid_argument as element_count()
   /// @throws std::bad_alloc or std::length_error when there is not enough memory
   explicit Tensor(const Shape<Rank>& shape)
-      : shape_(shape),
-        elements_(static_cast<std::size_t>(element_count(shape)), T(0)) {}
+      : shape_(shape), elements_(static_cast<std::size_t>(element_count(shape)), T(0)) {}
 
   /// The element at an index; one argument per dimension. Checked in debug builds only.
   template <class... Index>
@@ -232,9 +221,7 @@ class Tensor {
   /// The size of one dimension.
   std::int64_t size(int axis) const { return shape_[axis]; }
   /// The number of elements.
-  std::int64_t count() const {
-    return static_cast<std::int64_t>(elements_.size());
-  }
+  std::int64_t count() const { return static_cast<std::int64_t>(elements_.size()); }
 
  private:
   Shape<Rank> shape_{};
@@ -247,13 +234,11 @@ class Tensor {
 template <class From, class To, int Rank>
 void copy(View<From, Rank> from, View<To, Rank> to) {
   if (from.shape() != to.shape()) {
-    throw std::invalid_argument(
-        fmt::format("cannot copy shape {} into shape {}",
-                    to_string(from.shape()), to_string(to.shape())));
+    throw std::invalid_argument(fmt::format("cannot copy shape {} into shape {}",
+                                            to_string(from.shape()), to_string(to.shape())));
   }
   for_each_index(from.shape(), [&](const Shape<Rank>& index) {
-    if constexpr (std::is_arithmetic_v<std::remove_const_t<From>> &&
-                  std::is_arithmetic_v<To>) {
+    if constexpr (std::is_arithmetic_v<std::remove_const_t<From>> && std::is_arithmetic_v<To>) {
       to[index] = static_cast<To>(from[index]);
     } else if constexpr (std::is_same_v<std::remove_const_t<From>, To>) {
       to[index] = from[index];

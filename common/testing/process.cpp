@@ -18,13 +18,12 @@
 
 namespace fa::testing {
 
-std::string python_says(const std::string& expression,
-                        const std::filesystem::path& file) {
+std::string python_says(const std::string& expression, const std::filesystem::path& file) {
   if (run("command -v python3").status != 0) return "True\n";
-  const auto result = run(
-      "python3 -c 'import json, sys, xml.dom.minidom; file = sys.argv[1]; "
-      "print(" +
-      expression + ")' " + quoted(file));
+  const auto result =
+      run("python3 -c 'import json, sys, xml.dom.minidom; file = sys.argv[1]; "
+          "print(" +
+          expression + ")' " + quoted(file));
   return result.output + result.error;
 }
 
@@ -36,8 +35,7 @@ std::string file_bytes(const std::filesystem::path& path) {
 }
 
 TemporaryDirectory::TemporaryDirectory() {
-  std::string name =
-      (std::filesystem::temp_directory_path() / "fa_test_XXXXXX").string();
+  std::string name = (std::filesystem::temp_directory_path() / "fa_test_XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr)
     throw std::runtime_error("cannot make a temporary directory");
   path_ = name;
@@ -48,8 +46,8 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-std::optional<std::filesystem::path> device(
-    const std::string& name, const std::filesystem::path& folder) {
+std::optional<std::filesystem::path> device(const std::string& name,
+                                            const std::filesystem::path& folder) {
   std::filesystem::path path = "/dev/" + name;
   struct stat status {};
   if (stat(path.c_str(), &status) != 0 || !S_ISCHR(status.st_mode)) return {};
@@ -66,21 +64,18 @@ std::optional<std::filesystem::path> device(
 Outcome run(const std::string& command) {
   const TemporaryDirectory directory;
   const auto out = directory.path() / "out", err = directory.path() / "err";
-  const std::string line =
-      "( " + command + " ) >'" + out.string() + "' 2>'" + err.string() + "'";
+  const std::string line = "( " + command + " ) >'" + out.string() + "' 2>'" + err.string() + "'";
   const int raw = std::system(line.c_str());
   if (raw == -1) throw std::runtime_error("cannot start: " + command);
-  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out),
-          file_bytes(err)};
+  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out), file_bytes(err)};
 }
 
 std::string refusal(const std::string& command) {
   const Outcome outcome = run(command);
-  const auto lines =
-      std::count(outcome.error.begin(), outcome.error.end(), '\n');
+  const auto lines = std::count(outcome.error.begin(), outcome.error.end(), '\n');
   if (outcome.status == 2 && lines == 1) return outcome.error;
-  return "(exit status " + std::to_string(outcome.status) + ", " +
-         std::to_string(lines) + " lines on standard error)";
+  return "(exit status " + std::to_string(outcome.status) + ", " + std::to_string(lines) +
+         " lines on standard error)";
 }
 
 Outcome run_in_child(const std::function<int()>& body) {
@@ -105,8 +100,7 @@ Outcome run_in_child(const std::function<int()>& body) {
   }
   int raw = 0;
   while (waitpid(child, &raw, 0) < 0 && errno == EINTR) continue;
-  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out),
-          file_bytes(err)};
+  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, file_bytes(out), file_bytes(err)};
 }
 
 Threads::Threads(int count) {

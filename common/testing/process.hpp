@@ -58,8 +58,7 @@ inline bool contains(const std::string& text, const std::string& part) {
 /// Python.
 /// @param expression may use `file`, its path, and the modules json and xml.dom.minidom
 /// @param file       the file
-std::string python_says(const std::string& expression,
-                        const std::filesystem::path& file);
+std::string python_says(const std::string& expression, const std::filesystem::path& file);
 
 /// All bytes of a file; empty when it cannot be read.
 std::string file_bytes(const std::filesystem::path& path);
@@ -84,8 +83,8 @@ class TemporaryDirectory {
 /// @param name   "null" or "full"
 /// @param folder for the copy
 /// @return none if there is no such device or it must not be copied or used
-std::optional<std::filesystem::path> device(
-    const std::string& name, const std::filesystem::path& folder);
+std::optional<std::filesystem::path> device(const std::string& name,
+                                            const std::filesystem::path& folder);
 
 /// Sets FA_THREADS and restores the old value at the end of its scope.
 class Threads {

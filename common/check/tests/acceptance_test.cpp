@@ -28,18 +28,16 @@ Tensor<T, 1> vector_of(const std::vector<double>& values) {
   return result;
 }
 
-Distance distance_of(const std::vector<double>& out,
-                     const std::vector<double>& ref) {
+Distance distance_of(const std::vector<double>& out, const std::vector<double>& ref) {
   const auto out_tensor = vector_of(out), ref_tensor = vector_of(ref);
   return distance<double, 1>(out_tensor, ref_tensor);
 }
 
 // The rule on float64 vectors with a given type's epsilon.
-Verdict decide_on(const std::vector<double>& out,
-                  const std::vector<double>& ref,
+Verdict decide_on(const std::vector<double>& out, const std::vector<double>& ref,
                   const std::vector<double>& plain, double magnitude = 0) {
-  return decide("o", distance_of(out, ref), distance_of(plain, ref),
-                kForwardFactor, epsilon<float>(), magnitude);
+  return decide("o", distance_of(out, ref), distance_of(plain, ref), kForwardFactor,
+                epsilon<float>(), magnitude);
 }
 
 // A gradient of some size, as float64 and as the textbook algorithm would give it in type T.
@@ -75,8 +73,7 @@ TEST_CASE("the factors are 2 forward and 3 for gradients") {
   CHECK(kGradientFactor == 3);
 }
 
-TEST_CASE(
-    "the rule passes at its bound on the largest error and no further") {
+TEST_CASE("the rule passes at its bound on the largest error and no further") {
   Distance error, plain;
   error.max_reference = 4;
   plain.max_error = 0.25;
@@ -105,8 +102,7 @@ TEST_CASE("the rule passes at its bound on the rms and no further") {
   CHECK(!decide("o", error, plain, 3, eps).accepted);
 }
 
-TEST_CASE(
-    "twice the error of the textbook algorithm passes and more does not") {
+TEST_CASE("twice the error of the textbook algorithm passes and more does not") {
   const std::vector<double> ref{1, -2, 3}, plain{1.25, -2.5, 3};
   CHECK(decide_on({0.5, -3, 3}, ref, plain).accepted);
   CHECK(decide_on(ref, ref, plain).accepted);
@@ -233,8 +229,7 @@ TEST_CASE("a magnitude widens the floor for results that cancel") {
   CHECK(decide_on(out, ref, ref, 4).accepted);
   CHECK(!decide_on({1e-3 + 9 * eps, -1e-3}, ref, ref, 4).accepted);
   // One smaller than the result itself changes nothing.
-  CHECK(decide_on(out, ref, ref, 1e-6).allowed_max ==
-        decide_on(out, ref, ref).allowed_max);
+  CHECK(decide_on(out, ref, ref, 1e-6).allowed_max == decide_on(out, ref, ref).allowed_max);
 }
 
 TEST_CASE("the floor follows the type in which the result is stored") {
@@ -282,11 +277,9 @@ TEST_CASE("strided views are compared index by index") {
 
 TEST_CASE("the worst element is the first invalid one else the farthest") {
   const std::vector<double> ref{1, 2, 3, 4};
-  CHECK(distance_of({1, 5, kNaN, kNaN}, ref).worst ==
-        std::vector<std::int64_t>{2});
+  CHECK(distance_of({1, 5, kNaN, kNaN}, ref).worst == std::vector<std::int64_t>{2});
   CHECK(distance_of({1, 5, kNaN, kNaN}, ref).invalid == 2);
-  CHECK(distance_of({1, 2, kInfinity, 40}, ref).worst ==
-        std::vector<std::int64_t>{2});
+  CHECK(distance_of({1, 2, kInfinity, 40}, ref).worst == std::vector<std::int64_t>{2});
   CHECK(distance_of({1, 5, 3, 7}, ref).worst == std::vector<std::int64_t>{1});
   CHECK(distance_of(ref, ref).worst == std::vector<std::int64_t>{0});
 }
@@ -310,17 +303,15 @@ TEST_CASE("the report of a refused tensor says where and by how much") {
   CHECK(contains(report, "max 7.50e-01  (limit 9.54e-07)"));
   CHECK(contains(report, "rms 3.06e-01  (limit "));
   CHECK(contains(report, "worst at [1, 2]: 3.25, reference 4\n"));
-  CHECK(
-      contains(report,
-               "limit of max = 3 x 0.00e+00 (textbook algorithm) + 9.54e-07 "
-               "(floor)"));
+  CHECK(contains(report,
+                 "limit of max = 3 x 0.00e+00 (textbook algorithm) + 9.54e-07 "
+                 "(floor)"));
   CHECK(!contains(report, "NaN"));
 }
 
 TEST_CASE("the report counts what can never pass") {
   const std::vector<double> ref{1, 2, 3};
-  const std::string report =
-      decide_on({1, kNaN, -kInfinity}, ref, {1, kInfinity, 3}).report();
+  const std::string report = decide_on({1, kNaN, -kInfinity}, ref, {1, kInfinity, 3}).report();
   INFO(report);
   CHECK(contains(report, "2 of 3 elements are NaN, or infinite on one side"));
   CHECK(contains(report, "1 elements of the textbook algorithm are NaN"));
@@ -328,11 +319,9 @@ TEST_CASE("the report counts what can never pass") {
 }
 
 TEST_CASE("different shapes and empty ones are not compared") {
-  const auto refusal = [](const Shape<2>& out, const Shape<2>& ref,
-                          const Shape<2>& plain) {
+  const auto refusal = [](const Shape<2>& out, const Shape<2>& ref, const Shape<2>& plain) {
     return message_of<std::invalid_argument>([&] {
-      accept("o", Tensor<float, 2>(out), Tensor<double, 2>(ref),
-             Tensor<float, 2>(plain));
+      accept("o", Tensor<float, 2>(out), Tensor<double, 2>(ref), Tensor<float, 2>(plain));
     });
   };
   CHECK(refusal({2, 3}, {2, 3}, {2, 3}) == "");
@@ -340,6 +329,5 @@ TEST_CASE("different shapes and empty ones are not compared") {
         "cannot compare shape [3, 2] with reference shape [2, 3]");
   CHECK(refusal({2, 3}, {2, 3}, {2, 4}) ==
         "cannot compare shape [2, 4] with reference shape [2, 3]");
-  CHECK(refusal({0, 3}, {0, 3}, {0, 3}) ==
-        "cannot compare shape [0, 3]: it has no element");
+  CHECK(refusal({0, 3}, {0, 3}, {0, 3}) == "cannot compare shape [0, 3]: it has no element");
 }

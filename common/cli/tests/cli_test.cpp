@@ -63,12 +63,9 @@ Outcome run_program(std::vector<std::string> arguments) {
     program.flag("--twice", twice, "an option of the lesson");
     program.section("numbers", "Zahlen größer als null",
                     [&] { std::printf(twice ? "1 2 1 2\n" : "1 2\n"); });
-    program.section_apart("apart", "For other programs",
-                          [] { std::printf("{}\n"); });
-    program.section("good", "A check that passes",
-                    [&] { program.check("theorem", 0.5, 0.5); });
-    program.section("bad", "A check that fails",
-                    [&] { program.check("claim", 0.75, 0.5); });
+    program.section_apart("apart", "For other programs", [] { std::printf("{}\n"); });
+    program.section("good", "A check that passes", [&] { program.check("theorem", 0.5, 0.5); });
+    program.section("bad", "A check that fails", [&] { program.check("claim", 0.75, 0.5); });
     program.section("nan", "A check of NaN", [&] {
       program.check("nothing", std::numeric_limits<double>::quiet_NaN(), 1.0);
     });
@@ -91,8 +88,7 @@ Outcome run_program(std::vector<std::string> arguments) {
     });
     program.section("input", "The input", [&] {
       const Input& input = program.input();
-      std::printf("%s %zu\n", to_string(input.q.shape()).c_str(),
-                  input.tokens.size());
+      std::printf("%s %zu\n", to_string(input.q.shape()).c_str(), input.tokens.size());
       std::printf("%s\n", &input == &program.input() ? "once" : "twice");
     });
     program.section("save", "Where results go", [&] {
@@ -102,26 +98,21 @@ Outcome run_program(std::vector<std::string> arguments) {
         write_file(*directory / "result", std::string(10000, 'x'));
       }
     });
-    program.section("throw", "An error",
-                    [] { throw std::runtime_error("the reason"); });
-    program.section_apart(
-        "controls", "An error that holds a file's text",
-        [] { throw std::runtime_error("\x1b[2J two\nlines, größer"); });
+    program.section("throw", "An error", [] { throw std::runtime_error("the reason"); });
+    program.section_apart("controls", "An error that holds a file's text",
+                          [] { throw std::runtime_error("\x1b[2J two\nlines, größer"); });
     program.section_apart("long", "A check with a long name", [&] {
       program.check("a check whose line is longer than it looks", 0, 1);
     });
     std::string picture = "-", drawing;
     program.output("--picture", picture, "a file to write");
-    program.section("memory", "Too much memory",
-                    [] { throw std::bad_alloc(); });
-    program.section("length", "More memory than there can be", [] {
-      Tensor<double, 1>({std::numeric_limits<std::int64_t>::max()});
-    });
+    program.section("memory", "Too much memory", [] { throw std::bad_alloc(); });
+    program.section("length", "More memory than there can be",
+                    [] { Tensor<double, 1>({std::numeric_limits<std::int64_t>::max()}); });
     std::int64_t count = 3;
     std::string colour = "red";
     Options& options = program.command("paint", "Paints something.", [&] {
-      std::printf("%d %s%s\n", static_cast<int>(count), colour.c_str(),
-                  twice ? ", twice" : "");
+      std::printf("%d %s%s\n", static_cast<int>(count), colour.c_str(), twice ? ", twice" : "");
       if (count == 5) throw Interrupted("interrupted after 5");
       program.check("paint", 0.5, count == 6 ? 0.25 : 1.0);
     });
@@ -135,8 +126,7 @@ Outcome run_program(std::vector<std::string> arguments) {
   });
 }
 
-Outcome run_section(const std::string& name,
-                    std::vector<std::string> arguments = {}) {
+Outcome run_section(const std::string& name, std::vector<std::string> arguments = {}) {
   arguments.insert(arguments.end(), {"--section", name});
   return run_program(arguments);
 }
@@ -193,8 +183,7 @@ TEST_CASE("a column of words that begin like inf is set left") {
   Table table({"longer heading"});
   table.add({"inflight"});
   table.add({"nanometre"});
-  CHECK(table.text() ==
-        "longer heading\n--------------\ninflight\nnanometre\n");
+  CHECK(table.text() == "longer heading\n--------------\ninflight\nnanometre\n");
 }
 
 TEST_CASE("a table counts letters and not bytes") {
@@ -222,8 +211,7 @@ TEST_CASE("a row that does not fit its table is refused") {
   const auto refusal = [&](const std::vector<std::string>& cells) {
     return message_of<std::invalid_argument>([&] { table.add(cells); });
   };
-  CHECK(refusal({"1"}) ==
-        "a row of 1 cells does not fit a table of 2 columns");
+  CHECK(refusal({"1"}) == "a row of 1 cells does not fit a table of 2 columns");
   CHECK(refusal({"1", "2", "3"}) != "");
   CHECK(refusal({"1", "2"}) == "");
 }
@@ -270,8 +258,7 @@ TEST_CASE("progress tells the share done and the time left") {
     work(progress, 1, std::chrono::milliseconds(300));
     return 0;
   });
-  const double elapsed =
-      std::chrono::duration<double>(Clock::now() - start).count();
+  const double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
   const std::string before = "counted: 9 %, about ";
   REQUIRE(outcome.error.substr(0, before.size()) == before);
   const double left = std::stod(outcome.error.substr(before.size()));
@@ -283,11 +270,9 @@ TEST_CASE("progress redraws its line on a terminal and clears it") {
   constexpr int kNoTerminal = 98;
   const Outcome outcome = run_in_child([] {
     const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
-    if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0)
-      return kNoTerminal;
+    if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) return kNoTerminal;
     const int other_end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
-    if (other_end < 0 || dup2(other_end, STDERR_FILENO) < 0)
-      return kNoTerminal;
+    if (other_end < 0 || dup2(other_end, STDERR_FILENO) < 0) return kNoTerminal;
     {
       Progress progress("drawn", 2, std::chrono::milliseconds(0));
       work(progress, 1, std::chrono::milliseconds(1));
@@ -326,8 +311,7 @@ TEST_CASE("a command runs in place of the walk, with its options") {
   CHECK(plain.status == 0);
   CHECK(plain.output.substr(0, 6) == "3 red\n");
   CHECK(!contains(plain.output, "Zahlen"));
-  const Outcome chosen =
-      run_program({"paint", "--colour", "blue", "--twice", "--count", "4"});
+  const Outcome chosen = run_program({"paint", "--colour", "blue", "--twice", "--count", "4"});
   CHECK(chosen.output.substr(0, 14) == "4 blue, twice\n");
   const Outcome failed = run_program({"paint", "--count", "6"});
   CHECK(failed.status == 1);
@@ -351,8 +335,7 @@ TEST_CASE("progress may be made by several threads") {
     Progress progress("together", 400, std::chrono::milliseconds(0));
     std::vector<std::thread> threads;
     for (int i = 0; i < 4; ++i) {
-      threads.emplace_back(
-          [&] { work(progress, 100, std::chrono::milliseconds(0)); });
+      threads.emplace_back([&] { work(progress, 100, std::chrono::milliseconds(0)); });
     }
     for (std::thread& thread : threads) thread.join();
     return 0;
@@ -366,15 +349,12 @@ TEST_CASE("the lines of a text file come without their ends") {
   const TemporaryDirectory directory;
   const fs::path path = directory.path() / "lines.txt";
   write_file(path, "one\n\ntwo words\nwindows\r\nlast");
-  CHECK(read_lines(path) ==
-        std::vector<std::string>{"one", "", "two words", "windows", "last"});
+  CHECK(read_lines(path) == std::vector<std::string>{"one", "", "two words", "windows", "last"});
   write_file(path, "");
   CHECK(read_lines(path).empty());
-  for (const fs::path& unreadable :
-       {directory.path() / "missing.txt", directory.path()}) {
-    CHECK(message_of<std::invalid_argument>([&] {
-            read_lines(unreadable);
-          }) == unreadable.string() + ": cannot be read");
+  for (const fs::path& unreadable : {directory.path() / "missing.txt", directory.path()}) {
+    CHECK(message_of<std::invalid_argument>([&] { read_lines(unreadable); }) ==
+          unreadable.string() + ": cannot be read");
   }
 }
 
@@ -398,11 +378,9 @@ TEST_CASE("good input is read with its tokens") {
 TEST_CASE("control characters of tokens are shown, not obeyed") {
   const TemporaryDirectory directory;
   write_good_input(directory.path());
-  write_file(directory.path() / "tokens.txt",
-             "\x1b[31mred\nno\tUTF-8 \xff\r\ngrößer\n");
+  write_file(directory.path() / "tokens.txt", "\x1b[31mred\nno\tUTF-8 \xff\r\ngrößer\n");
   CHECK(read_input(directory.path()).tokens ==
-        std::vector<std::string>{"\\x1b[31mred", "no\\x09UTF-8 \\xff",
-                                 "größer"});
+        std::vector<std::string>{"\\x1b[31mred", "no\\x09UTF-8 \\xff", "größer"});
 }
 
 TEST_CASE("input of other types is rounded to float32") {
@@ -420,19 +398,15 @@ TEST_CASE("input of other types is rounded to float32") {
 TEST_CASE("input that is missing is named") {
   const TemporaryDirectory directory;
   const std::string name = directory.path().string();
-  CHECK(input_refusal(directory.path() / "nowhere") ==
-        name + "/nowhere: is not a directory");
-  CHECK(input_refusal(directory.path()) ==
-        name + "/q.npy: there is no such file");
+  CHECK(input_refusal(directory.path() / "nowhere") == name + "/nowhere: is not a directory");
+  CHECK(input_refusal(directory.path()) == name + "/q.npy: there is no such file");
   write_good_input(directory.path());
   CHECK(input_refusal(directory.path()) == "");
-  CHECK(input_refusal(directory.path() / "q.npy") ==
-        name + "/q.npy: is not a directory");
+  CHECK(input_refusal(directory.path() / "q.npy") == name + "/q.npy: is not a directory");
   for (const char* file : {"q.npy", "k.npy", "v.npy"}) {
     write_good_input(directory.path());
     fs::remove(directory.path() / file);
-    CHECK(input_refusal(directory.path()) ==
-          name + "/" + file + ": there is no such file");
+    CHECK(input_refusal(directory.path()) == name + "/" + file + ": there is no such file");
   }
 }
 
@@ -444,15 +418,13 @@ TEST_CASE("input that is not finite is refused with its place") {
     tensor(0, 1, 2, 3) = bad;
     write_npy(directory.path() / file, tensor);
     const std::string message = input_refusal(directory.path());
-    const std::string start =
-        (directory.path() / file).string() + ": element [0, 1, 2, 3] is ";
+    const std::string start = (directory.path() / file).string() + ": element [0, 1, 2, 3] is ";
     REQUIRE(message.substr(0, start.size()) == start);
     return message.substr(start.size());
   };
   const float infinity = std::numeric_limits<float>::infinity();
   const std::string rest = "; every element must be a finite float32";
-  CHECK(refusal(std::numeric_limits<float>::quiet_NaN(), "q.npy") ==
-        "nan" + rest);
+  CHECK(refusal(std::numeric_limits<float>::quiet_NaN(), "q.npy") == "nan" + rest);
   CHECK(refusal(infinity, "k.npy") == "inf" + rest);
   CHECK(refusal(-infinity, "v.npy") == "-inf" + rest);
   CHECK(refusal(1e300, "v.npy") == "inf" + rest);  // too large for float32
@@ -462,20 +434,17 @@ TEST_CASE("input of the wrong shape is refused") {
   const TemporaryDirectory directory;
   const std::string name = directory.path().string();
   write_good_input(directory.path());
-  write_npy(directory.path() / "k.npy",
-            normal_tensor<float, 3>({2, 3, 4}, 2));
+  write_npy(directory.path() / "k.npy", normal_tensor<float, 3>({2, 3, 4}, 2));
   CHECK(input_refusal(directory.path()) ==
         name +
             "/k.npy: has shape [2, 3, 4], which is 3 dimensions; 4 are "
             "needed");
   write_npy(directory.path() / "k.npy", Tensor<float, 4>({1, 2, 0, 4}));
   CHECK(input_refusal(directory.path()) ==
-        name +
-            "/k.npy: has shape [1, 2, 0, 4]; every size must be at least 1");
+        name + "/k.npy: has shape [1, 2, 0, 4]; every size must be at least 1");
   write_good_input(directory.path());
   write_file(directory.path() / "q.npy", "no array");
-  CHECK(contains(input_refusal(directory.path()),
-                 "/q.npy: is not a .npy file"));
+  CHECK(contains(input_refusal(directory.path()), "/q.npy: is not a .npy file"));
   write_good_input(directory.path());
   write_file(directory.path() / "tokens.txt", "[CLS]\n[SEP]\n");
   CHECK(input_refusal(directory.path()) ==
@@ -495,8 +464,7 @@ TEST_CASE("the shipped input is every head of one layer and its tokens") {
   CHECK(input.tokens.back() == "[SEP]");
   // Without --input, this is what a program reads.
   const Outcome outcome = run_section("input");
-  CHECK(outcome.output == to_string(input.q.shape()) + " " +
-                              std::to_string(length) + "\nonce\n");
+  CHECK(outcome.output == to_string(input.q.shape()) + " " + std::to_string(length) + "\nonce\n");
 }
 
 TEST_CASE("a section alone prints only what it says itself") {
@@ -511,13 +479,11 @@ TEST_CASE("a full run prints all sections in order under their titles") {
   const Outcome outcome = run_program({});
   // It ends at the section that throws.
   CHECK(outcome.status == 2);
-  const std::string start =
-      "\nZahlen größer als null\n======================\n1 2\n\nA check";
+  const std::string start = "\nZahlen größer als null\n======================\n1 2\n\nA check";
   CHECK(outcome.output.substr(0, start.size()) == start);
   std::size_t at = 0;
-  for (const char* title :
-       {"Zahlen größer als null", "A check that passes", "A check that fails",
-        "A check of NaN", "The verdict on a tensor", "The input"}) {
+  for (const char* title : {"Zahlen größer als null", "A check that passes", "A check that fails",
+                            "A check of NaN", "The verdict on a tensor", "The input"}) {
     const std::size_t found = outcome.output.find(title);
     REQUIRE(found != std::string::npos);
     CHECK(found > at);
@@ -530,8 +496,7 @@ TEST_CASE("a section apart is no part of the walk") {
   const Outcome outcome = run_section("apart");
   CHECK(outcome.status == 0);
   CHECK(outcome.output == "{}\n");
-  CHECK(contains(run_program({"--help"}).output,
-                 "For other programs (only when named)\n"));
+  CHECK(contains(run_program({"--help"}).output, "For other programs (only when named)\n"));
 }
 
 TEST_CASE("help is printed in full and is a success") {
@@ -539,18 +504,15 @@ TEST_CASE("help is printed in full and is a success") {
   CHECK(outcome.status == 0);
   CHECK(outcome.error == "");
   for (const char* part :
-       {"Shows nothing.", "--device", "--input", "--save", "--summary",
-        "--section", "--twice", "an option of the lesson",
-        "  numbers       Zahlen größer als null\n",
-        "  length        More memory than there can be\n",
-        "Exit status: 0"}) {
+       {"Shows nothing.", "--device", "--input", "--save", "--summary", "--section", "--twice",
+        "an option of the lesson", "  numbers       Zahlen größer als null\n",
+        "  length        More memory than there can be\n", "Exit status: 0"}) {
     CHECK_MESSAGE(contains(outcome.output, part), part);
   }
 }
 
 TEST_CASE("what is not understood is refused with status 2") {
-  const auto refused = [](const std::vector<std::string>& arguments,
-                          const std::string& value) {
+  const auto refused = [](const std::vector<std::string>& arguments, const std::string& value) {
     const Outcome outcome = run_program(arguments);
     INFO(outcome.error);
     CHECK(outcome.status == 2);
@@ -568,12 +530,11 @@ TEST_CASE("what is not understood is refused with status 2") {
 }
 
 TEST_CASE("an unknown section is refused with the known ones") {
-  check_refused(
-      run_section("sums"),
-      "--section sums: there is no such section; allowed are numbers, "
-      "apart, good, bad, nan, findings, tensor, input, save, throw, "
-      "controls, long, "
-      "memory, length");
+  check_refused(run_section("sums"),
+                "--section sums: there is no such section; allowed are numbers, "
+                "apart, good, bad, nan, findings, tensor, input, save, throw, "
+                "controls, long, "
+                "memory, length");
 }
 
 TEST_CASE("a GPU is refused where there is nothing to run on it") {
@@ -589,11 +550,9 @@ TEST_CASE("--device gpu where there is no GPU, or no code for one") {
     return run_in_child([=] {
       Program program("09_example", "Has kernels.");
       program.has_kernels(gpu);
-      program.section("where", "Where they run", [&] {
-        std::puts(program.on_gpu() ? "on the GPU" : "in the lab");
-      });
-      const char* arguments[] = {"09_example", "--section", "where",
-                                 "--device", device};
+      program.section("where", "Where they run",
+                      [&] { std::puts(program.on_gpu() ? "on the GPU" : "in the lab"); });
+      const char* arguments[] = {"09_example", "--section", "where", "--device", device};
       return program.run(5, const_cast<char**>(arguments));
     });
   };
@@ -692,10 +651,8 @@ TEST_CASE("a verdict's line in the summary shows the bound that broke") {
 
 TEST_CASE("a summary that cannot be written gives status 2 before any work") {
   const TemporaryDirectory directory;
-  const std::string folder = directory.path().string(),
-                    missing = folder + "/missing/summary";
-  const auto refused = [](const std::string& summary,
-                          const std::string& why) {
+  const std::string folder = directory.path().string(), missing = folder + "/missing/summary";
+  const auto refused = [](const std::string& summary, const std::string& why) {
     check_refused(run_section("good", {"--summary", summary}),
                   "--summary " + summary + ": cannot be written: " + why);
   };
@@ -707,8 +664,7 @@ TEST_CASE("a summary that cannot be written gives status 2 before any work") {
   }
 }
 
-TEST_CASE(
-    "a disk that becomes full leaves no part of a line of the summary") {
+TEST_CASE("a disk that becomes full leaves no part of a line of the summary") {
   const TemporaryDirectory directory;
   const fs::path summary = directory.path() / "summary";
   const std::string before(35, 'x');
@@ -718,8 +674,7 @@ TEST_CASE(
       std::signal(SIGXFSZ, SIG_IGN);
       const rlimit limit{40, 40};  // a line has more
       setrlimit(RLIMIT_FSIZE, &limit);
-      const Outcome inner =
-          run_section("long", {"--summary", summary.string()});
+      const Outcome inner = run_section("long", {"--summary", summary.string()});
       std::printf("%d\n", inner.status);
       return 0;
     });
@@ -747,8 +702,7 @@ TEST_CASE("files to write are checked before any work, and not touched") {
                                      "folder " +
                                      directory.path().string() + "/no");
     fs::remove(file);
-    CHECK(contains(with(file.string()).output, "theorem") ==
-          (option == "--picture"));
+    CHECK(contains(with(file.string()).output, "theorem") == (option == "--picture"));
     CHECK(!fs::exists(file));
     write_file(file, "old");
     CHECK(with(file.string()).error == "");
@@ -767,8 +721,7 @@ TEST_CASE("several programs share one folder and one summary") {
   for (int i = 0; i < 4; ++i) {
     programs.push_back(fork());
     if (programs.back() != 0) continue;
-    const Outcome outcome =
-        run_section("save", {"--save", save, "--summary", summary});
+    const Outcome outcome = run_section("save", {"--save", save, "--summary", summary});
     std::fputs(outcome.error.c_str(), stderr);
     _exit(outcome.status);
   }
@@ -785,8 +738,7 @@ TEST_CASE("the input option is read once and its faults give status 2") {
   const TemporaryDirectory directory;
   write_good_input(directory.path());
   const std::string name = directory.path().string();
-  CHECK(run_section("input", {"--input", name}).output ==
-        "[1, 2, 5, 4] 3\nonce\n");
+  CHECK(run_section("input", {"--input", name}).output == "[1, 2, 5, 4] 3\nonce\n");
   check_refused(run_section("input", {"--input", name + "/nowhere"}),
                 name + "/nowhere: is not a directory");
 }
@@ -801,56 +753,47 @@ TEST_CASE("the save option makes its directory") {
   const std::string file = (directory.path() / "file").string();
   write_file(file, "in the way");
   for (const std::string& place : {file, file + "/below"}) {
-    check_refused(
-        run_section("save", {"--save", place}),
-        "--save " + place + ": is not a directory and cannot be created");
+    check_refused(run_section("save", {"--save", place}),
+                  "--save " + place + ": is not a directory and cannot be created");
   }
   // Not even the superuser can create a file there.
   if (!fs::is_directory("/proc/self")) return;
   const Outcome outcome = run_section("save", {"--save", "/proc/self"});
   CHECK(outcome.status == 2);
-  CHECK(
-      contains(outcome.error,
-               "--save /proc/self: cannot be written: no file can be made"));
+  CHECK(contains(outcome.error, "--save /proc/self: cannot be written: no file can be made"));
 }
 
-TEST_CASE(
-    "a refusal is one line on standard error and status 2, nothing else") {
+TEST_CASE("a refusal is one line on standard error and status 2, nothing else") {
   using testing::refusal;
   CHECK(refusal("echo no >&2; exit 2") == "no\n");
-  CHECK(refusal("echo no >&2; exit 1") ==
-        "(exit status 1, 1 lines on standard error)");
+  CHECK(refusal("echo no >&2; exit 1") == "(exit status 1, 1 lines on standard error)");
   CHECK(refusal("echo no >&2; echo no >&2; exit 2") ==
         "(exit status 2, 2 lines on standard error)");
   CHECK(refusal("true") == "(exit status 0, 0 lines on standard error)");
 }
 
 TEST_CASE("measurements are shown as a table and recorded as JSON") {
-  cli::Measurement fast{{"kernel", std::string("01 \"fast\"")},
-                        {"milliseconds", 0.1234},
-                        {"tflops", 12.345}};
+  cli::Measurement fast{
+      {"kernel", std::string("01 \"fast\"")}, {"milliseconds", 0.1234}, {"tflops", 12.345}};
   cli::add_resources(fast, {128, 49152, 16, 2, 0.25, 384, 3});
-  const std::vector<cli::Measurement> rows{fast,
-                                           {{"kernel", std::string("02")},
-                                            {"milliseconds", 1.0},
-                                            {"tflops", 1.5}}};
+  const std::vector<cli::Measurement> rows{
+      fast, {{"kernel", std::string("02")}, {"milliseconds", 1.0}, {"tflops", 1.5}}};
   const std::string table = cli::table_of(rows, {"kernel"});
   CAPTURE(table);
-  CHECK(
-      contains(table,
-               "kernel        ms  TFLOP/s  registers  shared, B  spilled, B  "
-               "blocks/SM  % of warps\n"));
+  CHECK(contains(table,
+                 "kernel        ms  TFLOP/s  registers  shared, B  spilled, B  "
+                 "blocks/SM  % of warps\n"));
   CHECK(contains(table,
                  "01 \"fast\"  0.123    12.35        128      49152          "
                  "16          2          25\n"));
   CHECK(contains(table,
                  "02         1.000     1.50          -          -           "
                  "-          -           -\n"));
-  CHECK(contains(cli::table_of({{{"kernel", std::string("03")},
-                                 {"length", std::int64_t{1024}},
-                                 {"milliseconds", 2.0}}},
-                               {"kernel"}),
-                 "kernel     N     ms\n"));
+  CHECK(contains(
+      cli::table_of(
+          {{{"kernel", std::string("03")}, {"length", std::int64_t{1024}}, {"milliseconds", 2.0}}},
+          {"kernel"}),
+      "kernel     N     ms\n"));
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "record.json";
   DeviceProperties device;
@@ -859,24 +802,21 @@ TEST_CASE("measurements are shown as a table and recorded as JSON") {
   cli::write_results(file, device, "prog --size 3", rows);
   const std::string text = testing::file_bytes(file);
   for (const char* part :
-       {"\"gpu\": \"A GPU\"", "\"driver\": \"", "\"toolkit\": \"1.2\"",
-        "\"commit\": \"", "\"date\": \"20", "\"command\": \"prog --size 3\"",
+       {"\"gpu\": \"A GPU\"", "\"driver\": \"", "\"toolkit\": \"1.2\"", "\"commit\": \"",
+        "\"date\": \"20", "\"command\": \"prog --size 3\"",
         "{\"kernel\": \"01 \\\"fast\\\"\", \"milliseconds\": 0.1234, ",
-        "\"registers\": 128, \"shared_bytes\": 49152",
-        "\"threads\": 384, \"stages\": 3"}) {
+        "\"registers\": 128, \"shared_bytes\": 49152", "\"threads\": 384, \"stages\": 3"}) {
     CAPTURE(text);
     CHECK(contains(text, part));
   }
-  CHECK_THROWS_AS(cli::write_results(directory.path() / "no" / "file", device,
-                                     "prog", rows),
+  CHECK_THROWS_AS(cli::write_results(directory.path() / "no" / "file", device, "prog", rows),
                   std::runtime_error);
 }
 
 TEST_CASE("what warps ask for is told by warpgroups, in their order") {
   CHECK(cli::asked_text({}) == "");
   CHECK(cli::asked_text({24, 24, 24, 24}) == "24");
-  CHECK(cli::asked_text({240, 240, 240, 240, 240, 240, 240, 240, 24, 24, 24,
-                         24}) == "2 x 240, 24");
+  CHECK(cli::asked_text({240, 240, 240, 240, 240, 240, 240, 240, 24, 24, 24, 24}) == "2 x 240, 24");
   CHECK(cli::asked_text({0, 0, 0, 0, 40, 40, 40, 40}) == "-, 40");
 }
 
@@ -911,8 +851,7 @@ TEST_CASE("a row for each kernel of a rung: lines once, unknowns left out") {
                  "99_new      -      128          0       -          24  "
                  "       64           0          8\n"));
   gpu.in_lab.resize(2);
-  CHECK_FALSE(
-      contains(cli::kernel_table(cli::kernel_rows({gpu}, lines)), "24"));
+  CHECK_FALSE(contains(cli::kernel_table(cli::kernel_rows({gpu}, lines)), "24"));
 }
 
 TEST_CASE("what kernels take of a GPU is recorded, group by group") {
@@ -924,9 +863,8 @@ TEST_CASE("what kernels take of a GPU is recorded, group by group") {
   BackendBase gpu;
   gpu.kind = "gpu";
   gpu.properties.name = "A GPU";
-  cli::show_kernel_tables(
-      options, gpu, "04_x", {{"01_one", 5}},
-      {{"empty", {}}, {"D 64", {{"01_one", {{64, 7, 0, 8, 0.5, 128, 2}}}}}});
+  cli::show_kernel_tables(options, gpu, "04_x", {{"01_one", 5}},
+                          {{"empty", {}}, {"D 64", {{"01_one", {{64, 7, 0, 8, 0.5, 128, 2}}}}}});
   const std::string text = testing::file_bytes(file);
   CAPTURE(text);
   CHECK(contains(text,
@@ -944,10 +882,9 @@ TEST_CASE("what kernels take of the lab is no record") {
   options.results = "file";
   BackendBase lab;
   lab.kind = "lab";
-  CHECK_THROWS_WITH_AS(
-      cli::show_kernel_tables(options, lab, "04_x", {}, {}),
-      "--results records the resources of kernels on a GPU, and none is used",
-      std::invalid_argument);
+  CHECK_THROWS_WITH_AS(cli::show_kernel_tables(options, lab, "04_x", {}, {}),
+                       "--results records the resources of kernels on a GPU, and none is used",
+                       std::invalid_argument);
 }
 
 TEST_CASE("peaks are known for the compute capabilities of the course") {
@@ -959,14 +896,12 @@ TEST_CASE("peaks are known for the compute capabilities of the course") {
   CHECK(*peak_flops(device, Arithmetic::kTensorCores16) / 1e12 ==
         doctest::Approx(989).epsilon(0.01));
   device.clock_hz = 1.98e9;
-  CHECK(*peak_flops(device, Arithmetic::kFloat32) / 1e12 ==
-        doctest::Approx(67).epsilon(0.01));
+  CHECK(*peak_flops(device, Arithmetic::kFloat32) / 1e12 == doctest::Approx(67).epsilon(0.01));
   device.compute_capability = 0;
   CHECK_FALSE(peak_flops(device, Arithmetic::kFloat32).has_value());
 }
 
-TEST_CASE(
-    "a part of a name chooses kernels; one that chooses none is refused") {
+TEST_CASE("a part of a name chooses kernels; one that chooses none is refused") {
   KernelOptions options;
   CHECK(options.wants("01_first"));
   CHECK(options.size_or(70) == 70);
@@ -996,6 +931,5 @@ TEST_CASE("sections use the lab where there is no GPU, and times are none") {
   CHECK_FALSE(can_time(program, options));
   options.results = "file.json";
   CHECK_THROWS_WITH_AS(can_time(program, options),
-                       "--results records times on a GPU, and none is used",
-                       std::invalid_argument);
+                       "--results records times on a GPU, and none is used", std::invalid_argument);
 }

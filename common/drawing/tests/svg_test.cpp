@@ -24,10 +24,8 @@ TEST_CASE("numbers of a picture have few digits and no needless zeros") {
   CHECK(Svg::number(12.34) == "12.3");
   CHECK(Svg::number(-123.04) == "-123");
   CHECK(Svg::number(1234567) == "1234567");
-  CHECK_THROWS_AS(Svg::number(std::numeric_limits<double>::quiet_NaN()),
-                  std::invalid_argument);
-  CHECK_THROWS_AS(Svg::number(std::numeric_limits<double>::infinity()),
-                  std::invalid_argument);
+  CHECK_THROWS_AS(Svg::number(std::numeric_limits<double>::quiet_NaN()), std::invalid_argument);
+  CHECK_THROWS_AS(Svg::number(std::numeric_limits<double>::infinity()), std::invalid_argument);
 }
 
 TEST_CASE("a picture has its elements in their order") {
@@ -41,18 +39,16 @@ TEST_CASE("a picture has its elements in their order") {
   CHECK(testing::contains(text,
                           "width=\"70\" height=\"80.5\" "
                           "viewBox=\"0 0 70 80.5\""));
-  CHECK(testing::contains(
-      text,
-      "<rect x=\"1\" y=\"2\" width=\"3\" height=\"4.5\" fill=\"#ffffff\" "
-      "fill-opacity=\"0.25\"/>\n"
-      "<g class=\"main\"><line x1=\"0\" y1=\"0\" x2=\"10\" y2=\"20.5\"/>\n"
-      "</g>\n"
-      "<text x=\"5\" y=\"6\" text-anchor=\"end\">words</text>\n</svg>\n"));
+  CHECK(testing::contains(text,
+                          "<rect x=\"1\" y=\"2\" width=\"3\" height=\"4.5\" fill=\"#ffffff\" "
+                          "fill-opacity=\"0.25\"/>\n"
+                          "<g class=\"main\"><line x1=\"0\" y1=\"0\" x2=\"10\" y2=\"20.5\"/>\n"
+                          "</g>\n"
+                          "<text x=\"5\" y=\"6\" text-anchor=\"end\">words</text>\n</svg>\n"));
   CHECK(text == svg.str(70, 80.5));
 }
 
-TEST_CASE(
-    "texts and attributes of a picture are escaped; XML parsers read it") {
+TEST_CASE("texts and attributes of a picture are escaped; XML parsers read it") {
   for (const auto paper : {Svg::Paper::kWhite, Svg::Paper::kAdaptive}) {
     Svg svg("a < b & \"c\"\a", paper, "<desc>");
     svg.open("g", {{"data-name", "x\" onclick=\"y"}});
@@ -63,9 +59,8 @@ TEST_CASE(
     const auto file = directory.path() / "picture.svg";
     write_file(file, svg.str(10, 20));
     const auto says = [&](const std::string& expression) {
-      return testing::python_says(
-          "(lambda d: " + expression + ")(xml.dom.minidom.parse(file))",
-          file);
+      return testing::python_says("(lambda d: " + expression + ")(xml.dom.minidom.parse(file))",
+                                  file);
     };
     CHECK(says(R"x(d.documentElement.tagName == "svg")x") == "True\n");
     CHECK(says(R"x(d.getElementsByTagName("title")[0].firstChild.data == )x"

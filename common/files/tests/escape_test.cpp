@@ -20,11 +20,9 @@ std::string utf8(std::uint32_t code) {
     return static_cast<char>(static_cast<unsigned char>(bits));
   };
   if (code < 0x80) return {byte(code)};
-  if (code < 0x800)
-    return {byte(0xc0 | code >> 6), byte(0x80 | (code & 0x3f))};
+  if (code < 0x800) return {byte(0xc0 | code >> 6), byte(0x80 | (code & 0x3f))};
   if (code < 0x10000) {
-    return {byte(0xe0 | code >> 12), byte(0x80 | (code >> 6 & 0x3f)),
-            byte(0x80 | (code & 0x3f))};
+    return {byte(0xe0 | code >> 12), byte(0x80 | (code >> 6 & 0x3f)), byte(0x80 | (code & 0x3f))};
   }
   return {byte(0xf0 | code >> 18), byte(0x80 | (code >> 12 & 0x3f)),
           byte(0x80 | (code >> 6 & 0x3f)), byte(0x80 | (code & 0x3f))};
@@ -57,8 +55,7 @@ TEST_CASE("a terminal gets no character that it would obey") {
   CHECK(printable("") == "");
   CHECK(printable("Alice's QKᵀ \\ größer 日本 🙂") ==
         "Alice's QKᵀ \\ größer 日本 🙂");
-  CHECK(printable("red \x1b[31m\r\n\t\x7f") ==
-        "red \\x1b[31m\\x0d\\x0a\\x09\\x7f");
+  CHECK(printable("red \x1b[31m\r\n\t\x7f") == "red \\x1b[31m\\x0d\\x0a\\x09\\x7f");
   CHECK(printable(std::string("a\0b", 3)) == "a\\x00b");
   CHECK(printable("\xc2\x9b"
                   "31m \x9b"
@@ -69,11 +66,9 @@ TEST_CASE("a terminal gets no character that it would obey") {
 
 TEST_CASE("every character alone, and what is none") {
   for (std::uint32_t code = 0; code < 0x200000; ++code) {
-    const bool is_character =
-        code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff);
+    const bool is_character = code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff);
     const bool is_obeyed = code < 32 || (code > 126 && code < 160) ||
-                           (code > 0x2027 && code < 0x202f) ||
-                           (code > 0x2065 && code < 0x206a);
+                           (code > 0x2027 && code < 0x202f) || (code > 0x2065 && code < 0x206a);
     const std::string bytes = utf8(code);
     const std::string shown = printable(bytes);
     if (shown != (is_character && !is_obeyed ? bytes : escaped(bytes))) {
@@ -94,21 +89,17 @@ TEST_CASE("every character alone, and what is none") {
 TEST_CASE("random bytes become text without controls that stays as it is") {
   for (std::uint64_t i = 0; i < 20000; ++i) {
     std::string bytes;
-    const auto drawn = [&](std::uint64_t k) {
-      return random_bits(i, k) >> 11;
-    };
+    const auto drawn = [&](std::uint64_t k) { return random_bits(i, k) >> 11; };
     const std::uint64_t size = drawn(0) % 24;
     for (std::uint64_t k = 1; k <= size; ++k) {
       // Bytes, or characters, so that they meet in all ways.
-      bytes += drawn(100 + k) % 2 == 0
-                   ? std::string(1, static_cast<char>(drawn(k)))
-                   : utf8(static_cast<std::uint32_t>(drawn(k) % 0x3000));
+      bytes += drawn(100 + k) % 2 == 0 ? std::string(1, static_cast<char>(drawn(k)))
+                                       : utf8(static_cast<std::uint32_t>(drawn(k) % 0x3000));
     }
     const std::string shown = printable(bytes);
     CAPTURE(shown);
-    REQUIRE(std::all_of(shown.begin(), shown.end(), [](char c) {
-      return static_cast<unsigned char>(c) >= 32 && c != 127;
-    }));
+    REQUIRE(std::all_of(shown.begin(), shown.end(),
+                        [](char c) { return static_cast<unsigned char>(c) >= 32 && c != 127; }));
     REQUIRE(printable(shown) == shown);
     REQUIRE(shown.size() >= bytes.size());
     REQUIRE(shown.size() <= 4 * bytes.size());

@@ -44,8 +44,7 @@ std::string refusal(const fs::path& path) {
 
 // What check_writable() says, which must be what write_file() says.
 std::string refusal_of_both(const fs::path& path) {
-  std::string said =
-      message_of<std::runtime_error>([&] { check_writable(path); });
+  std::string said = message_of<std::runtime_error>([&] { check_writable(path); });
   CHECK(said == refusal(path));
   return said;
 }
@@ -68,8 +67,7 @@ unsigned mode_of(const fs::path& path) {
 
 bool is_kind(const fs::path& path, mode_t kind) {
   struct stat status {};
-  return lstat(path.c_str(), &status) == 0 &&
-         (status.st_mode & S_IFMT) == kind;
+  return lstat(path.c_str(), &status) == 0 && (status.st_mode & S_IFMT) == kind;
 }
 
 // Runs a body in a child that may not do all, also when the superuser runs this test. Folders that
@@ -111,8 +109,7 @@ bool all_end_well(int children, const std::function<void(int)>& body) {
   bool well = true;
   for (const pid_t child : started) {
     int status = 1;
-    well = child > 0 && waitpid(child, &status, 0) == child && status == 0 &&
-           well;
+    well = child > 0 && waitpid(child, &status, 0) == child && status == 0 && well;
   }
   return well;
 }
@@ -129,11 +126,10 @@ TEST_CASE("the file that links lead to is written, and the links stay") {
   fs::create_symlink("deep/missing", top / "to_missing");
   fs::create_symlink("../to_there", top / "deep" / "to_link");
   fs::create_symlink(top / "deep", top / "folder");
-  const std::pair<std::string, std::string> links[] = {
-      {"to_there", "deep/there"},
-      {"to_missing", "deep/missing"},
-      {"deep/to_link", "deep/there"},
-      {"folder/to_link", "deep/there"}};
+  const std::pair<std::string, std::string> links[] = {{"to_there", "deep/there"},
+                                                       {"to_missing", "deep/missing"},
+                                                       {"deep/to_link", "deep/there"},
+                                                       {"folder/to_link", "deep/there"}};
   for (const auto& pair : links) {
     const fs::path link = top / pair.first, target = top / pair.second;
     CAPTURE(pair.first);
@@ -146,8 +142,7 @@ TEST_CASE("the file that links lead to is written, and the links stay") {
   CHECK(names_in(top).size() == 4);
   CHECK(names_in(top / "deep").size() == 3);
   fs::create_symlink("circle", top / "circle");
-  CHECK(contains(refusal_of_both(top / "circle"),
-                 "/circle: cannot be written"));
+  CHECK(contains(refusal_of_both(top / "circle"), "/circle: cannot be written"));
 }
 
 TEST_CASE("a FIFO is written as it is, and stays") {
@@ -201,11 +196,9 @@ TEST_CASE("a full device is noticed, before work as well") {
   const TemporaryDirectory directory;
   const auto full = testing::device("full", directory.path());
   if (!full) return;
-  const std::string why =
-      full->string() + ": cannot be written: No space left on device";
+  const std::string why = full->string() + ": cannot be written: No space left on device";
   CHECK(refusal_of_both(*full) == why);
-  CHECK(message_of<std::runtime_error>(
-            [&] { append_to_file(*full, "line\n"); }) == why);
+  CHECK(message_of<std::runtime_error>([&] { append_to_file(*full, "line\n"); }) == why);
   CHECK(is_kind(*full, S_IFCHR));
 }
 
@@ -239,8 +232,7 @@ TEST_CASE("programs that write one file at once do not disturb each other") {
   const TemporaryDirectory directory;
   const fs::path file = directory.path() / "file";
   const auto text = [](int i) {
-    return std::string(50000 + static_cast<std::size_t>(i),
-                       static_cast<char>('a' + i));
+    return std::string(50000 + static_cast<std::size_t>(i), static_cast<char>('a' + i));
   };
   CHECK(all_end_well(4, [&](int i) {
     for (int k = 0; k < 50; ++k) write_file(file, text(i));
@@ -256,8 +248,7 @@ TEST_CASE("lines that programs add at once do not mix") {
   const fs::path file = directory.path() / "file";
   CHECK(all_end_well(4, [&](int i) {
     for (int k = 0; k < 200; ++k) {
-      append_to_file(file,
-                     std::string(60, static_cast<char>('a' + i)) + '\n');
+      append_to_file(file, std::string(60, static_cast<char>('a' + i)) + '\n');
     }
   }));
   const std::string all = file_bytes(file);
@@ -272,18 +263,15 @@ TEST_CASE("what is in the way is said, and nothing is left") {
   const fs::path& top = directory.path();
   const std::string name = top.string();
   CHECK(refusal_of_both(top / "no" / "file") ==
-        name + "/no/file: cannot be written: there is no folder " + name +
-            "/no");
+        name + "/no/file: cannot be written: there is no folder " + name + "/no");
   CHECK(refusal_of_both(top) == name + ": cannot be written: it is a folder");
   write_file(top / "file", "old");
   CHECK(refusal_of_both(top / "file" / "below") ==
         name + "/file/below: cannot be written: Not a directory");
-  CHECK(contains(refusal_of_both(top / std::string(300, 'x')),
-                 "File name too long"));
+  CHECK(contains(refusal_of_both(top / std::string(300, 'x')), "File name too long"));
   CHECK(contains(refusal_of_both(top / "no\x1b[2J" / "file"),
                  "there is no folder " + name + "/no\\x1b[2J"));
-  CHECK(message_of<std::runtime_error>(
-            [&] { check_folder_writable(top / "no"); }) ==
+  CHECK(message_of<std::runtime_error>([&] { check_folder_writable(top / "no"); }) ==
         name + "/no: cannot be written: there is no folder " + name + "/no");
   CHECK(names_in(top) == Names{"file"});
   CHECK(file_bytes(top / "file") == "old");
@@ -319,48 +307,37 @@ TEST_CASE("a file or a folder that must not be written is left alone") {
   const auto child = run_unprivileged([&] {
     // The build may lie in a folder that others must not enter.
     if (access(top.c_str(), X_OK) != 0) return kSkipped;
-    for (const fs::path& path : {top / "file", top / "closed" / "new",
-                                 top / "closed" / "open_file"}) {
+    for (const fs::path& path :
+         {top / "file", top / "closed" / "new", top / "closed" / "open_file"}) {
       std::puts(refusal_of_both(path).c_str());
     }
-    std::puts(message_of<std::runtime_error>([&] {
-                check_folder_writable(top / "closed");
-              }).c_str());
-    std::puts(message_of<std::runtime_error>([&] {
-                append_to_file(top / "file", "new");
-              }).c_str());
+    std::puts(
+        message_of<std::runtime_error>([&] { check_folder_writable(top / "closed"); }).c_str());
+    std::puts(message_of<std::runtime_error>([&] { append_to_file(top / "file", "new"); }).c_str());
     return 0;
   });
   chmod((top / "closed").c_str(), 0755);
   if (child.status == kSkipped) return;
   const std::string name = top.string(), why = ": cannot be written: ",
-                    made = "no file can be made in " + name +
-                           "/closed: Permission denied\n";
-  CHECK(child.output == name + "/file" + why + "Permission denied\n" + name +
-                            "/closed/new" + why + made + name +
-                            "/closed/open_file" + why + made + name +
-                            "/closed" + why + made + name + "/file" + why +
-                            "Permission denied\n");
+                    made = "no file can be made in " + name + "/closed: Permission denied\n";
+  CHECK(child.output == name + "/file" + why + "Permission denied\n" + name + "/closed/new" + why +
+                            made + name + "/closed/open_file" + why + made + name + "/closed" +
+                            why + made + name + "/file" + why + "Permission denied\n");
   CHECK(file_bytes(top / "file") == "old");
   CHECK(names_in(top / "closed") == Names{"open_file"});
 }
 
 TEST_CASE("a file that cannot be finished leaves no trace") {
   const TemporaryDirectory directory;
-  const fs::path old_file = directory.path() / "old",
-                 new_file = directory.path() / "new";
+  const fs::path old_file = directory.path() / "old", new_file = directory.path() / "new";
   write_file(old_file, "old");
   const auto child = run_in_child([&] {
     limit_files(4096);
     for (const fs::path& file : {old_file, new_file}) {
       for (const std::size_t size : {5000u, 200000u}) {
         const std::string text(size, 'x');
-        std::puts(message_of<std::runtime_error>([&] {
-                    write_file(file, text);
-                  }).c_str());
-        std::puts(message_of<std::runtime_error>([&] {
-                    append_to_file(file, text);
-                  }).c_str());
+        std::puts(message_of<std::runtime_error>([&] { write_file(file, text); }).c_str());
+        std::puts(message_of<std::runtime_error>([&] { append_to_file(file, text); }).c_str());
         // In small pieces, as tables are written.
         std::puts(message_of<std::runtime_error>([&] {
                     write_file(file, [&](std::ostream& stream) {
@@ -371,8 +348,7 @@ TEST_CASE("a file that cannot be finished leaves no trace") {
     }
     std::fflush(stdout);
     limit_files(0);
-    const std::string said =
-        message_of<std::runtime_error>([&] { check_writable(old_file); });
+    const std::string said = message_of<std::runtime_error>([&] { check_writable(old_file); });
     return contains(said, "File too large") ? 0 : 1;
   });
   CHECK(child.status == 0);
@@ -446,7 +422,6 @@ TEST_CASE("a full disk is noticed before work, and leaves no trace") {
   const std::string full = ": cannot be written: No space left on device\n",
                     new_file = disk.string() + "/new" + full,
                     old_file = disk.string() + "/old" + full;
-  CHECK(child.output == new_file + new_file + old_file + new_file + old_file +
-                            new_file + "old\n");
+  CHECK(child.output == new_file + new_file + old_file + new_file + old_file + new_file + "old\n");
 }
 #endif

@@ -65,12 +65,12 @@ TEST_CASE("what is not waited for is NaN, without an observer") {
   CHECK(std::isnan(sum_of(overwritten_tile<true>)));
   HopperInput in;
   for (const bool broken : {false, true}) {
-    launch(broken ? no_wait<true> : no_wait<false>,
-           {{1}, {128}, sizeof(HopperShared)}, in.map(), in.out.data());
+    launch(broken ? no_wait<true> : no_wait<false>, {{1}, {128}, sizeof(HopperShared)}, in.map(),
+           in.out.data());
     CHECK(std::isnan(to_float(values(in.out)[0])) == broken);
     in.out.poison();
-    launch(broken ? too_few_bytes<true> : too_few_bytes<false>,
-           {{1}, {128}, sizeof(HopperShared)}, in.map(), in.out.data());
+    launch(broken ? too_few_bytes<true> : too_few_bytes<false>, {{1}, {128}, sizeof(HopperShared)},
+           in.map(), in.out.data());
     CHECK(std::isnan(to_float(values(in.out)[0])) == broken);
   }
 }
@@ -83,8 +83,8 @@ TEST_CASE("a store that no thread waits for does not come") {
     const float one = 1;
     std::vector<float> ones(32, one);
     in.upload(ones.data());
-    launch(broken ? store_at_the_end<true> : store_at_the_end<false>,
-           {{1}, {32}}, in.data(), out.data());
+    launch(broken ? store_at_the_end<true> : store_at_the_end<false>, {{1}, {32}}, in.data(),
+           out.data());
     CHECK(values(out)[5] == (broken ? 0 : 1));
   }
 }
@@ -94,14 +94,12 @@ TEST_CASE("a thread that waits for ever is named, with what is missing") {
     if (kernel.kind != "deadlock") continue;
     CAPTURE(kernel.name);
     kernel.run(false);
-    const std::string message =
-        message_of<std::runtime_error>([&] { kernel.run(true); });
+    const std::string message = message_of<std::runtime_error>([&] { kernel.run(true); });
     CAPTURE(message);
     CHECK(contains(message, "deadlock in block (0, 0, 0)"));
     CHECK(contains(message, kernel.says));
     CHECK(contains(message, fmt::format("broken_hopper.cuh:{}",
-                                        testing::line_of(FA_BROKEN_HOPPER,
-                                                         kernel.line))));
+                                        testing::line_of(FA_BROKEN_HOPPER, kernel.line))));
   }
 }
 
@@ -111,24 +109,21 @@ TEST_CASE("without an observer a misaligned access ends the launch") {
     CAPTURE(kernel.name);
     kernel.run(false);
     if (kernel.name == "misaligned_vector") continue;  // if the CPU allows it
-    const std::string message =
-        message_of<std::runtime_error>([&] { kernel.run(true); });
+    const std::string message = message_of<std::runtime_error>([&] { kernel.run(true); });
     CAPTURE(message);
     CHECK(contains(message, kernel.says));
     CHECK(contains(message, fmt::format("broken_hopper.cuh:{}",
-                                        testing::line_of(FA_BROKEN_HOPPER,
-                                                         kernel.line))));
+                                        testing::line_of(FA_BROKEN_HOPPER, kernel.line))));
   }
 }
 
 TEST_CASE("without an observer lanes at two shuffles end the launch") {
   plain_run(shuffles_in_two_branches<false>);
-  const std::string message = message_of<std::runtime_error>(
-      [] { plain_run(shuffles_in_two_branches<true>); });
+  const std::string message =
+      message_of<std::runtime_error>([] { plain_run(shuffles_in_two_branches<true>); });
   for (const char* mark : {"branches: first half", "branches: second half"}) {
     CHECK(contains(message,
-                   fmt::format("broken_hopper.cuh:{}",
-                               testing::line_of(FA_BROKEN_HOPPER, mark))));
+                   fmt::format("broken_hopper.cuh:{}", testing::line_of(FA_BROKEN_HOPPER, mark))));
   }
 }
 
@@ -157,8 +152,7 @@ enum class Wrong {
   kStatic,
 };
 
-__global__ void does_wrong(const __grid_constant__ TensorMap map,
-                           const float* global, Wrong what) {
+__global__ void does_wrong(const __grid_constant__ TensorMap map, const float* global, Wrong what) {
   __shared__ Mbarrier barrier, other;
   __shared__ __align__(16) float row[32];
   char* const shared = dynamic_shared<char>();
@@ -198,19 +192,15 @@ __global__ void does_wrong(const __grid_constant__ TensorMap map,
       }
       break;
     case Wrong::kTileAlignment:
-      if (first)
-        tma_load(shared + 16, map, barrier, 0, 0, 0, 0,
-                 CacheHint::kEvictLast);
+      if (first) tma_load(shared + 16, map, barrier, 0, 0, 0, 0, CacheHint::kEvictLast);
       break;
     case Wrong::kBeyondTheEnd:
       if (first) {
-        tma_load(shared + 1024, map, barrier, 0, 0, 0, 0,
-                 CacheHint::kEvictLast);
+        tma_load(shared + 1024, map, barrier, 0, 0, 0, 0, CacheHint::kEvictLast);
       }
       break;
     case Wrong::kColumn:
-      if (first)
-        tma_load(shared, map, barrier, 3, 0, 0, 0, CacheHint::kEvictLast);
+      if (first) tma_load(shared, map, barrier, 3, 0, 0, 0, CacheHint::kEvictLast);
       break;
     case Wrong::kStoreOutside:
       if (first) tma_store(map, shared, 0, -5, 0, 0);
@@ -237,8 +227,7 @@ TEST_CASE("what a GPU does not take ends the launch with one sentence") {
     const HopperInput in;
     const DeviceBuffer<float> global(64);
     return message_of<std::runtime_error>([&] {
-      launch(does_wrong, {{1}, {384}, HopperTile::bytes}, in.map(),
-             global.data(), what);
+      launch(does_wrong, {{1}, {384}, HopperTile::bytes}, in.map(), global.data(), what);
     });
   };
   const auto says = [&](Wrong what, const std::string& words) {
@@ -256,8 +245,7 @@ TEST_CASE("what a GPU does not take ends the launch with one sentence") {
   says(Wrong::kTooManyRegisters, "take 67584 registers in all");
   says(Wrong::kTileAlignment, "not a multiple of 128");
   says(Wrong::kBeyondTheEnd, "a copy of 8192 bytes at byte 1024");
-  says(Wrong::kColumn,
-       "a box whose first column is 3; allowed are multiples");
+  says(Wrong::kColumn, "a box whose first column is 3; allowed are multiples");
   says(Wrong::kStoreOutside, "a box is stored from row -5 and column 0 of");
   says(Wrong::kBytes, "a copy of 20 bytes");
   says(Wrong::kOperand, "of the dynamic shared memory, which has 8192");

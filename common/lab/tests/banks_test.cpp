@@ -19,8 +19,7 @@ namespace {
 using testing::contains;
 
 // A request of all lanes.
-Request request(std::uint32_t size,
-                const std::function<std::uint64_t(int)>& address) {
+Request request(std::uint32_t size, const std::function<std::uint64_t(int)>& address) {
   Request result;
   result.size = size;
   result.lanes = 0xffffffffu;
@@ -82,9 +81,7 @@ TEST_CASE("quarters go together when lanes ask in pairs") {
   CHECK(wavefronts(request(16, [](int l) { return at(l % 16 * 16); })) == 4);
   // Eight places: in pairs of neighbours, or of every other lane; and four that no pair shares.
   CHECK(wavefronts(request(16, [](int l) { return at(l / 4 * 16); })) == 2);
-  CHECK(wavefronts(request(16, [](int l) {
-          return at((l % 2 + l / 4 % 4 * 2) * 16);
-        })) == 2);
+  CHECK(wavefronts(request(16, [](int l) { return at((l % 2 + l / 4 % 4 * 2) * 16); })) == 2);
   CHECK(wavefronts(request(16, [](int l) { return at(l % 4 * 16); })) == 4);
   // Lanes that take no part are no obstacle.
   Request half = request(16, [](int l) { return at(l * 16); });
@@ -125,8 +122,7 @@ TEST_CASE("each lane gets each of its words once, no bank works twice") {
     CHECK(deliveries == 32 * words_each);
     for (int lane = 0; lane < kWarpSize; ++lane) {
       CHECK(words[lane].size() == words_each);
-      CHECK(*words[lane].begin() ==
-            sample.address[static_cast<std::size_t>(lane)] / 4);
+      CHECK(*words[lane].begin() == sample.address[static_cast<std::size_t>(lane)] / 4);
     }
   }
 }
@@ -147,8 +143,7 @@ TEST_CASE("more conflicts: the ratio first, then how many") {
 bool well_formed(const std::string& xml) {
   std::vector<std::string> open;
   std::size_t end = 0;
-  for (std::size_t i = 0; (i = xml.find_first_of("<&", i)) < xml.size();
-       i = end) {
+  for (std::size_t i = 0; (i = xml.find_first_of("<&", i)) < xml.size(); i = end) {
     if (xml[i] == '&') {
       end = xml.find(';', i);
       const std::string name = xml.substr(i + 1, end - i - 1);
@@ -173,8 +168,7 @@ bool well_formed(const std::string& xml) {
 }
 
 // The values of an attribute, in their order.
-std::vector<std::string> values_of(const std::string& svg,
-                                   const std::string& attribute) {
+std::vector<std::string> values_of(const std::string& svg, const std::string& attribute) {
   const std::string before = attribute + "=\"";
   std::vector<std::string> values;
   for (std::size_t i = 0; (i = svg.find(before, i)) != std::string::npos;) {
@@ -220,13 +214,11 @@ TEST_CASE("the picture says which kernel, which line, and how bad it is") {
   CHECK(contains(bad, "prefers-color-scheme: dark"));
   CHECK(contains(draw_banks("good", "good.cuh:1", true, kPadded),
                  "good: 1 wavefront, no more than lanes side by side need"));
-  CHECK(contains(draw_banks("good", "good.cuh:1", true, kPadded),
-                 "one store of a warp"));
+  CHECK(contains(draw_banks("good", "good.cuh:1", true, kPadded), "one store of a warp"));
 }
 
 TEST_CASE("names with XML's own characters do no harm to the picture") {
-  const std::string svg =
-      draw_banks("k<int> & \"more\"", "a\x01<b>&c.cuh:1", true, kBroadcast);
+  const std::string svg = draw_banks("k<int> & \"more\"", "a\x01<b>&c.cuh:1", true, kBroadcast);
   CHECK(well_formed(svg));
   CHECK(contains(svg, "k&lt;int&gt; &amp; &quot;more&quot;: 1 wavefront"));
   CHECK_FALSE(contains(svg, "\x01"));

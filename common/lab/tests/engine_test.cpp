@@ -57,8 +57,7 @@ __global__ void throws_in_one_thread() {
 }
 
 TEST_CASE("what a kernel throws ends the launch and comes out of it") {
-  CHECK_THROWS_AS(launch(throws_in_one_thread, {{64}, {32}}),
-                  std::out_of_range);
+  CHECK_THROWS_AS(launch(throws_in_one_thread, {{64}, {32}}), std::out_of_range);
 }
 
 __global__ void forgotten_wait(const float* in, float* out) {
@@ -207,11 +206,11 @@ TEST_CASE("a bad access ends the launch, and not the program") {
   for (const int threads : {1, 2}) {
     setenv("FA_THREADS", std::to_string(threads).c_str(), 1);
     DeviceBuffer<float> out(64);
-    CHECK(contains(message_of<std::runtime_error>([&] {
-                     launch(reads_nothing, {{2}, {32}},
-                            static_cast<const float*>(nullptr), out.data());
-                   }),
-                   "thread 0 of block ("));
+    CHECK(contains(
+        message_of<std::runtime_error>([&] {
+          launch(reads_nothing, {{2}, {32}}, static_cast<const float*>(nullptr), out.data());
+        }),
+        "thread 0 of block ("));
     unsetenv("FA_THREADS");
   }
 }

@@ -25,8 +25,7 @@ inline int line_of(const std::string& path, const std::string& mark) {
   for (int number = 1; std::getline(file, line); ++number) {
     const std::string comment = "// " + mark;
     if (line.size() > comment.size() &&
-        line.compare(line.size() - comment.size(), comment.size(), comment) ==
-            0) {
+        line.compare(line.size() - comment.size(), comment.size(), comment) == 0) {
       return number;
     }
   }

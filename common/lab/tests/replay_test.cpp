@@ -88,28 +88,25 @@ std::string tile_scheduler_of(const Timeline& timeline) {
 }
 
 TEST_CASE("a warp's work takes what its scores and exchanges cost") {
-  const Timeline timeline =
-      lab::replay({block({{0, {work(3, 2), work(1)}}})}, costs());
+  const Timeline timeline = lab::replay({block({{0, {work(3, 2), work(1)}}})}, costs());
   CHECK(timeline.cycles == doctest::Approx(3 * 10 + 2 * 25 + 10));
   CHECK(timeline.tensor_share() == 0);
   CHECK(lab::replay({}, costs()).cycles == 0);
 }
 
 TEST_CASE("warps of a quarter share it, those of others do not") {
-  const Timeline timeline = lab::replay(
-      {block({{0, {work(10)}}, {1, {work(10)}}, {4, {work(5)}}})}, costs());
+  const Timeline timeline =
+      lab::replay({block({{0, {work(10)}}, {1, {work(10)}}, {4, {work(5)}}})}, costs());
   CHECK(end_of(timeline, 1) == doctest::Approx(100));
   CHECK(end_of(timeline, 4) == doctest::Approx(100));  // 50 at half the speed
   CHECK(end_of(timeline, 0) == doctest::Approx(150));  // 50 of it alone
 }
 
 TEST_CASE("tensor cores do one product at a time, first come, first served") {
-  const Steps three{product(128), product(128), product(128),
-                    step(Kind::kCommit), step(Kind::kWaitProducts)};
-  const Steps one{product(64), step(Kind::kCommit),
-                  step(Kind::kWaitProducts)};
-  Timeline timeline =
-      lab::replay({block({{0, three}, {4, one}, {5, one}})}, costs());
+  const Steps three{product(128), product(128), product(128), step(Kind::kCommit),
+                    step(Kind::kWaitProducts)};
+  const Steps one{product(64), step(Kind::kCommit), step(Kind::kWaitProducts)};
+  Timeline timeline = lab::replay({block({{0, three}, {4, one}, {5, one}})}, costs());
   // One of a warp waits: the third one comes when the second one begins.
   CHECK(tile_scheduler_of(timeline) == "0040");
   CHECK(end_of(timeline, 0) == doctest::Approx(3 * 64 + 32));
@@ -125,9 +122,8 @@ TEST_CASE("tensor cores do one product at a time, first come, first served") {
 TEST_CASE("groups of products are waited for but the youngest") {
   const Timeline timeline = lab::replay(
       {block({{0,
-               {product(128), step(Kind::kCommit), product(256, true),
-                step(Kind::kCommit), step(Kind::kWaitProducts, 1), work(1),
-                step(Kind::kWaitProducts, 0)}}})},
+               {product(128), step(Kind::kCommit), product(256, true), step(Kind::kCommit),
+                step(Kind::kWaitProducts, 1), work(1), step(Kind::kWaitProducts, 0)}}})},
       costs());
   REQUIRE(timeline.warps.size() == 3);
   CHECK(timeline.warps[0].kind == Span::Kind::kWaitsForProducts);
@@ -141,20 +137,18 @@ TEST_CASE("groups of products are waited for but the youngest") {
 
 TEST_CASE("copies come one after the other and end their barrier's phase") {
   const auto filling = [](int barrier) {
-    return Steps{step(Kind::kArrive, 1, barrier, 3200),
-                 step(Kind::kLoad, 0, barrier, 1600),
+    return Steps{step(Kind::kArrive, 1, barrier, 3200), step(Kind::kLoad, 0, barrier, 1600),
                  step(Kind::kLoad, 0, barrier, 1600)};
   };
   Steps producer{step(Kind::kInit, 1, 0), step(Kind::kInit, 1, 1)};
   for (const int barrier : {0, 1}) {
     for (const Step& one : filling(barrier)) producer.push_back(one);
   }
-  const Timeline timeline =
-      lab::replay({block({{0, producer},
-                          {1, {step(Kind::kWait, 1, 0), work(1)}},
-                          {2, {step(Kind::kWait, 1, 1)}},
-                          {3, {step(Kind::kWait, 0, 0)}}})},  // of no phase
-                  costs());
+  const Timeline timeline = lab::replay({block({{0, producer},
+                                                {1, {step(Kind::kWait, 1, 0), work(1)}},
+                                                {2, {step(Kind::kWait, 1, 1)}},
+                                                {3, {step(Kind::kWait, 0, 0)}}})},  // of no phase
+                                        costs());
   CHECK(end_of(timeline, 1) == doctest::Approx(100 + 100 + 10));
   CHECK(end_of(timeline, 2) == doctest::Approx(200 + 100));
   CHECK(end_of(timeline, 3) == 0);
@@ -165,49 +159,47 @@ TEST_CASE("copies come one after the other and end their barrier's phase") {
 }
 
 TEST_CASE("a phase needs all arrivals, and a wait for others says so") {
-  const Timeline timeline = lab::replay(
-      {block({{0, {step(Kind::kInit, 2, 7), step(Kind::kWait, 1, 7)}},
-              {1, {work(2), step(Kind::kArrive, 1, 7)}},
-              {2, {work(5), step(Kind::kArrive, 1, 7)}}})},
-      costs());
+  const Timeline timeline =
+      lab::replay({block({{0, {step(Kind::kInit, 2, 7), step(Kind::kWait, 1, 7)}},
+                          {1, {work(2), step(Kind::kArrive, 1, 7)}},
+                          {2, {work(5), step(Kind::kArrive, 1, 7)}}})},
+                  costs());
   CHECK(end_of(timeline, 0) == doctest::Approx(50));
   CHECK(timeline.warps.back().kind == Span::Kind::kWaitsForOthers);
 }
 
 TEST_CASE("all warps that have not ended meet at a block's barrier") {
-  const Timeline timeline = lab::replay(
-      {block({{0, {step(Kind::kMeet), work(1), step(Kind::kMeet)}},
-              {1, {work(4), step(Kind::kMeet), step(Kind::kMeet)}},
-              {2, {work(9)}}})},
-      costs());
+  const Timeline timeline =
+      lab::replay({block({{0, {step(Kind::kMeet), work(1), step(Kind::kMeet)}},
+                          {1, {work(4), step(Kind::kMeet), step(Kind::kMeet)}},
+                          {2, {work(9)}}})},
+                  costs());
   // The first one lets warps 0 and 1 wait for the end of warp 2.
   CHECK(end_of(timeline, 0) == doctest::Approx(90 + 10));
   CHECK(end_of(timeline, 1) == doctest::Approx(90 + 10));
 }
 
 TEST_CASE("a barrier with a number lets go on who only comes") {
-  const Timeline timeline = lab::replay(
-      {block({{0, {step(Kind::kNamedWait, 64, 3), work(1)}},
-              {1, {work(6), step(Kind::kNamedArrive, 64, 3), work(1)}},
-              {2, {step(Kind::kNamedArrive, 64, 4)}}})},
-      costs());
+  const Timeline timeline =
+      lab::replay({block({{0, {step(Kind::kNamedWait, 64, 3), work(1)}},
+                          {1, {work(6), step(Kind::kNamedArrive, 64, 3), work(1)}},
+                          {2, {step(Kind::kNamedArrive, 64, 4)}}})},
+                  costs());
   CHECK(end_of(timeline, 0) == doctest::Approx(70));
   CHECK(end_of(timeline, 1) == doctest::Approx(70));
   CHECK(timeline.warps.front().kind == Span::Kind::kWork);
 }
 
 TEST_CASE("stores are waited for by groups, and blocks follow each other") {
-  const Steps storing{
-      step(Kind::kStore, 0, 0, 3200), step(Kind::kCommitStores),
-      step(Kind::kStore, 0, 0, 320),  step(Kind::kCommitStores),
-      step(Kind::kWaitStores, 1),     work(3),
-      step(Kind::kWaitStores, 0)};
+  const Steps storing{step(Kind::kStore, 0, 0, 3200), step(Kind::kCommitStores),
+                      step(Kind::kStore, 0, 0, 320),  step(Kind::kCommitStores),
+                      step(Kind::kWaitStores, 1),     work(3),
+                      step(Kind::kWaitStores, 0)};
   Timeline timeline = lab::replay({block({{0, storing}})}, costs());
   CHECK(timeline.cycles == doctest::Approx(130));  // the second is over then
   CHECK(timeline.warps.front().kind == Span::Kind::kWaitsForStores);
   CHECK(timeline.warps.front().end == doctest::Approx(100));
-  timeline =
-      lab::replay({block({{0, {work(1)}}}), block({{0, storing}})}, costs());
+  timeline = lab::replay({block({{0, {work(1)}}}), block({{0, storing}})}, costs());
   CHECK(timeline.cycles == doctest::Approx(10 + 50 + 130));
   REQUIRE(timeline.blocks.size() == 2);
   CHECK(timeline.blocks[1] == doctest::Approx(60));
@@ -217,8 +209,8 @@ TEST_CASE("atomics are taken away one after the other, by who adds") {
   Step addition;
   addition.kind = Kind::kAdd;
   addition.bytes = 3200;
-  const Timeline timeline = lab::replay(
-      {block({{0, {addition, work(1)}}, {1, {work(1), addition}}})}, costs());
+  const Timeline timeline =
+      lab::replay({block({{0, {addition, work(1)}}, {1, {work(1), addition}}})}, costs());
   CHECK(end_of(timeline, 0) == doctest::Approx(110));
   CHECK(end_of(timeline, 1) == doctest::Approx(200));
   CHECK(timeline.warps[1].kind == Span::Kind::kAdds);
@@ -230,8 +222,7 @@ TEST_CASE("what a warp stores is taken away as what it adds is") {
   writing.bytes = 3200;
   Step addition = writing;
   addition.kind = Kind::kAdd;
-  const Timeline timeline =
-      lab::replay({block({{0, {writing}}, {1, {addition}}})}, costs());
+  const Timeline timeline = lab::replay({block({{0, {writing}}, {1, {addition}}})}, costs());
   CHECK(end_of(timeline, 0) == doctest::Approx(100));
   CHECK(end_of(timeline, 1) == doctest::Approx(200));
   CHECK(timeline.warps[0].kind == Span::Kind::kWrites);
@@ -239,24 +230,22 @@ TEST_CASE("what a warp stores is taken away as what it adds is") {
 
 TEST_CASE("a store has been read before it arrives, a look takes as long") {
   const auto end_with = [](Kind kind) {
-    return lab::replay({block({{0,
-                                {step(Kind::kStore, 0, 0, 3200),
-                                 step(Kind::kCommitStores), step(kind)}}})},
-                       costs())
+    return lab::replay(
+               {block(
+                   {{0, {step(Kind::kStore, 0, 0, 3200), step(Kind::kCommitStores), step(kind)}}})},
+               costs())
         .cycles;
   };
   CHECK(end_with(Kind::kWaitStores) == doctest::Approx(100));
   CHECK(end_with(Kind::kWaitArrivals) == doctest::Approx(200));
-  const Timeline timeline =
-      lab::replay({block({{0, {step(Kind::kLook), work(1)}}})}, costs());
+  const Timeline timeline = lab::replay({block({{0, {step(Kind::kLook), work(1)}}})}, costs());
   CHECK(timeline.cycles == doctest::Approx(110));
   CHECK(timeline.warps.front().kind == Span::Kind::kWaitsForOthers);
 }
 
 TEST_CASE("what never comes is refused in one sentence") {
   CHECK(message_of<std::runtime_error>([] {
-          lab::replay({block({{1, {work(1), step(Kind::kWait, 1, 0)}}})},
-                      costs());
+          lab::replay({block({{1, {work(1), step(Kind::kWait, 1, 0)}}})}, costs());
         }) == "warp 1 waits at its step 2 of 2 for what never comes");
 }
 
@@ -298,8 +287,7 @@ std::vector<BlockRecord> record_of_small(unsigned blocks) {
   DeviceBuffer<float> out(64 * blocks);
   return lab::record([&] {
     CHECK(device_properties().sm_count == 1);
-    launch(small_kernel, {{blocks}, {64}, sizeof(Shared)}, in.data(),
-           out.data());
+    launch(small_kernel, {{blocks}, {64}, sizeof(Shared)}, in.data(), out.data());
   });
 }
 
@@ -316,16 +304,13 @@ TEST_CASE("a record has each warp's steps in their order") {
       }
       return kinds;
     };
-    CHECK((kinds_of(0) == std::vector<Kind>{Kind::kMeet, Kind::kWait,
-                                            Kind::kWork, Kind::kNamedWait,
+    CHECK((kinds_of(0) == std::vector<Kind>{Kind::kMeet, Kind::kWait, Kind::kWork, Kind::kNamedWait,
                                             Kind::kWork}));
     CHECK(one.warps[0].back().exchanges == 1);
     const Steps& second = one.warps[1];
     // Lane 0 comes to its wait first and is told last.
-    CHECK((kinds_of(1) == std::vector<Kind>{Kind::kInit, Kind::kMeet,
-                                            Kind::kArrive, Kind::kLoad,
-                                            Kind::kWait, Kind::kWork,
-                                            Kind::kNamedArrive}));
+    CHECK((kinds_of(1) == std::vector<Kind>{Kind::kInit, Kind::kMeet, Kind::kArrive, Kind::kLoad,
+                                            Kind::kWait, Kind::kWork, Kind::kNamedArrive}));
     CHECK(second[0].count == 1);
     CHECK(second[2].bytes == 256);
     CHECK(second[3].bytes == 256);
@@ -366,15 +351,12 @@ TEST_CASE("a record has additions in their order") {
   out.upload(zeros.data());
   turn.upload(nobody.data());
   const std::vector<BlockRecord> blocks = lab::record([&] {
-    launch(adding_kernel, {{1}, {32}, sizeof(Shared)}, out.data(),
-           turn.data());
+    launch(adding_kernel, {{1}, {32}, sizeof(Shared)}, out.data(), turn.data());
   });
   REQUIRE(blocks.size() == 1);
   const Steps& steps = blocks[0].warps.at(0);
-  const Kind kinds[] = {Kind::kWork,       Kind::kAdd,
-                        Kind::kMeet,       Kind::kLook,
-                        Kind::kStore,      Kind::kCommitStores,
-                        Kind::kWaitStores, Kind::kWaitArrivals};
+  const Kind kinds[] = {Kind::kWork,  Kind::kAdd,          Kind::kMeet,       Kind::kLook,
+                        Kind::kStore, Kind::kCommitStores, Kind::kWaitStores, Kind::kWaitArrivals};
   REQUIRE(steps.size() == std::size(kinds));
   for (std::size_t i = 0; i < steps.size(); ++i) {
     CAPTURE(i);
@@ -429,23 +411,21 @@ TEST_CASE("only one record is made at a time, and none after an error") {
 // ---------------------------------------------------------------- drawings
 
 TEST_CASE("a time line has a lane for who copies and for who multiplies") {
-  const Timeline timeline = lab::replay(
-      {block(
-          {{0,
-            {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 3200),
-             step(Kind::kLoad, 0, 0, 1600), step(Kind::kLoad, 0, 0, 1600)}},
-           {4,
-            {step(Kind::kWait, 1, 0), product(128), step(Kind::kCommit),
-             step(Kind::kWaitProducts)}}})},
-      costs());
+  const Timeline timeline =
+      lab::replay({block({{0,
+                           {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 3200),
+                            step(Kind::kLoad, 0, 0, 1600), step(Kind::kLoad, 0, 0, 1600)}},
+                          {4,
+                           {step(Kind::kWait, 1, 0), product(128), step(Kind::kCommit),
+                            step(Kind::kWaitProducts)}}})},
+                  costs());
   const auto lanes = lab::lanes_of(timeline);
   REQUIRE(lanes.size() == 2);
   CHECK(lanes[0].name == "producer");
   CHECK(lanes[1].name == "consumer 0");
   CHECK(lanes[1].warp == 4);
   const std::vector<lab::NamedTimeline> named{{"a & b", timeline}};
-  const lab::Legend legend{
-      {"K"}, {{Span::Kind::kLoad, "copy"}, {Span::Kind::kScores, "Q & K"}}};
+  const lab::Legend legend{{"K"}, {{Span::Kind::kLoad, "copy"}, {Span::Kind::kScores, "Q & K"}}};
   const std::string svg = lab::draw_timelines(named, legend);
   CHECK(svg == lab::draw_timelines(named, legend));
   CHECK(contains(svg, ">Q &amp; K</text>"));
@@ -472,15 +452,13 @@ TEST_CASE("a warp whose copies add for others has a lane of its own") {
   addition.adds = true;
   Step run = step(Kind::kLoad, 0, 0, 320);
   run.tensor = -1;
-  const Timeline timeline = lab::replay(
-      {block({{0, {product(64), step(Kind::kCommit)}},
-              {4,
-               {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 3520),
-                step(Kind::kLoad, 0, 0, 3200), run}},
-              {6,
-               {addition, step(Kind::kCommitStores),
-                step(Kind::kWaitStores)}}})},
-      costs());
+  const Timeline timeline =
+      lab::replay({block({{0, {product(64), step(Kind::kCommit)}},
+                          {4,
+                           {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 3520),
+                            step(Kind::kLoad, 0, 0, 3200), run}},
+                          {6, {addition, step(Kind::kCommitStores), step(Kind::kWaitStores)}}})},
+                  costs());
   const auto lanes = lab::lanes_of(timeline);
   REQUIRE(lanes.size() == 3);
   CHECK(lanes[0].name == "producer");
@@ -502,13 +480,12 @@ TEST_CASE("a warp whose copies add for others has a lane of its own") {
 }
 
 TEST_CASE("who copies and multiplies is a consumer") {
-  const Timeline timeline = lab::replay(
-      {block(
-          {{0,
-            {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 320),
-             step(Kind::kLoad, 0, 0, 320), step(Kind::kWait, 1, 0),
-             product(64), step(Kind::kCommit), step(Kind::kWaitProducts)}}})},
-      costs());
+  const Timeline timeline =
+      lab::replay({block({{0,
+                           {step(Kind::kInit, 1, 0), step(Kind::kArrive, 1, 0, 320),
+                            step(Kind::kLoad, 0, 0, 320), step(Kind::kWait, 1, 0), product(64),
+                            step(Kind::kCommit), step(Kind::kWaitProducts)}}})},
+                  costs());
   const auto lanes = lab::lanes_of(timeline);
   REQUIRE(lanes.size() == 1);
   CHECK(lanes[0].name == "consumer 0");

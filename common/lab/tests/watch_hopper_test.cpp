@@ -60,8 +60,7 @@ TEST_CASE("each broken kernel for Hopper is found, its right twin is not") {
     const Seen seen = watched(kernel, true);
     CAPTURE(seen.report.text());
     CAPTURE(seen.error);
-    const std::string line = place_of(kernel.line),
-                      other = place_of(kernel.other);
+    const std::string line = place_of(kernel.line), other = place_of(kernel.other);
     if (kernel.kind == "deadlock") {
       CHECK(contains(seen.error, line));
       CHECK(contains(in_one_line(seen.error), kernel.says));
@@ -74,14 +73,12 @@ TEST_CASE("each broken kernel for Hopper is found, its right twin is not") {
       return (finding.where == line && finding.other == other &&
               contains(finding.message, kernel.says)) ||
              (kHidden && kernel.kind == "product" && finding.where == other &&
-              finding.other.empty() &&
-              contains(finding.message, "while it was in flight"));
+              finding.other.empty() && contains(finding.message, "while it was in flight"));
     };
-    CHECK(std::any_of(
-        seen.report.findings.begin(), seen.report.findings.end(),
-        [&](const lab::Finding& finding) {
-          return finding.kind == kernel.kind && stands_there(finding);
-        }));
+    CHECK(std::any_of(seen.report.findings.begin(), seen.report.findings.end(),
+                      [&](const lab::Finding& finding) {
+                        return finding.kind == kernel.kind && stands_there(finding);
+                      }));
   }
 }
 
@@ -160,16 +157,14 @@ Report with_out(void (*kernel)(float*), unsigned threads) {
 }
 
 TEST_CASE("a barrier orders what came before those who arrive, not after") {
-  for (const auto kernel :
-       {told_by_an_mbarrier<false>, told_by_one_lane<true>}) {
+  for (const auto kernel : {told_by_an_mbarrier<false>, told_by_one_lane<true>}) {
     const Report right = with_out(kernel, 64);
     CAPTURE(right.text());
     CHECK(right.findings.empty());
   }
   CHECK(with_out(told_by_a_named_barrier<true>, 96).findings.empty());
   for (const Report& report :
-       {with_out(told_by_an_mbarrier<true>, 64),
-        with_out(told_by_one_lane<false>, 64),
+       {with_out(told_by_an_mbarrier<true>, 64), with_out(told_by_one_lane<false>, 64),
         with_out(told_by_a_named_barrier<false>, 96)}) {
     CAPTURE(report.text());
     REQUIRE(report.findings.size() == 1);
@@ -191,9 +186,8 @@ TEST_CASE("a finding in a shared function names the line that calls it") {
   const lab::Finding& finding = report.findings[0];
   CHECK(finding.kind == "out of bounds");
   CHECK(contains(finding.where, "common/gpu/tests/broken_hopper.cuh:"));
-  const std::string caller =
-      fmt::format("common/lab/tests/watch_hopper_test.cpp:{}",
-                  line_of(FA_WATCH_HOPPER_TEST, "tile is filled"));
+  const std::string caller = fmt::format("common/lab/tests/watch_hopper_test.cpp:{}",
+                                         line_of(FA_WATCH_HOPPER_TEST, "tile is filled"));
   CHECK(finding.caller == caller);
   CHECK(contains(report.text(), "called from " + caller));
   CHECK(contains(report.json(), "\"caller\": \"" + caller + "\""));
@@ -223,9 +217,8 @@ TEST_CASE("an operand of wgmma must be at a multiple of 16") {
   CAPTURE(report.text());
   REQUIRE(report.findings.size() == 1);
   CHECK(report.findings[0].kind == "misaligned");
-  CHECK(report.findings[0].caller ==
-        fmt::format("common/lab/tests/watch_hopper_test.cpp:{}",
-                    line_of(FA_WATCH_HOPPER_TEST, "odd operand")));
+  CHECK(report.findings[0].caller == fmt::format("common/lab/tests/watch_hopper_test.cpp:{}",
+                                                 line_of(FA_WATCH_HOPPER_TEST, "odd operand")));
 }
 
 // Loads one box of 16 rows and stores it.
@@ -249,8 +242,7 @@ TEST_CASE("a copied box counts the sectors of its rows in the tensor") {
     const lab::Watch watch;
     DeviceBuffer<half> data(20 * 64);
     data.zero();
-    const TensorMap map =
-        tensor_map(data.data(), {1, 1, 20, 40}, {0, 0, 64}, 16);
+    const TensorMap map = tensor_map(data.data(), {1, 1, 20, 40}, {0, 0, 64}, 16);
     launch(one_box, {{1}, {32}, 2048}, map, row);
     const Report report = watch.report();
     CAPTURE(report.text());
@@ -271,8 +263,7 @@ TEST_CASE("a box that leaves its buffer is out of bounds") {
   const lab::Watch watch;
   DeviceBuffer<half> data(20 * 64);
   data.zero();
-  const TensorMap map =
-      tensor_map(data.data(), {1, 1, 21, 64}, {0, 0, 64}, 16);
+  const TensorMap map = tensor_map(data.data(), {1, 1, 21, 64}, {0, 0, 64}, 16);
   launch(one_box, {{1}, {32}, 2048}, map, 10);
   const Report report = watch.report();
   CAPTURE(report.text());

@@ -28,9 +28,9 @@ using testing::line_of;
 
 // Where a marked line of the broken kernels is, as the observer names it; nothing for no mark.
 std::string place_of(const std::string& mark) {
-  return mark.empty() ? ""
-                      : fmt::format("common/gpu/tests/broken.cuh:{}",
-                                    line_of(FA_BROKEN_KERNELS, mark));
+  return mark.empty()
+             ? ""
+             : fmt::format("common/gpu/tests/broken.cuh:{}", line_of(FA_BROKEN_KERNELS, mark));
 }
 
 Report watched(const std::function<void()>& work) {
@@ -60,8 +60,7 @@ TEST_CASE("each broken kernel is found at its line, its right twin is not") {
     check_clean(watched([&] { kernel.run(false); }));
     const Report report = watched([&] { kernel.run(true); });
     CAPTURE(report.text());
-    const std::string line = place_of(kernel.line),
-                      other = place_of(kernel.other);
+    const std::string line = place_of(kernel.line), other = place_of(kernel.other);
     // Which of two threads came first is chance.
     const auto stands_there = [&](const lab::Finding& finding) {
       return (finding.where == line && finding.other == other) ||
@@ -69,8 +68,7 @@ TEST_CASE("each broken kernel is found at its line, its right twin is not") {
     };
     CHECK(std::any_of(report.findings.begin(), report.findings.end(),
                       [&](const lab::Finding& finding) {
-                        return finding.kind == kernel.kind &&
-                               stands_there(finding);
+                        return finding.kind == kernel.kind && stands_there(finding);
                       }));
   }
 }
@@ -128,9 +126,8 @@ __global__ void last_block_adds(float* parts, unsigned* counter, float* sum) {
   if (threadIdx.x != 0) return;
   parts[blockIdx.x] = 1;
   if (fenced) __threadfence();
-  const unsigned before = sees == Sees::kByAcquiring
-                              ? atomic_add_acquire(counter, 1)
-                              : atomicAdd(counter, 1u);
+  const unsigned before =
+      sees == Sees::kByAcquiring ? atomic_add_acquire(counter, 1) : atomicAdd(counter, 1u);
   if (before + 1 < gridDim.x) return;
   if (sees == Sees::kByFence) __threadfence();
   float all = 0;
@@ -139,8 +136,7 @@ __global__ void last_block_adds(float* parts, unsigned* counter, float* sum) {
 }
 
 // The same, but a part is written again after the fence.
-__global__ void last_block_adds_too_much(float* parts, unsigned* counter,
-                                         float* sum) {
+__global__ void last_block_adds_too_much(float* parts, unsigned* counter, float* sum) {
   if (threadIdx.x != 0) return;
   parts[blockIdx.x] = 1;
   __threadfence();
@@ -160,15 +156,14 @@ TEST_CASE("blocks tell each other by a fence and a counter") {
       launch(kernel, {{3}, {32}}, parts.data(), counter.data(), sum.data());
     });
   };
-  for (const auto kernel : {last_block_adds<true, Sees::kByFence>,
-                            last_block_adds<true, Sees::kByAcquiring>}) {
+  for (const auto kernel :
+       {last_block_adds<true, Sees::kByFence>, last_block_adds<true, Sees::kByAcquiring>}) {
     const Report right = report(kernel);
     CAPTURE(right.text());
     CHECK(right.findings.empty());
   }
   for (const auto kernel :
-       {last_block_adds<false, Sees::kByFence>,
-        last_block_adds<false, Sees::kByAcquiring>,
+       {last_block_adds<false, Sees::kByFence>, last_block_adds<false, Sees::kByAcquiring>,
         last_block_adds<true, Sees::kNot>, last_block_adds_too_much}) {
     const Report wrong = report(kernel);
     CAPTURE(wrong.text());
@@ -261,8 +256,7 @@ TEST_CASE("load_acquire() learns what a fence and a counter tell") {
     });
   };
   check_clean(report(next_block_reads<true, true>));
-  for (const auto kernel :
-       {next_block_reads<false, true>, next_block_reads<true, false>}) {
+  for (const auto kernel : {next_block_reads<false, true>, next_block_reads<true, false>}) {
     const Report wrong = report(kernel);
     CAPTURE(wrong.text());
     REQUIRE(wrong.findings.size() == 1);
@@ -294,10 +288,9 @@ TEST_CASE("a warp that spins on a plain flag lets the others run") {
   REQUIRE(report.findings.size() == 1);
   CHECK(report.findings[0].kind == "race");
   const lab::Watch watch;
-  const std::string place =
-      fmt::format("watch_test.cpp:{}", line_of(FA_WATCH_TEST, "plain spin"));
-  const std::string message = testing::message_of<std::runtime_error>(
-      [&] { run(plain_flag<false>); });
+  const std::string place = fmt::format("watch_test.cpp:{}", line_of(FA_WATCH_TEST, "plain spin"));
+  const std::string message =
+      testing::message_of<std::runtime_error>([&] { run(plain_flag<false>); });
   CHECK(contains(message, place));
   const auto findings = watch.report().findings;
   REQUIRE(findings.size() == 1);
@@ -325,8 +318,8 @@ TEST_CASE("a pointer to nowhere is found at its line, and ends the launch") {
   DeviceBuffer<const float*> pointers(32);
   pointers.zero();
   DeviceBuffer<float> out(32);
-  const std::string place = fmt::format(
-      "watch_test.cpp:{}", line_of(FA_WATCH_TEST, "pointer is followed"));
+  const std::string place =
+      fmt::format("watch_test.cpp:{}", line_of(FA_WATCH_TEST, "pointer is followed"));
   CHECK(contains(testing::message_of<std::runtime_error>([&] {
                    launch(follows, {{1}, {32}}, pointers.data(), out.data());
                  }),
@@ -347,15 +340,13 @@ TEST_CASE("16 bytes at a multiple of 8 are found, on processors that care") {
   const auto in = ones(130);
   DeviceBuffer<float> out(128);
   try {
-    launch(copies_fours, {{1}, {32}},
-           reinterpret_cast<const float4*>(in.data() + 2),
+    launch(copies_fours, {{1}, {32}}, reinterpret_cast<const float4*>(in.data() + 2),
            reinterpret_cast<float4*>(out.data()));
   } catch (const std::runtime_error&) {
     const auto findings = watch.report().findings;
     REQUIRE(findings.size() == 1);
     CHECK(findings[0].kind == "misaligned");
-    CHECK(contains(findings[0].where,
-                   std::to_string(line_of(FA_WATCH_TEST, "fours"))));
+    CHECK(contains(findings[0].where, std::to_string(line_of(FA_WATCH_TEST, "fours"))));
   }
 }
 
@@ -383,13 +374,11 @@ __global__ void strided_copy(const float* in, float* out, unsigned stride) {
   out[threadIdx.x] = in[stride * threadIdx.x];  // strided
 }
 
-const lab::LineTraffic& traffic_at(const Report& report,
-                                   const std::string& mark, bool shared,
+const lab::LineTraffic& traffic_at(const Report& report, const std::string& mark, bool shared,
                                    bool write) {
   for (const lab::LineTraffic& line : report.traffic) {
     if (line.shared == shared && line.write == write &&
-        contains(line.where, fmt::format("watch_test.cpp:{}",
-                                         line_of(FA_WATCH_TEST, mark)))) {
+        contains(line.where, fmt::format("watch_test.cpp:{}", line_of(FA_WATCH_TEST, mark)))) {
       return line;
     }
   }
@@ -441,8 +430,7 @@ __global__ void half_a_warp(float* out) {
 
 // Takes its numbers from memory as arguments of functions, which must not hide the reads. Several
 // calls: a function that is called once might be inlined anyway.
-__global__ void read_16_bits(const half* in, std::uint32_t* words,
-                             float* sums) {
+__global__ void read_16_bits(const half* in, std::uint32_t* words, float* sums) {
   const half* at = in + threadIdx.x;
   words[threadIdx.x] = pack2(at[0], at[32]);
   words[threadIdx.x + 32] = pack2(at[64], at[96]);
@@ -507,8 +495,7 @@ TEST_CASE("atomic operations are counted, each as one request of a warp") {
     DeviceBuffer<float> sum(1);
     sum.zero();
     count.zero();
-    launch(counts_atomically, {{1}, {64}}, out.data(), sum.data(),
-           count.data());
+    launch(counts_atomically, {{1}, {64}}, out.data(), sum.data(), count.data());
   });
   check_clean(report);
   CHECK(traffic_at(report, "votes", true, true).atomics == 2);
@@ -560,9 +547,7 @@ TEST_CASE("dynamic shared memory counts from its own beginning") {
   });
   const lab::LineTraffic* const worst = report.worst_shared();
   REQUIRE(worst != nullptr);
-  CHECK(contains(
-      worst->where,
-      std::to_string(line_of(FA_WATCH_TEST, "column of dynamic memory"))));
+  CHECK(contains(worst->where, std::to_string(line_of(FA_WATCH_TEST, "column of dynamic memory"))));
   CHECK(worst->write);
   CHECK(worst->worst.address[0] == 32);
   CHECK(worst->worst.address[31] == 32 + 128 * 31);
@@ -623,10 +608,8 @@ TEST_CASE("lines that no thread reached are told, also of what is called") {
     });
   };
   lab::Coverage coverage = run(branches<1>, 32).coverage;
-  const std::string within = marked("within the guard"),
-                    beyond = marked("beyond the guard"),
-                    barrier = marked("no access"),
-                    helper = marked("helper behind the branch");
+  const std::string within = marked("within the guard"), beyond = marked("beyond the guard"),
+                    barrier = marked("no access"), helper = marked("helper behind the branch");
   auto lines = lines_of_this_file(coverage.lines);
   auto reached = lines_of_this_file(coverage.reached);
   CHECK(reached.count(within) == 1);
@@ -635,20 +618,17 @@ TEST_CASE("lines that no thread reached are told, also of what is called") {
   CHECK(lines.count(helper) == 1);
   CHECK(reached.count(helper) == 0);
   CHECK(lines.count(beyond) == 0);  // of another instance
-  CHECK(lab::unreached(coverage) ==
-        fmt::format("watch_test.cpp:{}, {}",
-                    line_of(FA_WATCH_TEST, "helper behind the branch"),
-                    line_of(FA_WATCH_TEST, "no access")));
+  CHECK(lab::unreached(coverage) == fmt::format("watch_test.cpp:{}, {}",
+                                                line_of(FA_WATCH_TEST, "helper behind the branch"),
+                                                line_of(FA_WATCH_TEST, "no access")));
 
   coverage.add(run(branches<1>, 33).coverage);
   CHECK(lines_of_this_file(coverage.lines) == lines);
   CHECK(lab::unreached(coverage) == "");
-  CHECK(lab::unreached_text(coverage) ==
-        "Every line of the kernels was reached.\n");
+  CHECK(lab::unreached_text(coverage) == "Every line of the kernels was reached.\n");
   coverage.add(run(branches<2>, 32).coverage);
-  CHECK(lab::unreached_text(coverage) ==
-        fmt::format("Never reached: watch_test.cpp:{}\n",
-                    line_of(FA_WATCH_TEST, "beyond the guard")));
+  CHECK(lab::unreached_text(coverage) == fmt::format("Never reached: watch_test.cpp:{}\n",
+                                                     line_of(FA_WATCH_TEST, "beyond the guard")));
   CHECK(lab::unreached_text({}) ==
         "Which lines were never reached cannot be told: this program has no "
         "symbols.\n");
@@ -656,16 +636,14 @@ TEST_CASE("lines that no thread reached are told, also of what is called") {
 
 TEST_CASE("findings of several problems are merged, the first is counted") {
   const auto problem = [](const std::string& name, unsigned n) {
-    return lab::TracedProblem{
-        name, [n] {
-          DeviceBuffer<float> out(31);
-          launch(branches<1>, {{1}, {32}}, out.data(), n);
-        }};
+    return lab::TracedProblem{name, [n] {
+                                DeviceBuffer<float> out(31);
+                                launch(branches<1>, {{1}, {32}}, out.data(), n);
+                              }};
   };
   const auto trace =
-      lab::trace({"branches", "stores", {}},
-                 {problem("31 lanes", 31), problem("32 lanes", 32),
-                  problem("no", 0), problem("again 32", 32)});
+      lab::trace({"branches", "stores", {}}, {problem("31 lanes", 31), problem("32 lanes", 32),
+                                              problem("no", 0), problem("again 32", 32)});
   REQUIRE(trace);
   CHECK(trace->findings == 1);
   CHECK(trace->written_bytes == 4 * 31);

@@ -54,8 +54,7 @@ class Threads {
 bool run_together(int wanted) {
   std::atomic<int> arrived{0};
   std::atomic<bool> together{true};
-  const auto give_up =
-      std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   parallel_for(wanted, [&](std::int64_t) {
     ++arrived;
     while (arrived < wanted) {
@@ -117,9 +116,8 @@ TEST_CASE("FA_THREADS says how many threads work") {
   CHECK(thread_count() == 1);
   bool elsewhere = false;
   const auto here = std::this_thread::get_id();
-  parallel_for(20, [&](std::int64_t) {
-    elsewhere = elsewhere || std::this_thread::get_id() != here;
-  });
+  parallel_for(20,
+               [&](std::int64_t) { elsewhere = elsewhere || std::this_thread::get_id() != here; });
   CHECK(!elsewhere);
 }
 
@@ -133,16 +131,13 @@ TEST_CASE("without FA_THREADS every core gets a thread") {
 }
 
 TEST_CASE("an FA_THREADS that is not an integer of at least 1 is refused") {
-  for (const std::string wanted :
-       {"0", "-3", "four", "4x", " 4", "1.5", "99999999999999999999"}) {
+  for (const std::string wanted : {"0", "-3", "four", "4x", " 4", "1.5", "99999999999999999999"}) {
     const Threads setting(wanted.c_str());
-    CHECK_THROWS_WITH_AS(thread_count(),
-                         ("FA_THREADS is '" + wanted +
-                          "'; it must be an integer of at least 1")
-                             .c_str(),
-                         std::invalid_argument);
-    CHECK_THROWS_AS(parallel_for(2, [](std::int64_t) {}),
-                    std::invalid_argument);
+    CHECK_THROWS_WITH_AS(
+        thread_count(),
+        ("FA_THREADS is '" + wanted + "'; it must be an integer of at least 1").c_str(),
+        std::invalid_argument);
+    CHECK_THROWS_AS(parallel_for(2, [](std::int64_t) {}), std::invalid_argument);
   }
 }
 
@@ -169,17 +164,14 @@ TEST_CASE("an exception comes back to the caller and stops the rest") {
         }) == "index 5");
   CHECK(calls < 100000);
   // Of several, one comes back; it need not be a std::exception.
-  CHECK_THROWS_AS(parallel_for(100, [](std::int64_t i) { throw i; }),
-                  std::int64_t);
+  CHECK_THROWS_AS(parallel_for(100, [](std::int64_t i) { throw i; }), std::int64_t);
 }
 
 TEST_CASE("a call may itself call parallel_for") {
   const Threads setting("3");
   std::atomic<int> calls{0};
   parallel_for(4, [&](std::int64_t) {
-    parallel_for(5, [&](std::int64_t) {
-      parallel_for(6, [&](std::int64_t) { ++calls; });
-    });
+    parallel_for(5, [&](std::int64_t) { parallel_for(6, [&](std::int64_t) { ++calls; }); });
   });
   CHECK(calls == 4 * 5 * 6);
 }

@@ -41,9 +41,8 @@ double to_double(T x) {
 
 // An unsigned integer as wide as T.
 template <class T>
-using bits_t = std::conditional_t<
-    sizeof(T) == 8, std::uint64_t,
-    std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+using bits_t = std::conditional_t<sizeof(T) == 8, std::uint64_t,
+                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
 
 template <class T>
 bits_t<T> bits_of(T x) {
@@ -125,8 +124,7 @@ TEST_CASE("row-major strides are products of the inner sizes") {
   CHECK(row_major_strides(Shape<4>{2, 3, 4, 5}) == Shape<4>{60, 20, 5, 1});
   CHECK(row_major_strides(Shape<1>{9}) == Shape<1>{1});
   const std::int64_t two_20 = 1 << 20;
-  CHECK(row_major_strides(Shape<3>{2, two_20, two_20}) ==
-        Shape<3>{two_20 * two_20, two_20, 1});
+  CHECK(row_major_strides(Shape<3>{2, two_20, two_20}) == Shape<3>{two_20 * two_20, two_20, 1});
 }
 
 TEST_CASE("a new tensor is zero and its elements are in row-major order") {
@@ -161,9 +159,8 @@ TEST_CASE("a view writes through and a read-only view sees it") {
   CHECK(reader(1, 1) == 4);
   CHECK(reader[Shape<2>{1, 1}] == 4);
   CHECK(&reader(1, 1) == tensor.data() + 4);
-  static_assert(
-      !std::is_convertible_v<View<const double, 2>, View<double, 2>>,
-      "a read-only view must not become writable");
+  static_assert(!std::is_convertible_v<View<const double, 2>, View<double, 2>>,
+                "a read-only view must not become writable");
 }
 
 TEST_CASE("at gives the sub-view of one outer index") {
@@ -179,12 +176,10 @@ TEST_CASE("at gives the sub-view of one outer index") {
 
 TEST_CASE("narrow keeps a range of one dimension") {
   const Tensor<float, 3> tensor = counting<float, 3>({4, 5, 6});
-  const View<const float, 3> part =
-      tensor.view().narrow(1, 2, 4).narrow(0, 1, 4);
+  const View<const float, 3> part = tensor.view().narrow(1, 2, 4).narrow(0, 1, 4);
   CHECK(part.shape() == Shape<3>{3, 2, 6});
-  for_each_index(part.shape(), [&](const Shape<3>& i) {
-    CHECK(part[i] == tensor(i[0] + 1, i[1] + 2, i[2]));
-  });
+  for_each_index(part.shape(),
+                 [&](const Shape<3>& i) { CHECK(part[i] == tensor(i[0] + 1, i[1] + 2, i[2])); });
   CHECK(tensor.view().narrow(2, 3, 3).count() == 0);
   CHECK(tensor.view().narrow(2, 0, 6).contiguous());
 }
@@ -192,11 +187,9 @@ TEST_CASE("narrow keeps a range of one dimension") {
 TEST_CASE("narrow refuses a range that does not fit") {
   const Tensor<float, 2> tensor({4, 5});
   const auto refusal = [&](int axis, std::int64_t begin, std::int64_t end) {
-    return message_of<std::invalid_argument>(
-        [&] { tensor.view().narrow(axis, begin, end); });
+    return message_of<std::invalid_argument>([&] { tensor.view().narrow(axis, begin, end); });
   };
-  CHECK(refusal(1, 2, 6) ==
-        "range 2 to 6 does not fit dimension 1 of shape [4, 5]");
+  CHECK(refusal(1, 2, 6) == "range 2 to 6 does not fit dimension 1 of shape [4, 5]");
   CHECK(refusal(0, -1, 2) != "");
   CHECK(refusal(0, 3, 2) != "");
   CHECK(refusal(2, 0, 1) != "");
@@ -210,8 +203,7 @@ TEST_CASE("both layouts of heads are one view after swapping axes") {
   const Tensor<float, 4> heads_first = counting<float, 4>(bhnd);
   Tensor<float, 4> length_first(bnhd);
   for_each_index(bhnd, [&](const Shape<4>& i) {
-    length_first(i[0], i[2], i[1], i[3]) =
-        heads_first(i[0], i[1], i[2], i[3]);
+    length_first(i[0], i[2], i[1], i[3]) = heads_first(i[0], i[1], i[2], i[3]);
   });
   const View<const float, 4> seen = length_first.view().swap_axes(1, 2);
   CHECK(seen.shape() == bhnd);
@@ -241,12 +233,9 @@ TEST_CASE("contiguous means row-major without gaps") {
 
 TEST_CASE("every index is visited once and in row-major order") {
   std::vector<Shape<3>> seen;
-  for_each_index(Shape<3>{2, 1, 3},
-                 [&](const Shape<3>& index) { seen.push_back(index); });
-  CHECK(
-      seen ==
-      std::vector<Shape<3>>{
-          {0, 0, 0}, {0, 0, 1}, {0, 0, 2}, {1, 0, 0}, {1, 0, 1}, {1, 0, 2}});
+  for_each_index(Shape<3>{2, 1, 3}, [&](const Shape<3>& index) { seen.push_back(index); });
+  CHECK(seen ==
+        std::vector<Shape<3>>{{0, 0, 0}, {0, 0, 1}, {0, 0, 2}, {1, 0, 0}, {1, 0, 1}, {1, 0, 2}});
   int calls = 0;
   for_each_index(Shape<2>{3, 0}, [&](const Shape<2>&) { ++calls; });
   CHECK(calls == 0);
@@ -259,15 +248,13 @@ TEST_CASE("offsets go past what 32 bits hold") {
   const std::int64_t far = (std::int64_t{1} << 32) + 5;
   const auto page = static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
   const std::int64_t bytes = far / page * page + page;
-  void* const space =
-      mmap(nullptr, static_cast<std::size_t>(bytes), PROT_NONE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const space = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   REQUIRE(space != MAP_FAILED);
   auto* const first = static_cast<std::uint8_t*>(space);
   const auto page_size = static_cast<std::size_t>(page);
   REQUIRE(mprotect(first, page_size, PROT_READ | PROT_WRITE) == 0);
-  REQUIRE(mprotect(first + far / page * page, page_size,
-                   PROT_READ | PROT_WRITE) == 0);
+  REQUIRE(mprotect(first + far / page * page, page_size, PROT_READ | PROT_WRITE) == 0);
   const View<std::uint8_t, 2> view(first, {2, 2}, {far, 1});
   view(0, 0) = 1;
   view(1, 0) = 2;
@@ -283,8 +270,7 @@ TEST_CASE("offsets go past what 32 bits hold") {
 TEST_CASE("copies between all types and strides keep the numbers") {
   // Small integers and quarters: exact in all four types.
   Tensor<double, 3> source({3, 4, 5});
-  fill_with(source.view(),
-            [](std::uint64_t i) { return 0.25 * double(i) - 6; });
+  fill_with(source.view(), [](std::uint64_t i) { return 0.25 * double(i) - 6; });
   const View<const double, 3> turned = source.view().swap_axes(0, 2);
   for_each_type([&](auto from_tag) {
     using From = decltype(from_tag);
@@ -298,8 +284,7 @@ TEST_CASE("copies between all types and strides keep the numbers") {
       for_each_index(to.shape(), [&](const Shape<3>& i) {
         equal = equal && to_double(to.view()[i]) == source.view()[i];
       });
-      CHECK_MESSAGE(equal, FloatTraits<From>::name, " to ",
-                    FloatTraits<To>::name);
+      CHECK_MESSAGE(equal, FloatTraits<From>::name, " to ", FloatTraits<To>::name);
     });
   });
 }
@@ -317,9 +302,8 @@ TEST_CASE("a copy touches nothing outside its view") {
 
 TEST_CASE("a copy between different shapes is refused") {
   Tensor<float, 2> a({2, 3}), b({3, 2});
-  CHECK(message_of<std::invalid_argument>([&] {
-          copy(a.view(), b.view());
-        }) == "cannot copy shape [2, 3] into shape [3, 2]");
+  CHECK(message_of<std::invalid_argument>([&] { copy(a.view(), b.view()); }) ==
+        "cannot copy shape [2, 3] into shape [3, 2]");
 }
 
 TEST_CASE("float64 reaches 16 bits by way of float32") {
@@ -362,10 +346,8 @@ TEST_CASE("below the smallest normal number the spacing stays") {
   for_each_type([](auto tag) {
     using T = decltype(tag);
     INFO(FloatTraits<T>::name);
-    const auto s =
-        static_cast<T>(static_cast<accumulator_t<T>>(smallest_normal<T>()));
-    const T twice = static_cast<T>(
-        static_cast<accumulator_t<T>>(2 * smallest_normal<T>()));
+    const auto s = static_cast<T>(static_cast<accumulator_t<T>>(smallest_normal<T>()));
+    const T twice = static_cast<T>(static_cast<accumulator_t<T>>(2 * smallest_normal<T>()));
     CHECK(to_double(s) == smallest_normal<T>());
     const double step = smallest_normal<T>() * epsilon<T>();
     CHECK(to_double(neighbour(twice, 1)) - to_double(twice) == 2 * step);
@@ -413,9 +395,8 @@ TEST_CASE("rounding to 16 bits goes to the nearest and ties to even") {
     for (std::uint64_t bits = 0; bits <= last; ++bits) {
       const double low = to_double(from_bits<T>(bits));
       // After the largest number, the one that would come next.
-      const double high =
-          bits < last ? to_double(from_bits<T>(bits + 1))
-                      : 2 * std::ldexp(1.0, FloatTraits<T>::max_exponent);
+      const double high = bits < last ? to_double(from_bits<T>(bits + 1))
+                                      : 2 * std::ldexp(1.0, FloatTraits<T>::max_exponent);
       const auto middle = static_cast<float>((low + high) / 2);
       const std::uint64_t even = bits + bits % 2;
       const float below = std::nextafter(middle, 0.0f);
@@ -435,8 +416,7 @@ TEST_CASE("rounding to 16 bits goes to the nearest and ties to even") {
   all_neighbours(bfloat16{});
 }
 
-TEST_CASE(
-    "types carry NumPy's names and sums are never narrower than float32") {
+TEST_CASE("types carry NumPy's names and sums are never narrower than float32") {
   CHECK(std::string(FloatTraits<double>::name) == "float64");
   CHECK(std::string(FloatTraits<float>::name) == "float32");
   CHECK(std::string(FloatTraits<half>::name) == "float16");
@@ -452,9 +432,9 @@ TEST_CASE(
 TEST_CASE("the mixing function gives SplitMix64's published numbers") {
   // The first outputs of SplitMix64 for seed 1234567, as implementations in many languages print
   // them (Rosetta Code, "Pseudo-random numbers/Splitmix64").
-  const std::uint64_t expected[] = {
-      6457827717110365317u, 3203168211198807973u, 9817491932198370423u,
-      4593380528125082431u, 16408922859458223821u};
+  const std::uint64_t expected[] = {6457827717110365317u, 3203168211198807973u,
+                                    9817491932198370423u, 4593380528125082431u,
+                                    16408922859458223821u};
   std::uint64_t state = 1234567;
   for (std::uint64_t wanted : expected) {
     state += 0x9e3779b97f4a7c15u;
@@ -491,9 +471,8 @@ TEST_CASE("no two seeds share a number") {
   std::set<std::uint64_t> seen;
   std::size_t drawn = 0;
   for (std::uint64_t seed :
-       {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2},
-        std::uint64_t{1} << 63, golden_gamma, 2 * golden_gamma,
-        1 + golden_gamma}) {
+       {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{1} << 63, golden_gamma,
+        2 * golden_gamma, 1 + golden_gamma}) {
     for (std::uint64_t counter = 0; counter < 1000; ++counter) {
       seen.insert(random_bits(seed, counter));
       ++drawn;
@@ -550,10 +529,8 @@ TEST_CASE("uniform numbers fill their range evenly") {
   // Chi squared with 63 degrees of freedom: mean 63, variance 126.
   double chi_squared = 0;
   const double expected = double(n) / buckets;
-  for (int count : counts)
-    chi_squared += (count - expected) * (count - expected) / expected;
-  CHECK(std::abs(chi_squared - (buckets - 1)) <
-        5 * std::sqrt(2.0 * (buckets - 1)));
+  for (int count : counts) chi_squared += (count - expected) * (count - expected) / expected;
+  CHECK(std::abs(chi_squared - (buckets - 1)) < 5 * std::sqrt(2.0 * (buckets - 1)));
 }
 
 TEST_CASE("uniform numbers are multiples of 2 to the minus 53") {
@@ -589,15 +566,13 @@ TEST_CASE("Eigen sees the elements of a strided view without a copy") {
   for (int i = 0; i < 4; ++i) {
     for (int j = 0; j < 5; ++j) CHECK(matrix(i, j) == tensor(i, 2, j));
   }
-  const auto transposed =
-      as_matrix(View<const double, 2>(rows.swap_axes(0, 1)));
+  const auto transposed = as_matrix(View<const double, 2>(rows.swap_axes(0, 1)));
   CHECK(transposed == matrix.transpose());
   matrix(3, 4) = -1;
   CHECK(tensor(3, 2, 4) == -1);
 }
 
-TEST_CASE(
-    "a keep mask drops the share that it is given, and can be repeated") {
+TEST_CASE("a keep mask drops the share that it is given, and can be repeated") {
   const auto mask = random_keep_mask<2>({100, 100}, 0.3, 7);
   std::int64_t kept = 0;
   for (std::int64_t i = 0; i < mask.count(); ++i) {
