@@ -67,17 +67,17 @@ auto start(Needed needed, Work work) {
   };
 }
 
-// Prepares `work(gradient, d, scores, stream)` with memory for P and dS.
-template <class Work>
-auto start_with_scores(Work work) {
-  return [=](const AttentionGradient<float>& of) {
+// Allocates memory for P and dS; `start(gradient, scores)` prepares the rest.
+template <class Start>
+auto with_scores(Start start) {
+  return [=](const AttentionGradient<float>& a) -> std::function<void()> {
     const auto scores =
-        std::make_shared<DeviceBuffer<float>>(2 * score_count(of));
-    const auto prepared = start<32, 256>(
-        Needed::kNothing, [=](const auto& a, auto d, const Stream& stream) {
-          work(a, d, scores->data(), stream);
-        });
-    return prepared(of);
+        std::make_shared<DeviceBuffer<float>>(2 * score_count(a));
+    const std::function<void()> work = start(a, scores->data());
+    return [=] {
+      (void)scores;  // kept as long as this is
+      work();
+    };
   };
 }
 
@@ -89,16 +89,20 @@ inline std::vector<Rung> ladder() {
   return {
       float_rung("01_unfused", "a kernel for each formula", true,
                  {256, unfused_tiles()},
-                 start_with_scores([](const auto& a, auto /*d*/,
-                                      float* scores, const Stream& stream) {
-                   launch_backward_unfused(a, scores, stream);
+                 with_scores([](const auto& a, float* scores) {
+                   return [=] {
+                     launch_backward_unfused(a, scores, Stream::of(nullptr));
+                   };
                  })),
       float_rung("02_preprocess", "LSE and delta, one sum of each row", true,
                  {256, unfused_tiles()},
-                 start_with_scores([](const auto& a, auto d, float* scores,
-                                      const Stream& stream) {
-                   launch_backward_preprocess<decltype(d)::value>(a, scores,
-                                                                  stream);
+                 with_scores([](const auto& of, float* scores) {
+                   return start<32, 256>(
+                       Needed::kNothing,
+                       [=](const auto& a, auto d, const Stream& stream) {
+                         launch_backward_preprocess<decltype(d)::value>(
+                             a, scores, stream);
+                       })(of);
                  })),
       float_rung(
           "03_two_kernels", "keys outside, then queries", true,
