@@ -80,7 +80,7 @@ Tensor<T, 4> textbook_d_v(const Problem& problem,
 TEST_CASE(
     "float32: dV is as exact as by the textbook formulas, with scores of 1 "
     "to 1e4") {
-  // The checker also allows what follows from a rounded LSE; here nothing but the textbook's own error
+  // Checker also allows what follows from a rounded LSE; here nothing but the textbook's own error
   // counts, three times.
   std::mt19937_64 random(18);
   std::map<std::string, std::vector<double>> shares;  // of what is allowed
