@@ -37,8 +37,10 @@ def banks():
         for line in range(lines):
             colours = [
                 # White: what the pad leaves empty.
-                "#ffffff" if (bank, line) not in cells
-                else RED if cells[bank, line][1] == chosen
+                "#ffffff"
+                if (bank, line) not in cells
+                else RED
+                if cells[bank, line][1] == chosen
                 else COLOURS[cells[bank, line][0] % 2 + 1]
                 for bank in range(TILE)
             ]

@@ -362,7 +362,7 @@ def make_record(arguments):
 
 
 def compact(result):
-    """A record as JSON: each row on a line of its own, with ncu's counts in the order of `metrics`."""
+    """A record as JSON: a row per line, with ncu's counts in the order of `metrics`."""
 
     def row(entry):
         if "ncu" in entry and list(entry["ncu"]) == result["metrics"]:

@@ -140,18 +140,7 @@ def stripped(lines):
     return lines
 
 
-def same_checked(old, new, noise):
-    """Whether two printed errors, which a program has compared with a bound, may be one error."""
-    if old == new or not re.search(r"[.e]", old) or not re.search(r"[.e]", new):
-        return old == new
-    a, b = decimal.Decimal(old), decimal.Decimal(new)
-    large, small = max(abs(a), abs(b)), min(abs(a), abs(b))
-    if large <= noise or (a * b > 0 and large < 1 and large < CHECKED_FACTOR * small):
-        return True
-    return same_number(old, new, noise)
-
-
-def same_number(old, new, noise):
+def same_number(old, new, noise, factor=FACTOR):
     """Whether two printed numbers may be one number, computed on two machines."""
     if old == new:
         return True
@@ -165,7 +154,7 @@ def same_number(old, new, noise):
             return True
         if a * b <= 0:
             return False
-        return (large < 1 and large < FACTOR * small) or large - small <= max(units)
+        return (large < 1 and large < factor * small) or large - small <= max(units)
     if "e" in old + new or "." not in old + new:
         return False
     return abs(a - b) <= min(units)  # %g drops zeros at the end: 0.5 beside 0.49 is 0.50
@@ -184,8 +173,8 @@ def same_line(old, new, noise):
     if words[0] != words[1] or wider not in (0, sum(map(len, b)) - sum(map(len, a))):
         return False
     for i, (x, y) in enumerate(zip(a, b)):
-        if i + 1 < len(a) and BOUND.fullmatch(words[0][i + 1]):
-            same = same_checked(x, y, max(noise, decimal.Decimal(a[i + 1]) / 100))
+        if i + 1 < len(a) and words[0][i + 1] == BOUND:
+            same = same_number(x, y, max(noise, decimal.Decimal(a[i + 1]) / 100), CHECKED_FACTOR)
         else:
             same = same_number(x, y, noise)
         if not same:

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import os
 import pathlib
 import stat
@@ -244,7 +243,10 @@ class Whole(unittest.TestCase):
         text = self.output.read_text(encoding="utf-8")
         self.assertEqual(text.count(LD), 1)  # each name stands once, each row on its own line
         self.assertEqual(text, fidelity.compact(record))
-        self.assertEqual(len(text.splitlines()), len(record) + len(record["counts"]) + len(record["verdicts"]) + 4)
+        self.assertEqual(
+            len(text.splitlines()),
+            len(record) + len(record["counts"]) + len(record["verdicts"]) + 4,
+        )
         counts = {(c["kernel"], c["group"]): c for c in record["counts"]}
         self.assertEqual(len(counts), 4)
         # Kernels of one file are told apart by their order.
