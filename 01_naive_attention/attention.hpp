@@ -6,7 +6,7 @@
 ///
 ///     S = scale Q K^T      P = softmax of each row of S      O = P V
 ///     dV = P^T dO          dP = dO V^T
-///     dS = P o (dP - rowsum(P o dP))      dQ = scale dS K      dK = scale dS^T Q
+///     dS = P * (dP - rowsum(P * dP))      dQ = scale dS K      dK = scale dS^T Q
 ///
 /// (o multiplies element by element.) Source: Vaswani et al. 2017, equation 1; for the gradients,
 /// Dao et al. 2022, appendix B.2.

@@ -31,7 +31,7 @@ struct BaseE {
   using Number = T;  ///< of sums
   /// The score of a masked key, and the maximum of no keys.
   static constexpr T neg_inf = -std::numeric_limits<T>::infinity();
-  /// e^(a - b), and 0 when a is `nothing`: -inf - -inf would be NaN.
+  /// e^(a - b), and 0 when a is neg_inf: -inf - -inf would be NaN.
   static T exp_diff(T a, T b) {
     return a == neg_inf ? T(0) : std::exp(a - b);
   }
@@ -43,7 +43,7 @@ struct BaseTwo {
   using Number = Exact;  ///< of sums
   /// The score of a masked key, and the maximum of no keys.
   static constexpr int neg_inf = std::numeric_limits<int>::min();
-  /// 2^(a - b), and 0 when a is `nothing`.
+  /// 2^(a - b), and 0 when a is neg_inf.
   /// @throws std::overflow_error when a and b are more than 62 apart
   static constexpr Exact exp_diff(int a, int b) {
     return a == neg_inf ? Exact(0) : Exact::power_of_two(std::int64_t{a} - b);

@@ -25,8 +25,8 @@ __global__ void matmul_1d_thread_tiling(MatmulParams<float> p) {
       b_smem[y][x] = element_of_b<false>(p, l0 + y, col0 + x);
     }
     __syncthreads();  // the tiles are complete
+                      // C += A B
 #pragma unroll
-    // C += A B
     for (int step = 0; step < block_k; ++step) {
       const float b_frag = b_smem[step][x];
 #pragma unroll

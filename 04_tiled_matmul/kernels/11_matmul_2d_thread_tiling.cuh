@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(256)
       }
     }
     __syncthreads();  // the tiles are complete
+                      // C += A B
 #pragma unroll
-    // C += A B
     for (int step = 0; step < block_k; ++step) {
       float a_frag[thread_m], b_frag[thread_n];
 #pragma unroll

@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(256)
              load4_or_zero(p.b, l0 + row, col0 + col, p.k, p.n, p.ldb));
     }
     __syncthreads();  // the tiles are complete
+                      // C += A B
 #pragma unroll
-    // C += A B
     for (int step = 0; step < block_k; ++step) {
       float a_frag[thread_m], b_frag[thread_n];
       load_groups<64>(a_frag, &a_smem[step][4 * y]);

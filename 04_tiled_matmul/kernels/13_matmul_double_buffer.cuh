@@ -60,8 +60,8 @@ __global__ void __launch_bounds__(256, 2)
     cp_async_wait<0>();
     __syncthreads();  // this stage is complete, no thread reads the other one
     if (l0 + block_k < p.k) fetch(stage ^ 1, l0 + block_k);
+      // C += A B
 #pragma unroll
-    // C += A B
     for (int l = 0; l < block_k; l += 4) {
       float4 a_frag[thread_m];
 #pragma unroll

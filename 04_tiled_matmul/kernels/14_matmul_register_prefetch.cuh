@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(256, 1)
   load(frags[0], stage_of(0), 0);
   for (int tile = 0; tile < tiles; ++tile) {
     const int next = tile + 1 < tiles ? tile + 1 : tile;  // no branch below
+                                                          // C += A B
 #pragma unroll
-    // C += A B
     for (int l = 0; l < Tile::block_k; ++l) {
       if (l + 1 < Tile::block_k) {
         load(frags[(l + 1) % 2], stage_of(tile), l + 1);

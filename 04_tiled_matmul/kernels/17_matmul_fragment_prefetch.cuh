@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(256)
   load(frags[0], 0, 0);
   for (int tile = 0; tile < tiles; ++tile) {
     const int next = tile + 1 < tiles ? tile + 1 : tile;  // no branch below
+                                                          // C += A B
 #pragma unroll
-    // C += A B
     for (int l = 0; l < Tile::block_k; l += 16) {
       if (l + 16 < Tile::block_k) {
         load(frags[(l / 16 + 1) % 2], tile, l + 16);

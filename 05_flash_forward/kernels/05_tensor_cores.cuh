@@ -4,7 +4,7 @@
 /// the registers.
 #pragma once
 
-#include "05_flash_forward/kernels/ampere.cuh"
+#include "05_flash_forward/kernels/mma_forward.cuh"
 
 namespace fa::FA_TARGET {
 

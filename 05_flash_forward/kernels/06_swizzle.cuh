@@ -4,7 +4,7 @@
 /// the matmuls of a warp, multiply_q_k() and multiply_p_v(), are in common/attention/mma_tile.cuh.
 #pragma once
 
-#include "05_flash_forward/kernels/ampere.cuh"
+#include "05_flash_forward/kernels/mma_forward.cuh"
 
 namespace fa::FA_TARGET {
 

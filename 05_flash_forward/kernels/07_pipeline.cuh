@@ -3,7 +3,7 @@
 /// each, one barrier for each tile.
 #pragma once
 
-#include "05_flash_forward/kernels/ampere.cuh"
+#include "05_flash_forward/kernels/mma_forward.cuh"
 
 namespace fa::FA_TARGET {
 

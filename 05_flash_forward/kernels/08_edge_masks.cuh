@@ -5,7 +5,7 @@
 /// blocks with the most keys start first.
 #pragma once
 
-#include "05_flash_forward/kernels/ampere.cuh"
+#include "05_flash_forward/kernels/mma_forward.cuh"
 
 namespace fa::FA_TARGET {
 

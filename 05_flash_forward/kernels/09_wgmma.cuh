@@ -4,7 +4,7 @@
 /// O += P V. K and V never pass through registers, and no thread computes an address.
 #pragma once
 
-#include "05_flash_forward/kernels/hopper.cuh"
+#include "05_flash_forward/kernels/hopper_forward.cuh"
 
 namespace fa::FA_TARGET {
 

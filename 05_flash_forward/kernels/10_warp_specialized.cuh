@@ -4,7 +4,7 @@
 /// the consumers. A pair of barriers for each stage replaces __syncthreads().
 #pragma once
 
-#include "05_flash_forward/kernels/hopper.cuh"
+#include "05_flash_forward/kernels/hopper_forward.cuh"
 
 namespace fa::FA_TARGET {
 

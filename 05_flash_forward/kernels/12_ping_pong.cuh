@@ -6,7 +6,7 @@
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3.1.
 #pragma once
 
-#include "05_flash_forward/kernels/hopper.cuh"
+#include "05_flash_forward/kernels/hopper_forward.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -88,7 +88,7 @@ __device__ void ping_pong_mainloop(WarpgroupOutput<Tile>& o, RowState& rows,
     wgmma_wait<0>(o, p);
     release_v();
     round_to_operand<T>(p, s);
-    pin(p);  // among the exponentials, not behind the branch
+    fence_operand(p);  // among the exponentials, not behind the branch
     if (rescaled) rescale_o(o, rescale);
   };
   //! [step]

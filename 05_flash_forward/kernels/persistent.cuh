@@ -3,7 +3,7 @@
 /// of queries from the tile scheduler, and the asynchronous store of O.
 #pragma once
 
-#include "05_flash_forward/kernels/hopper.cuh"
+#include "05_flash_forward/kernels/hopper_forward.cuh"
 #include "common/attention/tile_scheduler.cuh"
 
 namespace fa::FA_TARGET {

@@ -43,7 +43,7 @@ struct Forward {
   std::vector<double> lse;  ///< [heads, length_q], -infinity for a blind row
 };
 
-/// The gradients of sum(dO o O).
+/// The gradients of sum(dO * O).
 struct Gradients {
   std::vector<double> d_q;  ///< like q
   std::vector<double> d_k;  ///< like k
@@ -130,7 +130,7 @@ inline Forward forward(const Problem& x) {
   return result;
 }
 
-/// The loss whose gradients are asked for, sum(dO o O).
+/// The loss whose gradients are asked for, sum(dO * O).
 inline double loss(const Problem& x) {
   const Forward y = forward(x);
   double sum = 0;
@@ -138,7 +138,7 @@ inline double loss(const Problem& x) {
   return sum;
 }
 
-/// delta of a row: its sum of dO o O.
+/// delta of a row: its sum of dO * O.
 inline double row_delta(const Problem& x, const Forward& y, int row) {
   double sum = 0;
   for (int c = 0; c < x.head_dim; ++c) {

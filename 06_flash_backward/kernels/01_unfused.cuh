@@ -111,7 +111,7 @@ __global__ void unfused_prob_gradients(AttentionGradient<float> a,
                     blockIdx.x * kUnfusedGradientTile + threadIdx.x);
 }
 
-/// P = softmax(S) and dS = P o (dP - rowsum(P o dP)), both in place. A warp owns a row. P is stored
+/// P = softmax(S) and dS = P * (dP - rowsum(P * dP)), both in place. A warp owns a row. P is stored
 /// after dropout, as the forward pass multiplied it by V.
 /// @param a         what is computed
 /// @param probs     [batch, heads, length_q, length_k]; scores before

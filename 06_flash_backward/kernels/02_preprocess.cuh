@@ -1,5 +1,5 @@
 /// @file
-/// One sum for each row before the backward pass begins: delta, the row sum of dO o O, which equals
+/// One sum for each row before the backward pass begins: delta, the row sum of dO * O, which equals
 /// the row sum of P o dP but needs neither. With delta and LSE every element of P and dS can be
 /// computed by itself: the baseline's passes over whole rows vanish, and dP is never written. One
 /// row sum remains in float32: dividing by it takes the rounding error of LSE out of P.
@@ -28,7 +28,7 @@ __device__ void load8(float (&to)[8], const T* from) {
   }
 }
 
-/// The row sum of dO o O, given to the d / 8 lanes that share a row. All lanes call it.
+/// The row sum of dO * O, given to the d / 8 lanes that share a row. All lanes call it.
 /// @param a    what is computed
 /// @param head of the row
 /// @param row  beyond the last one the sum is 0
@@ -47,7 +47,7 @@ __device__ float row_delta(const AttentionGradient<T>& a,
   return warp_sum<d / 8>(sum);
 }
 
-/// delta = rowsum(dO o O).
+/// delta = rowsum(dO * O).
 /// @tparam d at least head_dim; d / 8 lanes share a row
 //! [preprocess]
 template <int d>
@@ -107,7 +107,7 @@ __global__ void stored_row_sums(AttentionGradient<float> a,
 }
 //! [stored_row_sums]
 
-/// dS = P o (dO V^T - delta). P is stored after dropout, as the forward pass multiplied it by V.
+/// dS = P * (dO V^T - delta), elementwise. P is stored after dropout, as the forward pass multiplied it by V.
 /// @param a         what is computed
 /// @param probs     [batch, heads, length_q, length_k]
 /// @param gradients dS, likewise

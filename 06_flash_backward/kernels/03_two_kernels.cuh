@@ -2,7 +2,8 @@
 /// P is recomputed where it is needed and never leaves the chip. Each sum belongs to one block: dK
 /// and dV to blocks that own keys and loop over the queries, dQ to blocks that own queries and loop
 /// over the keys. So P and dP are computed twice, and no two blocks write the same place: the
-/// result has the same bits in every run.
+/// result has the same bits in every run. Four launches: delta, the row sums of the recomputed P,
+/// dK and dV, dQ.
 ///
 /// Source: Dao et al., FlashAttention, NeurIPS 2022, appendix B.4.
 #pragma once
@@ -90,7 +91,7 @@ __device__ inline float recomputed_prob(float product, float scale,
 }
 //! [recomputed_prob]
 
-/// P after dropout and dS = P o (dP - delta) of a tile, to shared memory. A thread computes 2 x 2
+/// P after dropout and dS = P * (dP - delta), elementwise of a tile, to shared memory. A thread computes 2 x 2
 /// of each.
 /// @param tiles  q, d_o, k and v are read
 /// @param a      what is computed
@@ -99,10 +100,10 @@ __device__ inline float recomputed_prob(float product, float scale,
 /// @param key0   the tile's first key
 //! [scores]
 template <class Tile>
-__device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
-                             const AttentionGradient<float>& a,
-                             const GradientHead<float>& head, int query0,
-                             int key0) {
+__device__ void probs_and_d_s(const FloatBackwardTiles<Tile>& tiles,
+                              const AttentionGradient<float>& a,
+                              const GradientHead<float>& head, int query0,
+                              int key0) {
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
   float s[2][2] = {}, d_p[2][2] = {};  // S = Q K^T and dP = dO V^T
 #pragma unroll 4
@@ -128,7 +129,7 @@ __device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
   for (int i = 0; i < 2; ++i) {
     const int row = y + 16 * i, query = query0 + row;
     const std::int64_t padded = head.padded_row + query;
-    const float lse = lse_of(a, head, query), sum = a.delta[padded];
+    const float lse = lse_of(a, head, query), delta = a.delta[padded];
     const float inv_row_sum = a.inv_row_sum[padded];
     const int visible = visible_keys(a, query);
 #pragma unroll
@@ -139,7 +140,7 @@ __device__ void float_scores(const FloatBackwardTiles<Tile>& tiles,
                         : 0.0f;
       const float kept = a.dropout.of_weight(head.index, query, key);
       tiles.p[row * Tile::score_ld + col] = p * kept;
-      tiles.d_s[row * Tile::score_ld + col] = p * (d_p[i][j] * kept - sum);
+      tiles.d_s[row * Tile::score_ld + col] = p * (d_p[i][j] * kept - delta);
     }
   }
 }
@@ -187,7 +188,7 @@ __global__ void __launch_bounds__(256)
     load_float_tile<Tile>(k_smem, kv.k, a.k_strides.row, key0, a.length_k,
                           a.head_dim);
     __syncthreads();  // Q and K are loaded
-    // S = Q K^T, added up in the same order as in float_scores()
+    // S = Q K^T, added up in the same order as in probs_and_d_s()
     float s[Tile::own][Tile::own] = {};
 #pragma unroll 4
     for (int e = 0; e < d; e += 4) {
@@ -284,7 +285,7 @@ __global__ void __launch_bounds__(256)
       load_float_tile<Tile>(tiles.d_o, head.d_o, a.d_o_strides.row, query0,
                             a.length_q, a.head_dim);
       __syncthreads();  // the tiles are loaded
-      float_scores<Tile>(tiles, a, head, query0, key0);
+      probs_and_d_s<Tile>(tiles, a, head, query0, key0);
       __syncthreads();  // P and dS are ready
       // dV += P^T dO, dK += dS^T Q
       for (int i = 0; i < Tile::side; ++i) {
@@ -330,7 +331,7 @@ __global__ void __launch_bounds__(256)
     load_float_tile<Tile>(tiles.v, kv.v, a.v_strides.row, key0, a.length_k,
                           a.head_dim);
     __syncthreads();  // the tiles are loaded
-    float_scores<Tile>(tiles, a, head, query0, key0);
+    probs_and_d_s<Tile>(tiles, a, head, query0, key0);
     __syncthreads();  // dS is ready
     // dQ += dS K
     for (int j = 0; j < Tile::side; ++j) {

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(256)
       load_float_tile<Tile>(tiles.d_o, head.d_o, a.d_o_strides.row, query0,
                             a.length_q, a.head_dim);
       __syncthreads();  // the tiles are loaded
-      float_scores<Tile>(tiles, a, head, query0, key0);
+      probs_and_d_s<Tile>(tiles, a, head, query0, key0);
       __syncthreads();  // P and dS are ready
       // dV += P^T dO, dK += dS^T Q
       for (int i = 0; i < Tile::side; ++i) {

@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
       }
     });
     PackedScores<Tile> d_s_packed;
-    // dS^T = P^T o (dP^T - delta) of eight queries
+    // dS^T = P^T * (dP^T - delta), elementwise of eight queries
     const auto finish_scores = [&](int j) {
       score_gradients<Tile, has_dropout>(d_s, p, j, a, delta, head, query0,
                                          key0 + warp_key, lane);

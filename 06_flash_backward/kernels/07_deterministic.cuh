@@ -2,6 +2,7 @@
 /// The same bits in every run, at the speed of tensor cores: rung 03's two kernels with rung 06's
 /// means. One kernel computes dK and dV, rung 06's without dQ; another computes dQ and loops over
 /// the keys. S and dP are computed twice: seven matmuls instead of five.
+/// (Ordered accumulation of dQ with semaphores, as in FlashAttention-3, is rung 11.)
 #pragma once
 
 #include "06_flash_backward/kernels/06_swizzled_pipeline.cuh"
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
       }
     });
     PackedScores<Tile> d_s_packed;
-    // dS^T = P^T o (dP^T - delta) of eight queries
+    // dS^T = P^T * (dP^T - delta), elementwise of eight queries
     const auto finish_scores = [&](int j) {
       score_gradients<Tile, has_dropout>(d_s, p, j, a, delta, head, query0,
                                          key0 + warp_key, lane);
@@ -232,7 +233,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     }
     // dP = dO V^T
     multiply_q_k<d>(d_p, d_o_smem, v_smem + at, warp_row, lane);
-    // dS = exp2(S - LSE) o (dP - delta)
+    // dS = exp2(S - LSE) * (dP - delta)
 #pragma unroll
     for (int j = 0; j < Tile::block_n / 8; ++j) {
 #pragma unroll

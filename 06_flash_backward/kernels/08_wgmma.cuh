@@ -5,7 +5,7 @@
 /// accumulated by atomics, as before.
 #pragma once
 
-#include "06_flash_backward/kernels/hopper.cuh"
+#include "06_flash_backward/kernels/hopper_backward.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
     issue_gemm_nt(p, shared.k[warpgroup], shared.q);
     issue_gemm_nt(d_s, shared.v[warpgroup], shared.d_o);
     wgmma_wait<0>(p, d_s);
-    // P = exp2(S - LSE), dS = P o (dP - delta)
+    // P = exp2(S - LSE), dS = P * (dP - delta), elementwise
     if (visible_keys(a, query0) < block.key0 + Tile::block_n) {
       apply_mask_transposed(p, a, query0, key0);
     }
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
 template <int d, class T>
 void launch_backward_wgmma(const AttentionGradient<T>& a,
                            const Stream& stream) {
-  using Tile = TmaBackwardTile<T, d, 1>;
+  using Tile = HopperBackwardTileFor<T, d, 1>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   launch(stream, flash_backward_wgmma<Tile, T>,

@@ -5,7 +5,7 @@
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, appendix B.
 #pragma once
 
-#include "06_flash_backward/kernels/hopper.cuh"
+#include "06_flash_backward/kernels/hopper_backward.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -148,7 +148,7 @@ struct SpecializedMmaWarpgroup {
     wgmma_wait<1>(p);
     if (masked) apply_mask_transposed(p, a, query0, key0);
     recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
-    // dS = P o (dP - delta)
+    // dS = P * (dP - delta), elementwise
     wgmma_wait<0>(d_s);
     score_gradients(d_s, p, shared.delta[at.stage]);
     round_to_operand<T>(p_operand, p);
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 template <int d, class T>
 void launch_backward_warp_specialized(const AttentionGradient<T>& a,
                                       const Stream& stream) {
-  using Tile = TmaBackwardTile<T, d>;
+  using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   launch(stream, flash_backward_specialized<Tile, T>,

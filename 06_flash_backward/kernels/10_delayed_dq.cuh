@@ -70,7 +70,7 @@ struct DelayedMmaWarpgroup {
     wgmma_wait<1>(p);
     if (masked) apply_mask_transposed(p, a, query0, key0);
     recompute_probs(p, shared.lse[at.stage], a.scale * kLog2E);
-    // dS = P o (dP - delta)
+    // dS = P * (dP - delta), elementwise
     wgmma_wait<0>(d_s);
     score_gradients(d_s, p, shared.delta[at.stage]);
     round_to_operand<T>(d_s_operand, d_s);
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 template <int d, class T>
 void launch_backward_delayed_dq(const AttentionGradient<T>& a,
                                 const Stream& stream) {
-  using Tile = TmaBackwardTile<T, d>;
+  using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const TileScheduler scheduler = n_block_scheduler<Tile>(a, a.causal);

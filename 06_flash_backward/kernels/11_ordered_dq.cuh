@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 template <int d, class T>
 void launch_backward_ordered_dq(const AttentionGradient<T>& a,
                                 const Stream& stream) {
-  using Tile = TmaBackwardTile<T, d>;
+  using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   // Several heads together: the order needs the last keys first.

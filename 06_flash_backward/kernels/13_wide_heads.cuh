@@ -182,7 +182,7 @@ struct DSdKWarpgroup {
       wgmma_wait<1>(d_k, d_s_operand);
       release_stage(shared.q_pipe, last);
     }
-    // dS = P o (dP - delta)
+    // dS = P * (dP - delta), elementwise
     wgmma_wait<0>(d_s);
     receive_p(p);
     score_gradients(d_s, p, shared.delta[at.stage]);
@@ -359,7 +359,7 @@ __device__ void apply_mask_rows(float (&s)[r], const Attention<T>& a,
     for (int j = 0; j < r / 4; ++j) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        if (8 * j + e >= visible) element_of(s, j, h, e) = -INFINITY;
+        if (8 * j + e >= visible) row_element(s, h, 2 * j + e) = -INFINITY;
       }
     }
   }
@@ -379,14 +379,14 @@ __device__ void recompute_prob_rows(float (&s)[r],
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        float& x = element_of(s, j, h, e);
+        float& x = row_element(s, h, 2 * j + e);
         x = exp2_approx(x * scale - lse_base_2[h]);
       }
     }
   }
 }
 
-/// dS = P o (dP - delta).
+/// dS = P * (dP - delta), elementwise.
 /// @param d_p   dP; dS on return
 /// @param p     P
 /// @param delta of this lane's two rows
@@ -399,8 +399,8 @@ __device__ void score_gradient_rows(float (&d_p)[r], const float (&p)[r],
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        float& x = element_of(d_p, j, h, e);
-        x = element_of(p, j, h, e) * (x - delta[h]);
+        float& x = row_element(d_p, h, 2 * j + e);
+        x = row_element(p, h, 2 * j + e) * (x - delta[h]);
       }
     }
   }
@@ -456,7 +456,7 @@ struct DQWarpgroup {
       apply_mask_rows(p, a, query0, key0);
     }
     recompute_prob_rows(p, lse, a.scale * kLog2E);
-    // dS = P o (dP - delta)
+    // dS = P * (dP - delta), elementwise
     wgmma_wait<0>(d_s);
     release_stage(shared.v_pipe, v_at);
     score_gradient_rows(d_s, p, delta);

@@ -12,7 +12,7 @@
 
 namespace fa::FA_TARGET {
 
-/// P after dropout and dS = P o (dP - delta) of a query and a key.
+/// P after dropout and dS = P * (dP - delta), elementwise of a query and a key.
 struct ScoreGradient {
   float p;
   float d_s;

@@ -31,7 +31,7 @@ struct AttentionGradient : Attention<T> {
   RowStrides d_v_strides;
 
   // The workspace; [batch, heads, padded length_q] if nothing else is said.
-  /// Row sums of d_o o o.
+  /// Row sums of d_o * o, elementwise.
   float* delta;
   /// lse / ln 2, so that P = 2^(s - lse_base_2); +infinity for rows that see no key or do not
   /// exist. Null for the float32 kernels.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "06_flash_backward/kernels/hopper.cuh"
+#include "06_flash_backward/kernels/hopper_backward.cuh"
 #include "common/attention/tile_scheduler.cuh"
 
 namespace fa::FA_TARGET {

@@ -27,7 +27,7 @@ __device__ void store_row_statistics(const AttentionGradient<T>& a,
   a.lse_base_2[padded_row] = lse == -INFINITY ? INFINITY : lse * kLog2E;
 }
 
-/// delta = rowsum(dO o O), LSE in base 2, and zeros for d_q_accum where there is one.
+/// delta = rowsum(dO * O), LSE in base 2, and zeros for d_q_accum where there is one.
 /// @tparam d columns of d_q_accum, at least head_dim; d / 8 lanes share a row
 template <int d, class T>
 __global__ void preprocess_16_bit(AttentionGradient<T> a) {

@@ -33,8 +33,8 @@ inline std::vector<Tiles> swizzled_tiles(int key_stages) {
 }
 template <int stages>
 std::vector<Tiles> tma_tiles() {
-  return {backward_tiles<TmaBackwardTile<half, 64, stages>>(stages),
-          backward_tiles<TmaBackwardTile<half, 128, stages>>(stages)};
+  return {backward_tiles<HopperBackwardTileFor<half, 64, stages>>(stages),
+          backward_tiles<HopperBackwardTileFor<half, 128, stages>>(stages)};
 }
 inline std::vector<Tiles> wide_tiles() {
   using Tile = WideTile<half>;

@@ -62,7 +62,7 @@ TEST_CASE("scores and LSE give the weights back") {
   holds(weights_from_lse());
 }
 
-TEST_CASE("delta is the row sum of P o dP and of dO o O") {
+TEST_CASE("delta is the row sum of P o dP and of dO * O") {
   holds(delta_identity());
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 // Two blocks of keys and one tile of queries.
 constexpr int kQueriesInAll = 100, kKeysInAll = 200, kDim = 64;
-using Tile = TmaBackwardTile<Half, kDim>;
+using Tile = HopperBackwardTileFor<Half, kDim>;
 
 DeviceTensor<Half> random_rows(int rows, std::uint64_t seed) {
   Tensor<float, 4> tensor({1, 1, rows, kDim});

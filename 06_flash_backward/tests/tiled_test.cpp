@@ -244,7 +244,7 @@ TEST_CASE("memory grows with the length, not with its square") {
 }
 #endif
 
-TEST_CASE("delta is the sum of dO o O along each row") {
+TEST_CASE("delta is the sum of dO * O along each row") {
   const auto o = normal_tensor<double, 4>({2, 3, 5, 7}, 1),
              d_o = normal_tensor<double, 4>({2, 3, 5, 7}, 2);
   const auto delta = row_dots<double>(o, d_o);

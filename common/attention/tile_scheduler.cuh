@@ -13,7 +13,7 @@ namespace fa::FA_TARGET {
 
 /// A tile of queries.
 struct WorkTile {
-  int block;  ///< of queries in its head; negative: no tile is left
+  int block;  ///< m_block of its head (backward: n_block); negative: no tile is left
   int head;
   int batch;
 };
@@ -67,20 +67,21 @@ TileScheduler tile_scheduler(const Attention<T>& a, int block_m) {
 /// Gives each persistent block the indices of its tiles: the first is blockIdx.x, the others come
 /// from a counter in global memory that all blocks share.
 struct TileCounter {
-  unsigned* drawn;  ///< null: blocks take every gridDim.x-th tile
-  int tiles;        ///< of all blocks
+  unsigned* counter;  ///< null: blocks take every gridDim.x-th tile
+  int tiles;          ///< of all blocks
 
   /// The block's tile after this one; no tile when it is not less than `tiles`.
   __device__ int next(int tile_index) const {
     const int grid = gridDim.x;
-    return drawn == nullptr ? tile_index + grid
-                            : grid + static_cast<int>(atomicAdd(drawn, 1u));
+    return counter == nullptr
+               ? tile_index + grid
+               : grid + static_cast<int>(atomicAdd(counter, 1u));
   }
   /// A block calls this with its last index. All blocks together call next() once for each tile and
   /// once for each block; the last of these calls leads to the reset for the next launch.
   __device__ void finish(int last) const {
     const int grid = gridDim.x;
-    if (drawn != nullptr && last == tiles + 2 * grid - 1) *drawn = 0;
+    if (counter != nullptr && last == tiles + 2 * grid - 1) *counter = 0;
   }
 };
 

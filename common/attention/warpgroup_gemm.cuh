@@ -16,9 +16,14 @@ __device__ inline int lane_row() {
 }
 
 /// Element i of this lane's row h, 0 or 1, in an accumulator of wgmma. Of each 8 columns a lane
-/// holds two neighbours of either row.
+/// holds two neighbours of either row: column 8 j + threadIdx.x % 4 * 2 + e is i = 2 j + e.
 template <int r>
 __device__ float& row_element(float (&d)[r], int h, int i) {
+  return d[i / 2 * 4 + 2 * h + i % 2];
+}
+/// The same of an accumulator that is only read.
+template <int r>
+__device__ float row_element(const float (&d)[r], int h, int i) {
   return d[i / 2 * 4 + 2 * h + i % 2];
 }
 

@@ -251,7 +251,7 @@ __device__ inline void stmatrix_x4_transposed(void* row,
 /// that wgmma reads and writes them later.
 /// @param registers an array of float or std::uint32_t, or an array of such arrays
 template <class R, int n>
-__device__ void pin(R (&registers)[n]) {
+__device__ void fence_operand(R (&registers)[n]) {
 #pragma unroll
   for (int i = 0; i < n; ++i) {
     if constexpr (std::is_same_v<R, float>) {
@@ -259,7 +259,7 @@ __device__ void pin(R (&registers)[n]) {
     } else if constexpr (std::is_same_v<R, std::uint32_t>) {
       asm volatile("" : "+r"(registers[i])::"memory");
     } else {
-      pin(registers[i]);
+      fence_operand(registers[i]);
     }
   }
 }
@@ -268,7 +268,7 @@ __device__ void pin(R (&registers)[n]) {
 /// registers.
 template <class... Registers>
 __device__ void wgmma_fence(Registers&... registers) {
-  (pin(registers), ...);
+  (fence_operand(registers), ...);
   FA_HOPPER_ASM("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
 /// Closes the group of the products begun since the last one. Their registers must be left alone
@@ -276,7 +276,7 @@ __device__ void wgmma_fence(Registers&... registers) {
 template <class... Registers>
 __device__ void wgmma_commit(Registers&... registers) {
   FA_HOPPER_ASM("wgmma.commit_group.sync.aligned;\n" ::: "memory");
-  (pin(registers), ...);
+  (fence_operand(registers), ...);
 }
 /// Waits until at most so many groups are in flight.
 /// @tparam pending   groups
@@ -285,7 +285,7 @@ template <int pending, class... Registers>
 __device__ void wgmma_wait(Registers&... registers) {
   FA_HOPPER_ASM("wgmma.wait_group.sync.aligned %0;\n" ::"n"(pending)
                 : "memory");
-  (pin(registers), ...);
+  (fence_operand(registers), ...);
 }
 
 /// @cond the text of instructions

@@ -169,7 +169,7 @@ inline void stmatrix_x4_transposed(
 
 /// The lab's compiler moves nothing over a call that may write the registers.
 template <class R, int n>
-void pin(R (&)[n]) {}
+void fence_operand(R (&)[n]) {}
 
 template <class... Registers>
 void wgmma_fence(Registers&... registers) {

@@ -153,7 +153,7 @@ void grade(const plain::Problem& x, const Range& queries, const Range& keys) {
       {"d_s", numbers(tile.d_s), width}, by(right_d_s), 1e-12,
       {{"dS is zero: nothing was computed",
         by([](const Element&) { return 0.0; })},
-       {"delta was left out: dS is P o (dP - delta)",
+       {"delta was left out: dS is P * (dP - delta), elementwise",
         by([](const Element& e) { return e.p() * e.d_o_v * e.z; })},
        {"delta was added; it is subtracted", by([](const Element& e) {
           return e.p() * (e.d_o_v * e.z + e.delta);

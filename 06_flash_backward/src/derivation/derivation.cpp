@@ -78,7 +78,7 @@ Tensor<double, 4> as_tensor(const Matrix<double>& head) {
   return result;
 }
 
-// The number that all gradients of a problem are of: sum of dO o O.
+// The number that all gradients of a problem are of: sum of dO * O.
 double loss_of(const HeadProblem& problem) {
   const auto o = naive::forward<double>(problem.q, problem.k, problem.v,
                                         problem.options())
@@ -413,7 +413,7 @@ Comparison softmax_without_jacobian() {
   const Vector<double> p = softmax(random_vector(6, 8)),
                        d_p = random_vector(6, 9);
   const Vector<double> product = softmax_jacobian(p).transpose() * d_p;
-  return {"its product with dP = P o (dP - delta)",
+  return {"its product with dP = P * (dP - delta), elementwise",
           difference(softmax_backward(p, d_p), product), kRounding};
 }
 
@@ -460,7 +460,7 @@ Comparison weights_from_lse() {
 }
 
 Comparison delta_identity() {
-  return delta_comparison("rowsum(P o dP) = rowsum(dO o O)",
+  return delta_comparison("rowsum(P o dP) = rowsum(dO * O)",
                           from_scores(14, false));
 }
 

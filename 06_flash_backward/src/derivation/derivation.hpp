@@ -44,7 +44,7 @@ Vector<double> softmax(const Vector<double>& s);
 /// @return [p.size(), p.size()]
 Matrix<double> softmax_jacobian(const Vector<double>& p);
 
-/// The product of that Jacobian and a vector in O(N): p o (d_p - p . d_p).
+/// The product of that Jacobian and a vector in O(N): p * (d_p - p . d_p), elementwise.
 /// @param p   the probabilities
 /// @param d_p gradient with respect to them
 /// @return gradient with respect to the scores
@@ -75,7 +75,7 @@ Matrix<double> recomputed_probs(const Matrix<double>& s,
 enum class Mistake {
   kNone,                ///< nothing
   kNoDelta,             ///< dS = P o dP
-  kDeltaPerElement,     ///< dS = P o (dP - P o dP): the sum is forgotten
+  kDeltaPerElement,     ///< dS = P * (dP - P * dP): the sum is forgotten
   kSoftmaxSign,         ///< the Jacobian of softmax with + off the diagonal
   kNoScaleInDq,         ///< dQ = dS K
   kNoScaleInDk,         ///< dK = dS^T Q
@@ -158,9 +158,9 @@ Comparison product_gradient_of_first();
 Comparison product_gradient_of_second();
 /// exp(S - LSE) gives P back.
 Comparison weights_from_lse();
-/// rowsum(P o dP) = rowsum(dO o O), without dropout.
+/// rowsum(P o dP) = rowsum(dO * O), without dropout.
 Comparison delta_identity();
-/// The same with dropout, where dP = (dO V^T) o Z and O = (P o Z) V.
+/// The same with dropout, where dP = (dO V^T) * Z and O = (P * Z) V, elementwise.
 Comparison delta_identity_with_dropout();
 /// Changing a masked score changes nothing.
 Comparison masked_scores_get_no_gradient();

@@ -13,7 +13,7 @@
 
 namespace fa::backward {
 
-/// delta = rowsum(dO o O), one number for each query: the term by which softmax pulls each row's
+/// delta = rowsum(dO * O), one number for each query: the term by which softmax pulls each row's
 /// scores together. Source: Dao et al., FlashAttention, NeurIPS 2022, appendix B.2.
 /// @param o   [batch, heads, length_q, head_dim]
 /// @param d_o gradient of the loss with respect to o, same shape

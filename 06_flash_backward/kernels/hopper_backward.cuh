@@ -64,7 +64,8 @@ struct HopperBackwardTile {
 /// The tile of rungs 08 to 12 for a head dimension, 64 or 128: as many scores as a thread has
 /// registers for.
 template <class T, int d, int stages = 2>
-using TmaBackwardTile = HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
+using HopperBackwardTileFor =
+    HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
 
 /// The named barrier of dS; those before it belong to store_gradient().
 constexpr int kDSBarrier = 1 + kKeyWarpgroups;
@@ -85,18 +86,6 @@ using QueryGradient = float[Tile::d_q_columns / 2];
 template <class Tile>
 using QueryGradientPart =
     SwizzledTile<typename Tile::T, kQueries, Tile::d_q_columns>;
-
-/// This lane's element of a warpgroup's accumulator: row lane_row() + 8 h, column
-/// 8 j + threadIdx.x % 4 * 2 + e.
-template <int r>
-__device__ float& element_of(float (&x)[r], int j, int h, int e) {
-  return x[4 * j + 2 * h + e];
-}
-/// The same of one that is only read.
-template <int r>
-__device__ float element_of(const float (&x)[r], int j, int h, int e) {
-  return x[4 * j + 2 * h + e];
-}
 
 /// Tiles of queries min <= m_block < max; the loop begins at start, and min follows max - 1.
 struct MBlocks {
@@ -164,7 +153,7 @@ __device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a,
     for (int j = 0; j < r / 4; ++j) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        if (8 * j + e < masked) element_of(s, j, h, e) = -INFINITY;
+        if (8 * j + e < masked) row_element(s, h, 2 * j + e) = -INFINITY;
       }
     }
   }
@@ -186,7 +175,7 @@ __device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        float& x = element_of(s, j, h, e);
+        float& x = row_element(s, h, 2 * j + e);
         x = exp2_approx(x * scale - lse[e]);
       }
     }
@@ -194,7 +183,7 @@ __device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
 }
 //! [weights]
 
-/// dS^T = P^T o (dP^T - delta).
+/// dS^T = P^T * (dP^T - delta), elementwise.
 /// @param d_p   dP^T; dS^T on return
 /// @param p     P^T
 /// @param delta of the tile's queries
@@ -210,8 +199,8 @@ __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        float& x = element_of(d_p, j, h, e);
-        x = element_of(p, j, h, e) * (x - sum[e]);
+        float& x = row_element(d_p, h, 2 * j + e);
+        x = row_element(p, h, 2 * j + e) * (x - sum[e]);
       }
     }
   }
