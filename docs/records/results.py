@@ -35,7 +35,7 @@ RESOURCES = [
 OTHERS = [
     ("waves", "waves", "{:.2f}"),
     ("% masked", "percent_masked", "{:.0f}"),
-    ("bytes beside", "extra_bytes", "{}"),
+    ("extra bytes", "extra_bytes", "{}"),
     ("type", "type", "{}"),
     ("D", "head_dim", "{}"),
     ("largest", "max_error", "{:.1e}"),
