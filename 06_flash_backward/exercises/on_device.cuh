@@ -115,7 +115,7 @@ inline std::vector<classroom::Mistake> mistakes_of(
 /// The launch of a float32 kernel with 32 columns whose blocks own keys, or queries.
 /// @param length keys of a head, or queries
 /// @param heads  of keys, or of queries
-inline FA_TARGET::Launch tile_launch(int length, int heads) {
+inline Launch tile_launch(int length, int heads) {
   using Tile = FA_TARGET::FloatBackwardTile<32>;
   return {{static_cast<unsigned>(FA_TARGET::ceil_div(length, Tile::side)),
            static_cast<unsigned>(heads)},

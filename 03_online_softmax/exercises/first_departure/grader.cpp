@@ -28,20 +28,20 @@ FA_QUESTIONS {
       "at step 1 the old state is empty, and a factor of 0 changes nothing";
   const std::string equal =
       "an equal score does not raise the maximum: the rescale factor is 1";
-  return {{"corrections",
+  return {{"rises",
            rises,
            0,
            {{rises + 1,
-             "step 1 does not count: there is nothing to correct "
+             "step 1 does not count: there is nothing to rescale "
              "yet"},
             {6 - 1,
              "only a score that is larger than all before raises the "
              "maximum"}}},
-          {"l_not_corrected",
+          {"l_not_rescaled",
            of_l,
            0,
            {{of_l - 1, from_one}, {1, empty}, {2, equal}}},
-          {"o_not_corrected",
+          {"o_not_rescaled",
            of_o,
            0,
            {{of_o - 1, from_one}, {1, empty}, {2, equal}}},

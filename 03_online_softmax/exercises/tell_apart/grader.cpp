@@ -12,7 +12,7 @@ using W = online::BaseE<double>;
 
 // Wrong ones that the lesson does not have.
 struct NothingCorrected : online::Unnormalised {
-  static constexpr const char* name = "l and O not corrected";
+  static constexpr const char* name = "l and O not rescaled";
   template <class S>
   static void step(S& x, double s, double v) {
     const double m = std::max(x.m, s), p = W::exp_diff(s, m);

@@ -27,7 +27,7 @@ Seen of_unfused() {
       [](const Attention<float>& a) {
         const unsigned tiles = blocks(kLength, kUnfusedTile),
                        tiles_d = blocks(kHeadDim, kUnfusedTile);
-        const Size block{kUnfusedTile, kUnfusedTile};
+        const fa::Size block{kUnfusedTile, kUnfusedTile};
         DeviceBuffer<float> scores(kLength * kLength);
         launch(unfused_scores, {{tiles, tiles}, block}, a, scores.data());
         launch(unfused_probs, {{kLength / 4}, {32, 4}}, a, scores.data());

@@ -74,7 +74,7 @@ class ExamplesTest(TreeTest):
 
     def test_a_record_that_contradicts_the_limits_ends_with_1(self):
         record = json.loads(RECORDS["occupancy"][0].read_text(encoding="utf-8"))
-        row = next(r for r in record["measurements"] if r["kernel"] == "11_matmul_2d_thread_tiling")
+        row = next(r for r in record["measurements"] if r["kernel"] == "11_matmul_register_block")
         row["registers"] = 160
         path = self.write("record.json", json.dumps(record))
         status, _, err = self.run_example("occupancy", path)
