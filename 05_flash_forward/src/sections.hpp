@@ -3,9 +3,7 @@
 /// and by counting, timelines of an SM, and experiments with tiles, types and lengths.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "05_flash_forward/src/backend.hpp"
 #include "common/cli/program.hpp"

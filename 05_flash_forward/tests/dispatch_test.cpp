@@ -14,7 +14,7 @@ using flash::Type;
 
 namespace {
 
-// The same for both lessons.
+// What lessons 05 and 06 test alike.
 using Tests =
     flash::RungTests<flash::Checker, flash::backends, flash::make_inputs>;
 
@@ -25,6 +25,7 @@ std::string chosen(const DeviceProperties& gpu, Type type,
   return Tests::all().front().chosen(problem, gpu);
 }
 
+// The choice for a GPU on all backends, with and without the mask.
 void check_choice(const DeviceProperties& gpu, Type type,
                   std::int64_t head_dim, double dropout) {
   for (const bool causal : {false, true}) {

@@ -16,7 +16,6 @@
 namespace fa::FA_TARGET {
 namespace {
 
-using flash::kTypes;
 using flash::Layout;
 using flash::Problem;
 using flash::problem_of;

@@ -10,7 +10,6 @@
 using namespace fa;
 using flash::Backend;
 using flash::kTypes;
-using flash::Layout;
 using flash::Problem;
 using flash::problem_of;
 using flash::Type;
@@ -18,7 +17,7 @@ using flash::Values;
 
 namespace {
 
-// The same for both lessons.
+// What lessons 05 and 06 test alike.
 using Tests =
     flash::RungTests<flash::Checker, flash::backends, flash::make_inputs>;
 

@@ -12,7 +12,7 @@ using flash::Type;
 
 namespace {
 
-// The same for both lessons.
+// What lessons 05 and 06 test alike.
 using Tests =
     flash::RungTests<flash::Checker, flash::backends, flash::make_inputs>;
 

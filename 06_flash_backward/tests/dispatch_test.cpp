@@ -14,7 +14,7 @@ using flash::Type;
 
 namespace {
 
-// The same for both lessons.
+// What lessons 05 and 06 test alike.
 using Tests = flash::RungTests<backward::Checker, backward::backends,
                                backward::make_inputs>;
 
@@ -24,6 +24,7 @@ std::string chosen(const DeviceProperties& gpu, Type type,
       problem_of(type, {1, 1, 1, 9, 8, head_dim}), deterministic, gpu);
 }
 
+// The choice for a GPU on all backends, deterministic or not.
 void check_choice(const DeviceProperties& gpu, Type type,
                   std::int64_t head_dim, double dropout) {
   Problem problem = problem_of(type, {2, 4, 2, 70, 75, head_dim}, true);

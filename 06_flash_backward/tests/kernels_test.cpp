@@ -21,7 +21,7 @@ using flash::Values;
 
 namespace {
 
-// The same for both lessons.
+// What lessons 05 and 06 test alike.
 using Tests = flash::RungTests<backward::Checker, backward::backends,
                                backward::make_inputs>;
 
