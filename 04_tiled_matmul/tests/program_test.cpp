@@ -6,12 +6,14 @@
 
 #include "04_tiled_matmul/src/backend.hpp"
 #include "common/testing/process.hpp"
-#include "common/testing/timeline.hpp"
+#include "common/testing/sections.hpp"
 
 using namespace fa;
 using testing::contains;
+using testing::is_traced;
 using testing::python_says;
 using testing::run;
+using testing::traced;
 
 namespace {
 const std::string kProgram = FA_PROGRAM;
@@ -34,18 +36,8 @@ TEST_CASE("the whole walk is right, on the CPU") {
 }
 
 TEST_CASE("a kernel is launched once, for programs that watch") {
-  const auto result = run(kProgram +
-                          " --device cpu --section once --size 40 "
-                          "--kernel 07_matmul_naive");
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
-  for (const char* group : {"matmul", "matmul_bt"}) {
-    CHECK(contains(result.output,
-                   std::string("{\"kernel\": \"07_matmul_naive\", \"group\": "
-                               "\"") +
-                       group + "\", \"size\": 40, "));
-  }
+  testing::check_once(kProgram, "07_matmul_naive", {"matmul", "matmul_bt"},
+                      40);
 }
 
 TEST_CASE("what the kernels are made of, group by group") {
@@ -87,65 +79,38 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   refused("--device cpu --section timeline --kernel 99", "no such kernel");
 }
 
-namespace {
-
-// The section trace with these arguments. Builds without the watched lab have nothing to trace.
-testing::Outcome traced(const std::string& arguments) {
-  return run(kProgram + " --device cpu --section trace " + arguments);
-}
-bool is_traced(const testing::Outcome& outcome) {
-  return !contains(outcome.output, "This build has no watched lab");
-}
-
-}  // namespace
-
 TEST_CASE("trace writes a report for programs and draws the worst line") {
-  const testing::TemporaryDirectory directory;
-  const auto json = directory.path() / "trace.json";
-  const auto svg = directory.path() / "banks.svg";
-  const auto result =
-      traced("--kernel 03_transpose_shared --json " + testing::quoted(json) +
-             " --svg " + testing::quoted(svg));
-  CAPTURE(result.output);
-  CAPTURE(result.error);
-  CHECK(result.status == 0);
-  if (!is_traced(result)) return;
-  CHECK(contains(result.output, json.string()));
-  CHECK(contains(result.output, svg.string()));
-  CHECK(python_says("[k[\"kernel\"] for k in json.load(open(file))] == "
-                    "[\"03_transpose_shared\", "
-                    "\"03_transpose_shared, padded\"]",
-                    json) == "True\n");
-  CHECK(python_says("all(k[\"findings\"] == [] and k[\"wavefronts\"] == "
-                    "sum(t[\"wavefronts\"] for t in k[\"traffic\"]) for k in "
-                    "json.load(open(file)))",
-                    json) == "True\n");
-  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
-                    "\"svg\"",
-                    svg) == "True\n");
-  const std::string picture = testing::file_bytes(svg);
-  CHECK(contains(picture,
-                 "03_transpose_shared, Transpose of a matrix: 32 "
-                 "wavefronts where 1 would do"));
-  CHECK(contains(picture, "03_transpose_shared.cuh:"));
+  testing::check_trace(
+      kProgram, "--kernel 03_transpose_shared",
+      [](const auto&, const auto& json, const auto& svg) {
+        CHECK(python_says("[k[\"kernel\"] for k in json.load(open(file))] == "
+                          "[\"03_transpose_shared\", "
+                          "\"03_transpose_shared, padded\"]",
+                          json) == "True\n");
+        const std::string picture = testing::file_bytes(svg);
+        CHECK(contains(picture,
+                       "03_transpose_shared, Transpose of a matrix: 32 "
+                       "wavefronts where 1 would do"));
+        CHECK(contains(picture, "03_transpose_shared.cuh:"));
+      });
 }
 
 TEST_CASE("trace chooses sizes that reach every line, --size may not") {
-  const auto all = traced("--kernel 20_matmul_stages");
+  const auto all = traced(kProgram, "--kernel 20_matmul_stages");
   CAPTURE(all.output);
   CHECK(all.status == 0);
   if (!is_traced(all)) return;
   CHECK(contains(all.output, "Every line of the kernels was reached.\n"));
   CHECK(contains(all.output, ", all sizes 70\n"));
-  const auto one = traced("--kernel 20_matmul_stages --size 16");
+  const auto one = traced(kProgram, "--kernel 20_matmul_stages --size 16");
   CHECK(contains(one.output, "\nNever reached: 20_matmul_stages.cuh:"));
 }
 
 TEST_CASE("a kernel without shared memory has no banks to draw") {
   const testing::TemporaryDirectory directory;
   const auto svg = directory.path() / "banks.svg";
-  const auto result =
-      traced("--kernel 02_transpose_naive --svg " + testing::quoted(svg));
+  const auto result = traced(
+      kProgram, "--kernel 02_transpose_naive --svg " + testing::quoted(svg));
   CHECK(result.status == 0);
   if (!is_traced(result)) return;
   CHECK(contains(result.output,
@@ -154,7 +119,7 @@ TEST_CASE("a kernel without shared memory has no banks to draw") {
 }
 
 TEST_CASE("a trace that cannot be written: one sentence, exit 2, no file") {
-  if (!is_traced(traced("--kernel 02_transpose_naive"))) return;
+  if (!is_traced(traced(kProgram, "--kernel 02_transpose_naive"))) return;
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "not_there" / "file";
   for (const std::string option : {"--json ", "--svg "}) {

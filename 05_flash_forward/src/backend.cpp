@@ -59,16 +59,6 @@ std::string RungInfo::fit(const DeviceProperties& device) {
                            name, max_head_dim, too_large);
 }
 
-const Rung& find_rung(const Backend& backend, const std::string& name) {
-  const auto found =
-      std::find_if(backend.rungs.begin(), backend.rungs.end(),
-                   [&](const Rung& rung) { return rung.name == name; });
-  if (found == backend.rungs.end()) {
-    throw std::logic_error("there is no rung " + name);
-  }
-  return *found;
-}
-
 std::vector<Problem> watched_problems(const RungInfo& rung, Type type,
                                       bool causal) {
   std::vector<Problem> problems;

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,6 +96,17 @@ std::vector<std::string> fit_ladder(std::vector<Rung>& rungs,
   return left_out;
 }
 
+/// A backend's rung.
+/// @param name of its file
+/// @throws std::logic_error when there is none
+template <class Backend>
+const auto& find_rung(const Backend& backend, const std::string& name) {
+  for (const auto& rung : backend.rungs) {
+    if (rung.name == name) return rung;
+  }
+  throw std::logic_error("there is no rung " + name);
+}
+
 /// One rung of this lesson's ladder.
 struct Rung : RungInfo {
   /// Copies inputs to the device. A tensor with one head of one sequence stands for all of them.
@@ -111,11 +123,6 @@ struct Backend : BackendBase {
   /// The kernel that is chosen for a device, as a rung of this backend.
   std::function<Rung(const DeviceProperties&)> dispatched;
 };
-
-/// A backend's rung.
-/// @param name of its file
-/// @throws std::logic_error when there is none
-const Rung& find_rung(const Backend& backend, const std::string& name);
 
 /// The backends of this build: the lab first.
 std::vector<Backend> backends();

@@ -136,4 +136,34 @@ Attention<T> attention_of(const flash::Problem& problem) {
   return a;
 }
 
+/// A problem of the forward pass in the memory of the device.
+template <class T>
+struct DeviceAttention {
+  /// Copies inputs to the device; o is poisoned.
+  DeviceAttention(const flash::Problem& problem, const flash::Inputs& in)
+      : shape(problem.shape_of_q()),
+        q(in.q, shape, problem.layout),
+        k(in.k, problem.shape_of_kv(), problem.layout),
+        v(in.v, problem.shape_of_kv(), problem.layout),
+        o(shape, problem.layout),
+        lse(shape[0] * shape[1] * shape[2]),
+        a(attention_of<T>(problem)) {
+    a.q = q.data();
+    a.k = k.data();
+    a.v = v.data();
+    a.o = o.data();
+    a.lse = lse.data();
+  }
+  /// What a kernel has written, on the host.
+  flash::Outputs outputs() const {
+    return {o.host(),
+            lse.template tensor<float, 3>({shape[0], shape[1], shape[2]})};
+  }
+
+  Shape<4> shape;              ///< of q and o
+  DeviceTensor<T> q, k, v, o;  ///< in the problem's layout
+  DeviceBuffer<float> lse;     ///< [batch, heads, length_q]
+  Attention<T> a;              ///< for kernels
+};
+
 }  // namespace fa::FA_TARGET

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -264,6 +265,51 @@ std::optional<lab::Trace> trace(const Rung& rung,
   return lab::trace(name, traced);
 }
 
+/// Elements of global memory that all threads together read and write; an atomic addition is a
+/// write.
+struct Traffic {
+  std::int64_t reads = 0;
+  std::int64_t writes = 0;
+};
+
+/// The traffic of a rung in float32 on one head without a mask, counted by the watched lab.
+/// @param rung    of that lab
+/// @param n       queries, and as many keys
+/// @param d       head_dim
+/// @param inputs_of gives what rungs are given: inputs_of(problem)
+template <class Rung, class InputsOf>
+Traffic count_traffic(const Rung& rung, std::int64_t n, std::int64_t d,
+                      InputsOf inputs_of) {
+  const auto seen =
+      trace(rung, {problem_of({1, 1, 1, n, n, d}, false)}, inputs_of);
+  constexpr std::int64_t bytes = sizeof(float);
+  return {(seen->global_bytes - seen->written_bytes) / bytes,
+          seen->written_bytes / bytes};
+}
+
+/// A row of a table that compares traffic: kernel, N, D, reads, writes, sum by formula, the least
+/// number of elements, and how many times that is moved.
+/// @param kernel   name of the rung
+/// @param n, d     as for count_traffic()
+/// @param counted  by the watched lab
+/// @param expected by the formula
+/// @param least    elements of all inputs and outputs
+/// @return unexpected elements
+inline std::int64_t add_traffic(cli::Table& table, const std::string& kernel,
+                                std::int64_t n, std::int64_t d,
+                                const Traffic& counted,
+                                const Traffic& expected, std::int64_t least) {
+  table.add({kernel, std::to_string(n), std::to_string(d),
+             std::to_string(counted.reads), std::to_string(counted.writes),
+             std::to_string(expected.reads + expected.writes),
+             std::to_string(least),
+             fmt::format("{:.2f}",
+                         static_cast<double>(counted.reads + counted.writes) /
+                             static_cast<double>(least))});
+  return std::abs(counted.reads - expected.reads) +
+         std::abs(counted.writes - expected.writes);
+}
+
 /// Launches rungs once each, for a program that watches, and prints a line of JSON for each; in the
 /// watched lab with its report. Nothing is checked.
 /// @param backend  with the rungs
@@ -359,12 +405,9 @@ void show_kernels(const Backend& used, const Backend& lab,
         continue;
       }
       const auto inputs = inputs_of(problem);
-      const auto in_lab = std::find_if(
-          lab.rungs.begin(), lab.rungs.end(),
-          [&](const auto& other) { return other.name == rung.name; });
       group.rungs.push_back(cli::launched_rung(
           rung.name, used, rung.prepare(problem, inputs).launch, lab,
-          in_lab->prepare(problem, inputs).launch));
+          find_rung(lab, rung.name).prepare(problem, inputs).launch));
     }
     if (head_dim > 128 && group.rungs.empty()) continue;
     groups.push_back(std::move(group));

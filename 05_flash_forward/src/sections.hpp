@@ -3,9 +3,7 @@
 /// and by counting, timelines of an SM, and experiments with tiles, types and lengths.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "05_flash_forward/src/backend.hpp"
 #include "common/cli/program.hpp"
@@ -13,28 +11,6 @@
 #include "common/lab/replay.hpp"
 
 namespace fa::flash {
-
-/// Elements of global memory that all threads together read and write.
-struct Traffic {
-  std::int64_t reads = 0;
-  std::int64_t writes = 0;
-};
-
-/// The traffic of a rung, as its loops over tiles have it.
-struct TrafficFormula {
-  std::string kernel;  ///< the rung
-  std::string tiles;   ///< "keys" or "queries": what T counts the tiles of
-  std::string reads;   ///< with T, N and D, for people
-  std::string writes;  ///< with T, N and D, for people
-  /// One head, no mask, lengths that are whole tiles.
-  /// @param tiles of the rung
-  /// @param n     queries, and as many keys
-  /// @param d     head_dim, a multiple of the rung's tiles where it has tiles of columns
-  Traffic (*traffic)(const Tiles& tiles, std::int64_t n, std::int64_t d);
-};
-
-/// The formulas of the rungs that have one.
-std::vector<TrafficFormula> traffic_formulas();
 
 /// The section "traffic": formulas, counts, and a check that they are equal.
 /// @param watched the watched lab

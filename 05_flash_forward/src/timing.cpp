@@ -103,20 +103,14 @@ std::vector<cli::Measurement> time_rungs(const Backend& backend, Type type,
                                          const std::string& kernel,
                                          std::int64_t length) {
   std::vector<cli::Measurement> rows;
-  for (const Rung& rung : backend.rungs) {
-    if (rung.name.find(kernel) == std::string::npos) continue;
-    std::vector<std::int64_t> lengths{1024, 2048, 4096, 8192, 16384};
-    if (is_slow(rung)) lengths = {4096};
-    if (length != 0) lengths = {length};
-    for (const std::int64_t n : lengths) {
-      const Problem problem = timed_problem(type, head_dim, causal, n);
-      if (!rung.supports(problem)) continue;
-      const Prepared prepared =
-          rung.prepare(problem, timed_inputs(n, head_dim));
-      rows.push_back(time_prepared(backend, problem, rung.name, prepared,
-                                   is_slow(rung) ? 5 : 20));
-    }
-  }
+  for_each_timed(
+      backend, type, head_dim, causal, kernel, length, is_slow,
+      [&](const Rung& rung, const Problem& problem, int repeats) {
+        const Prepared prepared = rung.prepare(
+            problem, timed_inputs(problem.shape.length_q, head_dim));
+        rows.push_back(
+            time_prepared(backend, problem, rung.name, prepared, repeats));
+      });
   return rows;
 }
 

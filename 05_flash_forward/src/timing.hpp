@@ -51,6 +51,30 @@ cli::Measurement time_prepared(const Backend& backend, const Problem& problem,
                                const std::string& kernel,
                                const Prepared& prepared, int repeats = 20);
 
+/// Calls time_one(rung, problem, repeats) for the rungs that support a group, at each length.
+/// @param backend  with the rungs
+/// @param type, head_dim, causal of the group
+/// @param kernel   only rungs whose name holds this text
+/// @param length   the only one; 0: 1024 to 16384, and 4096 for slow rungs, which are repeated less
+/// @param is_slow  whether a rung is one of those: is_slow(rung)
+template <class Backend, class IsSlow, class TimeOne>
+void for_each_timed(const Backend& backend, Type type, std::int64_t head_dim,
+                    bool causal, const std::string& kernel,
+                    std::int64_t length, IsSlow is_slow, TimeOne time_one) {
+  for (const auto& rung : backend.rungs) {
+    if (rung.name.find(kernel) == std::string::npos) continue;
+    std::vector<std::int64_t> lengths{1024, 2048, 4096, 8192, 16384};
+    if (is_slow(rung)) lengths = {4096};
+    if (length != 0) lengths = {length};
+    for (const std::int64_t n : lengths) {
+      const Problem problem = timed_problem(type, head_dim, causal, n);
+      if (rung.supports(problem)) {
+        time_one(rung, problem, is_slow(rung) ? 5 : 20);
+      }
+    }
+  }
+}
+
 /// Times the rungs on one group.
 /// @param backend  a GPU
 /// @param type, head_dim, causal of the group

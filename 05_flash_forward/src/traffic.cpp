@@ -1,13 +1,23 @@
-#include <cstdlib>
-
 #include <fmt/format.h>
 
+#include "05_flash_forward/src/ladder.hpp"
 #include "05_flash_forward/src/sections.hpp"
-#include "common/cli/table.hpp"
-#include "common/lab/trace.hpp"
 
 namespace fa::flash {
 namespace {
+
+using ladder::Traffic;
+
+// The traffic of a rung, as its loops over tiles have it.
+struct TrafficFormula {
+  std::string kernel;  // the rung
+  std::string tiles;   // "keys" or "queries": what T counts the tiles of
+  std::string reads;   // with T, N and D, for people
+  std::string writes;  // with T, N and D, for people
+  // One head, no mask, lengths that are whole tiles: n queries, and as many
+  // keys. d is a multiple of the rung's tiles where it has tiles of columns.
+  Traffic (*traffic)(const Tiles& tiles, std::int64_t n, std::int64_t d);
+};
 
 // Each of the D / t x T blocks of a product reads T tiles of both factors; the softmax reads its
 // row three times.
@@ -29,20 +39,6 @@ Traffic of_flash_2(const Tiles& tiles, std::int64_t n, std::int64_t d) {
   return {n * d + 2 * t * n * d, n * d + n};
 }
 
-// Counted by the watched lab.
-Traffic counted(const Rung& rung, std::int64_t n, std::int64_t d) {
-  Problem problem;
-  problem.shape = {1, 1, 1, n, n, d};
-  const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
-  const auto seen = lab::trace(
-      {rung.name, "", {}}, [&] { rung.prepare(problem, inputs).launch(); });
-  constexpr std::int64_t bytes = sizeof(float);
-  return {(seen->global_bytes - seen->written_bytes) / bytes,
-          seen->written_bytes / bytes};
-}
-
-}  // namespace
-
 std::vector<TrafficFormula> traffic_formulas() {
   return {{"01_unfused", "keys", "4 T N D + 3 N^2", "2 N^2 + N D + N",
            of_unfused},
@@ -50,6 +46,8 @@ std::vector<TrafficFormula> traffic_formulas() {
            "T (N D + 3 N)", of_flash_1},
           {"03_flash_2", "queries", "(2 T + 1) N D", "N D + N", of_flash_2}};
 }
+
+}  // namespace
 
 void show_traffic(cli::Program& program, const Backend& watched) {
   const auto formulas = traffic_formulas();
@@ -70,25 +68,22 @@ void show_traffic(cli::Program& program, const Backend& watched) {
 
   cli::Table table({"kernel", "N", "D", "reads", "writes", "sum by formula",
                     "4 N D", "sum / 4 N D"});
-  std::int64_t four_holds = 0;
+  std::int64_t least_holds = 0;
+  const auto inputs_of = [](const Problem& problem) {
+    return make_inputs(problem, Values::kNormal, 1);
+  };
   std::vector<std::int64_t> off;  // of each formula, summed up
   for (const TrafficFormula& formula : formulas) {
     const Rung& rung = find_rung(watched, formula.kernel);
     off.push_back(0);
     for (const std::int64_t d : {32, 64}) {
       for (const std::int64_t n : {64, 128, 256}) {
-        const Traffic is = counted(rung, n, d);
-        const Traffic should = formula.traffic(rung.tiles.front(), n, d);
-        off.back() += std::abs(is.reads - should.reads) +
-                      std::abs(is.writes - should.writes);
-        const std::int64_t all = is.reads + is.writes, four = 4 * n * d;
-        four_holds += all == four ? 1 : 0;
-        table.add({rung.name, std::to_string(n), std::to_string(d),
-                   std::to_string(is.reads), std::to_string(is.writes),
-                   std::to_string(should.reads + should.writes),
-                   std::to_string(four),
-                   fmt::format("{:.2f}", static_cast<double>(all) /
-                                             static_cast<double>(four))});
+        const Traffic counted = ladder::count_traffic(rung, n, d, inputs_of);
+        const std::int64_t least = 4 * n * d;
+        off.back() += ladder::add_traffic(
+            table, rung.name, n, d, counted,
+            formula.traffic(rung.tiles.front(), n, d), least);
+        least_holds += counted.reads + counted.writes == least ? 1 : 0;
       }
     }
   }
@@ -97,7 +92,7 @@ void show_traffic(cli::Program& program, const Backend& watched) {
     program.check_none(fmt::format("{}, formula", formulas[i].kernel), off[i],
                        "unexpected element");
   }
-  program.check_none("traffic of exactly 4 N D", four_holds, "row");
+  program.check_none("traffic of exactly 4 N D", least_holds, "row");
 }
 
 }  // namespace fa::flash

@@ -14,48 +14,27 @@ using flash::Type;
 
 namespace {
 
-const std::vector<Backend>& backends() {
-  static const std::vector<Backend> all = flash::backends();
-  return all;
-}
+// What lessons 05 and 06 test alike.
+using Tests =
+    flash::RungTests<flash::Checker, flash::backends, flash::make_inputs>;
 
 std::string chosen(const DeviceProperties& gpu, Type type,
                    std::int64_t head_dim, double dropout = 0) {
   Problem problem = problem_of(type, {1, 1, 1, 9, 8, head_dim});
   problem.dropout = dropout;
-  return backends().front().chosen(problem, gpu);
+  return Tests::all().front().chosen(problem, gpu);
 }
 
-// The choice for a GPU, on every backend but the watched one, and in the watched lab with no finding.
+// The choice for a GPU on all backends, with and without the mask.
 void check_choice(const DeviceProperties& gpu, Type type,
                   std::int64_t head_dim, double dropout) {
-  CAPTURE(gpu.name);
-  const Needs kernels = gpu.compute_capability < 80 ? Needs{} : kNeedsMma;
   for (const bool causal : {false, true}) {
     Problem problem = problem_of(type, {2, 4, 2, 70, 75, head_dim}, causal);
     problem.dropout = dropout;
-    const auto inputs =
-        flash::make_inputs(problem, flash::Values::kNormal, 1);
-    const flash::Checker checker(problem, inputs);
-    for (const Backend& backend : backends()) {
-      if (!backend.available || backend.kind == "watched" ||
-          !can_run(backend.properties, kernels)) {
-        continue;
-      }
-      check_rung(backend.dispatched(gpu), problem, inputs, checker);
-    }
+    Tests::check_choice(gpu, problem, [&](const Backend& backend) {
+      return backend.dispatched(gpu);
+    });
   }
-  const Backend* const watched = find_backend(backends(), "watched");
-  if (watched == nullptr) return;
-  const Problem problem = problem_of(type, {1, 2, 1, 37, 39, head_dim}, true);
-  const auto inputs = flash::make_inputs(problem, flash::Values::kNormal, 1);
-  const flash::Checker checker(problem, inputs);
-  const auto seen = lab::trace({"dispatched", problem.text(), {}}, [&] {
-    check_rung(watched->dispatched(gpu), problem, inputs, checker);
-  });
-  REQUIRE(seen);
-  CAPTURE(seen->text);
-  CHECK(seen->findings == 0);
 }
 
 }  // namespace
@@ -106,27 +85,16 @@ TEST_CASE("what is chosen for other GPUs computes attention") {
 }
 
 TEST_CASE("blocks are within the shared memory of the GPU they are for") {
-  const Backend& lab = backends().front();
-  for (const DeviceProperties& gpu :
-       {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200}) {
-    for (const Type type : flash::kTypes) {
-      for (const int head_dim : {32, 64, 128, 256}) {
-        const Problem problem = problem_of(type, {1, 1, 1, 9, 8, head_dim});
-        const auto prepared = lab.dispatched(gpu).prepare(
-            problem, flash::make_inputs(problem, flash::Values::kNormal, 1));
-        for (const KernelResources& takes : lab.resources(prepared.launch)) {
-          CAPTURE(gpu.name);
-          CAPTURE(problem.text());
-          CHECK(takes.shared_bytes <= gpu.shared_bytes);
-        }
-      }
-    }
-  }
+  Tests::check_shared_memory(
+      {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200},
+      [](const Backend& lab, const DeviceProperties& gpu) {
+        return lab.dispatched(gpu);
+      });
 }
 
 TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   const auto fitted = [](const DeviceProperties& gpu) {
-    auto rungs = backends().front().rungs;
+    auto rungs = Tests::all().front().rungs;
     auto left_out = flash::fit_ladder(rungs, gpu);
     return std::pair(rungs, left_out);
   };

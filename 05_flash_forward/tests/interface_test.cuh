@@ -3,23 +3,19 @@
 #include <functional>
 #include <limits>
 #include <string>
-#include <thread>
 
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/interface/flash_attention.h"
-#include "05_flash_forward/tests/own_calls.cuh"
 #include "05_flash_forward/tests/placed.cuh"
+#include "common/attention/tests/c_interface.cuh"
 #include "common/attention/tma.cuh"
-#include "common/gpu/kernel.cuh"
-#include "common/gpu/launch.cuh"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
 
-using flash::kTypes;
 using flash::Layout;
 using flash::Problem;
 using flash::problem_of;
@@ -42,15 +38,11 @@ flash::Outputs call(const Problem& problem, const flash::Inputs& in,
   v.write(in.v);
   DeviceBuffer<float> lse(s.batch * s.heads * s.length_q);
   fa_attention a = attention_of(problem);
-  a.q = q.device.data();
-  a.k = k.device.data();
-  a.v = v.device.data();
-  a.o = o.device.data();
+  q.give(a.q, a.q_strides);
+  k.give(a.k, a.k_strides);
+  v.give(a.v, a.v_strides);
+  o.give(a.o, a.o_strides);
   a.lse = lse.data();
-  a.q_strides = q.strides;
-  a.k_strides = k.strides;
-  a.v_strides = v.strides;
-  a.o_strides = o.strides;
   const Stream stream;
   a.stream = stream.native();
   const char* name = fa_kernel_name(&a);
@@ -71,17 +63,10 @@ std::string check(const Problem& problem, std::int64_t gap = 0) {
   const auto inputs = flash::make_inputs(problem, flash::Values::kNormal, 1);
   std::string kernel;
   const flash::Outputs outputs =
-      problem.type == Type::kFloat32
-          ? call<float>(problem, inputs, gap, kernel)
-      : problem.type == Type::kFloat16
-          ? call<fa::half>(problem, inputs, gap, kernel)
-          : call<fa::bfloat16>(problem, inputs, gap, kernel);
-  const flash::Checker checker(problem, inputs);
-  for (const Verdict& verdict : checker.check(kernel, outputs)) {
-    CAPTURE(problem.text());
-    CAPTURE(verdict.report());
-    CHECK(verdict.accepted);
-  }
+      flash::with_type(problem.type, [&](auto zero) {
+        return call<decltype(zero)>(problem, inputs, gap, kernel);
+      });
+  check_result(flash::Checker(problem, inputs), problem, kernel, outputs);
   return kernel;
 }
 
@@ -96,21 +81,7 @@ TEST_CASE("the library says where it runs") {
 }
 
 TEST_CASE("all types in both layouts, with groups of heads, causal or not") {
-  for (const Type type : kTypes) {
-    for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {
-      for (const bool causal : {false, true}) {
-        Problem problem = problem_of(type, {2, 4, 2, 70, 75, 40}, causal);
-        problem.layout = layout;
-        check(problem);
-      }
-    }
-  }
-}
-
-// Whether the library uses the Hopper kernels.
-bool on_hopper() {
-  const DeviceProperties& device = device_properties();
-  return device.compute_capability != 0 && can_run(device, kNeedsHopper);
+  check_layouts(check);
 }
 
 TEST_CASE("the kernel is the one for the type and the head dimension") {
@@ -127,21 +98,11 @@ TEST_CASE("the kernel is the one for the type and the head dimension") {
 }
 
 TEST_CASE("rows with gaps between them: the gaps of o are left alone") {
-  for (const Type type : kTypes) {
-    Problem problem = problem_of(type, {2, 2, 1, 33, 40, 24}, true);
-    check(problem, 8);
-    problem.layout = Layout::kLengthFirst;
-    check(problem, 16);
-  }
+  check_gaps(check);
 }
 
 TEST_CASE("dropout through the interface drops what the CPU says") {
-  for (const Type type : kTypes) {
-    Problem problem = problem_of(type, {2, 2, 1, 40, 70, 64}, true);
-    problem.dropout = 0.17;
-    problem.seed = 0x123456789abcdef;
-    check(problem);
-  }
+  check_dropout(check);
 }
 
 // A call that is right in all but what a test changes.
@@ -525,25 +486,16 @@ TEST_CASE("a CUDA graph without a workspace, replayed beside other calls") {
 
 TEST_CASE("each thread has an error of its own") {
   Refused call;
-  CHECK(call.says([](fa_attention& a) { a.batch = 0; }) ==
-        "batch is 0; allowed are 1 to 65535");
-  std::string before = "?", after;
-  std::thread other([&] {
-    before = fa_last_error();
-    after = call.says([](fa_attention& a) { a.batch = -1; });
-  });
-  other.join();
-  CHECK(before.empty());
-  CHECK(after == "batch is -1; allowed are 1 to 65535");
-  CHECK(std::string(fa_last_error()) == "batch is 0; allowed are 1 to 65535");
+  check_own_errors(
+      [&](int batch) {
+        return call.says([=](fa_attention& a) { a.batch = batch; });
+      },
+      fa_last_error);
 }
 
 #if defined(__linux__)
 TEST_CASE("the library shows its C functions and nothing else") {
-  const auto names = testing::run(
-      "nm -D --defined-only " + testing::quoted(FA_INTERFACE_LIBRARY) +
-      " | sed 's/.* //; s/@.*//' | sort | tr '\\n' ' '");
-  CHECK(names.output ==
+  CHECK(exported_names() ==
         "fa_default_scale fa_forward fa_kernel_name fa_last_error "
         "fa_runs_on fa_workspace_bytes ");
 }

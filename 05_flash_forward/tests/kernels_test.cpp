@@ -10,7 +10,6 @@
 using namespace fa;
 using flash::Backend;
 using flash::kTypes;
-using flash::Layout;
 using flash::Problem;
 using flash::problem_of;
 using flash::Type;
@@ -18,68 +17,41 @@ using flash::Values;
 
 namespace {
 
-// Every rung that supports a problem, on all backends but the watched one.
-void check_everywhere(const Problem& problem, Values values = Values::kNormal,
-                      std::uint64_t seed = 1) {
-  const flash::Inputs inputs = flash::make_inputs(problem, values, seed);
-  flash::check_everywhere(flash::backends(), problem, inputs,
-                          flash::Checker(problem, inputs));
-}
+// What lessons 05 and 06 test alike.
+using Tests =
+    flash::RungTests<flash::Checker, flash::backends, flash::make_inputs>;
 
 }  // namespace
 
 TEST_CASE("lengths around the edges of the tiles, causal or not") {
-  for (const Type type : kTypes) {
-    for (const auto& [length_q, length_k] : flash::kEdgeLengths) {
-      for (const bool causal : {false, true}) {
-        check_everywhere(
-            problem_of(type, {1, 2, 2, length_q, length_k, 64}, causal));
-      }
-    }
-  }
+  Tests::check_edge_lengths();
 }
 
 TEST_CASE("head dimensions that are no power of two are padded") {
-  for (const Type type : kTypes) {
-    for (const int head_dim : flash::kHeadDims) {
-      check_everywhere(problem_of(type, {1, 1, 1, 70, 90, head_dim}, true));
-    }
-  }
+  Tests::check_padded_head_dims();
 }
 
 TEST_CASE("groups of heads share keys and values") {
   for (const Type type : kTypes) {
-    check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
-    check_everywhere(problem_of(type, {2, 4, 1, 40, 50, 32}, true));
+    Tests::check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
+    Tests::check_everywhere(problem_of(type, {2, 4, 1, 40, 50, 32}, true));
   }
 }
 
 TEST_CASE("tensors whose length comes before the heads") {
-  for (const Type type : kTypes) {
-    Problem problem = problem_of(type, {2, 4, 2, 70, 75, 40}, true);
-    problem.layout = Layout::kLengthFirst;
-    check_everywhere(problem);
-  }
+  Tests::check_length_first();
 }
 
 TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
-  for (const Type type : kTypes) {
-    for (const Values values : {Values::kLarge, Values::kRising}) {
-      check_everywhere(problem_of(type, {1, 2, 1, 70, 300, 64}), values);
-      check_everywhere(problem_of(type, {1, 2, 1, 70, 300, 64}, true),
-                       values);
-    }
-  }
+  Tests::check_large_and_rising_scores();
 }
 
 TEST_CASE("where a maximum stays, the rescale factor is exactly 1") {
   // One key has probability 1: LSE is its score. A rescale factor that is only
   // next to 1 would be applied once for each of the many tiles. The lab rounds
   // every product, so a GPU alone can make this mistake.
-  const std::vector<Backend> backends = flash::backends();
   const std::int64_t length_q = 64;
-  const std::int64_t length_k =
-      flash::best_backend(backends).kind == "gpu" ? 9984 : 320;
+  const std::int64_t length_k = Tests::on_gpu() ? 9984 : 320;
   const auto score = [](std::int64_t query) {
     return 10 * (1 + static_cast<double>(query) / 64);
   };
@@ -96,7 +68,7 @@ TEST_CASE("where a maximum stays, the rescale factor is exactly 1") {
       for (std::int64_t j = 0; j < length_k; ++j) {
         inputs.k(0, 0, j, 0) = j == heavy_key ? 80.0f : -1600.0f;
       }
-      for (const Backend& backend : backends) {
+      for (const Backend& backend : Tests::all()) {
         if (!backend.available || backend.kind == "watched") continue;
         for (const flash::Rung& rung : backend.rungs) {
           if (!rung.supports(problem)) continue;
@@ -118,19 +90,12 @@ TEST_CASE("where a maximum stays, the rescale factor is exactly 1") {
 
 TEST_CASE("rows that see no key give 0 and -infinity") {
   for (const Type type : kTypes) {
-    check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
+    Tests::check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
   }
 }
 
 TEST_CASE("dropout drops what the CPU says") {
-  for (const Type type : kTypes) {
-    for (const bool causal : {false, true}) {
-      Problem problem = problem_of(type, {2, 2, 1, 70, 131, 64}, causal);
-      problem.dropout = 0.17;
-      problem.seed = 0x123456789abcdef;
-      check_everywhere(problem);
-    }
-  }
+  Tests::check_dropout();
 }
 
 // In the watched lab; see flash::check_watched().
@@ -143,13 +108,9 @@ lab::Coverage check_watched(const flash::Rung& rung, Type type,
 }
 
 TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
-  const std::vector<Backend> backends = flash::backends();
-  const Backend* const watched = find_backend(backends, "watched");
+  const Backend* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
-  lab::Coverage coverage = flash::check_all_watched<flash::Checker>(
-      *watched, [](const Problem& problem) {
-        return flash::make_inputs(problem, Values::kNormal, 1);
-      });
+  lab::Coverage coverage = Tests::check_all_watched(*watched);
   // Without a tile counter; each of the two blocks processes three tiles.
   for (const std::int64_t head_dim : {64, 128}) {
     coverage.add(check_watched(watched->dispatched(gpus::kH100),
@@ -159,8 +120,7 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
 }
 
 TEST_CASE("the watched lab finds nothing where the ring of tiles wraps") {
-  const std::vector<Backend> backends = flash::backends();
-  const Backend* const watched = find_backend(backends, "watched");
+  const Backend* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
   // One of the two blocks of an observed launch draws all tiles but one.
   for (const AttentionShape& shape : {AttentionShape{1, 3, 1, 70, 1, 64},

@@ -1,6 +1,6 @@
 /// @file
-/// What the tests of C interfaces share: tensors in memory of the device, in any layout, and problems as the interface
-/// is told them.
+/// What the tests of C interfaces share: tensors in memory of the device, in any layout, problems as
+/// the interface is told them, and which problems those are.
 #pragma once
 
 #include <algorithm>
@@ -69,6 +69,12 @@ struct Placed {
     }
     return true;
   }
+  // Tells an interface where it lies.
+  template <class Pointer>
+  void give(Pointer& pointer, fa_strides& to) {
+    pointer = device.data();
+    to = strides;
+  }
   Shape<4> shape;
   std::int64_t pitch;
   fa_strides strides;
@@ -95,6 +101,45 @@ inline fa_attention attention_of(const flash::Problem& problem) {
   a.dropout = problem.dropout;
   a.seed = problem.seed;
   return a;
+}
+
+// Problems for check(problem, gap), where `gap` elements lie between rows: all types in both layouts,
+// with groups of heads, causal or not.
+template <class Check>
+void check_layouts(Check check) {
+  for (const flash::Type type : flash::kTypes) {
+    for (const flash::Layout layout :
+         {flash::Layout::kHeadsFirst, flash::Layout::kLengthFirst}) {
+      for (const bool causal : {false, true}) {
+        flash::Problem problem =
+            flash::problem_of(type, {2, 4, 2, 70, 75, 40}, causal);
+        problem.layout = layout;
+        check(problem, 0);
+      }
+    }
+  }
+}
+// Problems with gaps between rows.
+template <class Check>
+void check_gaps(Check check) {
+  for (const flash::Type type : flash::kTypes) {
+    flash::Problem problem =
+        flash::problem_of(type, {2, 2, 1, 33, 40, 24}, true);
+    check(problem, 8);
+    problem.layout = flash::Layout::kLengthFirst;
+    check(problem, 16);
+  }
+}
+// Problems with dropout.
+template <class Check>
+void check_dropout(Check check) {
+  for (const flash::Type type : flash::kTypes) {
+    flash::Problem problem =
+        flash::problem_of(type, {2, 2, 1, 40, 70, 64}, true);
+    problem.dropout = 0.17;
+    problem.seed = 0x123456789abcdef;
+    check(problem, 0);
+  }
 }
 
 // What interfaces are told of a tensor, and a reference that says whether they may take it.

@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include <doctest/doctest.h>
 
 #include "05_flash_forward/src/problem.hpp"
 
@@ -86,14 +89,19 @@ inline Problem random_problem(std::mt19937_64& random, std::uint64_t longest,
   return problem;
 }
 
-/// The backend for tests with many problems: the GPU where there is one, else the lab.
-/// @param backends of a lesson
-template <class Backend>
-const Backend& best_backend(const std::vector<Backend>& backends) {
-  for (const Backend& backend : backends) {
-    if (backend.kind == "gpu" && backend.available) return backend;
+/// Checks what a kernel returned.
+/// @param checker of the lesson
+/// @param problem that was computed
+/// @param name    of the kernel
+/// @param result  of the kernel
+template <class Checker, class Result>
+void check_result(const Checker& checker, const Problem& problem,
+                  const std::string& name, const Result& result) {
+  for (const Verdict& verdict : checker.check(name, result)) {
+    CAPTURE(problem.text());
+    CAPTURE(verdict.report());
+    CHECK(verdict.accepted);
   }
-  return backends.front();
 }
 
 }  // namespace fa::flash

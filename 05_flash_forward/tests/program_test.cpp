@@ -8,24 +8,18 @@
 #include "05_flash_forward/src/timing.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/testing/process.hpp"
-#include "common/testing/timeline.hpp"
+#include "common/testing/sections.hpp"
 
 using namespace fa;
 using testing::contains;
+using testing::is_traced;
 using testing::python_says;
 using testing::run;
+using testing::traced;
 
 namespace {
 
 const std::string kProgram = FA_PROGRAM;
-
-// The section trace with these arguments. Builds without the watched lab have nothing to trace.
-testing::Outcome traced(const std::string& arguments) {
-  return run(kProgram + " --device cpu --section trace " + arguments);
-}
-bool is_traced(const testing::Outcome& outcome) {
-  return !contains(outcome.output, "This build has no watched lab");
-}
 
 }  // namespace
 
@@ -51,18 +45,8 @@ TEST_CASE("the whole walk is right, on the CPU, and saves the last rung") {
 }
 
 TEST_CASE("a kernel is launched once each way, for programs that watch") {
-  const auto result = run(kProgram +
-                          " --device cpu --section once --size 40 "
-                          "--kernel 08_edge_masks");
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
-  for (const char* group : {"float16, D 64", "float16, D 64, causal"}) {
-    CHECK(contains(
-        result.output,
-        std::string("{\"kernel\": \"08_edge_masks\", \"group\": \"") + group +
-            "\", \"size\": 40, "));
-  }
+  testing::check_once(kProgram, "08_edge_masks",
+                      {"float16, D 64", "float16, D 64, causal"}, 40);
 }
 
 TEST_CASE(
@@ -83,7 +67,7 @@ TEST_CASE(
   CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
   CHECK(contains(result.output,
                  "PASS  tiles, traffic formula: no unexpected bytes") ==
-        is_traced(traced("--size 8 --kernel 08_edge_masks")));
+        is_traced(traced(kProgram, "--size 8 --kernel 08_edge_masks")));
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
@@ -143,37 +127,22 @@ TEST_CASE("a timeline is printed, drawn and written for programs") {
 }
 
 TEST_CASE("trace writes a report for programs and draws the worst line") {
-  const testing::TemporaryDirectory directory;
-  const auto json = directory.path() / "trace.json";
-  const auto svg = directory.path() / "banks.svg";
-  const auto result =
-      traced("--size 40 --kernel 08_edge_masks --json " +
-             testing::quoted(json) + " --svg " + testing::quoted(svg));
-  CAPTURE(result.output);
-  CAPTURE(result.error);
-  CHECK(result.status == 0);
-  if (!is_traced(result)) return;
-  CHECK(contains(result.output, json.string()));
-  CHECK(contains(result.output, svg.string()));
-  CHECK(contains(result.output,
-                 "08_edge_masks, float16, D 64, causal, N 40\n"));
-  CHECK(
-      python_says("[(k[\"kernel\"], k[\"group\"], k[\"inputs\"]) for k in "
+  testing::check_trace(
+      kProgram, "--size 40 --kernel 08_edge_masks",
+      [](const auto& output, const auto& json, const auto&) {
+        CHECK(
+            contains(output, "08_edge_masks, float16, D 64, causal, N 40\n"));
+        CHECK(python_says(
+                  "[(k[\"kernel\"], k[\"group\"], k[\"inputs\"]) for k in "
                   "json.load(open(file))] == [(\"08_edge_masks\", group, 3 * "
                   "[[1, 1, 40, 64]]) for group in (\"float16, D 64\", "
                   "\"float16, D 64, causal\")]",
                   json) == "True\n");
-  CHECK(python_says("all(k[\"findings\"] == [] and k[\"wavefronts\"] == "
-                    "sum(t[\"wavefronts\"] for t in k[\"traffic\"]) for k in "
-                    "json.load(open(file)))",
-                    json) == "True\n");
-  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
-                    "\"svg\"",
-                    svg) == "True\n");
+      });
 }
 
 TEST_CASE("an unknown kernel cannot be traced: one sentence, exit 2") {
-  if (!is_traced(traced("--size 8 --kernel 08_edge_masks"))) return;
+  if (!is_traced(traced(kProgram, "--size 8 --kernel 08_edge_masks"))) return;
   CHECK(contains(
       testing::refusal(kProgram + " --device cpu --section trace --kernel "
                                   "09_magic"),

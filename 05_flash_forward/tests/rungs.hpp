@@ -1,10 +1,11 @@
 /// @file
-/// What tests do with the rungs of a ladder, forward and backward.
+/// The tests of a ladder's rungs that are the same forward and backward.
 #pragma once
 
-#include <optional>
+#include <cstring>
 #include <random>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -19,8 +20,8 @@ inline const std::pair<int, int> kEdgeLengths[] = {
     {1, 1},     {1, 17},    {17, 1},    {64, 64},  {65, 63},
     {113, 203}, {203, 113}, {128, 129}, {130, 257}};
 
-/// Head dimensions at and between those that kernels are compiled for.
-inline const int kHeadDims[] = {8, 32, 40, 72, 128, 136, 256};
+/// What lab::unreached_text() says where every line was reached.
+constexpr char kAllReached[] = "Every line of the kernels was reached.\n";
 
 /// Runs a rung once and checks what it returns.
 template <class Rung, class Inputs, class Checker>
@@ -28,25 +29,7 @@ void check_rung(const Rung& rung, const Problem& problem,
                 const Inputs& inputs, const Checker& checker) {
   const auto prepared = rung.prepare(problem, inputs);
   prepared.launch();
-  for (const Verdict& verdict : checker.check(rung.name, prepared.result())) {
-    CAPTURE(problem.text());
-    CAPTURE(verdict.report());
-    CHECK(verdict.accepted);
-  }
-}
-
-/// Checks every rung that supports a problem, on all backends but the watched one.
-template <class Backend, class Inputs, class Checker>
-void check_everywhere(const std::vector<Backend>& backends,
-                      const Problem& problem, const Inputs& inputs,
-                      const Checker& checker) {
-  for (const Backend& backend : backends) {
-    if (!backend.available || backend.kind == "watched") continue;
-    CAPTURE(backend.kind);
-    for (const auto& rung : backend.rungs) {
-      if (rung.supports(problem)) check_rung(rung, problem, inputs, checker);
-    }
-  }
+  check_result(checker, problem, rung.name, prepared.result());
 }
 
 /// Checks that a rung of the watched lab is right, with no finding.
@@ -65,52 +48,227 @@ lab::Coverage check_watched(const Rung& rung, const Problem& problem,
   return seen->coverage;
 }
 
-/// Checks every rung of the watched lab so, with all problems of watched_problems().
-/// @tparam Checker of the lesson
-/// @param watched     the watched lab
-/// @param make_inputs make_inputs(problem) of the lesson
-/// @return which lines of the kernels were reached
-template <class Checker, class Backend, class MakeInputs>
-lab::Coverage check_all_watched(const Backend& watched,
-                                MakeInputs make_inputs) {
-  lab::Coverage coverage;
-  for (const auto& rung : watched.rungs) {
-    REQUIRE(!rung.tiles.empty());
-    for (const bool causal : {false, true}) {
-      for (const Problem& problem :
-           watched_problems(rung, rung.types.back(), causal)) {
-        const auto inputs = make_inputs(problem);
-        const Checker checker(problem, inputs);
-        coverage.add(check_watched(rung, problem, inputs, checker));
+/// Whether two tensors are equal to the last bit.
+template <class Tensor>
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return std::memcmp(
+             a.data(), b.data(),
+             sizeof(*a.data()) * static_cast<std::size_t>(a.count())) == 0;
+}
+
+/// Launches a rung several times and checks that the results are the same.
+/// @param same whether two results are: same(first, again)
+template <class Rung, class Inputs, class Same>
+void check_repeats(const Rung& rung, const Problem& problem,
+                   const Inputs& inputs, int runs, Same same) {
+  const auto prepared = rung.prepare(problem, inputs);
+  prepared.launch();
+  const auto first = prepared.result();
+  for (int run = 1; run < runs; ++run) {
+    prepared.launch();
+    CAPTURE(rung.name);
+    CAPTURE(run);
+    REQUIRE(same(first, prepared.result()));
+  }
+}
+
+/// The tests of a lesson.
+/// @tparam Checker     of its results
+/// @tparam backends    backends() of the lesson
+/// @tparam make_inputs make_inputs(problem, values, seed) of the lesson
+template <class Checker, auto backends, auto make_inputs>
+struct RungTests {
+  using Backends = decltype(backends());
+  using Backend = typename Backends::value_type;
+  using Inputs = decltype(make_inputs(Problem(), Values::kNormal, 1));
+
+  /// The lesson's backends.
+  static const Backends& all() {
+    static const Backends result = backends();
+    return result;
+  }
+  /// The backend for tests with many problems: the GPU where there is one, else the lab.
+  static const Backend& best() {
+    for (const Backend& backend : all()) {
+      if (backend.kind == "gpu" && backend.available) return backend;
+    }
+    return all().front();
+  }
+  static bool on_gpu() { return best().kind == "gpu"; }
+
+  /// Checks the rungs of a backend that support a problem and are wanted: wanted(rung).
+  /// @return how many
+  template <class Wanted>
+  static int check_rungs(const Backend& backend, const Problem& problem,
+                         const Inputs& inputs, const Checker& checker,
+                         Wanted wanted) {
+    CAPTURE(backend.kind);
+    int checked = 0;
+    for (const auto& rung : backend.rungs) {
+      if (!wanted(rung) || !rung.supports(problem)) continue;
+      check_rung(rung, problem, inputs, checker);
+      ++checked;
+    }
+    return checked;
+  }
+  /// Checks them on the best backend, with normal inputs.
+  template <class Wanted>
+  static int check_best(const Problem& problem, std::uint64_t seed,
+                        Wanted wanted) {
+    const Inputs inputs = make_inputs(problem, Values::kNormal, seed);
+    return check_rungs(best(), problem, inputs, Checker(problem, inputs),
+                       wanted);
+  }
+  /// Checks them on all backends but the watched one.
+  template <class Wanted>
+  static void check_everywhere(const Problem& problem, const Inputs& inputs,
+                               Wanted wanted) {
+    const Checker checker(problem, inputs);
+    for (const Backend& backend : all()) {
+      if (!backend.available || backend.kind == "watched") continue;
+      check_rungs(backend, problem, inputs, checker, wanted);
+    }
+  }
+  /// Checks every rung that supports a problem so.
+  static void check_everywhere(const Problem& problem,
+                               Values values = Values::kNormal) {
+    check_everywhere(problem, make_inputs(problem, values, 1),
+                     [](const auto&) { return true; });
+  }
+
+  /// @{ Problems for every rung.
+  static void check_edge_lengths() {
+    for (const Type type : kTypes) {
+      for (const auto& [length_q, length_k] : kEdgeLengths) {
+        for (const bool causal : {false, true}) {
+          check_everywhere(
+              problem_of(type, {1, 2, 2, length_q, length_k, 64}, causal));
+        }
       }
     }
   }
-  return coverage;
-}
-
-/// What lab::unreached_text() says where every line was reached.
-constexpr char kAllReached[] = "Every line of the kernels was reached.\n";
-
-/// How many random problems: FA_FUZZ_COUNT from the environment, or a hundred.
-inline int fuzz_count() {
-  const char* given = std::getenv("FA_FUZZ_COUNT");
-  return given != nullptr ? std::atoi(given) : 100;
-}
-
-/// Calls check(problem, seed) for random problems: see fuzz_seed(). Those beyond the first hundred are short:
-/// the checker takes most of the time.
-template <class Check>
-void for_each_random_problem(bool on_gpu, Check check) {
-  const std::uint64_t seed = fuzz_seed();
-  MESSAGE("FA_FUZZ_SEED=" << seed);
-  std::mt19937_64 random(seed);
-  for (int i = 0; i < fuzz_count(); ++i) {
-    const Problem problem = random_problem(
-        random, on_gpu && i < 100 ? 700 : 150, on_gpu ? 256 : 128);
-    CAPTURE(seed);
-    CAPTURE(i);
-    check(problem, random());
+  static void check_padded_head_dims() {
+    for (const Type type : kTypes) {
+      for (const int head_dim : {8, 32, 40, 72, 128, 136, 256}) {
+        check_everywhere(problem_of(type, {1, 1, 1, 70, 90, head_dim}, true));
+      }
+    }
   }
-}
+  static void check_length_first() {
+    for (const Type type : kTypes) {
+      Problem problem = problem_of(type, {2, 4, 2, 70, 75, 40}, true);
+      problem.layout = Layout::kLengthFirst;
+      check_everywhere(problem);
+    }
+  }
+  static void check_large_and_rising_scores() {
+    for (const Type type : kTypes) {
+      for (const Values values : {Values::kLarge, Values::kRising}) {
+        for (const bool causal : {false, true}) {
+          check_everywhere(problem_of(type, {1, 2, 1, 70, 300, 64}, causal),
+                           values);
+        }
+      }
+    }
+  }
+  static void check_dropout() {
+    for (const Type type : kTypes) {
+      for (const bool causal : {false, true}) {
+        Problem problem = problem_of(type, {2, 2, 1, 70, 131, 64}, causal);
+        problem.dropout = 0.17;
+        problem.seed = 0x123456789abcdef;
+        check_everywhere(problem);
+      }
+    }
+  }
+  /// @}
+
+  /// Checks every rung of the watched lab with all problems of watched_problems().
+  /// @return which lines of the kernels were reached
+  static lab::Coverage check_all_watched(const Backend& watched) {
+    lab::Coverage coverage;
+    for (const auto& rung : watched.rungs) {
+      REQUIRE(!rung.tiles.empty());
+      for (const bool causal : {false, true}) {
+        for (const Problem& problem :
+             watched_problems(rung, rung.types.back(), causal)) {
+          const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
+          coverage.add(
+              check_watched(rung, problem, inputs, Checker(problem, inputs)));
+        }
+      }
+    }
+    return coverage;
+  }
+
+  /// Calls check(problem, seed) for the matrix of problems: all of it on a GPU, else a thinner one.
+  template <class Check>
+  static void for_each_of_matrix(Type type, Check check) {
+    flash::for_each_of_matrix(type, on_gpu(), check);
+  }
+  /// Calls check(problem, seed) for random problems, a hundred or FA_FUZZ_COUNT of the environment:
+  /// see fuzz_seed(). Those beyond the first hundred are short: the checker takes most of the time.
+  template <class Check>
+  static void for_each_random_problem(Check check) {
+    const char* const given = std::getenv("FA_FUZZ_COUNT");
+    const int count = given != nullptr ? std::atoi(given) : 100;
+    const std::uint64_t seed = fuzz_seed();
+    MESSAGE("FA_FUZZ_SEED=" << seed);
+    std::mt19937_64 random(seed);
+    for (int i = 0; i < count; ++i) {
+      const Problem problem = random_problem(
+          random, on_gpu() && i < 100 ? 700 : 150, on_gpu() ? 256 : 128);
+      CAPTURE(seed);
+      CAPTURE(i);
+      check(problem, random());
+    }
+  }
+
+  /// Checks what is chosen for a GPU, on every backend that can run it; in the watched lab on a
+  /// smaller problem and with no finding.
+  /// @param dispatched the choice as a rung of a backend: dispatched(backend)
+  template <class Dispatched>
+  static void check_choice(const DeviceProperties& gpu,
+                           const Problem& problem, Dispatched dispatched) {
+    CAPTURE(gpu.name);
+    const Needs kernels = gpu.compute_capability < 80 ? Needs{} : kNeedsMma;
+    for (const Backend& backend : all()) {
+      if (!backend.available || !can_run(backend.properties, kernels))
+        continue;
+      const bool watched = backend.kind == "watched";
+      Problem fitting = problem;
+      if (watched) fitting.shape = {1, 2, 1, 37, 39, problem.shape.head_dim};
+      const Inputs inputs = make_inputs(fitting, Values::kNormal, 1);
+      const Checker checker(fitting, inputs);
+      if (watched) {
+        check_watched(dispatched(backend), fitting, inputs, checker);
+      } else {
+        check_rung(dispatched(backend), fitting, inputs, checker);
+      }
+    }
+  }
+  /// Checks that the blocks of what is chosen for a GPU are within its shared memory.
+  /// @param dispatched the choice as a rung of the lab: dispatched(lab, gpu)
+  template <class Dispatched>
+  static void check_shared_memory(const std::vector<DeviceProperties>& gpus,
+                                  Dispatched dispatched) {
+    const Backend& lab = all().front();
+    for (const DeviceProperties& gpu : gpus) {
+      for (const Type type : kTypes) {
+        for (const int head_dim : {32, 64, 128, 256}) {
+          const Problem problem = problem_of(type, {1, 1, 1, 9, 8, head_dim});
+          const auto prepared = dispatched(lab, gpu).prepare(
+              problem, make_inputs(problem, Values::kNormal, 1));
+          for (const KernelResources& takes :
+               lab.resources(prepared.launch)) {
+            CAPTURE(gpu.name);
+            CAPTURE(problem.text());
+            CHECK(takes.shared_bytes <= gpu.shared_bytes);
+          }
+        }
+      }
+    }
+  }
+};
 
 }  // namespace fa::flash

@@ -199,21 +199,9 @@ inline std::vector<Rung> ladder() {
 // Lesson 05's fastest kernels, from host tensors to host tensors.
 template <class T>
 flash::Outputs forward_of(const Problem& problem, const flash::Inputs& in) {
-  DeviceTensor<T> q(in.q, problem.shape_of_q(), problem.layout),
-      k(in.k, problem.shape_of_kv(), problem.layout),
-      v(in.v, problem.shape_of_kv(), problem.layout),
-      o(problem.shape_of_q(), problem.layout);
-  const AttentionShape& s = problem.shape;
-  DeviceBuffer<float> lse(s.batch * s.heads * s.length_q);
-  Attention<T> a = attention_of<T>(problem);
-  a.q = q.data();
-  a.k = k.data();
-  a.v = v.data();
-  a.o = o.data();
-  a.lse = lse.data();
-  launch_forward(a, Stream::of(nullptr));
-  return {o.host(),
-          lse.template tensor<float, 3>({s.batch, s.heads, s.length_q})};
+  const DeviceAttention<T> device(problem, in);
+  launch_forward(device.a, Stream::of(nullptr));
+  return device.outputs();
 }
 
 // What is chosen for a device.

@@ -75,24 +75,18 @@ std::vector<cli::Measurement> time_rungs(const Backend& backend, Type type,
                                          std::int64_t length) {
   std::vector<Timed> all;
   std::map<std::int64_t, Inputs> inputs;
-  for (const Rung& rung : backend.rungs) {
-    if (rung.name.find(kernel) == std::string::npos) continue;
-    std::vector<std::int64_t> lengths{1024, 2048, 4096, 8192, 16384};
-    if (is_step(rung)) lengths = {4096};
-    if (length != 0) lengths = {length};
-    for (const std::int64_t n : lengths) {
-      const Problem problem = flash::timed_problem(type, head_dim, causal, n);
-      if (!rung.supports(problem)) continue;
-      if (inputs.find(n) == inputs.end()) {
-        inputs.emplace(n, timed_inputs(backend, problem));
-      }
-      const Prepared prepared = rung.prepare(problem, inputs.at(n));
-      all.push_back(
-          {&rung, n,
-           flash::time_work(backend, problem, rung.name, prepared.launch, 5,
-                            is_step(rung) ? 5 : 20)});
-    }
-  }
+  flash::for_each_timed(
+      backend, type, head_dim, causal, kernel, length, is_step,
+      [&](const Rung& rung, const Problem& problem, int repeats) {
+        const std::int64_t n = problem.shape.length_q;
+        if (inputs.find(n) == inputs.end()) {
+          inputs.emplace(n, timed_inputs(backend, problem));
+        }
+        const Prepared prepared = rung.prepare(problem, inputs.at(n));
+        all.push_back({&rung, n,
+                       flash::time_work(backend, problem, rung.name,
+                                        prepared.launch, 5, repeats)});
+      });
   add_prices(backend.rungs, all);
   std::vector<cli::Measurement> rows;
   for (Timed& timed : all) rows.push_back(std::move(timed.row));

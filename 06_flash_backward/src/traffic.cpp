@@ -1,16 +1,28 @@
 #include "06_flash_backward/src/traffic.hpp"
 
-#include <algorithm>
-#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "05_flash_forward/src/ladder.hpp"
-#include "common/cli/table.hpp"
-#include "common/lab/trace.hpp"
 
 namespace fa::backward {
 namespace {
+
+namespace ladder = flash::ladder;
+using ladder::Traffic;
+
+// The traffic of a rung, as its loops over tiles have it.
+struct TrafficFormula {
+  std::string kernel;  // the rung
+  std::string reads;   // with N, D, T = N / 32 and the padded P, for people
+  std::string writes;  // likewise
+  // One head, no mask: n queries, and as many keys; n and d are multiples of
+  // 32.
+  Traffic (*traffic)(std::int64_t n, std::int64_t d);
+};
 
 constexpr std::int64_t kTile = 32;      // of all these rungs
 constexpr std::int64_t kPadding = 128;  // of rows in the workspace
@@ -56,26 +68,6 @@ Traffic of_atomics(std::int64_t n, std::int64_t d) {
           t * n * d + 3 * n * d + 2 * padded(n)};
 }
 
-const Rung& find_rung(const Backend& backend, const std::string& name) {
-  return *std::find_if(backend.rungs.begin(), backend.rungs.end(),
-                       [&](const Rung& rung) { return rung.name == name; });
-}
-
-// Counted by the watched lab.
-Traffic counted(const Rung& rung, std::int64_t n, std::int64_t d) {
-  const Problem problem =
-      flash::ladder::problem_of({1, 1, 1, n, n, d}, false);
-  const auto seen =
-      flash::ladder::trace(rung, {problem}, [](const Problem& of) {
-        return backward::make_inputs(of, Values::kNormal, 1);
-      });
-  constexpr std::int64_t bytes = sizeof(float);
-  return {(seen->global_bytes - seen->written_bytes) / bytes,
-          seen->written_bytes / bytes};
-}
-
-}  // namespace
-
 std::vector<TrafficFormula> traffic_formulas() {
   return {{"01_unfused", "10 T N D + 6 N^2", "4 N^2 + 3 N D", of_unfused},
           {"02_preprocess", "10 T N D + 5 N^2 + 2 N D",
@@ -86,6 +78,8 @@ std::vector<TrafficFormula> traffic_formulas() {
            "T N D + 3 N D + 2 P", of_atomics}};
 }
 
+}  // namespace
+
 void show_traffic(cli::Program& program, const Backend& watched) {
   fmt::print(
       "Elements read and written by one head: N queries, N keys, head_dim D, "
@@ -95,23 +89,19 @@ void show_traffic(cli::Program& program, const Backend& watched) {
   cli::Table rules({"kernel", "reads", "writes and additions"});
   cli::Table table({"kernel", "N", "D", "reads", "writes", "sum by formula",
                     "8 N D", "sum / 8 N D"});
+  const auto inputs_of = [](const Problem& problem) {
+    return backward::make_inputs(problem, Values::kNormal, 1);
+  };
   std::vector<std::int64_t> off;  // of each formula, summed up
   for (const TrafficFormula& formula : traffic_formulas()) {
     rules.add({formula.kernel, formula.reads, formula.writes});
     off.push_back(0);
+    const Rung& rung = flash::find_rung(watched, formula.kernel);
     for (const auto& [n, d] : {std::pair{64, 32}, {64, 64}, {128, 32}}) {
-      const Traffic is = counted(find_rung(watched, formula.kernel), n, d);
-      const Traffic should = formula.traffic(n, d);
-      off.back() += std::abs(is.reads - should.reads) +
-                    std::abs(is.writes - should.writes);
-      const std::int64_t least = std::int64_t{8} * n * d;
-      table.add(
-          {formula.kernel, std::to_string(n), std::to_string(d),
-           std::to_string(is.reads), std::to_string(is.writes),
-           std::to_string(should.reads + should.writes),
-           std::to_string(least),
-           fmt::format("{:.2f}", static_cast<double>(is.reads + is.writes) /
-                                     static_cast<double>(least))});
+      const Traffic counted = ladder::count_traffic(rung, n, d, inputs_of);
+      off.back() +=
+          ladder::add_traffic(table, rung.name, n, d, counted,
+                              formula.traffic(n, d), std::int64_t{8} * n * d);
     }
   }
   fmt::print("{}\n{}\n", rules.text(), table.text());

@@ -1,5 +1,5 @@
 // Which kernels are chosen for a GPU and the code that a build has for it, and that what is chosen
-// computes gradients: all choices run on this build's machines, whatever GPU they are made for.
+// computes gradients: all choices run on this build's backends, whatever GPU they are made for.
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/tests/rungs.hpp"
@@ -14,50 +14,26 @@ using flash::Type;
 
 namespace {
 
-const std::vector<Backend>& backends() {
-  static const std::vector<Backend> all = backward::backends();
-  return all;
-}
+// What lessons 05 and 06 test alike.
+using Tests = flash::RungTests<backward::Checker, backward::backends,
+                               backward::make_inputs>;
 
 std::string chosen(const DeviceProperties& gpu, Type type,
                    std::int64_t head_dim, bool deterministic) {
-  return backends().front().chosen(
+  return Tests::all().front().chosen(
       problem_of(type, {1, 1, 1, 9, 8, head_dim}), deterministic, gpu);
 }
 
-// The choice for a GPU, on every machine but the watched one, and in the watched lab with no
-// finding.
+// The choice for a GPU on all backends, deterministic or not.
 void check_choice(const DeviceProperties& gpu, Type type,
                   std::int64_t head_dim, double dropout) {
-  CAPTURE(gpu.name);
-  const Needs kernels = gpu.compute_capability < 80 ? Needs{} : kNeedsMma;
+  Problem problem = problem_of(type, {2, 4, 2, 70, 75, head_dim}, true);
+  problem.dropout = dropout;
   for (const bool deterministic : {false, true}) {
     CAPTURE(deterministic);
-    for (const Backend& backend : backends()) {
-      if (!backend.available || !can_run(backend.properties, kernels)) {
-        continue;
-      }
-      const bool watched = backend.kind == "watched";
-      Problem problem =
-          watched ? problem_of(type, {1, 2, 1, 37, 39, head_dim}, true)
-                  : problem_of(type, {2, 4, 2, 70, 75, head_dim}, true);
-      problem.dropout = dropout;
-      const auto inputs =
-          backward::make_inputs(problem, flash::Values::kNormal, 1);
-      const backward::Checker checker(problem, inputs);
-      const auto check = [&] {
-        check_rung(backend.dispatched(deterministic, gpu), problem, inputs,
-                   checker);
-      };
-      if (!watched) {
-        check();
-        continue;
-      }
-      const auto seen = lab::trace({"dispatched", problem.text(), {}}, check);
-      REQUIRE(seen);
-      CAPTURE(seen->text);
-      CHECK(seen->findings == 0);
-    }
+    Tests::check_choice(gpu, problem, [&](const Backend& backend) {
+      return backend.dispatched(deterministic, gpu);
+    });
   }
 }
 
@@ -113,31 +89,17 @@ TEST_CASE("what is chosen for other GPUs computes gradients") {
 }
 
 TEST_CASE("blocks are within the shared memory of the GPU they are for") {
-  const Backend& lab = backends().front();
-  for (const DeviceProperties& gpu :
-       {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200}) {
-    for (const Type type : flash::kTypes) {
-      for (const int head_dim : {32, 64, 128, 256}) {
-        for (const bool deterministic : {false, true}) {
-          const Problem problem = problem_of(type, {1, 1, 1, 9, 8, head_dim});
-          const auto prepared =
-              lab.dispatched(deterministic, gpu)
-                  .prepare(problem, backward::make_inputs(
-                                        problem, flash::Values::kNormal, 1));
-          for (const KernelResources& takes :
-               lab.resources(prepared.launch)) {
-            CAPTURE(gpu.name);
-            CAPTURE(problem.text());
-            CHECK(takes.shared_bytes <= gpu.shared_bytes);
-          }
-        }
-      }
-    }
+  for (const bool deterministic : {false, true}) {
+    Tests::check_shared_memory(
+        {gpus::kT4, gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kB200},
+        [&](const Backend& lab, const DeviceProperties& gpu) {
+          return lab.dispatched(deterministic, gpu);
+        });
   }
 }
 
 TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
-  auto rungs = backends().front().rungs;
+  auto rungs = Tests::all().front().rungs;
   const auto left_out = flash::fit_ladder(rungs, gpus::kT4);
   REQUIRE(rungs.size() == 4);
   CHECK(rungs[2].name == "03_two_kernels");

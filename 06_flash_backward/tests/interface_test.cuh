@@ -6,16 +6,15 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/tests/own_calls.cuh"
 #include "05_flash_forward/tests/placed.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
 #include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/src/problem.hpp"
+#include "common/attention/tests/c_interface.cuh"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
 
@@ -91,23 +90,15 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
   g.size = sizeof g;
   g.attention = attention_of(problem);
   fa_attention& a = g.attention;
-  a.q = q.device.data();
-  a.k = k.device.data();
-  a.v = v.device.data();
-  a.o = o.device.data();
+  q.give(a.q, a.q_strides);
+  k.give(a.k, a.k_strides);
+  v.give(a.v, a.v_strides);
+  o.give(a.o, a.o_strides);
   a.lse = lse.data();
-  a.q_strides = q.strides;
-  a.k_strides = k.strides;
-  a.v_strides = v.strides;
-  a.o_strides = o.strides;
-  g.d_o = d_o.device.data();
-  g.d_q = d_q.device.data();
-  g.d_k = d_k.device.data();
-  g.d_v = d_v.device.data();
-  g.d_o_strides = d_o.strides;
-  g.d_q_strides = d_q.strides;
-  g.d_k_strides = d_k.strides;
-  g.d_v_strides = d_v.strides;
+  d_o.give(g.d_o, g.d_o_strides);
+  d_q.give(g.d_q, g.d_q_strides);
+  d_k.give(g.d_k, g.d_k_strides);
+  d_v.give(g.d_v, g.d_v_strides);
   g.deterministic = deterministic ? 1 : 0;
   const char* name = fa_backward_kernel_name(&g);
   REQUIRE(name != nullptr);
@@ -120,15 +111,6 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
   return result;
 }
 
-void checker(const Problem& problem, const backward::Checker& by,
-             const std::string& name, const Gradients& gradients) {
-  for (const Verdict& verdict : by.check(name, gradients)) {
-    CAPTURE(problem.text());
-    CAPTURE(verdict.report());
-    CHECK(verdict.accepted);
-  }
-}
-
 // Checks what the interface gives in both modes; returns the names of the kernels, the
 // deterministic one last.
 std::vector<std::string> check(const Problem& problem, std::int64_t gap = 0) {
@@ -139,12 +121,11 @@ std::vector<std::string> check(const Problem& problem, std::int64_t gap = 0) {
   for (const bool deterministic : {false, true}) {
     std::string kernel;
     const Gradients gradients =
-        problem.type == Type::kFloat32
-            ? call<float>(problem, inputs, gap, deterministic, kernel)
-        : problem.type == Type::kFloat16
-            ? call<fa::half>(problem, inputs, gap, deterministic, kernel)
-            : call<fa::bfloat16>(problem, inputs, gap, deterministic, kernel);
-    checker(problem, of, kernel, gradients);
+        flash::with_type(problem.type, [&](auto zero) {
+          return call<decltype(zero)>(problem, inputs, gap, deterministic,
+                                      kernel);
+        });
+    check_result(of, problem, kernel, gradients);
     kernels.push_back(kernel);
   }
   return kernels;
@@ -159,22 +140,7 @@ TEST_CASE("the library says where it runs") {
 }
 
 TEST_CASE("all types in both layouts, with groups of heads, causal or not") {
-  for (const Type type : kTypes) {
-    for (const Layout layout : {Layout::kHeadsFirst, Layout::kLengthFirst}) {
-      for (const bool causal : {false, true}) {
-        Problem problem = problem_of(type, {2, 4, 2, 70, 75, 40}, causal);
-        problem.layout = layout;
-        check(problem);
-      }
-    }
-  }
-}
-
-// A Hopper GPU with code for it has kernels whose tiles have 64 columns at least, with two
-// counters for 64 rows of dQ.
-bool on_hopper() {
-  const DeviceProperties device = device_properties();
-  return device.compute_capability != 0 && can_run(device, kNeedsHopper);
+  check_layouts(check);
 }
 
 TEST_CASE("the kernels are those for the type, the columns and the mode") {
@@ -201,12 +167,7 @@ TEST_CASE("the kernels are those for the type, the columns and the mode") {
 
 TEST_CASE(
     "rows with gaps between them: the gaps of gradients are left alone") {
-  for (const Type type : kTypes) {
-    Problem problem = problem_of(type, {2, 2, 1, 33, 40, 24}, true);
-    check(problem, 8);
-    problem.layout = Layout::kLengthFirst;
-    check(problem, 16);
-  }
+  check_gaps(check);
 }
 
 TEST_CASE("rows that see no key, and keys that no row sees, get zeros") {
@@ -217,14 +178,10 @@ TEST_CASE("rows that see no key, and keys that no row sees, get zeros") {
 }
 
 TEST_CASE("dropout through the interface drops what the CPU says") {
-  for (const Type type : kTypes) {
-    Problem problem = problem_of(type, {2, 2, 1, 40, 70, 64}, true);
-    problem.dropout = 0.17;
-    problem.seed = 0x123456789abcdef;
-    check(problem);
-  }
+  check_dropout(check);
 }
 
+// Kernels for Hopper have tiles of 64 columns at least, with two counters for 64 rows of dQ.
 TEST_CASE(
     "the workspace has two floats for each padded row, and sums of dQ") {
   fa_gradient g{};
@@ -332,9 +289,10 @@ void check_far(const Problem& problem, const fa_strides& strides,
     copy_rows(static_cast<H*>(from), strides, typed, CopyKind::kToHost);
     return converted<float>(typed);
   };
-  checker(problem, backward::Checker(problem, in),
-          fa_backward_kernel_name(&g),
-          {result(g.d_q, of_q), result(g.d_k, of_kv), result(g.d_v, of_kv)});
+  check_result(backward::Checker(problem, in), problem,
+               fa_backward_kernel_name(&g),
+               Gradients{result(g.d_q, of_q), result(g.d_k, of_kv),
+                         result(g.d_v, of_kv)});
 }
 
 TEST_CASE("rows that are more than 2^31 elements away") {
@@ -417,10 +375,10 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
                   CopyKind::kToHost);
       return converted<float>(host);
     };
-    checker(one, of, fa_backward_kernel_name(&g),
-            {result(g.d_q, q_size, one.shape_of_q()),
-             result(g.d_k, k_size, one.shape_of_kv()),
-             result(g.d_v, k_size, one.shape_of_kv())});
+    check_result(of, one, fa_backward_kernel_name(&g),
+                 Gradients{result(g.d_q, q_size, one.shape_of_q()),
+                           result(g.d_k, k_size, one.shape_of_kv()),
+                           result(g.d_v, k_size, one.shape_of_kv())});
   }
 }
 #endif
@@ -566,62 +524,39 @@ TEST_CASE("a workspace that is too small is refused with what suffices") {
 
 TEST_CASE("distances that kernels cannot use are refused by their names") {
   Refused call;
-  struct Strides {
-    const char* name;
-    fa_strides& (*of)(G&);
-    bool written;
+  const auto check_strides = [&](const std::string& name, bool written,
+                                 auto strides) {
+    const std::string of = " stride of " + name + " is ";
+    CAPTURE(of);
+    const std::string multiples =
+        " elements; allowed are multiples of 4, which are 16 bytes, from 0";
+    CHECK(call.says([&](G& g) { strides(g).row = 10; }) ==
+          "the row" + of + "10" + multiples);
+    CHECK(call.says([&](G& g) { strides(g).batch = -64; }) ==
+          "the batch" + of + "-64" + multiples);
+    if (written) {
+      CHECK(call.says([&](G& g) { strides(g).head = 4; }) ==
+            "the head" + of +
+                "4 elements, so that its rows overlap; allowed are head_dim, "
+                "which is 8, and more");
+    }
   };
-  for (const Strides& strides : {
-           Strides{"q", [](G& g) -> auto& { return g.attention.q_strides;
-}
-, false
-}  // namespace
-, {"k", [](G& g) -> auto& {return g.attention.k_strides;
-}  // namespace fa::FA_TARGET
-, false
-}
-, {"v", [](G& g) -> auto& {return g.attention.v_strides;
-}
-, false
-}
-, {"o", [](G& g) -> auto& {return g.attention.o_strides;
-}
-, true
-}
-, {"d_o", [](G& g) -> auto& {return g.d_o_strides;
-}
-, false
-}
-, {"d_q", [](G& g) -> auto& {return g.d_q_strides;
-}
-, true
-}
-, {"d_k", [](G& g) -> auto& {return g.d_k_strides;
-}
-, true
-}
-, {
-  "d_v", [](G & g) -> auto& {
-    return g.d_v_strides;
-  }
-  , true
-}
-}) {
-  const std::string of = " stride of " + std::string(strides.name) + " is ";
-  CAPTURE(of);
-  const std::string multiples =
-      " elements; allowed are multiples of 4, which are 16 bytes, from 0";
-  CHECK(call.says([&](G& g) { strides.of(g).row = 10; }) ==
-        "the row" + of + "10" + multiples);
-  CHECK(call.says([&](G& g) { strides.of(g).batch = -64; }) ==
-        "the batch" + of + "-64" + multiples);
-  if (strides.written) {
-    CHECK(call.says([&](G& g) { strides.of(g).head = 4; }) ==
-          "the head" + of +
-              "4 elements, so that its rows overlap; allowed are head_dim, "
-              "which is 8, and more");
-  }
-}
+  check_strides("q", false,
+                [](G& g) -> fa_strides& { return g.attention.q_strides; });
+  check_strides("k", false,
+                [](G& g) -> fa_strides& { return g.attention.k_strides; });
+  check_strides("v", false,
+                [](G& g) -> fa_strides& { return g.attention.v_strides; });
+  check_strides("o", true,
+                [](G& g) -> fa_strides& { return g.attention.o_strides; });
+  check_strides("d_o", false,
+                [](G& g) -> fa_strides& { return g.d_o_strides; });
+  check_strides("d_q", true,
+                [](G& g) -> fa_strides& { return g.d_q_strides; });
+  check_strides("d_k", true,
+                [](G& g) -> fa_strides& { return g.d_k_strides; });
+  check_strides("d_v", true,
+                [](G& g) -> fa_strides& { return g.d_v_strides; });
 }
 
 TEST_CASE("random strides are taken and refused as a reference says") {
@@ -828,26 +763,16 @@ TEST_CASE("a CUDA graph with the first store, replayed beside other calls") {
 
 TEST_CASE("each thread has an error of its own") {
   Refused call;
-  CHECK(call.says([](G& g) { g.attention.batch = 0; }) ==
-        "batch is 0; allowed are 1 to 65535");
-  std::string before = "?", after;
-  std::thread other([&] {
-    before = fa_backward_last_error();
-    after = call.says([](G& g) { g.attention.batch = -1; });
-  });
-  other.join();
-  CHECK(before.empty());
-  CHECK(after == "batch is -1; allowed are 1 to 65535");
-  CHECK(std::string(fa_backward_last_error()) ==
-        "batch is 0; allowed are 1 to 65535");
+  check_own_errors(
+      [&](int batch) {
+        return call.says([=](G& g) { g.attention.batch = batch; });
+      },
+      fa_backward_last_error);
 }
 
 #if defined(__linux__)
 TEST_CASE("the library shows its C functions and nothing else") {
-  const auto names = testing::run(
-      "nm -D --defined-only " + testing::quoted(FA_INTERFACE_LIBRARY) +
-      " | sed 's/.* //; s/@.*//' | sort | tr '\\n' ' '");
-  CHECK(names.output ==
+  CHECK(exported_names() ==
         "fa_backward fa_backward_kernel_name fa_backward_last_error "
         "fa_backward_runs_on fa_backward_workspace_bytes ");
 }

@@ -1,8 +1,7 @@
-// Every rung on every machine of this build that can run here: types, sizes, masks, layouts, hard
+// Every rung on every backend of this build that can run here: types, sizes, masks, layouts, hard
 // inputs.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -16,71 +15,47 @@ using backward::Gradients;
 using backward::Problem;
 using flash::kTypes;
 using flash::problem_of;
+using flash::same_bits;
 using flash::Type;
 using flash::Values;
 
 namespace {
 
-// Every rung that takes a problem, on all machines but the watched one.
-void check_everywhere(const Problem& problem, Values values = Values::kNormal,
-                      std::uint64_t seed = 1) {
-  const backward::Inputs inputs =
-      backward::make_inputs(problem, values, seed);
-  flash::check_everywhere(backward::backends(), problem, inputs,
-                          backward::Checker(problem, inputs));
-}
+// What lessons 05 and 06 test alike.
+using Tests = flash::RungTests<backward::Checker, backward::backends,
+                               backward::make_inputs>;
 
 }  // namespace
 
 TEST_CASE("lengths around the edges of the tiles, causal or not") {
-  for (const Type type : kTypes) {
-    for (const auto& [length_q, length_k] : flash::kEdgeLengths) {
-      for (const bool causal : {false, true}) {
-        check_everywhere(
-            problem_of(type, {1, 2, 2, length_q, length_k, 64}, causal));
-      }
-    }
-  }
+  Tests::check_edge_lengths();
 }
 
 TEST_CASE("head dimensions that are no power of two are padded") {
-  for (const Type type : kTypes) {
-    for (const int head_dim : flash::kHeadDims) {
-      check_everywhere(problem_of(type, {1, 1, 1, 70, 90, head_dim}, true));
-    }
-  }
+  Tests::check_padded_head_dims();
 }
 
 TEST_CASE("keys and values get the sum over the heads that share them") {
   for (const Type type : kTypes) {
-    check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
-    check_everywhere(problem_of(type, {2, 4, 1, 70, 50, 32}, true));
+    Tests::check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
+    Tests::check_everywhere(problem_of(type, {2, 4, 1, 70, 50, 32}, true));
   }
 }
 
 TEST_CASE("tensors whose length comes before the heads") {
-  for (const Type type : kTypes) {
-    Problem problem = problem_of(type, {2, 4, 2, 70, 75, 40}, true);
-    problem.layout = flash::Layout::kLengthFirst;
-    check_everywhere(problem);
-  }
+  Tests::check_length_first();
 }
 
 TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
-  for (const Type type : kTypes) {
-    for (const Values values : {Values::kLarge, Values::kRising}) {
-      check_everywhere(problem_of(type, {1, 2, 1, 70, 300, 64}), values);
-      check_everywhere(problem_of(type, {1, 2, 1, 70, 300, 64}, true),
-                       values);
-    }
-  }
+  Tests::check_large_and_rising_scores();
 }
 
 TEST_CASE(
     "keys beyond the end stay hidden where all scores are far below 0") {
   // Their zeros would be the largest scores by far, and their weights infinite.
   for (const Type type : kTypes) {
-    check_everywhere(problem_of(type, {1, 2, 1, 70, 1, 64}), Values::kLarge);
+    Tests::check_everywhere(problem_of(type, {1, 2, 1, 70, 1, 64}),
+                            Values::kLarge);
   }
 }
 
@@ -101,36 +76,28 @@ TEST_CASE(
     set(inputs.k, -8);
     const backward::Inputs with_o =
         backward::with_forward(problem, std::move(inputs), 2);
-    flash::check_everywhere(backward::backends(), problem, with_o,
-                            backward::Checker(problem, with_o));
+    Tests::check_everywhere(problem, with_o,
+                            [](const auto&) { return true; });
   }
 }
 
 TEST_CASE("rows that see no key, and a last row that sees all") {
   for (const Type type : kTypes) {
-    check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
-    check_everywhere(problem_of(type, {1, 1, 1, 5, 300, 64}, true));
+    Tests::check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
+    Tests::check_everywhere(problem_of(type, {1, 1, 1, 5, 300, 64}, true));
   }
 }
 
 TEST_CASE("dropout drops again what it dropped on the way forward") {
-  for (const Type type : kTypes) {
-    for (const bool causal : {false, true}) {
-      Problem problem = problem_of(type, {2, 2, 1, 70, 131, 64}, causal);
-      problem.dropout = 0.17;
-      problem.seed = 0x123456789abcdef;
-      check_everywhere(problem);
-    }
-  }
+  Tests::check_dropout();
 }
 
 TEST_CASE("deterministic rungs give the same bits in every run") {
-  const auto same = [](const Tensor<float, 4>& a, const Tensor<float, 4>& b) {
-    return std::memcmp(a.data(), b.data(),
-                       sizeof(float) * static_cast<std::size_t>(a.count())) ==
-           0;
+  const auto same = [](const Gradients& a, const Gradients& b) {
+    return same_bits(a.d_q, b.d_q) && same_bits(a.d_k, b.d_k) &&
+           same_bits(a.d_v, b.d_v);
   };
-  for (const Backend& backend : backward::backends()) {
+  for (const Backend& backend : Tests::all()) {
     if (!backend.available || backend.kind == "watched") continue;
     const bool gpu = backend.kind == "gpu";
     const int runs = gpu ? 250 : 3;
@@ -140,47 +107,28 @@ TEST_CASE("deterministic rungs give the same bits in every run") {
       if (!rung.same_bits) continue;
       Problem problem = problem_of(rung.types.front(), shape, true);
       problem.shape.head_dim = rung.head_dim_near(shape.head_dim);
-      const auto prepared = rung.prepare(
-          problem, backward::make_inputs(problem, Values::kNormal, 1));
-      prepared.launch();
-      const Gradients first = prepared.result();
-      for (int run = 1; run < runs; ++run) {
-        prepared.launch();
-        const Gradients again = prepared.result();
-        CAPTURE(rung.name);
-        CAPTURE(run);
-        REQUIRE(same(first.d_q, again.d_q));
-        REQUIRE(same(first.d_k, again.d_k));
-        REQUIRE(same(first.d_v, again.d_v));
-      }
+      check_repeats(rung, problem,
+                    backward::make_inputs(problem, Values::kNormal, 1), runs,
+                    same);
     }
   }
 }
 
 TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
-  const std::vector<Backend> backends = backward::backends();
-  const Backend* const watched = find_backend(backends, "watched");
+  const Backend* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
-  const auto coverage = flash::check_all_watched<backward::Checker>(
-      *watched, [](const Problem& problem) {
-        return backward::make_inputs(problem, Values::kNormal, 1);
-      });
-  CHECK(lab::unreached_text(coverage) == flash::kAllReached);
+  CHECK(lab::unreached_text(Tests::check_all_watched(*watched)) ==
+        flash::kAllReached);
 }
 
-// What rung 13 gives for a problem with a wide head, on all machines but the watched one.
+// Checks rung 13 on a problem with a wide head, on all backends but the watched one.
 void check_wide(const Problem& problem, Values values = Values::kNormal) {
-  const backward::Inputs inputs = backward::make_inputs(problem, values, 3);
-  const backward::Checker checker(problem, inputs);
-  for (const Backend& backend : backward::backends()) {
-    if (!backend.available || backend.kind == "watched") continue;
-    for (const backward::Rung& rung : backend.rungs) {
-      if (rung.name < "13") continue;
-      CAPTURE(backend.kind);
-      REQUIRE(rung.supports(problem));
-      flash::check_rung(rung, problem, inputs, checker);
-    }
-  }
+  Tests::check_everywhere(problem, backward::make_inputs(problem, values, 3),
+                          [&](const backward::Rung& rung) {
+                            if (rung.name < "13") return false;
+                            REQUIRE(rung.supports(problem));
+                            return true;
+                          });
 }
 
 TEST_CASE(
@@ -230,7 +178,7 @@ TEST_CASE("wide heads: scores of +-1e4") {
 }
 
 TEST_CASE("rung 13 takes wide heads alone, in 16 bits and without dropout") {
-  for (const Backend& backend : backward::backends()) {
+  for (const Backend& backend : Tests::all()) {
     for (const backward::Rung& rung : backend.rungs) {
       if (rung.name != "13_wide_heads") continue;
       Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, 136});
@@ -254,7 +202,7 @@ TEST_CASE("rung 13 takes wide heads alone, in 16 bits and without dropout") {
 }
 
 TEST_CASE("the checker refuses gradients that are a little off") {
-  const Backend lab = backward::backends().front();
+  const Backend& lab = Tests::all().front();
   for (const auto& [type, factor] : {std::pair{Type::kFloat32, 1.0001f},
                                      {Type::kFloat16, 1.01f},
                                      {Type::kBFloat16, 1.05f}}) {

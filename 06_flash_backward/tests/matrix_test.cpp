@@ -10,20 +10,15 @@
 #include "06_flash_backward/src/backend.hpp"
 
 using namespace fa;
-using backward::Backend;
 using backward::Problem;
 using backward::Rung;
 using flash::Type;
 
 namespace {
 
-const Backend& best_backend() {
-  static const std::vector<Backend> backends = backward::backends();
-  return flash::best_backend(backends);
-}
-bool on_gpu() {
-  return best_backend().kind == "gpu";
-}
+// What lessons 05 and 06 test alike.
+using Tests = flash::RungTests<backward::Checker, backward::backends,
+                               backward::make_inputs>;
 
 // The finished ones: in float32 03 and 04, in 16 bits 06 and 07, and behind 09.
 bool is_finished(const Rung& rung) {
@@ -33,32 +28,23 @@ bool is_finished(const Rung& rung) {
 }
 
 void check(const Problem& problem, std::uint64_t seed) {
-  const backward::Inputs inputs =
-      backward::make_inputs(problem, flash::Values::kNormal, seed);
-  const backward::Checker checker(problem, inputs);
-  int checked = 0;
-  for (const Rung& rung : best_backend().rungs) {
-    if (!is_finished(rung) || !rung.supports(problem)) continue;
-    flash::check_rung(rung, problem, inputs, checker);
-    ++checked;
-  }
-  REQUIRE(checked >= 2);
+  REQUIRE(Tests::check_best(problem, seed, is_finished) >= 2);
 }
 
 }  // namespace
 
 TEST_CASE("the matrix of problems in float32") {
-  flash::for_each_of_matrix(Type::kFloat32, on_gpu(), check);
+  Tests::for_each_of_matrix(Type::kFloat32, check);
 }
 TEST_CASE("the matrix of problems in float16") {
-  flash::for_each_of_matrix(Type::kFloat16, on_gpu(), check);
+  Tests::for_each_of_matrix(Type::kFloat16, check);
 }
 TEST_CASE("the matrix of problems in bfloat16") {
-  flash::for_each_of_matrix(Type::kBFloat16, on_gpu(), check);
+  Tests::for_each_of_matrix(Type::kBFloat16, check);
 }
 
 TEST_CASE("a hundred random problems") {
-  flash::for_each_random_problem(on_gpu(), check);
+  Tests::for_each_random_problem(check);
 }
 
 namespace {
@@ -99,13 +85,13 @@ TEST_CASE(
     backward::Inputs inputs =
         backward::with_forward(problem, std::move(qkv), random());
     if (i % 2 == 0) {  // else the exact ones, rounded
-      auto [o, lse] = best_backend().forward(problem, inputs.forward);
+      auto [o, lse] = Tests::best().forward(problem, inputs.forward);
       inputs.o = std::move(o);
       inputs.lse = std::move(lse);
     }
     const auto ref = textbook_d_v<double>(problem, inputs);
     const auto plain = textbook_d_v<float>(problem, inputs);
-    for (const Rung& rung : best_backend().rungs) {
+    for (const Rung& rung : Tests::best().rungs) {
       if (!rung.supports(problem)) continue;
       const auto prepared = rung.prepare(problem, inputs);
       prepared.launch();

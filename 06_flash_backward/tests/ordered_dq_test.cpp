@@ -7,15 +7,13 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/src/device_tensor.cuh"
 #include "05_flash_forward/tests/problems.hpp"
 #include "06_flash_backward/src/dispatch.cuh"
+#include "06_flash_backward/src/on_device.cuh"
 #include "common/tensor/random.hpp"
 
 using namespace fa;
 using namespace fa::on_lab;
-using flash::Layout;
-using flash::Problem;
 using Half = fa::on_lab::half;
 
 namespace {
@@ -24,30 +22,23 @@ namespace {
 constexpr int kQueriesInAll = 100, kKeysInAll = 200, kDim = 64;
 using Tile = HopperBackwardTileFor<Half, kDim>;
 
-DeviceTensor<Half> random_rows(int rows, std::uint64_t seed) {
+Tensor<float, 4> random_rows(int rows, std::uint64_t seed) {
   Tensor<float, 4> tensor({1, 1, rows, kDim});
   fill_normal(tensor.view(), seed);
-  return {tensor, tensor.shape(), Layout::kHeadsFirst};
+  return tensor;
 }
 
 // A problem with a workspace after preprocess_semaphores().
-struct TwoBlocks {
-  TwoBlocks() {
-    const Problem problem = flash::problem_of(
-        flash::Type::kFloat16, {1, 1, 1, kQueriesInAll, kKeysInAll, kDim});
-    device_zero(lse.data(), kQueriesInAll * sizeof(float));
-    static_cast<Attention<Half>&>(a) = attention_of<Half>(problem);
-    a.q = q.data();
-    a.k = k.data();
-    a.v = v.data();
-    a.o = o.data();
-    a.lse = lse.data();
-    a.d_o = d_o.data();
-    a.d_q = d_q.data();
-    a.d_k = d_k.data();
-    a.d_v = d_v.data();
-    a.d_o_strides = a.d_q_strides = a.q_strides;
-    a.d_k_strides = a.d_v_strides = a.k_strides;
+struct TwoBlocks : OnDevice<Half> {
+  TwoBlocks()
+      : OnDevice<Half>(
+            flash::problem_of(flash::Type::kFloat16,
+                              {1, 1, 1, kQueriesInAll, kKeysInAll, kDim}),
+            {{random_rows(kQueriesInAll, 1), random_rows(kKeysInAll, 5),
+              random_rows(kKeysInAll, 6)},
+             random_rows(kQueriesInAll, 2),
+             Tensor<float, 3>({1, 1, kQueriesInAll}),
+             random_rows(kQueriesInAll, 3)}) {
     const Workspace what{kDim, true};
     workspace.emplace(workspace_floats(a, what));
     set_workspace(a, workspace->data(), what);
@@ -93,17 +84,7 @@ struct TwoBlocks {
   }
 
   static constexpr std::int64_t kSums = std::int64_t{Tile::block_m} * kDim;
-  DeviceTensor<Half> q = random_rows(kQueriesInAll, 1),
-                     o = random_rows(kQueriesInAll, 2),
-                     d_o = random_rows(kQueriesInAll, 3),
-                     d_q = random_rows(kQueriesInAll, 4),
-                     k = random_rows(kKeysInAll, 5),
-                     v = random_rows(kKeysInAll, 6),
-                     d_k = random_rows(kKeysInAll, 7),
-                     d_v = random_rows(kKeysInAll, 8);
-  DeviceBuffer<float> lse{kQueriesInAll};
   std::optional<DeviceBuffer<float>> workspace;
-  AttentionGradient<Half> a{};
   const Stream stream;
 };
 

@@ -1,5 +1,4 @@
 // The program of the lesson, run as a reader runs it.
-#include <algorithm>
 
 #include <doctest/doctest.h>
 
@@ -8,7 +7,7 @@
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
-#include "common/testing/timeline.hpp"
+#include "common/testing/sections.hpp"
 
 using namespace fa;
 using testing::contains;
@@ -18,14 +17,6 @@ using testing::run;
 namespace {
 
 const std::string kProgram = FA_PROGRAM;
-
-// The section trace with these arguments. Builds without the watched lab have nothing to trace.
-testing::Outcome traced(const std::string& arguments) {
-  return run(kProgram + " --device cpu --section trace " + arguments);
-}
-bool is_traced(const testing::Outcome& outcome) {
-  return !contains(outcome.output, "This build has no watched lab");
-}
 
 // A GPU whose n-th measurement takes n milliseconds. Nothing is computed.
 backward::Backend clockwork() {
@@ -107,18 +98,8 @@ TEST_CASE("the program takes masks, GQA and uneven lengths") {
 }
 
 TEST_CASE("a rung is launched once each way, for programs that watch") {
-  const auto result = run(kProgram +
-                          " --device cpu --section once --size 20 "
-                          "--kernel 06_swizzled_pipeline");
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
-  for (const char* group : {"float16, D 64", "float16, D 64, causal"}) {
-    CHECK(contains(
-        result.output,
-        std::string("{\"kernel\": \"06_swizzled_pipeline\", \"group\": \"") +
-            group + "\", \"size\": 20, "));
-  }
+  testing::check_once(kProgram, "06_swizzled_pipeline",
+                      {"float16, D 64", "float16, D 64, causal"}, 20);
 }
 
 TEST_CASE("what the kernels are made of: a row for each kernel of a rung") {
@@ -135,26 +116,20 @@ TEST_CASE("what the kernels are made of: a row for each kernel of a rung") {
 }
 
 TEST_CASE("trace writes a report for programs and draws the worst line") {
-  const testing::TemporaryDirectory directory;
-  const auto json = directory.path() / "trace.json";
-  const auto svg = directory.path() / "banks.svg";
-  const auto result =
-      traced("--size 20 --kernel 06_swizzled_pipeline --json " +
-             testing::quoted(json) + " --svg " + testing::quoted(svg));
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  if (!is_traced(result)) return;
-  CHECK(contains(result.output,
-                 "PASS  06_swizzled_pipeline, causal: no findings"));
-  CHECK(python_says(
-            "[(k[\"kernel\"], k[\"inputs\"], k[\"findings\"]) for k in "
-            "json.load(open(file))] == 2 * [(\"06_swizzled_pipeline\", 3 * "
-            "[[1, 1, 20, 64]], [])]",
-            json) == "True\n");
-  CHECK(contains(testing::file_bytes(svg), "<svg"));
+  testing::check_trace(
+      kProgram, "--size 20 --kernel 06_swizzled_pipeline",
+      [](const auto& output, const auto& json, const auto&) {
+        CHECK(contains(output,
+                       "PASS  06_swizzled_pipeline, causal: no findings"));
+        CHECK(python_says("[(k[\"kernel\"], k[\"inputs\"]) for k in "
+                          "json.load(open(file))] == 2 * "
+                          "[(\"06_swizzled_pipeline\", 3 * "
+                          "[[1, 1, 20, 64]])]",
+                          json) == "True\n");
+      });
 }
 
-TEST_CASE("a time line is printed, drawn and written for programs") {
+TEST_CASE("a timeline is printed, drawn and written for programs") {
   testing::check_timeline(kProgram, {"10_delayed_dq",
                                      "256 queries, 256 keys",
                                      {"producer", "consumer 1", "adder 1"},

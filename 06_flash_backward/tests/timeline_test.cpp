@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -15,20 +16,12 @@ using Kind = Span::Kind;
 
 namespace {
 
-const Rung& find_rung(const std::string& name) {
-  static const std::vector<backward::Backend> all = backward::backends();
-  for (const Rung& rung : all.front().rungs) {
-    if (rung.name == name) return rung;
-  }
-  FAIL("no rung " << name);
-  return all.front().rungs.front();
-}
-
-// The time line that is drawn of a rung.
+// The timeline that is drawn of a rung.
 const Timeline& drawn(const std::string& name) {
   static std::map<std::string, Timeline> known;
   if (known.count(name) == 0) {
-    const Rung& rung = find_rung(name);
+    static const std::vector<backward::Backend> all = backward::backends();
+    const Rung& rung = flash::find_rung(all.front(), name);
     known[name] = backward::timeline_of(rung, backward::drawn_problem(rung));
   }
   return known[name];

@@ -1,6 +1,7 @@
 /// @file
-/// What the tests of C interfaces share: calls at the same time from threads, on streams, on several GPUs and in CUDA
-/// graphs, each of which must give the bits of a call that runs alone.
+/// What the tests of C interfaces share: calls at the same time from threads, on streams, on several
+/// GPUs and in CUDA graphs, each of which must give the bits of a call that runs alone; errors; what
+/// a library exports.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +10,23 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/interface/flash_attention.h"
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
+#include "common/testing/process.hpp"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each test program includes this
+
+// Whether kernels run on a Hopper GPU that this build has code for; never in the lab.
+inline bool on_hopper() {
+  const DeviceProperties device = device_properties();
+  return device.compute_capability != 0 && can_run(device, kNeedsHopper);
+}
 
 using Bits = std::vector<unsigned char>;
 
@@ -189,6 +197,33 @@ inline void check_graph(const MakeCall& make) {
   FA_CUDA(cudaGraphExecDestroy(replayed));
   FA_CUDA(cudaGraphDestroy(graph));
   FA_CUDA(cudaStreamDestroy(stream));
+}
+#endif
+
+// Checks that each thread has an error of its own.
+// says(batch): what is said about a call with a batch that is refused
+// last_error(): the interface's function
+template <class Says, class LastError>
+void check_own_errors(Says says, LastError last_error) {
+  CHECK(says(0) == "batch is 0; allowed are 1 to 65535");
+  std::string before = "?", after;
+  std::thread other([&] {
+    before = last_error();
+    after = says(-1);
+  });
+  other.join();
+  CHECK(before.empty());
+  CHECK(after == "batch is -1; allowed are 1 to 65535");
+  CHECK(std::string(last_error()) == "batch is 0; allowed are 1 to 65535");
+}
+
+#if defined(__linux__)
+// The names that the tested library exports, each with a space behind it.
+inline std::string exported_names() {
+  return testing::run("nm -D --defined-only " +
+                      testing::quoted(FA_INTERFACE_LIBRARY) +
+                      " | sed 's/.* //; s/@.*//' | sort | tr '\\n' ' '")
+      .output;
 }
 #endif
 

@@ -1,0 +1,113 @@
+/// @file
+/// For tests: the sections `once`, `trace` and `timeline` that programs with kernels have.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "common/testing/process.hpp"
+
+namespace fa::testing {
+
+/// Checks that a kernel is launched once in each group and that nothing else is printed.
+/// @param program as a command
+/// @param kernel  its name
+/// @param groups  of it
+/// @param size    of its inputs
+inline void check_once(const std::string& program, const std::string& kernel,
+                       const std::vector<std::string>& groups, int size) {
+  const std::string n = std::to_string(size);
+  const auto result =
+      run(program + " --device cpu --section once --size " + n + " --kernel " + kernel);
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(std::count(result.output.begin(), result.output.end(), '\n') ==
+        static_cast<std::ptrdiff_t>(groups.size()));
+  for (const std::string& group : groups) {
+    CHECK(contains(result.output, "{\"kernel\": \"" + kernel + "\", \"group\": \"" + group +
+                                      "\", \"size\": " + n + ", "));
+  }
+}
+
+/// The section `trace` with these arguments.
+inline Outcome traced(const std::string& program, const std::string& arguments) {
+  return run(program + " --device cpu --section trace " + arguments);
+}
+/// Whether it traced something: builds without the watched lab have nothing to trace.
+inline bool is_traced(const Outcome& outcome) {
+  return !contains(outcome.output, "This build has no watched lab");
+}
+
+/// Runs the section `trace` and checks its report and its drawing.
+/// @param program   as a command
+/// @param arguments of the section
+/// @param check     what else is expected: check(output, json, svg)
+template <class Check>
+void check_trace(const std::string& program, const std::string& arguments, Check check) {
+  const TemporaryDirectory directory;
+  const auto json = directory.path() / "trace.json";
+  const auto svg = directory.path() / "banks.svg";
+  const auto result =
+      traced(program, arguments + " --json " + quoted(json) + " --svg " + quoted(svg));
+  CAPTURE(result.output);
+  CAPTURE(result.error);
+  CHECK(result.status == 0);
+  if (!is_traced(result)) return;
+  CHECK(contains(result.output, json.string()));
+  CHECK(contains(result.output, svg.string()));
+  CHECK(python_says("all(k[\"findings\"] == [] and k[\"wavefronts\"] == "
+                    "sum(t[\"wavefronts\"] for t in k[\"traffic\"]) for k in "
+                    "json.load(open(file)))",
+                    json) == "True\n");
+  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
+                    "\"svg\"",
+                    svg) == "True\n");
+  check(result.output, json, svg);
+}
+
+/// The expected timeline of a rung.
+struct ExpectedTimeline {
+  /// @{ The rung and its problem; rows of the table and some kinds of spans; a rung without a
+  /// timeline.
+  std::string rung, problem;
+  std::vector<std::string> lanes, kinds;
+  std::string without;
+  /// @}
+};
+
+/// Runs the section and checks what it prints, draws and writes.
+/// @param program  as a command
+/// @param expected of it
+inline void check_timeline(const std::string& program, const ExpectedTimeline& expected) {
+  const TemporaryDirectory directory;
+  const auto json = directory.path() / "timeline.json";
+  const auto svg = directory.path() / "timeline.svg";
+  const std::string section = program + " --device cpu --section timeline --kernel ";
+  const auto result =
+      run(section + expected.rung + " --json " + quoted(json) + " --svg " + quoted(svg));
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(contains(result.output, "a model, not a measurement"));
+  CHECK(contains(result.output, expected.rung + ", " + expected.problem));
+  for (const std::string& lane : expected.lanes) {
+    CHECK(contains(result.output, "\n" + lane + "  "));
+  }
+  for (const std::string& kind : expected.kinds) {
+    CHECK(python_says(
+              "any(s[\"kind\"] == \"" + kind + "\" for s in json.load(open(file))[0][\"spans\"])",
+              json) == "True\n");
+  }
+  CHECK(python_says("xml.dom.minidom.parse(file).documentElement.tagName == "
+                    "\"svg\"",
+                    svg) == "True\n");
+  // The drawing alone, for the pages; independent of the number of threads.
+  const auto alone = run("FA_THREADS=3 " + section + expected.rung + " --svg -");
+  CHECK(alone.output == file_bytes(svg));
+  CHECK(contains(run(section + expected.without).output, expected.without + " has none"));
+}
+
+}  // namespace fa::testing
