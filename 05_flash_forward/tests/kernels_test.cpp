@@ -23,7 +23,7 @@ using Tests =
 
 }  // namespace
 
-TEST_CASE("lengths around the edges of the tiles, causal or not") {
+TEST_CASE("odd lengths, around the edges of the tiles, causal or not") {
   Tests::check_edge_lengths();
 }
 

@@ -27,7 +27,7 @@ using Tests = flash::RungTests<backward::Checker, backward::backends,
 
 }  // namespace
 
-TEST_CASE("lengths around the edges of the tiles, causal or not") {
+TEST_CASE("odd lengths, around the edges of the tiles, causal or not") {
   Tests::check_edge_lengths();
 }
 
