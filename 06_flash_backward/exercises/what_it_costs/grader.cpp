@@ -75,8 +75,7 @@ FA_QUESTIONS {
   const double stored = bytes_of(
       2 * kQueries * kKeys,
       [](const AttentionGradient<float>& a, float* scores) {
-        const ::fa::Launch sizes{{kKeys / 32, kQueries / 32, 1},
-                                            {32, 32}};
+        const ::fa::Launch sizes{{kKeys / 32, kQueries / 32, 1}, {32, 32}};
         launch(unfused_backward_scores, sizes, a, scores);
         launch(unfused_prob_gradients, sizes, a, scores + kQueries * kKeys);
       });
