@@ -18,10 +18,10 @@ constexpr int kKeys = 64;
 /// Warpgroups of a block that issue matmuls.
 constexpr int kKeyWarpgroups = 2;
 
-/// Registers of a producer thread and of a thread that issues matmuls, in blocks of three
-/// warpgroups with 3 x 168 for a thread of each.
+/// Registers of a producer thread, in blocks of three warpgroups with 3 x 168 for a thread of each.
 template <class Tile>
 constexpr int kBackwardProducerRegisters = Tile::d == 64 ? 40 : 24;
+/// Registers of a thread that issues matmuls: what the producer leaves.
 template <class Tile>
 constexpr int kBackwardConsumerRegisters =
     (3 * 168 - kBackwardProducerRegisters<Tile>) / 2;

@@ -74,7 +74,7 @@ class KernelMachines {
  public:
   /// Tells the program whether there is a GPU.
   /// @param program  must outlive this
-  /// @param machines all of the build, the lab among them
+  /// @param backends all of the build, the lab among them
   KernelMachines(Program& program, std::vector<Backend> backends)
       : program_(&program), all_(std::move(backends)) {
     const Backend* const gpu = find_backend(all_, "gpu");

@@ -74,7 +74,7 @@ std::string unreached_text(const Coverage& coverage);
 /// @param kernel  its name
 /// @param group   name of what it computes
 /// @param size    of the problem
-/// @param machine on which it was launched
+/// @param backend on which it was launched
 /// @param report  of the watched lab; none elsewhere
 std::string launch_line(const std::string& kernel, const std::string& group, std::int64_t size,
                         const std::string& backend, const std::optional<Trace>& report);

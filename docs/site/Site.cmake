@@ -97,6 +97,8 @@ endif()
 
 # Tags that not all of the versions know.
 if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.2)
+  # A comment may name only the parameters that need words.
+  string(APPEND fa_docs_versioned "WARN_IF_INCOMPLETE_DOC = ${fa_docs_params}\n")
   string(APPEND fa_docs_versioned "FULL_SIDEBAR = NO\nMATHJAX_VERSION = MathJax_2\n")
 endif()
 if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.5)
