@@ -1,5 +1,5 @@
-// Lesson 05: attention by one kernel, from three kernels to the hardware's limit; each rung checked, counted in the
-// lab and timed on a GPU.
+// Lesson 05: attention by one kernel, from three kernels to the hardware's limit; each rung
+// checked, counted in the lab and timed on a GPU.
 #include <array>
 #include <cstring>
 #include <map>

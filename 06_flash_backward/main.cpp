@@ -1,4 +1,5 @@
-// Lesson 06: where the gradients of attention come from, and how to compute them without its weights.
+// Lesson 06: where the gradients of attention come from, and how to compute them without its
+// weights.
 #include "06_flash_backward/src/sections.hpp"
 
 int main(int argc, char** argv) {

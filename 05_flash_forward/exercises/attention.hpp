@@ -1,6 +1,6 @@
 /// @file
-/// What the graders of this lesson share: problems, launches, and attention in float64 with any rule for the scores,
-/// which is also how wrong answers are foreseen.
+/// What the graders of this lesson share: problems, launches, and attention in float64 with any
+/// rule for the scores, which is also how wrong answers are foreseen.
 #pragma once
 
 #include <cmath>
@@ -220,7 +220,8 @@ struct Wrong {
   Rows rows;         ///< its result
 };
 
-/// check_result() for O, and then for LSE. A mistake that explains both comes before one that explains O alone.
+/// check_result() for O, and then for LSE. A mistake that explains both comes before one that
+/// explains O alone.
 /// @param tolerance of O; that of LSE is 1e-4
 inline void check_rows(const Ran& ran, const std::vector<Reason>& reasons,
                        const Inputs& in, const Rows& right, double tolerance,

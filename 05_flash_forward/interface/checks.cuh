@@ -1,6 +1,7 @@
 /// @file
-/// What the C interfaces of this lesson and of a later one share: they look at an attention before they compute it,
-/// and turn exceptions into a status and a message. Compiled once for each backend: see common/gpu/target.hpp.
+/// What the C interfaces of this lesson and of a later one share: they look at an attention before
+/// they compute it, and turn exceptions into a status and a message. Compiled once for each
+/// backend: see common/gpu/target.hpp.
 #pragma once
 
 #include <algorithm>
@@ -139,8 +140,8 @@ inline void check_bytes(const char* name, const void* pointer,
   }
 }
 
-// A tensor [batch, heads, length, head_dim]. Every element of it must have an address; rows of one that is written
-// must not overlap.
+// A tensor [batch, heads, length, head_dim]. Every element of it must have an address; rows of one
+// that is written must not overlap.
 inline void check_tensor(const char* name, const void* pointer,
                          const fa_strides& strides, const fa_attention& a,
                          std::int64_t heads, std::int64_t length,
@@ -174,8 +175,8 @@ inline void check_tensor(const char* name, const void* pointer,
     left -= elements * (count - 1);
   }
   if (!written) return;
-  // If each stride is at least as large as what the smaller ones span, no rows overlap, in whatever order the dimensions
-  // lie.
+  // If each stride is at least as large as what the smaller ones span, no rows overlap, in whatever
+  // order the dimensions lie.
   std::stable_sort(used.begin(), used.end(),
                    [](const Distance& x, const Distance& y) {
                      return x.elements < y.elements;
@@ -209,7 +210,8 @@ inline void check_memory(const fa_attention& a) {
 // A pointer, and what it is called.
 using Named = std::pair<const char*, const void*>;
 
-// The GPU whose memory all pointers are to. Null pointers are skipped, but the first must not be null.
+// The GPU whose memory all pointers are to. Null pointers are skipped, but the first must not be
+// null.
 inline int common_gpu(std::initializer_list<Named> pointers) {
   if (!device_available()) {
     throw std::runtime_error("there is no NVIDIA GPU that can be used");

@@ -1,5 +1,5 @@
-// The C interface: looks at what it is given, and launches a kernel. Compiled by nvcc for GPUs, and as C++ for the
-// lab: see common/gpu/target.hpp.
+// The C interface: looks at what it is given, and launches a kernel. Compiled by nvcc for GPUs, and
+// as C++ for the lab: see common/gpu/target.hpp.
 #include <cmath>
 
 #include "05_flash_forward/interface/checks.cuh"

@@ -1,9 +1,10 @@
 /// @file
-/// Attention for programs in C and for all that can call C: Python, Julia, Rust. The kernels behind it are the last
-/// ones of this lesson. No function keeps a pointer that it is given, and none throws.
+/// Attention for programs in C and for all that can call C: Python, Julia, Rust. The kernels behind
+/// it are the last ones of this lesson. No function keeps a pointer that it is given, and none
+/// throws.
 ///
-/// A library is compiled for GPUs, or for the CPU, where the same kernels run in the lab: slowly, for tests. See
-/// fa_runs_on().
+/// A library is compiled for GPUs, or for the CPU, where the same kernels run in the lab: slowly,
+/// for tests. See fa_runs_on().
 #ifndef FA_FLASH_ATTENTION_H
 #define FA_FLASH_ATTENTION_H
 
@@ -31,19 +32,20 @@ enum fa_status {
   FA_STATUS_FAILED = 2    ///< the device or its memory failed
 };
 
-/// Distances in a tensor [batch, heads, length, head_dim], in elements: multiples of 16 bytes, 0 or more. The
-/// elements of a row are neighbours. A tensor that lies as [batch, length, heads, head_dim] has other distances. That of
-/// a dimension of 1 may be anything. Every element must have an address below 2^64, and less than 2^63 bytes from the
-/// first one. Of a tensor that is written each stride is at least as large as what the smaller ones span, and head_dim,
-/// so that rows do not overlap.
+/// Distances in a tensor [batch, heads, length, head_dim], in elements: multiples of 16 bytes, 0 or
+/// more. The elements of a row are neighbours. A tensor that lies as [batch, length, heads,
+/// head_dim] has other distances. That of a dimension of 1 may be anything. Every element must have
+/// an address below 2^64, and less than 2^63 bytes from the first one. Of a tensor that is written
+/// each stride is at least as large as what the smaller ones span, and head_dim, so that rows do
+/// not overlap.
 typedef struct fa_strides {
   int64_t batch;  ///< from a sequence to the next
   int64_t head;   ///< from a head to the next
   int64_t row;    ///< from a row to the next
 } fa_strides;
 
-/// Attention over all heads of all sequences: o = softmax(scale q k^T) v. Pointers are to memory of the device; those
-/// of q, k, v and o are multiples of 16 bytes. o and lse overlap nothing.
+/// Attention over all heads of all sequences: o = softmax(scale q k^T) v. Pointers are to memory of
+/// the device; those of q, k, v and o are multiples of 16 bytes. o and lse overlap nothing.
 typedef struct fa_attention {
   size_t size;    ///< sizeof(fa_attention); another one is refused
   const void* q;  ///< [batch, heads, length_q, head_dim]
@@ -78,35 +80,39 @@ typedef struct fa_attention {
   size_t workspace_bytes;  ///< at least fa_workspace_bytes()
 } fa_attention;
 
-/// Begins to compute attention on the stream, on the GPU that holds q, and returns. On the CPU it has ended then. A
-/// query that sees no key gets a row of zeros and an lse of -infinity. An error of a kernel while it runs is told by
-/// a later call to CUDA. Nothing is allocated and nothing is waited for, so the call can be captured in a CUDA graph.
+/// Begins to compute attention on the stream, on the GPU that holds q, and returns. On the CPU it
+/// has ended then. A query that sees no key gets a row of zeros and an lse of -infinity. An error
+/// of a kernel while it runs is told by a later call to CUDA. Nothing is allocated and nothing is
+/// waited for, so the call can be captured in a CUDA graph.
 /// @param attention what to compute
 /// @return an fa_status; fa_last_error() says what was refused, or why it failed
 int fa_forward(const fa_attention* attention);
 
-/// Bytes of workspace that fa_forward() can use for a problem on the current GPU; 0 when it needs none, or when
-/// fa_last_error() says what was refused. Pointers are not looked at.
+/// Bytes of workspace that fa_forward() can use for a problem on the current GPU; 0 when it needs
+/// none, or when fa_last_error() says what was refused. Pointers are not looked at.
 /// @param attention as for fa_forward()
 size_t fa_workspace_bytes(const fa_attention* attention);
 
-/// Which kernel fa_forward() would take on the current GPU, for example "08_edge_masks, bfloat16, 128 columns". Pointers are
-/// not looked at; of strides only whether TMA supports them: above 0 and below 2^40 bytes.
-/// The choice depends on that GPU and on the architectures that the library is compiled for: without code for sm_90a a
-/// Hopper GPU gets "08_edge_masks", too, and what no other kernel fits gets "any_gpu".
+/// Which kernel fa_forward() would take on the current GPU, for example "08_edge_masks, bfloat16,
+/// 128 columns". Pointers are not looked at; of strides only whether TMA supports them: above 0 and
+/// below 2^40 bytes. The choice depends on that GPU and on the architectures that the library is
+/// compiled for: without code for sm_90a a Hopper GPU gets "08_edge_masks", too, and what no other
+/// kernel fits gets "any_gpu".
 /// @param attention as for fa_forward()
-/// @return a text that lasts until this thread's next call; null when fa_last_error() says what was refused
+/// @return a text that lasts until this thread's next call; null when fa_last_error() says what was
+///   refused
 const char* fa_kernel_name(const fa_attention* attention);
 
-/// The usual scale of scores, 1 / sqrt(head_dim); 0, which fa_forward() refuses, for a head_dim below 1.
+/// The usual scale of scores, 1 / sqrt(head_dim); 0, which fa_forward() refuses, for a head_dim
+/// below 1.
 double fa_default_scale(int64_t head_dim);
 
-/// "gpu"; or "cpu" for a library whose kernels run in the lab: pointers are to the host's memory then, and the stream
-/// is ignored.
+/// "gpu"; or "cpu" for a library whose kernels run in the lab: pointers are to the host's memory
+/// then, and the stream is ignored.
 const char* fa_runs_on(void);
 
-/// One message about this thread's latest call that did not succeed; empty when all did. It lasts until the next
-/// such call.
+/// One message about this thread's latest call that did not succeed; empty when all did. It lasts
+/// until the next such call.
 const char* fa_last_error(void);
 
 #ifdef __GNUC__

@@ -1,5 +1,5 @@
-// Which kernel is chosen for a GPU and the code that a build has for it, and that what is chosen computes attention: all
-// choices run on this build's backends, whatever GPU they are made for.
+// Which kernel is chosen for a GPU and the code that a build has for it, and that what is chosen
+// computes attention: all choices run on this build's backends, whatever GPU they are made for.
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"

@@ -22,7 +22,8 @@ using flash::problem_of;
 using flash::Type;
 using testing::contains;
 
-// Calls the interface for a problem. `gap` elements lie between rows, and no kernel writes to those of o.
+// Calls the interface for a problem. `gap` elements lie between rows, and no kernel writes to those
+// of o.
 template <class H>
 flash::Outputs call(const Problem& problem, const flash::Inputs& in,
                     std::int64_t gap, std::string& kernel) {
@@ -410,8 +411,8 @@ TEST_CASE("a workspace is optional; one that does not fit is refused") {
   CHECK(std::string(fa_last_error()) == "the attention is a null pointer");
 }
 
-// A call with causal attention on memory of its own. On a GPU there are more tiles than blocks at a time, so that a
-// tile scheduler has work.
+// A call with causal attention on memory of its own. On a GPU there are more tiles than blocks at a
+// time, so that a tile scheduler has work.
 OwnCall own_call(std::int64_t head_dim, bool has_workspace,
                  std::uint32_t seed) {
 #if defined(__CUDACC__)

@@ -1,4 +1,5 @@
-// Every rung on every backend of this build that can run here: types, sizes, masks, layouts, hard inputs.
+// Every rung on every backend of this build that can run here: types, sizes, masks, layouts, hard
+// inputs.
 #include <cmath>
 
 #include <doctest/doctest.h>

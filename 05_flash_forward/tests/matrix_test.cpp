@@ -1,4 +1,5 @@
-// The finished kernels over a matrix of problems: all of it on a GPU, a thinner one in the lab. And random problems.
+// The finished kernels over a matrix of problems: all of it on a GPU, a thinner one in the lab. And
+// random problems.
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"

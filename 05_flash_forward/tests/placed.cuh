@@ -1,6 +1,6 @@
 /// @file
-/// What the tests of C interfaces share: tensors in memory of the device, in any layout, problems as
-/// the interface is told them, and which problems those are.
+/// What the tests of C interfaces share: tensors in memory of the device, in any layout, problems
+/// as the interface is told them, and which problems those are.
 #pragma once
 
 #include <algorithm>
@@ -59,8 +59,8 @@ struct Placed {
     });
     return result;
   }
-  // Whether the elements between rows, in what read() has got, are as they were: all bytes 0xff. Only bytes are looked
-  // at, because arithmetic may change a NaN.
+  // Whether the elements between rows, in what read() has got, are as they were: all bytes 0xff.
+  // Only bytes are looked at, because arithmetic may change a NaN.
   bool gaps_are_poison() const {
     for (std::int64_t i = 0; i < host.count(); ++i) {
       std::uint16_t half_word = 0;
@@ -103,8 +103,8 @@ inline fa_attention attention_of(const flash::Problem& problem) {
   return a;
 }
 
-// Problems for check(problem, gap), where `gap` elements lie between rows: all types in both layouts,
-// with groups of heads, causal or not.
+// Problems for check(problem, gap), where `gap` elements lie between rows: all types in both
+// layouts, with groups of heads, causal or not.
 template <class Check>
 void check_layouts(Check check) {
   for (const flash::Type type : flash::kTypes) {
@@ -177,8 +177,9 @@ struct StrideProblem {
   }
 };
 
-// Strides as programs have them, in any order of dimensions and with gaps, and strides as only a mistake makes them:
-// that overlap, that are as large as they can be and larger, and that wrap around.
+// Strides as programs have them, in any order of dimensions and with gaps, and strides as only a
+// mistake makes them: that overlap, that are as large as they can be and larger, and that wrap
+// around.
 inline StrideProblem random_strides(std::uint64_t seed,
                                     std::uint64_t number) {
   std::uint64_t drawn = number << 8;

@@ -29,8 +29,8 @@ inline Problem problem_of(Type type, AttentionShape shape,
   return problem;
 }
 
-/// Calls check(problem, seed) for head dimensions x masks x groups x lengths x dropout: all of the matrix, or a
-/// thinner one.
+/// Calls check(problem, seed) for head dimensions x masks x groups x lengths x dropout: all of the
+/// matrix, or a thinner one.
 template <class Check>
 void for_each_of_matrix(Type type, bool all, Check check) {
   using Lengths = std::vector<std::pair<std::int64_t, std::int64_t>>;
@@ -60,8 +60,9 @@ void for_each_of_matrix(Type type, bool all, Check check) {
   }
 }
 
-/// FA_FUZZ_SEED from the environment, or 1. In float32 about one problem in 5000 has a row whose error is more than
-/// twice the textbook's by chance, so a test that drew other problems in each run would fail now and then.
+/// FA_FUZZ_SEED from the environment, or 1. In float32 about one problem in 5000 has a row whose
+/// error is more than twice the textbook's by chance, so a test that drew other problems in each
+/// run would fail now and then.
 inline std::uint64_t fuzz_seed() {
   const char* given = std::getenv("FA_FUZZ_SEED");
   return given != nullptr ? std::strtoull(given, nullptr, 10) : 1;

@@ -1,5 +1,6 @@
-// The softmax of the Hopper rungs on tiles of scores, without the matmuls: online_softmax(), lazy_online_softmax() and
-// rescale_o() against the plain formula. Compiled for the lab and for the GPU.
+// The softmax of the Hopper rungs on tiles of scores, without the matmuls: online_softmax(),
+// lazy_online_softmax() and rescale_o() against the plain formula. Compiled for the lab and for the
+// GPU.
 #include <algorithm>
 #include <cmath>
 #include <functional>

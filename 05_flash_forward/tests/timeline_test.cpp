@@ -72,7 +72,8 @@ const char* const kRungs[] = {"09_wgmma", "10_warp_specialized", "11_overlap",
 TEST_CASE("tensor cores do the same work in rungs 09 to 13, in less time") {
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
-    // Two blocks of two warpgroups, 4 tiles of keys: two products of 2 * 64 * 128 * 128 operations, 4096 a cycle.
+    // Two blocks of two warpgroups, 4 tiles of keys: two products of 2 * 64 * 128 * 128 operations,
+    // 4096 a cycle.
     CHECK(drawn(name).tensor_busy ==
           doctest::Approx(2 * 2 * 4 * 2 * (2. * 64 * 128 * 128 / 4096)));
   }
@@ -172,7 +173,8 @@ TEST_CASE(
                               costs)
         .tensor_share();
   };
-  // In rungs 11 and 12 a stage of V is freed after the softmax, and the copy of the next one is late.
+  // In rungs 11 and 12 a stage of V is freed after the softmax, and the copy of the next one is
+  // late.
   CHECK(range("10_warp_specialized", {}) > range("12_ping_pong", {}));
   lab::Costs at_once;
   at_once.copy_latency = 0;

@@ -1,6 +1,6 @@
 /// @file
-/// The gradients of plain attention, and all mistakes that the checks of this lesson's exercises know by name. For
-/// graders.
+/// The gradients of plain attention, and all mistakes that the checks of this lesson's exercises
+/// know by name. For graders.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 /// @file
-/// A plain problem in the memory of the device, as the float32 kernels of this lesson want it, for graders.
+/// A plain problem in the memory of the device, as the float32 kernels of this lesson want it, for
+/// graders.
 #pragma once
 
 #include <initializer_list>
@@ -11,8 +12,8 @@
 
 namespace fa::backward::plain {
 
-/// Inputs and results of a backward pass. delta and LSE come from the plain forward pass, and the rows of P need no
-/// normalization.
+/// Inputs and results of a backward pass. delta and LSE come from the plain forward pass, and the
+/// rows of P need no normalization.
 class OnDevice {
  public:
   /// @param x without dropout; head_dim a multiple of 8

@@ -1,6 +1,6 @@
 /// @file
-/// Attention as plain loops in float64, for the exercises of this lesson: quick to compile. Its gradients are in
-/// mistakes.hpp.
+/// Attention as plain loops in float64, for the exercises of this lesson: quick to compile. Its
+/// gradients are in mistakes.hpp.
 #pragma once
 
 #include <algorithm>

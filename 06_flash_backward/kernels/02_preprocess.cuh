@@ -107,7 +107,8 @@ __global__ void stored_row_sums(AttentionGradient<float> a,
 }
 //! [stored_row_sums]
 
-/// dS = P * (dO V^T - delta), elementwise. P is stored after dropout, as the forward pass multiplied it by V.
+/// dS = P * (dO V^T - delta), elementwise. P is stored after dropout, as the forward pass
+/// multiplied it by V.
 /// @param a         what is computed
 /// @param probs     [batch, heads, length_q, length_k]
 /// @param gradients dS, likewise

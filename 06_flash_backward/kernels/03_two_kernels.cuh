@@ -91,8 +91,8 @@ __device__ inline float recomputed_prob(float product, float scale,
 }
 //! [recomputed_prob]
 
-/// P after dropout and dS = P * (dP - delta), elementwise of a tile, to shared memory. A thread computes 2 x 2
-/// of each.
+/// P after dropout and dS = P * (dP - delta), elementwise of a tile, to shared memory. A thread
+/// computes 2 x 2 of each.
 /// @param tiles  q, d_o, k and v are read
 /// @param a      what is computed
 /// @param head   of the queries

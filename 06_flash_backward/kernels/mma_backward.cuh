@@ -114,8 +114,8 @@ __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
 }
 //! [recompute]
 
-/// dS^T = P^T * (dP^T - delta), elementwise for queries 8 j to 8 j + 7. With dropout, dP^T is that of the kept
-/// probabilities, and P^T is left as the forward pass multiplied it by V.
+/// dS^T = P^T * (dP^T - delta), elementwise for queries 8 j to 8 j + 7. With dropout, dP^T is that
+/// of the kept probabilities, and P^T is left as the forward pass multiplied it by V.
 /// @param d_p    dP^T; dS^T on return
 /// @param p      P^T
 /// @param j      which eight queries

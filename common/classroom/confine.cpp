@@ -1,7 +1,9 @@
-// confine SECONDS MEBIBYTES FILE_MEBIBYTES USER DIRECTORY COMMAND...: runs a command that is not trusted, in DIRECTORY,
-// the only place it may write to. teaching.md says what this protects from, and from what not.
+// confine SECONDS MEBIBYTES FILE_MEBIBYTES USER DIRECTORY COMMAND...: runs a command that is not
+// trusted, in DIRECTORY, the only place it may write to. teaching.md says what this protects from,
+// and from what not.
 //
-// Every layer stands for itself, and what this system has not is left out; `confine --layers` prints what there is.
+// Every layer stands for itself, and what this system has not is left out; `confine --layers`
+// prints what there is.
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -94,7 +96,8 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 constexpr std::uint32_t kArchitecture = 0;
 #endif
 
-// No network, no signals to others, no other process group: so that ending the process group ends everything.
+// No network, no signals to others, no other process group: so that ending the process group ends
+// everything.
 bool deny_system_calls() {
   if (kArchitecture == 0) return false;
   constexpr auto number = offsetof(seccomp_data, nr);

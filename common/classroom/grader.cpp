@@ -1,4 +1,5 @@
-// The main program of every grader: runs one stage, and says how it ended on a channel that only it was told of.
+// The main program of every grader: runs one stage, and says how it ended on a channel that only it
+// was told of.
 #include "common/classroom/grader.hpp"
 
 #include <cmath>
@@ -182,7 +183,8 @@ int main(int argc, char** argv) {
     std::fputs("usage: grader STAGE SECRET_FD RESULT_FD, or --stages\n", stderr);
     return 2;
   }
-  // The secret is read before any of the student's functions is called, and marks the one line that counts.
+  // The secret is read before any of the student's functions is called, and marks the one line that
+  // counts.
   const int secret_fd = std::atoi(argv[2]), result_fd = std::atoi(argv[3]);
   std::string secret(32, ' ');
   std::size_t have = 0;

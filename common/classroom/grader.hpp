@@ -1,6 +1,7 @@
 /// @file
-/// What graders of exercises are written with. A grader includes the student's file and has one function for each stage;
-/// the program that both make runs one stage and says on a channel of its own how it ended. README.md has the whole.
+/// What graders of exercises are written with. A grader includes the student's file and has one
+/// function for each stage; the program that both make runs one stage and says on a channel of its
+/// own how it ended. README.md has the whole.
 #pragma once
 
 #include <cstddef>
@@ -61,11 +62,12 @@ struct Table {
   std::int64_t cols = 1;       ///< elements in a row
 };
 
-/// True when two lists are the same up to a tolerance; NaN is the same as NaN, infinities must be equal.
+/// True when two lists are the same up to a tolerance; NaN is the same as NaN, infinities must be
+/// equal.
 bool agree(const std::vector<double>& a, const std::vector<double>& b, double tolerance);
 
-/// Refuses unless the values agree with the reference. When they agree with a mistake instead, the message is that
-/// mistake's; else it says how many are wrong and which is the worst.
+/// Refuses unless the values agree with the reference. When they agree with a mistake instead, the
+/// message is that mistake's; else it says how many are wrong and which is the worst.
 /// @param out       the student's
 /// @param reference as many numbers
 /// @param tolerance largest difference that is allowed

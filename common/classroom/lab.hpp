@@ -1,6 +1,6 @@
 /// @file
-/// For graders of kernels: launches in the watched lab, what was seen as counts, and findings as refusals. Where there is
-/// no watched lab, results are graded and the rest is skipped.
+/// For graders of kernels: launches in the watched lab, what was seen as counts, and findings as
+/// refusals. Where there is no watched lab, results are graded and the rest is skipped.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,8 @@ inline bool found(const Seen& seen, const std::string& kind) {
 /// What to tell who made a finding of some kind.
 using Reason = std::pair<std::string, std::string>;
 
-/// Refuses when the lab found something: the reason of the first kind that was found, and then the lab's own words.
+/// Refuses when the lab found something: the reason of the first kind that was found, and then the
+/// lab's own words.
 /// @param seen    of a launch
 /// @param reasons kind and misconception, in the order in which they are tried
 inline void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = {}) {
@@ -85,8 +86,8 @@ inline void require_no_findings(const Seen& seen, const std::vector<Reason>& rea
   refuse(why + "\n\n" + seen.report.findings_text());
 }
 
-/// check() for what a kernel wrote: a mistake that explains the result comes first, then what the lab found, then where
-/// the numbers differ.
+/// check() for what a kernel wrote: a mistake that explains the result comes first, then what the
+/// lab found, then where the numbers differ.
 /// @param seen      of the launch
 /// @param reasons   as for require_no_findings()
 /// @param out       the student's
@@ -134,8 +135,8 @@ inline std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buf
   return {numbers.begin(), numbers.end()};
 }
 
-/// Numbers on the device for a kernel to write, with room on either side: what lands far beside them is seen, and does
-/// not end the program.
+/// Numbers on the device for a kernel to write, with room on either side: what lands far beside
+/// them is seen, and does not end the program.
 class Field {
  public:
   /// @param count numbers, all NaN at first

@@ -20,8 +20,8 @@ Ran launched(const Inputs& in) {
   });
 }
 
-// Why findings were made. A stage that is overwritten too early, or that others have copied, shows as an open copy as
-// well: races come first.
+// Why findings were made. A stage that is overwritten too early, or that others have copied, shows
+// as an open copy as well: races come first.
 std::vector<Reason> reasons(const Seen& seen) {
   const auto race = [&](const char* what) {
     for (const fa::lab::Finding& finding : seen.report.findings) {

@@ -26,7 +26,8 @@ double tiles(Kernel kernel, int length, bool causal) {
   return static_cast<double>(bytes) / (32 * 32 * sizeof(float));
 }
 
-// Bytes that kernels were given beside inputs and gradients, and that they use without leaving them.
+// Bytes that kernels were given beside inputs and gradients, and that they use without leaving
+// them.
 template <class Launch>
 double bytes_of(std::int64_t count, Launch launch) {
   const Seen seen = watch([&] {

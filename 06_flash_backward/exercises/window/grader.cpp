@@ -94,7 +94,8 @@ void grade(const Problem& x) {
                name_of(x));
 }
 
-// Early keys are so large that their scores, beside the LSE of later windows, are powers that float32 does not have.
+// Early keys are so large that their scores, beside the LSE of later windows, are powers that
+// float32 does not have.
 void grade_huge() {
   Problem x = problem(20, 20, 32, 5);
   for (int e = 0; e < 8 * x.head_dim; ++e) x.k[e] *= 400;
@@ -144,7 +145,8 @@ FA_STAGE(traffic) {
       least += any;
     }
   }
-  // K, V and the gradients once; Q, dO and, for each 2 x 2 scores, LSE, delta and the row sum with each tile.
+  // K, V and the gradients once; Q, dO and, for each 2 x 2 scores, LSE, delta and the row sum with
+  // each tile.
   const std::int64_t tile = kSide * 32 * 4;
   const std::int64_t fixed = x.length_k / kSide * 4 * tile;
   const std::int64_t went_by = (c.seen.bytes - fixed) * 2 / (7 * tile);

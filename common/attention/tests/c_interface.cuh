@@ -1,7 +1,7 @@
 /// @file
-/// What the tests of C interfaces share: calls at the same time from threads, on streams, on several
-/// GPUs and in CUDA graphs, each of which must give the bits of a call that runs alone; errors; what
-/// a library exports.
+/// What the tests of C interfaces share: calls at the same time from threads, on streams, on
+/// several GPUs and in CUDA graphs, each of which must give the bits of a call that runs alone;
+/// errors; what a library exports.
 #pragma once
 
 #include <cstdint>
@@ -96,8 +96,8 @@ inline int gpu_count() {
 inline void use_gpu(int) {}
 #endif
 
-// One thread of check_threads(): the same call again and again on a stream of its own. Returns how many times the bits
-// were others.
+// One thread of check_threads(): the same call again and again on a stream of its own. Returns how
+// many times the bits were others.
 inline int differing_calls(const MakeCall& make, int gpu, std::uint32_t seed,
                            const Bits& expected, int rounds, int calls) {
   use_gpu(gpu);
@@ -114,7 +114,8 @@ inline int differing_calls(const MakeCall& make, int gpu, std::uint32_t seed,
   return differing;
 }
 
-// Calls on each GPU one after the other, whichever is current, then on all of them at once, from several threads each.
+// Calls on each GPU one after the other, whichever is current, then on all of them at once, from
+// several threads each.
 inline void check_threads(const MakeCall& make, int rounds, int calls) {
   const int gpus = gpu_count();
   MESSAGE("on ", gpus, " GPUs");
@@ -149,8 +150,9 @@ inline void check_threads(const MakeCall& make, int rounds, int calls) {
 }
 
 #if defined(__CUDACC__)
-// A call that is captured in a CUDA graph: replayed alone, and while other calls run on other streams. Where ctest runs
-// each test in a process of its own, the captured call is the first of the process.
+// A call that is captured in a CUDA graph: replayed alone, and while other calls run on other
+// streams. Where ctest runs each test in a process of its own, the captured call is the first of
+// the process.
 inline void check_graph(const MakeCall& make) {
   constexpr int rounds = 20, replays = 50, others = 4, calls = 125;
   const OwnCall captured = make(0);

@@ -78,7 +78,8 @@ TEST_CASE("too little memory: the GPU says how much is free") {
   CHECK(contains(message, " free, of "));
 }
 
-// After such an error a process can use the GPU no more: the next test runs this one in a process of its own.
+// After such an error a process can use the GPU no more: the next test runs this one in a process
+// of its own.
 TEST_CASE("a kernel that writes nowhere" * doctest::skip()) {
   launch(nothing, {{1}, {1}});
   device_synchronize();
