@@ -1,6 +1,6 @@
 /// @file
 /// One sum for each row before the backward pass begins: delta, the row sum of dO * O, which equals
-/// the row sum of P o dP but needs neither. With delta and LSE every element of P and dS can be
+/// the row sum of P * dP but needs neither. With delta and LSE every element of P and dS can be
 /// computed by itself: the baseline's passes over whole rows vanish, and dP is never written. One
 /// row sum remains in float32: dividing by it takes the rounding error of LSE out of P.
 ///

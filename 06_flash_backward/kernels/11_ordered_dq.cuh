@@ -1,8 +1,8 @@
 /// @file
 /// The same bits in every run, for some more time than rung 10 takes: blocks add to a tile of dQ
 /// one after the other, always in the same order. A semaphore counts them. Blocks of the last keys
-/// begin: under the causal mask they have the fewest queries, and each block finds its turn at
-/// hand, since the block before it in that order is one tile ahead. The head changes from block to
+/// begin: under the causal mask they have the fewest queries, and a block seldom waits, since the
+/// block before it in that order is one tile ahead. The head changes from block to
 /// block, so that few blocks wait for one another. The first block stores its part: the
 /// accumulator needs no zeros.
 ///

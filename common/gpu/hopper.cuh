@@ -1,7 +1,8 @@
 /// @file
 /// What kernels for the Hopper architecture are written with, beside kernel.cuh: asynchronous
 /// copies of whole tiles (the tensor memory accelerator, TMA), barriers that count them (mbarrier),
-/// and products that four warps begin together and that read shared memory by themselves (wgmma).
+/// and matmuls that a warpgroup of four warps issues and that read shared memory by themselves
+/// (wgmma).
 /// Under nvcc they are instructions of sm_90a; elsewhere the lab does the same on the CPU, and says
 /// what a kernel forgets to wait for.
 ///

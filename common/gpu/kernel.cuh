@@ -3,8 +3,8 @@
 /// that have none. Under nvcc they are instructions of the GPU; elsewhere the lab does the same on
 /// the CPU.
 ///
-/// A kernel file includes this file and nothing else, and has its names in `namespace
-/// fa::FA_TARGET`.
+/// Kernels include common/gpu, common/attention and kernels of their own lesson only, and have their
+/// names in `namespace fa::FA_TARGET`.
 ///
 /// Source of the instructions: NVIDIA, PTX ISA; of the fragment layouts: its sections on ldmatrix
 /// and mma.m16n8k16.

@@ -1,6 +1,6 @@
 /// @file
 /// What the host needs to run kernels: memory of the device, launches, times, properties. The same
-/// on a GPU and in the lab. Every error is one sentence.
+/// on a GPU and in the lab. Every error is one message.
 #pragma once
 
 #include <algorithm>

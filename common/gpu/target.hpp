@@ -1,5 +1,5 @@
 /// @file
-/// Which machine a kernel file is compiled for. The same file is compiled up to three times: by
+/// Which backend a kernel file is compiled for. The same file is compiled up to three times: by
 /// nvcc for the GPU, by the host compiler for the lab, and by the host compiler for the watched
 /// lab. Each time its names live in another namespace, so that all can be in one program.
 #pragma once
