@@ -185,12 +185,12 @@ struct PipelineState {
   }
 };
 
-/// Two barriers for each stage of a ring of buffers: the producer waits for empty and fills,
-/// consumers wait for full and free.
-/// @tparam stages of the ring
+/// Two barriers for each stage of a circular buffer: the producer waits until a stage is empty and
+/// fills it, consumers wait until it is full and release it. The names are CUTLASS's.
+/// @tparam stages of the buffer
 template <int stages>
 struct Pipeline {
-  Mbarrier full[stages];   ///< a stage's bytes are there
+  Mbarrier full[stages];   ///< a stage's bytes have arrived
   Mbarrier empty[stages];  ///< all consumers are done with it
 
   /// One thread calls it before others use the barriers: fence_barrier_init() and __syncthreads()
@@ -204,8 +204,9 @@ struct Pipeline {
       empty[i].init(consumers, location);
     }
   }
-  /// Producer: waits until a stage is empty, and says how many bytes will come.
-  /// @return the barrier that copies report to
+  /// Producer: waits until a stage is empty, and expects so many bytes. The producer's state begins
+  /// as a consumer's does: the phase is flipped here.
+  /// @return the barrier that copies report to, CUTLASS's producer_get_barrier()
   __device__ Mbarrier& producer_acquire(
       const PipelineState<stages>& at, int bytes,
       SourceLocation location = caller_location()) {
@@ -214,7 +215,7 @@ struct Pipeline {
     full[at.stage].arrive_and_expect(bytes, location);
     return full[at.stage];
   }
-  /// Consumer: waits until a stage's bytes are there.
+  /// Consumer: waits until a stage's bytes have arrived.
   __device__ void consumer_wait(const PipelineState<stages>& at,
                                 SourceLocation location = caller_location()) {
     full[at.stage].wait(at.parity, location);

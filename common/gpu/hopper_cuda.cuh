@@ -264,8 +264,8 @@ __device__ void fence_operand(R (&registers)[n]) {
   }
 }
 
-/// Before the first wgmma that uses these registers after others did: sums, and left operands in
-/// registers.
+/// Before the first wgmma that uses these registers after other instructions did: accumulators, and
+/// left operands in registers. CUTLASS: warpgroup_arrive() and warpgroup_fence_operand().
 template <class... Registers>
 __device__ void wgmma_fence(Registers&... registers) {
   (fence_operand(registers), ...);
