@@ -169,8 +169,9 @@ __device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
   }
 }
 
-/// The place in a ring of stages, and how often it went round.
-/// @tparam stages of the ring
+/// A stage of a circular buffer, and the phase of its barriers: how often the buffer has wrapped,
+/// modulo 2.
+/// @tparam stages of the buffer
 template <int stages>
 struct PipelineState {
   int stage = 0;   ///< which one
