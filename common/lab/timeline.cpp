@@ -243,7 +243,7 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Le
   for (const NamedTimeline& one : timelines) y = draw(canvas, one, legend, y);
   double x = 18;
   for (const auto& [kind, words] : legend.colours) {
-    const double width = 34 + 6.2 * static_cast<double>(words.size());
+    const double width = 30 + 7.2 * static_cast<double>(words.size());
     if (x + width > kWidth) {
       x = 18;
       y += 18;
