@@ -212,7 +212,7 @@ void trace_kernels(cli::Program& program, const Backend& watched,
 int main(int argc, char** argv) {
   cli::Program program(kLesson,
                        "Lesson 04: from the first kernel to tensor cores.");
-  const cli::KernelMachines<Backend> backends(program, tiled::backends());
+  const cli::KernelBackends<Backend> backends(program, tiled::backends());
   cli::KernelOptions options;
   cli::add_kernel_options(
       program, options,

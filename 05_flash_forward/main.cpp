@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
   cli::Program program(kLesson,
                        "Lesson 05: the forward pass in one kernel, up to the "
                        "hardware's limit.");
-  const cli::KernelMachines<Backend> backends(program, flash::backends());
+  const cli::KernelBackends<Backend> backends(program, flash::backends());
   cli::KernelOptions options;
   cli::add_kernel_options(
       program, options,

@@ -113,7 +113,7 @@ tiles::Backend tiles_on(const Backend& backend) {
 
 // What a tile does on odd sizes, full and causal.
 struct Trial {
-  double range = 0;        // the largest error as a share of what is allowed
+  double error_ratio = 0;  // the largest error / its limit
   std::int64_t bytes = 0;  // of global memory, asked for without a mask
   std::int64_t causal_bytes = 0;
 };
@@ -152,8 +152,8 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
              checker.check(fmt::format("{}, D {}{}", kernel.tile.name(),
                                        head_dim, causal ? ", causal" : ""),
                            prepared->result())) {
-          trials[i]->range =
-              std::max(trials[i]->range, error_over_tolerance(verdict));
+          trials[i]->error_ratio =
+              std::max(trials[i]->error_ratio, error_over_tolerance(verdict));
           if (!verdict.accepted) program.check(verdict);  // with its place
         }
         if (seen) {
@@ -166,7 +166,7 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
   }
   double worst = 0;
   for (const auto& trial : trials) {
-    if (trial) worst = std::max(worst, trial->range);
+    if (trial) worst = std::max(worst, trial->error_ratio);
   }
   program.check("tiles: largest error / limit", worst, 1);
   if (on.kind == "watched") {
@@ -186,7 +186,7 @@ void show_trials(const Backend& backend, const tiles::Backend& on,
     std::vector<std::string> cells{std::to_string(tile.head_dim), tile.name(),
                                    std::to_string(tile.shared_bytes)};
     const auto& trial = trials[i];
-    cells.push_back(trial ? fmt::format("{:.2f}", trial->range) : "-");
+    cells.push_back(trial ? fmt::format("{:.2f}", trial->error_ratio) : "-");
     for (const auto bytes : {&Trial::bytes, &Trial::causal_bytes}) {
       cells.push_back(trial && counted ? std::to_string(*trial.*bytes) : "-");
     }

@@ -110,7 +110,7 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
          Found{probs.data(), m.data(), rescaled.data(), l.data(), o.data()});
   const auto of_probs = probs.template tensor<float, 2>(s.shape());
   const auto of_m = m.template tensor<float, 3>({kTiles, kRows, 4});
-  const auto of_grown = rescaled.template tensor<int, 2>({kTiles, kWarp});
+  const auto of_rescaled = rescaled.template tensor<int, 2>({kTiles, kWarp});
   const auto of_l = l.template tensor<float, 1>({kRows});
   const auto of_o = o.template tensor<float, 1>({kRows});
 
@@ -135,7 +135,7 @@ std::vector<bool> check(const Scores& score, int edges, float scale) {
       taken[row] = std::max(taken[row], in_tile[row]);
     }
     for (int lane = 0; lane < kWarp; ++lane) {
-      wrong_votes += of_grown(tile, lane) != static_cast<int>(expected);
+      wrong_votes += of_rescaled(tile, lane) != static_cast<int>(expected);
     }
     for (int row = 0; row < kRows; ++row) {
       for (int t = 0; t < 4; ++t) {

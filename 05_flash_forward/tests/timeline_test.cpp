@@ -77,14 +77,14 @@ TEST_CASE("tensor cores do the same work in rungs 09 to 13, in less time") {
     CHECK(drawn(name).tensor_busy ==
           doctest::Approx(2 * 2 * 4 * 2 * (2. * 64 * 128 * 128 / 4096)));
   }
-  const auto range = [](const char* name) {
+  const auto busy = [](const char* name) {
     return drawn(name).tensor_share();
   };
   for (const char* name :
        {"10_warp_specialized", "11_overlap", "12_ping_pong"}) {
     CAPTURE(std::string(name));
-    CHECK(range(name) > range("09_wgmma") + 0.1);
-    CHECK(range(name) < range("13_persistent") - 0.1);
+    CHECK(busy(name) > busy("09_wgmma") + 0.1);
+    CHECK(busy(name) < busy("13_persistent") - 0.1);
   }
 }
 

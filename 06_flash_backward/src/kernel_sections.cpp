@@ -189,7 +189,7 @@ void check_repeats(cli::Program& program, const Backend& backend) {
 struct Kernels {
   Kernels(cli::Program& program, const std::vector<Backend>& all)
       : backends(program, all) {}
-  cli::KernelMachines<Backend> backends;
+  cli::KernelBackends<Backend> backends;
   cli::KernelOptions options;
 };
 

@@ -70,18 +70,18 @@ void record(const KernelOptions& options, const DeviceProperties& device,
 
 /// The backends of a lesson, and the one that a section uses.
 template <class Backend>
-class KernelMachines {
+class KernelBackends {
  public:
   /// Tells the program whether there is a GPU.
   /// @param program  must outlive this
   /// @param backends all of the build, the lab among them
-  KernelMachines(Program& program, std::vector<Backend> backends)
+  KernelBackends(Program& program, std::vector<Backend> backends)
       : program_(&program), all_(std::move(backends)) {
     const Backend* const gpu = find_backend(all_, "gpu");
     program.has_kernels(gpu == nullptr ? std::nullopt : std::optional(gpu->available));
   }
-  KernelMachines(const KernelMachines&) = delete;  // sections point to it
-  KernelMachines& operator=(const KernelMachines&) = delete;
+  KernelBackends(const KernelBackends&) = delete;  // sections point to it
+  KernelBackends& operator=(const KernelBackends&) = delete;
   /// The GPU or the lab, by --device.
   const Backend& used() const { return *find_backend(all_, program_->on_gpu() ? "gpu" : "lab"); }
   /// The lab, which every build has.

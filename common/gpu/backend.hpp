@@ -12,7 +12,7 @@
 
 namespace fa {
 
-/// A machine without kernels; that of a lesson adds its own.
+/// A backend without kernels; that of a lesson adds its own.
 struct BackendBase {
   std::string kind;             ///< "lab", "watched" or "gpu"
   bool available = false;       ///< whether it can run here
@@ -28,7 +28,7 @@ struct BackendBase {
   std::vector<std::string> left_out{};
 };
 
-/// The machine of a kind, or null.
+/// The backend of a kind, or null.
 template <class Backend>
 const Backend* find_backend(const std::vector<Backend>& backends,
                             const std::string& kind) {

@@ -207,7 +207,7 @@ class DeviceBuffer {
   std::int64_t count_;
 };
 
-/// The machine that this is compiled for.
+/// The backend that this is compiled for.
 /// @param kind what it is called
 inline BackendBase backend_base(const std::string& kind) {
   BackendBase result;

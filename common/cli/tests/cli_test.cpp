@@ -920,7 +920,7 @@ TEST_CASE("a part of a name chooses kernels; one that chooses none is refused") 
 
 TEST_CASE("sections use the lab where there is no GPU, and times are none") {
   Program program("04_x", "A lesson.");
-  const KernelMachines<BackendBase> backends(
+  const KernelBackends<BackendBase> backends(
       program, {{"lab", true, {}, {}, {}}, {"watched", true, {}, {}, {}}});
   CHECK(backends.used().kind == "lab");
   CHECK(backends.observed().kind == "watched");
