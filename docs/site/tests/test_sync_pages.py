@@ -192,6 +192,13 @@ class Writing(SyncTest):
         self.assertEqual(self.sync_text(self.generated("prog"))[0], 0)
         self.assertIn("\n<>\n", self.read("page.md"))
 
+    def test_programs_see_no_gpu(self):
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES")
+        self.program("prog", 'echo "<${CUDA_VISIBLE_DEVICES-all}>"')
+        self.assertEqual(self.sync_text(self.generated("prog"))[0], 0)
+        self.assertIn("\n<>\n", self.read("page.md"))
+
     def test_symbolic_link_stays_one(self):
         self.write("real.md", self.listing("src/a.cpp#inner"))
         (self.root / "link.md").symlink_to("real.md")
