@@ -271,7 +271,67 @@ def hopper():
     return d
 
 
-PICTURES = {"flow": flow, "hopper": hopper, "rows": rows, "block_storage": block_storage}
+def tape():
+    d = Drawing(390, 250, "The computation of the example: two inputs, three operations")
+    nodes = {
+        "x": (50, 50, "x = 3", SMALL),
+        "w": (50, 150, "w = 2", SMALL),
+        "a": (160, 100, "a = x w", LINEAR),
+        "b": (250, 40, "b = a + x", LINEAR),
+        "loss": (330, 110, "loss = a b", QUADRATIC),
+    }
+    for first, second in [("x", "a"), ("w", "a"), ("a", "b"), ("x", "b"), ("a", "loss"), ("b", "loss")]:
+        (x1, y1), (x2, y2) = nodes[first][:2], nodes[second][:2]
+        if (first, second) in [("x", "b"), ("a", "b")]:
+            d.pointer(x1 + 38, y1 - 6 if first == "x" else y1 - 16, x2 - 42, y2)
+        elif second == "loss":
+            d.pointer(x1 + (38 if first == "a" else 10), y1 + (4 if first == "a" else 16), x2 - (50 if first == "a" else 6), y2 - (0 if first == "a" else 18))
+        else:
+            d.pointer(x1 + 38, y1 + (6 if first == "x" else -6), x2 - 40, y2 + (-6 if first == "x" else 6))
+    for x, y, name, colour in nodes.values():
+        width = 96 if name.startswith("loss") else 76
+        d.box(x - width / 2, y - 16, width, 32, colour, "#666666")
+        d.text(x, y + 4, name)
+    d.arrow(30, 192, 360)
+    d.text(195, 186, "forward: compute, and record each operation")
+    d.line(36, 214, 360, 214, RED)
+    d.element("path", d="M 30 214 l 9 -5 v 10 z", fill=RED)
+    d.text(195, 232, "backward: last operation first, += into gradients", fill=RED)
+    return d
+
+
+def delta():
+    d = Drawing(390, 300, "Delta of one query: a sum over keys, or a sum over columns")
+    d.text(195, 22, "over the keys: needs P and dP of the whole row", font_weight="bold")
+    for k in range(12):
+        d.box(27 + 28 * k, 36, 28, 24, QUADRATIC if k < 11 else "#ffffff", "#666666")
+        d.box(27 + 28 * k, 76, 28, 24, QUADRATIC if k < 11 else "#ffffff", "#666666")
+    d.text(349, 53, "...")
+    d.text(349, 93, "...")
+    d.text(41, 53, "P")
+    d.text(41, 93, "dP")
+    d.text(195, 72, "\u2218", font_size=14)
+    d.text(195, 118, "N keys, tile by tile: known only after the last tile")
+    d.text(195, 160, "over the columns: needs O and dO", font_weight="bold")
+    for k in range(4):
+        d.box(139 + 28 * k, 174, 28, 24, LINEAR, "#666666")
+        d.box(139 + 28 * k, 214, 28, 24, LINEAR, "#666666")
+    d.text(153, 191, "O")
+    d.text(153, 231, "dO")
+    d.text(195, 210, "\u2218", font_size=14)
+    d.text(195, 256, "d columns: known before the first tile")
+    d.text(195, 286, "both sums are the same number, delta", fill=RED)
+    return d
+
+
+PICTURES = {
+    "tape": tape,
+    "delta": delta,
+    "flow": flow,
+    "hopper": hopper,
+    "rows": rows,
+    "block_storage": block_storage,
+}
 
 if __name__ == "__main__":
     main(PICTURES)

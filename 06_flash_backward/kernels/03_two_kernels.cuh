@@ -275,6 +275,7 @@ __global__ void __launch_bounds__(256)
   //! [own_key]
   const int row = threadIdx.x / 8;  // a key, for the sums
   //! [own_key]
+  //! [key_loop]
   FloatRow<Tile> d_k = {}, d_v = {};
   for (int member = 0; member < group; ++member) {
     const auto head = gradient_head(a, batch, kv_head * group + member);
@@ -297,6 +298,7 @@ __global__ void __launch_bounds__(256)
       __syncthreads();  // all threads have read the tiles
     }
   }
+  //! [key_loop]
   const int key = key0 + row;
   if (key >= a.length_k) return;
   store_float_row<Tile>(

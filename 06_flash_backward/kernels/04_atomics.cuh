@@ -65,6 +65,7 @@ __global__ void __launch_bounds__(256)
   load_float_tile<Tile>(tiles.v, kv_rows(a.v, a.v_strides, batch, kv_head),
                         a.v_strides.row, key0, a.length_k, a.head_dim);
   const int row = threadIdx.x / 8;  // a key, for the sums
+  //! [key_loop]
   FloatRow<Tile> d_k = {}, d_v = {};
   for (int member = 0; member < group; ++member) {
     const auto head = gradient_head(a, batch, kv_head * group + member);
@@ -88,6 +89,7 @@ __global__ void __launch_bounds__(256)
       __syncthreads();  // all threads have read the tiles
     }
   }
+  //! [key_loop]
   const int key = key0 + row;
   if (key >= a.length_k) return;
   store_float_row<Tile>(

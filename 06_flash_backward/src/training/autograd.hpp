@@ -19,6 +19,7 @@
 namespace fa::backward {
 
 //! [tape]
+//! [node]
 /// A matrix of a computation, and the gradient of the loss with respect to
 /// it.
 template <class T>
@@ -34,6 +35,7 @@ struct Node {
 /// A node, shared by all who use it.
 template <class T>
 using Variable = std::shared_ptr<Node<T>>;
+//! [node]
 
 /// A variable that no operation computed: an input or a parameter.
 template <class T>
@@ -51,11 +53,13 @@ class Tape {
 
   /// Notes an operation.
   /// @return its result, for the next operation
+  //! [record]
   Variable<T> record(Matrix<T> result, WayBack way_back) {
     const auto node = variable<T>(std::move(result));
     steps_.push_back({node, std::move(way_back)});
     return node;
   }
+  //! [record]
 
   /// Adds the gradients of `loss` to every value that it depends on, last
   /// step first, and forgets the steps.
