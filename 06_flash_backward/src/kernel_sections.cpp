@@ -84,7 +84,7 @@ void show_memory(cli::Program& program, const Backend& backend) {
   cli::Table table(headings);
   for (const auto& [name, size] : {std::pair{"float32", 4}, {"16 bits", 2}}) {
     std::vector<std::string> own{
-        fmt::format("(inputs and gradients, {})", name)};
+        fmt::format("inputs and gradients, {}", name)};
     for (const std::int64_t n : lengths) {
       own.push_back(std::to_string(8 * size * n * kDim + 4 * n));
     }
