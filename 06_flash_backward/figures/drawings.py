@@ -324,11 +324,85 @@ def delta():
     return d
 
 
+def transposed():
+    d = Drawing(390, 330, "Which left operands come from registers: S and dP, or S^T and dP^T")
+    for top, name, good in [
+        (30, "warps compute S and dP: rows are queries", (False, False, True)),
+        (170, "warps compute S\u1d40 and dP\u1d40: rows are keys", (True, True, False)),
+    ]:
+        d.text(195, top - 8, name, font_weight="bold")
+        for k, (result, left, right) in enumerate(
+            [("dV", "P\u1d40", "dO"), ("dK", "dS\u1d40", "Q"), ("dQ", "dS", "K")]
+        ):
+            y = top + 36 * k
+            d.text(34, y + 19, result + " +=")
+            d.box(64, y + 2, 60, 26, QUADRATIC if good[k] else "#ffffff", "#666666", 1)
+            d.text(94, y + 19, left)
+            d.text(138, y + 19, "\u00b7", font_size=15)
+            d.box(152, y + 2, 60, 26, LINEAR, "#666666", 1)
+            d.text(182, y + 19, right)
+            words = "as the registers hold it" if good[k] else "through shared memory"
+            d.text(222, y + 19, words, text_anchor="start", fill="#222222" if good[k] else RED)
+    d.text(195, 300, "One matmul from registers, or two.")
+    d.text(195, 318, "Only dQ sums over the keys of all warps.")
+    return d
+
+
+def delayed():
+    d = Drawing(390, 236, "Step 10: dS of tile t is stored while dQ of tile t - 1 is computed")
+    for t in range(4):
+        x = 84 + 76 * t
+        d.text(x + 34, 24, f"tile {t}", font_weight="bold")
+        for slot in range(2):
+            y = 44 + 70 * slot
+            written = t % 2 == slot
+            fill = LINEAR if written else ("#ffffff" if t == 0 else QUADRATIC)
+            d.box(x, y, 68, 46, fill, "#666666", 1)
+            if written:
+                d.text(x + 34, y + 19, "store")
+                d.text(x + 34, y + 35, f"dS of {t}")
+            elif t > 0:
+                d.text(x + 34, y + 19, "dQ from")
+                d.text(x + 34, y + 35, f"dS of {t - 1}")
+    for slot in range(2):
+        d.text(42, 71 + 70 * slot, f"dS[{slot}]", font_weight="bold")
+    for t in range(1, 4):
+        x = 80 + 76 * t
+        d.line(x, 34, x, 172, RED, 1.5, stroke_dasharray="4 3")
+    d.text(195, 194, "Before tile t stores, it waits for d_s_full of tile t - 1:", fill=RED)
+    d.text(195, 211, "both warpgroups have stored dS of t - 1", fill=RED)
+    d.text(195, 228, "and have read dS of t - 2.", fill=RED)
+    return d
+
+
+def ordered():
+    d = Drawing(390, 300, "Step 11 under the causal mask: when each block reaches each tile of dQ")
+    side, left, top = 44, 130, 44
+    for b in range(5):
+        d.text(left + side * b + side / 2, 36, f"{b}", font_weight="bold")
+        for i in range(5):
+            x, y = left + side * b, top + side * i
+            if i >= b:
+                d.box(x, y, side, side, COLOURS[i - b], "#666666")
+                d.text(x + side / 2, y + side / 2 + 5, f"{i - b}", font_size=14)
+            else:
+                d.box(x, y, side, side, "#ffffff", "#cccccc")
+    d.text(left + 2.5 * side, 18, "block of keys", font_weight="bold")
+    for i in range(5):
+        d.text(left - 12, top + side * i + side / 2 + 5, f"tile {i} of dQ", text_anchor="end")
+    d.text(195, 278, "Number: the step in which the block reaches the tile.")
+    d.text(195, 294, "Tile 4: block 4 adds first, in its step 0; block 0 last.")
+    return d
+
+
 PICTURES = {
     "tape": tape,
+    "delayed": delayed,
     "delta": delta,
+    "transposed": transposed,
     "flow": flow,
     "hopper": hopper,
+    "ordered": ordered,
     "rows": rows,
     "block_storage": block_storage,
 }

@@ -167,6 +167,7 @@ __global__ void __launch_bounds__(256)
         tile.head.d_o, a.d_o_strides.row, tile.query0, a.length_q, a.head_dim,
         thread, copy_to(d_o_smem));
     __syncthreads();  // the tiles are loaded
+    //! [tile_step]
     const std::int64_t row = tile.head.padded_row + tile.query0;
     Scores<Tile> p = {}, d_s = {};
     // S^T = K Q^T, dP^T = V dO^T
@@ -203,6 +204,7 @@ __global__ void __launch_bounds__(256)
     multiply_transposed<Tile>(d_q, ds_smem, k_smem, warp, lane);
     atomic_add_d_q<Tile>(a.d_q_accum + row * d, d_q, warp, lane);
     __syncthreads();  // all warps have read the tiles
+    //! [tile_step]
   }
   store_key_sums<Tile>(kv_rows(a.d_k, a.d_k_strides, batch, kv_head),
                        a.d_k_strides.row, a, d_k, a.scale, key0 + warp_key, 0,

@@ -12,6 +12,7 @@ namespace fa::FA_TARGET {
 /// dK and dV: rung 06's kernel without dQ. A block owns keys and loops over the queries.
 /// @tparam Tile        a BackwardTile
 /// @tparam has_dropout whether there may be dropout
+//! [keys]
 template <class Tile, class T, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     flash_backward_deterministic_keys(AttentionGradient<T> a) {
@@ -113,6 +114,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
                        a.d_v_strides.row, a, d_v, 1.0f, key0 + warp_key,
                        column0, lane);
 }
+//! [keys]
 
 /// Sizes of the kernel for dQ.
 /// @tparam head_dim   columns, at least those of the inputs

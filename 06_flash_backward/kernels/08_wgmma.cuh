@@ -81,6 +81,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
     }
     shared.queries_full.wait(parity);
     parity ^= 1;
+    //! [tile_step]
     TransposedScores<Tile> p, d_s;  // at first S^T and dP^T
     // S^T = K Q^T, dP^T = V dO^T
     issue_gemm_nt(p, shared.k[warpgroup], shared.q);
@@ -105,6 +106,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
     wgmma_wait<0>(d_v, p_operand, d_k, d_s_operand, d_q);
     atomic_add_d_q<Tile>(d_q_accum_part<Tile>(a, row, warpgroup), d_q);
     __syncthreads();  // all threads have read the tiles
+    //! [tile_step]
   });
   epilogue<Tile>(shared, maps, block, d_k, d_v);
 }
