@@ -182,6 +182,7 @@ Matrix<T> safe_softmax(const Matrix<T>& scores) {
   return e.array().colwise() / l.array();
   //! [rows]
 }
+//! [softmax]
 
 template <class T>
 Vector<T> log_sum_exp(const Matrix<T>& scores) {
@@ -189,7 +190,6 @@ Vector<T> log_sum_exp(const Matrix<T>& scores) {
   const Matrix<T> e = exp_of(scores, m);
   return m.array() + e.rowwise().sum().array().log();
 }
-//! [softmax]
 
 namespace {
 

@@ -480,6 +480,17 @@ class Cuts(SyncTest):
             "kernel  ms\n------  --\n02_b     3\n64 steps: that is all\n",
         )
 
+    def test_columns_stay_flush_left_or_right(self):
+        self.write(
+            "tables.txt", "score  words  n\n-----  -----  -\n    3  a      1\n    2  bbbbb  2\n"
+        )
+        self.program("prog", f"cat '{self.root}/tables.txt'")
+        text = "<!-- generated, rows 3: prog -->\n```text\n```\n<!-- /generated -->\n"
+        self.assertEqual(self.sync_text(text)[0], 0)
+        self.assertIn(
+            "\nscore  words  n\n-----  -----  -\n    3  a      1\n```", self.read("page.md")
+        )
+
     def test_headings_of_two_lines(self):
         self.assertIn("\n        rate\nkernel   old\n", self.cut("rows 01_a, columns rate old"))
 
