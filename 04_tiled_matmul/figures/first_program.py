@@ -7,7 +7,9 @@ WIDTH = 400
 
 
 def host_device():
-    d = Drawing(WIDTH, 268, "The CPU and the GPU have separate memories; the host copies and launches")
+    d = Drawing(
+        WIDTH, 268, "The CPU and the GPU have separate memories; the host copies and launches"
+    )
     d.text(90, 22, "CPU (host)", font_weight="bold")
     d.text(310, 22, "GPU (device)", font_weight="bold")
     for x in (12, 232):
@@ -34,7 +36,11 @@ def host_device():
 
 
 def grid():
-    d = Drawing(WIDTH, 316, "A grid of 4 blocks of 128 threads: block 2, its 4 warps, and the lanes of warp 1")
+    d = Drawing(
+        WIDTH,
+        316,
+        "A grid of 4 blocks of 128 threads: block 2, its 4 warps, and the lanes of warp 1",
+    )
     d.text(12, 20, "grid: 4 blocks of 128 threads", text_anchor="start", font_weight="bold")
     for k in range(4):
         d.box(12 + 94 * k, 30, 94, 34, RED if k == 2 else LINEAR, "#666666")
@@ -95,7 +101,14 @@ def sms():
         d.text(34, y + 26, f"SM {sm}")
     for sm, lane, first, last in order:
         y = 36 + 50 * sm + 20 * lane
-        d.box(64 + 46 * first, y, 46 * (last - first), 19, LINEAR if number < 8 else QUADRATIC, "#666666")
+        d.box(
+            64 + 46 * first,
+            y,
+            46 * (last - first),
+            19,
+            LINEAR if number < 8 else QUADRATIC,
+            "#666666",
+        )
         d.text(64 + 23 * (first + last), y + 14, f"block {number}")
         number += 1
     d.text(WIDTH / 2, 246, "Blocks 8 and 9 start where a block has ended.")
@@ -103,7 +116,11 @@ def sms():
 
 
 def divergence():
-    d = Drawing(WIDTH, 236, "A warp in a branch that its lanes take differently: both sides, one after the other")
+    d = Drawing(
+        WIDTH,
+        236,
+        "A warp in a branch that its lanes take differently: both sides, one after the other",
+    )
     d.text(12, 20, "lanes 0 to 31", text_anchor="start")
     d.text(12, 226, "Grey: idle. The two calls take the sum of their times.", text_anchor="start")
     rows = [
@@ -124,4 +141,12 @@ def divergence():
 
 
 if __name__ == "__main__":
-    main({"host_device": host_device, "grid": grid, "warps": warps, "sms": sms, "divergence": divergence})
+    main(
+        {
+            "host_device": host_device,
+            "grid": grid,
+            "warps": warps,
+            "sms": sms,
+            "divergence": divergence,
+        }
+    )

@@ -11,43 +11,84 @@ TILE = 32  # rows and columns of a tile, and banks
 
 def latency():
     # Cycles: W. Luo et al. 2024, table of memory latencies of an H100.
-    d = Drawing(WIDTH, 158, "Cycles from a load to its value: shared memory 30, L2 cache 260, global memory 480")
+    d = Drawing(
+        WIDTH,
+        158,
+        "Cycles from a load to its value: shared memory 30, L2 cache 260, global memory 480",
+    )
     for k, (name, cycles, colour) in enumerate(
-        [("register", 0, SMALL), ("shared memory", 30, SMALL), ("L2 cache", 260, LINEAR), ("global memory", 480, QUADRATIC)]
+        [
+            ("register", 0, SMALL),
+            ("shared memory", 30, SMALL),
+            ("L2 cache", 260, LINEAR),
+            ("global memory", 480, QUADRATIC),
+        ]
     ):
         y = 16 + 30 * k
         d.text(108, y + 15, name, text_anchor="end")
-        d.box(116, y, max(cycles * 0.45, 1), 22, colour, "#666666")
-        d.text(122 + cycles * 0.45, y + 15, f"about {cycles}" if cycles else "no wait", text_anchor="start")
-    d.text(116, 150, "cycles from a load to its value, no other load in flight", text_anchor="start")
+        d.box(116, y, max(cycles * 0.4, 1), 22, colour, "#666666")
+        d.text(
+            122 + cycles * 0.4,
+            y + 15,
+            f"about {cycles}" if cycles else "no wait",
+            text_anchor="start",
+        )
+    d.text(116, 150, "cycles until a load returns on an idle GPU", text_anchor="start")
     return d
 
 
 def sectors():
-    d = Drawing(WIDTH, 330, "One warp reads 32 floats: 4 sectors when they are neighbours, 8 with stride 2, 32 with stride 8 or more")
+    d = Drawing(
+        WIDTH,
+        330,
+        "One warp reads 32 floats: 4 sectors when they are neighbours, 8 with stride 2, 32 with stride 8 or more",
+    )
     cell, left = 11.75, 12
     for k, (stride, words) in enumerate(
-        [(1, "x[lane]: 4 sectors, all bytes used"), (2, "x[2 * lane]: 8 sectors, half used"), (8, "x[8 * lane]: 32 sectors, 1/8 used")]
+        [
+            (1, "x[lane]: 4 sectors, all bytes used"),
+            (2, "x[2 * lane]: 8 sectors, half used"),
+            (8, "x[8 * lane]: 32 sectors, 1/8 used"),
+        ]
     ):
         y = 16 + 106 * k
         d.text(left, y + 4, words, text_anchor="start", font_weight="bold")
         d.text(left, y + 28, "lanes 0 to 7, ...", text_anchor="start", fill="#555555")
         for word in range(32):
             used = word % stride == 0
-            d.box(left + cell * word, y + 50, cell, 20, COLOURS[4] if used else "#ffffff", "#999999")
+            d.box(
+                left + cell * word, y + 50, cell, 20, COLOURS[4] if used else "#ffffff", "#999999"
+            )
             if used and word // stride < 8:
-                d.line(left + 130 + 14 * (word // stride), y + 28, left + cell * (word + 0.5), y + 49, "#777777", 0.8)
+                d.line(
+                    left + 130 + 14 * (word // stride),
+                    y + 28,
+                    left + cell * (word + 0.5),
+                    y + 49,
+                    "#777777",
+                    0.8,
+                )
         for sector in range(4):
             d.element(
-                "rect", x=left + 8 * cell * sector, y=y + 50, width=8 * cell, height=20, fill="none",
-                stroke=RED, stroke_width=1.6,
+                "rect",
+                x=left + 8 * cell * sector,
+                y=y + 50,
+                width=8 * cell,
+                height=20,
+                fill="none",
+                stroke=RED,
+                stroke_width=1.6,
             )
             d.text(left + 8 * cell * (sector + 0.5), y + 84, f"sector {sector}")
     return d
 
 
 def transpose():
-    d = Drawing(WIDTH, 348, "A transpose: a warp reads a row and writes a column, or goes through a tile in shared memory")
+    d = Drawing(
+        WIDTH,
+        348,
+        "A transpose: a warp reads a row and writes a column, or goes through a tile in shared memory",
+    )
 
     def matrix(x, y, name, row=None, col=None):
         d.box(x, y, 96, 96, LINEAR, "#666666", 1)
@@ -63,7 +104,9 @@ def transpose():
     d.pointer(112, 62, 288, 62)
     d.text(60, 160, "a row: 4 sectors")
     d.text(340, 160, "a column: 32")
-    d.text(12, 196, "step 03: through a tile in shared memory", text_anchor="start", font_weight="bold")
+    d.text(
+        12, 196, "step 03: through a tile in shared memory", text_anchor="start", font_weight="bold"
+    )
     matrix(12, 208, "in", row=24)
     d.box(152, 208, 96, 96, SMALL, "#666666", 1)
     d.box(152, 232, 96, 12, RED, "#666666")
@@ -80,7 +123,11 @@ def transpose():
 
 def banks():
     chosen = 5
-    d = Drawing(WIDTH, 252, "A tile of 32 x 32 floats in shared memory: the bank of each element of a column")
+    d = Drawing(
+        WIDTH,
+        252,
+        "A tile of 32 x 32 floats in shared memory: the bank of each element of a column",
+    )
     side = 3.6
     for k, (name, place) in enumerate(
         [
@@ -131,7 +178,10 @@ def banks():
     d.lines_of_text(
         12,
         228,
-        [f"Red: column {chosen}, which a warp reads in one request.", "Other colours: even and odd rows. White: padding."],
+        [
+            f"Red: column {chosen}, which a warp reads in one request.",
+            "Other colours: even and odd rows. White: padding.",
+        ],
         text_anchor="start",
     )
     return d
@@ -140,13 +190,28 @@ def banks():
 def swizzle():
     d = Drawing(WIDTH, 226, "XOR swizzle of a tile of 8 x 8: where each element of a row is stored")
     side = 22
-    for x, name, place in [(14, "element (row, column)", lambda row, col: col), (212, "stored in column row ^ column", lambda row, col: row ^ col)]:
+    for x, name, place in [
+        (14, "plain", lambda row, col: col),
+        (212, "column row ^ column", lambda row, col: row ^ col),
+    ]:
         d.text(x + 4 * side - 1, 20, name, font_weight="bold")
         for row in range(8):
             for place_of in range(8):
                 col = place(row, place_of)  # xor is its own inverse
-                d.box(x + side * place_of, 30 + side * row, side, side, RED if col == 2 else COLOURS[row % 2 + 1], "#999999")
-                d.text(x + side * (place_of + 0.5), 30 + side * row + 15, col, fill="#ffffff" if col == 2 else "#222222")
+                d.box(
+                    x + side * place_of,
+                    30 + side * row,
+                    side,
+                    side,
+                    RED if col == 2 else COLOURS[row % 2 + 1],
+                    "#999999",
+                )
+                d.text(
+                    x + side * (place_of + 0.5),
+                    30 + side * row + 15,
+                    col,
+                    fill="#ffffff" if col == 2 else "#222222",
+                )
     d.text(WIDTH / 2, 222, "Numbers: the element's own column. Red: column 2.")
     return d
 
@@ -177,4 +242,13 @@ def butterfly():
 
 
 if __name__ == "__main__":
-    main({"latency": latency, "sectors": sectors, "transpose": transpose, "banks": banks, "swizzle": swizzle, "butterfly": butterfly})
+    main(
+        {
+            "latency": latency,
+            "sectors": sectors,
+            "transpose": transpose,
+            "banks": banks,
+            "swizzle": swizzle,
+            "butterfly": butterfly,
+        }
+    )
