@@ -31,15 +31,15 @@ def coalesced():
 
     step(
         20,
-        "step 07: 32 lanes, 32 rows of C",
+        "step 07: lanes cover 16 rows x 2 columns of C",
         [20 + 7 * k for k in range(8)],
-        (30, 20, 6, 55),
-        (30, 6),
-        "A: 32 sectors. B: one element, 1 sector.",
+        (30, 20, 12, 55),
+        (30, 12),
+        "A: 16 rows, 16 sectors. B: 2 neighbours, 1 sector.",
     )
     step(
         186,
-        "step 08: 32 lanes, 32 columns of C",
+        "step 08: lanes cover 32 columns of a row of C",
         [20],
         (20, 20, 55, 6),
         (20, 55),
