@@ -37,9 +37,9 @@ __global__ void __launch_bounds__(256)
   for (int l0 = 0; l0 < p.k; l0 += Tile::block_k) {
     fetch(l0);
     __syncthreads();  // the tiles are complete
-                      // C += A B
+
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; l += 16) {
+    for (int l = 0; l < Tile::block_k; l += 16) {  // C += A B
       MmaFragments<Tile> frag;
       load_fragments<Tile>(frag, stage + a_offset, stage + b_offset, l, lane);
       mma_fragments<T, Tile>(acc, frag);

@@ -46,9 +46,8 @@ __global__ void __launch_bounds__(256) matmul_pipelined(MatmulParams<T> p) {
     __syncthreads();  // this tile is complete, the last one is free
     fetch(tile + Tile::stages - 1);
     const T* const stage = stage_of(tile);
-    // C += A B
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; l += 16) {
+    for (int l = 0; l < Tile::block_k; l += 16) {  // C += A B
       MmaFragments<Tile> frag;
       load_fragments<Tile>(frag, stage + a_offset, stage + b_offset, l, lane);
       mma_fragments<T, Tile>(acc, frag);

@@ -53,9 +53,9 @@ __global__ void __launch_bounds__(256)
   load(frags[0], 0, 0);
   for (int tile = 0; tile < tiles; ++tile) {
     const int next = tile + 1 < tiles ? tile + 1 : tile;  // no branch below
-                                                          // C += A B
+
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; l += 16) {
+    for (int l = 0; l < Tile::block_k; l += 16) {  // C += A B
       if (l + 16 < Tile::block_k) {
         load(frags[(l / 16 + 1) % 2], tile, l + 16);
       } else {
