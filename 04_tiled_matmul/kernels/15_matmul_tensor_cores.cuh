@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(256)
     };
     copy_stage_with<Tile>(copy, stage, p, row0, col0, l0, thread);
   };
+  //! [loop]
   MmaAccumulators<Tile> acc = {};
   for (int l0 = 0; l0 < p.k; l0 += Tile::block_k) {
     fetch(l0);
@@ -46,6 +47,7 @@ __global__ void __launch_bounds__(256)
     }
     __syncthreads();  // all threads are done with the tiles
   }
+  //! [loop]
   store_warp_tile<Tile>(p, acc, row0 + warp_row, col0 + warp_col, lane);
 }
 //! [tensor_cores]
