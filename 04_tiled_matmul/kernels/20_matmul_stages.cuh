@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
     for (int step = 0; step < Tile::stages; ++step) fetch(step);
   }
   WgmmaAccumulators<Tile> acc = {};
+  //! [consume]
   for (int step = 0; step < steps; ++step, pipe_read.advance()) {
     shared.pipe.consumer_wait(pipe_read);
     wgmma_fence_accumulators<Tile>(acc);
@@ -61,6 +62,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
     pipe_release.advance();
   }
   wgmma_wait<0>(acc);
+  //! [consume]
   store_accumulators<Tile>(p, acc, row0, col0, warpgroup);
 }
 //! [stages]
