@@ -246,6 +246,7 @@ class Programs:
             if k not in ("CLICOLOR_FORCE", "FORCE_COLOR", "COLUMNS", "LINES")
         }
         environment.update(NO_COLOR="1", TERM="dumb", LC_ALL="C.UTF-8")
+        environment["CUDA_VISIBLE_DEVICES"] = ""  # pages show the lab, also where a GPU is
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 process = subprocess.Popen(

@@ -36,6 +36,10 @@ class Table:
         self.first, self.last = first, last  # the lines of headings, rule and rows
         self.heads = [cells(line, self.spans) for line in lines[first:rule]]
         self.rows = [cells(line, self.spans) for line in lines[rule + 1 : last]]
+        raw = [line.ljust(self.spans[-1][1]) for line in lines[first:last]]
+        self.left = [
+            any(line[b - 1] == " " and line[a:b].strip() for line in raw) for a, b in self.spans
+        ]  # which columns are flush left
 
     def columns(self, names):
         """The numbers of the columns with these headings, the first column before them."""
@@ -58,8 +62,8 @@ class Table:
         widths = [max(len(line[i]) for line in shown) for i in range(len(chosen))]
         lines = [
             "  ".join(
-                [line[0].ljust(widths[0])]
-                + [text.rjust(width) for text, width in zip(line[1:], widths[1:])]
+                text.ljust(width) if self.left[i] else text.rjust(width)
+                for text, width, i in zip(line, widths, chosen)
             ).rstrip()
             for line in shown
         ]

@@ -192,6 +192,13 @@ class Writing(SyncTest):
         self.assertEqual(self.sync_text(self.generated("prog"))[0], 0)
         self.assertIn("\n<>\n", self.read("page.md"))
 
+    def test_programs_see_no_gpu(self):
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES")
+        self.program("prog", 'echo "<${CUDA_VISIBLE_DEVICES-all}>"')
+        self.assertEqual(self.sync_text(self.generated("prog"))[0], 0)
+        self.assertIn("\n<>\n", self.read("page.md"))
+
     def test_symbolic_link_stays_one(self):
         self.write("real.md", self.listing("src/a.cpp#inner"))
         (self.root / "link.md").symlink_to("real.md")
@@ -471,6 +478,17 @@ class Cuts(SyncTest):
             "First\nkernel     ms\n---------  --\n01_a        3\n01_a, big   4\n02_b       11\n"
             "(GPU, date:\n command)\n\nWords between.\n\n"
             "kernel  ms\n------  --\n02_b     3\n64 steps: that is all\n",
+        )
+
+    def test_columns_stay_flush_left_or_right(self):
+        self.write(
+            "tables.txt", "score  words  n\n-----  -----  -\n    3  a      1\n    2  bbbbb  2\n"
+        )
+        self.program("prog", f"cat '{self.root}/tables.txt'")
+        text = "<!-- generated, rows 3: prog -->\n```text\n```\n<!-- /generated -->\n"
+        self.assertEqual(self.sync_text(text)[0], 0)
+        self.assertIn(
+            "\nscore  words  n\n-----  -----  -\n    3  a      1\n```", self.read("page.md")
         )
 
     def test_headings_of_two_lines(self):
