@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
   const int warpgroup = warpgroup_index();
   const int row0 = blockIdx.y * Tile::block_m;
   const int col0 = blockIdx.x * Tile::block_n;
+  //! [loop]
   const int steps = ceil_div(p.k, Tile::block_k);
   PipelineState<Tile::stages> pipe_write, pipe_read, pipe_release;
   const auto fetch = [&](int step) {
@@ -49,7 +50,6 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
     for (int step = 0; step < Tile::stages; ++step) fetch(step);
   }
   WgmmaAccumulators<Tile> acc = {};
-  //! [consume]
   for (int step = 0; step < steps; ++step, pipe_read.advance()) {
     shared.pipe.consumer_wait(pipe_read);
     wgmma_fence_accumulators<Tile>(acc);
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
     pipe_release.advance();
   }
   wgmma_wait<0>(acc);
-  //! [consume]
+  //! [loop]
   store_accumulators<Tile>(p, acc, row0, col0, warpgroup);
 }
 //! [stages]

@@ -92,7 +92,6 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
     const int row0 = tile.m * Tile::block_m, col0 = tile.n * Tile::block_n;
     WgmmaAccumulators<Tile> acc = {};
     PipelineState<Tile::stages> pipe_release = pipe_read;
-    //! [consume]
     for (int step = 0; step < steps; ++step, pipe_read.advance()) {
       shared.pipe.consumer_wait(pipe_read);
       wgmma_fence_accumulators<Tile>(acc);
@@ -107,7 +106,6 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
     }
     wgmma_wait<0>(acc);
     if (threadIdx.x % kWarp == 0) shared.pipe.consumer_release(pipe_release);
-    //! [consume]
     store_accumulators<Tile>(p, acc, row0, col0, warpgroup);
   }
 }
