@@ -10,7 +10,7 @@ def tma():
     d = Drawing(
         WIDTH,
         268,
-        "TMA copies a box of 64 columns from a matrix to a panel in shared memory; outside it writes 0",
+        "TMA copies a box of 64 columns to a panel in shared memory; outside it writes 0",
     )
     d.text(100, 20, "global memory", font_weight="bold")
     d.text(316, 20, "shared memory", font_weight="bold")
@@ -288,7 +288,7 @@ def roles():
     d = Drawing(
         WIDTH,
         262,
-        "A block of step 21: a producer warpgroup and two consumer warpgroups around a ring of stages",
+        "Step 21: a producer warpgroup and two consumer warpgroups around a ring of stages",
     )
     for k, (name, colour, lines) in enumerate(
         [

@@ -11,7 +11,7 @@ def coalesced():
     d = Drawing(
         WIDTH,
         344,
-        "What one warp loads in one iteration: step 07 goes down a column of C, step 08 along a row",
+        "What one warp loads in an iteration: step 07 goes down columns of C, step 08 along a row",
     )
 
     def step(y, title, a_rows, c_box, b_words, a_words):

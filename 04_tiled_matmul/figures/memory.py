@@ -41,7 +41,7 @@ def sectors():
     d = Drawing(
         WIDTH,
         330,
-        "One warp reads 32 floats: 4 sectors when they are neighbours, 8 with stride 2, 32 with stride 8 or more",
+        "A warp reads 32 floats: 4 sectors for neighbours, 8 with stride 2, 32 with stride 8",
     )
     cell, left = 11.75, 12
     for k, (stride, words) in enumerate(
@@ -87,7 +87,7 @@ def transpose():
     d = Drawing(
         WIDTH,
         348,
-        "A transpose: a warp reads a row and writes a column, or goes through a tile in shared memory",
+        "A transpose: a warp reads a row and writes a column, or uses a tile in shared memory",
     )
 
     def matrix(x, y, name, row=None, col=None):

@@ -78,7 +78,7 @@ def ldmatrix():
     d = Drawing(
         WIDTH,
         318,
-        "ldmatrix.x4: lane i gives the address of row i % 8 of matrix i / 8, and gets a pair of each matrix",
+        "ldmatrix.x4: lane i gives the address of row i % 8 of matrix i / 8",
     )
     side, left, top = 15, 62, 26
     for m, (x, y) in enumerate([(0, 0), (0, 1), (1, 0), (1, 1)]):
@@ -130,7 +130,7 @@ def pad():
     d = Drawing(
         WIDTH,
         226,
-        "Eight rows of 16 bytes in 32 banks: rows 128 bytes apart meet in four banks, 144 bytes apart fill all",
+        "Eight rows of 16 bytes: 128 bytes apart they meet in four banks, 144 apart they fill 32",
     )
     cell = 11
     for k, (title, pitch) in enumerate(
