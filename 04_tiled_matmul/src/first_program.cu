@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <vector>
 
-// Ends the program when a CUDA call fails.
 #define CHECK(call) check((call), #call, __LINE__)
+/// Ends the program when a CUDA call has failed.
 void check(cudaError_t error, const char* call, int line) {
   if (error == cudaSuccess) return;
   std::fprintf(stderr, "line %d: %s: %s\n", line, call,
@@ -14,7 +14,7 @@ void check(cudaError_t error, const char* call, int line) {
   std::exit(1);
 }
 
-// One thread computes one element.
+/// One thread computes one element.
 __global__ void saxpy(float a, const float* x, float* y) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   y[i] = a * x[i] + y[i];
