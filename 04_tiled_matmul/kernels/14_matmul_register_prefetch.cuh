@@ -92,6 +92,7 @@ __global__ void __launch_bounds__(256, 1)
     load_groups<16>(frag.b, stage + Tile::a_size + l * Tile::b_ld + col);
   };
   float acc[Tile::thread_m][Tile::thread_n] = {};
+  //! [loop]
   RegisterFragments frags[2];
   for (int tile = 0; tile < Tile::stages - 1; ++tile) fetch(tile);
   cp_async_wait<Tile::stages - 2>();
@@ -99,9 +100,9 @@ __global__ void __launch_bounds__(256, 1)
   load(frags[0], stage_of(0), 0);
   for (int tile = 0; tile < tiles; ++tile) {
     const int next = tile + 1 < tiles ? tile + 1 : tile;  // no branch below
-                                                          // C += A B
+
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; ++l) {
+    for (int l = 0; l < Tile::block_k; ++l) {  // C += A B
       if (l + 1 < Tile::block_k) {
         load(frags[(l + 1) % 2], stage_of(tile), l + 1);
       } else {
@@ -111,6 +112,7 @@ __global__ void __launch_bounds__(256, 1)
       }
       if (l == 0) fetch(tile + Tile::stages - 1);
       const RegisterFragments& frag = frags[l % 2];
+      //! [loop]
 #pragma unroll
       for (int i = 0; i < Tile::thread_m; ++i) {
 #pragma unroll
