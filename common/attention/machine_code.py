@@ -1,14 +1,15 @@
 """Counts, in the machine code of Hopper kernels, which work overlaps with matmuls of wgmma.
 
-    python3 -m common.attention.machine_code PROGRAM [--kernel TEXT] [--json FILE]
-    python3 -m common.attention.machine_code --table FILE
+    python3 -m common.attention.machine_code PROGRAM [--kernel TEXT] [--intervals] [--json FILE]
+    python3 -m common.attention.machine_code --table FILE [--kernel TEXT] [--intervals]
 
 PROGRAM is a program, a library or a cubin with kernels for sm_90a. cuobjdump and nvdisasm
 disassemble it: of the CUDA Toolkit, or of the PyPI packages nvidia-cuda-cuobjdump and
-nvidia-cuda-nvdisasm. For each loop with matmuls the table counts exponentials (MUFU.EX2), maxima
-(FMNMX) and conversions to 16 bits (F2FP) between the points where a warpgroup issues matmuls or
-waits for them. Work that stands before the wait overlaps with the matmuls in flight. What a branch
-may skip, such as the rescale factors, does not count. The second form prints a record.
+nvidia-cuda-nvdisasm. For each loop with matmuls the table counts the exponentials (MUFU.EX2) that
+stand before and behind the wait for matmuls that the warpgroup has issued: only those before it
+overlap with them. --intervals adds, for each point where the warpgroup issues matmuls or waits, the
+exponentials, maxima (FMNMX) and conversions to 16 bits (F2FP) up to the next one. What a branch may
+skip, such as the rescale factors, does not count. The second form prints a record.
 
 Exit status: 0 done, 2 could not be done, 77 cuobjdump or nvdisasm is missing.
 """
@@ -191,13 +192,13 @@ def measure(text, wanted=""):
             masked, intervals = count_loop(instructions, labels, first, last)
             if not any(row["exponentials"] for row in intervals):
                 continue
-            overlapped = sum(row["exponentials"] for row in intervals if row["in_flight"])
+            before = sum(row["exponentials"] for row in intervals if row["in_flight"])
             result.append(
                 {
                     "kernel": readable(mangled),
                     "masked": masked,
-                    "overlapped": overlapped,
-                    "exposed": sum(row["exponentials"] for row in intervals) - overlapped,
+                    "before": before,
+                    "behind": sum(row["exponentials"] for row in intervals) - before,
                     "intervals": intervals,
                 }
             )
@@ -207,24 +208,24 @@ def measure(text, wanted=""):
 # ---------------------------------------------------------------- what is printed
 
 
-def tables(rows):
-    """A table of all loops, then the intervals of each."""
-    lines = ["Exponentials of a thread in an iteration, before and behind the wait for matmuls", ""]
+def tables(rows, with_intervals):
+    """A table of all loops, then, if wanted, the intervals of each."""
+    lines = [
+        "Exponentials of a thread in an iteration, before and behind the wait for matmuls:",
+        "",
+    ]
     width = max([len(row["kernel"]) for row in rows] + [len("kernel")])
-    lines.append(f"{'kernel':{width}}  {'masked':6}  {'before':>6}  {'behind':>6}")
+    lines.append(f"{'kernel':{width}}  masked  before  behind")
     for row in rows:
         masked = "yes" if row["masked"] else "no"
-        lines.append(
-            f"{row['kernel']:{width}}  {masked:6}  {row['overlapped']:6}  {row['exposed']:6}"
-        )
-    for row in rows:
-        lines += ["", row["kernel"] + (", masked loop" if row["masked"] else "")]
-        lines.append(f"  {'from':12}  in flight  " + "  ".join(COUNTED.values()))
+        lines.append(f"{row['kernel']:{width}}  {masked:6}  {row['before']:6}  {row['behind']:6}")
+    for row in rows if with_intervals else []:
+        lines += ["", row["kernel"] + (", masked" if row["masked"] else "")]
+        lines.append("  from          in flight  " + "  ".join(COUNTED.values()))
         for interval in row["intervals"]:
             counts = (f"{interval[what]:{len(what)}}" for what in COUNTED.values())
-            lines.append(
-                f"  {interval['from']:12}  {interval['in_flight']:9}  " + "  ".join(counts)
-            )
+            place = f"  {interval['from']:12}  {interval['in_flight']:9}  "
+            lines.append(place + "  ".join(counts))
     return "\n".join(lines) + "\n"
 
 
@@ -246,6 +247,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="machine_code.py", description=__doc__.split("\n", 1)[0])
     parser.add_argument("program", nargs="?", help="a program, a library or a cubin")
     parser.add_argument("--kernel", default="", help="only kernels with this text in their names")
+    parser.add_argument("--intervals", action="store_true", help="print what stands where")
     parser.add_argument("--json", metavar="FILE", help="write a record")
     parser.add_argument("--commit", help="of the code, for the record")
     parser.add_argument("--table", metavar="FILE", help="print a record")
@@ -255,11 +257,12 @@ def main(arguments=None):
             raise Problem("give a program, or --table and a record")
         if parsed.table:
             rows = read(parsed.table)["measurements"]
+            rows = [row for row in rows if parsed.kernel in row["kernel"]]
         else:
             rows = measure(disassemble(parsed.program), parsed.kernel)
         if not rows:
-            raise Problem("no kernel for sm_90a has a loop with matmuls and exponentials")
-        print(tables(rows), end="")
+            raise Problem("no such kernel for sm_90a has a loop with matmuls and exponentials")
+        print(tables(rows, parsed.intervals), end="")
         if parsed.json:
             write_file(parsed.json, record_of(rows, parsed.program, parsed.commit))
     except Missing as error:

@@ -68,8 +68,8 @@ class Measure(unittest.TestCase):
     def test_loops(self):
         masked, unmasked = machine_code.measure(KERNEL)
         self.assertEqual((masked["masked"], unmasked["masked"]), (True, False))
-        self.assertEqual((masked["overlapped"], masked["exposed"]), (0, 2))
-        self.assertEqual((unmasked["overlapped"], unmasked["exposed"]), (2, 1))
+        self.assertEqual((masked["before"], masked["behind"]), (0, 2))
+        self.assertEqual((unmasked["before"], unmasked["behind"]), (2, 1))
 
     def test_intervals(self):
         rows = machine_code.measure(KERNEL)[0]["intervals"]
@@ -89,11 +89,11 @@ class Measure(unittest.TestCase):
     def test_groups_that_the_iteration_before_leaves_are_in_flight(self):
         loop = (".L_x_1", EXP, WAIT_0, EXP, EXP, ISSUE, "@P1 BRA `(.L_x_1)")
         (row,) = machine_code.measure(function(NAME, *loop))
-        self.assertEqual((row["overlapped"], row["exposed"]), (1, 2))
+        self.assertEqual((row["before"], row["behind"]), (1, 2))
 
     def test_an_outer_loop_is_not_counted(self):
         rows = machine_code.measure(function(NAME, ".L_x_9", EXP, *UNMASKED, EXP, "BRA `(.L_x_9)"))
-        self.assertEqual([(row["overlapped"], row["exposed"]) for row in rows], [(2, 1)])
+        self.assertEqual([(row["before"], row["behind"]) for row in rows], [(2, 1)])
 
     def test_loops_without_matmuls_or_exponentials(self):
         self.assertEqual(
@@ -146,6 +146,9 @@ class Program(unittest.TestCase):
         written = json.loads(record.read_text(encoding="utf-8"))
         self.assertEqual((written["disassembler"], written["commit"]), ("13.0.85", "abc"))
         self.assertEqual(self.run_program("--table", record), (0, out, ""))
+        _, out, _ = self.run_program("--table", record, "--intervals", "--kernel", "overlap")
+        self.assertIn("  wait, 1 left          1             0       1            0\n", out)
+        self.assertEqual(self.run_program("--table", record, "--kernel", "other")[0], 2)
 
     def test_tools_are_missing(self):
         program = self.folder / "program"
@@ -162,7 +165,7 @@ class Program(unittest.TestCase):
         program.touch()
         self.assertIn("cuobjdump ended with 1: no device code", self.run_program(program)[2])
         self.tool("cuobjdump", "exit 0\n")
-        self.assertIn("no kernel for sm_90a", self.run_program(program)[2])
+        self.assertIn("no such kernel for sm_90a", self.run_program(program)[2])
         self.assertEqual(self.run_program()[0], 2)
 
 
