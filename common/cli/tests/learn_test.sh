@@ -140,6 +140,14 @@ expect "... and what its kernels are made of" both status_is 0 says "this is 02_
 learn bench 2
 expect "experiments have a record of their own" both status_is 0 says "--section experiments --results $root/build/learn/bench/02_beta_experiments.json"
 expect "... and charts" both called "python3 -B -m 02_beta.figures.charts tiles $root/build/learn/bench/02_beta_experiments.json" says "Drawn in $root/build/learn/bench/02_beta_lengths.svg"
+expect "... machine code is counted only of Hopper kernels" does_not_say "machine code"
+touch "$root/02_beta/kernels/hopper_beta.cuh"
+learn bench 2
+expect "machine code has a record" both called "python3 -B -m common.attention.machine_code $root/build/learn/02_beta/02_beta --json $root/build/learn/bench/02_beta_machine_code.json" does_not_say "was not counted"
+fake python3 'case $* in *machine_code*) echo "nvdisasm is not installed" >&2; exit 77 ;; esac'
+learn bench 2
+expect "... or bench says why not, and goes on" both status_is 0 says "The machine code of 02_beta was not counted."
+fake python3 'echo "Python 3.11"'
 rm -f "$bin/nvidia-smi"
 touch "$root/build/learn/trace/02_beta/banks.svg"
 learn trace 2 other_kernel
