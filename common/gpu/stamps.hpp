@@ -11,21 +11,21 @@ namespace fa {
 /// What a stamp marks. A wait has two: the second one is kEnd.
 enum class StampKind : std::uint32_t {
   kNone,
-  kBlock,           ///< fence_barrier_init(): a block begins
-  kIssueScores,     ///< the first wgmma of a matmul that overwrites: both operands in shared memory
+  kBlock,        ///< fence_barrier_init(): a block begins
+  kIssueScores,  ///< the first wgmma of a matmul that overwrites: both operands in shared memory
   kIssueByColumns,  ///< the same; the right operand is read by its columns, as V is
-  kIssueOutput,     ///< wgmma_fence() of a matmul whose left operand is in registers
-  kCommit,          ///< wgmma_commit()
-  kWaitBarrier,     ///< Mbarrier::wait(); the detail is the barrier's address
-  kWaitNamed,       ///< named_barrier_wait()
-  kWaitMatmuls,     ///< wgmma_wait(); the detail is the number of groups that may be in flight
-  kWaitStores,      ///< bulk_wait(), bulk_wait_read()
-  kWaitCounter,     ///< load_acquire()
-  kEnd,             ///< of the wait that has begun
-  kLoad,            ///< tma_load(); the detail names barrier and tensor
-  kLoadBytes,       ///< bulk_load(); the detail is the barrier's address
-  kStore,           ///< tma_store(); the detail names the tensor
-  kStoreFloats      ///< bulk_store(), bulk_add()
+  kIssueOutput,  ///< wgmma_fence() of a matmul whose left operand is in registers
+  kCommit,       ///< wgmma_commit()
+  kWaitBarrier,  ///< Mbarrier::wait(); the detail is the barrier's address
+  kWaitNamed,    ///< named_barrier_wait()
+  kWaitMatmuls,  ///< wgmma_wait(); the detail is the number of groups that may be in flight
+  kWaitStores,   ///< bulk_wait(), bulk_wait_read()
+  kWaitCounter,  ///< load_acquire()
+  kEnd,          ///< of the wait that has begun
+  kLoad,         ///< tma_load(); the detail names barrier and tensor
+  kLoadBytes,    ///< bulk_load(); the detail is the barrier's address
+  kStore,        ///< tma_store(); the detail names the tensor
+  kStoreFloats   ///< bulk_store(), bulk_add()
 };
 
 /// One stamp: `what` has the kind in its lowest 8 bits and the detail above.
