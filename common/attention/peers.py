@@ -112,11 +112,16 @@ def flash_attention_4():
 
 @functools.cache
 def cudnn_frontend():
-    """The module cudnn; None when it is not there."""
+    """Whether cuDNN's deterministic mode can be had, and why not. It looks for the runtime of CUDA
+    when it is first used, and refuses if there are two: FlashAttention-3 may load a second one."""
     try:
-        return importlib.import_module("cudnn")
-    except Exception:  # as above
-        return None
+        q, o = (torch.zeros(1, 1, 64, 64, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+        cudnn_gradients(q, q, q, o, torch.zeros(1, 1, 64, 1, device="cuda"), False)
+        return True, ""
+    except ModuleNotFoundError:
+        return False, ""
+    except Exception as error:  # as above
+        return False, f"{type(error).__name__}: {error}"
 
 
 def load(flash_3_path=None, flash_4_folder=None):
@@ -127,15 +132,18 @@ def load(flash_3_path=None, flash_4_folder=None):
     cudnn = torch.backends.cudnn.version()
     peers = {f"{FLASH_2}, {EFFICIENT}, {MATH}": f"PyTorch {torch.__version__}"}
     peers[CUDNN] = f"cuDNN {cudnn}"
+    same_bits = f"{CUDNN}, same bits"
+    there, why = cudnn_frontend()
+    peers[same_bits] = version_of("nvidia-cudnn-frontend") if there else ""
     peers[FLASH_3] = load_flash_attention_3(flash_3_path)
     function, what = flash_attention_4()
     peers[FLASH_4] = what if function else ""
-    same_bits = f"{CUDNN}, same bits"
-    peers[same_bits] = version_of("nvidia-cudnn-frontend") if cudnn_frontend() else ""
     for name, version in peers.items():
         print(f"{name}: {version or 'not found. ' + INSTALL[name]}")
     if function is None and "No module named 'flash_attn" not in what:
         print(f"{FLASH_4} was not imported: {what}")
+    if why:
+        print(f"{same_bits} was refused: {why}")
     return {name: version for name, version in peers.items() if version}
 
 
@@ -197,7 +205,7 @@ class CudnnSameBits(torch.autograd.Function if torch else object):
 def cudnn_gradients(q, k, v, o, lse, causal):
     """What launches cuDNN's deterministic backward pass on a list of q, k, v, o, d_o, lse, d_q, d_k
     and d_v."""
-    cudnn = cudnn_frontend()
+    cudnn = importlib.import_module("cudnn")
     kind = cudnn.data_type.HALF if q.dtype == torch.float16 else cudnn.data_type.BFLOAT16
     graph = cudnn.pygraph(
         io_data_type=kind,
@@ -240,7 +248,7 @@ def call_of(name, q, k, v, causal):
     """A function that computes o with one of BACKENDS or SAME_BITS; None when it is not there."""
     same_bits = name in SAME_BITS
     base = SAME_BITS.get(name, name)
-    if base in (FLASH_3, FLASH_4) and q.dtype == torch.float32:
+    if base in (FLASH_3, FLASH_4) and (q.dtype == torch.float32 or not q.is_cuda):
         return None
     if base == FLASH_3:
         if not hasattr(torch.ops.flash_attn_3, "fwd"):
@@ -259,7 +267,7 @@ def call_of(name, q, k, v, causal):
 
         return flash_4
     if same_bits:
-        return (lambda: CudnnSameBits.apply(q, k, v, causal)) if cudnn_frontend() else None
+        return (lambda: CudnnSameBits.apply(q, k, v, causal)) if cudnn_frontend()[0] else None
     backend = getattr(SDPBackend, name, None)
     if backend is None:
         return None
