@@ -7,7 +7,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import pathlib
-import sys
+import site
 import warnings
 
 from common.attention.command import Failure
@@ -97,13 +97,9 @@ def load_flash_attention_3(path=None):
 @functools.cache
 def flash_attention_4():
     """FlashAttention-4's function and its version; (None, why) when it is not there."""
-    for folder in folders_of("nvidia_cutlass_dsl"):  # not a package's usual place
-        if str(folder / "dsl_packages") not in sys.path:
-            sys.path.append(str(folder / "dsl_packages"))
     try:
-        return importlib.import_module("flash_attn.cute").flash_attn_func, version_of(
-            "flash-attn-4"
-        )
+        function = importlib.import_module("flash_attn.cute").flash_attn_func
+        return function, version_of("flash-attn-4")
     except ModuleNotFoundError as error:
         return None, str(error)
     except Exception as error:  # what an installation that does not fit raises is not known
@@ -128,7 +124,8 @@ def load(flash_3_path=None, flash_4_folder=None):
     """Finds the peers that PyTorch does not have. Returns {peer: its version} and prints it, and
     for those that are not there how to install them."""
     if flash_4_folder is not None:
-        sys.path.insert(0, str(pathlib.Path(flash_4_folder).resolve()))
+        # With what its packages add to Python's path in turn.
+        site.addsitedir(str(pathlib.Path(flash_4_folder).resolve()))
     cudnn = torch.backends.cudnn.version()
     peers = {f"{FLASH_2}, {EFFICIENT}, {MATH}": f"PyTorch {torch.__version__}"}
     peers[CUDNN] = f"cuDNN {cudnn}"
