@@ -10,6 +10,8 @@
 #include <cuda_fp16.h>
 #include <type_traits>
 
+#include "common/gpu/stamps_cuda.cuh"
+
 /// @cond the text of instructions
 #if __CUDA_ARCH__ >= 800
 #define FA_SM_80_ASM asm
@@ -141,10 +143,12 @@ __device__ inline unsigned atomic_add_acquire(unsigned* counter,
 /// atomic_add_acquire() of 0, which also writes.
 __device__ inline unsigned load_acquire(const unsigned* counter) {
   unsigned value;
+  FA_STAMP(kWaitCounter, 0);
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n"
                : "=r"(value)
                : "l"(__cvta_generic_to_global(counter))
                : "memory");
+  FA_STAMP(kEnd, 0);
   return value;
 }
 /// Adds to four neighbours in global memory, to each of them atomically; the address is a multiple
