@@ -30,11 +30,12 @@ struct DelayedBackwardShared : SpecializedBackwardShared<Tile> {
 };
 
 /// An MMA warpgroup and its accumulators.
-template <class Tile>
+/// @tparam Shared what the block keeps in shared memory
+template <class Tile, class Shared = DelayedBackwardShared<Tile>>
 struct DelayedMmaWarpgroup {
   using T = typename Tile::T;
   static_assert(Tile::stages == 2, "as many as tiles of dS");
-  DelayedBackwardShared<Tile>& shared;
+  Shared& shared;
   const typename Tile::KvTile (&k)[kKeyWarpgroups];  ///< in shared memory
   const typename Tile::KvTile (&v)[kKeyWarpgroups];
   const AttentionGradient<T>& a;
@@ -86,7 +87,7 @@ struct DelayedMmaWarpgroup {
     issue_gemm_rs(d_k, d_s_operand, shared.q[at.stage]);
     if constexpr (!first) {
       wgmma_wait<2>(d_q);
-      send_d_q(shared, d_q, warpgroup, at.stage ^ 1);
+      send_d_q<Tile>(shared, d_q, warpgroup, at.stage ^ 1);
     }
     fence_async_proxy();  // makes dS visible to wgmma
     __syncwarp();
@@ -118,7 +119,7 @@ struct DelayedMmaWarpgroup {
     wait_for_previous_d_s();
     issue_previous_d_q(d_q);
     wgmma_wait<0>(d_q);
-    send_d_q(shared, d_q, warpgroup, at.stage ^ 1);
+    send_d_q<Tile>(shared, d_q, warpgroup, at.stage ^ 1);
   }
 };
 

@@ -1,5 +1,5 @@
 /// @file
-/// In which order blocks take blocks of keys, in rungs 10 to 13.
+/// In which order blocks take blocks of keys, in rungs 10 to 14.
 #pragma once
 
 #include <algorithm>
@@ -25,13 +25,17 @@ __device__ NBlock longest_first_n_block(const Attention<T>& a, int tile_index,
 //! [most_queries_first]
 
 /// How many heads to process together so that what blocks read repeatedly stays in the L2 cache of
-/// 50 MB: 32 MiB at most.
-/// @param heads of all sequences
-/// @param bytes of one of them
-inline int heads_in_l2(int heads, std::int64_t bytes) {
+/// 50 MB: 32 MiB at most. But at least as many as have two blocks of keys for each SM: with fewer,
+/// the longest blocks of the last heads end long after all others.
+/// @param heads  of all sequences
+/// @param bytes  of one of them
+/// @param blocks of keys in a head
+inline int heads_in_l2(int heads, std::int64_t bytes, int blocks) {
   constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
-  return static_cast<int>(std::min<std::int64_t>(
-      heads, std::max<std::int64_t>(1, l2_bytes / bytes)));
+  const std::int64_t least =
+      std::max(1, 2 * device_properties().sm_count / blocks);
+  return static_cast<int>(
+      std::min<std::int64_t>(heads, std::max(least, l2_bytes / bytes)));
 }
 
 /// The order of blocks of keys.
@@ -47,14 +51,21 @@ TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
       2 * sizeof(T) + (a.d_q_accum != nullptr ? sizeof(float) : 0);
   const std::int64_t bytes = std::int64_t{group} * a.length_q * Tile::d *
                              static_cast<std::int64_t>(row_bytes);
-  return {ceil_div(a.length_k, Tile::block_n), a.kv_heads, heads,
-          together ? heads_in_l2(heads, bytes) : 0};
+  const int blocks = ceil_div(a.length_k, Tile::block_n);
+  return {blocks, a.kv_heads, heads,
+          together ? heads_in_l2(heads, bytes, blocks) : 0};
 }
 
 /// A block for each tile of work, in one row.
 inline Size grid_of_work(const TileScheduler& scheduler) {
   return {static_cast<unsigned>(scheduler.total_heads) *
           static_cast<unsigned>(scheduler.blocks)};
+}
+
+/// A block for each SM, or for each tile of work if these are fewer.
+inline Size persistent_grid(const TileScheduler& scheduler) {
+  return {std::min(grid_of_work(scheduler).x,
+                   static_cast<unsigned>(device_properties().sm_count))};
 }
 
 }  // namespace fa::FA_TARGET

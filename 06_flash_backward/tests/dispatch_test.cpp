@@ -56,7 +56,7 @@ TEST_CASE(
         CHECK(chosen(gpu, type, head_dim, true) == "07_deterministic");
       }
       CHECK(chosen(gpus::kH100, type, head_dim, false) ==
-            (head_dim == 256 ? "13_wide_heads" : "12_store_then_reduce"));
+            (head_dim == 256 ? "13_wide_heads" : "15_dependent_launch"));
       CHECK(chosen(gpus::kH100, type, head_dim, true) ==
             (head_dim == 256 ? "13_wide_heads" : "11_ordered_dq"));
     }
