@@ -24,8 +24,9 @@ __device__ int accumulation_rank(const Attention<T>& a, const NBlock& block,
 }
 //! [turn]
 
-/// A thread that adds a warpgroup's parts of dQ to the accumulator, in order. A part is told to be
-/// there only when the next one has come: the thread does not wait for memory in between.
+/// A thread that adds a warpgroup's parts of dQ to the accumulator, in order. With tiles of 64
+/// queries a part is released when the next one has come: the thread does not wait for memory in
+/// between, and the next block, two tiles behind, does not notice.
 /// @return where the block's next parts are in its pipeline
 //! [add_in_order]
 template <class Tile, class Shared, class T>
@@ -33,12 +34,14 @@ __device__ PipelineState<1> accumulate_d_q_in_order(
     Shared& shared, const AttentionGradient<T>& a, const NBlock& block,
     int warpgroup, PipelineState<1> at = {}) {
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
-  unsigned* added = nullptr;  // the semaphore of the previous part
+  constexpr bool late = Tile::block_m == 64;
+  int added = -1;  // the semaphore of a part that is not released yet
   const auto release = [&] {
-    if (added == nullptr) return;
+    if (added < 0) return;
     bulk_wait<0>();  // the sums are in global memory
     __threadfence();
-    atomicAdd(added, 1u);
+    atomicAdd(a.d_q_semaphores + added, 1u);
+    added = -1;
   };
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = workspace_row(a, block, head, query0);
@@ -59,7 +62,8 @@ __device__ PipelineState<1> accumulate_d_q_in_order(
     bulk_commit();
     bulk_wait_read<0>();
     shared.d_q_empty[warpgroup].arrive();
-    added = semaphore;
+    added = static_cast<int>(semaphore - a.d_q_semaphores);
+    if (!late) release();
     at.advance();
   });
   release();

@@ -563,10 +563,9 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
   const int heads = a.batch * a.heads, group = a.heads / a.kv_heads;
   const std::int64_t bytes = std::int64_t{a.length_k} * Tile::d *
                              static_cast<std::int64_t>(2 * sizeof(T)) / group;
-  const int blocks = ceil_div(a.length_q, kWideQueries);
-  const TileScheduler queries{
-      blocks, a.heads, heads,
-      a.causal ? heads_in_l2(heads, bytes, blocks) : 0};
+  const TileScheduler queries{ceil_div(a.length_q, kWideQueries), a.heads,
+                              heads,
+                              a.causal ? heads_in_l2(heads, bytes) : 0};
   // Matmuls for 64 queries and keys: 4 in a block of keys, 3 for each of two
   // warpgroups in a block of queries.
   const bool keys_first =

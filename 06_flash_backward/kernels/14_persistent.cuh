@@ -4,21 +4,20 @@
 /// sequence a block of keys has few tiles of queries, and to start and end takes as long as they.
 #pragma once
 
+#include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Stages of K and V: two where shared memory suffices, so that the next ones are loaded while dK
-/// and dV are stored from the place of the last ones.
-template <class Tile>
-constexpr int kKvStages = Tile::d == 64 ? 2 : 1;
+/// Stages of K and V: the next ones are loaded while dK and dV are stored from the place of the last
+/// ones. With 128 columns there is no room for both.
+constexpr int kKvStages = 2;
 
 /// What a block keeps in shared memory: rung 10's, with pipelines of K, V and of work.
 template <class Tile>
 struct PersistentBackwardShared {
-  static constexpr int kv_stages = kKvStages<Tile>;
-  typename Tile::KvTile k[kv_stages][kKeyWarpgroups];
-  typename Tile::KvTile v[kv_stages][kKeyWarpgroups];
+  typename Tile::KvTile k[kKvStages][kKeyWarpgroups];
+  typename Tile::KvTile v[kKvStages][kKeyWarpgroups];
   typename Tile::QTile q[Tile::stages];
   typename Tile::QTile d_o[Tile::stages];
   typename Tile::ScoreTile d_s[2];
@@ -30,8 +29,8 @@ struct PersistentBackwardShared {
   Mbarrier d_q_full[kKeyWarpgroups];
   Mbarrier d_q_empty[kKeyWarpgroups];
   Mbarrier d_s_full[2];
-  Pipeline<kv_stages> k_pipe;
-  Pipeline<kv_stages> v_pipe;
+  Pipeline<kKvStages> k_pipe;
+  Pipeline<kKvStages> v_pipe;
   Pipeline<2> work_pipe;  ///< from the thread that has the tile scheduler
   NBlock work[2];         ///< batch < 0: none is left
 
@@ -55,15 +54,25 @@ struct PersistentBackwardShared {
   }
 };
 
-/// The state of a pipeline that advances with each block of keys, from their count.
-template <int stages>
-__device__ PipelineState<stages> state_at(int count) {
-  return {count % stages, count / stages % 2};
+/// The state of the pipelines of K, V and work, which advance with each block of keys, from their
+/// count.
+__device__ inline PipelineState<2> state_at(int count) {
+  return {count % 2, count / 2 % 2};
+}
+
+/// The block of keys for a place in the order of rung 11 or of rung 12.
+template <class Tile, bool ordered, class T>
+__device__ NBlock scheduled_n_block(const Attention<T>& a, int tile_index,
+                                    const TileScheduler& scheduler) {
+  if constexpr (!ordered)
+    return spread_n_block<Tile>(a, tile_index, scheduler);
+  const WorkTile work = work_tile(tile_index, scheduler);
+  return n_block<Tile>(a, work.block, work.head, work.batch);
 }
 
 /// The thread with the tile scheduler: takes blocks of keys, tells the others, and loads Q and dO.
 //! [schedule]
-template <class Tile, class T>
+template <class Tile, bool ordered, class T>
 __device__ void schedule_and_load(PersistentBackwardShared<Tile>& shared,
                                   const TmaGradient<T>& maps,
                                   const TileScheduler& scheduler) {
@@ -76,7 +85,9 @@ __device__ void schedule_and_load(PersistentBackwardShared<Tile>& shared,
     // The last tiles of queries are still in the pipelines.
     const int index = static_cast<int>(atomicAdd(a.tile_counter, 1u));
     NBlock block{0, 0, -1, {}};
-    if (index < blocks) block = spread_n_block<Tile>(a, index, scheduler);
+    if (index < blocks) {
+      block = scheduled_n_block<Tile, ordered>(a, index, scheduler);
+    }
     shared.work_pipe.empty[work.stage].wait(work.parity ^ 1);
     shared.work[work.stage] = block;
     shared.work_pipe.full[work.stage].arrive();
@@ -102,7 +113,7 @@ template <class Tile, class Visit>
 __device__ void for_each_n_block(PersistentBackwardShared<Tile>& shared,
                                  Visit visit) {
   for (int count = 0;; ++count) {
-    const PipelineState<2> at = state_at<2>(count);
+    const PipelineState<2> at = state_at(count);
     shared.work_pipe.consumer_wait(at);
     const NBlock block = shared.work[at.stage];
     shared.work_pipe.consumer_release(at);
@@ -116,7 +127,7 @@ template <class Tile, class T>
 __device__ void load_keys_and_values(PersistentBackwardShared<Tile>& shared,
                                      const TmaGradient<T>& maps) {
   for_each_n_block(shared, [&](const NBlock& block, int count) {
-    const auto at = state_at<kKvStages<Tile>>(count);
+    const auto at = state_at(count);
     const auto load = [&](auto& tiles, const TensorMap& map, auto& pipe) {
       Mbarrier& full = pipe.producer_acquire(at, sizeof tiles);
       int key0 = block.key0;
@@ -151,7 +162,7 @@ __device__ void process_n_block(PersistentBackwardShared<Tile>& shared,
                                 const TmaGradient<T>& maps,
                                 const NBlock& work, int count, int warpgroup,
                                 PipelineState<2>& at) {
-  const auto kv = state_at<kKvStages<Tile>>(count);
+  const auto kv = state_at(count);
   auto& k = shared.k[kv.stage];
   auto& v = shared.v[kv.stage];
   shared.k_pipe.consumer_wait(kv);
@@ -177,9 +188,10 @@ __device__ void process_n_block(PersistentBackwardShared<Tile>& shared,
 //! [process]
 
 /// dK, dV, and d_q_accum.
-/// @tparam Tile HopperBackwardTile
+/// @tparam Tile    HopperBackwardTile
+/// @tparam ordered whether blocks add to dQ in the order of rung 11, or as in rung 12
 //! [persistent]
-template <class Tile, class T>
+template <class Tile, bool ordered, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_persistent(const __grid_constant__ TmaGradient<T> maps,
                               const TileScheduler scheduler) {
@@ -192,11 +204,14 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     const int warp = threadIdx.x / kWarp % 4;
     if (threadIdx.x % kWarp != 0) return;
     grid_dependency_wait();  // for rung 15
-    if (warp == 0) schedule_and_load(shared, maps, scheduler);
+    if (warp == 0) schedule_and_load<Tile, ordered>(shared, maps, scheduler);
     if (warp > 0 && warp <= kKeyWarpgroups) {
       PipelineState<1> at;
       for_each_n_block(shared, [&](const NBlock& block, int /*count*/) {
-        at = store_or_reduce_d_q<Tile>(shared, maps.a, block, warp - 1, at);
+        at = ordered ? accumulate_d_q_in_order<Tile>(shared, maps.a, block,
+                                                     warp - 1, at)
+                     : store_or_reduce_d_q<Tile>(shared, maps.a, block,
+                                                 warp - 1, at);
       });
     }
     if (warp > kKeyWarpgroups) load_keys_and_values(shared, maps);
@@ -205,7 +220,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
   PipelineState<2> at;
   for (int count = 0;; ++count) {
-    const PipelineState<2> work = state_at<2>(count);
+    const PipelineState<2> work = state_at(count);
     shared.work_pipe.consumer_wait(work);
     const NBlock& block = shared.work[work.stage];
     if (warp_uniform(block.batch) < 0) return;
@@ -216,19 +231,30 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 }
 //! [persistent]
 
+/// Whether blocks of keys have so few tiles of queries that persistent blocks are faster: on an H200
+/// with 64 columns up to 2048 queries under the causal mask, or else 1024.
+template <class T>
+bool prefers_persistent_blocks(const AttentionGradient<T>& a) {
+  const std::int64_t queries =
+      std::int64_t{a.length_q} * (a.heads / a.kv_heads);
+  return a.head_dim <= 64 && queries <= (a.causal ? 2048 : 1024);
+}
+
 /// Launches the rung.
-/// @tparam d     64 or 128, at least head_dim
-/// @param a      with a Workspace{d, true}
+/// @tparam ordered whether every run gives the same bits, as in rung 11
+/// @param a      with a Workspace{64, true}, head_dim at most 64
 /// @param stream where
 /// @param with_pdl whether the kernels start early, as in rung 15
-template <int d, class T>
+template <bool ordered, class T>
 void launch_backward_persistent(const AttentionGradient<T>& a,
                                 const Stream& stream, bool with_pdl = false) {
+  constexpr int d = 64;
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
-  const TileScheduler scheduler = n_block_scheduler<Tile>(a, a.causal);
-  launch(stream, flash_backward_persistent<Tile, T>,
+  const TileScheduler scheduler =
+      n_block_scheduler<Tile>(a, ordered || a.causal, !ordered);
+  launch(stream, flash_backward_persistent<Tile, ordered, T>,
          {persistent_grid(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},
           sizeof(PersistentBackwardShared<Tile>),

@@ -11,19 +11,23 @@
 
 namespace fa::FA_TARGET {
 
-/// Launches the rung: rung 14's kernels with 64 columns, rung 12's with 128, where a persistent
-/// block has no room for a second stage of K and V.
-/// @tparam d     64 or 128, at least head_dim
-/// @param a      with a Workspace{d, true}
-/// @param stream where
+/// Launches the rung: the kernels of rung 14 where persistent blocks are faster, or else those of
+/// rungs 11 and 12.
+/// @tparam d            64 or 128, at least head_dim
+/// @param a             with a Workspace{d, true}
+/// @param deterministic whether every run gives the same bits
+/// @param stream        where
 //! [launch]
 template <int d, class T>
 void launch_backward_dependent(const AttentionGradient<T>& a,
-                               const Stream& stream) {
-  if constexpr (d == 64) {
-    launch_backward_persistent<d>(a, stream, true);
+                               bool deterministic, const Stream& stream) {
+  constexpr bool with_pdl = true;
+  if (prefers_persistent_blocks(a)) {
+    deterministic ? launch_backward_persistent<true>(a, stream, with_pdl)
+                  : launch_backward_persistent<false>(a, stream, with_pdl);
   } else {
-    launch_backward_store_then_reduce<d>(a, stream, true);
+    deterministic ? launch_backward_ordered_dq<d>(a, stream, with_pdl)
+                  : launch_backward_store_then_reduce<d>(a, stream, with_pdl);
   }
 }
 //! [launch]

@@ -25,17 +25,22 @@ __device__ NBlock longest_first_n_block(const Attention<T>& a, int tile_index,
 //! [most_queries_first]
 
 /// How many heads to process together so that what blocks read repeatedly stays in the L2 cache of
-/// 50 MB: 32 MiB at most. But at least as many as have two blocks of keys for each SM: with fewer,
-/// the longest blocks of the last heads end long after all others.
-/// @param heads  of all sequences
-/// @param bytes  of one of them
-/// @param blocks of keys in a head
-inline int heads_in_l2(int heads, std::int64_t bytes, int blocks) {
+/// 50 MB: 32 MiB at most.
+/// @param heads of all sequences
+/// @param bytes of one of them
+inline int heads_in_l2(int heads, std::int64_t bytes) {
   constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
-  const std::int64_t least =
-      std::max(1, 2 * device_properties().sm_count / blocks);
-  return static_cast<int>(
-      std::min<std::int64_t>(heads, std::max(least, l2_bytes / bytes)));
+  return static_cast<int>(std::min<std::int64_t>(
+      heads, std::max<std::int64_t>(1, l2_bytes / bytes)));
+}
+
+/// How many heads to process together so that the longest blocks of keys of the last heads do not
+/// end long after all others: those with two blocks for each SM. But eight SMs at least share a
+/// head, and what they read of it.
+/// @param blocks of keys in a head
+inline int balanced_heads(int blocks) {
+  const int sm_count = device_properties().sm_count;
+  return std::min(2 * sm_count / blocks, sm_count / 8);
 }
 
 /// The order of blocks of keys.
@@ -43,17 +48,20 @@ inline int heads_in_l2(int heads, std::int64_t bytes, int blocks) {
 /// @param a        what is computed
 /// @param together whether heads are processed together whose Q, dO and d_q_accum stay in the L2
 ///                 cache
+/// @param balanced whether they are more, if that balances the blocks better; where blocks wait for
+///                 one another that does not help
 template <class Tile, class T>
-TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
-                                bool together) {
+TileScheduler n_block_scheduler(const AttentionGradient<T>& a, bool together,
+                                bool balanced = false) {
   const int heads = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
   const std::size_t row_bytes =
       2 * sizeof(T) + (a.d_q_accum != nullptr ? sizeof(float) : 0);
   const std::int64_t bytes = std::int64_t{group} * a.length_q * Tile::d *
                              static_cast<std::int64_t>(row_bytes);
   const int blocks = ceil_div(a.length_k, Tile::block_n);
+  const int least = balanced ? std::min(heads, balanced_heads(blocks)) : 0;
   return {blocks, a.kv_heads, heads,
-          together ? heads_in_l2(heads, bytes, blocks) : 0};
+          together ? std::max(least, heads_in_l2(heads, bytes)) : 0};
 }
 
 /// A block for each tile of work, in one row.

@@ -58,7 +58,7 @@ TEST_CASE(
       CHECK(chosen(gpus::kH100, type, head_dim, false) ==
             (head_dim == 256 ? "13_wide_heads" : "15_dependent_launch"));
       CHECK(chosen(gpus::kH100, type, head_dim, true) ==
-            (head_dim == 256 ? "13_wide_heads" : "11_ordered_dq"));
+            (head_dim == 256 ? "13_wide_heads" : "15_dependent_launch"));
     }
   }
 }
