@@ -101,6 +101,15 @@ def problems_in_16_bits():
     ]
 
 
+def problems_with_groups():
+    """What is timed beside that: eight heads of keys and values, each for four of queries."""
+    return [
+        ((torch.bfloat16,), TOKENS // n, 32, 8, n, 128, causal)
+        for causal in (False, True)
+        for n in (512, 2048, 8192)
+    ]
+
+
 def label_of(backend, dtype, batch, heads, length, head_dim, causal):
     """What a record says of a call."""
     return {

@@ -3,7 +3,13 @@
 import statistics
 
 from common.attention.peers import BACKENDS, FOR_16_BITS, OURS
-from common.attention.problems import Problem, label_of, name_of, problems_in_16_bits
+from common.attention.problems import (
+    Problem,
+    label_of,
+    name_of,
+    problems_in_16_bits,
+    problems_with_groups,
+)
 from common.attention.pytorch import torch
 from common.attention.tables import figures
 
@@ -74,34 +80,39 @@ def time_problems(float_lengths, columns, products, repeats, prepare):
     prepare(names, q, k, v, causal): gives {column: call} and {column: name of our kernel} for the
     names it can.
     """
-    problems = problems_in_16_bits()
-    problems += [
+    without_groups = problems_in_16_bits()
+    without_groups += [
         ((torch.float32,), 4, 16, n, 64, causal) for causal in (False, True) for n in float_lengths
     ]
+    problems = [
+        (types, batch, heads, heads, *rest) for types, batch, heads, *rest in without_groups
+    ]
+    problems += problems_with_groups()
     rows = []
     print(
         "Milliseconds; TFLOP/s of this lesson; its speed divided by the others'. - means not "
         "supported."
     )
     print(
-        f"{'type':9}{'B':>3}{'H':>4}{'N':>7}{'D':>5} {'causal':7}"
+        f"{'type':9}{'B':>3}{'H':>5}{'N':>7}{'D':>5} {'causal':7}"
         + "".join(f"{c:>20}" for c in columns)
         + f"{'TFLOP/s':>9}{'x FLASH':>9}{'x FA-3':>9}{'x cuDNN':>9}"
     )
-    for types, batch, heads, length, head_dim, causal in problems:
+    for types, batch, heads, kv_heads, length, head_dim, causal in problems:
         calls, kernels = {}, {}
         for dtype in types:
             names = columns
             if dtype == torch.float16:
                 names = [name for name in columns if name in FOR_16_BITS or name not in BACKENDS]
             tensors = Problem(
-                dtype, (batch, heads, length, head_dim), heads, length, False, causal
+                dtype, (batch, heads, length, head_dim), kv_heads, length, False, causal
             ).tensors("cuda")
             of_type, kernels[dtype] = prepare(names, *tensors, causal)
             calls.update({(dtype, name): call for name, call in of_type.items()})
         times = time_in_turn(calls, repeats)
         # Under the mask half of the products count, as in the literature.
         flops = 2 * products * batch * heads * length * length * head_dim / (2 if causal else 1)
+        heads_text = str(heads) if kv_heads == heads else f"{heads}/{kv_heads}"
         for dtype in types:
             milliseconds = {name: time for (of, name), time in times.items() if of == dtype}
 
@@ -109,7 +120,7 @@ def time_problems(float_lengths, columns, products, repeats, prepare):
                 return f"{of[name] / of[OURS]:9.2f}" if name in of else f"{'-':>9}"
 
             print(
-                f"{name_of(dtype):9}{batch:3}{heads:4}{length:7}{head_dim:5} "
+                f"{name_of(dtype):9}{batch:3}{heads_text:>5}{length:7}{head_dim:5} "
                 f"{'yes' if causal else 'no':7}"
                 + figures(milliseconds, columns, ".3f")
                 + f"{flops / milliseconds[OURS] / 1e9:9.1f}"
@@ -123,6 +134,9 @@ def time_problems(float_lengths, columns, products, repeats, prepare):
                     "milliseconds": round(time, 6),
                     "tflops": round(flops / time / 1e9, 3),
                 }
+                if kv_heads != heads:  # in a table of their own
+                    row["what"] = "time with groups"
+                    row["kv_heads"] = kv_heads
                 if name in kernels[dtype]:
                     row["kernel"] = kernels[dtype][name]
                 rows.append(row)
