@@ -1279,6 +1279,10 @@ void begin_load(const BulkCopy& copy, void* barrier) {
   fiber.block->load(fiber, copy, barrier);
 }
 
+void wait_for_grids() {
+  if (observer != nullptr) observer->grid_waited();
+}
+
 void fence_memory() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // It does not wait for what runs by itself.

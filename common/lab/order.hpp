@@ -64,6 +64,8 @@ class Order {
   static std::uint32_t block_of(std::uint32_t id) { return (id - 1) / kNumbers; }
   /// Whether it is no thread.
   static bool is_agent(std::uint32_t id) { return in_block(id) >= kFirstAgent; }
+  /// Whether an access was made in an earlier launch.
+  bool of_other_launch(const Access& access) const { return access.interval < first_interval_; }
   /// Whether a thread or agent is of an earlier block.
   bool of_other_block(std::uint32_t id) const { return id < block_; }
   /// @}
@@ -81,8 +83,11 @@ class Order {
   }
   /// Whether an earlier access is over for a thread of this block.
   bool ordered(const Access& before, std::uint32_t thread) const {
-    if (before.thread == 0 || before.thread == thread) return true;
-    if (before.interval < first_interval_) return true;  // another launch
+    if (before.thread == 0) return true;
+    if (of_other_launch(before)) {
+      return before.interval < in_flight_ || knows(thread, block_ + kPreviousGrids, 1);
+    }
+    if (before.thread == thread) return true;
     if (of_other_block(before.thread)) {
       return knows(copy_runs_ ? learnt_by_copies_ : learnt_, before);
     }
@@ -108,8 +113,9 @@ class Order {
 
   /// @name What happens, in a launch and to the running thread. See Observer.
   /// @{
-  /// A launch of blocks of so many threads.
-  void launch_begins(std::int64_t threads);
+  /// A launch of blocks of so many threads. With `with_pdl` it may begin before the launch before
+  /// it has ended.
+  void launch_begins(std::int64_t threads, bool with_pdl);
   /// A block.
   void block_begins();
   /// __syncwarp() of a mask; `first` is lane 0.
@@ -126,6 +132,8 @@ class Order {
   void memory_fenced(bool arrived);
   /// It changes or reads a counter.
   void counts(const void* counter, CounterUse use);
+  /// grid_dependency_wait()
+  void grid_waited();
   /// fence_async_proxy().
   void async_fenced();
   /// fence_async_proxy_global().
@@ -141,6 +149,8 @@ class Order {
  private:
   static constexpr std::uint32_t kFirstAgent = kMaxThreads;
   static constexpr std::uint32_t kNumbers = 8 * kMaxThreads;  // of a block
+  // The agent of all launches before this one that may be in flight.
+  static constexpr std::uint32_t kPreviousGrids = kFirstAgent;
   // By the first thread of each block.
   using OfBlocks = std::unordered_map<std::uint32_t, Knowledge>;
 
@@ -160,6 +170,7 @@ class Order {
 
   std::uint32_t interval_ = 1,
                 first_interval_ = 1;          // the latter of this launch
+  std::uint32_t in_flight_ = 1;               // of the first launch that may be in flight
   std::uint32_t block_ = 1, next_block_ = 1;  // numbers of thread 0
   bool copy_runs_ = false;
 

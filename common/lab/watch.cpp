@@ -65,7 +65,7 @@ struct Watch::State : Observer {
 
   void launch_begins(const Launch& launch) override {
     threads = static_cast<std::size_t>(launch.block.count());
-    order.launch_begins(launch.block.count());
+    order.launch_begins(launch.block.count(), launch.with_pdl);
   }
   void block_begins(const Thread& first, const void* dynamic, std::size_t bytes) override {
     block_index = first.block_index;
@@ -112,6 +112,12 @@ struct Watch::State : Observer {
         "thread {} (warp {}, lane {}){}", number, number / kWarpSize, number % kWarpSize,
         order.of_other_block(id) ? fmt::format(" of block {}", Order::block_of(id)) : "");
   }
+  // Who made an earlier access.
+  std::string name_of(const Access& before) const {
+    if (!order.of_other_launch(before)) return name_of(before.thread);
+    return fmt::format("thread {} of block {} of an earlier launch", Order::in_block(before.thread),
+                       Order::block_of(before.thread));
+  }
   std::string name_of(const Thread& thread) const {
     return name_of(order.id(static_cast<std::size_t>(thread.number)));
   }
@@ -133,7 +139,11 @@ struct Watch::State : Observer {
     std::string kind = "race";
     std::string with = "and nothing orders the two", missing;
     int distance = 0;
-    if (order.of_other_block(before.thread) && order.learnt(before)) {
+    if (order.of_other_launch(before)) {
+      with = "and this launch may begin before that one ends (with_pdl)";
+      distance = 2;
+      missing = "grid_dependency_wait() is missing before this line";
+    } else if (order.of_other_block(before.thread) && order.learnt(before)) {
       kind = "proxy";
       with = "with a counter that orders the threads, but not the copy";
       distance = 2;
@@ -157,7 +167,7 @@ struct Watch::State : Observer {
     findings.add(
         kind, now.site, before.site,
         fmt::format("{} {} what {} {}, in {}, {}; {}", name_of(now.thread),
-                    writes ? "writes" : "reads", name_of(before.thread),
+                    writes ? "writes" : "reads", name_of(before),
                     before_writes ? "has written" : "has read", region.name(offset), with, missing),
         distance);
   }
@@ -405,6 +415,7 @@ struct Watch::State : Observer {
   void counts(const void* counter, CounterUse use) override { order.counts(counter, use); }
   void async_fenced() override { order.async_fenced(); }
   void async_fenced_globally() override { order.async_fenced_globally(); }
+  void grid_waited() override { order.grid_waited(); }
 
   // ---------------------------------------------------------------- registers of wgmma
 

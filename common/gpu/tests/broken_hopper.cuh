@@ -690,6 +690,23 @@ __global__ void spins_before_the_barrier(unsigned* flag, float* out) {
   out[i] = 1;
 }
 
+// ---------------------------------------------------------------- dependent launches
+
+/// Doubles each number, and lets the next kernel start before it does.
+__global__ void previous_kernel(const float* in, float* out) {
+  launch_dependents();
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  out[i] = 2 * in[i];  // early: written
+}
+/// Turns the numbers of the kernel before it around. One thread waits for the block.
+template <bool broken>
+__global__ void early_kernel(const float* in, float* out) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (!broken && threadIdx.x == 0) grid_dependency_wait();
+  __syncthreads();
+  out[i] = in[gridDim.x * blockDim.x - 1 - i];  // early: read
+}
+
 // ---------------------------------------------------------------- the table
 
 /// Ones, as a tensor of three tiles.
@@ -705,6 +722,21 @@ struct HopperInput {
     return tensor_map(data.data(), {1, 1, 3 * 64, 64}, {0, 0, 64}, 64);
   }
 };
+
+/// Launches `first` and then `second`, which may begin before the end of `first`. Both compute four
+/// blocks of 32 numbers from as many.
+inline void launch_early(void (*first)(const float*, float*),
+                         void (*second)(const float*, float*)) {
+  const auto in = ones(128);
+  DeviceBuffer<float> middle(128), out(128);
+  const Stream stream;
+  device_synchronize();
+  launch(stream, first, {{4}, {32}}, in.data(), middle.data());
+  Launch early{{4}, {32}};
+  early.with_pdl = true;
+  launch(stream, second, early, middle.data(), out.data());
+  device_synchronize();
+}
 
 /// All of them.
 inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
@@ -930,6 +962,13 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
           device_synchronize();
         }},
        "reading a flag again and again"},
+      {{"early_without_wait", "A kernel does not wait for the previous one.",
+        "race", "early: read", "early: written",
+        [](bool broken) {
+          launch_early(previous_kernel,
+                       broken ? early_kernel<true> : early_kernel<false>);
+        }},
+       "grid_dependency_wait() is missing before this line"},
   };
 }
 
