@@ -390,13 +390,20 @@ void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes,
   }
   if (error == cudaSuccess) {
     void* addresses[] = {&arguments..., nullptr};
-    error = cudaLaunchKernel(
-        function, dim3(sizes.grid.x, sizes.grid.y, sizes.grid.z),
-        dim3(sizes.block.x, sizes.block.y, sizes.block.z), addresses,
-        sizes.shared_bytes, stream == nullptr ? nullptr : stream->native());
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(sizes.cluster), 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(sizes.grid.x, sizes.grid.y, sizes.grid.z);
+    config.blockDim = dim3(sizes.block.x, sizes.block.y, sizes.block.z);
+    config.dynamicSmemBytes = sizes.shared_bytes;
+    config.stream = stream == nullptr ? nullptr : stream->native();
+    config.attrs = &cluster;
+    config.numAttrs = sizes.cluster > 1;
+    error = cudaLaunchKernelExC(&config, function, addresses);
   }
   if (is_late(error)) {  // of an earlier launch
-    check_cuda(error, "cudaLaunchKernel", __FILE__, __LINE__);
+    check_cuda(error, "cudaLaunchKernelExC", __FILE__, __LINE__);
   }
   if (error != cudaSuccess) refuse_launch(function, sizes, error);
   note_launch(function);
