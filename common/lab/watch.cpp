@@ -134,8 +134,11 @@ struct Watch::State : Observer {
   void find_exit(int rank, const Access& use) {
     findings.add("cluster", use.site, 0,
                  fmt::format("{} uses shared memory of block {} of the cluster, {}",
-                             Order::is_agent(use.thread) ? "a copy" : name_of(use.thread), rank,
-                             kExitMessage));
+                             Order::is_agent(use.thread)
+                                 ? "a copy"
+                                 : fmt::format("thread {} of block {}", order.in_block(use.thread),
+                                               order.rank_of(use.thread)),
+                             rank, kExitMessage));
   }
   void block_exits(const Thread& last) override {
     const auto rank = static_cast<std::size_t>(last.rank);
