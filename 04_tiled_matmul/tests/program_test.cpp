@@ -46,7 +46,7 @@ TEST_CASE("what the kernels are made of, group by group") {
   CHECK(result.status == 0);
   CHECK(contains(result.output, "Transpose of a matrix, on the lab\n"));
   CHECK(contains(result.output, "\n03_transpose_shared, padded  "));
-  CHECK(contains(result.output, "      256      75264       3  "));
+  CHECK(contains(result.output, "      256      74496       3  "));
   const auto one =
       run(kProgram + " --device cpu --section kernels --kernel 13_matmul");
   CHECK(contains(one.output, "13_matmul_double_buffer  "));
