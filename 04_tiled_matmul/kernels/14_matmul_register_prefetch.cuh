@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(256, 1)
   const auto stage_of = [&](int tile) {
     return smem + tile % Tile::stages * Tile::stage_size;
   };
-  // Piece e of an operand to be transposed: 64 rows of A, or of B^T from e = 2
-  // on. A thread takes four steps of one row.
+  // Piece e to be transposed: 64 rows of A, or of B^T from e = 2 on. A thread
+  // takes four steps of one row.
   constexpr int pieces = b_transposed ? 6 : 2;
   const int q = thread % 4, piece_row = thread / 4;
   const auto load_piece = [&](int tile, int e) {
