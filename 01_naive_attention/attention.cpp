@@ -97,6 +97,22 @@ void store_head(const Matrix<A>& head, View<T, 4> tensor, std::int64_t b,
   }
 }
 
+// -infinity where a query must not see a key.
+//! [apply_mask]
+template <class A>
+void apply_causal_mask(const Matrix<A>& q, const Matrix<A>& k, Matrix<A>& s) {
+  //! [mask]
+  const std::int64_t shift = k.rows() - q.rows();
+  for (std::int64_t i = 0; i < s.rows(); ++i) {
+    const auto first_masked = std::max<std::int64_t>(0, i + shift + 1);
+    for (std::int64_t j = first_masked; j < s.cols(); ++j) {
+      s(i, j) = -std::numeric_limits<A>::infinity();
+    }
+  }
+  //! [mask]
+}
+//! [apply_mask]
+
 //! [scores]
 template <class A>
 Matrix<A> masked_scores(const Matrix<A>& q, const Matrix<A>& k,
@@ -104,17 +120,7 @@ Matrix<A> masked_scores(const Matrix<A>& q, const Matrix<A>& k,
   const A scale = static_cast<A>(options.scale_for(q.cols()));
   Matrix<A> s = q * k.transpose();
   s = stored(scale * s);
-  if (options.causal) {
-    //! [mask]
-    const std::int64_t shift = k.rows() - q.rows();
-    for (std::int64_t i = 0; i < s.rows(); ++i) {
-      const auto first_masked = std::max<std::int64_t>(0, i + shift + 1);
-      for (std::int64_t j = first_masked; j < s.cols(); ++j) {
-        s(i, j) = -std::numeric_limits<A>::infinity();
-      }
-    }
-    //! [mask]
-  }
+  if (options.causal) apply_causal_mask(q, k, s);
   return s;
 }
 //! [scores]
@@ -156,12 +162,14 @@ Matrix<T> exp_of(const Matrix<T>& scores, const Vector<T>& shift) {
 
 }  // namespace
 
+//! [definition]
 template <class T>
 Matrix<T> unsafe_softmax(const Matrix<T>& scores) {
   const Matrix<T> e = scores.array().exp();
-  const Vector<T> l = e.rowwise().sum();
+  const Vector<T> l = e.rowwise().sum();  // one sum for each row
   return e.array().colwise() / l.array();
 }
+//! [definition]
 
 //! [softmax]
 template <class T>
@@ -174,6 +182,7 @@ Matrix<T> safe_softmax(const Matrix<T>& scores) {
   return e.array().colwise() / l.array();
   //! [rows]
 }
+//! [softmax]
 
 template <class T>
 Vector<T> log_sum_exp(const Matrix<T>& scores) {
@@ -181,7 +190,6 @@ Vector<T> log_sum_exp(const Matrix<T>& scores) {
   const Matrix<T> e = exp_of(scores, m);
   return m.array() + e.rowwise().sum().array().log();
 }
-//! [softmax]
 
 namespace {
 

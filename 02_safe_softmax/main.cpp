@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "01_naive_attention/attention.hpp"
+#include "02_safe_softmax/first_softmax.hpp"
 #include "02_safe_softmax/limits.hpp"
 #include "02_safe_softmax/pictures.hpp"
 #include "02_safe_softmax/softmax.hpp"
@@ -42,21 +43,19 @@ std::string joined(const Tensor<float, 1>& row, const char* format) {
 
 // Three scores for which the definition overflows and the safe form does not.
 void worked_example() {
-  const auto x = row_of<float>({1000, 1001, 1002});
-  Tensor<float, 1> unsafe(x.shape()), safe(x.shape());
-  safe::unsafe_softmax<float>(x, unsafe);
-  safe::safe_softmax<float>(x, safe);
-  const double m = safe::row_max<float>(x);
+  const std::vector<float> x = {1000, 1001, 1002};
+  const auto unsafe = safe::softmax(x), safe = safe::shifted_softmax(x);
+  const double m = *std::max_element(x.begin(), x.end());
   cli::Table table(
       {"x", "exp(x)", "exp(x)/sum", "x - max", "exp(x - max)", "softmax"});
-  for (std::int64_t j = 0; j < x.size(0); ++j) {
-    const double shifted = x(j) - m;
-    table.add({fmt::format("{:g}", x(j)),
-               fmt::format("{:g}", safe::exp_in<float>(x(j))),
-               fmt::format("{:g}", std::abs(unsafe(j))),
+  for (std::size_t j = 0; j < x.size(); ++j) {
+    const double shifted = x[j] - m;
+    table.add({fmt::format("{:g}", x[j]),
+               fmt::format("{:g}", safe::exp_in<float>(x[j])),
+               fmt::format("{:g}", std::abs(unsafe[j])),
                fmt::format("{:g}", shifted),
                fmt::format("{:.4f}", safe::exp_in<float>(shifted)),
-               fmt::format("{:.4f}", safe(j))});
+               fmt::format("{:.4f}", safe[j])});
   }
   fmt::print("{}", table.text());
 }

@@ -93,6 +93,32 @@ TileMoment<T> moment(const Head<T>& head, TileStage stage, std::int64_t query,
           {o.data(), {o.rows(), o.cols()}}};
 }
 
+//! [online_softmax]
+// Adds the tile of scores S at (begin, j) to the state (m, l, O) of its rows:
+// S becomes P = exp(S - m), and l and O are rescaled.
+template <class T>
+void online_softmax(const Head<T>& head, std::int64_t begin, std::int64_t j,
+                    Matrix<T>& s, Vector<T>& m, Vector<T>& l, Matrix<T>& o) {
+  const std::int64_t cols = s.cols();
+  for (std::int64_t i = 0; i < s.rows(); ++i) {
+    const std::int64_t seen = head.seen(begin + i, j, cols);
+    s.row(i).tail(cols - seen).setZero();  // masked keys
+    if (seen == 0) continue;
+    auto p = s.row(i).head(seen).array();  // still S
+    const T m_new = std::max(p.maxCoeff(), m(i));
+    if (m_new == kNegInf<T>) {  // every score overflowed: as if masked
+      p.setZero();
+      continue;
+    }
+    const T rescale = std::exp(m(i) - m_new);
+    p = (p - m_new).exp();
+    l(i) = rescale * l(i) + p.sum();
+    o.row(i) *= rescale;
+    m(i) = m_new;
+  }
+}
+//! [online_softmax]
+
 //! [tiled]
 // Attention of the queries `begin` to `end` of one head.
 template <class T>
@@ -105,7 +131,7 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
   Vector<T> m = Vector<T>::Constant(rows, kNegInf<T>);
   Vector<T> l = Vector<T>::Zero(rows);
   load(head.q, begin, end, q);
-  const auto show = [&](TileStage stage, std::int64_t j) {  // to onlookers
+  const auto show = [&](TileStage stage, std::int64_t j) {  // to observers
     if (watch) watch(moment(head, stage, begin, j, s, m, l, o));
   };
   const auto needed = head.seen(end - 1, 0, head.k.size(0));
@@ -116,22 +142,7 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
     s.resize(rows, cols);
     s.noalias() = scale * q * k.transpose();
     show(TileStage::kScored, j);
-    for (std::int64_t i = 0; i < rows; ++i) {
-      const std::int64_t seen = head.seen(begin + i, j, cols);
-      s.row(i).tail(cols - seen).setZero();  // masked keys
-      if (seen == 0) continue;
-      auto p = s.row(i).head(seen).array();  // still S
-      const T m_new = std::max(p.maxCoeff(), m(i));
-      if (m_new == kNegInf<T>) {  // every score overflowed: as if masked
-        p.setZero();
-        continue;
-      }
-      const T rescale = std::exp(m(i) - m_new);
-      p = (p - m_new).exp();
-      l(i) = rescale * l(i) + p.sum();
-      o.row(i) *= rescale;
-      m(i) = m_new;
-    }
+    online_softmax(head, begin, j, s, m, l, o);
     drop(head.keep, options.dropout_probability, begin, j, s);
     show(TileStage::kRescaled, j);
     o.noalias() += s * v;

@@ -155,8 +155,9 @@ int main(int argc, char** argv) {
                   backends.watching([&](const Backend& watched) {
                     flash::show_traffic(program, watched);
                   }));
+  // In the lab, which runs every rung: a GPU may lack some.
   program.section("memory", "Memory that the kernels allocate",
-                  [&] { show_memory(program, backends.used()); });
+                  [&] { show_memory(program, backends.lab()); });
   program.section("repeat", "Determinism",
                   [&] { check_repeats(program, backends.used()); });
   program.section("trace", "Every kernel in the watched lab",

@@ -1,56 +1,129 @@
-"""Prints a picture of this lesson as SVG: python3 -m 01_naive_attention.figures.drawings flow"""
+"""Prints a picture of this lesson as SVG: python3 -m 01_naive_attention.figures.drawings forward"""
 
-from common.drawing.svg import LINEAR, QUADRATIC, Drawing, main
+from common.drawing.svg import LINEAR, QUADRATIC, RED, Drawing, main
 
-TALL, WIDE = 24, 92  # d and N in pixels: the longer the text, the wider
-
-
-def step(d, x, y, words):
-    """An arrow to the next matrix, labelled with the operation."""
-    d.arrow(x, y, x + 78)
-    for k, line in enumerate(words):
-        d.text(x + 36, y - 8 - 14 * (len(words) - 1 - k), line, font_size=11)
+WIDTH = 400
+TALL, WIDE = 26, 84  # d and N in pixels: the longer the text, the wider
+GREY = "#555555"
 
 
-def flow():
-    d = Drawing(700, 392, "The data of naive attention, forward and backward")
-    d.text(18, 26, "Forward", text_anchor="start", font_weight="bold")
-    y, middle = 52, 52 + WIDE / 2
-    for x, name in [(20, "Q"), (58, "K")]:
-        d.matrix(x, y, TALL, WIDE, LINEAR, name, "N x d")
-    step(d, 92, middle, ["scale", "Q K\u1d40"])
-    d.matrix(178, y, WIDE, WIDE, QUADRATIC, "S", "N x N")
-    step(d, 280, middle, ["softmax", "of rows"])
-    d.matrix(366, y, WIDE, WIDE, QUADRATIC, "P", "N x N")
-    d.matrix(474, y, TALL, WIDE, LINEAR, "V", "N x d")
-    step(d, 510, middle, ["P V"])
-    d.matrix(596, y, TALL, WIDE, LINEAR, "O", "N x d")
+def linear(d, x, y, name):
+    """A matrix of N x d elements."""
+    d.matrix(x, y, TALL, WIDE, LINEAR, name)
+    d.text(x + TALL / 2, y + WIDE + 16, "N×d", fill=GREY)
 
-    d.text(18, 204, "Backward", text_anchor="start", font_weight="bold")
-    y, middle = 228, 228 + WIDE / 2
-    d.matrix(596, y, TALL, WIDE, LINEAR, "dO", "N x d")
-    d.pointer(592, middle, 554, middle)
-    d.text(573, middle - 8, "dO V\u1d40", font_size=11)
-    d.matrix(458, y, WIDE, WIDE, QUADRATIC, "dP", "N x N")
-    d.pointer(452, middle, 378, middle)
-    d.text(415, middle - 22, "P \u2218 (dP - \u03b4)", font_size=11)
-    d.text(415, middle - 8, "P from above", font_size=11)
-    d.matrix(280, y, WIDE, WIDE, QUADRATIC, "dS", "N x N")
-    d.pointer(274, middle, 196, middle)
-    d.text(235, middle - 22, "dS K: dQ", font_size=11)
-    d.text(235, middle - 8, "dS\u1d40 Q: dK", font_size=11)
-    for x, name in [(126, "dQ"), (164, "dK")]:
-        d.matrix(x, y, TALL, WIDE, LINEAR, name, "N x d")
-    d.matrix(646, y, TALL, WIDE, LINEAR, "dV", "N x d")
-    d.pointer(623, middle, 643, middle)
-    d.text(634, y - 8, "P\u1d40 dO", font_size=11)
-    d.legend(
-        20,
-        370,
-        [(LINEAR, "grows with N"), (QUADRATIC, "grows with N squared, and all of it is stored")],
+
+def square(d, x, y, name):
+    """A matrix of N x N elements."""
+    d.matrix(x, y, WIDE, WIDE, QUADRATIC, name)
+    d.text(x + WIDE / 2, y + WIDE + 16, "N×N", fill=GREY)
+
+
+def sign(d, x, y, words):
+    """A sign between two matrices."""
+    d.text(x, y + WIDE / 2 + 6, words, font_size=18)
+
+
+def legend(d, y):
+    d.box(16, y - 11, 16, 14, LINEAR, "#666666")
+    d.text(38, y, "grows with N", text_anchor="start")
+    d.box(150, y - 11, 16, 14, QUADRATIC, "#666666")
+    d.text(172, y, "grows with N²; all of it is stored", text_anchor="start")
+
+
+def forward():
+    d = Drawing(WIDTH, 392, "The forward pass: Q and K give S, softmax gives P, P and V give O")
+    d.text(16, 28, "1. Scores: S = scale · Q Kᵀ", text_anchor="start", font_size=14)
+    linear(d, 40, 44, "Q")
+    sign(d, 88, 44, "×")
+    d.matrix(110, 44 + (WIDE - TALL) / 2, WIDE, TALL, LINEAR, "Kᵀ")
+    d.text(110 + WIDE / 2, 44 + (WIDE + TALL) / 2 + 16, "d×N", fill=GREY)
+    sign(d, 217, 44, "=")
+    square(d, 240, 44, "S")
+    d.pointer(282, 150, 282, 200)
+    d.text(16, 180, "2. P = softmax of each row of S", text_anchor="start", font_size=14)
+    square(d, 240, 206, "P")
+    sign(d, 338, 206, "×")
+    linear(d, 352, 206, "V")
+    linear(d, 140, 206, "O")
+    d.pointer(232, 206 + WIDE / 2, 174, 206 + WIDE / 2)
+    d.text(16, 242, "3. Output", text_anchor="start", font_size=14)
+    d.text(16, 262, "O = P V", text_anchor="start", font_size=14)
+    d.line(16, 322, 384, 322, "#cccccc", 1)
+    d.text(16, 344, "N: length of the text. d: size of a head.", text_anchor="start", fill=GREY)
+    legend(d, 374)
+    return d
+
+
+def backward():
+    d = Drawing(WIDTH, 560, "The backward pass: from dO to dV, dP, dS, dQ and dK")
+    d.text(16, 28, "1. Through O = P V", text_anchor="start", font_size=14)
+    linear(d, 40, 44, "dO")
+    d.pointer(74, 44 + WIDE / 2, 172, 44 + WIDE / 2)
+    d.text(120, 44 + WIDE / 2 - 8, "dO Vᵀ")
+    square(d, 178, 44, "dP")
+    linear(d, 352, 44, "dV")
+    d.text(346, 44 + WIDE / 2 + 4, "Pᵀ dO =", text_anchor="end")
+    d.text(16, 172, "2. Through the softmax", text_anchor="start", font_size=14)
+    d.pointer(220, 150, 220, 196)
+    d.text(232, 170, "dS = P ∘ (dP − δ)", text_anchor="start")
+    d.text(232, 188, "δ: one value for each row", text_anchor="start", fill=GREY)
+    square(d, 178, 202, "dS")
+    d.text(16, 318, "3. Through", text_anchor="start", font_size=14)
+    d.text(16, 338, "S = scale · Q Kᵀ", text_anchor="start", font_size=14)
+    d.pointer(206, 308, 150, 362)
+    d.pointer(234, 308, 270, 362)
+    linear(d, 124, 368, "dQ")
+    d.text(118, 414, "scale · dS K =", text_anchor="end")
+    linear(d, 260, 368, "dK")
+    d.text(294, 414, "= scale · dSᵀ Q", text_anchor="start")
+    d.line(16, 496, 384, 496, "#cccccc", 1)
+    d.text(16, 518, "S and P come from the forward pass.", text_anchor="start", fill=GREY)
+    legend(d, 546)
+    return d
+
+
+CELL = 22
+
+
+def masked(d, left, top, queries, keys):
+    """The causal mask of that many queries and keys: what is seen, and what is masked."""
+    shift = keys - queries
+    for i in range(queries):
+        for j in range(keys):
+            seen = j <= i + shift
+            x, y = left + CELL * j, top + CELL * i
+            d.box(x, y, CELL, CELL, "#8fc7a8" if seen else "#ffffff", "#888888", 0.8)
+            if not seen:
+                d.text(x + CELL / 2, y + 15, "−∞", fill="#888888")
+        if shift + i < 0:  # this row sees no key
+            d.text(
+                left + CELL * keys + 6, top + CELL * i + 15, "no key", text_anchor="start", fill=RED
+            )
+        d.text(left - 6, top + CELL * i + 15, f"{i}", text_anchor="end", fill=GREY)
+    for j in range(keys):
+        d.text(left + CELL * j + CELL / 2, top - 6, f"{j}", fill=GREY)
+
+
+def mask():
+    d = Drawing(WIDTH, 262, "The causal mask for equal and for unequal numbers of queries and keys")
+    for x, queries, keys in [(22, 4, 4), (150, 2, 5), (300, 5, 2)]:
+        shift = keys - queries
+        d.text(x, 26, f"{queries} queries,", text_anchor="start", font_weight="bold")
+        d.text(x, 42, f"{keys} keys", text_anchor="start", font_weight="bold")
+        d.text(x, 60, f"shift {shift}".replace("-", "−"), text_anchor="start", fill=GREY)
+        masked(d, x, 92, queries, keys)
+    d.box(22, 222, 14, 14, "#8fc7a8", "#888888", 0.8)
+    d.text(42, 234, "query i (row) sees key j (column): j ≤ i + shift", text_anchor="start")
+    d.text(
+        22,
+        254,
+        "The last query always sees the last key: bottom right.",
+        text_anchor="start",
+        fill=GREY,
     )
     return d
 
 
 if __name__ == "__main__":
-    main({"flow": flow})
+    main({"forward": forward, "backward": backward, "mask": mask})

@@ -1,48 +1,76 @@
 """Prints a picture of this lesson as SVG: python3 -m 02_safe_softmax.figures.drawings passes"""
 
-from common.drawing.svg import LINEAR, QUADRATIC, SMALL, Drawing, main
+from common.drawing.svg import LINEAR, QUADRATIC, RED, SMALL, Drawing, main
 
-CELLS, SIDE = 18, 18
+WIDTH = 400
+CELLS, SIDE = 9, 20
+GREY = "#555555"
+
+
+def shift():
+    d = Drawing(WIDTH, 236, "Subtracting the maximum moves the scores to where exp is finite")
+    left, right, y = 24, 232, 92  # the numbers for which exp(x) neither overflows nor vanishes
+    d.text(16, 26, "exp(x) in float32", text_anchor="start", font_size=14)
+    d.box(left, y - 16, right - left, 32, SMALL, "#888888", 0.8)
+    d.text((left + right) / 2, y - 26, "exp(x) is finite and above 0")
+    d.box(right, y - 16, 376 - right, 32, "#f7d6d6", "#888888", 0.8)
+    d.text((right + 376) / 2, y - 26, "exp(x) = ∞", fill=RED)
+    for x, words in [(left, "−104"), (150, "0"), (right, "89")]:
+        d.line(x, y + 16, x, y + 22, "#222222", 1)
+        d.text(x, y + 36, words)
+    for k, score in enumerate([1000, 1001, 1002]):
+        x = 264 + 44 * k
+        d.element("circle", cx=x, cy=y, r=6, fill=RED)
+        d.text(x, y + 36, score, fill=RED)
+    for k in range(3):
+        d.element("circle", cx=122 + 14 * k, cy=y, r=6, fill="#1b6e3c")
+    d.element(
+        "path",
+        d=f"M 308 {y + 46} Q 200 {y + 96} 120 {y + 24}",
+        fill="none",
+        stroke="#222222",
+        stroke_width=1.5,
+    )
+    d.element("path", d=f"M 113 {y + 18} l 3 12 l 9 -8 z", fill="#222222")
+    d.text(240, y + 94, "subtract 1002")
+    d.text(
+        16, 216, "The scores become −2, −1, 0. (The axis is not to scale.)", text_anchor="start",
+        fill=GREY,
+    )  # fmt: skip
+    return d
 
 
 def passes():
-    d = Drawing(700, 252, "The three passes of safe softmax over one row of scores")
+    d = Drawing(WIDTH, 300, "The three passes of safe softmax over one row of scores")
     left = 178
-    d.text(left + CELLS * SIDE / 2, 24, "a row of scores", font_weight="bold")
-    for k, (words, result, note) in enumerate(
+    for k, (words, what, result) in enumerate(
         [
-            ("1: the maximum", "m", "one value"),
-            ("2: the sum of exp(x - m)", "l", "one value"),
-            ("3: exp(x - m) / l", None, ""),
+            ("Pass 1: the maximum", "m = max x", "m"),
+            ("Pass 2: the sum", "l = Σ exp(x − m)", "l"),
+            ("Pass 3: the quotients", "p = exp(x − m) / l", None),
         ]
     ):
-        y = 42 + 56 * k
-        d.text(left - 10, y + 14, words, text_anchor="end")
+        y = 30 + 76 * k
+        d.text(16, y + 8, words, text_anchor="start", font_weight="bold")
+        d.text(16, y + 28, what, text_anchor="start")
         for cell in range(CELLS):
             d.box(left + cell * SIDE, y, SIDE, SIDE, LINEAR)
-        d.pointer(left, y + 28, left + CELLS * SIDE, y + 28)
-        d.text(left + CELLS * SIDE + 14, y + 32, "reads all", text_anchor="start", font_size=11)
+        d.pointer(left, y + 31, left + CELLS * SIDE, y + 31)
         if result:
-            x = left + CELLS * SIDE + 80
-            d.pointer(left + CELLS * SIDE + 6, y + 9, x - 4, y + 9)
-            d.matrix(x, y - 2, 26, 22, SMALL, result)
-            d.text(x + 34, y + 13, note, text_anchor="start", font_size=11)
-            # What a pass has found, the next one needs before its first step.
-            d.pointer(x + 13, y + 21, x + 13, y + 53, stroke="#777777", stroke_dasharray="4 3")
-    y = 42 + 56 * 3 - 8
+            d.pointer(left + CELLS * SIDE + 2, y + 31, left + CELLS * SIDE + 18, y + 48)
+            d.text(left + CELLS * SIDE + 22, y + 60, result, font_size=15, font_weight="bold")
+            d.pointer(left + CELLS * SIDE + 14, y + 56, left - 8, y + 84, "#999999", 1.2,
+                      stroke_dasharray="4 3")  # fmt: skip
+    y = 30 + 76 * 2 + 44
     for cell in range(CELLS):
         d.box(left + cell * SIDE, y, SIDE, SIDE, QUADRATIC)
-    d.text(left - 10, y + 14, "writes P", text_anchor="end")
-    d.text(left + CELLS * SIDE + 93, y - 34, "m and l", font_size=11)
+    d.text(16, y + 15, "written: P", text_anchor="start")
     d.text(
-        20,
-        y + 40,
-        "Three reads and one write per score. Each pass needs the complete result of the pass "
-        "above it.",
-        text_anchor="start",
+        16, 272, "Each score is read three times. No pass can begin", text_anchor="start", fill=GREY
     )
+    d.text(16, 290, "before the one above it has ended.", text_anchor="start", fill=GREY)
     return d
 
 
 if __name__ == "__main__":
-    main({"passes": passes})
+    main({"shift": shift, "passes": passes})

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include "01_naive_attention/attention.hpp"
+#include "02_safe_softmax/first_softmax.hpp"
 #include "02_safe_softmax/limits.hpp"
 #include "common/tensor/random.hpp"
 
@@ -35,6 +36,10 @@ Tensor<T, 1> softmax(const Tensor<T, 1>& x) {
   poison(y.view());
   safe::safe_softmax<T, A>(x, y);
   return y;
+}
+
+std::vector<float> values_of(const Tensor<float, 1>& x) {
+  return {x.data(), x.data() + x.count()};
 }
 
 bool same_bits(const Tensor<float, 1>& a, const Tensor<float, 1>& b) {
@@ -65,6 +70,22 @@ double worst_share_of_bound(const Tensor<T, 1>& x) {
 }
 
 }  // namespace
+
+TEST_CASE("the first softmax of the page agrees with the one that counts") {
+  for (const std::int64_t n : kLengths) {
+    const auto x = normal_tensor<float, 1>({n}, 5);
+    const auto expected = softmax<float>(x);
+    const auto definition = safe::softmax(values_of(x));
+    const auto shifted = safe::shifted_softmax(values_of(x));
+    for (std::int64_t j = 0; j < n; ++j) {
+      const auto i = static_cast<std::size_t>(j);
+      CHECK(definition[i] == doctest::Approx(expected(j)).epsilon(1e-4));
+      CHECK(shifted[i] == doctest::Approx(expected(j)).epsilon(1e-4));
+    }
+  }
+  CHECK(std::isnan(safe::softmax({1000, 0})[0]));
+  CHECK(safe::shifted_softmax({1000, 0})[0] == 1);
+}
 
 TEST_CASE("safe softmax gives the weights of lesson 01") {
   for (const std::int64_t n : kLengths) {

@@ -1,62 +1,158 @@
-"""Prints a picture of this lesson as SVG: python3 -m 03_online_softmax.figures.drawings flow"""
+"""Prints a picture of this lesson as SVG: python3 -m 03_online_softmax.figures.drawings passes"""
 
-from common.drawing.svg import LINEAR, SMALL, Drawing, main
+from common.drawing.svg import LINEAR, QUADRATIC, SMALL, Drawing, main
 
-
-def state(d, x, y, words):
-    """A state (m, l, O), labelled with the keys that it covers."""
-    d.matrix(x, y, 96, 30, SMALL, "(m, l, O)")
-    d.text(x + 48, y + 44, words, font_size=10, fill="#555555")
-
-
-def keys(d, x, y, words):
-    """A tile of keys and values, which the state processes once."""
-    d.matrix(x, y, 62, 34, LINEAR, words)
+WIDTH = 400
+GREY = "#555555"
+CELLS, SIDE = 8, 20
+BAR, OLD, NEW = 26, "#8fb8de", "#e39b5a"
 
 
-def flow():
-    d = Drawing(700, 432, "One pass over the keys, and the same computation in parts")
-    d.text(
-        18, 24, "One pass: each tile of keys is read once", text_anchor="start", font_weight="bold"
-    )
-    y = 108
-    known = ["no key", "keys 0", "keys 0, 1", "keys 0 to 2", "all keys"]
-    for k in range(5):
-        x = 18 + 142 * k
-        state(d, x, y, known[k])
-        if k < 4:
-            d.pointer(x + 96, y + 15, x + 142, y + 15)
-            keys(d, x + 88, 46, f"K{k}, V{k}")
-            d.pointer(x + 119, 80, x + 119, y + 8)
-    d.text(
-        18,
-        188,
-        "A step: update m; rescale l and O by exp(m_old - m); add the tile's sum of P and P V.",
-        text_anchor="start",
-    )
-    top = 228
-    d.text(
-        18,
-        top,
-        "In parts: merging two states gives a state",
-        text_anchor="start",
-        font_weight="bold",
-    )
+def bars(d, x, y, heights, colours, labels):
+    """Bars of those heights, as shares of 96 pixels, on a line at y."""
+    for k, (height, colour, label) in enumerate(zip(heights, colours, labels)):
+        left = x + 34 * k
+        d.box(left, y - 96 * height, BAR, 96 * height, colour, "#666666", 0.8)
+        d.text(left + BAR / 2, y - 96 * height - 6, label)
+        d.text(left + BAR / 2, y + 16, ["3", "2", "5"][k], fill=GREY)
+    d.line(x - 8, y, x + 34 * len(heights) - 2, y, "#222222", 1)
+
+
+def rescale():
+    d = Drawing(WIDTH, 236, "One factor rescales every term of the sum when the maximum rises")
+    y = 168
+    d.text(16, 26, "after scores 3 and 2", text_anchor="start", font_weight="bold")
+    d.text(16, 44, "m = 3", text_anchor="start")
+    bars(d, 28, y, [1, 0.5], [OLD, OLD], ["1", "1/2"])
+    d.pointer(128, 124, 226, 124)
+    d.text(177, 96, "score 5 arrives:")
+    d.text(177, 114, "every term × 1/4")
+    d.text(240, 26, "after score 5", text_anchor="start", font_weight="bold")
+    d.text(240, 44, "m = 5", text_anchor="start")
+    bars(d, 248, y, [0.25, 0.125, 1], [OLD, OLD, NEW], ["1/4", "1/8", "1"])
+    d.text(62, y + 36, "l = 3/2", font_size=14)
+    d.text(296, y + 36, "l = 3/2 · 1/4 + 1 = 11/8", font_size=14)
+    d.text(16, 228, "Each bar is 2 to the power (score − m).", text_anchor="start", fill=GREY)
+    return d
+
+
+def row(d, x, y, colour):
+    for cell in range(CELLS):
+        d.box(x + cell * SIDE, y, SIDE, 16, colour)
+
+
+def passes():
+    rows = [
+        ("Three passes", [("m", LINEAR), ("l", LINEAR), ("write P", LINEAR), ("P V", QUADRATIC)]),
+        ("Two passes", [("m, l", LINEAR), ("write P", LINEAR), ("P V", QUADRATIC)]),
+        ("One pass", [("m, l, O", LINEAR)]),
+    ]
+    d = Drawing(WIDTH, 410, "Passes over the keys: three and the product, two and the product, one")
+    y = 20
+    for words, parts in rows:
+        d.text(16, y + 12, words, text_anchor="start", font_weight="bold")
+        for name, colour in parts:
+            d.text(176, y + 12, name, text_anchor="end")
+            row(d, 186, y, colour)
+            d.pointer(186, y + 23, 186 + CELLS * SIDE, y + 23, stroke_width=1.2)
+            y += 34
+        y += 16
+    d.box(16, y + 2, 16, 14, LINEAR, "#666666")
+    d.text(38, y + 13, "scores of one row", text_anchor="start")
+    d.box(186, y + 2, 16, 14, QUADRATIC, "#666666")
+    d.text(208, y + 13, "probabilities P, read again", text_anchor="start")
+    d.text(16, y + 38, "Each arrow is one pass over all keys.", text_anchor="start", fill=GREY)
+    return d
+
+
+def state(d, x, y):
+    d.matrix(x, y, 66, 26, SMALL, "(m, l, O)")
+
+
+def keys(d, x, y, k):
+    d.matrix(x, y, 62, 26, LINEAR, f"tile {k}")
+
+
+def chain():
+    d = Drawing(WIDTH, 178, "One pass: each tile of keys updates the state once")
+    d.text(16, 26, "One pass: one tile after the other", text_anchor="start", font_weight="bold")
     for k in range(4):
-        x = 40 + 174 * k
-        keys(d, x + 17, top + 16, f"K{k}, V{k}")
-        d.pointer(x + 48, top + 50, x + 48, top + 64)
-        d.matrix(x, top + 66, 96, 26, SMALL, "(m, l, O)")
+        x = 24 + 94 * k
+        keys(d, x + 2, 44, k)
+        d.pointer(x + 33, 70, x + 33, 96)
+        state(d, x, 98)
+        if k < 3:
+            d.pointer(x + 66, 111, x + 94, 111)
+        d.text(x + 33, 142, ["keys 0", "0 to 1", "0 to 2", "all keys"][k], fill=GREY)
+    d.text(16, 168, "Below each state: the tiles that it covers.", text_anchor="start", fill=GREY)
+    return d
+
+
+def tree():
+    d = Drawing(WIDTH, 240, "In parts: independent states are merged as a tree")
+    d.text(16, 26, "In parts: merge the states", text_anchor="start", font_weight="bold")
+    for k in range(4):
+        x = 24 + 94 * k
+        keys(d, x + 2, 44, k)
+        d.pointer(x + 33, 70, x + 33, 90)
+        state(d, x, 92)
     for k in range(2):
-        x = 40 + 348 * k + 87
-        for side in (-87, 87):
-            d.pointer(x + 48 + side, top + 92, x + 48 + side / 4, top + 114)
-        d.matrix(x, top + 116, 96, 26, SMALL, "(m, l, O)")
-        d.pointer(x + 48, top + 142, 349 + (-22 if k == 0 else 22), top + 164)
-    d.matrix(301, top + 166, 96, 22, SMALL, "(m, l, O)")
-    d.text(410, top + 181, "then O / l, and LSE = m + ln l", text_anchor="start")
+        x = 71 + 188 * k
+        d.pointer(x - 14, 118, x + 20, 142)
+        d.pointer(x + 80, 118, x + 46, 142)
+        state(d, x, 144)
+    d.pointer(104, 170, 186, 194)
+    d.pointer(292, 170, 210, 194)
+    state(d, 165, 196)
+    d.text(240, 214, "O / l, and m + ln l", text_anchor="start")
+    return d
+
+
+def tiles():
+    d = Drawing(WIDTH, 330, "Attention by tiles: one tile of scores exists at a time")
+    d.text(
+        16, 26, "Only one tile of scores exists at a time", text_anchor="start", font_weight="bold"
+    )
+    left, top, side = 112, 96, 34
+    for i in range(4):
+        for j in range(6):
+            now, done = (i == 1 and j == 3), (i < 1 or (i == 1 and j < 3))
+            fill = QUADRATIC if now else ("#eeeeee" if done else "#ffffff")
+            d.box(left + side * j, top + side * i, side, side, fill, "#aaaaaa", 0.8)
+    d.text(left + side * 3.5, top + side * 1.5 + 4, "S, P")
+    for j in range(6):
+        d.box(
+            left + side * j,
+            56,
+            side,
+            28,
+            LINEAR,
+            "#222222" if j == 3 else "#aaaaaa",
+            2 if j == 3 else 0.8,
+        )
+    d.text(left - 8, 74, "K, V", text_anchor="end")
+    for i in range(4):
+        d.box(
+            66,
+            top + side * i,
+            30,
+            side,
+            LINEAR,
+            "#222222" if i == 1 else "#aaaaaa",
+            2 if i == 1 else 0.8,
+        )
+    d.text(58, top + side * 1.5 + 4, "Q", text_anchor="end")
+    d.matrix(326, top + side, 60, side, SMALL, "m, l, O", stroke="#222222")
+    d.pointer(left + 6 * side + 2, top + side * 1.5, 324, top + side * 1.5, stroke_width=1.2)
+    d.text(356, top + side * 2 + 16, "one row", fill=GREY)
+    d.text(356, top + side * 2 + 32, "of tiles", fill=GREY)
+    y = top + side * 4 + 24
+    d.text(16, y, "For each tile of queries (rows, in parallel):", text_anchor="start")
+    d.text(16, y + 20, "go along the tiles of keys; each tile of S becomes P,", text_anchor="start")
+    d.text(16, y + 40, "is added to m, l and O, and is forgotten.", text_anchor="start")
+    d.text(16, y + 62, "Grey: computed before, no longer stored.", text_anchor="start", fill=GREY)
     return d
 
 
 if __name__ == "__main__":
-    main({"flow": flow})
+    main({"rescale": rescale, "passes": passes, "chain": chain, "tree": tree, "tiles": tiles})

@@ -106,6 +106,7 @@ __global__ void __launch_bounds__(256, 1)
         frag.b, stage + Tile::a_size + Tile::step(l, Tile::block_n) + col);
   };
   float acc[Tile::thread_m][Tile::thread_n] = {};
+  //! [loop]
   RegisterFragments frags[2];
   fetch_b(0);
 #pragma unroll
@@ -116,9 +117,9 @@ __global__ void __launch_bounds__(256, 1)
   float4 staged[pieces];
   for (int tile = 0; tile < tiles; ++tile) {
     const int next = tile + 1 < tiles ? tile + 1 : tile;  // no branch below
-                                                          // C += A B
+
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; ++l) {
+    for (int l = 0; l < Tile::block_k; ++l) {  // C += A B
       if (l + 1 < Tile::block_k) {
         load(frags[(l + 1) % 2], stage_of(tile), l + 1);
       } else {
@@ -135,6 +136,7 @@ __global__ void __launch_bounds__(256, 1)
         store_piece(tile + 1, l - 8, staged[l - 8]);
       }
       const RegisterFragments& frag = frags[l % 2];
+      //! [loop]
 #pragma unroll
       for (int i = 0; i < Tile::thread_m; ++i) {
 #pragma unroll

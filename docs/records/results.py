@@ -4,11 +4,14 @@ FILE is a record that a lesson's program wrote with --results; GROUP is one of i
 group there is a table for each of them, all lengths beside one another. Without an option the table
 has times and rates; with --resources what each kernel takes of the GPU; with --columns the columns
 that are named, "TFLOP/s,registers". With --across the values of one column stand side by side: a
-line for each length, a column for each kernel and type. The last lines say where the figures are
-from, and with --source there is nothing else. Exit status: 0, or 2 when FILE has no such thing.
+line for each length, a column for each kernel and type. With --rows only
+the kernels that are named are shown, "07_*,08_matmul_coalesced". The last lines say where the
+figures are from, and with --source there is nothing else. Exit status: 0, or 2 when FILE has no
+such thing.
 """
 
 import argparse
+import fnmatch
 import sys
 import textwrap
 
@@ -64,6 +67,19 @@ def rows_of(record, group):
         known = sorted({row["group"] for row in record["measurements"]})
         raise Problem(f"there is no group '{group}' in the record; there are {', '.join(known)}.")
     return rows
+
+
+def of_kernels(rows, names):
+    """Those rows whose kernels are named, "07_*,08_matmul_coalesced"."""
+    for name in names.split(","):
+        if not any(fnmatch.fnmatchcase(row["kernel"], name) for row in rows):
+            known = ", ".join(dict.fromkeys(row["kernel"] for row in rows))
+            raise Problem(f"there is no kernel '{name}'; there are {known}.")
+    return [
+        row
+        for row in rows
+        if any(fnmatch.fnmatchcase(row["kernel"], name) for name in names.split(","))
+    ]
 
 
 def cell(row, column):
@@ -159,6 +175,7 @@ def main(arguments):
     parser.add_argument(
         "group", nargs="?", help="a group of its measurements; without: all of them"
     )
+    parser.add_argument("--rows", metavar="NAMES", help="kernels, with commas between them")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--resources", action="store_true", help="registers, memory, occupancy")
     which.add_argument("--columns", metavar="NAMES", help="headings, with commas between them")
@@ -170,8 +187,10 @@ def main(arguments):
     try:
         record = read(options.file)
         rows = rows_of(record, options.group) if options.group else []
-        if not rows and (options.across or options.columns or options.resources):
+        if not rows and (options.rows or options.across or options.columns or options.resources):
             raise Problem("an option needs a group.")
+        if options.rows:
+            rows = of_kernels(rows, options.rows)
         if options.source:
             lines = []
         elif not rows:

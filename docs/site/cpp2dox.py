@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-from docs.site import sync_pages
+from docs.site.excerpts import MARK
 
 
 def main(arguments):
@@ -23,7 +23,7 @@ def main(arguments):
         print(f"{arguments[0]}: cpp2dox.py cannot read the file: {error}", file=sys.stderr)
         print(r"/** @file" "\n" r"\ref error_cpp2dox_could_not_read_this_file */")
         return 2
-    print("\n".join("" if sync_pages.MARK.match(line) else line for line in lines))
+    print("\n".join("" if MARK.match(line) else line for line in lines))
     if path.suffix in (".cpp", ".cu"):
         print("/** @file */")
         for before, line in zip([""] + lines, lines):

@@ -27,7 +27,7 @@ import re
 import shutil
 import sys
 
-from docs.site import gfm
+from docs.site import chapters, gfm
 
 SOURCE_SUFFIXES = (".h", ".hpp", ".cpp", ".cuh", ".cu")
 NOT_ON_SITE = {"tests", "exercises", "data"}  # as EXCLUDE_PATTERNS in Doxyfile.in
@@ -114,6 +114,14 @@ class Filter:
         self.raw = {}  # line -> Doxygen text that stands there instead of the page's
         self.line = 0  # where the construct at hand begins, for messages
         self.has_html = False
+        self.below = {  # the chapters of this map that no link has put below it yet
+            chapter
+            for chapter in site.pages
+            if page != chapter
+            and os.path.basename(page) == "README.md"
+            and os.path.dirname(chapter) == os.path.dirname(page)
+            and chapters.is_chapter(chapter)
+        }
         self.take_html()
         self.open_alerts()
         self.kinds, self.fences = gfm.scan(self.lines)
@@ -468,6 +476,10 @@ class Filter:
             return self.fail(f"the link {dest} leads to no file.")
         if target in self.site.pages:
             identifier = self.site.page_id(target)
+            if text is not None and not anchor and target in self.below:
+                # The first link to a chapter makes it a page below its lesson, in the navigation.
+                self.below.remove(target)
+                return f'\\subpage {identifier} "{text_only(text, True)}"'
             if anchor:
                 lines = (
                     self.lines if target == self.page else gfm.read_lines(self.site.root / target)

@@ -6,6 +6,17 @@ A listing is the part of a source file between two marks `//! [TAG]`:
     ```cpp
     ```
 
+A diff is what one step changes of the step before it, each a file or the part of one between two
+marks; NEW stands in OLD's folder where it names none. Below it the tool writes a link to both:
+
+    <!-- diff: 05_flash_forward/kernels/11_overlap.cuh#step 12_ping_pong.cuh#step -->
+    ```diff
+    ```
+    <!-- /diff -->
+
+Its options follow after NEW: --context 2, lines around each change; --most 60, lines that the block
+may have; --rename OLD=NEW, a name that is no change, as the files' own names are none.
+
 A generated block is what a lesson's program prints, or another program of the build
 (common/broken_on_lab), or a Python module, which runs in the repository's root
 (docs.records.results, for recorded measurements):
@@ -15,11 +26,20 @@ A generated block is what a lesson's program prints, or another program of the b
     ```
     <!-- /generated -->
 
+It can be a cut of the tables that the program prints, with patterns for rows and for headings:
+
+    <!-- generated, rows 07_* | 08_*, columns sectors: 04_tiled_matmul --section matmul_traffic -->
+
 A drawing is what a program or module prints as SVG; it goes to the file that the next line shows,
 in the page's folder or below it:
 
     <!-- drawn: 05_flash_forward.figures.drawings loops -->
     ![the order of the loops](figures/loops.svg)
+
+The links at the end of a lesson's page, to its neighbours:
+
+    <!-- navigation -->
+    [Course](../README.md)
 
 The last digits of a sum, an exponential or a rounding error depend on the processor, the compiler
 and the C library. A block or drawing that a program prints is therefore in step if words, integers
@@ -41,9 +61,9 @@ module prints is the same everywhere and compared exactly. A block can ask for a
     either
                                                   sign, count as equal
 
-The tool rewrites the lines inside the fences and those drawings, nothing else. With --check it
-writes nothing and shows the difference instead. Exit status: 0 in step, 1 not in step (--check), 2
-could not be done.
+The tool rewrites the lines inside the fences, those drawings and those links, nothing else. With
+--check it writes nothing and shows the difference instead. Exit status: 0 in step, 1 not in step
+(--check), 2 could not be done.
 """
 
 import argparse
@@ -59,16 +79,25 @@ import sys
 import tempfile
 
 from common.files.write_file import write_file
-from docs.site import gfm
+from docs.site import chapters, gfm
+from docs.site.excerpts import Problem, diff, listing, stripped
+from docs.site.tables import cut
 
-MAX_COLUMNS = 78  # beside the site's navigation a longer line is cut off
 TIME_LIMIT = (
     300.0  # seconds for one program; the longest takes ten, but machines may be slow and busy
 )
 PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)?")
 MODULE = re.compile(r"\w+(?:\.\w+)+", re.ASCII)
-DIRECTIVE = re.compile(r"^[ \t]*<!--\s*/?\s*(?:listing|generated|drawn)\b", re.IGNORECASE)
+DIRECTIVE = re.compile(
+    r"^[ \t]*<!--\s*/?\s*(?:listing|diff|generated|drawn|navigation)\b", re.IGNORECASE
+)
 LISTING = re.compile(r"^[ \t]*<!-- listing: (?P<path>[^\s#]+)#(?P<tag>[^\s#]+) -->[ \t]*$")
+DIFF = re.compile(
+    r"^[ \t]*<!-- diff: (?P<old>[^\s#]+(?:#\S+)?) (?P<new>[^\s#]+(?:#\S+)?)"
+    r"(?P<options> --.*)? -->[ \t]*$"
+)
+DIFF_END = re.compile(r"^[ \t]*<!-- /diff -->[ \t]*$")
+NAVIGATION = re.compile(r"^<!-- navigation -->[ \t]*$")
 GENERATED = re.compile(
     r"^[ \t]*<!-- generated(?:, (?P<rule>[^:]*))?: (?P<command>\S.*?) -->[ \t]*$"
 )
@@ -77,67 +106,10 @@ IMAGE = re.compile(
     r"^[ \t]*!\[[^\]]+\]\((?P<name>(?:[A-Za-z0-9_-]+/)*[A-Za-z0-9_-]+\.svg)\)[ \t]*$"
 )
 END = re.compile(r"^[ \t]*<!-- /generated -->[ \t]*$")
-MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 NUMBER = re.compile(r"(?<![\d.])[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?(?!\.?\d)")  # not 2.11.0
 BOUND = "(limit"  # between a figure and its limit
 FACTOR, CHECKED_FACTOR = 2, 10  # by which an error on another machine may be larger or smaller
-
-
-class Problem(Exception):
-    """One sentence about what is wrong; the page and the line are added where they are known."""
-
-
-def listing(root, path, tag):
-    """The lines between the two marks `//! [tag]` of root/path, dedented."""
-    file = root / path
-    if pathlib.PurePosixPath(path).is_absolute() or ".." in pathlib.PurePosixPath(path).parts:
-        raise Problem(
-            f"the listing's path is '{path}'; it must be relative to the repository, without '..'."
-        )
-    if not file.is_file():
-        raise Problem(f"the listing's file {path} does not exist.")
-    try:
-        lines = gfm.read_lines(file)
-    except ValueError as error:
-        raise Problem(f"the listing's file {path} {error}.") from error
-    marks = [i for i, line in enumerate(lines) if (m := MARK.match(line)) and m["tag"] == tag]
-    if not marks:
-        others = sorted({m["tag"] for line in lines if (m := MARK.match(line))})
-        raise Problem(
-            f"{path} has no mark //! [{tag}]; its marks are: {', '.join(others) or 'none'}."
-        )
-    if len(marks) == 1:
-        raise Problem(f"{path}:{marks[0] + 1}: the mark //! [{tag}] is not closed by a second one.")
-    if len(marks) > 2:
-        raise Problem(f"{path} has {len(marks)} marks //! [{tag}]; there must be exactly two.")
-
-    numbers = [i for i in range(marks[0] + 1, marks[1]) if not MARK.match(lines[i])]
-    texts = [lines[i].rstrip() for i in numbers]
-    indents = [re.match(r"[ \t]*", text)[0] for text in texts if text]
-    if not indents:
-        raise Problem(f"the listing {path}#{tag} is empty.")
-    shared = len(os.path.commonprefix(indents))
-    result = []
-    for number, text in zip(numbers, texts):
-        text = text[shared:]
-        columns = len(text.expandtabs(8))
-        if columns > MAX_COLUMNS:
-            raise Problem(
-                f"{path}:{number + 1} has {columns} columns without its indentation; "
-                f"a listing may have {MAX_COLUMNS}."
-            )
-        result.append(text)
-    return stripped(result)
-
-
-def stripped(lines):
-    """The lines without blank ones at either end."""
-    while lines and not lines[0].strip():
-        lines = lines[1:]
-    while lines and not lines[-1].strip():
-        lines = lines[:-1]
-    return lines
 
 
 def same_number(old, new, noise, factor=FACTOR):
@@ -185,6 +157,9 @@ def same_line(old, new, noise):
 def in_step(old, new, command, rule=None):
     """Whether the lines of a block or drawing are what its command prints; the rule is the one that
     its comment asks for."""
+    if rule is not None:
+        others = [part for part in clauses(rule) if not CUT.fullmatch(part)]
+        rule = ", ".join(others) if others else None
     if rule == "exact" or (rule is None and MODULE.fullmatch(shlex.split(command)[0])):
         return old == new
     noise = decimal.Decimal(0)
@@ -193,10 +168,29 @@ def in_step(old, new, command, rule=None):
         if match is None:
             raise Problem(
                 f"the rule is '{rule}'; allowed are 'exact' and 'noise' with an error, for example "
-                "'noise 2e-06'."
+                "'noise 2e-06', and 'rows A | B' and 'columns A | B'."
             )
         noise = decimal.Decimal(match[1])
     return len(old) == len(new) and all(same_line(x, y, noise) for x, y in zip(old, new))
+
+
+CLAUSE = re.compile(r", (?=exact\b|noise\b|rows\b|columns\b)")
+CUT = re.compile(r"(?P<what>rows|columns) (?P<names>\S.*)")
+
+
+def clauses(rule):
+    """The parts of a rule, "rows A | B, exact"."""
+    return CLAUSE.split(rule)
+
+
+def cut_by(rule, lines):
+    """The lines of a program, cut down to what a rule asks for."""
+    chosen = {
+        match["what"]: [name.strip() for name in match["names"].split("|")]
+        for match in map(CUT.fullmatch, clauses(rule or ""))
+        if match
+    }
+    return cut(lines, **chosen) if chosen else lines
 
 
 class Programs:
@@ -252,6 +246,7 @@ class Programs:
             if k not in ("CLICOLOR_FORCE", "FORCE_COLOR", "COLUMNS", "LINES")
         }
         environment.update(NO_COLOR="1", TERM="dumb", LC_ALL="C.UTF-8")
+        environment["CUDA_VISIBLE_DEVICES"] = ""  # pages show the lab, also where a GPU is
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 process = subprocess.Popen(
@@ -308,15 +303,49 @@ def with_ends(text):
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def synced(text, root, programs, report, draw):
-    """The page as it should be. Calls report(line number, sentence) for each problem, and
-    draw(file name, command) for each drawing; that may raise a Problem."""
+def diff_lines(root, page, match):
+    """What a diff comment asks for: the lines of the block, and of the links below it."""
+    old, new = match["old"], match["new"]
+    if "/" not in new.partition("#")[0]:
+        new = str(pathlib.PurePosixPath(old.partition("#")[0]).parent / new)
+    words = (match["options"] or "").split()
+    numbers, renames = {"--context": 2, "--most": 60}, []
+    for option, value in zip(words[::2], words[1::2]):
+        if option in numbers and value.isdecimal():
+            numbers[option] = int(value)
+        elif option == "--rename" and re.fullmatch(r"\w+=\w+", value):
+            renames.append(tuple(value.split("=")))
+        else:
+            words = [""]
+    if len(words) % 2:
+        raise Problem(
+            f"the options are '{match['options'].strip()}'; allowed are --context N, --most N and "
+            "--rename OLD=NEW."
+        )
+    lines = diff(root, old, new, numbers["--context"], numbers["--most"], renames)
+
+    def link(place):
+        path = place.partition("#")[0]
+        target = os.path.relpath(path, os.path.dirname(page)).replace(os.sep, "/")
+        return f"[{pathlib.PurePosixPath(path).name}]({target})"
+
+    links = (
+        link(new)
+        if new.partition("#")[0] == old.partition("#")[0]
+        else (f"{link(new)}, after {link(old)}")
+    )
+    return lines, ["", "<details><summary>The whole file</summary>", "", links, "", "</details>"]
+
+
+def synced(text, page, root, programs, report, draw):
+    """The page as it should be; `page` is its path. Calls report(line number, sentence) for each
+    problem, and draw(file name, command) for each drawing; that may raise a Problem."""
     ends = with_ends(text)
     lines = [line.rstrip("\r\n") for line in ends]
     kinds, fences = gfm.scan(lines)
     opened = {fence.first: fence for fence in fences}
     pieces, copied = [], 0  # everything before line `copied` has been written to pieces
-    generated_open = False
+    generated_open = diff_open = False
 
     def next_fence(i, comment):
         i += 1
@@ -342,12 +371,47 @@ def synced(text, root, programs, report, draw):
         pieces.extend((fence.prefix + line if line else "") + newline for line in content)
         copied = fence.last
 
+    def replace(first, last, content):
+        """Lines of the page outside of fences."""
+        nonlocal copied
+        pieces.extend(ends[copied:first])
+        newline = "\r\n" if ends[first - 1].endswith("\r\n") else "\n"
+        pieces.extend(line + newline for line in content)
+        copied = last
+
     for i, line in enumerate(lines):
         if kinds[i] not in ("comment", "text") or not DIRECTIVE.match(line):
             continue
         try:
             if match := LISTING.match(line):
                 fill(next_fence(i, "listing"), listing(root, match["path"], match["tag"]))
+            elif match := DIFF.match(line):
+                diff_open = True
+                fence = next_fence(i, "diff")
+                end = fence.last + 1
+                while end < len(lines) and not DIRECTIVE.match(lines[end]):
+                    end += 1
+                if end == len(lines) or not DIFF_END.match(lines[end]):
+                    raise Problem("the diff is not closed: <!-- /diff --> must follow its block.")
+                content, links = diff_lines(root, page, match)
+                fill(fence, content)
+                replace(fence.last + 1, end, links)
+            elif DIFF_END.match(line):
+                if not diff_open:
+                    raise Problem("<!-- /diff --> stands here, but no diff is open.")
+                diff_open = False
+            elif NAVIGATION.match(line):
+                end = i + 1
+                while end < len(lines) and lines[end].strip():
+                    end += 1
+                if not ends[i].endswith("\n"):
+                    raise Problem("there is no line end after <!-- navigation -->.")
+                try:
+                    replace(i + 1, end, [chapters.navigation(root, page)])
+                except (OSError, ValueError) as error:
+                    raise Problem(
+                        f"the links to the neighbours cannot be made: {error}."
+                    ) from error
             elif match := GENERATED.match(line):
                 generated_open = True
                 fence = next_fence(i, "generated")
@@ -359,7 +423,7 @@ def synced(text, root, programs, report, draw):
                         "the generated block is not closed: <!-- /generated --> must follow "
                         f"the fenced block that ends at line {fence.last + 1}."
                     )
-                content = programs.output(match["command"])
+                content = cut_by(match["rule"], programs.output(match["command"]))
                 block = [
                     text.removeprefix(fence.prefix) for text in lines[fence.first + 1 : fence.last]
                 ]
@@ -383,6 +447,7 @@ def synced(text, root, programs, report, draw):
             else:
                 raise Problem(
                     "this comment cannot be read; allowed are <!-- listing: PATH#TAG -->, "
+                    "<!-- diff: OLD NEW -->, <!-- /diff -->, <!-- navigation -->, "
                     "<!-- generated: PROGRAM ARGS -->, also with a rule as in <!-- generated, "
                     "exact: "
                     "PROGRAM ARGS -->, <!-- /generated --> and <!-- drawn: PROGRAM ARGS -->."
@@ -459,7 +524,7 @@ def main(arguments=None):
             if drawings.setdefault(drawing, (command, content))[1] != content:
                 raise Problem(f"two commands draw {drawing}.")
 
-        new = synced(old, root, programs, report, draw)
+        new = synced(old, name, root, programs, report, draw)
         if new != old:
             changed.append((name, path, old, new))
 

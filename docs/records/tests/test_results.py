@@ -125,6 +125,20 @@ class ResultsTest(TreeTest):
             ],
         )
 
+    def test_chosen_rows(self):
+        self.assertEqual(
+            self.table("a", "--rows", "01_*", "--columns", "ms")[1].split("\n")[1:4],
+            ["kernel      ms", "------  ------", "01_own  12.346"],
+        )
+        self.assertIn("lib", self.table("a", "--rows", "01_own,lib")[1])
+        self.assertNotIn(
+            "01_own", self.table("lengths", "--rows", "02_own", "--across", "TFLOP/s")[1]
+        )
+        status, _, err = self.table("a", "--rows", "lib,03_*")
+        self.assertEqual(status, 2)
+        self.assertIn("there is no kernel '03_*'; there are lib, 01_own.", err)
+        self.assertIn("needs a group", self.table("--rows", "lib")[2])
+
     def test_a_line_for_each_length_and_a_column_for_each_kernel_and_type(self):
         self.assertEqual(
             self.table("lengths", "--across", "TFLOP/s")[1].split("\n")[:6],

@@ -9,6 +9,8 @@ SITE = """root {0}
 html {0}/html
 page README.md
 page 01_a/README.md
+page 01_a/1_one.md
+page 01_a/appendix.md
 page docs/theory.md
 sources 01_a
 sources common
@@ -22,6 +24,8 @@ class FilterTest(TreeTest):
         self.write("README.md", "# Front\n\n## One\n")
         self.write("01_a/README.md", "# Lesson\n\n## The `idea` of it\n\n## The idea of it\n")
         self.write("docs/theory.md", "# Theory\n")
+        self.write("01_a/1_one.md", "# 1. One\n\n## Two\n")
+        self.write("01_a/appendix.md", "# Appendix\n")
         self.write("01_a/a.cpp", "int x;\n")
         self.write("01_a/tests/t.cpp", "int x;\n")
         self.write("01_a/img/a.svg", "<svg/>")
@@ -53,6 +57,18 @@ class FilterTest(TreeTest):
 
 
 class Translation(FilterTest):
+    def test_the_first_link_of_a_map_puts_a_chapter_below_it(self):
+        text = '[*a*](1_one.md#two), [*b* "c"](1_one.md), [d](1_one.md), [e](../01_a/appendix.md)'
+        self.assertEqual(
+            self.translate(text, "01_a/README.md"),
+            '<a class="el" href="page_01_a_1_one.html#page_01_a_1_one__two">*a*</a>, '
+            '\\subpage page_01_a_1_one "b &quot;c&quot;", '
+            '[d](\\ref page_01_a_1_one), \\subpage page_01_a_appendix "e"',
+        )
+        self.assertEqual(
+            self.translate("[x](1_one.md)", "01_a/appendix.md"), "[x](\\ref page_01_a_1_one)"
+        )
+
     def test_math(self):
         self.assert_translated(
             {
@@ -98,6 +114,8 @@ class Translation(FilterTest):
             [
                 ("page_front", "index.html"),
                 ("page_01_a", "page_01_a.html"),
+                ("page_01_a_1_one", "page_01_a_1_one.html"),
+                ("page_01_a_appendix", "page_01_a_appendix.html"),
                 ("page_docs_theory", "page_docs_theory.html"),
             ],
         )

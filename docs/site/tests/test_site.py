@@ -58,6 +58,9 @@ LESSON = """# Lesson one
 
 Back to [the front](../README.md). See `fa::twice()`.
 
+1. [First](1_first.md), then
+2. [*Second*](2_second.md); [again](2_second.md).
+
 ## The idea
 
 $`a_b < c`$
@@ -213,6 +216,8 @@ class Target(TreeTest):
             "CMakeLists.txt": CMAKE,
             "README.md": FRONT,
             "01_a/README.md": LESSON,
+            "01_a/1_first.md": "# 1. The first *chapter*\n\n[back](README.md#the-idea)\n",
+            "01_a/2_second.md": "# 2. The second one\n",
             "01_a/a.hpp": HEADER,
             "01_a/a.cpp": SOURCE,
             "01_a/a.svg": "<svg/>",
@@ -257,6 +262,10 @@ class Target(TreeTest):
         self.assertIn('src="images/01_a-a.svg"', front)
         self.assertIn('href="index.html#page_front"', lesson)
         self.assertIn(r"\(a_b &lt; c\)", lesson)
+        self.assertIn('href="page_01_a_1_first.html"', lesson)
+        tree = self.html_file("navtreedata.js") + self.html_file("page_01_a.js")
+        self.assertRegex(tree, r'"First|"1\. The first chapter", "page_01_a_1_first.html"')
+        self.assertIn("page_01_a_2_second.html", self.html_file("page_01_a.js"))
         self.assertRegex(lesson, r"\\\[\s*x = \\frac\{1\}\{2\}\s*\\\]")
         self.assertRegex(
             lesson, r'<a class="el" href="namespacefa.html#\w+"[^>]*>fa::twice\(\)</a>'

@@ -192,6 +192,13 @@ class Writing(SyncTest):
         self.assertEqual(self.sync_text(self.generated("prog"))[0], 0)
         self.assertIn("\n<>\n", self.read("page.md"))
 
+    def test_programs_see_no_gpu(self):
+        os.environ["CUDA_VISIBLE_DEVICES"] = "0"
+        self.addCleanup(os.environ.pop, "CUDA_VISIBLE_DEVICES")
+        self.program("prog", 'echo "<${CUDA_VISIBLE_DEVICES-all}>"')
+        self.assertEqual(self.sync_text(self.generated("prog"))[0], 0)
+        self.assertIn("\n<>\n", self.read("page.md"))
+
     def test_symbolic_link_stays_one(self):
         self.write("real.md", self.listing("src/a.cpp#inner"))
         (self.root / "link.md").symlink_to("real.md")
@@ -255,6 +262,247 @@ class Writing(SyncTest):
         self.assertIn("page.md: the page cannot be written: No space left on device.", err)
         self.assertEqual(self.read("page.md"), self.listing("src/a.cpp#inner"))
         self.assertEqual([p.name for p in self.root.glob("page*")], ["page.md"])
+
+
+OLD = """/// @file
+/// The old one.
+#pragma once
+
+#include "a.hpp"
+
+namespace fa {
+
+/// Adds.
+//! [run]
+int run_old(int n, int a,
+            int b) {
+  int sum = 0;
+  prepare(n);
+  //! [loop]
+  for (int i = 0; i < n; ++i) {
+    sum += a;
+  }
+  //! [loop]
+  finish(n);
+  // that is all
+  tell(n);
+
+  return sum;
+}
+//! [run]
+
+}  // namespace fa
+"""
+NEW = (
+    OLD.replace("The old one", "The new one")
+    .replace("run_old(int n, int a,\n            int b)", "run_brand_new(int n,\n    int a, int b)")
+    .replace("sum += a;", "sum += b;")
+    .replace("Adds.", "Adds more.")
+)
+LINKS = """
+<details><summary>The whole file</summary>
+
+[02_brand_new.cuh](src/02_brand_new.cuh), after [01_old.cuh](src/01_old.cuh)
+
+</details>
+"""
+
+
+class Diffs(SyncTest):
+    def setUp(self):
+        super().setUp()
+        self.write("src/01_old.cuh", OLD)
+        self.write("src/02_brand_new.cuh", NEW)
+
+    def page(self, command):
+        return f"<!-- diff: {command} -->\n```diff\n```\n<!-- /diff -->\n"
+
+    def diff(self, command):
+        """The lines of the block."""
+        status, _, err = self.sync_text(self.page(command))
+        self.assertEqual((status, err), (0, ""))
+        text = self.read("page.md")
+        self.assertEqual(self.sync("--check", "page.md")[0], 0)
+        self.assertEqual(self.sync("page.md")[0], 0)
+        self.assertEqual(self.read("page.md"), text)
+        return text.split("```diff\n")[1].split("```")[0].splitlines()
+
+    def test_change_with_its_surroundings_and_links(self):
+        lines = self.diff("src/01_old.cuh 02_brand_new.cuh --context 1")
+        self.assertEqual(
+            lines,
+            [
+                " int run_brand_new(int n,",
+                " ...",
+                "   for (int i = 0; i < n; ++i) {",
+                "-    sum += a;",
+                "+    sum += b;",
+                "   }",
+                " ...",
+            ],
+        )
+        self.assertTrue(self.read("page.md").endswith(f"```\n{LINKS}<!-- /diff -->\n"))
+
+    def test_whole_files_say_nothing_of_headers_marks_and_documentation(self):
+        text = "\n".join(self.diff("src/01_old.cuh src/02_brand_new.cuh --context 99"))
+        for word in ("@file", "///", "pragma", "include", "namespace", "//!", "run_old"):
+            self.assertNotIn(word, text)
+        self.assertIn("\n   // that is all\n", text)
+        self.assertIn("\n   tell(n);\n\n   return sum;\n }", text)
+
+    def test_regions_may_be_several(self):
+        self.write("src/b.cpp", "//! [x]\nint x;\n//! [x]\n//! [y]\n  int y;\n//! [y]\n")
+        self.write("src/c.cpp", "//! [z]\nint x;\n\nint z;\n//! [z]\n")
+        self.assertEqual(self.diff("src/b.cpp#x,y c.cpp#z"), [" int x;", "", "-int y;", "+int z;"])
+
+    def test_two_regions_of_one_file(self):
+        self.write("src/b.cpp", "//! [x]\nint x;\n//! [x]\n//! [y]\n  int y;\n//! [y]\n")
+        self.assertEqual(self.diff("src/b.cpp#x src/b.cpp#y"), ["-int x;", "+int y;"])
+        self.assertIn("\n[b.cpp](src/b.cpp)\n", self.read("page.md"))
+
+    def test_a_file_that_uses_a_word_of_its_name_otherwise(self):
+        self.write("src/03_wgmma.cuh", "void wgmma() {\n  wgmma_wait(0);\n  f();\n}\n")
+        self.write("src/04_ring.cuh", "void ring() {\n  wgmma_wait(0);\n  g();\n}\n")
+        self.assertEqual(
+            self.diff("src/03_wgmma.cuh 04_ring.cuh"),
+            [" void ring() {", "   wgmma_wait(0);", "-  f();", "+  g();", " }"],
+        )
+
+    def test_indentation_alone_is_no_change(self):
+        self.write("src/b.cpp", "void f() {\n  first();\n  second();\n}\n")
+        self.write("src/c.cpp", "void f() {\n  for (;;) {\n    first();\n    second();\n  }\n}\n")
+        self.assertEqual(
+            self.diff("src/b.cpp c.cpp"),
+            [" void f() {", "+  for (;;) {", "     first();", "     second();", "+  }", " }"],
+        )
+
+    def test_lines_that_came_and_went(self):
+        self.write("src/one.cpp", "int a;\nint b;\n\nint c;\n")
+        self.write("src/two.cpp", "int a;\n\nint c;\n\nint d;\n")
+        self.assertEqual(
+            self.diff("src/one.cpp two.cpp"), [" int a;", "-int b;", "", " int c;", "+", "+int d;"]
+        )
+
+    def test_nothing_but_names(self):
+        self.write("src/02_brand_new.cuh", OLD.replace("run_old", "run_brand_new"))
+        words = "differ in nothing but names; there is no diff."
+        self.assert_problem(self.page("src/01_old.cuh 02_brand_new.cuh"), "page.md:1", words)
+        self.assert_problem(self.page("src/01_old.cuh 01_old.cuh"), "page.md:1", words)
+        self.write("src/b.cpp", "int a;\n")
+        self.write("src/c.cpp", "int z;\n")
+        self.assert_problem(self.page("src/b.cpp c.cpp --rename a=z"), "page.md:1", words)
+        self.assertEqual(self.diff("src/b.cpp c.cpp --rename b=z"), ["-int a;", "+int z;"])
+
+    def test_problems(self):
+        page = self.page
+        self.assert_problem(
+            page("src/01_old.cuh#none 02_brand_new.cuh"),
+            "page.md:1: src/01_old.cuh has no mark //! [none]; its marks are: loop, run.",
+        )
+        self.assert_problem(
+            page("src/01_old.cuh no.cuh"), "page.md:1: the diff's file src/no.cuh does not exist."
+        )
+        self.assert_problem(
+            page("src/01_old.cuh ../a.cuh"), "page.md:1: the diff's path is '../a.cuh'; it must be"
+        )
+        self.assert_problem(
+            page("src/01_old.cuh 02_brand_new.cuh --most 5"),
+            "page.md:1: the diff of src/01_old.cuh and src/02_brand_new.cuh has 9 lines; "
+            "allowed are 5. Choose regions",
+        )
+        for options in ("--most", "--most five", "--other 3", "--context 1 --most", "--rename a"):
+            self.assert_problem(
+                page(f"src/01_old.cuh 02_brand_new.cuh {options}"),
+                f"page.md:1: the options are '{options}'; allowed are --context N, --most N and",
+            )
+        self.write("src/b.cpp", "/// only a comment\n")
+        self.assert_problem(page("src/01_old.cuh b.cpp"), "page.md:1: the diff's src/b.cpp has no")
+        self.write("src/b.cpp", "x" * 79)
+        self.assert_problem(
+            page("src/01_old.cuh b.cpp"), "src/b.cpp:1 has 79 columns", "a diff may"
+        )
+        good = page("src/01_old.cuh 02_brand_new.cuh")
+        self.assert_problem(good.replace("<!-- /diff -->", ""), "page.md:1: the diff is not closed")
+        self.assert_problem("<!-- /diff -->\n", "page.md:1: <!-- /diff --> stands here, but no")
+        self.assert_problem(
+            good.replace("```diff\n```\n", ""), "page.md:1: no fenced block follows"
+        )
+        self.assert_problem("<!-- diff: a -->\n", "page.md:1: this comment cannot be read;")
+
+
+TABLES = """First
+               rate  rate
+kernel     ms   old     %
+---------  --  ----  ----
+01_a        3  12.5    50
+01_a, big   4     -  12.5
+02_b       11   0.5     1
+(GPU, date:
+ command)
+
+Words between.
+
+kernel  ms
+------  --
+02_b     3
+64 steps: that is all
+"""
+
+
+class Cuts(SyncTest):
+    def cut(self, rule):
+        self.write("tables.txt", TABLES)
+        self.program("prog", f"cat '{self.root}/tables.txt'")
+        text = f"<!-- generated, {rule}: prog -->\n```text\n```\n<!-- /generated -->\n"
+        status, _, err = self.sync_text(text)
+        if status:
+            self.assert_problem(text, "page.md:1")
+            return err
+        self.assertEqual(self.sync("--check", "page.md")[0], 0)
+        return self.read("page.md").split("```text\n")[1].split("```")[0]
+
+    def test_rows(self):
+        self.assertEqual(
+            self.cut("rows 01_a"),
+            "First\n"
+            "            rate  rate\n"
+            "kernel  ms   old     %\n"
+            "------  --  ----  ----\n"
+            "01_a     3  12.5    50\n"
+            "(GPU, date:\n command)\n\nWords between.\n",
+        )
+
+    def test_patterns_columns_and_another_rule(self):
+        self.assertEqual(
+            self.cut("rows 01_a* | 02_b, columns ms, exact"),
+            "First\nkernel     ms\n---------  --\n01_a        3\n01_a, big   4\n02_b       11\n"
+            "(GPU, date:\n command)\n\nWords between.\n\n"
+            "kernel  ms\n------  --\n02_b     3\n64 steps: that is all\n",
+        )
+
+    def test_columns_stay_flush_left_or_right(self):
+        self.write(
+            "tables.txt", "score  words  n\n-----  -----  -\n    3  a      1\n    2  bbbbb  2\n"
+        )
+        self.program("prog", f"cat '{self.root}/tables.txt'")
+        text = "<!-- generated, rows 3: prog -->\n```text\n```\n<!-- /generated -->\n"
+        self.assertEqual(self.sync_text(text)[0], 0)
+        self.assertIn(
+            "\nscore  words  n\n-----  -----  -\n    3  a      1\n```", self.read("page.md")
+        )
+
+    def test_headings_of_two_lines(self):
+        self.assertIn("\n        rate\nkernel   old\n", self.cut("rows 01_a, columns rate old"))
+
+    def test_problems(self):
+        self.assertIn("no table has a row '03_c'.", self.cut("rows 01_a | 03_c"))
+        self.assertIn(
+            "the table has no column 'GB/s'; it has ms, rate old", self.cut("columns GB/s")
+        )
+        self.assertIn("the rule is 'rows'; allowed are", self.cut("rows"))
+        self.program("prog", "echo words")
+        text = "<!-- generated, rows a: prog -->\n```text\n```\n<!-- /generated -->\n"
+        self.assert_problem(text, "page.md:1: the program printed no table;")
 
 
 class Checking(SyncTest):

@@ -1,0 +1,217 @@
+"""Parts of source files for pages: a listing between two marks, and the difference of two parts."""
+
+import difflib
+import os
+import pathlib
+import re
+
+from docs.site import gfm
+
+MAX_COLUMNS = 78  # beside the site's navigation a longer line is cut off
+MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
+# What the page says better: documentation for Doxygen, and what every file has around its code.
+BOILERPLATE = re.compile(
+    r"^\s*///|^#pragma once$|^#include\b|^namespace fa\b.*\{$|^\}  // namespace fa\b"
+)
+FOLD = "..."  # stands for lines that both files have
+COMMENT = re.compile(r"\s*//")
+
+
+class Problem(Exception):
+    """One sentence about what is wrong; the page and the line are added where they are known."""
+
+
+def source(root, path, what):
+    """The lines of root/path; `what` begins the messages."""
+    file = root / path
+    if pathlib.PurePosixPath(path).is_absolute() or ".." in pathlib.PurePosixPath(path).parts:
+        raise Problem(
+            f"{what} path is '{path}'; it must be relative to the repository, without '..'."
+        )
+    if not file.is_file():
+        raise Problem(f"{what} file {path} does not exist.")
+    try:
+        return gfm.read_lines(file)
+    except ValueError as error:
+        raise Problem(f"{what} file {path} {error}.") from error
+
+
+def region(lines, path, tag):
+    """The numbers of the lines between the two marks `//! [tag]`, other marks left out."""
+    marks = [i for i, line in enumerate(lines) if (m := MARK.match(line)) and m["tag"] == tag]
+    if not marks:
+        others = sorted({m["tag"] for line in lines if (m := MARK.match(line))})
+        raise Problem(
+            f"{path} has no mark //! [{tag}]; its marks are: {', '.join(others) or 'none'}."
+        )
+    if len(marks) == 1:
+        raise Problem(f"{path}:{marks[0] + 1}: the mark //! [{tag}] is not closed by a second one.")
+    if len(marks) > 2:
+        raise Problem(f"{path} has {len(marks)} marks //! [{tag}]; there must be exactly two.")
+    return [i for i in range(marks[0] + 1, marks[1]) if not MARK.match(lines[i])]
+
+
+def dedented(lines, numbers, path, what):
+    """Those lines at the left margin; a line that is too wide is a problem."""
+    texts = [lines[i].rstrip() for i in numbers]
+    indents = [re.match(r"[ \t]*", text)[0] for text in texts if text]
+    shared = len(os.path.commonprefix(indents)) if indents else 0
+    result = []
+    for number, text in zip(numbers, texts):
+        text = text[shared:]
+        columns = len(text.expandtabs(8))
+        if columns > MAX_COLUMNS:
+            raise Problem(
+                f"{path}:{number + 1} has {columns} columns without its indentation; "
+                f"{what} may have {MAX_COLUMNS}."
+            )
+        result.append(text)
+    return stripped(result)
+
+
+def stripped(lines):
+    """The lines without blank ones at either end."""
+    while lines and not lines[0].strip():
+        lines = lines[1:]
+    while lines and not lines[-1].strip():
+        lines = lines[:-1]
+    return lines
+
+
+def listing(root, path, tag):
+    """The lines between the two marks `//! [tag]` of root/path, dedented."""
+    lines = source(root, path, "the listing's")
+    result = dedented(lines, region(lines, path, tag), path, "a listing")
+    if not result:
+        raise Problem(f"the listing {path}#{tag} is empty.")
+    return result
+
+
+def code(root, place):
+    """The lines of PATH, PATH#TAG or PATH#TAG,TAG that a difference compares: the regions, one
+    after the other, or the whole file; without the BOILERPLATE."""
+    path, _, tags = place.partition("#")
+    lines = source(root, path, "the diff's")
+    parts = [region(lines, path, tag) for tag in tags.split(",")] if tags else [range(len(lines))]
+    result = []
+    for part in parts:
+        numbers = [i for i in part if not BOILERPLATE.match(lines[i]) and not MARK.match(lines[i])]
+        texts = dedented(lines, numbers, path, "a diff")
+        result += [""] * bool(result and texts) + texts
+    if not result:
+        raise Problem(f"the diff's {place} has no code.")
+    # Where boilerplate was between two blank lines, one is enough.
+    return [t for i, t in enumerate(result) if t or result[i - 1]]
+
+
+class Names:
+    """Which names of the older file the newer one has under another name. The kernels of two
+    steps have the names of their files: 07_matmul_naive has a launch_matmul_naive."""
+
+    def __init__(self, old_path, new_path, renames):
+        stems = [re.sub(r"^\d+_", "", pathlib.PurePosixPath(p).stem) for p in (old_path, new_path)]
+        self.renames = [tuple(stems)] if stems[0] != stems[1] else []
+        self.renames += renames
+
+    def newer(self, text):
+        """The text with the newer names."""
+        for old, new in self.renames:
+            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(old)}(?![A-Za-z0-9])", new, text)
+        return text
+
+    def same(self, old, new):
+        """Do these lines differ in nothing but names, and spaces and line ends because of them?"""
+        squeezed = ["".join("".join(lines).split()) for lines in (old, new)]
+        return squeezed[1] in (squeezed[0], "".join(self.newer("".join(old)).split()))
+
+
+def changes(old, new, names):
+    """The lines of both as (sign, text): " " for a line of both, as the newer one has it; "-" for
+    one that only the older has; "+" for one that only the newer has."""
+    known = set(new)
+    keys = [
+        line if line in known or names.newer(line) not in known else names.newer(line)
+        for line in old
+    ]
+    result = []
+    for tag, a, b, c, d in opcodes(keys, new):
+        if tag == "equal" or (tag == "replace" and names.same(old[a:b], new[c:d])):
+            result += [(" ", line) for line in new[c:d]]
+            continue
+        # What differs in its indentation only has not changed: a loop was put around it.
+        inner = opcodes([k.strip() for k in keys[a:b]], [n.strip() for n in new[c:d]])
+        for kind, w, x, y, z in inner:
+            if kind == "equal" and any(len(line.strip()) > 2 for line in new[c + y : c + z]):
+                result += [(" ", line) for line in new[c + y : c + z]]
+            elif kind == "replace" and names.same(old[a + w : a + x], new[c + y : c + z]):
+                result += [(" ", line) for line in new[c + y : c + z]]
+            else:
+                result += [("-", line) for line in old[a + w : a + x]]
+                result += [("+", line) for line in new[c + y : c + z]]
+    return grouped(result)
+
+
+def opcodes(old, new):
+    return difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+
+
+def grouped(lines):
+    """Of each run of changed lines, those of the older file first."""
+    result, run = [], []
+    for line in [*lines, (" ", None)]:
+        if line[0] == " ":
+            result += [x for x in run if x[0] == "-"] + [x for x in run if x[0] == "+"]
+            run = []
+            result.append(line)
+        else:
+            run.append(line)
+    return result[:-1]
+
+
+def around(lines, i):
+    """The number of the line that begins what line i stands in, at the left margin; or None."""
+    if not lines[i][1][:1].isspace():
+        return None
+    for k in range(i - 1, -1, -1):
+        text = lines[k][1]
+        if lines[k][0] != "-" and text and not text[0].isspace() and not COMMENT.match(text):
+            return k if text[0] not in "}#" else None
+    return None
+
+
+def folded(lines, context):
+    """The changed lines with `context` lines around each; a run of others becomes a FOLD, after
+    which the line at the left margin says what one is in."""
+    changed = [i for i, (sign, _) in enumerate(lines) if sign != " "]
+    shown = {k for i in changed for k in range(i - context, i + context + 1) if 0 <= k < len(lines)}
+    for i in sorted(shown):
+        if i - 1 not in shown and (head := around(lines, i)) is not None:
+            shown.add(head)
+    for i in range(
+        len(lines)
+    ):  # a fold of one line, or of blank ones, is longer than what it hides
+        if i not in shown and {i - 1, i + 1} <= shown | {-1, len(lines)}:
+            shown.add(i)
+    result = []
+    for i, (sign, text) in enumerate(lines):
+        if i in shown:
+            result.append((sign + text).rstrip())
+        elif i == 0 or i - 1 in shown:
+            result.append(" " + FOLD)
+    return [line for i, line in enumerate(result) if line or 0 < i < len(result) - 1]
+
+
+def diff(root, old, new, context=2, most=60, renames=()):
+    """The lines of a ```diff block: what the code NEW changes of OLD, each PATH or PATH#TAG."""
+    paths = [place.partition("#")[0] for place in (old, new)]
+    names = Names(*paths, list(renames))
+    lines = changes(code(root, old), code(root, new), names)
+    if all(sign == " " for sign, _ in lines):
+        raise Problem(f"{old} and {new} differ in nothing but names; there is no diff.")
+    result = folded(lines, context)
+    if len(result) > most:
+        raise Problem(
+            f"the diff of {old} and {new} has {len(result)} lines; allowed are {most}. Choose "
+            "regions (#TAG), or allow more (--most)."
+        )
+    return result

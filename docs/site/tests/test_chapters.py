@@ -1,0 +1,104 @@
+"""Tests of chapters.py: the order of the pages, the links between them, and what it finds."""
+
+import unittest
+
+from common.testing.tree import TreeTest
+from docs.site import chapters, sync_pages
+
+FOOT = "\n<!-- navigation -->\n"
+
+
+class ChaptersTest(TreeTest):
+    def setUp(self):
+        super().setUp()
+        self.write("README.md", "# The course\n")
+        links = "[a](1_one.md) [b](2_two.md#part) [c](appendix_proof.md)\n"
+        self.write("01_a/README.md", f"# 01. First *lesson*\n{links}{FOOT}")
+        self.write("01_a/1_one.md", f"# 1. One\n{FOOT}")
+        self.write("01_a/2_two.md", f"# 2. Two\n\n## Part\n{FOOT}")
+        self.write("01_a/appendix_proof.md", f"# Appendix: proof\n{FOOT}")
+        self.write("01_a/notes.md", "# No chapter\n")
+        self.write("02_b/README.md", f"# 02. Second lesson\n{FOOT}")
+        self.write("docs/results/README.md", "# Results\n")
+
+    def check(self):
+        return self.run_main(chapters.main, "--root", self.root)
+
+    def assert_fault(self, *sentences):
+        status, out, _ = self.check()
+        self.assertEqual(status, 1, out)
+        self.assertIn(f", {len(sentences)} faults.", out)
+        for sentence in sentences:
+            self.assertIn(sentence, out)
+
+    def test_links_to_the_neighbours(self):
+        for page, line in {
+            "01_a/README.md": "[Course](../README.md) · Next: [1. One](1_one.md)",
+            "01_a/1_one.md": "[Course](../README.md) · [01. First *lesson*](README.md) · "
+            "Next: [2. Two](2_two.md)",
+            "01_a/2_two.md": "[Course](../README.md) · [01. First *lesson*](README.md) · "
+            "Previous: [1. One](1_one.md) · Next: [02. Second lesson](../02_b/README.md)",
+            "01_a/appendix_proof.md": "[Course](../README.md) · [01. First *lesson*](README.md)",
+            "02_b/README.md": "[Course](../README.md) · "
+            "Previous: [01. First *lesson*](../01_a/README.md) · "
+            "Next: [Results](../docs/results/README.md)",
+        }.items():
+            self.assertEqual(chapters.navigation(self.root, page), line)
+        for page in ("01_a/notes.md", "README.md", "03_c/README.md"):
+            with self.assertRaisesRegex(ValueError, f"{page} is not the page of a lesson"):
+                chapters.navigation(self.root, page)
+
+    def test_sync_pages_writes_them(self):
+        page = "01_a/README.md"
+        arguments = ["--root", self.root, "--programs", self.root, page]
+        self.assertEqual(self.run_main(sync_pages.main, *arguments)[0], 0)
+        text = self.read(page)
+        self.assertTrue(text.endswith("<!-- navigation -->\n[Course](../README.md) · Next: "
+                                      "[1. One](1_one.md)\n"))  # fmt: skip
+        self.write(page, text.replace("Next: ", "Next:\n") + "\nlast\n")
+        self.assertEqual(self.run_main(sync_pages.main, *arguments)[0], 0)
+        self.assertEqual(self.read(page), text + "\nlast\n")
+        self.write("01_a/notes.md", "# N\n" + FOOT)
+        status, _, err = self.run_main(sync_pages.main, *arguments[:-1], "01_a/notes.md")
+        self.assertEqual(status, 2)
+        self.assertIn("01_a/notes.md:3: the links to the neighbours cannot be made", err)
+
+    def test_good(self):
+        status, out, _ = self.check()
+        self.assertEqual((status, out), (0, "2 lessons, 3 chapters, 0 faults.\n"))
+
+    def test_every_chapter_is_on_the_map_in_order(self):
+        self.write("01_a/README.md", f"# L\n[b](2_two.md) [a](1_one.md){FOOT}")
+        self.assert_fault(
+            "01_a/README.md: there is no link to the chapter appendix_proof.md.",
+            "01_a/README.md: the chapters are linked in the order 2_two.md, 1_one.md.",
+        )
+
+    def test_lengths(self):
+        self.write("01_a/1_one.md", "# O\n" + "word " * 3499 + FOOT)
+        self.write("01_a/appendix_proof.md", "# A\n" + "word " * 9999 + FOOT)
+        self.write("02_b/README.md", "# L\n" + "word " * 9999)  # a lesson without chapters
+        self.assert_fault("01_a/1_one.md: the page has 3504 words; allowed are 3500.")
+
+    def test_long_tables(self):
+        table = "```text\na  b\n-  -\n" + "1  2\n" * 13 + "(source)\n```\n"
+        self.write("01_a/1_one.md", f"# O\n{table}{FOOT}")
+        self.write("01_a/2_two.md", f"# O\n\n## Part\n{table.replace('1  2', '', 1)}{FOOT}")
+        self.assert_fault("01_a/1_one.md:4: the table has 13 rows; allowed are 12.")
+
+    def test_a_page_without_its_links(self):
+        self.write("01_a/1_one.md", "# O\n")
+        self.assert_fault("01_a/1_one.md: the page must end with <!-- navigation -->.")
+
+    def test_a_page_without_a_title(self):
+        self.write("01_a/1_one.md", "text\n")
+        with self.assertRaisesRegex(ValueError, "01_a/1_one.md has no title"):
+            chapters.navigation(self.root, "01_a/README.md")
+
+    def test_a_page_that_cannot_be_read(self):
+        self.write("01_a/1_one.md", b"\xff")
+        self.assertEqual(self.check()[0], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
