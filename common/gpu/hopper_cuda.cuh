@@ -20,6 +20,41 @@ namespace fa::FA_TARGET {
 /// parameter, or in one.
 using TensorMap = CUtensorMap;
 
+/// Where something in shared memory of this block lies in another block of its cluster, as PTX
+/// wants it.
+__device__ inline std::uint32_t peer_address(const void* pointer, int rank) {
+  std::uint32_t result = 0;
+  FA_HOPPER_ASM("mapa.shared::cluster.u32 %0, %1, %2;\n"
+                : "=r"(result)
+                : "r"(shared_address(pointer)), "r"(rank));
+  return result;
+}
+/// The same for loads and stores: __cluster_map_shared_rank().
+template <class T>
+__device__ T* peer_shared(T* pointer, int rank) {
+  T* result = nullptr;
+  FA_HOPPER_ASM("mapa.u64 %0, %1, %2;\n"
+                : "=l"(result)
+                : "l"(pointer), "r"(rank));
+  return result;
+}
+
+/// The place of this block in its cluster.
+__device__ inline int cluster_rank() {
+  int result = 0;
+  FA_HOPPER_ASM("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(result));
+  return result;
+}
+/// Comes to the barrier of all threads of the cluster that have not ended; cluster_wait() follows.
+/// What this thread did before is over for the threads that have waited.
+__device__ inline void cluster_arrive(SourceLocation = {}) {
+  FA_HOPPER_ASM("barrier.cluster.arrive.release;\n" ::: "memory");
+}
+/// Waits until all of them have come.
+__device__ inline void cluster_wait(SourceLocation = {}) {
+  FA_HOPPER_ASM("barrier.cluster.wait.acquire;\n" ::: "memory");
+}
+
 /// A barrier in shared memory that counts threads and bytes. It is in one of two phases at a time;
 /// a phase ends when as many threads have arrived as init() said and all bytes that they expect
 /// have come.
@@ -47,6 +82,16 @@ class Mbarrier {
             address()),
         "r"(bytes)
         : "memory");
+  }
+  /// This thread has come, to the same barrier of another block of its cluster: what it has read,
+  /// threads and copies of that block may overwrite. What it has written to shared memory of other
+  /// blocks is only sure to be seen after cluster_wait(): an arrival that says so, too, waits for
+  /// all stores of the thread, and takes a third of a matmul's speed.
+  /// @param rank of that block; may be the own one
+  __device__ void arrive_at_peer(int rank, SourceLocation = {}) {
+    FA_HOPPER_ASM("mbarrier.arrive.shared::cluster.b64 _, [%0];\n" ::"r"(
+                      peer_address(this, rank))
+                  : "memory");
   }
   /// Waits until the phase of a parity has ended: 0 for the first, 1 for the second and so on. The
   /// phase before the first one counts as one of parity 1 that has ended.
@@ -162,6 +207,39 @@ __device__ inline void tma_load(void* shared, const TensorMap& map,
         "r"(batch), "l"(cache_policy(hint))
         : "memory");
   }
+}
+/// The same to several blocks of the cluster: to the same place in the shared memory of each, which
+/// tells its own barrier.
+/// @param blocks bit r is block r of the cluster
+__device__ inline void tma_load_multicast(void* shared, const TensorMap& map,
+                                          Mbarrier& barrier, int col, int row,
+                                          int head, int batch,
+                                          unsigned blocks,
+                                          SourceLocation = {}) {
+  FA_HOPPER_ASM(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
+      ".mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;\n" ::"r"(
+          shared_address(shared)),
+      "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head),
+      "r"(batch), "h"(static_cast<std::uint16_t>(blocks))
+      : "memory");
+}
+/// Begins to copy bytes that lie side by side in shared memory to another block of the cluster.
+/// @param to      where to, in this block: it is the same place in the other one; a multiple of 16
+/// @param from    where from, a multiple of 16
+/// @param bytes   a multiple of 16
+/// @param barrier of this block: the same one of the other block hears of them when they are there
+/// @param rank    of the other block
+__device__ inline void bulk_copy_to_peer(void* to, const void* from,
+                                         int bytes, Mbarrier& barrier,
+                                         int rank, SourceLocation = {}) {
+  FA_HOPPER_ASM(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::"
+      "bytes "
+      "[%0], [%1], %2, [%3];\n" ::"r"(peer_address(to, rank)),
+      "r"(shared_address(from)), "r"(bytes), "r"(peer_address(&barrier, rank))
+      : "memory");
 }
 /// Begins to copy bytes that lie side by side from global to shared memory.
 /// @param shared  where to, a multiple of 16
