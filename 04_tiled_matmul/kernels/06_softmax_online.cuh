@@ -23,12 +23,14 @@ __global__ void softmax_online(const float* x, float* y, int rows, int cols) {
   const float* in = x + std::int64_t{row} * cols;
   float* out = y + std::int64_t{row} * cols;
 
+  //! [online_lane]
   float m = -INFINITY, l = 0;  // of this lane's elements
   for (int j = threadIdx.x; j < cols; j += kWarp) {
     const float m_new = fmaxf(m, in[j]);
     l = exp_diff(m, m_new) * l + exp_diff(in[j], m_new);
     m = m_new;
   }
+  //! [online_lane]
   //! [warp_merge]
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     const float other_m = __shfl_xor_sync(kAllLanes, m, distance);

@@ -27,8 +27,10 @@ __global__ void matmul_shared_tiles(MatmulParams<float> p) {
       b_smem[y][x] = element_of_b<false>(p, l0 + y, col0 + x);
     }
     __syncthreads();  // the tiles are complete
+    //! [inner]
     // C += A B
     for (int l = 0; l < tile; ++l) acc += a_smem[y][l] * b_smem[l][x];
+    //! [inner]
     //! [second_barrier]
     __syncthreads();  // all threads are done with the tiles
     //! [second_barrier]

@@ -25,15 +25,17 @@ __global__ void matmul_1d_thread_tiling(MatmulParams<float> p) {
       b_smem[y][x] = element_of_b<false>(p, l0 + y, col0 + x);
     }
     __syncthreads();  // the tiles are complete
-                      // C += A B
+
+    //! [inner]
 #pragma unroll
-    for (int step = 0; step < block_k; ++step) {
+    for (int step = 0; step < block_k; ++step) {  // C += A B
       const float b_frag = b_smem[step][x];
 #pragma unroll
       for (int r = 0; r < thread_m; ++r) {
         acc[r] += a_smem[y * thread_m + r][step] * b_frag;
       }
     }
+    //! [inner]
     __syncthreads();  // all threads are done with the tiles
   }
   for (int r = 0; r < thread_m; ++r) {

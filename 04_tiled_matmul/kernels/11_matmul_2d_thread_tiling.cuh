@@ -30,9 +30,10 @@ __global__ void __launch_bounds__(256)
       }
     }
     __syncthreads();  // the tiles are complete
-                      // C += A B
+
+    //! [inner]
 #pragma unroll
-    for (int step = 0; step < block_k; ++step) {
+    for (int step = 0; step < block_k; ++step) {  // C += A B
       float a_frag[thread_m], b_frag[thread_n];
 #pragma unroll
       for (int i = 0; i < thread_m; ++i) {
@@ -48,6 +49,7 @@ __global__ void __launch_bounds__(256)
         for (int j = 0; j < thread_n; ++j) acc[i][j] += a_frag[i] * b_frag[j];
       }
     }
+    //! [inner]
     __syncthreads();  // all threads are done with the tiles
   }
 #pragma unroll

@@ -61,9 +61,10 @@ __global__ void __launch_bounds__(256)
              load4_or_zero(p.b, l0 + row, col0 + col, p.k, p.n, p.ldb));
     }
     __syncthreads();  // the tiles are complete
-                      // C += A B
+
+    //! [inner]
 #pragma unroll
-    for (int step = 0; step < block_k; ++step) {
+    for (int step = 0; step < block_k; ++step) {  // C += A B
       float a_frag[thread_m], b_frag[thread_n];
       load_groups<64>(a_frag, &a_smem[step][4 * y]);
       load_groups<64>(b_frag, &b_smem[step][4 * x]);
@@ -73,6 +74,7 @@ __global__ void __launch_bounds__(256)
         for (int j = 0; j < thread_n; ++j) acc[i][j] += a_frag[i] * b_frag[j];
       }
     }
+    //! [inner]
     __syncthreads();  // all threads are done with the tiles
   }
 #pragma unroll

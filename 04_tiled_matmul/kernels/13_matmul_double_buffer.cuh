@@ -40,6 +40,7 @@ __global__ void __launch_bounds__(256, 2)
       16) float b_smem[2][(b_transposed ? block_n : block_k) * b_ld];
   const int x = threadIdx.x, y = threadIdx.y, thread = y * 16 + x;
   const int row0 = blockIdx.y * block_m, col0 = blockIdx.x * block_n;
+  //! [fetch]
   const auto fetch = [&](int stage, int l0) {
     copy_tile<block_m, block_k, a_ld>(a_smem[stage], p.a, row0, l0, p.m, p.k,
                                       p.lda, thread);
@@ -52,17 +53,20 @@ __global__ void __launch_bounds__(256, 2)
     }
     cp_async_commit();
   };
+  //! [fetch]
   // A thread's rows are y, y + 16, ...; its columns are x, x + 16, ... when B
   // is transposed, else two groups of four.
   float acc[thread_m][thread_n] = {};
+  //! [loop]
   fetch(0, 0);
   for (int l0 = 0, stage = 0; l0 < p.k; l0 += block_k, stage ^= 1) {
     cp_async_wait<0>();
     __syncthreads();  // this stage is complete, no thread reads the other one
     if (l0 + block_k < p.k) fetch(stage ^ 1, l0 + block_k);
-      // C += A B
+      //! [loop]
+
 #pragma unroll
-    for (int l = 0; l < block_k; l += 4) {
+    for (int l = 0; l < block_k; l += 4) {  // C += A B
       float4 a_frag[thread_m];
 #pragma unroll
       for (int i = 0; i < thread_m; ++i) {

@@ -33,19 +33,21 @@ __global__ void __launch_bounds__(256)
     };
     copy_stage_with<Tile>(copy, stage, p, row0, col0, l0, thread);
   };
+  //! [loop]
   MmaAccumulators<Tile> acc = {};
   for (int l0 = 0; l0 < p.k; l0 += Tile::block_k) {
     fetch(l0);
     __syncthreads();  // the tiles are complete
-                      // C += A B
+
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; l += 16) {
+    for (int l = 0; l < Tile::block_k; l += 16) {  // C += A B
       MmaFragments<Tile> frag;
       load_fragments<Tile>(frag, stage + a_offset, stage + b_offset, l, lane);
       mma_fragments<T, Tile>(acc, frag);
     }
     __syncthreads();  // all threads are done with the tiles
   }
+  //! [loop]
   store_warp_tile<Tile>(p, acc, row0 + warp_row, col0 + warp_col, lane);
 }
 //! [tensor_cores]

@@ -25,6 +25,7 @@ __global__ void __launch_bounds__(256) matmul_pipelined(MatmulParams<T> p) {
   const int a_offset = warp_row * Tile::a_ld;
   const int b_offset =
       Tile::a_size + warp_col * (b_transposed ? Tile::b_ld : 1);
+  //! [loop]
   const int tiles = ceil_div(p.k, Tile::block_k);
   const auto stage_of = [&](int tile) {
     return smem + tile % Tile::stages * Tile::stage_size;
@@ -46,14 +47,14 @@ __global__ void __launch_bounds__(256) matmul_pipelined(MatmulParams<T> p) {
     __syncthreads();  // this tile is complete, the last one is free
     fetch(tile + Tile::stages - 1);
     const T* const stage = stage_of(tile);
-    // C += A B
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; l += 16) {
+    for (int l = 0; l < Tile::block_k; l += 16) {  // C += A B
       MmaFragments<Tile> frag;
       load_fragments<Tile>(frag, stage + a_offset, stage + b_offset, l, lane);
       mma_fragments<T, Tile>(acc, frag);
     }
   }
+  //! [loop]
   store_warp_tile<Tile>(p, acc, row0 + warp_row, col0 + warp_col, lane);
 }
 //! [pipelined]

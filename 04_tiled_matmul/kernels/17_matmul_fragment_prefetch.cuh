@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(256)
   const int a_offset = warp_row * Tile::a_ld;
   const int b_offset =
       Tile::a_size + warp_col * (b_transposed ? Tile::b_ld : 1);
+  //! [loop]
   const int tiles = ceil_div(p.k, Tile::block_k);
   const auto stage_of = [&](int tile) {
     return smem + tile % Tile::stages * Tile::stage_size;
@@ -53,9 +54,9 @@ __global__ void __launch_bounds__(256)
   load(frags[0], 0, 0);
   for (int tile = 0; tile < tiles; ++tile) {
     const int next = tile + 1 < tiles ? tile + 1 : tile;  // no branch below
-                                                          // C += A B
+
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; l += 16) {
+    for (int l = 0; l < Tile::block_k; l += 16) {  // C += A B
       if (l + 16 < Tile::block_k) {
         load(frags[(l / 16 + 1) % 2], tile, l + 16);
       } else {
@@ -67,6 +68,7 @@ __global__ void __launch_bounds__(256)
       mma_fragments<T, Tile>(acc, frags[l / 16 % 2]);
     }
   }
+  //! [loop]
   store_warp_tile<Tile>(p, acc, row0 + warp_row, col0 + warp_col, lane);
 }
 //! [fragment_prefetch]

@@ -52,7 +52,8 @@ __global__ void back_to_back_matmul(const float* q, const float* k,
         v_smem[row][col] = load(v, key0, length_k, row, col);
       }
     }
-    __syncthreads();                      // the tiles are complete
+    __syncthreads();  // the tiles are complete
+    //! [two_matmuls]
     for (int i = 0; i < thread_m; ++i) {  // S = scale Q K^T
       float s = 0;
       for (int l = 0; l < head_dim; ++l) {
@@ -70,6 +71,7 @@ __global__ void back_to_back_matmul(const float* q, const float* k,
         }
       }
     }
+    //! [two_matmuls]
     __syncthreads();  // all threads are done with the tiles
   }
   for (int i = 0; i < thread_m; ++i) {

@@ -31,6 +31,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
   const int warpgroup = warpgroup_index();
   const int row0 = blockIdx.y * Tile::block_m;
   const int col0 = blockIdx.x * Tile::block_n;
+  //! [loop]
   if (threadIdx.x == 0) {
     shared.full.init(1);
     fence_barrier_init();
@@ -50,6 +51,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
     wgmma_wait<0>(acc);
     __syncthreads();  // all warps are done with the tiles
   }
+  //! [loop]
   store_accumulators<Tile>(p, acc, row0, col0, warpgroup);
 }
 //! [wgmma]

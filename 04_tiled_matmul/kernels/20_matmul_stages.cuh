@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
   const int warpgroup = warpgroup_index();
   const int row0 = blockIdx.y * Tile::block_m;
   const int col0 = blockIdx.x * Tile::block_n;
+  //! [loop]
   const int steps = ceil_div(p.k, Tile::block_k);
   PipelineState<Tile::stages> pipe_write, pipe_read, pipe_release;
   const auto fetch = [&](int step) {
@@ -61,6 +62,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
     pipe_release.advance();
   }
   wgmma_wait<0>(acc);
+  //! [loop]
   store_accumulators<Tile>(p, acc, row0, col0, warpgroup);
 }
 //! [stages]

@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
 /// @param max_blocks no more than these; no more than tiles
 /// @throws as tensor_map()
 template <class Tile, class T>
-void launch_matmul_persistent(const MatmulParams<T>& p, int group_m = 8,
+void launch_matmul_persistent(const MatmulParams<T>& p, int group_m = 16,
                               int max_blocks = device_properties().sm_count) {
   const TileRaster raster{ceil_div(p.m, Tile::block_m),
                           ceil_div(p.n, Tile::block_n), group_m};

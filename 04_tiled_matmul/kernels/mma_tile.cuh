@@ -49,6 +49,7 @@ struct MmaFragments {
 /// @param b_smem B's tile, from the warp's first column on
 /// @param l      first of the 16 steps
 /// @param lane   in the warp
+//! [load_fragments]
 template <class Tile, class T>
 __device__ void load_fragments(MmaFragments<Tile>& frag, const T* a_smem,
                                const T* b_smem, int l, int lane) {
@@ -69,8 +70,10 @@ __device__ void load_fragments(MmaFragments<Tile>& frag, const T* a_smem,
     }
   }
 }
+//! [load_fragments]
 
 /// acc += A B for 16 steps.
+//! [mma_fragments]
 template <class T, class Tile>
 __device__ void mma_fragments(MmaAccumulators<Tile>& acc,
                               const MmaFragments<Tile>& frag) {
@@ -85,6 +88,7 @@ __device__ void mma_fragments(MmaAccumulators<Tile>& acc,
     }
   }
 }
+//! [mma_fragments]
 
 /// Writes the accumulators of one warp, whose first element of C is (row0, col0).
 template <class Tile, class T>

@@ -136,16 +136,18 @@ __device__ void store_accumulators(const MatmulParams<T>& p,
 //! [store]
 
 /// Makes the tensor maps of a matmul.
-/// @tparam Tile WgmmaTile of the kernel
+/// @tparam Tile       WgmmaTile of the kernel
+/// @param  p          the matmul
+/// @param  b_box_rows of a box of B
 /// @throws as tensor_map()
 template <class Tile, class T>
-TmaMatmul<T> tma_matmul(const MatmulParams<T>& p) {
+TmaMatmul<T> tma_matmul(const MatmulParams<T>& p,
+                        int b_box_rows = Tile::B::rows) {
   const int b_rows = Tile::b_transposed ? p.n : p.k;
   const int b_cols = Tile::b_transposed ? p.k : p.n;
-  return {
-      tensor_map(p.a, {1, 1, p.m, p.k}, {0, 0, p.lda}, Tile::A::rows),
-      tensor_map(p.b, {1, 1, b_rows, b_cols}, {0, 0, p.ldb}, Tile::B::rows),
-      p};
+  return {tensor_map(p.a, {1, 1, p.m, p.k}, {0, 0, p.lda}, Tile::A::rows),
+          tensor_map(p.b, {1, 1, b_rows, b_cols}, {0, 0, p.ldb}, b_box_rows),
+          p};
 }
 
 }  // namespace fa::FA_TARGET

@@ -28,6 +28,7 @@
 #include "04_tiled_matmul/kernels/19_matmul_wgmma.cuh"
 #include "04_tiled_matmul/kernels/20_matmul_stages.cuh"
 #include "04_tiled_matmul/kernels/21_matmul_persistent.cuh"
+#include "04_tiled_matmul/kernels/22_matmul_cluster.cuh"
 #include "04_tiled_matmul/src/backend.hpp"
 
 namespace fa::FA_TARGET {
@@ -195,9 +196,9 @@ std::vector<Kernel> matmul_kernels(
 }
 
 template <class Tile>
-constexpr Tiles tiles_of(bool persistent = false) {
+constexpr Tiles tiles_of(bool persistent = false, int cluster = 1) {
   return {Tile::block_m, Tile::block_n, Tile::block_k, Tile::stages, 1,
-          persistent};
+          persistent,    cluster};
 }
 
 template <bool bt>
@@ -233,6 +234,7 @@ std::vector<Kernel> bfloat16_matmuls() {
   using Wgmma = MatmulWgmmaTile<bt, T>;
   using Stages = MatmulStagesTile<bt, T>;
   using Persistent = MatmulPersistentTile<bt, T>;
+  using Cluster = MatmulClusterTile<bt, T>;
   return matmul_kernels<bt>(Table{
       {"15_matmul_tensor_cores", "16 x 8 x 16 in one instruction",
        launch_matmul_tensor_cores<bt, T>, tiles_of<TensorCoresTile<bt>>(),
@@ -252,6 +254,9 @@ std::vector<Kernel> bfloat16_matmuls() {
          launch_matmul_persistent<Persistent>(p);
        },
        tiles_of<Persistent>(true), kNeedsHopper},
+      {"22_matmul_cluster", "two blocks share what they load",
+       [](const MatmulParams<T>& p) { launch_matmul_cluster<Cluster>(p); },
+       tiles_of<Cluster>(true, kClusterBlocks), kNeedsHopper},
   });
 }
 

@@ -30,6 +30,7 @@ struct Tiles {
   std::int64_t stages = 1;   ///< tiles of an operand in shared memory
   std::int64_t vector = 1;   ///< elements of the widest load
   bool persistent = false;   ///< blocks compute one tile after the other
+  int cluster = 1;           ///< blocks that share tiles
 };
 
 /// One rung of a ladder.

@@ -67,8 +67,12 @@ lab::Timeline timeline_of(const Backend& backend, const Kernel& rung,
 
 void show_timelines(const Backend& backend,
                     const cli::TimelineOptions& options) {
-  const auto rungs = cli::rungs_with_timeline(
-      group_of(backend, "mma").kernels, options.kernel, kFirst);
+  std::vector<Kernel> of_one_sm;  // what timelines are of
+  for (const Kernel& kernel : group_of(backend, "mma").kernels) {
+    if (kernel.tiles.cluster == 1) of_one_sm.push_back(kernel);
+  }
+  const auto rungs =
+      cli::rungs_with_timeline(of_one_sm, options.kernel, kFirst);
   std::vector<lab::NamedTimeline> drawn;
   for (const Kernel* rung : rungs) {
     drawn.push_back({fmt::format("{}, {}", rung->name, words_of(kDrawn)),

@@ -1,4 +1,4 @@
-// Rungs 19 to 21 with both types, tiles of other sizes, and few blocks, so that each of them has
+// Rungs 19 to 22 with both types, tiles of other sizes, and few blocks, so that each of them has
 // several tiles.
 #include <vector>
 
@@ -7,6 +7,7 @@
 #include "04_tiled_matmul/kernels/19_matmul_wgmma.cuh"
 #include "04_tiled_matmul/kernels/20_matmul_stages.cuh"
 #include "04_tiled_matmul/kernels/21_matmul_persistent.cuh"
+#include "04_tiled_matmul/kernels/22_matmul_cluster.cuh"
 #include "common/tensor/random.hpp"
 #include "common/testing/skip.hpp"
 
@@ -101,6 +102,9 @@ void check_tile() {
       CAPTURE(max_blocks);
       check_matmuls<T, H, b_transposed>([=](const MatmulParams<T>& p) {
         launch_matmul_persistent<Tile>(p, group_m, max_blocks);
+      });
+      check_matmuls<T, H, b_transposed>([=](const MatmulParams<T>& p) {
+        launch_matmul_cluster<Tile>(p, group_m, max_blocks);
       });
     }
   }

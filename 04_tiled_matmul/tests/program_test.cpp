@@ -32,7 +32,7 @@ TEST_CASE("the whole walk is right, on the CPU") {
   const std::string lines = testing::file_bytes(summary);
   CHECK(contains(lines, "04_tiled_matmul\t01_vector_add"));
   CHECK(contains(lines, "18_back_to_back_matmul"));
-  CHECK(contains(lines, "21_matmul_persistent"));
+  CHECK(contains(lines, "22_matmul_cluster"));
 }
 
 TEST_CASE("a kernel is launched once, for programs that watch") {
@@ -46,7 +46,7 @@ TEST_CASE("what the kernels are made of, group by group") {
   CHECK(result.status == 0);
   CHECK(contains(result.output, "Transpose of a matrix, on the lab\n"));
   CHECK(contains(result.output, "\n03_transpose_shared, padded  "));
-  CHECK(contains(result.output, "      256      75264       3  "));
+  CHECK(contains(result.output, "      256      74496       3  "));
   const auto one =
       run(kProgram + " --device cpu --section kernels --kernel 13_matmul");
   CHECK(contains(one.output, "13_matmul_double_buffer  "));
@@ -61,6 +61,10 @@ TEST_CASE("a timeline is printed, drawn and written for programs") {
                            {"producer", "consumer 0", "consumer 1"},
                            {"load", "by columns", "writes", "waits for copy"},
                            "17"});
+  // A timeline is of one SM, a cluster of two.
+  const auto of_cluster =
+      run(kProgram + " --device cpu --section timeline --kernel 22_matmul");
+  CHECK(contains(of_cluster.output, "22_matmul has none"));
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {

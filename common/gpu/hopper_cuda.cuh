@@ -20,6 +20,41 @@ namespace fa::FA_TARGET {
 /// parameter, or in one.
 using TensorMap = CUtensorMap;
 
+/// Where something in shared memory of this block lies in another block of its cluster, as PTX
+/// wants it.
+__device__ inline std::uint32_t peer_address(const void* pointer, int rank) {
+  std::uint32_t result = 0;
+  FA_HOPPER_ASM("mapa.shared::cluster.u32 %0, %1, %2;\n"
+                : "=r"(result)
+                : "r"(shared_address(pointer)), "r"(rank));
+  return result;
+}
+/// The same for loads and stores: __cluster_map_shared_rank().
+template <class T>
+__device__ T* peer_shared(T* pointer, int rank) {
+  T* result = nullptr;
+  FA_HOPPER_ASM("mapa.u64 %0, %1, %2;\n"
+                : "=l"(result)
+                : "l"(pointer), "r"(rank));
+  return result;
+}
+
+/// The place of this block in its cluster.
+__device__ inline int cluster_rank() {
+  int result = 0;
+  FA_HOPPER_ASM("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(result));
+  return result;
+}
+/// Comes to the barrier of all threads of the cluster that have not ended; cluster_wait() follows.
+/// What this thread did before is over for the threads that have waited.
+__device__ inline void cluster_arrive(SourceLocation = {}) {
+  FA_HOPPER_ASM("barrier.cluster.arrive.release;\n" ::: "memory");
+}
+/// Waits until all of them have come.
+__device__ inline void cluster_wait(SourceLocation = {}) {
+  FA_HOPPER_ASM("barrier.cluster.wait.acquire;\n" ::: "memory");
+}
+
 /// A barrier in shared memory that counts threads and bytes. It is in one of two phases at a time;
 /// a phase ends when as many threads have arrived as init() said and all bytes that they expect
 /// have come.
@@ -48,9 +83,20 @@ class Mbarrier {
         "r"(bytes)
         : "memory");
   }
+  /// This thread has come, to the same barrier of another block of its cluster: what it has read,
+  /// threads and copies of that block may overwrite. What it has written to shared memory of other
+  /// blocks is only sure to be seen after cluster_wait(): an arrival that says so, too, waits for
+  /// all stores of the thread, and takes a third of a matmul's speed.
+  /// @param rank of that block; may be the own one
+  __device__ void arrive_at_peer(int rank, SourceLocation = {}) {
+    FA_HOPPER_ASM("mbarrier.arrive.shared::cluster.b64 _, [%0];\n" ::"r"(
+                      peer_address(this, rank))
+                  : "memory");
+  }
   /// Waits until the phase of a parity has ended: 0 for the first, 1 for the second and so on. The
   /// phase before the first one counts as one of parity 1 that has ended.
   __device__ void wait(int parity, SourceLocation = {}) {
+    FA_STAMP(kWaitBarrier, address() >> 3);
     FA_HOPPER_ASM(
         "{\n"
         ".reg .pred done;\n"
@@ -60,6 +106,7 @@ class Mbarrier {
         "}\n" ::"r"(address()),
         "r"(parity)
         : "memory");
+    FA_STAMP(kEnd, 0);
   }
   /// As PTX wants it.
   __device__ std::uint32_t address() const { return shared_address(this); }
@@ -70,6 +117,7 @@ class Mbarrier {
 
 /// Makes initialised barriers visible to copies; __syncthreads() must follow.
 __device__ inline void fence_barrier_init() {
+  FA_STAMP(kBlock, 0);
   FA_HOPPER_ASM("fence.mbarrier_init.release.cluster;\n" ::: "memory");
 }
 /// Makes what this thread wrote to shared memory visible to wgmma and TMA; a barrier must follow.
@@ -87,7 +135,9 @@ __device__ inline void fence_async_proxy_global() {
 /// @param id      of the barrier
 /// @param threads that come, by this function or by named_barrier_arrive()
 __device__ inline void named_barrier_wait(int id, int threads) {
+  FA_STAMP(kWaitNamed, id);
   asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+  FA_STAMP(kEnd, 0);
 }
 /// Comes to a barrier without waiting at it.
 __device__ inline void named_barrier_arrive(int id, int threads) {
@@ -119,6 +169,11 @@ __device__ inline std::uint64_t cache_policy(CacheHint hint) {
   return policy;
 }
 
+/// Tells the tensors of a kernel's parameter apart, for stamps.
+__device__ inline std::uint32_t stamped_tensor(const TensorMap& map) {
+  return reinterpret_cast<std::uintptr_t>(&map) / sizeof map % 32;
+}
+
 /// Begins to copy a box from a tensor to shared memory; what lies outside the tensor is 0.
 /// @param shared  where to, aligned to 1024 bytes
 /// @param map     of the tensor
@@ -133,6 +188,7 @@ __device__ inline void tma_load(void* shared, const TensorMap& map,
                                 Mbarrier& barrier, int col, int row, int head,
                                 int batch, CacheHint hint,
                                 SourceLocation = {}) {
+  FA_STAMP(kLoad, barrier.address() >> 3 | stamped_tensor(map) << 15);
   if (hint == CacheHint::kEvictNormal) {
     FA_HOPPER_ASM(
         "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
@@ -152,6 +208,39 @@ __device__ inline void tma_load(void* shared, const TensorMap& map,
         : "memory");
   }
 }
+/// The same to several blocks of the cluster: to the same place in the shared memory of each, which
+/// tells its own barrier.
+/// @param blocks bit r is block r of the cluster
+__device__ inline void tma_load_multicast(void* shared, const TensorMap& map,
+                                          Mbarrier& barrier, int col, int row,
+                                          int head, int batch,
+                                          unsigned blocks,
+                                          SourceLocation = {}) {
+  FA_HOPPER_ASM(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
+      ".mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;\n" ::"r"(
+          shared_address(shared)),
+      "l"(&map), "r"(barrier.address()), "r"(col), "r"(row), "r"(head),
+      "r"(batch), "h"(static_cast<std::uint16_t>(blocks))
+      : "memory");
+}
+/// Begins to copy bytes that lie side by side in shared memory to another block of the cluster.
+/// @param to      where to, in this block: it is the same place in the other one; a multiple of 16
+/// @param from    where from, a multiple of 16
+/// @param bytes   a multiple of 16
+/// @param barrier of this block: the same one of the other block hears of them when they are there
+/// @param rank    of the other block
+__device__ inline void bulk_copy_to_peer(void* to, const void* from,
+                                         int bytes, Mbarrier& barrier,
+                                         int rank, SourceLocation = {}) {
+  FA_HOPPER_ASM(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::"
+      "bytes "
+      "[%0], [%1], %2, [%3];\n" ::"r"(peer_address(to, rank)),
+      "r"(shared_address(from)), "r"(bytes), "r"(peer_address(&barrier, rank))
+      : "memory");
+}
 /// Begins to copy bytes that lie side by side from global to shared memory.
 /// @param shared  where to, a multiple of 16
 /// @param global  where from, a multiple of 16
@@ -159,6 +248,7 @@ __device__ inline void tma_load(void* shared, const TensorMap& map,
 /// @param barrier hears of them when they are there
 __device__ inline void bulk_load(void* shared, const void* global, int bytes,
                                  Mbarrier& barrier) {
+  FA_STAMP(kLoadBytes, barrier.address() >> 3);
   FA_HOPPER_ASM(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1], %2, [%3];\n" ::"r"(shared_address(shared)),
@@ -177,6 +267,7 @@ __device__ inline void bulk_load(void* shared, const void* global, int bytes,
 __device__ inline void tma_store(const TensorMap& map, const void* shared,
                                  int col, int row, int head, int batch,
                                  SourceLocation = {}) {
+  FA_STAMP(kStore, stamped_tensor(map) << 15);
   FA_HOPPER_ASM(
       "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
       "[%0, {%2, %3, %4, %5}], [%1];\n" ::"l"(&map),
@@ -189,6 +280,7 @@ __device__ inline void tma_store(const TensorMap& map, const void* shared,
 /// @param bytes  a multiple of 16
 __device__ inline void bulk_store(float* global, const float* shared,
                                   int bytes) {
+  FA_STAMP(kStoreFloats, 0);
   FA_HOPPER_ASM(
       "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(
           __cvta_generic_to_global(global)),
@@ -202,6 +294,7 @@ __device__ inline void bulk_store(float* global, const float* shared,
 /// @param bytes  a multiple of 16
 __device__ inline void bulk_add(float* global, const float* shared,
                                 int bytes) {
+  FA_STAMP(kStoreFloats, 0);
   FA_HOPPER_ASM(
       "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
       "[%0], [%1], %2;\n" ::"l"(__cvta_generic_to_global(global)),
@@ -215,13 +308,17 @@ __device__ inline void bulk_commit() {
 /// Waits until at most so many groups of this thread still read shared memory.
 template <int pending>
 __device__ void bulk_wait_read() {
+  FA_STAMP(kWaitStores, pending);
   FA_HOPPER_ASM("cp.async.bulk.wait_group.read %0;\n" ::"n"(pending)
                 : "memory");
+  FA_STAMP(kEnd, 0);
 }
 /// Waits until at most so many groups of this thread are in flight.
 template <int pending>
 __device__ void bulk_wait() {
+  FA_STAMP(kWaitStores, pending);
   FA_HOPPER_ASM("cp.async.bulk.wait_group %0;\n" ::"n"(pending) : "memory");
+  FA_STAMP(kEnd, 0);
 }
 /// Fetches a map before it is needed.
 __device__ inline void prefetch_map(const TensorMap& map) {
@@ -269,6 +366,11 @@ __device__ void fence_operand(R (&registers)[n]) {
 template <class... Registers>
 __device__ void wgmma_fence(Registers&... registers) {
   (fence_operand(registers), ...);
+  // Accumulators are arrays of floats: a left operand is something else.
+  if constexpr ((!std::is_same_v<std::remove_extent_t<Registers>, float> ||
+                 ...)) {
+    FA_STAMP(kIssueOutput, 0);
+  }
   FA_HOPPER_ASM("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
 /// Closes the group of the products begun since the last one. Their registers must be left alone
@@ -276,6 +378,7 @@ __device__ void wgmma_fence(Registers&... registers) {
 template <class... Registers>
 __device__ void wgmma_commit(Registers&... registers) {
   FA_HOPPER_ASM("wgmma.commit_group.sync.aligned;\n" ::: "memory");
+  FA_STAMP(kCommit, 0);
   (fence_operand(registers), ...);
 }
 /// Waits until at most so many groups are in flight.
@@ -283,8 +386,10 @@ __device__ void wgmma_commit(Registers&... registers) {
 /// @param  registers of the products that have ended then
 template <int pending, class... Registers>
 __device__ void wgmma_wait(Registers&... registers) {
+  FA_STAMP(kWaitMatmuls, pending);
   FA_HOPPER_ASM("wgmma.wait_group.sync.aligned %0;\n" ::"n"(pending)
                 : "memory");
+  FA_STAMP(kEnd, 0);
   (fence_operand(registers), ...);
 }
 
@@ -385,6 +490,8 @@ __device__ void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
   static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
   constexpr int turned_a = major_a == Major::kMN;
   constexpr int turned_b = major_b == Major::kMN;
+  if (!adds && turned_b) FA_STAMP(kIssueByColumns, 0);
+  if (!adds && !turned_b) FA_STAMP(kIssueScores, 0);
   (void)turned_a;
   (void)turned_b;
   if constexpr (std::is_same_v<T, half>) {

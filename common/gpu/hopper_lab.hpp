@@ -10,6 +10,21 @@ namespace fa::FA_TARGET {
 
 using TensorMap = lab::TensorBox;
 
+template <class T>
+T* peer_shared(T* pointer, int rank,
+               SourceLocation location = caller_location()) {
+  return static_cast<T*>(lab::peer_shared(pointer, rank, location));
+}
+inline int cluster_rank() {
+  return lab::current->rank;
+}
+inline void cluster_arrive(SourceLocation location = caller_location()) {
+  lab::arrive_at_cluster(location);
+}
+inline void cluster_wait(SourceLocation location = caller_location()) {
+  lab::wait_at_cluster(location);
+}
+
 /// The lab knows its state by its address.
 class Mbarrier {
  public:
@@ -18,6 +33,10 @@ class Mbarrier {
   }
   void arrive(SourceLocation location = caller_location()) {
     lab::arrive_at_barrier(this, 0, location);
+  }
+  void arrive_at_peer(int rank, SourceLocation location = caller_location()) {
+    lab::arrive_at_barrier(lab::peer_shared(this, rank, location), 0,
+                           location);
   }
   void arrive_and_expect(int bytes,
                          SourceLocation location = caller_location()) {
@@ -81,6 +100,31 @@ inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier,
                    {batch, head, row, col},
                    location},
                   &barrier);
+}
+inline void tma_load_multicast(void* shared, const TensorMap& map,
+                               Mbarrier& barrier, int col, int row, int head,
+                               int batch, unsigned blocks,
+                               SourceLocation location = caller_location()) {
+  lab::begin_multicast({lab::BulkCopy::Kind::kLoadBox,
+                        static_cast<std::byte*>(shared),
+                        box_bytes(map),
+                        nullptr,
+                        map,
+                        {batch, head, row, col},
+                        location},
+                       &barrier, blocks);
+}
+inline void bulk_copy_to_peer(void* to, const void* from, int bytes,
+                              Mbarrier& barrier, int rank,
+                              SourceLocation location = caller_location()) {
+  lab::begin_multicast({lab::BulkCopy::Kind::kPeerBytes,
+                        static_cast<std::byte*>(to),
+                        static_cast<std::size_t>(bytes),
+                        static_cast<std::byte*>(const_cast<void*>(from)),
+                        {},
+                        {},
+                        location},
+                       &barrier, 1u << rank);
 }
 inline void bulk_load(void* shared, const void* global, int bytes,
                       Mbarrier& barrier,

@@ -53,8 +53,8 @@ inline std::vector<KernelResources> resources_of(
 
 namespace fa::FA_TARGET {
 
-/// Checks the sizes of a launch: threads and blocks in each direction, bytes of dynamic shared
-/// memory.
+/// Checks the sizes of a launch: threads and blocks in each direction, blocks of a cluster, bytes of
+/// dynamic shared memory.
 /// @throws std::invalid_argument for sizes that no GPU takes, or more shared memory than this
 /// device has
 inline void check_launch(const Launch& launch) {
@@ -72,6 +72,14 @@ inline void check_launch(const Launch& launch) {
         "a block of {} x {} x {} threads; allowed are 1 to {} in all, and 64 "
         "in z",
         launch.block.x, launch.block.y, launch.block.z, kMaxThreads));
+  }
+  if (launch.cluster < 1 || launch.cluster > kMaxCluster ||
+      launch.grid.x % static_cast<unsigned>(launch.cluster) != 0 ||
+      (launch.cluster > 1 && launch.block.count() % 32 != 0)) {
+    throw std::invalid_argument(fmt::format(
+        "clusters of {} blocks of {} threads in a grid of {} blocks in x; "
+        "allowed are 1 to {} blocks of whole warps, in a multiple of them",
+        launch.cluster, launch.block.count(), launch.grid.x, kMaxCluster));
   }
   if (launch.shared_bytes > device.shared_bytes) {
     throw std::invalid_argument(fmt::format(

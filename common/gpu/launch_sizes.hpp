@@ -10,6 +10,9 @@ namespace fa {
 /// Threads in a block at most, as on every GPU since 2010.
 inline constexpr int kMaxThreads = 1024;
 
+/// Blocks in a cluster at most that every GPU with clusters takes.
+inline constexpr int kMaxCluster = 8;
+
 /// CUDA's dim3 and uint3.
 struct Size {
   unsigned x = 1;  ///< fastest
@@ -30,6 +33,11 @@ struct Launch {
   std::size_t shared_bytes = 0;  ///< of dynamic shared memory
   int stages =
       0;  ///< of its pipeline of copies, to be reported; 0: it has none
+  int cluster = 1;  ///< blocks, side by side in x, that run together
+  /// Programmatic dependent launch: the kernel may start before the previous one on its stream has
+  /// ended, and calls grid_dependency_wait() before it uses memory of that kernel. GPUs before
+  /// sm_90 start it afterwards.
+  bool with_pdl = false;
 };
 
 }  // namespace fa

@@ -180,7 +180,7 @@ std::vector<Piece> BulkCopy::pieces() const {
 }
 
 void BulkCopy::perform() const {
-  if (kind == Kind::kLoadBytes) {
+  if (kind == Kind::kLoadBytes || kind == Kind::kPeerBytes) {
     std::memcpy(shared, global, size);
     return;
   }

@@ -49,6 +49,7 @@ struct BulkCopy {
   enum class Kind {
     kLoadBox,      ///< a box to shared memory, swizzled; 0 outside the tensor
     kLoadBytes,    ///< bytes to shared memory
+    kPeerBytes,    ///< bytes of shared memory to that of another block of the cluster
     kStoreBox,     ///< a box to global memory
     kStoreFloats,  ///< floats to global memory
     kAddFloats     ///< floats, added to those in global memory
@@ -56,7 +57,7 @@ struct BulkCopy {
   Kind kind = Kind::kLoadBytes;      ///< see there
   std::byte* shared = nullptr;       ///< where it begins there
   std::size_t size = 0;              ///< bytes in shared memory
-  std::byte* global = nullptr;       ///< bytes and floats: where it begins
+  std::byte* global = nullptr;       ///< bytes and floats: the other end, where it begins
   TensorBox box;                     ///< else
   std::array<std::int64_t, 4> at{};  ///< batch, head, row and column
   SourceLocation location;           ///< where the kernel began it
@@ -215,6 +216,13 @@ void set_registers(int registers, const SourceLocation& location);
 /// @param barrier hears of its bytes
 /// @throws std::runtime_error for addresses that TMA does not take
 void begin_load(const BulkCopy& copy, void* barrier);
+/// Begins a copy to the same place in the shared memory of several blocks of the cluster.
+/// @param copy    kLoadBox, or kPeerBytes
+/// @param barrier the same place in each block hears of its bytes
+/// @param blocks  bit r is block r
+/// @throws std::runtime_error for addresses that TMA does not take, and for blocks that are not
+/// there
+void begin_multicast(const BulkCopy& copy, void* barrier, unsigned blocks);
 /// Begins a copy from shared memory.
 /// @param copy kStoreBox, kStoreFloats or kAddFloats
 /// @throws std::runtime_error for addresses that TMA does not take

@@ -70,6 +70,7 @@ enum class State {
   kAtBarrier,
   kAtMbarrier,
   kAtNamedBarrier,
+  kAtCluster,
   kInExchange,
   kEnded
 };
@@ -156,6 +157,8 @@ struct Fiber {
   const void* barrier = nullptr;  // at which it waits: its address, or name
   int parity = 0;                 // of the phase, at an mbarrier
   const void* polled = nullptr;   // the last flag that it read
+  bool came_to_cluster = false;   // to its barrier, and has not waited
+  bool in_cluster_phase = false;  // the same, and others are missing
   bool crashed = false;           // it has left its stack for ever
   bool lost = false;              // its stack must not be unwound
   std::vector<const void*> lent;  // registers that wgmma may have
@@ -196,24 +199,29 @@ constexpr std::chrono::seconds kIdleTime{2};
 // noticed earlier.
 constexpr std::chrono::seconds kLongestRun{10};
 
-// The threads of one block at a time, reused from block to block.
+// The threads of one block at a time, or of the blocks of one cluster; reused from one to the next.
 class Block {
  public:
   Block(const Launch& launch, const std::function<void()>& kernel, Workers& workers)
       : launch_(launch),
         kernel_(kernel),
         workers_(workers),
-        fibers_(static_cast<std::size_t>(launch.block.count())),
-        shared_(launch.shared_bytes + kSharedAlignment + 2 * kRoom) {
+        fibers_(static_cast<std::size_t>(launch.block.count() * launch.cluster)),
+        of_cluster_(static_cast<std::size_t>(launch.cluster)) {
     const Size size = launch.block;
+    for (OfBlock& block : of_cluster_) {
+      block.shared.resize(launch.shared_bytes + kSharedAlignment + 2 * kRoom);
+    }
     for (std::size_t i = 0; i < fibers_.size(); ++i) {
       Fiber& fiber = fibers_[i];
-      const auto number = static_cast<unsigned>(i);
+      const auto number = static_cast<unsigned>(i % static_cast<std::size_t>(size.count()));
+      fiber.thread.rank = static_cast<int>(i / static_cast<std::size_t>(size.count()));
+      fiber.thread.place = static_cast<int>(i);
       fiber.thread.index = {number % size.x, number / size.x % size.y, number / size.x / size.y};
       fiber.thread.block_size = size;
       fiber.thread.grid_size = launch.grid;
-      fiber.thread.number = static_cast<int>(i);
-      fiber.thread.lane = static_cast<int>(i) % kWarpSize;
+      fiber.thread.number = static_cast<int>(number);
+      fiber.thread.lane = static_cast<int>(number) % kWarpSize;
       fiber.block = this;
       KeptStacks allocator;
       const auto memory = allocator.allocate();
@@ -254,22 +262,29 @@ class Block {
   std::atomic<std::int64_t> switches{0};  // from a thread to another one
   std::atomic<bool> stuck{false};         // the thread that runs does not end
 
+  // The first block of a cluster, and so the others.
   void run(std::int64_t index) {
     const Size grid = launch_.grid;
     const auto linear = static_cast<std::uint64_t>(index);
     const Size block_index(static_cast<unsigned>(linear % grid.x),
                            static_cast<unsigned>(linear / grid.x % grid.y),
                            static_cast<unsigned>(linear / grid.x / grid.y));
-    std::memset(shared_.data(), 0xff, shared_.size());
+    for (OfBlock& block : of_cluster_) {
+      std::memset(block.shared.data(), 0xff, block.shared.size());
+      block.alive = static_cast<int>(launch_.block.count());
+      block.at_barrier = 0;
+      block.named = {};
+    }
     alive_ = static_cast<int>(fibers_.size());
-    at_barrier_ = 0;
+    at_cluster_ = 0;
     for (auto& of_warp : exchanges_) of_warp.clear();
     for (Products& products : products_) products.clear();
     barriers_.clear();
-    named_ = {};
     registers_.clear();
     for (Fiber& fiber : fibers_) {
       fiber.thread.block_index = block_index;
+      fiber.thread.block_index.x += static_cast<unsigned>(fiber.thread.rank);
+      fiber.came_to_cluster = fiber.in_cluster_phase = false;
       fiber.state = State::kReady;
       fiber.barrier = nullptr;
       fiber.polled = nullptr;
@@ -279,7 +294,10 @@ class Block {
       fiber.stores.clear();
     }
     if (observer != nullptr) {
-      observer->block_begins(fibers_[0].thread, shared(), launch_.shared_bytes);
+      for (int rank = 0; rank < launch_.cluster; ++rank) {
+        const auto first = static_cast<std::size_t>(rank * launch_.block.count());
+        observer->block_begins(fibers_[first].thread, shared(rank), launch_.shared_bytes);
+      }
     }
     if (recorder != nullptr) recorder->block_begins(exchanges_.size());
     while (alive_ > 0) {
@@ -296,13 +314,49 @@ class Block {
   void sync(Fiber& fiber, const SourceLocation& location) {
     fiber.location = location;
     record_warp(fiber, Step::Kind::kMeet);
-    if (++at_barrier_ == alive_) {
+    OfBlock& block = block_of(fiber);
+    if (++block.at_barrier == block.alive) {
       fiber.state = State::kAtBarrier;  // so that it counts
-      release_barrier();
+      release_barrier(fiber.thread.rank);
       return;
     }
     fiber.state = State::kAtBarrier;
     fiber.yield();
+  }
+
+  // Comes to the barrier of all threads of the cluster.
+  void arrive_at_cluster(Fiber& fiber, const SourceLocation& location) {
+    check_turn(!fiber.came_to_cluster, location);
+    fiber.came_to_cluster = fiber.in_cluster_phase = true;
+    if (observer != nullptr) observer->releases(&at_cluster_);
+    if (++at_cluster_ == alive_) end_cluster_phase();
+  }
+  void wait_at_cluster(Fiber& fiber, const SourceLocation& location) {
+    check_turn(fiber.came_to_cluster, location);
+    fiber.came_to_cluster = false;
+    if (fiber.in_cluster_phase) {
+      fiber.state = State::kAtCluster;
+      fiber.location = location;
+      fiber.yield();
+    }
+    if (observer != nullptr) observer->acquires(&at_cluster_);
+  }
+
+  // Where something in a block's dynamic shared memory lies in another block of the cluster.
+  void* of_peer(const Fiber& fiber, const void* pointer, int rank, const SourceLocation& location) {
+    const auto offset = static_cast<const std::byte*>(pointer) -
+                        static_cast<const std::byte*>(shared(fiber.thread.rank));
+    if (rank < 0 || rank >= launch_.cluster) {
+      throw std::runtime_error(fmt::format("{}:{}: block {} of a cluster of {}", location.file,
+                                           location.line, rank, launch_.cluster));
+    }
+    if (offset < 0 || offset >= static_cast<std::ptrdiff_t>(launch_.shared_bytes)) {
+      throw std::runtime_error(
+          fmt::format("{}:{}: shared memory of another block that is not dynamic: the lab knows "
+                      "no other for clusters",
+                      location.file, location.line));
+    }
+    return static_cast<std::byte*>(shared(rank)) + offset;
   }
 
   // `last` is called when all have come, before any of them goes on.
@@ -409,14 +463,34 @@ class Block {
     }
   }
 
+  // Copies to the same place in several blocks of the cluster.
+  void load_multicast(const Fiber& fiber, const BulkCopy& copy, void* barrier, unsigned blocks) {
+    if (blocks == 0 || blocks >> launch_.cluster != 0) {
+      throw std::runtime_error(fmt::format("{}:{}: a copy to the blocks {:#b} of a cluster of {}",
+                                           copy.location.file, copy.location.line, blocks,
+                                           launch_.cluster));
+    }
+    if (observer != nullptr) tell_of_global(copy);
+    for (int rank = 0; rank < launch_.cluster; ++rank) {
+      if ((blocks >> rank & 1u) == 0) continue;
+      BulkCopy to_peer = copy;
+      to_peer.shared = static_cast<std::byte*>(of_peer(fiber, copy.shared, rank, copy.location));
+      load(fiber, to_peer, of_peer(fiber, barrier, rank, copy.location), rank, false);
+    }
+  }
+
   void load(const Fiber& fiber, const BulkCopy& copy, void* barrier) {
-    check_copy(copy);
+    load(fiber, copy, barrier, fiber.thread.rank, true);
+  }
+  // To a block of the cluster.
+  void load(const Fiber& fiber, const BulkCopy& copy, void* barrier, int rank, bool tells) {
+    check_copy(copy, rank);
     record_copy(fiber, Step::Kind::kLoad, copy, barrier);
     BarrierState& state = state_of(barrier, copy.location);
     std::uint32_t phase = state.phases;
     if (observer != nullptr) {
       observer->barrier_used(barrier, true, copy.location);
-      tell_of_global(copy);
+      if (tells) tell_of_global(copy);
     }
     const auto size = static_cast<std::int64_t>(copy.size);
     // More than the barrier waits for: it does not wait for the rest of them.
@@ -435,6 +509,10 @@ class Block {
     if (observer != nullptr) {
       observer->async_uses(barrier, AsyncUse::kCopy, phase + 1, copy.shared, copy.size,
                            copy.location);
+      for (std::size_t i = 0; copy.kind == BulkCopy::Kind::kPeerBytes && i < copy.size; i += 16) {
+        observer->async_uses(barrier, AsyncUse::kPeerCopy, phase + 1, copy.global + i, 16,
+                             copy.location);
+      }
     }
     state.copies.emplace_back(phase, copy);
     state.bytes -= size;
@@ -442,7 +520,7 @@ class Block {
   }
 
   void store(Fiber& fiber, const BulkCopy& copy) {
-    check_copy(copy);
+    check_copy(copy, fiber.thread.rank);
     record_copy(fiber, Step::Kind::kStore, copy, nullptr);
     fiber.stores.open.push_back(copy);
     if (observer == nullptr) return;
@@ -472,7 +550,7 @@ class Block {
                       "{}",
                       location.file, location.line, id, threads, kWarpSize, kMaxThreads));
     }
-    NamedBarrier& barrier = named_[static_cast<std::size_t>(id)];
+    NamedBarrier& barrier = block_of(fiber).named[static_cast<std::size_t>(id)];
     if (barrier.arrived == 0) {
       barrier.threads = threads;
       barrier.first = location;
@@ -527,22 +605,23 @@ class Block {
     if (fiber.thread.lane == 0) record_lane(fiber, kind, count, barrier);
   }
   static std::size_t warp_of(const Fiber& fiber) {
-    return static_cast<std::size_t>(fiber.thread.number / kWarpSize);
+    return static_cast<std::size_t>(fiber.thread.place / kWarpSize);
   }
 
   Products& products_of(const Fiber& fiber) { return products_[warp_of(fiber)]; }
   Products::Setting setting_of(const Fiber& fiber) {
-    const int first_thread = fiber.thread.number - fiber.thread.lane;
-    return {static_cast<const std::byte*>(shared()), launch_.shared_bytes,
+    const int first_thread = fiber.thread.place - fiber.thread.lane;
+    return {static_cast<const std::byte*>(shared(fiber.thread.rank)), launch_.shared_bytes,
             first_thread / kWarpSize % 4 * 16, first_thread};
   }
   std::size_t shared_bytes() const { return launch_.shared_bytes; }
   // What each warp of the last block asked for.
   const std::vector<int>& registers() const { return registers_; }
 
-  void* shared() {
-    void* start = shared_.data() + kRoom;
-    std::size_t space = shared_.size() - kRoom;
+  void* shared(int rank) {
+    std::vector<std::byte>& memory = of_cluster_[static_cast<std::size_t>(rank)].shared;
+    void* start = memory.data() + kRoom;
+    std::size_t space = memory.size() - kRoom;
     return std::align(kSharedAlignment, launch_.shared_bytes, start, space);
   }
 
@@ -563,6 +642,13 @@ class Block {
                                            first.file, first.line, text));
     }
     observer->finds("warp", location, first, text);
+  }
+
+  static void check_turn(bool right, const SourceLocation& location) {
+    if (right) return;
+    throw std::runtime_error(
+        fmt::format("{}:{}: cluster_arrive() and cluster_wait() do not take turns in this thread",
+                    location.file, location.line));
   }
 
   // The threads of this block do more than poll.
@@ -636,7 +722,7 @@ class Block {
   // A thread that comes twice takes the place of another one.
   void check_arrival(const Fiber& fiber, BarrierState& state, const SourceLocation& location) {
     state.came.resize(fibers_.size());
-    auto& last = state.came[static_cast<std::size_t>(fiber.thread.number)];
+    auto& last = state.came[static_cast<std::size_t>(fiber.thread.place)];
     if (last == state.phases + 1) {
       observer->finds("barrier", location, state.made,
                       fmt::format("thread {} arrives twice in one phase of the mbarrier "
@@ -662,7 +748,7 @@ class Block {
     }
   }
 
-  void check_copy(const BulkCopy& copy) {
+  void check_copy(const BulkCopy& copy, int rank) {
     const std::size_t alignment = copy.swizzled() ? kBoxRowBytes : 16;
     const auto refuse = [&](const std::string& what) {
       throw std::runtime_error(
@@ -694,7 +780,7 @@ class Block {
                       "{} on; allowed are such from 0 on",
                       copy.at[2], copy.at[3], copy.at[1], copy.at[0]));
     }
-    const auto begin = copy.shared - static_cast<std::byte*>(shared());
+    const auto begin = copy.shared - static_cast<std::byte*>(shared(rank));
     const auto end = static_cast<std::ptrdiff_t>(launch_.shared_bytes);
     if (begin > -static_cast<std::ptrdiff_t>(kRoom) && begin < end &&
         begin + static_cast<std::ptrdiff_t>(copy.size) > end) {
@@ -707,6 +793,7 @@ class Block {
   }
 
   static void tell_of_global(const BulkCopy& copy) {
+    if (copy.kind == BulkCopy::Kind::kPeerBytes) return;
     const std::vector<Piece> pieces = copy.pieces();
     if (pieces.empty()) return;
     std::vector<const void*> rows;
@@ -717,20 +804,21 @@ class Block {
                     copy.kind == Kind::kAddFloats, copy.location);
   }
 
-  // Of a thread, if all of an SM's go to this block.
-  int registers_at_first() const {
-    const auto threads = static_cast<int>(exchanges_.size()) * kWarpSize;
-    return std::min(kRegisters / threads / 8 * 8, 256);
+  // Of a block, with whole warps.
+  int threads_of_warps() const {
+    return static_cast<int>(exchanges_.size() / of_cluster_.size()) * kWarpSize;
   }
+  // Of a thread, if all of an SM's go to this block.
+  int registers_at_first() const { return std::min(kRegisters / threads_of_warps() / 8 * 8, 256); }
 
   // What must not be left when a block ends.
   void check_end() {
     const int of_thread = registers_at_first();
-    int registers = 0;
+    int registers = 0;  // of the whole cluster: its blocks are alike
     for (const int of_warp : registers_) {
       registers += (of_warp > 0 ? of_warp : of_thread) * kWarpSize;
     }
-    const int at_first = of_thread * static_cast<int>(exchanges_.size()) * kWarpSize;
+    const int at_first = of_thread * threads_of_warps() * launch_.cluster;
     if (registers > at_first) {
       throw std::runtime_error(
           fmt::format("{}:{}: the warps of a block take {} registers in all; of those "
@@ -849,19 +937,22 @@ class Block {
     return where.empty() ? text : where + ": " + text;
   }
 
-  void release_barrier() {
-    at_barrier_ = 0;
-    if (observer != nullptr) tell_of_barrier();
+  void release_barrier(int rank) {
+    of_cluster_[static_cast<std::size_t>(rank)].at_barrier = 0;
+    if (observer != nullptr) tell_of_barrier(rank);
     for (Fiber& fiber : fibers_) {
-      if (fiber.state == State::kAtBarrier) fiber.state = State::kReady;
+      if (fiber.thread.rank == rank && fiber.state == State::kAtBarrier) {
+        fiber.state = State::kReady;
+      }
     }
   }
 
-  void tell_of_barrier() const {
+  void tell_of_barrier(int rank) const {
     const SourceLocation* first = nullptr;
     const SourceLocation* second = nullptr;  // a different one, where there is
     int ended = 0;
     for (const Fiber& fiber : fibers_) {
+      if (fiber.thread.rank != rank) continue;
       ended += fiber.state == State::kEnded;
       if (fiber.state != State::kAtBarrier) continue;
       if (first == nullptr) first = &fiber.location;
@@ -870,23 +961,39 @@ class Block {
     observer->block_meets(*first, second != nullptr ? *second : *first, second == nullptr, ended);
   }
 
+  void end_cluster_phase() {
+    at_cluster_ = 0;
+    if (observer != nullptr) observer->phase_ends(&at_cluster_);
+    for (Fiber& fiber : fibers_) {
+      fiber.in_cluster_phase = false;
+      if (fiber.state == State::kAtCluster) fiber.state = State::kReady;
+    }
+  }
+
   void end(Fiber& fiber) {
     if (observer != nullptr && !error_) check_end(fiber);
     fiber.state = State::kEnded;
+    OfBlock& block = block_of(fiber);
+    --block.alive;
     --alive_;
-    if (observer != nullptr) observer->thread_ends(fiber.thread);
-    if (alive_ > 0 && at_barrier_ == alive_) release_barrier();
+    if (observer != nullptr) {
+      observer->thread_ends(fiber.thread);
+      if (block.alive == 0 && !error_) observer->block_exits(fiber.thread);
+    }
+    if (block.alive > 0 && block.at_barrier == block.alive) release_barrier(fiber.thread.rank);
+    at_cluster_ -= std::exchange(fiber.in_cluster_phase, false);
+    if (alive_ > 0 && at_cluster_ == alive_) end_cluster_phase();
   }
 
   template <class Visit>
   void for_warp(const Fiber& fiber, Visit visit) {
-    const auto first = static_cast<std::size_t>(fiber.thread.number - fiber.thread.lane);
+    const auto first = static_cast<std::size_t>(fiber.thread.place - fiber.thread.lane);
     const std::size_t end = std::min(first + kWarpSize, fibers_.size());
     for (std::size_t i = first; i < end; ++i) visit(fibers_[i]);
   }
 
   MaskedExchange& exchange_of(const Fiber& fiber, unsigned mask) {
-    auto& of_warp = exchanges_[static_cast<std::size_t>(fiber.thread.number / kWarpSize)];
+    auto& of_warp = exchanges_[warp_of(fiber)];
     for (const auto& masked : of_warp) {
       if (masked->mask == mask) return *masked;
     }
@@ -908,23 +1015,26 @@ class Block {
       State state;
       SourceLocation location;
       const void* barrier;
-      int count, first;
+      int count, first, rank;
     };
     std::vector<Group> groups;
     for (const Fiber& fiber : fibers_) {
       const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& group) {
         return group.state == fiber.state && group.location.line == fiber.location.line &&
-               group.location.file == fiber.location.file && group.barrier == fiber.barrier;
+               group.location.file == fiber.location.file && group.barrier == fiber.barrier &&
+               group.rank == fiber.thread.rank;
       });
       if (same != groups.end()) {
         ++same->count;
       } else {
-        groups.push_back({fiber.state, fiber.location, fiber.barrier, 1, fiber.thread.number});
+        groups.push_back({fiber.state, fiber.location, fiber.barrier, 1, fiber.thread.number,
+                          fiber.thread.rank});
       }
     }
     for (const Group& group : groups) {
       text += fmt::format("\n  {} thread{} (first: {}) ", group.count, group.count == 1 ? "" : "s",
                           group.first);
+      if (launch_.cluster > 1) text += fmt::format("of block {} of the cluster ", group.rank);
       switch (group.state) {
         case State::kAtBarrier:
           text += fmt::format("at __syncthreads, {}:{}", group.location.file, group.location.line);
@@ -935,11 +1045,16 @@ class Block {
           break;
         case State::kAtNamedBarrier: {
           const auto& barrier = *static_cast<const NamedBarrier*>(group.barrier);
+          const auto& named = of_cluster_[static_cast<std::size_t>(group.rank)].named;
           text += fmt::format("at barrier {}, {}:{}, with {} of {} threads there",
-                              &barrier - named_.data(), group.location.file, group.location.line,
+                              &barrier - named.data(), group.location.file, group.location.line,
                               barrier.arrived, barrier.threads);
           break;
         }
+        case State::kAtCluster:
+          text += fmt::format("at cluster_wait, {}:{}, with {} of {} threads of the cluster there",
+                              group.location.file, group.location.line, at_cluster_, alive_);
+          break;
         case State::kPolling:
           text += "reading a flag again and again, ";
           text += group.location.line > 0
@@ -984,16 +1099,24 @@ class Block {
   int idle_rounds_ = 0;  // in which threads only polled
   std::int64_t running_then_ = 0, woken_then_ = 0;
   std::chrono::steady_clock::time_point idle_since_;
-  std::vector<Fiber> fibers_;
-  std::vector<std::byte> shared_;
+  // What each block of the cluster has for itself.
+  struct OfBlock {
+    std::vector<std::byte> shared;
+    int alive = 0, at_barrier = 0;  // threads
+    std::array<NamedBarrier, kNamedBarriers> named;
+  };
+  OfBlock& block_of(const Fiber& fiber) {
+    return of_cluster_[static_cast<std::size_t>(fiber.thread.rank)];
+  }
+  std::vector<Fiber> fibers_;  // block after block
+  std::vector<OfBlock> of_cluster_;
   std::vector<std::vector<std::unique_ptr<MaskedExchange>>> exchanges_;
   std::vector<Products> products_;  // of each warp
   std::unordered_map<const void*, BarrierState> barriers_;
-  std::array<NamedBarrier, kNamedBarriers> named_;
   // Of a thread of each warp, once one asks; 0: this one did not.
   std::vector<int> registers_;
   SourceLocation registers_location_;
-  int alive_ = 0, at_barrier_ = 0;
+  int alive_ = 0, at_cluster_ = 0;
   std::exception_ptr error_;
 };
 
@@ -1146,9 +1269,12 @@ void perform(const Copy& copy) {
 std::vector<int> run(const Launch& launch, const std::function<void()>& kernel) {
   std::vector<int> registers;  // written by who runs block 0
   const std::int64_t blocks = launch.grid.count();
+  if (recorder != nullptr && launch.cluster > 1) {
+    throw std::runtime_error("blocks in clusters are not recorded");
+  }
   std::atomic<std::int64_t> next{0};
   const auto workers = std::min<std::int64_t>(
-      observer != nullptr || recorder != nullptr ? 1 : thread_count(), blocks);
+      observer != nullptr || recorder != nullptr ? 1 : thread_count(), blocks / launch.cluster);
   if (observer != nullptr) observer->launch_begins(launch);
   [[maybe_unused]] const CrashHandler crash_handler;
   Workers together(workers);
@@ -1159,7 +1285,7 @@ std::vector<int> run(const Launch& launch, const std::function<void()>& kernel) 
     } end{together};
     Block block(launch, kernel, together);
     [[maybe_unused]] const Watchdog watchdog(block);
-    for (std::int64_t i; (i = next.fetch_add(1)) < blocks;) {
+    for (std::int64_t i; (i = next.fetch_add(launch.cluster)) < blocks;) {
       try {
         block.run(i);
         if (i == 0) registers = block.registers();
@@ -1173,7 +1299,23 @@ std::vector<int> run(const Launch& launch, const std::function<void()>& kernel) 
 }
 
 void* dynamic_shared() {
-  return this_fiber().block->shared();
+  const Fiber& fiber = this_fiber();
+  return fiber.block->shared(fiber.thread.rank);
+}
+
+void arrive_at_cluster(const SourceLocation& location) {
+  Fiber& fiber = this_fiber();
+  fiber.block->arrive_at_cluster(fiber, location);
+}
+
+void wait_at_cluster(const SourceLocation& location) {
+  Fiber& fiber = this_fiber();
+  fiber.block->wait_at_cluster(fiber, location);
+}
+
+void* peer_shared(const void* pointer, int rank, const SourceLocation& location) {
+  const Fiber& fiber = this_fiber();
+  return fiber.block->of_peer(fiber, pointer, rank, location);
 }
 
 void sync_block(const SourceLocation& location) {
@@ -1277,6 +1419,15 @@ void set_registers(int registers, const SourceLocation& location) {
 void begin_load(const BulkCopy& copy, void* barrier) {
   Fiber& fiber = this_fiber();
   fiber.block->load(fiber, copy, barrier);
+}
+
+void wait_for_grids() {
+  if (observer != nullptr) observer->grid_waited();
+}
+
+void begin_multicast(const BulkCopy& copy, void* barrier, unsigned blocks) {
+  Fiber& fiber = this_fiber();
+  fiber.block->load_multicast(fiber, copy, barrier, blocks);
 }
 
 void fence_memory() {
@@ -1438,7 +1589,7 @@ std::uint32_t operand_offset(const void* pointer, const SourceLocation& location
 std::uint32_t shared_offset(const void* pointer) {
   Block& block = *this_fiber().block;
   const auto offset =
-      static_cast<const std::byte*>(pointer) - static_cast<const std::byte*>(block.shared());
+      static_cast<const std::byte*>(pointer) - static_cast<const std::byte*>(dynamic_shared());
   if (offset < 0 || offset >= static_cast<std::ptrdiff_t>(block.shared_bytes())) {
     throw std::runtime_error(
         "shared_address() of what is not in dynamic shared memory: in the "

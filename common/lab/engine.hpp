@@ -39,6 +39,8 @@ struct Thread {
   Size grid_size;             ///< gridDim
   int number = 0;             ///< in the block, x fastest
   int lane = 0;               ///< in the warp
+  int rank = 0;               ///< of the block in its cluster
+  int place = 0;              ///< in the cluster, block after block
 };
 
 /// The thread that runs now; null outside kernels. (__thread: read without a call.)
@@ -58,6 +60,14 @@ void* dynamic_shared();
 
 /// __syncthreads: waits for all threads of the block that have not ended.
 void sync_block(const SourceLocation& location);
+
+/// cluster_arrive(): comes to the barrier of all threads of the cluster that have not ended.
+void arrive_at_cluster(const SourceLocation& location);
+/// cluster_wait(): waits until all of them have come.
+void wait_at_cluster(const SourceLocation& location);
+/// Where something in this block's dynamic shared memory lies in another block of its cluster.
+/// @throws std::runtime_error for other memory, and where there is no such block
+void* peer_shared(const void* pointer, int rank, const SourceLocation& location);
 
 /// __syncwarp: waits for all lanes of the mask, and orders their memory.
 void sync_warp(unsigned mask, const SourceLocation& location);
@@ -91,6 +101,8 @@ void wait_copies(int pending);
 
 /// __threadfence()
 void fence_memory();
+/// grid_dependency_wait()
+void wait_for_grids();
 /// What a thread does to a counter in global memory.
 enum class CounterUse {
   kAdd,         ///< atomicAdd() on an integer
@@ -140,9 +152,10 @@ void note_access(const void* address, std::size_t size, bool write, const Source
 
 /// Who uses shared memory beside the threads.
 enum class AsyncUse {
-  kCopy,     ///< a copy to it: tma_load(), bulk_load()
-  kStore,    ///< a copy from it: tma_store(), bulk_store(), bulk_add()
-  kProduct,  ///< wgmma()
+  kCopy,      ///< a copy to it: tma_load(), bulk_load()
+  kStore,     ///< a copy from it: tma_store(), bulk_store(), bulk_add()
+  kPeerCopy,  ///< a copy from it to another block of the cluster
+  kProduct,   ///< wgmma()
 };
 
 /// What watches a launch (watch.hpp). Launches then use one thread of the operating system.
@@ -157,7 +170,8 @@ class Observer {
   virtual void released(const void* memory) = 0;
   /// A launch begins.
   virtual void launch_begins(const Launch& launch) = 0;
-  /// A block begins; its dynamic shared memory is unwritten, as is all other shared memory.
+  /// A block begins; its dynamic shared memory is unwritten, as is all other shared memory. The
+  /// blocks of a cluster begin together, in their order.
   virtual void block_begins(const Thread& first, const void* dynamic,
                             std::size_t dynamic_bytes) = 0;
   /// All lanes of a warp have come to a point that all must pass.
@@ -171,7 +185,9 @@ class Observer {
                            bool same_line, int ended) = 0;
   /// A thread has ended.
   virtual void thread_ends(const Thread& thread) = 0;
-  /// A block has ended.
+  /// All threads of a block have ended.
+  virtual void block_exits(const Thread& last) = 0;
+  /// A block, or all blocks of a cluster, have ended.
   virtual void block_ends() = 0;
   /// A thread reads or writes memory.
   virtual void accesses(const void* address, std::size_t size, bool write,
@@ -199,6 +215,8 @@ class Observer {
   virtual void async_fenced() = 0;
   /// This thread makes what it knows of global memory known to its copies by TMA.
   virtual void async_fenced_globally() = 0;
+  /// This thread calls grid_dependency_wait().
+  virtual void grid_waited() = 0;
   /// This thread calls __threadfence(): it knows what blocks did that had counted before it last
   /// looked; and who learns of this fence by a counter knows what this thread did so far.
   /// @param arrived whether none of its bulk stores is in flight; while one is, the fence tells
@@ -223,7 +241,7 @@ class Observer {
   /// @param whole_warp else this thread only
   virtual void async_ends(const void* agent, std::uint32_t when, bool whole_warp) = 0;
   /// A thread's registers are a product's until its group is waited for.
-  /// @param thread  number in the block
+  /// @param thread  place in the cluster
   /// @param address of the registers
   /// @param size    bytes
   /// @param sums    that are written; else they are read

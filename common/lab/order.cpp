@@ -14,7 +14,7 @@ void Knowledge::join(const Knowledge& other) {
 }
 
 std::uint32_t Order::agent(const void* address) {
-  const auto next = kFirstAgent + static_cast<std::uint32_t>(agents_.size());
+  const auto next = kPreviousGrids + 1 + static_cast<std::uint32_t>(agents_.size());
   const std::uint32_t number = agents_.emplace(address, next).first->second;
   if (number >= kNumbers) {
     throw std::runtime_error("more mbarriers and storing threads in a block than the lab counts");
@@ -37,11 +37,14 @@ std::uint32_t Order::fence_after(std::uint32_t thread, std::uint32_t time) const
   return found == fences.end() ? 0 : *found;
 }
 
-void Order::launch_begins(std::int64_t threads) {
+void Order::launch_begins(std::int64_t threads, int cluster, bool with_pdl) {
   first_interval_ = ++interval_;
+  // The launch before this one may itself have begun early.
+  if (!with_pdl) in_flight_ = first_interval_;
   next_block_ = block_ = 1;
   counted_by_.clear();
-  threads_ = static_cast<std::size_t>(threads);
+  of_block_ = static_cast<std::uint32_t>(threads);
+  threads_ = static_cast<std::size_t>(threads * cluster);
 }
 
 void Order::block_begins() {
@@ -71,6 +74,13 @@ void Order::warp_meets(std::size_t first, unsigned mask) {
 }
 
 void Order::block_meets() {
+  if (of_block_ < threads_) {  // the other blocks of the cluster do not come
+    const std::size_t first = static_cast<std::size_t>(current->rank) * of_block_;
+    Knowledge together;
+    for (std::size_t i = 0; i < of_block_; ++i) tell(first + i, together);
+    for (std::size_t i = 0; i < of_block_; ++i) known_[first + i] = together;
+    return;
+  }
   ++interval_;
   for (std::size_t thread = 0; thread < threads_; ++thread) {
     tell(thread, all_);
@@ -79,7 +89,7 @@ void Order::block_meets() {
 }
 
 void Order::releases(const void* barrier) {
-  tell(static_cast<std::size_t>(current->number), barriers_[barrier].coming);
+  tell(static_cast<std::size_t>(current->place), barriers_[barrier].coming);
 }
 
 void Order::phase_ends(const void* barrier) {
@@ -88,11 +98,11 @@ void Order::phase_ends(const void* barrier) {
 }
 
 void Order::acquires(const void* barrier) {
-  known_[static_cast<std::size_t>(current->number)].join(barriers_[barrier].ended);
+  known_[static_cast<std::size_t>(current->place)].join(barriers_[barrier].ended);
 }
 
 void Order::memory_fenced(bool arrived) {
-  const auto thread = static_cast<std::size_t>(current->number);
+  const auto thread = static_cast<std::size_t>(current->place);
   if (arrived) {
     Knowledge& fenced = at_fence_[static_cast<std::uint32_t>(thread)];
     fenced.join(all_);
@@ -108,7 +118,7 @@ void Order::memory_fenced(bool arrived) {
 // Blocks run one after the other here: those that have counted before are over, but only what they
 // did before their fence is known to be over in any run.
 void Order::counts(const void* counter, CounterUse use) {
-  const auto thread = static_cast<std::uint32_t>(current->number);
+  const auto thread = static_cast<std::uint32_t>(current->place);
   auto& others = counted_by_[counter];
   OfBlocks& knowing = use == CounterUse::kAdd ? seen_[thread] : learnt_;
   for (const auto& [block, knowledge] : others) {
@@ -121,8 +131,12 @@ void Order::counts(const void* counter, CounterUse use) {
   }
 }
 
+void Order::grid_waited() {
+  async_ends(running(), block_ + kPreviousGrids, 1);
+}
+
 void Order::async_fenced() {
-  const auto thread = static_cast<std::size_t>(current->number);
+  const auto thread = static_cast<std::size_t>(current->place);
   fences_[thread].push_back(times_[thread]++);
 }
 

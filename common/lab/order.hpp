@@ -44,27 +44,38 @@ class Knowledge {
 /// those that wait there, and by a __threadfence() and a counter other blocks.
 ///
 /// Agents are what runs beside the threads: copies and wgmma. Threads and agents of all blocks of a
-/// launch have numbers, counted from 1.
+/// launch have numbers, counted from 1. The blocks of a cluster count as one large block, except
+/// for __syncthreads().
 class Order {
  public:
   /// @name Who
   /// @{
 
-  /// The index of a thread of this block.
+  /// The number of a thread of this block or cluster: of its Thread::place.
   std::uint32_t id(std::size_t thread) const { return block_ + static_cast<std::uint32_t>(thread); }
   /// The number of the running thread.
-  std::uint32_t running() const { return id(static_cast<std::size_t>(current->number)); }
+  std::uint32_t running() const { return id(static_cast<std::size_t>(current->place)); }
   /// The number of an agent of this block: a barrier for copies to shared memory, a thread for
   /// stores, a warp for products.
   /// @throws std::runtime_error for more than the lab counts
   std::uint32_t agent(const void* address);
+  /// The place of a thread in its cluster.
+  static std::uint32_t in_cluster(std::uint32_t id) { return (id - 1) % kNumbers; }
+  /// The cluster of a thread, counted from 0: without clusters, its block.
+  static std::uint32_t cluster_of(std::uint32_t id) { return (id - 1) / kNumbers; }
   /// The place of a thread in its block.
-  static std::uint32_t in_block(std::uint32_t id) { return (id - 1) % kNumbers; }
-  /// The block of a thread or agent, counted from 0.
-  static std::uint32_t block_of(std::uint32_t id) { return (id - 1) / kNumbers; }
+  std::uint32_t in_block(std::uint32_t id) const { return in_cluster(id) % of_block_; }
+  /// The rank of a thread's block in its cluster.
+  std::uint32_t rank_of(std::uint32_t id) const { return in_cluster(id) / of_block_; }
+  /// The block of a thread, counted from 0.
+  std::uint32_t block_of(std::uint32_t id) const {
+    return (id - 1) / kNumbers * static_cast<std::uint32_t>(threads_ / of_block_) + rank_of(id);
+  }
   /// Whether it is no thread.
-  static bool is_agent(std::uint32_t id) { return in_block(id) >= kFirstAgent; }
-  /// Whether a thread or agent is of an earlier block.
+  static bool is_agent(std::uint32_t id) { return in_cluster(id) >= kFirstAgent; }
+  /// Whether an access was made in an earlier launch.
+  bool of_other_launch(const Access& access) const { return access.interval < first_interval_; }
+  /// Whether a thread or agent is of an earlier block or cluster.
   bool of_other_block(std::uint32_t id) const { return id < block_; }
   /// @}
 
@@ -73,7 +84,7 @@ class Order {
 
   /// An access that the running thread makes now.
   Access now(std::uint32_t site, bool atomic) const {
-    return {running(), interval_, times_[static_cast<std::size_t>(current->number)], site, atomic};
+    return {running(), interval_, times_[static_cast<std::size_t>(current->place)], site, atomic};
   }
   /// An access of an agent, in one of its phases or groups.
   Access of_agent(std::uint32_t agent, std::uint32_t when, std::uint32_t site) const {
@@ -81,8 +92,11 @@ class Order {
   }
   /// Whether an earlier access is over for a thread of this block.
   bool ordered(const Access& before, std::uint32_t thread) const {
-    if (before.thread == 0 || before.thread == thread) return true;
-    if (before.interval < first_interval_) return true;  // another launch
+    if (before.thread == 0) return true;
+    if (of_other_launch(before)) {
+      return before.interval < in_flight_ || knows(thread, block_ + kPreviousGrids, 1);
+    }
+    if (before.thread == thread) return true;
     if (of_other_block(before.thread)) {
       return knows(copy_runs_ ? learnt_by_copies_ : learnt_, before);
     }
@@ -108,9 +122,10 @@ class Order {
 
   /// @name What happens, in a launch and to the running thread. See Observer.
   /// @{
-  /// A launch of blocks of so many threads.
-  void launch_begins(std::int64_t threads);
-  /// A block.
+  /// A launch of blocks of so many threads, in clusters of so many blocks. With `with_pdl` it may
+  /// begin before the launch before it has ended.
+  void launch_begins(std::int64_t threads, int cluster, bool with_pdl);
+  /// A block, or a cluster.
   void block_begins();
   /// __syncwarp() of a mask; `first` is lane 0.
   void warp_meets(std::size_t first, unsigned mask);
@@ -126,6 +141,8 @@ class Order {
   void memory_fenced(bool arrived);
   /// It changes or reads a counter.
   void counts(const void* counter, CounterUse use);
+  /// grid_dependency_wait()
+  void grid_waited();
   /// fence_async_proxy().
   void async_fenced();
   /// fence_async_proxy_global().
@@ -139,8 +156,10 @@ class Order {
   /// @}
 
  private:
-  static constexpr std::uint32_t kFirstAgent = kMaxThreads;
-  static constexpr std::uint32_t kNumbers = 8 * kMaxThreads;  // of a block
+  static constexpr std::uint32_t kFirstAgent = 8 * kMaxThreads;  // as many blocks in a cluster
+  static constexpr std::uint32_t kNumbers = 16 * kMaxThreads;    // of a cluster
+  // The agent of all launches before this one that may be in flight.
+  static constexpr std::uint32_t kPreviousGrids = kFirstAgent;
   // By the first thread of each block.
   using OfBlocks = std::unordered_map<std::uint32_t, Knowledge>;
 
@@ -149,7 +168,7 @@ class Order {
     return number < kFirstAgent ? number : number - kFirstAgent + threads_;
   }
   static bool knows(const OfBlocks& learnt, const Access& before) {
-    const std::uint32_t number = in_block(before.thread);
+    const std::uint32_t number = in_cluster(before.thread);
     const auto of = learnt.find(before.thread - number);
     return of != learnt.end() && of->second.of(number) >= before.time;
   }
@@ -160,11 +179,13 @@ class Order {
 
   std::uint32_t interval_ = 1,
                 first_interval_ = 1;          // the latter of this launch
+  std::uint32_t in_flight_ = 1;               // of the first launch that may be in flight
   std::uint32_t block_ = 1, next_block_ = 1;  // numbers of thread 0
   bool copy_runs_ = false;
 
-  // In this block.
+  // In this block or cluster.
   std::size_t threads_ = 0;
+  std::uint32_t of_block_ = 1;                      // of these
   std::vector<std::uint32_t> times_;                // of each thread
   std::vector<Knowledge> known_;                    // by each thread
   Knowledge all_;                                   // by all of them

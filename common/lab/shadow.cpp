@@ -20,7 +20,6 @@ std::string Region::name(std::ptrdiff_t offset) const {
 
 ShadowMemory::ShadowMemory() {
   statics.memory = Memory::kStaticShared;
-  dynamic.memory = Memory::kDynamicShared;
   // The executable's thread-local variables on this thread.
   dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* region) {

@@ -82,16 +82,23 @@ class ShadowMemory {
   /// A buffer goes.
   void released(const void* memory);
   /// The shared memory of a block begins unwritten.
-  void block_begins(const void* memory, std::size_t bytes) {
-    statics.clear();
-    dynamic.set(memory, bytes);
+  /// @param memory dynamic
+  /// @param bytes  of it
+  /// @param rank   of the block in its cluster; its other blocks follow the first
+  void block_begins(const void* memory, std::size_t bytes, int rank) {
+    if (rank == 0) statics.clear();
+    dynamics.resize(static_cast<std::size_t>(rank) + 1);
+    dynamics.back().memory = Memory::kDynamicShared;
+    dynamics.back().set(memory, bytes);
   }
 
   /// The region with an address in it or in the room beside it; null for registers and arguments.
   Region* find(const std::byte* address) {
     if (statics.contains(address)) return &statics;
-    if (address >= dynamic.begin - kRoom && address < dynamic.begin + dynamic.size + kRoom) {
-      return &dynamic;
+    for (Region& dynamic : dynamics) {
+      if (address >= dynamic.begin - kRoom && address < dynamic.begin + dynamic.size + kRoom) {
+        return &dynamic;
+      }
     }
     return buffer(address);
   }
@@ -99,11 +106,20 @@ class ShadowMemory {
   Region* buffer(const std::byte* address);
   /// The same for shared memory only, without the room.
   Region* shared(const std::byte* address) {
-    return statics.contains(address) ? &statics : dynamic.contains(address) ? &dynamic : nullptr;
+    if (statics.contains(address)) return &statics;
+    for (Region& dynamic : dynamics) {
+      if (dynamic.contains(address)) return &dynamic;
+    }
+    return nullptr;
+  }
+  /// The block of the cluster whose dynamic shared memory a region is; -1 for other regions.
+  int rank_of(const Region& region) const {
+    const bool is_dynamic = region.memory == Memory::kDynamicShared;
+    return is_dynamic ? static_cast<int>(&region - dynamics.data()) : -1;
   }
 
-  Region statics;  ///< thread-local memory, where __shared__ arrays are
-  Region dynamic;  ///< dynamic shared memory
+  Region statics;                ///< thread-local memory, where __shared__ arrays are
+  std::vector<Region> dynamics;  ///< dynamic shared memory of each block of the cluster
 
  private:
   // Watched on either side of buffers and of dynamic shared memory.

@@ -52,13 +52,13 @@ void Traffic::block_begins(int threads, const std::byte* statics, std::size_t st
 }
 
 void Traffic::thread_ends(const Thread& thread) {
-  const auto warp = static_cast<std::size_t>(thread.number / kWarpSize);
+  const auto warp = static_cast<std::size_t>(thread.place / kWarpSize);
   alive_[warp] &= ~(1u << thread.lane);
   if (alive_[warp] == 0) count(warp);
 }
 
-void Traffic::block_meets() {
-  for (std::size_t warp = 0; warp < pending_.size(); ++warp) count(warp);
+void Traffic::block_meets(std::size_t first, std::size_t warps) {
+  for (std::size_t warp = first; warp < first + warps; ++warp) count(warp);
 }
 
 std::uint64_t Traffic::position(Memory memory, const std::byte* address) {
@@ -84,7 +84,7 @@ Request Traffic::from_first_byte(Request request) const {
 
 void Traffic::access(Memory memory, const std::byte* address, std::size_t size, bool write,
                      bool atomic, std::uint32_t site) {
-  const auto warp = static_cast<std::size_t>(current->number / kWarpSize);
+  const auto warp = static_cast<std::size_t>(current->place / kWarpSize);
   const auto lane = static_cast<std::size_t>(current->lane);
   // One line may read and write; its two instructions are kept apart.
   OfSite& traffic = pending_[warp][2 * site + (write ? 1 : 0)];

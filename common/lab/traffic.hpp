@@ -24,11 +24,11 @@ enum class Memory { kGlobal, kStaticShared, kDynamicShared };
 /// All requests of a watch.
 class Traffic {
  public:
-  /// A block begins.
+  /// A block or cluster begins.
   /// @param threads      of it
   /// @param statics      where static shared memory begins
   /// @param static_bytes of it
-  /// @param dynamic      where dynamic shared memory begins
+  /// @param dynamic      where dynamic shared memory begins: that of the first block
   void block_begins(int threads, const std::byte* statics, std::size_t static_bytes,
                     const std::byte* dynamic);
   /// All lanes of a mask have come to a point of the program: if they are all that live, their
@@ -38,8 +38,8 @@ class Traffic {
   }
   /// A thread has ended.
   void thread_ends(const Thread& thread);
-  /// All requests of the block are complete.
-  void block_meets();
+  /// All requests of some warps are complete: those of a block.
+  void block_meets(std::size_t first, std::size_t warps);
 
   /// The running thread reads or writes memory.
   void access(Memory memory, const std::byte* address, std::size_t size, bool write, bool atomic,

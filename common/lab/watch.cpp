@@ -26,7 +26,8 @@ struct Watch::State : Observer {
   Traffic traffic;
   ShadowMemory memory;
 
-  static std::uint32_t this_thread() { return static_cast<std::uint32_t>(current->number); }
+  static std::uint32_t this_rank() { return static_cast<std::uint32_t>(current->rank); }
+  static std::uint32_t this_thread() { return static_cast<std::uint32_t>(current->place); }
 
   // ---------------------------------------------------------------- coverage
 
@@ -60,25 +61,28 @@ struct Watch::State : Observer {
 
   // ---------------------------------------------------------------- launches, blocks and barriers
 
-  std::size_t threads = 0;  // of a block
-  Size block_index;
+  std::size_t threads = 0;  // of a cluster
+  std::size_t cluster = 1;  // blocks of it
 
   void launch_begins(const Launch& launch) override {
-    threads = static_cast<std::size_t>(launch.block.count());
-    order.launch_begins(launch.block.count());
+    cluster = static_cast<std::size_t>(launch.cluster);
+    threads = static_cast<std::size_t>(launch.block.count()) * cluster;
+    order.launch_begins(launch.block.count(), launch.cluster, launch.with_pdl);
   }
   void block_begins(const Thread& first, const void* dynamic, std::size_t bytes) override {
-    block_index = first.block_index;
+    memory.block_begins(dynamic, bytes, first.rank);
+    if (first.rank > 0) return;
     order.block_begins();
-    memory.block_begins(dynamic, bytes);
     traffic.block_begins(static_cast<int>(threads), memory.statics.begin, memory.statics.size,
-                         memory.dynamic.begin);
+                         memory.dynamics[0].begin);
+    peer_uses.assign(cluster, {});
+    exited.assign(cluster, false);
     mbarriers.clear();
     lent.assign(threads, {});
     loops.assign(threads, {});
   }
   void warp_meets(const Thread& last, unsigned mask, bool orders_memory) override {
-    const auto warp = static_cast<std::size_t>(last.number / kWarpSize);
+    const auto warp = static_cast<std::size_t>(last.place / kWarpSize);
     traffic.warp_meets(warp, mask);
     // Shuffles do not.
     if (orders_memory) order.warp_meets(warp * kWarpSize, mask);
@@ -86,7 +90,8 @@ struct Watch::State : Observer {
   void block_meets(const SourceLocation& first, const SourceLocation& second, bool same_line,
                    int ended) override {
     order.block_meets();
-    traffic.block_meets();
+    const std::size_t warps = warps_of_block();
+    traffic.block_meets(static_cast<std::size_t>(current->rank) * warps, warps);
     if (!same_line) {
       findings.add("barrier", sites.id(first), sites.id(second),
                    "threads of one block meet at two different __syncthreads(): the "
@@ -101,19 +106,72 @@ struct Watch::State : Observer {
     }
   }
   void thread_ends(const Thread& thread) override { traffic.thread_ends(thread); }
-  void block_ends() override { traffic.block_meets(); }
+  void block_ends() override { traffic.block_meets(0, cluster * warps_of_block()); }
+  // A cluster's blocks have whole warps.
+  std::size_t warps_of_block() const { return (threads / cluster + kWarpSize - 1) / kWarpSize; }
+
+  // ---------------------------------------------------------------- clusters
+
+  // Uses of a block's shared memory by others of the cluster: the last one by each thread and agent.
+  std::vector<std::unordered_map<std::uint32_t, Access>> peer_uses;
+  std::vector<bool> exited;  // all threads of the block
+
+  static constexpr const char* kExitMessage =
+      "and nothing makes that block wait for it before it ends, when its shared memory may be "
+      "gone: a cluster_arrive() and cluster_wait() at the end of the kernel are probably missing";
+
+  // The running thread, or what it began, uses a region, maybe of another block.
+  void note_peer_use(const Region& region, const Access& use) {
+    const int rank = memory.rank_of(region);
+    if (rank >= 0) note_peer_use(rank, use);
+  }
+  void note_peer_use(int rank, const Access& use) {
+    if (rank == current->rank && !Order::is_agent(use.thread)) return;
+    const auto block = static_cast<std::size_t>(rank);
+    peer_uses[block][use.thread] = use;
+    if (exited[block]) find_exit(rank, use);
+  }
+  void find_exit(int rank, const Access& use) {
+    findings.add("cluster", use.site, 0,
+                 fmt::format("{} uses shared memory of block {} of the cluster, {}",
+                             Order::is_agent(use.thread)
+                                 ? "a copy"
+                                 : fmt::format("thread {} of block {}", order.in_block(use.thread),
+                                               order.rank_of(use.thread)),
+                             rank, kExitMessage));
+  }
+  void block_exits(const Thread& last) override {
+    const auto rank = static_cast<std::size_t>(last.rank);
+    exited[rank] = true;
+    const std::size_t count = threads / cluster;
+    for (const auto& entry : peer_uses[rank]) {
+      bool known = false;
+      for (std::size_t i = 0; i < count && !known; ++i) {
+        known = order.ordered(entry.second, order.id(rank * count + i));
+      }
+      if (!known) find_exit(last.rank, entry.second);
+    }
+  }
 
   // ---------------------------------------------------------------- words of messages
 
   // "thread 37 (warp 1, lane 5)", and the block where it is not this one.
   std::string name_of(std::uint32_t id) const {
-    const std::uint32_t number = Order::in_block(id);
-    return fmt::format(
-        "thread {} (warp {}, lane {}){}", number, number / kWarpSize, number % kWarpSize,
-        order.of_other_block(id) ? fmt::format(" of block {}", Order::block_of(id)) : "");
+    const std::uint32_t number = order.in_block(id);
+    const bool other = order.of_other_block(id) ||
+                       (cluster > 1 && (current == nullptr || order.rank_of(id) != this_rank()));
+    return fmt::format("thread {} (warp {}, lane {}){}", number, number / kWarpSize,
+                       number % kWarpSize,
+                       other ? fmt::format(" of block {}", order.block_of(id)) : "");
+  }
+  // Who made an earlier access.
+  std::string name_of(const Access& before) const {
+    if (!order.of_other_launch(before)) return name_of(before.thread);
+    return fmt::format("thread {} of block {} of an earlier launch", Order::in_cluster(before.thread),
+                       Order::cluster_of(before.thread));
   }
   std::string name_of(const Thread& thread) const {
-    return name_of(order.id(static_cast<std::size_t>(thread.number)));
+    return name_of(order.id(static_cast<std::size_t>(thread.place)));
   }
   static const char* name_of(AsyncUse use) {
     switch (use) {
@@ -121,6 +179,8 @@ struct Watch::State : Observer {
         return "the copy";
       case AsyncUse::kStore:
         return "the store";
+      case AsyncUse::kPeerCopy:
+        return "the copy to another block";
       default:
         return "the wgmma()";
     }
@@ -133,7 +193,11 @@ struct Watch::State : Observer {
     std::string kind = "race";
     std::string with = "and nothing orders the two", missing;
     int distance = 0;
-    if (order.of_other_block(before.thread) && order.learnt(before)) {
+    if (order.of_other_launch(before)) {
+      with = "and this launch may begin before that one ends (with_pdl)";
+      distance = 2;
+      missing = "grid_dependency_wait() is missing before this line";
+    } else if (order.of_other_block(before.thread) && order.learnt(before)) {
       kind = "proxy";
       with = "with a counter that orders the threads, but not the copy";
       distance = 2;
@@ -145,8 +209,13 @@ struct Watch::State : Observer {
           "or a counter, with a __threadfence() before it in the one (and a "
           "bulk_wait<0>() before that where a copy writes) and an "
           "atomic_add_acquire() or load_acquire() in the other";
-    } else if (Order::in_block(before.thread) / kWarpSize ==
-               Order::in_block(now.thread) / kWarpSize) {
+    } else if (order.rank_of(before.thread) != order.rank_of(now.thread)) {
+      distance = 2;
+      missing =
+          "the two are in different blocks of the cluster: a cluster_arrive() and cluster_wait(), "
+          "or an mbarrier where the one arrives and the other waits, is probably missing";
+    } else if (Order::in_cluster(before.thread) / kWarpSize ==
+               Order::in_cluster(now.thread) / kWarpSize) {
       missing =
           "both are in one warp, where only __syncwarp() orders memory (a "
           "shuffle does not): it is probably missing between the two lines";
@@ -157,7 +226,7 @@ struct Watch::State : Observer {
     findings.add(
         kind, now.site, before.site,
         fmt::format("{} {} what {} {}, in {}, {}; {}", name_of(now.thread),
-                    writes ? "writes" : "reads", name_of(before.thread),
+                    writes ? "writes" : "reads", name_of(before),
                     before_writes ? "has written" : "has read", region.name(offset), with, missing),
         distance);
   }
@@ -229,7 +298,8 @@ struct Watch::State : Observer {
     findings.add("out of bounds", site, 0,
                  fmt::format("{} of block ({}, {}, {}) {} {} bytes at byte {} of {} of {} "
                              "bytes; {}",
-                             name_of(order.running()), block_index.x, block_index.y, block_index.z,
+                             name_of(order.running()), current->block_index.x,
+                             current->block_index.y, current->block_index.z,
                              write ? "writes" : "reads", size, address - region.begin,
                              shared ? "the dynamic shared memory" : "a buffer", region.size,
                              shared ? "the launch asks for too little, or an index is wrong"
@@ -259,8 +329,12 @@ struct Watch::State : Observer {
     }
     note_loop(address, write, site);
     check(*region, address, size, write, atomic, site);
+    const int rank = memory.rank_of(*region);
+    if (rank >= 0) note_peer_use(rank, order.now(site, atomic));
     // The load before a compare-and-swap is the lab's: a GPU has one instruction for both.
     if (!atomic || write) {
+      // Where it is in a block's shared memory, whichever block it is.
+      if (rank > 0) address += memory.dynamics[0].begin - region->begin;
       traffic.access(region->memory, address, size, write, atomic, site);
     }
   }
@@ -307,7 +381,7 @@ struct Watch::State : Observer {
     return true;
   }
   std::string spins(const Thread& thread) override {
-    const std::uint32_t site = loops[static_cast<std::size_t>(thread.number)].site;
+    const std::uint32_t site = loops[static_cast<std::size_t>(thread.place)].site;
     if (site == 0) return "";
     findings.add("spin", site, 0,
                  fmt::format("warp {} spins: {} reads a flag again and again that no other "
@@ -385,12 +459,19 @@ struct Watch::State : Observer {
   }
   void barrier_used(const void* barrier, bool by_copy, const SourceLocation& location) override {
     const MbarrierState& mbarrier = mbarriers[barrier];
+    const Region* region = memory.shared(static_cast<const std::byte*>(barrier));
+    if (region != nullptr && !by_copy) {
+      note_peer_use(*region, order.now(sites.id(location), false));
+    }
     if (!order.ordered(mbarrier.made, order.running())) {
       findings.add("barrier", sites.id(location), mbarrier.made.site,
                    fmt::format("{} uses an mbarrier that {} has initialised, and "
-                               "nothing orders the two; a __syncthreads() is "
+                               "nothing orders the two; a {} is "
                                "probably missing between the two lines",
-                               name_of(order.running()), name_of(mbarrier.made.thread)));
+                               name_of(order.running()), name_of(mbarrier.made.thread),
+                               order.rank_of(mbarrier.made.thread) == this_rank()
+                                   ? "__syncthreads()"
+                                   : "cluster_arrive() and cluster_wait()"));
     } else if (by_copy && !mbarrier.fenced) {
       findings.add("barrier", sites.id(location), mbarrier.made.site,
                    "a copy reports to an mbarrier that it may not see yet: "
@@ -405,6 +486,7 @@ struct Watch::State : Observer {
   void counts(const void* counter, CounterUse use) override { order.counts(counter, use); }
   void async_fenced() override { order.async_fenced(); }
   void async_fenced_globally() override { order.async_fenced_globally(); }
+  void grid_waited() override { order.grid_waited(); }
 
   // ---------------------------------------------------------------- registers of wgmma
 
@@ -475,6 +557,13 @@ struct Watch::State : Observer {
     if (region == nullptr) return;
     const std::uint32_t id = order.agent(agent);
     const std::uint32_t site = sites.id(location);
+    if (use == AsyncUse::kCopy || use == AsyncUse::kPeerCopy) {
+      // A copy to this block whose barrier no thread waits for is found by the lab.
+      const int rank = memory.rank_of(*region);
+      if (rank >= 0 && (rank != current->rank || use == AsyncUse::kPeerCopy)) {
+        note_peer_use(rank, order.of_agent(id, when, site));
+      }
+    }
     if (use == AsyncUse::kCopy) {
       async_writes(*region, address, size, order.of_agent(id, when, site));
     } else {
@@ -512,6 +601,8 @@ struct Watch::State : Observer {
                         read.use == AsyncUse::kStore
                             ? "a bulk_wait_read() is probably missing between them, "
                               "or a barrier after it"
+                        : read.use == AsyncUse::kPeerCopy
+                            ? "the other block must have waited for it, and have told this one"
                             : "a wgmma_wait() is probably missing between them, or "
                               "a barrier at which all of its warps arrive after "
                               "it"),

@@ -690,6 +690,157 @@ __global__ void spins_before_the_barrier(unsigned* flag, float* out) {
   out[i] = 1;
 }
 
+// ---------------------------------------------------------------- dependent launches
+
+/// Doubles each number, and lets the next kernel start before it does.
+__global__ void previous_kernel(const float* in, float* out) {
+  launch_dependents();
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  out[i] = 2 * in[i];  // early: written
+}
+/// Turns the numbers of the kernel before it around. One thread waits for the block.
+template <bool broken>
+__global__ void early_kernel(const float* in, float* out) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (!broken && threadIdx.x == 0) grid_dependency_wait();
+  __syncthreads();
+  out[i] = in[gridDim.x * blockDim.x - 1 - i];  // early: read
+// ---------------------------------------------------------------- clusters
+
+/// All threads of the cluster meet.
+__device__ inline void cluster_meet() {
+  cluster_arrive();
+  cluster_wait();
+}
+
+/// Each thread of a cluster of two reads what its twin in the other block has written.
+template <bool broken>
+__global__ void no_cluster_wait(float* out) {
+  float* const row = dynamic_shared<float>();
+  const unsigned i = threadIdx.x;
+  row[i] = 1;  // peers: written
+  if (broken) {
+    __syncthreads();
+  } else {
+    cluster_meet();
+  }
+  const float* const from = peer_shared(row + i, 1 - cluster_rank());
+  out[64 * blockIdx.x + i] = *from;  // peers: read
+  cluster_meet();
+}
+
+/// The same, and a block ends while the other one may still read.
+template <bool broken>
+__global__ void peer_has_ended(float* out) {
+  float* const row = dynamic_shared<float>();
+  const unsigned i = threadIdx.x;
+  row[i] = 1;
+  cluster_meet();
+  const float* const from = peer_shared(row + i, 1 - cluster_rank());
+  out[64 * blockIdx.x + i] = *from;  // ended: read
+  if (!broken) cluster_meet();
+}
+
+/// Block 1 arrives at a barrier of block 0.
+template <bool broken>
+__global__ void peer_barrier_not_made(float* out) {
+  auto& shared = *dynamic_shared<HopperShared>();
+  const unsigned i = threadIdx.x;
+  const int rank = cluster_rank();
+  if (i == 0) {
+    shared.empty.init(1);  // peer: the barrier
+    fence_barrier_init();
+  }
+  if (broken) {
+    __syncthreads();
+  } else {
+    cluster_meet();
+  }
+  if (rank == 1 && i == 0) {
+    shared.empty.arrive_at_peer(0);  // peer: arrives
+  }
+  if (rank == 0) shared.empty.wait(0);
+  out[64 * rank + i] = 1;
+  cluster_meet();
+}
+
+/// Block 1 arrives at a barrier of block 0, which does not wait for it.
+template <bool broken>
+__global__ void arrives_at_the_end(float* out) {
+  auto& shared = *dynamic_shared<HopperShared>();
+  const unsigned i = threadIdx.x;
+  const int rank = cluster_rank();
+  if (i == 0) {
+    shared.empty.init(1);
+    fence_barrier_init();
+  }
+  cluster_meet();
+  out[64 * rank + i] = 1;
+  if (rank == 1 && i == 0) {
+    shared.empty.arrive_at_peer(0);  // end: arrives
+  }
+  if (!broken) cluster_meet();
+}
+
+/// Block 0 brings two tiles, one after the other, to both blocks. Each has released the first one
+/// before the second one comes; or block 0 asks itself only.
+template <bool broken>
+__global__ void multicast_too_early(const __grid_constant__ TensorMap map,
+                                    half* out) {
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  const unsigned i = threadIdx.x;
+  const int rank = cluster_rank();
+  if (i == 0) {
+    shared.full[0].init(1);
+    shared.empty.init(broken ? 64 : 128);  // of one block, or of two
+    fence_barrier_init();
+  }
+  cluster_meet();
+  for (int t = 0; t < 2; ++t) {
+    if (i == 0) {
+      shared.full[0].arrive_and_expect(HopperTile::bytes);
+      if (rank == 0) {
+        if (t > 0) shared.empty.wait(0);
+        tma_load_multicast(  // multicast: begun
+            tile.data, map, shared.full[0], 0, 64 * t, 0, 0, 3);
+      }
+    }
+    shared.full[0].wait(t);
+    out[64 * rank + i] = tile.data[i];
+    if (t == 0 && (rank == 0 || !broken)) shared.empty.arrive_at_peer(0);
+  }
+  cluster_meet();
+}
+
+/// Block 0 sends rows to block 1, and writes the next one.
+template <bool broken>
+__global__ void overwritten_copy_to_peer(float* out) {
+  auto& shared = *dynamic_shared<HopperShared>();
+  auto* const row = reinterpret_cast<float*>(shared.tiles[0].data);
+  auto* const sent = reinterpret_cast<float*>(shared.tiles[1].data);
+  const unsigned i = threadIdx.x;
+  const int rank = cluster_rank();
+  if (i == 0) {
+    shared.full[0].init(1);
+    fence_barrier_init();
+    if (rank == 1) shared.full[0].arrive_and_expect(4 * 64);
+  }
+  row[i] = 1;
+  fence_async_proxy();
+  cluster_meet();
+  if (rank == 0 && i == 0) {
+    bulk_copy_to_peer(sent, row, 4 * 64, shared.full[0], 1);  // sent: begun
+  }
+  if (rank == 1) {
+    shared.full[0].wait(0);
+    out[i] = sent[i];
+  }
+  if (!broken) cluster_meet();  // the row has been read
+  if (rank == 0) row[i] = 2;    // sent: overwritten
+  cluster_meet();
+}
+
 // ---------------------------------------------------------------- the table
 
 /// Ones, as a tensor of three tiles.
@@ -705,6 +856,21 @@ struct HopperInput {
     return tensor_map(data.data(), {1, 1, 3 * 64, 64}, {0, 0, 64}, 64);
   }
 };
+
+/// Launches `first` and then `second`, which may begin before the end of `first`. Both compute four
+/// blocks of 32 numbers from as many.
+inline void launch_early(void (*first)(const float*, float*),
+                         void (*second)(const float*, float*)) {
+  const auto in = ones(128);
+  DeviceBuffer<float> middle(128), out(128);
+  const Stream stream;
+  device_synchronize();
+  launch(stream, first, {{4}, {32}}, in.data(), middle.data());
+  Launch early{{4}, {32}};
+  early.with_pdl = true;
+  launch(stream, second, early, middle.data(), out.data());
+  device_synchronize();
+}
 
 /// All of them.
 inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
@@ -736,6 +902,14 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
     return [=](bool is_broken) {
       HopperInput in;
       launch(is_broken ? broken : right, {{1}, {threads}, bytes},
+             in.sums.data());
+      device_synchronize();
+    };
+  };
+  const auto clustered = [](auto broken, auto right) {
+    return [=](bool is_broken) {
+      HopperInput in;
+      launch(is_broken ? broken : right, {{2}, {64}, bytes, 0, 2},
              in.sums.data());
       device_synchronize();
     };
@@ -885,6 +1059,37 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
         alone(overwritten_left_tile<true>, overwritten_left_tile<false>,
               128)},
        "a barrier is probably missing between the two lines"},
+      {{"no_cluster_wait", "Blocks of a cluster race.", "race",
+        "peers: written", "peers: read",
+        clustered(no_cluster_wait<true>, no_cluster_wait<false>)},
+       "the two are in different blocks of the cluster"},
+      {{"peer_has_ended", "A block ends while another reads its memory.",
+        "cluster", "ended: read", "",
+        clustered(peer_has_ended<true>, peer_has_ended<false>)},
+       "nothing makes that block wait for it before it ends"},
+      {{"peer_barrier_not_made", "A block may not have made its barrier yet.",
+        "barrier", "peer: arrives", "peer: the barrier",
+        clustered(peer_barrier_not_made<true>, peer_barrier_not_made<false>)},
+       "a cluster_arrive() and cluster_wait() is probably missing"},
+      {{"arrives_at_the_end", "A block ends before others arrive there.",
+        "cluster", "end: arrives", "",
+        clustered(arrives_at_the_end<true>, arrives_at_the_end<false>)},
+       "nothing makes that block wait for it before it ends"},
+      {{"multicast_too_early", "A copy comes before a peer is ready.", "race",
+        "multicast: begun", "multicast: begun",
+        [](bool broken) {
+          HopperInput in;
+          launch(
+              broken ? multicast_too_early<true> : multicast_too_early<false>,
+              {{2}, {64}, bytes, 0, 2}, in.map(), in.out.data());
+          device_synchronize();
+        }},
+       "a barrier at which all that use the old contents arrive"},
+      {{"overwritten_copy_to_peer", "A row is written while it is sent.",
+        "race", "sent: overwritten", "sent: begun",
+        clustered(overwritten_copy_to_peer<true>,
+                  overwritten_copy_to_peer<false>)},
+       "which the copy to another block of the other line may still read"},
       {{"misaligned_load", "16 bytes are loaded from a multiple of 4.",
         "misaligned", "load4: address", "",
         plain(misaligned_load<true>, misaligned_load<false>)},
@@ -930,6 +1135,13 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
           device_synchronize();
         }},
        "reading a flag again and again"},
+      {{"early_without_wait", "A kernel does not wait for the previous one.",
+        "race", "early: read", "early: written",
+        [](bool broken) {
+          launch_early(previous_kernel,
+                       broken ? early_kernel<true> : early_kernel<false>);
+        }},
+       "grid_dependency_wait() is missing before this line"},
   };
 }
 

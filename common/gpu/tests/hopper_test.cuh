@@ -631,6 +631,138 @@ TEST_CASE("what a launch takes is noted, with what its warps ask for") {
   }
 }
 
+// ---------------------------------------------------------------- clusters
+
+// Each block of a cluster of four writes to the next one's shared memory, by stores and by a copy,
+// and reads the one before.
+__global__ void pass_round(int* out) {
+  struct Shared {
+    int stored[32];
+    __align__(16) int sent[32], copied[32];
+    Mbarrier full;
+  };
+  auto& shared = *dynamic_shared<Shared>();
+  const int lane = static_cast<int>(threadIdx.x), rank = cluster_rank();
+  const int next = (rank + 1) % 4, before = (rank + 3) % 4;
+  if (lane == 0) {
+    shared.full.init(1);
+    fence_barrier_init();
+  }
+  shared.sent[lane] = 100 * rank + lane;
+  fence_async_proxy();
+  cluster_arrive();
+  cluster_wait();
+  *peer_shared(&shared.stored[lane], next) = 1000 * rank + lane;
+  if (lane == 0) {
+    shared.full.arrive_and_expect(sizeof shared.sent);
+    bulk_copy_to_peer(shared.copied, shared.sent, sizeof shared.sent,
+                      shared.full, next);
+  }
+  shared.full.wait(0);
+  cluster_arrive();
+  cluster_wait();  // all threads have stored
+  int* const to = out + 4 * 32 * static_cast<int>(blockIdx.x);
+  to[lane] = shared.stored[lane];
+  to[32 + lane] = shared.copied[lane];
+  to[64 + lane] = *peer_shared(&shared.sent[lane], before);
+  to[96 + lane] = rank;
+  cluster_arrive();
+  cluster_wait();  // no block ends while another one reads its memory
+}
+
+TEST_CASE("blocks of a cluster use each other's shared memory") {
+  FA_EACH_TEST;
+  DeviceBuffer<int> out(8 * 4 * 32);
+  launch(pass_round, {{8}, {32}, 1024, 0, 4}, out.data());
+  const auto result = values(out);
+  for (int block = 0; block < 8; ++block) {
+    const int before = (block + 3) % 4;
+    for (int lane = 0; lane < 32; ++lane) {
+      const auto at = static_cast<std::size_t>(4 * 32 * block + lane);
+      CHECK(result[at] == 1000 * before + lane);
+      CHECK(result[at + 32] == 100 * before + lane);
+      CHECK(result[at + 64] == 100 * before + lane);
+      CHECK(result[at + 96] == block % 4);
+    }
+  }
+}
+
+struct SharedRing {
+  using Tile = SwizzledTile<std::uint16_t, 16, 64>;
+  Tile tiles[2];
+  Pipeline<2> pipe;
+};
+
+// Both blocks of a cluster get both halves of a tile: each loads one. They go round a ring of two
+// stages, which both must have released.
+__global__ void share_tiles(const __grid_constant__ TensorMap map,
+                            std::uint16_t* out, int tiles) {
+  auto& [stages, pipe] = *dynamic_shared<SharedRing>();
+  const int thread = static_cast<int>(threadIdx.x), rank = cluster_rank();
+  if (thread == 0) {
+    pipe.init(2 * kWarpgroup);
+    fence_barrier_init();
+  }
+  cluster_arrive();
+  cluster_wait();
+  PipelineState<2> at;
+  if (thread == kWarpgroup) {
+    for (int i = 0; i < tiles; ++i, at.advance()) {
+      tma_load_multicast(stages[at.stage].at(8 * rank, 0), map,
+                         pipe.producer_acquire(at, SharedRing::Tile::bytes),
+                         0, 16 * i + 8 * rank, 0, 0, 3);
+    }
+  } else if (thread < kWarpgroup) {
+    std::uint16_t* const to = out + 1024 * tiles * rank;
+    for (int i = 0; i < tiles; ++i, at.advance()) {
+      pipe.consumer_wait(at);
+      for (int e = thread; e < 1024; e += kWarpgroup) {
+        to[1024 * i + e] = stages[at.stage].at(e / 64, e % 64 / 8 * 8)[e % 8];
+      }
+      for (int peer = 0; peer < 2; ++peer) {
+        pipe.empty[at.stage].arrive_at_peer(peer);
+      }
+    }
+  }
+  cluster_arrive();
+  cluster_wait();
+}
+
+TEST_CASE("a copy to both blocks of a cluster") {
+  FA_EACH_TEST;
+  for (const int tiles : {1, 2, 3, 8}) {
+    CAPTURE(tiles);
+    const std::int64_t rows = 16 * tiles;
+    std::vector<std::uint16_t> bits(static_cast<std::size_t>(rows * 64));
+    std::iota(bits.begin(), bits.end(), std::uint16_t{1});
+    DeviceBuffer<half> in(rows * 64);
+    in.upload(bits.data());
+    DeviceBuffer<std::uint16_t> out(2 * rows * 64);
+    const TensorMap map =
+        tensor_map(in.data(), {1, 1, rows, 64}, {0, 0, 64}, 8);
+    launch(share_tiles, {{2}, {kWarpgroup + kWarp}, sizeof(SharedRing), 2, 2},
+           map, out.data(), tiles);
+    auto expected = bits;
+    expected.insert(expected.end(), bits.begin(), bits.end());
+    CHECK((values(out) == expected));
+  }
+}
+
+TEST_CASE("clusters that cannot be launched are refused in one sentence") {
+  FA_EACH_TEST;
+  DeviceBuffer<int> out(1024);
+  const auto refusal = [&](unsigned blocks, unsigned threads, int cluster) {
+    return message_of<std::invalid_argument>([&] {
+      launch(pass_round, {{blocks}, {threads}, 1024, 0, cluster}, out.data());
+    });
+  };
+  CHECK(contains(refusal(6, 32, 4), "clusters of 4 blocks of 32 threads"));
+  CHECK(contains(refusal(6, 32, 4), "in a grid of 6 blocks in x"));
+  CHECK(contains(refusal(16, 32, 16), "allowed are 1 to 8 blocks"));
+  CHECK(contains(refusal(4, 33, 4), "of whole warps"));
+  CHECK(contains(refusal(4, 32, 0), "clusters of 0 blocks"));
+}
+
 // ---------------------------------------------------------------- stmatrix
 
 __global__ void matrices_and_back(std::uint16_t* out) {

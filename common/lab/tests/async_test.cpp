@@ -252,5 +252,60 @@ TEST_CASE("what a GPU does not take ends the launch with one sentence") {
   says(Wrong::kStatic, "not in dynamic shared memory");
 }
 
+enum class WrongInCluster { kArrivesTwice, kWaitsOnly, kRank, kBlocks, kStatic, kOneWaits };
+
+__global__ void does_wrong_in_cluster(const __grid_constant__ TensorMap map, WrongInCluster what) {
+  __shared__ int fixed;
+  auto& shared = *dynamic_shared<HopperShared>();
+  switch (what) {
+    case WrongInCluster::kArrivesTwice:
+      cluster_arrive();
+      cluster_arrive();
+      break;
+    case WrongInCluster::kWaitsOnly:
+      cluster_wait();
+      break;
+    case WrongInCluster::kRank:
+      (void)peer_shared(&shared, 2);
+      break;
+    case WrongInCluster::kBlocks:
+      shared.empty.init(1);
+      tma_load_multicast(shared.tiles[0].data, map, shared.empty, 0, 0, 0, 0, 5);
+      break;
+    case WrongInCluster::kStatic:
+      (void)peer_shared(&fixed, 1);
+      break;
+    case WrongInCluster::kOneWaits:
+      if (cluster_rank() == 1) {
+        __syncthreads();
+        if (threadIdx.x == 0) shared.empty.init(1);
+        __syncthreads();
+        shared.empty.wait(0);
+      }
+      cluster_arrive();
+      cluster_wait();
+      break;
+  }
+}
+
+TEST_CASE("what a cluster does not take ends the launch with one sentence") {
+  const auto says = [](WrongInCluster what, const std::string& words) {
+    const HopperInput in;
+    const std::string message = message_of<std::runtime_error>([&] {
+      launch(does_wrong_in_cluster, {{2}, {32}, sizeof(HopperShared), 0, 2}, in.map(), what);
+    });
+    CAPTURE(message);
+    CHECK(contains(message, words));
+  };
+  says(WrongInCluster::kArrivesTwice, "do not take turns in this thread");
+  says(WrongInCluster::kWaitsOnly, "do not take turns in this thread");
+  says(WrongInCluster::kRank, "block 2 of a cluster of 2");
+  says(WrongInCluster::kBlocks, "a copy to the blocks 0b101 of a cluster of 2");
+  says(WrongInCluster::kStatic, "shared memory of another block that is not dynamic");
+  says(WrongInCluster::kOneWaits, "32 threads (first: 0) of block 1 of the cluster at an mbarrier");
+  says(WrongInCluster::kOneWaits, "at cluster_wait");
+  says(WrongInCluster::kOneWaits, "with 32 of 64 threads of the cluster there");
+}
+
 }  // namespace
 }  // namespace fa::on_lab

@@ -1,0 +1,366 @@
+"""Pictures of chapter 5 as SVG: python3 -m 04_tiled_matmul.figures.hopper
+tma|mbarrier|swizzle|descriptor|ring|roles|raster"""
+
+from common.drawing.svg import COLOURS, LINEAR, QUADRATIC, RED, SMALL, Drawing, main
+
+WIDTH = 400
+
+
+def tma():
+    d = Drawing(
+        WIDTH,
+        268,
+        "TMA copies a box of 64 columns to a panel in shared memory; outside it writes 0",
+    )
+    d.text(100, 20, "global memory", font_weight="bold")
+    d.text(316, 20, "shared memory", font_weight="bold")
+    d.box(14, 32, 150, 150, LINEAR, "#666666", 1)
+    d.text(40, 52, "A")
+    for k in range(2):
+        d.box(100 + 40 * k, 120, 40, 90, "none", RED, 2)
+    d.box(140, 120, 24, 62, QUADRATIC, "#666666", 0.5)
+    d.box(100, 120, 40, 62, QUADRATIC, "#666666", 0.5)
+    for k in range(2):
+        d.element(
+            "rect",
+            x=100 + 40 * k,
+            y=120,
+            width=40,
+            height=90,
+            fill="none",
+            stroke=RED,
+            stroke_width=2,
+        )
+    d.text(120, 108, "64 columns", font_size=12)
+    d.text(16, 228, "corner: (col, row)", text_anchor="start")
+    d.pointer(60, 216, 97, 124, stroke_width=1)
+    for k in range(2):
+        y = 32 + 104 * k
+        d.box(270, y, 92, 96, "#ffffff", RED, 2)
+        d.box(270, y, 92 if k == 0 else 55, 66, QUADRATIC, "#666666", 0.5)
+        d.text(316, y + 40, f"panel {k}" if k == 0 else "")
+        d.text(298, y + 40, "" if k == 0 else "panel 1")
+        d.text(316, y + 86, "0")
+    d.text(348, 176, "0")
+    d.pointer(184, 150, 266, 86)
+    d.pointer(184, 170, 266, 190)
+    d.lines_of_text(
+        12,
+        248,
+        [
+            "One thread issues one copy for each panel. Rows are",
+            "128 bytes; what lies outside of A arrives as 0.",
+        ],
+        text_anchor="start",
+        step=15,
+    )
+    return d
+
+
+def mbarrier():
+    d = Drawing(
+        WIDTH, 246, "An mbarrier over time: a phase ends when no arrival and no byte is missing"
+    )
+    left, unit = 92, 30
+    rows = ["arrivals left", "bytes left", "phase", "wait(0)", "wait(1)"]
+    for k, name in enumerate(rows):
+        d.text(left - 8, 52 + 34 * k, name, text_anchor="end")
+    events = [("expect", 1), ("A", 2.7), ("B", 4.2), ("expect", 5.6), ("A", 7.2), ("B", 8.8)]
+    for name, at in events:
+        d.text(left + unit * at, 22, name)
+        d.line(left + unit * at, 28, left + unit * at, 206, "#bbbbbb", 1, stroke_dasharray="3 3")
+
+    def bar(row, first, last, words, colour):
+        d.box(left + unit * first, 34 + 34 * row, unit * (last - first), 26, colour, "#666666")
+        d.text(left + unit * (first + last) / 2, 51 + 34 * row, words)
+
+    end = 10
+    for first, last, words in [
+        (0, 1, "1"),
+        (1, 4.2, "0"),
+        (4.2, 5.6, "1"),
+        (5.6, 8.8, "0"),
+        (8.8, end, "1"),
+    ]:
+        bar(0, first, last, words, LINEAR)
+    for first, last, words in [
+        (0, 1, "0"),
+        (1, 2.7, "48K"),
+        (2.7, 4.2, "32K"),
+        (4.2, 5.6, "0"),
+        (5.6, 7.2, "48K"),
+        (7.2, 8.8, "32K"),
+        (8.8, end, "0"),
+    ]:
+        bar(1, first, last, words, LINEAR)
+    for first, last, words, colour in [
+        (0, 4.2, "0 (parity 0)", SMALL),
+        (4.2, 8.8, "1 (parity 1)", COLOURS[3]),
+        (8.8, end, "2", SMALL),
+    ]:
+        bar(2, first, last, words, colour)
+    for first, last, words, colour in [
+        (0, 4.2, "waits", RED),
+        (4.2, 8.8, "returns", SMALL),
+        (8.8, end, "wait", RED),
+    ]:
+        bar(3, first, last, words, "#f3cdd6" if colour == RED else colour)
+    for first, last, words, colour in [
+        (0, 4.2, "returns", SMALL),
+        (4.2, 8.8, "waits", RED),
+        (8.8, end, "ret.", SMALL),
+    ]:
+        bar(4, first, last, words, "#f3cdd6" if colour == RED else colour)
+    d.text(12, 226, "expect: arrive_and_expect(48K). A and B: tiles land.", text_anchor="start")
+    d.text(12, 242, "wait(p) returns when the phase of parity p has ended.", text_anchor="start")
+    return d
+
+
+def swizzle():
+    d = Drawing(WIDTH, 250, "Swizzle of 128 bytes: piece p of row r stands at place p ^ (r % 8)")
+    side, tall, left = 42, 22, 46
+    d.text(left + 4 * side, 18, "place in the row (16 bytes each)")
+    for place in range(8):
+        d.text(left + side * (place + 0.5), 36, place, fill="#555555")
+    for row in range(8):
+        d.text(left - 8, 57 + tall * row, f"row {row}", text_anchor="end")
+        for place in range(8):
+            piece = place ^ row
+            d.box(
+                left + side * place,
+                42 + tall * row,
+                side,
+                tall,
+                RED if piece == 3 else COLOURS[row % 2 + 1],
+                "#ffffff",
+            )
+            d.text(
+                left + side * (place + 0.5),
+                57 + tall * row,
+                f"p{piece}",
+                fill="#ffffff" if piece == 3 else "#222222",
+            )
+    d.text(WIDTH / 2, 238, "Piece 3 of eight rows (red) lies in eight places: all 32 banks.")
+    return d
+
+
+def descriptor():
+    d = Drawing(
+        WIDTH, 366, "The 64 bits of a descriptor, and the distances LBO and SBO in a tile of panels"
+    )
+    fields = [
+        ("62-63", "swizzle", 62),
+        ("32-45", "SBO / 16", 110),
+        ("16-29", "LBO / 16", 110),
+        ("0-13", "address / 16", 110),
+    ]
+    x = 4
+    for bits, name, width in fields:
+        d.box(x, 24, width, 28, LINEAR, "#666666")
+        d.text(x + width / 2, 42, name)
+        d.text(x + width / 2, 18, bits, fill="#555555")
+        x += width
+    d.text(12, 82, "K-major: k runs along a row", text_anchor="start", font_weight="bold")
+    d.text(212, 82, "MN-major: k runs down", text_anchor="start", font_weight="bold")
+    for row in range(16):
+        d.box(50, 92 + 10 * row, 100, 10, COLOURS[1 + row // 8], "#ffffff", 0.4)
+    d.box(50, 92, 25, 160, "none", RED, 2)
+    d.text(100, 270, "128 bytes: 64 of k")
+    d.line(157, 92, 157, 172, RED, 1.5)
+    d.lines_of_text(162, 128, ["SBO =", "1024"], text_anchor="start", step=15)
+    d.text(45, 136, "8 rows", text_anchor="end")
+    d.text(45, 216, "8 rows", text_anchor="end")
+    for panel in range(2):
+        for row in range(16):
+            d.box(222 + 70 * panel, 92 + 10 * row, 62, 10, COLOURS[1 + row // 8], "#ffffff", 0.4)
+        d.box(222 + 70 * panel, 92, 62, 160, "none", RED, 2)
+        d.text(253 + 70 * panel, 270, f"panel {panel}")
+    d.line(222, 284, 292, 284, RED, 1.5)
+    d.text(290, 302, "LBO = bytes of a panel")
+    d.line(360, 92, 360, 172, RED, 1.5)
+    d.text(364, 136, "SBO", text_anchor="start")
+    d.lines_of_text(
+        12,
+        324,
+        [
+            "Each row is 128 bytes. Red boxes: what one wgmma reads.",
+            "SBO: from 8 rows to the next 8. LBO: from a panel to the next.",
+            "In K-major LBO is not used with this swizzle.",
+        ],
+        text_anchor="start",
+        step=16,
+    )
+    return d
+
+
+FETCH, MULTIPLY, WRITE = 3, 2, 3  # how long each takes, in units of the drawing
+STEPS, TILES = 4, 2  # of the sums of a tile of C, and tiles of C
+
+
+def ring_times(stages, runs_on):
+    """The schedule of an SM: [(stage, step, copied from, ready, read from, free)], and [(from, to)]
+    for each tile of C that is written. The producer of step 21 continues with the next tile."""
+    steps, writes, free, now = [], [], [0] * stages, 0
+    for tile in range(TILES):
+        begin = now
+        for k in range(STEPS):
+            stage = (tile * STEPS * runs_on + k) % stages
+            fetch = free[stage] if runs_on else max(begin, free[stage])
+            read = max(now, fetch + FETCH)
+            now = free[stage] = read + MULTIPLY
+            steps.append((stage, tile * STEPS + k, fetch, fetch + FETCH, read, now))
+        writes.append((now, now + WRITE))
+        now += WRITE
+    return steps, writes
+
+
+def ring():
+    kinds = [
+        ("step 19: one stage", 1, False),
+        ("step 20: three stages", 3, False),
+        ("step 21: persistent", 3, True),
+    ]
+    unit, left, row = 7.0, 62, 20
+    d = Drawing(
+        WIDTH,
+        366,
+        "Two tiles of C on one SM: when the stages are filled and read in steps 19 to 21",
+    )
+    y = 30
+    for name, stages, runs_on in kinds:
+        steps, writes = ring_times(stages, runs_on)
+        d.text(12, y - 10, name, text_anchor="start", font_weight="bold")
+        for stage in range(stages):
+            d.text(left - 6, y + row * stage + 13, f"stage {stage}", text_anchor="end")
+        d.text(left - 6, y + row * stages + 13, "C", text_anchor="end")
+        for stage, step, fetch, there, read, end in steps:
+            for first, last, colour in [
+                (fetch, there, LINEAR),
+                (there, read, SMALL),
+                (read, end, QUADRATIC),
+            ]:
+                if first < last:
+                    d.box(
+                        left + unit * first,
+                        y + row * stage,
+                        unit * (last - first),
+                        row - 3,
+                        colour,
+                        "#666666",
+                    )
+            d.text(left + unit * (read + end) / 2, y + row * stage + 13, step)
+        for first, last in writes:
+            d.box(
+                left + unit * first,
+                y + row * stages,
+                unit * (last - first),
+                row - 3,
+                COLOURS[3],
+                "#666666",
+            )
+        end = writes[-1][1]
+        d.line(left + unit * end, y - 4, left + unit * end, y + row * (stages + 1), RED, 1.5)
+        y += row * (stages + 1) + 30
+    for k, (colour, words) in enumerate(
+        [
+            (LINEAR, "copy in flight"),
+            (SMALL, "ready"),
+            (QUADRATIC, "multiplied"),
+            (COLOURS[3], "C is stored"),
+        ]
+    ):
+        x = 12 + [0, 112, 182, 278][k]
+        d.box(x, y - 16, 14, 12, colour, "#666666")
+        d.text(x + 19, y - 6, words, text_anchor="start")
+    d.lines_of_text(
+        12,
+        y + 14,
+        [
+            f"Numbers: steps along k. A copy takes {FETCH} units of time, a",
+            f"multiplication {MULTIPLY}, the store of a tile {WRITE}.",
+        ],
+        text_anchor="start",
+    )
+    return d
+
+
+def roles():
+    d = Drawing(
+        WIDTH,
+        262,
+        "Step 21: a producer warpgroup and two consumer warpgroups around a ring of stages",
+    )
+    for k, (name, colour, lines) in enumerate(
+        [
+            ("producer", LINEAR, ["1 thread", "issues TMA", "24 registers"]),
+            ("consumer 0", QUADRATIC, ["wgmma: rows", "0 to 63", "240 registers"]),
+            ("consumer 1", QUADRATIC, ["wgmma: rows", "64 to 127", "240 registers"]),
+        ]
+    ):
+        x = 12 + 130 * k
+        d.box(x, 12, 116, 84, colour, "#666666", 1)
+        d.text(x + 58, 30, name, font_weight="bold")
+        d.lines_of_text(x + 58, 50, lines)
+    for stage in range(4):
+        x = 42 + 80 * stage
+        d.box(x, 150, 70, 50, SMALL, "#666666", 1)
+        d.text(x + 35, 170, f"stage {stage}")
+        d.text(x + 35, 188, "A, B tiles")
+    d.pointer(58, 98, 58, 146)
+    d.text(66, 126, "full", text_anchor="start")
+    d.pointer(84, 146, 84, 98, stroke=RED)
+    d.text(112, 142, "empty", fill=RED, text_anchor="start")
+    d.pointer(200, 146, 200, 98)
+    d.pointer(330, 146, 330, 98)
+    d.text(208, 126, "wait for full,", text_anchor="start")
+    d.text(208, 140, "then read", text_anchor="start")
+    d.lines_of_text(
+        12,
+        226,
+        [
+            "full: the tiles of a stage have arrived (bytes).",
+            "empty: the 8 consumer warps are done with it (arrivals).",
+        ],
+        text_anchor="start",
+    )
+    return d
+
+
+def raster():
+    d = Drawing(WIDTH, 244, "The order of tiles of C: row by row, and in groups of rows")
+    side, rows, cols, group, running = 22, 8, 8, 4, 16
+    for x, name, order in [
+        (12, "row by row", lambda m, n: m * cols + n),
+        (212, "groups of 4 rows", lambda m, n: (m // group) * group * cols + n * group + m % group),
+    ]:
+        d.text(x + 4 * side, 20, name, font_weight="bold")
+        for m in range(rows):
+            for n in range(cols):
+                i = order(m, n)
+                d.box(
+                    x + side * n,
+                    30 + side * m,
+                    side,
+                    side,
+                    QUADRATIC if i < running else "#eeeeee",
+                    "#ffffff",
+                )
+                d.text(x + side * (n + 0.5), 30 + side * m + 15, i)
+    d.text(100, 226, "2 + 8 strips are read")
+    d.text(300, 226, "4 + 4 strips are read")
+    d.text(WIDTH / 2, 242, "orange: 16 tiles that run at the same time")
+    return d
+
+
+if __name__ == "__main__":
+    main(
+        {
+            "tma": tma,
+            "mbarrier": mbarrier,
+            "swizzle": swizzle,
+            "descriptor": descriptor,
+            "ring": ring,
+            "roles": roles,
+            "raster": raster,
+        }
+    )

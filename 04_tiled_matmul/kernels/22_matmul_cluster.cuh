@@ -1,0 +1,144 @@
+/// @file
+/// Clusters of two blocks, one above the other in C: both need the same columns of B. Each loads
+/// half of them, and TMA writes that half to the shared memory of both (multicast): a block asks
+/// the L2 cache for two thirds of what it would alone.
+#pragma once
+
+#include "04_tiled_matmul/kernels/21_matmul_persistent.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Blocks of a cluster: they share columns of C.
+constexpr int kClusterBlocks = 2;
+
+/// Sizes of matmul_cluster().
+template <bool b_transposed, class T>
+using MatmulClusterTile = WgmmaTile<T, b_transposed, 128, 256, 4>;
+
+/// Begins to load a block's rows of A, and its half of B's columns for both blocks: each block's
+/// barrier counts the bytes that it gets. One thread of each block calls it.
+/// @param stage that both blocks have released
+/// @param maps  of A and B
+/// @param full  barrier of the stage
+/// @param rank  of the block in its cluster
+/// @param row0  of C: the block's first
+/// @param col0  of C: the first of both blocks
+/// @param l0    first step along k
+//! [share]
+template <class Tile, class T>
+__device__ void load_shared_stage(WgmmaStage<Tile>& stage,
+                                  const TmaMatmul<T>& maps, Mbarrier& full,
+                                  int rank, int row0, int col0, int l0) {
+  constexpr unsigned all_blocks = (1u << kClusterBlocks) - 1;
+  constexpr int cols = Tile::block_n / kClusterBlocks;
+  constexpr int box_cols = Tile::b_transposed ? cols : Tile::B::panel_cols;
+  load_tile(stage.a, maps.a, full, row0, 0, 0, CacheHint::kEvictNormal, l0);
+#pragma unroll
+  for (int col = 0; col < cols; col += box_cols) {
+    T* const to = stage.b.data + (rank * cols + col) * Tile::block_k;
+    const int c_col = col0 + rank * cols + col;
+    const int b_row = Tile::b_transposed ? c_col : l0;
+    const int b_col = Tile::b_transposed ? l0 : c_col;
+    tma_load_multicast(to, maps.b, full, b_col, b_row, 0, 0, all_blocks);
+  }
+}
+//! [share]
+
+/// C = A B or A B^T for 16-bit operands by wgmma, with persistent clusters of two blocks.
+/// @tparam Tile   WgmmaTile
+/// @param  maps   of the matmul; a box of B is one block's share
+/// @param  raster order of the clusters' tiles, which are twice as high as a block's
+//! [cluster]
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
+    matmul_cluster(const __grid_constant__ TmaMatmul<T> maps,
+                   const TileRaster raster) {
+  auto& shared = *dynamic_shared<MatmulPersistentStorage<Tile>>();
+  const MatmulParams<T>& p = maps.p;
+  const int warpgroup = warpgroup_index(), rank = cluster_rank();
+  const int tiles = raster.tiles_m * raster.tiles_n;
+  const int first = blockIdx.x / kClusterBlocks;
+  const int clusters = gridDim.x / kClusterBlocks;
+  if (threadIdx.x == 0) {
+    // a copy writes to both blocks: the warps of both release a stage
+    shared.pipe.init(4 * Tile::warpgroups * kClusterBlocks);
+    fence_barrier_init();
+  }
+  cluster_arrive();
+  cluster_wait();  // the barriers of both blocks are initialised
+  if (warpgroup == Tile::warpgroups) {  // the producer
+    setmaxnreg_dec<kProducerRegisters>();
+    const bool loads = threadIdx.x % kWarpgroup == 0;
+    PipelineState<Tile::stages> pipe_write;
+    for (int i = first; loads && i < tiles; i += clusters) {
+      const TileCoord tile = tile_coord(i, raster);
+      const int row0 = (tile.m * kClusterBlocks + rank) * Tile::block_m;
+      const int col0 = tile.n * Tile::block_n;
+      for (int l0 = 0; l0 < p.k; l0 += Tile::block_k, pipe_write.advance()) {
+        Mbarrier& full =
+            shared.pipe.producer_acquire(pipe_write, WgmmaStage<Tile>::bytes);
+        load_shared_stage(shared.stages[pipe_write.stage], maps, full, rank,
+                          row0, col0, l0);
+      }
+    }
+  } else {
+    setmaxnreg_inc<kConsumerRegisters>();
+    const int steps = ceil_div(p.k, Tile::block_k);
+    const int lane = threadIdx.x % kWarp;
+    // each warp tells the producers of both blocks
+    const auto release = [&](const PipelineState<Tile::stages>& at) {
+      if (lane < kClusterBlocks) {
+        shared.pipe.empty[at.stage].arrive_at_peer(lane);
+      }
+    };
+    PipelineState<Tile::stages> pipe_read;
+    for (int i = first; i < tiles; i += clusters) {
+      const TileCoord tile = tile_coord(i, raster);
+      const int row0 = (tile.m * kClusterBlocks + rank) * Tile::block_m;
+      const int col0 = tile.n * Tile::block_n;
+      WgmmaAccumulators<Tile> acc = {};
+      PipelineState<Tile::stages> pipe_release = pipe_read;
+      for (int step = 0; step < steps; ++step, pipe_read.advance()) {
+        shared.pipe.consumer_wait(pipe_read);
+        wgmma_fence_accumulators<Tile>(acc);
+        // C += A B
+        issue_matmul<Tile>(acc, shared.stages[pipe_read.stage], warpgroup);
+        if (step == 0) continue;
+        wgmma_wait<1>();  // the step before has ended
+        release(pipe_release);
+        pipe_release.advance();
+      }
+      wgmma_wait<0>(acc);
+      release(pipe_release);
+      store_accumulators<Tile>(p, acc, row0, col0, warpgroup);
+    }
+  }
+  cluster_arrive();
+  cluster_wait();  // no block ends while the other one arrives at its barriers
+}
+//! [cluster]
+
+/// Launches matmul_cluster(): a cluster for each two SMs.
+/// @param p          the matmul
+/// @param group_m    rows of the clusters' tiles that go together
+/// @param max_blocks no more than these, but two; no more than tiles
+/// @throws as tensor_map()
+template <class Tile, class T>
+void launch_matmul_cluster(const MatmulParams<T>& p, int group_m = 8,
+                           int max_blocks = device_properties().sm_count) {
+  const TileRaster raster{ceil_div(p.m, Tile::block_m * kClusterBlocks),
+                          ceil_div(p.n, Tile::block_n), group_m};
+  const int tiles = raster.tiles_m * raster.tiles_n;
+  const int most = std::max(max_blocks / kClusterBlocks, 1);
+  const Size block(kWarpgroup * (Tile::warpgroups + 1));
+  const Size grid(kClusterBlocks * std::min(tiles, most));
+  launch(
+      matmul_cluster<Tile, T>,
+      {grid, block, sizeof(MatmulPersistentStorage<Tile>), Tile::stages,
+       kClusterBlocks},
+      tma_matmul<Tile>(p, Tile::b_transposed ? Tile::block_n / kClusterBlocks
+                                             : Tile::block_k),
+      raster);
+}
+
+}  // namespace fa::FA_TARGET
