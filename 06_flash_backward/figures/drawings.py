@@ -395,11 +395,38 @@ def ordered():
     return d
 
 
+def wide():
+    d = Drawing(390, 372, "Step 13: who computes what in a block of keys and in a block of queries")
+    d.text(195, 20, "a block of keys: dK and dV of 64 keys", font_weight="bold")
+    d.text(195, 204, "a block of queries: dQ of 128 queries", font_weight="bold")
+
+    def group(x, y, name, lines):
+        d.text(x + 75, y, name)
+        for k, (words, fill) in enumerate(lines):
+            d.box(x, y + 10 + 34 * k, 150, 28, fill, "#666666", 1)
+            d.text(x + 75, y + 28 + 34 * k, words)
+
+    group(20, 44, "warpgroup 0", [
+        ("S\u1d40 = K Q\u1d40", LINEAR), ("P\u1d40 = exp(S\u1d40 - LSE)", QUADRATIC), ("dV += P\u1d40 dO", LINEAR)])
+    group(220, 44, "warpgroup 1", [
+        ("dP\u1d40 = V dO\u1d40", LINEAR), ("dS\u1d40 = P\u1d40 \u2218 (dP\u1d40 - \u03b4)", QUADRATIC), ("dK += dS\u1d40 Q", LINEAR)])
+    d.pointer(170, 102, 219, 102, RED)
+    d.text(195, 94, "P\u1d40", fill=RED)
+    d.text(195, 172, "Q and dO pass by, 64 queries at a time", fill="#555555")
+    group(20, 228, "warpgroup 0", [
+        ("S, dP of 64 queries", LINEAR), ("P, dS", QUADRATIC), ("dQ += dS K", LINEAR)])
+    group(220, 228, "warpgroup 1", [
+        ("S, dP of the others", LINEAR), ("P, dS", QUADRATIC), ("dQ += dS K", LINEAR)])
+    d.text(195, 356, "K and V pass by, 64 keys at a time", fill="#555555")
+    return d
+
+
 PICTURES = {
     "tape": tape,
     "delayed": delayed,
     "delta": delta,
     "transposed": transposed,
+    "wide": wide,
     "flow": flow,
     "hopper": hopper,
     "ordered": ordered,

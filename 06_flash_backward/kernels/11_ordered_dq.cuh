@@ -48,6 +48,7 @@ __device__ PipelineState<1> accumulate_d_q_in_order(
     unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
     const auto rank =
         static_cast<unsigned>(accumulation_rank<Tile>(a, block, query0));
+    //! [ordered_tile]
     shared.d_q_full[warpgroup].wait(at.parity);
     release();
     float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
@@ -64,6 +65,7 @@ __device__ PipelineState<1> accumulate_d_q_in_order(
     shared.d_q_empty[warpgroup].arrive();
     added = static_cast<int>(semaphore - a.d_q_semaphores);
     if (!late) release();
+    //! [ordered_tile]
     at.advance();
   });
   release();

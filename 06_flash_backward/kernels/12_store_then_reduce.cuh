@@ -29,6 +29,7 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
     unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
     shared.d_q_full[warpgroup].wait(at.parity);
     float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
+    //! [store_tile]
     unsigned before = atomic_add_acquire(semaphore, 1);
     const bool first = before == 0;
     if (first) {
@@ -46,6 +47,7 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
       __threadfence();
       atomicAdd(semaphore, kStored);
     }
+    //! [store_tile]
     at.advance();
   });
   return at;
