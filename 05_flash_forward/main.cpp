@@ -52,7 +52,7 @@ void show_memory(cli::Program& program, const Backend& backend) {
   constexpr std::int64_t kDim = 64;
   constexpr std::array<std::int64_t, 4> kLengths{256, 512, 1024, 2048};
   std::vector<std::string> headings{"kernel"};
-  std::vector<std::string> own{"(inputs and outputs)"};
+  std::vector<std::string> own{"inputs and outputs"};
   for (const std::int64_t n : kLengths) {
     headings.push_back(fmt::format("N = {}", n));
     own.push_back(std::to_string((4 * n * kDim + n) *
@@ -89,7 +89,7 @@ void show_memory(cli::Program& program, const Backend& backend) {
   fmt::print(
       "Bytes of one head: q, k, v, o and LSE in float32, head_dim {}, and "
       "the "
-      "memory\nthat a kernel allocates in addition\n{}",
+      "memory\nthat a kernel allocates in addition\n\n{}",
       kDim, table.text());
   program.check_none("additional memory, formula", off, "unexpected byte");
 }

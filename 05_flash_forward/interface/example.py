@@ -30,17 +30,14 @@ from common.attention import peers
 from common.attention.checks import check_graphs_and_gpus, for_all_heads, largest, rms, visible
 from common.attention.command import exit_with
 from common.attention.counters import count_problems
-from common.attention.peers import BACKENDS, OURS
+from common.attention.peers import BACKENDS, FIXED_ORDER, OURS
 from common.attention.problems import Problem, problems_to_check
 from common.attention.program import parser_of, run
 from common.attention.pytorch import SDPBackend, scaled_dot_product_attention, sdpa_kernel, torch
 from common.attention.tables import figures, print_record
-from common.attention.timing import time_problems
+from common.attention.timing import time_points
 
 from .flash_attention import Library
-
-FIXED_ORDER = "fixed order"  # ours, without the dynamic tile scheduler
-HEADINGS = {OURS: "lesson", FIXED_ORDER: "fixed", **peers.HEADINGS}
 
 
 def reference(q, k, v, causal):
@@ -102,21 +99,29 @@ def same_call(library, device):
 
 
 def prepare(library, names, q, k, v, causal):
-    """What time_problems() asks for."""
+    """What time_points() asks for."""
     calls, kernels = {}, {}
     for name in names:
         if name in (OURS, FIXED_ORDER):
-            calls[name], _, _ = library.prepare(q, k, v, causal, fixed_order=name == FIXED_ORDER)
-            kernels[name] = library.kernel_name(calls[name])
+            call, o, _ = library.prepare(q, k, v, causal, fixed_order=name == FIXED_ORDER)
+            calls[name] = lambda call=call, o=o: (call(), o)[1]
+            kernels[name] = library.kernel_name(call)
         else:
             calls[name] = peers.backend_call(name, q, k, v, causal)
-    return {name: call for name, call in calls.items() if call is not None}, kernels
+    return {name: call for name, call in calls.items() if call is not None}, kernels, (q, k, v)
 
 
-def time_all(library, repeats, fixed_order):
+def time_all(library, points, args):
     """Prints times. Returns rows for the record."""
-    columns = (OURS,) + ((FIXED_ORDER,) if fixed_order else ()) + BACKENDS
-    return time_problems((1024, 4096), columns, 2, repeats, functools.partial(prepare, library))
+    return time_points(
+        points,
+        columns=(OURS, FIXED_ORDER) if args.fixed_order else (OURS,),
+        products=2,
+        repeats=args.repeats,
+        seconds=args.seconds,
+        prepare=functools.partial(prepare, library),
+        reference=lambda inputs, causal: {"o": reference(*inputs, causal)[0]},
+    )
 
 
 def count_all(library):
@@ -131,13 +136,13 @@ def main():
     )
     args = parser.parse_args()
     if args.table:
-        print_record(args.table, HEADINGS, "o")
+        print_record(args.table, "o")
         return 0
     return run(
         args,
         lambda: Library(args.library),
         check,
-        lambda library, repeats: time_all(library, repeats, args.fixed_order),
+        lambda library, points: time_all(library, points, args),
         count_all,
     )
 

@@ -33,6 +33,7 @@ __global__ void flash_1(Attention<float> a, float* running) {
     load_rows(v_smem, h.v, a.v_strides.row, key0, a.length_k, a.head_dim,
               threadIdx.x, kFlash1Queries);
     __syncthreads();  // the tiles have arrived
+    //! [query]
     for (int query = threadIdx.x; query < a.length_q;
          query += kFlash1Queries) {
       float q[d], o[d], s[kFlash1Keys];
@@ -72,6 +73,7 @@ __global__ void flash_1(Attention<float> a, float* running) {
       running[2 * query + 1] = l;
       h.lse[query] = log_sum(m, l);
     }
+    //! [query]
     __syncthreads();  // all warps are done with the tiles
   }
 }

@@ -20,6 +20,7 @@ constexpr int kFlash2Keys = 32;
 /// Attention in float32. A block processes a tile of queries, a thread one of them.
 /// @tparam d at least head_dim
 //! [flash_2]
+//! [block]
 template <int d>
 __global__ void flash_2(Attention<float> a) {
   __shared__ __align__(16) float k_smem[kFlash2Keys][d];
@@ -38,12 +39,15 @@ __global__ void flash_2(Attention<float> a) {
     load_rows(v_smem, h.v, a.v_strides.row, key0, a.length_k, a.head_dim,
               threadIdx.x, kFlash2Queries);
     __syncthreads();  // the tiles have arrived
+    //! [block]
+    //! [scores]
     // S = scale Q K^T
     float s[kFlash2Keys], m_new = m;
     for (int j = 0; j < kFlash2Keys; ++j) {
       s[j] = key0 + j < visible ? a.scale * dot(q, k_smem[j]) : -INFINITY;
       m_new = fmaxf(m_new, s[j]);
     }
+    //! [scores]
     //! [rescale]
     const float rescale = exp_diff(m, m_new);
     m = m_new;
@@ -51,6 +55,7 @@ __global__ void flash_2(Attention<float> a) {
 #pragma unroll
     for (int e = 0; e < d; ++e) o[e] *= rescale;
     //! [rescale]
+    //! [accumulate]
     // P = exp(S - m), O += P V
     for (int j = 0; j < kFlash2Keys; ++j) {
       const float p = exp_diff(s[j], m);
@@ -62,6 +67,7 @@ __global__ void flash_2(Attention<float> a) {
     }
     __syncthreads();  // all warps are done with the tiles
   }
+  //! [accumulate]
   //! [end_of_row]
   if (!exists) return;
 #pragma unroll

@@ -115,6 +115,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
     const int key0 = tile * Tile::block_n;
     cp_async_wait<1>();
     __syncthreads();  // K has arrived
+    //! [scores]
     float s[rows][keys] = {};
     // S = Q K^T
 #pragma unroll 1
@@ -141,6 +142,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
         }
       }
     }
+    //! [scores]
     __syncthreads();  // all warps are done with K
     if (tile + 1 < tiles) load(k_smem, head.k, a.k_strides.row, tile + 1);
     if (tile + 1 == tiles)

@@ -44,6 +44,7 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
         head.v, a.v_strides.row, key0, a.length_k, a.head_dim, thread,
         copy_to(v_smem));
     __syncthreads();  // the tiles have arrived
+    //! [mainloop]
     Accumulators<Tile, Tile::block_n> s = {};
     // S = Q K^T
 #pragma unroll
@@ -89,6 +90,7 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
         }
       }
     }
+    //! [mainloop]
     __syncthreads();  // all warps are done with the tiles
   }
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);

@@ -59,6 +59,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
   WarpgroupOutput<Tile> o = {};
   RowState rows = empty_row_state();
   shared.q_full.wait(0);
+  //! [mainloop]
   for (int step = 0; step < tiles; ++step) {
     const int stage = step % 2, key0 = (tiles - 1 - step) * Tile::block_n;
     if (threadIdx.x == 0 && step + 1 < tiles) load(step + 1);
@@ -82,6 +83,7 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
     wgmma_wait<0>(o, p);
     __syncthreads();  // all warps are done with this stage
   }
+  //! [mainloop]
   if (write_output<Tile>(maps, o, rows, shared.q[warpgroup], query0, head,
                          batch)) {
     bulk_wait_read<0>();  // before the block ends

@@ -24,6 +24,7 @@ __device__ void warp_specialized_mainloop(WarpgroupOutput<Tile>& o,
   const bool releases = threadIdx.x % kWarp == 0;
   const auto& q = shared.q[warpgroup];
   PipelineState<Tile::stages> read;
+  //! [step]
   const auto step = [&](int tile, auto edge) {
     constexpr bool masked = decltype(edge)::value;
     // S = Q K^T
@@ -49,6 +50,7 @@ __device__ void warp_specialized_mainloop(WarpgroupOutput<Tile>& o,
     if (releases) shared.v_pipe.consumer_release(read);
     read.advance();
   };
+  //! [step]
   int tile = tiles - 1;  // the edge first
   for (; tile >= unmasked_tiles; --tile) step(tile, std::true_type{});
   for (; tile >= 0; --tile) step(tile, std::false_type{});

@@ -136,6 +136,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     }
     return;
   }
+  //! [consumer]
   setmaxnreg_inc<kConsumerRegisters<Tile>>();
   const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
@@ -155,6 +156,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
                          batch)) {
     bulk_wait_read<0>();  // before the block ends
   }
+  //! [consumer]
 }
 //! [ping_pong]
 

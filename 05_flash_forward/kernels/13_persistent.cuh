@@ -102,6 +102,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     }
     return;
   }
+  //! [consumer]
   setmaxnreg_inc<kConsumerRegisters<Tile>>();
   const Attention<T>& a = maps.a;
   ConsumerState<Tile> read;
@@ -127,6 +128,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
   if (warpgroup == 0) {
     scheduler_barrier_sync<Tile>(warpgroup);  // the last arrival
   }
+  //! [consumer]
 }
 //! [persistent]
 

@@ -32,7 +32,7 @@ struct TileRange {
 template <class Tile, class T>
 __device__ TileRange tile_range(const Attention<T>& a, int block,
                                 int warpgroup) {
-  const int query0 = block * Tile::block_m + warpgroup * kQueries;
+  const int query0 = Tile::query0(block, warpgroup, a.length_q);
   const int visible =
       query0 < a.length_q ? visible_keys(a, query0 + kQueries - 1) : 0;
   const int tiles = ceil_div(visible, Tile::block_n);

@@ -48,6 +48,11 @@ struct HopperTile {
   static constexpr int stages = stage_count;
   using QTile = SwizzledTile<T, kQueries, d>;  // of a warpgroup
   using KvTile = SwizzledTile<T, block_n, d>;
+
+  /// The first query of a warpgroup of a block.
+  static __device__ int query0(int block, int warpgroup, int /*length_q*/) {
+    return block * block_m + warpgroup * kQueries;
+  }
 };
 
 /// The tile of rungs 09 to 14: 128 queries and keys, up to 128 columns.

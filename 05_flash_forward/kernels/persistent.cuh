@@ -44,8 +44,8 @@ __device__ void init_barriers(PersistentShared<Tile>& shared) {
 /// queries takes the same steps.
 template <class Tile, class T>
 __device__ int loaded_tiles(const Attention<T>& a, int block) {
-  const int visible =
-      visible_keys(a, block * Tile::block_m + Tile::block_m - 1);
+  const int last = Tile::query0(block, Tile::consumers - 1, a.length_q);
+  const int visible = visible_keys(a, last + kQueries - 1);
   return visible > Tile::block_n ? ceil_div(visible, Tile::block_n) : 1;
 }
 
@@ -69,7 +69,7 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
   const auto load_q = [&](int i) {
     load_tile(shared.q[write.q.stage][i], maps.q,
               shared.q_pipe[i].producer_acquire(write.q, Tile::QTile::bytes),
-              work.block * Tile::block_m + i * kQueries, work.head,
+              Tile::query0(work.block, i, maps.a.length_q), work.head,
               work.batch, CacheHint::kEvictFirst);
   };
   const auto load_k = [&](int tile) {

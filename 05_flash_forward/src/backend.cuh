@@ -287,6 +287,21 @@ inline std::vector<Rung> ladder() {
                launch_warpgroup_tiles<decltype(d)::value>(a, stream, counter);
              });
            }))},
+      {{"16_mirrored_tiles",
+        "mirrored tiles for small problems",
+        sixteen_bit,
+        256,
+        kNoDropout,
+        8,
+        kNeedsHopper,
+        nullptr,
+        {forward_tiles<MirroredTile<half, 64>>(3),
+         forward_tiles<MirroredTile<half, 256>>(2)}},
+       in_16_bits(plain([](const auto& a, const auto& stream) {
+         with_head_dim<64, 256>(a.head_dim, [&](auto d) {
+           launch_mirrored_tiles<decltype(d)::value>(a, stream);
+         });
+       }))},
   };
 }
 

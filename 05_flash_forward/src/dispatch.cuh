@@ -8,7 +8,7 @@
 #include "05_flash_forward/kernels/04_register_tiles.cuh"
 #include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
-#include "05_flash_forward/kernels/15_warpgroup_tiles.cuh"
+#include "05_flash_forward/kernels/16_mirrored_tiles.cuh"
 #include "05_flash_forward/kernels/any_gpu.cuh"
 
 namespace fa::FA_TARGET {
@@ -98,7 +98,17 @@ inline bool prefers_hopper(
 /// @tparam T half or bfloat16
 /// @param a  a problem for which can_use_tma() holds
 template <class T>
-ForwardKernel sm_90_kernel(const Attention<T>& a) {
+ForwardKernel sm_90_kernel(const Attention<T>& a,
+                           const DeviceProperties& device) {
+  if (prefers_mirrored_tiles(a, device.sm_count)) {
+    return with_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
+      constexpr int d = decltype(head_dim)::value;
+      return ForwardKernel{[=](const Stream& stream, unsigned*) {
+                             launch_mirrored_tiles<d>(a, stream);
+                           },
+                           "16_mirrored_tiles", d, sizeof(unsigned)};
+    });
+  }
   if (a.head_dim > 64 && a.head_dim <= 128) {
     return {[=](const Stream& stream, unsigned* tile_counter) {
               launch_lazy_rescaling(a, stream, tile_counter);
@@ -124,7 +134,7 @@ ForwardKernel forward_kernel(
     const Attention<T>& a,
     const DeviceProperties& device = device_properties()) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
-  return prefers_hopper(device) && can_use_tma(a) ? sm_90_kernel(a)
+  return prefers_hopper(device) && can_use_tma(a) ? sm_90_kernel(a, device)
                                                   : sm_80_kernel(a, device);
 }
 

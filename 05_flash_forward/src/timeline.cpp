@@ -95,10 +95,12 @@ void show_timelines(const Backend& backend,
         fmt::format("{}, {}", rung->name, ladder::words_of(problem));
     drawn.push_back({name, timeline_of(*rung, problem)});
     // The scheduler barrier matters only if the matmuls of two warpgroups can alternate.
-    if (rung->name == "11_overlap" || rung->name == "12_ping_pong") {
+    if (options.stamps.runs.empty() &&
+        (rung->name == "11_overlap" || rung->name == "12_ping_pong")) {
       drawn.push_back({name + ", if matmuls alternate",
                        timeline_of(*rung, problem, cli::alternating())});
     }
+    cli::add_measured(drawn, options, rung->name, lab::timeline_of_stamps);
   }
   const bool to_scale = !rungs.empty() && rungs.front()->name < "15";
   cli::show_timelines(options, drawn, kFirst, kLegend, to_scale ? kScale : 0,

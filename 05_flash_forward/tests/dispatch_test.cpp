@@ -51,10 +51,31 @@ TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
       CHECK(chosen(gpus::kH100With90, type, head_dim) == "08_edge_masks");
       CHECK(chosen(gpus::kB200, type, head_dim) == "08_edge_masks");
       CHECK(chosen(gpus::kH100, type, head_dim) ==
-            (head_dim == 128 ? "14_lazy_rescaling" : "15_warpgroup_tiles"));
+            (head_dim <= 64    ? "16_mirrored_tiles"
+             : head_dim == 128 ? "14_lazy_rescaling"
+                               : "15_warpgroup_tiles"));
       CHECK(chosen(gpus::kH100, type, head_dim, 0.5) == "08_edge_masks");
       CHECK(chosen(gpus::kT4, type, head_dim, 0.5) == "any_gpu");
     }
+  }
+}
+
+TEST_CASE(
+    "tiles are mirrored in small problems, those of a tile for each SM") {
+  const auto chosen = [](int heads, int head_dim, bool causal) {
+    return Tests::all().front().chosen(
+        problem_of(Type::kBFloat16, {2, heads, 1, 129, 200, head_dim},
+                   causal),
+        gpus::kH100);
+  };
+  REQUIRE(gpus::kH100.sm_count == 4);
+  for (const int head_dim : {64, 128, 256}) {
+    CAPTURE(head_dim);
+    const bool wide = head_dim > 64;
+    CHECK(chosen(1, head_dim, true) == "16_mirrored_tiles");
+    CHECK((chosen(1, head_dim, false) != "16_mirrored_tiles") == wide);
+    CHECK(chosen(2, head_dim, true) != "16_mirrored_tiles");
+    CHECK(chosen(2, head_dim, false) != "16_mirrored_tiles");
   }
 }
 
@@ -102,22 +123,22 @@ TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
     const auto [rungs, left_out] = fitted(gpus::kT4);
     REQUIRE(rungs.size() == 3);
     CHECK(rungs.back().name == "03_flash_2");
-    REQUIRE(left_out.size() == 12);
+    REQUIRE(left_out.size() == 13);
     CHECK(left_out[0] ==
           "04_register_tiles is left out: it needs sm_80 (cp.async); T4 is "
           "sm_75");
     CHECK(left_out[1] ==
           "05_tensor_cores is left out: it needs sm_80 (mma.m16n8k16); T4 is "
           "sm_75");
-    CHECK(left_out[11] ==
-          "15_warpgroup_tiles is left out: it needs sm_90a (TMA and wgmma); "
+    CHECK(left_out[12] ==
+          "16_mirrored_tiles is left out: it needs sm_90a (TMA and wgmma); "
           "T4 is "
           "sm_75");
   }
   {
     const auto [rungs, left_out] = fitted(gpus::kH100With80);
     CHECK(rungs.back().name == "08_edge_masks");
-    REQUIRE(left_out.size() == 7);
+    REQUIRE(left_out.size() == 8);
     CHECK(left_out[0] ==
           "09_wgmma is left out: it needs sm_90a (TMA and wgmma); this build "
           "has code for sm_80 only, see CMAKE_CUDA_ARCHITECTURES");

@@ -1,11 +1,13 @@
 // The program of the lesson, run as a reader runs it.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
 #include "05_flash_forward/src/timing.hpp"
+#include "common/lab/measured.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/testing/process.hpp"
 #include "common/testing/sections.hpp"
@@ -124,6 +126,36 @@ TEST_CASE("a timeline is printed, drawn and written for programs") {
                                      {"producer", "consumer 1"},
                                      {"load", "store", "scores", "output"},
                                      "08_edge_masks"});
+}
+
+TEST_CASE("what a GPU did is drawn below the model") {
+  const testing::TemporaryDirectory directory;
+  const auto file = directory.path() / "stamps",
+             svg = directory.path() / "svg";
+  const auto stamp = [](std::uint32_t clock, StampKind kind) {
+    return Stamp{0, clock, static_cast<std::uint32_t>(kind)};
+  };
+  std::ofstream(file) << lab::stamps_text(
+      {"some GPU",
+       {{"12_ping_pong",
+         0.02,
+         0.03,
+         {stamp(100, StampKind::kBlock), stamp(200, StampKind::kIssueScores),
+          stamp(210, StampKind::kCommit), stamp(220, StampKind::kWaitMatmuls),
+          stamp(1100, StampKind::kEnd)}}}});
+  const std::string command =
+      kProgram + " --device cpu --section timeline --stamps ";
+  const auto result = run(command + testing::quoted(file) +
+                          " --kernel 12 --svg " + testing::quoted(svg));
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(contains(result.output, "One SM of some GPU, beside the model"));
+  CHECK(contains(result.output,
+                 "12_ping_pong  20.0         30.0   1.50    1000  "));
+  const std::string drawing = testing::file_bytes(svg);
+  CHECK(contains(drawing, "head_dim 128, measured"));
+  CHECK(contains(drawing, "1000 cycles, "));
+  CHECK(run(command + testing::quoted(svg)).status == 2);
 }
 
 TEST_CASE("trace writes a report for programs and draws the worst line") {

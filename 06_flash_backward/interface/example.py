@@ -34,19 +34,18 @@ from common.attention import peers
 from common.attention.checks import check_graphs_and_gpus, for_all_heads, largest, rms, visible
 from common.attention.command import Failure, exit_with
 from common.attention.counters import count_problems
-from common.attention.peers import BACKENDS, OURS
+from common.attention.peers import BACKENDS, OURS, SAME_BITS
+from common.attention.peers import OURS_SAME_BITS as DETERMINISTIC
 from common.attention.problems import Problem, problems_to_check
 from common.attention.program import parser_of, run
 from common.attention.pytorch import torch
 from common.attention.tables import figures, print_record
-from common.attention.timing import time_problems
+from common.attention.timing import time_points
 
 # Lesson 05's side of the interface; a name that begins with a digit cannot stand in an import
 # statement.
 forward_interface = importlib.import_module("05_flash_forward.interface.flash_attention")
 
-DETERMINISTIC = "deterministic"  # the column of our kernels that give the same bits in every run
-HEADINGS = {OURS: "lesson", DETERMINISTIC: "determ.", **peers.HEADINGS}
 GRADIENTS = ("d_q", "d_k", "d_v")
 FACTOR = 3  # of the acceptance rule, for gradients
 
@@ -291,7 +290,7 @@ def same_call(libraries, device):
 
 
 def prepare(libraries, names, q, k, v, causal):
-    """What time_problems() asks for."""
+    """What time_points() asks for."""
     inputs = tuple(x.requires_grad_() for x in (q, k, v))
     d_o = torch.randn_like(q)
     calls, kernels = {}, {}
@@ -309,17 +308,33 @@ def prepare(libraries, names, q, k, v, causal):
             call = lambda o=o: torch.autograd.grad(o, inputs, d_o, retain_graph=True)  # noqa: E731
             call()
             calls[name] = call
-        except RuntimeError:  # forward only, or too little memory
+        except Exception as error:  # forward only, or too little memory
             if name in (OURS, DETERMINISTIC):
                 raise
+            if not isinstance(error, RuntimeError):
+                print(f"{name}: {type(error).__name__}: {str(error)[:200]}")
             torch.cuda.empty_cache()
-    return calls, kernels
+    return calls, kernels, (*inputs, d_o)
 
 
-def time_all(libraries, repeats, deterministic):
+def time_all(libraries, points, args):
     """Prints times of the backward pass. Returns rows for the record."""
-    columns = (OURS,) + ((DETERMINISTIC,) if deterministic else ()) + BACKENDS
-    return time_problems((4096,), columns, 5, repeats, functools.partial(prepare, libraries))
+    return time_points(
+        points,
+        columns=(OURS, DETERMINISTIC, *SAME_BITS) if args.deterministic else (OURS,),
+        products=5,
+        repeats=args.repeats,
+        seconds=args.seconds,
+        prepare=functools.partial(prepare, libraries),
+        reference=reference,
+    )
+
+
+def reference(inputs, causal):
+    """The gradients in float64, by name."""
+    *wide, d_o = (x.detach().double() for x in inputs)
+    wide = tuple(x.requires_grad_() for x in wide)
+    return dict(zip(GRADIENTS, gradients_of(textbook(*wide, causal), wide, d_o)))
 
 
 def count_all(libraries):
@@ -338,11 +353,13 @@ def main():
     parser = parser_of(__doc__)
     parser.add_argument("--forward", metavar="PATH", help="lesson 05's library")
     parser.add_argument(
-        "--deterministic", action="store_true", help="time that mode, too; it is not counted"
+        "--deterministic",
+        action="store_true",
+        help="time that mode of all, too; it is not counted",
     )
     args = parser.parse_args()
     if args.table:
-        print_record(args.table, HEADINGS, "the gradients")
+        print_record(args.table, "the gradients")
         return 0
     if args.library is not None and args.forward is None:
         raise Failure("which library computes the forward pass? Give --forward PATH")
@@ -350,7 +367,7 @@ def main():
         args,
         lambda: Libraries(args.forward, args.library),
         check,
-        lambda libraries, repeats: time_all(libraries, repeats, args.deterministic),
+        lambda libraries, points: time_all(libraries, points, args),
         count_all,
     )
 

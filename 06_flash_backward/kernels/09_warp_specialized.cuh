@@ -106,10 +106,9 @@ __device__ void accumulate_d_q(SpecializedBackwardShared<Tile>& shared,
 /// @param warpgroup whose part
 /// @param parity    of how often it was called before
 //! [send_d_q]
-template <class Tile>
-__device__ void send_d_q(SpecializedBackwardShared<Tile>& shared,
-                         const QueryGradient<Tile>& d_q, int warpgroup,
-                         int parity) {
+template <class Tile, class Shared>
+__device__ void send_d_q(Shared& shared, const QueryGradient<Tile>& d_q,
+                         int warpgroup, int parity) {
   shared.d_q_empty[warpgroup].wait(parity ^ 1);
   store_accumulator(shared.d_q[warpgroup], d_q);
   fence_async_proxy();  // TMA sees what this thread wrote
@@ -163,7 +162,7 @@ struct SpecializedMmaWarpgroup {
     release_stage(shared.d_o_pipe, at);
     issue_gemm_rs(d_k, d_s_operand, shared.q[at.stage]);
     wgmma_wait<1>(d_q);
-    send_d_q(shared, d_q, warpgroup, at.stage);
+    send_d_q<Tile>(shared, d_q, warpgroup, at.stage);
     wgmma_wait<0>(d_k, d_s_operand);
     release_stage(shared.q_pipe, at);
     //! [order]

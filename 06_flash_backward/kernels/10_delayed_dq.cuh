@@ -30,11 +30,14 @@ struct DelayedBackwardShared : SpecializedBackwardShared<Tile> {
 };
 
 /// An MMA warpgroup and its accumulators.
-template <class Tile>
+/// @tparam Shared what the block keeps in shared memory
+template <class Tile, class Shared = DelayedBackwardShared<Tile>>
 struct DelayedMmaWarpgroup {
   using T = typename Tile::T;
   static_assert(Tile::stages == 2, "as many as tiles of dS");
-  DelayedBackwardShared<Tile>& shared;
+  Shared& shared;
+  const typename Tile::KvTile (&k)[kKeyWarpgroups];  ///< in shared memory
+  const typename Tile::KvTile (&v)[kKeyWarpgroups];
   const AttentionGradient<T>& a;
   const int warpgroup;
   const int key0;         ///< its first key
@@ -48,7 +51,7 @@ struct DelayedMmaWarpgroup {
   }
   /// Issues dQ = dS K of the previous tile.
   __device__ void issue_previous_d_q(QueryGradient<Tile>& d_q) {
-    issue_d_q<Tile>(d_q, shared.d_s[at.stage ^ 1], shared.k, warpgroup);
+    issue_d_q<Tile>(d_q, shared.d_s[at.stage ^ 1], k, warpgroup);
   }
 
   /// A tile of queries.
@@ -63,9 +66,9 @@ struct DelayedMmaWarpgroup {
     QueryGradient<Tile> d_q;  // of the previous tile
     // S^T = K Q^T, dP^T = V dO^T
     shared.q_pipe.consumer_wait(at);
-    issue_gemm_nt(p, shared.k[warpgroup], shared.q[at.stage]);
+    issue_gemm_nt(p, k[warpgroup], shared.q[at.stage]);
     shared.d_o_pipe.consumer_wait(at);
-    issue_gemm_nt(d_s, shared.v[warpgroup], shared.d_o[at.stage]);
+    issue_gemm_nt(d_s, v[warpgroup], shared.d_o[at.stage]);
     // P = exp2(S - LSE)
     wgmma_wait<1>(p);
     if (masked) apply_mask_transposed(p, a, query0, key0);
@@ -84,7 +87,7 @@ struct DelayedMmaWarpgroup {
     issue_gemm_rs(d_k, d_s_operand, shared.q[at.stage]);
     if constexpr (!first) {
       wgmma_wait<2>(d_q);
-      send_d_q(shared, d_q, warpgroup, at.stage ^ 1);
+      send_d_q<Tile>(shared, d_q, warpgroup, at.stage ^ 1);
     }
     fence_async_proxy();  // makes dS visible to wgmma
     __syncwarp();
@@ -116,7 +119,7 @@ struct DelayedMmaWarpgroup {
     wait_for_previous_d_s();
     issue_previous_d_q(d_q);
     wgmma_wait<0>(d_q);
-    send_d_q(shared, d_q, warpgroup, at.stage ^ 1);
+    send_d_q<Tile>(shared, d_q, warpgroup, at.stage ^ 1);
   }
 };
 
@@ -143,8 +146,9 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  DelayedMmaWarpgroup<Tile> mma{shared, a, warpgroup,
-                                block.key0 + warpgroup * kKeys};
+  DelayedMmaWarpgroup<Tile> mma{shared,    shared.k,
+                                shared.v,  a,
+                                warpgroup, block.key0 + warpgroup * kKeys};
   mma.mainloop(block);
   epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
 }

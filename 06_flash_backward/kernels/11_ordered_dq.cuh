@@ -24,20 +24,32 @@ __device__ int accumulation_rank(const Attention<T>& a, const NBlock& block,
 }
 //! [turn]
 
-/// A thread that adds a warpgroup's parts of dQ to the accumulator, in order.
+/// A thread that adds a warpgroup's parts of dQ to the accumulator, in order. With tiles of 64
+/// queries a part is released when the next one has come: the thread does not wait for memory in
+/// between, and the next block, two tiles behind, does not notice.
+/// @return where the block's next parts are in its pipeline
 //! [add_in_order]
-template <class Tile, class T>
-__device__ void accumulate_d_q_in_order(DelayedBackwardShared<Tile>& shared,
-                                        const AttentionGradient<T>& a,
-                                        const NBlock& block, int warpgroup) {
+template <class Tile, class Shared, class T>
+__device__ PipelineState<1> accumulate_d_q_in_order(
+    Shared& shared, const AttentionGradient<T>& a, const NBlock& block,
+    int warpgroup, PipelineState<1> at = {}) {
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
-  PipelineState<1> at;
+  constexpr bool late = Tile::block_m == 64;
+  int added = -1;  // the semaphore of a part that is not released yet
+  const auto release = [&] {
+    if (added < 0) return;
+    bulk_wait<0>();  // the sums are in global memory
+    __threadfence();
+    atomicAdd(a.d_q_semaphores + added, 1u);
+    added = -1;
+  };
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = workspace_row(a, block, head, query0);
     unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
     const auto rank =
         static_cast<unsigned>(accumulation_rank<Tile>(a, block, query0));
     shared.d_q_full[warpgroup].wait(at.parity);
+    release();
     float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
     while (load_acquire(semaphore) != rank) {  // other blocks add before
     }
@@ -50,11 +62,12 @@ __device__ void accumulate_d_q_in_order(DelayedBackwardShared<Tile>& shared,
     bulk_commit();
     bulk_wait_read<0>();
     shared.d_q_empty[warpgroup].arrive();
-    bulk_wait<0>();  // the sums are in global memory
-    __threadfence();
-    atomicAdd(semaphore, 1u);
+    added = static_cast<int>(semaphore - a.d_q_semaphores);
+    if (!late) release();
     at.advance();
   });
+  release();
+  return at;
 }
 //! [add_in_order]
 
@@ -69,21 +82,24 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   const WorkTile work = work_tile(blockIdx.x, scheduler);  // last keys first
   const NBlock block = n_block<Tile>(a, work.block, work.head, work.batch);
   auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
+  launch_dependents();
   shared.init();
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
     setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     const int warp = threadIdx.x / kWarp % 4;
     if (threadIdx.x % kWarp != 0) return;
+    grid_dependency_wait();  // for rung 15
     if (warp == 0) load_queries(shared, maps, block);
     if (warp > 0 && warp <= kKeyWarpgroups) {
-      accumulate_d_q_in_order(shared, a, block, warp - 1);
+      accumulate_d_q_in_order<Tile>(shared, a, block, warp - 1);
     }
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  DelayedMmaWarpgroup<Tile> mma{shared, a, warpgroup,
-                                block.key0 + warpgroup * kKeys};
+  DelayedMmaWarpgroup<Tile> mma{shared,    shared.k,
+                                shared.v,  a,
+                                warpgroup, block.key0 + warpgroup * kKeys};
   mma.mainloop(block);
   epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
 }
@@ -93,9 +109,10 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 /// @tparam d     64 or 128, at least head_dim
 /// @param a      with a Workspace{d, true}
 /// @param stream where
+/// @param with_pdl whether the kernels start early, as in rung 15
 template <int d, class T>
 void launch_backward_ordered_dq(const AttentionGradient<T>& a,
-                                const Stream& stream) {
+                                const Stream& stream, bool with_pdl = false) {
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
@@ -105,9 +122,10 @@ void launch_backward_ordered_dq(const AttentionGradient<T>& a,
          {grid_of_work(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},
           sizeof(DelayedBackwardShared<Tile>),
-          Tile::stages},
+          Tile::stages,
+          with_pdl},
          maps, scheduler);
-  launch_tma_postprocess<Tile>(maps, stream);
+  launch_tma_postprocess<Tile>(maps, stream, with_pdl);
 }
 
 }  // namespace fa::FA_TARGET

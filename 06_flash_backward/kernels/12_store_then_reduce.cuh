@@ -15,13 +15,15 @@ namespace fa::FA_TARGET {
 constexpr unsigned kStored = 1u << 31;
 
 /// A thread that stores a warpgroup's parts of dQ, or adds them to what another block has stored.
+/// @return where the block's next parts are in its pipeline
 //! [store_or_reduce]
-template <class Tile, class T>
-__device__ void store_or_reduce_d_q(DelayedBackwardShared<Tile>& shared,
-                                    const AttentionGradient<T>& a,
-                                    const NBlock& block, int warpgroup) {
+template <class Tile, class Shared, class T>
+__device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
+                                                const AttentionGradient<T>& a,
+                                                const NBlock& block,
+                                                int warpgroup,
+                                                PipelineState<1> at = {}) {
   constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
-  PipelineState<1> at;
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = workspace_row(a, block, head, query0);
     unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
@@ -46,8 +48,24 @@ __device__ void store_or_reduce_d_q(DelayedBackwardShared<Tile>& shared,
     }
     at.advance();
   });
+  return at;
 }
 //! [store_or_reduce]
+
+/// The block of keys for a place in the order. Without a mask each block of a head begins with
+/// another tile of queries.
+//! [first_stores]
+template <class Tile, class T>
+__device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
+                                 const TileScheduler& scheduler) {
+  NBlock block = longest_first_n_block<Tile>(a, tile_index, scheduler);
+  if (!a.causal) {
+    block.m_blocks.start = static_cast<int>(std::int64_t{block.key0} *
+                                            block.m_blocks.max / a.length_k);
+  }
+  return block;
+}
+//! [first_stores]
 
 /// dK, dV, and d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile
@@ -57,29 +75,26 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
         const __grid_constant__ TmaGradient<T> maps,
         const TileScheduler scheduler) {
   const AttentionGradient<T>& a = maps.a;
-  //! [first_stores]
-  NBlock block = longest_first_n_block<Tile>(a, blockIdx.x, scheduler);
-  if (!a.causal) {
-    block.m_blocks.start = static_cast<int>(std::int64_t{block.key0} *
-                                            block.m_blocks.max / a.length_k);
-  }
-  //! [first_stores]
+  const NBlock block = spread_n_block<Tile>(a, blockIdx.x, scheduler);
   auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
+  launch_dependents();
   shared.init();
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
     setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     const int warp = threadIdx.x / kWarp % 4;
     if (threadIdx.x % kWarp != 0) return;
+    grid_dependency_wait();  // for rung 15
     if (warp == 0) load_queries(shared, maps, block);
     if (warp > 0 && warp <= kKeyWarpgroups) {
-      store_or_reduce_d_q(shared, a, block, warp - 1);
+      store_or_reduce_d_q<Tile>(shared, a, block, warp - 1);
     }
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  DelayedMmaWarpgroup<Tile> mma{shared, a, warpgroup,
-                                block.key0 + warpgroup * kKeys};
+  DelayedMmaWarpgroup<Tile> mma{shared,    shared.k,
+                                shared.v,  a,
+                                warpgroup, block.key0 + warpgroup * kKeys};
   mma.mainloop(block);
   epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
 }
@@ -88,20 +103,23 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 /// @tparam d     64 or 128, at least head_dim
 /// @param a      with a Workspace{d, true}
 /// @param stream where
+/// @param with_pdl whether the kernels start early, as in rung 15
 template <int d, class T>
 void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
-                                       const Stream& stream) {
+                                       const Stream& stream,
+                                       bool with_pdl = false) {
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
-  const TileScheduler scheduler = n_block_scheduler<Tile>(a, a.causal);
+  const TileScheduler scheduler = n_block_scheduler<Tile>(a, a.causal, true);
   launch(stream, flash_backward_store_then_reduce<Tile, T>,
          {grid_of_work(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},
           sizeof(DelayedBackwardShared<Tile>),
-          Tile::stages},
+          Tile::stages,
+          with_pdl},
          maps, scheduler);
-  launch_tma_postprocess<Tile>(maps, stream);
+  launch_tma_postprocess<Tile>(maps, stream, with_pdl);
 }
 
 }  // namespace fa::FA_TARGET

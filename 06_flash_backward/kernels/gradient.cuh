@@ -45,6 +45,8 @@ struct AttentionGradient : Attention<T> {
   /// How many blocks have added to each part of a tile of d_q_accum:
   /// [batch * heads * padded length_q / kSemaphoreRows][2]. Null for kernels without.
   unsigned* d_q_semaphores;
+  /// Of the dynamic tile scheduler, 0 before the kernel. Null without d_q_semaphores.
+  unsigned* tile_counter;
 };
 
 /// One query head: row 0 of each tensor, of lse and of the workspace; index is
@@ -106,7 +108,7 @@ Size grid_of_keys(const Attention<T>& a, int block_n) {
 /// What kernels need beside delta and lse_base_2 or inv_row_sum.
 struct Workspace {
   int d_q_columns;              ///< of d_q_accum; 0: there is none
-  bool d_q_semaphores = false;  ///< whether there are semaphores
+  bool d_q_semaphores = false;  ///< and tile_counter
 };
 
 /// Floats that the backward pass needs beside its inputs and results.
@@ -114,7 +116,7 @@ template <class T>
 std::int64_t workspace_floats(const Attention<T>& a, const Workspace& what) {
   const std::int64_t rows = std::int64_t{a.batch} * a.heads * padded_rows(a);
   return rows * (2 + what.d_q_columns) +
-         (what.d_q_semaphores ? rows / kSemaphoreRows * 2 : 0);
+         (what.d_q_semaphores ? rows / kSemaphoreRows * 2 + 1 : 0);
 }
 
 /// Tells the kernels where their workspace is.
@@ -137,6 +139,9 @@ void set_workspace(AttentionGradient<T>& a, float* floats,
       what.d_q_semaphores
           ? reinterpret_cast<unsigned*>(accum + rows * what.d_q_columns)
           : nullptr;
+  a.tile_counter = what.d_q_semaphores
+                       ? a.d_q_semaphores + rows / kSemaphoreRows * 2
+                       : nullptr;
 }
 
 }  // namespace fa::FA_TARGET

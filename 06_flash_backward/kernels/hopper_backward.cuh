@@ -376,6 +376,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
   const int query0 = blockIdx.x * Tile::block_m;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
   QueryGradient<Tile> d_q;
+  grid_dependency_wait();  // for rung 15
   load_accumulator(
       d_q, d_q_accum_part<Tile>(a, head.padded_row + query0, warpgroup));
   constexpr bool by_columns = Tile::block_m == 64;
@@ -390,12 +391,14 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
 
 /// Launches postprocess_tma_d_q().
 template <class Tile, class T>
-void launch_tma_postprocess(const TmaGradient<T>& maps,
-                            const Stream& stream) {
+void launch_tma_postprocess(const TmaGradient<T>& maps, const Stream& stream,
+                            bool with_pdl = false) {
   launch(stream, postprocess_tma_d_q<Tile, T>,
          {grid_of(maps.a, Tile::block_m),
           {kWarpgroup * kKeyWarpgroups},
-          kKeyWarpgroups * sizeof(QueryGradientPart<Tile>)},
+          kKeyWarpgroups * sizeof(QueryGradientPart<Tile>),
+          0,
+          with_pdl},
          maps);
 }
 

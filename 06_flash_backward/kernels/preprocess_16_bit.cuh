@@ -44,11 +44,12 @@ __global__ void preprocess_16_bit(AttentionGradient<T> a) {
   if (col == 0) store_row_statistics(a, head, row, delta);
 }
 
-/// The same for rungs 11 and 12, which need semaphores that are zero, and an accumulator that is
+/// The same for rungs 11, 12 and 14, which need semaphores that are zero, and an accumulator that is
 /// zero only for queries that see no key: for the others the first block stores.
 /// @tparam d columns of d_q_accum; d / 8 lanes share a row
 template <int d, class T>
 __global__ void preprocess_semaphores(AttentionGradient<T> a) {
+  launch_dependents();  // for rung 15
   constexpr int lanes = d / 8;
   const int row = blockIdx.x * (kPreprocessThreads / lanes) +
                   static_cast<int>(threadIdx.x) / lanes;
@@ -60,6 +61,7 @@ __global__ void preprocess_semaphores(AttentionGradient<T> a) {
   const int next_tile = (row / kSemaphoreRows + 1) * kSemaphoreRows;
   if (visible_keys(a, next_tile - 1) <= 0) zero_d_q_accum<d>(a, padded, col);
   if (col > 0) return;
+  if (padded == 0) *a.tile_counter = 0;
   if (row % kSemaphoreRows < 2) {
     a.d_q_semaphores[padded / kSemaphoreRows * 2 + row % kSemaphoreRows] = 0;
   }

@@ -190,9 +190,24 @@ inline std::vector<Rung> ladder() {
                       })),
       hopper_rung("13_wide_heads", "wide heads, no accumulation of dQ", true,
                   {256, wide_tiles(), {}, ceil_div(kWideHeads, 8) * 8},
-                  start<256, 256>(nothing, [](const auto& a, auto /*d*/,
-                                              const Stream& stream) {
-                    launch_backward_wide_heads(a, stream);
+                  start<256, 256>(
+                      nothing,
+                      [](const auto& a, auto /*d*/, const Stream& stream) {
+                        launch_backward_wide_heads(a, stream);
+                      })),
+      hopper_rung(
+          "14_persistent", "persistent blocks", false,
+          {64, {backward_tiles<HopperBackwardTileFor<half, 64>>(2)}},
+          start<64, 64>(semaphores,
+                        [](const auto& a, auto /*d*/, const Stream& stream) {
+                          launch_backward_persistent<false>(a, stream);
+                        })),
+      hopper_rung("15_dependent_launch", "programmatic dependent launch",
+                  false, {128, tma_tiles<2>()},
+                  start<64, 128>(semaphores, [](const auto& a, auto d,
+                                                const Stream& stream) {
+                    launch_backward_dependent<decltype(d)::value>(a, false,
+                                                                  stream);
                   }))};
 }
 

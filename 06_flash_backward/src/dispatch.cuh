@@ -8,9 +8,8 @@
 #include "05_flash_forward/src/dispatch.cuh"
 #include "06_flash_backward/kernels/04_atomics.cuh"
 #include "06_flash_backward/kernels/07_deterministic.cuh"
-#include "06_flash_backward/kernels/11_ordered_dq.cuh"
-#include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/13_wide_heads.cuh"
+#include "06_flash_backward/kernels/15_dependent_launch.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
 
 namespace fa::FA_TARGET {
@@ -166,11 +165,7 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
   } else {
     with_head_dim<64, 128>(a.head_dim, [&](auto columns) {
       constexpr int d = decltype(columns)::value;
-      if (deterministic) {
-        launch_backward_ordered_dq<d>(a, stream);
-      } else {
-        launch_backward_store_then_reduce<d>(a, stream);
-      }
+      launch_backward_dependent<d>(a, deterministic, stream);
     });
   }
 }
@@ -199,10 +194,9 @@ BackwardRung backward_rung(
     return {"any_gpu", kAnyGpuColumns};
   }
   if (prefers_hopper(device) && can_use_tma_backward(a)) {
-    return {a.head_dim >= kWideHeads ? "13_wide_heads"
-            : deterministic          ? "11_ordered_dq"
-                                     : "12_store_then_reduce",
-            tma_columns(a)};
+    return {
+        a.head_dim >= kWideHeads ? "13_wide_heads" : "15_dependent_launch",
+        tma_columns(a)};
   }
   return {deterministic ? "07_deterministic" : "06_swizzled_pipeline",
           sm_80_columns(a)};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,17 +56,21 @@ struct Memory {
   std::int64_t sums;                // times n d
   std::int64_t rows;                // times n
   std::int64_t d_q_semaphores = 0;  // times n / 64
+  std::int64_t tile_counter = 0;
 
   std::int64_t bytes(std::int64_t n, std::int64_t d) const {
     return quadratic * n * n + sums * n * d + rows * n +
-           d_q_semaphores * n / 64;
+           d_q_semaphores * n / 64 + tile_counter;
   }
 };
 Memory memory_of(const Rung& rung) {
   if (rung.name == "01_unfused") return {"8 N^2", 8, 0, 0};
   if (rung.name == "02_preprocess") return {"8 N^2 + 8 N", 8, 0, 8};
-  if (rung.name == "11_ordered_dq" || rung.name == "12_store_then_reduce") {
-    return {"4 N D + 8 N + N / 8", 0, 4, 8, 8};
+  const std::set<std::string> with_semaphores{
+      "11_ordered_dq", "12_store_then_reduce", "14_persistent",
+      "15_dependent_launch"};
+  if (with_semaphores.count(rung.name) > 0) {
+    return {"4 N D + 8 N + N / 8 + 4", 0, 4, 8, 8, 4};
   }
   // Sums of dQ in float32, where d_q itself has 16 bits and others add to it.
   const bool sums = !rung.same_bits && rung.types.front() != Type::kFloat32;

@@ -94,11 +94,10 @@ Problem drawn_problem(const Rung& rung) {
                     is_wide(rung) ? kDrawnWideHeadDim : kDrawnHeadDim, false);
 }
 
-lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
-                          const lab::Costs& costs) {
-  const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
-  lab::Timeline result =
-      lab::replayed([&] { rung.prepare(problem, inputs).launch(); }, costs);
+namespace {
+
+// A timeline of a rung with the numbers of kTensors.
+lab::Timeline with_tensors(const Rung& rung, lab::Timeline result) {
   // Tensors have numbers by their first appearance. Most rungs ask for K, Q, V and dO in this
   // order, and write dV before dK. Rung 08 asks for V before Q; blocks of queries of rung 13 ask
   // for Q, K, dO and V, and write dQ.
@@ -113,6 +112,16 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
   return result;
 }
 
+}  // namespace
+
+lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
+                          const lab::Costs& costs) {
+  const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
+  return with_tensors(
+      rung,
+      lab::replayed([&] { rung.prepare(problem, inputs).launch(); }, costs));
+}
+
 void show_timelines(const Backend& backend,
                     const cli::TimelineOptions& options) {
   const auto rungs =
@@ -123,6 +132,9 @@ void show_timelines(const Backend& backend,
     drawn.push_back(
         {fmt::format("{}, {}", rung->name, ladder::words_of(problem)),
          timeline_of(*rung, problem)});
+    cli::add_measured(drawn, options, rung->name, [&](const auto& stamps) {
+      return with_tensors(*rung, lab::timeline_of_stamps(stamps));
+    });
   }
   const bool wide =
       std::all_of(rungs.begin(), rungs.end(),

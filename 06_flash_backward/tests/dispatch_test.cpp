@@ -56,9 +56,9 @@ TEST_CASE(
         CHECK(chosen(gpu, type, head_dim, true) == "07_deterministic");
       }
       CHECK(chosen(gpus::kH100, type, head_dim, false) ==
-            (head_dim == 256 ? "13_wide_heads" : "12_store_then_reduce"));
+            (head_dim == 256 ? "13_wide_heads" : "15_dependent_launch"));
       CHECK(chosen(gpus::kH100, type, head_dim, true) ==
-            (head_dim == 256 ? "13_wide_heads" : "11_ordered_dq"));
+            (head_dim == 256 ? "13_wide_heads" : "15_dependent_launch"));
     }
   }
 }
@@ -104,7 +104,7 @@ TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   REQUIRE(rungs.size() == 4);
   CHECK(rungs[2].name == "03_two_kernels");
   CHECK(rungs[2].max_head_dim == 64);
-  REQUIRE(left_out.size() == 11);
+  REQUIRE(left_out.size() == 13);
   CHECK(left_out[0] ==
         "03_two_kernels is left out with a head_dim above 64: it needs 76800 "
         "bytes of shared memory in a block; T4 has 65536");

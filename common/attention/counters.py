@@ -15,7 +15,7 @@ import tempfile
 
 from common.attention.command import Failure, module
 from common.attention.peers import FOR_HOPPER, OURS
-from common.attention.problems import Problem, label_of, problems_in_16_bits
+from common.attention.problems import points_of
 from common.attention.pytorch import torch
 from common.lab import nvidia_tools
 
@@ -124,12 +124,10 @@ def count_problems(prepare):
     """Counts calls with ncu. Returns rows for the record. prepare() as for time_problems()."""
     if not under_ncu():
         return count()
-    for types, batch, heads, length, head_dim, causal in problems_in_16_bits():
-        for dtype in types:
-            sizes = (batch, heads, length, head_dim)
-            tensors = Problem(dtype, sizes, heads, length, False, causal).tensors("cuda")
-            calls, _ = prepare((OURS,) + FOR_HOPPER, *tensors, causal)
+    for point in points_of("types"):
+        for dtype in (getattr(torch, name) for name in point.types):
+            tensors = point.problem(dtype).tensors("cuda")
+            calls, _ = prepare((OURS,) + FOR_HOPPER, *tensors, point.causal)
             for name, call in calls.items():
-                label = label_of(name, dtype, batch, heads, length, head_dim, causal)
-                launch(call, label)
+                launch(call, point.label(name, dtype))
     return []

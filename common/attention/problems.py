@@ -2,11 +2,12 @@
 
 import collections
 
+from common.attention.command import Failure
 from common.attention.peers import BACKENDS
 from common.attention.pytorch import torch
 
 LENGTHS = [512 << i for i in range(6)]  # in 16 bits
-TOKENS, WIDTH = 16384, 2048  # of what is timed: batch * length, heads * head_dim
+TOKENS = 16384  # of what is timed: batch * length
 
 
 def name_of(dtype):
@@ -91,24 +92,72 @@ def problems_to_check(small):
     ]
 
 
-def problems_in_16_bits():
-    """What is timed and counted: (types, batch, heads, length, head_dim, causal)."""
+class Point(
+    collections.namedtuple(
+        "Point", ("group", "types", "batch", "heads", "kv_heads", "length", "head_dim", "causal")
+    )
+):
+    """What is timed: as many queries as keys, in several types if they are to alternate."""
+
+    def problem(self, dtype):
+        shape = (self.batch, self.heads, self.length, self.head_dim)
+        return Problem(dtype, shape, self.kv_heads, self.length, False, self.causal)
+
+    def label(self, backend, dtype):
+        """What a record says of a call. Old records have neither a group nor kv_heads."""
+        return {
+            "backend": backend,
+            "group": self.group,
+            "type": name_of(dtype),
+            "batch": self.batch,
+            "heads": self.heads,
+            "kv_heads": self.kv_heads,
+            "length": self.length,
+            "head_dim": self.head_dim,
+            "causal": self.causal,
+        }
+
+    def flops(self, products):
+        """Of so many matmuls; under the mask half of the products count, as in the literature."""
+        size = self.batch * self.heads * self.length**2 * self.head_dim
+        return 2 * products * size / (2 if self.causal else 1)
+
+
+# What is timed, by the names that --points takes: (types, batch * length, lengths, heads, kv_heads,
+# head_dim, masks).
+BOTH = (False, True)
+GROUPS = {
+    "d64": (("bfloat16",), TOKENS, LENGTHS, 32, 32, 64, BOTH),
+    "d128": (("bfloat16",), TOKENS, LENGTHS, 16, 16, 128, BOTH),
+    "d96": (("bfloat16",), TOKENS, (4096,), 16, 16, 96, BOTH),
+    "d192": (("bfloat16",), TOKENS, (4096,), 8, 8, 192, BOTH),
+    "d256": (("bfloat16",), TOKENS, (1024, 4096, 16384), 8, 8, 256, BOTH),
+    "gqa": (("bfloat16",), TOKENS, (2048, 8192), 32, 8, 128, BOTH),
+    "small": (("bfloat16",), 1024, (1024,), 16, 16, 128, BOTH),
+    "float32_d64": (("float32",), 4 * 1024, (1024,), 16, 16, 64, BOTH),
+    "float32_d128": (("float32",), 4 * 4096, (4096,), 16, 16, 128, BOTH),
+    "types_d64": (("bfloat16", "float16"), TOKENS, LENGTHS, 32, 32, 64, BOTH),
+    "types_d128": (("bfloat16", "float16"), TOKENS, LENGTHS, 16, 16, 128, BOTH),
+}
+SETS = {  # of groups
+    "goals": ("d64", "d128"),
+    "shapes": ("d96", "d192", "d256", "gqa", "small", "float32_d64", "float32_d128"),
+    "types": ("types_d64", "types_d128"),
+}
+
+
+def points_of(names):
+    """The points of groups and sets, "goals,gqa", each once."""
+    groups = []
+    for name in names.split(","):
+        if name not in GROUPS and name not in SETS:
+            allowed = ", ".join([*SETS, *GROUPS])
+            raise Failure(f"there are no points '{name}'; allowed are {allowed}")
+        groups += SETS.get(name, (name,))
     return [
-        ((torch.bfloat16, torch.float16), TOKENS // n, WIDTH // d, n, d, causal)
-        for d in (64, 128)
-        for causal in (False, True)
-        for n in LENGTHS
+        Point(group, types, tokens // length, heads, kv_heads, length, head_dim, causal)
+        for group in dict.fromkeys(groups)
+        for types, tokens, lengths, heads, kv_heads, head_dim, masks in [GROUPS[group]]
+        for causal in masks
+        for length in lengths
     ]
-
-
-def label_of(backend, dtype, batch, heads, length, head_dim, causal):
-    """What a record says of a call."""
-    return {
-        "backend": backend,
-        "type": name_of(dtype),
-        "batch": batch,
-        "heads": heads,
-        "length": length,
-        "head_dim": head_dim,
-        "causal": causal,
-    }

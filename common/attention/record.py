@@ -11,6 +11,7 @@ import sys
 
 from common.attention.command import Failure, module
 from common.attention.pytorch import torch
+from common.files.records import Problem, read
 from common.files.write_file import write_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -36,8 +37,21 @@ def writing(path):
         raise Failure(f"{path} cannot be written: {error.strerror}") from error
 
 
-def write_record(path, on_gpu, commit, rows):
-    """Writes the record, whole or not at all."""
+def rows_before(path):
+    """The measurements of an earlier run on this GPU; none where there is no record."""
+    if not pathlib.Path(path).exists() or pathlib.Path(path).stat().st_size == 0:
+        return []
+    try:
+        record = read(path)
+    except Problem as problem:
+        raise Failure(str(problem)) from problem
+    if record.get("gpu") != torch.cuda.get_device_name():
+        raise Failure(f"{path} is of another GPU: {record.get('gpu')}")
+    return record["measurements"]
+
+
+def write_record(path, on_gpu, commit, peers, rows):
+    """Writes the record, whole or not at all. peers: {what was compared: its version}."""
     record = {
         "gpu": torch.cuda.get_device_name() if on_gpu else "none",
         "driver": first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]),
@@ -47,6 +61,7 @@ def write_record(path, on_gpu, commit, rows):
         or first_line(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]),
         "date": datetime.date.today().isoformat(),
         "command": shlex.join(["python3", "-m", module(), *sys.argv[1:]]),
+        "peers": peers,
     }
     head = "".join(
         f"  {json.dumps(name)}: {json.dumps(value)},\n" for name, value in record.items()

@@ -1,7 +1,9 @@
 """Prints records of the examples as tables."""
 
+import statistics
+
 from common.attention.command import Failure, module
-from common.attention.peers import CUDNN, FLASH_3, OURS
+from common.attention.peers import BACKENDS, HEADINGS, OURS, OURS_SAME_BITS, SAME_BITS
 from common.files.records import Problem, program, read
 
 
@@ -16,13 +18,147 @@ def by_problem(rows):
     """{(type, head_dim, mask, length): {backend: row}} of a record's rows."""
     problems = {}
     for row in rows:
-        key = (row["type"], row["head_dim"], "causal" if row["causal"] else "full", row["length"])
+        key = (row["type"], row["head_dim"], mask_of(row), row["length"])
         problems.setdefault(key, {})[row["backend"]] = row
     return problems
 
 
-def print_record(path, headings, what):
-    """The times of a record as a table: TFLOP/s of each backend, and the errors of `what`."""
+def mask_of(row):
+    return "causal" if row["causal"] else "full"
+
+
+def heads_of(row):
+    """The number of heads, "32/8" where they share those of K and V."""
+    kv_heads = row.get("kv_heads", row["heads"])
+    return str(row["heads"]) if kv_heads == row["heads"] else f"{row['heads']}/{kv_heads}"
+
+
+def points_in(rows):
+    """[{backend: row}], one for each point that was timed."""
+    points = {}
+    for row in rows:
+        fields = ("group", "type", "batch", "heads", "kv_heads", "head_dim", "causal", "length")
+        points.setdefault(tuple(row.get(f) for f in fields), {})[row["backend"]] = row
+    return list(points.values())
+
+
+def ratio(of, same_bits=False):
+    """(our speed over that of the fastest other one, which one that is) of a point's {backend:
+    row}; None where nothing was compared. same_bits: the deterministic modes only."""
+    ours = of.get(OURS_SAME_BITS if same_bits else OURS)
+    names = SAME_BITS if same_bits else BACKENDS
+    others = [of[name] for name in names if name in of]
+    if ours is None or not others:
+        return None
+    best = max(others, key=lambda row: row["tflops"])
+    return ours["tflops"] / best["tflops"], best["backend"]
+
+
+class TimeTable:
+    """Times of points as lines: TFLOP/s of each backend, and the ratio to the best other one."""
+
+    def __init__(self, columns):
+        self.columns = columns
+        self.modes = (False, True) if any(name in SAME_BITS for name in columns) else (False,)
+
+    def print_heading(self):
+        print("TFLOP/s; - means not supported. x best: our speed over that of the fastest other.")
+        line = f"{'type':<9}{'B':>3}{'heads':>6}{'D':>4} {'mask':<6}{'N':>6}"
+        line += "".join(f"{HEADINGS[name]:>{self.width(name)}}" for name in self.columns)
+        print((line + f"{'x best':>8} {'best':<9}" * len(self.modes)).rstrip())
+
+    @staticmethod
+    def width(name):
+        return max(9, len(HEADINGS[name]) + 2)
+
+    def print_lines(self, rows):
+        """Prints the points of some rows."""
+        for of in points_in(rows):
+            row = next(iter(of.values()))
+            line = f"{row['type']:<9}{row['batch']:>3}{heads_of(row):>6}{row['head_dim']:>4} "
+            line += f"{mask_of(row):<6}{row['length']:>6}"
+            for name in self.columns:
+                figure = f"{of[name]['tflops']:.1f}" if name in of else "-"
+                line += figure.rjust(self.width(name))
+            for mode in self.modes:
+                found = ratio(of, mode)
+                line += f"{found[0]:8.3f} {HEADINGS[found[1]]:<9}" if found else f"{'-':>8}{'':10}"
+            print(line.rstrip(), flush=True)
+
+
+def print_ratios(rows):
+    """The ratios to the fastest other backend: by length, and the least and the median."""
+    for same_bits, title in ((False, ""), (True, ", deterministic modes")):
+        found = [(next(iter(of.values())), ratio(of, same_bits)) for of in points_in(rows)]
+        found = [(row, *one) for row, one in found if one and row["type"] != "float16"]
+        if not found:
+            continue
+        print(f"\nThe lesson's speed over that of the fastest other{title}, by length")
+        lengths = sorted({row["length"] for row, _, _ in found})
+        print(f"{'':26}" + "".join(f"{n:>7}" for n in lengths))
+        lines = {}
+        for row, value, _ in found:
+            what = f"{row['type']:<9}{heads_of(row):>5} {row['head_dim']:>4} {mask_of(row):<6}"
+            if row["batch"] == 1 and row["length"] < 16384:
+                what += " B1"
+            lines.setdefault(what, {})[row["length"]] = value
+        for what, of in lines.items():
+            figures = (f"{of[n]:>7.3f}" if n in of else f"{'':7}" for n in lengths)
+            print(f"{what:<26}{''.join(figures)}".rstrip())
+        values = [value for _, value, _ in found]
+        row, least, best = min(found, key=lambda one: one[1])
+        print(
+            f"{len(values)} points: least {least:.3f} ({row['type']}, {heads_of(row)} heads, "
+            f"D {row['head_dim']}, {mask_of(row)}, N {row['length']}, {HEADINGS[best]}), "
+            f"median {statistics.median(values):.3f}, "
+            f"{sum(value >= 1 for value in values)} at or above 1.00"
+        )
+
+
+def print_rms_ratios(rows):
+    """How the lesson's rms errors compare with the least of the others', the most over points."""
+    most = {}
+    for of in points_in(rows):
+        for ours in (OURS, OURS_SAME_BITS):
+            others = [of[name].get("rms_errors") for name in BACKENDS if name in of]
+            others = [errors for errors in others if errors]
+            for output, error in of.get(ours, {}).get("rms_errors", {}).items():
+                if not others:
+                    continue
+                least = min(errors[output] for errors in others)
+                key = (of[ours]["type"], HEADINGS[ours])
+                worst = most.setdefault(key, {}).get(output, (0, 0))
+                most[key][output] = max(worst, (error / least, error))
+    if most:
+        print("\nRms error against float64 over the least of the others', the most over points")
+    for (dtype, ours), of in most.items():
+        figures = (f"{name} {value:.3f} ({error:.1e})" for name, (value, error) in of.items())
+        print(f"{dtype:<9}{ours:<8} {', '.join(figures)}")
+
+
+def print_times(rows):
+    """All tables of times."""
+    timed = [row for row in rows if row["what"] == "time" and row["backend"] in HEADINGS]
+    there = {row["backend"] for row in timed}
+    table = TimeTable([name for name in HEADINGS if name in there])
+    table.print_heading()
+    table.print_lines([row for row in timed if row["type"] != "float16"])  # float16: below
+    print_summary(timed)
+
+
+def print_summary(timed):
+    """What is said of all points together."""
+    print_ratios(timed)
+    print_rms_ratios(timed)
+    there = {row["backend"] for row in timed}
+    headings = {name: heading for name, heading in HEADINGS.items() if name in there}
+    types = [row for row in timed if row.get("group", "types").startswith("types")]
+    title = "Speed in float16 over that in bfloat16"
+    print_types(title, by_problem(types), headings, lambda row: row["tflops"], 2)
+
+
+def print_record(path, what):
+    """The times of a record as tables, and the errors of `what`."""
     try:
         record = read(path)
     except Problem as problem:
@@ -32,46 +168,16 @@ def print_record(path, headings, what):
     source = "({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record)
     counted = [row for row in record["measurements"] if row["what"] == "counters"]
     if counted:
-        print_counted(counted, headings)
+        print_counted(counted)
         print(source)
         return
     there = {row["backend"] for row in record["measurements"]}
-    headings = {backend: heading for backend, heading in headings.items() if backend in there}
-    timed = [
-        row
-        for row in record["measurements"]
-        if row["what"] == "time" and row["backend"] in headings
-    ]
-    problems = by_problem(timed)
-    compared = {
-        name: heading
-        for name, heading in ((FLASH_3, "x flash 3"), (CUDNN, "x cuDNN"))
-        if name in there
-    }
-    print(
-        "TFLOP/s; - means not supported. The last columns: the lesson's speed divided by the "
-        "other's."
-    )
-    print(
-        f"{'type':<9}{'D':>3} {'mask':<6}{'N':>6}"
-        + "".join(f"{n:>10}" for n in headings.values())
-        + "".join(f"{n:>10}" for n in compared.values())
-    )
-    for (dtype, head_dim, mask, length), of in problems.items():
-        if dtype == "float16":  # below
-            continue
-        rates = {name: row["tflops"] for name, row in of.items()}
-        print(
-            f"{dtype:<9}{head_dim:>3} {mask:<6}{length:>6}"
-            + "".join(f"{rates[n]:>10.1f}" if n in rates else f"{'-':>10}" for n in headings)
-            + "".join(
-                f"{rates[OURS] / rates[n]:>10.2f}" if n in rates else f"{'-':>10}" for n in compared
-            )
-        )
-    title = "Speed in float16 over that in bfloat16"
-    print_types(title, problems, headings, lambda row: row["tflops"], 2)
+    headings = {backend: heading for backend, heading in HEADINGS.items() if backend in there}
+    print_times(record["measurements"])
     print_errors(record, headings, "largest_error", f"Largest error of {what}")
     print_errors(record, headings, "rms_error", f"Rms of the error of {what}")
+    for name, version in record.get("peers", {}).items():
+        print(f"{name}: {version}")
     print(source)
 
 
@@ -85,10 +191,14 @@ def print_errors(record, headings, field, what):
             of_type[row["backend"]] = max(of_type.get(row["backend"], 0), value)
     if most:
         print(f"\n{what} against float64, the most over the problems that --check tries")
+        print(" " * 9 + "".join(f"{h:>{max(10, len(h) + 2)}}" for h in headings.values()))
     for dtype, of_type in most.items():
         print(
-            f"{dtype:<25}"
-            + "".join(f"{of_type[n]:>10.2e}" if n in of_type else f"{'-':>10}" for n in headings)
+            f"{dtype:<9}"
+            + "".join(
+                (f"{of_type[n]:.2e}" if n in of_type else "-").rjust(max(10, len(h) + 2))
+                for n, h in headings.items()
+            )
         )
 
 
@@ -113,7 +223,7 @@ def print_types(title, problems, headings, speed, digits):
                 print(f"{heading:<12}{kind[0]:>3} {kind[1]:<6}{ratios}")
 
 
-def print_counted(rows, headings):
+def print_counted(rows, headings=HEADINGS):
     """What ncu counted, as a table, and whether float16 takes other cycles."""
     there = {row["backend"] for row in rows}
     headings = {backend: heading for backend, heading in headings.items() if backend in there}

@@ -36,12 +36,13 @@ __device__ inline WorkTile work_tile(int tile_index,
     block = tile_index % scheduler.blocks;
     head = tile_index / scheduler.blocks;
   } else {
-    const int tiles_in_l2 = scheduler.heads_in_l2 * scheduler.blocks;
-    const int first = tile_index / tiles_in_l2 * scheduler.heads_in_l2;
-    const int left = scheduler.total_heads - first;
-    const int heads =
-        left < scheduler.heads_in_l2 ? left : scheduler.heads_in_l2;
-    const int rest = tile_index % tiles_in_l2;
+    // If the last heads were fewer, their longest tiles would end last.
+    const int fewer = scheduler.total_heads % scheduler.heads_in_l2;
+    const int tile = tile_index - fewer * scheduler.blocks;
+    const int heads = tile < 0 ? fewer : scheduler.heads_in_l2;
+    const int tiles_in_l2 = heads * scheduler.blocks;
+    const int first = tile < 0 ? 0 : fewer + tile / tiles_in_l2 * heads;
+    const int rest = tile < 0 ? tile_index : tile % tiles_in_l2;
     block = scheduler.blocks - 1 - rest / heads;
     head = first + rest % heads;
   }
@@ -70,18 +71,21 @@ struct TileCounter {
   unsigned* counter;  ///< null: blocks take every gridDim.x-th tile
   int tiles;          ///< of all blocks
 
+  /// Whether it is used: not if each block has one tile.
+  __device__ bool is_used() const {
+    return counter != nullptr && tiles > static_cast<int>(gridDim.x);
+  }
   /// The block's tile after this one; no tile when it is not less than `tiles`.
   __device__ int next(int tile_index) const {
     const int grid = gridDim.x;
-    return counter == nullptr
-               ? tile_index + grid
-               : grid + static_cast<int>(atomicAdd(counter, 1u));
+    return is_used() ? grid + static_cast<int>(atomicAdd(counter, 1u))
+                     : tile_index + grid;
   }
   /// A block calls this with its last index. All blocks together call next() once for each tile and
   /// once for each block; the last of these calls leads to the reset for the next launch.
   __device__ void finish(int last) const {
     const int grid = gridDim.x;
-    if (counter != nullptr && last == tiles + 2 * grid - 1) *counter = 0;
+    if (is_used() && last == tiles + 2 * grid - 1) *counter = 0;
   }
 };
 

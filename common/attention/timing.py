@@ -1,11 +1,12 @@
 """Times calls on a GPU that are to be compared."""
 
 import statistics
+import time
 
-from common.attention.peers import BACKENDS, FOR_16_BITS, OURS
-from common.attention.problems import Problem, label_of, name_of, problems_in_16_bits
+from common.attention.checks import rms
+from common.attention.peers import FOR_16_BITS, FOR_FLOAT32, HEADINGS
 from common.attention.pytorch import torch
-from common.attention.tables import figures
+from common.attention.tables import TimeTable
 
 ROUNDS = 6  # in which calls alternate, at least
 SLOW_MILLISECONDS = 300  # after which a call is not timed again in a round
@@ -45,85 +46,88 @@ def orders_of(count):
     return orders * -(-ROUNDS // len(orders)) if orders else []
 
 
-def time_in_turn(calls, repeats):
-    """Times calls that are to be compared: {name: milliseconds} for {name: call}. The clock of a
-    GPU depends on its load and temperature, and a call leaves the caches in a state that the next
-    one finds: so they alternate,
-    in balanced orders, and the median of the rounds counts. A call for which memory does not
-    suffice is left out."""
+def time_in_turn(calls, repeats, seconds=0):
+    """Times calls that are to be compared: {name: (milliseconds, rounds)} for {name: call}. The
+    clock of a GPU depends on its load and temperature, and a call leaves the caches in a state that
+    the next one finds: so they alternate, in balanced orders, and the median of the rounds counts.
+    All orders come again until so many seconds have gone. A call for which memory does not suffice
+    is left out."""
     names = list(calls)
     rounds = {name: [] for name in names}
     orders = orders_of(len(names))
-    for order in orders:
-        for name in (names[i] for i in order):
-            if name not in rounds:
-                continue
-            try:
-                rounds[name].append(median_milliseconds(calls[name], -(-repeats // len(orders))))
-            except torch.cuda.OutOfMemoryError:
-                torch.cuda.empty_cache()
-                del rounds[name]
-    return {name: statistics.median(times) for name, times in rounds.items()}
+    begin = time.monotonic()
+    while True:
+        for order in orders:
+            for name in (names[i] for i in order):
+                if name not in rounds:
+                    continue
+                try:
+                    rounds[name].append(
+                        median_milliseconds(calls[name], -(-repeats // len(orders)))
+                    )
+                except torch.cuda.OutOfMemoryError:
+                    torch.cuda.empty_cache()
+                    del rounds[name]
+        if not rounds or time.monotonic() - begin >= seconds:
+            return {name: (statistics.median(of), len(of)) for name, of in rounds.items()}
 
 
-def time_problems(float_lengths, columns, products, repeats, prepare):
+def errors_of_head(point, call, exact):
+    """The rms error of each output of a call, over the rms of that output, in the heads that share
+    the first key head. exact: these outputs in float64, by name."""
+    results = call()
+    results = results if isinstance(results, tuple) else (results,)
+    errors = {}
+    for (name, right), result in zip(exact.items(), results):
+        of = result[:1, : right.shape[1]].double()
+        errors[name] = float(f"{rms(of - right) / rms(right):.3e}")
+    return errors
+
+
+def time_points(points, columns, products, repeats, seconds, prepare, reference):
     """Prints times. Returns rows for the record.
 
-    columns: what is timed; in float16, which alternates with bfloat16, only what is for 16 bits.
+    points: see points_of(); those of more than one type alternate between them.
+    columns: what is timed beside the backends that are made for a type.
     products: matmuls of length * length * head_dim in what is timed.
+    repeats, seconds: how often a call is timed at least, and how long a point takes at least.
     prepare(names, q, k, v, causal): gives {column: call} and {column: name of our kernel} for the
-    names it can.
+    names it can, and the inputs of a pass; a call returns what it computes.
+    reference(inputs, causal): the same in float64, {name: tensor}.
     """
-    problems = problems_in_16_bits()
-    problems += [
-        ((torch.float32,), 4, 16, n, 64, causal) for causal in (False, True) for n in float_lengths
-    ]
+    of_types = {name for point in points for name in point.types}
+    others = FOR_16_BITS if of_types != {"float32"} else ()
+    others += FOR_FLOAT32 if "float32" in of_types else ()
+    table = TimeTable([name for name in HEADINGS if name in columns + others])
+    table.print_heading()
     rows = []
-    print(
-        "Milliseconds; TFLOP/s of this lesson; its speed divided by the others'. - means not "
-        "supported."
-    )
-    print(
-        f"{'type':9}{'B':>3}{'H':>4}{'N':>7}{'D':>5} {'causal':7}"
-        + "".join(f"{c:>20}" for c in columns)
-        + f"{'TFLOP/s':>9}{'x FLASH':>9}{'x FA-3':>9}{'x cuDNN':>9}"
-    )
-    for types, batch, heads, length, head_dim, causal in problems:
-        calls, kernels = {}, {}
-        for dtype in types:
-            names = columns
-            if dtype == torch.float16:
-                names = [name for name in columns if name in FOR_16_BITS or name not in BACKENDS]
-            tensors = Problem(
-                dtype, (batch, heads, length, head_dim), heads, length, False, causal
-            ).tensors("cuda")
-            of_type, kernels[dtype] = prepare(names, *tensors, causal)
-            calls.update({(dtype, name): call for name, call in of_type.items()})
-        times = time_in_turn(calls, repeats)
-        # Under the mask half of the products count, as in the literature.
-        flops = 2 * products * batch * heads * length * length * head_dim / (2 if causal else 1)
-        for dtype in types:
-            milliseconds = {name: time for (of, name), time in times.items() if of == dtype}
-
-            def ratio(name, of=milliseconds):
-                return f"{of[name] / of[OURS]:9.2f}" if name in of else f"{'-':>9}"
-
-            print(
-                f"{name_of(dtype):9}{batch:3}{heads:4}{length:7}{head_dim:5} "
-                f"{'yes' if causal else 'no':7}"
-                + figures(milliseconds, columns, ".3f")
-                + f"{flops / milliseconds[OURS] / 1e9:9.1f}"
-                + "".join(ratio(name) for name in FOR_16_BITS),
-                flush=True,
-            )
-            for name, time in milliseconds.items():
-                row = {
-                    "what": "time",
-                    **label_of(name, dtype, batch, heads, length, head_dim, causal),
-                    "milliseconds": round(time, 6),
-                    "tflops": round(flops / time / 1e9, 3),
-                }
-                if name in kernels[dtype]:
-                    row["kernel"] = kernels[dtype][name]
-                rows.append(row)
+    for point in points:
+        calls, kernels, errors = {}, {}, {}
+        for dtype in (getattr(torch, name) for name in point.types):
+            tensors = point.problem(dtype).tensors("cuda")
+            names = columns + (FOR_FLOAT32 if dtype == torch.float32 else FOR_16_BITS)
+            of_type, kernels[dtype], inputs = prepare(names, *tensors, point.causal)
+            group = point.heads // point.kv_heads
+            heads = [x[:1, :n] for x, n in zip(inputs, (group, 1, 1, group))]
+            exact = reference(heads, point.causal)
+            for name, call in of_type.items():
+                calls[dtype, name] = call
+                errors[dtype, name] = errors_of_head(point, call, exact)
+        times = time_in_turn(calls, repeats, seconds)
+        flops = point.flops(products)
+        for (dtype, name), (milliseconds, rounds) in times.items():
+            row = {
+                "what": "time",
+                **point.label(name, dtype),
+                "milliseconds": round(milliseconds, 6),
+                "tflops": round(flops / milliseconds / 1e9, 3),
+                "rounds": rounds,
+                "rms_errors": errors[dtype, name],
+            }
+            if name in kernels[dtype]:
+                row["kernel"] = kernels[dtype][name]
+            rows.append(row)
+        table.print_lines(rows[-len(times) :])
+        calls.clear()
+        torch.cuda.empty_cache()
     return rows

@@ -18,6 +18,11 @@ void add_kernel_options(Program& program, KernelOptions& options, const KernelHe
                  "section trace: draw the bank conflicts of the worst access to "
                  "shared memory into this file" +
                      help.timeline);
+  if (!help.timeline.empty()) {
+    program.option("--stamps", options.stamps,
+                   "section timeline: draw what a GPU did as well; the file is what the program "
+                   "*_stamped prints");
+  }
   program.output("--results", options.results,
                  help.recorded +
                      ": record the measurements in this file, as in "

@@ -23,7 +23,7 @@ struct KernelOptions {
   /// `json`, `svg` and `results` are files to write, or empty; an empty `commit` asks git.
   std::string kernel, group;
   std::int64_t size = 0;
-  std::string json, svg, results, commit;
+  std::string json, svg, results, commit, stamps;
   /// @}
 
   /// Whether a kernel of this name is selected.

@@ -13,6 +13,7 @@
 #include "common/cli/table.hpp"
 #include "common/files/escape.hpp"
 #include "common/files/write_file.hpp"
+#include "common/lab/measured.hpp"
 #include "common/lab/replay.hpp"
 #include "common/lab/timeline.hpp"
 
@@ -24,6 +25,8 @@ struct TimelineOptions {
   /// else), and a file for JSON; may be empty.
   std::string kernel, svg, json;
   /// @}
+  /// What a GPU did, drawn below the model; none without the option --stamps.
+  lab::StampedRuns stamps{};
 };
 
 /// The rungs that have a timeline and whose name contains a text.
@@ -129,6 +132,39 @@ inline void show_shares(const lab::NamedTimeline& one, const std::string& work) 
              busy(one.timeline), table.text());
 }
 
+/// Adds a GPU's timeline of a kernel below that of the model, where there is one. Its matmuls are
+/// the model's: so are the cycles that they take at the peak of the tensor cores.
+/// @param make gives the timeline of the stamps
+template <class Make>
+void add_measured(std::vector<lab::NamedTimeline>& drawn, const TimelineOptions& options,
+                  const std::string& kernel, Make make) {
+  const lab::StampedRun* const run = options.stamps.find(kernel);
+  if (run == nullptr) return;
+  lab::NamedTimeline measured{drawn.back().name + ", measured", make(run->stamps), true};
+  measured.timeline.tensor_busy = drawn.back().timeline.tensor_busy;
+  drawn.push_back(std::move(measured));
+}
+
+/// Prints what the stamps cost, and the cycles of the model and of the GPU.
+inline void show_measured(const lab::StampedRuns& stamps,
+                          const std::vector<lab::NamedTimeline>& drawn) {
+  fmt::print("One SM of {}, beside the model\n\n", printable(stamps.source));
+  Table table({"kernel", "us", "with stamps", "times", "cycles", "model"});
+  for (const lab::StampedRun& run : stamps.runs) {
+    double cycles = 0, model = 0;
+    for (const lab::NamedTimeline& one : drawn) {
+      if (one.name.rfind(run.kernel + ",", 0) != 0) continue;
+      (one.measured ? cycles : model) = one.timeline.cycles;
+    }
+    if (cycles == 0) continue;
+    table.add({run.kernel, fmt::format("{:.1f}", 1e3 * run.milliseconds),
+               fmt::format("{:.1f}", 1e3 * run.stamped_milliseconds),
+               fmt::format("{:.2f}", run.stamped_milliseconds / run.milliseconds),
+               fmt::format("{:.0f}", cycles), fmt::format("{:.0f}", model)});
+  }
+  fmt::print("{}\n", table.text());
+}
+
 /// Shows timelines as the options ask: the drawing alone, or tables and files.
 /// @param options of the program
 /// @param drawn   timelines; empty if the selected rungs have none
@@ -151,8 +187,14 @@ void show_timelines(const TimelineOptions& options, const std::vector<lab::Named
     fmt::print("Rungs {} and later have a timeline: {} has none.\n", first, options.kernel);
     return;
   }
-  fmt::print("One SM: a model, not a measurement\n\n");
-  if (options.kernel.empty()) {
+  if (!options.stamps.runs.empty()) {
+    show_measured(options.stamps, drawn);
+  } else {
+    fmt::print("One SM: a model, not a measurement\n\n");
+  }
+  if (!options.stamps.runs.empty()) {
+    for (const lab::NamedTimeline& one : drawn) show_shares(one, work);
+  } else if (options.kernel.empty()) {
     tables();
   } else {
     for (const lab::NamedTimeline& one : drawn) show_shares(one, work);
@@ -178,7 +220,9 @@ TimelineOptions timeline_options(const KernelOptions& options, const std::vector
   std::vector<std::string> names;
   for (const Rung& rung : rungs) names.push_back(rung.name);
   check_kernel(options, names, lesson);
-  return {options.kernel, options.svg, options.json};
+  TimelineOptions result{options.kernel, options.svg, options.json};
+  if (!options.stamps.empty()) result.stamps = lab::read_stamps(options.stamps);
+  return result;
 }
 
 }  // namespace fa::cli

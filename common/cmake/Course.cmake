@@ -95,7 +95,7 @@ function(fa_watch TARGET)
   target_link_libraries(${TARGET} PRIVATE fa_watched_lab)
 endfunction()
 
-# fa_backends(LIST NAMESPACE HEADER [KINDS lab|watched|gpu...]): sets LIST to sources that compile HEADER, for example a
+# fa_backends(LIST NAMESPACE HEADER [KINDS lab|watched|gpu|stamped...]): sets LIST to sources that compile HEADER, for example a
 # lesson's src/backend.cuh, for the lab, for the watched lab and for GPUs, as far as this build has them and KINDS names
 # them, and that define NAMESPACE::backends(). HEADER defines `backend(kind)` in namespace fa::FA_TARGET; beside it
 # stands a .hpp of the same name that defines NAMESPACE::Backend.
@@ -110,7 +110,7 @@ function(fa_backends LIST NAMESPACE HEADER)
   set(declarations "")
   set(calls "")
   foreach(kind IN LISTS arg_KINDS)
-    if((kind STREQUAL "gpu" AND NOT FA_CUDA) OR (kind STREQUAL "watched" AND NOT TARGET fa_watched_lab))
+    if((kind MATCHES "gpu|stamped" AND NOT FA_CUDA) OR (kind STREQUAL "watched" AND NOT TARGET fa_watched_lab))
       continue()
     endif()
     set(where on_${kind})
@@ -118,6 +118,9 @@ function(fa_backends LIST NAMESPACE HEADER)
     if(kind STREQUAL "watched")
       set(where on_watched_lab)
     elseif(kind STREQUAL "gpu")
+      set(suffix cu)
+    elseif(kind STREQUAL "stamped")
+      set(where on_stamped_gpu)
       set(suffix cu)
     endif()
     set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}_${kind}.${suffix}")
@@ -132,6 +135,8 @@ Backend ${kind}_backend() { return fa::${where}::backend(\"${kind}\"); }
       target_link_libraries(${LIST}_${kind} PRIVATE fa_common)
       if(kind STREQUAL "watched")
         fa_watch(${LIST}_watched)
+      elseif(kind STREQUAL "stamped")
+        target_compile_definitions(${LIST}_stamped PRIVATE FA_STAMPS)
       endif()
       set(source $<TARGET_OBJECTS:${LIST}_${kind}>)
     endif()
@@ -147,6 +152,20 @@ ${declarations}std::vector<Backend> backends() { return {${calls}}; }
 }  // namespace ${NAMESPACE}
 ")
   set(${LIST} ${sources} "${all}" PARENT_SCOPE)
+endfunction()
+
+# fa_stamped(NAME NAMESPACE LIBRARY): the program NAME_stamped, for ./learn bench and for nothing else: the Hopper kernels
+# in src/stamped.cuh, compiled with stamps (common/gpu/stamps.hpp) and without. src/stamped.cpp is its main.
+function(fa_stamped NAME NAMESPACE LIBRARY)
+  if(NOT FA_CUDA OR FA_LIBRARY_ONLY)
+    return()
+  endif()
+  fa_backends(${LIBRARY}_stamps ${NAMESPACE} ${NAME}/src/stamped.cuh KINDS gpu stamped)
+  foreach(kind gpu stamped)
+    set_target_properties(${LIBRARY}_stamps_${kind} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endforeach()
+  add_executable(${NAME}_stamped EXCLUDE_FROM_ALL src/stamped.cpp ${${LIBRARY}_stamps})
+  target_link_libraries(${NAME}_stamped PRIVATE ${LIBRARY} fa_program)
 endfunction()
 
 # fa_kernel_tests(TARGET LABEL FILES...): the tests in kernel files, compiled for the lab and, where kernels are

@@ -96,6 +96,7 @@ class Mbarrier {
   /// Waits until the phase of a parity has ended: 0 for the first, 1 for the second and so on. The
   /// phase before the first one counts as one of parity 1 that has ended.
   __device__ void wait(int parity, SourceLocation = {}) {
+    FA_STAMP(kWaitBarrier, address() >> 3);
     FA_HOPPER_ASM(
         "{\n"
         ".reg .pred done;\n"
@@ -105,6 +106,7 @@ class Mbarrier {
         "}\n" ::"r"(address()),
         "r"(parity)
         : "memory");
+    FA_STAMP(kEnd, 0);
   }
   /// As PTX wants it.
   __device__ std::uint32_t address() const { return shared_address(this); }
@@ -115,6 +117,7 @@ class Mbarrier {
 
 /// Makes initialised barriers visible to copies; __syncthreads() must follow.
 __device__ inline void fence_barrier_init() {
+  FA_STAMP(kBlock, 0);
   FA_HOPPER_ASM("fence.mbarrier_init.release.cluster;\n" ::: "memory");
 }
 /// Makes what this thread wrote to shared memory visible to wgmma and TMA; a barrier must follow.
@@ -132,7 +135,9 @@ __device__ inline void fence_async_proxy_global() {
 /// @param id      of the barrier
 /// @param threads that come, by this function or by named_barrier_arrive()
 __device__ inline void named_barrier_wait(int id, int threads) {
+  FA_STAMP(kWaitNamed, id);
   asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+  FA_STAMP(kEnd, 0);
 }
 /// Comes to a barrier without waiting at it.
 __device__ inline void named_barrier_arrive(int id, int threads) {
@@ -164,6 +169,11 @@ __device__ inline std::uint64_t cache_policy(CacheHint hint) {
   return policy;
 }
 
+/// Tells the tensors of a kernel's parameter apart, for stamps.
+__device__ inline std::uint32_t stamped_tensor(const TensorMap& map) {
+  return reinterpret_cast<std::uintptr_t>(&map) / sizeof map % 32;
+}
+
 /// Begins to copy a box from a tensor to shared memory; what lies outside the tensor is 0.
 /// @param shared  where to, aligned to 1024 bytes
 /// @param map     of the tensor
@@ -178,6 +188,7 @@ __device__ inline void tma_load(void* shared, const TensorMap& map,
                                 Mbarrier& barrier, int col, int row, int head,
                                 int batch, CacheHint hint,
                                 SourceLocation = {}) {
+  FA_STAMP(kLoad, barrier.address() >> 3 | stamped_tensor(map) << 15);
   if (hint == CacheHint::kEvictNormal) {
     FA_HOPPER_ASM(
         "cp.async.bulk.tensor.4d.shared::cluster.global.tile"
@@ -237,6 +248,7 @@ __device__ inline void bulk_copy_to_peer(void* to, const void* from,
 /// @param barrier hears of them when they are there
 __device__ inline void bulk_load(void* shared, const void* global, int bytes,
                                  Mbarrier& barrier) {
+  FA_STAMP(kLoadBytes, barrier.address() >> 3);
   FA_HOPPER_ASM(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
       "[%0], [%1], %2, [%3];\n" ::"r"(shared_address(shared)),
@@ -255,6 +267,7 @@ __device__ inline void bulk_load(void* shared, const void* global, int bytes,
 __device__ inline void tma_store(const TensorMap& map, const void* shared,
                                  int col, int row, int head, int batch,
                                  SourceLocation = {}) {
+  FA_STAMP(kStore, stamped_tensor(map) << 15);
   FA_HOPPER_ASM(
       "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
       "[%0, {%2, %3, %4, %5}], [%1];\n" ::"l"(&map),
@@ -267,6 +280,7 @@ __device__ inline void tma_store(const TensorMap& map, const void* shared,
 /// @param bytes  a multiple of 16
 __device__ inline void bulk_store(float* global, const float* shared,
                                   int bytes) {
+  FA_STAMP(kStoreFloats, 0);
   FA_HOPPER_ASM(
       "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n" ::"l"(
           __cvta_generic_to_global(global)),
@@ -280,6 +294,7 @@ __device__ inline void bulk_store(float* global, const float* shared,
 /// @param bytes  a multiple of 16
 __device__ inline void bulk_add(float* global, const float* shared,
                                 int bytes) {
+  FA_STAMP(kStoreFloats, 0);
   FA_HOPPER_ASM(
       "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
       "[%0], [%1], %2;\n" ::"l"(__cvta_generic_to_global(global)),
@@ -293,13 +308,17 @@ __device__ inline void bulk_commit() {
 /// Waits until at most so many groups of this thread still read shared memory.
 template <int pending>
 __device__ void bulk_wait_read() {
+  FA_STAMP(kWaitStores, pending);
   FA_HOPPER_ASM("cp.async.bulk.wait_group.read %0;\n" ::"n"(pending)
                 : "memory");
+  FA_STAMP(kEnd, 0);
 }
 /// Waits until at most so many groups of this thread are in flight.
 template <int pending>
 __device__ void bulk_wait() {
+  FA_STAMP(kWaitStores, pending);
   FA_HOPPER_ASM("cp.async.bulk.wait_group %0;\n" ::"n"(pending) : "memory");
+  FA_STAMP(kEnd, 0);
 }
 /// Fetches a map before it is needed.
 __device__ inline void prefetch_map(const TensorMap& map) {
@@ -347,6 +366,11 @@ __device__ void fence_operand(R (&registers)[n]) {
 template <class... Registers>
 __device__ void wgmma_fence(Registers&... registers) {
   (fence_operand(registers), ...);
+  // Accumulators are arrays of floats: a left operand is something else.
+  if constexpr ((!std::is_same_v<std::remove_extent_t<Registers>, float> ||
+                 ...)) {
+    FA_STAMP(kIssueOutput, 0);
+  }
   FA_HOPPER_ASM("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
 /// Closes the group of the products begun since the last one. Their registers must be left alone
@@ -354,6 +378,7 @@ __device__ void wgmma_fence(Registers&... registers) {
 template <class... Registers>
 __device__ void wgmma_commit(Registers&... registers) {
   FA_HOPPER_ASM("wgmma.commit_group.sync.aligned;\n" ::: "memory");
+  FA_STAMP(kCommit, 0);
   (fence_operand(registers), ...);
 }
 /// Waits until at most so many groups are in flight.
@@ -361,8 +386,10 @@ __device__ void wgmma_commit(Registers&... registers) {
 /// @param  registers of the products that have ended then
 template <int pending, class... Registers>
 __device__ void wgmma_wait(Registers&... registers) {
+  FA_STAMP(kWaitMatmuls, pending);
   FA_HOPPER_ASM("wgmma.wait_group.sync.aligned %0;\n" ::"n"(pending)
                 : "memory");
+  FA_STAMP(kEnd, 0);
   (fence_operand(registers), ...);
 }
 
@@ -463,6 +490,8 @@ __device__ void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
   static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
   constexpr int turned_a = major_a == Major::kMN;
   constexpr int turned_b = major_b == Major::kMN;
+  if (!adds && turned_b) FA_STAMP(kIssueByColumns, 0);
+  if (!adds && !turned_b) FA_STAMP(kIssueScores, 0);
   (void)turned_a;
   (void)turned_b;
   if constexpr (std::is_same_v<T, half>) {

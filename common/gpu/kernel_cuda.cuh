@@ -10,6 +10,8 @@
 #include <cuda_fp16.h>
 #include <type_traits>
 
+#include "common/gpu/stamps_cuda.cuh"
+
 /// @cond the text of instructions
 #if __CUDA_ARCH__ >= 800
 #define FA_SM_80_ASM asm
@@ -95,6 +97,22 @@ __device__ void store_pair(T* address, std::uint32_t pair) {
   *reinterpret_cast<std::uint32_t*>(address) = pair;
 }
 
+/// Waits until the previous kernel on the stream has ended and all that it wrote is visible. A
+/// kernel that was launched with Launch::with_pdl calls it before it uses memory of that kernel;
+/// in others it does nothing.
+__device__ inline void grid_dependency_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
+}
+/// Lets the next kernel on the stream start, if it is launched with Launch::with_pdl, once a thread
+/// of each block of this one has called it or the block has ended.
+__device__ inline void launch_dependents() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+#endif
+}
+
 /// 2^x to about 2 ulp, in one instruction; 0 for -infinity and for results that would be subnormal.
 __device__ inline float exp2_approx(float x) {
   float y;
@@ -141,10 +159,12 @@ __device__ inline unsigned atomic_add_acquire(unsigned* counter,
 /// atomic_add_acquire() of 0, which also writes.
 __device__ inline unsigned load_acquire(const unsigned* counter) {
   unsigned value;
+  FA_STAMP(kWaitCounter, 0);
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n"
                : "=r"(value)
                : "l"(__cvta_generic_to_global(counter))
                : "memory");
+  FA_STAMP(kEnd, 0);
   return value;
 }
 /// Adds to four neighbours in global memory, to each of them atomically; the address is a multiple

@@ -287,6 +287,10 @@ __forceinline__ void store2(float* address, float x, float y,
 inline void __threadfence() {
   lab::fence_memory();
 }
+inline void grid_dependency_wait() {
+  lab::wait_for_grids();
+}
+inline void launch_dependents() {}  // launches in the lab never overlap
 __forceinline__ unsigned atomic_add_acquire(
     unsigned* counter, unsigned value,
     SourceLocation location = caller_location()) {

@@ -390,16 +390,23 @@ void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes,
   }
   if (error == cudaSuccess) {
     void* addresses[] = {&arguments..., nullptr};
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {static_cast<unsigned>(sizes.cluster), 1, 1};
-    cudaLaunchConfig_t config = {};
+    cudaLaunchConfig_t config{};
     config.gridDim = dim3(sizes.grid.x, sizes.grid.y, sizes.grid.z);
     config.blockDim = dim3(sizes.block.x, sizes.block.y, sizes.block.z);
     config.dynamicSmemBytes = sizes.shared_bytes;
     config.stream = stream == nullptr ? nullptr : stream->native();
-    config.attrs = &cluster;
-    config.numAttrs = sizes.cluster > 1;
+    cudaLaunchAttribute attributes[2] = {};
+    config.attrs = attributes;
+    if (sizes.with_pdl && device_properties().compute_capability >= 90) {
+      cudaLaunchAttribute& pdl = attributes[config.numAttrs++];
+      pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      pdl.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (sizes.cluster > 1) {
+      cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+      cluster.id = cudaLaunchAttributeClusterDimension;
+      cluster.val.clusterDim = {static_cast<unsigned>(sizes.cluster), 1, 1};
+    }
     error = cudaLaunchKernelExC(&config, function, addresses);
   }
   if (is_late(error)) {  // of an earlier launch

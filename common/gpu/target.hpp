@@ -4,7 +4,9 @@
 /// lab. Each time its names live in another namespace, so that all can be in one program.
 #pragma once
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && defined(FA_STAMPS)
+#define FA_TARGET on_stamped_gpu  // see stamps.hpp
+#elif defined(__CUDACC__)
 /// The namespace of the names in this compilation.
 #define FA_TARGET on_gpu
 #elif defined(FA_LAB_WATCHED)

@@ -1426,6 +1426,10 @@ void begin_multicast(const BulkCopy& copy, void* barrier, unsigned blocks) {
   fiber.block->load_multicast(fiber, copy, barrier, blocks);
 }
 
+void wait_for_grids() {
+  if (observer != nullptr) observer->grid_waited();
+}
+
 void fence_memory() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // It does not wait for what runs by itself.

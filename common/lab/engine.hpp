@@ -101,6 +101,8 @@ void wait_copies(int pending);
 
 /// __threadfence()
 void fence_memory();
+/// grid_dependency_wait()
+void wait_for_grids();
 /// What a thread does to a counter in global memory.
 enum class CounterUse {
   kAdd,         ///< atomicAdd() on an integer
@@ -213,6 +215,8 @@ class Observer {
   virtual void async_fenced() = 0;
   /// This thread makes what it knows of global memory known to its copies by TMA.
   virtual void async_fenced_globally() = 0;
+  /// This thread calls grid_dependency_wait().
+  virtual void grid_waited() = 0;
   /// This thread calls __threadfence(): it knows what blocks did that had counted before it last
   /// looked; and who learns of this fence by a counter knows what this thread did so far.
   /// @param arrived whether none of its bulk stores is in flight; while one is, the fence tells

@@ -14,7 +14,7 @@ void Knowledge::join(const Knowledge& other) {
 }
 
 std::uint32_t Order::agent(const void* address) {
-  const auto next = kFirstAgent + static_cast<std::uint32_t>(agents_.size());
+  const auto next = kPreviousGrids + 1 + static_cast<std::uint32_t>(agents_.size());
   const std::uint32_t number = agents_.emplace(address, next).first->second;
   if (number >= kNumbers) {
     throw std::runtime_error("more mbarriers and storing threads in a block than the lab counts");
@@ -37,8 +37,10 @@ std::uint32_t Order::fence_after(std::uint32_t thread, std::uint32_t time) const
   return found == fences.end() ? 0 : *found;
 }
 
-void Order::launch_begins(std::int64_t threads, int cluster) {
+void Order::launch_begins(std::int64_t threads, int cluster, bool with_pdl) {
   first_interval_ = ++interval_;
+  // The launch before this one may itself have begun early.
+  if (!with_pdl) in_flight_ = first_interval_;
   next_block_ = block_ = 1;
   counted_by_.clear();
   of_block_ = static_cast<std::uint32_t>(threads);
@@ -127,6 +129,10 @@ void Order::counts(const void* counter, CounterUse use) {
   if (fenced != at_fence_.end()) {
     others.emplace_back(block_, fenced->second);
   }
+}
+
+void Order::grid_waited() {
+  async_ends(running(), block_ + kPreviousGrids, 1);
 }
 
 void Order::async_fenced() {

@@ -61,16 +61,20 @@ class Order {
   std::uint32_t agent(const void* address);
   /// The place of a thread in its cluster.
   static std::uint32_t in_cluster(std::uint32_t id) { return (id - 1) % kNumbers; }
+  /// The cluster of a thread or agent, counted from 0; or its block, in a launch without clusters.
+  static std::uint32_t cluster_of(std::uint32_t id) { return (id - 1) / kNumbers; }
   /// The place of a thread in its block.
   std::uint32_t in_block(std::uint32_t id) const { return in_cluster(id) % of_block_; }
   /// The rank of a thread's block in its cluster.
   std::uint32_t rank_of(std::uint32_t id) const { return in_cluster(id) / of_block_; }
   /// The block of a thread, counted from 0.
   std::uint32_t block_of(std::uint32_t id) const {
-    return (id - 1) / kNumbers * static_cast<std::uint32_t>(threads_ / of_block_) + rank_of(id);
+    return cluster_of(id) * static_cast<std::uint32_t>(threads_ / of_block_) + rank_of(id);
   }
   /// Whether it is no thread.
   static bool is_agent(std::uint32_t id) { return in_cluster(id) >= kFirstAgent; }
+  /// Whether an access was made in an earlier launch.
+  bool of_other_launch(const Access& access) const { return access.interval < first_interval_; }
   /// Whether a thread or agent is of an earlier block or cluster.
   bool of_other_block(std::uint32_t id) const { return id < block_; }
   /// @}
@@ -88,8 +92,11 @@ class Order {
   }
   /// Whether an earlier access is over for a thread of this block.
   bool ordered(const Access& before, std::uint32_t thread) const {
-    if (before.thread == 0 || before.thread == thread) return true;
-    if (before.interval < first_interval_) return true;  // another launch
+    if (before.thread == 0) return true;
+    if (of_other_launch(before)) {
+      return before.interval < in_flight_ || knows(thread, block_ + kPreviousGrids, 1);
+    }
+    if (before.thread == thread) return true;
     if (of_other_block(before.thread)) {
       return knows(copy_runs_ ? learnt_by_copies_ : learnt_, before);
     }
@@ -115,8 +122,9 @@ class Order {
 
   /// @name What happens, in a launch and to the running thread. See Observer.
   /// @{
-  /// A launch of blocks of so many threads, in clusters of so many blocks.
-  void launch_begins(std::int64_t threads, int cluster);
+  /// A launch of blocks of so many threads, in clusters of so many blocks. With `with_pdl` it may
+  /// begin before the launch before it has ended.
+  void launch_begins(std::int64_t threads, int cluster, bool with_pdl);
   /// A block, or a cluster.
   void block_begins();
   /// __syncwarp() of a mask; `first` is lane 0.
@@ -133,6 +141,8 @@ class Order {
   void memory_fenced(bool arrived);
   /// It changes or reads a counter.
   void counts(const void* counter, CounterUse use);
+  /// grid_dependency_wait()
+  void grid_waited();
   /// fence_async_proxy().
   void async_fenced();
   /// fence_async_proxy_global().
@@ -148,6 +158,8 @@ class Order {
  private:
   static constexpr std::uint32_t kFirstAgent = 8 * kMaxThreads;  // as many blocks in a cluster
   static constexpr std::uint32_t kNumbers = 16 * kMaxThreads;    // of a cluster
+  // The agent of all launches before this one that may be in flight.
+  static constexpr std::uint32_t kPreviousGrids = kFirstAgent;
   // By the first thread of each block.
   using OfBlocks = std::unordered_map<std::uint32_t, Knowledge>;
 
@@ -167,6 +179,7 @@ class Order {
 
   std::uint32_t interval_ = 1,
                 first_interval_ = 1;          // the latter of this launch
+  std::uint32_t in_flight_ = 1;               // of the first launch that may be in flight
   std::uint32_t block_ = 1, next_block_ = 1;  // numbers of thread 0
   bool copy_runs_ = false;
 

@@ -61,13 +61,17 @@ std::string Report::findings_text() const {
 
 std::string Report::text() const {
   std::string text = findings_text();
+  std::size_t width = 4;
+  for (const LineTraffic& line : traffic) width = std::max(width, line.where.size() + 6);
   for (const bool shared : {false, true}) {
-    text += fmt::format("\n{} memory\n{:>9} {:>9} {:>9} {:>12} {:>10} {:>10}  line\n",
-                        shared ? "shared" : "global", "requests", "diverged", "atomics", "bytes",
-                        shared ? "wavefronts" : "sectors", "at best");
+    text += fmt::format(
+        "\n{} memory\n{:>8}  {:>8}  {:>8}  {:>11}  {:>10}  {:>10}  line\n"
+        "{:->8}  {:->8}  {:->8}  {:->11}  {:->10}  {:->10}  {:->{}}\n",
+        shared ? "shared" : "global", "requests", "diverged", "atomics", "bytes",
+        shared ? "wavefronts" : "sectors", "at best", "", "", "", "", "", "", "", width);
     for (const LineTraffic& line : traffic) {
       if (line.shared != shared) continue;
-      text += fmt::format("{:>9} {:>9} {:>9} {:>12} {:>10} {:>10}  {} {}\n", line.requests,
+      text += fmt::format("{:>8}  {:>8}  {:>8}  {:>11}  {:>10}  {:>10}  {} {}\n", line.requests,
                           line.diverged, line.atomics, line.bytes,
                           shared ? line.wavefronts : line.sectors, line.ideal,
                           line.write ? "write" : "read ", line.where);

@@ -140,9 +140,11 @@ double draw_copies(Canvas& canvas, const std::vector<Span>& copies,
 double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend, double y) {
   const Timeline& timeline = one.timeline;
   canvas.svg.text(kLeft, y + 14, one.name, {{"font-weight", "bold"}});
-  canvas.svg.text(kLeft, y + 30,
-                  fmt::format("{:.0f} cycles, tensor cores busy for {:.0f} %", timeline.cycles,
-                              100 * timeline.tensor_share()));
+  canvas.svg.text(
+      kLeft, y + 30,
+      fmt::format(one.measured ? "{:.0f} cycles, {:.0f} % of the peak of the tensor cores"
+                               : "{:.0f} cycles, tensor cores busy for {:.0f} %",
+                  timeline.cycles, 100 * timeline.tensor_share()));
   y += kHead;
   const double top = y;
   y = draw_copies(canvas, timeline.copies, legend.tensors, y) + kGap;
@@ -238,7 +240,11 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Le
   for (const NamedTimeline& one : timelines) {
     cycles = std::max(cycles, one.timeline.cycles);
   }
-  Canvas canvas(timelines.front().name + ": a model of what waits for what", cycles);
+  const bool measured = std::any_of(timelines.begin(), timelines.end(),
+                                    [](const NamedTimeline& one) { return one.measured; });
+  Canvas canvas(timelines.front().name + (measured ? ": a model, and what a GPU did"
+                                                   : ": a model of what waits for what"),
+                cycles);
   double y = 10;
   for (const NamedTimeline& one : timelines) y = draw(canvas, one, legend, y);
   double x = 18;
@@ -252,9 +258,18 @@ std::string draw_timelines(const std::vector<NamedTimeline>& timelines, const Le
     canvas.svg.text(x + 19, y, words);
     x += width;
   }
-  for (const char* line : {"A consumer's upper half: its matmuls on the tensor cores; lower "
-                           "half: its threads; white there: they",
-                           "wait for matmuls. Cycles of a model."}) {
+  std::vector<const char*> lines{
+      "A consumer's upper half: its matmuls on the tensor cores; lower half: its threads; white "
+      "there: they",
+      "wait for matmuls. Cycles of a model."};
+  if (measured) {
+    lines.back() = "wait for matmuls. Cycles of a model, or of one SM of a GPU where it says so:";
+    lines.push_back(
+        "there a matmul is drawn from its issue, or the end of the one before, until "
+        "the wait for it ends;");
+    lines.push_back("a copy until the first wait for it ends.");
+  }
+  for (const char* line : lines) {
     y += 18;
     canvas.svg.text(18, y, line, {{"fill", "#555555"}});
   }

@@ -12,8 +12,9 @@ namespace fa::lab {
 
 /// A time line with its name.
 struct NamedTimeline {
-  std::string name;   ///< of the kernel, and what else distinguishes it
-  Timeline timeline;  ///< what happened
+  std::string name;       ///< of the kernel, and what else distinguishes it
+  Timeline timeline;      ///< what happened
+  bool measured = false;  ///< on a GPU, see measured.hpp; else in the model
 };
 
 /// What a drawing says in words.

@@ -67,7 +67,7 @@ struct Watch::State : Observer {
   void launch_begins(const Launch& launch) override {
     cluster = static_cast<std::size_t>(launch.cluster);
     threads = static_cast<std::size_t>(launch.block.count()) * cluster;
-    order.launch_begins(launch.block.count(), launch.cluster);
+    order.launch_begins(launch.block.count(), launch.cluster, launch.with_pdl);
   }
   void block_begins(const Thread& first, const void* dynamic, std::size_t bytes) override {
     memory.block_begins(dynamic, bytes, first.rank);
@@ -164,6 +164,12 @@ struct Watch::State : Observer {
                        number % kWarpSize,
                        other ? fmt::format(" of block {}", order.block_of(id)) : "");
   }
+  // Who made an earlier access.
+  std::string name_of(const Access& before) const {
+    if (!order.of_other_launch(before)) return name_of(before.thread);
+    return fmt::format("thread {} of block {} of an earlier launch",
+                       Order::in_cluster(before.thread), Order::cluster_of(before.thread));
+  }
   std::string name_of(const Thread& thread) const {
     return name_of(order.id(static_cast<std::size_t>(thread.place)));
   }
@@ -187,7 +193,11 @@ struct Watch::State : Observer {
     std::string kind = "race";
     std::string with = "and nothing orders the two", missing;
     int distance = 0;
-    if (order.of_other_block(before.thread) && order.learnt(before)) {
+    if (order.of_other_launch(before)) {
+      with = "and this launch may begin before that one ends (with_pdl)";
+      distance = 2;
+      missing = "grid_dependency_wait() is missing before this line";
+    } else if (order.of_other_block(before.thread) && order.learnt(before)) {
       kind = "proxy";
       with = "with a counter that orders the threads, but not the copy";
       distance = 2;
@@ -216,7 +226,7 @@ struct Watch::State : Observer {
     findings.add(
         kind, now.site, before.site,
         fmt::format("{} {} what {} {}, in {}, {}; {}", name_of(now.thread),
-                    writes ? "writes" : "reads", name_of(before.thread),
+                    writes ? "writes" : "reads", name_of(before),
                     before_writes ? "has written" : "has read", region.name(offset), with, missing),
         distance);
   }
@@ -476,6 +486,7 @@ struct Watch::State : Observer {
   void counts(const void* counter, CounterUse use) override { order.counts(counter, use); }
   void async_fenced() override { order.async_fenced(); }
   void async_fenced_globally() override { order.async_fenced_globally(); }
+  void grid_waited() override { order.grid_waited(); }
 
   // ---------------------------------------------------------------- registers of wgmma
 

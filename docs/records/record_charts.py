@@ -44,6 +44,7 @@ PARTS = [
 BACKENDS = {
     "FLASH_ATTENTION": "PyTorch, FlashAttention-2",
     "FLASH_ATTENTION_3": "FlashAttention-3",
+    "FLASH_ATTENTION_4": "FlashAttention-4",
     "CUDNN_ATTENTION": "PyTorch, cuDNN",
 }
 
@@ -71,6 +72,12 @@ def rows_of(records, command, group):
     return list(rows.values())
 
 
+def is_goal(row):
+    """Whether a row of an interface is of the problems that charts show. Old records have no other
+    ones."""
+    return row["what"] == "time" and row.get("group", "d64") in ("d64", "d128")
+
+
 def peers_of(records, lesson):
     """PyTorch's backends in the problem of a lesson's part, from its interface; fastest last."""
     steps = []
@@ -79,7 +86,7 @@ def peers_of(records, lesson):
             continue
         for row in record["measurements"]:
             if (
-                row.get("what") == "time"
+                is_goal(row)
                 and row["backend"] in BACKENDS
                 and (row["type"], row["head_dim"], row["length"], row["causal"])
                 == ("bfloat16", HEAD_DIM, LENGTH, False)
@@ -290,7 +297,7 @@ def backends(record):
         lines = {}
         for row in record["measurements"]:
             if (
-                row["what"] == "time"
+                is_goal(row)
                 and row["backend"] in names
                 and (row["type"], row["head_dim"], row["causal"]) == ("bfloat16", head_dim, causal)
             ):

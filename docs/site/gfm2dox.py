@@ -98,8 +98,10 @@ def section_id(page_id, anchor):
 
 
 def text_only(text, quote=False):
-    """Plain text for headings and, with quotes escaped, for \\ref: no Markdown is read there."""
-    return html.escape(gfm.plain(" ".join(text.split())), quote)
+    """Plain text for headings and, with quotes escaped, for \\ref: no Markdown is read there. The
+    space behind a number in front does not break: otherwise Doxygen would begin a list."""
+    plain = html.escape(gfm.plain(" ".join(text.split())), quote)
+    return re.sub(r"^(\d+\.) ", "\\1\u00a0", plain)
 
 
 class Filter:

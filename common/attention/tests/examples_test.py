@@ -13,8 +13,8 @@ import tempfile
 import unittest
 from unittest import mock
 
-from common.attention import command, counters, tables, timing
-from common.attention.peers import OURS
+from common.attention import command, counters, peers, problems, program, tables, timing
+from common.attention.peers import CUDNN, FLASH_3, FLASH_4, OURS, OURS_SAME_BITS
 
 METRICS = [counters.CYCLES, *counters.SHARES.values()]
 
@@ -171,6 +171,125 @@ class Table(unittest.TestCase):
             tables.print_counted([row], {OURS: "lesson", "theirs": "them"})
         self.assertNotIn("over ours", text.getvalue())
         self.assertIn(" 64 full     512    2.000       67", text.getvalue())
+
+
+def timed(backend, tflops, length=512, dtype="bfloat16", heads=16, kv_heads=16, error=None):
+    row = {"what": "time", "backend": backend, "group": "d64", "type": dtype, "batch": 2}
+    row.update(heads=heads, kv_heads=kv_heads, length=length, head_dim=64, causal=True)
+    row.update(milliseconds=1, tflops=tflops)
+    if error is not None:
+        row["rms_errors"] = {"d_q": error, "d_k": 2 * error}
+    return row
+
+
+def printed_by(function, *arguments):
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        function(*arguments)
+    return text.getvalue()
+
+
+class Points(unittest.TestCase):
+    def test_the_goals_are_24_points_of_a_pass(self):
+        points = problems.points_of("goals")
+        self.assertEqual(len(set(points)), 24)
+        for point in points:
+            self.assertEqual(point.batch * point.length, 16384)
+            self.assertEqual(point.heads * point.head_dim, 2048)
+            self.assertEqual(point.types, ("bfloat16",))
+
+    def test_groups_and_sets_each_once(self):
+        self.assertEqual(problems.points_of("d64,d128,goals,d64"), problems.points_of("goals"))
+        self.assertEqual({(p.heads, p.kv_heads) for p in problems.points_of("gqa")}, {(32, 8)})
+        self.assertEqual({p.batch for p in problems.points_of("small")}, {1})
+        everything = problems.points_of(",".join(problems.SETS))
+        self.assertEqual({p.group for p in everything}, set(problems.GROUPS))
+
+    def test_a_group_that_is_not_there(self):
+        with self.assertRaisesRegex(command.Failure, "no points 'd65'; allowed are goals, "):
+            problems.points_of("goals,d65")
+
+    def test_flops_of_masked_products_count_half(self):
+        full, causal = (
+            next(p for p in problems.points_of("small") if p.causal == mask)
+            for mask in (False, True)
+        )
+        self.assertEqual(full.flops(2), 4 * 16 * 1024**2 * 128)
+        self.assertEqual(full.flops(5), 5 * causal.flops(1) * 2)
+
+    def test_a_later_run_replaces_its_groups(self):
+        before = [{"what": "time", "group": g, "run": 1} for g in ("d64", "d128")]
+        before.append({"what": "error", "run": 1})
+        rows = program.joined(before, [{"what": "time", "group": "d64", "run": 2}])
+        runs = {(row["what"], row.get("group")): row["run"] for row in rows}
+        self.assertEqual(runs, {("time", "d64"): 2, ("time", "d128"): 1, ("error", None): 1})
+
+
+class Ratios(unittest.TestCase):
+    def test_the_fastest_other_one_counts(self):
+        rows = [
+            timed(OURS, 300),
+            timed(FLASH_3, 200),
+            timed(CUDNN, 250),
+            timed(OURS_SAME_BITS, 400),
+        ]
+        (of,) = tables.points_in(rows)
+        self.assertEqual(tables.ratio(of), (1.2, CUDNN))
+        self.assertIsNone(tables.ratio(of, same_bits=True))
+        name = next(name for name, base in peers.SAME_BITS.items() if base == FLASH_4)
+        (of,) = tables.points_in([*rows, timed(name, 500)])
+        self.assertEqual(tables.ratio(of), (1.2, CUDNN))
+        self.assertEqual(tables.ratio(of, same_bits=True), (0.8, name))
+
+    def test_without_others_there_is_none(self):
+        (of,) = tables.points_in([timed(OURS, 300)])
+        self.assertIsNone(tables.ratio(of))
+        (of,) = tables.points_in([timed(CUDNN, 300)])
+        self.assertIsNone(tables.ratio(of))
+
+    def test_points_of_other_heads_are_other_points(self):
+        rows = [timed(OURS, 300), timed(OURS, 100, kv_heads=4), timed(CUDNN, 200, kv_heads=4)]
+        self.assertEqual(len(tables.points_in(rows)), 2)
+        self.assertIn(" 16/4 ", printed_by(tables.print_times, rows))
+
+    def test_least_and_median(self):
+        rows = []
+        for length, ours in ((512, 90), (1024, 110), (2048, 130)):
+            rows += [timed(OURS, ours, length), timed(FLASH_4, 100, length)]
+        text = printed_by(tables.print_times, rows)
+        self.assertIn(
+            "3 points: least 0.900 (bfloat16, 16 heads, D 64, causal, N 512, flash 4)", text
+        )
+        self.assertIn("median 1.100, 2 at or above 1.00", text)
+        line = next(line for line in text.splitlines() if line.endswith("1.300"))
+        self.assertEqual(line.split()[-3:], ["0.900", "1.100", "1.300"])
+
+    def test_errors_are_compared_with_the_least_at_each_point(self):
+        rows = [timed(OURS, 300, error=3e-3), timed(CUDNN, 200, error=2e-3)]
+        rows += [timed(OURS, 300, 1024, error=2e-3), timed(FLASH_3, 1, 1024, error=4e-3)]
+        text = printed_by(tables.print_times, rows)
+        self.assertIn("d_q 1.500 (3.0e-03), d_k 1.500 (6.0e-03)", text)
+
+    def test_columns_line_up(self):
+        names = [*peers.HEADINGS]
+        table = tables.TimeTable(names)
+        rows = [timed(name, 100.0) for name in names]
+        heading, line = (
+            printed_by(table.print_heading).splitlines()[1],
+            printed_by(table.print_lines, rows).rstrip("\n"),
+        )
+        for name in names:
+            end = heading.index(peers.HEADINGS[name] + " ") + len(peers.HEADINGS[name])
+            self.assertTrue(line[:end].endswith("100.0") or name == peers.FLASH_2, (name, line))
+
+
+class Installed(unittest.TestCase):
+    def test_folders_of_packages(self):
+        self.assertEqual(peers.folders_of("json"), [pathlib.Path(json.__file__).parent])
+        self.assertEqual(peers.folders_of("fa_no_such_package"), [])
+
+    def test_versions(self):
+        self.assertEqual(peers.version_of("fa-no-such-package"), "")
 
 
 if __name__ == "__main__":

@@ -140,6 +140,28 @@ expect "... and what its kernels are made of" both status_is 0 says "this is 02_
 learn bench 2
 expect "experiments have a record of their own" both status_is 0 says "--section experiments --results $root/build/learn/bench/02_beta_experiments.json"
 expect "... and charts" both called "python3 -B -m 02_beta.figures.charts tiles $root/build/learn/bench/02_beta_experiments.json" says "Drawn in $root/build/learn/bench/02_beta_lengths.svg"
+expect "... machine code is counted only of Hopper kernels" does_not_say "machine code"
+touch "$root/02_beta/kernels/hopper_beta.cuh"
+learn bench 2
+expect "machine code has a record" both called "python3 -B -m common.attention.machine_code $root/build/learn/02_beta/02_beta --json $root/build/learn/bench/02_beta_machine_code.json" does_not_say "was not counted"
+fake python3 'case $* in *machine_code*) echo "nvdisasm is not installed" >&2; exit 77 ;; esac'
+learn bench 2
+expect "... or bench says why not, and goes on" both status_is 0 says "The machine code of 02_beta was not counted."
+fake python3 'echo "Python 3.11"'
+mkdir -p "$root/02_beta/interface"; touch "$root/02_beta/interface/example.py"
+learn bench 2
+expect "a lesson with an interface is timed beside others" both status_is 0 called "python3 -B -m 02_beta.interface.example --library $root/build/learn/02_beta/libflash_attention.so --time --points goals,shapes --json $root/build/learn/bench/02_beta_interface.json"
+fake python3 '[ "$1" != -c ]'
+learn bench 2
+expect "... where PyTorch is" both status_is 0 says "PyTorch is not installed: 02_beta is not timed beside others."
+touch "$root/02_beta/src/stamped.cpp"
+echo FA_CUDA_ARCHITECTURES:INTERNAL=90a >"$root/build/learn/CMakeCache.txt"
+printf '#!/bin/sh\necho stamps of 02_beta\n' >"$root/build/learn/02_beta/02_beta_stamped"
+chmod +x "$root/build/learn/02_beta/02_beta_stamped"
+learn bench 2
+expect "... and timelines are measured where there are Hopper kernels" both status_is 0 says "this is 02_beta --device cpu --section timeline --stamps $root/build/learn/bench/02_beta_stamps.tsv"
+expect "... from what their program prints" [ "$(cat "$root/build/learn/bench/02_beta_stamps.tsv")" = "stamps of 02_beta" ]
+give_tools
 rm -f "$bin/nvidia-smi"
 touch "$root/build/learn/trace/02_beta/banks.svg"
 learn trace 2 other_kernel

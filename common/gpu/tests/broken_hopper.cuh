@@ -690,6 +690,23 @@ __global__ void spins_before_the_barrier(unsigned* flag, float* out) {
   out[i] = 1;
 }
 
+// ---------------------------------------------------------------- dependent launches
+
+/// Doubles each number, and lets the next kernel start before it does.
+__global__ void previous_kernel(const float* in, float* out) {
+  launch_dependents();
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  out[i] = 2 * in[i];  // early: written
+}
+/// Turns the numbers of the kernel before it around. One thread waits for the block.
+template <bool broken>
+__global__ void early_kernel(const float* in, float* out) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (!broken && threadIdx.x == 0) grid_dependency_wait();
+  __syncthreads();
+  out[i] = in[gridDim.x * blockDim.x - 1 - i];  // early: read
+}
+
 // ---------------------------------------------------------------- clusters
 
 /// All threads of the cluster meet.
@@ -842,6 +859,21 @@ struct HopperInput {
   }
 };
 
+/// Launches `first` and then `second`, which may begin before the end of `first`. Both compute four
+/// blocks of 32 numbers from as many.
+inline void launch_early(void (*first)(const float*, float*),
+                         void (*second)(const float*, float*)) {
+  const auto in = ones(128);
+  DeviceBuffer<float> middle(128), out(128);
+  const Stream stream;
+  device_synchronize();
+  launch(stream, first, {{4}, {32}}, in.data(), middle.data());
+  Launch early{{4}, {32}};
+  early.with_pdl = true;
+  launch(stream, second, early, middle.data(), out.data());
+  device_synchronize();
+}
+
 /// All of them.
 inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
   constexpr std::size_t bytes = sizeof(HopperShared);
@@ -879,7 +911,7 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
   const auto clustered = [](auto broken, auto right) {
     return [=](bool is_broken) {
       HopperInput in;
-      launch(is_broken ? broken : right, {{2}, {64}, bytes, 0, 2},
+      launch(is_broken ? broken : right, {{2}, {64}, bytes, 0, false, 2},
              in.sums.data());
       device_synchronize();
     };
@@ -1051,7 +1083,7 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
           HopperInput in;
           launch(
               broken ? multicast_too_early<true> : multicast_too_early<false>,
-              {{2}, {64}, bytes, 0, 2}, in.map(), in.out.data());
+              {{2}, {64}, bytes, 0, false, 2}, in.map(), in.out.data());
           device_synchronize();
         }},
        "a barrier at which all that use the old contents arrive"},
@@ -1105,6 +1137,13 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
           device_synchronize();
         }},
        "reading a flag again and again"},
+      {{"early_without_wait", "A kernel does not wait for the previous one.",
+        "race", "early: read", "early: written",
+        [](bool broken) {
+          launch_early(previous_kernel,
+                       broken ? early_kernel<true> : early_kernel<false>);
+        }},
+       "grid_dependency_wait() is missing before this line"},
   };
 }
 

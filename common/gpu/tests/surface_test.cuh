@@ -522,6 +522,32 @@ TEST_CASE("launches on a stream keep their order, beside those on others") {
   }
 }
 
+// Each number of `out` is one more than its mirror image in `in`, in another block.
+__global__ void add_one_early(const int* in, int* out) {
+  launch_dependents();  // the next launch may begin now
+  grid_dependency_wait();
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  out[i] = in[gridDim.x * blockDim.x - 1 - i] + 1;
+}
+
+TEST_CASE("launches that begin early wait for the previous ones") {
+  constexpr unsigned blocks = 2000, threads = 64;
+  DeviceBuffer<int> first(blocks * threads), second(blocks * threads);
+  first.zero();
+  const Stream stream;
+  device_synchronize();
+  Launch early{{blocks}, {threads}};
+  early.with_pdl = true;
+  constexpr int steps = 10;
+  for (int step = 0; step < steps; ++step) {
+    launch(stream, add_one_early, early,
+           step % 2 == 0 ? first.data() : second.data(),
+           step % 2 == 0 ? second.data() : first.data());
+  }
+  stream.synchronize();
+  for (const int number : values(first)) REQUIRE(number == steps);
+}
+
 TEST_CASE("a stream of the caller is used and left alone") {
   DeviceBuffer<int> numbers(64);
   numbers.zero();

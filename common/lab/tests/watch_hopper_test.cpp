@@ -91,6 +91,40 @@ TEST_CASE("no two broken kernels for Hopper have the same name") {
   }
 }
 
+// out[0] = in[0], behind a wait for previous launches or not.
+template <bool waits>
+__global__ void copy_one(const float* in, float* out) {
+  if (waits) grid_dependency_wait();
+  out[0] = in[0];
+}
+
+TEST_CASE("in a chain of early launches each must wait, for the first one too") {
+  // A plain launch, an early one that waits, and one more that reads buffer `from` and writes
+  // buffer `to`.
+  const auto findings = [](auto* kernel, bool early, std::size_t from, std::size_t to) {
+    const lab::Watch watch;
+    std::vector<DeviceBuffer<float>> buffers;
+    for (int i = 0; i < 4; ++i) {
+      buffers.emplace_back(1);
+      buffers.back().zero();
+    }
+    Launch sizes{{1}, {1}};
+    launch(copy_one<false>, sizes, buffers[0].data(), buffers[1].data());
+    sizes.with_pdl = true;
+    launch(copy_one<true>, sizes, buffers[1].data(), buffers[2].data());
+    sizes.with_pdl = early;
+    launch(kernel, sizes, buffers[from].data(), buffers[to].data());
+    return watch.report().findings.size();
+  };
+  for (const std::size_t from : {1, 2}) {
+    CHECK(findings(copy_one<true>, true, from, 3) == 0);
+    CHECK(findings(copy_one<false>, true, from, 3) == 1);
+    CHECK(findings(copy_one<false>, false, from, 3) == 0);
+  }
+  CHECK(findings(copy_one<false>, true, 0, 3) == 0);  // no kernel wrote it
+  CHECK(findings(copy_one<false>, true, 3, 0) == 1);  // it may still be read
+}
+
 // A producer writes with ordinary stores, a consumer in another warp reads: only the barrier
 // between orders them.
 template <bool arrives_first>

@@ -95,6 +95,11 @@ class Translation(FilterTest):
             "## Two c_d {#page_docs_theory__two-c_d-1}\n",
         )
 
+    def test_number_of_a_chapter_begins_no_list(self):
+        status, out, _ = self.run_filter("# 5. Hopper\n")
+        self.assertEqual(status, 0)
+        self.assertIn("# 5.\u00a0Hopper {#", out)
+
     def test_underlined_title(self):
         self.assertEqual(
             self.run_filter("  \nThe *title*\n=========\n\ntext\n")[1],

@@ -1,0 +1,55 @@
+/// @file
+/// Mirrored tiles, for problems with no more tiles than SMs. Each block has one tile then, and under
+/// the causal mask all wait for the block with the most keys. Here the two warpgroups of a block take
+/// 64 queries each from either end of the sequence: what one has less, the other has more, and all
+/// blocks take the same time.
+///
+/// Source: the idea is ours; Brandon et al., Striped Attention, 2023, balance GPUs so.
+#pragma once
+
+#include "05_flash_forward/kernels/15_warpgroup_tiles.cuh"
+
+namespace fa::FA_TARGET {
+
+/// The tile for a head dimension, 64, 128 or 256, with two warpgroups.
+template <class T, int d>
+struct MirroredTile
+    : HopperTile<T, d, d == 256 ? 80 : 128, 2, d == 64 ? 3 : 2> {
+  /// The first query of a warpgroup: the first one counts from the front of the sequence, the
+  /// second one from its end.
+  //! [query0]
+  static __device__ int query0(int block, int warpgroup, int length_q) {
+    const int last = 2 * ceil_div(length_q, MirroredTile::block_m) - 1;
+    return kQueries * (warpgroup == 0 ? block : last - block);
+  }
+  //! [query0]
+};
+
+/// Whether there are no more tiles than SMs, and rung 16 is faster than rungs 14 and 15: under the
+/// causal mask, or with up to 64 columns, for which rung 15's tile has more queries.
+template <class T>
+bool prefers_mirrored_tiles(const Attention<T>& a, int sm_count) {
+  const std::int64_t tiles =
+      std::int64_t{a.batch} * a.heads * ceil_div(a.length_q, 2 * kQueries);
+  return tiles <= sm_count && (a.causal || a.head_dim <= 64);
+}
+
+/// Launches rung 15's kernel with mirrored tiles, a block for each.
+/// @tparam d 64, 128 or 256 columns, at least head_dim
+/// @param  a for which can_use_tma() holds; it may have more tiles than there are SMs
+//! [launch]
+template <int d, class T>
+void launch_mirrored_tiles(const Attention<T>& a, const Stream& stream) {
+  using Tile = MirroredTile<T, d>;
+  TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
+  scheduler.heads_in_l2 = 0;  // all tiles are alike
+  launch(stream, flash_warpgroup_tiles<Tile, T>,
+         {{static_cast<unsigned>(scheduler.total_heads * scheduler.blocks)},
+          {kWarpgroup * (Tile::consumers + 1)},
+          sizeof(PersistentShared<Tile>),
+          Tile::stages},
+         tma_attention<Tile>(a), scheduler, nullptr);
+}
+//! [launch]
+
+}  // namespace fa::FA_TARGET
