@@ -141,9 +141,11 @@ TEST_CASE("files of stamps are read as they were written") {
 
   const std::string text = stamps_text(written);
   std::ofstream(file) << text.substr(0, text.size() / 2);
-  CHECK(contains(message_of<std::runtime_error>([&] { read_stamps(file); }), "not a whole file of stamps"));
+  CHECK(contains(message_of<std::runtime_error>([&] { read_stamps(file); }),
+                 "not a whole file of stamps"));
   std::ofstream(file) << "{}\n";
-  CHECK(contains(message_of<std::runtime_error>([&] { read_stamps(file); }), "is not a file of stamps"));
+  CHECK(contains(message_of<std::runtime_error>([&] { read_stamps(file); }),
+                 "is not a file of stamps"));
   std::filesystem::remove(file);
   CHECK(contains(message_of<std::runtime_error>([&] { read_stamps(file); }), "cannot be read"));
 }
