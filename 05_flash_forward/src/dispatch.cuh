@@ -101,6 +101,7 @@ template <class T>
 ForwardKernel sm_90_kernel(const Attention<T>& a,
                            const DeviceProperties& device) {
   if (prefers_mirrored_tiles(a, device.sm_count)) {
+    // Whatever the size of a problem, callers give the same workspace.
     return with_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
       constexpr int d = decltype(head_dim)::value;
       return ForwardKernel{[=](const Stream& stream, unsigned*) {
