@@ -20,7 +20,7 @@ template <class Tile, class T>
 __device__ void store_or_reduce_d_q(DelayedBackwardShared<Tile>& shared,
                                     const AttentionGradient<T>& a,
                                     const NBlock& block, int warpgroup) {
-  constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
+  const int bytes = d_q_bytes<Tile>(warpgroup);
   PipelineState<1> at;
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = workspace_row(a, block, head, query0);
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 }
 
 /// Launches the rung.
-/// @tparam d     64 or 128, at least head_dim
+/// @tparam d     64, 96 or 128, at least head_dim
 /// @param a      with a Workspace{d, true}
 /// @param stream where
 template <int d, class T>

@@ -20,7 +20,8 @@ namespace fa::FA_TARGET {
 template <class T>
 int tma_columns(const Attention<T>& a) {
   if (sizeof(T) != 2 || a.dropout.threshold != 0) return 0;
-  return a.head_dim <= 64 ? 64 : a.head_dim < kWideHeads ? 128 : 256;
+  return with_tma_head_dim<64, 256>(
+      a.head_dim, [](auto d) { return decltype(d)::value; });
 }
 
 /// Columns that the other kernels are compiled for.
@@ -162,9 +163,11 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
       }
     });
   } else if (a.head_dim >= kWideHeads) {
-    launch_backward_wide_heads(a, stream);
+    with_tma_head_dim<192, 256>(a.head_dim, [&](auto columns) {
+      launch_backward_wide_heads<decltype(columns)::value>(a, stream);
+    });
   } else {
-    with_head_dim<64, 128>(a.head_dim, [&](auto columns) {
+    with_tma_head_dim<64, 128>(a.head_dim, [&](auto columns) {
       constexpr int d = decltype(columns)::value;
       if (deterministic) {
         launch_backward_ordered_dq<d>(a, stream);
