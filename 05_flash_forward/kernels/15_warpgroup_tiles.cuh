@@ -13,10 +13,11 @@ namespace fa::FA_TARGET {
 /// The tile for a head dimension: 64, 96, 128, 192 or 256.
 template <class T, int d>
 using HopperTileFor = HopperTile<T, d,
-                                 d == 256   ? 80
-                                 : d == 192 ? 112
+                                 d == 96    ? 112
+                                 : d == 192 ? 80
+                                 : d == 256 ? 64
                                             : 128,
-                                 d == 64 ? 3 : 2, d == 64 ? 3 : 2>;
+                                 d <= 96 ? 3 : 2, d == 64 ? 3 : 2>;
 
 /// Keys of half a tile.
 constexpr int kHalfTile = 64;

@@ -11,7 +11,7 @@ namespace fa::FA_TARGET {
 /// Stages of a warpgroup's Q: two, so that the next Q is loaded while O, which takes the place of
 /// Q, is stored; one where shared memory does not suffice.
 template <class Tile>
-constexpr int kQueryStages = Tile::d > 128 ? 1 : 2;
+constexpr int kQueryStages = Tile::d == 256 ? 1 : 2;
 
 /// Shared memory of a block in rungs 13 to 15.
 template <class Tile>

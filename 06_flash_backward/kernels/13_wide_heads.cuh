@@ -66,9 +66,8 @@ struct WideKeysShared {
 
 /// The producer thread of a block that owns keys. K is loaded with the first tile of Q, V with the
 /// first one of dO.
-template <class Tile, class T>
-__device__ void load_wide_queries(WideKeysShared<Tile>& shared,
-                                  const TmaGradient<T>& maps,
+template <class Tile, class Shared, class T>
+__device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
                                   const NBlock& block) {
   constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
   const AttentionGradient<T>& a = maps.a;
@@ -248,7 +247,7 @@ __device__ void wide_keys_block(const TmaGradient<T>& maps,
   if (warpgroup == kKeyWarpgroups) {
     setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) {
-      load_wide_queries(shared, maps, block);
+      load_wide_queries<Tile>(shared, maps, block);
     }
     return;
   }

@@ -27,7 +27,7 @@ constexpr int kBackwardConsumerRegisters =
     (3 * 168 - kBackwardProducerRegisters<Tile>) / 2;
 
 /// The gradients of attention with the maps of its tensors. Boxes have block_m rows for q and d_o,
-/// kQueries for d_q, kKeys for the others.
+/// kQueries for d_q, those of a tile of K or V for the others.
 template <class T>
 struct TmaGradient {
   TensorMap q;
@@ -424,7 +424,7 @@ void launch_tma_postprocess(const TmaGradient<T>& maps,
 }
 
 /// Gradients with tensor maps for a kernel.
-/// @tparam Tile HopperBackwardTile or WideTile of the kernel
+/// @tparam Tile HopperBackwardTile or WideTile or TransposedTile of the kernel
 /// @throws as tensor_map()
 template <class Tile, class T>
 TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {
@@ -435,7 +435,8 @@ TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {
   };
   const auto of_keys = [&](const T* data, const RowStrides& strides) {
     return tensor_map(data, {a.batch, a.kv_heads, a.length_k, a.head_dim},
-                      {strides.batch, strides.head, strides.row}, kKeys);
+                      {strides.batch, strides.head, strides.row},
+                      Tile::KvTile::rows);
   };
   return {of_queries(a.q, a.q_strides, Tile::block_m),
           of_queries(a.d_o, a.d_o_strides, Tile::block_m),

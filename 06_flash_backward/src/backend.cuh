@@ -198,9 +198,21 @@ inline std::vector<Rung> ladder() {
           "13_wide_heads", "wide heads, no accumulation of dQ", true,
           {256, wide_tiles<192, 256>(), {}, ceil_div(kWideHeads, 8) * 8},
           start<192, 256, true>(
-              nothing, [](const auto& a, auto d, const Stream& stream) {
+              nothing,
+              [](const auto& a, auto d, const Stream& stream) {
                 launch_backward_wide_heads<decltype(d)::value>(a, stream);
-              }))};
+              })),
+      hopper_rung(
+          "14_transposed_gradients", "dK and dV transposed, 96 keys", false,
+          {192,
+           {backward_tiles<TransposedTile<half>>(
+               TransposedTile<half>::stages)},
+           {},
+           ceil_div(kWideHeads, 8) * 8},
+          start<192, 192, true>(accumulator, [](const auto& a, auto /*d*/,
+                                                const Stream& stream) {
+            launch_backward_transposed(a, stream);
+          }))};
 }
 
 // Lesson 05's fastest kernels, from host tensors to host tensors.

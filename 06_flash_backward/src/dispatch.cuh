@@ -11,11 +11,12 @@
 #include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/13_wide_heads.cuh"
+#include "06_flash_backward/kernels/14_transposed_gradients.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Columns that the kernels with TMA, rungs 08 to 13, are compiled for; 0 for a problem that they
+/// Columns that the kernels with TMA, rungs 08 to 14, are compiled for; 0 for a problem that they
 /// do not take, whatever its strides.
 template <class T>
 int tma_columns(const Attention<T>& a) {
@@ -31,7 +32,7 @@ int sm_80_columns(const Attention<T>& a) {
                                 [](auto d) { return decltype(d)::value; });
 }
 
-/// Whether rungs 08 to 13 take a problem: see can_use_tma(). Blocks of keys must be countable as
+/// Whether rungs 08 to 14 take a problem: see can_use_tma(). Blocks of keys must be countable as
 /// those of queries are.
 template <class T>
 bool can_use_tma_backward(const AttentionGradient<T>& a) {
@@ -48,8 +49,9 @@ bool can_use_tma_backward(const AttentionGradient<T>& a) {
          blocks_of_keys < std::numeric_limits<int>::max() / 2;
 }
 
-/// Whether every run gives the same bits. On a Hopper GPU it does for wide heads without dropout:
-/// by rung 13, or by rung 07 where strides rule out rung 13, so that neither needs d_q_accum.
+/// Whether every run gives the same bits. On a Hopper GPU it does for the widest heads without
+/// dropout: by rung 13, or by rung 07 where strides rule out rung 13, so that neither needs
+/// d_q_accum.
 /// @param a         what is computed
 /// @param requested whether the caller asked for it
 /// @param device    where
@@ -57,7 +59,7 @@ template <class T>
 bool is_deterministic(const Attention<T>& a, bool requested,
                       const DeviceProperties& device) {
   return requested ||
-         (prefers_hopper(device) && tma_columns(a) >= kWideHeads);
+         (prefers_hopper(device) && tma_columns(a) > kTransposedColumns);
 }
 
 /// Shared memory of a block of rungs 03 and 04.
@@ -114,8 +116,8 @@ Workspace workspace_of(const Attention<T>& a, bool requested,
   if (!runs_backward(a, deterministic, device)) return {0};
   const int sm_80 = deterministic ? 0 : sm_80_columns(a);
   const int tma = prefers_hopper(device) ? tma_columns(a) : 0;
-  if (tma == 0 || tma >= kWideHeads) return {sm_80};
-  return {std::max(sm_80, tma), true};
+  if (tma >= kWideHeads) return {deterministic ? 0 : std::max(sm_80, tma)};
+  return {std::max(sm_80, tma), tma > 0};
 }
 
 /// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to
@@ -162,6 +164,8 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
         launch_backward_swizzled_pipeline<d>(a, stream, device);
       }
     });
+  } else if (a.head_dim >= kWideHeads && !deterministic) {
+    launch_backward_transposed(a, stream);
   } else if (a.head_dim >= kWideHeads) {
     with_tma_head_dim<192, 256>(a.head_dim, [&](auto columns) {
       launch_backward_wide_heads<decltype(columns)::value>(a, stream);
@@ -202,9 +206,10 @@ BackwardRung backward_rung(
     return {"any_gpu", kAnyGpuColumns};
   }
   if (prefers_hopper(device) && can_use_tma_backward(a)) {
-    return {a.head_dim >= kWideHeads ? "13_wide_heads"
-            : deterministic          ? "11_ordered_dq"
-                                     : "12_store_then_reduce",
+    const bool wide = a.head_dim >= kWideHeads;
+    return {deterministic ? (wide ? "13_wide_heads" : "11_ordered_dq")
+            : wide        ? "14_transposed_gradients"
+                          : "12_store_then_reduce",
             tma_columns(a)};
   }
   return {deterministic ? "07_deterministic" : "06_swizzled_pipeline",

@@ -56,7 +56,9 @@ TEST_CASE(
         CHECK(chosen(gpu, type, head_dim, true) == "07_deterministic");
       }
       CHECK(chosen(gpus::kH100, type, head_dim, false) ==
-            (head_dim > 128 ? "13_wide_heads" : "12_store_then_reduce"));
+            (head_dim == 256   ? "13_wide_heads"
+             : head_dim == 192 ? "14_transposed_gradients"
+                               : "12_store_then_reduce"));
       CHECK(chosen(gpus::kH100, type, head_dim, true) ==
             (head_dim > 128 ? "13_wide_heads" : "11_ordered_dq"));
     }

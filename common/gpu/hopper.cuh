@@ -124,10 +124,11 @@ struct __align__(kPanelAlignment) SwizzledTile {
 
   /// 16 rows of some columns, summed over rows: the right operand of P V.
   /// @param row first row, a multiple of 16
-  /// @param col first column, a multiple of 64
+  /// @param col first column, a multiple of 64; or of 16, where no column is in the next panel
   __device__ MatrixDescriptor<Major::kMN> by_columns(int row, int col) const {
     return matrix_descriptor<Major::kMN>(data, 2 * panel_size) +
-           2 * (col / panel_cols * panel_size + row * panel_cols);
+           2 * (col / panel_cols * panel_size + row * panel_cols +
+                col % panel_cols);
   }
 };
 

@@ -264,6 +264,13 @@ __device__ void fence_operand(R (&registers)[n]) {
   }
 }
 
+/// Keeps the compiler from computing addresses and descriptors from a pointer before this point:
+/// in a loop it would keep dozens of them in registers.
+template <class T>
+__device__ void fence_address(T*& pointer) {
+  asm volatile("" : "+l"(pointer));
+}
+
 /// Before the first wgmma that uses these registers after other instructions did: accumulators, and
 /// left operands in registers. CUTLASS: warpgroup_arrive() and warpgroup_fence_operand().
 template <class... Registers>

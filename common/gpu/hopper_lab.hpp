@@ -171,6 +171,9 @@ inline void stmatrix_x4_transposed(
 template <class R, int n>
 void fence_operand(R (&)[n]) {}
 
+template <class T>
+void fence_address(T*&) {}
+
 template <class... Registers>
 void wgmma_fence(Registers&... registers) {
   (lab::lend_registers(registers), ...);
