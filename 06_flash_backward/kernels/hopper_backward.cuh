@@ -1,5 +1,5 @@
 /// @file
-/// What rungs 08 to 13 share: tiles, tensor maps, the loop over tiles of queries, the mask, P and
+/// What rungs 08 to 14 share: tiles, tensor maps, the loop over tiles of queries, the mask, P and
 /// dS, the accumulator of dQ, and the epilogue. A block has two warpgroups with 64 keys each;
 /// scores are computed transposed, so that P^T and dS^T are left operands of wgmma in registers,
 /// and only dS goes through shared memory.

@@ -1,5 +1,5 @@
 /// @file
-/// What the 16-bit kernels, rungs 05 to 13, need of each row: delta, LSE in base 2, and for those
+/// What the 16-bit kernels, rungs 05 to 14, need of each row: delta, LSE in base 2, and for those
 /// that add to it, an accumulator of dQ that is zero.
 #pragma once
 
