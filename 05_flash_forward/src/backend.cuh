@@ -280,10 +280,12 @@ inline std::vector<Rung> ladder() {
         kNeedsHopper,
         nullptr,
         {forward_tiles<HopperTileFor<half, 64>>(3, true),
+         forward_tiles<HopperTileFor<half, 96>>(2, true),
+         forward_tiles<HopperTileFor<half, 192>>(2, true),
          forward_tiles<HopperTileFor<half, 256>>(2, true)}},
        in_16_bits(with_tile_counter(
            [](const auto& a, const auto& stream, auto* counter) {
-             with_head_dim<64, 256>(a.head_dim, [&](auto d) {
+             with_tma_head_dim<64, 256>(a.head_dim, [&](auto d) {
                launch_warpgroup_tiles<decltype(d)::value>(a, stream, counter);
              });
            }))},

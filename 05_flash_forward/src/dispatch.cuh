@@ -110,21 +110,19 @@ ForwardKernel sm_90_kernel(const Attention<T>& a,
                            "16_mirrored_tiles", d, sizeof(unsigned)};
     });
   }
-  if (a.head_dim > 64 && a.head_dim <= 128) {
-    return {[=](const Stream& stream, unsigned* tile_counter) {
-              launch_lazy_rescaling(a, stream, tile_counter);
-            },
-            "14_lazy_rescaling", 128, sizeof(unsigned)};
-  }
-  const auto kernel = [&](auto head_dim) {
+  return with_tma_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
-    return ForwardKernel{[=](const Stream& stream, unsigned* tile_counter) {
-                           launch_warpgroup_tiles<d>(a, stream, tile_counter);
-                         },
-                         "15_warpgroup_tiles", d, sizeof(unsigned)};
-  };
-  return a.head_dim <= 64 ? kernel(std::integral_constant<int, 64>{})
-                          : kernel(std::integral_constant<int, 256>{});
+    return ForwardKernel{
+        [=](const Stream& stream, unsigned* tile_counter) {
+          if constexpr (d == 128) {
+            launch_lazy_rescaling(a, stream, tile_counter);
+          } else {
+            launch_warpgroup_tiles<d>(a, stream, tile_counter);
+          }
+        },
+        d == 128 ? "14_lazy_rescaling" : "15_warpgroup_tiles", d,
+        sizeof(unsigned)};
+  });
 }
 
 /// The fastest kernel for a problem, for the 16-bit types.

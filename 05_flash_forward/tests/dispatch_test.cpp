@@ -41,7 +41,7 @@ void check_choice(const DeviceProperties& gpu, Type type,
 
 TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
   for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
-    for (const int head_dim : {32, 64, 128, 256}) {
+    for (const int head_dim : {32, 64, 72, 96, 104, 128, 160, 192, 256}) {
       CAPTURE(head_dim);
       CHECK(chosen(gpus::kT4, type, head_dim) == "any_gpu");
       CHECK(chosen(gpus::kA100With75, type, head_dim) == "any_gpu");
@@ -51,9 +51,9 @@ TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
       CHECK(chosen(gpus::kH100With90, type, head_dim) == "08_edge_masks");
       CHECK(chosen(gpus::kB200, type, head_dim) == "08_edge_masks");
       CHECK(chosen(gpus::kH100, type, head_dim) ==
-            (head_dim <= 64    ? "16_mirrored_tiles"
-             : head_dim == 128 ? "14_lazy_rescaling"
-                               : "15_warpgroup_tiles"));
+            (head_dim <= 64                       ? "16_mirrored_tiles"
+             : head_dim == 104 || head_dim == 128 ? "14_lazy_rescaling"
+                                                  : "15_warpgroup_tiles"));
       CHECK(chosen(gpus::kH100, type, head_dim, 0.5) == "08_edge_masks");
       CHECK(chosen(gpus::kT4, type, head_dim, 0.5) == "any_gpu");
     }

@@ -10,16 +10,18 @@
 #include "06_flash_backward/kernels/07_deterministic.cuh"
 #include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/kernels/15_dependent_launch.cuh"
+#include "06_flash_backward/kernels/16_transposed_gradients.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Columns that the kernels with TMA, rungs 08 to 13, are compiled for; 0 for a problem that they
+/// Columns that the kernels with TMA, rungs 08 to 14, are compiled for; 0 for a problem that they
 /// do not take, whatever its strides.
 template <class T>
 int tma_columns(const Attention<T>& a) {
   if (sizeof(T) != 2 || a.dropout.threshold != 0) return 0;
-  return a.head_dim <= 64 ? 64 : a.head_dim < kWideHeads ? 128 : 256;
+  return with_tma_head_dim<64, 256>(
+      a.head_dim, [](auto d) { return decltype(d)::value; });
 }
 
 /// Columns that the other kernels are compiled for.
@@ -29,7 +31,7 @@ int sm_80_columns(const Attention<T>& a) {
                                 [](auto d) { return decltype(d)::value; });
 }
 
-/// Whether rungs 08 to 13 take a problem: see can_use_tma(). Blocks of keys must be countable as
+/// Whether rungs 08 to 14 take a problem: see can_use_tma(). Blocks of keys must be countable as
 /// those of queries are.
 template <class T>
 bool can_use_tma_backward(const AttentionGradient<T>& a) {
@@ -46,8 +48,9 @@ bool can_use_tma_backward(const AttentionGradient<T>& a) {
          blocks_of_keys < std::numeric_limits<int>::max() / 2;
 }
 
-/// Whether every run gives the same bits. On a Hopper GPU it does for wide heads without dropout:
-/// by rung 13, or by rung 07 where strides rule out rung 13, so that neither needs d_q_accum.
+/// Whether every run gives the same bits. On a Hopper GPU it does for the widest heads without
+/// dropout: by rung 13, or by rung 07 where strides rule out rung 13, so that neither needs
+/// d_q_accum.
 /// @param a         what is computed
 /// @param requested whether the caller asked for it
 /// @param device    where
@@ -55,7 +58,7 @@ template <class T>
 bool is_deterministic(const Attention<T>& a, bool requested,
                       const DeviceProperties& device) {
   return requested ||
-         (prefers_hopper(device) && tma_columns(a) >= kWideHeads);
+         (prefers_hopper(device) && tma_columns(a) > kTransposedColumns);
 }
 
 /// Shared memory of a block of rungs 03 and 04.
@@ -112,8 +115,8 @@ Workspace workspace_of(const Attention<T>& a, bool requested,
   if (!runs_backward(a, deterministic, device)) return {0};
   const int sm_80 = deterministic ? 0 : sm_80_columns(a);
   const int tma = prefers_hopper(device) ? tma_columns(a) : 0;
-  if (tma == 0 || tma >= kWideHeads) return {sm_80};
-  return {std::max(sm_80, tma), true};
+  if (tma >= kWideHeads) return {deterministic ? 0 : std::max(sm_80, tma)};
+  return {std::max(sm_80, tma), tma > 0};
 }
 
 /// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to
@@ -160,10 +163,14 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
         launch_backward_swizzled_pipeline<d>(a, stream, device);
       }
     });
+  } else if (a.head_dim >= kWideHeads && !deterministic) {
+    launch_backward_transposed(a, stream);
   } else if (a.head_dim >= kWideHeads) {
-    launch_backward_wide_heads(a, stream);
+    with_tma_head_dim<192, 256>(a.head_dim, [&](auto columns) {
+      launch_backward_wide_heads<decltype(columns)::value>(a, stream);
+    });
   } else {
-    with_head_dim<64, 128>(a.head_dim, [&](auto columns) {
+    with_tma_head_dim<64, 128>(a.head_dim, [&](auto columns) {
       constexpr int d = decltype(columns)::value;
       launch_backward_dependent<d>(a, deterministic, stream);
     });
@@ -194,9 +201,11 @@ BackwardRung backward_rung(
     return {"any_gpu", kAnyGpuColumns};
   }
   if (prefers_hopper(device) && can_use_tma_backward(a)) {
-    return {
-        a.head_dim >= kWideHeads ? "13_wide_heads" : "15_dependent_launch",
-        tma_columns(a)};
+    const bool wide = a.head_dim >= kWideHeads;
+    return {!wide           ? "15_dependent_launch"
+            : deterministic ? "13_wide_heads"
+                            : "16_transposed_gradients",
+            tma_columns(a)};
   }
   return {deterministic ? "07_deterministic" : "06_swizzled_pipeline",
           sm_80_columns(a)};
