@@ -146,7 +146,7 @@ def swizzle():
 
 def descriptor():
     d = Drawing(
-        WIDTH, 366, "The 64 bits of a descriptor, and the distances LBO and SBO in a tile of panels"
+        WIDTH, 382, "The 64 bits of a descriptor, and the distances LBO and SBO in a tile of panels"
     )
     fields = [
         ("62-63", "swizzle", 62),
@@ -183,7 +183,8 @@ def descriptor():
         12,
         324,
         [
-            "Each row is 128 bytes. Red boxes: what one wgmma reads.",
+            "Each row is 128 bytes. Red boxes: 16 steps of k, which one",
+            "wgmma reads (K-major: the first 16 of its rows are drawn).",
             "SBO: from 8 rows to the next 8. LBO: from a panel to the next.",
             "In K-major LBO is not used with this swizzle.",
         ],
@@ -223,7 +224,7 @@ def ring():
     unit, left, row = 7.0, 62, 20
     d = Drawing(
         WIDTH,
-        366,
+        382,
         "Two tiles of C on one SM: when the stages are filled and read in steps 19 to 21",
     )
     y = 30
@@ -277,7 +278,8 @@ def ring():
         y + 14,
         [
             f"Numbers: steps along k. A copy takes {FETCH} units of time, a",
-            f"multiplication {MULTIPLY}, the store of a tile {WRITE}.",
+            f"multiplication {MULTIPLY}, the store of a tile {WRITE}. Three stages are",
+            "drawn; the kernels of steps 20 and 21 have four.",
         ],
         text_anchor="start",
     )

@@ -182,9 +182,13 @@ def pipeline():
     d.text(left - 8, 148, "barriers", text_anchor="end")
     for s in start:
         d.line(left + unit * s, 28, left + unit * s, 154, RED, 1, stroke_dasharray="3 3")
-    for k, (colour, words) in enumerate([(LINEAR, "copy in flight"), (QUADRATIC, "multiplied")]):
-        d.box(66 + 150 * k, 172, 14, 12, colour, "#666666")
-        d.text(86 + 150 * k, 182, words, text_anchor="start")
+    for x, colour, words in [
+        (66, LINEAR, "copy in flight"),
+        (186, SMALL, "ready"),
+        (266, QUADRATIC, "multiplied"),
+    ]:
+        d.box(x, 172, 14, 12, colour, "#666666")
+        d.text(x + 20, 182, words, text_anchor="start")
     d.lines_of_text(
         12,
         208,

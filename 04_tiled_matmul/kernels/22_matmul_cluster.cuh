@@ -135,7 +135,7 @@ void launch_matmul_cluster(const MatmulParams<T>& p, int group_m = 8,
   launch(
       matmul_cluster<Tile, T>,
       {grid, block, sizeof(MatmulPersistentStorage<Tile>), Tile::stages,
-       kClusterBlocks},
+       false, kClusterBlocks},
       tma_matmul<Tile>(p, Tile::b_transposed ? Tile::block_n / kClusterBlocks
                                              : Tile::block_k),
       raster);

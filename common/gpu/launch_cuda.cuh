@@ -397,15 +397,15 @@ void launch_unchecked(void (*kernel)(Parameters...), const Launch& sizes,
     config.stream = stream == nullptr ? nullptr : stream->native();
     cudaLaunchAttribute attributes[2] = {};
     config.attrs = attributes;
-    if (sizes.cluster > 1) {
-      cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
-      cluster.id = cudaLaunchAttributeClusterDimension;
-      cluster.val.clusterDim = {static_cast<unsigned>(sizes.cluster), 1, 1};
-    }
     if (sizes.with_pdl && device_properties().compute_capability >= 90) {
       cudaLaunchAttribute& pdl = attributes[config.numAttrs++];
       pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
       pdl.val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (sizes.cluster > 1) {
+      cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+      cluster.id = cudaLaunchAttributeClusterDimension;
+      cluster.val.clusterDim = {static_cast<unsigned>(sizes.cluster), 1, 1};
     }
     error = cudaLaunchKernelExC(&config, function, addresses);
   }

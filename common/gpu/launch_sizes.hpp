@@ -33,11 +33,11 @@ struct Launch {
   std::size_t shared_bytes = 0;  ///< of dynamic shared memory
   int stages =
       0;  ///< of its pipeline of copies, to be reported; 0: it has none
-  int cluster = 1;  ///< blocks, side by side in x, that run together
   /// Programmatic dependent launch: the kernel may start before the previous one on its stream has
   /// ended, and calls grid_dependency_wait() before it uses memory of that kernel. GPUs before
   /// sm_90 start it afterwards.
   bool with_pdl = false;
+  int cluster = 1;  ///< blocks, side by side in x, that run together
 };
 
 }  // namespace fa

@@ -1421,13 +1421,13 @@ void begin_load(const BulkCopy& copy, void* barrier) {
   fiber.block->load(fiber, copy, barrier);
 }
 
-void wait_for_grids() {
-  if (observer != nullptr) observer->grid_waited();
-}
-
 void begin_multicast(const BulkCopy& copy, void* barrier, unsigned blocks) {
   Fiber& fiber = this_fiber();
   fiber.block->load_multicast(fiber, copy, barrier, blocks);
+}
+
+void wait_for_grids() {
+  if (observer != nullptr) observer->grid_waited();
 }
 
 void fence_memory() {

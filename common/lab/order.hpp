@@ -61,7 +61,7 @@ class Order {
   std::uint32_t agent(const void* address);
   /// The place of a thread in its cluster.
   static std::uint32_t in_cluster(std::uint32_t id) { return (id - 1) % kNumbers; }
-  /// The cluster of a thread, counted from 0: without clusters, its block.
+  /// The cluster of a thread or agent, counted from 0; or its block, in a launch without clusters.
   static std::uint32_t cluster_of(std::uint32_t id) { return (id - 1) / kNumbers; }
   /// The place of a thread in its block.
   std::uint32_t in_block(std::uint32_t id) const { return in_cluster(id) % of_block_; }
@@ -69,7 +69,7 @@ class Order {
   std::uint32_t rank_of(std::uint32_t id) const { return in_cluster(id) / of_block_; }
   /// The block of a thread, counted from 0.
   std::uint32_t block_of(std::uint32_t id) const {
-    return (id - 1) / kNumbers * static_cast<std::uint32_t>(threads_ / of_block_) + rank_of(id);
+    return cluster_of(id) * static_cast<std::uint32_t>(threads_ / of_block_) + rank_of(id);
   }
   /// Whether it is no thread.
   static bool is_agent(std::uint32_t id) { return in_cluster(id) >= kFirstAgent; }

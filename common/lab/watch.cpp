@@ -167,8 +167,8 @@ struct Watch::State : Observer {
   // Who made an earlier access.
   std::string name_of(const Access& before) const {
     if (!order.of_other_launch(before)) return name_of(before.thread);
-    return fmt::format("thread {} of block {} of an earlier launch", Order::in_cluster(before.thread),
-                       Order::cluster_of(before.thread));
+    return fmt::format("thread {} of block {} of an earlier launch",
+                       Order::in_cluster(before.thread), Order::cluster_of(before.thread));
   }
   std::string name_of(const Thread& thread) const {
     return name_of(order.id(static_cast<std::size_t>(thread.place)));

@@ -705,6 +705,8 @@ __global__ void early_kernel(const float* in, float* out) {
   if (!broken && threadIdx.x == 0) grid_dependency_wait();
   __syncthreads();
   out[i] = in[gridDim.x * blockDim.x - 1 - i];  // early: read
+}
+
 // ---------------------------------------------------------------- clusters
 
 /// All threads of the cluster meet.
@@ -909,7 +911,7 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
   const auto clustered = [](auto broken, auto right) {
     return [=](bool is_broken) {
       HopperInput in;
-      launch(is_broken ? broken : right, {{2}, {64}, bytes, 0, 2},
+      launch(is_broken ? broken : right, {{2}, {64}, bytes, 0, false, 2},
              in.sums.data());
       device_synchronize();
     };
@@ -1081,7 +1083,7 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
           HopperInput in;
           launch(
               broken ? multicast_too_early<true> : multicast_too_early<false>,
-              {{2}, {64}, bytes, 0, 2}, in.map(), in.out.data());
+              {{2}, {64}, bytes, 0, false, 2}, in.map(), in.out.data());
           device_synchronize();
         }},
        "a barrier at which all that use the old contents arrive"},

@@ -675,7 +675,7 @@ __global__ void pass_round(int* out) {
 TEST_CASE("blocks of a cluster use each other's shared memory") {
   FA_EACH_TEST;
   DeviceBuffer<int> out(8 * 4 * 32);
-  launch(pass_round, {{8}, {32}, 1024, 0, 4}, out.data());
+  launch(pass_round, {{8}, {32}, 1024, 0, false, 4}, out.data());
   const auto result = values(out);
   for (int block = 0; block < 8; ++block) {
     const int before = (block + 3) % 4;
@@ -742,8 +742,9 @@ TEST_CASE("a copy to both blocks of a cluster") {
     DeviceBuffer<std::uint16_t> out(2 * rows * 64);
     const TensorMap map =
         tensor_map(in.data(), {1, 1, rows, 64}, {0, 0, 64}, 8);
-    launch(share_tiles, {{2}, {kWarpgroup + kWarp}, sizeof(SharedRing), 2, 2},
-           map, out.data(), tiles);
+    launch(share_tiles,
+           {{2}, {kWarpgroup + kWarp}, sizeof(SharedRing), 2, false, 2}, map,
+           out.data(), tiles);
     auto expected = bits;
     expected.insert(expected.end(), bits.begin(), bits.end());
     CHECK((values(out) == expected));
@@ -755,7 +756,8 @@ TEST_CASE("clusters that cannot be launched are refused in one sentence") {
   DeviceBuffer<int> out(1024);
   const auto refusal = [&](unsigned blocks, unsigned threads, int cluster) {
     return message_of<std::invalid_argument>([&] {
-      launch(pass_round, {{blocks}, {threads}, 1024, 0, cluster}, out.data());
+      launch(pass_round, {{blocks}, {threads}, 1024, 0, false, cluster},
+             out.data());
     });
   };
   CHECK(contains(refusal(6, 32, 4), "clusters of 4 blocks of 32 threads"));

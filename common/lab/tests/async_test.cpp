@@ -292,7 +292,7 @@ TEST_CASE("what a cluster does not take ends the launch with one sentence") {
   const auto says = [](WrongInCluster what, const std::string& words) {
     const HopperInput in;
     const std::string message = message_of<std::runtime_error>([&] {
-      launch(does_wrong_in_cluster, {{2}, {32}, sizeof(HopperShared), 0, 2}, in.map(), what);
+      launch(does_wrong_in_cluster, {{2}, {32}, sizeof(HopperShared), 0, false, 2}, in.map(), what);
     });
     CAPTURE(message);
     CHECK(contains(message, words));
