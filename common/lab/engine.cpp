@@ -1336,6 +1336,18 @@ void absent_source(unsigned mask, int source, const SourceLocation& location) {
                               current->lane, source, mask));
 }
 
+std::uint32_t tf32_operand(std::uint32_t bits, const SourceLocation& location) {
+  constexpr std::uint32_t unread = 0x1fff;
+  if ((bits & unread) != 0 && observer != nullptr) {
+    observer->finds("operand", location, {},
+                    fmt::format("lane {} gives a matmul an operand with more bits than TF32 has, "
+                                "{:#010x}: the tensor cores do not read the lower 13; convert it by "
+                                "tf32_nearest(), or say tf32_truncated()",
+                                current->lane, bits));
+  }
+  return bits & ~unread;
+}
+
 int sm_count() {
   if (recorder != nullptr) return 1;
   return observer != nullptr ? 2 : thread_count();
