@@ -16,8 +16,8 @@ using SplitForwardTile = ForwardTile<d, d == 128 ? 32 : 64, 4, 16>;
 /// Attention in float32. A warp processes Tile::warp_rows queries.
 /// @tparam Tile a ForwardTile
 //! [split_tf32]
-template <class Tile, bool has_dropout, int blocks = 2>
-__global__ void __launch_bounds__(Tile::threads, blocks)
+template <class Tile, bool has_dropout>
+__global__ void __launch_bounds__(Tile::threads, 2)
     flash_split_tf32(Attention<float> a) {
   constexpr int d = Tile::d;
   float* const q_smem = dynamic_shared<float>();

@@ -43,8 +43,8 @@ struct SplitBackwardTile {
   static_assert(d_q_rows % 16 == 0 && block_n % 32 == 0, "whole fragments");
   /// Dynamic shared memory, with LSE, the row sums and delta of the queries.
   static constexpr std::size_t shared_bytes =
-      sizeof(float) * (2 * kv_size + 2 * stages * q_size + ds_size +
-                       3 * stages * block_m);
+      sizeof(float) *
+      (2 * kv_size + 2 * stages * q_size + ds_size + 3 * stages * block_m);
 };
 
 /// A tile of queries in shared memory: Q, dO, and a number for each row.
@@ -62,9 +62,10 @@ struct SplitQueryTile {
 /// @param query0 the tile's first query
 /// @param key0   the warp's first key
 template <bool masked, int row_tiles, int query_tiles>
-__device__ void recompute_split_probs(
-    float (&s)[row_tiles][query_tiles][4], const AttentionGradient<float>& a,
-    const float* lse, int query0, int key0, int lane) {
+__device__ void recompute_split_probs(float (&s)[row_tiles][query_tiles][4],
+                                      const AttentionGradient<float>& a,
+                                      const float* lse, int query0, int key0,
+                                      int lane) {
 #pragma unroll
   for (int j = 0; j < query_tiles; ++j) {
     const int column = 8 * j + lane % 4 * 2;
@@ -82,6 +83,35 @@ __device__ void recompute_split_probs(
           x = masked && 16 * i + 8 * h >= visible
                   ? 0.0f
                   : recomputed_prob(x, a.scale, of_column[e]);
+        }
+      }
+    }
+  }
+}
+
+/// P^T /= its row sums. With dropout, a probability that is dropped gets a minus sign: dV needs the
+/// kept ones alone, dS all of them.
+/// @param inv_row_sum of the tile's queries
+template <bool has_dropout, int row_tiles, int query_tiles>
+__device__ void normalize_split_probs(float (&p)[row_tiles][query_tiles][4],
+                                      const AttentionGradient<float>& a,
+                                      const float* inv_row_sum, int head,
+                                      int query0, int key0, int lane) {
+#pragma unroll
+  for (int j = 0; j < query_tiles; ++j) {
+    const int column = 8 * j + lane % 4 * 2;
+    float factor[2];
+    load2(factor, inv_row_sum + column);
+#pragma unroll
+    for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        p[i][j][e] *= factor[e % 2];
+        if constexpr (has_dropout) {
+          const int key = key0 + 16 * i + 8 * (e / 2) + lane / 4;
+          if (a.dropout.of_weight(head, query0 + column + e % 2, key) == 0) {
+            p[i][j][e] = -p[i][j][e];
+          }
         }
       }
     }
@@ -159,8 +189,8 @@ __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
     const int warp_key = 16 * warp, key0 = tile * Tile::block_n + warp_key;
     float p[1][Tile::block_m / 8][4] = {};
     // S^T = K Q^T
-    multiply_split_rows<d>(
-        p, k_smem + tile % 2 * Tile::k_size + warp_key * d, q_smem, lane);
+    multiply_split_rows<d>(p, k_smem + tile % 2 * Tile::k_size + warp_key * d,
+                           q_smem, lane);
     if (tile < unmasked_tiles) {
       recompute_split_probs<false>(p, a, lse_smem, query0, key0, lane);
     } else {
@@ -192,25 +222,96 @@ __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
     for (int w = 0; w < Tile::warps; ++w) {
       sum += sums_smem[w * Tile::block_m + thread];
     }
-    a.inv_row_sum[head.padded_row + query0 + thread] =
-        sum == 0 ? 0 : 1 / sum;
+    a.inv_row_sum[head.padded_row + query0 + thread] = sum == 0 ? 0 : 1 / sum;
   }
 }
 //! [row_sums]
 
-/// Where element (query, key) of dS is in its swizzled tile, a row for each query. Of eight keys the
-/// even ones come first: so multiply_split_columns() can read K's rows as it reads V's.
+/// Where a lane keeps its accumulators of P^T, and then of dS^T, in shared memory: in a swizzled tile
+/// with a row for each query, as dQ = dS K wants it. Of eight keys the even ones come first: so
+/// multiply_split_columns() can read K's rows as it reads V's.
 template <class Tile>
-__device__ int ds_place(int query, int key) {
-  const int col = key / 8 * 8 + key % 2 * 4 + key % 8 / 2;
-  return swizzled_float<Tile::block_n>(query, col / 4 * 4) + col % 4;
+__device__ int first_ds_place(int warp_key, int lane) {
+  const int query = lane % 4 * 2, key = lane / 4;
+  return swizzled_float<Tile::block_n>(query, warp_key + key % 2 * 4) +
+         key / 2;
+}
+/// The place of element e of queries 8 j and keys 16 i. XOR selects other columns; the row below has
+/// the next phase.
+template <class Tile>
+__device__ int ds_place(int first, int i, int j, int e) {
+  return (first ^ 16 * i ^ e / 2 * 8 ^ e % 2 * 4) +
+         (8 * j + e % 2) * Tile::block_n;
+}
+
+/// Leaves P^T there: the registers have no room for it beside dP^T.
+template <class Tile>
+__device__ void store_split_probs(float* ds_smem, int first,
+                                  const Scores<Tile>& p) {
+#pragma unroll
+  for (int j = 0; j < Tile::query_tiles; ++j) {
+#pragma unroll
+    for (int i = 0; i < Tile::row_tiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        ds_smem[ds_place<Tile>(first, i, j, e)] = p[i][j][e];
+      }
+    }
+  }
+}
+
+/// 16 queries of keys 16 i of what the lane left there, as left operands: see probs_as_split().
+/// @tparam positive whether negative ones count as 0
+template <class Tile, bool positive>
+__device__ void load_split_probs(SplitFragment<4> (&fragment)[2],
+                                 const float* ds_smem, int first, int i,
+                                 int query) {
+  float p[2][4];
+#pragma unroll
+  for (int step = 0; step < 2; ++step) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float x = ds_smem[ds_place<Tile>(first, i, query / 8 + step, e)];
+      p[step][e] = positive ? fmaxf(x, 0.0f) : x;
+    }
+  }
+  probs_as_split(fragment, p, 0);
+}
+
+/// dS^T = P^T * (dP^T - delta), elementwise, in the place of P^T.
+/// @param d_p   dP^T
+/// @param delta of the tile's queries
+template <class Tile, bool has_dropout>
+__device__ void split_score_gradients(float* ds_smem, int first,
+                                      const Scores<Tile>& d_p,
+                                      const AttentionGradient<float>& a,
+                                      const float* delta, int lane) {
+#pragma unroll
+  for (int j = 0; j < Tile::query_tiles; ++j) {
+    float sum[2];
+    load2(sum, delta + 8 * j + lane % 4 * 2);
+#pragma unroll
+    for (int i = 0; i < Tile::row_tiles; ++i) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float& p = ds_smem[ds_place<Tile>(first, i, j, e)];
+        const float x = d_p[i][j][e];
+        if constexpr (has_dropout) {
+          const float kept = p > 0 ? a.dropout.factor * x : 0.0f;
+          p = fabsf(p) * (kept - sum[e % 2]);
+        } else {
+          p *= x - sum[e % 2];
+        }
+      }
+    }
+  }
 }
 
 /// dK and dV, and additions to dQ. A block owns keys and loops over the queries.
 /// @tparam Tile a SplitBackwardTile
 //! [split_tf32]
-template <class Tile, bool has_dropout, int blocks = 1>
-__global__ void __launch_bounds__(Tile::threads, blocks)
+template <class Tile, bool has_dropout>
+__global__ void __launch_bounds__(Tile::threads, 2)
     flash_backward_split_tf32(AttentionGradient<float> a) {
   constexpr int d = Tile::d;
   float* const k_smem = dynamic_shared<float>();
@@ -219,8 +320,9 @@ __global__ void __launch_bounds__(Tile::threads, blocks)
   float* const d_o_smem = q_smem + Tile::stages * Tile::q_size;
   float* const ds_smem = d_o_smem + Tile::stages * Tile::q_size;
   float* const rows_smem = ds_smem + Tile::ds_size;
-  const int thread = threadIdx.x, lane = thread % kWarp;
-  const int warp = thread / kWarp, warp_key = warp * Tile::warp_keys;
+  const int thread = threadIdx.x;
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const int warp_key = warp * Tile::warp_keys;
   const int key0 = blockIdx.x * Tile::block_n;
   const int kv_head = blockIdx.y, batch = blockIdx.z;
   const auto stage_of = [&](int stage) -> SplitQueryTile {
@@ -228,21 +330,30 @@ __global__ void __launch_bounds__(Tile::threads, blocks)
     return {q_smem + stage * Tile::q_size, d_o_smem + stage * Tile::q_size,
             rows, rows + Tile::block_m, rows + 2 * Tile::block_m};
   };
+  // Pointers are computed where they are used: there are no registers to keep them.
+  const auto head_of_tile = [&](const QueryTile<float>& tile) {
+    return gradient_head(a, batch,
+                         kv_head * (a.heads / a.kv_heads) + tile.index);
+  };
   const auto fetch = [&](const QueryTile<float>& tile, int stage) {
+    if (!exists(tile, a)) return;
     const SplitQueryTile to = stage_of(stage);
+    const auto head = head_of_tile(tile);
     copy_float_rows_async<Tile::block_m, d, Tile::threads>(
-        to.q, tile.head.q, a.q_strides.row, tile.query0, a.length_q,
-        a.head_dim, thread);
+        to.q, head.q, a.q_strides.row, tile.query0, a.length_q, a.head_dim,
+        thread);
     copy_float_rows_async<Tile::block_m, d, Tile::threads>(
-        to.d_o, tile.head.d_o, a.d_o_strides.row, tile.query0, a.length_q,
+        to.d_o, head.d_o, a.d_o_strides.row, tile.query0, a.length_q,
         a.head_dim, thread);
-    copy_lse_async<Tile::block_m>(to.lse, a, tile.head, tile.query0, thread);
+    copy_lse_async<Tile::block_m>(to.lse, a, head, tile.query0, thread);
     if (thread < Tile::block_m / 4) {
-      const std::int64_t row =
-          tile.head.padded_row + tile.query0 + 4 * thread;
+      const std::int64_t row = head.padded_row + tile.query0 + 4 * thread;
       cp_async16(to.inv_row_sum + 4 * thread, a.inv_row_sum + row);
       cp_async16(to.delta + 4 * thread, a.delta + row);
     }
+  };
+  const auto next = [&](const QueryTile<float>& tile) {
+    return next_query_tile<Tile>(tile, a, batch, kv_head, key0);
   };
   auto tile = first_query_tile<Tile>(a, batch, kv_head, key0);
   if (exists(tile, a)) {
@@ -255,19 +366,18 @@ __global__ void __launch_bounds__(Tile::threads, blocks)
     fetch(tile, 0);
     cp_async_commit();
   }
+  const int own = first_ds_place<Tile>(warp_key, lane);
   KeySums<Tile> d_k = {}, d_v = {};
   for (int count = 0; exists(tile, a); ++count) {
-    const SplitQueryTile in = stage_of(count % Tile::stages);
-    const GradientHead<float> head = tile.head;
-    const int query0 = tile.query0;
+    const int stage = count % Tile::stages, query0 = tile.query0;
+    const SplitQueryTile in = stage_of(stage);
     cp_async_wait<0>();
     __syncthreads();  // this tile is loaded, the last one has been read
-    tile = next_query_tile<Tile>(tile, a, batch, kv_head, key0);
-    if (Tile::stages > 1 && exists(tile, a)) {
-      fetch(tile, (count + 1) % Tile::stages);
+    if constexpr (Tile::stages == 2) {
+      fetch(next(tile), 1 - stage);
+      cp_async_commit();
     }
-    cp_async_commit();
-    Scores<Tile> p = {}, d_s = {};
+    Scores<Tile> p = {};
     // S^T = K Q^T, P^T = exp(S^T - LSE)
     multiply_split_rows<d>(p, k_smem + warp_key * d, in.q, lane);
     if (visible_keys(a, query0) < key0 + Tile::block_n) {
@@ -277,57 +387,50 @@ __global__ void __launch_bounds__(Tile::threads, blocks)
       recompute_split_probs<false>(p, a, in.lse, query0, key0 + warp_key,
                                    lane);
     }
-    // dP^T = V dO^T, dS^T = P^T * (dP^T - delta), elementwise
-    multiply_split_rows<d>(d_s, v_smem + warp_key * d, in.d_o, lane);
-#pragma unroll
-    for (int j = 0; j < Tile::query_tiles; ++j) {
-      float inv_row_sum[2];
-      load2(inv_row_sum, in.inv_row_sum + 8 * j + lane % 4 * 2);
-#pragma unroll
-      for (int i = 0; i < Tile::row_tiles; ++i) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) p[i][j][e] *= inv_row_sum[e % 2];
-      }
-      score_gradients<Tile, has_dropout>(d_s, p, j, a, in.delta, head.index,
-                                         query0, key0 + warp_key, lane);
-#pragma unroll
-      for (int i = 0; i < Tile::row_tiles; ++i) {
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int query = 8 * j + lane % 4 * 2 + e % 2;
-          const int key = warp_key + 16 * i + e / 2 * 8 + lane / 4;
-          ds_smem[ds_place<Tile>(query, key)] = d_s[i][j][e];
-        }
-      }
-    }
-    // dV += P^T dO, dK += dS^T Q
-    multiply_split_columns<d, Tile::block_m>(
+    normalize_split_probs<has_dropout>(p, a, in.inv_row_sum,
+                                       head_of_tile(tile).index, query0,
+                                       key0 + warp_key, lane);
+    store_split_probs<Tile>(ds_smem, own, p);
+    // dV += P^T dO
+    multiply_split_columns<d, Tile::block_m, true>(
         d_v,
         [&](auto& fragment, int i, int query) {
-          probs_as_split(fragment, p[i], query);
+          load_split_probs<Tile, has_dropout>(fragment, ds_smem, own, i,
+                                              query);
         },
         in.d_o, lane, 0);
-    multiply_split_columns<d, Tile::block_m>(
+    // dP^T = V dO^T, dS^T = P^T * (dP^T - delta), elementwise
+    Scores<Tile> d_p = {};
+    multiply_split_rows<d>(d_p, v_smem + warp_key * d, in.d_o, lane);
+    split_score_gradients<Tile, has_dropout>(ds_smem, own, d_p, a, in.delta,
+                                             lane);
+    // dK += dS^T Q
+    multiply_split_columns<d, Tile::block_m, true>(
         d_k,
         [&](auto& fragment, int i, int query) {
-          probs_as_split(fragment, d_s[i], query);
+          load_split_probs<Tile, false>(fragment, ds_smem, own, i, query);
         },
         in.q, lane, 0);
     __syncthreads();  // all warps have stored dS
-    if (Tile::stages == 1 && exists(tile, a)) fetch(tile, 0);
+    if constexpr (Tile::stages == 1) {
+      fetch(next(tile), 0);  // all warps have read Q and dO
+      cp_async_commit();
+    }
     // dQ += dS K
     float d_q[Tile::d_q_rows / 16][4][4] = {};
     const int row0 = warp / Tile::d_q_warp_columns * Tile::d_q_rows;
     const int col0 = warp % Tile::d_q_warp_columns * Tile::d_q_columns;
     const int of_ds = swizzled_float<Tile::block_n>(lane % 16, lane / 16 * 4);
-    multiply_split_columns<d, Tile::block_n>(
+    multiply_split_columns<d, Tile::block_n, true>(
         d_q,
         [&](auto& fragment, int i, int key) {
           load_split_rows<Tile::block_n>(
-              fragment, ds_smem + (row0 + 16 * i) * Tile::block_n,
-              of_ds ^ key);
+              fragment,
+              ds_smem + (row0 + 16 * i) * Tile::block_n + key / 32 * 32,
+              of_ds ^ key % 32);
         },
         k_smem, lane, col0);
+    float* const to = head_of_tile(tile).d_q;
 #pragma unroll
     for (int i = 0; i < Tile::d_q_rows / 16; ++i) {
 #pragma unroll
@@ -338,13 +441,14 @@ __global__ void __launch_bounds__(Tile::threads, blocks)
           const int col = col0 + lane % 4 * 8 + 4 * part;
           const float4 sum = four_columns(d_q[i], 0, h, part);
           if (query < a.length_q && col < a.head_dim) {
-            atomic_add4(head.d_q + query * a.d_q_strides.row + col,
+            atomic_add4(to + query * a.d_q_strides.row + col,
                         make_float4(a.scale * sum.x, a.scale * sum.y,
                                     a.scale * sum.z, a.scale * sum.w));
           }
         }
       }
     }
+    tile = next(tile);
   }
   const auto store = [&](float* rows, std::int64_t stride,
                          const KeySums<Tile>& sums, float factor) {
@@ -373,14 +477,18 @@ __global__ void __launch_bounds__(Tile::threads, blocks)
   store(kv_rows(a.d_k, a.d_k_strides, batch, kv_head), a.d_k_strides.row, d_k,
         a.scale);
   store(kv_rows(a.d_v, a.d_v_strides, batch, kv_head), a.d_v_strides.row, d_v,
-        1.0f);
+        has_dropout ? a.dropout.factor : 1.0f);
 }
 //! [split_tf32]
 
-/// The tile for a head dimension.
-template <int d>
-using SplitBackwardTileFor =
-    SplitBackwardTile<d, d == 32 ? 64 : 32, d == 128 ? 8 : 4, 16, 2>;
+/// The tile for a head dimension: two blocks of an SM fit in its shared memory. Dropout needs
+/// registers; with 128 columns there are some for half as many queries.
+template <int d, bool has_dropout = false>
+using SplitBackwardTileFor = SplitBackwardTile<d,
+                                               d == 32                   ? 64
+                                               : d == 128 && has_dropout ? 16
+                                                                         : 32,
+                                               4, 16, d == 128 ? 1 : 2>;
 
 /// Launches the rung.
 /// @tparam d     32, 64 or 128, at least head_dim
@@ -389,27 +497,30 @@ using SplitBackwardTileFor =
 template <int d>
 void launch_backward_split_tf32(const AttentionGradient<float>& a,
                                 const Stream& stream) {
-  using Tile = SplitBackwardTileFor<d>;
   using Sums = SplitRowSumTile<d>;
+  using Zero = FloatBackwardTile<d>;
   launch(stream, preprocess<d>, preprocess_launch<d>(a), a);
-  const Size grid{static_cast<unsigned>(padded_rows(a) / Sums::block_m),
-                  static_cast<unsigned>(a.heads),
-                  static_cast<unsigned>(a.batch)};
+  const Size of_rows{static_cast<unsigned>(padded_rows(a) / Sums::block_m),
+                     static_cast<unsigned>(a.heads),
+                     static_cast<unsigned>(a.batch)};
   launch(stream, split_row_sums<d>,
-         {grid, {Sums::threads}, Sums::shared_bytes, 2}, a);
-  launch(stream, zero_d_q<d>,
-         {grid_of(a, FloatBackwardTile<d>::side),
-          {FloatBackwardTile<d>::threads}},
-         a);
-  const auto kernel = a.dropout.threshold > 0
-                          ? flash_backward_split_tf32<Tile, true>
-                          : flash_backward_split_tf32<Tile, false>;
-  launch(stream, kernel,
-         {grid_of_keys(a, Tile::block_n),
-          {Tile::threads},
-          Tile::shared_bytes,
-          Tile::stages},
-         a);
+         {of_rows, {Sums::threads}, Sums::shared_bytes, kPipelineStages}, a);
+  launch(stream, zero_d_q<d>, {grid_of(a, Zero::side), {Zero::threads}}, a);
+  const auto launch_gradients = [&](auto has_dropout) {
+    constexpr bool drops = decltype(has_dropout)::value;
+    using Tile = SplitBackwardTileFor<d, drops>;
+    launch(stream, flash_backward_split_tf32<Tile, drops>,
+           {grid_of_keys(a, Tile::block_n),
+            {Tile::threads},
+            Tile::shared_bytes,
+            Tile::stages},
+           a);
+  };
+  if (a.dropout.threshold > 0) {
+    launch_gradients(std::true_type{});
+  } else {
+    launch_gradients(std::false_type{});
+  }
 }
 
 }  // namespace fa::FA_TARGET

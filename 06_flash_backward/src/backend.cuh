@@ -190,22 +190,23 @@ inline std::vector<Rung> ladder() {
                       })),
       hopper_rung("13_wide_heads", "wide heads, no accumulation of dQ", true,
                   {256, wide_tiles(), {}, ceil_div(kWideHeads, 8) * 8},
-                  start<256, 256>(nothing, [](const auto& a, auto /*d*/,
-                                              const Stream& stream) {
-                    launch_backward_wide_heads(a, stream);
-                  })),
-      float_rung("14_split_tf32", "float32 on tensor cores, 3xTF32", false,
-                 {128,
-                  {backward_tiles<SplitBackwardTileFor<64>>(kPipelineStages),
-                   backward_tiles<SplitBackwardTileFor<128>>(kPipelineStages)},
-                  split_backward_bytes},
-                 start<32, 128>(
-                     nothing,
-                     [](const auto& a, auto d, const Stream& stream) {
-                       launch_backward_split_tf32<decltype(d)::value>(a,
-                                                                      stream);
-                     }),
-                 kNeedsMma)};
+                  start<256, 256>(
+                      nothing,
+                      [](const auto& a, auto /*d*/, const Stream& stream) {
+                        launch_backward_wide_heads(a, stream);
+                      })),
+      float_rung(
+          "14_split_tf32", "float32 on tensor cores, 3xTF32", false,
+          {128,
+           {backward_tiles<SplitBackwardTileFor<64>>(2),
+            backward_tiles<SplitBackwardTileFor<128>>(1)},
+           split_backward_bytes},
+          start<32, 128>(nothing,
+                         [](const auto& a, auto d, const Stream& stream) {
+                           launch_backward_split_tf32<decltype(d)::value>(
+                               a, stream);
+                         }),
+          kNeedsMma)};
 }
 
 // Lesson 05's fastest kernels, from host tensors to host tensors.

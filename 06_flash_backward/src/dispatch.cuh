@@ -212,7 +212,7 @@ inline BackwardRung backward_rung(
   if (!runs_backward(a, deterministic, device)) {
     return {"any_gpu", kAnyGpuColumns};
   }
-  return {deterministic                               ? "03_two_kernels"
+  return {deterministic                                  ? "03_two_kernels"
           : prefers_split_tf32(a, deterministic, device) ? "14_split_tf32"
                                                          : "04_atomics",
           sm_80_columns(a)};

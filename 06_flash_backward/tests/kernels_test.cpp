@@ -125,7 +125,7 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
 void check_wide(const Problem& problem, Values values = Values::kNormal) {
   Tests::check_everywhere(problem, backward::make_inputs(problem, values, 3),
                           [&](const backward::Rung& rung) {
-                            if (rung.name < "13") return false;
+                            if (rung.name != "13_wide_heads") return false;
                             REQUIRE(rung.supports(problem));
                             return true;
                           });

@@ -142,17 +142,20 @@ __device__ void multiply_split_rows(float (&s)[row_tiles][key_tiles][4],
 /// 16 keys of P, accumulators of Q K^T, as left operands. A lane has two neighbouring keys, and an
 /// operand wants keys t and t + 4: the sum over the keys may take them in any order, so key 2 t is
 /// given as t, and 2 t + 1 as t + 4. multiply_split_columns() reads V's rows in the same order.
+/// @tparam positive whether negative ones count as 0
 //! [probs_as_split]
-template <int count>
+template <bool positive = false, int count>
 __device__ void probs_as_split(SplitFragment<4> (&fragment)[2],
                                const float (&p)[count][4], int key) {
 #pragma unroll
   for (int step = 0; step < 2; ++step) {
     const float(&of_8)[4] = p[key / 8 + step];
-    split(fragment[step], 0, __float_as_uint(of_8[0]));
-    split(fragment[step], 1, __float_as_uint(of_8[2]));
-    split(fragment[step], 2, __float_as_uint(of_8[1]));
-    split(fragment[step], 3, __float_as_uint(of_8[3]));
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float x = of_8[e / 2 + e % 2 * 2];
+      split(fragment[step], e,
+            __float_as_uint(positive ? fmaxf(x, 0.0f) : x));
+    }
   }
 }
 //! [probs_as_split]
@@ -166,15 +169,16 @@ __device__ void probs_as_split(SplitFragment<4> (&fragment)[2],
 ///               order of probs_as_split()
 /// @param column0 of V, a multiple of 32
 //! [multiply_columns]
-template <int d, int keys, int row_tiles, int column_tiles, class LoadP>
+template <int d, int keys, bool rolled = false, int row_tiles,
+          int column_tiles, class LoadP>
 __device__ void multiply_split_columns(float (&o)[row_tiles][column_tiles][4],
                                        LoadP load_p, const float* v_smem,
                                        int lane, int column0) {
   const int g = lane / 4, t = lane % 4;
   // Rows 2 t and 2 t + 1; the rows below by 8 have the same phases.
   const int even = swizzled_float<d>(2 * t, column0 + 4 * g);
-  const int odd = swizzled_float<d>(2 * t + 1, column0 + 4 * g);
-#pragma unroll
+  const int odd = (even ^ 4) + d;
+#pragma unroll rolled ? 1 : keys / 16
   for (int key = 0; key < keys; key += 16) {
     SplitFragment<4> p_frag[row_tiles][2];
 #pragma unroll
@@ -185,8 +189,8 @@ __device__ void multiply_split_columns(float (&o)[row_tiles][column_tiles][4],
 #pragma unroll
       for (int step = 0; step < 2; ++step) {
         const float* const row = v_smem + (key + 8 * step) * d;
-        v[step][0] = load4(row + (even ^ 8 * j));
-        v[step][1] = load4(row + (odd ^ 8 * j));
+        v[step][0] = load4(row + even + 8 * j);
+        v[step][1] = load4(row + odd + 8 * j);
       }
 #pragma unroll
       for (int part = 0; part < 4; ++part) {

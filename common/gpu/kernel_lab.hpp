@@ -464,9 +464,7 @@ inline void mma_m16n8k8(float (&d)[4], const std::uint32_t (&a)[4],
     }
   }
   for (int i = 0; i < 4; ++i) {
-    float sum = d[i];
-    for (int k = 0; k < 8; ++k) sum += row[i / 2][k] * col[i % 2][k];
-    d[i] = sum;
+    d[i] = lab::tf32_sum(d[i], row[i / 2], col[i % 2]);
   }
 }
 

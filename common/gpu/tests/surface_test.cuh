@@ -453,14 +453,26 @@ __global__ void tf32_parts(const std::uint32_t* in, std::uint32_t* out) {
 
 TEST_CASE("TF32 has the upper 19 bits of a float32, rounded or cut off") {
   const std::uint32_t one = 0x3f800000;
-  const std::uint32_t in[] = {0,       one,           one + 0xfff,
-                              one + 0x1000, one + 0x1fff, one + 0x7fffff,
-                              0x80000000 | (one + 0x1000), 0x7f800000,
-                              1,       0x1000};
-  const std::uint32_t nearest[] = {0,       one,           one,
-                                   one + 0x2000, one + 0x2000, one + 0x800000,
-                                   0x80000000 | (one + 0x2000), 0x7f800000,
-                                   0,       0x2000};
+  const std::uint32_t in[] = {0,
+                              one,
+                              one + 0xfff,
+                              one + 0x1000,
+                              one + 0x1fff,
+                              one + 0x7fffff,
+                              0x80000000 | (one + 0x1000),
+                              0x7f800000,
+                              1,
+                              0x1000};
+  const std::uint32_t nearest[] = {0,
+                                   one,
+                                   one,
+                                   one + 0x2000,
+                                   one + 0x2000,
+                                   one + 0x800000,
+                                   0x80000000 | (one + 0x2000),
+                                   0x7f800000,
+                                   0,
+                                   0x2000};
   constexpr std::int64_t count = std::size(in);
   Tensor<std::uint32_t, 1> given({count});
   std::copy(std::begin(in), std::end(in), given.data());
@@ -537,6 +549,40 @@ TEST_CASE("mma_m16n8k8 adds the product of its fragments") {
   for (int i = 0; i < 16; ++i) {
     for (int j = 0; j < 8; ++j) CHECK(again(i, j) == result(i, j));
   }
+}
+
+TEST_CASE("mma_m16n8k8 cuts its sums off as an H200 does") {
+  const DeviceProperties device = device_properties();
+  FA_SKIP_WHERE_MISSING(device, kNeedsMma);
+  const bool in_lab = device.compute_capability == 0;
+  if (!in_lab && device.compute_capability != 90) return;  // may differ
+  // What one sum is, of c and products of pairs.
+  const auto sum = [](float given,
+                      const std::vector<std::pair<float, float>>& products) {
+    Tensor<float, 2> a({16, 8}), b({8, 8}), c({16, 8});
+    c.data()[0] = given;
+    for (std::size_t k = 0; k < products.size(); ++k) {
+      const auto col = static_cast<std::int64_t>(k);
+      a(0, col) = products[k].first;
+      b(col, 0) = products[k].second;
+    }
+    const DeviceBuffer<float> device_a(a), device_b(b);
+    DeviceBuffer<float> d(c);
+    launch(one_tf32_product, {{1}, {32}}, device_a.data(), device_b.data(),
+           d.data());
+    return d.tensor<float, 2>({16, 8})(0, 0);
+  };
+  const auto power = [](int exponent) { return std::ldexp(1.0f, exponent); };
+  const auto eight = [](float x, float y) {
+    return std::vector<std::pair<float, float>>(8, {x, y});
+  };
+  CHECK(sum(1, {{1.5f, power(-24)}}) == 1);  // to nearest it is more
+  CHECK(sum(1, eight(1, power(-25))) == 1 + power(-22));  // 25 bits are kept
+  CHECK(sum(1, eight(1, power(-26))) == 1);               // but no more
+  // The exponent of 1.5 times 1.5 is 0, although it is more than 2.
+  CHECK(sum(0, {{1.5f, 1.5f}, {-1.5f, 1.5f}, {1, power(-25)}}) == power(-25));
+  CHECK(sum(0, {{2, 1}, {-2, 1}, {1, power(-25)}}) == 0);
+  CHECK(sum(3, {}) == 3);
 }
 
 __global__ void nothing() {}
