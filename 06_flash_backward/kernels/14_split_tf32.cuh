@@ -109,9 +109,9 @@ __device__ void normalize_split_probs(float (&p)[row_tiles][query_tiles][4],
         p[i][j][e] *= factor[e % 2];
         if constexpr (has_dropout) {
           const int key = key0 + 16 * i + 8 * (e / 2) + lane / 4;
-          if (a.dropout.of_weight(head, query0 + column + e % 2, key) == 0) {
-            p[i][j][e] = -p[i][j][e];
-          }
+          const float kept =
+              a.dropout.of_weight(head, query0 + column + e % 2, key);
+          p[i][j][e] *= kept == 0 ? -1.0f : 1.0f;
         }
       }
     }

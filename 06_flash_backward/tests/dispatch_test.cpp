@@ -70,12 +70,10 @@ TEST_CASE("float32: the kernels are those that the GPU can run") {
           (head_dim <= 64 ? "04_atomics" : "any_gpu"));
     CHECK(chosen(gpus::kRtx4090, Type::kFloat32, head_dim, true) ==
           (head_dim <= 128 ? "03_two_kernels" : "any_gpu"));
-    CHECK(chosen(gpus::kA100, Type::kFloat32, head_dim, false) ==
-          (head_dim == 128  ? "04_atomics"
-           : head_dim < 128 ? "14_split_tf32"
-                            : "04_atomics"));
-    CHECK(chosen(gpus::kH100, Type::kFloat32, head_dim, false) ==
-          (head_dim == 256 ? "04_atomics" : "14_split_tf32"));
+    for (const DeviceProperties& gpu : {gpus::kA100, gpus::kH100}) {
+      CHECK(chosen(gpu, Type::kFloat32, head_dim, false) ==
+            (head_dim == 256 ? "04_atomics" : "14_split_tf32"));
+    }
     CHECK(chosen(gpus::kH100With80, Type::kFloat32, head_dim, true) ==
           "03_two_kernels");
   }
