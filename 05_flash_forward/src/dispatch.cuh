@@ -9,6 +9,7 @@
 #include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
 #include "05_flash_forward/kernels/16_mirrored_tiles.cuh"
+#include "05_flash_forward/kernels/17_split_tf32.cuh"
 #include "05_flash_forward/kernels/any_gpu.cuh"
 
 namespace fa::FA_TARGET {
@@ -33,9 +34,8 @@ ForwardKernel any_gpu_kernel(const Attention<T>& a) {
           "any_gpu", kAnyGpuColumns};
 }
 
-/// The fastest kernel for a problem with a head dimension up to 256.
-/// @param device the choice depends on nothing else
-inline ForwardKernel forward_kernel(
+/// The fastest kernel for float32 without tensor cores.
+inline ForwardKernel register_tiles_kernel(
     const Attention<float>& a,
     const DeviceProperties& device = device_properties()) {
   const auto fits = [&](auto tile) {
@@ -57,6 +57,28 @@ inline ForwardKernel forward_kernel(
       if (fits(Small{})) return kernel(Small{});
     }
     return any_gpu_kernel(a);
+  });
+}
+
+/// The fastest kernel for a problem with a head dimension up to 256, for float32. Not rung 16 in the
+/// lab: nothing is fast there, and tensor cores are what it takes longest to imitate.
+/// @param device the choice depends on nothing else
+inline ForwardKernel forward_kernel(
+    const Attention<float>& a,
+    const DeviceProperties& device = device_properties()) {
+  if (device.compute_capability == 0 || a.head_dim > 128) {
+    return register_tiles_kernel(a, device);
+  }
+  return with_head_dim<32, 128>(a.head_dim, [&](auto head_dim) {
+    using Tile = SplitForwardTile<decltype(head_dim)::value>;
+    if (!can_run(device,
+                 kNeedsMma.with_shared(pipeline_bytes<Tile, float>()))) {
+      return register_tiles_kernel(a, device);
+    }
+    return ForwardKernel{[=](const Stream& stream, unsigned*) {
+                           launch_split_tf32<Tile>(a, stream);
+                         },
+                         "17_split_tf32", Tile::d};
   });
 }
 

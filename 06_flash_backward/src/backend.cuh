@@ -217,17 +217,30 @@ inline std::vector<Rung> ladder() {
                            launch_backward_dependent<decltype(d)::value>(
                                a, false, stream);
                          })),
-      hopper_rung(
-          "16_transposed_gradients", "dK and dV transposed, 96 keys", false,
-          {192,
-           {backward_tiles<TransposedTile<half>>(
-               TransposedTile<half>::stages)},
-           {},
-           ceil_div(kWideHeads, 8) * 8},
-          start<192, 192, true>(accumulator, [](const auto& a, auto /*d*/,
-                                                const Stream& stream) {
-            launch_backward_transposed(a, stream);
-          }))};
+      hopper_rung("16_transposed_gradients", "dK and dV transposed, 96 keys",
+                  false,
+                  {192,
+                   {backward_tiles<TransposedTile<half>>(
+                       TransposedTile<half>::stages)},
+                   {},
+                   ceil_div(kWideHeads, 8) * 8},
+                  start<192, 192, true>(
+                      accumulator,
+                      [](const auto& a, auto /*d*/, const Stream& stream) {
+                        launch_backward_transposed(a, stream);
+                      })),
+      float_rung(
+          "17_split_tf32", "float32 on tensor cores, 3xTF32", false,
+          {128,
+           {backward_tiles<SplitBackwardTileFor<64>>(2),
+            backward_tiles<SplitBackwardTileFor<128>>(1)},
+           split_backward_bytes},
+          start<32, 128>(nothing,
+                         [](const auto& a, auto d, const Stream& stream) {
+                           launch_backward_split_tf32<decltype(d)::value>(
+                               a, stream);
+                         }),
+          kNeedsMma)};
 }
 
 // Lesson 05's fastest kernels, from host tensors to host tensors.

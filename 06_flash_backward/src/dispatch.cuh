@@ -11,6 +11,7 @@
 #include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/kernels/15_dependent_launch.cuh"
 #include "06_flash_backward/kernels/16_transposed_gradients.cuh"
+#include "06_flash_backward/kernels/17_split_tf32.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
 
 namespace fa::FA_TARGET {
@@ -98,11 +99,29 @@ bool runs_backward(const Attention<T>& a, bool deterministic,
                              a.head_dim, deterministic)));
 }
 
+/// Shared memory of a block of rung 14.
+inline std::size_t split_backward_bytes(std::int64_t head_dim) {
+  return with_head_dim<32, 128>(head_dim, [](auto columns) {
+    constexpr int d = decltype(columns)::value;
+    return std::max(SplitBackwardTileFor<d>::shared_bytes,
+                    SplitRowSumTile<d>::shared_bytes);
+  });
+}
+
+/// Whether rung 14 is chosen for a problem in float32; not in the lab, as rung 16 of lesson 05.
+inline bool prefers_split_tf32(const Attention<float>& a, bool deterministic,
+                               const DeviceProperties& device) {
+  return !deterministic && device.compute_capability != 0 &&
+         a.head_dim <= 128 &&
+         can_run(device,
+                 kNeedsMma.with_shared(split_backward_bytes(a.head_dim)));
+}
+
 /// What launch_backward() needs.
 inline Workspace workspace_of(
     const Attention<float>&, bool /*requested*/,
     const DeviceProperties& /*device*/ = device_properties()) {
-  return {0};  // rung 04 adds to dQ itself
+  return {0};  // rungs 04 and 14 add to dQ itself
 }
 /// What launch_backward() needs in the 16-bit types, for any strides.
 /// @param a         what is computed
@@ -132,6 +151,12 @@ inline void launch_backward(
     const DeviceProperties& device = device_properties()) {
   if (!runs_backward(a, deterministic, device)) {
     launch_backward_any_gpu(a, stream);
+    return;
+  }
+  if (prefers_split_tf32(a, deterministic, device)) {
+    with_head_dim<32, 128>(a.head_dim, [&](auto columns) {
+      launch_backward_split_tf32<decltype(columns)::value>(a, stream);
+    });
     return;
   }
   with_head_dim<32, 256>(a.head_dim, [&](auto columns) {
@@ -189,7 +214,10 @@ inline BackwardRung backward_rung(
   if (!runs_backward(a, deterministic, device)) {
     return {"any_gpu", kAnyGpuColumns};
   }
-  return {deterministic ? "03_two_kernels" : "04_atomics", sm_80_columns(a)};
+  return {deterministic                                  ? "03_two_kernels"
+          : prefers_split_tf32(a, deterministic, device) ? "17_split_tf32"
+                                                         : "04_atomics",
+          sm_80_columns(a)};
 }
 /// The same for the 16-bit types.
 template <class T>

@@ -72,8 +72,10 @@ TEST_CASE("float32: the kernels are those that the GPU can run") {
           (head_dim <= 64 ? "04_atomics" : "any_gpu"));
     CHECK(chosen(gpus::kRtx4090, Type::kFloat32, head_dim, true) ==
           (head_dim <= 128 ? "03_two_kernels" : "any_gpu"));
-    CHECK(chosen(gpus::kA100, Type::kFloat32, head_dim, false) ==
-          "04_atomics");
+    for (const DeviceProperties& gpu : {gpus::kA100, gpus::kH100}) {
+      CHECK(chosen(gpu, Type::kFloat32, head_dim, false) ==
+            (head_dim == 256 ? "04_atomics" : "17_split_tf32"));
+    }
     CHECK(chosen(gpus::kH100With80, Type::kFloat32, head_dim, true) ==
           "03_two_kernels");
   }
@@ -85,6 +87,8 @@ TEST_CASE("what is chosen for other GPUs computes gradients") {
       check_choice(gpus::kT4, type, 72, dropout);
     }
     check_choice(gpus::kT4, Type::kFloat16, 256, dropout);
+    check_choice(gpus::kRtx4090, Type::kFloat32, 64, dropout);
+    check_choice(gpus::kRtx4090, Type::kFloat32, 128, dropout);
     check_choice(gpus::kRtx4090, Type::kFloat16, 128, dropout);
     check_choice(gpus::kRtx4090, Type::kBFloat16, 256, dropout);
   }
@@ -106,7 +110,7 @@ TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   REQUIRE(rungs.size() == 4);
   CHECK(rungs[2].name == "03_two_kernels");
   CHECK(rungs[2].max_head_dim == 64);
-  REQUIRE(left_out.size() == 14);
+  REQUIRE(left_out.size() == 15);
   CHECK(left_out[0] ==
         "03_two_kernels is left out with a head_dim above 64: it needs 76800 "
         "bytes of shared memory in a block; T4 has 65536");
