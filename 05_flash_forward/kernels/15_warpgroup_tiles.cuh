@@ -102,7 +102,7 @@ __device__ void warpgroup_tiles_mainloop(
       for (int j = 0; j < 4; ++j) p[i][j] = 0;  // the other half
     }
   };
-  if (range.half) {
+  if (Tile::block_n == kHalfTile || range.half) {
     first(std::integral_constant<int, kHalfTile>{});
   } else {
     first(std::integral_constant<int, Tile::block_n>{});
