@@ -60,7 +60,7 @@ inline ForwardKernel register_tiles_kernel(
   });
 }
 
-/// The fastest kernel for a problem with a head dimension up to 256, for float32. Not rung 16 in the
+/// The fastest kernel for a problem with a head dimension up to 256, for float32. Not rung 17 in the
 /// lab: nothing is fast there, and tensor cores are what it takes longest to imitate.
 /// @param device the choice depends on nothing else
 inline ForwardKernel forward_kernel(

@@ -1,5 +1,5 @@
 /// @file
-/// float32 gradients on tensor cores, as lesson 05's rung 16: operands are sums of two TF32 numbers.
+/// float32 gradients on tensor cores, as lesson 05's rung 17: operands are sums of two TF32 numbers.
 /// The loop is that of rung 06. Two things differ. Elements of 32 bits cannot be transposed by
 /// ldmatrix, so dS goes to shared memory in the orientation that dQ = dS K wants. And float32 cannot
 /// do with LSE alone: a first kernel recomputes the row sums of P, as in rung 03, and here as well

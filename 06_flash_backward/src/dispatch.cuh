@@ -99,7 +99,7 @@ bool runs_backward(const Attention<T>& a, bool deterministic,
                              a.head_dim, deterministic)));
 }
 
-/// Shared memory of a block of rung 14.
+/// Shared memory of a block of rung 17.
 inline std::size_t split_backward_bytes(std::int64_t head_dim) {
   return with_head_dim<32, 128>(head_dim, [](auto columns) {
     constexpr int d = decltype(columns)::value;
@@ -108,7 +108,7 @@ inline std::size_t split_backward_bytes(std::int64_t head_dim) {
   });
 }
 
-/// Whether rung 14 is chosen for a problem in float32; not in the lab, as rung 16 of lesson 05.
+/// Whether rung 17 is chosen for a problem in float32; not in the lab, as rung 17 of lesson 05.
 inline bool prefers_split_tf32(const Attention<float>& a, bool deterministic,
                                const DeviceProperties& device) {
   return !deterministic && device.compute_capability != 0 &&

@@ -211,7 +211,7 @@ TEST_CASE(
         (rows / 2 * (2 + (on_hopper() ? 64 : 32)) +
          (on_hopper() ? rows / 64 : 0)) *
             sizeof(float));
-  g.attention.head_dim = 136;  // rung 14 needs less, but any strides may come
+  g.attention.head_dim = 136;  // rung 16 needs less, but any strides may come
   CHECK(fa_backward_workspace_bytes(&g) ==
         rows / 2 * (2 + 256) * sizeof(float));
   g.attention.head_dim = 200;
