@@ -10,10 +10,14 @@
 
 namespace fa::FA_TARGET {
 
-/// The tile for a head dimension: 64, 128 or 256.
+/// The tile for a head dimension: 64, 96, 128, 192 or 256.
 template <class T, int d>
-using HopperTileFor =
-    HopperTile<T, d, d == 256 ? 80 : 128, d == 64 ? 3 : 2, d == 64 ? 3 : 2>;
+using HopperTileFor = HopperTile<T, d,
+                                 d == 96    ? 112
+                                 : d == 192 ? 80
+                                 : d == 256 ? 64
+                                            : 128,
+                                 d <= 96 ? 3 : 2, d == 64 ? 3 : 2>;
 
 /// Keys of half a tile.
 constexpr int kHalfTile = 64;
@@ -98,7 +102,7 @@ __device__ void warpgroup_tiles_mainloop(
       for (int j = 0; j < 4; ++j) p[i][j] = 0;  // the other half
     }
   };
-  if (range.half) {
+  if (Tile::block_n == kHalfTile || range.half) {
     first(std::integral_constant<int, kHalfTile>{});
   } else {
     first(std::integral_constant<int, Tile::block_n>{});
@@ -188,7 +192,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 //! [warpgroup_tiles]
 
 /// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
-/// @tparam d            64, 128 or 256 columns, at least head_dim
+/// @tparam d            64, 96, 128, 192 or 256 columns, at least head_dim
 /// @param a            for which can_use_tma() holds
 /// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
 ///                     launch, not used by another one in between. Null: a static schedule.

@@ -34,7 +34,7 @@ TmaAttention<T> tma_attention(const Attention<T>& a) {
 }
 
 /// Tile sizes of a kernel.
-/// @tparam head_dim    columns, at least those of the inputs: 64, 128 or 256
+/// @tparam head_dim    columns, at least those of the inputs: 64, 96, 128, 192 or 256
 /// @tparam keys        of a tile
 /// @tparam warpgroups  consumers: they compute, kQueries queries each
 /// @tparam stage_count tiles of K, and of V, in shared memory

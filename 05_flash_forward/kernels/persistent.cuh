@@ -1,5 +1,5 @@
 /// @file
-/// What rungs 13 to 15 share: the pipelines of a persistent block, its producer, which takes tiles
+/// What rungs 13 to 16 share: the pipelines of a persistent block, its producer, which takes tiles
 /// of queries from the tile scheduler, and the asynchronous store of O.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace fa::FA_TARGET {
 template <class Tile>
 constexpr int kQueryStages = Tile::d == 256 ? 1 : 2;
 
-/// Shared memory of a block in rungs 13 to 15.
+/// Shared memory of a block in rungs 13 to 16.
 template <class Tile>
 struct PersistentShared {
   typename Tile::QTile q[kQueryStages<Tile>][Tile::consumers];

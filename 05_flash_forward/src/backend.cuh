@@ -105,6 +105,10 @@ inline std::vector<Rung> ladder() {
         std::conditional_t<d == 256, SmallForwardTile256, ForwardTileFor<d>>,
         half>();
   });
+  const auto split_tile_bytes = by_head_dim<32, 128>([](auto head_dim) {
+    return pipeline_bytes<SplitForwardTile<decltype(head_dim)::value>,
+                          float>();
+  });
   return {
       {{"01_unfused",
         "three kernels, scores in global memory",
@@ -146,7 +150,7 @@ inline std::vector<Rung> ladder() {
         float_tile_bytes,
         {forward_tiles<FloatTile<64>>(1), forward_tiles<FloatTile<256>>(1)}},
        in_float32(plain([](const auto& a, const auto& stream) {
-         launch_forward(a, stream);
+         register_tiles_kernel(a).launch(stream, nullptr);
        }))},
       {{"05_tensor_cores",
         "P stays in registers",
@@ -280,10 +284,12 @@ inline std::vector<Rung> ladder() {
         kNeedsHopper,
         nullptr,
         {forward_tiles<HopperTileFor<half, 64>>(3, true),
+         forward_tiles<HopperTileFor<half, 96>>(2, true),
+         forward_tiles<HopperTileFor<half, 192>>(2, true),
          forward_tiles<HopperTileFor<half, 256>>(2, true)}},
        in_16_bits(with_tile_counter(
            [](const auto& a, const auto& stream, auto* counter) {
-             with_head_dim<64, 256>(a.head_dim, [&](auto d) {
+             with_tma_head_dim<64, 256>(a.head_dim, [&](auto d) {
                launch_warpgroup_tiles<decltype(d)::value>(a, stream, counter);
              });
            }))},
@@ -300,6 +306,21 @@ inline std::vector<Rung> ladder() {
        in_16_bits(plain([](const auto& a, const auto& stream) {
          with_head_dim<64, 256>(a.head_dim, [&](auto d) {
            launch_mirrored_tiles<decltype(d)::value>(a, stream);
+         });
+       }))},
+      {{"17_split_tf32",
+        "float32 on tensor cores, 3xTF32",
+        float32,
+        128,
+        kDropout,
+        8,
+        kNeedsMma,
+        split_tile_bytes,
+        {forward_tiles<SplitForwardTile<64>>(kPipelineStages),
+         forward_tiles<SplitForwardTile<128>>(kPipelineStages)}},
+       in_float32(plain([](const auto& a, const auto& stream) {
+         with_head_dim<32, 128>(a.head_dim, [&](auto d) {
+           launch_split_tf32<SplitForwardTile<decltype(d)::value>>(a, stream);
          });
        }))},
   };

@@ -9,6 +9,7 @@
 #include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
 #include "05_flash_forward/kernels/16_mirrored_tiles.cuh"
+#include "05_flash_forward/kernels/17_split_tf32.cuh"
 #include "05_flash_forward/kernels/any_gpu.cuh"
 
 namespace fa::FA_TARGET {
@@ -33,9 +34,8 @@ ForwardKernel any_gpu_kernel(const Attention<T>& a) {
           "any_gpu", kAnyGpuColumns};
 }
 
-/// The fastest kernel for a problem with a head dimension up to 256.
-/// @param device the choice depends on nothing else
-inline ForwardKernel forward_kernel(
+/// The fastest kernel for float32 without tensor cores.
+inline ForwardKernel register_tiles_kernel(
     const Attention<float>& a,
     const DeviceProperties& device = device_properties()) {
   const auto fits = [&](auto tile) {
@@ -57,6 +57,28 @@ inline ForwardKernel forward_kernel(
       if (fits(Small{})) return kernel(Small{});
     }
     return any_gpu_kernel(a);
+  });
+}
+
+/// The fastest kernel for a problem with a head dimension up to 256, for float32. Not rung 17 in the
+/// lab: nothing is fast there, and tensor cores are what it takes longest to imitate.
+/// @param device the choice depends on nothing else
+inline ForwardKernel forward_kernel(
+    const Attention<float>& a,
+    const DeviceProperties& device = device_properties()) {
+  if (device.compute_capability == 0 || a.head_dim > 128) {
+    return register_tiles_kernel(a, device);
+  }
+  return with_head_dim<32, 128>(a.head_dim, [&](auto head_dim) {
+    using Tile = SplitForwardTile<decltype(head_dim)::value>;
+    if (!can_run(device,
+                 kNeedsMma.with_shared(pipeline_bytes<Tile, float>()))) {
+      return register_tiles_kernel(a, device);
+    }
+    return ForwardKernel{[=](const Stream& stream, unsigned*) {
+                           launch_split_tf32<Tile>(a, stream);
+                         },
+                         "17_split_tf32", Tile::d};
   });
 }
 
@@ -101,6 +123,7 @@ template <class T>
 ForwardKernel sm_90_kernel(const Attention<T>& a,
                            const DeviceProperties& device) {
   if (prefers_mirrored_tiles(a, device.sm_count)) {
+    // Whatever the size of a problem, callers give the same workspace.
     return with_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
       constexpr int d = decltype(head_dim)::value;
       return ForwardKernel{[=](const Stream& stream, unsigned*) {
@@ -109,21 +132,19 @@ ForwardKernel sm_90_kernel(const Attention<T>& a,
                            "16_mirrored_tiles", d, sizeof(unsigned)};
     });
   }
-  if (a.head_dim > 64 && a.head_dim <= 128) {
-    return {[=](const Stream& stream, unsigned* tile_counter) {
-              launch_lazy_rescaling(a, stream, tile_counter);
-            },
-            "14_lazy_rescaling", 128, sizeof(unsigned)};
-  }
-  const auto kernel = [&](auto head_dim) {
+  return with_tma_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
     constexpr int d = decltype(head_dim)::value;
-    return ForwardKernel{[=](const Stream& stream, unsigned* tile_counter) {
-                           launch_warpgroup_tiles<d>(a, stream, tile_counter);
-                         },
-                         "15_warpgroup_tiles", d, sizeof(unsigned)};
-  };
-  return a.head_dim <= 64 ? kernel(std::integral_constant<int, 64>{})
-                          : kernel(std::integral_constant<int, 256>{});
+    return ForwardKernel{
+        [=](const Stream& stream, unsigned* tile_counter) {
+          if constexpr (d == 128) {
+            launch_lazy_rescaling(a, stream, tile_counter);
+          } else {
+            launch_warpgroup_tiles<d>(a, stream, tile_counter);
+          }
+        },
+        d == 128 ? "14_lazy_rescaling" : "15_warpgroup_tiles", d,
+        sizeof(unsigned)};
+  });
 }
 
 /// The fastest kernel for a problem, for the 16-bit types.

@@ -41,7 +41,7 @@ void check_choice(const DeviceProperties& gpu, Type type,
 
 TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
   for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
-    for (const int head_dim : {32, 64, 128, 256}) {
+    for (const int head_dim : {32, 64, 72, 96, 104, 128, 160, 192, 256}) {
       CAPTURE(head_dim);
       CHECK(chosen(gpus::kT4, type, head_dim) == "any_gpu");
       CHECK(chosen(gpus::kA100With75, type, head_dim) == "any_gpu");
@@ -51,9 +51,9 @@ TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
       CHECK(chosen(gpus::kH100With90, type, head_dim) == "08_edge_masks");
       CHECK(chosen(gpus::kB200, type, head_dim) == "08_edge_masks");
       CHECK(chosen(gpus::kH100, type, head_dim) ==
-            (head_dim <= 64    ? "16_mirrored_tiles"
-             : head_dim == 128 ? "14_lazy_rescaling"
-                               : "15_warpgroup_tiles"));
+            (head_dim <= 64                       ? "16_mirrored_tiles"
+             : head_dim == 104 || head_dim == 128 ? "14_lazy_rescaling"
+                                                  : "15_warpgroup_tiles"));
       CHECK(chosen(gpus::kH100, type, head_dim, 0.5) == "08_edge_masks");
       CHECK(chosen(gpus::kT4, type, head_dim, 0.5) == "any_gpu");
     }
@@ -87,7 +87,8 @@ TEST_CASE("float32: the kernel is one that the GPU and its code can run") {
          {gpus::kA100, gpus::kRtx4090, gpus::kH100, gpus::kH100With80,
           gpus::kB200}) {
       CAPTURE(gpu.name);
-      CHECK(chosen(gpu, Type::kFloat32, head_dim) == "04_register_tiles");
+      CHECK(chosen(gpu, Type::kFloat32, head_dim) ==
+            (head_dim == 256 ? "04_register_tiles" : "17_split_tf32"));
     }
   }
 }
@@ -100,6 +101,7 @@ TEST_CASE("what is chosen for other GPUs computes attention") {
     }
     for (const int head_dim : {64, 128, 256}) {  // smaller tiles
       check_choice(gpus::kRtx4090, Type::kFloat32, head_dim, dropout);
+      check_choice(gpus::kA100, Type::kFloat32, head_dim, dropout);
     }
     check_choice(gpus::kRtx4090, Type::kBFloat16, 256, dropout);
   }
@@ -137,13 +139,13 @@ TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   }
   {
     const auto [rungs, left_out] = fitted(gpus::kH100With80);
-    CHECK(rungs.back().name == "08_edge_masks");
+    CHECK(rungs.back().name == "17_split_tf32");
     REQUIRE(left_out.size() == 8);
     CHECK(left_out[0] ==
           "09_wgmma is left out: it needs sm_90a (TMA and wgmma); this build "
           "has code for sm_80 only, see CMAKE_CUDA_ARCHITECTURES");
   }
-  CHECK(fitted(gpus::kRtx4090).first.size() == 8);
+  CHECK(fitted(gpus::kRtx4090).first.size() == 9);
   CHECK(fitted(gpus::kH100).second.empty());
 }
 

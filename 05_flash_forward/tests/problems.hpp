@@ -30,13 +30,19 @@ inline Problem problem_of(Type type, AttentionShape shape,
 }
 
 /// Calls check(problem, seed) for head dimensions x masks x groups x lengths x dropout: all of the
-/// matrix, or a thinner one.
+/// matrix, or a thinner one. The 16-bit types have more head dimensions: kernels are compiled for
+/// 96 and 192, too, and a multiple of 8 below each is padded.
 template <class Check>
 void for_each_of_matrix(Type type, bool all, Check check) {
   using Lengths = std::vector<std::pair<std::int64_t, std::int64_t>>;
-  const std::vector<std::int64_t> head_dims =
+  std::vector<std::int64_t> head_dims =
       all ? std::vector<std::int64_t>{32, 40, 64, 72, 128, 256}
           : std::vector<std::int64_t>{40, 64, 128};
+  if (type != Type::kFloat32) {
+    for (const int head_dim : {80, 96, 160, 192}) {
+      if (all || head_dim % 96 == 0) head_dims.push_back(head_dim);
+    }
+  }
   const Lengths lengths =
       all ? Lengths{{1, 1}, {17, 17}, {113, 203}, {1023, 1024}, {799, 3}}
           : Lengths{{17, 17}, {113, 203}, {199, 3}};

@@ -14,6 +14,13 @@ namespace fa::FA_TARGET {
 /// Threads of a block that computes delta.
 constexpr int kPreprocessThreads = 256;
 
+/// Lanes that share a row of d columns, of which each has 8: a power of two.
+template <int d>
+constexpr int kRowLanes = d <= 32    ? 4
+                          : d <= 64  ? 8
+                          : d <= 128 ? 16
+                                     : 32;
+
 /// Reads 8 neighbours as floats; the address is a multiple of 16.
 template <class T>
 __device__ void load8(float (&to)[8], const T* from) {
@@ -28,7 +35,7 @@ __device__ void load8(float (&to)[8], const T* from) {
   }
 }
 
-/// The row sum of dO * O, given to the d / 8 lanes that share a row. All lanes call it.
+/// The row sum of dO * O, given to the lanes that share a row. All lanes call it.
 /// @param a    what is computed
 /// @param head of the row
 /// @param row  beyond the last one the sum is 0
@@ -44,15 +51,15 @@ __device__ float row_delta(const AttentionGradient<T>& a,
 #pragma unroll
     for (int i = 0; i < 8; ++i) sum += o[i] * d_o[i];
   }
-  return warp_sum<d / 8>(sum);
+  return warp_sum<kRowLanes<d>>(sum);
 }
 
 /// delta = rowsum(dO * O).
-/// @tparam d at least head_dim; d / 8 lanes share a row
+/// @tparam d at least head_dim
 //! [preprocess]
 template <int d>
 __global__ void preprocess(AttentionGradient<float> a) {
-  constexpr int lanes = d / 8;
+  constexpr int lanes = kRowLanes<d>;
   const int row = blockIdx.x * (kPreprocessThreads / lanes) +
                   static_cast<int>(threadIdx.x) / lanes;
   const int col = threadIdx.x % lanes * 8;
@@ -135,10 +142,10 @@ __global__ void score_gradients_by_element(AttentionGradient<float> a,
 }
 //! [elements]
 
-/// Blocks that cover all rows of the workspace, d / 8 threads for each.
+/// Blocks that cover all rows of the workspace, kRowLanes<d> threads for each.
 template <int d, class T>
 Launch preprocess_launch(const Attention<T>& a) {
-  constexpr int rows = kPreprocessThreads / (d / 8);
+  constexpr int rows = kPreprocessThreads / kRowLanes<d>;
   return {{static_cast<unsigned>(ceil_div(padded_rows(a), rows)),
            static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)},
           {kPreprocessThreads}};

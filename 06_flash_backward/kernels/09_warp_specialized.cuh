@@ -85,7 +85,7 @@ template <class Tile, class T>
 __device__ void accumulate_d_q(SpecializedBackwardShared<Tile>& shared,
                                const AttentionGradient<T>& a,
                                const NBlock& block, int warpgroup) {
-  constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
+  const int bytes = d_q_bytes<Tile>(warpgroup);
   PipelineState<1> at;
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = workspace_row(a, block, head, query0);
@@ -107,10 +107,12 @@ __device__ void accumulate_d_q(SpecializedBackwardShared<Tile>& shared,
 /// @param parity    of how often it was called before
 //! [send_d_q]
 template <class Tile, class Shared>
-__device__ void send_d_q(Shared& shared, const QueryGradient<Tile>& d_q,
+__device__ void send_d_q(Shared& shared, QueryGradient<Tile>& d_q,
                          int warpgroup, int parity) {
   shared.d_q_empty[warpgroup].wait(parity ^ 1);
-  store_accumulator(shared.d_q[warpgroup], d_q);
+  with_d_q_part<Tile>(d_q, warpgroup, [&](auto& part) {
+    store_accumulator(shared.d_q[warpgroup], part);
+  });
   fence_async_proxy();  // TMA sees what this thread wrote
   __syncwarp();
   if (threadIdx.x % kWarp == 0) shared.d_q_full[warpgroup].arrive();

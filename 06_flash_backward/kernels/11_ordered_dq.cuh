@@ -33,7 +33,7 @@ template <class Tile, class Shared, class T>
 __device__ PipelineState<1> accumulate_d_q_in_order(
     Shared& shared, const AttentionGradient<T>& a, const NBlock& block,
     int warpgroup, PipelineState<1> at = {}) {
-  constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
+  const int bytes = d_q_bytes<Tile>(warpgroup);
   constexpr bool late = Tile::block_m == 64;
   int added = -1;  // the semaphore of a part that is not released yet
   const auto release = [&] {
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 //! [in_turn]
 
 /// Launches the rung.
-/// @tparam d     64 or 128, at least head_dim
+/// @tparam d     64, 96 or 128, at least head_dim
 /// @param a      with a Workspace{d, true}
 /// @param stream where
 /// @param with_pdl whether the kernels start early, as in rung 15

@@ -23,7 +23,7 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
                                                 const NBlock& block,
                                                 int warpgroup,
                                                 PipelineState<1> at = {}) {
-  constexpr int bytes = Tile::d_q_part * int{sizeof(float)};
+  const int bytes = d_q_bytes<Tile>(warpgroup);
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = workspace_row(a, block, head, query0);
     unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 }
 
 /// Launches the rung.
-/// @tparam d     64 or 128, at least head_dim
+/// @tparam d     64, 96 or 128, at least head_dim
 /// @param a      with a Workspace{d, true}
 /// @param stream where
 /// @param with_pdl whether the kernels start early, as in rung 15

@@ -21,10 +21,11 @@ namespace fa::FA_TARGET {
 constexpr int kWideHeads = 129;
 
 /// Sizes of a kernel.
-template <class Type>
+/// @tparam head_dim columns, at least those of the inputs: 192 or 256
+template <class Type, int head_dim>
 struct WideTile {
   using T = Type;
-  static constexpr int d = 256;
+  static constexpr int d = head_dim;
   static constexpr int block_m = kQueries;
   static constexpr int block_n = kKeys;
   static constexpr int stages = 2;             ///< of the tiles in the loop
@@ -65,9 +66,8 @@ struct WideKeysShared {
 
 /// The producer thread of a block that owns keys. K is loaded with the first tile of Q, V with the
 /// first one of dO.
-template <class Tile, class T>
-__device__ void load_wide_queries(WideKeysShared<Tile>& shared,
-                                  const TmaGradient<T>& maps,
+template <class Tile, class Shared, class T>
+__device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
                                   const NBlock& block) {
   constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
   const AttentionGradient<T>& a = maps.a;
@@ -247,7 +247,7 @@ __device__ void wide_keys_block(const TmaGradient<T>& maps,
   if (warpgroup == kKeyWarpgroups) {
     setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) {
-      load_wide_queries(shared, maps, block);
+      load_wide_queries<Tile>(shared, maps, block);
     }
     return;
   }
@@ -574,13 +574,13 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
 }
 
 /// Launches the rung.
+/// @tparam d     192 or 256, at least head_dim
 /// @param a      with a Workspace{0}
 /// @param stream where
-template <class T>
+template <int d, class T>
 void launch_backward_wide_heads(const AttentionGradient<T>& a,
                                 const Stream& stream) {
-  using Tile = WideTile<T>;
-  constexpr int d = Tile::d;
+  using Tile = WideTile<T, d>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const WideOrder order = wide_order<Tile>(a);

@@ -1,5 +1,5 @@
 /// @file
-/// What rungs 08 to 13 share: tiles, tensor maps, the loop over tiles of queries, the mask, P and
+/// What rungs 08 to 14 share: tiles, tensor maps, the loop over tiles of queries, the mask, P and
 /// dS, the accumulator of dQ, and the epilogue. A block has two warpgroups with 64 keys each;
 /// scores are computed transposed, so that P^T and dS^T are left operands of wgmma in registers,
 /// and only dS goes through shared memory.
@@ -27,7 +27,7 @@ constexpr int kBackwardConsumerRegisters =
     (3 * 168 - kBackwardProducerRegisters<Tile>) / 2;
 
 /// The gradients of attention with the maps of its tensors. Boxes have block_m rows for q and d_o,
-/// kQueries for d_q, kKeys for the others.
+/// kQueries for d_q, those of a tile of K or V for the others.
 template <class T>
 struct TmaGradient {
   TensorMap q;
@@ -41,7 +41,7 @@ struct TmaGradient {
 };
 
 /// Sizes of a kernel.
-/// @tparam head_dim    columns, at least those of the inputs: 64 or 128
+/// @tparam head_dim    columns, at least those of the inputs: 64, 96 or 128
 /// @tparam queries     of a tile: 64 or 128
 /// @tparam stage_count tiles of Q, and of dO, in shared memory
 template <class Type, int head_dim, int queries, int stage_count>
@@ -51,9 +51,11 @@ struct HopperBackwardTile {
   static constexpr int block_m = queries;
   static constexpr int block_n = kKeys * kKeyWarpgroups;
   static constexpr int stages = stage_count;
-  // Of dQ a warpgroup has 64 rows, and of these d_q_columns: d_q_part elements.
-  static constexpr int d_q_columns = block_m == 64 ? d / 2 : d;
-  static constexpr int d_q_part = block_m * d / 2;
+  // Of dQ a warpgroup has 64 rows: of tiles with 128 its own, of tiles with 64 columns in panels of
+  // 64, the second warpgroup the rest. d_q_part elements at most.
+  static constexpr int d_q_columns = block_m == 64 ? 64 : d;
+  static constexpr int last_d_q_columns = block_m == 64 ? d - 64 : d;
+  static constexpr int d_q_part = kQueries * d_q_columns;
   using QTile = SwizzledTile<T, block_m, d>;  ///< of Q or dO
   using KvTile = SwizzledTile<T, kKeys, d>;   ///< of a warpgroup's K or V
   using ScoreTile = SwizzledTile<T, block_m, block_n>;  ///< of dS
@@ -61,7 +63,7 @@ struct HopperBackwardTile {
   static_assert(kPaddedRows % block_m == 0, "whole tiles in the workspace");
 };
 
-/// The tile of rungs 08 to 12 for a head dimension, 64 or 128: as many scores as a thread has
+/// The tile of rungs 08 to 12 for a head dimension, 64, 96 or 128: as many scores as a thread has
 /// registers for.
 template <class T, int d, int stages = 2>
 using HopperBackwardTileFor =
@@ -82,6 +84,23 @@ using KeyGradient = float[Tile::d / 2];
 /// This lane's part of a warpgroup's part of dQ.
 template <class Tile>
 using QueryGradient = float[Tile::d_q_columns / 2];
+/// Calls work(part) with the registers that a warpgroup uses of its part of dQ.
+template <class Tile, class Work>
+__device__ void with_d_q_part(QueryGradient<Tile>& d_q, int warpgroup,
+                              Work work) {
+  constexpr int last = Tile::last_d_q_columns / 2;
+  if (last == Tile::d_q_columns / 2 || warpgroup == 0) {
+    work(d_q);
+  } else {
+    work(reinterpret_cast<float(&)[last]>(d_q));
+  }
+}
+/// Bytes of a warpgroup's part of dQ.
+template <class Tile>
+__device__ int d_q_bytes(int warpgroup) {
+  return kQueries * int{sizeof(float)} *
+         (warpgroup == 0 ? Tile::d_q_columns : Tile::last_d_q_columns);
+}
 /// A warpgroup's part of dQ in 16 bits, which TMA stores.
 template <class Tile>
 using QueryGradientPart =
@@ -242,14 +261,16 @@ __device__ void issue_d_q(QueryGradient<Tile>& d_q,
   constexpr bool by_columns = Tile::block_m == 64;
   const int row = by_columns ? 0 : 64 * warpgroup;
   const int col = by_columns ? Tile::d_q_columns * warpgroup : 0;
-  wgmma_fence(d_q);
+  with_d_q_part<Tile>(d_q, warpgroup, [&](auto& part) {
+    wgmma_fence(part);
 #pragma unroll
-  for (int key = 0; key < Tile::block_n; key += 16) {
-    wgmma<typename Tile::T>(d_q, d_s.by_rows(row, key),
-                            k[key / kKeys].by_columns(key % kKeys, col),
-                            key > 0);
-  }
-  wgmma_commit(d_q);
+    for (int key = 0; key < Tile::block_n; key += 16) {
+      wgmma<typename Tile::T>(part, d_s.by_rows(row, key),
+                              k[key / kKeys].by_columns(key % kKeys, col),
+                              key > 0);
+    }
+    wgmma_commit(part);
+  });
 }
 //! [issue_d_q]
 
@@ -319,12 +340,12 @@ template <class RowTile, int r>
 __device__ void store_gradient(const TensorMap& map, const float (&x)[r],
                                float factor, RowTile& tile, int row0,
                                int head, int batch, int col0 = 0) {
-  static_assert(RowTile::rows == 64 && RowTile::cols == 2 * r,
+  static_assert(RowTile::rows == 64 && RowTile::cols >= 2 * r,
                 "a warpgroup has 64 rows");
   const int lane = threadIdx.x % kWarp;
   const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
 #pragma unroll
-  for (int col = 0; col < RowTile::cols; col += 16) {
+  for (int col = 0; col < 2 * r; col += 16) {
     std::uint32_t pairs[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -375,14 +396,17 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
   const int warpgroup = warpgroup_index();
   const int query0 = blockIdx.x * Tile::block_m;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
-  QueryGradient<Tile> d_q;
   grid_dependency_wait();  // for rung 15
-  load_accumulator(
-      d_q, d_q_accum_part<Tile>(a, head.padded_row + query0, warpgroup));
   constexpr bool by_columns = Tile::block_m == 64;
-  store_gradient(maps.d_q, d_q, a.scale, tiles[warpgroup],
-                 query0 + (by_columns ? 0 : kQueries * warpgroup), blockIdx.y,
-                 blockIdx.z, by_columns ? Tile::d_q_columns * warpgroup : 0);
+  QueryGradient<Tile> d_q;
+  with_d_q_part<Tile>(d_q, warpgroup, [&](auto& part) {
+    load_accumulator(
+        part, d_q_accum_part<Tile>(a, head.padded_row + query0, warpgroup));
+    store_gradient(maps.d_q, part, a.scale, tiles[warpgroup],
+                   query0 + (by_columns ? 0 : kQueries * warpgroup),
+                   blockIdx.y, blockIdx.z,
+                   by_columns ? Tile::d_q_columns * warpgroup : 0);
+  });
   if (threadIdx.x % kWarpgroup == 0) {
     bulk_wait_read<0>();  // before the block's shared memory is freed
   }
@@ -403,7 +427,7 @@ void launch_tma_postprocess(const TmaGradient<T>& maps, const Stream& stream,
 }
 
 /// Gradients with tensor maps for a kernel.
-/// @tparam Tile HopperBackwardTile or WideTile of the kernel
+/// @tparam Tile HopperBackwardTile or WideTile or TransposedTile of the kernel
 /// @throws as tensor_map()
 template <class Tile, class T>
 TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {
@@ -414,7 +438,8 @@ TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {
   };
   const auto of_keys = [&](const T* data, const RowStrides& strides) {
     return tensor_map(data, {a.batch, a.kv_heads, a.length_k, a.head_dim},
-                      {strides.batch, strides.head, strides.row}, kKeys);
+                      {strides.batch, strides.head, strides.row},
+                      Tile::KvTile::rows);
   };
   return {of_queries(a.q, a.q_strides, Tile::block_m),
           of_queries(a.d_o, a.d_o_strides, Tile::block_m),

@@ -1,8 +1,6 @@
 /// @file
-/// In which order blocks take blocks of keys, in rungs 10 to 14.
+/// In which order blocks take blocks of keys, in rungs 10 to 16.
 #pragma once
-
-#include <algorithm>
 
 #include "06_flash_backward/kernels/hopper_backward.cuh"
 #include "common/attention/tile_scheduler.cuh"
@@ -23,16 +21,6 @@ __device__ NBlock longest_first_n_block(const Attention<T>& a, int tile_index,
   return n_block<Tile>(a, index, work.head, work.batch);
 }
 //! [most_queries_first]
-
-/// How many heads to process together so that what blocks read repeatedly stays in the L2 cache of
-/// 50 MB: 32 MiB at most.
-/// @param heads of all sequences
-/// @param bytes of one of them
-inline int heads_in_l2(int heads, std::int64_t bytes) {
-  constexpr std::int64_t l2_bytes = std::int64_t{32} << 20;
-  return static_cast<int>(std::min<std::int64_t>(
-      heads, std::max<std::int64_t>(1, l2_bytes / bytes)));
-}
 
 /// How many heads to process together so that the longest blocks of keys of the last heads do not
 /// end long after all others: those with two blocks for each SM. But eight SMs at least share a

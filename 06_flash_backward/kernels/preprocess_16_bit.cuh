@@ -1,5 +1,5 @@
 /// @file
-/// What the 16-bit kernels, rungs 05 to 13, need of each row: delta, LSE in base 2, and for those
+/// What the 16-bit kernels, rungs 05 to 14, need of each row: delta, LSE in base 2, and for those
 /// that add to it, an accumulator of dQ that is zero.
 #pragma once
 
@@ -7,10 +7,11 @@
 
 namespace fa::FA_TARGET {
 
-/// Zeroes eight columns of d_q_accum.
+/// Zeroes eight columns of d_q_accum, if it has them.
 template <int d, class T>
 __device__ void zero_d_q_accum(const AttentionGradient<T>& a,
                                std::int64_t padded_row, int col) {
+  if (col >= d) return;
   float* const to = a.d_q_accum + padded_row * d + col;
   store4(to, make_float4(0, 0, 0, 0));
   store4(to + 4, make_float4(0, 0, 0, 0));
@@ -28,10 +29,10 @@ __device__ void store_row_statistics(const AttentionGradient<T>& a,
 }
 
 /// delta = rowsum(dO * O), LSE in base 2, and zeros for d_q_accum where there is one.
-/// @tparam d columns of d_q_accum, at least head_dim; d / 8 lanes share a row
+/// @tparam d columns of d_q_accum, at least head_dim
 template <int d, class T>
 __global__ void preprocess_16_bit(AttentionGradient<T> a) {
-  constexpr int lanes = d / 8;
+  constexpr int lanes = kRowLanes<d>;
   const int row = blockIdx.x * (kPreprocessThreads / lanes) +
                   static_cast<int>(threadIdx.x) / lanes;
   const int col = threadIdx.x % lanes * 8;
@@ -46,11 +47,11 @@ __global__ void preprocess_16_bit(AttentionGradient<T> a) {
 
 /// The same for rungs 11, 12 and 14, which need semaphores that are zero, and an accumulator that is
 /// zero only for queries that see no key: for the others the first block stores.
-/// @tparam d columns of d_q_accum; d / 8 lanes share a row
+/// @tparam d columns of d_q_accum, at least head_dim
 template <int d, class T>
 __global__ void preprocess_semaphores(AttentionGradient<T> a) {
   launch_dependents();  // for rung 15
-  constexpr int lanes = d / 8;
+  constexpr int lanes = kRowLanes<d>;
   const int row = blockIdx.x * (kPreprocessThreads / lanes) +
                   static_cast<int>(threadIdx.x) / lanes;
   const int col = threadIdx.x % lanes * 8;

@@ -31,14 +31,14 @@ inline std::vector<Tiles> swizzled_tiles(int key_stages) {
       backward_tiles<SwizzledBackwardTile<64>>(kPipelineStages, key_stages),
       backward_tiles<SwizzledBackwardTile<256>>(kPipelineStages, key_stages)};
 }
-template <int stages>
+template <int stages, int... d>
 std::vector<Tiles> tma_tiles() {
-  return {backward_tiles<HopperBackwardTileFor<half, 64, stages>>(stages),
-          backward_tiles<HopperBackwardTileFor<half, 128, stages>>(stages)};
+  return {backward_tiles<HopperBackwardTileFor<half, d, stages>>(stages)...};
 }
-inline std::vector<Tiles> wide_tiles() {
-  using Tile = WideTile<half>;
-  return {{kWideQueries, Tile::block_n, Tile::stages, Tile::stages, Tile::d}};
+template <int... d>
+std::vector<Tiles> wide_tiles() {
+  return {Tiles{kWideQueries, WideTile<half, d>::block_n,
+                WideTile<half, d>::stages, WideTile<half, d>::stages, d}...};
 }
 
 // Shared memory of rung 05.
@@ -53,17 +53,22 @@ inline std::size_t plain_bytes(std::int64_t head_dim) {
 enum class Needed { kNothing, kAccumulator, kSemaphores };
 
 // Prepares `work(gradient, d, stream)` with a workspace; d is the head dimension, from `least` to
-// `most`, that its kernels are compiled for.
-template <int least, int most, class Work>
+// `most`, that its kernels are compiled for: by with_head_dim(), or by with_tma_head_dim().
+template <int least, int most, bool tma = false, class Work>
 auto start(Needed needed, Work work) {
   return [=](const auto& of) {
-    return with_head_dim<least, most>(of.head_dim, [&](auto d) {
+    const auto prepare_columns = [&](auto d) {
       const Workspace what{
           needed == Needed::kNothing ? 0 : decltype(d)::value,
           needed == Needed::kSemaphores};
       return with_workspace(
           of, what, [=](const auto& a) { work(a, d, Stream::of(nullptr)); });
-    });
+    };
+    if constexpr (tma) {
+      return with_tma_head_dim<least, most>(of.head_dim, prepare_columns);
+    } else {
+      return with_head_dim<least, most>(of.head_dim, prepare_columns);
+    }
   };
 }
 
@@ -151,14 +156,14 @@ inline std::vector<Rung> ladder() {
                                a, stream);
                          })),
       hopper_rung("08_wgmma", "Hopper's matmuls and copies", false,
-                  {128, tma_tiles<1>()},
+                  {128, tma_tiles<1, 64, 128>()},
                   start<64, 128>(
                       accumulator,
                       [](const auto& a, auto d, const Stream& stream) {
                         launch_backward_wgmma<decltype(d)::value>(a, stream);
                       })),
       hopper_rung("09_warp_specialized", "warps that load, warps that add",
-                  false, {128, tma_tiles<2>()},
+                  false, {128, tma_tiles<2, 64, 128>()},
                   start<64, 128>(
                       accumulator,
                       [](const auto& a, auto d, const Stream& stream) {
@@ -166,35 +171,37 @@ inline std::vector<Rung> ladder() {
                             a, stream);
                       })),
       hopper_rung(
-          "10_delayed_dq", "dQ one tile later", false, {128, tma_tiles<2>()},
+          "10_delayed_dq", "dQ one tile later", false,
+          {128, tma_tiles<2, 64, 128>()},
           start<64, 128>(accumulator,
                          [](const auto& a, auto d, const Stream& stream) {
                            launch_backward_delayed_dq<decltype(d)::value>(
                                a, stream);
                          })),
-      hopper_rung(
-          "11_ordered_dq", "the same bits, ordered accumulation", true,
-          {128, tma_tiles<2>()},
-          start<64, 128>(semaphores,
-                         [](const auto& a, auto d, const Stream& stream) {
-                           launch_backward_ordered_dq<decltype(d)::value>(
-                               a, stream);
-                         })),
+      hopper_rung("11_ordered_dq", "the same bits, ordered accumulation",
+                  true, {128, tma_tiles<2, 64, 96, 128>()},
+                  start<64, 128, true>(
+                      semaphores,
+                      [](const auto& a, auto d, const Stream& stream) {
+                        launch_backward_ordered_dq<decltype(d)::value>(
+                            a, stream);
+                      })),
       hopper_rung("12_store_then_reduce", "the first stores, no zeros", false,
-                  {128, tma_tiles<2>()},
-                  start<64, 128>(
+                  {128, tma_tiles<2, 64, 96, 128>()},
+                  start<64, 128, true>(
                       semaphores,
                       [](const auto& a, auto d, const Stream& stream) {
                         launch_backward_store_then_reduce<decltype(d)::value>(
                             a, stream);
                       })),
-      hopper_rung("13_wide_heads", "wide heads, no accumulation of dQ", true,
-                  {256, wide_tiles(), {}, ceil_div(kWideHeads, 8) * 8},
-                  start<256, 256>(
-                      nothing,
-                      [](const auto& a, auto /*d*/, const Stream& stream) {
-                        launch_backward_wide_heads(a, stream);
-                      })),
+      hopper_rung(
+          "13_wide_heads", "wide heads, no accumulation of dQ", true,
+          {256, wide_tiles<192, 256>(), {}, ceil_div(kWideHeads, 8) * 8},
+          start<192, 256, true>(
+              nothing,
+              [](const auto& a, auto d, const Stream& stream) {
+                launch_backward_wide_heads<decltype(d)::value>(a, stream);
+              })),
       hopper_rung(
           "14_persistent", "persistent blocks", false,
           {64, {backward_tiles<HopperBackwardTileFor<half, 64>>(2)}},
@@ -202,13 +209,38 @@ inline std::vector<Rung> ladder() {
                         [](const auto& a, auto /*d*/, const Stream& stream) {
                           launch_backward_persistent<false>(a, stream);
                         })),
-      hopper_rung("15_dependent_launch", "programmatic dependent launch",
-                  false, {128, tma_tiles<2>()},
-                  start<64, 128>(semaphores, [](const auto& a, auto d,
-                                                const Stream& stream) {
-                    launch_backward_dependent<decltype(d)::value>(a, false,
-                                                                  stream);
-                  }))};
+      hopper_rung(
+          "15_dependent_launch", "programmatic dependent launch", false,
+          {128, tma_tiles<2>()},
+          start<64, 128>(semaphores,
+                         [](const auto& a, auto d, const Stream& stream) {
+                           launch_backward_dependent<decltype(d)::value>(
+                               a, false, stream);
+                         })),
+      hopper_rung("16_transposed_gradients", "dK and dV transposed, 96 keys",
+                  false,
+                  {192,
+                   {backward_tiles<TransposedTile<half>>(
+                       TransposedTile<half>::stages)},
+                   {},
+                   ceil_div(kWideHeads, 8) * 8},
+                  start<192, 192, true>(
+                      accumulator,
+                      [](const auto& a, auto /*d*/, const Stream& stream) {
+                        launch_backward_transposed(a, stream);
+                      })),
+      float_rung(
+          "17_split_tf32", "float32 on tensor cores, 3xTF32", false,
+          {128,
+           {backward_tiles<SplitBackwardTileFor<64>>(2),
+            backward_tiles<SplitBackwardTileFor<128>>(1)},
+           split_backward_bytes},
+          start<32, 128>(nothing,
+                         [](const auto& a, auto d, const Stream& stream) {
+                           launch_backward_split_tf32<decltype(d)::value>(
+                               a, stream);
+                         }),
+          kNeedsMma)};
 }
 
 // Lesson 05's fastest kernels, from host tensors to host tensors.

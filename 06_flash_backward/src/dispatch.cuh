@@ -10,16 +10,19 @@
 #include "06_flash_backward/kernels/07_deterministic.cuh"
 #include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/kernels/15_dependent_launch.cuh"
+#include "06_flash_backward/kernels/16_transposed_gradients.cuh"
+#include "06_flash_backward/kernels/17_split_tf32.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
 
 namespace fa::FA_TARGET {
 
-/// Columns that the kernels with TMA, rungs 08 to 13, are compiled for; 0 for a problem that they
+/// Columns that the kernels with TMA, rungs 08 to 14, are compiled for; 0 for a problem that they
 /// do not take, whatever its strides.
 template <class T>
 int tma_columns(const Attention<T>& a) {
   if (sizeof(T) != 2 || a.dropout.threshold != 0) return 0;
-  return a.head_dim <= 64 ? 64 : a.head_dim < kWideHeads ? 128 : 256;
+  return with_tma_head_dim<64, 256>(
+      a.head_dim, [](auto d) { return decltype(d)::value; });
 }
 
 /// Columns that the other kernels are compiled for.
@@ -29,7 +32,7 @@ int sm_80_columns(const Attention<T>& a) {
                                 [](auto d) { return decltype(d)::value; });
 }
 
-/// Whether rungs 08 to 13 take a problem: see can_use_tma(). Blocks of keys must be countable as
+/// Whether rungs 08 to 14 take a problem: see can_use_tma(). Blocks of keys must be countable as
 /// those of queries are.
 template <class T>
 bool can_use_tma_backward(const AttentionGradient<T>& a) {
@@ -46,8 +49,9 @@ bool can_use_tma_backward(const AttentionGradient<T>& a) {
          blocks_of_keys < std::numeric_limits<int>::max() / 2;
 }
 
-/// Whether every run gives the same bits. On a Hopper GPU it does for wide heads without dropout:
-/// by rung 13, or by rung 07 where strides rule out rung 13, so that neither needs d_q_accum.
+/// Whether every run gives the same bits. On a Hopper GPU it does for the widest heads without
+/// dropout: by rung 13, or by rung 07 where strides rule out rung 13, so that neither needs
+/// d_q_accum.
 /// @param a         what is computed
 /// @param requested whether the caller asked for it
 /// @param device    where
@@ -55,7 +59,7 @@ template <class T>
 bool is_deterministic(const Attention<T>& a, bool requested,
                       const DeviceProperties& device) {
   return requested ||
-         (prefers_hopper(device) && tma_columns(a) >= kWideHeads);
+         (prefers_hopper(device) && tma_columns(a) > kTransposedColumns);
 }
 
 /// Shared memory of a block of rungs 03 and 04.
@@ -95,11 +99,29 @@ bool runs_backward(const Attention<T>& a, bool deterministic,
                              a.head_dim, deterministic)));
 }
 
+/// Shared memory of a block of rung 17.
+inline std::size_t split_backward_bytes(std::int64_t head_dim) {
+  return with_head_dim<32, 128>(head_dim, [](auto columns) {
+    constexpr int d = decltype(columns)::value;
+    return std::max(SplitBackwardTileFor<d>::shared_bytes,
+                    SplitRowSumTile<d>::shared_bytes);
+  });
+}
+
+/// Whether rung 17 is chosen for a problem in float32; not in the lab, as rung 17 of lesson 05.
+inline bool prefers_split_tf32(const Attention<float>& a, bool deterministic,
+                               const DeviceProperties& device) {
+  return !deterministic && device.compute_capability != 0 &&
+         a.head_dim <= 128 &&
+         can_run(device,
+                 kNeedsMma.with_shared(split_backward_bytes(a.head_dim)));
+}
+
 /// What launch_backward() needs.
 inline Workspace workspace_of(
     const Attention<float>&, bool /*requested*/,
     const DeviceProperties& /*device*/ = device_properties()) {
-  return {0};  // rung 04 adds to dQ itself
+  return {0};  // rungs 04 and 14 add to dQ itself
 }
 /// What launch_backward() needs in the 16-bit types, for any strides.
 /// @param a         what is computed
@@ -112,8 +134,8 @@ Workspace workspace_of(const Attention<T>& a, bool requested,
   if (!runs_backward(a, deterministic, device)) return {0};
   const int sm_80 = deterministic ? 0 : sm_80_columns(a);
   const int tma = prefers_hopper(device) ? tma_columns(a) : 0;
-  if (tma == 0 || tma >= kWideHeads) return {sm_80};
-  return {std::max(sm_80, tma), true};
+  if (tma >= kWideHeads) return {deterministic ? 0 : std::max(sm_80, tma)};
+  return {std::max(sm_80, tma), tma > 0};
 }
 
 /// Launches the fastest kernels for gradients with a head dimension that is a multiple of 8 up to
@@ -129,6 +151,12 @@ inline void launch_backward(
     const DeviceProperties& device = device_properties()) {
   if (!runs_backward(a, deterministic, device)) {
     launch_backward_any_gpu(a, stream);
+    return;
+  }
+  if (prefers_split_tf32(a, deterministic, device)) {
+    with_head_dim<32, 128>(a.head_dim, [&](auto columns) {
+      launch_backward_split_tf32<decltype(columns)::value>(a, stream);
+    });
     return;
   }
   with_head_dim<32, 256>(a.head_dim, [&](auto columns) {
@@ -160,10 +188,14 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
         launch_backward_swizzled_pipeline<d>(a, stream, device);
       }
     });
+  } else if (a.head_dim >= kWideHeads && !deterministic) {
+    launch_backward_transposed(a, stream);
   } else if (a.head_dim >= kWideHeads) {
-    launch_backward_wide_heads(a, stream);
+    with_tma_head_dim<192, 256>(a.head_dim, [&](auto columns) {
+      launch_backward_wide_heads<decltype(columns)::value>(a, stream);
+    });
   } else {
-    with_head_dim<64, 128>(a.head_dim, [&](auto columns) {
+    with_tma_head_dim<64, 128>(a.head_dim, [&](auto columns) {
       constexpr int d = decltype(columns)::value;
       launch_backward_dependent<d>(a, deterministic, stream);
     });
@@ -182,7 +214,10 @@ inline BackwardRung backward_rung(
   if (!runs_backward(a, deterministic, device)) {
     return {"any_gpu", kAnyGpuColumns};
   }
-  return {deterministic ? "03_two_kernels" : "04_atomics", sm_80_columns(a)};
+  return {deterministic                                  ? "03_two_kernels"
+          : prefers_split_tf32(a, deterministic, device) ? "17_split_tf32"
+                                                         : "04_atomics",
+          sm_80_columns(a)};
 }
 /// The same for the 16-bit types.
 template <class T>
@@ -194,9 +229,11 @@ BackwardRung backward_rung(
     return {"any_gpu", kAnyGpuColumns};
   }
   if (prefers_hopper(device) && can_use_tma_backward(a)) {
-    return {
-        a.head_dim >= kWideHeads ? "13_wide_heads" : "15_dependent_launch",
-        tma_columns(a)};
+    const bool wide = a.head_dim >= kWideHeads;
+    return {!wide           ? "15_dependent_launch"
+            : deterministic ? "13_wide_heads"
+                            : "16_transposed_gradients",
+            tma_columns(a)};
   }
   return {deterministic ? "07_deterministic" : "06_swizzled_pipeline",
           sm_80_columns(a)};

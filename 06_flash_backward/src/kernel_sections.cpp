@@ -72,6 +72,9 @@ Memory memory_of(const Rung& rung) {
   if (with_semaphores.count(rung.name) > 0) {
     return {"4 N D + 8 N + N / 8 + 4", 0, 4, 8, 8, 4};
   }
+  if (rung.name == "16_transposed_gradients") {  // for 192 columns
+    return {"776 N", 0, 0, 4 * 192 + 8};
+  }
   // Sums of dQ in float32, where d_q itself has 16 bits and others add to it.
   const bool sums = !rung.same_bits && rung.types.front() != Type::kFloat32;
   return {sums ? "4 N D + 8 N" : "8 N", 0, sums ? 4 : 0, 8};

@@ -111,14 +111,14 @@ struct Limits {
 // A rung for float32; `start` as for prepare().
 template <class Start>
 Rung float_rung(const char* name, const char* idea, bool same_bits,
-                Limits limits, Start start) {
+                Limits limits, Start start, const Needs& needs = {}) {
   return {{name,
            idea,
            {Type::kFloat32},
            limits.max_head_dim,
            true,
            8,
-           {},
+           needs,
            limits.shared_bytes,
            limits.tiles},
           same_bits,

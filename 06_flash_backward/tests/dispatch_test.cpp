@@ -42,7 +42,7 @@ void check_choice(const DeviceProperties& gpu, Type type,
 TEST_CASE(
     "16 bits: the kernels are those that the GPU and its code can run") {
   for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
-    for (const int head_dim : {32, 64, 128, 256}) {
+    for (const int head_dim : {32, 64, 96, 128, 192, 256}) {
       CAPTURE(head_dim);
       for (const DeviceProperties& gpu : {gpus::kT4, gpus::kA100With75}) {
         CHECK(chosen(gpu, type, head_dim, false) == "any_gpu");
@@ -56,9 +56,11 @@ TEST_CASE(
         CHECK(chosen(gpu, type, head_dim, true) == "07_deterministic");
       }
       CHECK(chosen(gpus::kH100, type, head_dim, false) ==
-            (head_dim == 256 ? "13_wide_heads" : "15_dependent_launch"));
+            (head_dim == 256   ? "13_wide_heads"
+             : head_dim == 192 ? "16_transposed_gradients"
+                               : "15_dependent_launch"));
       CHECK(chosen(gpus::kH100, type, head_dim, true) ==
-            (head_dim == 256 ? "13_wide_heads" : "15_dependent_launch"));
+            (head_dim > 128 ? "13_wide_heads" : "15_dependent_launch"));
     }
   }
 }
@@ -70,8 +72,10 @@ TEST_CASE("float32: the kernels are those that the GPU can run") {
           (head_dim <= 64 ? "04_atomics" : "any_gpu"));
     CHECK(chosen(gpus::kRtx4090, Type::kFloat32, head_dim, true) ==
           (head_dim <= 128 ? "03_two_kernels" : "any_gpu"));
-    CHECK(chosen(gpus::kA100, Type::kFloat32, head_dim, false) ==
-          "04_atomics");
+    for (const DeviceProperties& gpu : {gpus::kA100, gpus::kH100}) {
+      CHECK(chosen(gpu, Type::kFloat32, head_dim, false) ==
+            (head_dim == 256 ? "04_atomics" : "17_split_tf32"));
+    }
     CHECK(chosen(gpus::kH100With80, Type::kFloat32, head_dim, true) ==
           "03_two_kernels");
   }
@@ -83,6 +87,8 @@ TEST_CASE("what is chosen for other GPUs computes gradients") {
       check_choice(gpus::kT4, type, 72, dropout);
     }
     check_choice(gpus::kT4, Type::kFloat16, 256, dropout);
+    check_choice(gpus::kRtx4090, Type::kFloat32, 64, dropout);
+    check_choice(gpus::kRtx4090, Type::kFloat32, 128, dropout);
     check_choice(gpus::kRtx4090, Type::kFloat16, 128, dropout);
     check_choice(gpus::kRtx4090, Type::kBFloat16, 256, dropout);
   }
@@ -104,7 +110,7 @@ TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   REQUIRE(rungs.size() == 4);
   CHECK(rungs[2].name == "03_two_kernels");
   CHECK(rungs[2].max_head_dim == 64);
-  REQUIRE(left_out.size() == 13);
+  REQUIRE(left_out.size() == 15);
   CHECK(left_out[0] ==
         "03_two_kernels is left out with a head_dim above 64: it needs 76800 "
         "bytes of shared memory in a block; T4 has 65536");

@@ -18,10 +18,11 @@ template <int rows, int d, int threads, bool ragged = true, class T,
 __device__ void for_row_pieces(const T* matrix, std::int64_t stride, int row0,
                                int length, int head_dim, int thread,
                                Copy copy) {
-  constexpr int per_row = d / 8, at_once = threads / per_row;
+  constexpr int piece = 16 / sizeof(T);
+  constexpr int per_row = d / piece, at_once = threads / per_row;
   static_assert(threads % per_row == 0 && rows % at_once == 0,
                 "all threads copy the same number of pieces");
-  const int row = thread / per_row, col = thread % per_row * 8;
+  const int row = thread / per_row, col = thread % per_row * piece;
   const T* from = matrix + (row0 + row) * stride + col;
 #pragma unroll
   for (int i = 0; i < rows; i += at_once) {

@@ -35,8 +35,7 @@ enum class Major {
 
 /// Whether wgmma is there for so many sums of a thread: half of the columns.
 constexpr bool wgmma_takes(int sums) {
-  return sums == 32 || sums == 40 || sums == 48 || sums == 64 || sums == 72 ||
-         sums == 80 || sums == 88 || sums == 96 || sums == 128;
+  return (sums % 8 == 0 && sums >= 16 && sums <= 96) || sums == 128;
 }
 
 }  // namespace fa::FA_TARGET
@@ -88,24 +87,25 @@ __device__ MatrixDescriptor<layout> matrix_descriptor(const void* shared,
 
 /// A tile of 16-bit numbers in shared memory as TMA writes it and wgmma reads it: panels of 64
 /// columns, one after the other; in a panel 128 bytes a row; in a row, 16-byte piece p stands at
-/// place p ^ (row % 8).
+/// place p ^ (row % 8). What the last panel has beyond the tile's columns is copied with it.
 /// @tparam T        half or bfloat16
 /// @tparam row_count rows, a multiple of 8
-/// @tparam col_count columns, a multiple of 64
+/// @tparam col_count columns, a multiple of 16
 template <class T, int row_count, int col_count>
 struct __align__(kPanelAlignment) SwizzledTile {
-  using Element = T;                                    ///< a number
-  static constexpr int rows = row_count;                ///< of the tile
-  static constexpr int cols = col_count;                ///< of the tile
-  static constexpr int panel_cols = 64;                 ///< of a panel
-  static constexpr int panels = cols / panel_cols;      ///< of the tile
+  using Element = T;                      ///< a number
+  static constexpr int rows = row_count;  ///< of the tile
+  static constexpr int cols = col_count;  ///< of the tile
+  static constexpr int panel_cols = 64;   ///< of a panel
+  /// Of the tile; the last one may be used in part.
+  static constexpr int panels = (cols + panel_cols - 1) / panel_cols;
   static constexpr int panel_size = rows * panel_cols;  ///< elements
   /// In shared memory.
-  static constexpr int bytes = rows * cols * static_cast<int>(sizeof(T));
-  static_assert(sizeof(T) == 2 && rows % 8 == 0 && cols % panel_cols == 0,
-                "whole panels of 16-bit numbers");
+  static constexpr int bytes = panels * rows * kPanelBytes;
+  static_assert(sizeof(T) == 2 && rows % 8 == 0 && cols % 16 == 0,
+                "16-bit numbers, whole products");
 
-  T data[rows * cols];  ///< use at()
+  T data[panels * panel_size];  ///< use at()
 
   /// The 8 numbers from a row and a multiple of 8 columns on.
   __device__ T* at(int row, int col) {
@@ -124,10 +124,11 @@ struct __align__(kPanelAlignment) SwizzledTile {
 
   /// 16 rows of some columns, summed over rows: the right operand of P V.
   /// @param row first row, a multiple of 16
-  /// @param col first column, a multiple of 64
+  /// @param col first column, a multiple of 64; or of 16, where no column is in the next panel
   __device__ MatrixDescriptor<Major::kMN> by_columns(int row, int col) const {
     return matrix_descriptor<Major::kMN>(data, 2 * panel_size) +
-           2 * (col / panel_cols * panel_size + row * panel_cols);
+           2 * (col / panel_cols * panel_size + row * panel_cols +
+                col % panel_cols);
   }
 };
 

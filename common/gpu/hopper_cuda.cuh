@@ -361,6 +361,13 @@ __device__ void fence_operand(R (&registers)[n]) {
   }
 }
 
+/// Keeps the compiler from computing addresses and descriptors from a pointer before this point:
+/// in a loop it would keep dozens of them in registers.
+template <class T>
+__device__ void fence_address(T*& pointer) {
+  asm volatile("" : "+l"(pointer));
+}
+
 /// Before the first wgmma that uses these registers after other instructions did: accumulators, and
 /// left operands in registers. CUTLASS: warpgroup_arrive() and warpgroup_fence_operand().
 template <class... Registers>
@@ -413,10 +420,13 @@ __device__ void wgmma_wait(Registers&... registers) {
 #define FA_R8_13 "%104, %105, %106, %107, %108, %109, %110, %111"
 #define FA_R8_14 "%112, %113, %114, %115, %116, %117, %118, %119"
 #define FA_R8_15 "%120, %121, %122, %123, %124, %125, %126, %127"
-#define FA_R32 FA_R8_0 ", " FA_R8_1 ", " FA_R8_2 ", " FA_R8_3
+#define FA_R16 FA_R8_0 ", " FA_R8_1
+#define FA_R24 FA_R16 ", " FA_R8_2
+#define FA_R32 FA_R24 ", " FA_R8_3
 #define FA_R40 FA_R32 ", " FA_R8_4
 #define FA_R48 FA_R40 ", " FA_R8_5
-#define FA_R64 FA_R48 ", " FA_R8_6 ", " FA_R8_7
+#define FA_R56 FA_R48 ", " FA_R8_6
+#define FA_R64 FA_R56 ", " FA_R8_7
 #define FA_R72 FA_R64 ", " FA_R8_8
 #define FA_R80 FA_R72 ", " FA_R8_9
 #define FA_R88 FA_R80 ", " FA_R8_10
@@ -425,10 +435,13 @@ __device__ void wgmma_wait(Registers&... registers) {
 #define FA_D8(i)                                              \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), \
       "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define FA_D32 FA_D8(0), FA_D8(8), FA_D8(16), FA_D8(24)
+#define FA_D16 FA_D8(0), FA_D8(8)
+#define FA_D24 FA_D16, FA_D8(16)
+#define FA_D32 FA_D24, FA_D8(24)
 #define FA_D40 FA_D32, FA_D8(32)
 #define FA_D48 FA_D40, FA_D8(40)
-#define FA_D64 FA_D48, FA_D8(48), FA_D8(56)
+#define FA_D56 FA_D48, FA_D8(48)
+#define FA_D64 FA_D56, FA_D8(56)
 #define FA_D72 FA_D64, FA_D8(64)
 #define FA_D80 FA_D72, FA_D8(72)
 #define FA_D88 FA_D80, FA_D8(80)
@@ -459,9 +472,12 @@ __device__ void wgmma_wait(Registers&... registers) {
                   "r"(static_cast<int>(adds)), "n"(turned_b))
 // Calls what(n, r, type, operand numbers) for the sizes that kernels use.
 #define FA_WGMMA_SIZES(WHAT, type)                                           \
+  if constexpr (r == 16) WHAT(32, 16, type, 16, 17, 18, 19, 20, 21, 22);     \
+  if constexpr (r == 24) WHAT(48, 24, type, 24, 25, 26, 27, 28, 29, 30);     \
   if constexpr (r == 32) WHAT(64, 32, type, 32, 33, 34, 35, 36, 37, 38);     \
   if constexpr (r == 40) WHAT(80, 40, type, 40, 41, 42, 43, 44, 45, 46);     \
   if constexpr (r == 48) WHAT(96, 48, type, 48, 49, 50, 51, 52, 53, 54);     \
+  if constexpr (r == 56) WHAT(112, 56, type, 56, 57, 58, 59, 60, 61, 62);    \
   if constexpr (r == 64) WHAT(128, 64, type, 64, 65, 66, 67, 68, 69, 70);    \
   if constexpr (r == 72) WHAT(144, 72, type, 72, 73, 74, 75, 76, 77, 78);    \
   if constexpr (r == 80) WHAT(160, 80, type, 80, 81, 82, 83, 84, 85, 86);    \
@@ -487,7 +503,7 @@ struct MatrixDescriptor;
 template <class T, int r, Major major_a, Major major_b>
 __device__ void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
                       const MatrixDescriptor<major_b>& b, bool adds) {
-  static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
+  static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   constexpr int turned_a = major_a == Major::kMN;
   constexpr int turned_b = major_b == Major::kMN;
   if (!adds && turned_b) FA_STAMP(kIssueByColumns, 0);
@@ -505,7 +521,7 @@ __device__ void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
 template <class T, int r, Major major_b>
 __device__ void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
                       const MatrixDescriptor<major_b>& b, bool adds) {
-  static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
+  static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   constexpr int turned_b = major_b == Major::kMN;
   (void)turned_b;
   if constexpr (std::is_same_v<T, half>) {

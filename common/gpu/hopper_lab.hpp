@@ -215,6 +215,9 @@ inline void stmatrix_x4_transposed(
 template <class R, int n>
 void fence_operand(R (&)[n]) {}
 
+template <class T>
+void fence_address(T*&) {}
+
 template <class... Registers>
 void wgmma_fence(Registers&... registers) {
   (lab::lend_registers(registers), ...);
@@ -235,7 +238,7 @@ template <class T, int r, Major major_a, Major major_b>
 void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
            const MatrixDescriptor<major_b>& b, bool adds,
            SourceLocation location = caller_location()) {
-  static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
+  static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   lab::begin_product({r, std::is_same_v<T, half>, major_a == Major::kMN,
                       major_b == Major::kMN, adds, a.bits(), b.bits()},
                      {d, nullptr}, location);
@@ -244,7 +247,7 @@ template <class T, int r, Major major_b>
 void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
            const MatrixDescriptor<major_b>& b, bool adds,
            SourceLocation location = caller_location()) {
-  static_assert(wgmma_takes(r), "64 to 192 columns by 16, or 256; not 112");
+  static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   lab::begin_product({r, std::is_same_v<T, half>, false,
                       major_b == Major::kMN, adds, 0, b.bits()},
                      {d, a}, location);

@@ -275,4 +275,32 @@ __device__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
   }
 }
 
+/// The TF32 number nearest to x, with ties away from zero: the upper 19 bits of a float32, which are
+/// its sign, its exponent and 10 bits of its fraction; the lower 13 are 0. It equals
+/// cvt.rna.tf32.f32 for finite numbers, in two instructions instead of four. Of infinities and NaNs
+/// only infinity stays what it is.
+__device__ inline std::uint32_t tf32_nearest(std::uint32_t x) {
+  return (x + 0x1000u) & 0xffffe000u;
+}
+/// The upper 19 bits of x as a TF32 number. It costs nothing: the tensor cores do not read the
+/// others.
+__device__ inline std::uint32_t tf32_truncated(std::uint32_t x) {
+  return x;
+}
+/// d += A B on tensor cores, A 16x8 and B 8x8 of TF32 numbers, d 16x8 in float32 (mma.m16n8k8,
+/// sm_80). With g = lane / 4 and t = lane % 4 a lane holds
+///     a[0]: A[g][t]    a[1]: A[g + 8][t]    a[2]: A[g][t + 4]    a[3]: A[g + 8][t + 4]
+///     b[0]: B[t][g]    b[1]: B[t + 4][g]
+///     d[0], d[1]: D[g][2t..]    d[2], d[3]: D[g + 8][2t..]
+/// Products are exact. Their sum with d is cut off, not rounded, after some bits more than
+/// float32's.
+__device__ inline void mma_m16n8k8(float (&d)[4], const std::uint32_t (&a)[4],
+                                   const std::uint32_t (&b)[2]) {
+  FA_SM_80_ASM(  // not volatile: the compiler may move it
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 }  // namespace fa::FA_TARGET

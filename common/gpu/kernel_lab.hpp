@@ -181,6 +181,18 @@ inline float __fmaf_rn(float x, float y, float z) {
   return std::fma(x, y, z);
 }
 
+/// The bits of a float32, and back.
+inline std::uint32_t __float_as_uint(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+inline float __uint_as_float(std::uint32_t bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
 // ---------------------------------------------------------------- the functions of kernel.cuh
 
 template <class T>
@@ -414,6 +426,49 @@ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
     float sum = d[i];
     for (int k = 0; k < 16; ++k) sum += row[i / 2][k] * col[i % 2][k];
     d[i] = sum;
+  }
+}
+
+inline std::uint32_t tf32_nearest(std::uint32_t x) {
+  return (x + 0x1000u) & 0xffffe000u;
+}
+inline std::uint32_t tf32_truncated(std::uint32_t x) {
+  return x & 0xffffe000u;
+}
+
+inline void mma_m16n8k8(float (&d)[4], const std::uint32_t (&a)[4],
+                        const std::uint32_t (&b)[2],
+                        SourceLocation location = caller_location()) {
+  struct Fragments {
+    std::uint32_t a[4], b[2];
+  } own;
+  for (int i = 0; i < 4; ++i) own.a[i] = lab::tf32_operand(a[i], location);
+  for (int i = 0; i < 2; ++i) own.b[i] = lab::tf32_operand(b[i], location);
+  const std::byte* deposits =
+      lab::exchange(0xffffffffu, &own, sizeof own, location);
+  const auto of_lane = [&](int lane) {
+    Fragments result;
+    std::memcpy(&result,
+                deposits + static_cast<std::size_t>(lane) * lab::kDepositSize,
+                sizeof result);
+    return result;
+  };
+  const int lane = lab::current->lane, g = lane / 4, t = lane % 4;
+  float row[2][8], col[2][8];  // rows g and g + 8 of A, columns 2t, 2t + 1
+  for (int k = 0; k < 4; ++k) {
+    const Fragments of_row = of_lane(4 * g + k);
+    row[0][k] = __uint_as_float(of_row.a[0]);
+    row[1][k] = __uint_as_float(of_row.a[1]);
+    row[0][k + 4] = __uint_as_float(of_row.a[2]);
+    row[1][k + 4] = __uint_as_float(of_row.a[3]);
+    for (int c = 0; c < 2; ++c) {
+      const Fragments of_col = of_lane(4 * (2 * t + c) + k);
+      col[c][k] = __uint_as_float(of_col.b[0]);
+      col[c][k + 4] = __uint_as_float(of_col.b[1]);
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    d[i] = lab::tf32_sum(d[i], row[i / 2], col[i % 2]);
   }
 }
 

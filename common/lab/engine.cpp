@@ -6,6 +6,7 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/protected_fixedsize_stack.hpp>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <deque>
@@ -1485,6 +1486,48 @@ void absent_source(unsigned mask, int source, const SourceLocation& location) {
                   fmt::format("lane {} takes the value of lane {}, which is not in the "
                               "mask {:#x}: what it gets is undefined",
                               current->lane, source, mask));
+}
+
+std::uint32_t tf32_operand(std::uint32_t bits, const SourceLocation& location) {
+  constexpr std::uint32_t unread = 0x1fff;
+  if ((bits & unread) != 0 && observer != nullptr) {
+    observer->finds(
+        "operand", location, {},
+        fmt::format("lane {} gives a matmul an operand with more bits than TF32 has, "
+                    "{:#010x}: the tensor cores do not read the lower 13; convert it by "
+                    "tf32_nearest(), or say tf32_truncated()",
+                    current->lane, bits));
+  }
+  return bits & ~unread;
+}
+
+float tf32_sum(float c, const float (&a)[8], const float (&b)[8]) {
+  const auto exponent = [](float x) {  // that of the smallest normal number for those below it
+    std::uint32_t bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    return std::max(static_cast<int>(bits >> 23 & 0xff), 1) - 127;
+  };
+  constexpr int special = 128, none = -1000;
+  int largest = c == 0 ? none : exponent(c);
+  double terms[9] = {c};
+  float plain = c;
+  bool finite = largest < special;
+  for (int k = 0; k < 8; ++k) {
+    terms[k + 1] = static_cast<double>(a[k]) * b[k];
+    plain += a[k] * b[k];
+    const int of_a = exponent(a[k]), of_b = exponent(b[k]);
+    finite = finite && of_a < special && of_b < special;
+    if (a[k] != 0 && b[k] != 0) largest = std::max(largest, of_a + of_b);
+  }
+  if (!finite) return plain;  // infinity or NaN
+  if (largest == none) return 0;
+  constexpr int kept_bits = 25;
+  const double units = std::ldexp(1.0, kept_bits - largest);
+  double sum = 0;  // of whole numbers: exact
+  for (const double term : terms) sum += std::trunc(term * units);
+  sum /= units;
+  const auto rounded = static_cast<float>(sum);
+  return std::abs(rounded) > std::abs(sum) ? std::nextafter(rounded, 0.0f) : rounded;
 }
 
 int sm_count() {

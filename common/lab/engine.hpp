@@ -127,6 +127,14 @@ void misaligned(const void* address, std::size_t size, const SourceLocation& loc
 std::string misaligned_text(const void* address, std::size_t size);
 /// A shuffle that takes the value of a lane outside of its mask: a finding for an observer.
 void absent_source(unsigned mask, int source, const SourceLocation& location);
+/// What tensor cores read of an operand that should be a TF32 number: its upper 19 bits. Where the
+/// others are not 0 it is a finding for an observer.
+std::uint32_t tf32_operand(std::uint32_t bits, const SourceLocation& location);
+/// c + the sum of a[k] b[k] to the last bit as an H200 computes it. The products are exact; they and
+/// c are shifted to the largest exponent among them, cut off 25 bits behind it, and added; the sum
+/// is cut off to float32. A product's exponent is the sum of its operands' ones.
+/// @param a, b TF32 numbers
+float tf32_sum(float c, const float (&a)[8], const float (&b)[8]);
 
 /// SMs that the lab reports: as many as the threads of the operating system that run its blocks.
 /// While a launch is recorded it is 1 and while it is observed 2, so that what is seen does not

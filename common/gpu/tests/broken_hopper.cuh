@@ -674,6 +674,16 @@ __global__ void shuffle_from_outside(const float* in, float* out) {
   if (i >= 16) return;
   out[i] = __shfl_sync(0xffffu, x, broken ? 20 : 4);  // outside: shuffle
 }
+/// An operand of a TF32 matmul keeps all bits of a float32, of which 13 are not read.
+template <bool broken>
+__global__ void raw_tf32_operand(const float* in, float* out) {
+  const std::uint32_t x = __float_as_uint(in[threadIdx.x] / 3);
+  const std::uint32_t part = broken ? x : tf32_nearest(x);
+  const std::uint32_t a[4] = {part, part, part, part}, b[2] = {};
+  float d[4] = {};
+  mma_m16n8k8(d, a, b);  // raw: operand
+  out[threadIdx.x] = d[0];
+}
 /// A warp waits for a flag that another warp sets behind a barrier, at which the first one does not
 /// come.
 template <bool broken>
@@ -1125,6 +1135,10 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
         "warp", "outside: shuffle", "",
         plain(shuffle_from_outside<true>, shuffle_from_outside<false>)},
        "takes the value of lane 20, which is not in the mask 0xffff"},
+      {{"raw_tf32_operand", "A TF32 operand has 13 bits too many.", "operand",
+        "raw: operand", "",
+        plain(raw_tf32_operand<true>, raw_tf32_operand<false>)},
+       "an operand with more bits than TF32 has"},
       {{"spins_before_the_barrier", "A flag is set behind a barrier.",
         "deadlock", "spins: flag", "",
         [](bool broken) {

@@ -74,13 +74,12 @@ __device__ void fill(Tile& tile, const float* from, int ld, bool turned) {
 template <class T, int sums, Left left, Major major_b>
 __global__ void __launch_bounds__(2 * kWarpgroup)
     multiply(const float* a, const float* b, float* d, bool adds) {
-  constexpr int n = 2 * sums, wide = ceil_div(n, 64) * 64;
+  constexpr int n = 2 * sums;
   using A =
       std::conditional_t<left == Left::kColumns, SwizzledTile<T, kK, kM>,
                          SwizzledTile<T, kM, kK>>;
-  using B =
-      std::conditional_t<major_b == Major::kMN, SwizzledTile<T, kK, wide>,
-                         SwizzledTile<T, n, kK>>;
+  using B = std::conditional_t<major_b == Major::kMN, SwizzledTile<T, kK, n>,
+                               SwizzledTile<T, n, kK>>;
   A& a_smem = *dynamic_shared<A>();
   B& b_smem = *reinterpret_cast<B*>(&a_smem + 1);
   const int thread = static_cast<int>(threadIdx.x);
@@ -183,9 +182,12 @@ void check_size() {
 
 TEST_CASE("wgmma multiplies, for every number of columns") {
   FA_EACH_TEST;
+  check_size<16>();
+  check_size<24>();
   check_size<32>();
   check_size<40>();
   check_size<48>();
+  check_size<56>();
   check_size<64>();
   check_size<72>();
   check_size<80>();

@@ -445,6 +445,146 @@ TEST_CASE("mma_m16n8k16 adds the product of its fragments") {
   check_product<bfloat16>();
 }
 
+__global__ void tf32_parts(const std::uint32_t* in, std::uint32_t* out) {
+  const unsigned i = threadIdx.x;
+  out[2 * i] = tf32_nearest(in[i]);
+  out[2 * i + 1] = tf32_truncated(in[i]) & 0xffffe000u;
+}
+
+TEST_CASE("TF32 has the upper 19 bits of a float32, rounded or cut off") {
+  const std::uint32_t one = 0x3f800000;
+  const std::uint32_t in[] = {0,
+                              one,
+                              one + 0xfff,
+                              one + 0x1000,
+                              one + 0x1fff,
+                              one + 0x7fffff,
+                              0x80000000 | (one + 0x1000),
+                              0x7f800000,
+                              1,
+                              0x1000};
+  const std::uint32_t nearest[] = {0,
+                                   one,
+                                   one,
+                                   one + 0x2000,
+                                   one + 0x2000,
+                                   one + 0x800000,
+                                   0x80000000 | (one + 0x2000),
+                                   0x7f800000,
+                                   0,
+                                   0x2000};
+  constexpr std::int64_t count = std::size(in);
+  Tensor<std::uint32_t, 1> given({count});
+  std::copy(std::begin(in), std::end(in), given.data());
+  const DeviceBuffer<std::uint32_t> device_in(given);
+  DeviceBuffer<std::uint32_t> out(2 * count);
+  launch(tf32_parts, {{1}, {count}}, device_in.data(), out.data());
+  const auto result = values(out);
+  for (std::size_t i = 0; i < count; ++i) {
+    CAPTURE(i);
+    CHECK(result[2 * i] == nearest[i]);
+    CHECK(result[2 * i + 1] == (in[i] & 0xffffe000u));
+  }
+}
+
+// D = C + A B of one warp, as the comment of mma_m16n8k8 says.
+__global__ void one_tf32_product(const float* a, const float* b, float* d) {
+  const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4;
+  std::uint32_t a_frag[4], b_frag[2];
+  for (int i = 0; i < 4; ++i) {
+    a_frag[i] = tf32_truncated(
+        __float_as_uint(a[8 * (g + 8 * (i % 2)) + t + 4 * (i / 2)]));
+  }
+  for (int i = 0; i < 2; ++i) {
+    b_frag[i] = tf32_truncated(__float_as_uint(b[8 * (t + 4 * i) + g]));
+  }
+  float d_frag[4];
+  for (int i = 0; i < 4; ++i) {
+    d_frag[i] = d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2];
+  }
+  mma_m16n8k8(d_frag, a_frag, b_frag);
+  for (int i = 0; i < 4; ++i) {
+    d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2] = d_frag[i];
+  }
+}
+
+TEST_CASE("mma_m16n8k8 adds the product of its fragments") {
+  FA_SKIP_WHERE_MISSING(device_properties(), kNeedsMma);
+  const auto whole = [](std::uint64_t seed) {  // exact, also in TF32
+    return [seed](std::uint64_t i) {
+      return static_cast<double>(random_bits(seed, i) % 1025) - 512;
+    };
+  };
+  Tensor<float, 2> a({16, 8}), b({8, 8}), c({16, 8});
+  fill_with(a.view(), whole(1));
+  fill_with(b.view(), whole(2));
+  fill_with(c.view(), whole(3));
+  const auto multiply = [&] {
+    const DeviceBuffer<float> device_a(a), device_b(b);
+    DeviceBuffer<float> d(c);
+    launch(one_tf32_product, {{1}, {32}}, device_a.data(), device_b.data(),
+           d.data());
+    return d.tensor<float, 2>({16, 8});
+  };
+  const auto result = multiply();
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 8; ++j) {
+      float expected = c(i, j);
+      for (int k = 0; k < 8; ++k) expected += a(i, k) * b(k, j);
+      CHECK(result(i, j) == expected);
+    }
+  }
+  // Whatever stands in the lower 13 bits, they are not read.
+  const auto fill_unread = [](Tensor<float, 2>& x) {
+    for (std::int64_t i = 0; i < x.count(); ++i) {
+      std::uint32_t bits;
+      std::memcpy(&bits, &x.data()[i], sizeof bits);
+      bits |= 0x1fff;
+      std::memcpy(&x.data()[i], &bits, sizeof bits);
+    }
+  };
+  fill_unread(a);
+  fill_unread(b);
+  const auto again = multiply();
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 8; ++j) CHECK(again(i, j) == result(i, j));
+  }
+}
+
+TEST_CASE("mma_m16n8k8 cuts its sums off as an H200 does") {
+  const DeviceProperties device = device_properties();
+  FA_SKIP_WHERE_MISSING(device, kNeedsMma);
+  const bool in_lab = device.compute_capability == 0;
+  if (!in_lab && device.compute_capability != 90) return;  // may differ
+  // What one sum is, of c and products of pairs.
+  const auto sum = [](float given,
+                      const std::vector<std::pair<float, float>>& products) {
+    Tensor<float, 2> a({16, 8}), b({8, 8}), c({16, 8});
+    c.data()[0] = given;
+    for (std::size_t k = 0; k < products.size(); ++k) {
+      const auto col = static_cast<std::int64_t>(k);
+      a(0, col) = products[k].first;
+      b(col, 0) = products[k].second;
+    }
+    const DeviceBuffer<float> device_a(a), device_b(b);
+    DeviceBuffer<float> d(c);
+    launch(one_tf32_product, {{1}, {32}}, device_a.data(), device_b.data(),
+           d.data());
+    return d.tensor<float, 2>({16, 8})(0, 0);
+  };
+  const auto power = [](int exponent) { return std::ldexp(1.0f, exponent); };
+  const auto eight = [](float x, float y) {
+    return std::vector<std::pair<float, float>>(8, {x, y});
+  };
+  CHECK(sum(1, {{1.5f, power(-24)}}) == 1);  // to nearest it is more
+  CHECK(sum(1, eight(1, power(-25))) == 1 + power(-22));  // 25 bits are kept
+  CHECK(sum(1, eight(1, power(-26))) == 1);               // but no more
+  // The exponent of 1.5 times 1.5 is 0, although it is more than 2.
+  CHECK(sum(0, {{1.5f, 1.5f}, {-1.5f, 1.5f}, {1, power(-25)}}) == power(-25));
+  CHECK(sum(0, {{2, 1}, {-2, 1}, {1, power(-25)}}) == 0);
+  CHECK(sum(3, {}) == 3);
+}
+
 __global__ void nothing() {}
 
 TEST_CASE("what cannot be launched is refused in one sentence") {
