@@ -90,8 +90,8 @@ void show_table(const std::vector<const Rung*>& rungs) {
 }  // namespace
 
 Problem drawn_problem(const Rung& rung) {
-  return problem_of(256, 256,
-                    is_wide(rung) ? kDrawnWideHeadDim : kDrawnHeadDim, false);
+  const std::int64_t head_dim = is_wide(rung) ? kDrawnWideHeadDim : kDrawnHeadDim;
+  return problem_of(256, 256, rung.head_dim_near(head_dim), false);
 }
 
 namespace {
@@ -124,8 +124,12 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
 
 void show_timelines(const Backend& backend,
                     const cli::TimelineOptions& options) {
-  const auto rungs =
-      cli::rungs_with_timeline(backend.rungs, options.kernel, kFirst);
+  auto rungs = cli::rungs_with_timeline(backend.rungs, options.kernel, kFirst);
+  rungs.erase(std::remove_if(rungs.begin(), rungs.end(),
+                             [](const Rung* rung) {
+                               return !rung->supports(drawn_problem(*rung));
+                             }),
+              rungs.end());
   std::vector<lab::NamedTimeline> drawn;
   for (const Rung* rung : rungs) {
     const Problem problem = drawn_problem(*rung);
