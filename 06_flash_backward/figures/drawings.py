@@ -66,58 +66,54 @@ def block_storage():
 
 def flow():
     d = Drawing(
-        700,
-        440,
+        390,
+        470,
         "The data of the backward pass: what is loaded, what is recomputed, what is stored",
     )
-    for y, height, name in [
-        (14, 74, "from global memory"),
-        (112, 196, "one tile, on chip"),
-        (332, 66, "to global memory"),
+    for y, height, x, at, name in [
+        (8, 84, 14, 25, "from global memory"),
+        (100, 236, 92, 328, "one tile, on chip"),
+        (344, 84, 92, 361, "to global memory"),
     ]:
-        d.box(18, y, 664, height, "#f4f4f4", "#bbbbbb")
-        d.text(28, y + 17, name, text_anchor="start", font_size=11, fill="#555555")
-    for x, name in [(150, "Q"), (220, "K"), (400, "dO"), (470, "V"), (540, "O")]:
-        d.matrix(x, 28, 44, 48, LINEAR, name)
-    d.matrix(300, 38, 44, 28, SMALL, "LSE")
-    d.matrix(540, 128, 44, 26, SMALL, "\u03b4")
-    d.text(592, 140, "rowsum(dO \u2218 O),", text_anchor="start", font_size=10)
-    d.text(592, 153, "once, before", text_anchor="start", font_size=10)
-    d.matrix(156, 138, 104, 34, QUADRATIC, "S = scale Q K\u1d40")
-    d.matrix(160, 204, 96, 34, QUADRATIC, "P")
-    d.matrix(392, 138, 110, 34, QUADRATIC, "dP = dO V\u1d40")
-    d.matrix(392, 256, 110, 34, QUADRATIC, "dS")
-    d.pointer(172, 76, 192, 136)
-    d.pointer(242, 76, 224, 136)
-    d.pointer(422, 76, 432, 136)
-    d.pointer(492, 76, 466, 136)
-    d.pointer(562, 76, 562, 126)
-    d.pointer(444, 74, 545, 126, stroke="#777777", stroke_dasharray="4 3")
-    d.pointer(208, 172, 208, 202)
-    d.text(202, 192, "exp(S - LSE)", text_anchor="end", font_size=11)
-    d.pointer(316, 66, 258, 212)
-    d.pointer(447, 172, 447, 254)
-    d.text(455, 214, "P \u2218 (dP - \u03b4)", text_anchor="start", font_size=11)
-    d.pointer(256, 224, 390, 264)
-    d.pointer(562, 154, 504, 262)
+        d.box(6, y, 378, height, "#f4f4f4", "#bbbbbb")
+        d.text(x, at, name, text_anchor="start", fill="#555555")
+    for x, name in [(30, "Q"), (84, "K"), (192, "dO"), (246, "V"), (330, "O")]:
+        d.matrix(x, 32, 40, 48, LINEAR, name)
+    d.matrix(138, 42, 40, 28, SMALL, "LSE")
+    d.matrix(24, 130, 118, 32, QUADRATIC, "S = scale Q K\u1d40")
+    d.matrix(48, 200, 70, 32, QUADRATIC, "P")
+    d.matrix(190, 130, 106, 32, QUADRATIC, "dP = dO V\u1d40")
+    d.matrix(330, 130, 40, 32, SMALL, "\u03b4")
+    d.matrix(190, 280, 106, 32, QUADRATIC, "dS")
+    d.pointer(50, 80, 62, 128)
+    d.pointer(104, 80, 98, 128)
+    d.pointer(212, 80, 224, 128)
+    d.pointer(266, 80, 258, 128)
+    d.pointer(350, 80, 350, 128)
+    d.pointer(226, 72, 332, 128, stroke="#777777", stroke_dasharray="4 3")
+    d.pointer(83, 162, 83, 198)
+    d.pointer(156, 70, 116, 198)
+    d.text(126, 209, "exp(S - LSE)", text_anchor="start")
+    d.pointer(243, 162, 243, 278)
+    d.pointer(118, 222, 192, 278)
+    d.pointer(336, 162, 292, 278)
+    d.text(302, 300, "P \u2218 (dP - \u03b4)", text_anchor="start")
+    d.text(328, 190, "rowsum", text_anchor="start")
+    d.text(328, 206, "(dO \u2218 O)", text_anchor="start")
     for x, name, words in [
-        (186, "dV", "P\u1d40 dO"),
-        (400, "dK", "scale dS\u1d40 Q"),
-        (520, "dQ", "scale dS K"),
+        (62, "dV", "P\u1d40 dO"),
+        (190, "dK", "scale dS\u1d40 Q"),
+        (300, "dQ", "scale dS K"),
     ]:
-        d.matrix(x, 344, 44, 40, LINEAR, name)
-        d.text(x + 50, 368, words, text_anchor="start", font_size=11)
-    d.pointer(208, 238, 208, 342)
-    d.pointer(432, 290, 424, 342)
-    d.pointer(474, 290, 538, 342)
+        d.matrix(x, 370, 42, 32, LINEAR, name)
+        d.text(x + 21, 418, words)
+    d.pointer(83, 232, 83, 368)
+    d.pointer(222, 312, 212, 368)
+    d.pointer(270, 312, 318, 368)
     d.legend(
-        18,
-        424,
-        [
-            (LINEAR, "grows with N"),
-            (QUADRATIC, "N squared in rungs 01 and 02; from 03 on a tile"),
-            (SMALL, "one value per query"),
-        ],
+        14,
+        450,
+        [(LINEAR, "grows with N"), (QUADRATIC, "N squared, or a tile"), (SMALL, "per query")],
     )
     return d
 
@@ -136,6 +132,32 @@ def bands_of(d, x, y, side, parts, across, groups):
             d.box(x + k * step * parts, y, step * parts, side, "none", "#222222", 1.4)
         else:
             d.box(x, y + k * step * parts, side, step * parts, "none", "#222222", 1.4)
+
+
+def owners():
+    d = Drawing(390, 226, "Which block and warp own which rows and columns of the scores")
+    side = 112
+    pictures = [
+        ("03: dK and dV", "32 keys per block", (8, True, 4)),
+        ("03: dQ", "32 queries per block", (8, False, 4)),
+        ("04: all three", "32 keys per block", (8, True, 4)),
+    ]
+    for k, (name, words, cut) in enumerate(pictures):
+        x = 10 + 129 * k
+        d.text(x + side / 2, 18, name, font_weight="bold")
+        d.text(x + side / 2, 36, words)
+        bands_of(d, x, 46, side, *cut)
+    d.lines_of_text(
+        10,
+        180,
+        [
+            "Scores: queries downwards, keys across. Outline: block.",
+            "Colour: warp. Each row or column has 8 lanes of a warp.",
+            "In step 04 all blocks add to dQ.",
+        ],
+        text_anchor="start",
+    )
+    return d
 
 
 def rows():
@@ -280,14 +302,15 @@ def tape():
         "b": (250, 40, "b = a + x", LINEAR),
         "loss": (330, 110, "loss = a b", QUADRATIC),
     }
-    for first, second in [("x", "a"), ("w", "a"), ("a", "b"), ("x", "b"), ("a", "loss"), ("b", "loss")]:
-        (x1, y1), (x2, y2) = nodes[first][:2], nodes[second][:2]
-        if (first, second) in [("x", "b"), ("a", "b")]:
-            d.pointer(x1 + 38, y1 - 6 if first == "x" else y1 - 16, x2 - 42, y2)
-        elif second == "loss":
-            d.pointer(x1 + (38 if first == "a" else 10), y1 + (4 if first == "a" else 16), x2 - (50 if first == "a" else 6), y2 - (0 if first == "a" else 18))
-        else:
-            d.pointer(x1 + 38, y1 + (6 if first == "x" else -6), x2 - 40, y2 + (-6 if first == "x" else 6))
+    for line in [
+        (88, 56, 120, 94),  # x to a
+        (88, 144, 120, 106),  # w to a
+        (88, 44, 208, 40),  # x to b
+        (198, 84, 208, 40),  # a to b
+        (198, 104, 280, 110),  # a to the loss
+        (260, 56, 324, 92),  # b to the loss
+    ]:
+        d.pointer(*line)
     for x, y, name, colour in nodes.values():
         width = 96 if name.startswith("loss") else 76
         d.box(x - width / 2, y - 16, width, 32, colour, "#666666")
@@ -406,17 +429,36 @@ def wide():
             d.box(x, y + 10 + 34 * k, 150, 28, fill, "#666666", 1)
             d.text(x + 75, y + 28 + 34 * k, words)
 
-    group(20, 44, "warpgroup 0", [
-        ("S\u1d40 = K Q\u1d40", LINEAR), ("P\u1d40 = exp(S\u1d40 - LSE)", QUADRATIC), ("dV += P\u1d40 dO", LINEAR)])
-    group(220, 44, "warpgroup 1", [
-        ("dP\u1d40 = V dO\u1d40", LINEAR), ("dS\u1d40 = P\u1d40 \u2218 (dP\u1d40 - \u03b4)", QUADRATIC), ("dK += dS\u1d40 Q", LINEAR)])
+    group(
+        20,
+        44,
+        "warpgroup 0",
+        [
+            ("S\u1d40 = K Q\u1d40", LINEAR),
+            ("P\u1d40 = exp(S\u1d40 - LSE)", QUADRATIC),
+            ("dV += P\u1d40 dO", LINEAR),
+        ],
+    )
+    group(
+        220,
+        44,
+        "warpgroup 1",
+        [
+            ("dP\u1d40 = V dO\u1d40", LINEAR),
+            ("dS\u1d40 = P\u1d40 \u2218 (dP\u1d40 - \u03b4)", QUADRATIC),
+            ("dK += dS\u1d40 Q", LINEAR),
+        ],
+    )
     d.pointer(170, 102, 219, 102, RED)
     d.text(195, 94, "P\u1d40", fill=RED)
     d.text(195, 172, "Q and dO pass by, 64 queries at a time", fill="#555555")
-    group(20, 228, "warpgroup 0", [
-        ("S, dP of 64 queries", LINEAR), ("P, dS", QUADRATIC), ("dQ += dS K", LINEAR)])
-    group(220, 228, "warpgroup 1", [
-        ("S, dP of the others", LINEAR), ("P, dS", QUADRATIC), ("dQ += dS K", LINEAR)])
+    for x, name, words in [(20, "0", "S, dP of 64 queries"), (220, "1", "S, dP of the others")]:
+        group(
+            x,
+            228,
+            f"warpgroup {name}",
+            [(words, LINEAR), ("P, dS", QUADRATIC), ("dQ += dS K", LINEAR)],
+        )
     d.text(195, 356, "K and V pass by, 64 keys at a time", fill="#555555")
     return d
 
@@ -430,6 +472,7 @@ PICTURES = {
     "flow": flow,
     "hopper": hopper,
     "ordered": ordered,
+    "owners": owners,
     "rows": rows,
     "block_storage": block_storage,
 }

@@ -90,7 +90,8 @@ void show_table(const std::vector<const Rung*>& rungs) {
 }  // namespace
 
 Problem drawn_problem(const Rung& rung) {
-  const std::int64_t head_dim = is_wide(rung) ? kDrawnWideHeadDim : kDrawnHeadDim;
+  const std::int64_t head_dim =
+      is_wide(rung) ? kDrawnWideHeadDim : kDrawnHeadDim;
   return problem_of(256, 256, rung.head_dim_near(head_dim), false);
 }
 
