@@ -106,7 +106,6 @@ __global__ void __launch_bounds__(256, 1)
         frag.b, stage + Tile::a_size + Tile::step(l, Tile::block_n) + col);
   };
   float acc[Tile::thread_m][Tile::thread_n] = {};
-  //! [loop]
   RegisterFragments frags[2];
   fetch_b(0);
 #pragma unroll
@@ -115,6 +114,7 @@ __global__ void __launch_bounds__(256, 1)
   __syncthreads();  // the first tile is complete
   load(frags[0], stage_of(0), 0);
   float4 staged[pieces];
+  //! [loop]
   for (int tile = 0; tile < tiles; ++tile) {
     const int next = tile + 1 < tiles ? tile + 1 : tile;  // no branch below
 
