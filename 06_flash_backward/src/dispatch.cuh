@@ -121,7 +121,7 @@ inline bool prefers_split_tf32(const Attention<float>& a, bool deterministic,
 inline Workspace workspace_of(
     const Attention<float>&, bool /*requested*/,
     const DeviceProperties& /*device*/ = device_properties()) {
-  return {0};  // rungs 04 and 14 add to dQ itself
+  return {0};  // rungs 04 and 17 add to dQ itself
 }
 /// What launch_backward() needs in the 16-bit types, for any strides.
 /// @param a         what is computed

@@ -10,8 +10,8 @@
 /// Three of the four products are computed ("3xTF32"). What is lost, relative to |a b|:
 ///   - low(a) low(b) is left out. |low| <= 2^-11 |x|, so it is at most 2^-22; its sign is random,
 ///     because high was rounded and not cut off.
-///   - low has up to 12 bits, and the tensor cores read 11: at most 2^-22 again, from each of the two
-///     operands, and 0 for half of all numbers.
+///   - low has up to 12 bits and is rounded to 11: at most 2^-23 from each of the two operands, and 0
+///     for half of all numbers.
 /// Both are random and, as a mean square, about as large as the rounding of a float32 product, 2^-24.
 ///   - The products are exact, but the tensor cores cut their sums off instead of rounding them. That
 ///     error has the sign of the sum and is up to 2^-23 of it each time, so a sum that stays in the
@@ -43,7 +43,7 @@ __device__ void split(SplitFragment<count>& to, int element,
                       std::uint32_t x) {
   const std::uint32_t high = tf32_nearest(x);
   to.high[element] = high;
-  to.low[element] = tf32_truncated(
+  to.low[element] = tf32_nearest(
       __float_as_uint(__uint_as_float(x) - __uint_as_float(high)));
 }
 //! [split]

@@ -64,11 +64,12 @@ inline int heads_in_l2(int heads, std::int64_t bytes) {
 }
 
 /// The scheduler of a problem. Under the causal mask heads are processed together whose K and V
-/// stay in the L2 cache, but 16 at least: fewer are slower, although 16 long heads do not fit.
+/// stay in the L2 cache. With more than 128 columns 16 at least: fewer are slower, although 16 long
+/// heads do not fit.
 /// @param block_m queries of a tile
 template <class T>
 TileScheduler tile_scheduler(const Attention<T>& a, int block_m) {
-  constexpr int least = 16;
+  const int least = a.head_dim > 128 ? 16 : 1;
   const int all = a.batch * a.heads, group = a.heads / a.kv_heads;
   const std::int64_t bytes =
       2 * std::int64_t{a.length_k} * a.head_dim * std::int64_t{sizeof(T)};
