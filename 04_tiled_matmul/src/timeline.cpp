@@ -71,8 +71,8 @@ void show_timelines(const Backend& backend,
   for (const Kernel& kernel : group_of(backend, "mma").kernels) {
     if (kernel.tiles.cluster == 1) of_one_sm.push_back(kernel);
   }
-  const auto rungs =
-      cli::rungs_with_timeline(of_one_sm, options.kernel, kFirst);
+  const auto rungs = cli::rungs_with_timeline(
+      of_one_sm, options.kernel, kFirst, [](const auto&) { return true; });
   std::vector<lab::NamedTimeline> drawn;
   for (const Kernel* rung : rungs) {
     drawn.push_back({fmt::format("{}, {}", rung->name, words_of(kDrawn)),

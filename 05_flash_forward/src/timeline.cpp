@@ -86,8 +86,9 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
 
 void show_timelines(const Backend& backend,
                     const cli::TimelineOptions& options) {
-  const auto rungs =
-      cli::rungs_with_timeline(backend.rungs, options.kernel, kFirst);
+  const auto rungs = cli::rungs_with_timeline(
+      backend.rungs, options.kernel, kFirst,
+      [](const Rung& rung) { return rung.supports(drawn_problem(rung)); });
   std::vector<lab::NamedTimeline> drawn;
   for (const Rung* rung : rungs) {
     const Problem problem = drawn_problem(*rung);

@@ -64,8 +64,7 @@ TEST_CASE(
       result.output,
       "128  256 x 192, 8 warps     262144              -           -"));
   CHECK(contains(result.output, "tiles: largest error / limit"));
-  CHECK(
-      contains(result.output, "LSE     bfloat16  128  16_mirrored_tiles "));
+  CHECK(contains(result.output, "LSE     bfloat16  128  16_mirrored_tiles "));
   CHECK(contains(result.output, "No GPU is used, so no kernel is timed."));
   CHECK(contains(result.output,
                  "PASS  tiles, traffic formula: no unexpected bytes") ==

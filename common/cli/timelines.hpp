@@ -33,12 +33,14 @@ struct TimelineOptions {
 /// @param rungs  of the backend "lab"; must outlive the result
 /// @param kernel the text
 /// @param first  the number of the first rung with a timeline, "09"
-template <class Rung>
+/// @param draws  whether the problem that is drawn is one for a rung
+template <class Rung, class Draws>
 std::vector<const Rung*> rungs_with_timeline(const std::vector<Rung>& rungs,
-                                             const std::string& kernel, const std::string& first) {
+                                             const std::string& kernel, const std::string& first,
+                                             Draws draws) {
   std::vector<const Rung*> result;
   for (const Rung& rung : rungs) {
-    if (rung.name >= first && rung.name.find(kernel) != std::string::npos) {
+    if (rung.name >= first && rung.name.find(kernel) != std::string::npos && draws(rung)) {
       result.push_back(&rung);
     }
   }
