@@ -13,7 +13,7 @@ namespace fa::FA_TARGET {
 
 /// Launches the rung: the kernels of rung 14 where persistent blocks are faster, or else those of
 /// rungs 11 and 12.
-/// @tparam d            64 or 128, at least head_dim
+/// @tparam d            64, 96 or 128, at least head_dim
 /// @param a             with a Workspace{d, true}
 /// @param deterministic whether every run gives the same bits
 /// @param stream        where

@@ -209,14 +209,14 @@ inline std::vector<Rung> ladder() {
                         [](const auto& a, auto /*d*/, const Stream& stream) {
                           launch_backward_persistent<false>(a, stream);
                         })),
-      hopper_rung(
-          "15_dependent_launch", "programmatic dependent launch", false,
-          {128, tma_tiles<2>()},
-          start<64, 128>(semaphores,
-                         [](const auto& a, auto d, const Stream& stream) {
-                           launch_backward_dependent<decltype(d)::value>(
-                               a, false, stream);
-                         })),
+      hopper_rung("15_dependent_launch", "programmatic dependent launch",
+                  false, {128, tma_tiles<2, 64, 96, 128>()},
+                  start<64, 128, true>(
+                      semaphores,
+                      [](const auto& a, auto d, const Stream& stream) {
+                        launch_backward_dependent<decltype(d)::value>(
+                            a, false, stream);
+                      })),
       hopper_rung("16_transposed_gradients", "dK and dV transposed, 96 keys",
                   false,
                   {192,
