@@ -264,7 +264,7 @@ class Target(TreeTest):
         self.assertIn(r"\(a_b &lt; c\)", lesson)
         self.assertIn('href="page_01_a_1_first.html"', lesson)
         tree = self.html_file("navtreedata.js") + self.html_file("page_01_a.js")
-        self.assertRegex(tree, r'"First|"1\. The first chapter", "page_01_a_1_first.html"')
+        self.assertRegex(tree, r'"First|"1\.\sThe first chapter", "page_01_a_1_first.html"')
         self.assertIn("page_01_a_2_second.html", self.html_file("page_01_a.js"))
         self.assertRegex(lesson, r"\\\[\s*x = \\frac\{1\}\{2\}\s*\\\]")
         self.assertRegex(
