@@ -96,6 +96,7 @@ struct TransposedWarpgroup {
 
   /// The first columns of its parts of dQ.
   __device__ int wide_col() const { return Tile::wide_part * warpgroup; }
+  /// The first of its other columns.
   __device__ int narrow_col() const {
     return kKeyWarpgroups * Tile::wide_part + Tile::narrow_part * warpgroup;
   }
@@ -103,6 +104,7 @@ struct TransposedWarpgroup {
   struct RowPair {
     float of[2];
   };
+  /// Reads both from a column of values, one for each row.
   __device__ static RowPair row_pair(const float* rows) {
     return {{rows[lane_row()], rows[lane_row() + 8]}};
   }

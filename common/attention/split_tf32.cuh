@@ -164,7 +164,7 @@ __device__ void probs_as_split(SplitFragment<4> (&fragment)[2],
 /// bits; a lane reads four neighbouring columns of a row at once and gives them to four fragments.
 /// So O's columns are permuted: see split_column().
 /// @param o      [i][j] is of rows 16 i; the number of its columns is a multiple of 32
-/// @param keys   rows of V, a multiple of 16
+/// @tparam keys  rows of V, a multiple of 16
 /// @param load_p load_p(fragments, i, key) gives keys `key` to `key` + 15 of P's rows 16 i, in the
 ///               order of probs_as_split()
 /// @param column0 of V, a multiple of 32

@@ -7,8 +7,12 @@
 
 namespace fa::FA_TARGET {
 
-/// Warps that can have stamps, and stamps of each: one for every 4 cycles of 2^18.
-constexpr int kStampedWarps = 16, kStampSlots = 1 << 16, kStampCycles = 4;
+/// Warps that can have stamps.
+constexpr int kStampedWarps = 16;
+/// Stamps of a warp: one for every kStampCycles cycles of 2^18.
+constexpr int kStampSlots = 1 << 16;
+/// See kStampSlots.
+constexpr int kStampCycles = 4;
 
 }  // namespace fa::FA_TARGET
 
