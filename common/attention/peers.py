@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import pathlib
 import site
 import warnings
@@ -45,7 +46,7 @@ INSTALL = {
     FLASH_4: "pip install --pre --target FOLDER --no-deps flash-attn-4 nvidia-cutlass-dsl "
     "nvidia-cutlass-dsl-libs-base nvidia-cutlass-dsl-libs-core nvidia-cutlass-dsl-libs-cu13 "
     "'apache-tvm-ffi<0.2' torch-c-dlpack-ext quack-kernels einops; then --flash-attention-4 FOLDER",
-    f"{CUDNN}, same bits": "pip install nvidia-cudnn-frontend",
+    f"{CUDNN}, same bits": "pip install 'nvidia-cudnn-frontend>=1.32'",
 }
 
 
@@ -108,8 +109,10 @@ def flash_attention_4():
 
 @functools.cache
 def cudnn_frontend():
-    """Whether cuDNN's deterministic mode can be had, and why not. It looks for the runtime of CUDA
-    when it is first used, and refuses if there are two: FlashAttention-3 may load a second one."""
+    """Whether cuDNN's deterministic mode can be had, and why not. FlashAttention-3 may have loaded
+    a second runtime of CUDA, so the frontend, from 1.32 on, is told which one is PyTorch's."""
+    runtime = f"libcudart.so.{str(torch.version.cuda).split('.', maxsplit=1)[0]}"
+    os.environ.setdefault("CUDNN_FRONTEND_CUDART_LIB_NAME", runtime)
     try:
         q, o = (torch.zeros(1, 1, 64, 64, dtype=torch.bfloat16, device="cuda") for _ in range(2))
         cudnn_gradients(q, q, q, o, torch.zeros(1, 1, 64, 1, device="cuda"), False)
