@@ -8,6 +8,7 @@ An exercise is a folder NN_lesson/exercises/NAME with
     hints.md        three hints, divided by lines of ---
     frame.txt       the student's file with its holes, see Frame
     grader.cpp      the stages
+    entry.cpp       what the grader calls, with the student's file; none where that holds numbers
     wrong.txt       typical wrong answers, see read_wrong_answers()
 
 Nothing of a solution is written twice: where a lesson has the code, the frame takes it from there.
@@ -69,6 +70,7 @@ class Frame:
 
     def __init__(self, root, text, name):
         self.solution, self.start = [], []
+        self.sources = set()  # files whose lines are left out
         source, holes, hole, mode, indent = None, {}, None, None, ""
         for number, line in enumerate(text.split("\n"), 1):
             match = DIRECTIVE.match(line)
@@ -102,6 +104,8 @@ class Frame:
             raise Fault(f"{name}: '//@ end' is missing at the end")
 
     def _take(self, source, holes, indent, where):
+        if holes:
+            self.sources.add(where.partition("#")[0])
         solution, start, inside = [], [], None
         if holes and where.partition("#")[2] in holes:  # the whole region
             self.solution += indented([line for line in source if not MARK.match(line)], indent)
@@ -224,6 +228,18 @@ class Exercise:
     def predicts(self):
         """True when the student's file holds numbers and no code."""
         return self.file.endswith(".txt")
+
+    @property
+    def entry(self):
+        """The source of what the grader calls."""
+        return self.folder / "entry.cpp"
+
+    def hidden(self):
+        """The lessons' files that hold what the exercise asks for."""
+        if not self.has_solution():
+            return set()
+        frame = Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt")
+        return {self.root / path for path in frame.sources}
 
     @property
     def grader(self):

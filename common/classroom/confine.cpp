@@ -1,9 +1,11 @@
-// confine SECONDS MEBIBYTES FILE_MEBIBYTES USER DIRECTORY COMMAND...: runs a command that is not
-// trusted, in DIRECTORY, the only place it may write to. teaching.md says what this protects from,
-// and from what not.
+// confine SECONDS MEBIBYTES FILE_MEBIBYTES USER DIRECTORY READABLE COMMAND...: runs a command that is
+// not trusted, in DIRECTORY, the only place it may write to. READABLE lists the paths that it may
+// read, with colons between them; "-" stands for all. teaching.md says what this protects from, and
+// from what not.
 //
 // Every layer stands for itself, and what this system has not is left out; `confine --layers`
 // prints what there is.
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +16,7 @@
 #include <initializer_list>
 #include <string>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
@@ -33,14 +36,15 @@ namespace {
   std::_Exit(125);
 }
 
-void limit(decltype(RLIMIT_CPU) what, std::uint64_t amount, const char* name) {
+void limit(decltype(RLIMIT_CPU) what, std::uint64_t amount, const char* name,
+           std::uint64_t grace = 0) {
   rlimit value{};
   if (getrlimit(what, &value) != 0) die(name);
   const auto wanted = static_cast<rlim_t>(amount);
-  if (value.rlim_max == RLIM_INFINITY || wanted < value.rlim_max) {
-    value.rlim_max = wanted;
+  if (value.rlim_max == RLIM_INFINITY || wanted + grace < value.rlim_max) {
+    value.rlim_max = wanted + grace;
   }
-  value.rlim_cur = value.rlim_max;
+  value.rlim_cur = std::min(wanted, value.rlim_max);
   if (setrlimit(what, &value) != 0) die(name);
 }
 
@@ -55,14 +59,15 @@ struct __attribute__((packed)) PathRule {
   std::int32_t directory;
 };
 constexpr long kCreateRuleset = 444, kAddRule = 445, kRestrictSelf = 446;
-constexpr std::uint64_t kWriteFile = 1u << 1, kTruncate = 1u << 14;
+constexpr std::uint64_t kWriteFile = 1u << 1, kReadFile = 1u << 2, kReadDirectory = 1u << 3,
+                        kTruncate = 1u << 14;
 
 long landlock_version() {
   return syscall(kCreateRuleset, nullptr, 0, 1u);
 }
 
-// Everything may be read; only `directory` and /dev/null may be written.
-bool deny_writes_outside(const char* directory) {
+// Only `directory` and /dev/null may be written; only `readable` and they may be read.
+bool restrict_files(const char* directory, const std::string& readable) {
   const long version = landlock_version();
   if (version < 1) return false;
   std::uint64_t writes = 0;
@@ -70,19 +75,29 @@ bool deny_writes_outside(const char* directory) {
   writes |= kWriteFile;
   if (version >= 2) writes |= 1u << 13;  // links across directories
   if (version >= 3) writes |= kTruncate;
-  RulesetAttributes attributes{writes, version >= 4 ? 3u : 0u, version >= 6 ? 3u : 0u};
+  const std::uint64_t reads = readable == "-" ? 0 : kReadFile | kReadDirectory;
+  RulesetAttributes attributes{writes | reads, version >= 4 ? 3u : 0u, version >= 6 ? 3u : 0u};
   const std::size_t size = version >= 6 ? 24 : version >= 4 ? 16 : 8;
   const long rules = syscall(kCreateRuleset, &attributes, size, 0);
   if (rules < 0) return false;
-  const auto allow = [&](const char* path, std::uint64_t what) {
+  const auto allow = [&](const char* path, std::uint64_t what, bool optional = false) {
     const int opened = open(path, O_PATH | O_CLOEXEC);
+    if (opened < 0 && optional) return;
     if (opened < 0) die(path);
+    struct stat about {};
+    if (fstat(opened, &about) != 0) die(path);
+    if (!S_ISDIR(about.st_mode)) what &= kWriteFile | kTruncate | kReadFile;
     PathRule rule{what, opened};
     if (syscall(kAddRule, rules, 1, &rule, 0) != 0) die(path);
     close(opened);
   };
-  allow(directory, writes);
-  allow("/dev/null", writes & (kWriteFile | kTruncate));
+  allow(directory, writes | reads);
+  allow("/dev/null", (writes | reads) & (kWriteFile | kTruncate | kReadFile));
+  for (std::size_t begin = 0; reads != 0 && begin < readable.size();) {
+    const std::size_t end = std::min(readable.find(':', begin), readable.size());
+    if (end > begin) allow(readable.substr(begin, end - begin).c_str(), reads, true);
+    begin = end + 1;
+  }
   const bool done = syscall(kRestrictSelf, rules, 0) == 0;
   close(static_cast<int>(rules));
   return done;
@@ -124,7 +139,7 @@ bool deny_system_calls() {
 #endif
   for (const long call : std::initializer_list<long>{
            SYS_socket, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_ptrace,
-           SYS_process_vm_writev, SYS_setsid, SYS_setpgid, SYS_unshare, SYS_setns, SYS_mount,
+           SYS_process_vm_readv, SYS_process_vm_writev, SYS_setsid, SYS_setpgid, SYS_unshare, SYS_setns, SYS_mount,
            SYS_umount2, SYS_bpf, SYS_keyctl, 424L /* pidfd_send_signal */,
            425L /* io_uring_setup */, 434L /* pidfd_open */, 438L /* pidfd_getfd */}) {
     add(equals, static_cast<std::uint32_t>(call), 0, 1);
@@ -154,7 +169,7 @@ int main(int argc, char** argv) {
     std::puts("limits of time, memory and file sizes");
     if (geteuid() == 0) std::puts("another user than root");
 #if defined(__linux__)
-    if (landlock_version() >= 1) std::puts("no writing outside (Landlock)");
+    if (landlock_version() >= 1) std::puts("no writing outside, no reading of the course (Landlock)");
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (deny_system_calls()) {
       std::puts("no network, no signals to others (seccomp)");
@@ -162,10 +177,10 @@ int main(int argc, char** argv) {
 #endif
     return 0;
   }
-  if (argc < 7) {
+  if (argc < 8) {
     std::fputs(
         "usage: confine SECONDS MEBIBYTES FILE_MEBIBYTES USER DIRECTORY "
-        "COMMAND...\n",
+        "READABLE COMMAND...\n",
         stderr);
     return 2;
   }
@@ -174,7 +189,7 @@ int main(int argc, char** argv) {
   const auto file = std::strtoull(argv[3], nullptr, 10) << 20;
   const auto user = static_cast<uid_t>(std::strtoul(argv[4], nullptr, 10));
   if (chdir(argv[5]) != 0) die(argv[5]);
-  limit(RLIMIT_CPU, seconds, "limit of time");
+  limit(RLIMIT_CPU, seconds, "limit of time", 2);  // first a signal that says where it was
   limit(RLIMIT_CORE, 0, "limit of core files");
   limit(RLIMIT_FSIZE, file, "limit of file sizes");
   if (geteuid() == 0 && user != 0) {
@@ -186,12 +201,12 @@ int main(int argc, char** argv) {
 #if defined(__linux__)
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) die("no new privileges");
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  deny_writes_outside(argv[5]);
+  restrict_files(argv[5], argv[6]);
   deny_system_calls();
 #endif
 #if defined(__linux__)  // macOS knows no such limit
   limit(RLIMIT_AS, memory, "limit of memory");
 #endif
-  execvp(argv[6], argv + 6);
-  die(argv[6]);
+  execvp(argv[7], argv + 7);
+  die(argv[7]);
 }

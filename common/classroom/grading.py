@@ -13,13 +13,20 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import tempfile
+import threading
 
 from common.classroom import catalogue, sandbox
 from common.classroom.catalogue import Fault
 from common.files.write_file import write_file
 
 COMPILE = sandbox.Limits(seconds=60, memory=4096, file=512, stranger=False)
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix", "/dev/urandom")
+HEADERS = (".hpp", ".cuh", ".h", ".inc")
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+# Of the classroom, what the student's side is compiled with.
+SURFACE = ("wire", "entry", "seen", "launches", "prelude_cpu", "prelude_lab")
 RUN = sandbox.Limits()
 COMPILE_LINES = 14  # of a compiler's messages
 # Warnings in the course's own code do not concern a student.
@@ -68,6 +75,7 @@ class Toolchain:
                 f"{self.build} is not a build of this course with the target classroom: {error}"
             ) from error
         self.confine, self.libraries, self.flags = files["confine"], {}, {}
+        self.objects = {kind: files[kind] for kind in ("grader", "entry")}
         for machine in ("cpu", "lab"):
             self.libraries[machine] = files[machine]
             found = [
@@ -90,45 +98,172 @@ class Toolchain:
         self.watched = any("FA_LAB_WATCHED" in flag for flag in self.flags["lab"])
         self.cache = self.build / "classroom" / "graders"
 
-    def compile(self, exercise, scratch):
-        """Compiles the grader with the student's file in scratch/student.
+        self.compiler = self.flags["cpu"][0]
+        self.lock, self.locks = threading.Lock(), {}
 
-        @return the sandbox's outcome; the program is scratch/grader
+    def system(self, flags):
+        """Paths outside of the course that a compiler reads, or a program."""
+        found = list(SYSTEM)
+        compiler = pathlib.Path(shutil.which(self.compiler) or self.compiler).resolve()
+        found.append(compiler.parent.parent)
+        found += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+        for before, word in zip(flags, flags[1:]):
+            if before in ("-isystem", "-include", "-isysroot"):
+                path = pathlib.Path(word)
+                found.append(path.parent if before == "-include" else path)
+            elif word.startswith("-I"):
+                found.append(word[2:])
+        found = {pathlib.Path(path).resolve() for path in found}
+        root = catalogue.ROOT
+        return sorted(path for path in found if path not in (root, *root.parents))
+
+    def surface(self, exercise):
+        """The course's headers that a student's file may include: all but those of graders, of
+        tests, and the ones that hold what the exercise asks for."""
+        root = exercise.root
+        found = [root / "common" / "classroom" / f"{name}.hpp" for name in SURFACE]
+        found.append(exercise.folder / "entry.cpp")
+        for folder in sorted((root / "common").iterdir()):
+            if folder.name not in ("classroom", "testing") and folder.is_dir():
+                found += [path for path in folder.rglob("*") if path.suffix in HEADERS]
+        for lesson in root.glob("[0-9][0-9]_*"):
+            for path in lesson.rglob("*"):
+                inner = path.relative_to(lesson).parts
+                if path.suffix not in HEADERS or inner[0] == "tests":
+                    continue
+                if inner[0] == "exercises" and len(inner) > 2:
+                    continue
+                found.append(path)
+        hidden = exercise.hidden() - self.needed(exercise)
+        return [path for path in found if path not in hidden]
+
+    def needed(self, exercise):
+        """Files of the course that the start and entry.cpp include, and what these include."""
+        met, left = set(), [exercise.start(), exercise.entry.read_text(encoding="utf-8")]
+        while left:
+            for name in INCLUDE.findall(left.pop()):
+                path = exercise.root / name
+                if path not in met and path.is_file():
+                    met.add(path)
+                    left.append(path.read_text(encoding="utf-8", errors="replace"))
+        return met
+
+    def compile(self, exercise, scratch):
+        """Compiles the student's file, in scratch/student, with the exercise's entry.cpp and
+        without the grader.
+
+        @return the sandbox's outcome; the program is scratch/program
         """
         flags = self.flags[exercise.machine]
+        surface, system = self.surface(exercise), self.system(flags)
         limits = dataclasses.replace(
-            COMPILE, stranger=self.readable and everyone_may_read(exercise.grader)
+            COMPILE,
+            stranger=self.readable and everyone_may_read(exercise.entry),
+            readable=(*system, *surface, *self.linked(exercise.machine, "entry")),
         )
-        scratch_object = scratch / "grader.o"
+        source, depends = exercise.entry, scratch / "entry.d"
         compilation = sandbox.run(
             self.confine,
-            [
-                *flags,
-                *exercise.defines,
-                f"-I{scratch}",
-                "-o",
-                scratch_object,
-                "-c",
-                exercise.grader,
-            ],
+            [*flags, *exercise.defines, f"-I{scratch}", "-MD", "-MF", depends]
+            + ["-o", scratch / "entry.o", "-c", source],
             scratch,
             limits,
         )
         if compilation.status != 0:
             return compilation
-        # Without the flags: -fsanitize=thread would bring its own library.
-        link = [
-            flags[0],
-            "-o",
-            scratch / "grader",
-            scratch_object,
-            *self.libraries[exercise.machine],
-            "-pthread",
-        ]
-        linking = sandbox.run(self.confine, link, scratch, limits)
+        if stranger := self.foreign(depends, scratch, {*surface, *system}):
+            compilation.status = 1
+            compilation.output = f"error: your file includes {stranger}, which it may not use"
+            return compilation
+        linking = self.link(
+            [scratch / "entry.o"], exercise.machine, "entry", scratch / "program", scratch, limits
+        )
         linking.seconds += compilation.seconds
         sandbox.take_back(scratch)  # no stage may change the program of the next
         return linking
+
+    def shared(self):
+        """Folders of shared libraries that programs are linked with."""
+        return {pathlib.Path(path).parent for path in self.libraries["lab"] if ".so" in path}
+
+    def linked(self, machine, kind):
+        """Files that are linked with a grader, or with an entry."""
+        return [*self.objects[kind], *self.libraries[machine]]
+
+    def link(self, objects, machine, kind, program, scratch, limits):
+        """Links a program; without the flags: -fsanitize=thread would bring its own library."""
+        words = [self.compiler, "-o", program, *objects, *self.linked(machine, kind), "-pthread"]
+        return sandbox.run(self.confine, words, scratch, limits)
+
+    def foreign(self, depends, scratch, allowed):
+        """The first file that a compilation has read and may not have, where the system lets it."""
+        try:
+            text = depends.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return "what cannot be listed"
+        words = text.partition(":")[2].replace("\\\n", " ")
+        for word in re.split(r"(?<!\\)\s+", words.strip()):
+            path = pathlib.Path(os.path.realpath(os.path.join(scratch, word.replace("\\ ", " "))))
+            inside = {path, *path.parents}
+            if not inside & (allowed | {scratch}):
+                return word
+        return ""
+
+    def grader(self, exercise):
+        """The program of an exercise's grader. It holds no student's code and is kept."""
+        with self.lock:
+            lock = self.locks.setdefault(exercise.id, threading.Lock())
+        with lock:
+            key = self.key(exercise)
+            kept = self.cache / f"{exercise.id}-{key}"
+            if kept.exists():
+                return kept
+            machine = "lab" if exercise.predicts and exercise.machine == "lab" else "cpu"
+            limits = dataclasses.replace(COMPILE, stranger=False)
+            with scratch_folder() as scratch:
+                made = sandbox.run(
+                    self.confine,
+                    [*self.flags[machine], *exercise.defines]
+                    + ["-o", scratch / "grader.o", "-c", exercise.grader],
+                    scratch,
+                    limits,
+                )
+                if made.status == 0:
+                    made = self.link(
+                        [scratch / "grader.o"],
+                        exercise.machine,
+                        "grader",
+                        scratch / "grader",
+                        scratch,
+                        limits,
+                    )
+                if made.status != 0:
+                    raise Fault(
+                        f"the grader of {exercise.id} does not compile: "
+                        f"{made.output.strip()[:2000]}"
+                    )
+                self.cache.mkdir(parents=True, exist_ok=True)
+                for old in self.cache.glob(f"{exercise.id}-*"):
+                    old.unlink(missing_ok=True)
+                own = kept.with_name(f"{kept.name}.{os.getpid()}")
+                shutil.copy2(scratch / "grader", own)
+                own.chmod(0o755)
+                own.replace(kept)
+            return kept
+
+    def key(self, exercise):
+        """Changes with all that a grader is made of."""
+        key = hashlib.sha256()
+        for part in (exercise.grader.read_bytes(), repr(sorted(self.flags.items())).encode()):
+            key.update(part)
+        parts = [*self.linked(exercise.machine, "grader")]
+        for folder in (exercise.lesson, "common"):
+            parts += sorted(
+                path for path in (exercise.root / folder).rglob("*") if path.suffix in HEADERS
+            )
+        for path in parts:
+            key.update(f"{path} {os.stat(path).st_mtime_ns}".encode())
+        return key.hexdigest()[:16]
 
 
 @contextlib.contextmanager
@@ -169,10 +304,36 @@ def renamed(text, scratch, shown):
     return re.sub(r"(?<![\w/.])(?:\.\./)*(?:tmp/[\w./-]*)?student/(?=[\w.]+)", shown, text)
 
 
-def ended(outcome, limits):
-    """Why a program gave no result."""
-    if outcome.timed_out:
-        return f"it was still running after {limits.seconds} seconds: an endless loop?"
+FRAMES = re.compile(r"^@frames((?: [0-9a-f]+)+)$", re.MULTILINE)
+ASSERTION = re.compile(r"Assertion [`'](.*?)' failed", re.DOTALL)
+
+
+def place(program, output, shown):
+    """The line of the student's file where a program was, " at FILE:LINE", from the addresses that
+    entry.cpp prints; empty when they do not tell it."""
+    frames = FRAMES.findall(output)
+    if not frames or not shutil.which("addr2line"):
+        return ""
+    # All but the first are addresses to return to, one beyond the call.
+    addresses = [f"{max(int(a, 16) - 1, 0):x}" for a in frames[-1].split()]
+    words = ["addr2line", "-i", "-e", str(program), *addresses]
+    lines = subprocess.run(words, capture_output=True, text=True).stdout
+    found = re.search(r"/student/([\w.]+:[1-9]\d*)", lines)
+    return f" at {shown}{found[1]}" if found else ""
+
+
+def ended(status, outcome, limits, program, shown):
+    """Why the student's program gave no result.
+
+    @param status how it ended: its exit status, or minus the number of a signal
+    @param outcome of the grader, with what both have printed
+    """
+    if outcome.exceeded:
+        return outcome.exceeded
+    where = place(program, outcome.output, shown)
+    if outcome.timed_out or status == -signal.SIGXCPU:
+        return f"it was still running after {limits.seconds} seconds{where}: an endless loop?"
+    output = FRAMES.sub("", outcome.output).strip()
     reasons = {
         signal.SIGSEGV: "it accessed memory that is not its own: an index out of range?",
         signal.SIGABRT: "it called abort(), or the C++ library did",
@@ -181,32 +342,44 @@ def ended(outcome, limits):
         signal.SIGKILL: "it was killed: too much memory or too much time",
         signal.SIGBUS: "it accessed memory that is not mapped",
     }
-    if outcome.status < 0:
-        number = -outcome.status
-        reason = reasons.get(number, "for an unknown reason")
-        if assertion := re.search(r"Assertion `(.*?)' failed", outcome.output, re.DOTALL):
-            library = "an Eigen" if "/Eigen/" in outcome.output else "an"
+    if status < 0:
+        reason = reasons.get(-status, "for an unknown reason")
+        if assertion := ASSERTION.search(output):
+            library = "an Eigen" if "/Eigen/" in output else "an"
             reason = f"{library} assertion failed, `{assertion[1]}`: an index out of range?"
         try:
-            name = signal.Signals(number).name
+            name = signal.Signals(-status).name
         except ValueError:
-            name = f"signal {number}"
-        return f"your program crashed ({name}): {reason}"
-    if "bad_alloc" in outcome.output:
-        return "it requested more memory than a check may use"
-    words = outcome.output.strip().split("\n")[-1][:200]
-    return f"it exited with status {outcome.status} before the check was complete" + (
+            name = f"signal {-status}"
+        return f"your program crashed ({name}){where}: {reason}"
+    words = output.split("\n")[-1][:200]
+    return f"it exited with status {status} before the check was complete" + (
         f"; its last output: {words}" if words else ""
     )
 
 
-def run_stage(toolchain, program, folder, stage, limits=RUN):
-    """Runs one stage of a compiled grader; returns what it said, and for how long it ran."""
-    outcome = sandbox.run(toolchain.confine, [program, stage], folder, limits, channel=True)
+def run_stage(toolchain, exercise, folder, stage, program="", shown="", limits=RUN):
+    """Runs one stage; returns what its grader said, and for how long it ran.
+
+    @param program of the student
+    """
+    grader = toolchain.grader(exercise)
+    limits = dataclasses.replace(
+        limits, readable=(*toolchain.system([]), grader, program or folder, *toolchain.shared())
+    )
+    command = [grader, stage, program or "-"]
+    outcome = sandbox.run(toolchain.confine, command, folder, limits, channel=True)
     try:
         said = json.loads(outcome.result)
-    except ValueError:
-        said = {"verdict": "refused", "message": ended(outcome, limits), "notes": []}
+        status = said["verdict"].partition("ended ")[2]
+    except (ValueError, KeyError, AttributeError):
+        said, status = {}, str(outcome.status)
+    if status:
+        message = ended(int(status), outcome, limits, program, shown)
+        said = {"verdict": "refused", "message": message, "notes": []}
+    elif said["verdict"] == "refused" and "more memory than a check" in said["message"]:
+        where = place(program, outcome.output, shown)
+        said["message"] += f"{where}: an endless loop, or an array that is too large?"
     return said, outcome.seconds
 
 
@@ -237,13 +410,15 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
             return results
         results[0].verdict = "passed"
         if inspect:
-            inspect(scratch / "grader")
+            inspect(toolchain.grader(exercise))
         for result in results[1:]:
             folder = (
                 scratch / f"work_{result.name}"
             )  # each its own: what a stage leaves may not be removable
             folder.mkdir()
-            said, result.seconds = run_stage(toolchain, scratch / "grader", folder, result.name)
+            said, result.seconds = run_stage(
+                toolchain, exercise, folder, result.name, scratch / "program", shown
+            )
             result.verdict, result.notes = said["verdict"], said.get("notes", [])
             result.message = renamed(said.get("message", ""), scratch, shown)
             if result.verdict == "skipped" and (toolchain.watched or exercise.machine != "lab"):
@@ -310,32 +485,15 @@ def read_numbers(text):
 def questions(toolchain, exercise):
     """The questions with the truth, which the grader counts. It holds no student's code and is
     kept."""
-    key = hashlib.sha256()
-    for part in (exercise.grader.read_bytes(), repr(toolchain.flags[exercise.machine]).encode()):
-        key.update(part)
-    for path in toolchain.libraries[exercise.machine]:
-        key.update(str(os.stat(path).st_mtime_ns).encode())
-    for header in sorted((exercise.root / exercise.lesson).rglob("*.[hc]*")):
-        key.update(str(os.stat(header).st_mtime_ns).encode())
-    kept = toolchain.cache / f"{exercise.id}-{key.hexdigest()[:16]}.json"
+    kept = toolchain.cache / f"{exercise.id}-{toolchain.key(exercise)}.json"
     if kept.exists():
         return json.loads(kept.read_text(encoding="utf-8"))
-    with scratch_folder() as scratch:
-        outcome = toolchain.compile(exercise, scratch)
-        if outcome.status != 0:
-            raise Fault(
-                f"the grader of {exercise.id} does not compile: {outcome.output.strip()[:2000]}"
-            )
-        folder = scratch / "work"
-        folder.mkdir()
-        said, _ = run_stage(toolchain, scratch / "grader", folder, "questions")
+    with scratch_folder() as folder:
+        said, _ = run_stage(toolchain, exercise, folder, "questions")
     if said["verdict"] == "skipped":
         return []
     if said["verdict"] != "questions":
         raise Fault(f"the grader of {exercise.id} gives no answers: {said['message']}")
-    toolchain.cache.mkdir(parents=True, exist_ok=True)
-    for old in toolchain.cache.glob(f"{exercise.id}-*.json"):
-        old.unlink(missing_ok=True)
     write_file(kept, json.dumps(said["questions"]))
     return said["questions"]
 

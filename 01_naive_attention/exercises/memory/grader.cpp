@@ -1,3 +1,4 @@
+#include "common/classroom/grader.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;

@@ -1,5 +1,5 @@
+#include "common/classroom/grader.hpp"
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/log_sum_exp.hpp"
 
 using namespace fa::classroom;
 
@@ -8,8 +8,6 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void grade(const std::vector<double>& scores, const std::string& where) {
-  fa::Tensor<double, 1> row({static_cast<std::int64_t>(scores.size())});
-  std::copy(scores.begin(), scores.end(), row.data());
   long double l = 0, unshifted = 0;
   const double m = *std::max_element(scores.begin(), scores.end());
   for (const double x : scores) {
@@ -21,7 +19,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
   const double right = blind ? -kInfinity : m + log_l;
   check(
       {"LSE",
-       {student::log_sum_exp<double>(fa::View<const double, 1>(row.view()))}},
+       {call<double>("log_sum_exp", scores)}},
       {right}, 1e-12 * (1 + (blind ? 0 : std::abs(m))),
       {{blind ? "a row that sees no key: its sum is 0, and ln 0 is -infinity"
               : "the result is 0",

@@ -1,7 +1,7 @@
 #include "03_online_softmax/proof.hpp"
 #include "03_online_softmax/recurrence.hpp"
+#include "common/classroom/grader.hpp"
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/one_step.hpp"
 
 using namespace fa::classroom;
 namespace online = fa::online;
@@ -70,7 +70,8 @@ void check_row(const std::vector<double>& scores) {
   std::string where = "scores";
   for (const double s : scores) where += " " + text(s);
   where += "; m, l, O, O / l";
-  check({"state", after<student::OneStep>(scores)}, by_definition(scores),
+  const auto out = call<std::vector<double>>("row", scores);
+  check({"state", out}, by_definition(scores),
         1e-12,
         {{"the sum l and the output O do not take in the new key",
           after<NotTakenIn>(scores)},
@@ -119,10 +120,22 @@ FA_STAGE(odd) {
 
 FA_STAGE(proof) {
   namespace proof = online::proof;
-  // Called through a variable: proof.hpp says why not directly.
-  proof::Outcome (*volatile prove)(const proof::Cases&) =
-      proof::follows_definition<student::OneStep>;
-  const proof::Outcome outcome = prove({4, 2});
+  const proof::Cases cases{4, 2};
+  std::vector<proof::Row> rows;
+  proof::for_rows(0, cases, [&](const proof::Row& row) {
+    rows.push_back(row);
+    return true;
+  });
+  const auto found =
+      call<std::vector<std::pair<proof::ExactState, online::Combination>>>(
+          "exact_rows", rows);
+  require(found.size() == rows.size(), "rows are missing");
+  proof::Outcome outcome;
+  for (std::size_t i = 0; i < rows.size() && outcome.holds; ++i) {
+    const bool holds = found[i].first == proof::definition(rows[i]) &&
+                       found[i].second == proof::attention(rows[i]);
+    proof::note(outcome, holds, rows[i]);
+  }
   note("rows proved", outcome.cases);
   std::string row;
   for (std::size_t j = 0; j < outcome.counterexample.length; ++j) {

@@ -1,5 +1,5 @@
+#include "common/classroom/grader.hpp"
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/split_decoding.hpp"
 
 using namespace fa::classroom;
 
@@ -8,14 +8,23 @@ namespace {
 constexpr int kHeadDim = 3;
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
+// As student::Attention.
+struct Attention {
+  std::vector<double> o;
+  double lse = 0;
+};
+auto parts(Attention& x) {
+  return std::tie(x.o, x.lse);
+}
+
 struct Keys {
   std::vector<double> scores, values;  // kHeadDim values for each score
 };
 
-student::Attention attention(const Keys& keys, std::size_t begin,
+Attention attention(const Keys& keys, std::size_t begin,
                              std::size_t end) {
   double m = kMinusInfinity, l = 0;
-  student::Attention result{std::vector<double>(kHeadDim, 0.0), m};
+  Attention result{std::vector<double>(kHeadDim, 0.0), m};
   for (std::size_t j = begin; j < end; ++j) m = std::max(m, keys.scores[j]);
   if (m == kMinusInfinity) return result;
   for (std::size_t j = begin; j < end; ++j) {
@@ -30,7 +39,7 @@ student::Attention attention(const Keys& keys, std::size_t begin,
   return result;
 }
 
-std::vector<double> numbers(const student::Attention& a) {
+std::vector<double> numbers(const Attention& a) {
   std::vector<double> all = a.o;
   all.push_back(a.lse);
   return all;
@@ -39,7 +48,7 @@ std::vector<double> numbers(const student::Attention& a) {
 using Weight = std::function<double(double)>;
 
 // Parts combined by some weight of their LSE.
-std::vector<double> combined(const std::vector<student::Attention>& parts,
+std::vector<double> combined(const std::vector<Attention>& parts,
                              const Weight& weight, bool divide, double lse) {
   std::vector<double> o(kHeadDim, 0.0);
   double sum = 0;
@@ -56,7 +65,7 @@ std::vector<double> combined(const std::vector<student::Attention>& parts,
 void grade(const std::vector<std::size_t>& sizes, double spread, double level,
            bool masked = false) {
   Keys keys;
-  std::vector<student::Attention> parts;
+  std::vector<Attention> parts;
   std::size_t n = 0;
   for (const std::size_t size : sizes) n += size;
   for (std::uint64_t j = 0; j < n; ++j) {
@@ -75,11 +84,12 @@ void grade(const std::vector<std::size_t>& sizes, double spread, double level,
     where += " " + std::to_string(size);
     m = std::max(m, parts.back().lse);
   }
+  const auto out = call<Attention>("combine", parts);
   for (const auto& part : parts) sum_of_powers += std::exp(part.lse);
   where += " keys, scores around " + text(level);
   const std::vector<double> right = numbers(attention(keys, 0, n));
   if (m == kMinusInfinity) {
-    check({"(o, LSE)", numbers(student::combine(parts))}, right, 0,
+    check({"(o, LSE)", numbers(out)}, right, 0,
           {{"all parts are empty: -infinity - -infinity is NaN",
             std::vector<double>(kHeadDim + 1, NAN)}},
           where);
@@ -96,7 +106,7 @@ void grade(const std::vector<std::size_t>& sizes, double spread, double level,
   std::vector<double> largest = right;
   largest.back() = m;
   check(
-      {"(o, LSE)", numbers(student::combine(parts))}, right, 1e-9,
+      {"(o, LSE)", numbers(out)}, right, 1e-9,
       {{"only the first part was returned", numbers(parts[0])},
        {"the outputs were averaged; a part with large scores weighs more",
         combined(
