@@ -21,10 +21,10 @@ struct Sizes {
 
 /// Random inputs, exact in T, and the scale.
 struct Inputs {
-  Sizes sizes;                   ///< of all
-  std::vector<float> q;          ///< [heads, length_q, head_dim]
-  std::vector<float> k, v;       ///< [kv_heads, length_k, head_dim]
-  float scale;                   ///< of the scores
+  Sizes sizes;              ///< of all
+  std::vector<float> q;     ///< [heads, length_q, head_dim]
+  std::vector<float> k, v;  ///< [kv_heads, length_k, head_dim]
+  float scale;              ///< of the scores
   /// Of queries and keys, for graders only: [heads, length_q, kv_heads, length_k].
   std::vector<double> products;
 };

@@ -60,7 +60,8 @@ class OnDevice {
 
   /// What was written so far; NaN where nothing was.
   Gradients gradients() const {
-    if (d_q_.written_beside() || d_k_.written_beside() || d_v_.written_beside()) {
+    if (d_q_.written_beside() || d_k_.written_beside() ||
+        d_v_.written_beside()) {
       classroom::fail("it writes beside the result: the tail is not masked");
     }
     return {d_q_.numbers(), d_k_.numbers(), d_v_.numbers()};

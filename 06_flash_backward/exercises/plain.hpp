@@ -53,8 +53,8 @@ struct Gradients {
 
 /// The members, for classroom::Wire.
 inline auto parts(Problem& x) {
-  return std::tie(x.heads, x.length_q, x.length_k, x.head_dim, x.causal, x.window, x.scale, x.q,
-                  x.k, x.v, x.d_o, x.kept);
+  return std::tie(x.heads, x.length_q, x.length_k, x.head_dim, x.causal,
+                  x.window, x.scale, x.q, x.k, x.v, x.d_o, x.kept);
 }
 /// The same.
 inline auto parts(Gradients& x) {

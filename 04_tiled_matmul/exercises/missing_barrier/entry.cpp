@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_lab.hpp"
-
 #include "student/missing_barrier.cuh"
 
 using namespace fa::classroom;

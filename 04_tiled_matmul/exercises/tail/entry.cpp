@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_lab.hpp"
-
 #include "student/tail.cuh"
 
 using namespace fa::classroom;

@@ -26,13 +26,12 @@ Case run(int m, int n, int k) {
       result.right.push_back(sum);
     }
   }
-  const auto [rows, cols, blocks_x, blocks_y] =
-      call<Shape>("shape", m, n);
+  const auto [rows, cols, blocks_x, blocks_y] = call<Shape>("shape", m, n);
   result.ragged = rows < 1 || cols < 1 || m % rows != 0 || n % cols != 0;
-  require(blocks_x >= 1 && blocks_y >= 1 && blocks_x <= 1024 &&
-              blocks_y <= 1024,
-          fmt::format("a grid of {} x {} blocks for {} x {} results",
-                      blocks_x, blocks_y, m, n));
+  require(
+      blocks_x >= 1 && blocks_y >= 1 && blocks_x <= 1024 && blocks_y <= 1024,
+      fmt::format("a grid of {} x {} blocks for {} x {} results", blocks_x,
+                  blocks_y, m, n));
   const auto launched = call<Launched>("product", a, b, m, n, k);
   result.seen = launched.seen;
   result.out = launched.out;
@@ -58,9 +57,9 @@ void grade(int m, int n, int k) {
   }
   if (unwritten > 0 && others_wrong == 0 && c.seen.report.findings.empty()) {
     // What is missing at the end of rows or columns is a whole tile's tail.
-    refuse(fmt::format("{} of {} results were never written{} (case: {})",
-                       unwritten, c.out.size(),
-                       c.ragged ? ": was the grid rounded down?" : "", where));
+    refuse(fmt::format(
+        "{} of {} results were never written{} (case: {})", unwritten,
+        c.out.size(), c.ragged ? ": was the grid rounded down?" : "", where));
   }
   check_result(c.seen,
                {{"barrier", "some threads never come to the barrier"},

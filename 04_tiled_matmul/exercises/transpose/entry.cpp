@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_lab.hpp"
-
 #include "student/transpose.cuh"
 
 using namespace fa::classroom;

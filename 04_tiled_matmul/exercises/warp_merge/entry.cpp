@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_lab.hpp"
-
 #include "student/warp_merge.cuh"
 
 using namespace fa::classroom;

@@ -182,7 +182,8 @@ FA_STAGE(races) {
 }
 
 FA_STAGE(traffic) {
-  const Ran ran = launched(random_inputs<fa::half>({1, 1, 128, 128, 32, true}));
+  const Ran ran =
+      launched(random_inputs<fa::half>({1, 1, 128, 128, 32, true}));
   needs_watching(ran.seen);
   // 4 blocks with 2, 4, 6 and 8 tiles of K and of V; Q and O; LSE.
   const std::int64_t row = 2 * 32, least = (2 + 4 + 6 + 8) * 2 * kKeys * row +

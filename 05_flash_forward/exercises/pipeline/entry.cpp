@@ -1,6 +1,5 @@
 #include "05_flash_forward/exercises/attention.hpp"
 #include "common/classroom/prelude_lab.hpp"
-
 #include "student/pipeline.cuh"
 
 using namespace fa::classroom;

@@ -72,14 +72,16 @@ FA_STAGE(odd) {
 }
 
 FA_STAGE(races) {
-  const Ran ran = launched(random_inputs<fa::half>({1, 1, 70, 203, 24, true}));
+  const Ran ran =
+      launched(random_inputs<fa::half>({1, 1, 70, 203, 24, true}));
   needs_watching(ran.seen);
   require_no_findings(ran.seen, reasons(ran.seen));
 }
 
 FA_STAGE(traffic) {
   const int n = 256, row = 2 * kHeadDim;
-  const Ran ran = launched(random_inputs<fa::half>({1, 1, n, n, kHeadDim, true}));
+  const Ran ran =
+      launched(random_inputs<fa::half>({1, 1, n, n, kHeadDim, true}));
   needs_watching(ran.seen);
   // 2 blocks with 128 and 256 keys; Q and O; LSE.
   const std::int64_t least = (128 + 256) * 2 * row + n * 2 * row + 4 * n;

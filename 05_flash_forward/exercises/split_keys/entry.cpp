@@ -1,6 +1,5 @@
 #include "05_flash_forward/exercises/attention.hpp"
 #include "common/classroom/prelude_lab.hpp"
-
 #include "student/split_keys.cuh"
 
 using namespace fa::classroom;

@@ -1,5 +1,6 @@
-#include "06_flash_backward/exercises/grading/mistakes.hpp"
 #include "common/classroom/grader.hpp"
+
+#include "06_flash_backward/exercises/grading/mistakes.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;

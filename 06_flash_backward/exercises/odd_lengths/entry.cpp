@@ -1,6 +1,5 @@
 #include "06_flash_backward/exercises/on_device.cuh"
 #include "common/classroom/prelude_lab.hpp"
-
 #include "student/odd_lengths.cuh"
 
 using namespace fa::classroom;
