@@ -26,6 +26,7 @@ DIRECTIVE = re.compile(
 TITLES = {
     "compiles": "it compiles",
     "complete": "every question has a number",
+    "found": "evidence of the bug",
     "easy": "right on easy sizes",
     "odd": "right on odd sizes",
     "races": "no races",

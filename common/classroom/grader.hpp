@@ -84,6 +84,20 @@ Function function(F f) {
   });
 }
 
+/// What the student has written behind `answer:` before the repair of a bug.
+struct Evidence {
+  std::vector<double> numbers;     ///< in their order; inf, -inf and nan are numbers, too
+  std::vector<std::string> lines;  ///< of the file as it was at the start, where they are lines
+};
+
+/// The evidence; refuses when there is none yet.
+/// @param what is asked for, for the message
+Evidence evidence(const std::string& what);
+
+/// Whether two of the named lines hold these texts, in any order.
+bool names_both(const Evidence& evidence, const std::vector<std::string>& one,
+                const std::vector<std::string>& other);
+
 /// A number for a message, with six digits.
 std::string text(double x);
 

@@ -359,16 +359,29 @@ def ended(status, outcome, limits, program, shown):
     )
 
 
-def run_stage(toolchain, exercise, folder, stage, program="", shown="", limits=RUN):
+ANSWER = re.compile(r"^\s*(?://|#)\s*answer:(.*)$", re.MULTILINE)
+
+
+def evidence(exercise, answer):
+    """What stands behind `answer:` in a student's file, and the lines of the start that its whole
+    numbers mean."""
+    given = " ".join(text.strip() for text in ANSWER.findall(answer))[:1000].replace("?", "")
+    lines = exercise.start().split("\n")
+    named = [int(word) for word in re.findall(r"(?<![\w.-])\d{1,6}(?![\w.])", given)]
+    return "\n".join([given, *(lines[n - 1] for n in named if 0 < n <= len(lines))])
+
+
+def run_stage(toolchain, exercise, folder, stage, program="", shown="", limits=RUN, found=""):
     """Runs one stage; returns what its grader said, and for how long it ran.
 
     @param program of the student
+    @param found   evidence(), where the exercise asks for it
     """
     grader = toolchain.grader(exercise)
     limits = dataclasses.replace(
         limits, readable=(*toolchain.system([]), grader, program or folder, *toolchain.shared())
     )
-    command = [grader, "--stage", stage, program or "-"]
+    command = [grader, "--stage", stage, program or "-", found]
     outcome = sandbox.run(toolchain.confine, command, folder, limits, channel=True)
     try:
         said = json.loads(outcome.result)
@@ -418,7 +431,13 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
             )  # each its own: what a stage leaves may not be removable
             folder.mkdir()
             said, result.seconds = run_stage(
-                toolchain, exercise, folder, result.name, scratch / "program", shown
+                toolchain,
+                exercise,
+                folder,
+                result.name,
+                scratch / "program",
+                shown,
+                found=evidence(exercise, answer),
             )
             result.verdict, result.notes = said["verdict"], said.get("notes", [])
             result.message = renamed(said.get("message", ""), scratch, shown)
@@ -429,7 +448,9 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
                 )
             if result.verdict not in ("passed", "refused", "skipped"):
                 result.verdict = "refused"
-            if not result.passed and (stop or result is results[1]):
+            # What a bug hunt asks for first is not needed for the rest.
+            first = next(r for r in results[1:] if r.name != "found")
+            if not result.passed and (stop or result is first):
                 break
     return results
 
