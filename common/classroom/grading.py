@@ -401,7 +401,7 @@ def run_stage(toolchain, exercise, folder, stage, program="", shown="", limits=R
     return said, outcome.seconds
 
 
-def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
+def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None, progress=None):
     """Grades an answer.
 
     @param answer the text of the student's file
@@ -409,7 +409,9 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
         result is left out
     @param shown  what to call the folder of the student's file in messages, with its slash
     @param inspect called with the path of the compiled grader, before the stages are run
+    @param progress called with what is done next, in words
     """
+    progress = progress or (lambda _words: None)
     shown = "" if shown is None else shown
     if exercise.predicts:
         return grade_numbers(toolchain, exercise, answer)
@@ -420,6 +422,7 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
     with scratch_folder() as scratch:
         (scratch / "student").mkdir()
         (scratch / "student" / exercise.file).write_text(answer, encoding="utf-8")
+        progress("compiling your file")
         outcome = toolchain.compile(exercise, scratch)
         results[0].seconds = outcome.seconds
         if outcome.status != 0:
@@ -427,6 +430,8 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
             results[0].message = compiler_says(outcome, scratch, shown)
             return results
         results[0].verdict = "passed"
+        progress("building this exercise's grader, once")
+        toolchain.grader(exercise)
         if inspect:
             inspect(toolchain.grader(exercise))
         for result in results[1:]:
@@ -434,6 +439,7 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
                 scratch / f"work_{result.name}"
             )  # each its own: what a stage leaves may not be removable
             folder.mkdir()
+            progress(f"checking: {result.title}")
             said, result.seconds = run_stage(
                 toolchain,
                 exercise,
