@@ -87,6 +87,7 @@ def main(arguments, root, toolchain):
         prog="./learn classroom gate", description="Tests the grader itself."
     )
     parser.add_argument("names", nargs="*", metavar="ID", help="only these exercises or lessons")
+    parser.add_argument("--seed", help="the variants that a class with this seed has")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--messages", action="store_true", help="print what each wrong answer is told"
@@ -104,7 +105,7 @@ def main(arguments, root, toolchain):
     )
     options = parser.parse_args(arguments)
     tools = toolchain()
-    chosen = catalogue.choose(options.names, root)
+    chosen = catalogue.choose(options.names, root, options.seed)
     if not all(exercise.has_solution() for exercise in chosen):
         print(
             "This copy of the course was made without solutions, so there is nothing to test with."

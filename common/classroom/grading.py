@@ -258,7 +258,8 @@ class Toolchain:
     def key(self, exercise):
         """Changes with all that a grader is made of."""
         key = hashlib.sha256()
-        for part in (exercise.grader.read_bytes(), repr(sorted(self.flags.items())).encode()):
+        flags = [*sorted(self.flags.items()), exercise.defines]
+        for part in (exercise.grader.read_bytes(), repr(flags).encode()):
             key.update(part)
         parts = [*self.linked(exercise.machine, "grader")]
         for folder in (exercise.lesson, "common"):
