@@ -59,9 +59,8 @@ DECLARES = re.compile(
 )
 STATEMENT = re.compile(r"^\s*[^{}]*;\s*$")
 # What a refusal says when it has recognised no misconception.
-DEFAULT = (
-    "wrong; the worst is",
-    "the lab found what a GPU would not tell you",
+DEFAULT = re.compile(
+    r"^\d+ of \d+ numbers? (is|are) wrong; the worst is|the lab found what a GPU would not tell you"
 )
 
 
@@ -162,4 +161,4 @@ def equivalent(exercise):
 
 def is_default(message):
     """Whether a refusal names no misconception."""
-    return any(part in message for part in DEFAULT)
+    return bool(DEFAULT.search(message))
