@@ -273,6 +273,58 @@ std::string lines_of(const std::vector<std::size_t>& wrong, std::size_t rows, st
   return of_rows.empty() ? words(in_cols, cols, "column") : of_rows;
 }
 
+// "[3][5]", or "[3]" of a list.
+std::string place_of(std::size_t i, std::size_t cols) {
+  return cols == 1 ? fmt::format("[{}]", i) : fmt::format("[{}][{}]", i / cols, i % cols);
+}
+
+// Whether the wrong elements are right ones of other places, in words.
+std::string misplaced(const std::vector<double>& out, const std::vector<double>& right,
+                      const std::vector<std::size_t>& wrong, std::size_t cols) {
+  std::vector<std::pair<double, std::size_t>> known;
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    if (std::isfinite(right[i])) known.emplace_back(right[i], i);
+  }
+  std::sort(known.begin(), known.end());
+  std::size_t distinct = 0, found = 0, example = 0, home = 0;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    distinct += i == 0 || known[i].first != known[i - 1].first;
+  }
+  if (wrong.size() < 8 || distinct < known.size() / 2 || distinct < 16) return {};
+  for (const std::size_t i : wrong) {
+    const auto at = std::lower_bound(known.begin(), known.end(), std::pair(out[i], std::size_t{0}));
+    if (at == known.end() || at->first != out[i]) continue;
+    if (found++ == 0) {
+      example = i;
+      home = at->second;
+    }
+  }
+  if (found * 10 < wrong.size() * 9) return {};
+  return fmt::format("right numbers at the wrong places: {} holds what belongs at {}",
+                     place_of(example, cols), place_of(home, cols));
+}
+
+// Whether all wrong elements lie in rows or columns of one kind in each tile, in words.
+std::string regular_lines(const std::vector<std::size_t>& wrong, std::size_t rows,
+                          std::size_t cols) {
+  for (const bool of_rows : {true, false}) {
+    const std::size_t count = of_rows ? rows : cols;
+    for (std::size_t tile = 2; tile <= 128 && 2 * tile <= count; tile *= 2) {
+      std::vector<bool> hit(tile);
+      for (const std::size_t i : wrong) hit[(of_rows ? i / cols : i % cols) % tile] = true;
+      const auto first = std::find(hit.begin(), hit.end(), true);
+      const auto end = std::find(first, hit.end(), false);
+      if (std::find(end, hit.end(), true) != hit.end() || end - first == std::ptrdiff_t(tile)) {
+        continue;
+      }
+      return fmt::format("only {0}s are wrong whose number, modulo {1}, is {2} to {3}",
+                         of_rows ? "row" : "column", tile, first - hit.begin(),
+                         end - hit.begin() - 1);
+    }
+  }
+  return {};
+}
+
 // What all wrong elements have in common, in words; empty when nothing was recognised.
 std::string pattern(const std::vector<double>& out, const std::vector<double>& right,
                     const std::vector<std::size_t>& wrong, std::size_t cols, double tolerance) {
@@ -337,7 +389,10 @@ std::string pattern(const std::vector<double>& out, const std::vector<double>& r
       return fmt::format("off by one: these are the numbers of the {} before", what);
     }
   }
+  if (const std::string from = misplaced(out, right, wrong, cols); !from.empty()) return from;
   if (!place.empty()) return place;
+  const std::string regular = regular_lines(wrong, count / cols, cols);
+  if (!regular.empty()) return regular;
   if (count >= 4 && all([](double x, double y) { return x > y; })) {
     return wrong.size() == count ? "every number is too large" : "all that are wrong are too large";
   }

@@ -343,6 +343,7 @@ def ended(status, outcome, limits, program, shown):
     reasons = {
         signal.SIGSEGV: "it accessed memory that is not its own: an index out of range?",
         signal.SIGABRT: "it called abort(), or the C++ library did",
+        signal.SIGILL: "an index lies beyond the end of an array",
         signal.SIGFPE: "it divided an integer by zero",
         signal.SIGXFSZ: "it wrote a file that is larger than allowed",
         signal.SIGKILL: "it was killed: too much memory or too much time",

@@ -370,6 +370,12 @@ class Attacks(unittest.TestCase):
         self.assertRegex(result.message, r"SIGABRT\) at one_step\.hpp:\d+: an assertion failed")
         self.assertIn("an index out of range", result.message)
 
+    def test_an_index_beyond_an_array_is_named_with_its_line(self):
+        result = self.easy("int few[3] = {}; volatile int i = 3; few[i] = 1; x.l += few[0];")
+        self.assertRegex(
+            result.message, r"SIGILL\) at one_step\.hpp:\d+: an index lies beyond the end"
+        )
+
     def test_a_failed_assertion_is_quoted(self):
         code = 'std::fputs("a.h:7: f: Assertion `i < n\' failed.\\n", stderr); std::abort();'
         result = self.easy(code, "#include <cstdio>\n#include <cstdlib>")
