@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   int tile = tiles - 1;  // the edge first
   for (; tile >= unmasked_tiles; --tile) step(tile, std::true_type{});
   for (; tile >= 0; --tile) step(tile, std::false_type{});
-  //! [steps]
+    //! [steps]
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
