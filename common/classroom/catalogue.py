@@ -11,8 +11,8 @@ An exercise is a folder NN_lesson/exercises/NAME with
     entry.cpp       what the grader calls, with the student's file; none where that holds numbers
     wrong.txt       typical wrong answers, see read_wrong_answers()
 
-An exercise may have variants: values for {{name}} in its texts and -DFA_NAME=value for its grader. The
-first is the course's own; a class has those that its seed chooses, see seed_of().
+An exercise may have variants: values for {{name}} in its texts and -DFA_NAME=value for its grader.
+The first is the course's own; a class has those that its seed chooses, see seed_of().
 
 Nothing of a solution is written twice: where a lesson has the code, the frame takes it from there.
 """

@@ -4,8 +4,8 @@
     the solution passes every stage
     every typical wrong answer is refused by its stage, with a message that names the misconception
 
-and a table says which stage caught what. With --mutants: every mutant of every solution (mutants.py)
-is refused or listed as equivalent, most of them with a message that names a misconception.
+and a table says which stage caught what. With --mutants: every mutant of every solution
+(mutants.py) is refused or listed as equivalent, most with a message that names a misconception.
 """
 
 import argparse
@@ -156,8 +156,8 @@ LEAST_SPECIFIC = 0.8  # of the refused mutants
 
 
 def grade_mutants(tools, chosen, options):
-    """Grades mutants; returns 0 when all are refused or equivalent, and enough of them with a message
-    that names something."""
+    """Grades mutants; returns 0 when all are refused or equivalent, and enough of them with a
+    message that names something."""
     began, work = time.monotonic(), []
     for exercise in chosen:
         # A test of the student's own may be another one and as good; predictions have no code.
@@ -198,8 +198,8 @@ def grade_mutants(tools, chosen, options):
                 print(f"    {mutant.name}\n        {refusal.name}: {one_line(refusal.message)}")
     share = len(specific) / len(refused) if refused else 1
     print(
-        f"\n{len(compiled)} mutants that compile, {len(refused)} refused, {share:.0%} of these with "
-        f"a message that names something."
+        f"\n{len(compiled)} mutants that compile, {len(refused)} refused, {share:.0%} of these "
+        f"with a message that names something."
     )
     print(f"In all {time.monotonic() - began:.0f} s.", file=sys.stderr)
     for exercise, mutant, _ in accepted:

@@ -91,7 +91,7 @@ def mark(toolchain, exercise, submission):
 
 
 def misconception(message):
-    """A refusal's message without what differs from student to student: its case, places, numbers."""
+    """A refusal's message without what differs between students: its case, places, numbers."""
     first = message.split("\n")[0]
     first = re.sub(r" ?\((?:allowed difference|case:)[^)]*\)", "", first)
     first = re.sub(r"my_exercises/\S+|[\w./]+\.(?:hpp|cuh|h):\d+(?::\d+)?", "FILE", first)

@@ -330,7 +330,8 @@ def wrapped(message):
 def main(arguments, root, toolchain):
     """Runs one command; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="./learn exercise", description="Exercises in your own editor. Without a command: where you are."
+        prog="./learn exercise",
+        description="Exercises in your own editor. Without a command: where you are.",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("list", help="all exercises, and what you have passed")
