@@ -1,5 +1,6 @@
 """Mutants of the exercises' solutions: each operator, index, bound, barrier and constant of the
-lines that a student writes, changed by rule. The gate wants every one refused, or listed as equivalent.
+lines that a student writes, changed by rule. The gate wants every one refused, or listed as
+equivalent.
 
 What is equivalent stands beside an exercise in equivalent.txt:
 

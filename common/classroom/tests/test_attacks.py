@@ -286,7 +286,8 @@ class Attacks(unittest.TestCase):
             result = self.easy(
                 "for (int i = 0; i < 4; ++i) if (fork() == 0) { "
                 "volatile char* p = (volatile char*)malloc(400 << 20); "
-                "if (!p) _exit(1); for (;;) for (long j = 0; j < 400l << 20; j += 4096) p[j] = 1; } "
+                "if (!p) _exit(1); "
+                "for (;;) for (long j = 0; j < 400l << 20; j += 4096) p[j] = 1; } "
                 "for (;;) pause();",
                 "#include <cstdlib>\n#include <unistd.h>",
             )
