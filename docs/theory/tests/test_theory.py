@@ -45,6 +45,27 @@ class ExamplesTest(TreeTest):
                 if i >= stages:
                     self.assertGreaterEqual(asked, times[i - stages][3])
 
+    def test_polynomials_for_exponentials(self):
+        line = examples.chebyshev(1)  # through two points of 2^x
+        for x in ((1 + 0.5**0.5) / 2, (1 - 0.5**0.5) / 2):
+            self.assertAlmostEqual(line(x), 2**x)
+        errors = [
+            max(abs(examples.chebyshev(degree)(k / 100) - 2 ** (k / 100)) for k in range(101))
+            for degree in range(1, 6)
+        ]
+        for coarse, fine in zip(errors, errors[1:]):
+            self.assertLess(fine, coarse / 10)
+
+    def test_rounding_to_bfloat16(self):
+        self.assertEqual(examples.bfloat16(1 + 1 / 128), 1 + 1 / 128)
+        self.assertEqual(examples.bfloat16(1 + 1 / 256), 1)  # ties go to even
+        self.assertEqual(examples.bfloat16(1 + 3 / 256), 1 + 2 / 128)
+
+    def test_cycles_of_a_tile(self):
+        lines = [line.split() for line in examples.beyond()]
+        self.assertIn(["H200", "128", "2048", "1024", "0.50"], lines)
+        self.assertIn(["B200", "128", "1024", "1024", "1.00"], lines)
+
     def test_moments_merge_like_sets(self):
         numbers = [Fraction(n) for n in (3, -2, 5, 1, 1, 8)]
 
