@@ -486,7 +486,7 @@ def backward(forward, gradients):
 
 
 def beyond():
-    """Cycles of one SM for a tile of 128 queries and 128 keys, forward: matmuls and exponentials."""
+    """Cycles of an SM for a tile of 128 queries and keys, forward: matmuls and exponentials."""
     rows = []
     for name, matmul in (("H200", 4096), ("B200", 8192)):  # FLOPs per cycle and SM
         for d in (64, 128):
@@ -502,7 +502,7 @@ def beyond():
 
 
 def chebyshev(degree):
-    """The polynomial of this degree that is 2^x at the Chebyshev points of [0, 1], as a function."""
+    """The polynomial of this degree that is 2^x at the Chebyshev points of [0, 1]."""
     count = degree + 1
     points = [(1 + math.cos(math.pi * (k + 0.5) / count)) / 2 for k in range(count)]
     differences = [2.0**x for x in points]  # Newton's divided differences, in place

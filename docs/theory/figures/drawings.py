@@ -342,13 +342,13 @@ def tensor_memory():
     d.text(425, 36, "1 MMA warp (tcgen05.mma)", **bold)
     d.text(425, 54, "one thread issues all matmuls", **small)
     d.arrow(250, 40, 310)
-    d.text(280, 112, "tensor memory: 128 lanes, 512 columns of 32 bits", **bold)
+    d.text(280, 112, "tensor memory: 128 lanes, columns 0 to 511 of 32 bits", **bold)
     names = [("S0, then P0", PALE[2]), ("S1, then P1", PALE[2]), ("O0", PALE[0]), ("O1", PALE[0])]
     for i, (name, colour) in enumerate(names):
         x = 20 + 130 * i
         d.box(x, 124, 130, 76, colour, "#666666", 1)
         d.text(x + 65, 158, name, **bold)
-        d.text(x + 65, 180, f"columns {128 * i} to {128 * i + 127}", **small)
+        d.text(x + 65, 180, f"{128 * i} to {128 * i + 127}", **small)
     d.pointer(425, 64, 425, 98)
     for x in (85, 215):
         d.pointer(x - 12, 202, x - 12, 240)
