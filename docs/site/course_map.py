@@ -1,5 +1,5 @@
-"""Prints the map of the course: the chapters of each lesson, and how long they take by the tables of
-the lessons' pages (`45 minutes`, `45 min`).
+"""Prints the map of the course: the chapters of each lesson, and how long they take by the tables
+of the lessons' pages (`45 minutes`, `45 min`).
 
 Exit status: 0.
 """

@@ -1,4 +1,4 @@
-"""Test that the lessons' maps give their exercises at least the minutes that the catalogue gives."""
+"""Test that the lessons' maps give their exercises at least the minutes of the catalogue."""
 
 import unittest
 
