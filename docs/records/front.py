@@ -16,6 +16,7 @@ from common.attention.tables import mask_of
 from common.files.records import Problem, read, source
 from docs.records.results import aligned
 
+GROUPS = ("d64", "d128", "d256")  # the shapes of the FlashAttention papers, six or three lengths
 NAMES = {OURS: "course", "FLASH_ATTENTION": "FA-2", "FLASH_ATTENTION_3": "FA-3"}
 NAMES["FLASH_ATTENTION_4"] = "FA-4"
 
@@ -25,8 +26,8 @@ def problems(record):
     found = {}
     for row in record["measurements"]:
         wanted = row["what"] == "time" and row["type"] == "bfloat16"
-        if not wanted or not row.get("group", "types").startswith("types"):
-            continue  # other groups have other shapes
+        if not wanted or row.get("group", GROUPS[0]) not in GROUPS:
+            continue
         if row["backend"] in (OURS, *FOR_16_BITS):
             by_length = found.setdefault((row["head_dim"], mask_of(row)), {})
             by_length.setdefault(row["length"], {})[row["backend"]] = row["tflops"]
@@ -51,14 +52,14 @@ def table(records, length):
     names = [NAMES.get(backend, HEADINGS[backend]) for backend in columns]
     cells = [["pass", "D", "mask", *names, "x best", "least"]]
     for name, of_pass in measured.items():
-        for (head_dim, mask), by_length in of_pass.items():
+        for (head_dim, mask), by_length in sorted(of_pass.items(), key=lambda item: item[0][0]):
             speeds = by_length.get(length, {})
             compared = [of for of in by_length.values() if OURS in of and len(of) > 1]
             if speeds not in compared:
                 raise Problem(f"nothing is compared at length {length}: {name}, D {head_dim}")
             figures = [f"{speeds[c]:.0f}" if c in speeds else "-" for c in columns]
             least = min(ratio(of) for of in compared)
-            ratios = [f"{ratio(speeds):.2f}", f"{least:.2f}"]
+            ratios = [f"{ratio(speeds):.3f}", f"{least:.3f}"]
             cells.append([name, str(head_dim), mask, *figures, *ratios])
     if len(cells) == 1:
         raise Problem("the records have no times in bfloat16")

@@ -31,18 +31,18 @@ class FrontTest(TreeTest):
         lines = self.lines(rows)
         heading = ["pass", "D", "mask", "course", "FA-4", "cuDNN", "x", "best", "least"]
         self.assertEqual(lines[1], heading)
-        self.assertEqual(lines[3], ["forward", "64", "full", "110", "100", "90", "1.10", "0.95"])
+        self.assertEqual(lines[3], ["forward", "64", "full", "110", "100", "90", "1.100", "0.950"])
         self.assertEqual(lines[4][0], "backward")
         shorter = self.lines(rows, "--length", "512")
-        self.assertEqual(shorter[3], ["forward", "64", "full", "95", "100", "0.95", "0.95"])
+        self.assertEqual(shorter[3], ["forward", "64", "full", "95", "100", "0.950", "0.950"])
 
     def test_other_types_groups_and_modes_are_left_out(self):
-        rows = [row("this lesson", 110.0), row("CUDNN_ATTENTION", 100.0)]
+        rows = [row("this lesson", 110.0, group="d64"), row("CUDNN_ATTENTION", 100.0, group="d64")]
         rows += [row("deterministic", 500.0), row("MATH", 500.0)]
-        rows += [row("CUDNN_ATTENTION", 500.0, group="shapes")]
-        rows += [row("CUDNN_ATTENTION", 500.0, type="float16")]
+        rows += [row("CUDNN_ATTENTION", 500.0, group="gqa")]
+        rows += [row("CUDNN_ATTENTION", 500.0, type="float16", group="d64")]
         lines = self.lines(rows)
-        self.assertEqual(lines[3], ["forward", "64", "full", "110", "100", "1.10", "1.10"])
+        self.assertEqual(lines[3], ["forward", "64", "full", "110", "100", "1.100", "1.100"])
         self.assertEqual(len([line for line in lines if line[0] == "forward"]), 1)
 
     def test_what_is_not_compared_is_refused(self):
