@@ -66,7 +66,7 @@ class Kernel:
         self.rate = rate  # operations per second
 
 
-def kernels(matmul, forward, interface):
+def kernels(matmul, forward, hopper):
     """Kernels of lessons 04 and 05 for the roofline, from the lowest intensity to the highest."""
     found = []
 
@@ -83,11 +83,6 @@ def kernels(matmul, forward, interface):
     row = find(forward, group="float32, D 64", kernel="01_unfused", length=n)
     least = 4 * sum(three.values())
     found.append(Kernel("attention, three kernels", "float32", work, least, 1e12 * row["tflops"]))
-    row = find(
-        interface, what="time", backend="MATH", type="bfloat16", head_dim=d, length=n, causal=False
-    )
-    name = "attention, PyTorch's formulas"
-    found.append(Kernel(name, "bfloat16", work, least / 2, 1e12 * row["tflops"]))
     for name in ("07_matmul_naive", "09_matmul_shared_tiles", "14_matmul_register_prefetch"):
         row = find(matmul, group="matmul", kernel=name)
         n = row["size"]
@@ -100,7 +95,7 @@ def kernels(matmul, forward, interface):
         row = find(matmul, group="mma", kernel=name)
         found.append(Kernel(name, "bfloat16", 2 * n**3, 6 * n * n, 1e12 * row["tflops"]))
     for name in ("05_tensor_cores", "08_edge_masks"):
-        row = find(forward, group="bfloat16, D 64", kernel=name, length=n)
+        row = find(hopper, group="bfloat16, D 64", kernel=name, length=n)
         found.append(Kernel(name, "bfloat16", work, 8 * rows, 1e12 * row["tflops"]))
     return sorted(found, key=lambda kernel: kernel.intensity)
 
@@ -118,11 +113,11 @@ def significant(value):
     return f"{value:.3g}"
 
 
-def roofline(matmul, forward, interface):
+def roofline(matmul, forward, hopper):
     peaks = machine(matmul)
     float32, bfloat16, memory = peaks
     cells = [["kernel", "type", "op/byte", "bound", "TFLOP/s", "% of bound"]]
-    for kernel in kernels(matmul, forward, interface):
+    for kernel in kernels(matmul, forward, hopper):
         most = bound(kernel, peaks)
         cells.append(
             [
@@ -141,7 +136,7 @@ def roofline(matmul, forward, interface):
         f"bfloat16 {bfloat16 / memory:.0f}",
         "",
         *aligned(cells, 1),
-        *source_of(matmul, forward, interface),
+        *source_of(matmul, forward, hopper),
     ]
 
 

@@ -56,10 +56,10 @@ def hierarchy():
     return d
 
 
-def roofline(matmul, forward, interface):
+def roofline(matmul, forward, hopper):
     peaks = examples.machine(matmul)
     float32, bfloat16, memory = peaks
-    kernels = examples.kernels(matmul, forward, interface)
+    kernels = examples.kernels(matmul, forward, hopper)
     left, top, right, bottom = 62, 30, 682, 350
     low, high = -2 + math.log10(4), math.log10(5000)  # of the intensity
     floor, ceiling = -1.0, math.log10(2000)  # of the rate in TFLOP/s
@@ -115,7 +115,7 @@ def roofline(matmul, forward, interface):
         d.element("circle", cx=x, cy=y - 4, r=8, fill=colour)
         d.text(x, y, i + 1, fill="#ffffff", font_size=11, font_weight="bold")
         d.text(x + 16, y, f"{kernel.name}, {kernel.kind}", text_anchor="start")
-    footer = source(matmul, forward, interface)
+    footer = source(matmul, forward, hopper)
     d.text(682, bottom + 66 + below, footer, text_anchor="end", font_size=10, fill="#666666")
     return d
 
@@ -241,7 +241,7 @@ def bits():
     return d
 
 
-def occupancy(matmul, forward):
+def occupancy(matmul, hopper):
     def rows_of(record, group):
         rows = [row for row in record["measurements"] if row["group"] == group]
         return [row for row in rows if "registers" in row and row.get("length", 4096) == 4096]
@@ -251,7 +251,7 @@ def occupancy(matmul, forward):
         ("matmuls in float32", rows_of(matmul, "matmul")),
         (
             "bfloat16: matmuls, attention",
-            rows_of(matmul, "mma") + rows_of(forward, "bfloat16, D 64"),
+            rows_of(matmul, "mma") + rows_of(hopper, "bfloat16, D 64"),
         ),
     ):
         groups = []
@@ -265,7 +265,7 @@ def occupancy(matmul, forward):
         ["% of the warps", "% of the peak rate"],
         "",
         "%",
-        source(matmul, forward),
+        source(matmul, hopper),
     )
 
 

@@ -13,7 +13,7 @@ RESULTS = ROOT / "docs" / "results"
 RECORDS = {
     name: [RESULTS / f"h200_{record}.json" for record in records.split()]
     for name, records in {
-        "roofline": "04_tiled_matmul 05_flash_forward 05_interface",
+        "roofline": "04_tiled_matmul 05_flash_forward 05_hopper",
         "occupancy": "04_tiled_matmul 05_flash_forward",
     }.items()
 }
@@ -95,7 +95,7 @@ class ExamplesTest(TreeTest):
 
     def test_a_record_that_contradicts_the_limits_ends_with_1(self):
         record = json.loads(RECORDS["occupancy"][0].read_text(encoding="utf-8"))
-        row = next(r for r in record["measurements"] if r["kernel"] == "11_matmul_register_block")
+        row = next(r for r in record["measurements"] if r["kernel"] == "11_matmul_2d_thread_tiling")
         row["registers"] = 160
         path = self.write("record.json", json.dumps(record))
         status, _, err = self.run_example("occupancy", path)
@@ -108,10 +108,10 @@ class ExamplesTest(TreeTest):
         takes = {
             "roofline": RECORDS["roofline"],
             "fusion": RECORDS["occupancy"],
-            "stages": RECORDS["occupancy"],
+            "stages": [known["04_tiled_matmul"], known["05_hopper"]],
             "occupancy": RECORDS["occupancy"],
             "profile": [known["fidelity"], known["04_tiled_matmul"]],
-            "backward": [known["05_flash_forward"], known["06_flash_backward"]],
+            "backward": [known["05_hopper"], known["06_hopper"]],
             "thread": [known["05_flash_forward"]],
         }
         for name, (_, count) in examples.EXAMPLES.items():
