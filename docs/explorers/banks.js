@@ -1,0 +1,96 @@
+// A warp's request to shared memory and the wavefronts that serve it. serve() follows common/lab/banks.cpp; a test
+// compares the two for every state.
+(() => {
+  "use strict";
+  const { text, box, line, group, titled, hue } = Explorer;
+  const LANES = 32, BANKS = 32, ROW_BYTES = 128;
+
+  // The byte that lane reads: element lane * stride of a tile with rows of 128 bytes.
+  function addressOf(state, lane) {
+    const cols = ROW_BYTES / state.width;
+    const index = lane * state.stride;
+    const row = Math.floor(index / cols), col = index % cols;
+    return (row * (cols + state.pad) + (state.swizzle === "xor" ? col ^ (row % cols) : col)) * state.width;
+  }
+
+  // Lanes that are served together: all of them up to 4 bytes; halves of 8 bytes and quarters of 16, two of which go
+  // together where each lane reads what lane ^ 1, or lane ^ 2, reads.
+  function parts(address, width) {
+    if (width <= 4) return [[0, LANES]];
+    const size = width === 8 ? 16 : 8, result = [];
+    for (let first = 0; first < LANES; first += 2 * size) {
+      const pairs = (distance) => {
+        for (let lane = first; lane < first + 2 * size; ++lane) {
+          if (address[lane] !== address[lane ^ distance]) return false;
+        }
+        return true;
+      };
+      if (pairs(1) || pairs(2)) result.push([first, first + 2 * size]);
+      else result.push([first, first + size], [first + size, first + 2 * size]);
+    }
+    return result;
+  }
+
+  // [{round, word, lanes}]: a bank hands out one word in a round.
+  function serve(state) {
+    const address = Array.from({ length: LANES }, (_, lane) => addressOf(state, lane));
+    const served = [];
+    let rounds = 0;
+    for (const [first, last] of parts(address, state.width)) {
+      const words = new Map();
+      for (let lane = first; lane < last; ++lane) {
+        for (let word = address[lane] / 4; word < (address[lane] + state.width) / 4; ++word) {
+          words.set(word, [...(words.get(word) || []), lane]);
+        }
+      }
+      const used = new Array(BANKS).fill(0);
+      for (const word of [...words.keys()].sort((a, b) => a - b)) {
+        served.push({ round: rounds + used[word % BANKS]++, word, lanes: words.get(word) });
+      }
+      rounds += Math.max(...used);
+    }
+    return { served, wavefronts: rounds, best: (LANES * state.width) / ROW_BYTES };
+  }
+
+  function draw(state, width) {
+    const { served, wavefronts, best } = serve(state);
+    const left = 30, cell = (width - left - 2) / BANKS, high = 20, top = 46;
+    const parts = [text(left, 14, "bank", { "text-anchor": "start", fill: "quiet" }),
+      text(2, top - 6, "round", { "text-anchor": "start", fill: "quiet" })];
+    for (let bank = 0; bank < BANKS; bank += 4) {
+      parts.push(text(left + (bank + 0.5) * cell, 30, bank, { fill: "quiet" }));
+    }
+    const height = top + high * wavefronts + 6;
+    for (let round = 0; round < wavefronts; ++round) {
+      parts.push(text(left - 6, top + high * round + 14, round + 1, { "text-anchor": "end" }));
+    }
+    for (let bank = 0; bank <= BANKS; ++bank) {
+      parts.push(line(left + bank * cell, top, left + bank * cell, top + high * wavefronts));
+    }
+    const seen = {};
+    for (const { round, word, lanes } of served) {
+      const lane = lanes[0], bank = word % BANKS;
+      const nth = (seen[lane] = (seen[lane] ?? -1) + 1);
+      const words = "round " + (round + 1) + ", bank " + bank + ", byte " + 4 * word + ": lane" +
+        (lanes.length > 1 ? "s " : " ") + lanes.join(", ");
+      parts.push(group({ "data-key": lane + "." + nth, transform: "translate(" + (left + bank * cell) + " " + (top + high * round) + ")" },
+        titled(words, box(0.5, 0.5, cell - 1, high - 1, { ...hue(lane, LANES), stroke: "none" }),
+          cell >= 14 ? text(cell / 2, 14, lane) : "")));
+    }
+    const says = wavefronts + (wavefronts === 1 ? " wavefront" : " wavefronts") + "; " + best +
+      (wavefronts > best ? " would do without conflicts." : ": no bank conflict.") + (cell >= 14
+        ? " The number in a cell is the lane, or the first of the lanes that share the word."
+        : " The colour of a cell is its lane.");
+    return { svg: parts.join(""), height, says };
+  }
+
+  Explorer.define({
+    name: "banks", title: "Banks of shared memory", main: "stride", draw, serve,
+    fields: [
+      { key: "stride", label: "Stride between lanes, elements", value: 32, still: 8, range: () => [0, 33] },
+      { key: "width", label: "Bytes per lane", value: 4, still: 16, choices: [[4, "4"], [8, "8"], [16, "16"]] },
+      { key: "pad", label: "Padding of a row, elements", value: 0, choices: [[0, "none"], [1, "1"], [2, "2"]] },
+      { key: "swizzle", label: "Swizzle", value: "none", choices: [["none", "none"], ["xor", "column XOR row"]] },
+    ],
+  });
+})();

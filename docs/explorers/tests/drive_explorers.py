@@ -1,0 +1,228 @@
+"""Opens the explorers in Chromium: their rules give what the project's own code gives, their controls
+work by mouse, keyboard and address, and nothing is cut off on a phone.
+
+    python3 -m docs.explorers.tests.drive_explorers --facts explorer_facts [--write] [NAME...]
+
+--write writes the still pictures, which are the scripts' own drawings. Exit status: 0 all is well,
+1 something is wrong, 2 could not be done, 77 there is no browser or no Selenium.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from docs.site import browser
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{}</title>
+<style>body {{ margin: 8px; }} @media (prefers-color-scheme: dark) {{ body {{ background: #0d1115; }} }}</style>
+</head>
+<body>
+{}</body>
+</html>
+"""
+
+
+def write_pages(directory):
+    """Each explorer as a page of its own. Returns their names."""
+    names = sorted(path.stem for path in HERE.glob("*.html"))
+    for path in [*HERE.glob("*.js"), *HERE.glob("*.css"), *HERE.glob("*.svg")]:
+        shutil.copyfile(path, directory / path.name)
+    for name in names:
+        fragment = (HERE / f"{name}.html").read_text(encoding="utf-8")
+        (directory / f"{name}.html").write_text(PAGE.format(name, fragment), encoding="utf-8")
+    return names
+
+
+def different(name, got, wanted):
+    """Yields a fault where two lists are not equal."""
+    if len(got) != len(wanted) or not wanted:
+        yield f"{name}: {len(got)} values, not {len(wanted)}"
+        return
+    for i, (a, b) in enumerate(zip(got, wanted)):
+        if a != b:
+            yield f"{name}: value {i} is {a}, not {b}"
+            return
+
+
+BANKS = """(rows => rows.map(([width, stride, pad, swizzle]) => {
+  const {served, wavefronts, best} = Explorer.all.banks.serve(
+    {width, stride, pad, swizzle: swizzle ? "xor" : "none"});
+  let sum = 0;
+  for (const {round, word, lanes} of served) {
+    for (const lane of lanes) sum += (lane + 1) * (32 * round + word % 32 + 1);
+  }
+  return [width, stride, pad, swizzle, wavefronts, best, served.length, sum];
+}))"""
+
+
+def banks(window, facts):
+    """Wavefronts of every request, and which lanes a bank serves in which round."""
+    yield from different("banks", window.value(f"{BANKS}({json.dumps(facts['banks'])})"), facts["banks"])
+
+
+FRAGMENTS = """(() => {
+  const {layouts, taken} = Explorer.all.fragments;
+  const all = ({of, threads, registers, each}) => Array.from({length: threads * registers * each}, (_, i) =>
+    of(Math.floor(i / (registers * each)), Math.floor(i / each) % registers, i % each));
+  const places = (layout) => all(layout).map(([row, col]) => row * layout.cols + col);
+  return {
+    ldmatrix: places(layouts.ldmatrix), ldmatrix_trans: places(layouts.trans),
+    mma_d_row: all(layouts.d).map(([row]) => row), mma_d_col: all(layouts.d).map(([, col]) => col),
+    mma_a: places(layouts.a), mma_b: places(layouts.b),
+    wgmma_d_row: all(layouts.wd).map(([row]) => row), wgmma_d_col: all(layouts.wd).map(([, col]) => col),
+    wgmma_a: places(layouts.wa), next: Array.from({length: 8}, (_, i) => taken(Math.floor(i / 2), i % 2)),
+  };
+})()"""
+
+
+def fragments(window, facts):
+    """The element in each register of each lane; the order in which sums become the next operand."""
+    got, wanted = window.value(FRAGMENTS), facts["fragments"]
+    for name in sorted(set(got) | set(wanted)):
+        yield from different(f"fragments: {name}", got.get(name, []), wanted.get(name, []))
+
+
+RULES = {"banks": banks, "fragments": fragments}
+
+READ = """((name) => {
+  const root = document.getElementById("explorer-" + name);
+  return {says: root.querySelector(".explorer-says").textContent, state: {...Explorer.all[name].state},
+          svg: root.querySelector("svg").outerHTML};
+})"""
+SMALL = """[...document.querySelectorAll(".explorer-view text")].filter(
+  (one) => parseFloat(getComputedStyle(one).fontSize) < 12).length"""
+CUT = """[...document.querySelectorAll(".explorer-view text")].filter((one) => {
+  const a = one.getBoundingClientRect(), b = one.ownerSVGElement.getBoundingClientRect();
+  return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;
+}).map((one) => one.textContent)"""
+EACH = """((name) => {
+  const root = document.getElementById("explorer-" + name), {fields, draw} = Explorer.all[name], wrong = [];
+  const first = Object.fromEntries(fields.map((field) => [field.key, field.value]));
+  for (const field of fields) {
+    const [least, most] = field.range ? field.range(first) : [0, 0];
+    const values = field.range ? [least, Math.floor((least + most) / 2), most] : field.choices.map(([value]) => value);
+    for (const value of values) {
+      for (const width of [340, 800]) {
+        const {svg, says, height} = draw({...first, [field.key]: value}, width);
+        if (/NaN|undefined|null|Infinity/.test(svg + says) || !(height > 0)) wrong.push(field.key + "=" + value + ", " + width);
+      }
+    }
+  }
+  return wrong;
+})"""
+
+
+def use(window, page, name):
+    """Controls, keys and the address change what is shown; yields what does not."""
+
+    def read():
+        return window.value(f"{READ}({json.dumps(name)})")
+
+    first = read()
+    for place in window.value(f"{EACH}({json.dumps(name)})"):
+        yield f"the drawing has holes at {place}"
+    main = window.value(f"Explorer.all[{json.dumps(name)}].main")
+    window.value("document.querySelector('.explorer-view').focus()")
+    window.press("ArrowRight")
+    moved = read()
+    if moved["state"][main] == first["state"][main]:
+        window.press("ArrowLeft")
+        moved = read()
+    if moved["state"][main] == first["state"][main] or moved["svg"] == first["svg"]:
+        yield "an arrow key changes nothing"
+    anchor = window.value("document.querySelector('.explorer-link a').hash")
+    window.driver.get("about:blank")
+    window.open(page, anchor)
+    again = read()
+    if again["state"] != moved["state"] or again["says"] != moved["says"]:
+        yield f"the link {anchor} shows {again['state']}, not {moved['state']}"
+    # The first list of choices, by keyboard.
+    if window.value("document.querySelector('.explorer-controls select') !== null"):
+        window.value("document.querySelector('.explorer-controls select').focus()")
+        window.press("ArrowDown")
+        if read()["svg"] == again["svg"]:
+            window.press("ArrowUp")
+        if read()["svg"] == again["svg"]:
+            yield "the first list of choices changes nothing"
+
+
+def looks(page, name):
+    """In small and large windows, light and dark: nothing cut off, no small letters, colours follow."""
+    inks = set()
+    for width, dark in ((390, False), (1440, True)):
+        with browser.Browser(size=(width, 900), dark=dark, reduced=True) as window:
+            window.open(page)
+            if window.value("document.documentElement.scrollWidth") > width:
+                yield f"in a window of {width} the page is wider"
+            if count := window.value(SMALL):
+                yield f"{count} texts are smaller than 12 pixels"
+            if words := window.value(CUT):
+                yield f"in a window of {width} these texts are cut off: {words}"
+            inks.add(window.value("getComputedStyle(document.querySelector('.explorer-says')).color"))
+            yield from window.faults()
+    if len(inks) == 1:
+        yield "text has the same colour in light and dark"
+
+
+def stills(window, name, write):
+    """Writes the still picture, or yields a fault where it is not what the script draws."""
+    drawn = window.value(f"Explorer.still({json.dumps(name)})")
+    file = HERE / f"{name}.svg"
+    if write:
+        file.write_text(drawn, encoding="utf-8")
+    elif not file.is_file() or file.read_text(encoding="utf-8") != drawn:
+        yield f"{file.name} is not what the script draws; write it with --write"
+
+
+def main(arguments=None):
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description="Drive the explorers.")
+    parser.add_argument("--facts", required=True, type=pathlib.Path, help="explorer_facts")
+    parser.add_argument("--write", action="store_true", help="write the still pictures")
+    parser.add_argument("names", nargs="*", help="explorers; all without a name")
+    options = parser.parse_args(arguments)
+    if lack := browser.missing():
+        print(f"skipped: {lack}; the explorers were not driven.")
+        return 77
+    found = []
+    try:
+        text = subprocess.run([options.facts.resolve()], check=True, stdout=subprocess.PIPE).stdout
+        facts = json.loads(text)
+        with tempfile.TemporaryDirectory() as scratch:
+            directory = pathlib.Path(scratch)
+            names = write_pages(directory)
+            for name in options.names or names:
+                page = directory / f"{name}.html"
+                faults = []
+                try:
+                    with browser.Browser(size=(1000, 800), reduced=True) as window:
+                        window.open(page)
+                        faults += RULES[name](window, facts)
+                        faults += stills(window, name, options.write)
+                        faults += use(window, page, name)
+                        faults += window.faults()
+                    faults += looks(page, name)
+                except browser.PageError as error:
+                    faults.append(str(error))
+                found += [f"{name}: {fault}" for fault in faults]
+    except (OSError, ValueError, subprocess.CalledProcessError, browser.BrowserError) as error:
+        print(f"drive_explorers.py: {error}", file=sys.stderr)
+        return 2
+    for fault in found[:20]:
+        print(fault)
+    print(f"{len(options.names or names)} explorers, {len(found)} faults.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
