@@ -54,34 +54,35 @@
 
   function draw(state, width) {
     const { served, wavefronts, best } = serve(state);
-    const left = 30, cell = (width - left - 2) / BANKS, high = 20, top = 46;
-    const parts = [text(left, 14, "bank", { "text-anchor": "start", fill: "quiet" }),
-      text(2, top - 6, "round", { "text-anchor": "start", fill: "quiet" })];
-    for (let bank = 0; bank < BANKS; bank += 4) {
-      parts.push(text(left + (bank + 0.5) * cell, 30, bank, { fill: "quiet" }));
+    const left = 44, cell = (width - left - 2) / BANKS, high = 20, top = 82;
+    const parts = [text(left - 6, 16, "lane", { "text-anchor": "end", fill: "quiet" }),
+      text(left - 6, 76, "bank", { "text-anchor": "end", fill: "quiet" })];
+    for (let k = 0; k < BANKS; ++k) {
+      const x = left + k * cell;
+      parts.push(box(x + 0.5, 3, cell - 1, 18, { ...hue(k, LANES), stroke: "none" }));
+      if (cell >= 18 || k % 4 === 0) {
+        parts.push(cell >= 18 ? text(x + cell / 2, 16, k) : text(x + cell / 2, 35, k), text(x + cell / 2, 76, k, { fill: "quiet" }));
+      }
+      parts.push(line(x, top, x, top + high * wavefronts));
     }
-    const height = top + high * wavefronts + 6;
+    parts.push(line(width - 2, top, width - 2, top + high * wavefronts));
     for (let round = 0; round < wavefronts; ++round) {
       parts.push(text(left - 6, top + high * round + 14, round + 1, { "text-anchor": "end" }));
     }
-    for (let bank = 0; bank <= BANKS; ++bank) {
-      parts.push(line(left + bank * cell, top, left + bank * cell, top + high * wavefronts));
-    }
-    const seen = {};
     for (const { round, word, lanes } of served) {
       const lane = lanes[0], bank = word % BANKS;
-      const nth = (seen[lane] = (seen[lane] ?? -1) + 1);
-      const words = "round " + (round + 1) + ", bank " + bank + ", byte " + 4 * word + ": lane" +
+      const words = "wavefront " + (round + 1) + ", bank " + bank + ", byte " + 4 * word + ": lane" +
         (lanes.length > 1 ? "s " : " ") + lanes.join(", ");
-      parts.push(group({ "data-key": lane + "." + nth, transform: "translate(" + (left + bank * cell) + " " + (top + high * round) + ")" },
-        titled(words, box(0.5, 0.5, cell - 1, high - 1, { ...hue(lane, LANES), stroke: "none" }),
-          cell >= 14 ? text(cell / 2, 14, lane) : "")));
+      parts.push(group({ "data-from": "translate(" + (left + lane * cell) + " 2)",
+        transform: "translate(" + (left + bank * cell) + " " + (top + high * round) + ")" },
+      titled(words, box(0.5, 0.5, cell - 1, high - 1, { ...hue(lane, LANES), stroke: "none" }),
+        cell >= 18 ? text(cell / 2, 14, lane) : "")));
     }
-    const says = wavefronts + (wavefronts === 1 ? " wavefront" : " wavefronts") + "; " + best +
-      (wavefronts > best ? " would do without conflicts." : ": no bank conflict.") + (cell >= 14
-        ? " The number in a cell is the lane, or the first of the lanes that share the word."
-        : " The colour of a cell is its lane.");
-    return { svg: parts.join(""), height, says };
+    const says = (wavefronts === 1 ? "1 wavefront" : wavefronts + " wavefronts") +
+      (wavefronts > best ? "; " + best + " would do without bank conflicts." : ": no bank conflict.") +
+      " A row below is one wavefront; a cell has the colour of its lane" +
+      (served.some(({ lanes }) => lanes.length > 1) ? ", or of the first of the lanes that read the same word." : ".");
+    return { svg: parts.join(""), height: top + high * wavefronts + 6, says };
   }
 
   Explorer.define({

@@ -82,19 +82,15 @@ window.Explorer = window.Explorer || (() => {
         input.label.style.display = shown(field) ? "" : "none";
         input.control.value = state[field.key];
       }
-      const before = new Map([...view.querySelectorAll("[data-key]")].map((one) =>
-        [one.dataset.key, one.getAttribute("transform")]));
       const drawn = picture(explorer, state, Math.max(300, Math.min(820, view.clientWidth || 700)));
       view.innerHTML = drawn.svg;
       says.textContent = drawn.says;
       link.href = address();
       if (reduced() || timer !== null) return;
       const css = (transform) => transform.replace(/([\d.-]+)[ ,]+([\d.-]+)/, "$1px, $2px");
-      for (const one of view.querySelectorAll("[data-key]")) {
-        const [from, to] = [before.get(one.dataset.key), one.getAttribute("transform")];
-        if (from && from !== to) {
-          one.animate([{ transform: css(from) }, { transform: css(to) }], { duration: 600, easing: "ease-in-out" });
-        }
+      for (const one of view.querySelectorAll("[data-from]")) {
+        const ends = [one.dataset.from, one.getAttribute("transform")].map((place) => ({ transform: css(place) }));
+        one.animate(ends, { duration: 700, easing: "ease-in-out" });
       }
     }
     function change(key, value) {

@@ -32,7 +32,7 @@
   // Which of a lane's eight sums of 16 columns stand in element e of register r of the next operand.
   const taken = (r, e) => 4 * Math.floor(r / 2) + 2 * (r % 2) + e;
 
-  function matrix(layout, x, y, cell, high, chosen, state, label) {
+  function matrix(layout, x, y, cell, high, state, label) {
     const parts = [];
     const registers = new Map();
     for (let r = 0; r < layout.registers; ++r) {
@@ -47,7 +47,7 @@
     for (let row = 0; row < layout.rows; ++row) {
       for (let col = 0; col < layout.cols; ++col) {
         const mine = registers.get(row + "," + col), thread = owner.get(row + "," + col);
-        const look = mine ? { ...hue(label(mine).colour), "fill-opacity": 0.75, stroke: "ink" } : { ...hue(thread % 8, 8), "fill-opacity": 0.12 };
+        const look = mine ? { ...hue(label(mine).colour), "fill-opacity": 0.5, stroke: "ink" } : { ...hue(thread % 8, 8), "fill-opacity": 0.12 };
         parts.push(group({ "data-pick": "thread=" + thread }, titled(
           "row " + row + ", column " + col + ": thread " + thread, box(x + col * cell, y + row * high, cell, high, look)),
         mine && cell >= 18 ? text(x + (col + 0.5) * cell, y + row * high + high / 2 + 4, label(mine).words) : ""));
@@ -58,14 +58,17 @@
 
   function draw(state, width) {
     const layout = layouts[state.what];
-    const left = 28, top = 24;
+    const left = 28, top = 36;
     const isNext = state.what === "next";
     const room = width - left - 4;
-    const cell = Math.min(30, Math.floor((room / (layout.cols + (isNext ? 0 : 0))) * 100) / 100);
+    const cell = Math.min(30, Math.floor((room / layout.cols) * 100) / 100);
     const high = layout.rows > 16 ? 9 : Math.min(22, Math.max(20, cell));
     const parts = [];
     const axes = (y, lay, words) => {
-      parts.push(text(left, y - 10, words, { "text-anchor": "start", fill: "quiet" }));
+      parts.push(text(left, y - 22, words, { "text-anchor": "start", fill: "quiet" }));
+      for (let col = 0; col < lay.cols; col += lay.cols > 16 ? 8 : 4) {
+        parts.push(text(left + (col + 0.5) * cell, y - 5, col, { fill: "quiet" }));
+      }
       const step = lay.rows > 16 ? 8 : 4;
       for (let row = 0; row < lay.rows; row += step) {
         parts.push(text(left - 5, y + row * high + Math.min(high, 12) - (high < 12 ? -2 : -3), row, { "text-anchor": "end", fill: "quiet" }));
@@ -76,14 +79,14 @@
     if (isNext) {
       const wide = { ...layouts.d, cols: 16, registers: 8 };
       axes(top, wide, "the lane's sums: d0 to d3 of two 16 × 8 tiles");
-      parts.push(matrix(wide, left, top, cell, high, null, state, ([r]) => ({ words: "d" + r, colour: Math.floor(r / 2) })));
-      const y = top + 16 * high + 36;
-      axes(y, layout, "the same elements, rounded in pairs: registers p0 to p3 of A");
-      parts.push(matrix(layout, left, y, cell, high, null, state, named));
+      parts.push(matrix(wide, left, top, cell, high, state, ([r]) => ({ words: "d" + r, colour: Math.floor(r / 2) })));
+      const y = top + 16 * high + 50;
+      axes(y, layout, "the same elements, rounded: p0 to p3 of A");
+      parts.push(matrix(layout, left, y, cell, high, state, named));
       height = y + 16 * high + 6;
     } else {
-      axes(top, layout, "rows and columns of the matrix");
-      parts.push(matrix(layout, left, top, cell, high, null, state, named));
+      axes(top, layout, "rows and columns; framed: this thread's");
+      parts.push(matrix(layout, left, top, cell, high, state, named));
       height = top + layout.rows * high + 6;
     }
     const list = [];

@@ -92,7 +92,31 @@ def fragments(window, facts):
         yield from different(f"fragments: {name}", got.get(name, []), wanted.get(name, []))
 
 
-RULES = {"banks": banks, "fragments": fragments}
+DESCRIPTOR = """((facts) => {
+  const {bits, byteOf, tileAt, columns, described} = Explorer.all.descriptor;
+  const at = [];
+  for (let row = 0; row < 64; ++row) for (let col = 0; col < 128; col += 8) at.push(tileAt(64, row, col));
+  const place = (row, col) => Math.floor(col / 64) * 64 * 128 + row * 128 + 2 * (col % 64);
+  const fields = ([row, col], leading) => [row, col, bits({start: place(row, col), leading, stride: 1024})];
+  return {
+    at, by_rows: facts.by_rows.map((one) => fields(one, 0)),
+    by_columns: facts.by_columns.map((one) => fields(one, 8192)),
+    reads: facts.reads.map((one) => ({...one, bits: bits(one), elements:
+      Array.from({length: 16 * columns(one.major)}, (_, j) => byteOf(one, Math.floor(j / columns(one.major)),
+        j % columns(one.major)) / 2)})),
+  };
+})"""
+
+
+def descriptor(window, facts):
+    """The tile's layout, the bits of descriptors, and which elements wgmma reads with one."""
+    wanted = facts["descriptors"]
+    got = window.value(f"{DESCRIPTOR}({json.dumps(wanted)})")
+    for name, values in wanted.items():
+        yield from different(f"descriptor: {name}", got[name], values)
+
+
+RULES = {"banks": banks, "fragments": fragments, "descriptor": descriptor}
 
 READ = """((name) => {
   const root = document.getElementById("explorer-" + name);

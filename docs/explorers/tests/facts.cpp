@@ -242,12 +242,68 @@ __global__ void describe(std::vector<std::int64_t>* at, std::vector<std::string>
   }
 }
 
+// What wgmma reads of shared memory with a descriptor of B: the product of a unit matrix, 16 x 16 of it, and B. The
+// elements of shared memory are their own numbers, without the multiples of 128 or only these.
+constexpr int kElements = 16 * 1024;
+
+template <int sums>
+__global__ void __launch_bounds__(kThreads) read(float* d, bool high, bool columns, std::uint64_t descriptor) {
+  using Unit = SwizzledTile<half, 64, 16>;
+  half* const elements = dynamic_shared<half>();
+  Unit& unit = *reinterpret_cast<Unit*>(elements + kElements);
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int i = thread; i < kElements; i += kThreads) {
+    elements[i] = from_float<half>(static_cast<float>(high ? i / 128 : i % 128));
+  }
+  for (int i = thread; i < 64 * 16; i += kThreads) {
+    unit.at(i / 16, i % 16 / 8 * 8)[i % 8] = from_float<half>(i / 16 == i % 16 ? 1.0f : 0.0f);
+  }
+  fence_async_proxy();
+  __syncthreads();
+  float sum[sums] = {};
+  wgmma_fence(sum);
+  lab::begin_product({sums, true, false, columns, false, unit.by_rows(0, 0).bits(), descriptor}, {sum, nullptr},
+                     caller_location());
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  if (thread >= kWarp) return;  // the first 16 rows of D, which are B
+  for (int i = 0; i < sums; ++i) {
+    const int row = thread / 4 + 8 * (i / 2 % 2), col = 8 * (i / 4) + thread % 4 * 2 + i % 2;
+    d[row * 2 * sums + col] += sum[i] * (high ? 128.0f : 1.0f);
+  }
+}
+
+// {..., "elements": [k n + i]}: which element of shared memory is element (k, i) of B.
+template <int sums>
+std::string reads(bool columns, std::uint64_t start, std::uint64_t leading, std::uint64_t stride) {
+  const std::uint64_t bits = start >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | std::uint64_t{1} << 62;
+  std::vector<float> elements(16 * 2 * sums, 0.0f);
+  for (const bool high : {false, true}) {
+    DeviceBuffer<float> d(16 * 2 * sums);
+    d.upload(elements.data());
+    launch(read<sums>, {Size(1), Size(kThreads), kElements * sizeof(half) + sizeof(SwizzledTile<half, 64, 16>)},
+           d.data(), high, columns, bits);
+    elements = downloaded(d);
+  }
+  return fmt::format("{{\"major\":\"{}\",\"start\":{},\"leading\":{},\"stride\":{},\"bits\":\"{:x}\",\"elements\":[{}]}}",
+                     columns ? "mn" : "k", start, leading, stride, bits, fmt::join(whole(elements), ","));
+}
+
 std::string descriptors() {
   std::vector<std::int64_t> at;
   std::vector<std::string> by_rows, by_columns;
   launch(describe, {Size(1), Size(1), sizeof(SwizzledTile<half, 64, 128>)}, &at, &by_rows, &by_columns);
-  return fmt::format("{{\"at\": [{}],\n\"by_rows\": [{}],\n\"by_columns\": [{}]}}", fmt::join(at, ","),
-                     fmt::join(by_rows, ","), fmt::join(by_columns, ","));
+  std::vector<std::string> read;
+  for (const std::uint64_t stride : {512, 1024, 2048}) {
+    for (const std::uint64_t start : {0, 32, 96, 1024, 16384 + 1024 + 64}) {
+      if (start < 16384 || stride < 2048) read.push_back(reads<32>(false, start, 16384, stride));
+    }
+    for (const std::uint64_t leading : {0, 8192, 16384}) {
+      for (const std::uint64_t start : {0, 2048, 4096}) read.push_back(reads<64>(true, start, leading, stride));
+    }
+  }
+  return fmt::format("{{\"at\": [{}],\n\"by_rows\": [{}],\n\"by_columns\": [{}],\n\"reads\": [{}]}}",
+                     fmt::join(at, ","), fmt::join(by_rows, ","), fmt::join(by_columns, ","), fmt::join(read, ",\n"));
 }
 
 }  // namespace
