@@ -1,0 +1,123 @@
+"""Writes the data of the explorers that show what programs of the course print.
+
+    python3 -m docs.explorers.data [--check] [--programs BUILD] [NAME...]
+
+Each NAME_data.js sets explorerData.NAME, so that a page may load it from a file. --check compares
+instead of writing. Exit status: 0 done or in step, 1 not in step, 2 could not be done.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+FORWARD, BACKWARD = "05_flash_forward", "06_flash_backward"
+# What the kinds of spans are, by lesson: matmuls have general names in the lab.
+KINDS = {
+    FORWARD: {"scores": "Q Kᵀ", "output": "P V", "work": "softmax", "store": "store of O"},
+    BACKWARD: {
+        "scores": "S, dP",
+        "output": "dV, dK",
+        "by columns": "dQ",
+        "work": "P and dS",
+        "store": "store of dK, dV",
+        "bulk addition": "addition to dQ",
+        "adds": "addition to dQ",
+    },
+}
+WARPS = 4  # of a warpgroup
+
+
+def joined(spans):
+    """Spans [begin, end, kind] in order, those of one kind that touch or overlap as one."""
+    result = []
+    for begin, end, kind in sorted(spans):
+        previous = next((one for one in reversed(result) if one[2] == kind), None)
+        if previous and begin - previous[1] < 1 and (previous is result[-1] or begin < previous[1]):
+            previous[1] = max(previous[1], end)
+        else:
+            result.append([begin, end, kind])
+    return [[round(begin), round(end), kind] for begin, end, kind in result]
+
+
+def lanes(spans, names):
+    """[name, spans] of the copies, a warp of each warpgroup, and the tensor cores; see
+    common/lab/timeline.cpp."""
+
+    def of(lane, warps=None):
+        chosen = [s for s in spans if s["lane"] == lane and (warps is None or s["warp"] in warps)]
+        return joined((s["begin"], s["end"], names.get(s["kind"], s["kind"])) for s in chosen)
+
+    multiply = sorted({s["warp"] // WARPS for s in spans if s["lane"] == "tensor cores"})
+    copies = [s for s in spans if s["lane"] == "copies"]
+    produce = {s["warp"] // WARPS for s in copies if s["kind"] == "load"} - set(multiply)
+    result = [["copies", of("copies")]]
+    for group in sorted(produce):
+        result.append(["producer", of("warps", [WARPS * group])])
+    for i, group in enumerate(multiply):
+        result.append([f"consumer {i}", of("warps", [WARPS * group])])
+    result.append(["tensor cores", of("tensor cores")])
+    return result
+
+
+def pipeline(programs):
+    """Timelines of the Hopper rungs that compute the same problem: the model of the lab."""
+    result = []
+    for lesson, most in ((FORWARD, "16"), (BACKWARD, "13")):
+        with tempfile.TemporaryDirectory() as scratch:
+            file = pathlib.Path(scratch, "timeline.json")
+            command = [programs / lesson / lesson, "--section", "timeline", "--json", file]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            timelines = json.loads(file.read_text(encoding="utf-8"))
+        for one in timelines:
+            if one["name"] < most:
+                result.append(
+                    {
+                        "name": one["name"],
+                        "lesson": lesson,
+                        "cycles": round(one["cycles"]),
+                        "busy": round(one["tensor_busy"]),
+                        "lanes": lanes(one["spans"], KINDS[lesson]),
+                    }
+                )
+    return result
+
+
+MAKERS = {"pipeline": pipeline}
+
+
+def text_of(name, value):
+    """The script; a line for each entry."""
+    lines = ",\n".join(json.dumps(one, ensure_ascii=False, separators=(",", ":")) for one in value)
+    return f"(window.explorerData = window.explorerData || {{}}).{name} = [\n{lines}\n];\n"
+
+
+def main(arguments=None):
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description="Write the data of the explorers.")
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    parser.add_argument("--programs", type=pathlib.Path, default=pathlib.Path("build/learn"))
+    parser.add_argument("names", nargs="*", help="explorers; all without a name")
+    options = parser.parse_args(arguments)
+    old = []
+    try:
+        for name in options.names or MAKERS:
+            file = HERE / f"{name}_data.js"
+            text = text_of(name, MAKERS[name](options.programs.resolve()))
+            if not options.check:
+                file.write_text(text, encoding="utf-8")
+            elif not file.is_file() or file.read_text(encoding="utf-8") != text:
+                old.append(file.name)
+    except (OSError, ValueError, KeyError, subprocess.CalledProcessError) as error:
+        print(f"data.py: {error}", file=sys.stderr)
+        return 2
+    for name in old:
+        print(f"{name} is out of date: python3 -m docs.explorers.data --programs BUILD")
+    return 1 if old else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
