@@ -43,7 +43,7 @@
             box(x0, y + 1, Math.max(0.4, x1 - x0), high - 3, { ...look(kind), stroke: "none" })));
         }
         const doing = [...new Set(at(spans, state.t))];
-        if (/consumer|tensor/.test(name)) now.push(name + " " + (doing.join(" and ") || "idle"));
+        if (/consumer|tensor/.test(name)) now.push(name + " " + (doing.join(" and ").replace("waits for products", "waits for its matmul") || "idle"));
         y += high;
       }
       if (one.cycles >= from && one.cycles <= from + seen) parts.push(line(x(one.cycles), y - high * one.lanes.length, x(one.cycles), y, "ink", { "stroke-dasharray": "3 3" }));
@@ -66,7 +66,7 @@
       parts.push(box(place, y - 10, 13, 13, { ...look(kind), stroke: "line" }), text(place + 18, y + 1, words, { "text-anchor": "start" }));
       place += wide;
     }
-    return { svg: parts.join(""), height: y + 10, says: "Cycle " + state.t + ". " + says.join(" ") };
+    return { svg: parts.join(""), height: y + 10, says: "Cycle " + state.t + " of the lab's model. " + says.join(" ") };
   }
 
   const choices = all.map((one) => [one.name, short(one)]);

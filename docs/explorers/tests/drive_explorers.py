@@ -128,11 +128,39 @@ def pipeline(window, _):
             yield f"timeline {i}: tensor cores are busy {got} % of the time, not {share:.1f} %"
 
 
+BACKWARD = """(rows => rows.map((one) => {
+  const {shape, visits, rank} = Explorer.all.backward, blocks = [...Array(shape(one).blocks).keys()];
+  return {...one, visits: blocks.map((block) => visits(one, block)),
+          ranks: blocks.map((block) => visits(one, block).map((tile) => rank(one, block, tile)))};
+}))"""
+SUMS = """(rows => rows.map((one) => ["atomics", "ordered"].map((order) => {
+  const {play, shape} = Explorer.all.backward, {steps, adds} = play({...one, order, run: 1});
+  return [adds.map((of) => of.map(([block]) => block)), steps.length];
+})))"""
+
+
+def backward(window, facts):
+    """Which tiles a block of keys visits, its rank in each sum; every sum is complete, in order by
+    rank where it is ordered."""
+    wanted = facts["backward"]
+    yield from different("backward", window.value(f"{BACKWARD}({json.dumps(wanted)})"), wanted)
+    for one, results in zip(wanted, window.value(f"{SUMS}({json.dumps(wanted)})")):
+        parts = {}
+        for block, (tiles, ranks) in enumerate(zip(one["visits"], one["ranks"])):
+            for tile, rank in zip(tiles, ranks):
+                parts.setdefault(tile, []).append((rank, block))
+        order = [[block for _, block in sorted(parts[tile])] for tile in sorted(parts)]
+        (free, _), (ordered, _) = results
+        if ordered != order or [sorted(of) for of in free] != [sorted(of) for of in order]:
+            yield f"backward: the sums of {one['length']}, {one['mask']} are not those of the kernel"
+
+
 RULES = {
     "banks": banks,
     "fragments": fragments,
     "descriptor": descriptor,
     "pipeline": pipeline,
+    "backward": backward,
 }
 
 READ = """((name) => {
@@ -146,6 +174,8 @@ CUT = """[...document.querySelectorAll(".explorer-view text")].filter((one) => {
   const a = one.getBoundingClientRect(), b = one.ownerSVGElement.getBoundingClientRect();
   return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;
 }).map((one) => one.textContent)"""
+WIDE = """[...document.querySelectorAll(".explorer select, .explorer input, .explorer button")].some((one) =>
+  one.getBoundingClientRect().right > document.querySelector(".explorer").getBoundingClientRect().right)"""
 EACH = """((name) => {
   const root = document.getElementById("explorer-" + name), {fields, draw} = Explorer.all[name], wrong = [];
   const first = Object.fromEntries(fields.map((field) => [field.key, field.value]));
@@ -205,6 +235,8 @@ def looks(page, name):
             window.open(page)
             if window.value("document.documentElement.scrollWidth") > width:
                 yield f"in a window of {width} the page is wider"
+            if window.value(WIDE):
+                yield f"in a window of {width} a control leaves the explorer"
             if count := window.value(SMALL):
                 yield f"{count} texts are smaller than 12 pixels"
             if words := window.value(CUT):

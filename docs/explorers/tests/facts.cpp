@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "common/attention/mma_tile.cuh"
 #include "common/attention/warpgroup_gemm.cuh"
 #include "common/gpu/hopper.cuh"
@@ -306,14 +307,51 @@ std::string descriptors() {
                      fmt::join(at, ","), fmt::join(by_rows, ","), fmt::join(by_columns, ","), fmt::join(read, ",\n"));
 }
 
+// ---------------------------------------------------------------- the backward pass
+
+// {..., "visits": of each block of keys the tiles of queries in order, "ranks": its place among those that add to dQ}.
+template <int d>
+std::string blocks(int length, bool causal) {
+  using Tile = HopperBackwardTileFor<bfloat16, d>;
+  Attention<bfloat16> a{};
+  a.batch = a.heads = a.kv_heads = 1;
+  a.length_q = a.length_k = length;
+  a.head_dim = d;
+  a.causal = causal;
+  std::vector<std::string> visits, ranks;
+  for (int index = 0; index < length / Tile::block_n; ++index) {
+    const NBlock block = n_block<Tile>(a, index, 0, 0);
+    std::vector<int> of_block, of_ranks;
+    for_each_m_block<Tile>(a, block, [&](int, int query0) {
+      of_block.push_back(query0 / Tile::block_m);
+      of_ranks.push_back(accumulation_rank<Tile>(a, block, query0));
+    });
+    visits.push_back(fmt::format("[{}]", fmt::join(of_block, ",")));
+    ranks.push_back(fmt::format("[{}]", fmt::join(of_ranks, ",")));
+  }
+  return fmt::format("{{\"length\":{},\"dim\":{},\"mask\":\"{}\",\"visits\":[{}],\"ranks\":[{}]}}", length, d,
+                     causal ? "causal" : "none", fmt::join(visits, ","), fmt::join(ranks, ","));
+}
+
+std::string backward() {
+  std::vector<std::string> all;
+  for (const int length : {512, 1024}) {
+    for (const bool causal : {false, true}) {
+      all.push_back(blocks<64>(length, causal));
+      all.push_back(blocks<128>(length, causal));
+    }
+  }
+  return fmt::format("[{}]", fmt::join(all, ",\n"));
+}
+
 }  // namespace
 }  // namespace fa::FA_TARGET
 
 int main() {
   try {
     namespace facts = fa::FA_TARGET;
-    fmt::print("{{\"banks\": {},\n\"fragments\": {},\n\"descriptors\": {}}}\n", facts::banks(), facts::fragments(),
-               facts::descriptors());
+    fmt::print("{{\"banks\": {},\n\"fragments\": {},\n\"descriptors\": {},\n\"backward\": {}}}\n", facts::banks(),
+               facts::fragments(), facts::descriptors(), facts::backward());
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "explorer_facts: {}\n", error.what());
