@@ -9,9 +9,13 @@ instead of writing. Exit status: 0 done or in step, 1 not in step, 2 could not b
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+
+from common.files import records
+from docs.theory import examples
 
 HERE = pathlib.Path(__file__).resolve().parent
 FORWARD, BACKWARD = "05_flash_forward", "06_flash_backward"
@@ -86,7 +90,28 @@ def pipeline(programs):
     return result
 
 
-MAKERS = {"pipeline": pipeline}
+RESULTS = HERE.parent / "results"
+
+
+def roofline(_):
+    """The peaks of the GPU of the records, and what each step of lesson 05 reached without a mask."""
+    matmul = records.read(RESULTS / "h200_04_tiled_matmul.json")
+    float32, bfloat16, memory = examples.machine(matmul)
+    result = [{"gpu": matmul["gpu"], "float32": float32, "bfloat16": bfloat16, "memory": memory}]
+    best = {}  # the later record of a step counts
+    for name in ("h200_05_flash_forward", "h200_05_hopper"):
+        for row in records.read(RESULTS / f"{name}.json")["measurements"]:
+            found = re.fullmatch(r"(float32|bfloat16), D (64|128)", row["group"])
+            if found:
+                kind, dim = found[1], int(found[2])
+                best[kind, dim, row["kernel"], row["length"]] = row["tflops"]
+    for (kind, dim, kernel, length), tflops in sorted(best.items()):
+        one = {"type": kind, "dim": dim, "kernel": kernel, "length": length, "tflops": tflops}
+        result.append(one)
+    return result
+
+
+MAKERS = {"pipeline": pipeline, "roofline": roofline}
 
 
 def text_of(name, value):

@@ -15,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 
+from common.files import records
 from docs.site import browser
+from docs.theory import examples
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 PAGE = """<!DOCTYPE html>
@@ -155,12 +157,42 @@ def backward(window, facts):
             yield f"backward: the sums of {one['length']}, {one['mask']} are not those of the kernel"
 
 
+ROOFLINE = """((kernels) => {
+  const {intensity, bound} = Explorer.all.roofline;
+  return kernels.map(([n, dim, type, fused]) => {
+    const state = {n, dim, type, fused};
+    return [intensity(state), bound(explorerData.roofline[0], type, intensity(state))];
+  });
+})"""
+
+
+def roofline(window, _):
+    """Intensity and bound are those of the theory chapter's examples."""
+    folder = HERE.parent / "results"
+    names = ("h200_04_tiled_matmul", "h200_05_flash_forward", "h200_05_interface")
+    matmul, forward, interface = (records.read(folder / f"{name}.json") for name in names)
+    found = {kernel.name: kernel for kernel in examples.kernels(matmul, forward, interface)}
+    peaks = examples.machine(matmul)
+    asked = {
+        "attention, three kernels": [4096, 64, "float32", "no"],
+        "attention, PyTorch's formulas": [4096, 64, "bfloat16", "no"],
+        "03_flash_2": [4096, 64, "float32", "yes"],
+        "08_edge_masks": [4096, 64, "bfloat16", "yes"],
+    }
+    values = window.value(f"{ROOFLINE}({json.dumps(list(asked.values()))})")
+    for name, (intensity, bound) in zip(asked, values):
+        wanted = found[name].intensity, examples.bound(found[name], peaks)
+        if abs(intensity / wanted[0] - 1) > 1e-9 or abs(bound / wanted[1] - 1) > 1e-9:
+            yield f"roofline: {name} has {intensity}, {bound}, not {wanted}"
+
+
 RULES = {
     "banks": banks,
     "fragments": fragments,
     "descriptor": descriptor,
     "pipeline": pipeline,
     "backward": backward,
+    "roofline": roofline,
 }
 
 READ = """((name) => {
