@@ -18,6 +18,7 @@ from common.files import records
 from docs.theory import examples
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 FORWARD, BACKWARD = "05_flash_forward", "06_flash_backward"
 # What the kinds of spans are, by lesson: matmuls have general names in the lab.
 KINDS = {
@@ -111,7 +112,131 @@ def roofline(_):
     return result
 
 
-MAKERS = {"pipeline": pipeline, "roofline": roofline}
+BROKEN = "common/gpu/tests/broken.cuh"
+TRACED = ["02", "03", "04", "05", "06", "07", "08", "09", "11", "12"]  # of lesson 04
+# What the name of a broken kernel's template argument stands for.
+PENDING = {"copy_without_wait": "2", "one_wait_too_few": "1"}
+
+
+def place(where):
+    """(file from the root, line) of what the lab calls file:line."""
+    found = re.search(r"((?:common|0\d_\w+)/[\w./]+):(\d+)$", where)
+    if not found:
+        raise ValueError(f"{where} is not a line of the course")
+    return found[1], int(found[2])
+
+
+def function(lines, number):
+    """Numbers of the lines of the function around a line, without marks of listings."""
+    first = last = number
+    while not lines[first - 1].startswith(("__global__", "__device__", "inline ")):
+        first -= 1
+    if lines[first - 2].startswith("template"):
+        first -= 1
+    while lines[last - 1] != "}":
+        last += 1
+    return [n for n in range(first, last + 1) if not lines[n - 1].lstrip().startswith("//! [")]
+
+
+def as_broken(numbered):
+    """The lines that the broken version of a kernel runs, each with its number."""
+    result, shift, skip = [], 0, None  # skip: the indent at which a branch that is not taken ends
+    ends = []  # indents at which a branch that is taken ends
+    for number, line in numbered:
+        indent = len(line) - len(line.lstrip())
+        if skip is not None:
+            if indent == skip and line.strip() == "}":
+                skip = None
+                if ends and ends[-1] == indent:
+                    ends.pop()
+                    shift -= 2
+            continue
+        if re.match(r"\s*(template <bool broken>|if \(!broken\) .*;)", line):
+            continue
+        if re.match(r"\s*if \(broken( \|\| .*)?\) {", line):
+            ends.append(indent)
+            shift += 2
+            continue
+        if ends and indent == ends[-1] and line.strip() == "} else {":
+            skip = indent
+            continue
+        if line.strip() == "} else if (!broken) {":
+            skip, line = indent, line.replace(" else if (!broken) {", "")
+            result.append([number, line[shift:]])
+            continue
+        line = re.sub(r" && \(broken \|\| [^)]*\)|broken && ", "", line)
+        line = re.sub(r"broken \? ([^:]+) : [^;)]+", r"\1", line)
+        result.append([number, re.sub(r"\s+//.*$", "", line[shift:])])
+    return result
+
+
+def report(name, words, text, ran, found):
+    """An entry of the explorer of traces."""
+    lines = text.splitlines()
+    shown = {}
+    for one in found["traffic"]:
+        if place(one["where"])[0] == ran:
+            shown.update(dict.fromkeys(function(lines, place(one["where"])[1])))
+    numbered = [[number, lines[number - 1]] for number in sorted(shown)]
+    if ran == BROKEN:
+        numbered = as_broken(numbered)
+        if name in PENDING:
+            numbered = [
+                [n, line.replace("pending", PENDING[name]).replace("if (1 < 2) ", "")]
+                for n, line in numbered
+                if not line.startswith("template")
+            ]
+            numbered = [one for one in numbered if "if (2 < 2)" not in one[1]]
+        if any("broken" in line for _, line in numbered):
+            raise ValueError(f"{name}: the lines of the broken version are not known")
+    traffic = {}
+    for one in found["traffic"]:
+        file, line = place(one["where"])
+        if file == ran:
+            count = "sectors" if one["memory"] == "global" else "wavefronts"
+            cell = traffic.setdefault((line, one["memory"]), [0, 0])
+            cell[0] += one[count]
+            cell[1] += one["ideal"]
+    findings = [
+        [place(f["where"])[1], place(f["other"])[1] if f["other"] else 0, f["kind"], f["message"]]
+        for f in found["findings"]
+    ]
+    return {
+        "name": name,
+        "words": words,
+        "file": ran,
+        "lines": numbered,
+        "traffic": [[line, memory, *cell] for (line, memory), cell in sorted(traffic.items())],
+        "findings": findings,
+    }
+
+
+def traces(programs):
+    """What the watched lab counts for rungs of lesson 04, and what it finds in the broken kernels."""
+    lesson = "04_tiled_matmul"
+    result = []
+    with tempfile.TemporaryDirectory() as scratch:
+        file = pathlib.Path(scratch, "trace.json")
+        command = [programs / lesson / lesson, "--section", "trace", "--json", file]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        traced = json.loads(file.read_text(encoding="utf-8"))
+    for one in traced:
+        if one["kernel"][:2] in TRACED and not one["group"].startswith("C = A B^T"):
+            size = " x ".join(str(n) for n in one["inputs"][0])
+            ran = f"{lesson}/kernels/{one['kernel'].split(',')[0]}.cuh"
+            text = (ROOT / ran).read_text(encoding="utf-8")
+            words = f"{one['group']}, inputs of {size}"
+            result.append(report(one["kernel"], words, text, ran, one))
+    command = [programs / "common" / "broken_on_lab"]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+    text = (ROOT / BROKEN).read_text(encoding="utf-8")
+    for one in map(json.loads, printed.splitlines()):
+        if one["version"] == "broken":
+            result.append(report(one["name"], one["wrong"], text, BROKEN, one["report"]))
+    return result
+
+
+MAKERS = {"pipeline": pipeline, "roofline": roofline, "traces": traces}
 
 
 def text_of(name, value):

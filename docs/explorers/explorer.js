@@ -2,7 +2,8 @@
 //
 // An explorer calls Explorer.define({name, title, fields, draw, ...}). A field is {key, label, value} with either
 // `choices` [[value, words], ...] or `range` (state) => [least, most], and for a clock `play` (units per second).
-// draw(state, width) returns {svg, height, says}; it computes nothing that is not a rule or data of the explorer, and
+// draw(state, width) returns {svg, height, says}, and
+// width where it needs more; it computes nothing that is not a rule or data of the explorer, and
 // draws at the size in which it is shown: letters of 12 pixels stay that.
 window.Explorer = window.Explorer || (() => {
   "use strict";
@@ -30,9 +31,10 @@ window.Explorer = window.Explorer || (() => {
   const titled = (words, ...parts) => element("g", {}, element("title", {}, escaped(words)) + parts.join(""));
 
   const picture = (explorer, state, width) => {
-    const drawn = explorer.draw(state, width);
+    const drawn = { width, ...explorer.draw(state, width) };  // what is wider scrolls
     return { ...drawn, svg: element("svg", {
-      xmlns: "http://www.w3.org/2000/svg", width, height: drawn.height, viewBox: "0 0 " + width + " " + drawn.height,
+      xmlns: "http://www.w3.org/2000/svg", width: drawn.width, height: drawn.height,
+      viewBox: "0 0 " + drawn.width + " " + drawn.height,
       role: "img", "font-family": "sans-serif", "aria-label": explorer.title + ": " + drawn.says,
     }, drawn.svg) };
   };
@@ -202,7 +204,7 @@ window.Explorer = window.Explorer || (() => {
       bad: "#b00020", good: "#1d7a3a" };
     const drawn = picture(explorer, state, 400);
     return drawn.svg.replace(/var\(--x-(\w+)\)/g, (_, word) => light[word]).replace(/ data-[a-z]+="[^"]*"/g, "")
-      .replace(">", ">" + element("rect", { width: 400, height: drawn.height, rx: 6, fill: "#ffffff" }))
+      .replace(">", ">" + element("rect", { width: drawn.width, height: drawn.height, rx: 6, fill: "#ffffff" }))
       .replace(/></g, ">\n<") + "\n";
   }
 

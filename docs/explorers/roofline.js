@@ -13,12 +13,14 @@
   }
   const bound = (peaks, type, x) => Math.min(peaks[type], x * peaks.memory);
 
+  // Letters over lines.
+  const clear = { stroke: "var(--x-paper)", "stroke-width": 4, "stroke-linejoin": "round", "paint-order": "stroke" };
   const three = (x) => (x >= 100 ? String(Math.round(x)) : x.toPrecision(3));
   const isFused = (kernel) => !kernel.startsWith("01_");
 
   function draw(state, width) {
     const left = 48, top = 14, high = 330, bottom = top + high, right = width - 10;
-    const [x0, x1, y0, y1] = [0.5, 16384, 0.25, 2048];  // operations per byte, TFLOP/s
+    const [x0, x1, y0, y1] = [0.5, 16384, 1, 2048];  // operations per byte, TFLOP/s
     const x = (v) => left + ((right - left) * Math.log(Math.min(x1, Math.max(x0, v)) / x0)) / Math.log(x1 / x0);
     const y = (v) => bottom - (high * Math.log(Math.max(y0, v) / y0)) / Math.log(y1 / y0);
     const parts = [];
@@ -34,7 +36,7 @@
       const low = Math.max(x0, (y0 * 1e12) / gpu.memory);
       if (now) parts.push(line(x(low), y((low * gpu.memory) / 1e12), x(ridge), y(peak / 1e12), "ink", look));
       parts.push(line(x(ridge), y(peak / 1e12), right, y(peak / 1e12), now ? "ink" : "line", look),
-        text(right, y(peak / 1e12) - 6, type + " " + three(peak / 1e12), { "text-anchor": "end", fill: now ? "ink" : "quiet" }));
+        text(right, y(peak / 1e12) - 6, type + " " + three(peak / 1e12), { ...clear, "text-anchor": "end", fill: now ? "ink" : "quiet" }));
     }
     const value = intensity(state), most = bound(gpu, state.type, value) / 1e12;
     parts.push(line(x(value), y(most), x(value), bottom, "accent", { "stroke-width": 1.5, "stroke-dasharray": "4 3" }),
@@ -46,14 +48,16 @@
     let last = top - 14;
     const labels = shown.map((one) => (last = lower(one, last)));
     const over = Math.max(0, last - bottom + 4);
+    const dots = [];
     shown.forEach((one, i) => {
       const px = x(one.at), py = y(one.tflops), away = px > (left + right) / 2 ? -1 : 1, ly = labels[i] - over;
       const limit = bound(gpu, one.type, one.at) / 1e12;
       const words = one.kernel + " " + Math.round((100 * one.tflops) / limit) + " %";
-      parts.push(line(px, py, px + 14 * away, ly - 4, "quiet"),
-        titled(one.kernel + ": " + three(one.tflops) + " TFLOP/s", element("circle", { cx: px, cy: py, r: 4, fill: "var(--x-good)" })),
-        text(px + 18 * away, ly, words, { "text-anchor": away < 0 ? "end" : "start" }));
+      parts.push(line(px, py, px + 14 * away, ly - 4, "quiet"));
+      dots.push(titled(one.kernel + ": " + three(one.tflops) + " TFLOP/s", element("circle", { cx: px, cy: py, r: 4, fill: "var(--x-good)" })),
+        text(px + 18 * away, ly, words, { ...clear, "text-anchor": away < 0 ? "end" : "start" }));
     });
+    parts.push(...dots);
     const ridge = gpu[state.type] / gpu.memory;
     const says = three(value) + " operations for each byte: " + (value < ridge ? "bound by memory, " : "bound by arithmetic, ") +
       three(most) + " TFLOP/s at most on an " + gpu.gpu.replace("NVIDIA ", "") + (shown.length

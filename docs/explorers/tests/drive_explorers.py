@@ -186,6 +186,20 @@ def roofline(window, _):
             yield f"roofline: {name} has {intensity}, {bound}, not {wanted}"
 
 
+def traces(window, _):
+    """Every finding is at a line that is shown; the counts are drawn beside theirs."""
+    for one in window.value("explorerData.traces"):
+        shown = {number for number, _ in one["lines"]}
+        for line, other, _, message in one["findings"]:
+            if line not in shown or (other and other not in shown):
+                yield f"traces: {one['name']} does not show line {line} or {other}: {message}"
+        state = {"kernel": one["name"], "findings": "shown"}
+        drawn = window.value(f"Explorer.all.traces.draw({json.dumps(state)}, 800).svg")
+        for line, _, count, _ in one["traffic"]:
+            if line in shown and f">{count}<" not in drawn:
+                yield f"traces: {one['name']} does not show {count} of line {line}"
+
+
 RULES = {
     "banks": banks,
     "fragments": fragments,
@@ -193,6 +207,7 @@ RULES = {
     "pipeline": pipeline,
     "backward": backward,
     "roofline": roofline,
+    "traces": traces,
 }
 
 READ = """((name) => {
@@ -210,6 +225,7 @@ WIDE = """[...document.querySelectorAll(".explorer select, .explorer input, .exp
   one.getBoundingClientRect().right > document.querySelector(".explorer").getBoundingClientRect().right)"""
 EACH = """((name) => {
   const root = document.getElementById("explorer-" + name), {fields, draw} = Explorer.all[name], wrong = [];
+  const hole = /="[^"]*(NaN|undefined|Infinity)|>(NaN|undefined|null|Infinity)</;
   const first = Object.fromEntries(fields.map((field) => [field.key, field.value]));
   for (const field of fields) {
     const [least, most] = field.range ? field.range(first) : [0, 0];
@@ -217,7 +233,7 @@ EACH = """((name) => {
     for (const value of values) {
       for (const width of [340, 800]) {
         const {svg, says, height} = draw({...first, [field.key]: value}, width);
-        if (/NaN|undefined|null|Infinity/.test(svg + says) || !(height > 0)) wrong.push(field.key + "=" + value + ", " + width);
+        if (hole.test(svg) || /undefined|NaN/.test(says) || !(height > 0)) wrong.push(field.key + "=" + value + ", " + width);
       }
     }
   }
