@@ -19,6 +19,7 @@ from docs.theory import examples
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+RESULTS = HERE.parent / "results"
 FORWARD, BACKWARD = "05_flash_forward", "06_flash_backward"
 # What the kinds of spans are, by lesson: matmuls have general names in the lab.
 KINDS = {
@@ -54,7 +55,8 @@ def lanes(spans, names):
 
     def of(lane, warps=None):
         chosen = [s for s in spans if s["lane"] == lane and (warps is None or s["warp"] in warps)]
-        return joined((s["begin"], s["end"], names.get(s["kind"], s["kind"])) for s in chosen)
+        words = names if warps is None or warps[0] // WARPS in multiply else {"work": "other work"}
+        return joined((s["begin"], s["end"], words.get(s["kind"], s["kind"])) for s in chosen)
 
     multiply = sorted({s["warp"] // WARPS for s in spans if s["lane"] == "tensor cores"})
     copies = [s for s in spans if s["lane"] == "copies"]
@@ -69,12 +71,16 @@ def lanes(spans, names):
 
 
 def pipeline(programs):
-    """Timelines of the Hopper rungs that compute the same problem: the model of the lab."""
+    """Timelines of the Hopper rungs: the model of the lab, and what a GPU did where there is a
+    record of its stamps."""
     result = []
     for lesson, most in ((FORWARD, "16"), (BACKWARD, "13")):
         with tempfile.TemporaryDirectory() as scratch:
             file = pathlib.Path(scratch, "timeline.json")
             command = [programs / lesson / lesson, "--section", "timeline", "--json", file]
+            stamps = RESULTS / f"h200_{lesson[:2]}_stamps.tsv"
+            if stamps.is_file():
+                command += ["--stamps", stamps]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             timelines = json.loads(file.read_text(encoding="utf-8"))
         for one in timelines:
@@ -89,9 +95,6 @@ def pipeline(programs):
                     }
                 )
     return result
-
-
-RESULTS = HERE.parent / "results"
 
 
 def roofline(_):

@@ -3,15 +3,17 @@
   "use strict";
   const { text, box, line, titled, hue } = Explorer;
   const all = window.explorerData.pipeline;
-  const short = (one) => (one.lesson.startsWith("05") ? "forward " : "backward ") + one.name.replace(/, \d+ queries.*head_dim \d+/, "");
+  const short = (one) => (one.lesson.startsWith("05") ? "forward " : "backward ") + one.name.replace(/, \d+ queries.*head_dim \d+/, "") + (one.name.endsWith("measured") ? "" : ", model");
   const WAITS = /^waits/;
-  const order = ["load", "Q Kᵀ", "P V", "softmax", "store of O", "S, dP", "dV, dK", "dQ", "P and dS", "store of dK, dV", "addition to dQ"];
-  const hues = [9, 7, 4, 1, 2, 7, 4, 6, 1, 2, 11];
+  const order = ["load", "Q Kᵀ", "P V", "softmax", "store of O", "S, dP", "dV, dK", "dQ", "P and dS", "store of dK, dV", "addition to dQ", "other work"];
+  const hues = [9, 7, 4, 1, 2, 7, 4, 6, 1, 2, 11, 0];
   const look = (kind) => {
     if (WAITS.test(kind)) return { fill: "var(--x-line)", "fill-opacity": 0.55 };
     return { ...hue(Math.max(0, hues[order.indexOf(kind)] ?? 0), 12), "fill-opacity": 0.62 };
   };
   const at = (spans, t) => spans.filter(([begin, end]) => begin <= t && t < end).map(([, , kind]) => kind);
+  // Of a GPU only the time is known in which matmuls are in flight.
+  const measured = (one) => one.name.endsWith("measured");
   const busyUntil = (one, t) => {
     const spans = one.lanes[one.lanes.length - 1][1];
     const sum = spans.reduce((total, [begin, end]) => total + Math.max(0, Math.min(end, t) - begin), 0);
@@ -34,7 +36,7 @@
       y += 20;
       const now = [];
       for (const [name, spans] of one.lanes) {
-        parts.push(text(left - 6, y + 15, name, { "text-anchor": "end" }), box(left, y + 1, room, high - 3, { stroke: "none", fill: "var(--x-line)", "fill-opacity": 0.18 }));
+        parts.push(text(left - 6, y + 15, name === "tensor cores" && measured(one) ? "matmuls" : name, { "text-anchor": "end" }), box(left, y + 1, room, high - 3, { stroke: "none", fill: "var(--x-line)", "fill-opacity": 0.18 }));
         for (const [begin, end, kind] of spans) {
           if (end < from || begin > from + seen) continue;
           kinds.add(WAITS.test(kind) ? "waits" : kind);
@@ -43,12 +45,12 @@
             box(x0, y + 1, Math.max(0.4, x1 - x0), high - 3, { ...look(kind), stroke: "none" })));
         }
         const doing = [...new Set(at(spans, state.t))];
-        if (/consumer|tensor/.test(name)) now.push(name + " " + (doing.join(" and ").replace("waits for products", "waits for its matmul") || "idle"));
+        if (/consumer|tensor/.test(name)) now.push((name === "tensor cores" && measured(one) ? "matmul" : name) + " " + (doing.join(" and ").replace("waits for products", "waits for its matmul") || "idle"));
         y += high;
       }
       if (one.cycles >= from && one.cycles <= from + seen) parts.push(line(x(one.cycles), y - high * one.lanes.length, x(one.cycles), y, "ink", { "stroke-dasharray": "3 3" }));
-      says.push(short(one) + (state.t >= one.cycles ? ": done in " + one.cycles + " cycles, tensor cores busy " + Math.round((100 * one.busy) / one.cycles) + " % of them."
-        : ": " + now.join(", ") + "; tensor cores busy " + busyUntil(one, state.t) + " % so far."));
+      says.push(short(one) + (state.t >= one.cycles ? ": done in " + one.cycles + " cycles, tensor cores busy " + (measured(one) ? "at least " : "") + Math.round((100 * one.busy) / one.cycles) + " % of them."
+        : ": " + now.join(", ") + "; " + (measured(one) ? "matmuls in flight " : "tensor cores busy ") + busyUntil(one, state.t) + " % so far."));
       y += 10;
     }
     parts.push(line(x(state.t), 20, x(state.t), y - 6, "accent", { "stroke-width": 2 }));
@@ -66,7 +68,7 @@
       parts.push(box(place, y - 10, 13, 13, { ...look(kind), stroke: "line" }), text(place + 18, y + 1, words, { "text-anchor": "start" }));
       place += wide;
     }
-    return { svg: parts.join(""), height: y + 10, says: "Cycle " + state.t + " of the lab's model. " + says.join(" ") };
+    return { svg: parts.join(""), height: y + 10, says: "Cycle " + state.t + ". " + says.join(" ") };
   }
 
   const choices = all.map((one) => [one.name, short(one)]);
