@@ -98,7 +98,7 @@ def pipeline(programs):
 
 
 def roofline(_):
-    """The peaks of the GPU of the records, and what each step of lesson 05 reached without a mask."""
+    """The peaks of the records' GPU, and what each step of lesson 05 reached without a mask."""
     matmul = records.read(RESULTS / "h200_04_tiled_matmul.json")
     float32, bfloat16, memory = examples.machine(matmul)
     result = [{"gpu": matmul["gpu"], "float32": float32, "bfloat16": bfloat16, "memory": memory}]
@@ -215,7 +215,7 @@ def report(name, words, text, ran, found):
 
 
 def traces(programs):
-    """What the watched lab counts for rungs of lesson 04, and what it finds in the broken kernels."""
+    """What the watched lab counts for rungs of lesson 04, and finds in the broken kernels."""
     lesson = "04_tiled_matmul"
     result = []
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,5 +1,5 @@
-"""Opens the explorers in Chromium: their rules give what the project's own code gives, their controls
-work by mouse, keyboard and address, and nothing is cut off on a phone.
+"""Opens the explorers in Chromium: their rules give what the project's own code gives, their
+controls work by keyboard and address, and nothing is cut off on a phone.
 
     python3 -m docs.explorers.tests.drive_explorers --facts explorer_facts [--write] [NAME...]
 
@@ -26,7 +26,10 @@ PAGE = """<!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{}</title>
-<style>body {{ margin: 8px; }} @media (prefers-color-scheme: dark) {{ body {{ background: #0d1115; }} }}</style>
+<style>
+body {{ margin: 8px; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #0d1115; }} }}
+</style>
 </head>
 <body>
 {}</body>
@@ -69,26 +72,31 @@ BANKS = """(rows => rows.map(([width, stride, pad, swizzle]) => {
 
 def banks(window, facts):
     """Wavefronts of every request, and which lanes a bank serves in which round."""
-    yield from different("banks", window.value(f"{BANKS}({json.dumps(facts['banks'])})"), facts["banks"])
+    yield from different(
+        "banks", window.value(f"{BANKS}({json.dumps(facts['banks'])})"), facts["banks"]
+    )
 
 
 FRAGMENTS = """(() => {
   const {layouts, taken} = Explorer.all.fragments;
-  const all = ({of, threads, registers, each}) => Array.from({length: threads * registers * each}, (_, i) =>
-    of(Math.floor(i / (registers * each)), Math.floor(i / each) % registers, i % each));
+  const all = ({of, threads, registers, each}) => Array.from(
+    {length: threads * registers * each},
+    (_, i) => of(Math.floor(i / (registers * each)), Math.floor(i / each) % registers, i % each));
   const places = (layout) => all(layout).map(([row, col]) => row * layout.cols + col);
   return {
     ldmatrix: places(layouts.ldmatrix), ldmatrix_trans: places(layouts.trans),
     mma_d_row: all(layouts.d).map(([row]) => row), mma_d_col: all(layouts.d).map(([, col]) => col),
     mma_a: places(layouts.a), mma_b: places(layouts.b),
-    wgmma_d_row: all(layouts.wd).map(([row]) => row), wgmma_d_col: all(layouts.wd).map(([, col]) => col),
-    wgmma_a: places(layouts.wa), next: Array.from({length: 8}, (_, i) => taken(Math.floor(i / 2), i % 2)),
+    wgmma_d_row: all(layouts.wd).map(([row]) => row),
+    wgmma_d_col: all(layouts.wd).map(([, col]) => col),
+    wgmma_a: places(layouts.wa),
+    next: Array.from({length: 8}, (_, i) => taken(Math.floor(i / 2), i % 2)),
   };
 })()"""
 
 
 def fragments(window, facts):
-    """The element in each register of each lane; the order in which sums become the next operand."""
+    """The element in each register of each lane; which sums become which part of an operand."""
     got, wanted = window.value(FRAGMENTS), facts["fragments"]
     for name in sorted(set(got) | set(wanted)):
         yield from different(f"fragments: {name}", got.get(name, []), wanted.get(name, []))
@@ -97,15 +105,18 @@ def fragments(window, facts):
 DESCRIPTOR = """((facts) => {
   const {bits, byteOf, tileAt, columns, described} = Explorer.all.descriptor;
   const at = [];
-  for (let row = 0; row < 64; ++row) for (let col = 0; col < 128; col += 8) at.push(tileAt(64, row, col));
+  for (let row = 0; row < 64; ++row) {
+    for (let col = 0; col < 128; col += 8) at.push(tileAt(64, row, col));
+  }
   const place = (row, col) => Math.floor(col / 64) * 64 * 128 + row * 128 + 2 * (col % 64);
-  const fields = ([row, col], leading) => [row, col, bits({start: place(row, col), leading, stride: 1024})];
+  const fields = ([row, col], leading) =>
+    [row, col, bits({start: place(row, col), leading, stride: 1024})];
+  const elements = (one) => Array.from({length: 16 * columns(one.major)}, (_, j) =>
+    byteOf(one, Math.floor(j / columns(one.major)), j % columns(one.major)) / 2);
   return {
     at, by_rows: facts.by_rows.map((one) => fields(one, 0)),
     by_columns: facts.by_columns.map((one) => fields(one, 8192)),
-    reads: facts.reads.map((one) => ({...one, bits: bits(one), elements:
-      Array.from({length: 16 * columns(one.major)}, (_, j) => byteOf(one, Math.floor(j / columns(one.major)),
-        j % columns(one.major)) / 2)})),
+    reads: facts.reads.map((one) => ({...one, bits: bits(one), elements: elements(one)})),
   };
 })"""
 
@@ -132,7 +143,8 @@ def pipeline(window, _):
 
 
 BACKWARD = """(rows => rows.map((one) => {
-  const {shape, visits, rank} = Explorer.all.backward, blocks = [...Array(shape(one).blocks).keys()];
+  const {shape, visits, rank} = Explorer.all.backward;
+  const blocks = [...Array(shape(one).blocks).keys()];
   return {...one, visits: blocks.map((block) => visits(one, block)),
           ranks: blocks.map((block) => visits(one, block).map((tile) => rank(one, block, tile)))};
 }))"""
@@ -155,7 +167,7 @@ def backward(window, facts):
         order = [[block for _, block in sorted(parts[tile])] for tile in sorted(parts)]
         (free, _), (ordered, _) = results
         if ordered != order or [sorted(of) for of in free] != [sorted(of) for of in order]:
-            yield f"backward: the sums of {one['length']}, {one['mask']} are not those of the kernel"
+            yield f"backward: the sums of {one['length']}, {one['mask']} are not the kernel's"
 
 
 ROOFLINE = """((kernels) => {
@@ -213,28 +225,34 @@ RULES = {
 
 READ = """((name) => {
   const root = document.getElementById("explorer-" + name);
-  return {says: root.querySelector(".explorer-says").textContent, state: {...Explorer.all[name].state},
-          svg: root.querySelector("svg").outerHTML};
+  return {says: root.querySelector(".explorer-says").textContent,
+          state: {...Explorer.all[name].state}, svg: root.querySelector("svg").outerHTML};
 })"""
 SMALL = """[...document.querySelectorAll(".explorer-view text")].filter(
   (one) => parseFloat(getComputedStyle(one).fontSize) < 12).length"""
 CUT = """[...document.querySelectorAll(".explorer-view text")].filter((one) => {
   const a = one.getBoundingClientRect(), b = one.ownerSVGElement.getBoundingClientRect();
-  return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;
+  return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 ||
+    a.bottom > b.bottom + 1;
 }).map((one) => one.textContent)"""
-WIDE = """[...document.querySelectorAll(".explorer select, .explorer input, .explorer button")].some((one) =>
-  one.getBoundingClientRect().right > document.querySelector(".explorer").getBoundingClientRect().right)"""
+WIDE = """(() => {
+  const right = (one) => one.getBoundingClientRect().right, root = document.querySelector(".explorer");
+  return [...root.querySelectorAll("select, input, button")].some((one) => right(one) > right(root));
+})()"""
 EACH = """((name) => {
-  const root = document.getElementById("explorer-" + name), {fields, draw} = Explorer.all[name], wrong = [];
+  const {fields, draw} = Explorer.all[name], wrong = [];
   const hole = /="[^"]*(NaN|undefined|Infinity)|>(NaN|undefined|null|Infinity)</;
   const first = Object.fromEntries(fields.map((field) => [field.key, field.value]));
   for (const field of fields) {
     const [least, most] = field.range ? field.range(first) : [0, 0];
-    const values = field.range ? [least, Math.floor((least + most) / 2), most] : field.choices.map(([value]) => value);
+    const values = field.range ? [least, Math.floor((least + most) / 2), most]
+      : field.choices.map(([value]) => value);
     for (const value of values) {
       for (const width of [340, 800]) {
         const {svg, says, height} = draw({...first, [field.key]: value}, width);
-        if (hole.test(svg) || /undefined|NaN/.test(says) || !(height > 0)) wrong.push(field.key + "=" + value + ", " + width);
+        if (hole.test(svg) || /undefined|NaN/.test(says) || !(height > 0)) {
+          wrong.push(field.key + "=" + value + ", " + width);
+        }
       }
     }
   }
@@ -277,7 +295,7 @@ def use(window, page, name):
 
 
 def looks(page, name):
-    """In small and large windows, light and dark: nothing cut off, no small letters, colours follow."""
+    """Small and large, light and dark: nothing is cut off, no letters are small, colours follow."""
     inks = set()
     for width, dark in ((390, False), (1440, True)):
         with browser.Browser(size=(width, 900), dark=dark, reduced=True) as window:
@@ -290,7 +308,9 @@ def looks(page, name):
                 yield f"{count} texts are smaller than 12 pixels"
             if words := window.value(CUT):
                 yield f"in a window of {width} these texts are cut off: {words}"
-            inks.add(window.value("getComputedStyle(document.querySelector('.explorer-says')).color"))
+            inks.add(
+                window.value("getComputedStyle(document.querySelector('.explorer-says')).color")
+            )
             yield from window.faults()
     if len(inks) == 1:
         yield "text has the same colour in light and dark"

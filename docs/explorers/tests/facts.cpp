@@ -56,8 +56,9 @@ std::string banks() {
               if ((s.lanes >> lane & 1u) != 0) sum += (lane + 1) * (32 * s.round + s.bank() + 1);
             }
           }
-          rows.push_back(fmt::format("[{},{},{},{},{},{},{},{}]", width, stride, pad, swizzle ? 1 : 0,
-                                     lab::wavefronts(one), lab::best_wavefronts(one), served.size(), sum));
+          rows.push_back(fmt::format("[{},{},{},{},{},{},{},{}]", width, stride, pad,
+                                     swizzle ? 1 : 0, lab::wavefronts(one),
+                                     lab::best_wavefronts(one), served.size(), sum));
         }
       }
     }
@@ -95,7 +96,8 @@ __global__ void load(float* straight, float* transposed) {
 __global__ void mma(const float* a, const float* b, float* d, int n) {
   __shared__ __align__(16) half unit[16 * 16];
   const int lane = static_cast<int>(threadIdx.x);
-  for (int i = lane; i < 16 * 16; i += kWarp) unit[i] = from_float<half>(i / 16 == i % 16 ? 1.0f : 0.0f);
+  for (int i = lane; i < 16 * 16; i += kWarp)
+    unit[i] = from_float<half>(i / 16 == i % 16 ? 1.0f : 0.0f);
   __syncwarp();
   float sum[4] = {};
   std::uint32_t of_a[4], of_b[4];
@@ -140,7 +142,8 @@ __global__ void __launch_bounds__(kThreads) multiply(float* d, int mode) {
   if (mode == 2) {
     wgmma<half>(sum, r, flat.by_columns(0, 0), false);
   } else {
-    for (int k = 0; k < 64; k += 16) wgmma<half>(sum, a.by_rows(0, k), unit.by_columns(k, 0), k > 0);
+    for (int k = 0; k < 64; k += 16)
+      wgmma<half>(sum, a.by_rows(0, k), unit.by_columns(k, 0), k > 0);
   }
   wgmma_commit(sum, r);
   wgmma_wait<0>(sum);
@@ -198,7 +201,8 @@ std::string fragments() {
   launch(mma, {Size(1), Size(kWarp)}, nullptr, b.data(), d.data(), 0);
   const std::vector<std::vector<float>> of_b{downloaded(d)};
   const auto run = [&](int mode) {
-    launch(multiply, {Size(1), Size(kThreads), 3 * sizeof(SwizzledTile<half, 64, 64>)}, sums.data(), mode);
+    launch(multiply, {Size(1), Size(kThreads), 3 * sizeof(SwizzledTile<half, 64, 64>)}, sums.data(),
+           mode);
     return downloaded(sums);
   };
   const std::vector<int> rows = whole(run(0)), cols = whole(run(1));
@@ -211,11 +215,13 @@ std::string fragments() {
   for (int i = 0; i < 4; ++i) unpack(p[0][i], next + 2 * i);
   const auto list = [](const auto& values) { return fmt::format("[{}]", fmt::join(values, ",")); };
   return fmt::format(
-      "{{\"ldmatrix\": {},\n\"ldmatrix_trans\": {},\n\"mma_d_row\": {},\n\"mma_d_col\": {},\n\"mma_a\": {},\n"
-      "\"mma_b\": {},\n\"wgmma_d_row\": {},\n\"wgmma_d_col\": {},\n\"wgmma_a\": {},\n\"next\": {}}}",
+      "{{\"ldmatrix\": {},\n\"ldmatrix_trans\": {},\n\"mma_d_row\": {},\n\"mma_d_col\": "
+      "{},\n\"mma_a\": {},\n"
+      "\"mma_b\": {},\n\"wgmma_d_row\": {},\n\"wgmma_d_col\": {},\n\"wgmma_a\": {},\n\"next\": "
+      "{}}}",
       list(whole(loaded)), list(whole(downloaded(transposed))), list(d_row), list(d_col),
-      owners(of_a, d_row, d_col, 16, 256), owners(of_b, d_row, d_col, 8, 128), list(rows), list(cols),
-      owners({run(2)}, rows, cols, 16, 8 * kThreads), list(whole({next, next + 8})));
+      owners(of_a, d_row, d_col, 16, 256), owners(of_b, d_row, d_col, 8, 128), list(rows),
+      list(cols), owners({run(2)}, rows, cols, 16, 8 * kThreads), list(whole({next, next + 8})));
 }
 
 // ---------------------------------------------------------------- descriptors
@@ -238,7 +244,8 @@ __global__ void describe(std::vector<std::int64_t>* at, std::vector<std::string>
   }
   for (int row = 0; row < 64; row += 16) {
     for (int col = 0; col < 128; col += 16) {
-      by_columns->push_back(fmt::format("[{},{},\"{:x}\"]", row, col, tile.by_columns(row, col).bits()));
+      by_columns->push_back(
+          fmt::format("[{},{},\"{:x}\"]", row, col, tile.by_columns(row, col).bits()));
     }
   }
 }
@@ -248,7 +255,8 @@ __global__ void describe(std::vector<std::int64_t>* at, std::vector<std::string>
 constexpr int kElements = 16 * 1024;
 
 template <int sums>
-__global__ void __launch_bounds__(kThreads) read(float* d, bool high, bool columns, std::uint64_t descriptor) {
+__global__ void __launch_bounds__(kThreads)
+    read(float* d, bool high, bool columns, std::uint64_t descriptor) {
   using Unit = SwizzledTile<half, 64, 16>;
   half* const elements = dynamic_shared<half>();
   Unit& unit = *reinterpret_cast<Unit*>(elements + kElements);
@@ -263,8 +271,8 @@ __global__ void __launch_bounds__(kThreads) read(float* d, bool high, bool colum
   __syncthreads();
   float sum[sums] = {};
   wgmma_fence(sum);
-  lab::begin_product({sums, true, false, columns, false, unit.by_rows(0, 0).bits(), descriptor}, {sum, nullptr},
-                     caller_location());
+  lab::begin_product({sums, true, false, columns, false, unit.by_rows(0, 0).bits(), descriptor},
+                     {sum, nullptr}, caller_location());
   wgmma_commit(sum);
   wgmma_wait<0>(sum);
   if (thread >= kWarp) return;  // the first 16 rows of D, which are B
@@ -277,34 +285,42 @@ __global__ void __launch_bounds__(kThreads) read(float* d, bool high, bool colum
 // {..., "elements": [k n + i]}: which element of shared memory is element (k, i) of B.
 template <int sums>
 std::string reads(bool columns, std::uint64_t start, std::uint64_t leading, std::uint64_t stride) {
-  const std::uint64_t bits = start >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | std::uint64_t{1} << 62;
+  const std::uint64_t bits =
+      start >> 4 | leading >> 4 << 16 | stride >> 4 << 32 | std::uint64_t{1} << 62;
   std::vector<float> elements(16 * 2 * sums, 0.0f);
   for (const bool high : {false, true}) {
     DeviceBuffer<float> d(16 * 2 * sums);
     d.upload(elements.data());
-    launch(read<sums>, {Size(1), Size(kThreads), kElements * sizeof(half) + sizeof(SwizzledTile<half, 64, 16>)},
+    launch(read<sums>,
+           {Size(1), Size(kThreads), kElements * sizeof(half) + sizeof(SwizzledTile<half, 64, 16>)},
            d.data(), high, columns, bits);
     elements = downloaded(d);
   }
-  return fmt::format("{{\"major\":\"{}\",\"start\":{},\"leading\":{},\"stride\":{},\"bits\":\"{:x}\",\"elements\":[{}]}}",
-                     columns ? "mn" : "k", start, leading, stride, bits, fmt::join(whole(elements), ","));
+  return fmt::format(
+      "{{\"major\":\"{}\",\"start\":{},\"leading\":{},\"stride\":{},\"bits\":\"{:x}\",\"elements\":"
+      "[{}]}}",
+      columns ? "mn" : "k", start, leading, stride, bits, fmt::join(whole(elements), ","));
 }
 
 std::string descriptors() {
   std::vector<std::int64_t> at;
   std::vector<std::string> by_rows, by_columns;
-  launch(describe, {Size(1), Size(1), sizeof(SwizzledTile<half, 64, 128>)}, &at, &by_rows, &by_columns);
+  launch(describe, {Size(1), Size(1), sizeof(SwizzledTile<half, 64, 128>)}, &at, &by_rows,
+         &by_columns);
   std::vector<std::string> read;
   for (const std::uint64_t stride : {512, 1024, 2048}) {
     for (const std::uint64_t start : {0, 32, 96, 1024, 16384 + 1024 + 64}) {
       if (start < 16384 || stride < 2048) read.push_back(reads<32>(false, start, 16384, stride));
     }
     for (const std::uint64_t leading : {0, 8192, 16384}) {
-      for (const std::uint64_t start : {0, 2048, 4096}) read.push_back(reads<64>(true, start, leading, stride));
+      for (const std::uint64_t start : {0, 2048, 4096})
+        read.push_back(reads<64>(true, start, leading, stride));
     }
   }
-  return fmt::format("{{\"at\": [{}],\n\"by_rows\": [{}],\n\"by_columns\": [{}],\n\"reads\": [{}]}}",
-                     fmt::join(at, ","), fmt::join(by_rows, ","), fmt::join(by_columns, ","), fmt::join(read, ",\n"));
+  return fmt::format(
+      "{{\"at\": [{}],\n\"by_rows\": [{}],\n\"by_columns\": [{}],\n\"reads\": [{}]}}",
+      fmt::join(at, ","), fmt::join(by_rows, ","), fmt::join(by_columns, ","),
+      fmt::join(read, ",\n"));
 }
 
 // ---------------------------------------------------------------- the backward pass
@@ -329,8 +345,9 @@ std::string blocks(int length, bool causal) {
     visits.push_back(fmt::format("[{}]", fmt::join(of_block, ",")));
     ranks.push_back(fmt::format("[{}]", fmt::join(of_ranks, ",")));
   }
-  return fmt::format("{{\"length\":{},\"dim\":{},\"mask\":\"{}\",\"visits\":[{}],\"ranks\":[{}]}}", length, d,
-                     causal ? "causal" : "none", fmt::join(visits, ","), fmt::join(ranks, ","));
+  return fmt::format("{{\"length\":{},\"dim\":{},\"mask\":\"{}\",\"visits\":[{}],\"ranks\":[{}]}}",
+                     length, d, causal ? "causal" : "none", fmt::join(visits, ","),
+                     fmt::join(ranks, ","));
 }
 
 std::string backward() {
@@ -350,8 +367,8 @@ std::string backward() {
 int main() {
   try {
     namespace facts = fa::FA_TARGET;
-    fmt::print("{{\"banks\": {},\n\"fragments\": {},\n\"descriptors\": {},\n\"backward\": {}}}\n", facts::banks(),
-               facts::fragments(), facts::descriptors(), facts::backward());
+    fmt::print("{{\"banks\": {},\n\"fragments\": {},\n\"descriptors\": {},\n\"backward\": {}}}\n",
+               facts::banks(), facts::fragments(), facts::descriptors(), facts::backward());
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "explorer_facts: {}\n", error.what());
