@@ -1,5 +1,5 @@
 """Opens the explorers in Chromium: their rules give what the project's own code gives, their
-controls work by keyboard and address, and nothing is cut off on a phone.
+controls work by mouse, keyboard and address, and nothing is cut off on a phone.
 
     python3 -m docs.explorers.tests.drive_explorers --facts explorer_facts [--write] [NAME...]
 
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 from common.files import records
 from docs.site import browser
@@ -298,6 +299,38 @@ def use(window, page, name):
             yield "the first list of choices changes nothing"
 
 
+MOVES = """(() => {
+  const select = document.querySelector("[data-field=width]");
+  select.value = "16";
+  select.dispatchEvent(new Event("input", {bubbles: true}));
+  return document.getAnimations().length;
+})()"""
+
+
+def mouse(directory):
+    """A click on an element chooses its lane; play runs and stops; motion can be turned off."""
+    for reduced in (False, True):
+        with browser.Browser(size=(900, 700), reduced=reduced) as window:
+            window.open(directory / "banks.html")
+            if bool(window.value(MOVES)) == reduced:
+                yield f"banks: {window.value(MOVES)} animations, with reduced motion {reduced}"
+    with browser.Browser(size=(900, 700), reduced=True) as window:
+        window.open(directory / "fragments.html")
+        window.click('[data-pick="thread=30"] rect')
+        if (lane := window.value("Explorer.all.fragments.state.thread")) != 30:
+            yield f"fragments: a click on an element of lane 30 chooses lane {lane}"
+        window.open(directory / "backward.html")
+        step = "Explorer.all.backward.state.step"
+        first = window.value(step)
+        window.click(".explorer-controls button")
+        window.until(f"{step} > {first} + 1", 20)
+        window.click(".explorer-controls button")
+        now = window.value(step)
+        time.sleep(1.5)
+        if window.value(step) != now:
+            yield "backward: it plays on after it was stopped"
+
+
 def looks(page, name):
     """Small and large, light and dark: nothing is cut off, no letters are small, colours follow."""
     inks = set()
@@ -361,6 +394,8 @@ def main(arguments=None):
                 except browser.PageError as error:
                     faults.append(str(error))
                 found += [f"{name}: {fault}" for fault in faults]
+            if not options.names:
+                found += mouse(directory)
     except (OSError, ValueError, subprocess.CalledProcessError, browser.BrowserError) as error:
         print(f"drive_explorers.py: {error}", file=sys.stderr)
         return 2
