@@ -192,7 +192,7 @@ window.Explorer = window.Explorer || (() => {
   const all = {};
   function define(explorer) {
     all[explorer.name] = explorer;
-    const root = document.getElementById("explorer-" + explorer.name);
+    const root = document.getElementById(explorer.name + "-explorer");
     if (root) start(root, explorer);
   }
 

@@ -228,7 +228,7 @@ RULES = {
 }
 
 READ = """((name) => {
-  const root = document.getElementById("explorer-" + name);
+  const root = document.getElementById(name + "-explorer");
   return {says: root.querySelector(".explorer-says").textContent,
           state: {...Explorer.all[name].state}, svg: root.querySelector("svg").outerHTML};
 })"""
