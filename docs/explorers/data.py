@@ -102,16 +102,11 @@ def roofline(_):
     matmul = records.read(RESULTS / "h200_04_tiled_matmul.json")
     float32, bfloat16, memory = examples.machine(matmul)
     result = [{"gpu": matmul["gpu"], "float32": float32, "bfloat16": bfloat16, "memory": memory}]
-    best = {}  # the later record of a step counts
-    for name in ("h200_05_flash_forward", "h200_05_hopper"):
-        for row in records.read(RESULTS / f"{name}.json")["measurements"]:
-            found = re.fullmatch(r"(float32|bfloat16), D (64|128)", row["group"])
-            if found:
-                kind, dim = found[1], int(found[2])
-                best[kind, dim, row["kernel"], row["length"]] = row["tflops"]
-    for (kind, dim, kernel, length), tflops in sorted(best.items()):
-        one = {"type": kind, "dim": dim, "kernel": kernel, "length": length, "tflops": tflops}
-        result.append(one)
+    for row in records.read(RESULTS / "h200_05_flash_forward.json")["measurements"]:
+        found = re.fullmatch(r"(float32|bfloat16), D (64|128)", row["group"])
+        if found:
+            step = {"type": found[1], "dim": int(found[2])}
+            result.append({**step, **{key: row[key] for key in ("kernel", "length", "tflops")}})
     return result
 
 
