@@ -53,8 +53,8 @@
     const shown = Math.min(state.step, steps.length - 1), now = steps[shown];
     const left = 70, gap = 20, cell = Math.min(30, (width - left - gap - 4) / (2 * blocks)), high = 24, top = 62;
     const parts = [], right = left + blocks * cell + gap;
-    parts.push(text(left + (blocks * cell) / 2, 14, cell > 20 ? "blocks of keys: dK, dV" : "dK, dV", { "font-weight": "bold" }),
-      text(right + (blocks * cell) / 2, 14, cell > 20 ? "parts of dQ, as they are added" : "dQ: added parts", { "font-weight": "bold" }),
+    parts.push(text(left + (blocks * cell) / 2, 14, blocks * cell > 190 ? "blocks of keys: dK, dV" : "dK, dV", { "font-weight": "bold" }),
+      text(right + (blocks * cell) / 2, 14, blocks * cell > 190 ? "parts of dQ, as they are added" : "dQ: added parts", { "font-weight": "bold" }),
       text(left - 6, 34, "block", { "text-anchor": "end" }), text(left - 6, 50, "tiles in it", { "text-anchor": "end", fill: "quiet" }));
     const done = new Array(blocks).fill(0);
     adds.flat().forEach(([block, step]) => { if (step <= shown) ++done[block]; });

@@ -89,7 +89,7 @@
     name: "banks", title: "Banks of shared memory", main: "stride", draw, serve,
     fields: [
       { key: "stride", label: "Stride between lanes, elements", value: 32, still: 8, range: () => [0, 33] },
-      { key: "width", label: "Bytes per lane", value: 4, still: 16, choices: [[4, "4"], [8, "8"], [16, "16"]] },
+      { key: "width", label: "Bytes per lane", value: 4, choices: [[4, "4"], [8, "8"], [16, "16"]] },
       { key: "pad", label: "Padding of a row, elements", value: 0, choices: [[0, "none"], [1, "1"], [2, "2"]] },
       { key: "swizzle", label: "Swizzle", value: "none", choices: [["none", "none"], ["xor", "column XOR row"]] },
     ],
