@@ -152,7 +152,7 @@ class DrawingsTest(TreeTest):
     def test_records_are_counted(self):
         status, _, err = self.run_main(drawings.main, "roofline")
         self.assertEqual(status, 2)
-        self.assertIn("takes 3 records, not 0", err)
+        self.assertIn("takes 2 records, not 0", err)
 
 
 if __name__ == "__main__":
