@@ -36,8 +36,6 @@ void grade(const Case& c) {
       stage + c.column / 64 * kPanel + c.key * 128 + c.column % 64 * 2;
   // Wrong addresses that have a reason.
   const std::vector<std::pair<std::uint64_t, std::string>> reasons = {
-      {right * 16, "the address counts bytes here, and is asked for in units "
-                   "of 16"},
       {stage + c.key * 256 + c.column * 2,
        "rows of 256 bytes: each panel of 64 columns has rows of 128 bytes, "
        "and lies behind the other"},
@@ -47,21 +45,15 @@ void grade(const Case& c) {
        "the second panel begins 96 * 128 bytes after the first, not 128"},
       {right - c.column % 64,
        "a column has 2 bytes: 16 columns are 32 bytes further on"},
-      {stage + c.column / 64 * kPanel + c.key * 128 +
-           (c.column % 64 * 2 ^ c.key % 8 * 16),
-       "the swizzle is applied twice: the hardware does it, too"},
       {right - c.key * 128, "the key is missing from the address"}};
   if (address != right / 16) {
-    if (d >> 14 == 0 || (field(d, 0, 32) == right && right > 0x3fff)) {
-      needs(address != (right & 0x3fff) && d != right,
-            "the address is asked for in units of 16 bytes");
-    }
     for (const auto& [wrong, says] : reasons) {
       needs(address != (wrong / 16 & 0x3fff), says);
     }
-    needs(address != (right & 0x3fff), reasons.front().second);
-    needs(false, fmt::format("the address field is {:#x}; the address is {:#x}"
-                             " in units of 16 bytes of something else",
+    needs(address != (right & 0x3fff),
+          "the address counts bytes here, and is asked for in units of 16");
+    needs(false, fmt::format("the address field is {:#x}, which is byte {:#x}, "
+                             "and the operand begins elsewhere",
                              address, 16 * address));
   }
   needs(sbo != 1024, "SBO counts bytes here, and is asked for in units of 16");

@@ -23,6 +23,7 @@ const std::vector<Reason> kReasons = {
 struct Case {
   Seen seen;
   std::vector<double> out, right;
+  std::vector<double> late, early;  // the row three loads before, or after
 };
 
 Case run(const std::vector<int>& rows) {
@@ -31,20 +32,31 @@ Case run(const std::vector<int>& rows) {
   const auto k = random_floats(std::int64_t{total} * kWarp, 1),
              v = random_floats(std::int64_t{total} * kWarp, 2);
   const auto launched = call<Launched>("run", k, v, rows);
-  Case result{launched.seen, launched.out, {}};
-  std::size_t first = 0;
-  for (const int count : rows) {
-    for (std::size_t lane = 0; lane < kWarp; ++lane) {
-      double sum = 0;
-      for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-        sum += static_cast<double>(k[(first + i) * kWarp + lane]) *
-               static_cast<double>(v[(first + i) * kWarp + lane]);
+  // The sums, if a load gives the row of another load, where there is one.
+  const auto sums = [&](int other) {
+    const int loads = 2 * total;
+    const auto row = [&](int load, std::size_t lane) {
+      const int at = load + other < 0 || load + other >= loads ? load
+                                                               : load + other;
+      const auto& from = at % 2 == 0 ? k : v;
+      return static_cast<double>(
+          from[static_cast<std::size_t>(at / 2) * kWarp + lane]);
+    };
+    std::vector<double> result;
+    int first = 0;
+    for (const int count : rows) {
+      for (std::size_t lane = 0; lane < kWarp; ++lane) {
+        double sum = 0;
+        for (int i = first; i < first + count; ++i) {
+          sum += row(2 * i, lane) * row(2 * i + 1, lane);
+        }
+        result.push_back(sum);
       }
-      result.right.push_back(sum);
+      first += count;
     }
-    first += static_cast<std::size_t>(count);
-  }
-  return result;
+    return result;
+  };
+  return {launched.seen, launched.out, sums(0), sums(-3), sums(3)};
 }
 
 void grade(const std::vector<int>& rows) {
@@ -54,7 +66,13 @@ void grade(const std::vector<int>& rows) {
   }
   check_result(c.seen, kReasons, {"out", c.out, kWarp}, c.right, 1e-4,
                {{"nothing was written",
-                 std::vector<double>(c.right.size(), NAN)}},
+                 std::vector<double>(c.right.size(), NAN)},
+                {"the consumer reads the row that the stage had before: which "
+                 "phase of full ends when the new row has been written?",
+                 c.late},
+                {"a row is overwritten before it was read: which phase of "
+                 "empty must have ended before the producer writes?",
+                 c.early}},
                fmt::format("{} job(s), {} rows of K in the first",
                            rows.size(), rows.front()));
 }
