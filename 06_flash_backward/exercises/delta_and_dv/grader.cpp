@@ -21,7 +21,8 @@ const std::vector<Reason> kReasons = {
      "part of the last tile is not written"},
     {"race",
      "two threads use the same element and nothing orders them: is a tile "
-     "overwritten while other warps read it, or does P come too early?"}};
+     "overwritten while other warps read it, does P come too early, or do two "
+     "heads write the same rows?"}};
 
 // The heads are problems of their own.
 struct Case {
