@@ -170,7 +170,7 @@ FA_STAGE(easy) {
 
 FA_STAGE(odd) {
   grade(5, 7, 1, 1e-12);
-  grade(3, 1, 1, 0.25);
   grade(2, 4, 0.01, 0.01);
+  grade(3, 1, 1, 0.25);
   grade(2, 33, 100, 1e-6);
 }
