@@ -63,6 +63,16 @@ R call(const std::string& entry, const Arguments&... arguments) {
   if constexpr (!std::is_void_v<R>) return unpacked<R>(bytes);
 }
 
+/// As call_packed(), but a crash is refused with a message. Use call_or().
+std::string call_packed_or(const std::string& message, const std::string& entry,
+                           const std::string& arguments);
+
+/// As call(), for cases in which one mistake crashes: its message.
+template <class R, class... Arguments>
+R call_or(const std::string& message, const std::string& entry, const Arguments&... arguments) {
+  return unpacked<R>(call_packed_or(message, entry, packed(arguments...)));
+}
+
 /// A function of the grader as an argument of call().
 struct Function {
   std::uint32_t number;  ///< as call_packed() knows it

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -56,6 +57,23 @@ def everyone_may_read(path):
     return bool(os.stat(path).st_mode & 0o004) and all(
         os.stat(parent).st_mode & 0o001 for parent in path.parents
     )
+
+
+@functools.lru_cache(maxsize=1)
+def headers():
+    """The course's headers that students' files may include, those with solutions among them."""
+    root = catalogue.ROOT
+    found = [root / "common" / "classroom" / f"{name}.hpp" for name in SURFACE]
+    for folder in sorted((root / "common").iterdir()):
+        if folder.name not in ("classroom", "testing") and folder.is_dir():
+            found += [path for path in folder.rglob("*") if path.suffix in HEADERS]
+    for lesson in root.glob("[0-9][0-9]_*"):
+        for path in lesson.rglob("*"):
+            inner = path.relative_to(lesson).parts
+            of_graders = inner[0] == "exercises" and len(inner) > 2
+            if path.suffix in HEADERS and inner[0] != "tests" and not of_graders:
+                found.append(path)
+    return found
 
 
 class Toolchain:
@@ -120,29 +138,15 @@ class Toolchain:
     def surface(self, exercise):
         """The course's headers that a student's file may include: all but those of graders, of
         tests, and the ones that hold what the exercise asks for."""
-        root = exercise.root
-        found = [root / "common" / "classroom" / f"{name}.hpp" for name in SURFACE]
-        found.append(exercise.folder / "entry.cpp")
-        for folder in sorted((root / "common").iterdir()):
-            if folder.name not in ("classroom", "testing") and folder.is_dir():
-                found += [path for path in folder.rglob("*") if path.suffix in HEADERS]
-        for lesson in root.glob("[0-9][0-9]_*"):
-            for path in lesson.rglob("*"):
-                inner = path.relative_to(lesson).parts
-                if path.suffix not in HEADERS or inner[0] == "tests":
-                    continue
-                if inner[0] == "exercises" and len(inner) > 2:
-                    continue
-                found.append(path)
         hidden = exercise.hidden() - self.needed(exercise)
-        return [path for path in found if path not in hidden]
+        return [path for path in (*headers(), exercise.entry.resolve()) if path not in hidden]
 
     def needed(self, exercise):
         """Files of the course that the start and entry.cpp include, and what these include."""
         met, left = set(), [exercise.start(), exercise.entry.read_text(encoding="utf-8")]
         while left:
             for name in INCLUDE.findall(left.pop()):
-                path = exercise.root / name
+                path = catalogue.ROOT / name
                 if path not in met and path.is_file():
                     met.add(path)
                     left.append(path.read_text(encoding="utf-8", errors="replace"))
@@ -254,12 +258,13 @@ class Toolchain:
     def key(self, exercise):
         """Changes with all that a grader is made of."""
         key = hashlib.sha256()
-        for part in (exercise.grader.read_bytes(), repr(sorted(self.flags.items())).encode()):
+        flags = [*sorted(self.flags.items()), exercise.defines]
+        for part in (exercise.grader.read_bytes(), repr(flags).encode()):
             key.update(part)
         parts = [*self.linked(exercise.machine, "grader")]
         for folder in (exercise.lesson, "common"):
             parts += sorted(
-                path for path in (exercise.root / folder).rglob("*") if path.suffix in HEADERS
+                path for path in (catalogue.ROOT / folder).rglob("*") if path.suffix in HEADERS
             )
         for path in parts:
             key.update(f"{path} {os.stat(path).st_mtime_ns}".encode())
@@ -338,6 +343,7 @@ def ended(status, outcome, limits, program, shown):
     reasons = {
         signal.SIGSEGV: "it accessed memory that is not its own: an index out of range?",
         signal.SIGABRT: "it called abort(), or the C++ library did",
+        signal.SIGILL: "an index lies beyond the end of an array",
         signal.SIGFPE: "it divided an integer by zero",
         signal.SIGXFSZ: "it wrote a file that is larger than allowed",
         signal.SIGKILL: "it was killed: too much memory or too much time",
@@ -397,7 +403,7 @@ def run_stage(toolchain, exercise, folder, stage, program="", shown="", limits=R
     return said, outcome.seconds
 
 
-def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
+def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None, progress=None):
     """Grades an answer.
 
     @param answer the text of the student's file
@@ -405,7 +411,9 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
         result is left out
     @param shown  what to call the folder of the student's file in messages, with its slash
     @param inspect called with the path of the compiled grader, before the stages are run
+    @param progress called with what is done next, in words
     """
+    progress = progress or (lambda _words: None)
     shown = "" if shown is None else shown
     if exercise.predicts:
         return grade_numbers(toolchain, exercise, answer)
@@ -416,6 +424,7 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
     with scratch_folder() as scratch:
         (scratch / "student").mkdir()
         (scratch / "student" / exercise.file).write_text(answer, encoding="utf-8")
+        progress("compiling your file")
         outcome = toolchain.compile(exercise, scratch)
         results[0].seconds = outcome.seconds
         if outcome.status != 0:
@@ -423,6 +432,8 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
             results[0].message = compiler_says(outcome, scratch, shown)
             return results
         results[0].verdict = "passed"
+        progress("building this exercise's grader, once")
+        toolchain.grader(exercise)
         if inspect:
             inspect(toolchain.grader(exercise))
         for result in results[1:]:
@@ -430,6 +441,7 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
                 scratch / f"work_{result.name}"
             )  # each its own: what a stage leaves may not be removable
             folder.mkdir()
+            progress(f"checking: {result.title}")
             said, result.seconds = run_stage(
                 toolchain,
                 exercise,
@@ -482,6 +494,8 @@ def number_of(text):
 
     if len(text) > 200:
         raise ValueError("too long")
+    # 1,179,648 and 1 179 648 and 1'179'648 are one number each.
+    text = re.sub(r"(?<=\d)[,_' ](?=\d{3}(?:\D|$))", "", text.strip())
     try:
         result = value(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ArithmeticError, RecursionError, MemoryError) as error:

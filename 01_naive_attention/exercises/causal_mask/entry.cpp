@@ -3,7 +3,9 @@
 
 using Scores = fa::Matrix<double>;
 
+//! [entry]
 FA_ENTRY(hide_future, [](const Scores& q, const Scores& k, Scores s) {
   student::hide_future<double>(q, k, s);
   return s;
 });
+//! [entry]

@@ -39,10 +39,39 @@ struct OldMaximum : online::Unnormalised {
     x.m = m;
   }
 };
+struct SmallerMaximum : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::min(x.m, s);
+    const double rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
+    x.l = rescale * x.l + p;
+    x.o = rescale * x.o + p * v;
+    x.m = m;
+  }
+};
 struct NotTakenIn : online::Unnormalised {
   template <class S>
   static void step(S& x, double s, double) {
     x.m = std::max(x.m, s);
+  }
+};
+
+// e^(m_new - m_old), which is infinite at the first key.
+struct InvertedAtOnce : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::max(x.m, s), p = W::exp_diff(s, m);
+    const double rescale = W::exp_diff(m, x.m);
+    x.l = rescale * x.l + p;
+    x.o = rescale * x.o + p * v;
+    x.m = m;
+  }
+};
+// The step of FlashAttention-1 with the output of FlashAttention-2.
+struct NormalisedInStep : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    online::Normalised::step(x, s, v);
   }
 };
 
@@ -82,6 +111,12 @@ void check_row(const std::vector<double>& scores) {
           after<wrong::SumNotRescaled>(scores)},
          {"the output O was not rescaled when the maximum rose",
           after<wrong::OutputNotRescaled>(scores)},
+         {"the rescale factor is inverted: e^(m_new - m_old) is infinite at "
+          "the first key, where m_old is -infinity",
+          after<InvertedAtOnce>(scores)},
+         {"this is the form of FlashAttention-1, in which O is divided by l in "
+          "each step; here output() divides, so O must stay a sum",
+          after<NormalisedInStep>(scores)},
          {"the rescale factor is inverted: it is e^(m_old - m_new), which is "
           "at most 1",
           after<wrong::InvertedCorrection>(scores)},
@@ -90,6 +125,8 @@ void check_row(const std::vector<double>& scores) {
          {"the maximum m was not stored: the next step takes it for that of "
           "no keys",
           after<MaximumNotKept>(scores)},
+         {"the smaller of m and s was taken: m is the largest score so far",
+          after<SmallerMaximum>(scores)},
          {"the weight of the new key is relative to the old maximum, which "
           "is -infinity at first",
           after<OldMaximum>(scores)}},
