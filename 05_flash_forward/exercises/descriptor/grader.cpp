@@ -1,4 +1,5 @@
 #include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -18,9 +19,10 @@ struct Case {
 };
 
 void grade(const Case& c) {
-  const auto d = call<std::uint64_t>(
-      c.operand, static_cast<std::uint32_t>(c.base), static_cast<int>(c.stage),
-      static_cast<int>(c.key), static_cast<int>(c.column));
+  const auto d =
+      call<std::uint64_t>(c.operand, static_cast<std::uint32_t>(c.base),
+                          static_cast<int>(c.stage), static_cast<int>(c.key),
+                          static_cast<int>(c.column));
   const std::string where = fmt::format(
       " ({}, base {:#x}, stage {}, key {}, column {}; yours is {:#018x})",
       c.operand, c.base, c.stage, c.key, c.column, d);
@@ -52,34 +54,44 @@ void grade(const Case& c) {
     }
     needs(address != (right & 0x3fff),
           "the address counts bytes here, and is asked for in units of 16");
-    needs(false, fmt::format("the address field is {:#x}, which is byte {:#x}, "
-                             "and the operand begins elsewhere",
-                             address, 16 * address));
+    needs(false,
+          fmt::format("the address field is {:#x}, which is byte {:#x}, "
+                      "and the operand begins elsewhere",
+                      address, 16 * address));
   }
-  needs(sbo != 1024, "SBO counts bytes here, and is asked for in units of 16");
+  needs(sbo != 1024,
+        "SBO counts bytes here, and is asked for in units of 16");
   needs(sbo != 8, "SBO is the distance of 8 rows, not of one");
   needs(!(sbo == 0 && lbo == 64), "SBO and LBO have changed places");
-  needs(sbo == 64, "SBO is the distance from 8 rows to the next 8 rows, here "
-                   "8 * 128 bytes");
+  needs(sbo == 64,
+        "SBO is the distance from 8 rows to the next 8 rows, here "
+        "8 * 128 bytes");
   if (v) {
-    needs(lbo != 0, "V is MN-major, whose LBO is used: from a panel of 64 "
-                    "columns to the next");
-    needs(lbo != 128 / 16,
-          "LBO is the distance of two panels, not 128 bytes: between them lie "
-          "all keys of the stage");
-    needs(lbo != 2 * kPanel / 16, "this LBO is a whole stage: it has two "
-                                  "panels");
-    needs(lbo == kPanel / 16, "LBO is the distance from a panel of 64 columns "
-                              "to the next, here 96 rows of 128 bytes");
+    needs(lbo != 0,
+          "V is MN-major, whose LBO is used: from a panel of 64 "
+          "columns to the next");
+    needs(
+        lbo != 128 / 16,
+        "LBO is the distance of two panels, not 128 bytes: between them lie "
+        "all keys of the stage");
+    needs(lbo != 2 * kPanel / 16,
+          "this LBO is a whole stage: it has two "
+          "panels");
+    needs(lbo == kPanel / 16,
+          "LBO is the distance from a panel of 64 columns "
+          "to the next, here 96 rows of 128 bytes");
   } else {
-    needs(lbo == 0, "K is K-major: with this swizzle its LBO is not looked "
-                    "at. Write 0");
+    needs(lbo == 0,
+          "K is K-major: with this swizzle its LBO is not looked "
+          "at. Write 0");
   }
   needs(swizzle != 2 && swizzle != 3,
         "the swizzle of 128 bytes is code 1; 2 and 3 are shorter ones");
-  needs(swizzle == 1, "the swizzle in bits 62 and 63 is missing: was a 32-bit "
-                      "1 shifted?");
-  const std::uint64_t fields = address | lbo << 16 | sbo << 32 | swizzle << 62;
+  needs(swizzle == 1,
+        "the swizzle in bits 62 and 63 is missing: was a 32-bit "
+        "1 shifted?");
+  const std::uint64_t fields =
+      address | lbo << 16 | sbo << 32 | swizzle << 62;
   needs(d == fields, "there are bits beside the fields");
 }
 

@@ -32,7 +32,8 @@ Rows attention_with(const Inputs& in, const Bias& bias,
       [&](int head, int query, int key, double product) {
         if (!seen(query, key)) return kMinusInfinity;
         return scale * product -
-               bias(static_cast<double>(slopes[static_cast<std::size_t>(head)]),
+               bias(static_cast<double>(
+                        slopes[static_cast<std::size_t>(head)]),
                     query + shift - key);
       },
       kv_head);
@@ -82,7 +83,8 @@ void grade(const Sizes& sizes, float spread = 1) {
       {"the distance has a sign here: without a mask a key after the query "
        "must also lose",
        with([](double slope, int distance) { return slope * distance; })},
-      {"the distance is |i - j|; with unequal lengths query i stands at key i "
+      {"the distance is |i - j|; with unequal lengths query i stands at key "
+       "i "
        "+ length_k - length_q",
        with([&](double slope, int distance) {
          return slope * std::abs(distance - shift);
@@ -93,17 +95,17 @@ void grade(const Sizes& sizes, float spread = 1) {
        })},
       {"the scores are not scaled",
        attention_with(in, bias, seen, nullptr, 1)},
-      {"no key is masked", attention_with(in, bias,
-                                          [&](int, int key) {
-                                            return key < sizes.length_k;
-                                          })},
+      {"no key is masked",
+       attention_with(in, bias,
+                      [&](int, int key) { return key < sizes.length_k; })},
       {"the mask is aligned top left; the last query sees all keys",
        attention_with(in, bias,
                       [&](int query, int key) {
                         return key < sizes.length_k &&
                                (!sizes.causal || key <= query);
                       })},
-      {"the mask is off by one: a query does not see the key at its own place",
+      {"the mask is off by one: a query does not see the key at its own "
+       "place",
        attention_with(in, bias,
                       [&](int query, int key) {
                         return key < sizes.length_k &&
@@ -145,7 +147,8 @@ void grade(const Sizes& sizes, float spread = 1) {
       }
     }
   }
-  wrongs.push_back({"the LSE is in base 2; it is a natural logarithm", base_2});
+  wrongs.push_back(
+      {"the LSE is in base 2; it is a natural logarithm", base_2});
   wrongs.push_back(
       {"a row that sees no key is NaN: 0 / 0. Its O is 0", nan_rows});
   check_rows(ran, kReasons, in, right, 3e-5 * spread, wrongs);

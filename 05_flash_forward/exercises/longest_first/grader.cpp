@@ -1,5 +1,6 @@
-#include "common/attention/tile_scheduler.cuh"
 #include "common/classroom/grader.hpp"
+
+#include "common/attention/tile_scheduler.cuh"
 #include "common/classroom/prelude_lab.hpp"
 
 using namespace fa::classroom;
@@ -65,8 +66,7 @@ FA_QUESTIONS {
       {"longest_first",
        longest,
        0,
-       {{in_order, "this is with the shortest first"},
-        {work(one), sum}}},
+       {{in_order, "this is with the shortest first"}, {work(one), sum}}},
       {"at_least",
        least,
        0,
@@ -92,6 +92,5 @@ FA_QUESTIONS {
       {"fewer_last",
        after,
        0,
-       {{first, "this is with the single head first"},
-        {work(three), sum}}}};
+       {{first, "this is with the single head first"}, {work(three), sum}}}};
 }

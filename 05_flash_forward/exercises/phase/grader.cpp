@@ -36,8 +36,8 @@ Case run(const std::vector<int>& rows) {
   const auto sums = [&](int other) {
     const int loads = 2 * total;
     const auto row = [&](int load, std::size_t lane) {
-      const int at = load + other < 0 || load + other >= loads ? load
-                                                               : load + other;
+      const int at =
+          load + other < 0 || load + other >= loads ? load : load + other;
       const auto& from = at % 2 == 0 ? k : v;
       return static_cast<double>(
           from[static_cast<std::size_t>(at / 2) * kWarp + lane]);
@@ -64,17 +64,17 @@ void grade(const std::vector<int>& rows) {
   if (found(c.seen, "barrier") || found(c.seen, "unwritten")) {
     require_no_findings(c.seen, kReasons);
   }
-  check_result(c.seen, kReasons, {"out", c.out, kWarp}, c.right, 1e-4,
-               {{"nothing was written",
-                 std::vector<double>(c.right.size(), NAN)},
-                {"the consumer reads the row that the stage had before: which "
-                 "phase of full ends when the new row has been written?",
-                 c.late},
-                {"a row is overwritten before it was read: which phase of "
-                 "empty must have ended before the producer writes?",
-                 c.early}},
-               fmt::format("{} job(s), {} rows of K in the first",
-                           rows.size(), rows.front()));
+  check_result(
+      c.seen, kReasons, {"out", c.out, kWarp}, c.right, 1e-4,
+      {{"nothing was written", std::vector<double>(c.right.size(), NAN)},
+       {"the consumer reads the row that the stage had before: which "
+        "phase of full ends when the new row has been written?",
+        c.late},
+       {"a row is overwritten before it was read: which phase of "
+        "empty must have ended before the producer writes?",
+        c.early}},
+      fmt::format("{} job(s), {} rows of K in the first", rows.size(),
+                  rows.front()));
 }
 
 }  // namespace

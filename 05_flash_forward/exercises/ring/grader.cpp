@@ -8,10 +8,12 @@ namespace {
 constexpr int kWarp = 32;
 
 const std::vector<Reason> kReasons = {
-    {"barrier", "an mbarrier gets other arrivals than it was initialised for"},
+    {"barrier",
+     "an mbarrier gets other arrivals than it was initialised for"},
     {"unwritten", "a stage is read before anything was written to it"},
     {"race",
-     "the producer may write a stage that the consumer has not finished with, "
+     "the producer may write a stage that the consumer has not finished "
+     "with, "
      "or the consumer reads one that is not written yet"}};
 
 struct Case {
@@ -47,12 +49,13 @@ std::vector<double> differences(const Case& c, From from) {
 
 void grade(int tiles) {
   const Case c = run(tiles);
-  check_result(c.seen, kReasons, {"out", c.out, kWarp},
-               differences(c, [](int n) { return n - 1; }), 1e-6,
-               {{"nothing is subtracted", differences(c, [](int) { return -1; })},
-                {"a tile is subtracted from itself",
-                 differences(c, [](int n) { return n; })}},
-               fmt::format("{} tiles", tiles));
+  check_result(
+      c.seen, kReasons, {"out", c.out, kWarp},
+      differences(c, [](int n) { return n - 1; }), 1e-6,
+      {{"nothing is subtracted", differences(c, [](int) { return -1; })},
+       {"a tile is subtracted from itself",
+        differences(c, [](int n) { return n; })}},
+      fmt::format("{} tiles", tiles));
 }
 
 }  // namespace

@@ -13,11 +13,11 @@ std::vector<Reason> reasons(const Seen& seen) {
       [](const fa::lab::Finding& finding) {
         return finding.message.find("in one warp") != std::string::npos;
       });
-  return {{"barrier",
-           "a barrier is used in two ways: its number of threads, or who "
-           "comes to it, does not fit"},
-          {"race", in_warp
-                       ? "several lanes of a consumer issue; only lane 0 "
+  return {
+      {"barrier",
+       "a barrier is used in two ways: its number of threads, or who "
+       "comes to it, does not fit"},
+      {"race", in_warp ? "several lanes of a consumer issue; only lane 0 "
                          "calls issue()"
                        : "two consumers can issue at the same time: no "
                          "barrier orders their calls, or an arrival of the "

@@ -1,4 +1,5 @@
 #include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -32,7 +33,8 @@ struct Case {
   double lse(std::size_t row) const {
     double m = at(row, 0), sum = 0;
     for (std::size_t c = 0; c < classes(); ++c) m = std::max(m, at(row, c));
-    for (std::size_t c = 0; c < classes(); ++c) sum += std::exp(at(row, c) - m);
+    for (std::size_t c = 0; c < classes(); ++c)
+      sum += std::exp(at(row, c) - m);
     return m + std::log(sum);
   }
   double loss(std::size_t row) const {
@@ -77,8 +79,8 @@ Numbers differences(const Case& c) {
   });
 }
 
-void grade(const std::vector<int>& targets, std::size_t classes, double spread,
-           double smoothing, bool masks) {
+void grade(const std::vector<int>& targets, std::size_t classes,
+           double spread, double smoothing, bool masks) {
   Case c{{}, targets, smoothing};
   for (std::size_t i = 0; i < targets.size() * classes; ++i) {
     c.logits.push_back(spread * fa::random_normal(7, i));
@@ -97,8 +99,8 @@ void grade(const std::vector<int>& targets, std::size_t classes, double spread,
   }
   const auto out =
       call<Numbers>("backward", c.logits, lse, targets, smoothing);
-  const double tokens = c.tokens(), rows = static_cast<double>(targets.size()),
-               e = smoothing;
+  const double tokens = c.tokens(),
+               rows = static_cast<double>(targets.size()), e = smoothing;
   const auto rule = [&](auto of) {
     return by(c, [&](std::size_t row, std::size_t k, double p, double hit) {
       if (c.targets[row] < 0 || !c.allowed(row, k)) return 0.0;
@@ -117,7 +119,8 @@ void grade(const std::vector<int>& targets, std::size_t classes, double spread,
          return (p - (1 - e) * hit - e / n) / rows;
        })},
       {"this is the gradient without smoothing",
-       rule([&](double p, double hit, double) { return (p - hit) / tokens; })},
+       rule(
+           [&](double p, double hit, double) { return (p - hit) / tokens; })},
       {"the target is among the n classes: it gets e / n, too",
        rule([&](double p, double hit, double n) {
          return (p - (hit > 0 ? 1 - e : e / n)) / tokens;

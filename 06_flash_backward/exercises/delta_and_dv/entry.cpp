@@ -15,15 +15,15 @@ static Launched launched(const PackedInputs& in, bool of_delta) {
     DeviceBuffer<float> delta(std::int64_t{in.length_q} * in.heads),
         d_v(std::int64_t{in.length_k} * in.heads * 32);
     const fa::FA_TARGET::student::Packed a{
-        q.data(),     o.data(),    d_o.data(), k.data(),    lse.data(),
-        delta.data(), d_v.data(),  in.heads,   in.length_q, in.length_k,
-        in.scale,     in.causal};
+        q.data(),    o.data(),     d_o.data(), k.data(),
+        lse.data(),  delta.data(), d_v.data(), in.heads,
+        in.length_q, in.length_k,  in.scale,   in.causal};
     const auto heads = static_cast<unsigned>(in.heads);
     if (of_delta) {
-      launch(fa::FA_TARGET::student::row_delta,
-             {{static_cast<unsigned>(ceil_div(in.length_q, 4)), heads},
-              {32, 4}},
-             a);
+      launch(
+          fa::FA_TARGET::student::row_delta,
+          {{static_cast<unsigned>(ceil_div(in.length_q, 4)), heads}, {32, 4}},
+          a);
       result.out = from_device(delta);
     } else {
       launch(fa::FA_TARGET::student::value_gradients,
@@ -36,7 +36,8 @@ static Launched launched(const PackedInputs& in, bool of_delta) {
   return result;
 }
 
-FA_ENTRY(row_delta, [](const PackedInputs& in) { return launched(in, true); });
+FA_ENTRY(row_delta,
+         [](const PackedInputs& in) { return launched(in, true); });
 
 FA_ENTRY(value_gradients,
          [](const PackedInputs& in) { return launched(in, false); });

@@ -1,5 +1,5 @@
-#include "06_flash_backward/exercises/packed.hpp"
 #include "06_flash_backward/exercises/grading/mistakes.hpp"
+#include "06_flash_backward/exercises/packed.hpp"
 #include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -17,11 +17,13 @@ const std::vector<Reason> kReasons = {
      "it reads or writes beside the tensors: queries and keys end inside of "
      "a tile, and rows of a head are heads * 32 elements apart"},
     {"unwritten",
-     "shared memory is read before it was written: a barrier is missing, or a "
+     "shared memory is read before it was written: a barrier is missing, or "
+     "a "
      "part of the last tile is not written"},
     {"race",
      "two threads use the same element and nothing orders them: is a tile "
-     "overwritten while other warps read it, does P come too early, or do two "
+     "overwritten while other warps read it, does P come too early, or do "
+     "two "
      "heads write the same rows?"}};
 
 // The heads are problems of their own.
@@ -48,9 +50,9 @@ Case made(int heads, int length_q, int length_k, bool causal) {
   Case c;
   std::vector<plain::Forward> forward;
   for (int head = 0; head < heads; ++head) {
-    c.heads.push_back(plain::random_problem(
-        1, length_q, length_k, kColumns, causal, 0,
-        static_cast<std::uint64_t>(10 * head + 1)));
+    c.heads.push_back(
+        plain::random_problem(1, length_q, length_k, kColumns, causal, 0,
+                              static_cast<std::uint64_t>(10 * head + 1)));
     forward.push_back(plain::forward(c.heads.back()));
   }
   const auto floats = [](const std::vector<double>& numbers) {
@@ -97,8 +99,10 @@ void grade_delta(int heads, int length_q) {
     return packed(c, length_q, 1, [&](std::size_t head, int row) {
       double sum = 0;
       for (int e = 0; e < kColumns; ++e) {
-        const auto at = (static_cast<std::size_t>(row) * c.heads.size() +
-                         head) * kColumns + static_cast<std::size_t>(e);
+        const auto at =
+            (static_cast<std::size_t>(row) * c.heads.size() + head) *
+                kColumns +
+            static_cast<std::size_t>(e);
         sum += of(static_cast<double>(c.in.o[at]),
                   static_cast<double>(c.in.d_o[at]));
       }
@@ -106,19 +110,16 @@ void grade_delta(int heads, int length_q) {
     });
   };
   const auto right = rows([](double o, double d) { return o * d; });
-  check_result(
-      launched.seen, kReasons, {"delta", launched.out, heads}, right, 1e-4,
-      {{"nothing was written", nan(right.size())},
-       {"this is the sum of dO o dO", rows([](double, double d) {
-          return d * d;
-        })},
-       {"this is the sum of O o O", rows([](double o, double) {
-          return o * o;
-        })},
-       {"this is a mean, where delta is a sum", rows([](double o, double d) {
-          return o * d / kColumns;
-        })}},
-      words(c));
+  check_result(launched.seen, kReasons, {"delta", launched.out, heads}, right,
+               1e-4,
+               {{"nothing was written", nan(right.size())},
+                {"this is the sum of dO o dO",
+                 rows([](double, double d) { return d * d; })},
+                {"this is the sum of O o O",
+                 rows([](double o, double) { return o * o; })},
+                {"this is a mean, where delta is a sum",
+                 rows([](double o, double d) { return o * d / kColumns; })}},
+               words(c));
 }
 
 void grade(int heads, int length_q, int length_k, bool causal) {
@@ -145,9 +146,10 @@ void grade(int heads, int length_q, int length_k, bool causal) {
   if (causal) {
     mistakes.push_back({"masked keys have a probability above 0",
                         with(MistakeKind::kMaskForgotten)});
-    mistakes.push_back({"the mask is aligned top left; the last query sees "
-                        "the last key",
-                        with(MistakeKind::kMaskTopLeft)});
+    mistakes.push_back(
+        {"the mask is aligned top left; the last query sees "
+         "the last key",
+         with(MistakeKind::kMaskTopLeft)});
   }
   if (found(launched.seen, "unwritten")) {
     require_no_findings(launched.seen, kReasons);

@@ -8,11 +8,13 @@ namespace {
 constexpr int kWarp = 32;
 
 const std::vector<Reason> kReasons = {
-    {"barrier", "an mbarrier gets other arrivals than it was initialised for"},
+    {"barrier",
+     "an mbarrier gets other arrivals than it was initialised for"},
     {"out of bounds", "it reads or writes beside an array"},
     {"unwritten", "a place is read before anything was written to it"},
     {"race",
-     "a place is written while another warp may still read it, or read before "
+     "a place is written while another warp may still read it, or read "
+     "before "
      "it was written"}};
 
 struct Case {
@@ -52,10 +54,11 @@ void grade(int tiles) {
 }  // namespace
 
 FA_STAGE(found) {
-  require(names_both(evidence("the numbers of two lines that race"),
-                     {"p_smem[lane] = q_smem"}, {"p = p_smem[lane]"}),
-          "not found: these are not two lines of the file as it was, of which "
-          "one writes what the other still reads");
+  require(
+      names_both(evidence("the numbers of two lines that race"),
+                 {"p_smem[lane] = q_smem"}, {"p = p_smem[lane]"}),
+      "not found: these are not two lines of the file as it was, of which "
+      "one writes what the other still reads");
 }
 
 FA_STAGE(easy) {

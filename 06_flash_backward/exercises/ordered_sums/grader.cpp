@@ -13,7 +13,8 @@ const std::vector<Reason> kReasons = {
     {"unwritten", "a sum is read before any block has stored it"},
     {"race",
      "two blocks use the same sum and nothing orders them: the order takes a "
-     "wait with load_acquire(), and a release behind __threadfence() when all "
+     "wait with load_acquire(), and a release behind __threadfence() when "
+     "all "
      "lanes have written"}};
 
 // The sums, added in the order of the blocks.
@@ -43,9 +44,9 @@ void grade(int blocks, int tiles, bool causal) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     parts[i] *= static_cast<float>(1 + i % 7 * 100);
   }
-  const std::string where = fmt::format(
-      "{} blocks of keys, {} tiles of queries{}", blocks, tiles,
-      causal ? ", causal" : "");
+  const std::string where =
+      fmt::format("{} blocks of keys, {} tiles of queries{}", blocks, tiles,
+                  causal ? ", causal" : "");
   const auto right = sums(parts, blocks, tiles, causal);
   const auto size = static_cast<std::ptrdiff_t>(right.size());
   for (const int launches : {1, 2}) {
@@ -53,8 +54,8 @@ void grade(int blocks, int tiles, bool causal) {
         call<Launched>("run", parts, blocks, tiles, causal, launches);
     const auto begin = launched.out.begin();
     check_result(
-        launched.seen, kReasons, {"sums", {begin, begin + size}, kWarp}, right,
-        0,
+        launched.seen, kReasons, {"sums", {begin, begin + size}, kWarp},
+        right, 0,
         {{"nothing was written, or a sum began with the NaN of before",
           std::vector<double>(right.size(), NAN)},
          {"blocks add to tiles that do not see them",

@@ -1,6 +1,7 @@
+#include "common/classroom/grader.hpp"
+
 #include <array>
 
-#include "common/classroom/grader.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -58,21 +59,25 @@ const std::vector<std::pair<std::string, Rule>> kWrong = {
     {"the warps are divided the other way: warp 1 has the next 16 queries, "
      "not the next 32 columns",
      [](const Register& r) -> std::array<int, 3> {
-       const Register other{r.warp / 2 + r.warp % 2 * 2, r.j, r.lane, r.value};
+       const Register other{r.warp / 2 + r.warp % 2 * 2, r.j, r.lane,
+                            r.value};
        return {r.query(), r.column(), other.place()};
      }},
     {"in an accumulator a lane's values 2 and 3 are in row l / 4 + 8; here "
      "they are 8 rows and 2 columns in the wrong order",
      [](const Register& r) -> std::array<int, 3> {
-       const Register other{r.warp, r.j, r.lane, r.value / 2 + r.value % 2 * 2};
+       const Register other{r.warp, r.j, r.lane,
+                            r.value / 2 + r.value % 2 * 2};
        return {r.query(), r.column(), other.place()};
      }},
     {"rows and columns of a lane are exchanged: row l / 4, columns 2 (l % 4)",
      [](const Register& r) -> std::array<int, 3> {
-       const Register other{r.warp, r.j, r.lane % 4 * 8 + r.lane / 4, r.value};
+       const Register other{r.warp, r.j, r.lane % 4 * 8 + r.lane / 4,
+                            r.value};
        return {r.query(), r.column(), other.place()};
      }},
-    {"a lane's four values are neighbours in memory; here the lanes are, value "
+    {"a lane's four values are neighbours in memory; here the lanes are, "
+     "value "
      "by value",
      [](const Register& r) -> std::array<int, 3> {
        return {r.query(), r.column(),

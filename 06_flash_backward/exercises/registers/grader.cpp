@@ -1,4 +1,5 @@
 #include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_lab.hpp"
 #include "common/gpu/hopper.cuh"
 
@@ -77,8 +78,10 @@ FA_QUESTIONS {
        5.0 / 7,
        0.01,
        {{7.0 / 5, "this is the time; the speed is its inverse"},
-        {2.0 / 7, "these are the matmuls that are repeated; what is left is "
-                  "the speed"},
-        {4.0 / 7, "a block of keys has four matmuls and a block of queries "
-                  "three; five of the seven are needed"}}}};
+        {2.0 / 7,
+         "these are the matmuls that are repeated; what is left is "
+         "the speed"},
+        {4.0 / 7,
+         "a block of keys has four matmuls and a block of queries "
+         "three; five of the seven are needed"}}}};
 }

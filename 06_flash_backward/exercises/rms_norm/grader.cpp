@@ -1,4 +1,5 @@
 #include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -58,23 +59,23 @@ void grade(int rows, int columns, double size, double epsilon) {
   Numbers right = differences(c, &Case::x);
   const Numbers zero(c.x.size(), 0.0);
   // (g - n * of_row(sum of g n)) / r, in different ways.
-  const auto by = [&](const std::function<double(double g, double n,
-                                                 double dot, double r,
-                                                 std::size_t i)>& rule) {
-    Numbers result;
-    for (std::size_t i = 0; i < c.x.size(); ++i) {
-      const std::size_t row = i / c.columns();
-      const double r = c.root(row);
-      double dot = 0;
-      for (std::size_t e = 0; e < c.columns(); ++e) {
-        const std::size_t at = row * c.columns() + e;
-        dot += c.gain[e] * c.d_y[at] * c.x[at] / r;
-      }
-      result.push_back(
-          rule(c.gain[i % c.columns()] * c.d_y[i], c.x[i] / r, dot, r, i));
-    }
-    return result;
-  };
+  const auto by =
+      [&](const std::function<double(double g, double n, double dot, double r,
+                                     std::size_t i)>& rule) {
+        Numbers result;
+        for (std::size_t i = 0; i < c.x.size(); ++i) {
+          const std::size_t row = i / c.columns();
+          const double r = c.root(row);
+          double dot = 0;
+          for (std::size_t e = 0; e < c.columns(); ++e) {
+            const std::size_t at = row * c.columns() + e;
+            dot += c.gain[e] * c.d_y[at] * c.x[at] / r;
+          }
+          result.push_back(rule(c.gain[i % c.columns()] * c.d_y[i],
+                                c.x[i] / r, dot, r, i));
+        }
+        return result;
+      };
   const double count = columns;
   std::vector<Mistake> mistakes = {
       {"the gradient of x is 0", zero},
@@ -104,7 +105,8 @@ void grade(int rows, int columns, double size, double epsilon) {
          const std::size_t row = i / c.columns();
          double dot = 0;
          for (std::size_t e = 0; e < c.columns(); ++e) {
-           dot += c.d_y[row * c.columns() + e] * c.x[row * c.columns() + e] / r;
+           dot +=
+               c.d_y[row * c.columns() + e] * c.x[row * c.columns() + e] / r;
          }
          return (c.d_y[i] - n * dot / count) / r;
        })},
@@ -113,8 +115,8 @@ void grade(int rows, int columns, double size, double epsilon) {
          return (g - n * r * dot / count) / r;
        })}};
   mistakes.push_back(
-      {"epsilon is left out of r", by([&](double, double, double, double r,
-                                          std::size_t i) {
+      {"epsilon is left out of r",
+       by([&](double, double, double, double r, std::size_t i) {
          const double bare = std::sqrt(r * r - c.epsilon);
          const std::size_t row = i / c.columns();
          double dot = 0;
@@ -139,8 +141,8 @@ void grade(int rows, int columns, double size, double epsilon) {
            return (g - n * all / count / rows) / r;
          })});
   }
-  const std::string where = fmt::format("{} rows, {} columns, |x| about {}",
-                                        rows, columns, size);
+  const std::string where =
+      fmt::format("{} rows, {} columns, |x| about {}", rows, columns, size);
   const double scale = 1 / size;
   const auto scaled = [&](Numbers& list) {
     for (double& number : list) number /= scale;
@@ -149,7 +151,8 @@ void grade(int rows, int columns, double size, double epsilon) {
   scaled(d_x);
   scaled(right);
   for (Mistake& mistake : mistakes) scaled(mistake.result);
-  check({"d_x", d_x, columns}, right, 1e-6, mistakes, where + ", d_x times it");
+  check({"d_x", d_x, columns}, right, 1e-6, mistakes,
+        where + ", d_x times it");
   Numbers last(c.gain.size()), undivided(c.gain.size());
   for (std::size_t i = 0; i < c.x.size(); ++i) {
     last[i % c.columns()] = c.d_y[i] * c.x[i] / c.root(i / c.columns());
