@@ -31,19 +31,20 @@ void grade(const std::vector<double>& scores, const std::string& where) {
        {"the logarithm has base 2; LSE is natural",
         {m + log_l / std::log(2.0)}},
        {"this is only the maximum: the other terms are missing", {m}},
+       {"a row of -infinity: -infinity - -infinity is NaN",
+        {std::numeric_limits<double>::quiet_NaN()}},
        {"the sum is too large by 1: does it start at 0?",
         {m + static_cast<double>(std::log(l + 1))}},
        {"the first score is left out",
         {m + static_cast<double>(std::log(
                  l - std::exp(static_cast<long double>(scores[0]) - m)))}},
        {"the last score is left out",
-        {m + static_cast<double>(std::log(
-                 l - std::exp(static_cast<long double>(scores.back()) - m)))}},
+        {m +
+         static_cast<double>(std::log(
+             l - std::exp(static_cast<long double>(scores.back()) - m)))}},
        {"the logarithm was subtracted; LSE is m + ln l", {m - log_l}},
        {"the maximum was added in the exponent; it is subtracted",
-        {3 * m + log_l}},
-       {"a row of -infinity: -infinity - -infinity is NaN",
-        {std::numeric_limits<double>::quiet_NaN()}}},
+        {3 * m + log_l}}},
       where);
 }
 
