@@ -1,0 +1,76 @@
+"""Which pages the site has, in groups, and their order: what the sidebar shows."""
+
+import pathlib
+
+from docs.site import chapters
+
+FRONT = "README.md"
+GROUPS = [
+    ("Start here", ["common/lab/README.md", "common/classroom/exercises.md"]),
+    ("Lessons", []),  # the maps, with their chapters below them
+    ("Explorers", ["docs/stepper/README.md", "docs/explorers/*.md"]),
+    ("Theory", ["docs/theory/*.md"]),
+    (
+        "Reference",
+        [
+            "docs/results/README.md",
+            "docs/notation.md",
+            "docs/glossary.md",
+            "docs/checking.md",
+            "docs/errata.md",
+            "common/data/README.md",
+        ],
+    ),
+    (
+        "For teachers",
+        [
+            "common/classroom/teaching.md",
+            "docs/quiz.md",
+            "common/classroom/README.md",
+        ],
+    ),
+    ("For contributors", ["docs/contributing.md", "docs/README.md"]),
+]
+
+
+def groups(root):
+    """[(title of the group, its pages)], paths relative to the repository; empty groups left out."""
+    found = []
+    for title, patterns in GROUPS:
+        pages = chapters.lessons(root) if title == "Lessons" else []
+        for pattern in patterns:
+            names = sorted(p.relative_to(root).as_posix() for p in root.glob(pattern))
+            # A map before what is beside it.
+            pages += sorted(names, key=lambda name: not name.endswith("/README.md"))
+        if pages:
+            found.append((title, pages))
+    return found
+
+
+def below(root, page):
+    """The pages below a page in the navigation: chapters of a lesson, tasks of all exercises."""
+    if page in chapters.lessons(root):
+        return chapters.chapters(root, page)
+    if page == "common/classroom/exercises.md":
+        return sorted(p.relative_to(root).as_posix() for p in root.glob("*/exercises/*/task.md"))
+    return []
+
+
+def pages(root):
+    """All pages in order, the front page first."""
+    found = [FRONT]
+    for _, members in groups(root):
+        for page in members:
+            found += [page, *below(root, page)]
+    return found
+
+
+def docname(page):
+    """A page's name in Sphinx: its path without .md."""
+    return page.removesuffix(".md")
+
+
+def html_file(page):
+    """The file of a page on the site: README.md becomes its folder's index.html."""
+    path = pathlib.PurePosixPath(docname(page))
+    return str(path.with_name("index") if path.name == "README" else path) + ".html"

@@ -1,0 +1,45 @@
+"""The reference of the code as Doxygen writes it: which file describes what, from its tag file."""
+
+import pathlib
+import xml.etree.ElementTree as tree
+
+
+class Reference:
+    """The pages of the reference. Without a tag file it is empty."""
+
+    def __init__(self, tags, root):
+        self.files, self.symbols, self.folders = {}, {}, {}
+        if not tags or not pathlib.Path(tags).is_file():
+            return
+        for compound in tree.parse(tags).getroot().iter("compound"):
+            kind = compound.get("kind")
+            name, file = compound.findtext("name"), compound.findtext("filename", "")
+            if kind == "file":
+                path = pathlib.Path(compound.findtext("path", "")) / name
+                if path.is_absolute():
+                    path = path.relative_to(root)
+                self.files[path.as_posix()] = file.removesuffix(".html")
+            elif kind == "dir":
+                path = pathlib.Path(compound.findtext("path", name))
+                if path.is_absolute():
+                    path = path.relative_to(root)
+                self.folders[path.as_posix()] = file
+            elif kind in ("class", "struct", "namespace"):
+                self.symbols[name] = file
+                for member in compound.iter("member"):
+                    address = f"{member.findtext('anchorfile')}#{member.findtext('anchor')}"
+                    self.symbols.setdefault(f"{name}::{member.findtext('name')}", address)
+
+    def file(self, path, source):
+        """The page of a file: its source, or its documentation; None when it has none."""
+        stem = self.files.get(path)
+        return stem and f"{stem}{'_source' if source else ''}.html"
+
+    def folder(self, path):
+        """The page of a folder, or None."""
+        return self.folders.get(path)
+
+    def symbol(self, text):
+        """The description of a name that is written with its namespace, fa::name or fa::name()."""
+        name = text.removesuffix("()")
+        return self.symbols.get(name) if name.startswith("fa::") else None
