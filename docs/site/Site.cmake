@@ -115,7 +115,7 @@ endif()
 function(fa_docs_build TARGET BUILDER DIRECTORY)
   add_custom_target(${TARGET}
     COMMAND "${CMAKE_COMMAND}" -E env "COURSE_MATH_FONT=$<$<BOOL:${FA_MATH_FONT}>:${FA_MATH_FONT}>"
-            "${fa_docs_sphinx}" -B -m sphinx --jobs auto --fail-on-warning --keep-going
+            "${fa_docs_sphinx}" -B -m sphinx --fresh-env --jobs auto --fail-on-warning --keep-going
             --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${BUILDER}" --builder ${BUILDER}
             --define "course_tags=${fa_docs_tags}" --define "course_made=${fa_docs_made}"
             "${fa_docs_root}" "${DIRECTORY}" ${ARGN}

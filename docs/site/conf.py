@@ -38,6 +38,16 @@ html_math_renderer = "mathml"
 
 html_theme = "furo"
 html_title = project
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/reference.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_static_path = ["theme/static"]
 templates_path = ["theme/templates"]
 html_css_files = ["course.css"]
@@ -55,7 +65,7 @@ copybutton_exclude = ".linenos, .gp, .gd"
 repository = os.environ.get("COURSE_REPOSITORY", "")
 if not repository and os.environ.get("GITHUB_REPOSITORY"):
     repository = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
-html_context = {"repository": repository, "citation": _citation}
+html_context = {"repository": repository}
 html_theme_options = {"navigation_with_keys": True}
 
 epub_basename = "flash-attention-course"

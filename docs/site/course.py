@@ -15,6 +15,7 @@ All of it happens after MyST has read the page, so that warnings name the right 
 """
 
 import html
+import math
 import os
 import pathlib
 import posixpath
@@ -37,6 +38,7 @@ ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
 ON_SITE = re.compile(r"<!-- on the site: (?P<file>[A-Za-z0-9_-]+\.html) -->\s*")
 ON_SITE_END = "<!-- /on the site -->"
 ASSET = re.compile(r'\b(?:src|href)="([\w./-]+\.(?:js|css|json|svg|png))"')
+LETTERS, PHONE = 12, 420  # pixels: the smallest letters of a drawing; what a phone shows whole
 OTHER_SITE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 
 
@@ -51,7 +53,10 @@ def link(text, uri, **attributes):
 
 
 class CourseBuilder(StandaloneHTMLBuilder):
-    """HTML in which a README is the index of its folder."""
+    """HTML in which a README is the index of its folder. The search is our own: Sphinx's shows no
+    excerpts of files, and finds only pages that have all words."""
+
+    search = False
 
     def get_target_uri(self, docname, typ=None):
         return urllib.parse.quote(navigation.html_file(docname + ".md"))
@@ -199,6 +204,8 @@ class GithubMarkdown(SphinxTransform):
                 block["language"] = "cpp"
         for quote in list(self.document.findall(nodes.block_quote)):
             self.alert(quote)
+        for image in list(self.document.findall(nodes.image)):
+            self.drawing(image)
         seen = {}
         page = gfm.headings(gfm.read_lines(pathlib.Path(self.env.doc2path(self.env.docname))))
         anchors = iter(heading.anchor for heading in page)
@@ -209,6 +216,24 @@ class GithubMarkdown(SphinxTransform):
                 break
             seen[anchor] = section
             section["ids"] = [anchor]
+
+    def drawing(self, image):
+        """A drawing in a paragraph of its own: so wide that its smallest letters have 12 pixels."""
+        paragraph = image.parent
+        if not isinstance(paragraph, nodes.paragraph) or len(paragraph) != 1:
+            return
+        box = nodes.container("", image, classes=["drawing"])
+        paragraph.replace_self(box)
+        file = pathlib.Path(self.env.doc2path(self.env.docname)).parent / image["uri"]
+        if file.suffix != ".svg" or not file.is_file():
+            return
+        text = file.read_text(encoding="utf-8")
+        width = float(re.search(r'<svg[^>]*? width="([\d.]+)', text)[1])
+        letters = min(map(float, re.findall(r'font-size="([\d.]+)', text)), default=LETTERS)
+        shown = math.ceil(width * max(1, LETTERS / letters))
+        image["width"] = f"{shown}px"
+        if shown > PHONE:
+            image["classes"].append("wide")
 
     @staticmethod
     def formula(literal):
@@ -401,10 +426,16 @@ def add_toctrees(app, docname, source):
 
 
 def copy_assets(app, exception):
-    """Scripts, style sheets and data that the HTML of a page names, to where the page is."""
+    """Scripts, style sheets and data that the HTML of a page names, to where the page is; what the
+    footer links; the font for formulas."""
     if exception or app.builder.name != "html":
         return
-    root = pathlib.Path(app.srcdir)
+    root, out = pathlib.Path(app.srcdir), pathlib.Path(app.outdir)
+    (out / "files").mkdir(exist_ok=True)
+    for name in ("LICENSE", "CITATION.cff"):
+        shutil.copyfile(root / name, out / "files" / name)
+    if font := os.environ.get("COURSE_MATH_FONT"):
+        shutil.copyfile(font, out / "_static" / "formulas.otf")
     made = pathlib.Path(app.config.course_made)
     for docname, values in app.env.metadata.items():
         folder = posixpath.dirname(docname)
@@ -414,24 +445,31 @@ def copy_assets(app, exception):
             if not places:
                 LOG.warning("the page's HTML names %s, which is neither there nor made", path)
                 continue
-            target = pathlib.Path(app.outdir) / path
+            target = out / path
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(places[0], target)
 
 
-def mathml(tex, display):
-    """TeX as MathML, with the TeX as what a reader may copy."""
-    made = latex2mathml.converter.convert(tex, display=display)
+def mathml(node, display):
+    """TeX as MathML. The TeX stays as what a reader without MathML gets."""
+    tex = node.astext()
+    # The converter knows align* but not the environment that GitHub wants.
+    made = latex2mathml.converter.convert(
+        re.sub(r"(begin|end)\{aligned\}", r"\1{align*}", tex), display=display
+    )
+    unknown = re.search(r"<m[io][^>]*>(\\\w*|&#x0*26;)", made)
+    if unknown:
+        LOG.warning("the formula has '%s', which becomes no MathML", unknown[1], location=node)
     return made.replace("<math ", f'<math alttext="{html.escape(tex)}" ', 1)
 
 
 def visit_math(self, node):
-    self.body.append(mathml(node.astext(), "inline"))
+    self.body.append(mathml(node, "inline"))
     raise nodes.SkipNode
 
 
 def visit_math_block(self, node):
-    self.body.append(f'<div class="formula">{mathml(node.astext(), "block")}</div>\n')
+    self.body.append(f'<div class="formula">{mathml(node, "block")}</div>\n')
     raise nodes.SkipNode
 
 

@@ -9,6 +9,7 @@ class Reference:
 
     def __init__(self, tags, root):
         self.files, self.symbols, self.folders = {}, {}, {}
+        self.kinds = {}  # of symbols
         if not tags or not pathlib.Path(tags).is_file():
             return
         for compound in tree.parse(tags).getroot().iter("compound"):
@@ -25,10 +26,12 @@ class Reference:
                     path = path.relative_to(root)
                 self.folders[path.as_posix()] = file
             elif kind in ("class", "struct", "namespace"):
-                self.symbols[name] = file
+                self.symbols[name], self.kinds[name] = file, kind
                 for member in compound.iter("member"):
                     address = f"{member.findtext('anchorfile')}#{member.findtext('anchor')}"
-                    self.symbols.setdefault(f"{name}::{member.findtext('name')}", address)
+                    whole = f"{name}::{member.findtext('name')}"
+                    self.symbols.setdefault(whole, address)
+                    self.kinds.setdefault(whole, member.get("kind"))
 
     def file(self, path, source):
         """The page of a file: its source, or its documentation; None when it has none."""
@@ -43,3 +46,7 @@ class Reference:
         """The description of a name that is written with its namespace, fa::name or fa::name()."""
         name = text.removesuffix("()")
         return self.symbols.get(name) if name.startswith("fa::") else None
+
+    def names(self, kinds):
+        """[(name, page)] of the symbols of these kinds, in order."""
+        return sorted((name, file) for name, file in self.symbols.items() if self.kinds[name] in kinds)

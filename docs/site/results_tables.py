@@ -8,6 +8,7 @@ from docs.site import tables
 
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?%?")
 RECORD = re.compile(r"docs/results/\w+\.json")
+PRINTED = re.compile(r"^(?:PASS|FAIL|NOTE)\b|\S   +\S")  # lines that keep their columns
 SORTED_FROM = 5  # rows: a shorter table needs no buttons
 
 
@@ -20,14 +21,14 @@ def converted(block, command):
     if not any(isinstance(piece, tables.Table) for piece in found):
         result += block.deepcopy()
     else:
-        for piece in found:
+        for piece, following in zip(found, [*found[1:], None]):
             if isinstance(piece, tables.Table):
                 title, result_table = table(piece)
                 if title:
                     result += nodes.paragraph("", title, classes=["printed-title"])
                 result += result_table
             else:
-                result += text(piece)
+                result += text(piece, isinstance(following, tables.Table))
     result += origin(command)
     return result
 
@@ -58,11 +59,13 @@ def pieces(lines):
         yield rest
 
 
-def text(lines):
+def text(lines, before_table):
     """Lines that are no table: where a record comes from, or the program's own lines."""
     if lines[0].startswith("("):
         words = " ".join(" ".join(lines).split())
         return nodes.paragraph("", words, classes=["printed-source"])
+    if before_table and not any(PRINTED.search(line) for line in lines):
+        return nodes.paragraph("", " ".join(lines), classes=["printed-title"])
     return nodes.literal_block("", "\n".join(lines), language="text", classes=["printed-text"])
 
 

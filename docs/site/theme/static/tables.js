@@ -1,0 +1,48 @@
+// Tables of results: a click on a heading sorts the rows, a field above long tables filters them.
+"use strict";
+document.addEventListener("DOMContentLoaded", () => {
+  const FILTERED_FROM = 10;  // rows
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const body = table.tBodies[0];
+    const rows = [...body.rows];
+    const text = (row, i) => row.cells[i].textContent.trim();
+    [...table.tHead.rows[0].cells].forEach((head, i) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.firstElementChild ? head.firstElementChild.childNodes : head.childNodes);
+      head.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const now = head.getAttribute("aria-sort");
+        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+        // Numbers first from large to small, then back, then as printed.
+        const numeric = head.classList.contains("number");
+        const order = numeric ? ["descending", "ascending"] : ["ascending", "descending"];
+        const next = order[order.indexOf(now) + 1];
+        if (next) head.setAttribute("aria-sort", next);
+        const sign = next === "descending" ? -1 : 1;
+        const value = (row) => numeric ? parseFloat(text(row, i)) : text(row, i);
+        const sorted = !next ? rows : [...rows].sort((a, b) => {
+          const [x, y] = [value(a), value(b)];
+          if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+          return x < y ? -sign : x > y ? sign : 0;
+        });
+        body.append(...sorted);
+      });
+    });
+    if (rows.length >= FILTERED_FROM) {
+      const label = document.createElement("label");
+      const field = document.createElement("input");
+      field.type = "search";
+      field.addEventListener("input", () => {
+        const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+        for (const row of rows) {
+          const all = row.textContent.toLowerCase();
+          row.hidden = !words.every((word) => all.includes(word));
+        }
+      });
+      label.className = "results-filter";
+      label.append("Rows with", field);
+      (table.closest(".table-wrapper") || table).before(label);
+    }
+  }
+});
