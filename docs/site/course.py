@@ -31,7 +31,7 @@ from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
 from docs.site import chapters, excerpts, gfm, navigation, results_tables, search_index, sync_pages
-from docs.site.reference import Reference
+from docs.site.reference import Reference, linked_back
 
 LOG = logging.getLogger(__name__)
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
@@ -450,6 +450,24 @@ def copy_assets(app, exception):
             shutil.copyfile(places[0], target)
 
 
+def link_reference(app, exception):
+    """The way back: from a source to the chapters that show it, else to its lesson."""
+    if exception or app.builder.name != "html":
+        return
+    explained = {}
+    for page in navigation.pages(pathlib.Path(app.srcdir)):
+        docname = navigation.docname(page)
+        entry = (navigation.html_file(page), app.env.titles[docname].astext())
+        for path in dict.fromkeys(app.env.metadata[docname].get("listed", "").split()):
+            explained.setdefault(path, []).append(entry)
+    for path in app.course_reference.files:
+        lesson = path.split("/")[0] + "/README"
+        if path not in explained and lesson in app.env.titles:
+            title = app.env.titles[lesson].astext()
+            explained[path] = [(navigation.html_file(lesson + ".md"), title)]
+    linked_back(app.course_reference, pathlib.Path(app.outdir) / "reference", explained)
+
+
 def mathml(node, display):
     """TeX as MathML. The TeX stays as what a reader without MathML gets."""
     tex = node.astext()
@@ -491,5 +509,6 @@ def setup(app):
     app.connect("doctree-resolved", resolve_links)
     app.connect("html-collect-pages", change_pages)
     app.connect("build-finished", copy_assets)
+    app.connect("build-finished", link_reference)
     search_index.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

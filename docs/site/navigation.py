@@ -4,9 +4,9 @@ import pathlib
 
 from docs.site import chapters
 
-FRONT = "README.md"
+FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
 GROUPS = [
-    ("Start here", ["common/lab/README.md", "common/classroom/exercises.md"]),
+    ("Start here", ["common/lab/README.md", EXERCISES]),
     ("Lessons", []),  # the maps, with their chapters below them
     ("Explorers", ["docs/stepper/README.md", "docs/explorers/*.md"]),
     ("Theory", ["docs/theory/*.md"]),
@@ -51,7 +51,7 @@ def below(root, page):
     """The pages below a page in the navigation: chapters of a lesson, tasks of all exercises."""
     if page in chapters.lessons(root):
         return chapters.chapters(root, page)
-    if page == "common/classroom/exercises.md":
+    if page == EXERCISES:
         return sorted(p.relative_to(root).as_posix() for p in root.glob("*/exercises/*/task.md"))
     return []
 

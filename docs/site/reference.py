@@ -1,6 +1,9 @@
-"""The reference of the code as Doxygen writes it: which file describes what, from its tag file."""
+"""The reference of the code as Doxygen writes it: which file describes what, from its tag file; and
+what the site changes of its pages."""
 
+import html
 import pathlib
+import re
 import xml.etree.ElementTree as tree
 
 
@@ -50,3 +53,28 @@ class Reference:
     def names(self, kinds):
         """[(name, page)] of the symbols of these kinds, in order."""
         return sorted((name, file) for name, file in self.symbols.items() if self.kinds[name] in kinds)
+
+
+# In the source of a file Doxygen links every word that is also the name of a function or a field
+# anywhere. Links to files, classes and, by the line numbers, to what is defined there are right.
+GUESSED = re.compile(r'<a class="code(?: hl_\w+)?" href="[^"#]*#[^"]*">(.*?)</a>')
+CONTENTS = '<div class="contents">\n'
+LINKS = re.compile(r'<p class="course-links">.*?</p>\n')
+
+
+def linked_back(reference, directory, explained):
+    """Takes the guessed links out of the sources, and links each file to where the course explains
+    it; explained: {path of a file: [(address from the site's root, title), ...]}."""
+    for path in reference.files:
+        links = ", ".join(
+            f'<a href="../{html.escape(address)}">{html.escape(title)}</a>'
+            for address, title in explained.get(path, [])
+        )
+        line = f'<p class="course-links">In the course: {links}</p>\n' if links else ""
+        for source in (False, True):
+            file = directory / reference.file(path, source)
+            if not file.is_file():
+                continue
+            text = LINKS.sub("", file.read_text(encoding="utf-8"))
+            text = GUESSED.sub(r"\1", text) if source else text
+            file.write_text(text.replace(CONTENTS, CONTENTS + line, 1), encoding="utf-8")

@@ -43,6 +43,8 @@ def index(env):
     for title, members in navigation.groups(root):
         for page in members:
             group_of.update({name: title for name in [page, *navigation.below(root, page)]})
+    for page in navigation.below(root, navigation.EXERCISES):
+        group_of[page] = "Exercises"
     for page in navigation.pages(root):
         doctree = env.get_doctree(navigation.docname(page))
         sections = []

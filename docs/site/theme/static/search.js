@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   const SHOWN = 20, SECTIONS = 3;
-  const GROUP = { "For contributors": 0.4, "For teachers": 0.8, "Reference": 0.75, "Start here": 0.8 };
+  const GROUP = { "For contributors": 0.4, "For teachers": 0.8, "Reference": 0.75, "Start here": 0.8, Exercises: 0.5 };
   const input = document.getElementById("course-query");
   const list = document.getElementById("course-results");
   const count = document.getElementById("course-count");
@@ -17,6 +17,7 @@
     return word.length > 4 && word.endsWith("e") ? word.slice(0, -1) : word;
   };
   const stems = (text) => words(text).map(stem);
+  const SMALL = new Set("a an and by for from how in is of on or the to what where which with".split(" "));
 
   // One document per section: its words with weights. A page's title counts for its first section.
   const documents = [], frequency = new Map();
@@ -50,7 +51,9 @@
   };
 
   const search = (query) => {
-    const asked = stems(query);
+    let asked = words(query);
+    if (asked.some((word) => !SMALL.has(word))) asked = asked.filter((word) => !SMALL.has(word));
+    asked = asked.map(stem);
     if (!asked.length) return [];
     const alternatives = asked.map((word, i) => meant(word, i === asked.length - 1));
     const phrase = " " + asked.join(" ") + " ";

@@ -1,4 +1,5 @@
-// Tables of results: a click on a heading sorts the rows, a field above long tables filters them.
+// Tables of results: a click on a heading sorts the rows, a field above long tables filters them. And what scrolls by
+// itself can be reached by Tab.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
   const FILTERED_FROM = 10;  // rows
@@ -45,4 +46,28 @@ document.addEventListener("DOMContentLoaded", () => {
       (table.closest(".table-wrapper") || table).before(label);
     }
   }
+
+  const reachable = () => {
+    for (const box of document.querySelectorAll("pre, .table-wrapper, .formula, .drawing")) {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+    }
+  };
+  reachable();
+  addEventListener("resize", reachable);
+  for (const box of document.querySelectorAll("details")) box.addEventListener("toggle", reachable);
 });
+
+// Explorers ask html.dark-mode for the look.
+(() => {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const follow = () => {
+    const theme = document.body.dataset.theme;
+    document.documentElement.classList.toggle("dark-mode", theme === "dark" || (theme !== "light" && dark.matches));
+  };
+  document.addEventListener("DOMContentLoaded", () => {
+    follow();
+    dark.addEventListener("change", follow);
+    new MutationObserver(follow).observe(document.body, { attributeFilter: ["data-theme"] });
+  });
+})();
