@@ -16,17 +16,23 @@ if(FA_DOCS_PARAMS)
 endif()
 
 # ---- Sphinx in a virtual environment, again when the list of packages has changed.
-set(fa_docs_venv "${fa_docs_out}/venv")
-set(fa_docs_sphinx "${fa_docs_venv}/bin/python")
-add_custom_command(OUTPUT "${fa_docs_venv}/installed"
-  COMMAND "${CMAKE_COMMAND}" -E echo "Fetching Sphinx from the Python package index into ${fa_docs_venv}"
-  COMMAND "${Python3_EXECUTABLE}" -m venv --clear "${fa_docs_venv}"
-  COMMAND "${CMAKE_COMMAND}" -E env PIP_ROOT_USER_ACTION=ignore "${fa_docs_sphinx}" -m pip install --quiet
-          --disable-pip-version-check --only-binary :all: --no-deps --require-hashes
-          --requirement "${fa_docs_site}/requirements.txt"
-  COMMAND "${CMAKE_COMMAND}" -E touch "${fa_docs_venv}/installed"
-  DEPENDS "${fa_docs_site}/requirements.txt" COMMENT "Sphinx" USES_TERMINAL VERBATIM)
-add_custom_target(docs_sphinx DEPENDS "${fa_docs_venv}/installed")
+set(FA_DOCS_SPHINX "" CACHE FILEPATH "A Python that has what requirements.txt lists; without one that is fetched")
+if(FA_DOCS_SPHINX)
+  set(fa_docs_sphinx "${FA_DOCS_SPHINX}")
+  add_custom_target(docs_sphinx)
+else()
+  set(fa_docs_venv "${fa_docs_out}/venv")
+  set(fa_docs_sphinx "${fa_docs_venv}/bin/python")
+  add_custom_command(OUTPUT "${fa_docs_venv}/installed"
+    COMMAND "${CMAKE_COMMAND}" -E echo "Fetching Sphinx from the Python package index into ${fa_docs_venv}"
+    COMMAND "${Python3_EXECUTABLE}" -m venv --clear "${fa_docs_venv}"
+    COMMAND "${CMAKE_COMMAND}" -E env PIP_ROOT_USER_ACTION=ignore "${fa_docs_sphinx}" -m pip install --quiet
+            --disable-pip-version-check --only-binary :all: --no-deps --require-hashes
+            --requirement "${fa_docs_site}/requirements.txt"
+    COMMAND "${CMAKE_COMMAND}" -E touch "${fa_docs_venv}/installed"
+    DEPENDS "${fa_docs_site}/requirements.txt" COMMENT "Sphinx" USES_TERMINAL VERBATIM)
+  add_custom_target(docs_sphinx DEPENDS "${fa_docs_venv}/installed")
+endif()
 
 # ---- Doxygen: the reference.
 set(fa_docs_input "")

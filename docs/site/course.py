@@ -36,7 +36,7 @@ from docs.site.reference import Reference, linked_back
 LOG = logging.getLogger(__name__)
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
 ON_SITE = re.compile(r"<!-- on the site: (?P<file>[A-Za-z0-9_-]+\.html) -->\s*")
-ON_SITE_END = "<!-- /on the site -->"
+ON_SITE_END, DIFF_END = "<!-- /on the site -->", "<!-- /diff -->"
 ASSET = re.compile(r'\b(?:src|href)="([\w./-]+\.(?:js|css|json|svg|png))"')
 LETTERS, PHONE = 12, 420  # pixels: the smallest letters of a drawing; what a phone shows whole
 OTHER_SITE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
@@ -138,14 +138,15 @@ class CommentBlocks(SphinxTransform):
             parts += [nodes.Text(" changes of "), link(name, f"reference:{old}")]
         parts += self.more(new)
         # The folded link to the whole file is for GitHub.
-        end = block
-        following = []
-        while (end := end.next_node(descend=False, siblings=True)) is not None:
-            following.append(end)
-            if isinstance(end, nodes.raw) and sync_pages.DIFF_END.match(end.astext().strip()):
-                for node in following[:-1]:
-                    node.parent.remove(node)
+        following, node = [], block.next_node(descend=False, siblings=True)
+        while node is not None:
+            following.append(node)
+            # With </details> before it the comment is one piece of HTML.
+            if isinstance(node, nodes.raw) and DIFF_END in node.astext():
+                for folded in following:
+                    folded.parent.remove(folded)
                 break
+            node = node.next_node(descend=False, siblings=True)
         self.captioned(block, parts)
 
     @staticmethod

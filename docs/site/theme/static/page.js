@@ -8,6 +8,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const rows = [...body.rows];
     const text = (row, i) => row.cells[i].textContent.trim();
     [...table.tHead.rows[0].cells].forEach((head, i) => {
+      if (!head.textContent.trim()) return;
       const button = document.createElement("button");
       button.type = "button";
       button.append(...head.firstElementChild ? head.firstElementChild.childNodes : head.childNodes);

@@ -7,7 +7,7 @@
   const input = document.getElementById("course-query");
   const list = document.getElementById("course-results");
   const count = document.getElementById("course-count");
-  const words = (text) => text.toLowerCase().normalize("NFKD").match(/[a-z0-9]+/g) || [];
+  const words = (text) => text.replace(/([a-z])([A-Z][a-z])/g, "$1 $2").toLowerCase().normalize("NFKD").match(/[a-z0-9]+/g) || [];
   // Plural and -ing, -ed forms meet their stems.
   const stem = (word) => {
     if (word.length > 5 && word.endsWith("ing")) word = word.slice(0, -3);
