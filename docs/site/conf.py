@@ -66,7 +66,6 @@ repository = os.environ.get("COURSE_REPOSITORY", "")
 if not repository and os.environ.get("GITHUB_REPOSITORY"):
     repository = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
 html_context = {"repository": repository}
-html_theme_options = {"navigation_with_keys": True}
 
 epub_basename = "flash-attention-course"
 epub_show_urls = "no"

@@ -35,10 +35,12 @@ from docs.site.reference import Reference, linked_back
 
 LOG = logging.getLogger(__name__)
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
-ON_SITE = re.compile(r"<!-- on the site: (?P<file>[A-Za-z0-9_-]+\.html) -->\s*")
+ON_SITE = re.compile(r"<!-- on the site: (?P<file>[\w./-]+\.html) -->\s*")
 ON_SITE_END, DIFF_END = "<!-- /on the site -->", "<!-- /diff -->"
-ASSET = re.compile(r'\b(?:src|href)="([\w./-]+\.(?:js|css|json|svg|png))"')
+ASSET = re.compile(r'\b(src|href)="([\w./-]+\.(?:js|css|json|svg|png))"')
+CLONE = "Clone the repository. In its folder:"
 LETTERS, PHONE = 12, 420  # pixels: the smallest letters of a drawing; what a phone shows whole
+SIZED = re.compile(r'(<img [^>]*class="[^"]*\bsize-(\d+)-(\d+)\b[^"]*")')
 OTHER_SITE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 
 
@@ -175,8 +177,16 @@ class CommentBlocks(SphinxTransform):
             LOG.warning("there is no %s beside the page", name, location=raw)
             return
         self.env.note_dependency(str(file))
-        text = file.read_text(encoding="utf-8")
-        self.env.metadata[self.env.docname]["assets"] = " ".join(ASSET.findall(text))
+        folder = posixpath.dirname(name)
+        metadata = self.env.metadata[self.env.docname]
+        metadata.setdefault("assets", "")
+
+        def named(match):
+            path = posixpath.join(folder, match[2])
+            metadata["assets"] += f"{path} "
+            return f'{match[1]}="{path}"'
+
+        text = ASSET.sub(named, file.read_text(encoding="utf-8"))
         raw.parent.insert(raw.parent.index(raw), nodes.raw("", text, format="html"))
 
     @staticmethod
@@ -229,10 +239,15 @@ class GithubMarkdown(SphinxTransform):
         if file.suffix != ".svg" or not file.is_file():
             return
         text = file.read_text(encoding="utf-8")
-        width = float(re.search(r'<svg[^>]*? width="([\d.]+)', text)[1])
+        width, height = (
+            float(found[1]) if (found := re.search(rf'<svg[^>]*? {name}="([\d.]+)', text)) else 0
+            for name in ("width", "height")
+        )
         letters = min(map(float, re.findall(r'font-size="([\d.]+)', text)), default=LETTERS)
         shown = math.ceil(width * max(1, LETTERS / letters))
         image["width"] = f"{shown}px"
+        if width and height:
+            image["classes"].append(f"size-{shown}-{round(shown * height / width)}")
         if shown > PHONE:
             image["classes"].append("wide")
 
@@ -364,6 +379,9 @@ def resolve_links(app, doctree, docname):
         if found[1] == "code":
             reference["classes"].append("code-link")
     if not links.out:
+        for raw in list(doctree.findall(nodes.raw)):
+            if "results-filter" in raw["classes"]:
+                raw.parent.remove(raw)
         return
     for literal in list(doctree.findall(nodes.literal)):
         if isinstance(literal.parent, nodes.reference):
@@ -420,6 +438,8 @@ def add_toctrees(app, docname, source):
 
     page = page_of(app.env, docname)
     if page == navigation.FRONT:
+        if repository := app.config.html_context["repository"]:
+            source[0] = source[0].replace(CLONE, f"`git clone {repository}`. In its folder:", 1)
         for title, members in navigation.groups(root):
             source[0] += toctree(members, f":caption: {title}")
     elif members := navigation.below(root, page):
@@ -482,6 +502,11 @@ def mathml(node, display):
     return made.replace("<math ", f'<math alttext="{html.escape(tex)}" ', 1)
 
 
+def reserve_room(_app, _pagename, _template, context, _doctree):
+    """Gives drawings their size as attributes, so that nothing moves when they have arrived."""
+    context["body"] = SIZED.sub(r'\1 width="\2" height="\3"', context.get("body", ""))
+
+
 def visit_math(self, node):
     self.body.append(mathml(node, "inline"))
     raise nodes.SkipNode
@@ -509,6 +534,7 @@ def setup(app):
     app.connect("source-read", add_toctrees)
     app.connect("doctree-resolved", resolve_links)
     app.connect("html-collect-pages", change_pages)
+    app.connect("html-page-context", reserve_room)
     app.connect("build-finished", copy_assets)
     app.connect("build-finished", link_reference)
     search_index.setup(app)

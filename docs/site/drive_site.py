@@ -82,6 +82,8 @@ axe.run(whole ? document : {exclude: same.map((selector) => [selector])}, {
 }).then((result) => done(
   result.violations.map((v) => v.id + ': ' + v.nodes.slice(0, 3).map((n) => n.target.join(' ')).join('; '))));"""
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+# The page has seen its new size.
+SETTLED = "const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 0));"
 # Tables and listings that would lose their right side on paper.
 TOO_WIDE = """[...document.querySelectorAll('article table, article pre, article math[display=block]')]
   .filter((box) => box.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
@@ -124,6 +126,7 @@ def every_page(window, html, files, axe, counts):
         ):
             window.look(dark)
             window.size(width, 900)
+            window.driver.execute_async_script(SETTLED)
             for words in window.value(CLIPPED):
                 yield f"{file}, {width} pixels: clipped: {words}"
             if axe and rules:

@@ -6,9 +6,16 @@ from docutils import nodes
 
 from docs.site import tables
 
+PEERS = re.compile(r"\.interface\.example --table ")
+# The first line of a comparison's tables.
+ENDS_TITLE = re.compile(r"^TFLOP/s;|, by length$|^(?:Largest error|Rms of)")
+OTHERS = {"flash", "flash 3", "efficient", "cuDNN", "math"}  # beside "lesson"
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?%?")
 RECORD = re.compile(r"docs/results/\w+\.json")
 PRINTED = re.compile(r"^(?:PASS|FAIL|NOTE)\b|\S   +\S")  # lines that keep their columns
+FILTERED_FROM = 10
+# Made here and not by the script, so that nothing moves when the script runs.
+FILTER = '<label class="results-filter">Rows with <input type="search"></label>'
 SORTED_FROM = 5  # rows: a shorter table needs no buttons
 
 
@@ -17,19 +24,66 @@ def converted(block, command):
     its records below."""
     lines = block.astext().split("\n")
     found = list(pieces(lines))
+    if PEERS.search(command):
+        found = [made for piece in found for made in (plain(piece) if isinstance(piece, list) else [piece])]
     result = nodes.container("", classes=["printed"])
-    if not any(isinstance(piece, tables.Table) for piece in found):
+    if not any(isinstance(piece, TABLES) for piece in found):
         result += block.deepcopy()
     else:
         for piece, following in zip(found, [*found[1:], None]):
-            if isinstance(piece, tables.Table):
+            if isinstance(piece, TABLES):
                 title, result_table = table(piece)
                 if title:
                     result += nodes.paragraph("", title, classes=["printed-title"])
+                if len(piece.rows) >= FILTERED_FROM:
+                    result += nodes.raw("", FILTER, format="html", classes=["results-filter"])
                 result += result_table
             else:
-                result += text(piece, isinstance(following, tables.Table))
+                result += text(piece, isinstance(following, TABLES))
     result += origin(command)
+    return result
+
+
+class PlainTable:
+    """A table without a line of dashes, as the interfaces print their comparisons: columns are where
+    neither the headings nor any row has a letter; a column without a heading goes with the one
+    before it."""
+
+    def __init__(self, title, lines):
+        width = max(map(len, lines))
+        lines = [line.ljust(width) for line in lines]
+        used = [any(line[i] != " " for line in lines) for i in range(width)]
+        spans, start = [], None
+        for i, taken in enumerate([*used, False]):
+            if taken and start is None:
+                start = i
+            elif not taken and start is not None:
+                if spans and not lines[0][start:i].strip():
+                    spans[-1] = (spans[-1][0], i)
+                else:
+                    spans.append((start, i))
+                start = None
+        self.title, self.spans = title, spans
+        cells = [[" ".join(line[a:b].split()) for a, b in spans] for line in lines]
+        self.heads, self.rows = cells[:1], [[words or "-" for words in row] for row in cells[1:]]
+
+
+def plain(lines):
+    """The lines of one piece of text, or the tables in it with the text around them."""
+    result, block = [], []
+    for line in [*lines, ""]:
+        # A table begins below its title, and ends where a sentence or a source begins.
+        ends = not line.strip() or line.startswith("(") or re.match(r"\d+ points:", line)
+        if not ends and (block or ENDS_TITLE.search(line)):
+            block.append(line)
+            continue
+        if len(block) > 3 and not block[1].startswith(" " * 10):
+            result.append(PlainTable(block[0], block[1:]))
+        elif block:
+            result.append(block)
+        block = []
+        if line.strip():
+            result.append([line])
     return result
 
 
@@ -59,6 +113,9 @@ def pieces(lines):
         yield rest
 
 
+TABLES = (tables.Table, PlainTable)
+
+
 def text(lines, before_table):
     """Lines that are no table: where a record comes from, or the program's own lines."""
     if lines[0].startswith("("):
@@ -69,13 +126,37 @@ def text(lines, before_table):
     return nodes.literal_block("", "\n".join(lines), language="text", classes=["printed-text"])
 
 
-def cell(words, numeric, heading=False):
-    entry = nodes.entry(classes=["number"] if numeric else [])
+def cell(words, numeric, heading=False, best=False):
+    entry = nodes.entry(classes=["number"] * numeric + ["best"] * best)
     if words:
         entry += nodes.paragraph("", words)
     elif heading:
         entry += nodes.paragraph("", "\u00a0")
     return entry
+
+
+def best(made, heads):
+    """{(row, column)} of the best figures: of a shape among the implementations, of a length or of
+    all rows among the kernels."""
+
+    def most(places):
+        """The places of the largest number."""
+        known = [(float(made.rows[r][c]), (r, c)) for r, c in places if NUMBER.fullmatch(made.rows[r][c])]
+        top = max(known, default=(None, None))[0]
+        return {place for value, place in known if value == top} if len(known) > 1 else set()
+
+    rows = range(len(made.rows))
+    if OTHERS.intersection(heads) and "x best" in heads:
+        columns = [c for c, head in enumerate(heads) if head in OTHERS or head in ("lesson", "determ.")]
+        return set().union(*(most([(r, c) for c in columns]) for r in rows))
+    if made.title.startswith("TFLOP/s:") and heads[0] == "N":
+        return set().union(*(most([(r, c) for r in rows]) for c in range(1, len(heads))))
+    if heads[0] == "kernel":
+        speed = [c for c, head in enumerate(heads) if head in ("TFLOP/s", "GB/s")]
+        lengths = [row[heads.index("N")] if "N" in heads else "" for row in made.rows]
+        groups = [[r for r in rows if lengths[r] == length] for length in dict.fromkeys(lengths)]
+        return set().union(*(most([(r, c) for r in group]) for group in groups for c in speed[:1]))
+    return set()
 
 
 def table(made):
@@ -98,9 +179,10 @@ def table(made):
     row = nodes.row()
     row += [cell(words, numeric[i], True) for i, words in enumerate(heads)]
     head += row
-    for values in made.rows:
+    marked = best(made, heads)
+    for k, values in enumerate(made.rows):
         row = nodes.row()
-        row += [cell(words, numeric[i]) for i, words in enumerate(values)]
+        row += [cell(words, numeric[i], best=(k, i) in marked) for i, words in enumerate(values)]
         body += row
     return made.title, node
 

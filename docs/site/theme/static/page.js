@@ -2,7 +2,6 @@
 // itself can be reached by Tab.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
-  const FILTERED_FROM = 10;  // rows
   for (const table of document.querySelectorAll("table.sortable")) {
     const body = table.tBodies[0];
     const rows = [...body.rows];
@@ -31,10 +30,9 @@ document.addEventListener("DOMContentLoaded", () => {
         body.append(...sorted);
       });
     });
-    if (rows.length >= FILTERED_FROM) {
-      const label = document.createElement("label");
-      const field = document.createElement("input");
-      field.type = "search";
+    const label = (table.closest(".table-wrapper") || table).previousElementSibling;
+    const field = label && label.matches(".results-filter") && label.querySelector("input");
+    if (field) {
       field.addEventListener("input", () => {
         const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
         for (const row of rows) {
@@ -42,9 +40,6 @@ document.addEventListener("DOMContentLoaded", () => {
           row.hidden = !words.every((word) => all.includes(word));
         }
       });
-      label.className = "results-filter";
-      label.append("Rows with", field);
-      (table.closest(".table-wrapper") || table).before(label);
     }
   }
 
