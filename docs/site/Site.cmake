@@ -131,6 +131,20 @@ endfunction()
 fa_docs_build(docs_pages html "${fa_docs_html}")
 add_dependencies(docs_pages docs_reference)
 
+# ---- On demand: the course as a book, and a visit of all links to other sites.
+fa_docs_build(docs_book_epub epub "${fa_docs_out}/epub")
+add_custom_target(docs_epub
+  COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/epub/flash-attention-course.epub" "${fa_docs_out}"
+  COMMENT "The book: ${fa_docs_out}/flash-attention-course.epub" VERBATIM)
+add_dependencies(docs_epub docs_book_epub)
+fa_docs_build(docs_single singlehtml "${fa_docs_out}/single")
+add_custom_target(docs_pdf
+  COMMAND ${fa_docs_python} docs.site.print_pdf "${fa_docs_out}/single/README.html"
+          "${fa_docs_out}/flash-attention-course.pdf"
+  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium" USES_TERMINAL VERBATIM)
+add_dependencies(docs_pdf docs_single)
+fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck")
+
 add_custom_target(docs
   COMMAND ${fa_docs_python} docs.site.check_site --root "${fa_docs_root}" --html "${fa_docs_html}"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site: ${fa_docs_html}/index.html" USES_TERMINAL VERBATIM)

@@ -30,7 +30,7 @@ from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
-from docs.site import chapters, excerpts, gfm, navigation, results_tables, search_index, sync_pages
+from docs.site import excerpts, gfm, navigation, results_tables, search_index, slides, sync_pages
 from docs.site.reference import Reference, linked_back
 
 LOG = logging.getLogger(__name__)
@@ -47,6 +47,13 @@ OTHER_SITE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 def page_of(env, docname):
     """The path of a page, relative to the repository."""
     return pathlib.Path(env.doc2path(docname)).relative_to(env.srcdir).as_posix()
+
+
+def from_root(page, uri):
+    """A relative address on a page, seen from the repository's root."""
+    path, mark, anchor = uri.partition("#")
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page
+    return path + mark + anchor
 
 
 def link(text, uri, **attributes):
@@ -163,6 +170,8 @@ class CommentBlocks(SphinxTransform):
             block.replace_self(results_tables.converted(block, command))
 
     def on_site(self, raw, name):
+        if self.app.builder.name != "html":
+            return  # a book has the picture
         node = raw.next_node(descend=False, siblings=True)
         while node is not None and ON_SITE_END not in node.astext():
             following = node.next_node(descend=False, siblings=True)
@@ -215,11 +224,16 @@ class GithubMarkdown(SphinxTransform):
                 block["language"] = "cpp"
         for quote in list(self.document.findall(nodes.block_quote)):
             self.alert(quote)
+        page = page_of(self.env, self.env.docname)
+        for reference in self.document.findall(nodes.reference):
+            uri = reference.get("refuri", "")
+            if uri and not OTHER_SITE.match(uri) and not uri.startswith("/"):
+                reference["refuri"] = "/" + from_root(page, uri)
         for image in list(self.document.findall(nodes.image)):
             self.drawing(image)
         seen = {}
-        page = gfm.headings(gfm.read_lines(pathlib.Path(self.env.doc2path(self.env.docname))))
-        anchors = iter(heading.anchor for heading in page)
+        headings = gfm.headings(gfm.read_lines(pathlib.Path(self.env.doc2path(self.env.docname))))
+        anchors = iter(heading.anchor for heading in headings)
         for section in self.document.findall(nodes.section):
             anchor = next(anchors, None)
             if anchor is None or anchor in seen:
@@ -325,9 +339,7 @@ class Links:
         if OTHER_SITE.match(uri):
             return uri, "external"
         path, _, anchor = uri.partition("#")
-        path = urllib.parse.unquote(path)
-        base = "" if path.startswith("/") else posixpath.dirname(self.page)
-        target = posixpath.normpath(posixpath.join(base, path.lstrip("/"))) if path else self.page
+        target = urllib.parse.unquote(path).lstrip("/")  # GithubMarkdown begins it at the root
         if (self.root / target).is_dir():
             readme = posixpath.normpath(posixpath.join(target, "README.md"))
             if readme in self.pages:
@@ -382,6 +394,10 @@ def resolve_links(app, doctree, docname):
         for raw in list(doctree.findall(nodes.raw)):
             if "results-filter" in raw["classes"]:
                 raw.parent.remove(raw)
+        for caption in doctree.findall(nodes.paragraph):
+            if "listing-caption" in caption["classes"]:  # the file and its lines
+                first = next((i for i, part in enumerate(caption) if part == " · "), len(caption))
+                del caption[first:]
         return
     for literal in list(doctree.findall(nodes.literal)):
         if isinstance(literal.parent, nodes.reference):
@@ -538,4 +554,5 @@ def setup(app):
     app.connect("build-finished", copy_assets)
     app.connect("build-finished", link_reference)
     search_index.setup(app)
+    slides.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
