@@ -54,7 +54,7 @@ NO_PAGES = "pages.html"  # which its index of the tree has even when there are n
 
 
 def named_elsewhere(directory):
-    """Yields (file, line number, url) for each link in style sheets, and in the reference's scripts."""
+    """Yields (file, line number, url) for each link in style sheets and the reference's scripts."""
     places = [(directory / "reference", "*.js", IN_SCRIPT), (directory, "**/*.css", IN_STYLE)]
     for folder, pattern, regex in places:
         for path in sorted(folder.glob(pattern)):

@@ -1,6 +1,6 @@
 """Configuration of Sphinx for the pages. The sources are the repository's own Markdown files:
 
-    python3 -B -m sphinx -c docs/site -b html . build/learn/docs/html
+python3 -B -m sphinx -c docs/site -b html . build/learn/docs/html
 """
 
 import os

@@ -1,5 +1,5 @@
-"""The Sphinx extension of the pages: what GitHub's Markdown and the repository's own comments become
-on the site.
+"""The Sphinx extension of the pages: what GitHub's Markdown and the repository's own comments
+become on the site.
 
     README.md of a folder            its index.html
     $`x`$ and ```math                MathML
@@ -25,7 +25,6 @@ import urllib.parse
 
 import latex2mathml.converter
 from docutils import nodes
-from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
@@ -323,7 +322,8 @@ class Links:
         return posixpath.relpath(target, posixpath.dirname(self.here) or ".")
 
     def resolve(self, uri):
-        """(address, kind) on the site, or None when the target is not there; kind: page, code, file."""
+        """(address, kind) on the site, or None when the target is not there. The kinds are page,
+        code, file and external."""
         scheme, _, rest = uri.partition(":")
         if scheme in ("reference", "documentation", "changes"):
             path, _, line = rest.partition("#")
@@ -371,7 +371,7 @@ class Links:
                     shutil.copyfile(self.root / target, copy)
                 return self.relative(f"files/{target}"), "file"
         if not (self.root / target).exists():
-            LOG.warning("the link %s leads to no file", uri, location=self.docname)
+            LOG.warning("the link %s leads to no file", uri.lstrip("/"), location=self.docname)
         return None
 
 
@@ -436,9 +436,9 @@ def change_pages(app):
         lesson = posixpath.dirname(posixpath.dirname(path)) + "/index.html"
         title = f"From {names[0].removesuffix('.cuh')} to {names[1].removesuffix('.cuh')}"
         body = (
-            f"<h1>{html.escape(title)}</h1>\n<p>What {links[1]} changes of {links[0]}; comments for "
-            f'the reference and includes are left out. <a href="{depth}{lesson}">The lesson</a></p>\n'
-            f"{block}"
+            f"<h1>{html.escape(title)}</h1>\n<p>What {links[1]} changes of {links[0]}; includes "
+            "and comments for the reference are left out. "
+            f'<a href="{depth}{lesson}">The lesson</a></p>\n{block}'
         )
         yield pagename, {"title": title, "body": body, "display_toc": False, "toc": ""}, "page.html"
 

@@ -1,5 +1,5 @@
-"""Prints the map of the course: the chapters of each lesson, and how long they take by the tables of
-the lessons' pages (`45 minutes`, `45 min`).
+"""Prints the map of the course: the chapters of each lesson, and how long they take by the tables
+of the lessons' pages (`45 minutes`, `45 min`).
 
 Exit status: 0.
 """
@@ -32,7 +32,9 @@ def lines(root):
     heads = ("lesson", "chapters", "reading", "exercises")
     widths = [max(len(row[k]) for row in [heads, *rows]) for k in range(len(heads))]
     form = "  ".join(f"{{:{'<' if k == 0 else '>'}{width}}}" for k, width in enumerate(widths))
-    return [line.rstrip() for line in map(form.format, *zip(heads, map("-".__mul__, widths), *rows))]
+    return [
+        line.rstrip() for line in map(form.format, *zip(heads, map("-".__mul__, widths), *rows))
+    ]
 
 
 def main():

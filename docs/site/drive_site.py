@@ -49,7 +49,7 @@ SEARCHES = {
 STEPPER = "docs/stepper/index.html"
 LISTING = "05_flash_forward/1_one_kernel.html"
 
-# What sticks out to the right of the window, unless something around it scrolls or cuts it on purpose.
+# What sticks out to the right of the window, unless something around it scrolls or cuts it.
 CLIPPED = """(() => {
   const width = document.documentElement.clientWidth, found = [];
   const kept = (element) => {
@@ -74,18 +74,19 @@ FORMULAS = """(() => {
   const shown = all.filter((math) => math.checkVisibility({contentVisibilityAuto: true}));
   return [all.length, shown.filter((math) => !math.getBoundingClientRect().width).length];
 })()"""
-# The colours of code, and of the rows of tables, are the same everywhere: one page is enough (`whole`).
+# The colours of code and of rows of tables are the same everywhere: one page is enough, `whole`.
 AXE = """const [whole, rules, done] = arguments;
 const same = ['.highlight pre > span', 'table.results tbody tr:nth-child(n+3)'];
 axe.run(whole ? document : {exclude: same.map((selector) => [selector])}, {
   preload: false, resultTypes: ['violations'], runOnly: rules
-}).then((result) => done(
-  result.violations.map((v) => v.id + ': ' + v.nodes.slice(0, 3).map((n) => n.target.join(' ')).join('; '))));"""
+}).then((result) => done(result.violations.map(
+  (v) => v.id + ': ' + v.nodes.slice(0, 3).map((n) => n.target).join('; '))));"""
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 # The page has seen its new size.
 SETTLED = "const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 0));"
 # Tables and listings that would lose their right side on paper.
-TOO_WIDE = """[...document.querySelectorAll('article table, article pre, article math[display=block]')]
+TOO_WIDE = """['table', 'pre', 'math[display=block]']
+  .flatMap((what) => [...document.querySelectorAll('article ' + what)])
   .filter((box) => box.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map((box) => box.tagName + ' ' + box.textContent.trim().slice(0, 40))"""
 
@@ -241,7 +242,9 @@ def main(arguments=None):
     scripts = sorted(options.venv.rglob("axe.min.js")) if options.venv else []
     axe = scripts[0].read_text(encoding="utf-8") if scripts else None
     files = [navigation.html_file(page) for page in navigation.pages(ROOT)] + ["search.html"]
-    files += [path.relative_to(html).as_posix() for path in sorted(html.glob("changes/*/*/*.html"))[:1]]
+    files += [
+        path.relative_to(html).as_posix() for path in sorted(html.glob("changes/*/*/*.html"))[:1]
+    ]
     found, counts = [], {"formulas": 0, "axe": 0}
     try:
         with browser.Browser() as window:

@@ -34,7 +34,7 @@ GROUPS = [
 
 
 def groups(root):
-    """[(title of the group, its pages)], paths relative to the repository; empty groups left out."""
+    """[(title of the group, its pages)], paths relative to the repository, without empty groups."""
     found = []
     for title, patterns in GROUPS:
         pages = chapters.lessons(root) if title == "Lessons" else []

@@ -33,7 +33,11 @@ def main(arguments=None):
     options.pdf.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [program, "--headless", "--disable-gpu", "--disable-dev-shm-usage"]
-        command += [f"--user-data-dir={profile}", "--no-pdf-header-footer", "--proxy-server=127.0.0.1:9"]
+        command += [
+            f"--user-data-dir={profile}",
+            "--no-pdf-header-footer",
+            "--proxy-server=127.0.0.1:9",
+        ]
         if hasattr(os, "getuid") and os.getuid() == 0:
             command.append("--no-sandbox")  # Chromium's sandbox refuses root; the page is our own
         command += [f"--print-to-pdf={options.pdf.resolve()}", options.page.resolve().as_uri()]

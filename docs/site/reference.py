@@ -52,7 +52,9 @@ class Reference:
 
     def names(self, kinds):
         """[(name, page)] of the symbols of these kinds, in order."""
-        return sorted((name, file) for name, file in self.symbols.items() if self.kinds[name] in kinds)
+        return sorted(
+            (name, file) for name, file in self.symbols.items() if self.kinds[name] in kinds
+        )
 
 
 # In the source of a file Doxygen links every word that is also the name of a function or a field

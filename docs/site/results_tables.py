@@ -5,6 +5,7 @@ import re
 from docutils import nodes
 
 from docs.site import tables
+from docs.site.excerpts import stripped
 
 PEERS = re.compile(r"\.interface\.example --table ")
 # The first line of a comparison's tables.
@@ -20,12 +21,16 @@ SORTED_FROM = 5  # rows: a shorter table needs no buttons
 
 
 def converted(block, command):
-    """What stands for a block of printed text: its tables, and the text around them; the command and
-    its records below."""
+    """What stands for a block of printed text: its tables, the text around them, and below them the
+    command and its records."""
     lines = block.astext().split("\n")
     found = list(pieces(lines))
     if PEERS.search(command):
-        found = [made for piece in found for made in (plain(piece) if isinstance(piece, list) else [piece])]
+        found = [
+            made
+            for piece in found
+            for made in (plain(piece) if isinstance(piece, list) else [piece])
+        ]
     result = nodes.container("", classes=["printed"])
     if not any(isinstance(piece, TABLES) for piece in found):
         result += block.deepcopy()
@@ -45,7 +50,7 @@ def converted(block, command):
 
 
 class PlainTable:
-    """A table without a line of dashes, as the interfaces print their comparisons: columns are where
+    """A table without a line of dashes, as the interfaces print their comparisons: between columns
     neither the headings nor any row has a letter; a column without a heading goes with the one
     before it."""
 
@@ -77,7 +82,7 @@ def plain(lines):
         if not ends and (block or ENDS_TITLE.search(line)):
             block.append(line)
             continue
-        if len(block) > 3 and not block[1].startswith(" " * 10):
+        if len(block) > 3:
             result.append(PlainTable(block[0], block[1:]))
         elif block:
             result.append(block)
@@ -105,11 +110,11 @@ def pieces(lines):
                 begin -= 1
             made.title = " ".join(line.strip() for line in lines[begin:first])
             first = begin
-        if between := [line for line in lines[done:first] if line.strip()]:
+        if between := stripped(lines[done:first]):
             yield between
         yield made
         done = made.last
-    if rest := [line for line in lines[done:] if line.strip()]:
+    if rest := stripped(lines[done:]):
         yield rest
 
 
@@ -141,13 +146,17 @@ def best(made, heads):
 
     def most(places):
         """The places of the largest number."""
-        known = [(float(made.rows[r][c]), (r, c)) for r, c in places if NUMBER.fullmatch(made.rows[r][c])]
+        known = [
+            (float(made.rows[r][c]), (r, c)) for r, c in places if NUMBER.fullmatch(made.rows[r][c])
+        ]
         top = max(known, default=(None, None))[0]
         return {place for value, place in known if value == top} if len(known) > 1 else set()
 
     rows = range(len(made.rows))
     if OTHERS.intersection(heads) and "x best" in heads:
-        columns = [c for c, head in enumerate(heads) if head in OTHERS or head in ("lesson", "determ.")]
+        columns = [
+            c for c, head in enumerate(heads) if head in OTHERS or head in ("lesson", "determ.")
+        ]
         return set().union(*(most([(r, c) for c in columns]) for r in rows))
     if made.title.startswith("TFLOP/s:") and heads[0] == "N":
         return set().union(*(most([(r, c) for r in rows]) for c in range(1, len(heads))))
@@ -168,7 +177,7 @@ def table(made):
         and any(NUMBER.fullmatch(row[i]) for row in made.rows)
         for i in range(count)
     ]
-    classes = ["results"] + ["sortable"] * (len(made.rows) >= SORTED_FROM)
+    classes = ["results"] + ["sortable"] * (len(made.rows) >= SORTED_FROM) + ["many"] * (count > 9)
     node = nodes.table(classes=classes)
     group = nodes.tgroup(cols=count)
     node += group

@@ -1,5 +1,5 @@
-"""Slides of each lesson, from its chapters: what a reader will be able to do, every drawing with what
-is said before it, every question to predict, and the summary. Part of the Sphinx extension.
+"""Slides of each lesson, from its chapters: what a reader will be able to do, every drawing with
+what is said before it, every question to predict, and the summary. Part of the Sphinx extension.
 
 A page slides.html beside the lesson's own pages, which needs no network; the arrow keys turn the
 slides, and it prints one slide on each page.
@@ -32,7 +32,7 @@ def slides_of(doctree):
     aims = next((node for node in chapter if isinstance(node, nodes.enumerated_list)), None)
     if aims is None:
         aims = next((node for node in chapter if isinstance(node, nodes.bullet_list)), None)
-    yield title.astext(), [aims] if aims is not None else []
+    yield title.astext(), [] if aims is None else [chapter[chapter.index(aims) - 1], aims]
     for section in chapter.findall(nodes.section):
         if section is chapter:
             continue

@@ -141,9 +141,7 @@ class CheckSite(TreeTest):
         self.write("html/i.svg", "<svg/>")
 
     def check(self):
-        return self.run_main(
-            check_site.main, "--root", self.root, "--html", self.root / "html"
-        )
+        return self.run_main(check_site.main, "--root", self.root, "--html", self.root / "html")
 
     def assert_fault(self, sentence):
         status, out, _ = self.check()
@@ -320,7 +318,7 @@ class Target(TreeTest):
         self.assertIn('href="01_a/index.html#the-idea"', front)
         self.assertIn('href="reference/a_8cpp_source.html"', front)
         # The drawing is so large that its letters of 10 have 12.
-        self.assertRegex(front, r'<img alt="drawing"[^>]* src="_images/a.svg" style="width: 480px;"')
+        self.assertRegex(front, r'<img alt="drawing"[^>]* src="_images/a.svg" style="width: 480px;')
         self.assertIn('href="../index.html"', lesson)
         with self.subTest("formulas"):
             self.assertIn('alttext="a_b &lt; c"', lesson)
@@ -340,7 +338,9 @@ class Target(TreeTest):
             self.assertIn('href="../changes/01_a/kernels/02_new.html"', first)
             self.assertIn("changes of", first)
             self.assertNotIn("The whole file", first)
-            self.assertIn("From 01_old to 02_new", self.html_file("changes/01_a/kernels/02_new.html"))
+            self.assertIn(
+                "From 01_old to 02_new", self.html_file("changes/01_a/kernels/02_new.html")
+            )
         with self.subTest("a printed table"):
             self.assertRegex(first, r'<table class="[^"]*results[^"]*">')
             self.assertIn('href="../files/docs/results/one.json"', first)
