@@ -93,6 +93,8 @@ def faults(root, site):
     for page in navigation.pages(root):
         if navigation.html_file(page) not in pages:
             yield f"{page} is not on the site: there is no {navigation.html_file(page)}."
+    for page in navigation.unlisted(root):
+        yield f"{page} is not in the navigation; docs/site/navigation.py has its groups."
     for header, number, name in namespaces(root):
         file = name.replace("_", "__").replace("::", "_1_1") + ".html"  # as Doxygen names it
         if not any(re.fullmatch(rf"reference/namespace(?:.*_1_1)?{file}", page) for page in pages):

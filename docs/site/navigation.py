@@ -5,8 +5,9 @@ import pathlib
 from docs.site import chapters
 
 FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
+LAB = "common/lab/README.md"
 GROUPS = [
-    ("Start here", ["common/lab/README.md", EXERCISES]),
+    ("Start here", [LAB, EXERCISES]),
     ("Lessons", []),  # the maps, with their chapters below them
     ("Explorers", ["docs/stepper/README.md", "docs/explorers/*.md"]),
     ("Theory", ["docs/theory/*.md"]),
@@ -48,12 +49,23 @@ def groups(root):
 
 
 def below(root, page):
-    """The pages below a page in the navigation: chapters of a lesson, tasks of all exercises."""
+    """The pages below a page in the navigation: chapters of a lesson, the lab's other pages, tasks of
+    all exercises."""
     if page in chapters.lessons(root):
         return chapters.chapters(root, page)
     if page == EXERCISES:
         return sorted(p.relative_to(root).as_posix() for p in root.glob("*/exercises/*/task.md"))
+    if page == LAB:
+        beside = sorted(root.glob("common/lab/*.md"))
+        return [p.relative_to(root).as_posix() for p in beside if p.name != "README.md"]
     return []
+
+
+def unlisted(root):
+    """Pages of docs and common that the navigation does not have."""
+    patterns = ("docs/*.md", "docs/*/*.md", "common/*/*.md")
+    there = {p.relative_to(root).as_posix() for pattern in patterns for p in root.glob(pattern)}
+    return sorted(there - set(pages(root)))
 
 
 def pages(root):

@@ -159,6 +159,10 @@ class CheckSite(TreeTest):
         (self.root / "html/docs/notation.html").unlink()
         self.assert_fault("docs/notation.md is not on the site: there is no docs/notation.html.")
 
+    def test_unlisted_page(self):
+        self.write("docs/other.md", "# Other\n")
+        self.assert_fault("docs/other.md is not in the navigation;")
+
     def test_missing_file(self):
         (self.root / "html/i.svg").unlink()
         self.assert_fault("index.html:1: the link i.svg leads to no file.")
