@@ -101,6 +101,7 @@ class Browser:
         try:
             self.driver = webdriver.Chrome(service=service, options=options)
             self.driver.set_page_load_timeout(SECONDS)
+            self.driver.set_script_timeout(5 * SECONDS)  # axe, on a machine that is busy
             self.size(*size)
             self.look(dark, reduced)
         except BaseException:

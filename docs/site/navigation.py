@@ -49,8 +49,8 @@ def groups(root):
 
 
 def below(root, page):
-    """The pages below a page in the navigation: chapters of a lesson, the lab's other pages, tasks of
-    all exercises."""
+    """The pages below a page in the navigation: chapters of a lesson, the lab's other pages, the
+    tasks of all exercises."""
     if page in chapters.lessons(root):
         return chapters.chapters(root, page)
     if page == EXERCISES:
