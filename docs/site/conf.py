@@ -1,18 +1,13 @@
-"""Configuration of Sphinx for the pages. The sources are the repository's own Markdown files:
-
-python3 -B -m sphinx -c docs/site -b html . build/learn/docs/html
-"""
+"""Configuration of Sphinx for the pages. The sources are the repository's own Markdown files. It runs
+in the repository's root, where Python finds the modules; Site.cmake has the commands."""
 
 import os
 import pathlib
 import re
-import sys
+
+from docs.site import navigation
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-# pylint: disable=wrong-import-position
-from docs.site import navigation  # noqa: E402
-
 _citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
