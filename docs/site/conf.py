@@ -1,5 +1,5 @@
-"""Configuration of Sphinx for the pages. The sources are the repository's own Markdown files. It runs
-in the repository's root, where Python finds the modules; Site.cmake has the commands."""
+"""Configuration of Sphinx for the pages. The sources are the repository's own Markdown files. It
+runs in the repository's root, where Python finds the modules; Site.cmake has the commands."""
 
 import os
 import pathlib
