@@ -1,5 +1,5 @@
 """Prints the map of the course: the chapters of each lesson, and how long they take by the tables
-of the lessons' pages (`45 minutes`, `45 min`).
+of the lessons' pages (`45 minutes`, `45 min, of which 20 for puzzles`).
 
 Exit status: 0.
 """
@@ -11,7 +11,9 @@ import sys
 from docs.site import chapters, gfm
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ROW = re.compile(r"\| *\[.*\]\([1-9]\w*\.md\) *\|.*\| *(\d+ min\w*)? *\| *(\d+ min\w*)? *\|\s*")
+ROW = re.compile(
+    r"\| *\[.*\]\([1-9]\w*\.md\) *\|.*\| *(?:(\d+) min[^|]*)?\| *(?:(\d+) min[^|]*)?\|\s*"
+)
 
 
 def hours(minutes):
@@ -24,9 +26,7 @@ def lines(root):
     rows = []
     for lesson in chapters.lessons(root):
         times = [match for line in gfm.read_lines(root / lesson) if (match := ROW.fullmatch(line))]
-        reading, exercises = (
-            sum(int(match[k].split()[0]) for match in times if match[k]) for k in (1, 2)
-        )
+        reading, exercises = (sum(int(match[k]) for match in times if match[k]) for k in (1, 2))
         title = gfm.plain(chapters.title(root, lesson))
         rows.append((title, str(len(times)), hours(reading), hours(exercises)))
     heads = ("lesson", "chapters", "reading", "exercises")

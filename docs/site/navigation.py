@@ -7,7 +7,7 @@ from docs.site import chapters
 FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
 LAB = "common/lab/README.md"
 GROUPS = [
-    ("Start here", [LAB, EXERCISES]),
+    ("Start here", ["docs/building.md", LAB, EXERCISES]),
     ("Lessons", []),  # the maps, with their chapters below them
     ("Explorers", ["docs/stepper/README.md", "docs/explorers/*.md"]),
     ("Theory", ["docs/theory/*.md"]),

@@ -10,7 +10,9 @@ from docs.site.excerpts import stripped
 PEERS = re.compile(r"\.interface\.example --table ")
 # The first line of a comparison's tables.
 ENDS_TITLE = re.compile(r"^TFLOP/s;|, by length$|^(?:Largest error|Rms of)")
-OTHERS = {"flash", "flash 3", "efficient", "cuDNN", "math"}  # beside "lesson"
+# Columns of implementations: of the lessons' comparisons, and of the front page.
+OTHERS = {"flash", "flash 3", "efficient", "cuDNN", "math", "FA-2", "FA-3", "FA-4", "flash 4"}
+OURS = {"lesson", "determ.", "course"}
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?%?")
 RECORD = re.compile(r"docs/results/\w+\.json")
 PRINTED = re.compile(r"^(?:PASS|FAIL|NOTE)\b|\S   +\S")  # lines that keep their columns
@@ -154,9 +156,7 @@ def best(made, heads):
 
     rows = range(len(made.rows))
     if OTHERS.intersection(heads) and "x best" in heads:
-        columns = [
-            c for c, head in enumerate(heads) if head in OTHERS or head in ("lesson", "determ.")
-        ]
+        columns = [c for c, head in enumerate(heads) if head in OTHERS | OURS]
         return set().union(*(most([(r, c) for c in columns]) for r in rows))
     if made.title.startswith("TFLOP/s:") and heads[0] == "N":
         return set().union(*(most([(r, c) for r in rows]) for c in range(1, len(heads))))
