@@ -149,3 +149,13 @@ add_custom_target(docs
   COMMAND ${fa_docs_python} docs.site.check_site --root "${fa_docs_root}" --html "${fa_docs_html}"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site: ${fa_docs_html}/index.html" USES_TERMINAL VERBATIM)
 add_dependencies(docs docs_pages)
+
+# What needs docutils runs in Sphinx's Python, once that is there.
+if(BUILD_TESTING)
+  add_test(NAME docs.tables
+    COMMAND sh -c "test -x '${fa_docs_sphinx}' || exit 77; exec '${fa_docs_sphinx}' -B -m unittest \"$@\"" sh
+            docs/site/tests/test_results_tables.py
+    WORKING_DIRECTORY "${fa_docs_root}")
+  set_tests_properties(docs.tables PROPERTIES LABELS docs TIMEOUT 120 SKIP_RETURN_CODE 77
+                       ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
+endif()
