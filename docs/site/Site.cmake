@@ -1,9 +1,13 @@
-# Target docs: writes build/docs/Doxyfile and what it needs, then runs Doxygen. Part of
+# Target docs: the reference of the code by Doxygen, then the pages by Sphinx, then a check of all links. Part of
 # CMakeLists.txt.
+#   <build>/docs/venv      Sphinx and its extensions, fetched once (requirements.txt)
+#   <build>/docs/made      what programs make for pages: the data of explorers
+#   <build>/docs/html      the site; the reference is in its folder reference
 set(fa_docs_out "${CMAKE_CURRENT_BINARY_DIR}")
 set(fa_docs_html "${fa_docs_out}/html")
-set(fa_docs_theme "${CMAKE_CURRENT_SOURCE_DIR}/site/theme")
-set(fa_docs_site "${fa_docs_out}/site.txt")
+set(fa_docs_made "${fa_docs_out}/made")
+set(fa_docs_tags "${fa_docs_out}/reference.tag")
+set(fa_docs_site "${CMAKE_CURRENT_SOURCE_DIR}/site")
 
 option(FA_DOCS_PARAMS "Target docs: warn about parameters and results without a description" OFF)
 set(fa_docs_params NO)
@@ -11,31 +15,38 @@ if(FA_DOCS_PARAMS)
   set(fa_docs_params YES)
 endif()
 
-# What is on the site, once for Doxygen and once for the filter.
-set(fa_docs_input "INPUT += \"${CMAKE_CURRENT_SOURCE_DIR}/site/namespaces.dox\"\n")
-set(site "root ${fa_docs_root}\nhtml ${fa_docs_html}\n")
-foreach(page IN LISTS fa_docs_pages)
-  string(APPEND fa_docs_input "INPUT += \"${fa_docs_root}/${page}\"\n")
-  string(APPEND site "page ${page}\n")
-endforeach()
+# ---- Sphinx in a virtual environment, again when the list of packages has changed.
+set(FA_DOCS_SPHINX "" CACHE FILEPATH "A Python that has what requirements.txt lists; without one that is fetched")
+if(FA_DOCS_SPHINX)
+  set(fa_docs_sphinx "${FA_DOCS_SPHINX}")
+  add_custom_target(docs_sphinx)
+else()
+  set(fa_docs_venv "${fa_docs_out}/venv")
+  set(fa_docs_sphinx "${fa_docs_venv}/bin/python")
+  add_custom_command(OUTPUT "${fa_docs_venv}/installed"
+    COMMAND "${CMAKE_COMMAND}" -E echo "Fetching Sphinx from the Python package index into ${fa_docs_venv}"
+    COMMAND "${Python3_EXECUTABLE}" -m venv --clear "${fa_docs_venv}"
+    COMMAND "${CMAKE_COMMAND}" -E env PIP_ROOT_USER_ACTION=ignore "${fa_docs_sphinx}" -m pip install --quiet
+            --disable-pip-version-check --only-binary :all: --no-deps --require-hashes
+            --requirement "${fa_docs_site}/requirements.txt"
+    COMMAND "${CMAKE_COMMAND}" -E touch "${fa_docs_venv}/installed"
+    DEPENDS "${fa_docs_site}/requirements.txt" COMMENT "Sphinx" USES_TERMINAL VERBATIM)
+  add_custom_target(docs_sphinx DEPENDS "${fa_docs_venv}/installed")
+endif()
+
+# ---- Doxygen: the reference.
+set(fa_docs_input "")
 foreach(directory IN LISTS FA_LESSONS ITEMS common)
   if(IS_DIRECTORY "${fa_docs_root}/${directory}")
     string(APPEND fa_docs_input "INPUT += \"${fa_docs_root}/${directory}\"\n")
-    string(APPEND site "sources ${directory}\n")
   endif()
 endforeach()
-file(WRITE "${fa_docs_site}" "${site}")
-list(GET fa_docs_pages 0 front)
-set(fa_docs_front "${fa_docs_root}/${front}")
-
 # Commands inside a quoted value of the Doxyfile: their own quotation marks are escaped. Doxygen runs in the root, where
 # Python finds the modules.
-set(python "\\\"${Python3_EXECUTABLE}\\\" -B -m")
-set(fa_docs_page_filter "${python} docs.site.gfm2dox --site \\\"${fa_docs_site}\\\"")
-set(fa_docs_code_filter "${python} docs.site.cpp2dox")
+set(fa_docs_code_filter "\\\"${Python3_EXECUTABLE}\\\" -B -m docs.site.cpp2dox")
 
-# The theme: doxygen-awesome-css with its switch for dark mode where it is installed (Debian package
-# of that name), else Doxygen's own.
+# The theme: doxygen-awesome-css with its switch for dark mode where it is installed (Debian package of that name), else
+# Doxygen's own.
 find_path(FA_DOXYGEN_AWESOME doxygen-awesome-sidebar-only.css PATHS /usr/share/doxygen-awesome-css
           DOC "Directory of doxygen-awesome-css" NO_DEFAULT_PATH)
 set(fa_docs_styles "")
@@ -50,56 +61,27 @@ if(FA_DOXYGEN_AWESOME)
   string(APPEND head "<script src=\"$relpath^doxygen-awesome-darkmode-toggle.js\"></script>\n"
                      "<script>DoxygenAwesomeDarkModeToggle.init()</script>\n")
 endif()
-string(APPEND fa_docs_styles "\"${fa_docs_theme}/site.css\"")
-set(fa_docs_stepper "${CMAKE_CURRENT_SOURCE_DIR}/stepper")
-if("docs/stepper/README.md" IN_LIST fa_docs_pages)
-  string(APPEND fa_docs_scripts " \"${fa_docs_stepper}/stepper.css\" \"${fa_docs_stepper}/stepper.js\"")
-endif()
+string(APPEND fa_docs_styles "\"${fa_docs_site}/theme/reference.css\"")
 
-# Header and layout begin as this Doxygen's own: committed copies would fit one version only.
-function(fa_docs_write)
-  execute_process(COMMAND "${DOXYGEN_EXECUTABLE}" ${ARGN} WORKING_DIRECTORY "${fa_docs_out}/theme"
-                  RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
-  if(failed)
-    message(FATAL_ERROR "docs: '${DOXYGEN_EXECUTABLE} ${ARGN}' failed with status ${failed}.")
-  endif()
-endfunction()
+# The header begins as this Doxygen's own: a committed copy would fit one version only. The project's name leads to the
+# course.
 file(MAKE_DIRECTORY "${fa_docs_out}/theme")
-fa_docs_write(-w html header.html footer.html style.css)
-fa_docs_write(-l layout.xml)
+execute_process(COMMAND "${DOXYGEN_EXECUTABLE}" -w html header.html footer.html style.css
+                WORKING_DIRECTORY "${fa_docs_out}/theme" RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+if(failed)
+  message(FATAL_ERROR "docs: '${DOXYGEN_EXECUTABLE} -w html' failed with status ${failed}.")
+endif()
 file(READ "${fa_docs_out}/theme/header.html" header)
 string(REPLACE "</head>" "${head}</head>" header "${header}")
+string(REPLACE "$projectname<" "<a href=\"$relpath^../index.html\">$projectname</a><" header "${header}")
+string(REGEX REPLACE "<html [^>]*>" "<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">" header "${header}")
 file(WRITE "${fa_docs_out}/theme/header.html" "${header}")
-file(READ "${fa_docs_out}/theme/layout.xml" layout)
-string(REPLACE "<tab type=\"pages\" visible=\"yes\" title=\"\""
-               "<tab type=\"pages\" visible=\"yes\" title=\"Lessons\"" layout "${layout}")
-file(WRITE "${fa_docs_out}/theme/layout.xml" "${layout}")
-
-# Formulas: MathJax 2 from the system (Debian package libjs-mathjax) goes into the site, so that
-# they render with no network. Only the TeX input, the SVG output and its main font: 2 MB of 54.
-find_path(FA_MATHJAX jax/output/SVG/fonts/TeX/fontdata.js PATHS /usr/share/javascript/mathjax
-          DOC "Directory of MathJax 2" NO_DEFAULT_PATH)
-set(fa_docs_versioned "MATHJAX_FORMAT = SVG\n")
-if(FA_MATHJAX)
-  string(APPEND fa_docs_versioned "MATHJAX_RELPATH = mathjax/\n")
-  foreach(part IN ITEMS MathJax.js extensions jax/element jax/input/TeX jax/output/SVG/jax.js
-                        jax/output/SVG/config.js jax/output/SVG/autoload jax/output/SVG/fonts/TeX)
-    get_filename_component(parent "${part}" DIRECTORY)
-    file(COPY "${FA_MATHJAX}/${part}" DESTINATION "${fa_docs_out}/mathjax/${parent}")
-  endforeach()
-  set(math COMMAND "${CMAKE_COMMAND}" -E copy_directory
-                   "${fa_docs_out}/mathjax" "${fa_docs_html}/mathjax")
-else()
-  message(STATUS "docs: libjs-mathjax is not installed, so the site's formulas will need a network")
-  set(math COMMAND "${CMAKE_COMMAND}" -E echo
-      "Note: libjs-mathjax is not installed, so a script from the network draws the formulas.")
-endif()
 
 # Tags that not all of the versions know.
+set(fa_docs_versioned "")
 if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.2)
   # A comment may name only the parameters that need words.
-  string(APPEND fa_docs_versioned "WARN_IF_INCOMPLETE_DOC = ${fa_docs_params}\n")
-  string(APPEND fa_docs_versioned "FULL_SIDEBAR = NO\nMATHJAX_VERSION = MathJax_2\n")
+  string(APPEND fa_docs_versioned "WARN_IF_INCOMPLETE_DOC = ${fa_docs_params}\nFULL_SIDEBAR = NO\n")
 endif()
 if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.5)
   if(FA_DOXYGEN_AWESOME)
@@ -108,33 +90,72 @@ if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.5)
   string(APPEND fa_docs_versioned "WARN_IF_UNDOC_ENUM_VAL = YES\n")
 endif()
 configure_file(site/Doxyfile.in "${fa_docs_out}/Doxyfile" @ONLY)
+add_custom_target(docs_reference
+  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_html}/reference"
+  COMMAND "${CMAKE_COMMAND}" -E make_directory "${fa_docs_html}/reference"
+  COMMAND "${DOXYGEN_EXECUTABLE}" "${fa_docs_out}/Doxyfile"
+  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The reference of the code" USES_TERMINAL VERBATIM)
 
-# The tile stepper's numbers. They are written while Doxygen runs: on a fresh checkout lesson 03 is compiled for them.
-set(stepper "")
-if("docs/stepper/README.md" IN_LIST fa_docs_pages)
-  set(steps "${fa_docs_out}/stepper")
+# ---- What programs make for pages. On a fresh checkout lesson 03 is compiled for the tile stepper's numbers.
+set(fa_docs_data "")
+if(TARGET 03_online_softmax AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/stepper/README.md")
+  set(steps "${fa_docs_made}/docs/stepper")
   add_custom_command(OUTPUT "${steps}/steps.json" "${steps}/stepper_data.js"
     COMMAND "${CMAKE_COMMAND}" -E make_directory "${steps}"
     COMMAND 03_online_softmax --section steps --save "${steps}"
     COMMAND ${fa_docs_python} docs.stepper.page data "${steps}/steps.json" "${steps}/stepper_data.js"
     WORKING_DIRECTORY "${fa_docs_root}"
-    DEPENDS "${fa_docs_stepper}/page.py" COMMENT "Numbers of the tile stepper" VERBATIM)
-  add_custom_target(docs_steps DEPENDS "${steps}/stepper_data.js")
-  set(stepper COMMAND "${CMAKE_COMMAND}" -E copy "${steps}/steps.json" "${steps}/stepper_data.js" "${fa_docs_html}")
+    DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/stepper/page.py" COMMENT "Numbers of the tile stepper" VERBATIM)
+  list(APPEND fa_docs_data "${steps}/stepper_data.js")
+endif()
+add_custom_target(docs_data DEPENDS ${fa_docs_data})
+
+# ---- Formulas are MathML; a font for it goes into the site (Debian package fonts-stix).
+find_file(FA_MATH_FONT STIXMath-Regular.otf PATHS /usr/share/fonts/opentype/stix-word NO_DEFAULT_PATH
+          DOC "A font for formulas")
+if(NOT FA_MATH_FONT)
+  message(STATUS "docs: fonts-stix is not installed; the browser chooses a font for the site's formulas")
 endif()
 
-add_custom_target(docs_pages
-  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_html}"
-  COMMAND "${CMAKE_COMMAND}" -E make_directory "${fa_docs_html}"
-  ${math}
-  COMMAND "${DOXYGEN_EXECUTABLE}" "${fa_docs_out}/Doxyfile"
-  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Writing the site: ${fa_docs_html}/index.html"
-  USES_TERMINAL VERBATIM)
+# ---- Sphinx: the pages. fa_docs_build(TARGET BUILDER DIRECTORY)
+function(fa_docs_build TARGET BUILDER DIRECTORY)
+  add_custom_target(${TARGET}
+    COMMAND "${CMAKE_COMMAND}" -E env "COURSE_MATH_FONT=$<$<BOOL:${FA_MATH_FONT}>:${FA_MATH_FONT}>"
+            "${fa_docs_sphinx}" -B -m sphinx --fresh-env --jobs auto --fail-on-warning --keep-going
+            --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${BUILDER}" --builder ${BUILDER}
+            --define "course_tags=${fa_docs_tags}" --define "course_made=${fa_docs_made}"
+            "${fa_docs_root}" "${DIRECTORY}" ${ARGN}
+    WORKING_DIRECTORY "${fa_docs_root}" USES_TERMINAL VERBATIM)
+  add_dependencies(${TARGET} docs_sphinx docs_data)
+endfunction()
+fa_docs_build(docs_pages html "${fa_docs_html}")
+add_dependencies(docs_pages docs_reference)
+
+# ---- On demand: the course as a book, and a visit of all links to other sites.
+fa_docs_build(docs_book_epub epub "${fa_docs_out}/epub")
+add_custom_target(docs_epub
+  COMMAND "${CMAKE_COMMAND}" -E copy "${fa_docs_out}/epub/flash-attention-course.epub" "${fa_docs_out}"
+  COMMENT "The book: ${fa_docs_out}/flash-attention-course.epub" VERBATIM)
+add_dependencies(docs_epub docs_book_epub)
+fa_docs_build(docs_single singlehtml "${fa_docs_out}/single")
+add_custom_target(docs_pdf
+  COMMAND ${fa_docs_python} docs.site.print_pdf "${fa_docs_out}/single/README.html"
+          "${fa_docs_out}/flash-attention-course.pdf"
+  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium" USES_TERMINAL VERBATIM)
+add_dependencies(docs_pdf docs_single)
+fa_docs_build(docs_external_links linkcheck "${fa_docs_out}/linkcheck")
+
 add_custom_target(docs
-  ${stepper}
-  COMMAND ${fa_docs_python} docs.site.check_site --site "${fa_docs_site}"
-  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site" USES_TERMINAL VERBATIM)
+  COMMAND ${fa_docs_python} docs.site.check_site --root "${fa_docs_root}" --html "${fa_docs_html}"
+  WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site: ${fa_docs_html}/index.html" USES_TERMINAL VERBATIM)
 add_dependencies(docs docs_pages)
-if(TARGET docs_steps)
-  add_dependencies(docs docs_steps)
+
+# What needs docutils runs in Sphinx's Python, once that is there.
+if(BUILD_TESTING)
+  add_test(NAME docs.tables
+    COMMAND sh -c "test -x '${fa_docs_sphinx}' || exit 77; exec '${fa_docs_sphinx}' -B -m unittest \"$@\"" sh
+            docs/site/tests/test_results_tables.py
+    WORKING_DIRECTORY "${fa_docs_root}")
+  set_tests_properties(docs.tables PROPERTIES LABELS docs TIMEOUT 120 SKIP_RETURN_CODE 77
+                       ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
 endif()

@@ -101,19 +101,9 @@ class Browser:
         try:
             self.driver = webdriver.Chrome(service=service, options=options)
             self.driver.set_page_load_timeout(SECONDS)
-            width, height = size
-            self.driver.execute_cdp_cmd(
-                "Emulation.setDeviceMetricsOverride",
-                {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 768},
-            )
-            features = {
-                "prefers-reduced-motion": "reduce" if reduced else "no-preference",
-                "prefers-color-scheme": "dark" if dark else "light",
-            }
-            self.driver.execute_cdp_cmd(
-                "Emulation.setEmulatedMedia",
-                {"features": [{"name": name, "value": value} for name, value in features.items()]},
-            )
+            self.driver.set_script_timeout(5 * SECONDS)  # axe, on a machine that is busy
+            self.size(*size)
+            self.look(dark, reduced)
         except BaseException:
             self.close()
             raise
@@ -129,6 +119,27 @@ class Browser:
         if self.driver:
             self.driver.quit()
         shutil.rmtree(self.profile, ignore_errors=True)  # it may still be writing
+
+    def size(self, width, height):
+        """Gives the window this size in pixels; a narrow one is a phone's."""
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700},
+        )
+
+    def look(self, dark, reduced=False, paper=False):
+        """Tells the page what its reader likes, and whether it is printed."""
+        features = {
+            "prefers-reduced-motion": "reduce" if reduced else "no-preference",
+            "prefers-color-scheme": "dark" if dark else "light",
+        }
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia",
+            {
+                "media": "print" if paper else "",
+                "features": [{"name": name, "value": value} for name, value in features.items()],
+            },
+        )
 
     def open(self, path, anchor=""):
         """Opens a file and waits until it is loaded."""
@@ -150,9 +161,9 @@ class Browser:
             raise PageError(f"this never became true: {expression}") from error
 
     def press(self, key):
-        """Presses a key: a space, or one by its name, as in ArrowLeft, Home, Tab."""
+        """Presses a key: a character, or one by its name, as in ArrowLeft, Home, Tab."""
         names = {"ArrowLeft": "LEFT", "ArrowRight": "RIGHT", "ArrowUp": "UP", "ArrowDown": "DOWN"}
-        code = key if key == " " else getattr(Keys, names.get(key, key.upper()))
+        code = key if len(key) == 1 else getattr(Keys, names.get(key, key.upper()))
         webdriver.ActionChains(self.driver).send_keys(code).perform()
 
     def click(self, selector):

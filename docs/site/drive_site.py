@@ -1,5 +1,13 @@
-"""Opens the finished site in Chromium, with no network: every formula is drawn, the tile stepper
-works on its page in the site's light and dark looks, and nothing fails to load.
+"""Opens the finished site in Chromium, with no network, and looks at what a reader meets:
+
+    searches      each of SEARCHES has its page among the first three
+    pages         every page in windows of 1440 and 390 pixels, light and dark: nothing is clipped,
+                  nothing fails to load, every formula is drawn
+    axe           no finding of level A or AA, light and dark
+    print         no table or listing is wider than the paper
+    keyboard      from the front page to the source of a listing without a mouse
+    place         Back and reload return to the place on the page
+    stepper       the tile stepper works on its page, and its colours follow light and dark
 
 Exit status: 0 all is well, 1 something is wrong, 2 could not be done, 77 there is no browser, no
 Selenium or no site.
@@ -10,103 +18,255 @@ import json
 import pathlib
 import sys
 
-from docs.site import browser
+from docs.site import browser, navigation
 from docs.site.stepper_driver import Stepper
 
-STEPPER = "page_docs_stepper.html"
-# Doxygen writes \(...\) and \[...\]; MathJax makes of each a script, which keeps the text, and a
-# drawing.
-FORMULAS = "document.querySelectorAll('script[type^=\"math/tex\"]').length"
-DRAWN = "document.querySelectorAll('.MathJax_SVG > svg').length"
-WRONG = "MathJax.Hub.getAllJax().filter((jax) => jax.texError).map((jax) => jax.originalText)"
-LEFT = "(document.querySelector('.contents').innerText.match(/\\\\[(\\[]/g) || []).length"
-READY = (
-    "window.MathJax && MathJax.isReady && !MathJax.Hub.queue.pending && !MathJax.Hub.queue.running"
-)
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WIDE, PHONE, PAPER = 1440, 390, 718  # pixels; A4 without margins of 1 cm
+# What readers look for, and where they should find it. Written before the index.
+SEARCHES = {
+    "online softmax": "03_online_softmax/1_online_softmax.html",
+    "bank conflict": "04_tiled_matmul/2_memory.html",
+    "log-sum-exp": "02_safe_softmax/1_safe_softmax.html",
+    "ping-pong": "05_flash_forward/4_overlap.html",
+    "lazy rescaling": "05_flash_forward/5_persistent.html",
+    "coalescing": "04_tiled_matmul/2_memory.html",
+    "thread tiling": "04_tiled_matmul/3_matmul.html",
+    "ldmatrix": "04_tiled_matmul/4_tensor_cores.html",
+    "mbarrier": "04_tiled_matmul/5_hopper.html",
+    "wgmma descriptor": "04_tiled_matmul/5_hopper.html",
+    "warp specialization": "05_flash_forward/3_hopper.html",
+    "causal mask": "01_naive_attention/1_attention.html",
+    "persistent kernel tile scheduler": "05_flash_forward/5_persistent.html",
+    "derivative of softmax": "01_naive_attention/2_gradients.html",
+    "atomicAdd dQ": "06_flash_backward/2_fused_kernels.html",
+    "deterministic backward": "06_flash_backward/3_tensor_cores.html",
+    "roofline": "docs/theory/01_memory_hierarchy.html",
+    "occupancy registers": "docs/theory/06_registers_and_occupancy.html",
+    "overflow of exp": "02_safe_softmax/1_safe_softmax.html",
+    "first CUDA program": "04_tiled_matmul/1_first_program.html",
+}
+STEPPER = "docs/stepper/index.html"
+LISTING = "05_flash_forward/1_one_kernel.html"
+
+# What sticks out to the right of the window, unless something around it scrolls or cuts it.
+CLIPPED = """(() => {
+  const width = document.documentElement.clientWidth, found = [];
+  const kept = (element) => {
+    for (let box = element; box && box.tagName !== 'ARTICLE'; box = box.parentElement) {
+      const style = getComputedStyle(box);
+      if (style.overflowX !== 'visible' || style.position === 'absolute') return true;
+    }
+    return false;
+  };
+  if (document.documentElement.scrollWidth > width) found.push('the page is wider than its window');
+  for (const element of document.querySelectorAll('article *')) {
+    if (element.namespaceURI !== 'http://www.w3.org/1999/xhtml') continue;
+    const box = element.getBoundingClientRect();
+    if (box.width && box.right > width + 1 && !kept(element)) {
+      found.push(element.tagName + ' ' + element.textContent.trim().slice(0, 40));
+    }
+  }
+  return found.slice(0, 3);
+})()"""
+FORMULAS = """(() => {
+  const all = [...document.querySelectorAll('math')];
+  const shown = all.filter((math) => math.checkVisibility({contentVisibilityAuto: true}));
+  return [all.length, shown.filter((math) => !math.getBoundingClientRect().width).length];
+})()"""
+# The colours of code and of rows of tables are the same everywhere: one page is enough, `whole`.
+AXE = """const [whole, rules, done] = arguments;
+const same = ['.highlight pre > span', 'table.results tbody tr:nth-child(n+3)'];
+axe.run(whole ? document : {exclude: same.map((selector) => [selector])}, {
+  preload: false, resultTypes: ['violations'], runOnly: rules
+}).then((result) => done(result.violations.map(
+  (v) => v.id + ': ' + v.nodes.slice(0, 3).map((n) => n.target).join('; '))));"""
+LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+# The page has seen its new size.
+SETTLED = "const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 0));"
+# Tables and listings that would lose their right side on paper.
+TOO_WIDE = """['table', 'pre', 'math[display=block]']
+  .flatMap((what) => [...document.querySelectorAll('article ' + what)])
+  .filter((box) => box.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .map((box) => box.tagName + ' ' + box.textContent.trim().slice(0, 40))"""
 
 
-def formulas(window, pages, found):
-    """Adds faults to `found`; returns how many formulas are drawn."""
-    count = 0
-    for page in pages:
-        text = page.read_text(encoding="utf-8")
-        if "\\(" not in text and "\\[" not in text:
-            continue
-        window.open(page)
-        window.until(READY)
-        asked, drawn, left = (window.value(what) for what in (FORMULAS, DRAWN, LEFT))
-        faults = [f"MathJax cannot read {words}" for words in window.value(WRONG)]
-        if not asked:
-            faults.append("MathJax saw no formula")
-        if drawn != asked:
-            faults.append(f"{drawn} of {asked} formulas are drawn")
-        if left:
-            faults.append(f"{left} formulas stand there as text")
-        found += [f"{page.name}: {sentence}" for sentence in faults + window.faults()]
-        count += drawn
-    return count
+def searches(window, html):
+    """Yields faults of the search."""
+    for words, page in SEARCHES.items():
+        window.driver.get((html / "search.html").resolve().as_uri() + "?q=" + words)
+        window.until("document.getElementById('course-count').textContent")
+        found = window.value(
+            "[...document.querySelectorAll('#course-results > li')].slice(0, 3)"
+            ".map((item) => item.querySelector('a').getAttribute('href').split('#')[0])"
+        )
+        if page not in found:
+            yield f"the search for '{words}' finds {', '.join(found)}, not {page}"
 
 
-def stepper(html):
+def every_page(window, html, files, axe, counts):
+    """Yields faults of each page, in each size and look."""
+    for file in files:
+        window.size(WIDE, 900)
+        window.look(dark=False)
+        window.open(html / file)
+        window.value("document.querySelectorAll('details').forEach((box) => box.open = true)")
+        formulas, empty = window.value(FORMULAS)
+        counts["formulas"] += formulas
+        if empty:
+            yield f"{file}: {empty} of {formulas} formulas are not drawn"
+        if axe:
+            window.driver.execute_script(axe)
+        whole = file in (LISTING, *files[-1:])
+        # Colours differ between the looks, everything else between the sizes.
+        for dark, width, rules in (
+            (False, WIDE, LEVELS),
+            (False, PHONE, ["scrollable-region-focusable", "aria-hidden-focus"]),
+            (True, WIDE, []),
+            (True, PHONE, ["color-contrast"]),
+        ):
+            window.look(dark)
+            window.size(width, 900)
+            window.driver.execute_async_script(SETTLED)
+            for words in window.value(CLIPPED):
+                yield f"{file}, {width} pixels: clipped: {words}"
+            if axe and rules:
+                counts["axe"] += 1
+                for words in window.driver.execute_async_script(AXE, whole, rules):
+                    yield f"{file}, {'dark' if dark else 'light'}, {width} pixels: axe: {words}"
+        window.look(False, paper=True)
+        window.size(PAPER, 1000)
+        for words in window.value(TOO_WIDE):
+            yield f"{file}, on paper: {words}"
+        yield from (f"{file}: {sentence}" for sentence in window.faults())
+
+
+FOCUS = "document.activeElement.getAttribute('href') || document.activeElement.tagName"
+
+
+def tab_to(window, wanted, most):
+    """Presses Tab until the focus is on a link whose address ends so; returns how often."""
+    for count in range(1, most + 1):
+        window.press("Tab")
+        if str(window.value(FOCUS)).split("#")[0].endswith(wanted):
+            return count
+    raise browser.PageError(f"{most} times Tab do not reach the link to {wanted}")
+
+
+def keyboard(window, html):
+    """Yields faults of a walk without a mouse: front page, lesson, chapter, source of a listing."""
+    window.size(WIDE, 900)
+    window.look(dark=False)
+    window.open(html / "index.html")
+    window.press("Tab")
+    if window.value(FOCUS) != "#furo-main-content":
+        yield f"the first Tab reaches {window.value(FOCUS)}, not the link to the content"
+        return
+    window.press("Enter")
+    tab_to(window, "05_flash_forward/index.html", 40)
+    window.press("Enter")
+    window.until("location.pathname.endsWith('05_flash_forward/index.html')")
+    window.press("Tab")
+    window.press("Enter")
+    tab_to(window, "1_one_kernel.html", 40)
+    window.press("Enter")
+    window.until("location.pathname.endsWith('1_one_kernel.html')")
+    window.press("Tab")
+    window.press("Enter")
+    tab_to(window, "01__unfused_8cuh_source.html", 10)
+    window.press("Enter")
+    window.until("location.pathname.endsWith('_source.html')")
+    if not window.value("document.querySelector('.course-links a[href*=one_kernel]')"):
+        yield "the source of a listing has no link to its chapter"
+    window.open(html / "index.html")
+    window.press("/")
+    if window.value("document.activeElement.name") != "q":
+        yield "the key / does not reach the search"
+
+
+def place(window, html):
+    """Yields faults of Back and reload."""
+    window.size(WIDE, 900)
+    window.open(html / LISTING)
+    window.value("window.scrollTo({top: 4000, behavior: 'instant'})")
+    window.until("Math.abs(window.scrollY - 4000) < 2")
+    for name, act in (("Back", None), ("reload", window.driver.refresh)):
+        if act:
+            act()
+        else:
+            window.value("void (location.href = '2_tensor_cores.html')")
+            window.until("location.pathname.endsWith('2_tensor_cores.html')")
+            window.driver.back()
+        window.until("document.readyState === 'complete'")
+        try:
+            window.until("Math.abs(window.scrollY - 4000) < 100", 5)
+        except browser.PageError:
+            yield f"{name} leads to line {window.value('window.scrollY')} of the page, not to 4000"
+
+
+def stepper(window, html):
     """Yields faults of the tile stepper on its page: a walk, and that its colours follow the site's
     look."""
-    data = json.loads((html / "steps.json").read_text(encoding="utf-8"))
+    data = json.loads((html / STEPPER).with_name("steps.json").read_text(encoding="utf-8"))
     colour = "getComputedStyle(document.querySelector('#stepper-tile td')).color"
-    colours = {}
+    colours = []
     for dark in (False, True):
-        with browser.Browser(dark=dark) as window:
-            window.open(html / STEPPER)
-            driven = Stepper(window, data)
-            for step in range(4):
-                yield from driven.check(0, step)
-                window.click("#stepper-next")
-            window.press("ArrowRight")
-            yield from driven.check(0, 5)
-            width = window.value("document.documentElement.scrollWidth")
-            if width > 1400:
-                yield f"{STEPPER}: in a window of 1400 the page is {width} wide"
-            is_dark = window.value("document.documentElement.classList.contains('dark-mode')")
-            colours[is_dark] = window.value(colour)
-            yield from (f"{STEPPER}: {sentence}" for sentence in window.faults())
-    # Without doxygen-awesome-css the site is always light.
-    if len(colours) == 2 and colours[True] == colours[False]:
-        yield f"{STEPPER}: the numbers have the same colour, {colours[True]}, in light and dark"
+        window.look(dark)
+        window.size(WIDE, 900)
+        window.open(html / STEPPER)
+        driven = Stepper(window, data)
+        for step in range(4):
+            yield from driven.check(0, step)
+            window.click("#stepper-next")
+        window.press("ArrowRight")
+        yield from driven.check(0, 5)
+        colours.append(window.value(colour))
+        yield from (f"{STEPPER}: {sentence}" for sentence in window.faults())
+    if colours[0] == colours[1]:
+        yield f"{STEPPER}: the numbers have the same colour, {colours[0]}, in light and dark"
 
 
 def main(arguments=None):
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description="Open the finished site in a browser.")
     parser.add_argument("--html", required=True, type=pathlib.Path, help="the site's directory")
-    html = parser.parse_args(arguments).html
+    parser.add_argument("--venv", type=pathlib.Path, help="where axe.min.js is installed")
+    options = parser.parse_args(arguments)
+    html = options.html
     if lack := browser.missing():
         print(f"skipped: {lack}; the site was not opened.")
         return 77
     if not (html / "index.html").is_file():
         print(f"skipped: there is no site in {html}; ./learn docs builds it.")
         return 77
-    found, count = [], 0
+    scripts = sorted(options.venv.rglob("axe.min.js")) if options.venv else []
+    axe = scripts[0].read_text(encoding="utf-8") if scripts else None
+    files = [navigation.html_file(page) for page in navigation.pages(ROOT)] + ["search.html"]
+    files += [
+        path.relative_to(html).as_posix() for path in sorted(html.glob("changes/*/*/*.html"))[:1]
+    ]
+    found, counts = [], {"formulas": 0, "axe": 0}
     try:
-        if (html / "mathjax").is_dir():
-            with browser.Browser() as window:
-                pages = [html / "index.html", *sorted(html.glob("page_*.html"))]
-                count = formulas(window, pages, found)
-            if not count:
-                found.append("the site has no formula")
-        else:
-            print(
-                "Note: the site was built without libjs-mathjax; its formulas were not looked at."
-            )
-        if (html / STEPPER).is_file():
-            for sentence in stepper(html):
-                found.append(sentence)
+        with browser.Browser() as window:
+            found += searches(window, html)
+            found += keyboard(window, html)
+            found += place(window, html)
+            if (html / STEPPER).with_name("steps.json").is_file():
+                found += stepper(window, html)
+            found += every_page(window, html, files, axe, counts)
     except browser.PageError as error:
         found.append(str(error))
     except (OSError, ValueError, browser.BrowserError) as error:
         print(f"drive_site.py: {error}", file=sys.stderr)
         return 2
-    for sentence in found[:20]:
+    if not counts["formulas"]:
+        found.append("the site has no formula")
+    for sentence in found[:30]:
         print(sentence)
-    print(f"{count} formulas drawn without a network, {len(found)} faults.")
+    print(
+        f"{len(files)} pages, {counts['formulas']} formulas drawn without a network, "
+        f"{counts['axe']} runs of axe, {len(SEARCHES)} searches, {len(found)} faults."
+    )
     return 1 if found else 0
 
 

@@ -51,7 +51,7 @@ def region(lines, path, tag):
     return [i for i in range(marks[0] + 1, marks[1]) if not MARK.match(lines[i])]
 
 
-def dedented(lines, numbers, path, what):
+def dedented(lines, numbers, path, what, most_columns=MAX_COLUMNS):
     """Those lines at the left margin; a line that is too wide is a problem."""
     texts = [lines[i].rstrip() for i in numbers]
     indents = [re.match(r"[ \t]*", text)[0] for text in texts if text]
@@ -60,10 +60,10 @@ def dedented(lines, numbers, path, what):
     for number, text in zip(numbers, texts):
         text = text[shared:]
         columns = len(text.expandtabs(8))
-        if columns > MAX_COLUMNS:
+        if columns > most_columns:
             raise Problem(
                 f"{path}:{number + 1} has {columns} columns without its indentation; "
-                f"{what} may have {MAX_COLUMNS}."
+                f"{what} may have {most_columns}."
             )
         result.append(text)
     return stripped(result)
@@ -87,7 +87,7 @@ def listing(root, path, tag):
     return result
 
 
-def code(root, place):
+def code(root, place, most_columns=MAX_COLUMNS):
     """The lines of PATH, PATH#TAG or PATH#TAG,TAG that a difference compares: the regions, one
     after the other, or the whole file; without the BOILERPLATE."""
     path, _, tags = place.partition("#")
@@ -96,7 +96,7 @@ def code(root, place):
     result = []
     for part in parts:
         numbers = [i for i in part if not BOILERPLATE.match(lines[i]) and not MARK.match(lines[i])]
-        texts = dedented(lines, numbers, path, "a diff")
+        texts = dedented(lines, numbers, path, "a diff", most_columns)
         result += [""] * bool(result and texts) + texts
     if not result:
         raise Problem(f"the diff's {place} has no code.")
@@ -201,11 +201,11 @@ def folded(lines, context):
     return [line for i, line in enumerate(result) if line or 0 < i < len(result) - 1]
 
 
-def diff(root, old, new, context=2, most=60, renames=()):
+def diff(root, old, new, context=2, most=60, renames=(), most_columns=MAX_COLUMNS):
     """The lines of a ```diff block: what the code NEW changes of OLD, each PATH or PATH#TAG."""
     paths = [place.partition("#")[0] for place in (old, new)]
     names = Names(*paths, list(renames))
-    lines = changes(code(root, old), code(root, new), names)
+    lines = changes(code(root, old, most_columns), code(root, new, most_columns), names)
     if all(sign == " " for sign, _ in lines):
         raise Problem(f"{old} and {new} differ in nothing but names; there is no diff.")
     result = folded(lines, context)

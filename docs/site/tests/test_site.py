@@ -1,5 +1,7 @@
 """Tests of the finished site: check_site.py alone, and the target docs on a small repository."""
 
+import os
+import pathlib
 import shutil
 import subprocess
 import unittest
@@ -71,27 +73,75 @@ x = \\frac{1}{2}
 """
 
 
+FIRST = """# 1. The first *chapter*
+
+[back](README.md#the-idea)
+
+<!-- listing: 01_a/a.hpp#twice -->
+```cpp
+int twice(int number);
+```
+
+<!-- diff: 01_a/kernels/01_old.cuh 02_new.cuh -->
+```diff
+-int one = 1;
++int one = 2;
+```
+
+<details><summary>The whole file</summary>
+
+[02_new.cuh](kernels/02_new.cuh), after [01_old.cuh](kernels/01_old.cuh)
+
+</details>
+<!-- /diff -->
+
+<!-- generated: docs.records.results docs/results/one.json -->
+```text
+kernel     ms
+------  -----
+a        1.00
+```
+<!-- /generated -->
+
+> [!WARNING]
+> Take care.
+
+---
+
+<!-- navigation -->
+[Course](../README.md) · Next: [2. The second one](2_second.md)
+"""
+KERNEL = """/// @file
+/// A step.
+#pragma once
+
+/// All of it.
+namespace fa {
+
+/// Of old.
+constexpr int old = 1;
+
+}  // namespace fa
+"""
+
+
 class CheckSite(TreeTest):
+    """check_site.py, on a site of two pages."""
+
     def setUp(self):
         super().setUp()
-        self.write(
-            "site.txt", f"root {self.root}\nhtml {self.root}/html\npage README.md\npage a.md\n"
-        )
         self.write("README.md", "# Front\n")
-        self.write("a.md", "# Page *a*\n\n## One & `two`\n")
+        self.write("docs/notation.md", "# Symbols\n")
         self.write(
             "html/index.html",
-            '<h1 id="x">Front</h1><a href="page_a.html#y"></a><img src="i.svg">'
+            '<h1 id="x">Front</h1><a href="docs/notation.html#y"></a><img src="i.svg">'
             '<a href="#x"></a><a href="https://none"></a>',
         )
-        self.write(
-            "html/page_a.html",
-            '<h1>Page a</h1>\n<a name="y"></a><h2>One &amp; two</h2><a href="index.html?q"></a>',
-        )
+        self.write("html/docs/notation.html", '<h1 id="y">S</h1><a href="../index.html?q"></a>')
         self.write("html/i.svg", "<svg/>")
 
     def check(self):
-        return self.run_main(check_site.main, "--site", self.root / "site.txt")
+        return self.run_main(check_site.main, "--root", self.root, "--html", self.root / "html")
 
     def assert_fault(self, sentence):
         status, out, _ = self.check()
@@ -106,33 +156,34 @@ class CheckSite(TreeTest):
 
     def test_missing_page(self):
         self.write("html/index.html", "Front")
-        (self.root / "html/page_a.html").unlink()
-        self.assert_fault("a.md is not on the site: there is no page_a.html. Did gfm2dox.py run?")
+        (self.root / "html/docs/notation.html").unlink()
+        self.assert_fault("docs/notation.md is not on the site: there is no docs/notation.html.")
 
-    def test_empty_page(self):
-        self.write("html/page_a.html", '<h1>Page a</h1><a name="y"></a>')
-        self.assert_fault("a.md:3: the heading 'One & two' is not in page_a.html.")
+    def test_unlisted_page(self):
+        self.write("docs/other.md", "# Other\n")
+        self.assert_fault("docs/other.md is not in the navigation;")
 
     def test_missing_file(self):
         (self.root / "html/i.svg").unlink()
         self.assert_fault("index.html:1: the link i.svg leads to no file.")
 
     def test_missing_anchor(self):
-        self.write("html/page_a.html", "<h1>Page a</h1><h2>One &amp; two</h2>")
-        self.assert_fault("index.html:1: the link page_a.html#y leads to no anchor.")
+        self.write("html/docs/notation.html", "<h1>S</h1>")
+        self.assert_fault("index.html:1: the link docs/notation.html#y leads to no anchor.")
 
-    def test_links_of_the_navigation(self):
-        good = '[ "A", "page_a.html#y", [\n[ "f", "page_a.html#a' + "0" * 32 + '", null ]'
-        self.write("html/navtreedata.js", good)
-        self.write("html/site.css", "a { background: url(i.svg), url('data:x'), url(\"#z\") }\n")
+    def test_links_of_the_navigation_and_of_styles(self):
+        self.write("html/reference/a.html", '<a name="y"></a>')
+        good = '[ "A", "a.html#y", [\n[ "f", "a.html#a' + "0" * 32 + '", null, "pages.html" ]'
+        self.write("html/reference/navtreedata.js", good)
+        self.write("html/a/b.css", "a { background: url(../i.svg), url('data:x'), url(\"#z\") }\n")
         self.assertEqual(self.check()[0], 0)
-        self.write("html/navtreedata.js", good + '\n"page_a.html#none"')
-        self.assert_fault("navtreedata.js:3: the link page_a.html#none leads to no anchor.")
-        self.write("html/navtreedata.js", "url:'none.html'")
+        self.write("html/reference/navtreedata.js", good + '\n"a.html#none"')
+        self.assert_fault("navtreedata.js:3: the link a.html#none leads to no anchor.")
+        self.write("html/reference/navtreedata.js", "url:'none.html'")
         self.assert_fault("navtreedata.js:1: the link none.html leads to no file.")
-        self.write("html/navtreedata.js", "")
-        self.write("html/site.css", "\na { background: url('none.png') }")
-        self.assert_fault("site.css:2: the link none.png leads to no file.")
+        self.write("html/reference/navtreedata.js", "")
+        self.write("html/a/b.css", "\na { background: url('none.png') }")
+        self.assert_fault("a/b.css:2: the link none.png leads to no file.")
 
     def test_jump_list_of_doxygen(self):
         text = '<div class="summary"><a href="#none"></a></div>'
@@ -142,27 +193,26 @@ class CheckSite(TreeTest):
         self.assert_fault("extra.html:1: the link #none leads to no anchor.")
 
     def test_namespace_without_description(self):
-        self.write("site.txt", self.read("site.txt") + "sources src\n")
-        self.write("src/a.hpp", "namespace fa {\n}\nnamespace fa::in_b {\nnamespace detail {\n")
-        self.write("src/tests/b.hpp", "namespace fa::c {\n")
-        self.write("html/namespacefa.html", "")
+        self.write("common/a.hpp", "namespace fa {\n}\nnamespace fa::in_b {\nnamespace detail {\n")
+        self.write("common/tests/b.hpp", "namespace fa::c {\n")
+        self.write("html/reference/namespacefa.html", "")
         self.assert_fault(
-            "src/a.hpp:3: the namespace fa::in_b has no description; docs/site/namespaces"
+            "common/a.hpp:3: the namespace fa::in_b has no description; docs/site/namespaces"
         )
-        self.write("html/namespacefa_1_1in__b.html", "")
+        self.write("html/reference/namespacefa_1_1in__b.html", "")
         self.assertEqual(self.check()[0], 0)
         self.write(
-            "src/a.hpp", "namespace fa {\nnamespace in_b {\n"
+            "common/a.hpp", "namespace fa {\nnamespace in_b {\n"
         )  # the same, opened in two steps
         self.assertEqual(self.check()[0], 0)
-        self.write("src/a.hpp", "namespace fa {\nnamespace b {\n")
-        self.assert_fault("src/a.hpp:2: the namespace b has no description;")
+        self.write("common/a.hpp", "namespace fa {\nnamespace b {\n")
+        self.assert_fault("common/a.hpp:2: the namespace b has no description;")
 
-    def test_no_site(self):
-        (self.root / "site.txt").unlink()
-        status, _, err = self.check()
-        self.assertEqual(status, 2)
-        self.assertIn("check_site.py: ", err)
+    def test_warnings_of_doxygen(self):
+        self.write("warnings.txt", "Member x (variable) of struct fa::P is not documented.\n")
+        self.assertEqual(self.check()[0], 0)
+        self.write("warnings.txt", "a.hpp:3: warning: argument 'n' is not found\n")
+        self.assert_fault("a.hpp:3: warning: argument 'n' is not found")
 
 
 class CodeFilter(TreeTest):
@@ -195,7 +245,11 @@ class CodeFilter(TreeTest):
         self.assertIn("\\ref error_cpp2dox_could_not_read_this_file", out)
 
 
+SPHINX = os.environ.get("FA_DOCS_SPHINX", "")
+
+
 @unittest.skipUnless(shutil.which("doxygen") and shutil.which("cmake"), "needs Doxygen and CMake")
+@unittest.skipUnless(pathlib.Path(SPHINX).is_file(), "needs Sphinx, which the target docs fetches")
 class Target(TreeTest):
     """Runs the real docs/CMakeLists.txt; the directory's name has a space in it."""
 
@@ -205,7 +259,9 @@ class Target(TreeTest):
         shutil.copytree(
             ROOT / "docs",  # without the course's own pages
             self.root / "docs",
-            ignore=shutil.ignore_patterns("tests", "__pycache__", "results", "theory", "*.md"),
+            ignore=shutil.ignore_patterns(
+                "tests", "__pycache__", "results", "theory", "explorers", "*.md"
+            ),
         )
         shutil.copytree(
             ROOT / "common/files",
@@ -214,14 +270,19 @@ class Target(TreeTest):
         )
         for path, text in {
             "CMakeLists.txt": CMAKE,
+            "LICENSE": "MIT\n",
+            "CITATION.cff": "title: A course\nversion: 1.0\ndate-released: 2026-01-01\n",
             "README.md": FRONT,
             "01_a/README.md": LESSON,
-            "01_a/1_first.md": "# 1. The first *chapter*\n\n[back](README.md#the-idea)\n",
+            "01_a/1_first.md": FIRST,
             "01_a/2_second.md": "# 2. The second one\n",
             "01_a/a.hpp": HEADER,
             "01_a/a.cpp": SOURCE,
-            "01_a/a.svg": "<svg/>",
+            "01_a/kernels/01_old.cuh": KERNEL,
+            "01_a/kernels/02_new.cuh": KERNEL.replace("1;", "2;").replace("old", "new"),
+            "01_a/a.svg": '<svg width="400" font-size="10"/>',
             "docs/README.md": "# Pages\n",
+            "docs/results/one.json": "{}",
             "01_a/tests/t.hpp": "/// @file\nint undocumented();\n",
         }.items():
             self.write(path, text)
@@ -230,6 +291,7 @@ class Target(TreeTest):
     def build(self):
         """Returns (exit status, everything that was printed)."""
         configure = ["cmake", "-S", self.root, "-B", self.root / "build"]
+        configure += [f"-DFA_DOCS_SPHINX={SPHINX}"]
         if shutil.which("ninja"):
             configure += ["-G", "Ninja"]
         out = ""
@@ -256,40 +318,62 @@ class Target(TreeTest):
         status, out = self.build()
         self.assertEqual(status, 0, out)
         self.assertIn("0 faults.", out)
-        front, lesson = self.html_file("index.html"), self.html_file("page_01_a.html")
-        self.assertIn('href="page_01_a.html#page_01_a__the-idea"', front)
-        self.assertIn('href="a_8cpp.html"', front)
-        self.assertIn('src="images/01_a-a.svg"', front)
-        self.assertIn('href="index.html#page_front"', lesson)
-        self.assertIn(r"\(a_b &lt; c\)", lesson)
-        self.assertIn('href="page_01_a_1_first.html"', lesson)
-        tree = self.html_file("navtreedata.js") + self.html_file("page_01_a.js")
-        self.assertRegex(tree, r'"First|"1\.\sThe first chapter", "page_01_a_1_first.html"')
-        self.assertIn("page_01_a_2_second.html", self.html_file("page_01_a.js"))
-        self.assertRegex(lesson, r"\\\[\s*x = \\frac\{1\}\{2\}\s*\\\]")
-        self.assertRegex(
-            lesson, r'<a class="el" href="namespacefa.html#\w+"[^>]*>fa::twice\(\)</a>'
-        )
-        # The marks of listings are no documentation, and the source is shown with its comments.
-        for file in self.html.glob("namespace*.html"):
+        front, lesson = self.html_file("index.html"), self.html_file("01_a/index.html")
+        self.assertIn('href="01_a/index.html#the-idea"', front)
+        self.assertIn('href="reference/a_8cpp_source.html"', front)
+        # The drawing is so large that its letters of 10 have 12.
+        self.assertRegex(front, r'<img alt="drawing"[^>]* src="_images/a.svg" style="width: 480px;')
+        self.assertIn('href="../index.html"', lesson)
+        with self.subTest("formulas"):
+            self.assertIn('alttext="a_b &lt; c"', lesson)
+            self.assertRegex(lesson, r'<div class="formula"><math [^>]*display="block"')
+        with self.subTest("names of the code"):
+            self.assertRegex(
+                lesson, r'<a class="reference external" href="\.\./reference/namespacefa.html#\w+"'
+            )
+        with self.subTest("navigation"):
+            self.assertIn('href="1_first.html"', lesson)
+            self.assertIn("Lessons", front)
+        first = self.html_file("01_a/1_first.html")
+        with self.subTest("a listing"):
+            self.assertIn('href="../reference/a_8hpp_source.html#l00012"', first)
+            self.assertIn(", lines 12 to 12", first)
+        with self.subTest("a step of a ladder"):
+            self.assertIn('href="../changes/01_a/kernels/02_new.html"', first)
+            self.assertIn("changes of", first)
+            self.assertNotIn("The whole file", first)
+            self.assertIn(
+                "From 01_old to 02_new", self.html_file("changes/01_a/kernels/02_new.html")
+            )
+        with self.subTest("a printed table"):
+            self.assertRegex(first, r'<table class="[^"]*results[^"]*">')
+            self.assertIn('href="../files/docs/results/one.json"', first)
+        with self.subTest("an alert"):
+            self.assertRegex(first, r'(?s)<div class="admonition warning">.*?Take care')
+        with self.subTest("links between chapters are the theme's"):
+            self.assertNotIn("Next: ", first)
+        source = self.html_file("reference/a_8hpp_source.html")
+        with self.subTest("the way back"):
+            self.assertIn('In the course: <a href="../01_a/1_first.html">1. The first', source)
+            self.assertIn("an ordinary comment", source)
+            self.assertNotRegex(source, r'<a class="code[^>]*#')
+        # The marks of listings are no documentation.
+        for file in self.html.glob("reference/namespace*.html"):
             self.assertNotIn("[twice]", file.read_text(encoding="utf-8"))
-        self.assertIn("an ordinary comment", self.html_file("a_8hpp_source.html"))
-        self.assertEqual(list(self.html.glob("t_8hpp*")), [])
-        self.assertIn("Lessons", self.html_file("menudata.js"))
-        if "libjs-mathjax is not installed" not in out:
-            self.assertTrue((self.html / "mathjax/MathJax.js").is_file())
-            self.assertIn('src="mathjax/MathJax.js"', lesson)
-            self.assertNotRegex(lesson, r'(?:src|href)="https?://[^"]*\.(?:js|css)')
+        self.assertEqual(list(self.html.rglob("t_8hpp*")), [])
+        with self.subTest("nothing from the network"):
+            for page in (front, lesson, first, self.html_file("search.html")):
+                self.assertNotRegex(page, r'(?:src|href)="https?://[^"]*\.(?:js|css)')
 
     def test_what_breaks_the_build(self):
         with self.subTest("a link on a page"):
             self.assert_broken(
-                "README.md",
-                FRONT + "\n[x](none.md)\n",
-                "README.md:7: the link none.md leads to no file.",
-                "error_the_link_none_md_leads_to_no_file",
+                "README.md", FRONT + "\n[x](none.md)\n", "the link none.md leads to no file"
             )
         self.write("README.md", FRONT)
+        with self.subTest("a formula"):
+            self.assert_broken("01_a/2_second.md", "# 2.\n\n$`\\nosuch`$\n", "\\nosuch")
+        self.write("01_a/2_second.md", "# 2. The second one\n")
         with self.subTest("an undocumented function"):
             self.assert_broken(
                 "01_a/a.hpp",
@@ -305,23 +389,6 @@ class Target(TreeTest):
         with self.subTest("a description of a parameter that there is not"):
             self.assert_broken(
                 "01_a/a.hpp", HEADER.replace("@param number any", "@param nmuber any", 1), "nmuber"
-            )
-        self.write("01_a/a.hpp", HEADER)
-        with self.subTest("a filter that crashes"):
-            filter_file = self.root / "docs/site/gfm2dox.py"
-            good = filter_file.read_text(encoding="utf-8")
-            self.assert_broken(
-                "docs/site/gfm2dox.py",
-                good.replace("self.title(out)", "self.no_such_thing()"),
-                "gfm2dox.py cannot translate the page",
-                "error_gfm2dox_could_not_translate_this_page",
-            )
-        with self.subTest("a filter that prints nothing"):
-            self.assert_broken(
-                "docs/site/gfm2dox.py",
-                good.replace("sys.stdout.write(out)", "pass"),
-                "README.md is not on the site",
-                "Did gfm2dox.py run?",
             )
 
 

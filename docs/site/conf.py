@@ -1,0 +1,66 @@
+"""Configuration of Sphinx for the pages. The sources are the repository's own Markdown files. It
+runs in the repository's root, where Python finds the modules; Site.cmake has the commands."""
+
+import os
+import pathlib
+import re
+
+from docs.site import navigation
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+_citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def _cited(key):
+    return re.search(rf"^{key}: (.*)$", _citation, re.MULTILINE)[1]
+
+
+project = _cited("title")
+author = "The FlashAttention lessons contributors"
+version = release = _cited("version")
+copyright = f"{_cited('date-released')[:4]}, {author}"  # pylint: disable=redefined-builtin
+language = "en"
+
+extensions = ["myst_parser", "sphinx_copybutton", "docs.site.course"]
+root_doc = navigation.docname(navigation.FRONT)
+include_patterns = navigation.pages(ROOT)
+exclude_patterns = ["build*", ".*", "**/kernels", "my_exercises"]
+myst_all_links_external = True  # docs.site.links resolves them
+myst_enable_extensions = ["tasklist"]
+suppress_warnings = ["myst.header"]  # the order of a page's headings: docs.site.check_links
+numfig = False
+html_math_renderer = "mathml"
+
+html_theme = "furo"
+html_title = project
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/reference.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+html_static_path = ["theme/static"]
+templates_path = ["theme/templates"]
+html_css_files = ["course.css"]
+html_js_files = ["page.js"]
+html_copy_source = False
+html_show_sphinx = False
+html_domain_indices = False
+html_use_index = False
+html_permalinks_icon = "#"
+html_last_updated_fmt = None
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+copybutton_exclude = ".linenos, .gp, .gd"
+# Where the repository is, for the clone line and links to it: a workflow on GitHub knows.
+repository = os.environ.get("COURSE_REPOSITORY", "")
+if not repository and os.environ.get("GITHUB_REPOSITORY"):
+    repository = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
+html_context = {"repository": repository}
+
+epub_basename = "flash-attention-course"
+epub_show_urls = "no"

@@ -1,0 +1,88 @@
+"""Which pages the site has, in groups, and their order: what the sidebar shows."""
+
+import pathlib
+
+from docs.site import chapters
+
+FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
+LAB = "common/lab/README.md"
+GROUPS = [
+    ("Start here", ["docs/building.md", LAB, EXERCISES]),
+    ("Lessons", []),  # the maps, with their chapters below them
+    ("Explorers", ["docs/stepper/README.md", "docs/explorers/*.md"]),
+    ("Theory", ["docs/theory/*.md"]),
+    (
+        "Reference",
+        [
+            "docs/results/README.md",
+            "docs/notation.md",
+            "docs/glossary.md",
+            "docs/checking.md",
+            "docs/errata.md",
+            "common/data/README.md",
+        ],
+    ),
+    (
+        "For teachers",
+        [
+            "common/classroom/teaching.md",
+            "docs/quiz.md",
+            "common/classroom/README.md",
+        ],
+    ),
+    ("For contributors", ["docs/contributing.md", "docs/README.md"]),
+]
+
+
+def groups(root):
+    """[(title of the group, its pages)], paths relative to the repository, without empty groups."""
+    found = []
+    for title, patterns in GROUPS:
+        pages = chapters.lessons(root) if title == "Lessons" else []
+        for pattern in patterns:
+            names = sorted(p.relative_to(root).as_posix() for p in root.glob(pattern))
+            # A map before what is beside it.
+            pages += sorted(names, key=lambda name: not name.endswith("/README.md"))
+        if pages:
+            found.append((title, pages))
+    return found
+
+
+def below(root, page):
+    """The pages below a page in the navigation: chapters of a lesson, the lab's other pages, the
+    tasks of all exercises."""
+    if page in chapters.lessons(root):
+        return chapters.chapters(root, page)
+    if page == EXERCISES:
+        return sorted(p.relative_to(root).as_posix() for p in root.glob("*/exercises/*/task.md"))
+    if page == LAB:
+        beside = sorted(root.glob("common/lab/*.md"))
+        return [p.relative_to(root).as_posix() for p in beside if p.name != "README.md"]
+    return []
+
+
+def unlisted(root):
+    """Pages of docs and common that the navigation does not have."""
+    patterns = ("docs/*.md", "docs/*/*.md", "common/*/*.md")
+    there = {p.relative_to(root).as_posix() for pattern in patterns for p in root.glob(pattern)}
+    return sorted(there - set(pages(root)))
+
+
+def pages(root):
+    """All pages in order, the front page first."""
+    found = [FRONT]
+    for _, members in groups(root):
+        for page in members:
+            found += [page, *below(root, page)]
+    return found
+
+
+def docname(page):
+    """A page's name in Sphinx: its path without .md."""
+    return page.removesuffix(".md")
+
+
+def html_file(page):
+    """The file of a page on the site: README.md becomes its folder's index.html."""
+    path = pathlib.PurePosixPath(docname(page))
+    return str(path.with_name("index") if path.name == "README" else path) + ".html"

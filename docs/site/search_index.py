@@ -1,0 +1,78 @@
+"""The index of the site's search: every section of every page with its text, and the names of the
+reference. A script that works from files, without a server; theme/static/search.js reads it."""
+
+import json
+import pathlib
+
+from docutils import nodes
+
+from docs.site import navigation
+
+LIMIT = 20000  # characters of one section; longer ones are printed tables
+KINDS = {"class", "struct", "function", "enumeration"}
+
+
+def own_text(section):
+    """(text, code) of a section, without its subsections."""
+    words, code = [], []
+
+    def walk(node):
+        for child in node.children:
+            if isinstance(child, nodes.section):
+                continue
+            if isinstance(child, nodes.literal_block):
+                code.append(child.astext())
+            elif isinstance(child, (nodes.title, nodes.raw, nodes.comment)):
+                continue
+            elif isinstance(child, nodes.Text):
+                words.append(str(child))
+            else:
+                if not isinstance(child, nodes.Inline):
+                    words.append(" ")
+                walk(child)
+
+    walk(section)
+    return [" ".join("".join(words).split())[:LIMIT], " ".join(" ".join(code).split())[:LIMIT]]
+
+
+def index(env):
+    """The pages: [address, title, group, [[anchor, heading, text, code], ...]]."""
+    found = []
+    root = pathlib.Path(env.srcdir)
+    group_of = {navigation.FRONT: "Start here"}
+    for title, members in navigation.groups(root):
+        for page in members:
+            group_of.update({name: title for name in [page, *navigation.below(root, page)]})
+    for page in navigation.below(root, navigation.EXERCISES):
+        group_of[page] = "Exercises"
+    for page in navigation.pages(root):
+        doctree = env.get_doctree(navigation.docname(page))
+        sections = []
+        for section in doctree.findall(nodes.section):
+            heading = section.next_node(nodes.title)
+            sections.append([section["ids"][0], heading.astext(), *own_text(section)])
+        title = sections[0][1] if sections else page
+        found.append([navigation.html_file(page), title, group_of[page], sections])
+    return found
+
+
+def write(app, exception):
+    """Writes search_data.js."""
+    if exception or app.builder.name != "html":
+        return
+    pages = json.dumps(index(app.env), ensure_ascii=False, separators=(",", ":"))
+    names = json.dumps(app.course_reference.names(KINDS), separators=(",", ":"))
+    text = f"window.coursePages = {pages};\nwindow.courseNames = {names};\n"
+    (pathlib.Path(app.outdir) / "_static" / "search_data.js").write_text(text, encoding="utf-8")
+
+
+def page(app):
+    """The page of the search."""
+    if app.builder.name == "html":
+        yield "search", {"title": "Search", "body": "", "toc": ""}, "search.html"
+
+
+def setup(app):
+    """Called by the extension."""
+    app.connect("html-collect-pages", page)
+    app.connect("build-finished", write)

@@ -1,0 +1,69 @@
+// Tables of results: a click on a heading sorts the rows, a field above long tables filters them. And what scrolls by
+// itself can be reached by Tab.
+"use strict";
+document.addEventListener("DOMContentLoaded", () => {
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const body = table.tBodies[0];
+    const rows = [...body.rows];
+    const text = (row, i) => row.cells[i].textContent.trim();
+    [...table.tHead.rows[0].cells].forEach((head, i) => {
+      if (!head.textContent.trim()) return;
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.firstElementChild ? head.firstElementChild.childNodes : head.childNodes);
+      head.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const now = head.getAttribute("aria-sort");
+        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+        // Numbers first from large to small, then back, then as printed.
+        const numeric = head.classList.contains("number");
+        const order = numeric ? ["descending", "ascending"] : ["ascending", "descending"];
+        const next = order[order.indexOf(now) + 1];
+        if (next) head.setAttribute("aria-sort", next);
+        const sign = next === "descending" ? -1 : 1;
+        const value = (row) => numeric ? parseFloat(text(row, i)) : text(row, i);
+        const sorted = !next ? rows : [...rows].sort((a, b) => {
+          const [x, y] = [value(a), value(b)];
+          if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+          return x < y ? -sign : x > y ? sign : 0;
+        });
+        body.append(...sorted);
+      });
+    });
+    const label = (table.closest(".table-wrapper") || table).previousElementSibling;
+    const field = label && label.matches(".results-filter") && label.querySelector("input");
+    if (field) {
+      field.addEventListener("input", () => {
+        const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+        for (const row of rows) {
+          const all = row.textContent.toLowerCase();
+          row.hidden = !words.every((word) => all.includes(word));
+        }
+      });
+    }
+  }
+
+  const reachable = () => {
+    for (const box of document.querySelectorAll("pre, .table-wrapper, .formula, .drawing")) {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+    }
+  };
+  reachable();
+  addEventListener("resize", reachable);
+  for (const box of document.querySelectorAll("details")) box.addEventListener("toggle", reachable);
+});
+
+// Explorers ask html.dark-mode for the look.
+(() => {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const follow = () => {
+    const theme = document.body.dataset.theme;
+    document.documentElement.classList.toggle("dark-mode", theme === "dark" || (theme !== "light" && dark.matches));
+  };
+  document.addEventListener("DOMContentLoaded", () => {
+    follow();
+    dark.addEventListener("change", follow);
+    new MutationObserver(follow).observe(document.body, { attributeFilter: ["data-theme"] });
+  });
+})();
