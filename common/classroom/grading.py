@@ -43,6 +43,7 @@ class StageResult:
     verdict: str  # passed, refused, skipped, or not reached
     message: str = ""
     notes: list = dataclasses.field(default_factory=list)
+    drawing: str = ""
     seconds: float = 0
 
     @property
@@ -420,6 +421,7 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
                 toolchain, exercise, folder, result.name, scratch / "program", shown
             )
             result.verdict, result.notes = said["verdict"], said.get("notes", [])
+            result.drawing = said.get("drawing", "")
             result.message = renamed(said.get("message", ""), scratch, shown)
             if result.verdict == "skipped" and (toolchain.watched or exercise.machine != "lab"):
                 result.verdict = "refused"

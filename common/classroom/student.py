@@ -239,6 +239,10 @@ class Student:
 
 def print_results(results):
     """The stages, and what the first that refuses says."""
+    drawn = [result for result in results if result.drawing]
+    drawn = [result for result in drawn if not result.passed] or drawn
+    if drawn:
+        print("\n".join(f"  {line}".rstrip() for line in drawn[0].drawing.split("\n")))
     signs = {"passed": "ok", "refused": "NO", "skipped": "--", "not reached": "  "}
     for result in results:
         print(f"  {signs[result.verdict]}  {result.title}")

@@ -1,0 +1,73 @@
+/// @file
+/// Runs a puzzle's kernel, for the entries of the puzzles.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "04_tiled_matmul/exercises/puzzle.hpp"
+#include "common/classroom/prelude_lab.hpp"
+
+namespace fa::classroom {
+
+/// Runs a kernel and notes which thread touches which element.
+/// @param puzzle its arrays and sizes
+/// @param run    launches: run(inputs, output, launch)
+template <class Run>
+Played play(const Puzzle& puzzle, Run run) {
+  constexpr std::int64_t bytes = sizeof(float);
+  Played result;
+  std::vector<std::pair<const char*, std::int64_t>> arrays;  // where they are
+  result.seen = watch([&] {
+    std::vector<FA_TARGET::DeviceBuffer<float>> in;
+    std::vector<const float*> pointers;
+    for (const std::vector<float>& numbers : puzzle.in) {
+      in.push_back(on_device(numbers));
+      pointers.push_back(in.back().data());
+      arrays.emplace_back(reinterpret_cast<const char*>(pointers.back()),
+                          bytes * static_cast<std::int64_t>(numbers.size()));
+    }
+    FA_TARGET::DeviceBuffer<float> out(puzzle.out);
+    arrays.emplace_back(reinterpret_cast<const char*>(out.data()),
+                        bytes * puzzle.out);
+    run(pointers, out.data(),
+        Launch{{puzzle.grid[0], puzzle.grid[1]},
+               {puzzle.block[0], puzzle.block[1]}});
+    result.out = from_device(out);
+  });
+  const char* shared = nullptr;  // the first word that was touched
+  for (const lab::Touch& touch : result.seen.touches) {
+    const auto* address = static_cast<const char*>(touch.address);
+    if (touch.shared && (shared == nullptr || address < shared)) {
+      shared = address;
+    }
+  }
+  for (const lab::Touch& touch : result.seen.touches) {
+    const auto* address = static_cast<const char*>(touch.address);
+    Place place{touch.block, touch.thread, -1, 0, touch.write ? 1 : 0};
+    if (touch.shared) {
+      place.element = (address - shared) / bytes;
+    } else {  // out of bounds it belongs to the nearest
+      std::int64_t nearest = INT64_MAX;
+      for (std::size_t i = 0; i < arrays.size(); ++i) {
+        const std::int64_t offset = address - arrays[i].first;
+        const std::int64_t away =
+            std::max({std::int64_t{0}, -offset, offset - arrays[i].second});
+        if (away >= nearest) continue;
+        nearest = away;
+        place.array = static_cast<int>(i);
+        place.element =
+            offset < 0 ? -((-offset + bytes - 1) / bytes) : offset / bytes;
+      }
+    }
+    for (int done = 0; done < touch.size; done += bytes, ++place.element) {
+      result.places.push_back(place);
+    }
+  }
+  return result;
+}
+
+}  // namespace fa::classroom
