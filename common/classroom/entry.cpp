@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <new>
-#include <vector>
-
 #include <execinfo.h>
+#include <new>
+#include <ucontext.h>
 #include <unistd.h>
+#include <vector>
 
 extern "C" char __executable_start;
 
@@ -36,24 +36,46 @@ struct Failure {
   std::string message;
 };
 
-// Where it is, as addresses of this program.
-void say_frames() {
+// Where this program's code begins; addresses are told relative to it.
+std::uintptr_t beginning() {
+#if defined(__PIE__)
+  return reinterpret_cast<std::uintptr_t>(&__executable_start);
+#else
+  return 0;
+#endif
+}
+
+// Where it is: an address, and those to which its callers return.
+void say_frames(std::uintptr_t here) {
   std::array<void*, 64> frames{};
   const int count = backtrace(frames.data(), static_cast<int>(frames.size()));
-  std::array<char, 32> text{};
+  std::array<char, 48> text{};
   const auto say = [&](const char* format, unsigned long value) {
     const int length = std::snprintf(text.data(), text.size(), format, value);
     (void)!write(STDERR_FILENO, text.data(), static_cast<std::size_t>(length));
   };
-  say("\n@frames", 0);
+  say("\n@frames %lx", static_cast<unsigned long>(here - beginning()));
   for (int i = 0; i < count; ++i) {
-    say(" %lx", static_cast<unsigned long>(static_cast<char*>(frames.at(i)) - &__executable_start));
+    const auto address = reinterpret_cast<std::uintptr_t>(frames.at(static_cast<std::size_t>(i)));
+    say(" %lx", static_cast<unsigned long>(address - beginning()));
   }
   say("\n", 0);
 }
 
-void on_signal(int number) {
-  say_frames();
+// The instruction that a signal has interrupted.
+std::uintptr_t interrupted(const void* context) {
+  [[maybe_unused]] const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__linux__) && defined(__x86_64__)
+  return static_cast<std::uintptr_t>(machine.gregs[REG_RIP]);
+#elif defined(__linux__) && defined(__aarch64__)
+  return static_cast<std::uintptr_t>(machine.pc);
+#else
+  return beginning();
+#endif
+}
+
+void on_signal(int number, siginfo_t*, void* context) {
+  say_frames(interrupted(context));
   std::signal(number, SIG_DFL);
   std::raise(number);
 }
@@ -61,7 +83,7 @@ void on_signal(int number) {
 // What takes memory without an end stands here for the line that does.
 void on_full_memory() {
   std::set_new_handler(nullptr);
-  say_frames();
+  say_frames(beginning());
   throw std::bad_alloc();
 }
 
@@ -76,8 +98,8 @@ void watch_signals() {
   sigaltstack(&alternate, nullptr);
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGXCPU}) {
     struct sigaction action {};
-    action.sa_handler = on_signal;
-    action.sa_flags = SA_ONSTACK | SA_NODEFER;
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_ONSTACK | SA_NODEFER | SA_SIGINFO;
     sigaction(number, &action, nullptr);
   }
 }

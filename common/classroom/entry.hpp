@@ -40,10 +40,10 @@ class Entry {
   /// @param function its parameters are values
   template <class Function>
   Entry(const char* name, Function function)
-      : Entry(name, std::function<std::string(const std::string&)>(
-                        [function](const std::string& bytes) {
-                          return invoke(function, &Function::operator(), bytes);
-                        })) {}
+      : Entry(name,
+              std::function<std::string(const std::string&)>([function](const std::string& bytes) {
+                return invoke(function, &Function::operator(), bytes);
+              })) {}
 
  private:
   Entry(const char* name, std::function<std::string(const std::string&)> function);
@@ -67,5 +67,4 @@ class Entry {
 }  // namespace fa::classroom
 
 /// FA_ENTRY(name, [](std::vector<double> x) { return student::f(x); });
-#define FA_ENTRY(name, ...) \
-  static const ::fa::classroom::Entry fa_entry_##name(#name, __VA_ARGS__)
+#define FA_ENTRY(name, ...) static const ::fa::classroom::Entry fa_entry_##name(#name, __VA_ARGS__)

@@ -7,9 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-
 #include <fcntl.h>
+#include <memory>
 #include <sys/wait.h>
 #include <unistd.h>
 #if defined(__linux__)
@@ -18,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "common/classroom/seccomp.hpp"
 #include "common/files/escape.hpp"
 
 namespace fa::classroom {
@@ -56,6 +56,9 @@ class Student {
       dup2(from, 3);
       dup2(to, 4);
       for (int fd = 5; fd < 1024; ++fd) close(fd);
+#if defined(__linux__)
+      deny_system_calls(true);
+#endif
       execl(program, program, static_cast<char*>(nullptr));
       _exit(126);
     }
@@ -252,8 +255,8 @@ int main(int argc, char** argv) {
     }
     return 0;
   }
-  if (argc != 5) {
-    std::fputs("usage: grader STAGE PROGRAM SECRET_FD RESULT_FD, or --stages\n", stderr);
+  if (argc != 6 || std::strcmp(argv[1], "--stage") != 0) {
+    std::fputs("usage: grader --stage STAGE PROGRAM SECRET_FD RESULT_FD, or --stages\n", stderr);
     return 2;
   }
 #if defined(__linux__)
@@ -261,10 +264,10 @@ int main(int argc, char** argv) {
 #endif
   std::signal(SIGPIPE, SIG_IGN);
   // The secret marks the one line that counts. The student's process inherits neither of the two.
-  const int secret_fd = std::atoi(argv[3]), result_fd = std::atoi(argv[4]);
+  const int secret_fd = std::atoi(argv[4]), result_fd = std::atoi(argv[5]);
   fcntl(secret_fd, F_SETFD, FD_CLOEXEC);
   fcntl(result_fd, F_SETFD, FD_CLOEXEC);
-  fa::classroom::program = argv[2];
+  fa::classroom::program = argv[3];
   std::string secret(32, ' ');
   std::size_t have = 0;
   while (have < secret.size()) {
@@ -277,7 +280,7 @@ int main(int argc, char** argv) {
     std::fputs("grader: the secret is missing\n", stderr);
     return 2;
   }
-  const std::string line = secret + " " + fa::classroom::grade(argv[1]) + "\n";
+  const std::string line = secret + " " + fa::classroom::grade(argv[2]) + "\n";
   std::size_t done = 0;
   while (done < line.size()) {
     const ssize_t put = write(result_fd, line.data() + done, line.size() - done);

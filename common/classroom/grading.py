@@ -316,7 +316,8 @@ def place(program, output, shown):
     if not frames or not shutil.which("addr2line"):
         return ""
     # All but the first are addresses to return to, one beyond the call.
-    addresses = [f"{max(int(a, 16) - 1, 0):x}" for a in frames[-1].split()]
+    first, *others = (int(address, 16) for address in frames[-1].split())
+    addresses = [f"{address:x}" for address in (first, *(max(a - 1, 0) for a in others))]
     words = ["addr2line", "-i", "-e", str(program), *addresses]
     lines = subprocess.run(words, capture_output=True, text=True).stdout
     found = re.search(r"/student/([\w.]+:[1-9]\d*)", lines)
@@ -368,7 +369,7 @@ def run_stage(toolchain, exercise, folder, stage, program="", shown="", limits=R
     limits = dataclasses.replace(
         limits, readable=(*toolchain.system([]), grader, program or folder, *toolchain.shared())
     )
-    command = [grader, stage, program or "-"]
+    command = [grader, "--stage", stage, program or "-"]
     outcome = sandbox.run(toolchain.confine, command, folder, limits, channel=True)
     try:
         said = json.loads(outcome.result)

@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_cpu.hpp"
-
 #include "student/causal_mask.hpp"
 
 using Scores = fa::Matrix<double>;

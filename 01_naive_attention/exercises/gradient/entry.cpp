@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_cpu.hpp"
-
 #include "student/gradient.hpp"
 
 using M = fa::Matrix<double>;

@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_cpu.hpp"
-
 #include "student/softmax_rows.hpp"
 
 using Scores = fa::Matrix<double>;

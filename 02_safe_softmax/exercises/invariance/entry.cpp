@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_cpu.hpp"
-
 #include "student/invariance.hpp"
 
 using Row = std::vector<double>;

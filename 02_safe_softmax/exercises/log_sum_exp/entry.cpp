@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_cpu.hpp"
-
 #include "student/log_sum_exp.hpp"
 
 FA_ENTRY(log_sum_exp, [](const std::vector<double>& scores) {

@@ -1,4 +1,5 @@
 #include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -18,9 +19,8 @@ void grade(const std::vector<double>& scores, const std::string& where) {
   const double log_l = static_cast<double>(std::log(l));
   const double right = blind ? -kInfinity : m + log_l;
   check(
-      {"LSE",
-       {call<double>("log_sum_exp", scores)}},
-      {right}, 1e-12 * (1 + (blind ? 0 : std::abs(m))),
+      {"LSE", {call<double>("log_sum_exp", scores)}}, {right},
+      1e-12 * (1 + (blind ? 0 : std::abs(m))),
       {{blind ? "a row that sees no key: its sum is 0, and ln 0 is -infinity"
               : "the result is 0",
         {0}},

@@ -1,4 +1,5 @@
 #include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -42,9 +43,8 @@ void grade(const std::vector<double>& scores, double right,
          {largest(sizes, -kInfinity)}}};
   }
   // Exact: a maximum is not rounded.
-  check({"maximum",
-         {call<double>("row_max", scores)}},
-        {right}, 0, mistakes, where);
+  check({"maximum", {call<double>("row_max", scores)}}, {right}, 0, mistakes,
+        where);
 }
 
 }  // namespace

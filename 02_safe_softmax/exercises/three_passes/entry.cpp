@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_cpu.hpp"
-
 #include "student/three_passes.hpp"
 
 using Row = fa::Tensor<fa::half, 1>;

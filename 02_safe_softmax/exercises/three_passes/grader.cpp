@@ -1,5 +1,6 @@
-#include "02_safe_softmax/softmax.hpp"
 #include "common/classroom/grader.hpp"
+
+#include "02_safe_softmax/softmax.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -27,7 +28,8 @@ void grade(const std::vector<double>& scores, const std::string& where) {
     x(j) = static_cast<half>(static_cast<float>(scores[j]));
   }
   fill_with(y.view(), [](std::uint64_t) { return kUntouched; });
-  y = call<std::pair<fa::Tensor<half, 1>, Counts>>("safe_softmax", x, y).first;
+  y = call<std::pair<fa::Tensor<half, 1>, Counts>>("safe_softmax", x, y)
+          .first;
   const std::vector<double> s = numbers(x);
   double m = kMasked, l = 0, stalls = 0;
   for (const double v : s) m = std::max(m, v);

@@ -1,5 +1,6 @@
-#include "02_safe_softmax/limits.hpp"
 #include "common/classroom/grader.hpp"
+
+#include "02_safe_softmax/limits.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;

@@ -1,5 +1,6 @@
-#include "03_online_softmax/proof.hpp"
 #include "common/classroom/grader.hpp"
+
+#include "03_online_softmax/proof.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;

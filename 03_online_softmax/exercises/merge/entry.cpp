@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_cpu.hpp"
-
 #include "student/merge.hpp"
 
 namespace online = fa::online;

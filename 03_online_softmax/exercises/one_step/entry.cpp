@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_cpu.hpp"
-
 #include "student/one_step.hpp"
 
 namespace online = fa::online;

@@ -1,6 +1,7 @@
+#include "common/classroom/grader.hpp"
+
 #include "03_online_softmax/proof.hpp"
 #include "03_online_softmax/recurrence.hpp"
-#include "common/classroom/grader.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -71,8 +72,7 @@ void check_row(const std::vector<double>& scores) {
   for (const double s : scores) where += " " + text(s);
   where += "; m, l, O, O / l";
   const auto out = call<std::vector<double>>("row", scores);
-  check({"state", out}, by_definition(scores),
-        1e-12,
+  check({"state", out}, by_definition(scores), 1e-12,
         {{"the sum l and the output O do not take in the new key",
           after<NotTakenIn>(scores)},
          {"neither l nor O was rescaled when the maximum rose",

@@ -1,4 +1,5 @@
 #include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -21,8 +22,7 @@ struct Keys {
   std::vector<double> scores, values;  // kHeadDim values for each score
 };
 
-Attention attention(const Keys& keys, std::size_t begin,
-                             std::size_t end) {
+Attention attention(const Keys& keys, std::size_t begin, std::size_t end) {
   double m = kMinusInfinity, l = 0;
   Attention result{std::vector<double>(kHeadDim, 0.0), m};
   for (std::size_t j = begin; j < end; ++j) m = std::max(m, keys.scores[j]);

@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_cpu.hpp"
-
 #include "student/tell_apart.hpp"
 
 using State = fa::online::State<student::W, double>;

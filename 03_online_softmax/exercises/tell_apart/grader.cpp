@@ -1,5 +1,6 @@
-#include "03_online_softmax/recurrence.hpp"
 #include "common/classroom/grader.hpp"
+
+#include "03_online_softmax/recurrence.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -47,12 +48,13 @@ struct MaximumFromZero : online::Unnormalised {
 template <class R>
 bool follows_definition() {
   using S = online::State<W, double>;
-  return call<bool>("follows_definition",
-                    function<S, S, double, double>([](S x, double s, double v) {
-                      R::step(x, s, v);
-                      return x;
-                    }),
-                    function<double, S>([](S x) { return R::output(x); }));
+  return call<bool>(
+      "follows_definition",
+      function<S, S, double, double>([](S x, double s, double v) {
+        R::step(x, s, v);
+        return x;
+      }),
+      function<double, S>([](S x) { return R::output(x); }));
 }
 
 template <class R>

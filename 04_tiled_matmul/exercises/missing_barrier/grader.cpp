@@ -1,8 +1,7 @@
-#include "common/classroom/prelude_lab.hpp"
-#include "student/missing_barrier.cuh"
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
 
@@ -28,19 +27,9 @@ Case run(int m, int n, int k) {
       result.right.push_back(sum);
     }
   }
-  result.seen = watch([&] {
-    const auto on_a = on_device(a), on_b = on_device(b);
-    DeviceBuffer<float> c(std::int64_t{m} * n);
-    const MatmulParams<float> p{
-        on_a.data(), on_b.data(),          c.data(), m, n, k,
-        k,           b_transposed ? k : n, n};
-    launch(matmul_shared_tiles<b_transposed>,
-           {{static_cast<unsigned>(ceil_div(n, kSharedTile)),
-             static_cast<unsigned>(ceil_div(m, kSharedTile))},
-            {kSharedTile, kSharedTile}},
-           p);
-    result.out = from_device(c);
-  });
+  const auto launched = call<Launched>("matmul", a, b, m, n, k, b_transposed);
+  result.seen = launched.seen;
+  result.out = launched.out;
   return result;
 }
 

@@ -1,10 +1,18 @@
-#include "common/classroom/prelude_lab.hpp"
-#include "student/tail.cuh"
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
+
+constexpr int kThreads = 128;
+
+unsigned blocks_for(std::int64_t n) {
+  return call<unsigned>("blocks_for", n);
+}
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 struct Case {
   Seen seen;
@@ -20,13 +28,9 @@ Case run(std::int64_t n) {
   const unsigned blocks = blocks_for(n);
   require(blocks >= 1 && blocks <= 4 * n,
           fmt::format("blocks_for({}) is {}", n, blocks));
-  result.seen = watch([&] {
-    const auto on_a = on_device(a), on_b = on_device(b);
-    DeviceBuffer<float> c(n);
-    launch(vector_add, {{blocks}, {kThreads}}, on_a.data(), on_b.data(),
-           c.data(), n);
-    result.out = from_device(c);
-  });
+  const auto launched = call<Launched>("add", a, b);
+  result.seen = launched.seen;
+  result.out = launched.out;
   return result;
 }
 

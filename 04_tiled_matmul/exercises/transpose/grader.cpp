@@ -1,8 +1,7 @@
-#include "common/classroom/prelude_lab.hpp"
-#include "student/transpose.cuh"
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
 
@@ -17,16 +16,9 @@ struct Case {
 Case run(int rows, int cols) {
   Case result;
   result.in = random_floats(std::int64_t{rows} * cols, 7);
-  result.seen = watch([&] {
-    const auto in = on_device(result.in);
-    DeviceBuffer<float> out(std::int64_t{rows} * cols);
-    launch(transpose_shared<1>,
-           {{static_cast<unsigned>(ceil_div(cols, kTile)),
-             static_cast<unsigned>(ceil_div(rows, kTile))},
-            {kTile, kTile}},
-           in.data(), out.data(), rows, cols);
-    result.out = from_device(out);
-  });
+  const auto launched = call<Launched>("transpose", result.in, rows, cols);
+  result.seen = launched.seen;
+  result.out = launched.out;
   return result;
 }
 

@@ -1,8 +1,7 @@
-#include "common/classroom/prelude_lab.hpp"
-#include "student/warp_merge.cuh"
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
 
@@ -66,15 +65,9 @@ Case run(int rows, int cols, int blind_row = -1) {
   if (blind_row >= 0) {
     std::fill_n(result.x.begin() + blind_row * cols, cols, -INFINITY);
   }
-  result.seen = watch([&] {
-    const auto x = on_device(result.x);
-    DeviceBuffer<float> y(std::int64_t{rows} * cols);
-    launch(softmax_online,
-           {{static_cast<unsigned>(ceil_div(rows, kSoftmaxWarps))},
-            {32, kSoftmaxWarps}},
-           x.data(), y.data(), rows, cols);
-    result.out = from_device(y);
-  });
+  const auto launched = call<Launched>("softmax", result.x, rows, cols);
+  result.seen = launched.seen;
+  result.out = launched.out;
   return result;
 }
 

@@ -1,23 +1,14 @@
-#include "05_flash_forward/exercises/attention.hpp"
-#include "student/pipeline.cuh"
+#include "05_flash_forward/exercises/grading/attention.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
 
 constexpr int kHeadDim = 32;
-using Tile = PlainForwardTile<kHeadDim>;
+constexpr int kTileKeys = 64;
 
 Ran launched(const Inputs& in) {
-  return run<half>(in, [](const Attention<half>& a) {
-    launch(fa::FA_TARGET::student::flash_pipeline<kHeadDim, half>,
-           {{static_cast<unsigned>(ceil_div(a.length_q, Tile::block_m)),
-             static_cast<unsigned>(a.heads)},
-            {Tile::threads},
-            pipeline_bytes<Tile, half>()},
-           a);
-  });
+  return call<Ran>("run", in);
 }
 
 // Why findings were made. A stage that is overwritten too early, or that others have copied, shows
@@ -51,14 +42,14 @@ std::vector<Reason> reasons(const Seen& seen) {
 }
 
 void grade(const Sizes& sizes) {
-  const Inputs in = random_inputs<half>(sizes);
+  const Inputs in = random_inputs<fa::half>(sizes);
   const Ran ran = launched(in);
   const auto scale = static_cast<double>(in.scale);
-  const int tiles = ceil_div(sizes.length_k, Tile::block_n);
+  const int tiles = (sizes.length_k + kTileKeys - 1) / kTileKeys;
   // Attention over some of the tiles: those that were there.
   const auto without = [&](int missing) {
     return attention(in, [&](int, int query, int key, double product) {
-      return sees(sizes, query, key) && key / Tile::block_n != missing
+      return sees(sizes, query, key) && key / kTileKeys != missing
                  ? scale * product
                  : kMinusInfinity;
     });
@@ -81,14 +72,16 @@ FA_STAGE(odd) {
 }
 
 FA_STAGE(races) {
-  const Ran ran = launched(random_inputs<half>({1, 1, 70, 203, 24, true}));
+  const Ran ran =
+      launched(random_inputs<fa::half>({1, 1, 70, 203, 24, true}));
   needs_watching(ran.seen);
   require_no_findings(ran.seen, reasons(ran.seen));
 }
 
 FA_STAGE(traffic) {
   const int n = 256, row = 2 * kHeadDim;
-  const Ran ran = launched(random_inputs<half>({1, 1, n, n, kHeadDim, true}));
+  const Ran ran =
+      launched(random_inputs<fa::half>({1, 1, n, n, kHeadDim, true}));
   needs_watching(ran.seen);
   // 2 blocks with 128 and 256 keys; Q and O; LSE.
   const std::int64_t least = (128 + 256) * 2 * row + n * 2 * row + 4 * n;

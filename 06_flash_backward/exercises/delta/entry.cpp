@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_cpu.hpp"
-
 #include "student/delta.hpp"
 
 using Tensor4 = fa::Tensor<double, 4>;

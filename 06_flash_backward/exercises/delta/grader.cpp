@@ -1,5 +1,6 @@
-#include "06_flash_backward/exercises/plain.hpp"
 #include "common/classroom/grader.hpp"
+
+#include "06_flash_backward/exercises/plain.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -35,7 +36,8 @@ void grade(int batch, const plain::Problem& x) {
   const plain::Forward y = plain::forward(x);
   const int heads = x.heads / batch, d = x.head_dim,
             rows = x.heads * x.length_q;
-  Tensor4 o({batch, heads, x.length_q, d}), d_o({batch, heads, x.length_q, d});
+  Tensor4 o({batch, heads, x.length_q, d}),
+      d_o({batch, heads, x.length_q, d});
   std::copy(y.o.begin(), y.o.end(), o.data());
   std::copy(x.d_o.begin(), x.d_o.end(), d_o.data());
   // delta by some formula of a row.

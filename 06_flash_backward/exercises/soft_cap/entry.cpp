@@ -1,5 +1,4 @@
 #include "common/classroom/prelude_cpu.hpp"
-
 #include "student/soft_cap.hpp"
 
 FA_ENTRY(backward, [](double product, double scale, double cap, bool seen,

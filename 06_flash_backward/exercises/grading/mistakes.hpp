@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <vector>
 
 #include "06_flash_backward/exercises/plain.hpp"
+#include "common/classroom/grader.hpp"
 
 namespace fa::backward::plain {
 
@@ -133,6 +135,26 @@ inline Gradients gradients(const Problem& x,
     }
   }
   return g;
+}
+
+/// What to tell whose gradient is that of a mistake.
+struct Told {
+  MistakeKind mistake;  ///< what goes wrong
+  const char* says;     ///< names the misconception
+};
+
+/// The gradients that mistakes lead to, as mistakes for check_result().
+/// @param x    the problem
+/// @param part which gradient
+/// @param told mistakes, in the order in which they are tried
+inline std::vector<classroom::Mistake> mistakes_of(
+    const Problem& x, std::vector<double> Gradients::*part,
+    std::initializer_list<Told> told) {
+  std::vector<classroom::Mistake> result;
+  for (const Told& one : told) {
+    result.push_back({one.says, gradients(x, one.mistake).*part});
+  }
+  return result;
 }
 
 }  // namespace fa::backward::plain
