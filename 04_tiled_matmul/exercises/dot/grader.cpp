@@ -49,6 +49,7 @@ PuzzleCase make(int n) {
        "a step begins before all threads have ended the step before: a "
        "barrier belongs between two steps, and one before the first"},
       {"out of bounds", "a thread without an element, t >= n, reads a or b"}};
+  c.unwritten_first = true;
   c.twice = "the sum is written by one thread, for example t == 0";
   c.where = fmt::format("{} elements", n);
   return c;

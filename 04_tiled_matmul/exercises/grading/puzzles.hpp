@@ -191,6 +191,8 @@ struct PuzzleCase {
   std::vector<Mistake> mistakes;  ///< in the order in which they are tried
   std::vector<Reason> reasons;    ///< for findings of the lab
   std::string where;              ///< the case, in words
+  /// Whether a read of unwritten memory is told before the mistakes: it may give the same result.
+  bool unwritten_first = false;
   /// What to tell when several threads write the same element.
   std::string twice =
       "each element of the output belongs to one thread. A kernel has no "
@@ -212,6 +214,9 @@ inline Played play_puzzle(const PuzzleCase& c, double tolerance = 1e-5) {
   reasons.push_back({"out of bounds",
                      "a thread touches an element that does not exist; the "
                      "drawing has it as 'outside'"});
+  if (c.unwritten_first && found(played.seen, "unwritten")) {
+    require_no_findings(played.seen, reasons);
+  }
   const auto out = static_cast<int>(c.arrays.size()) - 1;
   std::map<std::int64_t, Threads> writers;
   std::pair<std::int64_t, int> most{0, 1};

@@ -10,10 +10,10 @@ FA_ENTRY(transpose, [](const std::vector<float>& matrix, int rows, int cols) {
   result.seen = watch([&] {
     const auto in = on_device(matrix);
     DeviceBuffer<float> out(std::int64_t{rows} * cols);
-    launch(transpose_shared<1>,
+    launch(transpose_tiles,
            {{static_cast<unsigned>(ceil_div(cols, tile)),
              static_cast<unsigned>(ceil_div(rows, tile))},
-            {tile, tile}},
+            {tile, 8}},
            in.data(), out.data(), rows, cols);
     result.out = from_device(out);
   });
