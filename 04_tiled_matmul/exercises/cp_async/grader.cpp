@@ -11,7 +11,8 @@ const std::vector<Reason> kReasons = {
     {"copy",
      "a tile is read, or its stage overwritten, while a copy is in flight: "
      "before tile t is added at most one younger group may be left, "
-     "cp_async_wait<kStages - 2>"},
+     "cp_async_wait<kStages - 2>. A thread waits for its own copies only: a "
+     "barrier follows the wait"},
     {"race",
      "a stage is overwritten while other threads still add it, or read "
      "before "

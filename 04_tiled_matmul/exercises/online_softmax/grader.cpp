@@ -1,4 +1,4 @@
-#include "common/classroom/lab.hpp"
+#include "04_tiled_matmul/exercises/grading/waiting.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -33,7 +33,10 @@ Case run(int rows, int cols, int masked_row) {
   if (masked_row >= 0) {
     std::fill_n(result.x.begin() + masked_row * cols, cols, -INFINITY);
   }
-  const auto launched = call<Launched>("softmax", result.x, rows, cols);
+  const auto launched = call_waiting(
+      "shuffles need all lanes and barriers all threads, so no thread may "
+      "return early.",
+      "softmax", result.x, rows, cols);
   result.seen = launched.seen;
   result.out = launched.out;
   return result;
@@ -73,7 +76,6 @@ void grade(int rows, int cols, int masked_row = -1) {
     return with(c, rows, cols, whole, merged, lse);
   };
   std::vector<Mistake> mistakes{
-      {"nothing was written", std::vector<double>(c.out.size(), NAN)},
       {"lse lacks the maximum: it is m + ln l",
        logs([](State s) { return std::log(s.l); })},
       {"the logarithm has base 2; lse is natural",
@@ -85,6 +87,13 @@ void grade(int rows, int cols, int masked_row = -1) {
              return State{std::max(a.m, b.m), a.l + b.l};
            },
            right_lse)}};
+  mistakes.push_back(
+      cols % 128 == 0
+          ? Mistake{"nothing was written",
+                    std::vector<double>(c.out.size(), NAN)}
+          : Mistake{"a thread without an element brings NaN: -infinity - "
+                    "-infinity. Its state is (-infinity, 0)",
+                    std::vector<double>(c.out.size(), NAN)});
   if (cols > 32) {
     mistakes.push_back(
         {"the four warps were not merged: each of them divides "
