@@ -52,6 +52,7 @@ Case run(int m, int n, int k) {
   result.a = whole(m * k, 1);
   result.b = whole(k * n, 2);
   const auto launched = call_waiting(
+      kReasons,
       "the bytes that are announced must be those that TMA copies, two whole "
       "tiles of 64 x 64 elements of 2 bytes.",
       "multiply", result.a, result.b, m, n, k);

@@ -7,6 +7,16 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
+const std::vector<Reason> kReasons = {
+    {"barrier",
+     "only some threads come to the barrier: no thread may return early"},
+    {"unwritten",
+     "shared memory is read where no warp has stored: is there a barrier "
+     "after the store, and has every warp stored its state?"},
+    {"race",
+     "a barrier is missing between storing and reading the states "
+     "of the warps"}};
+
 struct State {
   double m = kMinusInfinity, l = 0;
 };
@@ -34,6 +44,7 @@ Case run(int rows, int cols, int masked_row) {
     std::fill_n(result.x.begin() + masked_row * cols, cols, -INFINITY);
   }
   const auto launched = call_waiting(
+      kReasons,
       "shuffles need all lanes and barriers all threads, so no thread may "
       "return early.",
       "softmax", result.x, rows, cols);
@@ -123,19 +134,10 @@ void grade(int rows, int cols, int masked_row = -1) {
         {"a row of -infinity has the sum 0: 0 / 0 is NaN, y must be 0",
          divided});
   }
-  check_result(
-      c.seen,
-      {{"barrier",
-        "only some threads come to the barrier: no thread may return early"},
-       {"unwritten",
-        "shared memory is read where no warp has stored: is there a barrier "
-        "after the store, and has every warp stored its state?"},
-       {"race",
-        "a barrier is missing between storing and reading the states "
-        "of the warps"}},
-      {"y and lse", c.out, cols}, parts(whole), 1e-5, mistakes,
-      fmt::format("{} rows, {} columns{}", rows, cols,
-                  masked_row < 0 ? "" : ", one of -infinity"));
+  check_result(c.seen, kReasons, {"y and lse", c.out, cols}, parts(whole),
+               1e-5, mistakes,
+               fmt::format("{} rows, {} columns{}", rows, cols,
+                           masked_row < 0 ? "" : ", one of -infinity"));
 }
 
 }  // namespace

@@ -6,12 +6,17 @@ using namespace fa::FA_TARGET;
 
 FA_ENTRY(run, [](const std::vector<float>& numbers, int tiles) {
   Launched result;
+  std::string error;
   result.seen = watch([&] {
     const auto x = on_device(numbers);
     DeviceBuffer<float> out(2);
-    launch(sum_and_max, {{1}, {3 * kWarp}, sizeof(RingStorage)}, x.data(),
-           out.data(), tiles);
+    try {
+      launch(sum_and_max, {{1}, {3 * kWarp}, sizeof(RingStorage)}, x.data(),
+             out.data(), tiles);
+    } catch (const std::exception& failure) {
+      error = failure.what();
+    }
     result.out = from_device(out);
   });
-  return result;
+  return std::pair(result, error);
 });

@@ -43,6 +43,7 @@ Case run(int tiles) {
     result.x.push_back(std::round(4 * number) - 30);
   }
   const auto launched = call_waiting(
+      kReasons,
       "compare the number of arrivals with init(), the bytes with what is "
       "copied, and the parities with the table of the chapter.",
       "run", result.x, tiles);
