@@ -1,20 +1,27 @@
 #include "04_tiled_matmul/src/timing.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <random>
 
 namespace fa::tiled {
 namespace {
 
-constexpr int kRounds = 5;   // of all kernels
+constexpr int kRounds = 15;  // of all kernels
 constexpr int kRepeats = 4;  // of a kernel in each of them
 
 // The median time of each kernel. The rounds interleave the kernels, so that the clock and the
-// temperature of the GPU are the same for all.
+// temperature of the GPU are the same for all. Each round has another order: a kernel that always
+// follows one that heats the GPU would look slow.
 std::vector<double> times_of(const Backend& backend,
                              const std::vector<Prepared>& kernels) {
   std::vector<std::vector<double>> of_rounds(kernels.size());
+  std::vector<std::size_t> order(kernels.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937 random(1);
   for (int round = 0; round < kRounds; ++round) {
-    for (std::size_t i = 0; i < kernels.size(); ++i) {
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t i : order) {
       of_rounds[i].push_back(
           backend.milliseconds(kernels[i].launch, kRepeats).value());
     }

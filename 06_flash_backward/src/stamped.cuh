@@ -66,7 +66,7 @@ inline backward::stamped::Backend backend(const std::string&) {
                    }),
       stamped_rung("13_wide_heads", {}, ceil_div(kWideHeads, 8) * 8,
                    [](const auto& a, const auto& stream) {
-                     launch_backward_wide_heads(a, stream);
+                     launch_backward_wide_heads<256>(a, stream);
                    }),
   };
   return result;

@@ -26,6 +26,7 @@ DIRECTIVE = re.compile(
 TITLES = {
     "compiles": "it compiles",
     "complete": "every question has a number",
+    "found": "evidence of the bug",
     "easy": "right on easy sizes",
     "odd": "right on odd sizes",
     "races": "no races",
@@ -239,7 +240,7 @@ class Exercise:
         if not self.has_solution():
             return set()
         frame = Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt")
-        return {self.root / path for path in frame.sources}
+        return {ROOT / path for path in frame.sources}
 
     @property
     def grader(self):

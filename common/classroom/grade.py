@@ -18,8 +18,10 @@ LONGEST = 200_000  # bytes of a student's file
 # Words that no answer needs but an attack on the grader does: not refused, but reported to the
 # teacher.
 SUSPICIOUS = re.compile(
-    r"\b(main\s*\(|asm\b|__attribute__|constructor|fork|exec[lv]p?e?\b|system\s*\(|popen|socket|syscall|ptrace|kill\s*\("
-    r"|/proc|dlopen|unistd|fcntl|FA_STAGE|FA_QUESTIONS|fa::classroom|getenv|_exit|atexit|thread|fstream)"
+    r"(\bmain\s*\(|\b(?:asm|__asm__|__attribute__|constructor|v?fork|exec[lv]p?e?|popen|socket|syscall"
+    r"|ptrace|dlopen|FA_ENTRY|fa::classroom|getenv|_?_[eE]xit|quick_exit|atexit)\b"
+    r"|\b(?:system|kill)\s*\(|/proc\b|<(?:unistd|fcntl|signal|csignal|thread|fstream|cstdio|dirent)\b"
+    r"|\bstd::j?thread\b)"
 )
 
 

@@ -67,6 +67,16 @@ R call(const std::string& entry, const Arguments&... arguments) {
   if constexpr (!std::is_void_v<R>) return unpacked<R>(bytes);
 }
 
+/// As call_packed(), but a crash is refused with a message. Use call_or().
+std::string call_packed_or(const std::string& message, const std::string& entry,
+                           const std::string& arguments);
+
+/// As call(), for cases in which one mistake crashes: its message.
+template <class R, class... Arguments>
+R call_or(const std::string& message, const std::string& entry, const Arguments&... arguments) {
+  return unpacked<R>(call_packed_or(message, entry, packed(arguments...)));
+}
+
 /// A function of the grader as an argument of call().
 struct Function {
   std::uint32_t number;  ///< as call_packed() knows it
@@ -87,6 +97,20 @@ Function function(F f) {
     return packed(result);
   });
 }
+
+/// What the student has written behind `answer:` before the repair of a bug.
+struct Evidence {
+  std::vector<double> numbers;     ///< in their order; inf, -inf and nan are numbers, too
+  std::vector<std::string> lines;  ///< of the file as it was at the start, where they are lines
+};
+
+/// The evidence; refuses when there is none yet.
+/// @param what is asked for, for the message
+Evidence evidence(const std::string& what);
+
+/// Whether two of the named lines hold these texts, in any order.
+bool names_both(const Evidence& evidence, const std::vector<std::string>& one,
+                const std::vector<std::string>& other);
 
 /// A number for a message, with six digits.
 std::string text(double x);

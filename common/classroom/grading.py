@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -57,6 +58,23 @@ def everyone_may_read(path):
     return bool(os.stat(path).st_mode & 0o004) and all(
         os.stat(parent).st_mode & 0o001 for parent in path.parents
     )
+
+
+@functools.lru_cache(maxsize=1)
+def headers():
+    """The course's headers that students' files may include, those with solutions among them."""
+    root = catalogue.ROOT
+    found = [root / "common" / "classroom" / f"{name}.hpp" for name in SURFACE]
+    for folder in sorted((root / "common").iterdir()):
+        if folder.name not in ("classroom", "testing") and folder.is_dir():
+            found += [path for path in folder.rglob("*") if path.suffix in HEADERS]
+    for lesson in root.glob("[0-9][0-9]_*"):
+        for path in lesson.rglob("*"):
+            inner = path.relative_to(lesson).parts
+            of_graders = inner[0] == "exercises" and len(inner) > 2
+            if path.suffix in HEADERS and inner[0] != "tests" and not of_graders:
+                found.append(path)
+    return found
 
 
 class Toolchain:
@@ -121,29 +139,15 @@ class Toolchain:
     def surface(self, exercise):
         """The course's headers that a student's file may include: all but those of graders, of
         tests, and the ones that hold what the exercise asks for."""
-        root = exercise.root
-        found = [root / "common" / "classroom" / f"{name}.hpp" for name in SURFACE]
-        found.append(exercise.folder / "entry.cpp")
-        for folder in sorted((root / "common").iterdir()):
-            if folder.name not in ("classroom", "testing") and folder.is_dir():
-                found += [path for path in folder.rglob("*") if path.suffix in HEADERS]
-        for lesson in root.glob("[0-9][0-9]_*"):
-            for path in lesson.rglob("*"):
-                inner = path.relative_to(lesson).parts
-                if path.suffix not in HEADERS or inner[0] == "tests":
-                    continue
-                if inner[0] == "exercises" and len(inner) > 2:
-                    continue
-                found.append(path)
         hidden = exercise.hidden() - self.needed(exercise)
-        return [path for path in found if path not in hidden]
+        return [path for path in (*headers(), exercise.entry.resolve()) if path not in hidden]
 
     def needed(self, exercise):
         """Files of the course that the start and entry.cpp include, and what these include."""
         met, left = set(), [exercise.start(), exercise.entry.read_text(encoding="utf-8")]
         while left:
             for name in INCLUDE.findall(left.pop()):
-                path = exercise.root / name
+                path = catalogue.ROOT / name
                 if path not in met and path.is_file():
                     met.add(path)
                     left.append(path.read_text(encoding="utf-8", errors="replace"))
@@ -260,7 +264,7 @@ class Toolchain:
         parts = [*self.linked(exercise.machine, "grader")]
         for folder in (exercise.lesson, "common"):
             parts += sorted(
-                path for path in (exercise.root / folder).rglob("*") if path.suffix in HEADERS
+                path for path in (catalogue.ROOT / folder).rglob("*") if path.suffix in HEADERS
             )
         for path in parts:
             key.update(f"{path} {os.stat(path).st_mtime_ns}".encode())
@@ -360,16 +364,29 @@ def ended(status, outcome, limits, program, shown):
     )
 
 
-def run_stage(toolchain, exercise, folder, stage, program="", shown="", limits=RUN):
+ANSWER = re.compile(r"^\s*(?://|#)\s*answer:(.*)$", re.MULTILINE)
+
+
+def evidence(exercise, answer):
+    """What stands behind `answer:` in a student's file, and the lines of the start that its whole
+    numbers mean."""
+    given = " ".join(text.strip() for text in ANSWER.findall(answer))[:1000].replace("?", "")
+    lines = exercise.start().split("\n")
+    named = [int(word) for word in re.findall(r"(?<![\w.-])\d{1,6}(?![\w.])", given)]
+    return "\n".join([given, *(lines[n - 1] for n in named if 0 < n <= len(lines))])
+
+
+def run_stage(toolchain, exercise, folder, stage, program="", shown="", limits=RUN, found=""):
     """Runs one stage; returns what its grader said, and for how long it ran.
 
     @param program of the student
+    @param found   evidence(), where the exercise asks for it
     """
     grader = toolchain.grader(exercise)
     limits = dataclasses.replace(
         limits, readable=(*toolchain.system([]), grader, program or folder, *toolchain.shared())
     )
-    command = [grader, "--stage", stage, program or "-"]
+    command = [grader, "--stage", stage, program or "-", found]
     outcome = sandbox.run(toolchain.confine, command, folder, limits, channel=True)
     try:
         said = json.loads(outcome.result)
@@ -419,7 +436,13 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
             )  # each its own: what a stage leaves may not be removable
             folder.mkdir()
             said, result.seconds = run_stage(
-                toolchain, exercise, folder, result.name, scratch / "program", shown
+                toolchain,
+                exercise,
+                folder,
+                result.name,
+                scratch / "program",
+                shown,
+                found=evidence(exercise, answer),
             )
             result.verdict, result.notes = said["verdict"], said.get("notes", [])
             result.drawing = said.get("drawing", "")
@@ -431,7 +454,9 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
                 )
             if result.verdict not in ("passed", "refused", "skipped"):
                 result.verdict = "refused"
-            if not result.passed and (stop or result is results[1]):
+            # What a bug hunt asks for first is not needed for the rest.
+            first = next(r for r in results[1:] if r.name != "found")
+            if not result.passed and (stop or result is first):
                 break
     return results
 
@@ -463,6 +488,8 @@ def number_of(text):
 
     if len(text) > 200:
         raise ValueError("too long")
+    # 1,179,648 and 1 179 648 and 1'179'648 are one number each.
+    text = re.sub(r"(?<=\d)[,_' ](?=\d{3}(?:\D|$))", "", text.strip())
     try:
         result = value(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ArithmeticError, RecursionError, MemoryError) as error:

@@ -40,6 +40,21 @@ inline Seen watch(const std::function<void()>& work) {
   return seen;
 }
 
+/// A kernel for blocks that lie far in a large grid: block 0 of the launch is told that it is block
+/// `first` of `grid`. Give it arrays that begin as far before their first element as these blocks
+/// are away, and an index of 32 bits overflows.
+template <auto kernel, class... Arguments>
+__global__ void far_blocks(fa::Size first, fa::Size grid, Arguments... arguments) {
+  auto* const thread = const_cast<lab::Thread*>(lab::current);
+  const lab::Thread own = *thread;
+  thread->block_index.x += first.x;
+  thread->block_index.y += first.y;
+  thread->grid_size = grid;
+  kernel(arguments...);
+  thread->block_index = own.block_index;
+  thread->grid_size = own.grid_size;
+}
+
 /// A buffer on the device with these numbers.
 inline FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& numbers) {
   FA_TARGET::DeviceBuffer<float> buffer(static_cast<std::int64_t>(numbers.size()));

@@ -188,6 +188,10 @@ struct Watch::State : Observer {
 
   // ---------------------------------------------------------------- accesses of threads
 
+  static constexpr const char* kSameLine =
+      "both are at this line: each thread needs an element of its own, or only one of them may "
+      "store";
+
   void find_race(const Access& before, bool before_writes, const Access& now, bool writes,
                  const Region& region, std::ptrdiff_t offset) {
     std::string kind = "race";
@@ -219,6 +223,9 @@ struct Watch::State : Observer {
       missing =
           "both are in one warp, where only __syncwarp() orders memory (a "
           "shuffle does not): it is probably missing between the two lines";
+      if (now.site == before.site) missing = kSameLine;
+    } else if (now.site == before.site) {
+      missing = kSameLine;
     } else {
       distance = 1;
       missing = "a __syncthreads() is probably missing between the two lines";

@@ -25,12 +25,13 @@ void grade(const std::vector<double>& scores, double right,
   const std::vector<double> but_last(scores.begin(), scores.end() - 1);
   std::vector<Mistake> mistakes;
   if (std::isnan(right)) {
-    mistakes = {{"NaN was lost: NaN > m is false, so it is passed over",
-                 {largest(scores, -kInfinity)}}};
+    mistakes = {{"NaN was lost: the result is the largest of the others",
+                 {largest(scores, -kInfinity)}},
+                {"NaN was lost: the result is the largest of the others",
+                 {largest(scores, std::numeric_limits<double>::min())}}};
   } else {
     mistakes = {
-        {"numeric_limits<double>::min() is the smallest positive number, so "
-         "no negative score is ever larger",
+        {"the result is not one of the scores",
          {largest(scores, Limits::min())}},
         {"the maximum starts at 0, so no negative score is ever larger",
          {largest(scores, 0)}},
@@ -48,6 +49,23 @@ void grade(const std::vector<double>& scores, double right,
 }
 
 }  // namespace
+
+FA_STAGE(found) {
+  const std::vector<double> row =
+      evidence("a row of scores, as in -1 inf nan").numbers;
+  double right = -kInfinity;
+  for (const double x : row) {
+    if (std::isnan(x) || x > right) right = x;
+    if (std::isnan(x)) break;
+  }
+  const double m = largest(row, std::numeric_limits<double>::min());
+  std::string words;
+  for (const double x : row) words += " " + text(x);
+  require(!agree({m}, {right}, 0),
+          fmt::format("not found: for the scores{} the function as it was "
+                      "returns {}, which is right",
+                      words, text(m)));
+}
 
 FA_STAGE(easy) {
   grade({3, 1, 2}, 3, "3 1 2");

@@ -90,6 +90,12 @@ FA_STAGE(traffic) {
   note("passes", traffic.passes);
   note("elements read", traffic.reads);
   note("elements written", traffic.writes);
+  const auto [reads, writes] =
+      call<std::pair<std::int64_t, std::int64_t>>("accesses", 100);
+  require(traffic.passes != 3 || (reads == 300 && writes == 100),
+          fmt::format("100 elements were read {} times and written {} times; "
+                      "three passes read each once, and the last one writes",
+                      reads, writes));
   require(
       traffic.passes == 3 && traffic.reads == 300 && traffic.writes == 100,
       fmt::format("safe softmax of 100 elements takes three passes, 300 "

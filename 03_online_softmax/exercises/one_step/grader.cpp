@@ -46,6 +46,25 @@ struct NotTakenIn : online::Unnormalised {
   }
 };
 
+// e^(m_new - m_old), which is infinite at the first key.
+struct InvertedAtOnce : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::max(x.m, s), p = W::exp_diff(s, m);
+    const double rescale = W::exp_diff(m, x.m);
+    x.l = rescale * x.l + p;
+    x.o = rescale * x.o + p * v;
+    x.m = m;
+  }
+};
+// The step of FlashAttention-1 with the output of FlashAttention-2.
+struct NormalisedInStep : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    online::Normalised::step(x, s, v);
+  }
+};
+
 // m, l and O after a row; the value of key j is j + 1.
 template <class R>
 std::vector<double> after(const std::vector<double>& scores) {
@@ -82,6 +101,12 @@ void check_row(const std::vector<double>& scores) {
           after<wrong::SumNotRescaled>(scores)},
          {"the output O was not rescaled when the maximum rose",
           after<wrong::OutputNotRescaled>(scores)},
+         {"the rescale factor is inverted: e^(m_new - m_old) is infinite at "
+          "the first key, where m_old is -infinity",
+          after<InvertedAtOnce>(scores)},
+         {"this is the form of FlashAttention-1, in which O is divided by l in "
+          "each step; here output() divides, so O must stay a sum",
+          after<NormalisedInStep>(scores)},
          {"the rescale factor is inverted: it is e^(m_old - m_new), which is "
           "at most 1",
           after<wrong::InvertedCorrection>(scores)},

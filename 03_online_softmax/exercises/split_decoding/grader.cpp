@@ -62,13 +62,18 @@ std::vector<double> combined(const std::vector<Attention>& parts,
   return o;
 }
 
-void grade(const std::vector<std::size_t>& sizes, double spread, double level,
-           bool masked = false) {
+// @param levels of the parts' scores; the last one is that of all others
+void grade(const std::vector<std::size_t>& sizes, double spread,
+           const std::vector<double>& levels, bool masked = false) {
   Keys keys;
   std::vector<Attention> parts;
   std::size_t n = 0;
   for (const std::size_t size : sizes) n += size;
+  std::size_t part = 0, left = sizes[0];
   for (std::uint64_t j = 0; j < n; ++j) {
+    while (left == 0) left = sizes[++part];
+    --left;
+    const double level = levels[std::min(part, levels.size() - 1)];
     keys.scores.push_back(masked ? kMinusInfinity
                                  : level + spread * fa::random_normal(1, j));
     for (std::uint64_t d = 0; d < kHeadDim; ++d) {
@@ -86,7 +91,8 @@ void grade(const std::vector<std::size_t>& sizes, double spread, double level,
   }
   const auto out = call<Attention>("combine", parts);
   for (const auto& part : parts) sum_of_powers += std::exp(part.lse);
-  where += " keys, scores around " + text(level);
+  where += " keys, scores around";
+  for (const double level : levels) where += " " + text(level);
   const std::vector<double> right = numbers(attention(keys, 0, n));
   if (m == kMinusInfinity) {
     check({"(o, LSE)", numbers(out)}, right, 0,
@@ -96,10 +102,11 @@ void grade(const std::vector<std::size_t>& sizes, double spread, double level,
     return;
   }
   const double lse = right.back();
-  double sum2 = 0, sum_e = 0, of_lse = 0;
+  double sum2 = 0, sum_e = 0, sum_first = 0, of_lse = 0;
   for (const auto& part : parts) {
     sum2 += std::exp2(part.lse - m);
     sum_e += std::exp(part.lse - m);
+    sum_first += std::exp(part.lse - parts[0].lse);
     of_lse += part.lse;
   }
   const Weight e = [=](double x) { return std::exp(x - m); };
@@ -122,6 +129,12 @@ void grade(const std::vector<std::size_t>& sizes, double spread, double level,
        {"the LSE itself was taken for a weight; e^LSE is one",
         combined(
             parts, [](double x) { return x; }, true, m + std::log(of_lse))},
+       {"the first part's LSE was subtracted, not the largest: e^(LSE - first) "
+        "overflows, or all weights are 0",
+        combined(
+            parts,
+            [=, first = parts[0].lse](double x) { return std::exp(x - first); },
+            true, parts[0].lse + std::log(sum_first))},
        {"the largest LSE was not subtracted before e^LSE",
         combined(
             parts, [](double x) { return std::exp(x); }, true,
@@ -132,16 +145,19 @@ void grade(const std::vector<std::size_t>& sizes, double spread, double level,
 }  // namespace
 
 FA_STAGE(easy) {
-  grade({4, 4}, 1, 1);
-  grade({16, 16, 16}, 2, 0);
+  grade({4, 4}, 1, {1});
+  grade({16, 16, 16}, 2, {0});
 }
 
 FA_STAGE(odd) {
-  grade({1, 17, 3, 64}, 3, 0);
-  grade({0, 5, 0, 0, 2}, 1, 0);
-  grade({8, 8}, 5, 1000);
-  grade({8, 8}, 5, -1000);
-  grade({0, 0}, 1, 0);
-  grade({2, 2}, 1, 0, true);
-  grade({7}, 1, 0);
+  grade({3, 2}, 1, {-900, 900});
+  grade({1, 17, 3, 64}, 3, {0});
+  grade({0, 5, 0, 0, 2}, 1, {0});
+  grade({8, 8}, 5, {1000});
+  grade({8, 8}, 5, {-1000});
+  grade({2, 3, 2}, 1, {900, -900, 0});
+  grade({0, 4, 4}, 1, {0, 500, -500});
+  grade({0, 0}, 1, {0});
+  grade({2, 2}, 1, {0}, true);
+  grade({7}, 1, {0});
 }

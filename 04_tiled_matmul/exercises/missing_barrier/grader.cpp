@@ -47,9 +47,7 @@ void grade(int m, int n, int k) {
        {"unwritten",
         "the first barrier is missing: the tiles are read before they are "
         "there"},
-       {"race",
-        "the second barrier is missing: a tile is overwritten while others "
-        "still multiply with it"}},
+       {"race", "two threads use the same element, and nothing orders them"}},
       {"c", c.out, n}, c.right, tolerance,
       {{"the last, ragged tile of the sum is left out", c.floored}},
       fmt::format("m {}, n {}, k {}{}", m, n, k,
@@ -57,6 +55,13 @@ void grade(int m, int n, int k) {
 }
 
 }  // namespace
+
+FA_STAGE(found) {
+  require(names_both(evidence("the numbers of two lines that race"),
+                     {"element_of_"}, {"acc += "}),
+          "not found: these are not two lines of the file as it was, of which "
+          "one stores what the other still loads");
+}
 
 FA_STAGE(easy) {
   grade<false>(31, 31, 31);

@@ -18,3 +18,23 @@ FA_ENTRY(add, [](const std::vector<float>& a, const std::vector<float>& b) {
   });
   return result;
 });
+// The last blocks for first + a.size() elements. Only those from `first` on exist.
+FA_ENTRY(far, [](const std::vector<float>& a, const std::vector<float>& b,
+                 std::int64_t first) {
+  const auto count = static_cast<std::int64_t>(a.size());
+  const auto before = static_cast<unsigned>(first / kThreads);
+  Launched result;
+  result.seen = watch([&] {
+    const auto on_a = on_device(a), on_b = on_device(b);
+    DeviceBuffer<float> c(count);
+    const auto blocks =
+        static_cast<unsigned>(ceil_div(count, std::int64_t{kThreads}));
+    launch(far_blocks<vector_add, const float*, const float*, float*,
+                      std::int64_t>,
+           {{blocks}, {kThreads}}, fa::Size(before),
+           fa::Size(before + blocks), on_a.data() - first,
+           on_b.data() - first, c.data() - first, first + count);
+    result.out = from_device(c);
+  });
+  return result;
+});

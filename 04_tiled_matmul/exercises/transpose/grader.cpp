@@ -127,3 +127,23 @@ FA_STAGE(traffic) {
                   "in one bank",
                   c.seen.wavefronts, c.seen.ideal));
 }
+
+FA_STAGE(large) {
+  // One tile of a matrix with more than 2^32 elements. Only its rows exist.
+  constexpr int rows = 70000, cols = 70016, x0 = 69984, y0 = 69984,
+                height = 16;
+  const std::vector<float> tile = random_floats(height * kTile, 7);
+  const std::string message = fmt::format(
+      "wrong in a matrix of {} x {} elements: the offset of an element does "
+      "not fit into 32 bits, and int * int is a product of 32 bits",
+      rows, cols);
+  const auto out = call_or<std::vector<double>>(message, "far_tile", tile,
+                                                rows, cols, x0, y0);
+  for (int x = 0; x < kTile; ++x) {
+    for (int y = 0; y < height; ++y) {
+      require(
+          out.at(x * height + y) == static_cast<double>(tile[y * kTile + x]),
+          message);
+    }
+  }
+}

@@ -29,8 +29,7 @@ std::vector<Reason> reasons(const Seen& seen) {
       "thread waits for its own copies only; what tells it that the others' "
       "are there?";
   const std::string overwritten =
-      "the next tile is copied into a stage that slower warps still read: "
-      "nothing says that all are done with the tile before";
+      "a tile is copied into a stage that other warps still read";
   const std::string open =
       "a tile is used before its copies have been waited for: "
       "cp_async_wait<n> leaves the newest n groups open";
@@ -60,6 +59,15 @@ void grade(const Sizes& sizes) {
 }
 
 }  // namespace
+
+FA_STAGE(found) {
+  require(names_both(evidence("the numbers of two lines that race"),
+                     {"load(tile + 1)", "k_smem + at, head.k",
+                      "v_smem + at, head.v"},
+                     {"multiply_q_k", "multiply_p_v"}),
+          "not found: these are not two lines of the file as it was, of which "
+          "one copies to where the other still reads");
+}
 
 FA_STAGE(easy) {
   grade({1, 1, 70, 64, kHeadDim, false});

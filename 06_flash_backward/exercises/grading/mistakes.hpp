@@ -43,6 +43,7 @@ enum class MistakeKind {
   kWindowOneLess,       ///< a window of one key less
   kWindowTopLeft,       ///< query i is taken to stand at key i
   kEndOfFirstKey,       ///< of 32 keys: queries stop after those of the first
+  kEndOneLess,          ///< of 32 keys: the last query that sees one is left out
   kEndTopLeft,          ///< the same, with query i taken to stand at key i
 };
 
@@ -114,6 +115,9 @@ inline Gradients gradients(const Problem& x,
             !(is(MistakeKind::kEndOfFirstKey) &&
               i / 32 * 32 >=
                   j / 32 * 32 + x.window - x.length_k + x.length_q) &&
+            !(is(MistakeKind::kEndOneLess) &&
+              i / 32 * 32 >=
+                  j / 32 * 32 + 30 + x.window - x.length_k + x.length_q) &&
             !(is(MistakeKind::kEndTopLeft) &&
               i / 32 * 32 >= j / 32 * 32 + 31 + x.window);
         for (int c = 0; c < d; ++c) {

@@ -90,6 +90,19 @@ void grade(const Problem& x) {
 
 }  // namespace
 
+FA_STAGE(found) {
+  const Evidence given = evidence("a line and a number of threads");
+  require(given.numbers.size() == 2, "not found: two numbers are asked for");
+  require(given.lines.size() >= 1 &&
+              given.lines[0].find("__syncthreads") != std::string::npos,
+          "not found: that line of the file as it was is no barrier");
+  require(given.lines[0].find("the tiles are loaded") != std::string::npos,
+          "not found: an earlier barrier is not reached by all threads");
+  // The last 8 of 40 keys; 8 threads have the same key.
+  require(given.numbers[1] == 8 * 8,
+          "not found: another number of threads reaches that barrier");
+}
+
 FA_STAGE(easy) {
   grade(plain::random_problem(1, 20, 32, 16));
   grade(plain::random_problem(1, 40, 32, 8));

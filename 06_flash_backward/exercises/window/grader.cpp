@@ -70,6 +70,9 @@ void grade(const Problem& x) {
           "length_k - length_q, not at key i"},
          {MistakeKind::kWindowTopLeft,
           "query i stands at key i + length_k - length_q, not at key i"},
+         {MistakeKind::kEndOneLess,
+          "the loop over queries ends one query too early: the last key of "
+          "the tile is still seen window - 1 queries later"},
          {MistakeKind::kEndOfFirstKey,
           "queries that see only the later keys of the tile do not go by: "
           "the end belongs to the last key of the 32"}});
@@ -113,6 +116,8 @@ FA_STAGE(easy) {
 FA_STAGE(odd) {
   grade(problem(20, 40, 8, 9));
   grade(problem(90, 20, 8, 12));
+  grade(problem(64, 64, 8, 2));  // the last query of a tile
+  grade(problem(70, 66, 8, 34));
   grade(problem(5, 7, 24, 1));
   grade(problem(9, 4, 8, 1000));
   grade_huge();

@@ -92,6 +92,9 @@ class Numbers(unittest.TestCase):
             (" 4 * 64*64 ", 16384),
             ("2**10 // 3", 341),
             ("-1.5e2", -150),
+            ("1,179,648", 1179648),
+            ("4 * 1'024", 4096),
+            ("1 179 648", 1179648),
         ):
             self.assertEqual(grading.number_of(text), number)
 
@@ -105,6 +108,7 @@ class Numbers(unittest.TestCase):
             "2 ** 0.5j",
             "9**9**9**9",
             "1," * 150,
+            "1,17",
             "True + x",
         ):
             with self.subTest(text), self.assertRaises(ValueError):
