@@ -60,6 +60,9 @@ void grade(int tiles) {
     largest = std::max<double>(largest, c.x[i]);
     if (i + kTileSize >= c.x.size()) last += c.x[i];
   }
+  if (c.out.size() == 2 && std::isnan(c.out[0])) {
+    require_no_findings(c.seen, kReasons);
+  }
   check_result(
       c.seen, kReasons, {"sum and maximum", c.out, 2}, {sum, largest}, 0,
       {{"nothing was written", {NAN, NAN}},

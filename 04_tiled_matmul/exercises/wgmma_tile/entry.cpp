@@ -1,6 +1,6 @@
 #include "common/classroom/prelude_lab.hpp"
 #include "common/gpu/tensor_map.cuh"
-#include "student/one_tile.cuh"
+#include "student/wgmma_tile.cuh"
 
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
