@@ -12,6 +12,10 @@ const std::vector<Reason> kReasons = {
      "a stage is read or overwritten while a copy is in flight: consumers "
      "wait "
      "at full for the parity of their round"},
+    {"unwritten",
+     "a stage is read to which nothing was copied: consumers wait at full "
+     "for "
+     "the parity of their round"},
     {"race",
      "a stage is overwritten while a consumer still reads it, or read before "
      "its tile has arrived. The producer must wait until both consumer warps "
@@ -24,11 +28,7 @@ const std::vector<Reason> kReasons = {
     {"barrier",
      "a barrier is used before it is initialised, or only some threads come "
      "to "
-     "__syncthreads()"},
-    {"unwritten",
-     "a stage is read to which nothing was copied: consumers wait at full "
-     "for "
-     "the parity of their round"}};
+     "__syncthreads()"}};
 
 struct Case {
   Seen seen;

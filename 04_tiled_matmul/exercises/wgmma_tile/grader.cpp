@@ -25,9 +25,9 @@ const std::vector<Reason> kReasons = {
     {"barrier",
      "a thread may wait at the barrier before it is initialised: "
      "__syncthreads() follows"},
-    {"race", "threads write the same element of C"},
     {"out of bounds",
-     "C is written beside its m x n elements: guard the store"}};
+     "C is written beside its m x n elements: guard the store"},
+    {"race", "threads write the same element of C"}};
 
 // Small whole numbers, whose sums are exact.
 std::vector<float> whole(std::int64_t count, std::uint64_t seed) {
