@@ -27,7 +27,7 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix", "/d
 HEADERS = (".hpp", ".cuh", ".h", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 # Of the classroom, what the student's side is compiled with.
-SURFACE = ("wire", "entry", "seen", "launches", "prelude_cpu", "prelude_lab")
+SURFACE = ("wire", "entry", "seen", "launches", "puzzle", "prelude_cpu", "prelude_lab")
 RUN = sandbox.Limits()
 COMPILE_LINES = 14  # of a compiler's messages
 # Warnings in the course's own code do not concern a student.

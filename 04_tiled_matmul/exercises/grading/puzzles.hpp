@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "04_tiled_matmul/exercises/puzzle.hpp"
 #include "common/classroom/lab.hpp"
+#include "common/classroom/puzzle.hpp"
 
 namespace fa::classroom {
 
@@ -202,7 +202,7 @@ struct PuzzleCase {
 
 /// Runs the kernel, draws it, and refuses a wrong result.
 inline Played play_puzzle(const PuzzleCase& c, double tolerance = 1e-5) {
-  Played played = call<Played>("run", c.puzzle);
+  auto played = unpacked<Played>(call<std::string>("run", packed(c.puzzle)));
   show(drawing(c.puzzle, played, c.arrays));
   std::vector<Mistake> mistakes;
   if (!found(played.seen, "out of bounds")) {

@@ -1,12 +1,12 @@
-#include "04_tiled_matmul/exercises/puzzle_entry.hpp"
+#include "common/classroom/prelude_lab.hpp"
 #include "student/pooling.cuh"
 
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
-FA_ENTRY(run, [](const Puzzle& p) {
-  return play(p, [&](const auto& in, float* out, const auto& launched) {
-    (void)p;
-    launch(pool_three, launched, in[0], out, p.sizes[0]);
+FA_ENTRY(run, [](const std::string& puzzle) {
+  return play(puzzle, [](const auto& in, float* out, const auto& sizes,
+                         const auto& launched) {
+    launch(pool_three, launched, in[0], out, sizes[0]);
   });
 });

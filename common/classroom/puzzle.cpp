@@ -1,23 +1,14 @@
-/// @file
-/// Runs a puzzle's kernel, for the entries of the puzzles.
-#pragma once
+#include "common/classroom/puzzle.hpp"
 
 #include <algorithm>
-#include <cstdint>
-#include <cstdlib>
 #include <utility>
-#include <vector>
 
-#include "04_tiled_matmul/exercises/puzzle.hpp"
-#include "common/classroom/prelude_lab.hpp"
+#include "common/classroom/launches.hpp"
 
 namespace fa::classroom {
 
-/// Runs a kernel and notes which thread touches which element.
-/// @param puzzle its arrays and sizes
-/// @param run    launches: run(inputs, output, launch)
-template <class Run>
-Played play(const Puzzle& puzzle, Run run) {
+std::string play(const std::string& bytes_of_puzzle, const Launcher& run) {
+  const auto puzzle = unpacked<Puzzle>(bytes_of_puzzle);
   constexpr std::int64_t bytes = sizeof(float);
   Played result;
   std::vector<std::pair<const char*, std::int64_t>> arrays;  // where they are
@@ -31,11 +22,9 @@ Played play(const Puzzle& puzzle, Run run) {
                           bytes * static_cast<std::int64_t>(numbers.size()));
     }
     FA_TARGET::DeviceBuffer<float> out(puzzle.out);
-    arrays.emplace_back(reinterpret_cast<const char*>(out.data()),
-                        bytes * puzzle.out);
-    run(pointers, out.data(),
-        Launch{{puzzle.grid[0], puzzle.grid[1]},
-               {puzzle.block[0], puzzle.block[1]}});
+    arrays.emplace_back(reinterpret_cast<const char*>(out.data()), bytes * puzzle.out);
+    run(pointers, out.data(), puzzle.sizes,
+        Launch{{puzzle.grid[0], puzzle.grid[1]}, {puzzle.block[0], puzzle.block[1]}});
     result.out = from_device(out);
   });
   const char* shared = nullptr;  // the first word that was touched
@@ -54,20 +43,18 @@ Played play(const Puzzle& puzzle, Run run) {
       std::int64_t nearest = INT64_MAX;
       for (std::size_t i = 0; i < arrays.size(); ++i) {
         const std::int64_t offset = address - arrays[i].first;
-        const std::int64_t away =
-            std::max({std::int64_t{0}, -offset, offset - arrays[i].second});
+        const std::int64_t away = std::max({std::int64_t{0}, -offset, offset - arrays[i].second});
         if (away >= nearest) continue;
         nearest = away;
         place.array = static_cast<int>(i);
-        place.element =
-            offset < 0 ? -((-offset + bytes - 1) / bytes) : offset / bytes;
+        place.element = offset < 0 ? -((-offset + bytes - 1) / bytes) : offset / bytes;
       }
     }
     for (int done = 0; done < touch.size; done += bytes, ++place.element) {
       result.places.push_back(place);
     }
   }
-  return result;
+  return packed(result);
 }
 
 }  // namespace fa::classroom
