@@ -386,7 +386,50 @@ def causal():
     return d
 
 
+def mirrored():
+    """Tiles of 128 keys that each of eight blocks computes: N = 1024, causal."""
+    d = Drawing(390, 330, "Tiles of keys for each block, in step 15 and with mirrored tiles")
+    blocks, unit = 8, 7
+    for top, name, query0 in [
+        (14, "Step 15", lambda block, group: 128 * block + 64 * group),
+        (176, "Step 16", lambda block, group: 64 * (block if group == 0 else 15 - block)),
+    ]:
+        base = top + 128
+        d.text(16, top + 12, name, text_anchor="start", font_weight="bold")
+        for block in range(blocks):
+            x, y, total = 66 + 40 * block, base, 0
+            for group in range(2):
+                tiles = -(-(query0(block, group) + 64) // 128)
+                y -= unit * tiles
+                total += tiles
+                d.box(x, y, 26, unit * tiles, COLOURS[1 - group], "#666666")
+            d.text(x + 13, y - 4, total)
+            d.text(x + 13, base + 14, block)
+        d.text(58, base + 14, "block", text_anchor="end")
+    d.legend(150, 26, [(COLOURS[1], "warpgroup 0"), (COLOURS[0], "warpgroup 1")])
+    return d
+
+
+def split_bits():
+    d = Drawing(390, 190, "A float32 as the sum of two TF32 values: their significant bits")
+    unit, left = 13, 60
+
+    def bits(y, name, start, count, fill, words):
+        d.text(left - 8, y + 17, name, text_anchor="end")
+        d.box(left + start * unit, y, count * unit, 26, fill, "#666666")
+        d.text(left + (start + count / 2) * unit, y + 17, words)
+
+    bits(14, "x", 0, 24, SMALL, "float32: 24 significant bits")
+    bits(56, "high", 0, 11, LINEAR, "TF32: 11 bits")
+    bits(98, "x - high", 12, 12, SMALL, "a sign and 12 bits")
+    bits(140, "low", 12, 11, QUADRATIC, "TF32: 11 bits")
+    d.line(left + 11 * unit, 8, left + 11 * unit, 176, "#777777", 1, stroke_dasharray="3 3")
+    return d
+
+
 PICTURES = {
+    "mirrored": mirrored,
+    "split_bits": split_bits,
     "flow": flow,
     "loops": loops,
     "rows": rows,

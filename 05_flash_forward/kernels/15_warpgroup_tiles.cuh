@@ -11,6 +11,7 @@
 namespace fa::FA_TARGET {
 
 /// The tile for a head dimension: 64, 96, 128, 192 or 256.
+//! [tile_for]
 template <class T, int d>
 using HopperTileFor = HopperTile<T, d,
                                  d == 96    ? 112
@@ -18,6 +19,7 @@ using HopperTileFor = HopperTile<T, d,
                                  : d == 256 ? 64
                                             : 128,
                                  d <= 96 ? 3 : 2, d == 64 ? 3 : 2>;
+//! [tile_for]
 
 /// Keys of half a tile.
 constexpr int kHalfTile = 64;

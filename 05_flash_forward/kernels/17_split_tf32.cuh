@@ -51,6 +51,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   Accumulators<Tile, d> o = {};  // columns as four_columns() has them
   WarpRowState<Tile> state;
   init_row_state(state);
+  //! [steps]
   const auto step = [&](int tile, auto edge) {
     constexpr bool masked = decltype(edge)::value;
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
@@ -79,6 +80,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   int tile = tiles - 1;  // the edge first
   for (; tile >= unmasked_tiles; --tile) step(tile, std::true_type{});
   for (; tile >= 0; --tile) step(tile, std::false_type{});
+    //! [steps]
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll

@@ -463,7 +463,71 @@ def wide():
     return d
 
 
+def dependent():
+    d = Drawing(390, 276, "The three kernels of step 15, without and with dependent launches")
+    launch, ready = "#dddddd", QUADRATIC
+
+    def kernel(y, name, left, start, end, first):
+        d.box(left, y, start - left, 24, first, "#666666")
+        d.box(start, y, end - start, 24, LINEAR, "#666666")
+        d.text((start + end) / 2, y + 16, name)
+
+    d.text(16, 22, "One after the other", text_anchor="start", font_weight="bold")
+    kernel(34, "preprocess", 16, 34, 106, launch)
+    kernel(62, "gradients", 106, 142, 272, launch)
+    kernel(90, "postprocess", 272, 290, 374, launch)
+    d.text(16, 142, "Dependent launches", text_anchor="start", font_weight="bold")
+    kernel(154, "preprocess", 16, 34, 106, launch)
+    kernel(182, "gradients", 70, 106, 236, ready)
+    kernel(210, "postprocess", 218, 236, 320, ready)
+    for x, top in [(106, 176), (236, 204)]:
+        d.line(x, top, x, top + 34, RED, 1.5, stroke_dasharray="4 3")
+    d.legend(16, 264, [(launch, "launch, set-up"), (ready, "set-up, grid_dependency_wait()")])
+    return d
+
+
+def transposed_sums():
+    d = Drawing(390, 330, "Step 16: which warpgroup computes which part of a tile")
+    of, unit = [COLOURS[1], COLOURS[0]], 0.6
+    rows, keys, columns = 64 * unit, 96 * unit, 64 * unit
+
+    def halves(x, y, name):
+        for k in range(2):
+            d.box(x + k * keys / 2, y, keys / 2, rows, of[k], "#666666")
+        d.text(x + keys / 2, y + rows / 2 + 4, name)
+
+    def chunks(x, y, width, name, fill):
+        for c in range(3):
+            d.box(x, y + c * columns, width, columns, fill, "#666666")
+        d.text(x + width / 2, y + 1.5 * columns + 4, name)
+
+    d.text(195, 20, "S, P, dP, dS: 48 keys for each warpgroup", font_weight="bold")
+    for x, name in [(96, "P"), (236, "dS")]:
+        halves(x, 40, name)
+        d.text(x + keys / 2, 34, "96 keys", font_size=12)
+        d.text(x - 8, 40 + rows / 2 + 4, "64 queries", text_anchor="end")
+    d.text(195, 112, "P and dS go to shared memory; both warpgroups read them")
+    for k, (x, left, right, result, name) in enumerate(
+        [
+            (14, "dO\u1d40", "P", "dV\u1d40", "warpgroup 0"),
+            (206, "Q\u1d40", "dS", "dK\u1d40", "warpgroup 1"),
+        ]
+    ):
+        d.text(x + 84, 140, name, font_weight="bold")
+        chunks(x, 152, rows, left, "#f2f2f2")
+        d.text(x + rows / 2, 282, "64", font_size=12)
+        halves(x + 46, 152 + columns, right)
+        d.text(x + 46 + keys + 4, 152 + 1.5 * columns + 4, "=", text_anchor="start")
+        chunks(x + 122, 152, keys, result, of[k])
+        d.text(x + 122 + keys / 2, 282, "96 keys", font_size=12)
+    d.text(195, 302, "Three wgmma accumulators of 64 columns x 96 keys,")
+    d.text(195, 320, "3 x 48 registers of a thread: one sum per warpgroup")
+    return d
+
+
 PICTURES = {
+    "dependent": dependent,
+    "transposed_sums": transposed_sums,
     "tape": tape,
     "delayed": delayed,
     "delta": delta,

@@ -123,6 +123,19 @@ struct DelayedMmaWarpgroup {
   }
 };
 
+/// What an MMA warpgroup does for a block of keys: all tiles of queries, then dK and dV.
+template <class Tile, class T>
+__device__ void compute_n_block(DelayedBackwardShared<Tile>& shared,
+                                const TmaGradient<T>& maps,
+                                const NBlock& block, int warpgroup) {
+  with_warpgroup<Tile>(warpgroup, [&](auto of) {
+    DelayedMmaWarpgroup<Tile> mma{shared, shared.k, shared.v,
+                                  maps.a, of,       block.key0 + of * kKeys};
+    mma.mainloop(block);
+    epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
+  });
+}
+
 /// dK, dV, and additions to d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile
 //! [delayed]
@@ -146,11 +159,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  DelayedMmaWarpgroup<Tile> mma{shared,    shared.k,
-                                shared.v,  a,
-                                warpgroup, block.key0 + warpgroup * kKeys};
-  mma.mainloop(block);
-  epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
+  compute_n_block(shared, maps, block, warpgroup);
 }
 //! [delayed]
 

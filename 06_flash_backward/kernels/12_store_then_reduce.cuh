@@ -94,11 +94,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  DelayedMmaWarpgroup<Tile> mma{shared,    shared.k,
-                                shared.v,  a,
-                                warpgroup, block.key0 + warpgroup * kKeys};
-  mma.mainloop(block);
-  epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
+  compute_n_block(shared, maps, block, warpgroup);
 }
 
 /// Launches the rung.

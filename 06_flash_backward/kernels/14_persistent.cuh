@@ -82,6 +82,7 @@ __device__ void schedule_and_load(PersistentBackwardShared<Tile>& shared,
   const int blocks = scheduler.total_heads * scheduler.blocks;
   PipelineState<Tile::stages> at;
   for (PipelineState<2> work;; work.advance()) {
+    //! [take]
     // The last tiles of queries are still in the pipelines.
     const int index = static_cast<int>(atomicAdd(a.tile_counter, 1u));
     NBlock block{0, 0, -1, {}};
@@ -92,6 +93,7 @@ __device__ void schedule_and_load(PersistentBackwardShared<Tile>& shared,
     shared.work[work.stage] = block;
     shared.work_pipe.full[work.stage].arrive();
     if (block.batch < 0) return;
+    //! [take]
     for_each_m_block<Tile>(a, block, [&](int head, int query0) {
       const std::int64_t row = workspace_row(a, block, head, query0);
       Mbarrier& q_full = shared.q_pipe.producer_acquire(at, bytes);
@@ -172,6 +174,7 @@ __device__ void process_n_block(PersistentBackwardShared<Tile>& shared,
       shared, k, v, maps.a, warpgroup, block.key0 + warpgroup * kKeys, at};
   mma.mainloop(block);
   at = mma.at;
+  //! [release]
   const int key0 = work.key0 + warpgroup * kKeys;
   store_gradient(maps.d_v, mma.d_v, 1, v[warpgroup], key0, work.kv_head,
                  work.batch);
@@ -184,6 +187,7 @@ __device__ void process_n_block(PersistentBackwardShared<Tile>& shared,
     bulk_wait_read<0>();
     shared.k_pipe.consumer_release(kv);
   }
+  //! [release]
 }
 //! [process]
 
@@ -196,6 +200,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_persistent(const __grid_constant__ TmaGradient<T> maps,
                               const TileScheduler scheduler) {
   auto& shared = *dynamic_shared<PersistentBackwardShared<Tile>>();
+  //! [start]
   launch_dependents();
   shared.init();
   const int warpgroup = warpgroup_index();
@@ -204,6 +209,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     const int warp = threadIdx.x / kWarp % 4;
     if (threadIdx.x % kWarp != 0) return;
     grid_dependency_wait();  // for rung 15
+    //! [start]
     if (warp == 0) schedule_and_load<Tile, ordered>(shared, maps, scheduler);
     if (warp > 0 && warp <= kKeyWarpgroups) {
       PipelineState<1> at;
@@ -218,6 +224,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
+  //! [loop]
   PipelineState<2> at;
   for (int count = 0;; ++count) {
     const PipelineState<2> work = state_at(count);
@@ -228,6 +235,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     __syncwarp();  // all lanes have read the block
     if (threadIdx.x % kWarp == 0) shared.work_pipe.consumer_release(work);
   }
+  //! [loop]
 }
 //! [persistent]
 

@@ -121,6 +121,7 @@ struct TransposedWarpgroup {
     wgmma_commit(s);
   }
   /// Issues dV^T += dO^T P, or dK^T += Q^T dS, of a tile.
+  //! [issue_sums]
   __device__ void issue_sums(int stage) {
     const auto& left = warpgroup == 0 ? shared->d_o[stage] : shared->q[stage];
     const auto& right = warpgroup == 0 ? shared->p : shared->d_s;
@@ -135,6 +136,7 @@ struct TransposedWarpgroup {
     }
     wgmma_commit(sums[0], sums[1], sums[2]);
   }
+  //! [issue_sums]
   /// Issues some columns of dQ = dS K of the previous tile.
   template <int r>
   __device__ void issue_d_q(float (&d_q)[r], int col) {
@@ -173,6 +175,7 @@ struct TransposedWarpgroup {
       issue_scores(d_s, shared->d_o[at.stage], shared->v);
       wgmma_wait<1>(p);
     } else {
+      //! [step]
       float wide[Tile::wide_part / 2];
       issue_d_q(wide, wide_col());
       issue_d_q(narrow, narrow_col());
@@ -186,6 +189,7 @@ struct TransposedWarpgroup {
       issue_scores(d_s, shared->d_o[at.stage], shared->v);
       issue_sums(at.stage ^ 1);
       wgmma_wait<2>(p);
+      //! [step]
     }
     // P = exp2(S - LSE)
     if (masked) apply_mask_rows(p, a, query0, key0);

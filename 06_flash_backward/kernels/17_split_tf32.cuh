@@ -109,9 +109,11 @@ __device__ void normalize_split_probs(float (&p)[row_tiles][query_tiles][4],
         p[i][j][e] *= factor[e % 2];
         if constexpr (has_dropout) {
           const int key = key0 + 16 * i + 8 * (e / 2) + lane / 4;
+          //! [dropped]
           const float kept =
               a.dropout.of_weight(head, query0 + column + e % 2, key);
           p[i][j][e] *= kept == 0 ? -1.0f : 1.0f;
+          //! [dropped]
         }
       }
     }
@@ -377,6 +379,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
       fetch(next(tile), 1 - stage);
       cp_async_commit();
     }
+    //! [step]
     Scores<Tile> p = {};
     // S^T = K Q^T, P^T = exp(S^T - LSE)
     multiply_split_rows<d>(p, k_smem + warp_key * d, in.q, lane);
@@ -412,6 +415,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
         },
         in.q, lane, 0);
     __syncthreads();  // all warps have stored dS
+    //! [step]
     if constexpr (Tile::stages == 1) {
       fetch(next(tile), 0);  // all warps have read Q and dO
       cp_async_commit();

@@ -69,6 +69,19 @@ template <class T, int d, int stages = 2>
 using HopperBackwardTileFor =
     HopperBackwardTile<T, d, d == 64 ? 128 : 64, stages>;
 
+/// Calls work(warpgroup). Where the two parts of dQ differ in size the warpgroup is a constant, so
+/// that each has code of its own: around branches on it ptxas would wait for each matmul.
+template <class Tile, class Work>
+__device__ void with_warpgroup(int warpgroup, Work work) {
+  if constexpr (Tile::last_d_q_columns == Tile::d_q_columns) {
+    work(warpgroup);
+  } else if (warpgroup == 0) {
+    work(std::integral_constant<int, 0>{});
+  } else {
+    work(std::integral_constant<int, 1>{});
+  }
+}
+
 /// The named barrier of dS; those before it belong to store_gradient().
 constexpr int kDSBarrier = 1 + kKeyWarpgroups;
 

@@ -259,7 +259,8 @@ class Toolchain:
     def key(self, exercise):
         """Changes with all that a grader is made of."""
         key = hashlib.sha256()
-        for part in (exercise.grader.read_bytes(), repr(sorted(self.flags.items())).encode()):
+        flags = [*sorted(self.flags.items()), exercise.defines]
+        for part in (exercise.grader.read_bytes(), repr(flags).encode()):
             key.update(part)
         parts = [*self.linked(exercise.machine, "grader")]
         for folder in (exercise.lesson, "common"):
@@ -343,6 +344,7 @@ def ended(status, outcome, limits, program, shown):
     reasons = {
         signal.SIGSEGV: "it accessed memory that is not its own: an index out of range?",
         signal.SIGABRT: "it called abort(), or the C++ library did",
+        signal.SIGILL: "an index lies beyond the end of an array",
         signal.SIGFPE: "it divided an integer by zero",
         signal.SIGXFSZ: "it wrote a file that is larger than allowed",
         signal.SIGKILL: "it was killed: too much memory or too much time",
@@ -402,7 +404,7 @@ def run_stage(toolchain, exercise, folder, stage, program="", shown="", limits=R
     return said, outcome.seconds
 
 
-def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
+def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None, progress=None):
     """Grades an answer.
 
     @param answer the text of the student's file
@@ -410,7 +412,9 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
         result is left out
     @param shown  what to call the folder of the student's file in messages, with its slash
     @param inspect called with the path of the compiled grader, before the stages are run
+    @param progress called with what is done next, in words
     """
+    progress = progress or (lambda _words: None)
     shown = "" if shown is None else shown
     if exercise.predicts:
         return grade_numbers(toolchain, exercise, answer)
@@ -421,6 +425,7 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
     with scratch_folder() as scratch:
         (scratch / "student").mkdir()
         (scratch / "student" / exercise.file).write_text(answer, encoding="utf-8")
+        progress("compiling your file")
         outcome = toolchain.compile(exercise, scratch)
         results[0].seconds = outcome.seconds
         if outcome.status != 0:
@@ -428,6 +433,8 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
             results[0].message = compiler_says(outcome, scratch, shown)
             return results
         results[0].verdict = "passed"
+        progress("building this exercise's grader, once")
+        toolchain.grader(exercise)
         if inspect:
             inspect(toolchain.grader(exercise))
         for result in results[1:]:
@@ -435,6 +442,7 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
                 scratch / f"work_{result.name}"
             )  # each its own: what a stage leaves may not be removable
             folder.mkdir()
+            progress(f"checking: {result.title}")
             said, result.seconds = run_stage(
                 toolchain,
                 exercise,

@@ -35,7 +35,19 @@ using Reason = std::pair<std::string, std::string>;
 /// @param reasons kind and misconception, in the order in which they are tried
 inline void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = {}) {
   if (seen.report.findings.empty()) return;
+  const lab::Finding& first = seen.report.findings.front();
   std::string why = "the lab found what a GPU would not tell you";
+  if (first.kind == "race") {
+    why = first.other == first.where || first.other.empty()
+              ? "several threads use the same element where each should have its own"
+              : "two threads use the same element, and nothing orders them";
+  } else if (first.kind == "out of bounds") {
+    why = "an index lies outside of the array";
+  } else if (first.kind == "unwritten") {
+    why = "an element is read that no thread has written";
+  } else if (first.kind == "barrier") {
+    why = "not all threads of the block come to a barrier";
+  }
   for (const auto& [kind, says] : reasons) {
     if (found(seen, kind)) {
       why = says;

@@ -202,6 +202,12 @@ class Programs:
         self.emulator = emulator  # words that start a program of another processor
         self.results = {}  # words of the command -> lines, or the Problem that it met
 
+    def argument(self, word):
+        """A word of a command for a program: a record of the repository by its full path, since
+        programs run elsewhere."""
+        record = self.root / word
+        return str(record) if word.startswith("docs/results/") and record.is_file() else word
+
     def output(self, command):
         """The lines that the command prints."""
         try:
@@ -250,7 +256,7 @@ class Programs:
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 process = subprocess.Popen(
-                    [*start, *words[1:]],
+                    [*start, *(words[1:] if place else map(self.argument, words[1:]))],
                     cwd=place or scratch,
                     env=environment,
                     stdin=subprocess.DEVNULL,

@@ -39,6 +39,8 @@ void grade(const std::vector<double>& scores, double right,
          {largest(scores, Limits::lowest())}},
         {"the maximum starts at a number that only looks like -infinity",
          {largest(scores, -1e4)}},
+        {"this is the largest finite number: -lowest() is positive",
+         {largest(scores, Limits::max())}},
         {"the last element is passed over", {largest(but_last, -kInfinity)}},
         {"this is the one largest in magnitude",
          {largest(sizes, -kInfinity)}}};

@@ -39,6 +39,16 @@ struct OldMaximum : online::Unnormalised {
     x.m = m;
   }
 };
+struct SmallerMaximum : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::min(x.m, s);
+    const double rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
+    x.l = rescale * x.l + p;
+    x.o = rescale * x.o + p * v;
+    x.m = m;
+  }
+};
 struct NotTakenIn : online::Unnormalised {
   template <class S>
   static void step(S& x, double s, double) {
@@ -115,6 +125,8 @@ void check_row(const std::vector<double>& scores) {
          {"the maximum m was not stored: the next step takes it for that of "
           "no keys",
           after<MaximumNotKept>(scores)},
+         {"the smaller of m and s was taken: m is the largest score so far",
+          after<SmallerMaximum>(scores)},
          {"the weight of the new key is relative to the old maximum, which "
           "is -infinity at first",
           after<OldMaximum>(scores)}},

@@ -7,7 +7,7 @@ using namespace fa::FA_TARGET;
 
 namespace {
 
-constexpr int kSize = 96;
+constexpr int kSize = FA_SIZE;
 
 template <class Kernel>
 Seen run(Kernel kernel) {

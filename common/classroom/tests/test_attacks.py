@@ -153,9 +153,7 @@ class Attacks(unittest.TestCase):
     def gives_no_marks(self, answer):
         """Grades a file as it is; all but compiling must be refused."""
         results = grading.grade(self.tools, self.one_step, answer, stop=False)
-        self.assertFalse(
-            any(result.passed for result in results[1:]), [r.message for r in results]
-        )
+        self.assertFalse(any(result.passed for result in results[1:]), [r.message for r in results])
         return results
 
     def test_files_of_the_grader_cannot_be_included(self):
@@ -287,7 +285,9 @@ class Attacks(unittest.TestCase):
         try:
             result = self.easy(
                 "for (int i = 0; i < 4; ++i) if (fork() == 0) { "
-                "volatile char* p = (volatile char*)malloc(400 << 20); if (!p) _exit(1); for (;;) for (long j = 0; j < 400l << 20; j += 4096) p[j] = 1; } "
+                "volatile char* p = (volatile char*)malloc(400 << 20); "
+                "if (!p) _exit(1); "
+                "for (;;) for (long j = 0; j < 400l << 20; j += 4096) p[j] = 1; } "
                 "for (;;) pause();",
                 "#include <cstdlib>\n#include <unistd.h>",
             )
@@ -370,11 +370,17 @@ class Attacks(unittest.TestCase):
         self.assertRegex(result.message, r"SIGABRT\) at one_step\.hpp:\d+: an assertion failed")
         self.assertIn("an index out of range", result.message)
 
+    def test_an_index_beyond_an_array_is_named_with_its_line(self):
+        result = self.easy("int few[3] = {}; volatile int i = 3; few[i] = 1; x.l += few[0];")
+        self.assertRegex(
+            result.message, r"SIGILL\) at one_step\.hpp:\d+: an index lies beyond the end"
+        )
+
     def test_a_failed_assertion_is_quoted(self):
         code = 'std::fputs("a.h:7: f: Assertion `i < n\' failed.\\n", stderr); std::abort();'
         result = self.easy(code, "#include <cstdio>\n#include <cstdlib>")
         self.assertRegex(
-            result.message, r"crashed \(SIGABRT\) at one_step\.hpp:\d+: an assertion failed, `i < n`"
+            result.message, r"\(SIGABRT\) at one_step\.hpp:\d+: an assertion failed, `i < n`"
         )
 
     def test_what_it_throws_is_named(self):

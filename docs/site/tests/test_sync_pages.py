@@ -224,6 +224,15 @@ class Writing(SyncTest):
         self.assertIn("page.md:2:", err)
         self.assertIn("page.md:7:", err)
 
+    def test_programs_find_records_by_their_paths_in_the_repository(self):
+        self.write("docs/results/a.tsv", "a record\n")
+        self.program("show", 'cat "$1" || echo none: "$1"')
+        for name, shown in [("a", "a record"), ("b", "none: docs/results/b.tsv")]:
+            page = f"<!-- generated: show docs/results/{name}.tsv -->\n```text\n```\n"
+            status, _, err = self.sync_text(page + "<!-- /generated -->\n")
+            self.assertEqual((status, err), (0, ""))
+            self.assertIn(f"\n{shown}\n", self.read("page.md"))
+
     def test_programs_run_elsewhere_without_input_and_without_colours(self):
         self.program("prog", 'pwd; cat; touch made; echo "$NO_COLOR $TERM"')
         self.assertEqual(self.sync_text(self.generated("prog"))[0], 0)
