@@ -55,12 +55,12 @@ struct LineTraffic {
 
 /// A load or store of one thread, for drawings of small launches.
 struct Touch {
-  int block = 0;                 ///< in the grid, x fastest
-  int thread = 0;                ///< in the block, x fastest
-  bool shared = false;           ///< shared memory, else global
-  bool write = false;            ///< a store, else a load
+  int block = 0;        ///< in the grid, x fastest
+  int thread = 0;       ///< in the block, x fastest
+  bool shared = false;  ///< shared memory, else global
+  bool write = false;   ///< a store, else a load
   const void* address = nullptr;
-  int size = 0;                  ///< bytes
+  int size = 0;  ///< bytes
 };
 
 /// What was seen.
