@@ -1,5 +1,7 @@
 """Checks the glossary: terms are in order, none stands twice, each is under its letter and has one
 to three sentences with a link to where it is taught. (check_links.py looks whether links resolve.)
+With --root, also that a lesson or a theory chapter links to each term: its letter, by a link whose
+text has the term, [bank conflicts](../docs/glossary.md#b).
 
 A term is a paragraph that begins with its name in bold and a colon:
 
@@ -16,6 +18,7 @@ import sys
 from docs.site import gfm
 
 TERM = re.compile(r"\*\*(?P<name>[^*]+)\*\*(?P<colon>:?)[ ]?(?P<text>.*)", re.DOTALL)
+LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?:\.\./)+(?:docs/)?glossary\.md#(?P<letter>\w)\)")
 SENTENCE_END = re.compile(r"[.?!](?=\s|$)")
 
 
@@ -63,17 +66,45 @@ def faults(lines):
         yield "1: there is no term; a term begins with its name in bold."
 
 
+def not_linked(names, pages):
+    """Those names to which no page (a text) links; "spills" is as good as "spilling"."""
+    links = {
+        (match["letter"], re.sub(r"[*`]", "", match["text"]).casefold())
+        for page in pages
+        for match in LINK.finditer(page)
+    }
+
+    def is_linked(name):
+        key = name.casefold()
+        return any(letter == key[0] and key.removesuffix("ing") in text for letter, text in links)
+
+    return [name for name in names if not is_linked(name)]
+
+
 def main(arguments=None):
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description="Check the glossary.")
     parser.add_argument("page", type=pathlib.Path)
-    page = parser.parse_args(arguments).page
+    parser.add_argument("--root", type=pathlib.Path, help="the repository, for links to terms")
+    options = parser.parse_args(arguments)
+    page = options.page
+    linking = []
     try:
         lines = gfm.read_lines(page)
+        if options.root:
+            pages = [
+                *options.root.glob("[0-9][0-9]_*/*.md"),
+                *options.root.glob("docs/theory/*.md"),
+            ]
+            linking = [path.read_text(encoding="utf-8") for path in pages]
     except (OSError, ValueError) as error:
         print(f"check_glossary.py: {page}: {error}", file=sys.stderr)
         return 2
     found = list(faults(lines))
+    if options.root:
+        names = [name for _, _, name, _, _ in terms(lines)]
+        missing = not_linked(names, linking)
+        found += [f" no lesson or theory chapter links to '{name}'." for name in missing]
     for sentence in found:
         print(f"{page.name}:{sentence}")
     print(f"{len(list(terms(lines)))} terms, {len(found)} faults.")

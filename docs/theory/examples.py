@@ -20,6 +20,8 @@ from docs.records.results import aligned
 WARPS, BLOCKS, REGISTERS, SHARED = 64, 32, 64 * 1024, 228 * 1024
 RESERVED = 1024  # bytes of shared memory that each block has beside its own
 QUARTERS = 4  # of an SM; each has a quarter of the registers and its own warps
+TILE = 128  # queries and keys of a tile
+EXPONENTIALS = 16  # per cycle and SM (CUDA Programming Guide, throughput of instructions)
 PIECE = 256  # registers are handed out to a warp in pieces of this size
 
 
@@ -64,7 +66,7 @@ class Kernel:
         self.rate = rate  # operations per second
 
 
-def kernels(matmul, forward, interface):
+def kernels(matmul, forward):
     """Kernels of lessons 04 and 05 for the roofline, from the lowest intensity to the highest."""
     found = []
 
@@ -81,11 +83,6 @@ def kernels(matmul, forward, interface):
     row = find(forward, group="float32, D 64", kernel="01_unfused", length=n)
     least = 4 * sum(three.values())
     found.append(Kernel("attention, three kernels", "float32", work, least, 1e12 * row["tflops"]))
-    row = find(
-        interface, what="time", backend="MATH", type="bfloat16", head_dim=d, length=n, causal=False
-    )
-    name = "attention, PyTorch's formulas"
-    found.append(Kernel(name, "bfloat16", work, least / 2, 1e12 * row["tflops"]))
     for name in ("07_matmul_naive", "09_matmul_shared_tiles", "14_matmul_register_prefetch"):
         row = find(matmul, group="matmul", kernel=name)
         n = row["size"]
@@ -116,11 +113,11 @@ def significant(value):
     return f"{value:.3g}"
 
 
-def roofline(matmul, forward, interface):
+def roofline(matmul, forward):
     peaks = machine(matmul)
     float32, bfloat16, memory = peaks
     cells = [["kernel", "type", "op/byte", "bound", "TFLOP/s", "% of bound"]]
-    for kernel in kernels(matmul, forward, interface):
+    for kernel in kernels(matmul, forward):
         most = bound(kernel, peaks)
         cells.append(
             [
@@ -139,7 +136,7 @@ def roofline(matmul, forward, interface):
         f"bfloat16 {bfloat16 / memory:.0f}",
         "",
         *aligned(cells, 1),
-        *source_of(matmul, forward, interface),
+        *source_of(matmul, forward),
     ]
 
 
@@ -483,6 +480,59 @@ def backward(forward, gradients):
     ]
 
 
+def beyond():
+    """Cycles of an SM for a tile of 128 queries and keys, forward: matmuls and exponentials."""
+    rows = []
+    for name, matmul in (("H200", 4096), ("B200", 8192)):  # FLOPs per cycle and SM
+        for d in (64, 128):
+            products = 2 * 2 * TILE * TILE * d // matmul
+            exponentials = TILE * TILE // EXPONENTIALS
+            share = exponentials / products
+            rows.append([name, str(d), str(products), str(exponentials), f"{share:.2f}"])
+    headings = ["GPU", "D", "cycles of S and P V", "cycles of exp", "exp / matmuls"]
+    return [
+        f"{EXPONENTIALS} exponentials per cycle and SM; 4096 and 8192 FLOPs of tensor cores",
+        *aligned([headings, *rows], 1),
+    ]
+
+
+def chebyshev(degree):
+    """The polynomial of this degree that is 2^x at the Chebyshev points of [0, 1]."""
+    count = degree + 1
+    points = [(1 + math.cos(math.pi * (k + 0.5) / count)) / 2 for k in range(count)]
+    differences = [2.0**x for x in points]  # Newton's divided differences, in place
+    for step in range(1, count):
+        for k in range(degree, step - 1, -1):
+            slope = differences[k] - differences[k - 1]
+            differences[k] = slope / (points[k] - points[k - step])
+
+    def value(x):
+        result = differences[degree]
+        for k in range(degree - 1, -1, -1):
+            result = result * (x - points[k]) + differences[k]
+        return result
+
+    return value
+
+
+def bfloat16(x):
+    """A number from 1 to 2, rounded to the 8 significant bits of bfloat16."""
+    return round(x * 128) / 128
+
+
+def exponential():
+    """How well polynomials replace 2^x for a fraction x, before and after rounding to bfloat16."""
+    inputs = [k / 10_000 for k in range(10_000)]
+    rows = []
+    for degree in range(1, 6):
+        value = chebyshev(degree)
+        error = max(abs(value(x) / 2.0**x - 1) for x in inputs)
+        other = sum(bfloat16(value(x)) != bfloat16(2.0**x) for x in inputs)
+        rows.append([str(degree), f"{error:.1e}", f"{100 * other / len(inputs):.1f}"])
+    headings = ["degree", "largest relative error", "% other in bfloat16"]
+    return [*aligned([headings, *rows], 1), f"rounding to bfloat16 alone: up to {2.0**-8:.1e}"]
+
+
 def rates():
     """The rates that times stand for: those of a table in the notes, for the errata."""
     batch, heads, length, head_dim = 8, 12, 1024, 64
@@ -539,7 +589,7 @@ def maxima():
 
 
 EXAMPLES = {  # name: (function, how many records; None for any number)
-    "roofline": (roofline, 3),
+    "roofline": (roofline, 2),
     "fusion": (fusion, 2),
     "tiles": (tiles, 1),
     "products": (products, 1),
@@ -554,6 +604,8 @@ EXAMPLES = {  # name: (function, how many records; None for any number)
     "stages": (stages, 2),
     "profile": (profile, 2),
     "backward": (backward, 2),
+    "beyond": (beyond, 0),
+    "exponential": (exponential, 0),
     "rates": (rates, 0),
     "speedup": (speedup, 0),
 }

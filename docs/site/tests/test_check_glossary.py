@@ -65,6 +65,24 @@ class GlossaryTest(TreeTest):
     def test_a_missing_colon_is_named(self):
         self.assert_fault("'warp' has no colon", "**warp**:", "**warp**")
 
+    def test_terms_to_which_no_page_links_are_named(self):
+        names = ["bank", "bank conflict", "spilling", "warp"]
+        page = "[**banks**](../docs/glossary.md#b), [Spills](../glossary.md#s), [warp](other.md#w)"
+        self.assertEqual(check_glossary.not_linked(names, [page]), ["bank conflict", "warp"])
+        more = "[bank conflicts](../docs/glossary.md#b) [warp](../../docs/glossary.md#w)"
+        self.assertEqual(check_glossary.not_linked(names, [page, more]), [])
+        self.assertEqual(
+            check_glossary.not_linked(["warp"], ["[warp](../docs/glossary.md#x)"]), ["warp"]
+        )
+
+    def test_links_are_looked_for_in_lessons(self):
+        self.write("01_one/1_a.md", "[bank conflict](../docs/glossary.md#b)")
+        glossary = self.write("glossary.md", GOOD)
+        status, out, _ = self.run_main(check_glossary.main, glossary, "--root", self.root)
+        self.assertEqual(status, 1)
+        self.assertIn("links to 'warp'", out)
+        self.assertNotIn("'bank conflict'", out)
+
     def test_a_page_without_terms_is_a_fault(self):
         status, out, _ = self.check("# Glossary\n\nNothing.\n")
         self.assertEqual(status, 1)

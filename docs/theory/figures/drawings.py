@@ -56,10 +56,10 @@ def hierarchy():
     return d
 
 
-def roofline(matmul, forward, interface):
+def roofline(matmul, forward):
     peaks = examples.machine(matmul)
     float32, bfloat16, memory = peaks
-    kernels = examples.kernels(matmul, forward, interface)
+    kernels = examples.kernels(matmul, forward)
     left, top, right, bottom = 62, 30, 682, 350
     low, high = -2 + math.log10(4), math.log10(5000)  # of the intensity
     floor, ceiling = -1.0, math.log10(2000)  # of the rate in TFLOP/s
@@ -115,7 +115,7 @@ def roofline(matmul, forward, interface):
         d.element("circle", cx=x, cy=y - 4, r=8, fill=colour)
         d.text(x, y, i + 1, fill="#ffffff", font_size=11, font_weight="bold")
         d.text(x + 16, y, f"{kernel.name}, {kernel.kind}", text_anchor="start")
-    footer = source(matmul, forward, interface)
+    footer = source(matmul, forward)
     d.text(682, bottom + 66 + below, footer, text_anchor="end", font_size=10, fill="#666666")
     return d
 
@@ -330,9 +330,49 @@ def reverse():
     return d
 
 
+def tensor_memory():
+    """The columns of tensor memory in FlashAttention-4's forward pass, and who works on them."""
+    d = Drawing(560, 372, "FlashAttention-4 on Blackwell: tensor memory between the warps")
+    bold = {"font_size": 14, "font_weight": "bold"}
+    small = {"font_size": 13}
+    d.box(20, 16, 230, 48, PALE[1])
+    d.text(135, 36, "1 load warp (TMA)", **bold)
+    d.text(135, 54, "Q, K, V to shared memory", **small)
+    d.box(310, 16, 230, 48, PALE[1])
+    d.text(425, 36, "1 MMA warp (tcgen05.mma)", **bold)
+    d.text(425, 54, "one thread issues all matmuls", **small)
+    d.arrow(250, 40, 310)
+    d.text(280, 112, "tensor memory: 128 lanes, columns 0 to 511 of 32 bits", **bold)
+    names = [("S0, then P0", PALE[2]), ("S1, then P1", PALE[2]), ("O0", PALE[0]), ("O1", PALE[0])]
+    for i, (name, colour) in enumerate(names):
+        x = 20 + 130 * i
+        d.box(x, 124, 130, 76, colour, "#666666", 1)
+        d.text(x + 65, 158, name, **bold)
+        d.text(x + 65, 180, f"{128 * i} to {128 * i + 127}", **small)
+    d.pointer(425, 64, 425, 98)
+    for x in (85, 215):
+        d.pointer(x - 12, 202, x - 12, 240)
+        d.pointer(x + 12, 240, x + 12, 202)
+    for x in (345, 475):
+        d.pointer(x - 12, 202, x - 12, 240)
+        d.pointer(x + 12, 240, x + 12, 202)
+    for x, number in ((20, 0), (154, 1)):
+        d.box(x, 242, 126, 66, PALE[4])
+        d.text(x + 63, 262, f"softmax {number}", **bold)
+        d.text(x + 63, 280, "4 warps", **small)
+        d.text(x + 63, 298, "reads S, writes P", **small)
+    d.box(288, 242, 252, 66, PALE[3])
+    d.text(414, 262, "correction", **bold)
+    d.text(414, 280, "4 warps", **small)
+    d.text(414, 298, "rescales O, divides it at the end", **small)
+    d.text(280, 336, "0 and 1: two tiles of 128 queries of one block, computed in turn.", **small)
+    d.text(280, 356, "One more warp stores the finished output.", **small)
+    return d
+
+
 PICTURES = {  # name: (function, how many records)
     "hierarchy": (hierarchy, 0),
-    "roofline": (roofline, 3),
+    "roofline": (roofline, 2),
     "fusion": (fusion, 0),
     "tiling": (tiling, 0),
     "merging": (merging, 0),
@@ -340,6 +380,7 @@ PICTURES = {  # name: (function, how many records)
     "occupancy": (occupancy, 2),
     "pipeline": (pipeline, 0),
     "reverse": (reverse, 0),
+    "tensor_memory": (tensor_memory, 0),
 }
 
 

@@ -1,0 +1,90 @@
+"""Prints the front page's table of results: python3 -m docs.records.front FORWARD BACKWARD
+[--length N].
+
+FORWARD and BACKWARD are the records of the interfaces of lessons 05 and 06. For bfloat16 and each
+head dimension and mask there is a line: TFLOP/s of the course and of the peers that the records
+have at one length; the course's speed over that of the fastest of them; and the least such ratio
+over all lengths. Exit status: 0, or 2 when a record has nothing of the kind.
+"""
+
+import argparse
+import sys
+import textwrap
+
+from common.attention.peers import FOR_16_BITS, HEADINGS, OURS
+from common.attention.tables import mask_of
+from common.files.records import Problem, read, source
+from docs.records.results import aligned
+
+GROUPS = ("d64", "d128", "d256")  # the shapes of the FlashAttention papers, six or three lengths
+NAMES = {OURS: "course", "FLASH_ATTENTION": "FA-2", "FLASH_ATTENTION_3": "FA-3"}
+NAMES["FLASH_ATTENTION_4"] = "FA-4"
+
+
+def problems(record):
+    """{(head_dim, mask): {length: {backend: TFLOP/s}}} of the times in bfloat16."""
+    found = {}
+    for row in record["measurements"]:
+        wanted = row["what"] == "time" and row["type"] == "bfloat16"
+        if not wanted or row.get("group", GROUPS[0]) not in GROUPS:
+            continue
+        if row["backend"] in (OURS, *FOR_16_BITS):
+            by_length = found.setdefault((row["head_dim"], mask_of(row)), {})
+            by_length.setdefault(row["length"], {})[row["backend"]] = row["tflops"]
+    return found
+
+
+def ratio(speeds):
+    """The course's speed over that of the fastest peer, at one length."""
+    return speeds[OURS] / max(speeds[peer] for peer in speeds if peer != OURS)
+
+
+def table(records, length):
+    """The lines of the table. records: {"forward": record, "backward": record}."""
+    measured = {name: problems(record) for name, record in records.items()}
+    there = {
+        backend
+        for of_pass in measured.values()
+        for by_length in of_pass.values()
+        for backend in by_length.get(length, {})
+    }
+    columns = [backend for backend in (OURS, *FOR_16_BITS) if backend in there]
+    names = [NAMES.get(backend, HEADINGS[backend]) for backend in columns]
+    cells = [["pass", "D", "mask", *names, "x best", "least"]]
+    for name, of_pass in measured.items():
+        for (head_dim, mask), by_length in sorted(of_pass.items(), key=lambda item: item[0][0]):
+            speeds = by_length.get(length, {})
+            compared = [of for of in by_length.values() if OURS in of and len(of) > 1]
+            if speeds not in compared:
+                raise Problem(f"nothing is compared at length {length}: {name}, D {head_dim}")
+            figures = [f"{speeds[c]:.0f}" if c in speeds else "-" for c in columns]
+            least = min(ratio(of) for of in compared)
+            ratios = [f"{ratio(speeds):.3f}", f"{least:.3f}"]
+            cells.append([name, str(head_dim), mask, *figures, *ratios])
+    if len(cells) == 1:
+        raise Problem("the records have no times in bfloat16")
+    return aligned(cells, 1)
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("forward", help="docs/results/h200_05_interface.json")
+    parser.add_argument("backward", help="docs/results/h200_06_interface.json")
+    parser.add_argument("--length", type=int, default=4096, help="queries and keys")
+    options = parser.parse_args(arguments)
+    try:
+        records = {"forward": read(options.forward), "backward": read(options.backward)}
+        lines = table(records, options.length)
+        where = textwrap.wrap(f"({source(*records.values())})", 88, subsequent_indent=" ")
+    except (Problem, KeyError) as problem:
+        print(f"front.py: {problem}", file=sys.stderr)
+        return 2
+    print(f"TFLOP/s in bfloat16, {options.length} queries and keys")
+    print("\n".join(lines))
+    print("x best: the course's speed over that of the fastest other; least: over all lengths")
+    print("\n".join(where))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
