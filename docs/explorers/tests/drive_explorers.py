@@ -1,0 +1,409 @@
+"""Opens the explorers in Chromium: their rules give what the project's own code gives, their
+controls work by mouse, keyboard and address, and nothing is cut off on a phone.
+
+    python3 -m docs.explorers.tests.drive_explorers --facts explorer_facts [--write] [NAME...]
+
+--write writes the still pictures, which are the scripts' own drawings. Exit status: 0 all is well,
+1 something is wrong, 2 could not be done, 77 there is no browser or no Selenium.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from common.files import records
+from docs.site import browser
+from docs.theory import examples
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{}</title>
+<style>
+body {{ margin: 8px; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #0d1115; }} }}
+</style>
+</head>
+<body>
+{}</body>
+</html>
+"""
+
+
+def write_pages(directory):
+    """Each explorer as a page of its own. Returns their names."""
+    names = sorted(path.stem for path in HERE.glob("*.html"))
+    for path in [*HERE.glob("*.js"), *HERE.glob("*.css"), *HERE.glob("*.svg")]:
+        shutil.copyfile(path, directory / path.name)
+    for name in names:
+        fragment = (HERE / f"{name}.html").read_text(encoding="utf-8")
+        (directory / f"{name}.html").write_text(PAGE.format(name, fragment), encoding="utf-8")
+    return names
+
+
+def different(name, got, wanted):
+    """Yields a fault where two lists are not equal."""
+    if len(got) != len(wanted) or not wanted:
+        yield f"{name}: {len(got)} values, not {len(wanted)}"
+        return
+    for i, (a, b) in enumerate(zip(got, wanted)):
+        if a != b:
+            yield f"{name}: value {i} is {a}, not {b}"
+            return
+
+
+BANKS = """(rows => rows.map(([width, stride, pad, swizzle]) => {
+  const {served, wavefronts, best} = Explorer.all.banks.serve(
+    {width, stride, pad, swizzle: swizzle ? "xor" : "none"});
+  let sum = 0;
+  for (const {round, word, lanes} of served) {
+    for (const lane of lanes) sum += (lane + 1) * (32 * round + word % 32 + 1);
+  }
+  return [width, stride, pad, swizzle, wavefronts, best, served.length, sum];
+}))"""
+
+
+def banks(window, facts):
+    """Wavefronts of every request, and which lanes a bank serves in which round."""
+    yield from different(
+        "banks", window.value(f"{BANKS}({json.dumps(facts['banks'])})"), facts["banks"]
+    )
+
+
+FRAGMENTS = """(() => {
+  const {layouts, taken} = Explorer.all.fragments;
+  const all = ({of, threads, registers, each}) => Array.from(
+    {length: threads * registers * each},
+    (_, i) => of(Math.floor(i / (registers * each)), Math.floor(i / each) % registers, i % each));
+  const places = (layout) => all(layout).map(([row, col]) => row * layout.cols + col);
+  return {
+    ldmatrix: places(layouts.ldmatrix), ldmatrix_trans: places(layouts.trans),
+    mma_d_row: all(layouts.d).map(([row]) => row), mma_d_col: all(layouts.d).map(([, col]) => col),
+    mma_a: places(layouts.a), mma_b: places(layouts.b),
+    wgmma_d_row: all(layouts.wd).map(([row]) => row),
+    wgmma_d_col: all(layouts.wd).map(([, col]) => col),
+    wgmma_a: places(layouts.wa),
+    next: Array.from({length: 8}, (_, i) => taken(Math.floor(i / 2), i % 2)),
+  };
+})()"""
+
+
+def fragments(window, facts):
+    """The element in each register of each lane; which sums become which part of an operand."""
+    got, wanted = window.value(FRAGMENTS), facts["fragments"]
+    for name in sorted(set(got) | set(wanted)):
+        yield from different(f"fragments: {name}", got.get(name, []), wanted.get(name, []))
+
+
+DESCRIPTOR = """((facts) => {
+  const {bits, byteOf, tileAt, columns, described} = Explorer.all.descriptor;
+  const at = [];
+  for (let row = 0; row < 64; ++row) {
+    for (let col = 0; col < 128; col += 8) at.push(tileAt(64, row, col));
+  }
+  const place = (row, col) => Math.floor(col / 64) * 64 * 128 + row * 128 + 2 * (col % 64);
+  const fields = ([row, col], leading) =>
+    [row, col, bits({start: place(row, col), leading, stride: 1024})];
+  const elements = (one) => Array.from({length: 16 * columns(one.major)}, (_, j) =>
+    byteOf(one, Math.floor(j / columns(one.major)), j % columns(one.major)) / 2);
+  return {
+    at, by_rows: facts.by_rows.map((one) => fields(one, 0)),
+    by_columns: facts.by_columns.map((one) => fields(one, 8192)),
+    reads: facts.reads.map((one) => ({...one, bits: bits(one), elements: elements(one)})),
+  };
+})"""
+
+
+def descriptor(window, facts):
+    """The tile's layout, the bits of descriptors, and which elements wgmma reads with one."""
+    wanted = facts["descriptors"]
+    got = window.value(f"{DESCRIPTOR}({json.dumps(wanted)})")
+    for name, values in wanted.items():
+        yield from different(f"descriptor: {name}", got[name], values)
+
+
+MODELS = "explorerData.pipeline.filter((one) => !one.name.endsWith('measured'))"
+BUSY = f"{MODELS}.map((one) => Explorer.all.pipeline.busyUntil(one, one.cycles))"
+
+
+def pipeline(window, _):
+    """The share of the time in which tensor cores are busy, from the spans that are drawn, is the
+    model's."""
+    wanted = window.value(f"{MODELS}.map((one) => 100 * one.busy / one.cycles)")
+    for i, (got, share) in enumerate(zip(window.value(BUSY), wanted)):
+        if abs(got - share) > 1:
+            yield f"timeline {i}: tensor cores are busy {got} % of the time, not {share:.1f} %"
+
+
+BACKWARD = """(rows => rows.map((one) => {
+  const {shape, visits, rank} = Explorer.all.backward;
+  const blocks = [...Array(shape(one).blocks).keys()];
+  return {...one, visits: blocks.map((block) => visits(one, block)),
+          ranks: blocks.map((block) => visits(one, block).map((tile) => rank(one, block, tile)))};
+}))"""
+SUMS = """(rows => rows.map((one) => ["atomics", "ordered"].map((order) => {
+  const {play, shape} = Explorer.all.backward, {steps, adds} = play({...one, order, run: 1});
+  return [adds.map((of) => of.map(([block]) => block)), steps.length];
+})))"""
+
+
+def backward(window, facts):
+    """Which tiles a block of keys visits, its rank in each sum; every sum is complete, in order by
+    rank where it is ordered."""
+    wanted = facts["backward"]
+    yield from different("backward", window.value(f"{BACKWARD}({json.dumps(wanted)})"), wanted)
+    for one, results in zip(wanted, window.value(f"{SUMS}({json.dumps(wanted)})")):
+        parts = {}
+        for block, (tiles, ranks) in enumerate(zip(one["visits"], one["ranks"])):
+            for tile, rank in zip(tiles, ranks):
+                parts.setdefault(tile, []).append((rank, block))
+        order = [[block for _, block in sorted(parts[tile])] for tile in sorted(parts)]
+        (free, _), (ordered, _) = results
+        if ordered != order or [sorted(of) for of in free] != [sorted(of) for of in order]:
+            yield f"backward: the sums of {one['length']}, {one['mask']} are not the kernel's"
+
+
+ROOFLINE = """((kernels) => {
+  const {intensity, bound} = Explorer.all.roofline;
+  return kernels.map(([n, dim, type, fused]) => {
+    const state = {n, dim, type, fused};
+    return [intensity(state), bound(explorerData.roofline[0], type, intensity(state))];
+  });
+})"""
+
+
+def roofline(window, _):
+    """Intensity and bound are those of the theory chapter's functions, for the tensors that one
+    kernel or three kernels read and write."""
+    peaks = examples.machine(records.read(HERE.parent / "results" / "h200_04_tiled_matmul.json"))
+    asked = [
+        (n, d, kind, fused)
+        for n in (128, 4096, 16384)
+        for d in (64, 128)
+        for kind in ("float32", "bfloat16")
+        for fused in ("yes", "no")
+    ]
+    values = window.value(f"{ROOFLINE}({json.dumps(asked)})")
+    for (n, d, kind, fused), got in zip(asked, values):
+        row, score = n * d, n * n
+        # Q and K give S, S gives P, P and V give O.
+        steps = [3 * row, row] if fused == "yes" else [2 * row, score, score, score, score, 2 * row]
+        least = sum(steps) * (4 if kind == "float32" else 2)
+        kernel = examples.Kernel("", kind, 2 * (2 * n * n * d), least, 0)
+        wanted = kernel.intensity, examples.bound(kernel, peaks)
+        if any(abs(a / b - 1) > 1e-9 for a, b in zip(got, wanted)):
+            yield f"roofline: {n}, {d}, {kind}, fused: {fused} has {got}, not {wanted}"
+
+
+def traces(window, _):
+    """Every finding is at a line that is shown; the counts are drawn beside theirs."""
+    for one in window.value("explorerData.traces"):
+        shown = {number for number, _ in one["lines"]}
+        for line, other, _, message in one["findings"]:
+            if line not in shown or (other and other not in shown):
+                yield f"traces: {one['name']} does not show line {line} or {other}: {message}"
+        state = {"kernel": one["name"], "findings": "shown"}
+        drawn = window.value(f"Explorer.all.traces.draw({json.dumps(state)}, 800).svg")
+        for line, _, count, _ in one["traffic"]:
+            if line in shown and f">{count}<" not in drawn:
+                yield f"traces: {one['name']} does not show {count} of line {line}"
+
+
+RULES = {
+    "banks": banks,
+    "fragments": fragments,
+    "descriptor": descriptor,
+    "pipeline": pipeline,
+    "backward": backward,
+    "roofline": roofline,
+    "traces": traces,
+}
+
+READ = """((name) => {
+  const root = document.getElementById(name + "-explorer");
+  return {says: root.querySelector(".explorer-says").textContent,
+          state: {...Explorer.all[name].state}, svg: root.querySelector("svg").outerHTML};
+})"""
+SMALL = """[...document.querySelectorAll(".explorer-view text")].filter(
+  (one) => parseFloat(getComputedStyle(one).fontSize) < 12).length"""
+CUT = """[...document.querySelectorAll(".explorer-view text")].filter((one) => {
+  const a = one.getBoundingClientRect(), b = one.ownerSVGElement.getBoundingClientRect();
+  return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 ||
+    a.bottom > b.bottom + 1;
+}).map((one) => one.textContent)"""
+WIDE = """(() => {
+  const root = document.querySelector(".explorer");
+  const right = (one) => one.getBoundingClientRect().right, most = right(root);
+  return [...root.querySelectorAll("select, input, button")].some((one) => right(one) > most);
+})()"""
+EACH = """((name) => {
+  const {fields, draw} = Explorer.all[name], wrong = [];
+  const hole = /="[^"]*(NaN|undefined|Infinity)|>(NaN|undefined|null|Infinity)</;
+  const first = Object.fromEntries(fields.map((field) => [field.key, field.value]));
+  for (const field of fields) {
+    const [least, most] = field.range ? field.range(first) : [0, 0];
+    const values = field.range ? [least, Math.floor((least + most) / 2), most]
+      : field.choices.map(([value]) => value);
+    for (const value of values) {
+      for (const width of [340, 800]) {
+        const {svg, says, height} = draw({...first, [field.key]: value}, width);
+        if (hole.test(svg) || /undefined|NaN/.test(says) || !(height > 0)) {
+          wrong.push(field.key + "=" + value + ", " + width);
+        }
+      }
+    }
+  }
+  return wrong;
+})"""
+
+
+def use(window, page, name):
+    """Controls, keys and the address change what is shown; yields what does not."""
+
+    def read():
+        return window.value(f"{READ}({json.dumps(name)})")
+
+    first = read()
+    for place in window.value(f"{EACH}({json.dumps(name)})"):
+        yield f"the drawing has holes at {place}"
+    main = window.value(f"Explorer.all[{json.dumps(name)}].main")
+    window.value("document.querySelector('.explorer-view').focus()")
+    window.press("ArrowRight")
+    moved = read()
+    if moved["state"][main] == first["state"][main]:
+        window.press("ArrowLeft")
+        moved = read()
+    if moved["state"][main] == first["state"][main] or moved["svg"] == first["svg"]:
+        yield "an arrow key changes nothing"
+    anchor = window.value("document.querySelector('.explorer-link a').hash")
+    window.driver.get("about:blank")
+    window.open(page, anchor)
+    again = read()
+    if again["state"] != moved["state"] or again["says"] != moved["says"]:
+        yield f"the link {anchor} shows {again['state']}, not {moved['state']}"
+    # The first list of choices, by keyboard.
+    if window.value("document.querySelector('.explorer-controls select') !== null"):
+        window.value("document.querySelector('.explorer-controls select').focus()")
+        window.press("ArrowDown")
+        if read()["svg"] == again["svg"]:
+            window.press("ArrowUp")
+        if read()["svg"] == again["svg"]:
+            yield "the first list of choices changes nothing"
+
+
+MOVES = """(() => {
+  const select = document.querySelector("[data-field=width]");
+  select.value = "16";
+  select.dispatchEvent(new Event("input", {bubbles: true}));
+  return document.getAnimations().length;
+})()"""
+
+
+def mouse(directory):
+    """A click on an element chooses its lane; play runs and stops; motion can be turned off."""
+    for reduced in (False, True):
+        with browser.Browser(size=(900, 700), reduced=reduced) as window:
+            window.open(directory / "banks.html")
+            if bool(window.value(MOVES)) == reduced:
+                yield f"banks: {window.value(MOVES)} animations, with reduced motion {reduced}"
+    with browser.Browser(size=(900, 700), reduced=True) as window:
+        window.open(directory / "fragments.html")
+        window.click('[data-pick="thread=30"] rect')
+        if (lane := window.value("Explorer.all.fragments.state.thread")) != 30:
+            yield f"fragments: a click on an element of lane 30 chooses lane {lane}"
+        window.open(directory / "backward.html")
+        step = "Explorer.all.backward.state.step"
+        first = window.value(step)
+        window.click(".explorer-controls button")
+        window.until(f"{step} > {first} + 1", 20)
+        window.click(".explorer-controls button")
+        now = window.value(step)
+        time.sleep(1.5)
+        if window.value(step) != now:
+            yield "backward: it plays on after it was stopped"
+
+
+def looks(page, name):
+    """Small and large, light and dark: nothing is cut off, no letters are small, colours follow."""
+    inks = set()
+    for width, dark in ((390, False), (1440, True)):
+        with browser.Browser(size=(width, 900), dark=dark, reduced=True) as window:
+            window.open(page)
+            if window.value("document.documentElement.scrollWidth") > width:
+                yield f"in a window of {width} the page is wider"
+            if window.value(WIDE):
+                yield f"in a window of {width} a control leaves the explorer"
+            if count := window.value(SMALL):
+                yield f"{count} texts are smaller than 12 pixels"
+            if words := window.value(CUT):
+                yield f"in a window of {width} these texts are cut off: {words}"
+            inks.add(
+                window.value("getComputedStyle(document.querySelector('.explorer-says')).color")
+            )
+            yield from window.faults()
+    if len(inks) == 1:
+        yield "text has the same colour in light and dark"
+
+
+def stills(window, name, write):
+    """Writes the still picture, or yields a fault where it is not what the script draws."""
+    drawn = window.value(f"Explorer.still({json.dumps(name)})")
+    file = HERE / f"{name}.svg"
+    if write:
+        file.write_text(drawn, encoding="utf-8")
+    elif not file.is_file() or file.read_text(encoding="utf-8") != drawn:
+        yield f"{file.name} is not what the script draws; write it with --write"
+
+
+def main(arguments=None):
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description="Drive the explorers.")
+    parser.add_argument("--facts", required=True, type=pathlib.Path, help="explorer_facts")
+    parser.add_argument("--write", action="store_true", help="write the still pictures")
+    parser.add_argument("names", nargs="*", help="explorers; all without a name")
+    options = parser.parse_args(arguments)
+    if lack := browser.missing():
+        print(f"skipped: {lack}; the explorers were not driven.")
+        return 77
+    found = []
+    try:
+        text = subprocess.run([options.facts.resolve()], check=True, stdout=subprocess.PIPE).stdout
+        facts = json.loads(text)
+        with tempfile.TemporaryDirectory() as scratch:
+            directory = pathlib.Path(scratch)
+            names = write_pages(directory)
+            for name in options.names or names:
+                page = directory / f"{name}.html"
+                faults = []
+                try:
+                    with browser.Browser(size=(1000, 800), reduced=True) as window:
+                        window.open(page)
+                        faults += RULES[name](window, facts)
+                        faults += stills(window, name, options.write)
+                        faults += use(window, page, name)
+                        faults += window.faults()
+                    faults += looks(page, name)
+                except browser.PageError as error:
+                    faults.append(str(error))
+                found += [f"{name}: {fault}" for fault in faults]
+            if not options.names:
+                found += mouse(directory)
+    except (OSError, ValueError, subprocess.CalledProcessError, browser.BrowserError) as error:
+        print(f"drive_explorers.py: {error}", file=sys.stderr)
+        return 2
+    for fault in found[:20]:
+        print(fault)
+    print(f"{len(options.names or names)} explorers, {len(found)} faults.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+// Kernels as the watched lab sees them: beside each line its sectors and wavefronts, and what is wrong (data.py).
+(() => {
+  "use strict";
+  const { text, box, titled } = Explorer;
+  const all = window.explorerData.traces;
+  const isBroken = (one) => one.file.startsWith("common/");
+
+  function wrapped(words, most) {
+    const lines = [""];
+    for (const word of words.split(" ")) {
+      if (lines[lines.length - 1].length + word.length + 1 > most) lines.push("");
+      lines[lines.length - 1] += (lines[lines.length - 1] ? " " : "") + word;
+    }
+    return lines;
+  }
+
+  function found(one) {
+    const lines = [...new Set(one.findings.map(([line]) => line))].sort((a, b) => a - b);
+    return (lines.length > 1 ? "lines " : "line ") + lines.join(" and ");
+  }
+
+  function draw(state, width) {
+    const one = all.find(({ name }) => name === state.kernel), solved = state.findings === "shown";
+    const letter = 7.3, left = 176, high = 18, top = 40;
+    const longest = Math.max(...one.lines.map(([, line]) => line.length));
+    const wide = Math.max(width, Math.ceil(left + 8 + letter * longest));
+    const parts = [text(64, 14, "global", { "text-anchor": "middle", "font-weight": "bold" }), text(64, 30, "sectors", { fill: "quiet" }),
+      text(136, 14, "shared", { "font-weight": "bold" }), text(136, 30, "wavefronts", { fill: "quiet" }),
+      text(left, 14, one.file.split("/").pop(), { "text-anchor": "start", "font-weight": "bold" })];
+    const marked = new Map();
+    if (solved) one.findings.forEach(([line, other]) => { marked.set(other, "quiet"); });
+    if (solved) one.findings.forEach(([line]) => { marked.set(line, "bad"); });
+    let y = top, previous = 0;
+    for (const [number, line] of one.lines) {
+      if (previous && number > previous + 1 && !isBroken(one)) y += 8;
+      previous = number;
+      if (marked.has(number)) parts.push(box(left - 6, y, wide - left + 4, high, { stroke: marked.get(number), fill: "var(--x-bad)", "fill-opacity": 0.12 }));
+      // Gaps between the numbers would tell where a line is missing.
+      if (solved || !isBroken(one)) parts.push(text(26, y + 13, number, { "text-anchor": "end", fill: "quiet" }));
+      for (const [at, memory, count, least] of one.traffic) {
+        if (at !== number) continue;
+        const x = memory === "global" ? 34 : 106, over = count > least;
+        const words = memory + ": " + count + (memory === "global" ? " sectors" : " wavefronts") + ", " + least + " at best";
+        parts.push(titled(words, box(x, y + 1, 60, high - 2, { fill: over ? "var(--x-bad)" : "var(--x-good)", "fill-opacity": 0.18, stroke: "none" }),
+          text(x + 30, y + 13, count)));
+      }
+      parts.push(text(left, y + 13, line.replace(/^ +/, ""), { "text-anchor": "start", "font-family": "monospace",
+        x: left + letter * (line.length - line.trimStart().length) }));
+      y += high;
+    }
+    y += 10;
+    if (solved) {
+      const messages = new Set(one.findings.map(([line, , kind, message]) => "Line " + line + ", " + kind + ": " + message + "."));
+      for (const words of [...messages]) {
+        for (const part of wrapped(words, Math.floor(Math.min(width, wide) / 6.9))) {
+          y += 17;
+          parts.push(text(4, y, part, { "text-anchor": "start" }));
+        }
+        y += 8;
+      }
+    }
+    const sum = (memory, column) => one.traffic.filter(([, where]) => where === memory).reduce((total, cell) => total + cell[column], 0);
+    const counts = ["global", "shared"].filter((memory) => sum(memory, 2)).map((memory) =>
+      sum(memory, 2) + (memory === "global" ? " sectors" : " wavefronts") + (sum(memory, 2) > sum(memory, 3) ? " where " + sum(memory, 3) + " would do" : ", the least")).join("; ");
+    const says = isBroken(one)
+      ? (solved ? one.words + " The lab found it at " + found(one) + "."
+        : "This kernel has one mistake. Find it, then show what the lab found.")
+      : one.words + ": " + counts + ". Green: the best count; red: more.";
+    return { svg: parts.join(""), height: y + 8, width: wide, says };
+  }
+
+  const choices = all.map((one) => [one.name, (isBroken(one) ? "broken: " : "lesson 04: ") + one.name.replace(/_/g, " ")]);
+  Explorer.define({
+    name: "traces", title: "Kernels in the watched lab", main: "kernel", draw,
+    fields: [
+      { key: "kernel", label: "Kernel", value: "02_transpose_naive", choices },
+      { key: "findings", label: "Findings", value: "hidden", choices: [["hidden", "hidden"], ["shown", "shown"]],
+        when: (state) => isBroken(all.find(({ name }) => name === state.kernel)) },
+    ],
+  });
+})();
