@@ -22,7 +22,9 @@ PuzzleCase make(int n) {
       const std::int64_t length =
           ragged ? std::min<std::int64_t>(kPiece, n - begin) : kPiece;
       const std::int64_t from = begin + length - 1 - (i - begin);
-      return from < n ? double{x[from]} : NAN;
+      // What the last block has not stored is left from the one before.
+      if (from >= n) return begin > 0 ? double{x[from - kPiece]} : 0.0;
+      return double{x[from]};
     });
   };
   c.right = reversed(true);
