@@ -52,34 +52,35 @@ void grade(const std::vector<double>& left,
   const bool empty = l == 0;
   const auto reference =
       with(m, of_a, of_b, of_a * a.l, of_b * b.l, empty ? 1 : l);
-  check({"(m, l, O)", numbers(call<State>("merge", a, b))}, reference, 1e-9,
-        {{"the keys of b are lost", numbers(a)},
-         {empty ? "neither part has a key: 0 / 0 is NaN, and O must be 0"
-                : "the result is NaN",
-          {m, l, std::numeric_limits<double>::quiet_NaN()}},
-         {"O is not divided by the new l: this is the sum",
-          with(m, of_a, of_b, of_a * a.l, of_b * b.l, 1)},
-         {"this is the merge for an O that is not normalised: a.o must be "
-          "multiplied by a.l first",
-          with(m, of_a, of_b, of_a, of_b, 1)},
-         {"a.o must be multiplied by a.l before it is rescaled, and b.o by "
-          "b.l: the part with more keys has more weight",
-          with(m, of_a, of_b, of_a, of_b, l)},
-         {"the weights of both parts must add up to 1: they were divided by "
-          "the sum of the rescale factors",
-          with(m, of_a, of_b, of_a, of_b, of_a + of_b)},
-         {"the smaller maximum was taken: exponentials can then overflow",
-          with(low, low_a, low_b, low_a * a.l, low_b * b.l,
-               low_a * a.l + low_b * b.l)},
-         {"only a was rescaled; b may have the smaller maximum as well",
-          with(m, of_a, 1, of_a * a.l, b.l, of_a * a.l + b.l)},
-         {"sums that are relative to different maxima were added",
-          with(m, 1, 1, a.l, b.l, a.l + b.l)},
-         {"O was not rescaled", with(m, of_a, of_b, a.l, b.l, a.l + b.l)},
-         {"the outputs were averaged; the part with the larger sum has more "
-          "weight",
-          with(m, of_a, of_b, 0.5, 0.5, 1)}},
-        fmt::format("scores{} and{}", text_of(left), text_of(right)));
+  check(
+      {"(m, l, O)", numbers(call<State>("merge", a, b))}, reference, 1e-9,
+      {{"the keys of b are lost", numbers(a)},
+       {empty ? "neither part has a key: 0 / 0 is NaN, and O must be 0"
+              : "the result is NaN",
+        {m, l, std::numeric_limits<double>::quiet_NaN()}},
+       {"O is not divided by the new l: this is the sum",
+        with(m, of_a, of_b, of_a * a.l, of_b * b.l, 1)},
+       {"this is the merge for an O that is not normalised: a.o must be "
+        "multiplied by a.l first",
+        with(m, of_a, of_b, of_a, of_b, 1)},
+       {"a.o must be multiplied by a.l before it is rescaled, and b.o by "
+        "b.l: the part with more keys has more weight",
+        with(m, of_a, of_b, of_a, of_b, l)},
+       {"the weights are the rescale factors alone: the part with the larger "
+        "sum l has more weight",
+        with(m, of_a, of_b, of_a, of_b, of_a + of_b)},
+       {"the smaller maximum was taken: exponentials can then overflow",
+        with(low, low_a, low_b, low_a * a.l, low_b * b.l,
+             low_a * a.l + low_b * b.l)},
+       {"only a was rescaled; b may have the smaller maximum as well",
+        with(m, of_a, 1, of_a * a.l, b.l, of_a * a.l + b.l)},
+       {"sums that are relative to different maxima were added",
+        with(m, 1, 1, a.l, b.l, a.l + b.l)},
+       {"O was not rescaled", with(m, of_a, of_b, a.l, b.l, a.l + b.l)},
+       {"the outputs were averaged; the part with the larger sum has more "
+        "weight",
+        with(m, of_a, of_b, 0.5, 0.5, 1)}},
+      fmt::format("scores{} and{}", text_of(left), text_of(right)));
 }
 
 // With O divided by l.
