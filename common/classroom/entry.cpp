@@ -14,7 +14,9 @@
 #include <unistd.h>
 #include <vector>
 
+#if defined(__linux__)
 extern "C" char __executable_start;
+#endif
 
 namespace fa::classroom {
 namespace {
@@ -38,7 +40,7 @@ struct Failure {
 
 // Where this program's code begins; addresses are told relative to it.
 std::uintptr_t beginning() {
-#if defined(__PIE__)
+#if defined(__linux__) && defined(__PIE__)
   return reinterpret_cast<std::uintptr_t>(&__executable_start);
 #else
   return 0;

@@ -7,14 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <vector>
-
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <vector>
 
 namespace fa::classroom {
 
@@ -55,8 +54,8 @@ inline bool deny_system_calls(bool only_own_signals) {
 #endif
   for (const long call : std::initializer_list<long>{
            SYS_socket, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo, SYS_ptrace,
-           SYS_process_vm_readv, SYS_process_vm_writev, SYS_setsid, SYS_setpgid, SYS_unshare, SYS_setns, SYS_mount,
-           SYS_umount2, SYS_bpf, SYS_keyctl, 424L /* pidfd_send_signal */,
+           SYS_process_vm_readv, SYS_process_vm_writev, SYS_setsid, SYS_setpgid, SYS_unshare,
+           SYS_setns, SYS_mount, SYS_umount2, SYS_bpf, SYS_keyctl, 424L /* pidfd_send_signal */,
            425L /* io_uring_setup */, 434L /* pidfd_open */, 438L /* pidfd_getfd */}) {
     add(equals, static_cast<std::uint32_t>(call), 0, 1);
     add(returns, refuse);

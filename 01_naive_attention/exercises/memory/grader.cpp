@@ -62,7 +62,8 @@ FA_QUESTIONS {
        q_bytes,
        0,
        {{q_bytes / 4, "these are elements; a float32 has 4 bytes"},
-        {q_bytes / kHeads, fmt::format("this is one head; there are {}", kHeads)}}},
+        {q_bytes / kHeads,
+         fmt::format("this is one head; there are {}", kHeads)}}},
       {"s_bytes",
        s_bytes,
        0,
@@ -75,8 +76,9 @@ FA_QUESTIONS {
        products,
        0,
        {{products / kHeadDim,
-         fmt::format("these are the elements of S; each is a sum of {} products",
-                     kHeadDim)},
+         fmt::format(
+             "these are the elements of S; each is a sum of {} products",
+             kHeadDim)},
         {products * 2,
          "additions are counted, too; the question asks for "
          "multiplications"},

@@ -37,6 +37,8 @@ void grade(const std::vector<double>& scores, const std::string& where) {
         "already",
         {m + static_cast<double>(std::log(with_e))}},
        {"this is only the maximum: the other terms are missing", {m * ln2}},
+       {"a row of -infinity: -infinity - -infinity is NaN",
+        {std::numeric_limits<double>::quiet_NaN()}},
        {"the sum is too large by 1: does it start at 0?",
         {m * ln2 + static_cast<double>(std::log(l + 1))}},
        {"the first score is left out",
@@ -50,9 +52,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
        {"the logarithm was subtracted; LSE is m ln 2 + ln l",
         {m * ln2 - log_l}},
        {"the maximum was added in the exponent; it is subtracted",
-        {3 * m * ln2 + log_l}},
-       {"a row of -infinity: -infinity - -infinity is NaN",
-        {std::numeric_limits<double>::quiet_NaN()}}},
+        {3 * m * ln2 + log_l}}},
       where);
 }
 

@@ -129,11 +129,14 @@ void grade(const std::vector<std::size_t>& sizes, double spread,
        {"the LSE itself was taken for a weight; e^LSE is one",
         combined(
             parts, [](double x) { return x; }, true, m + std::log(of_lse))},
-       {"the first part's LSE was subtracted, not the largest: e^(LSE - first) "
+       {"the first part's LSE was subtracted, not the largest: e^(LSE - "
+        "first) "
         "overflows, or all weights are 0",
         combined(
             parts,
-            [=, first = parts[0].lse](double x) { return std::exp(x - first); },
+            [=, first = parts[0].lse](double x) {
+              return std::exp(x - first);
+            },
             true, parts[0].lse + std::log(sum_first))},
        {"the largest LSE was not subtracted before e^LSE",
         combined(

@@ -57,10 +57,11 @@ void grade(int m, int n, int k) {
 }  // namespace
 
 FA_STAGE(found) {
-  require(names_both(evidence("the numbers of two lines that race"),
-                     {"element_of_"}, {"acc += "}),
-          "not found: these are not two lines of the file as it was, of which "
-          "one stores what the other still loads");
+  require(
+      names_both(evidence("the numbers of two lines that race"),
+                 {"element_of_"}, {"acc += "}),
+      "not found: these are not two lines of the file as it was, of which "
+      "one stores what the other still loads");
 }
 
 FA_STAGE(easy) {

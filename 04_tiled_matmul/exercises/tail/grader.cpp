@@ -69,10 +69,11 @@ void grade(std::int64_t n) {
   for (const fa::lab::LineTraffic& line : c.seen.report.traffic) {
     if (line.write && !line.shared) stored += line.bytes / 4;
   }
-  require(!c.seen.watched || stored <= n,
-          fmt::format("{} stores for {} elements: several threads compute the "
-                      "same elements, and each thread should compute one",
-                      stored, n));
+  require(
+      !c.seen.watched || stored <= n,
+      fmt::format("{} stores for {} elements: several threads compute the "
+                  "same elements, and each thread should compute one",
+                  stored, n));
   require(
       blocks_for(n) <= blocks,
       fmt::format("one block too many for {} elements: {}, and {} would do",

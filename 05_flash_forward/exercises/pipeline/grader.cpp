@@ -61,12 +61,13 @@ void grade(const Sizes& sizes) {
 }  // namespace
 
 FA_STAGE(found) {
-  require(names_both(evidence("the numbers of two lines that race"),
-                     {"load(tile + 1)", "k_smem + at, head.k",
-                      "v_smem + at, head.v"},
-                     {"multiply_q_k", "multiply_p_v"}),
-          "not found: these are not two lines of the file as it was, of which "
-          "one copies to where the other still reads");
+  require(
+      names_both(
+          evidence("the numbers of two lines that race"),
+          {"load(tile + 1)", "k_smem + at, head.k", "v_smem + at, head.v"},
+          {"multiply_q_k", "multiply_p_v"}),
+      "not found: these are not two lines of the file as it was, of which "
+      "one copies to where the other still reads");
 }
 
 FA_STAGE(easy) {

@@ -43,8 +43,8 @@ enum class MistakeKind {
   kWindowOneLess,       ///< a window of one key less
   kWindowTopLeft,       ///< query i is taken to stand at key i
   kEndOfFirstKey,       ///< of 32 keys: queries stop after those of the first
-  kEndOneLess,          ///< of 32 keys: the last query that sees one is left out
-  kEndTopLeft,          ///< the same, with query i taken to stand at key i
+  kEndOneLess,  ///< of 32 keys: the last query that sees one is left out
+  kEndTopLeft,  ///< the same, with query i taken to stand at key i
 };
 
 /// The gradients by the formulas of this lesson.
