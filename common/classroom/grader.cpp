@@ -35,6 +35,7 @@ std::vector<NamedStage>& stages() {
 }
 std::vector<Question> (*questions)() = nullptr;
 std::vector<std::pair<std::string, std::int64_t>> notes;
+std::string shown;
 std::vector<std::function<std::string(const std::string&)>> functions;
 
 // Thrown when the student's process has ended without an answer.
@@ -132,8 +133,8 @@ std::string verdict_json(const std::string& verdict, std::string message = {}) {
   for (const auto& [name, value] : notes) {
     counted += fmt::format("{}[{}, {}]", counted.empty() ? "" : ", ", json_text(name), value);
   }
-  return fmt::format(R"({{"verdict": "{}", "message": {}, "notes": [{}]}})", verdict,
-                     json_text(message), counted);
+  return fmt::format(R"({{"verdict": "{}", "message": {}, "notes": [{}], "drawing": {}}})", verdict,
+                     json_text(message), counted, json_text(shown));
 }
 
 std::string grade(const std::string& wanted) {
@@ -178,6 +179,9 @@ void require(bool holds, const std::string& message) {
 }
 void note(const std::string& name, std::int64_t value) {
   notes.emplace_back(name, value);
+}
+void show(const std::string& drawing) {
+  shown = drawing;
 }
 std::string call_packed(const std::string& entry, const std::string& arguments) {
   if (!student) student = std::make_unique<Student>(program);

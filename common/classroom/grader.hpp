@@ -51,6 +51,10 @@ void require(bool holds, const std::string& message);
 /// @param value what was counted
 void note(const std::string& name, std::int64_t value);
 
+/// Shows the student a drawing, in place of the one before. A check prints that of the stage that
+/// refuses; when all pass, the first one.
+void show(const std::string& drawing);
+
 /// Calls an entry of the student's process with packed arguments; the stage ends when it crashes or
 /// fails. Use call().
 std::string call_packed(const std::string& entry, const std::string& arguments);

@@ -27,7 +27,7 @@ SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix", "/d
 HEADERS = (".hpp", ".cuh", ".h", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 # Of the classroom, what the student's side is compiled with.
-SURFACE = ("wire", "entry", "seen", "launches", "prelude_cpu", "prelude_lab")
+SURFACE = ("wire", "entry", "seen", "launches", "puzzle", "prelude_cpu", "prelude_lab")
 RUN = sandbox.Limits()
 COMPILE_LINES = 14  # of a compiler's messages
 # Warnings in the course's own code do not concern a student.
@@ -44,6 +44,7 @@ class StageResult:
     verdict: str  # passed, refused, skipped, or not reached
     message: str = ""
     notes: list = dataclasses.field(default_factory=list)
+    drawing: str = ""
     seconds: float = 0
 
     @property
@@ -452,6 +453,7 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None, prog
                 found=evidence(exercise, answer),
             )
             result.verdict, result.notes = said["verdict"], said.get("notes", [])
+            result.drawing = said.get("drawing", "")
             result.message = renamed(said.get("message", ""), scratch, shown)
             if result.verdict == "skipped" and (toolchain.watched or exercise.machine != "lab"):
                 result.verdict = "refused"

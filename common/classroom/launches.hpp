@@ -23,6 +23,7 @@ inline Seen watch(const std::function<void()>& work) {
   work();
   seen.watched = true;
   seen.report = watching.report();
+  seen.touches = watching.touches();
   for (const lab::LineTraffic& line : seen.report.traffic) {
     seen.atomics += line.atomics;
     if (line.shared) {

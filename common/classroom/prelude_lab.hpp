@@ -14,4 +14,5 @@
 
 #include "common/classroom/entry.hpp"
 #include "common/classroom/launches.hpp"
+#include "common/classroom/puzzle.hpp"
 #include "common/classroom/wire.hpp"

@@ -36,9 +36,10 @@ struct Seen {
   std::int64_t wavefronts = 0;  ///< of shared memory
   std::int64_t ideal = 0;       ///< wavefronts without bank conflicts
   std::int64_t atomics = 0;     ///< requests by atomic operations
+  std::vector<lab::Touch> touches{};  ///< one by one; for entries only
 };
 
-/// The members, for Wire; the coverage stays where it is.
+/// The members, for Wire; the coverage and the touches stay where they are.
 inline auto parts(Seen& x) {
   return std::tie(x.watched, x.report.findings, x.report.traffic, x.bytes, x.sectors, x.wavefronts,
                   x.ideal, x.atomics);

@@ -306,6 +306,10 @@ def show_progress(words):
 
 def print_results(results):
     """The stages, and what the first that refuses says."""
+    drawn = [result for result in results if result.drawing]
+    drawn = [result for result in drawn if not result.passed] or drawn
+    if drawn:
+        print("\n".join(f"  {line}".rstrip() for line in drawn[0].drawing.split("\n")))
     signs = {"passed": "ok", "refused": "NO", "skipped": "--", "not reached": "  "}
     for result in results:
         later = "  (not reached)" if result.verdict == "not reached" else ""

@@ -4,8 +4,9 @@
 using Scores = fa::Matrix<double>;
 
 //! [entry]
-FA_ENTRY(hide_future, [](const Scores& q, const Scores& k, Scores s) {
-  student::hide_future<double>(q, k, s);
-  return s;
-});
+FA_ENTRY(mask,
+         [](const Scores& q, const Scores& k, std::int64_t prefix, Scores s) {
+           student::mask_behind_prefix<double>(q, k, prefix, s);
+           return s;
+         });
 //! [entry]

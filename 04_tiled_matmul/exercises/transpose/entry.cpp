@@ -10,10 +10,10 @@ FA_ENTRY(transpose, [](const std::vector<float>& matrix, int rows, int cols) {
   result.seen = watch([&] {
     const auto in = on_device(matrix);
     DeviceBuffer<float> out(std::int64_t{rows} * cols);
-    launch(transpose_shared<1>,
+    launch(transpose_tiles,
            {{static_cast<unsigned>(ceil_div(cols, tile)),
              static_cast<unsigned>(ceil_div(rows, tile))},
-            {tile, tile}},
+            {tile, 8}},
            in.data(), out.data(), rows, cols);
     result.out = from_device(out);
   });
@@ -34,8 +34,8 @@ FA_ENTRY(far_tile, [](const std::vector<float>& tile, int rows, int cols,
   }
   const auto in = on_device(matrix);
   DeviceBuffer<float> out(std::int64_t{side} * rows);
-  launch(far_blocks<transpose_shared<1>, const float*, float*, int, int>,
-         {{1}, {side, side}},
+  launch(far_blocks<transpose_tiles, const float*, float*, int, int>,
+         {{1}, {side, 8}},
          fa::Size(static_cast<unsigned>(x0 / side),
                   static_cast<unsigned>(y0 / side)),
          fa::Size(static_cast<unsigned>(ceil_div(cols, side)),

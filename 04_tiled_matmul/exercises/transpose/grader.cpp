@@ -47,6 +47,13 @@ void grade(int rows, int cols, const std::vector<Reason>& reasons) {
   check_result(
       c.seen, reasons, {"out", c.out, rows}, made(c, rows, cols, turned), 0,
       {{"nothing was written", std::vector<double>(c.in.size(), NAN)},
+       {"only 8 rows of each tile were moved: a block has 32 x 8 threads, "
+        "and "
+        "each of them moves four elements",
+        made(c, rows, cols,
+             [&](int y, int x) {
+               return x % kTile < 8 ? std::int64_t{x} * rows + y : -1;
+             })},
        {"the tiles change places, but each tile is not transposed",
         made(c, rows, cols,
              [&](int y, int x) {

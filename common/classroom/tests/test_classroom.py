@@ -382,6 +382,16 @@ class Student(Folder):
         text = self.learn("check", one.id)[1]
         self.assertIn("race: my_exercises/04_missing_barrier/missing_barrier.cuh:", text)
 
+    def test_a_puzzle_is_drawn_from_the_students_own_trace(self):
+        one = exercise("04_guard")
+        self.learn("start", one.id)
+        self.file(one).write_text(one.solution().replace("if (i < n)", "if (i <= n)"))
+        text = self.learn("check", one.id)[1]
+        self.assertIn("outside: y[5] is written by thread 5", text)
+        self.file(one).write_text(one.solution().replace("= threadIdx.x", "= n - 1 - threadIdx.x"))
+        text = self.learn("check", one.id)[1]
+        self.assertRegex(text, r"x, read +\[0\] +\[1\] .*\n +thread +4 +3 +2 +1 +0\n")
+
     def test_damaged_progress_is_kept_aside(self):
         self.learn("start", "03_one_step")
         (self.root / "my_exercises/progress.json").write_text("{")
