@@ -83,6 +83,10 @@ class Exact {
     return {product(left.numerator_, right.numerator_),
             product(left.denominator_, right.denominator_)};
   }
+  /// The same, in place.
+  constexpr Exact& operator+=(const Exact& b) { return *this = *this + b; }
+  /// The same, in place.
+  constexpr Exact& operator*=(const Exact& b) { return *this = *this * b; }
   /// Quotient. Throws std::domain_error when b is 0.
   friend constexpr Exact operator/(const Exact& a, const Exact& b) {
     return a * Exact(b.denominator_, b.numerator_);

@@ -95,6 +95,18 @@ struct Combination {
     for (std::size_t j = 0; j < kCapacity; ++j) a.of[j] = factor * a.of[j];
     return a;
   }
+  /// The same with the number on the right, and in place.
+  friend constexpr Combination operator*(Combination a, const Exact& factor) {
+    return factor * a;
+  }
+  /// @{ In place.
+  constexpr Combination& operator*=(const Exact& factor) {
+    return *this = factor * *this;
+  }
+  constexpr Combination& operator+=(const Combination& b) {
+    return *this = *this + b;
+  }
+  /// @}
   /// Quotient by a number.
   friend constexpr Combination operator/(const Combination& a,
                                          const Exact& divisor) {

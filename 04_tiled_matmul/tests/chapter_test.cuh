@@ -1,4 +1,4 @@
-// The two kernels that chapter 5 asks its readers to write: a ring of stages between a producer and
+// The two kernels that chapter 5 shows after its exercises: a ring of stages between a producer and
 // a consumer, and wgmma on one tile.
 #include <vector>
 

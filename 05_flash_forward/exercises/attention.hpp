@@ -1,164 +1,14 @@
 /// @file
-/// What the graders of this lesson share: problems, launches, and attention in float64 with any
-/// rule for the scores, which is also how wrong answers are foreseen.
+/// What the entries of this lesson share: launches of attention.
 #pragma once
 
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <string>
 #include <vector>
 
+#include "05_flash_forward/exercises/problem.hpp"
 #include "common/attention/attention.cuh"
 #include "common/classroom/prelude_lab.hpp"
 
 namespace fa::classroom {
-
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-
-/// Sizes of one sequence.
-struct Sizes {
-  int heads;     ///< of q
-  int kv_heads;  ///< of k and v
-  int length_q;  ///< queries
-  int length_k;  ///< keys
-  int head_dim;  ///< elements of a row
-  bool causal;   ///< the mask, aligned bottom right
-};
-
-/// Sizes in words.
-inline std::string words(const Sizes& s) {
-  std::string result = fmt::format(
-      "{} {}, {} {}", s.length_q, s.length_q == 1 ? "query" : "queries",
-      s.length_k, s.length_k == 1 ? "key" : "keys");
-  if (s.heads > 1)
-    result += fmt::format(", {} heads on {}", s.heads, s.kv_heads);
-  return s.causal ? result + ", causal" : result;
-}
-
-/// Random inputs, exact in T, and the scale.
-struct Inputs {
-  Sizes sizes;                   ///< of all
-  std::vector<float> q;          ///< [heads, length_q, head_dim]
-  std::vector<float> k, v;       ///< [kv_heads, length_k, head_dim]
-  float scale;                   ///< of the scores
-  std::vector<double> products;  ///< [heads, length_q, kv_heads, length_k]
-};
-
-/// @tparam T      that holds them
-/// @param spread queries are multiplied by it, and with them the scores
-template <class T>
-Inputs random_inputs(const Sizes& s, float spread = 1) {
-  const auto rounded = [](std::vector<float> numbers, float factor) {
-    for (float& x : numbers)
-      x = static_cast<float>(static_cast<T>(factor * x));
-    return numbers;
-  };
-  const int d = s.head_dim, of_q = s.heads * s.length_q,
-            of_k = s.kv_heads * s.length_k;
-  Inputs in{s,
-            rounded(random_floats(std::int64_t{of_q} * d, 1), spread),
-            rounded(random_floats(std::int64_t{of_k} * d, 2), 1),
-            rounded(random_floats(std::int64_t{of_k} * d, 3), 1),
-            1 / std::sqrt(static_cast<float>(d)),
-            {}};
-  for (int i = 0; i < of_q; ++i) {
-    for (int j = 0; j < of_k; ++j) {
-      double sum = 0;
-      for (int e = 0; e < d; ++e) {
-        sum += static_cast<double>(in.q[i * d + e]) *
-               static_cast<double>(in.k[j * d + e]);
-      }
-      in.products.push_back(sum);
-    }
-  }
-  return in;
-}
-
-/// What attention gives.
-struct Rows {
-  std::vector<double> o;    ///< [heads, length_q, head_dim]
-  std::vector<double> lse;  ///< [heads, length_q]
-};
-
-/// The score of a query and a key; -infinity where it is hidden.
-/// @param product of the two rows, not scaled; 0 for a key beyond the last one
-using Score =
-    std::function<double(int head, int query, int key, double product)>;
-
-/// Product of a query and a key.
-inline double product_of(const Inputs& in, int head, int kv_head, int query,
-                         int key) {
-  const Sizes& s = in.sizes;
-  return in.products[((head * s.length_q + query) * s.kv_heads + kv_head) *
-                         s.length_k +
-                     key];
-}
-
-/// Attention in float64.
-/// @param in      inputs
-/// @param score   which keys have which score
-/// @param kv_head of a head; the one of its GQA group if none is given
-inline Rows attention(const Inputs& in, const Score& score,
-                      const std::function<int(int)>& kv_head = nullptr) {
-  const Sizes& s = in.sizes;
-  const int padded = (s.length_k + 127) / 128 * 128;  // as tiles are
-  Rows result;
-  std::vector<double> x(static_cast<std::size_t>(padded));
-  for (int head = 0; head < s.heads; ++head) {
-    const int of_k = kv_head ? kv_head(head) : head / (s.heads / s.kv_heads);
-    for (int query = 0; query < s.length_q; ++query) {
-      double m = kMinusInfinity, l = 0;
-      for (int key = 0; key < padded; ++key) {
-        const double product =
-            key < s.length_k ? product_of(in, head, of_k, query, key) : 0;
-        x[key] = score(head, query, key, product);
-        m = std::max(m, x[key]);
-      }
-      std::vector<double> o(static_cast<std::size_t>(s.head_dim), 0.0);
-      for (int key = 0; key < padded; ++key) {
-        if (x[key] == kMinusInfinity) continue;
-        const double p = std::exp(x[key] - m);
-        l += p;
-        if (key >= s.length_k) continue;
-        const float* v = in.v.data() + (of_k * s.length_k + key) * s.head_dim;
-        for (int e = 0; e < s.head_dim; ++e) {
-          o[e] += p * static_cast<double>(v[e]);
-        }
-      }
-      for (const double sum : o) result.o.push_back(l == 0 ? 0 : sum / l);
-      result.lse.push_back(l == 0 ? kMinusInfinity : m + std::log(l));
-    }
-  }
-  return result;
-}
-
-/// The lesson's own rule.
-inline bool sees(const Sizes& s, int query, int key) {
-  return key < s.length_k &&
-         (!s.causal || key <= query + s.length_k - s.length_q);
-}
-
-/// Attention as it should be.
-inline Rows attention(const Inputs& in) {
-  return attention(in, [&](int, int query, int key, double product) {
-    return sees(in.sizes, query, key)
-               ? static_cast<double>(in.scale) * product
-               : kMinusInfinity;
-  });
-}
-
-/// O or LSE, as many numbers as there are in another: the same in all places.
-inline std::vector<double> all(const std::vector<double>& like,
-                               double number) {
-  return std::vector<double>(like.size(), number);
-}
-
-/// What a launch gave.
-struct Ran {
-  Seen seen;  ///< by the lab
-  Rows rows;  ///< O and LSE; NaN where nothing was written
-};
 
 /// Launches a kernel in the watched lab.
 /// @tparam T  of its tensors
@@ -212,37 +62,6 @@ Ran run(const Inputs& in, Go go) {
     result.rows.lse = from_device(lse);
   });
   return result;
-}
-
-/// A typical wrong answer to a case.
-struct Wrong {
-  std::string says;  ///< names the misconception
-  Rows rows;         ///< its result
-};
-
-/// check_result() for O, and then for LSE. A mistake that explains both comes before one that
-/// explains O alone.
-/// @param tolerance of O; that of LSE is 1e-4
-inline void check_rows(const Ran& ran, const std::vector<Reason>& reasons,
-                       const Inputs& in, const Rows& right, double tolerance,
-                       const std::vector<Wrong>& wrongs) {
-  constexpr double of_lse = 1e-4;
-  const auto same = [&](const Rows& rows) {
-    return agree(ran.rows.o, rows.o, tolerance) &&
-           agree(ran.rows.lse, rows.lse, of_lse);
-  };
-  std::vector<Mistake> in_o, in_lse;
-  for (const Wrong& wrong : wrongs) {
-    if (same(wrong.rows) && !same(right)) {
-      refuse(wrong.says + " (case: " + words(in.sizes) + ")");
-    }
-    in_o.push_back({wrong.says, wrong.rows.o});
-    in_lse.push_back({wrong.says, wrong.rows.lse});
-  }
-  check_result(ran.seen, reasons, {"O", ran.rows.o, in.sizes.head_dim},
-               right.o, tolerance, in_o, words(in.sizes));
-  check_result(ran.seen, reasons, {"LSE", ran.rows.lse}, right.lse, of_lse,
-               in_lse, words(in.sizes));
 }
 
 }  // namespace fa::classroom

@@ -1,14 +1,13 @@
 /// @file
 /// A plain problem in the memory of the device, as the float32 kernels of this lesson want it, for
-/// graders.
+/// entries.
 #pragma once
 
-#include <initializer_list>
 #include <vector>
 
-#include "06_flash_backward/exercises/mistakes.hpp"
+#include "06_flash_backward/exercises/plain.hpp"
 #include "06_flash_backward/kernels/03_two_kernels.cuh"
-#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_lab.hpp"
 
 namespace fa::backward::plain {
 
@@ -60,8 +59,11 @@ class OnDevice {
   }
 
   /// What was written so far; NaN where nothing was.
-  /// @throws classroom::Refused when something beside it was written
   Gradients gradients() const {
+    if (d_q_.written_beside() || d_k_.written_beside() ||
+        d_v_.written_beside()) {
+      classroom::fail("it writes beside the result: the tail is not masked");
+    }
     return {d_q_.numbers(), d_k_.numbers(), d_v_.numbers()};
   }
 
@@ -92,26 +94,6 @@ class OnDevice {
   int rows_;
   FA_TARGET::DeviceBuffer<float> delta_, lse_, inv_row_sum_;
 };
-
-/// What to tell whose gradient is that of a mistake.
-struct Told {
-  MistakeKind mistake;  ///< what goes wrong
-  const char* says;     ///< names the misconception
-};
-
-/// The gradients that mistakes lead to, as mistakes for check_result().
-/// @param x    the problem
-/// @param part which gradient
-/// @param told mistakes, in the order in which they are tried
-inline std::vector<classroom::Mistake> mistakes_of(
-    const Problem& x, std::vector<double> Gradients::*part,
-    std::initializer_list<Told> told) {
-  std::vector<classroom::Mistake> result;
-  for (const Told& one : told) {
-    result.push_back({one.says, gradients(x, one.mistake).*part});
-  }
-  return result;
-}
 
 /// The launch of a float32 kernel with 32 columns whose blocks own keys, or queries.
 /// @param length keys of a head, or queries

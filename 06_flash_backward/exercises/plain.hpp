@@ -1,6 +1,6 @@
 /// @file
 /// Attention as plain loops in float64, for the exercises of this lesson: quick to compile. Its
-/// gradients are in mistakes.hpp.
+/// gradients are in grading/mistakes.hpp, which students' files cannot include.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "common/tensor/random.hpp"
@@ -49,6 +50,16 @@ struct Gradients {
   std::vector<double> d_k;  ///< like k
   std::vector<double> d_v;  ///< like v
 };
+
+/// The members, for classroom::Wire.
+inline auto parts(Problem& x) {
+  return std::tie(x.heads, x.length_q, x.length_k, x.head_dim, x.causal,
+                  x.window, x.scale, x.q, x.k, x.v, x.d_o, x.kept);
+}
+/// The same.
+inline auto parts(Gradients& x) {
+  return std::tie(x.d_q, x.d_k, x.d_v);
+}
 
 /// Random numbers of size 1 in q, k, v and d_o.
 /// @param heads    that share the keys

@@ -8,11 +8,16 @@ An exercise is a folder NN_lesson/exercises/NAME with
     hints.md        three hints, divided by lines of ---
     frame.txt       the student's file with its holes, see Frame
     grader.cpp      the stages
+    entry.cpp       what the grader calls, with the student's file; none where that holds numbers
     wrong.txt       typical wrong answers, see read_wrong_answers()
+
+An exercise may have variants: values for {{name}} in its texts and -DFA_NAME=value for its grader.
+The first is the course's own; a class has those that its seed chooses, see seed_of().
 
 Nothing of a solution is written twice: where a lesson has the code, the frame takes it from there.
 """
 
+import hashlib
 import json
 import pathlib
 import re
@@ -25,6 +30,7 @@ DIRECTIVE = re.compile(
 TITLES = {
     "compiles": "it compiles",
     "complete": "every question has a number",
+    "found": "evidence of the bug",
     "easy": "right on easy sizes",
     "odd": "right on odd sizes",
     "races": "no races",
@@ -69,6 +75,7 @@ class Frame:
 
     def __init__(self, root, text, name):
         self.solution, self.start = [], []
+        self.sources = set()  # files whose lines are left out
         source, holes, hole, mode, indent = None, {}, None, None, ""
         for number, line in enumerate(text.split("\n"), 1):
             match = DIRECTIVE.match(line)
@@ -102,6 +109,8 @@ class Frame:
             raise Fault(f"{name}: '//@ end' is missing at the end")
 
     def _take(self, source, holes, indent, where):
+        if holes:
+            self.sources.add(where.partition("#")[0])
         solution, start, inside = [], [], None
         if holes and where.partition("#")[2] in holes:  # the whole region
             self.solution += indented([line for line in source if not MARK.match(line)], indent)
@@ -189,10 +198,31 @@ def read_wrong_answers(text, name):
     return answers
 
 
+SEED = ".classroom.json"  # in the root of a class's copy: {"seed": "autumn"}
+
+
+def seed_of(root):
+    """The word that chooses the variants of a class; empty for the course itself."""
+    try:
+        return str(json.loads((root / SEED).read_text(encoding="utf-8"))["seed"])
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Fault(f"{root / SEED} is not as it should be: {error!r}") from error
+
+
+def variant_of(variants, seed, name):
+    """One of several variants: the first without a seed, else one that seed and name choose."""
+    if not variants or not seed:
+        return variants[0] if variants else {}
+    number = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:4], "big")
+    return variants[number % len(variants)]
+
+
 class Exercise:
     """One exercise."""
 
-    def __init__(self, folder, root=ROOT):
+    def __init__(self, folder, root=ROOT, seed=None):
         self.folder, self.root = folder, root
         try:
             about = json.loads((folder / "exercise.json").read_text(encoding="utf-8"))
@@ -204,7 +234,10 @@ class Exercise:
             self.points = about["stages"]  # stage -> points, in their order
             self.start_fails = tuple(about["start_fails"])
             self.titles = {**TITLES, **about.get("titles", {})}
+            seed = seed_of(root) if seed is None else seed
+            self.variant = variant_of(about.get("variants"), seed, self.id)
             self.defines = about.get("defines", [])
+            self.defines += [f"-DFA_{name.upper()}={x}" for name, x in self.variant.items()]
         except (OSError, ValueError, KeyError) as error:
             raise Fault(f"{folder / 'exercise.json'} is not as it should be: {error!r}") from error
 
@@ -216,14 +249,29 @@ class Exercise:
 
     def _text(self, name):
         try:
-            return (self.folder / name).read_text(encoding="utf-8")
+            text = (self.folder / name).read_text(encoding="utf-8")
         except OSError as error:
             raise Fault(f"{self.id}: {name} cannot be read: {error.strerror}") from error
+        for word, value in self.variant.items():
+            text = text.replace("{{" + word + "}}", str(value))
+        return text
 
     @property
     def predicts(self):
         """True when the student's file holds numbers and no code."""
         return self.file.endswith(".txt")
+
+    @property
+    def entry(self):
+        """The source of what the grader calls."""
+        return self.folder / "entry.cpp"
+
+    def hidden(self):
+        """The lessons' files that hold what the exercise asks for."""
+        if not self.has_solution():
+            return set()
+        frame = Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt")
+        return {ROOT / path for path in frame.sources}
 
     @property
     def grader(self):
@@ -260,18 +308,22 @@ class Exercise:
         return read_wrong_answers(self._text("wrong.txt"), f"{self.id}/wrong.txt")
 
 
-def exercises(root=ROOT):
-    """All exercises, in the order of the course."""
+def exercises(root=ROOT, seed=None):
+    """All exercises, in the order of the course.
+
+    @param seed of a class; that of the root if none is given
+    """
     found = [
-        Exercise(path.parent, root) for path in root.glob("[0-9][0-9]_*/exercises/*/exercise.json")
+        Exercise(path.parent, root, seed)
+        for path in root.glob("[0-9][0-9]_*/exercises/*/exercise.json")
     ]
     return sorted(found, key=lambda exercise: (exercise.lesson, exercise.level, exercise.id))
 
 
-def choose(names, root=ROOT):
+def choose(names, root=ROOT, seed=None):
     """The exercises that the names mean: an ID, its part after the lesson, a lesson; all of them
     for no names."""
-    everything, chosen = exercises(root), []
+    everything, chosen = exercises(root, seed), []
     for name in names:
         number = name.lstrip("0")[:1].rjust(2, "0") if name[:2].strip("0123456789") == "" else None
         found = [e for e in everything if name in (e.id, e.folder.name)]

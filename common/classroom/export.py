@@ -1,14 +1,16 @@
 """./learn classroom export: writes a course repository."""
 
 import argparse
+import json
 import pathlib
 import shutil
 import subprocess
 
 from common.classroom import catalogue
 from common.classroom.catalogue import Fault
+from common.files.write_file import write_file
 
-NOT_WITHOUT = ("frame.txt", "wrong.txt")  # what holds answers
+NOT_WITHOUT = ("frame.txt", "wrong.txt", "equivalent.txt")  # what holds answers
 
 
 def files_of(root):
@@ -42,6 +44,12 @@ def main(arguments, root, _toolchain):
         action="store_true",
         help="leave out the solutions and wrong answers of exercises",
     )
+    parser.add_argument(
+        "--seed",
+        metavar="WORD",
+        default="",
+        help="gives this class its own numbers in the exercises that have variants",
+    )
     options = parser.parse_args(arguments)
     target = pathlib.Path(options.folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -59,9 +67,11 @@ def main(arguments, root, _toolchain):
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(root / name, to)
         count += 1
+    if options.seed:
+        write_file(target / catalogue.SEED, json.dumps({"seed": options.seed}) + "\n")
     starts = 0
     if options.without_solutions:
-        for exercise in catalogue.exercises(root):
+        for exercise in catalogue.exercises(root, options.seed or None):
             to = target / exercise.folder.relative_to(root) / "start.txt"
             to.write_text(exercise.start(), encoding="utf-8")
             starts += 1

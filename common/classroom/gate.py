@@ -4,7 +4,8 @@
     the solution passes every stage
     every typical wrong answer is refused by its stage, with a message that names the misconception
 
-and a table says which stage caught what.
+and a table says which stage caught what. With --mutants: every mutant of every solution
+(mutants.py) is refused or listed as equivalent, most with a message that names a misconception.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from common.classroom import catalogue, grading
+from common.classroom import catalogue, grading, mutants
 
 
 def first_refusal(results):
@@ -86,6 +87,7 @@ def main(arguments, root, toolchain):
         prog="./learn classroom gate", description="Tests the grader itself."
     )
     parser.add_argument("names", nargs="*", metavar="ID", help="only these exercises or lessons")
+    parser.add_argument("--seed", help="the variants that a class with this seed has")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--messages", action="store_true", help="print what each wrong answer is told"
@@ -93,9 +95,17 @@ def main(arguments, root, toolchain):
     parser.add_argument(
         "--times", action="store_true", help="only print how long a check of each solution takes"
     )
+    parser.add_argument(
+        "--mutants",
+        nargs="?",
+        type=int,
+        const=0,
+        metavar="N",
+        help="grade mutants of the solutions: N of each exercise, always the same; without N all",
+    )
     options = parser.parse_args(arguments)
     tools = toolchain()
-    chosen = catalogue.choose(options.names, root)
+    chosen = catalogue.choose(options.names, root, options.seed)
     if not all(exercise.has_solution() for exercise in chosen):
         print(
             "This copy of the course was made without solutions, so there is nothing to test with."
@@ -103,6 +113,8 @@ def main(arguments, root, toolchain):
         return 77
     if options.times:
         return print_times(tools, chosen)
+    if options.mutants is not None:
+        return grade_mutants(tools, chosen, options)
     work, faults = [], []
     began = time.monotonic()
     for exercise in chosen:
@@ -138,6 +150,64 @@ def main(arguments, root, toolchain):
     for fault in faults:
         print(f"FAULT: {fault}")
     return 1 if faults else 0
+
+
+LEAST_SPECIFIC = 0.8  # of the refused mutants
+
+
+def grade_mutants(tools, chosen, options):
+    """Grades mutants; returns 0 when all are refused or equivalent, and enough of them with a
+    message that names something."""
+    began, work = time.monotonic(), []
+    for exercise in chosen:
+        # A test of the student's own may be another one and as good; predictions have no code.
+        if exercise.predicts or exercise.kind == "prove":
+            continue
+        found = mutants.mutants(exercise)
+        equivalent = mutants.equivalent(exercise)
+        known = {(m.before_code, m.after.strip()) for m in found}
+        for change in equivalent.keys() - known:
+            print(f"FAULT: {exercise.id}/equivalent.txt has no mutant {change[0]} -> {change[1]}")
+            return 1
+        found = mutants.sample(found, options.mutants) if options.mutants else found
+        work += [(exercise, m) for m in found if (m.before_code, m.after.strip()) not in equivalent]
+
+    def verdict(case):
+        exercise, mutant = case
+        refusal = first_refusal(grading.grade(tools, exercise, mutant.text))
+        return exercise, mutant, refusal
+
+    with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
+        rows = list(pool.map(verdict, work))
+    compiled = [row for row in rows if row[2] is None or row[2].name != "compiles"]
+    accepted = [row for row in compiled if row[2] is None]
+    refused = [row for row in compiled if row[2] is not None]
+    specific = [row for row in refused if not mutants.is_default(row[2].message)]
+    for exercise in chosen:
+        own = [row for row in compiled if row[0] == exercise]
+        if not own:
+            continue
+        named = sum(row in specific for row in own)
+        passed = sum(row[2] is None for row in own)
+        print(
+            f"{exercise.id:<28} {len(own):>4} mutants, {len(own) - passed:>4} refused, "
+            f"{named:>4} of them with a message that names something"
+        )
+        for _, mutant, refusal in own:
+            if options.messages and refusal:
+                print(f"    {mutant.name}\n        {refusal.name}: {one_line(refusal.message)}")
+    share = len(specific) / len(refused) if refused else 1
+    print(
+        f"\n{len(compiled)} mutants that compile, {len(refused)} refused, {share:.0%} of these "
+        f"with a message that names something."
+    )
+    print(f"In all {time.monotonic() - began:.0f} s.", file=sys.stderr)
+    for exercise, mutant, _ in accepted:
+        print(f"FAULT: {exercise.id} accepts {mutant.name}")
+    too_few = not options.mutants and share < LEAST_SPECIFIC  # a sample is too small for a share
+    if too_few:
+        print(f"FAULT: at least {LEAST_SPECIFIC:.0%} of the messages must name something")
+    return 1 if accepted or too_few else 0
 
 
 def print_times(tools, chosen):

@@ -18,8 +18,10 @@ LONGEST = 200_000  # bytes of a student's file
 # Words that no answer needs but an attack on the grader does: not refused, but reported to the
 # teacher.
 SUSPICIOUS = re.compile(
-    r"\b(main\s*\(|asm\b|__attribute__|constructor|fork|exec[lv]p?e?\b|system\s*\(|popen|socket|syscall|ptrace|kill\s*\("
-    r"|/proc|dlopen|unistd|fcntl|FA_STAGE|FA_QUESTIONS|fa::classroom|getenv|_exit|atexit|thread|fstream)"
+    r"(\bmain\s*\(|\b(?:asm|__asm__|__attribute__|constructor|v?fork|exec[lv]p?e?|popen|socket|syscall"
+    r"|ptrace|dlopen|FA_ENTRY|fa::classroom|getenv|_?_[eE]xit|quick_exit|atexit)\b"
+    r"|\b(?:system|kill)\s*\(|/proc\b|<(?:unistd|fcntl|signal|csignal|thread|fstream|cstdio|dirent)\b"
+    r"|\bstd::j?thread\b)"
 )
 
 
@@ -88,6 +90,41 @@ def mark(toolchain, exercise, submission):
     return grading.grade(toolchain, exercise, answer, stop=False)
 
 
+def misconception(message):
+    """A refusal's message without what differs between students: its case, places, numbers."""
+    first = message.split("\n")[0]
+    first = re.sub(r" ?\((?:allowed difference|case:)[^)]*\)", "", first)
+    first = re.sub(r"my_exercises/\S+|[\w./]+\.(?:hpp|cuh|h):\d+(?::\d+)?", "FILE", first)
+    return re.sub(r"; the worst is .*", "", re.sub(r"\d+ of \d+: ", "", first)).strip()
+
+
+def common_mistakes(marks, most=3):
+    """A report over several students: how many passed each exercise, and what was wrong most often.
+
+    @param marks (name, [(exercise, stages)]) of each student
+    @param most  so many mistakes of an exercise
+    """
+    tried, passed, mistakes = {}, {}, {}
+    for name, exercises in marks:
+        for exercise, results in exercises:
+            if results[0].message == "no submission":
+                continue
+            tried.setdefault(exercise.id, []).append(name)
+            refusals = [r for r in results if r.verdict == "refused"]
+            passed[exercise.id] = passed.get(exercise.id, 0) + (not refusals)
+            if refusals:
+                key = (refusals[0].title, misconception(refusals[0].message))
+                mistakes.setdefault(exercise.id, {}).setdefault(key, []).append(name)
+    lines = ["Common mistakes"]
+    for one, names in tried.items():
+        lines.append(f"\n{one}: {passed[one]} of {len(names)} passed")
+        found = sorted(mistakes.get(one, {}).items(), key=lambda item: (-len(item[1]), item[0]))
+        for (title, says), who in found[:most]:
+            lines.append(f"  {len(who):>3}  {title}: {printable(says)}")
+            lines.append(f"       {printable(', '.join(sorted(who)))}")
+    return "\n".join(lines)
+
+
 def main(arguments, root, toolchain):
     """Marks; returns the exit status: 0 when it could mark, whatever the marks are."""
     parser = argparse.ArgumentParser(
@@ -112,6 +149,11 @@ def main(arguments, root, toolchain):
     )
     parser.add_argument(
         "--output", metavar="PATH", help="file for one student, folder for several; else printed"
+    )
+    parser.add_argument(
+        "--mistakes",
+        action="store_true",
+        help="print the most common mistakes of all students, and no marks",
     )
     parser.add_argument(
         "--layers",
@@ -160,12 +202,18 @@ def main(arguments, root, toolchain):
     if options.output:  # better said before long work than after it
         for name in names.values():
             check_writable(output_of(name))
+    everyone = []
     for student, name in names.items():
         marks = [(exercise, mark(tools, exercise, student)) for exercise in chosen]
+        everyone.append((name, marks))
+        if options.mistakes:
+            continue
         text = formats.WRITERS.get(options.format, formats.plain)(name, marks)
         if options.output:
             write_file(output_of(name), text + "\n")
         else:
             print(text)
         sys.stdout.flush()
+    if options.mistakes:
+        print(common_mistakes(everyone))
     return 0

@@ -1,15 +1,20 @@
 /// @file
-/// What graders of exercises are written with. A grader includes the student's file and has one
-/// function for each stage; the program that both make runs one stage and says on a channel of its
-/// own how it ended. README.md has the whole.
+/// What graders of exercises are written with. A grader has one function for each stage. It is a
+/// program without the student's code, which runs in a process of its own: the grader calls what
+/// the exercise's entry.cpp offers, and says on a channel that only it has how the stage ended.
+/// README.md has the whole.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
+
+#include "common/classroom/wire.hpp"
 
 namespace fa::classroom {
 
@@ -45,6 +50,67 @@ void require(bool holds, const std::string& message);
 /// @param name  in words
 /// @param value what was counted
 void note(const std::string& name, std::int64_t value);
+
+/// Shows the student a drawing, in place of the one before. A check prints that of the stage that
+/// refuses; when all pass, the first one.
+void show(const std::string& drawing);
+
+/// Calls an entry of the student's process with packed arguments; the stage ends when it crashes or
+/// fails. Use call().
+std::string call_packed(const std::string& entry, const std::string& arguments);
+
+/// Calls an entry of the student's process.
+/// @tparam R its result, of the same type as there
+template <class R, class... Arguments>
+R call(const std::string& entry, const Arguments&... arguments) {
+  const std::string bytes = call_packed(entry, packed(arguments...));
+  if constexpr (!std::is_void_v<R>) return unpacked<R>(bytes);
+}
+
+/// As call_packed(), but a crash is refused with a message. Use call_or().
+std::string call_packed_or(const std::string& message, const std::string& entry,
+                           const std::string& arguments);
+
+/// As call(), for cases in which one mistake crashes: its message.
+template <class R, class... Arguments>
+R call_or(const std::string& message, const std::string& entry, const Arguments&... arguments) {
+  return unpacked<R>(call_packed_or(message, entry, packed(arguments...)));
+}
+
+/// A function of the grader as an argument of call().
+struct Function {
+  std::uint32_t number;  ///< as call_packed() knows it
+};
+
+/// Gives a function a number; see function().
+Function known(std::function<std::string(const std::string&)> function);
+
+/// A function for an entry's parameter Callback<R(Arguments...)>; its parameters are values.
+template <class R, class... Arguments, class F>
+Function function(F f) {
+  return known([f](const std::string& bytes) {
+    Wire wire(bytes);
+    std::tuple<std::decay_t<Arguments>...> arguments;
+    wire.pass(arguments);
+    wire.end();
+    const R result = std::apply(f, arguments);
+    return packed(result);
+  });
+}
+
+/// What the student has written behind `answer:` before the repair of a bug.
+struct Evidence {
+  std::vector<double> numbers;     ///< in their order; inf, -inf and nan are numbers, too
+  std::vector<std::string> lines;  ///< of the file as it was at the start, where they are lines
+};
+
+/// The evidence; refuses when there is none yet.
+/// @param what is asked for, for the message
+Evidence evidence(const std::string& what);
+
+/// Whether two of the named lines hold these texts, in any order.
+bool names_both(const Evidence& evidence, const std::vector<std::string>& one,
+                const std::vector<std::string>& other);
 
 /// A number for a message, with six digits.
 std::string text(double x);

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -13,13 +14,20 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import tempfile
+import threading
 
 from common.classroom import catalogue, sandbox
 from common.classroom.catalogue import Fault
 from common.files.write_file import write_file
 
 COMPILE = sandbox.Limits(seconds=60, memory=4096, file=512, stranger=False)
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix", "/dev/urandom")
+HEADERS = (".hpp", ".cuh", ".h", ".inc")
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+# Of the classroom, what the student's side is compiled with.
+SURFACE = ("wire", "entry", "seen", "launches", "puzzle", "prelude_cpu", "prelude_lab")
 RUN = sandbox.Limits()
 COMPILE_LINES = 14  # of a compiler's messages
 # Warnings in the course's own code do not concern a student.
@@ -36,6 +44,7 @@ class StageResult:
     verdict: str  # passed, refused, skipped, or not reached
     message: str = ""
     notes: list = dataclasses.field(default_factory=list)
+    drawing: str = ""
     seconds: float = 0
 
     @property
@@ -49,6 +58,23 @@ def everyone_may_read(path):
     return bool(os.stat(path).st_mode & 0o004) and all(
         os.stat(parent).st_mode & 0o001 for parent in path.parents
     )
+
+
+@functools.lru_cache(maxsize=1)
+def headers():
+    """The course's headers that students' files may include, those with solutions among them."""
+    root = catalogue.ROOT
+    found = [root / "common" / "classroom" / f"{name}.hpp" for name in SURFACE]
+    for folder in sorted((root / "common").iterdir()):
+        if folder.name not in ("classroom", "testing") and folder.is_dir():
+            found += [path for path in folder.rglob("*") if path.suffix in HEADERS]
+    for lesson in root.glob("[0-9][0-9]_*"):
+        for path in lesson.rglob("*"):
+            inner = path.relative_to(lesson).parts
+            of_graders = inner[0] == "exercises" and len(inner) > 2
+            if path.suffix in HEADERS and inner[0] != "tests" and not of_graders:
+                found.append(path)
+    return found
 
 
 class Toolchain:
@@ -68,6 +94,7 @@ class Toolchain:
                 f"{self.build} is not a build of this course with the target classroom: {error}"
             ) from error
         self.confine, self.libraries, self.flags = files["confine"], {}, {}
+        self.objects = {kind: files[kind] for kind in ("grader", "entry")}
         for machine in ("cpu", "lab"):
             self.libraries[machine] = files[machine]
             found = [
@@ -90,45 +117,159 @@ class Toolchain:
         self.watched = any("FA_LAB_WATCHED" in flag for flag in self.flags["lab"])
         self.cache = self.build / "classroom" / "graders"
 
-    def compile(self, exercise, scratch):
-        """Compiles the grader with the student's file in scratch/student.
+        self.compiler = self.flags["cpu"][0]
+        self.lock, self.locks = threading.Lock(), {}
 
-        @return the sandbox's outcome; the program is scratch/grader
+    def system(self, flags):
+        """Paths outside of the course that a compiler reads, or a program."""
+        found = list(SYSTEM)
+        compiler = pathlib.Path(shutil.which(self.compiler) or self.compiler).resolve()
+        found.append(compiler.parent.parent)
+        found += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+        for before, word in zip(flags, flags[1:]):
+            if before in ("-isystem", "-include", "-isysroot"):
+                path = pathlib.Path(word)
+                found.append(path.parent if before == "-include" else path)
+            elif word.startswith("-I"):
+                found.append(word[2:])
+        found = {pathlib.Path(path).resolve() for path in found}
+        root = catalogue.ROOT
+        return sorted(path for path in found if path not in (root, *root.parents))
+
+    def surface(self, exercise):
+        """The course's headers that a student's file may include: all but those of graders, of
+        tests, and the ones that hold what the exercise asks for."""
+        hidden = exercise.hidden() - self.needed(exercise)
+        return [path for path in (*headers(), exercise.entry.resolve()) if path not in hidden]
+
+    def needed(self, exercise):
+        """Files of the course that the start and entry.cpp include, and what these include."""
+        met, left = set(), [exercise.start(), exercise.entry.read_text(encoding="utf-8")]
+        while left:
+            for name in INCLUDE.findall(left.pop()):
+                path = catalogue.ROOT / name
+                if path not in met and path.is_file():
+                    met.add(path)
+                    left.append(path.read_text(encoding="utf-8", errors="replace"))
+        return met
+
+    def compile(self, exercise, scratch):
+        """Compiles the student's file, in scratch/student, with the exercise's entry.cpp and
+        without the grader.
+
+        @return the sandbox's outcome; the program is scratch/program
         """
         flags = self.flags[exercise.machine]
+        surface, system = self.surface(exercise), self.system(flags)
         limits = dataclasses.replace(
-            COMPILE, stranger=self.readable and everyone_may_read(exercise.grader)
+            COMPILE,
+            stranger=self.readable and everyone_may_read(exercise.entry),
+            readable=(*system, *surface, *self.linked(exercise.machine, "entry")),
         )
-        scratch_object = scratch / "grader.o"
+        source, depends = exercise.entry, scratch / "entry.d"
         compilation = sandbox.run(
             self.confine,
-            [
-                *flags,
-                *exercise.defines,
-                f"-I{scratch}",
-                "-o",
-                scratch_object,
-                "-c",
-                exercise.grader,
-            ],
+            [*flags, *exercise.defines, f"-I{scratch}", "-MD", "-MF", depends]
+            + ["-o", scratch / "entry.o", "-c", source],
             scratch,
             limits,
         )
         if compilation.status != 0:
             return compilation
-        # Without the flags: -fsanitize=thread would bring its own library.
-        link = [
-            flags[0],
-            "-o",
-            scratch / "grader",
-            scratch_object,
-            *self.libraries[exercise.machine],
-            "-pthread",
-        ]
-        linking = sandbox.run(self.confine, link, scratch, limits)
+        if stranger := self.foreign(depends, scratch, {*surface, *system}):
+            compilation.status = 1
+            compilation.output = f"error: your file includes {stranger}, which it may not use"
+            return compilation
+        linking = self.link(
+            [scratch / "entry.o"], exercise.machine, "entry", scratch / "program", scratch, limits
+        )
         linking.seconds += compilation.seconds
         sandbox.take_back(scratch)  # no stage may change the program of the next
         return linking
+
+    def shared(self):
+        """Folders of shared libraries that programs are linked with."""
+        return {pathlib.Path(path).parent for path in self.libraries["lab"] if ".so" in path}
+
+    def linked(self, machine, kind):
+        """Files that are linked with a grader, or with an entry."""
+        return [*self.objects[kind], *self.libraries[machine]]
+
+    def link(self, objects, machine, kind, program, scratch, limits):
+        """Links a program; without the flags: -fsanitize=thread would bring its own library."""
+        words = [self.compiler, "-o", program, *objects, *self.linked(machine, kind), "-pthread"]
+        return sandbox.run(self.confine, words, scratch, limits)
+
+    def foreign(self, depends, scratch, allowed):
+        """The first file that a compilation has read and may not have, where the system lets it."""
+        try:
+            text = depends.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return "what cannot be listed"
+        words = text.partition(":")[2].replace("\\\n", " ")
+        for word in re.split(r"(?<!\\)\s+", words.strip()):
+            path = pathlib.Path(os.path.realpath(os.path.join(scratch, word.replace("\\ ", " "))))
+            inside = {path, *path.parents}
+            if not inside & (allowed | {scratch}):
+                return word
+        return ""
+
+    def grader(self, exercise):
+        """The program of an exercise's grader. It holds no student's code and is kept."""
+        with self.lock:
+            lock = self.locks.setdefault(exercise.id, threading.Lock())
+        with lock:
+            key = self.key(exercise)
+            kept = self.cache / f"{exercise.id}-{key}"
+            if kept.exists():
+                return kept
+            machine = "lab" if exercise.predicts and exercise.machine == "lab" else "cpu"
+            limits = dataclasses.replace(COMPILE, stranger=False)
+            with scratch_folder() as scratch:
+                made = sandbox.run(
+                    self.confine,
+                    [*self.flags[machine], *exercise.defines]
+                    + ["-o", scratch / "grader.o", "-c", exercise.grader],
+                    scratch,
+                    limits,
+                )
+                if made.status == 0:
+                    made = self.link(
+                        [scratch / "grader.o"],
+                        exercise.machine,
+                        "grader",
+                        scratch / "grader",
+                        scratch,
+                        limits,
+                    )
+                if made.status != 0:
+                    raise Fault(
+                        f"the grader of {exercise.id} does not compile: "
+                        f"{made.output.strip()[:2000]}"
+                    )
+                self.cache.mkdir(parents=True, exist_ok=True)
+                for old in self.cache.glob(f"{exercise.id}-*"):
+                    old.unlink(missing_ok=True)
+                own = kept.with_name(f"{kept.name}.{os.getpid()}")
+                shutil.copy2(scratch / "grader", own)
+                own.chmod(0o755)
+                own.replace(kept)
+            return kept
+
+    def key(self, exercise):
+        """Changes with all that a grader is made of."""
+        key = hashlib.sha256()
+        flags = [*sorted(self.flags.items()), exercise.defines]
+        for part in (exercise.grader.read_bytes(), repr(flags).encode()):
+            key.update(part)
+        parts = [*self.linked(exercise.machine, "grader")]
+        for folder in (exercise.lesson, "common"):
+            parts += sorted(
+                path for path in (catalogue.ROOT / folder).rglob("*") if path.suffix in HEADERS
+            )
+        for path in parts:
+            key.update(f"{path} {os.stat(path).st_mtime_ns}".encode())
+        return key.hexdigest()[:16]
 
 
 @contextlib.contextmanager
@@ -169,48 +310,101 @@ def renamed(text, scratch, shown):
     return re.sub(r"(?<![\w/.])(?:\.\./)*(?:tmp/[\w./-]*)?student/(?=[\w.]+)", shown, text)
 
 
-def ended(outcome, limits):
-    """Why a program gave no result."""
-    if outcome.timed_out:
-        return f"it was still running after {limits.seconds} seconds: an endless loop?"
+FRAMES = re.compile(r"^@frames((?: [0-9a-f]+)+)$", re.MULTILINE)
+ASSERTION = re.compile(r"Assertion [`'](.*?)' failed", re.DOTALL)
+
+
+def place(program, output, shown):
+    """The line of the student's file where a program was, " at FILE:LINE", from the addresses that
+    entry.cpp prints; empty when they do not tell it."""
+    frames = FRAMES.findall(output)
+    if not frames or not shutil.which("addr2line"):
+        return ""
+    # All but the first are addresses to return to, one beyond the call.
+    first, *others = (int(address, 16) for address in frames[-1].split())
+    addresses = [f"{address:x}" for address in (first, *(max(a - 1, 0) for a in others))]
+    words = ["addr2line", "-i", "-e", str(program), *addresses]
+    lines = subprocess.run(words, capture_output=True, text=True).stdout
+    found = re.search(r"/student/([\w.]+:[1-9]\d*)", lines)
+    return f" at {shown}{found[1]}" if found else ""
+
+
+def ended(status, outcome, limits, program, shown):
+    """Why the student's program gave no result.
+
+    @param status how it ended: its exit status, or minus the number of a signal
+    @param outcome of the grader, with what both have printed
+    """
+    if outcome.exceeded:
+        return outcome.exceeded
+    where = place(program, outcome.output, shown)
+    if outcome.timed_out or status == -signal.SIGXCPU:
+        return f"it was still running after {limits.seconds} seconds{where}: an endless loop?"
+    output = FRAMES.sub("", outcome.output).strip()
     reasons = {
         signal.SIGSEGV: "it accessed memory that is not its own: an index out of range?",
         signal.SIGABRT: "it called abort(), or the C++ library did",
+        signal.SIGILL: "an index lies beyond the end of an array",
         signal.SIGFPE: "it divided an integer by zero",
         signal.SIGXFSZ: "it wrote a file that is larger than allowed",
         signal.SIGKILL: "it was killed: too much memory or too much time",
         signal.SIGBUS: "it accessed memory that is not mapped",
     }
-    if outcome.status < 0:
-        number = -outcome.status
-        reason = reasons.get(number, "for an unknown reason")
-        if assertion := re.search(r"Assertion `(.*?)' failed", outcome.output, re.DOTALL):
-            library = "an Eigen" if "/Eigen/" in outcome.output else "an"
+    if status < 0:
+        reason = reasons.get(-status, "for an unknown reason")
+        if assertion := ASSERTION.search(output):
+            library = "an Eigen" if "/Eigen/" in output else "an"
             reason = f"{library} assertion failed, `{assertion[1]}`: an index out of range?"
         try:
-            name = signal.Signals(number).name
+            name = signal.Signals(-status).name
         except ValueError:
-            name = f"signal {number}"
-        return f"your program crashed ({name}): {reason}"
-    if "bad_alloc" in outcome.output:
-        return "it requested more memory than a check may use"
-    words = outcome.output.strip().split("\n")[-1][:200]
-    return f"it exited with status {outcome.status} before the check was complete" + (
+            name = f"signal {-status}"
+        return f"your program crashed ({name}){where}: {reason}"
+    words = output.split("\n")[-1][:200]
+    return f"it exited with status {status} before the check was complete" + (
         f"; its last output: {words}" if words else ""
     )
 
 
-def run_stage(toolchain, program, folder, stage, limits=RUN):
-    """Runs one stage of a compiled grader; returns what it said, and for how long it ran."""
-    outcome = sandbox.run(toolchain.confine, [program, stage], folder, limits, channel=True)
+ANSWER = re.compile(r"^\s*(?://|#)\s*answer:(.*)$", re.MULTILINE)
+
+
+def evidence(exercise, answer):
+    """What stands behind `answer:` in a student's file, and the lines of the start that its whole
+    numbers mean."""
+    given = " ".join(text.strip() for text in ANSWER.findall(answer))[:1000].replace("?", "")
+    lines = exercise.start().split("\n")
+    named = [int(word) for word in re.findall(r"(?<![\w.-])\d{1,6}(?![\w.])", given)]
+    return "\n".join([given, *(lines[n - 1] for n in named if 0 < n <= len(lines))])
+
+
+def run_stage(toolchain, exercise, folder, stage, program="", shown="", limits=RUN, found=""):
+    """Runs one stage; returns what its grader said, and for how long it ran.
+
+    @param program of the student
+    @param found   evidence(), where the exercise asks for it
+    """
+    grader = toolchain.grader(exercise)
+    limits = dataclasses.replace(
+        limits, readable=(*toolchain.system([]), grader, program or folder, *toolchain.shared())
+    )
+    command = [grader, "--stage", stage, program or "-", found]
+    outcome = sandbox.run(toolchain.confine, command, folder, limits, channel=True)
     try:
         said = json.loads(outcome.result)
-    except ValueError:
-        said = {"verdict": "refused", "message": ended(outcome, limits), "notes": []}
+        status = said["verdict"].partition("ended ")[2]
+    except (ValueError, KeyError, AttributeError):
+        said, status = {}, str(outcome.status)
+    if status:
+        message = ended(int(status), outcome, limits, program, shown)
+        said = {"verdict": "refused", "message": message, "notes": []}
+    elif said["verdict"] == "refused" and "more memory than a check" in said["message"]:
+        where = place(program, outcome.output, shown)
+        said["message"] += f"{where}: an endless loop, or an array that is too large?"
     return said, outcome.seconds
 
 
-def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
+def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None, progress=None):
     """Grades an answer.
 
     @param answer the text of the student's file
@@ -218,7 +412,9 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
         result is left out
     @param shown  what to call the folder of the student's file in messages, with its slash
     @param inspect called with the path of the compiled grader, before the stages are run
+    @param progress called with what is done next, in words
     """
+    progress = progress or (lambda _words: None)
     shown = "" if shown is None else shown
     if exercise.predicts:
         return grade_numbers(toolchain, exercise, answer)
@@ -229,6 +425,7 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
     with scratch_folder() as scratch:
         (scratch / "student").mkdir()
         (scratch / "student" / exercise.file).write_text(answer, encoding="utf-8")
+        progress("compiling your file")
         outcome = toolchain.compile(exercise, scratch)
         results[0].seconds = outcome.seconds
         if outcome.status != 0:
@@ -236,15 +433,27 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
             results[0].message = compiler_says(outcome, scratch, shown)
             return results
         results[0].verdict = "passed"
+        progress("building this exercise's grader, once")
+        toolchain.grader(exercise)
         if inspect:
-            inspect(scratch / "grader")
+            inspect(toolchain.grader(exercise))
         for result in results[1:]:
             folder = (
                 scratch / f"work_{result.name}"
             )  # each its own: what a stage leaves may not be removable
             folder.mkdir()
-            said, result.seconds = run_stage(toolchain, scratch / "grader", folder, result.name)
+            progress(f"checking: {result.title}")
+            said, result.seconds = run_stage(
+                toolchain,
+                exercise,
+                folder,
+                result.name,
+                scratch / "program",
+                shown,
+                found=evidence(exercise, answer),
+            )
             result.verdict, result.notes = said["verdict"], said.get("notes", [])
+            result.drawing = said.get("drawing", "")
             result.message = renamed(said.get("message", ""), scratch, shown)
             if result.verdict == "skipped" and (toolchain.watched or exercise.machine != "lab"):
                 result.verdict = "refused"
@@ -253,7 +462,9 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None):
                 )
             if result.verdict not in ("passed", "refused", "skipped"):
                 result.verdict = "refused"
-            if not result.passed and (stop or result is results[1]):
+            # What a bug hunt asks for first is not needed for the rest.
+            first = next(r for r in results[1:] if r.name != "found")
+            if not result.passed and (stop or result is first):
                 break
     return results
 
@@ -285,6 +496,8 @@ def number_of(text):
 
     if len(text) > 200:
         raise ValueError("too long")
+    # 1,179,648 and 1 179 648 and 1'179'648 are one number each.
+    text = re.sub(r"(?<=\d)[,_' ](?=\d{3}(?:\D|$))", "", text.strip())
     try:
         result = value(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ArithmeticError, RecursionError, MemoryError) as error:
@@ -310,32 +523,15 @@ def read_numbers(text):
 def questions(toolchain, exercise):
     """The questions with the truth, which the grader counts. It holds no student's code and is
     kept."""
-    key = hashlib.sha256()
-    for part in (exercise.grader.read_bytes(), repr(toolchain.flags[exercise.machine]).encode()):
-        key.update(part)
-    for path in toolchain.libraries[exercise.machine]:
-        key.update(str(os.stat(path).st_mtime_ns).encode())
-    for header in sorted((exercise.root / exercise.lesson).rglob("*.[hc]*")):
-        key.update(str(os.stat(header).st_mtime_ns).encode())
-    kept = toolchain.cache / f"{exercise.id}-{key.hexdigest()[:16]}.json"
+    kept = toolchain.cache / f"{exercise.id}-{toolchain.key(exercise)}.json"
     if kept.exists():
         return json.loads(kept.read_text(encoding="utf-8"))
-    with scratch_folder() as scratch:
-        outcome = toolchain.compile(exercise, scratch)
-        if outcome.status != 0:
-            raise Fault(
-                f"the grader of {exercise.id} does not compile: {outcome.output.strip()[:2000]}"
-            )
-        folder = scratch / "work"
-        folder.mkdir()
-        said, _ = run_stage(toolchain, scratch / "grader", folder, "questions")
+    with scratch_folder() as folder:
+        said, _ = run_stage(toolchain, exercise, folder, "questions")
     if said["verdict"] == "skipped":
         return []
     if said["verdict"] != "questions":
         raise Fault(f"the grader of {exercise.id} gives no answers: {said['message']}")
-    toolchain.cache.mkdir(parents=True, exist_ok=True)
-    for old in toolchain.cache.glob(f"{exercise.id}-*.json"):
-        old.unlink(missing_ok=True)
     write_file(kept, json.dumps(said["questions"]))
     return said["questions"]
 

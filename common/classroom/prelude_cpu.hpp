@@ -1,5 +1,6 @@
 /// @file
-/// What graders without kernels include, precompiled: a check then takes a second or two.
+/// What graders and entries without kernels include, precompiled: a check then takes a second or
+/// two. Nothing of a grader is in it.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "common/classroom/grader.hpp"
+#include "common/classroom/entry.hpp"
+#include "common/classroom/wire.hpp"
 #include "common/tensor/matrix.hpp"
 #include "common/tensor/random.hpp"
 #include "common/tensor/tensor.hpp"

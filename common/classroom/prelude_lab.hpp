@@ -1,5 +1,6 @@
 /// @file
-/// What graders of kernels include, precompiled: a check then takes a second or two.
+/// What entries of kernels include, and graders that launch kernels of the lessons, precompiled.
+/// Nothing of a grader is in it.
 #pragma once
 
 #include <algorithm>
@@ -11,4 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "common/classroom/lab.hpp"
+#include "common/classroom/entry.hpp"
+#include "common/classroom/launches.hpp"
+#include "common/classroom/puzzle.hpp"
+#include "common/classroom/wire.hpp"

@@ -1,4 +1,4 @@
-"""./learn exercise: list, start, check, watch, hint, reset, solution."""
+"""./learn exercise: where you are; list, start, check, watch, hint, reset, solution."""
 
 import argparse
 import difflib
@@ -96,7 +96,51 @@ class Student:
             open_ones = later or open_ones
         return open_ones[0] if open_ones else None
 
+    def by_lesson(self):
+        """Lesson -> its exercises, in the order of the course."""
+        lessons = {}
+        for exercise in self.all:
+            lessons.setdefault(exercise.lesson, []).append(exercise)
+        return lessons
+
+    def ability(self, lesson):
+        """What one can do after a lesson's exercises; empty where it is not written down."""
+        try:
+            about = json.loads(
+                (self.root / lesson / "exercises" / "lesson.json").read_text(encoding="utf-8")
+            )
+            return about["ability"]
+        except (OSError, ValueError, KeyError):
+            return ""
+
     # ------------------------------------------------------------ commands
+
+    def status(self):
+        """Prints how far one is, what one was working on, and what comes next."""
+        passed = [e for e in self.all if self.progress[e]["passed"]]
+        print(f"{bar(len(passed), len(self.all), 40)}  {len(passed)} of {len(self.all)} exercises")
+        for lesson, exercises in self.by_lesson().items():
+            done = sum(self.progress[e]["passed"] for e in exercises)
+            print(f"  {lesson:<22} {bar(done, len(exercises), 12)}  {done} of {len(exercises)}")
+            if done == len(exercises) and (ability := self.ability(lesson)):
+                print(textwrap.indent(textwrap.fill(f"You can now {ability}", 74), "    "))
+        open_ones = [
+            e for e in self.all if self.file(e).exists() and not self.progress[e]["passed"]
+        ]
+        print()
+        if open_ones:
+            now = max(open_ones, key=lambda e: self.progress[e]["last"])
+            checks = self.progress[now]["checks"]
+            print(f"You are at {now.id}: {now.title} ({checks} check{'' if checks == 1 else 's'}).")
+            print(f"  Your file  {self.file(now).relative_to(self.root)}")
+            print(f"  Go on      ./learn exercise watch {now.id}")
+            print(f"  Stuck      ./learn exercise hint {now.id}")
+        elif following := self.next_after():
+            print(f"Next: {following.id}: {following.title}, about {following.minutes} minutes.")
+            print(f"  Begin      ./learn exercise start {following.id}")
+        else:
+            print("All exercises are passed.")
+        return 0
 
     def list(self):
         """Prints all exercises by lesson."""
@@ -137,10 +181,8 @@ class Student:
         self.progress.save()
         print(exercise.task())
         print(f"Your file:  {file.relative_to(self.root)}")
-        print(
-            f"Check it:   ./learn exercise check {exercise.id}     (or watch, which checks "
-            f"whenever you save)"
-        )
+        print(f"Now:        ./learn exercise watch {exercise.id}     in a second terminal")
+        print("            It checks whenever you save your file; check does it once.")
         print(f"Stuck:      ./learn exercise hint {exercise.id}")
         return 0
 
@@ -150,7 +192,10 @@ class Student:
         answer = self.begun(exercise)
         began = time.monotonic()
         shown = f"{WORK}/{exercise.id}/"
-        results = grading.grade(self.toolchain(), exercise, answer, shown=shown)
+        results = grading.grade(
+            self.toolchain(), exercise, answer, shown=shown, progress=show_progress
+        )
+        show_progress("")
         seconds = time.monotonic() - began
         passed = all(result.passed for result in results)
         state = self.progress[exercise]
@@ -163,11 +208,20 @@ class Student:
         if passed:
             following = self.next_after(exercise)
             print(f"\nPassed. Compare with ours: ./learn exercise solution {exercise.id}")
+            self.praise(exercise)
             if following:
                 print(f"Next: ./learn exercise start {following.id}  ({following.title})")
         elif state["hints"] < 3:
             print(f"\nStuck? ./learn exercise hint {exercise.id}")
         return 0 if passed else 1
+
+    def praise(self, exercise):
+        """After the last exercise of a lesson: what one can do now."""
+        of_lesson = self.by_lesson()[exercise.lesson]
+        done = sum(self.progress[e]["passed"] for e in of_lesson)
+        print(f"{exercise.lesson}  {bar(done, len(of_lesson), 12)}  {done} of {len(of_lesson)}")
+        if done == len(of_lesson) and (ability := self.ability(exercise.lesson)):
+            print(textwrap.fill(f"This lesson is complete. You can now {ability}", 78))
 
     def watch(self, name):
         """Checks whenever the file was saved, until it passes."""
@@ -237,11 +291,29 @@ class Student:
         return 0
 
 
+def bar(done, of, width):
+    """A bar of `width` characters."""
+    full = width * done // of if of else 0
+    return f"[{'#' * full}{'.' * (width - full)}]"
+
+
+def show_progress(words):
+    """What a check does now, in one line that goes away; only on a terminal."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\033[K{words}{' ...' if words else ''}")
+        sys.stderr.flush()
+
+
 def print_results(results):
     """The stages, and what the first that refuses says."""
+    drawn = [result for result in results if result.drawing]
+    drawn = [result for result in drawn if not result.passed] or drawn
+    if drawn:
+        print("\n".join(f"  {line}".rstrip() for line in drawn[0].drawing.split("\n")))
     signs = {"passed": "ok", "refused": "NO", "skipped": "--", "not reached": "  "}
     for result in results:
-        print(f"  {signs[result.verdict]}  {result.title}")
+        later = "  (not reached)" if result.verdict == "not reached" else ""
+        print(f"  {signs[result.verdict]}  {result.title}{later}")
         for name, number in result.notes:
             print(f"        {name}: {number}")
         if result.verdict in ("refused", "skipped"):
@@ -262,9 +334,10 @@ def wrapped(message):
 def main(arguments, root, toolchain):
     """Runs one command; returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="./learn exercise", description="Exercises in your own editor."
+        prog="./learn exercise",
+        description="Exercises in your own editor. Without a command: where you are.",
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("list", help="all exercises, and what you have passed")
     for word, text in (
         ("start", "make your file and print the task; without ID the next one"),
@@ -280,6 +353,8 @@ def main(arguments, root, toolchain):
             command.add_argument("--anyway", action="store_true", help="before you have passed")
     options = parser.parse_args(arguments)
     student = Student(pathlib.Path(root), toolchain)
+    if options.command is None:
+        return student.status()
     if options.command == "list":
         return student.list()
     if options.command == "solution":

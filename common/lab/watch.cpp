@@ -188,6 +188,10 @@ struct Watch::State : Observer {
 
   // ---------------------------------------------------------------- accesses of threads
 
+  static constexpr const char* kSameLine =
+      "both are at this line: each thread needs an element of its own, or only one of them may "
+      "store";
+
   void find_race(const Access& before, bool before_writes, const Access& now, bool writes,
                  const Region& region, std::ptrdiff_t offset) {
     std::string kind = "race";
@@ -219,6 +223,9 @@ struct Watch::State : Observer {
       missing =
           "both are in one warp, where only __syncwarp() orders memory (a "
           "shuffle does not): it is probably missing between the two lines";
+      if (now.site == before.site) missing = kSameLine;
+    } else if (now.site == before.site) {
+      missing = kSameLine;
     } else {
       distance = 1;
       missing = "a __syncthreads() is probably missing between the two lines";
@@ -307,6 +314,15 @@ struct Watch::State : Observer {
     return false;
   }
 
+  static constexpr std::size_t kTouches = 1 << 14;
+  std::vector<Touch> touches;
+  void note_touch(const Region& region, const std::byte* address, std::size_t size, bool write) {
+    const Size &at = current->block_index, &grid = current->grid_size;
+    const auto block = static_cast<int>((at.z * grid.y + at.y) * grid.x + at.x);
+    touches.push_back({block, current->number, region.memory != Memory::kGlobal, write, address,
+                       static_cast<int>(size)});
+  }
+
   // `natural`: of a type whose alignment is its size.
   void access(const void* begin, std::size_t size, bool write, bool atomic, std::uint32_t site,
               bool natural = false) {
@@ -317,11 +333,10 @@ struct Watch::State : Observer {
       check_registers(address, size, write, site);
       return;
     }
-    if (region == &memory.statics) {
-      if (begin == &current) return;  // threadIdx and the like
-    } else if (!check_bounds(*region, address, size, write, site)) {
-      return;
-    }
+    if (region == &memory.statics && begin == &current) return;  // threadIdx and the like
+    if (touches.size() < kTouches && (!atomic || write)) note_touch(*region, address, size, write);
+    const bool bounded = region != &memory.statics;
+    if (bounded && !check_bounds(*region, address, size, write, site)) return;
     // Of 16 bytes no more than a multiple of 8 is known: it may be a struct of two.
     if (natural &&
         reinterpret_cast<std::uintptr_t>(address) % std::min<std::size_t>(size, 8) != 0) {
@@ -767,6 +782,10 @@ Watch::Watch() : state_(new State) {
 Watch::~Watch() {
   watching = nullptr;
   observer = nullptr;
+}
+
+const std::vector<Touch>& Watch::touches() const {
+  return state_->touches;
 }
 
 Report Watch::report() const {

@@ -53,6 +53,16 @@ struct LineTraffic {
   Request worst;
 };
 
+/// A load or store of one thread, for drawings of small launches.
+struct Touch {
+  int block = 0;        ///< in the grid, x fastest
+  int thread = 0;       ///< in the block, x fastest
+  bool shared = false;  ///< shared memory, else global
+  bool write = false;   ///< a store, else a load
+  const void* address = nullptr;
+  int size = 0;  ///< bytes
+};
+
 /// What was seen.
 struct Report {
   std::vector<Finding> findings;     ///< in the order in which they were first seen
@@ -79,6 +89,8 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
   /// What was seen so far.
   Report report() const;
+  /// The first few thousand loads and stores, in their order, also those out of bounds.
+  const std::vector<Touch>& touches() const;
 
   struct State;  ///< what it remembers
 

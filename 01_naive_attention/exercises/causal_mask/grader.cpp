@@ -1,5 +1,6 @@
+#include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/causal_mask.hpp"
 
 using namespace fa::classroom;
 using Scores = fa::Matrix<double>;
@@ -26,33 +27,60 @@ std::vector<double> masked(Scores s, Sees sees, double hidden = kHidden) {
   return {s.data(), s.data() + s.size()};
 }
 
-void grade(int queries, int keys) {
+void grade(int queries, int keys, int prefix = 0) {
   const Scores q = random_matrix(queries, 4), k = random_matrix(keys, 4);
   const Scores given = random_matrix(queries, keys);
-  Scores s = given;
-  student::hide_future<double>(q, k, s);
+  const auto s =
+      call<Scores>("mask", q, k, static_cast<std::int64_t>(prefix), given);
+  require(s.rows() == queries && s.cols() == keys,
+          "the matrix has another size");
   const int shift = keys - queries;
-  const auto right = [=](int i, int j) { return j <= i + shift; };
-  check(
-      {"scores", {s.data(), s.data() + s.size()}, keys}, masked(given, right),
-      0,
-      {{"nothing is hidden", masked(given, [](int, int) { return true; })},
-       {"off by one: a query does not see itself",
-        masked(given, [=](int i, int j) { return j < i + shift; })},
-       {"off by one: a query sees the key that comes next",
-        masked(given, [=](int i, int j) { return j <= i + shift + 1; })},
-       {"the mask is aligned to the top left; the last query must see the "
-        "last key",
-        masked(given, [=](int i, int j) { return j <= i; })},
-       {"the mask is shifted the wrong way: query i stands at key i + keys - "
-        "queries",
-        masked(given, [=](int i, int j) { return j <= i - shift; })},
-       {"a masked score is 0, which still has the weight e^0; it must be "
-        "-infinity",
-        masked(given, right, 0)},
-       {"the past is masked and not the future",
-        masked(given, [=](int i, int j) { return j >= i + shift; })}},
-      fmt::format("{} queries, {} keys", queries, keys));
+  const auto right = [=](int i, int j) {
+    return j < prefix || j <= i + shift;
+  };
+  std::vector<Mistake> mistakes{
+      {"nothing is masked", masked(given, [](int, int) { return true; })},
+      {"off by one: a query does not see itself",
+       masked(given,
+              [=](int i, int j) { return j < prefix || j < i + shift; })},
+      {"off by one: a query sees the key that comes next",
+       masked(
+           given,
+           [=](int i, int j) { return j < prefix || j <= i + shift + 1; })},
+      {"the mask is aligned to the top left; the last query must see the "
+       "last key",
+       masked(given, [=](int i, int j) { return j < prefix || j <= i; })},
+      {"the mask is shifted the wrong way: query i stands at key i + keys - "
+       "queries",
+       masked(given,
+              [=](int i, int j) { return j < prefix || j <= i - shift; })},
+      {"a masked score is 0, which still has the weight e^0; it must be "
+       "-infinity",
+       masked(given, right, 0)},
+      {"the past is masked and not the future",
+       masked(given,
+              [=](int i, int j) { return j < prefix || j >= i + shift; })}};
+  if (prefix > 0) {
+    mistakes.push_back(
+        {"the prefix is masked, too: every query sees its keys",
+         masked(given, [=](int i, int j) { return j <= i + shift; })});
+    mistakes.push_back(
+        {"the prefix is one key too long: keys 0 to prefix - 1 belong to it",
+         masked(given, [=](int i, int j) {
+           return j <= prefix || j <= i + shift;
+         })});
+    mistakes.push_back(
+        {"only the prefix is visible: behind it, a query still sees the keys "
+         "up to its own",
+         masked(given, [=](int, int j) { return j < prefix; })});
+    mistakes.push_back(
+        {"the prefix was added to the causal limit; the two are alternatives",
+         masked(given,
+                [=](int i, int j) { return j <= i + shift + prefix; })});
+  }
+  check({"scores", {s.data(), s.data() + s.size()}, keys},
+        masked(given, right), 0, mistakes,
+        fmt::format("{} queries, {} keys, prefix {}", queries, keys, prefix));
 }
 
 }  // namespace
@@ -67,4 +95,9 @@ FA_STAGE(odd) {
   grade(1, 9);
   grade(5, 2);  // the first three queries see nothing
   grade(9, 1);
+  grade(6, 6, 3);
+  grade(3, 7, 6);
+  grade(5, 2, 1);
+  grade(4, 9, 9);
+  grade(1, 1, 1);
 }

@@ -1,10 +1,13 @@
+#include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 
 namespace {
 
-constexpr std::int64_t kTokens = 384, kHeads = 12, kHeadDim = 64;
+constexpr std::int64_t kTokens = FA_TOKENS, kHeads = FA_HEADS,
+                       kHeadDim = FA_HEAD_DIM;
 
 std::int64_t multiplications = 0, exponentials = 0;
 
@@ -59,7 +62,8 @@ FA_QUESTIONS {
        q_bytes,
        0,
        {{q_bytes / 4, "these are elements; a float32 has 4 bytes"},
-        {q_bytes / kHeads, "this is one head; there are 12"}}},
+        {q_bytes / kHeads,
+         fmt::format("this is one head; there are {}", kHeads)}}},
       {"s_bytes",
        s_bytes,
        0,
@@ -72,8 +76,9 @@ FA_QUESTIONS {
        products,
        0,
        {{products / kHeadDim,
-         "these are the elements of S; each is a sum of "
-         "64 products"},
+         fmt::format(
+             "these are the elements of S; each is a sum of {} products",
+             kHeadDim)},
         {products * 2,
          "additions are counted, too; the question asks for "
          "multiplications"},
@@ -86,8 +91,9 @@ FA_QUESTIONS {
          "one for each query: that is the number of sums; each "
          "score needs its own exponential"},
         {exps * kHeadDim,
-         "the exponential is taken of the score, after the "
-         "64 products were summed"}}},
+         fmt::format("the exponential is taken of the score, after the {} "
+                     "products were summed",
+                     kHeadDim)}}},
       {"longest",
        n,
        0,

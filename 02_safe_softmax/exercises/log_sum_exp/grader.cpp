@@ -1,5 +1,6 @@
+#include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/log_sum_exp.hpp"
 
 using namespace fa::classroom;
 
@@ -8,33 +9,50 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void grade(const std::vector<double>& scores, const std::string& where) {
-  fa::Tensor<double, 1> row({static_cast<std::int64_t>(scores.size())});
-  std::copy(scores.begin(), scores.end(), row.data());
-  long double l = 0, unshifted = 0;
+  const double ln2 = std::log(2.0);
+  long double l = 0, unshifted = 0, with_e = 0;
   const double m = *std::max_element(scores.begin(), scores.end());
+  const bool masked = m == -kInfinity;
   for (const double x : scores) {
-    l += x == -kInfinity ? 0 : std::exp(static_cast<long double>(x) - m);
-    unshifted += static_cast<long double>(std::exp(x));
+    l += x == -kInfinity ? 0 : std::exp2(static_cast<long double>(x) - m);
+    with_e += x == -kInfinity ? 0 : std::exp(static_cast<long double>(x) - m);
+    unshifted += static_cast<long double>(std::exp2(x));
   }
-  const bool blind = m == -kInfinity;
   const double log_l = static_cast<double>(std::log(l));
-  const double right = blind ? -kInfinity : m + log_l;
+  const double right = masked ? -kInfinity : m * ln2 + log_l;
   check(
-      {"LSE",
-       {student::log_sum_exp<double>(fa::View<const double, 1>(row.view()))}},
-      {right}, 1e-12 * (1 + (blind ? 0 : std::abs(m))),
-      {{blind ? "a row that sees no key: its sum is 0, and ln 0 is -infinity"
-              : "the result is 0",
+      {"LSE", {call<double>("log_sum_exp", scores)}}, {right},
+      1e-12 * (1 + (masked ? 0 : std::abs(m))),
+      {{masked ? "a row that sees no key: its sum is 0, and ln 0 is -infinity"
+               : "the result is 0",
         {0}},
-       {"the maximum was not taken out: e^x overflows, or underflows to 0",
+       {"the maximum was not taken out: 2^x overflows, or underflows to 0",
         {static_cast<double>(std::log(unshifted))}},
        {"the maximum that was taken out of the sum was not added back",
         {log_l}},
-       {"the logarithm has base 2; LSE is natural",
-        {m + log_l / std::log(2.0)}},
-       {"this is only the maximum: the other terms are missing", {m}},
+       {"what was taken out is 2^m, and ln(2^m) is m ln 2, not m",
+        {m + log_l}},
+       {"the logarithm has base 2; LSE is natural", {m + log_l / ln2}},
+       {"this is ln(sum of e^x); the elements are scores times log2(e) "
+        "already",
+        {m + static_cast<double>(std::log(with_e))}},
+       {"this is only the maximum: the other terms are missing", {m * ln2}},
        {"a row of -infinity: -infinity - -infinity is NaN",
-        {std::numeric_limits<double>::quiet_NaN()}}},
+        {std::numeric_limits<double>::quiet_NaN()}},
+       {"the sum is too large by 1: does it start at 0?",
+        {m * ln2 + static_cast<double>(std::log(l + 1))}},
+       {"the first score is left out",
+        {m * ln2 +
+         static_cast<double>(std::log(
+             l - std::exp2(static_cast<long double>(scores[0]) - m)))}},
+       {"the last score is left out",
+        {m * ln2 +
+         static_cast<double>(std::log(
+             l - std::exp2(static_cast<long double>(scores.back()) - m)))}},
+       {"the logarithm was subtracted; LSE is m ln 2 + ln l",
+        {m * ln2 - log_l}},
+       {"the maximum was added in the exponent; it is subtracted",
+        {3 * m * ln2 + log_l}}},
       where);
 }
 
@@ -46,8 +64,8 @@ FA_STAGE(easy) {
 }
 
 FA_STAGE(odd) {
-  grade({1000, 1001}, "1000 1001");
-  grade({-1000, -1001}, "-1000 -1001");
+  grade({1500, 1501}, "1500 1501");
+  grade({-1500, -1501}, "-1500 -1501");
   grade({-kInfinity, 3, -kInfinity}, "-inf 3 -inf");
   grade({-kInfinity, -kInfinity}, "-inf -inf");
   grade({-7}, "-7");

@@ -1,5 +1,6 @@
+#include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/row_max.hpp"
 
 using namespace fa::classroom;
 
@@ -18,20 +19,19 @@ double largest(const std::vector<double>& numbers, double start) {
 
 void grade(const std::vector<double>& scores, double right,
            const std::string& where) {
-  fa::Tensor<double, 1> row({static_cast<std::int64_t>(scores.size())});
-  std::copy(scores.begin(), scores.end(), row.data());
   using Limits = std::numeric_limits<double>;
   std::vector<double> sizes;
   for (const double x : scores) sizes.push_back(std::abs(x));
   const std::vector<double> but_last(scores.begin(), scores.end() - 1);
   std::vector<Mistake> mistakes;
   if (std::isnan(right)) {
-    mistakes = {{"NaN was lost: NaN > m is false, so it is passed over",
-                 {largest(scores, -kInfinity)}}};
+    mistakes = {{"NaN was lost: the result is the largest of the others",
+                 {largest(scores, -kInfinity)}},
+                {"NaN was lost: the result is the largest of the others",
+                 {largest(scores, std::numeric_limits<double>::min())}}};
   } else {
     mistakes = {
-        {"numeric_limits<double>::min() is the smallest positive number, so "
-         "no negative score is ever larger",
+        {"the result is not one of the scores",
          {largest(scores, Limits::min())}},
         {"the maximum starts at 0, so no negative score is ever larger",
          {largest(scores, 0)}},
@@ -39,17 +39,35 @@ void grade(const std::vector<double>& scores, double right,
          {largest(scores, Limits::lowest())}},
         {"the maximum starts at a number that only looks like -infinity",
          {largest(scores, -1e4)}},
+        {"this is the largest finite number: -lowest() is positive",
+         {largest(scores, Limits::max())}},
         {"the last element is passed over", {largest(but_last, -kInfinity)}},
         {"this is the one largest in magnitude",
          {largest(sizes, -kInfinity)}}};
   }
   // Exact: a maximum is not rounded.
-  check({"maximum",
-         {student::row_max<double>(fa::View<const double, 1>(row.view()))}},
-        {right}, 0, mistakes, where);
+  check({"maximum", {call<double>("row_max", scores)}}, {right}, 0, mistakes,
+        where);
 }
 
 }  // namespace
+
+FA_STAGE(found) {
+  const std::vector<double> row =
+      evidence("a row of scores, as in -1 inf nan").numbers;
+  double right = -kInfinity;
+  for (const double x : row) {
+    if (std::isnan(x) || x > right) right = x;
+    if (std::isnan(x)) break;
+  }
+  const double m = largest(row, std::numeric_limits<double>::min());
+  std::string words;
+  for (const double x : row) words += " " + text(x);
+  require(!agree({m}, {right}, 0),
+          fmt::format("not found: for the scores{} the function as it was "
+                      "returns {}, which is right",
+                      words, text(m)));
+}
 
 FA_STAGE(easy) {
   grade({3, 1, 2}, 3, "3 1 2");

@@ -1,3 +1,5 @@
+#include "common/classroom/grader.hpp"
+
 #include "02_safe_softmax/limits.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 

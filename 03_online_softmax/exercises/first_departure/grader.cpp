@@ -1,3 +1,5 @@
+#include "common/classroom/grader.hpp"
+
 #include "03_online_softmax/proof.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -9,7 +11,7 @@ FA_QUESTIONS {
   proof::Row row;
   double rises = 0;
   int m = fa::online::BaseTwo::neg_inf;
-  for (const int score : {2, 2, 1, 3, 0, 4}) {
+  for (const int score : {FA_SCORES}) {
     if (row.length > 0 && score > m) ++rises;
     m = std::max(m, score);
     row = row.with(score);

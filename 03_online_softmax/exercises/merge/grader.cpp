@@ -1,6 +1,7 @@
+#include "common/classroom/grader.hpp"
+
 #include "03_online_softmax/proof.hpp"
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/merge.hpp"
 
 using namespace fa::classroom;
 namespace online = fa::online;
@@ -10,12 +11,13 @@ namespace {
 
 using W = online::BaseE<double>;
 using State = online::State<W, double>;
+using Exact = proof::ExactState;
 
 std::vector<double> numbers(const State& x) {
   return {x.m, x.l, x.o};
 }
 
-// The state of some keys; the value of key j of part p is j + p.
+// The state of some keys, with O normalised; the value of key j of part p is j + p.
 State of(const std::vector<double>& scores, double part) {
   State x;
   for (const double s : scores) x.m = std::max(x.m, s);
@@ -24,6 +26,7 @@ State of(const std::vector<double>& scores, double part) {
     x.l += p;
     x.o += p * (part += 1);
   }
+  if (x.l != 0) x.o /= x.l;
   return x;
 }
 
@@ -37,39 +40,72 @@ void grade(const std::vector<double>& left,
            const std::vector<double>& right) {
   const State a = of(left, 1), b = of(right, 10);
   const double m = std::max(a.m, b.m), low = std::min(a.m, b.m);
+  // (m, l, O) for weights of both parts in l and in the sum, which is divided by something.
   const auto with = [&](double of_m, double a_l, double b_l, double a_o,
-                        double b_o, double factor = 1) {
-    return std::vector<double>{of_m, factor * (a_l * a.l + b_l * b.l),
-                               factor * (a_o * a.o + b_o * b.o)};
+                        double b_o, double divisor) {
+    const double sum = a_o * a.o + b_o * b.o;
+    return std::vector<double>{of_m, a_l * a.l + b_l * b.l, sum / divisor};
   };
-  const double fa_ = W::exp_diff(a.m, m), fb = W::exp_diff(b.m, m);
-  check({"(m, l, O)", numbers(student::merge_states(a, b))},
-        with(m, fa_, fb, fa_, fb), 1e-9,
-        {{"the keys of b are lost", numbers(a)},
-         {"the smaller maximum was taken: exponentials can then overflow",
-          with(low, W::exp_diff(a.m, low), W::exp_diff(b.m, low),
-               W::exp_diff(a.m, low), W::exp_diff(b.m, low))},
-         {"only a was rescaled; b may have the smaller maximum as well",
-          with(m, fa_, 1, fa_, 1)},
-         {"sums that are relative to different maxima were added",
-          with(m, 1, 1, 1, 1)},
-         {"O was not rescaled", with(m, fa_, fb, 1, 1)},
-         {"the sums were averaged; sums of two sets are added",
-          with(m, fa_, fb, fa_, fb, 0.5)},
-         {"O is a sum already; it was multiplied by l again",
-          with(m, fa_, fb, fa_ * a.l, fb * b.l)}},
-        fmt::format("scores{} and{}", text_of(left), text_of(right)));
+  const double of_a = W::exp_diff(a.m, m), of_b = W::exp_diff(b.m, m);
+  const double l = of_a * a.l + of_b * b.l;
+  const double low_a = W::exp_diff(a.m, low), low_b = W::exp_diff(b.m, low);
+  const bool empty = l == 0;
+  const auto reference =
+      with(m, of_a, of_b, of_a * a.l, of_b * b.l, empty ? 1 : l);
+  check(
+      {"(m, l, O)", numbers(call<State>("merge", a, b))}, reference, 1e-9,
+      {{"the keys of b are lost", numbers(a)},
+       {empty ? "neither part has a key: 0 / 0 is NaN, and O must be 0"
+              : "the result is NaN",
+        {m, l, std::numeric_limits<double>::quiet_NaN()}},
+       {"O is not divided by the new l: this is the sum",
+        with(m, of_a, of_b, of_a * a.l, of_b * b.l, 1)},
+       {"this is the merge for an O that is not normalised: a.o must be "
+        "multiplied by a.l first",
+        with(m, of_a, of_b, of_a, of_b, 1)},
+       {"a.o must be multiplied by a.l before it is rescaled, and b.o by "
+        "b.l: the part with more keys has more weight",
+        with(m, of_a, of_b, of_a, of_b, l)},
+       {"the weights are the rescale factors alone: the part with the larger "
+        "sum l has more weight",
+        with(m, of_a, of_b, of_a, of_b, of_a + of_b)},
+       {"the smaller maximum was taken: exponentials can then overflow",
+        with(low, low_a, low_b, low_a * a.l, low_b * b.l,
+             low_a * a.l + low_b * b.l)},
+       {"only a was rescaled; b may have the smaller maximum as well",
+        with(m, of_a, 1, of_a * a.l, b.l, of_a * a.l + b.l)},
+       {"sums that are relative to different maxima were added",
+        with(m, 1, 1, a.l, b.l, a.l + b.l)},
+       {"O was not rescaled", with(m, of_a, of_b, a.l, b.l, a.l + b.l)},
+       {"the outputs were averaged; the part with the larger sum has more "
+        "weight",
+        with(m, of_a, of_b, 0.5, 0.5, 1)}},
+      fmt::format("scores{} and{}", text_of(left), text_of(right)));
+}
+
+// With O divided by l.
+Exact normalised(Exact x) {
+  if (!(x.l == online::Exact(0))) x.o = x.o / x.l;
+  return x;
 }
 
 // The merge of both parts of a row is the state of the row, at every cut.
 proof::Outcome merge_is_union(const proof::Cases& cases) {
+  std::vector<std::pair<Exact, Exact>> parts;
+  proof::for_rows(0, cases, [&](const proof::Row& row) {
+    for (std::size_t cut = 0; cut <= row.length; ++cut) {
+      parts.emplace_back(normalised(proof::definition(row, 0, cut)),
+                         normalised(proof::definition(row, cut, row.length)));
+    }
+    return true;
+  });
+  const auto merged = call<std::vector<Exact>>("merge_exact", parts);
+  std::size_t next = 0;
   proof::Outcome outcome;
   proof::for_rows(0, cases, [&](const proof::Row& row) {
     for (std::size_t cut = 0; cut <= row.length; ++cut) {
       const bool holds =
-          student::merge_states(proof::definition(row, 0, cut),
-                                proof::definition(row, cut, row.length)) ==
-          proof::definition(row);
+          merged.at(next++) == normalised(proof::definition(row));
       if (!proof::note(outcome, holds, row)) return false;
     }
     return true;

@@ -1,7 +1,8 @@
+#include "common/classroom/grader.hpp"
+
 #include "03_online_softmax/proof.hpp"
 #include "03_online_softmax/recurrence.hpp"
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/one_step.hpp"
 
 using namespace fa::classroom;
 namespace online = fa::online;
@@ -38,10 +39,39 @@ struct OldMaximum : online::Unnormalised {
     x.m = m;
   }
 };
+struct SmallerMaximum : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::min(x.m, s);
+    const double rescale = W::exp_diff(x.m, m), p = W::exp_diff(s, m);
+    x.l = rescale * x.l + p;
+    x.o = rescale * x.o + p * v;
+    x.m = m;
+  }
+};
 struct NotTakenIn : online::Unnormalised {
   template <class S>
   static void step(S& x, double s, double) {
     x.m = std::max(x.m, s);
+  }
+};
+
+// e^(m_new - m_old), which is infinite at the first key.
+struct InvertedAtOnce : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    const double m = std::max(x.m, s), p = W::exp_diff(s, m);
+    const double rescale = W::exp_diff(m, x.m);
+    x.l = rescale * x.l + p;
+    x.o = rescale * x.o + p * v;
+    x.m = m;
+  }
+};
+// The step of FlashAttention-1 with the output of FlashAttention-2.
+struct NormalisedInStep : online::Unnormalised {
+  template <class S>
+  static void step(S& x, double s, double v) {
+    online::Normalised::step(x, s, v);
   }
 };
 
@@ -70,29 +100,38 @@ void check_row(const std::vector<double>& scores) {
   std::string where = "scores";
   for (const double s : scores) where += " " + text(s);
   where += "; m, l, O, O / l";
-  check({"state", after<student::OneStep>(scores)}, by_definition(scores),
-        1e-12,
-        {{"the sum l and the output O do not take in the new key",
-          after<NotTakenIn>(scores)},
-         {"neither l nor O was rescaled when the maximum rose",
-          after<NothingRescaled>(scores)},
-         {"the sum l was not rescaled when the maximum rose: it is too large "
-          "by e^(m_new - m_old)",
-          after<wrong::SumNotRescaled>(scores)},
-         {"the output O was not rescaled when the maximum rose",
-          after<wrong::OutputNotRescaled>(scores)},
-         {"the rescale factor is inverted: it is e^(m_old - m_new), which is "
-          "at most 1",
-          after<wrong::InvertedCorrection>(scores)},
-         {"divided by l in the step and again at the end",
-          after<wrong::DividedTwice>(scores)},
-         {"the maximum m was not stored: the next step takes it for that of "
-          "no keys",
-          after<MaximumNotKept>(scores)},
-         {"the weight of the new key is relative to the old maximum, which "
-          "is -infinity at first",
-          after<OldMaximum>(scores)}},
-        where);
+  const auto out = call<std::vector<double>>("row", scores);
+  check(
+      {"state", out}, by_definition(scores), 1e-12,
+      {{"the sum l and the output O do not take in the new key",
+        after<NotTakenIn>(scores)},
+       {"neither l nor O was rescaled when the maximum rose",
+        after<NothingRescaled>(scores)},
+       {"the sum l was not rescaled when the maximum rose: it is too large "
+        "by e^(m_new - m_old)",
+        after<wrong::SumNotRescaled>(scores)},
+       {"the output O was not rescaled when the maximum rose",
+        after<wrong::OutputNotRescaled>(scores)},
+       {"the rescale factor is inverted: e^(m_new - m_old) is infinite at "
+        "the first key, where m_old is -infinity",
+        after<InvertedAtOnce>(scores)},
+       {"this is the form of FlashAttention-1, in which O is divided by l in "
+        "each step; here output() divides, so O must stay a sum",
+        after<NormalisedInStep>(scores)},
+       {"the rescale factor is inverted: it is e^(m_old - m_new), which is "
+        "at most 1",
+        after<wrong::InvertedCorrection>(scores)},
+       {"divided by l in the step and again at the end",
+        after<wrong::DividedTwice>(scores)},
+       {"the maximum m was not stored: the next step takes it for that of "
+        "no keys",
+        after<MaximumNotKept>(scores)},
+       {"the smaller of m and s was taken: m is the largest score so far",
+        after<SmallerMaximum>(scores)},
+       {"the weight of the new key is relative to the old maximum, which "
+        "is -infinity at first",
+        after<OldMaximum>(scores)}},
+      where);
 }
 
 }  // namespace
@@ -119,10 +158,22 @@ FA_STAGE(odd) {
 
 FA_STAGE(proof) {
   namespace proof = online::proof;
-  // Called through a variable: proof.hpp says why not directly.
-  proof::Outcome (*volatile prove)(const proof::Cases&) =
-      proof::follows_definition<student::OneStep>;
-  const proof::Outcome outcome = prove({4, 2});
+  const proof::Cases cases{4, 2};
+  std::vector<proof::Row> rows;
+  proof::for_rows(0, cases, [&](const proof::Row& row) {
+    rows.push_back(row);
+    return true;
+  });
+  const auto found =
+      call<std::vector<std::pair<proof::ExactState, online::Combination>>>(
+          "exact_rows", rows);
+  require(found.size() == rows.size(), "rows are missing");
+  proof::Outcome outcome;
+  for (std::size_t i = 0; i < rows.size() && outcome.holds; ++i) {
+    const bool holds = found[i].first == proof::definition(rows[i]) &&
+                       found[i].second == proof::attention(rows[i]);
+    proof::note(outcome, holds, rows[i]);
+  }
   note("rows proved", outcome.cases);
   std::string row;
   for (std::size_t j = 0; j < outcome.counterexample.length; ++j) {

@@ -1,5 +1,6 @@
+#include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/split_decoding.hpp"
 
 using namespace fa::classroom;
 
@@ -8,14 +9,22 @@ namespace {
 constexpr int kHeadDim = 3;
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
+// As student::Attention.
+struct Attention {
+  std::vector<double> o;
+  double lse = 0;
+};
+auto parts(Attention& x) {
+  return std::tie(x.o, x.lse);
+}
+
 struct Keys {
   std::vector<double> scores, values;  // kHeadDim values for each score
 };
 
-student::Attention attention(const Keys& keys, std::size_t begin,
-                             std::size_t end) {
+Attention attention(const Keys& keys, std::size_t begin, std::size_t end) {
   double m = kMinusInfinity, l = 0;
-  student::Attention result{std::vector<double>(kHeadDim, 0.0), m};
+  Attention result{std::vector<double>(kHeadDim, 0.0), m};
   for (std::size_t j = begin; j < end; ++j) m = std::max(m, keys.scores[j]);
   if (m == kMinusInfinity) return result;
   for (std::size_t j = begin; j < end; ++j) {
@@ -30,7 +39,7 @@ student::Attention attention(const Keys& keys, std::size_t begin,
   return result;
 }
 
-std::vector<double> numbers(const student::Attention& a) {
+std::vector<double> numbers(const Attention& a) {
   std::vector<double> all = a.o;
   all.push_back(a.lse);
   return all;
@@ -39,7 +48,7 @@ std::vector<double> numbers(const student::Attention& a) {
 using Weight = std::function<double(double)>;
 
 // Parts combined by some weight of their LSE.
-std::vector<double> combined(const std::vector<student::Attention>& parts,
+std::vector<double> combined(const std::vector<Attention>& parts,
                              const Weight& weight, bool divide, double lse) {
   std::vector<double> o(kHeadDim, 0.0);
   double sum = 0;
@@ -53,13 +62,18 @@ std::vector<double> combined(const std::vector<student::Attention>& parts,
   return o;
 }
 
-void grade(const std::vector<std::size_t>& sizes, double spread, double level,
-           bool masked = false) {
+// @param levels of the parts' scores; the last one is that of all others
+void grade(const std::vector<std::size_t>& sizes, double spread,
+           const std::vector<double>& levels, bool masked = false) {
   Keys keys;
-  std::vector<student::Attention> parts;
+  std::vector<Attention> parts;
   std::size_t n = 0;
   for (const std::size_t size : sizes) n += size;
+  std::size_t part = 0, left = sizes[0];
   for (std::uint64_t j = 0; j < n; ++j) {
+    while (left == 0) left = sizes[++part];
+    --left;
+    const double level = levels[std::min(part, levels.size() - 1)];
     keys.scores.push_back(masked ? kMinusInfinity
                                  : level + spread * fa::random_normal(1, j));
     for (std::uint64_t d = 0; d < kHeadDim; ++d) {
@@ -75,28 +89,31 @@ void grade(const std::vector<std::size_t>& sizes, double spread, double level,
     where += " " + std::to_string(size);
     m = std::max(m, parts.back().lse);
   }
+  const auto out = call<Attention>("combine", parts);
   for (const auto& part : parts) sum_of_powers += std::exp(part.lse);
-  where += " keys, scores around " + text(level);
+  where += " keys, scores around";
+  for (const double level : levels) where += " " + text(level);
   const std::vector<double> right = numbers(attention(keys, 0, n));
   if (m == kMinusInfinity) {
-    check({"(o, LSE)", numbers(student::combine(parts))}, right, 0,
+    check({"(o, LSE)", numbers(out)}, right, 0,
           {{"all parts are empty: -infinity - -infinity is NaN",
             std::vector<double>(kHeadDim + 1, NAN)}},
           where);
     return;
   }
   const double lse = right.back();
-  double sum2 = 0, sum_e = 0, of_lse = 0;
+  double sum2 = 0, sum_e = 0, sum_first = 0, of_lse = 0;
   for (const auto& part : parts) {
     sum2 += std::exp2(part.lse - m);
     sum_e += std::exp(part.lse - m);
+    sum_first += std::exp(part.lse - parts[0].lse);
     of_lse += part.lse;
   }
   const Weight e = [=](double x) { return std::exp(x - m); };
   std::vector<double> largest = right;
   largest.back() = m;
   check(
-      {"(o, LSE)", numbers(student::combine(parts))}, right, 1e-9,
+      {"(o, LSE)", numbers(out)}, right, 1e-9,
       {{"only the first part was returned", numbers(parts[0])},
        {"the outputs were averaged; a part with large scores weighs more",
         combined(
@@ -112,6 +129,15 @@ void grade(const std::vector<std::size_t>& sizes, double spread, double level,
        {"the LSE itself was taken for a weight; e^LSE is one",
         combined(
             parts, [](double x) { return x; }, true, m + std::log(of_lse))},
+       {"the first part's LSE was subtracted, not the largest: e^(LSE - "
+        "first) "
+        "overflows, or all weights are 0",
+        combined(
+            parts,
+            [=, first = parts[0].lse](double x) {
+              return std::exp(x - first);
+            },
+            true, parts[0].lse + std::log(sum_first))},
        {"the largest LSE was not subtracted before e^LSE",
         combined(
             parts, [](double x) { return std::exp(x); }, true,
@@ -122,16 +148,19 @@ void grade(const std::vector<std::size_t>& sizes, double spread, double level,
 }  // namespace
 
 FA_STAGE(easy) {
-  grade({4, 4}, 1, 1);
-  grade({16, 16, 16}, 2, 0);
+  grade({4, 4}, 1, {1});
+  grade({16, 16, 16}, 2, {0});
 }
 
 FA_STAGE(odd) {
-  grade({1, 17, 3, 64}, 3, 0);
-  grade({0, 5, 0, 0, 2}, 1, 0);
-  grade({8, 8}, 5, 1000);
-  grade({8, 8}, 5, -1000);
-  grade({0, 0}, 1, 0);
-  grade({2, 2}, 1, 0, true);
-  grade({7}, 1, 0);
+  grade({3, 2}, 1, {-400, 400});
+  grade({1, 17, 3, 64}, 3, {0});
+  grade({0, 5, 0, 0, 2}, 1, {0});
+  grade({8, 8}, 5, {1000});
+  grade({8, 8}, 5, {-1000});
+  grade({2, 3, 2}, 1, {900, -900, 0});
+  grade({0, 4, 4}, 1, {0, 500, -500});
+  grade({0, 0}, 1, {0});
+  grade({2, 2}, 1, {0}, true);
+  grade({7}, 1, {0});
 }

@@ -1,6 +1,7 @@
+#include "common/classroom/grader.hpp"
+
 #include "03_online_softmax/recurrence.hpp"
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/tell_apart.hpp"
 
 using namespace fa::classroom;
 namespace online = fa::online;
@@ -43,15 +44,28 @@ struct MaximumFromZero : online::Unnormalised {
   }
 };
 
+// What the student's test says of a recurrence, which stays here.
+template <class R>
+bool follows_definition() {
+  using S = online::State<W, double>;
+  return call<bool>(
+      "follows_definition",
+      function<S, S, double, double>([](S x, double s, double v) {
+        R::step(x, s, v);
+        return x;
+      }),
+      function<double, S>([](S x) { return R::output(x); }));
+}
+
 template <class R>
 void must_accept() {
-  require(student::follows_definition<R>(),
+  require(follows_definition<R>(),
           fmt::format("your test refuses '{}', which is right up to rounding",
                       R::name));
 }
 template <class R>
 void must_refuse() {
-  require(!student::follows_definition<R>(),
+  require(!follows_definition<R>(),
           fmt::format("your test accepts '{}', which is wrong: which row, "
                       "which values would show it?",
                       R::name));

@@ -1,4 +1,5 @@
 #include "04_tiled_matmul/kernels/03_transpose_shared.cuh"
+#include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_lab.hpp"
 
 using namespace fa::classroom;
@@ -6,7 +7,7 @@ using namespace fa::FA_TARGET;
 
 namespace {
 
-constexpr int kSize = 96;
+constexpr int kSize = FA_SIZE;
 
 template <class Kernel>
 Seen run(Kernel kernel) {

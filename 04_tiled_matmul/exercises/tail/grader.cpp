@@ -1,10 +1,18 @@
-#include "common/classroom/prelude_lab.hpp"
-#include "student/tail.cuh"
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
+
+constexpr int kThreads = 128;
+
+unsigned blocks_for(std::int64_t n) {
+  return call<unsigned>("blocks_for", n);
+}
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
 
 struct Case {
   Seen seen;
@@ -20,13 +28,9 @@ Case run(std::int64_t n) {
   const unsigned blocks = blocks_for(n);
   require(blocks >= 1 && blocks <= 4 * n,
           fmt::format("blocks_for({}) is {}", n, blocks));
-  result.seen = watch([&] {
-    const auto on_a = on_device(a), on_b = on_device(b);
-    DeviceBuffer<float> c(n);
-    launch(vector_add, {{blocks}, {kThreads}}, on_a.data(), on_b.data(),
-           c.data(), n);
-    result.out = from_device(c);
-  });
+  const auto launched = call<Launched>("add", a, b);
+  result.seen = launched.seen;
+  result.out = launched.out;
   return result;
 }
 
@@ -61,6 +65,15 @@ void grade(std::int64_t n) {
         "same",
         up_to(c, std::min(blocks, n))}},
       fmt::format("{} elements", n));
+  std::int64_t stored = 0;
+  for (const fa::lab::LineTraffic& line : c.seen.report.traffic) {
+    if (line.write && !line.shared) stored += line.bytes / 4;
+  }
+  require(
+      !c.seen.watched || stored <= n,
+      fmt::format("{} stores for {} elements: several threads compute the "
+                  "same elements, and each thread should compute one",
+                  stored, n));
   require(
       blocks_for(n) <= blocks,
       fmt::format("one block too many for {} elements: {}, and {} would do",
@@ -98,4 +111,29 @@ FA_STAGE(traffic) {
           fmt::format("{} sectors are moved, and {} would do: neighbouring "
                       "threads should touch neighbouring elements",
                       c.seen.sectors, least));
+}
+
+FA_STAGE(large) {
+  for (const std::int64_t n :
+       {(std::int64_t{1} << 24) + 1, (std::int64_t{1} << 31) - 1,
+        (std::int64_t{1} << 32) + 5}) {
+    require(blocks_for(n) == ceil_div(n, kThreads),
+            fmt::format("blocks_for({}) is {}, and {} would do: a float does "
+                        "not hold these numbers, nor does an int",
+                        n, blocks_for(n), ceil_div(n, kThreads)));
+  }
+  // The last blocks of a large grid, with elements only there.
+  for (const std::int64_t first :
+       {std::int64_t{1} << 31, std::int64_t{1} << 32}) {
+    const std::vector<float> a = random_floats(300, 1),
+                             b = random_floats(300, 2);
+    const std::string message = fmt::format(
+        "element {} is not computed: its number does not fit into 32 bits, "
+        "and blockIdx.x * blockDim.x is a product of 32 bits",
+        first);
+    const auto far = call_or<Launched>(message, "far", a, b, first);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      require(far.out[i] == static_cast<double>(a[i] + b[i]), message);
+    }
+  }
 }

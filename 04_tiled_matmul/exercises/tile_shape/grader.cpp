@@ -1,15 +1,17 @@
-#include "common/classroom/prelude_lab.hpp"
-#include "student/tile_shape.cuh"
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
 
 struct Case {
   Seen seen;
   std::vector<double> right, out;
+  bool ragged = false;  // whether some tiles reach beyond C
 };
+// Rows and columns of a tile, and blocks in x and y.
+using Shape = std::tuple<int, int, unsigned, unsigned>;
 
 Case run(int m, int n, int k) {
   Case result;
@@ -24,18 +26,15 @@ Case run(int m, int n, int k) {
       result.right.push_back(sum);
     }
   }
-  require(blocks_x(n) >= 1 && blocks_y(m) >= 1 && blocks_x(n) <= 1024 &&
-              blocks_y(m) <= 1024,
-          fmt::format("a grid of {} x {} blocks for {} x {} results",
-                      blocks_x(n), blocks_y(m), m, n));
-  result.seen = watch([&] {
-    const auto on_a = on_device(a), on_b = on_device(b);
-    Field c(std::int64_t{m} * n);
-    const MatmulParams<float> p{on_a.data(), on_b.data(), c.data(), m, n,
-                                k,           k,           n,        n};
-    launch(product, {{blocks_x(n), blocks_y(m)}, {kThreadsX, kThreadsY}}, p);
-    result.out = c.numbers();
-  });
+  const auto [rows, cols, blocks_x, blocks_y] = call<Shape>("shape", m, n);
+  result.ragged = rows < 1 || cols < 1 || m % rows != 0 || n % cols != 0;
+  require(
+      blocks_x >= 1 && blocks_y >= 1 && blocks_x <= 1024 && blocks_y <= 1024,
+      fmt::format("a grid of {} x {} blocks for {} x {} results", blocks_x,
+                  blocks_y, m, n));
+  const auto launched = call<Launched>("product", a, b, m, n, k);
+  result.seen = launched.seen;
+  result.out = launched.out;
   return result;
 }
 
@@ -58,10 +57,9 @@ void grade(int m, int n, int k) {
   }
   if (unwritten > 0 && others_wrong == 0 && c.seen.report.findings.empty()) {
     // What is missing at the end of rows or columns is a whole tile's tail.
-    const bool ragged = m % kRows != 0 || n % kCols != 0;
-    refuse(fmt::format("{} of {} results were never written{} (case: {})",
-                       unwritten, c.out.size(),
-                       ragged ? ": was the grid rounded down?" : "", where));
+    refuse(fmt::format(
+        "{} of {} results were never written{} (case: {})", unwritten,
+        c.out.size(), c.ragged ? ": was the grid rounded down?" : "", where));
   }
   check_result(c.seen,
                {{"barrier", "some threads never come to the barrier"},

@@ -1,8 +1,7 @@
-#include "common/classroom/prelude_lab.hpp"
-#include "student/transpose.cuh"
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
 
@@ -17,16 +16,9 @@ struct Case {
 Case run(int rows, int cols) {
   Case result;
   result.in = random_floats(std::int64_t{rows} * cols, 7);
-  result.seen = watch([&] {
-    const auto in = on_device(result.in);
-    DeviceBuffer<float> out(std::int64_t{rows} * cols);
-    launch(transpose_shared<1>,
-           {{static_cast<unsigned>(ceil_div(cols, kTile)),
-             static_cast<unsigned>(ceil_div(rows, kTile))},
-            {kTile, kTile}},
-           in.data(), out.data(), rows, cols);
-    result.out = from_device(out);
-  });
+  const auto launched = call<Launched>("transpose", result.in, rows, cols);
+  result.seen = launched.seen;
+  result.out = launched.out;
   return result;
 }
 
@@ -55,6 +47,13 @@ void grade(int rows, int cols, const std::vector<Reason>& reasons) {
   check_result(
       c.seen, reasons, {"out", c.out, rows}, made(c, rows, cols, turned), 0,
       {{"nothing was written", std::vector<double>(c.in.size(), NAN)},
+       {"only 8 rows of each tile were moved: a block has 32 x 8 threads, "
+        "and "
+        "each of them moves four elements",
+        made(c, rows, cols,
+             [&](int y, int x) {
+               return x % kTile < 8 ? std::int64_t{x} * rows + y : -1;
+             })},
        {"the tiles change places, but each tile is not transposed",
         made(c, rows, cols,
              [&](int y, int x) {
@@ -127,4 +126,24 @@ FA_STAGE(traffic) {
                   "without conflicts. A column of an unpadded tile lies "
                   "in one bank",
                   c.seen.wavefronts, c.seen.ideal));
+}
+
+FA_STAGE(large) {
+  // One tile of a matrix with more than 2^32 elements. Only its rows exist.
+  constexpr int rows = 70000, cols = 70016, x0 = 69984, y0 = 69984,
+                height = 16;
+  const std::vector<float> tile = random_floats(height * kTile, 7);
+  const std::string message = fmt::format(
+      "wrong in a matrix of {} x {} elements: the offset of an element does "
+      "not fit into 32 bits, and int * int is a product of 32 bits",
+      rows, cols);
+  const auto out = call_or<std::vector<double>>(message, "far_tile", tile,
+                                                rows, cols, x0, y0);
+  for (int x = 0; x < kTile; ++x) {
+    for (int y = 0; y < height; ++y) {
+      require(
+          out.at(x * height + y) == static_cast<double>(tile[y * kTile + x]),
+          message);
+    }
+  }
 }

@@ -1,8 +1,7 @@
-#include "common/classroom/prelude_lab.hpp"
-#include "student/warp_merge.cuh"
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
 
@@ -29,17 +28,19 @@ State right_merge(State a, State b) {
   return {m, power_of(a.m, m) * a.l + power_of(b.m, m) * b.l};
 }
 
-// The kernel's result with some merge and some exchange, lane by lane.
+// The kernel's result with some merge and some exchange, lane by lane; a warp has two rows.
 std::vector<double> simulated(const std::vector<float>& x, int cols,
-                              const Merge& merge, int from = 16, int to = 1,
+                              const Merge& merge, int from = 8, int to = 1,
                               bool down = false) {
   std::vector<double> result;
   const int rows = static_cast<int>(x.size()) / cols;
-  for (int row = 0; row < rows; ++row) {
+  for (int first = 0; first < rows; first += 2) {
     std::vector<State> lanes(32);
-    for (int j = 0; j < cols; ++j) {
-      State& lane = lanes[j % 32];
-      lane = right_merge(lane, {x[row * cols + j], 1});
+    for (int half = 0; half < 2 && first + half < rows; ++half) {
+      for (int j = 0; j < cols; ++j) {
+        State& lane = lanes[16 * half + j % 16];
+        lane = right_merge(lane, {x[(first + half) * cols + j], 1});
+      }
     }
     for (int distance = from; distance >= to; distance /= 2) {
       const std::vector<State> old = lanes;
@@ -50,10 +51,12 @@ std::vector<double> simulated(const std::vector<float>& x, int cols,
         lanes[lane] = merge(old[lane], old[other]);
       }
     }
-    for (int j = 0; j < cols; ++j) {
-      const State& s = lanes[j % 32];
-      const double p = power_of(x[row * cols + j], s.m);
-      result.push_back(s.l == 0 ? 0 : p / s.l);
+    for (int half = 0; half < 2 && first + half < rows; ++half) {
+      for (int j = 0; j < cols; ++j) {
+        const State& s = lanes[16 * half + j % 16];
+        const double p = power_of(x[(first + half) * cols + j], s.m);
+        result.push_back(s.l == 0 ? 0 : p / s.l);
+      }
     }
   }
   return result;
@@ -66,15 +69,9 @@ Case run(int rows, int cols, int blind_row = -1) {
   if (blind_row >= 0) {
     std::fill_n(result.x.begin() + blind_row * cols, cols, -INFINITY);
   }
-  result.seen = watch([&] {
-    const auto x = on_device(result.x);
-    DeviceBuffer<float> y(std::int64_t{rows} * cols);
-    launch(softmax_online,
-           {{static_cast<unsigned>(ceil_div(rows, kSoftmaxWarps))},
-            {32, kSoftmaxWarps}},
-           x.data(), y.data(), rows, cols);
-    result.out = from_device(y);
-  });
+  const auto launched = call<Launched>("softmax", result.x, rows, cols);
+  result.seen = launched.seen;
+  result.out = launched.out;
   return result;
 }
 
@@ -87,7 +84,7 @@ void grade(int rows, int cols, int blind_row = -1) {
     return simulated(c.x, cols, right_merge, from, to, down);
   };
   check_result(
-      c.seen, {}, {"y", c.out, cols}, exchanged(16, 1), 2e-6,
+      c.seen, {}, {"y", c.out, cols}, exchanged(8, 1), 2e-6,
       {{"each lane divides by its own sum: the lanes were not merged",
         exchanged(0, 1)},
        {"sums that are relative to different maxima were added",
@@ -103,15 +100,18 @@ void grade(int rows, int cols, int blind_row = -1) {
           const double m = std::max(a.m, b.m);
           return State{m, a.l + power_of(b.m, m) * b.l};
         })},
-       {"only lane 0 knows the whole row: with shfl_down the others have "
-        "less",
-        exchanged(16, 1, true)},
-       {"the two halves of the warp do not know of each other: begin with "
-        "distance 16",
-        exchanged(8, 1)},
+       {"only one lane knows the whole row: with shfl_down the others mix in "
+        "what is not theirs",
+        exchanged(8, 1, true)},
+       {"the two rows of a warp were merged: 16 lanes have a row, so the "
+        "largest distance is 8",
+        exchanged(16, 1)},
+       {"the two halves of a row do not know of each other: begin with "
+        "distance 8",
+        exchanged(4, 1)},
        {"neighbouring lanes do not know of each other: the last distance is "
         "1",
-        exchanged(16, 2)},
+        exchanged(8, 2)},
        {"a lane that has seen no element, or nothing but -infinity: "
         "-infinity "
         "- -infinity is NaN",

@@ -1,14 +1,15 @@
-#include "05_flash_forward/exercises/attention.hpp"
-#include "student/base_two.cuh"
+#include "05_flash_forward/exercises/grading/attention.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
 
-// Small: 32 queries in two warps, 16 keys.
-using Small = ForwardTile<32, 16, 2, 16>;
-constexpr int kRows = Small::block_m, kKeys = Small::block_n;
+// A block's tile: 32 queries, 16 keys.
+constexpr int kRows = 32, kKeys = 16;
+
+int ceil_div(int a, int b) {
+  return (a + b - 1) / b;
+}
 
 constexpr double kOneByLn2 = 1.4426950408889634;
 
@@ -125,18 +126,11 @@ std::vector<Wrong> wrongs(const Inputs& in) {
 }
 
 Ran launched(const Inputs& in) {
-  return run<half>(in, [](const Attention<half>& a) {
-    launch(flash_edge_masks<Small, half, false>,
-           {{static_cast<unsigned>(ceil_div(a.length_q, kRows)),
-             static_cast<unsigned>(a.heads)},
-            {Small::threads},
-            pipeline_bytes<Small, half>()},
-           a);
-  });
+  return call<Ran>("run", in);
 }
 
 void grade(const Sizes& sizes, float spread = 1) {
-  const Inputs in = random_inputs<half>(sizes, spread);
+  const Inputs in = random_inputs<fa::half>(sizes, spread);
   const Ran ran = launched(in);
   const Rows right = attention(in);
   // Weights and O are rounded to float16; the largest is 65504.
@@ -166,14 +160,14 @@ FA_STAGE(odd) {
 }
 
 FA_STAGE(races) {
-  const Ran ran = launched(random_inputs<half>({1, 1, 50, 33, 32, true}));
+  const Ran ran = launched(random_inputs<fa::half>({1, 1, 50, 33, 32, true}));
   needs_watching(ran.seen);
   require_no_findings(ran.seen);
 }
 
 FA_STAGE(traffic) {
   const int n = 64, row = 2 * 32;
-  const Ran ran = launched(random_inputs<half>({1, 1, n, n, 32, false}));
+  const Ran ran = launched(random_inputs<fa::half>({1, 1, n, n, 32, false}));
   needs_watching(ran.seen);
   const std::int64_t least = n / kRows * n * 2 * row + n * 2 * row + 4 * n;
   note("bytes of global memory", ran.seen.bytes);

@@ -1,4 +1,5 @@
 #include "05_flash_forward/exercises/attention.hpp"
+#include "05_flash_forward/exercises/grading/attention.hpp"
 #include "05_flash_forward/kernels/01_unfused.cuh"
 #include "05_flash_forward/kernels/02_flash_1.cuh"
 #include "05_flash_forward/kernels/03_flash_2.cuh"

@@ -1,14 +1,15 @@
-#include "05_flash_forward/exercises/attention.hpp"
-#include "student/edges.cuh"
+#include "05_flash_forward/exercises/grading/attention.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
 
-// Small: 32 queries in two warps, 16 keys.
-using Small = ForwardTile<32, 16, 2, 16>;
-constexpr int kRows = Small::block_m, kKeys = Small::block_n;
+// A block's tile: 32 queries, 16 keys.
+constexpr int kRows = 32, kKeys = 16;
+
+int ceil_div(int a, int b) {
+  return (a + b - 1) / b;
+}
 
 // What an answer thinks of a problem.
 struct Answer {
@@ -141,14 +142,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
 }
 
 Ran launched(const Inputs& in) {
-  return run<half>(in, [](const Attention<half>& a) {
-    launch(flash_edge_masks<Small, half, false>,
-           {{static_cast<unsigned>(ceil_div(a.length_q, kRows)),
-             static_cast<unsigned>(a.heads)},
-            {Small::threads},
-            pipeline_bytes<Small, half>()},
-           a);
-  });
+  return call<Ran>("run", in);
 }
 
 const std::vector<Reason> kReasons = {
@@ -159,7 +153,7 @@ const std::vector<Reason> kReasons = {
      "a tile before the first key is used: a query sees at least 0 keys"}};
 
 void grade(const Sizes& sizes) {
-  const Inputs in = random_inputs<half>(sizes);
+  const Inputs in = random_inputs<fa::half>(sizes);
   // Weights and O are rounded to float16.
   check_rows(launched(in), kReasons, in, attention(in), 3e-3, wrongs(in));
 }
@@ -181,14 +175,15 @@ FA_STAGE(races) {
   for (const auto& [queries, keys] :
        {std::pair(37, 71), std::pair(100, 33)}) {
     const Ran ran =
-        launched(random_inputs<half>({1, 1, queries, keys, 32, true}));
+        launched(random_inputs<fa::half>({1, 1, queries, keys, 32, true}));
     needs_watching(ran.seen);
     require_no_findings(ran.seen, kReasons);
   }
 }
 
 FA_STAGE(traffic) {
-  const Ran ran = launched(random_inputs<half>({1, 1, 128, 128, 32, true}));
+  const Ran ran =
+      launched(random_inputs<fa::half>({1, 1, 128, 128, 32, true}));
   needs_watching(ran.seen);
   // 4 blocks with 2, 4, 6 and 8 tiles of K and of V; Q and O; LSE.
   const std::int64_t row = 2 * 32, least = (2 + 4 + 6 + 8) * 2 * kKeys * row +

@@ -1,23 +1,14 @@
-#include "05_flash_forward/exercises/attention.hpp"
-#include "student/pipeline.cuh"
+#include "05_flash_forward/exercises/grading/attention.hpp"
 
 using namespace fa::classroom;
-using namespace fa::FA_TARGET;
 
 namespace {
 
 constexpr int kHeadDim = 32;
-using Tile = PlainForwardTile<kHeadDim>;
+constexpr int kTileKeys = 64;
 
 Ran launched(const Inputs& in) {
-  return run<half>(in, [](const Attention<half>& a) {
-    launch(fa::FA_TARGET::student::flash_pipeline<kHeadDim, half>,
-           {{static_cast<unsigned>(ceil_div(a.length_q, Tile::block_m)),
-             static_cast<unsigned>(a.heads)},
-            {Tile::threads},
-            pipeline_bytes<Tile, half>()},
-           a);
-  });
+  return call<Ran>("run", in);
 }
 
 // Why findings were made. A stage that is overwritten too early, or that others have copied, shows
@@ -38,8 +29,7 @@ std::vector<Reason> reasons(const Seen& seen) {
       "thread waits for its own copies only; what tells it that the others' "
       "are there?";
   const std::string overwritten =
-      "the next tile is copied into a stage that slower warps still read: "
-      "nothing says that all are done with the tile before";
+      "a tile is copied into a stage that other warps still read";
   const std::string open =
       "a tile is used before its copies have been waited for: "
       "cp_async_wait<n> leaves the newest n groups open";
@@ -51,14 +41,14 @@ std::vector<Reason> reasons(const Seen& seen) {
 }
 
 void grade(const Sizes& sizes) {
-  const Inputs in = random_inputs<half>(sizes);
+  const Inputs in = random_inputs<fa::half>(sizes);
   const Ran ran = launched(in);
   const auto scale = static_cast<double>(in.scale);
-  const int tiles = ceil_div(sizes.length_k, Tile::block_n);
+  const int tiles = (sizes.length_k + kTileKeys - 1) / kTileKeys;
   // Attention over some of the tiles: those that were there.
   const auto without = [&](int missing) {
     return attention(in, [&](int, int query, int key, double product) {
-      return sees(sizes, query, key) && key / Tile::block_n != missing
+      return sees(sizes, query, key) && key / kTileKeys != missing
                  ? scale * product
                  : kMinusInfinity;
     });
@@ -69,6 +59,16 @@ void grade(const Sizes& sizes) {
 }
 
 }  // namespace
+
+FA_STAGE(found) {
+  require(
+      names_both(
+          evidence("the numbers of two lines that race"),
+          {"load(tile + 1)", "k_smem + at, head.k", "v_smem + at, head.v"},
+          {"multiply_q_k", "multiply_p_v"}),
+      "not found: these are not two lines of the file as it was, of which "
+      "one copies to where the other still reads");
+}
 
 FA_STAGE(easy) {
   grade({1, 1, 70, 64, kHeadDim, false});
@@ -81,14 +81,16 @@ FA_STAGE(odd) {
 }
 
 FA_STAGE(races) {
-  const Ran ran = launched(random_inputs<half>({1, 1, 70, 203, 24, true}));
+  const Ran ran =
+      launched(random_inputs<fa::half>({1, 1, 70, 203, 24, true}));
   needs_watching(ran.seen);
   require_no_findings(ran.seen, reasons(ran.seen));
 }
 
 FA_STAGE(traffic) {
   const int n = 256, row = 2 * kHeadDim;
-  const Ran ran = launched(random_inputs<half>({1, 1, n, n, kHeadDim, true}));
+  const Ran ran =
+      launched(random_inputs<fa::half>({1, 1, n, n, kHeadDim, true}));
   needs_watching(ran.seen);
   // 2 blocks with 128 and 256 keys; Q and O; LSE.
   const std::int64_t least = (128 + 256) * 2 * row + n * 2 * row + 4 * n;

@@ -1,6 +1,7 @@
+#include "common/classroom/grader.hpp"
+
 #include "06_flash_backward/exercises/plain.hpp"
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/delta.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
@@ -35,7 +36,8 @@ void grade(int batch, const plain::Problem& x) {
   const plain::Forward y = plain::forward(x);
   const int heads = x.heads / batch, d = x.head_dim,
             rows = x.heads * x.length_q;
-  Tensor4 o({batch, heads, x.length_q, d}), d_o(o.shape());
+  Tensor4 o({batch, heads, x.length_q, d}),
+      d_o({batch, heads, x.length_q, d});
   std::copy(y.o.begin(), y.o.end(), o.data());
   std::copy(x.d_o.begin(), x.d_o.end(), d_o.data());
   // delta by some formula of a row.
@@ -81,7 +83,7 @@ void grade(int batch, const plain::Problem& x) {
        })},
       {"all sequences have the first one's delta",
        by([&](int row) { return right(row % (heads * x.length_q)); })}};
-  const auto delta = student::row_dots<double>(o.view(), d_o.view());
+  const auto delta = call<fa::Tensor<double, 3>>("row_dots", o, d_o);
   check({"delta", {delta.data(), delta.data() + delta.count()}, x.length_q},
         sums_over_keys(x, y), 1e-12, mistakes,
         fmt::format("batch {}, heads {}, {} queries, {} keys", batch, heads,

@@ -1,8 +1,7 @@
-#include "common/classroom/prelude_cpu.hpp"
-#include "student/gradient_test.hpp"
+#include "common/classroom/grader.hpp"
 
-// After the answer, which is to do without.
-#include "06_flash_backward/exercises/mistakes.hpp"
+#include "06_flash_backward/exercises/grading/mistakes.hpp"
+#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
@@ -48,14 +47,20 @@ Gradients head_by_head(const Problem& x) {
   return sum;
 }
 
-void must_accept(const std::string& name, const student::Backward& backward) {
-  require(student::is_right(backward),
+using Backward = std::function<Gradients(const Problem&)>;
+
+bool is_right(const Backward& backward) {
+  return call<bool>("is_right", function<Gradients, Problem>(backward));
+}
+
+void must_accept(const std::string& name, const Backward& backward) {
+  require(is_right(backward),
           fmt::format("your test refuses '{}', which is right up to rounding",
                       name));
 }
 
 void must_refuse(const std::string& name, MistakeKind mistake) {
-  require(!student::is_right(
+  require(!is_right(
               [=](const Problem& x) { return plain::gradients(x, mistake); }),
           fmt::format("your test accepts '{}', which is wrong: which problem "
                       "would show it, and in which gradient?",

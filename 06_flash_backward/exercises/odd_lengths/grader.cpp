@@ -1,6 +1,6 @@
-#include "06_flash_backward/exercises/on_device.cuh"
-#include "common/classroom/prelude_lab.hpp"
-#include "student/odd_lengths.cuh"
+#include "06_flash_backward/exercises/grading/mistakes.hpp"
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
@@ -16,14 +16,8 @@ struct Case {
 };
 
 Case run(const Problem& x) {
-  Case result;
-  result.seen = watch([&] {
-    const plain::OnDevice device(x);
-    fa::FA_TARGET::launch(fa::FA_TARGET::student::backward_keys<32>,
-                          plain::tile_launch(x.length_k, 1), device.a);
-    result.out = device.gradients();
-  });
-  return result;
+  const auto [seen, out] = call<std::pair<Seen, Gradients>>("run", x);
+  return {seen, out};
 }
 
 // dV with the last keys' rows left as they were.
@@ -95,6 +89,19 @@ void grade(const Problem& x) {
 }
 
 }  // namespace
+
+FA_STAGE(found) {
+  const Evidence given = evidence("a line and a number of threads");
+  require(given.numbers.size() == 2, "not found: two numbers are asked for");
+  require(given.lines.size() >= 1 &&
+              given.lines[0].find("__syncthreads") != std::string::npos,
+          "not found: that line of the file as it was is no barrier");
+  require(given.lines[0].find("the tiles are loaded") != std::string::npos,
+          "not found: an earlier barrier is not reached by all threads");
+  // The last 8 of 40 keys; 8 threads have the same key.
+  require(given.numbers[1] == 8 * 8,
+          "not found: another number of threads reaches that barrier");
+}
 
 FA_STAGE(easy) {
   grade(plain::random_problem(1, 20, 32, 16));

@@ -1,8 +1,8 @@
+#include "common/classroom/grader.hpp"
+
 #include "common/classroom/prelude_cpu.hpp"
-#include "student/soft_cap.hpp"
 
 using namespace fa::classroom;
-using student::Element;
 
 namespace {
 
@@ -56,10 +56,11 @@ void grade(double spread, double scale, double cap, int keys, int visible) {
   const double lse = row.lse(), delta = row.loss();  // the sum of P o dP
   std::vector<double> p, d_product, right;
   for (int j = 0; j < keys; ++j) {
-    const student::Result result = student::backward(
-        {row.products[j], scale, cap, row.seen[j], lse, row.d_p[j], delta});
-    p.push_back(result.p);
-    d_product.push_back(result.d_product);
+    const auto [weight, gradient] = call<std::pair<double, double>>(
+        "backward", row.products[j], scale, cap, bool{row.seen[j]}, lse,
+        row.d_p[j], delta);
+    p.push_back(weight);
+    d_product.push_back(gradient);
     Row moved = row;
     const double h = 1e-5;
     moved.products[j] = row.products[j] + h;

@@ -1,6 +1,6 @@
-#include "06_flash_backward/exercises/on_device.cuh"
-#include "common/classroom/prelude_lab.hpp"
-#include "student/window.cuh"
+#include "06_flash_backward/exercises/grading/mistakes.hpp"
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
 namespace plain = fa::backward::plain;
@@ -26,15 +26,8 @@ Problem problem(int length_q, int length_k, int head_dim, int window) {
 }
 
 Case run(const Problem& x) {
-  Case result;
-  result.seen = watch([&] {
-    const plain::OnDevice device(x);
-    fa::FA_TARGET::launch(fa::FA_TARGET::window_keys,
-                          plain::tile_launch(x.length_k, 1),
-                          fa::FA_TARGET::WindowGradient{device.a, x.window});
-    result.out = device.gradients();
-  });
-  return result;
+  const auto [seen, out] = call<std::pair<Seen, Gradients>>("run", x);
+  return {seen, out};
 }
 
 std::string name_of(const Problem& x) {
@@ -77,6 +70,9 @@ void grade(const Problem& x) {
           "length_k - length_q, not at key i"},
          {MistakeKind::kWindowTopLeft,
           "query i stands at key i + length_k - length_q, not at key i"},
+         {MistakeKind::kEndOneLess,
+          "the loop over queries ends one query too early: the last key of "
+          "the tile is still seen window - 1 queries later"},
          {MistakeKind::kEndOfFirstKey,
           "queries that see only the later keys of the tile do not go by: "
           "the end belongs to the last key of the 32"}});
@@ -120,6 +116,8 @@ FA_STAGE(easy) {
 FA_STAGE(odd) {
   grade(problem(20, 40, 8, 9));
   grade(problem(90, 20, 8, 12));
+  grade(problem(64, 64, 8, 2));  // the last query of a tile
+  grade(problem(70, 66, 8, 34));
   grade(problem(5, 7, 24, 1));
   grade(problem(9, 4, 8, 1000));
   grade_huge();

@@ -55,7 +55,7 @@ class Attacks(unittest.TestCase):
     def test_an_endless_loop_is_ended_and_named(self):
         result = self.easy("volatile bool on = true; while (on) {}")
         self.assertEqual(result.verdict, "refused")
-        self.assertIn("still running", result.message)
+        self.assertRegex(result.message, r"still running after 2 seconds at one_step\.hpp:\d+")
         self.assertLess(result.seconds, 12)
 
     def test_a_sleeping_program_is_ended(self):
@@ -150,14 +150,177 @@ class Attacks(unittest.TestCase):
         result = self.attack("", outside="int main() { return 0; }")[0]
         self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
 
-    def test_a_stage_of_its_own_does_not_count(self):
+    def gives_no_marks(self, answer):
+        """Grades a file as it is; all but compiling must be refused."""
+        results = grading.grade(self.tools, self.one_step, answer, stop=False)
+        self.assertFalse(any(result.passed for result in results[1:]), [r.message for r in results])
+        return results
+
+    def test_files_of_the_grader_cannot_be_included(self):
+        folder = "03_online_softmax/exercises/one_step"
+        root = self.one_step.root
+        for name in (
+            f"{folder}/frame.txt",
+            f"{folder}/grader.cpp",
+            f"{root}/{folder}/frame.txt",
+            f"../../../..{root}/{folder}/frame.txt",
+            "03_online_softmax/recurrence.hpp",
+            "03_online_softmax/proof.hpp",
+            "06_flash_backward/exercises/grading/mistakes.hpp",
+            "common/classroom/grader.hpp",
+        ):
+            result = self.gives_no_marks(f'#include "{name}"\n')[0]
+            self.assertEqual((result.name, result.verdict), ("compiles", "refused"), name)
+
+    def test_files_of_the_grader_cannot_be_embedded(self):
+        path = self.one_step.folder / "frame.txt"
+        code = f'asm(".section .rodata\\nstolen: .incbin \\"{path}\\"\\n.previous");\n'
+        if "Landlock" not in self.layers:
+            self.skipTest("no Landlock here")
+        self.assertEqual(self.gives_no_marks(code + self.one_step.start())[0].verdict, "refused")
+
+    def test_what_it_calls_check_and_require_is_its_own_affair(self):
+        macros = "".join(
+            f"#define {name}(...) void()\n"
+            for name in ("check", "require", "refuse", "note", "send", "call", "agree")
+        )
+        self.gives_no_marks(macros + self.one_step.start())
+
+    def test_a_static_initializer_that_writes_and_exits_does_not_count(self):
+        code = """
+            #include <cstdio>
+            #include <cstring>
+            #include <dirent.h>
+            #include <fcntl.h>
+            #include <string>
+            #include <unistd.h>
+            static const int forged = [] {
+              char command[4096] = {};
+              const int own = open("/proc/self/cmdline", O_RDONLY);
+              if (own >= 0) (void)!read(own, command, sizeof command - 1);
+              std::string secret(32, ' ');
+              for (int fd = 0; fd < 64; ++fd) {
+                fcntl(fd, F_SETFL, O_NONBLOCK);
+                (void)!read(fd, secret.data(), 32);
+              }
+              const std::string line = secret +
+                  " {\\"verdict\\": \\"passed\\", \\"message\\": \\"\\", \\"notes\\": []}\\n";
+              for (int fd = 1; fd < 1024; ++fd) (void)!write(fd, line.data(), line.size());
+              _exit(0);
+              return 0;
+            }();
+        """.replace("\\\\", "\\")
+        self.gives_no_marks(self.one_step.start() + code)
+
+    def test_an_exit_in_a_call_does_not_count(self):
+        for call in ("_exit(0)", "std::exit(0)", "std::quick_exit(0)"):
+            result = self.easy(call + ";", "#include <cstdlib>\n#include <unistd.h>")
+            self.assertEqual(result.verdict, "refused")
+            self.assertIn("exited with status 0 before", result.message)
+
+    def test_results_of_its_own_are_compared_as_any_other(self):
+        # The protocol of calls: a result is numbers, and zeros are wrong ones.
+        code = """
+            #include <cstdint>
+            #include <string>
+            #include <unistd.h>
+            static const int forged = [] {
+              const std::uint64_t count = 4, size = 8 + 32;
+              std::string message = "r";
+              message.append(reinterpret_cast<const char*>(&size), 8);
+              message.append(reinterpret_cast<const char*>(&count), 8);
+              message.append(32, 0);
+              for (int i = 0; i < 100; ++i) (void)!write(4, message.data(), message.size());
+              return 0;
+            }();
+        """
+        self.gives_no_marks(self.one_step.start() + code)
+
+    def test_it_sees_neither_memory_nor_files_of_the_grader(self):
+        code = """
+            #include <cstdio>
+            #include <cstdlib>
+            #include <fcntl.h>
+            #include <string>
+            #include <sys/ptrace.h>
+            #include <sys/uio.h>
+            #include <unistd.h>
+            static int reach(pid_t other) {
+              int found = 0;
+              const std::string of = "/proc/" + std::to_string(other);
+              for (const char* name : {"/mem", "/maps", "/environ", "/fd/3", "/fd/5", "/fd/6"}) {
+                found += open((of + name).c_str(), O_RDWR) >= 0;
+                found += open((of + name).c_str(), O_RDONLY) >= 0;
+              }
+              char byte = 0;
+              iovec here{&byte, 1}, there{reinterpret_cast<void*>(0x400000), 1};
+              found += process_vm_readv(other, &here, 1, &there, 1, 0) >= 0;
+              found += ptrace(PTRACE_ATTACH, other, 0, 0) >= 0;
+              return found;
+            }
+            static const int tried = [] {
+              if (reach(getppid()) + reach(%d) > 0) std::abort();
+              return 0;
+            }();
+        """
+        if "Landlock" not in self.layers or "seccomp" not in self.layers:
+            self.skipTest("neither Landlock nor seccomp here")
+        results = grading.grade(
+            self.tools, self.one_step, self.one_step.solution() + code % os.getpid(), stop=False
+        )
+        self.assertTrue(all(result.passed for result in results), [r.message for r in results])
+
+    def test_what_it_can_read_while_it_runs_is_not_the_course(self):
+        if "Landlock" not in self.layers:
+            self.skipTest("no Landlock here")
+        path = self.one_step.folder / "frame.txt"
+        results = self.attack(
+            f'if (fopen("{path}", "r") || fopen("/proc/self/maps", "r")) abort();',
+            "#include <cstdio>\n#include <cstdlib>",
+        )
+        self.assertTrue(all(result.passed for result in results), [r.message for r in results])
+
+    def test_processes_share_one_limit_of_memory(self):
+        limit, grading.RUN.memory = grading.RUN.memory, 600
+        try:
+            result = self.easy(
+                "for (int i = 0; i < 4; ++i) if (fork() == 0) { "
+                "volatile char* p = (volatile char*)malloc(400 << 20); "
+                "if (!p) _exit(1); "
+                "for (;;) for (long j = 0; j < 400l << 20; j += 4096) p[j] = 1; } "
+                "for (;;) pause();",
+                "#include <cstdlib>\n#include <unistd.h>",
+            )
+        finally:
+            grading.RUN.memory = limit
+        self.assertEqual(result.verdict, "refused")
+        self.assertIn("more memory", result.message)
+        self.assertLess(result.seconds, 3)
+
+    def test_processes_without_end_are_ended(self):
+        result = self.easy("for (;;) fork();", "#include <unistd.h>")
+        self.assertEqual(result.verdict, "refused")
+        self.assertIn("processes", result.message)
+        self.assertLess(result.seconds, 5)
+
+    def test_many_files_share_one_limit(self):
         result = self.easy(
-            "",
-            outside='#include "common/classroom/grader.hpp"\n'
-            'static fa::classroom::Stage mine("easy", [] {});',
+            "char text[1 << 16] = {}; for (int i = 0; i < 1000; ++i) { char name[16]; "
+            'snprintf(name, 16, "f%d", i); FILE* f = fopen(name, "w"); if (!f) break; '
+            "for (int j = 0; j < 128; ++j) fwrite(text, 1, sizeof text, f); fclose(f); "
+            "usleep(2000); } for (;;) pause();",
+            "#include <cstdio>\n#include <unistd.h>",
         )
         self.assertEqual(result.verdict, "refused")
-        self.assertIn("defined twice", result.message)
+        self.assertIn("files", result.message)
+
+    def test_much_output_does_no_harm(self):
+        results = self.attack(
+            'if (once++ == 0) for (int i = 0; i < 3000000; ++i) std::puts("ten bytes");',
+            "#include <cstdio>",
+            "static int once = 0;",
+        )
+        self.assertTrue(all(result.passed for result in results), [r.message for r in results])
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can read more than others")
     def test_the_compiler_shows_nothing_that_only_root_may_read(self):
@@ -169,13 +332,6 @@ class Attacks(unittest.TestCase):
             result = self.attack("", outside=f'#include "{secret.name}"')[0]
         self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
         self.assertNotIn("marks of the others", result.message)
-
-    def test_a_stage_that_it_skips_does_not_count(self):
-        result = self.easy(
-            'fa::classroom::skip("no lab");', '#include "common/classroom/grader.hpp"'
-        )
-        self.assertEqual(result.verdict, "refused")
-        self.assertIn("without a verdict", result.message)
 
     def test_processes_that_it_leaves_behind_are_ended(self):
         if "seccomp" not in self.layers:
@@ -203,12 +359,29 @@ class Attacks(unittest.TestCase):
 
     def test_a_crash_is_named(self):
         result = self.easy("volatile int* p = nullptr; *p = 1;")
-        self.assertIn("your program crashed (SIGSEGV): it accessed memory", result.message)
+        self.assertRegex(
+            result.message, r"crashed \(SIGSEGV\) at one_step\.hpp:\d+: it accessed memory"
+        )
+
+    def test_an_index_out_of_range_is_named_with_its_line(self):
+        result = self.easy(
+            "std::vector<int> few(3); volatile int i = 7; few[i] = 1;", "#include <vector>"
+        )
+        self.assertRegex(result.message, r"SIGABRT\) at one_step\.hpp:\d+: an assertion failed")
+        self.assertIn("an index out of range", result.message)
+
+    def test_an_index_beyond_an_array_is_named_with_its_line(self):
+        result = self.easy("int few[3] = {}; volatile int i = 3; few[i] = 1; x.l += few[0];")
+        self.assertRegex(
+            result.message, r"SIGILL\) at one_step\.hpp:\d+: an index lies beyond the end"
+        )
 
     def test_a_failed_assertion_is_quoted(self):
         code = 'std::fputs("a.h:7: f: Assertion `i < n\' failed.\\n", stderr); std::abort();'
         result = self.easy(code, "#include <cstdio>\n#include <cstdlib>")
-        self.assertIn("crashed (SIGABRT): an assertion failed, `i < n`", result.message)
+        self.assertRegex(
+            result.message, r"\(SIGABRT\) at one_step\.hpp:\d+: an assertion failed, `i < n`"
+        )
 
     def test_what_it_throws_is_named(self):
         self.assertIn("it threw", self.easy("throw 7;").message)

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
-from common.classroom import catalogue, export, formats, grade, grading, student
+from common.classroom import catalogue, export, formats, grade, grading, mutants, student
 from common.classroom.catalogue import Fault
 from common.classroom.tests.support import ROOT, exercise, toolchain
 
@@ -92,6 +92,9 @@ class Numbers(unittest.TestCase):
             (" 4 * 64*64 ", 16384),
             ("2**10 // 3", 341),
             ("-1.5e2", -150),
+            ("1,179,648", 1179648),
+            ("4 * 1'024", 4096),
+            ("1 179 648", 1179648),
         ):
             self.assertEqual(grading.number_of(text), number)
 
@@ -105,6 +108,7 @@ class Numbers(unittest.TestCase):
             "2 ** 0.5j",
             "9**9**9**9",
             "1," * 150,
+            "1,17",
             "True + x",
         ):
             with self.subTest(text), self.assertRaises(ValueError):
@@ -312,6 +316,10 @@ class Student(Folder):
         self.assertIn("Next: ./learn exercise start 03_merge", text)
         self.assertIn("identical to the solution", self.learn("solution")[1])
         self.assertIn("1 of ", self.learn("list")[1])
+        status, text = self.learn()
+        self.assertEqual(status, 0)
+        self.assertRegex(text, r"^\[#*\.+\]  1 of \d+ exercises")
+        self.assertIn("Begin      ./learn exercise start 01_softmax_rows", text)
         self.assertEqual(self.learn("watch")[0], 0)
         self.assertIn("kept in one_step.before_1.hpp", self.learn("reset")[1])
         self.assertEqual(self.file(one).read_text(), one.start())
@@ -321,6 +329,26 @@ class Student(Folder):
                 "passed"
             ]
         )
+
+    def test_where_one_is(self):
+        self.learn("start", "one_step")
+        text = self.learn()[1]
+        self.assertIn("You are at 03_one_step", text)
+        self.assertIn("./learn exercise watch 03_one_step", text)
+
+    def test_a_complete_lesson_says_what_one_can_do(self):
+        self.learn("start", "one_step")
+        progress = self.root / "my_exercises" / "progress.json"
+        progress.write_text(
+            json.dumps(
+                {
+                    e.id: {"passed": True, "checks": 1, "hints": 0, "last": 1}
+                    for e in catalogue.exercises()
+                    if e.lesson.startswith("03")
+                }
+            )
+        )
+        self.assertIn("You can now compute attention", " ".join(self.learn()[1].split()))
 
     def test_start_leaves_a_file_alone(self):
         one = exercise("03_one_step")
@@ -345,7 +373,24 @@ class Student(Folder):
         one = exercise("04_missing_barrier")
         self.learn("start", one.id)
         text = self.learn("check", one.id)[1]
+        self.assertIn("no answer yet", text)
+        self.assertIn("(not reached)", text)
+        self.assertNotIn("barrier is missing", text)
+        self.file(one).write_text(one.start().replace("answer: ?", "answer: 2, 3"))
+        self.assertIn("not found", self.learn("check", one.id)[1])
+        self.file(one).write_text(one.start().replace("answer: ?", "answer: 21, 29"))
+        text = self.learn("check", one.id)[1]
         self.assertIn("race: my_exercises/04_missing_barrier/missing_barrier.cuh:", text)
+
+    def test_a_puzzle_is_drawn_from_the_students_own_trace(self):
+        one = exercise("04_guard")
+        self.learn("start", one.id)
+        self.file(one).write_text(one.solution().replace("if (i < n)", "if (i <= n)"))
+        text = self.learn("check", one.id)[1]
+        self.assertIn("outside: y[5] is written by thread 5", text)
+        self.file(one).write_text(one.solution().replace("= threadIdx.x", "= n - 1 - threadIdx.x"))
+        text = self.learn("check", one.id)[1]
+        self.assertRegex(text, r"x, read +\[0\] +\[1\] .*\n +thread +4 +3 +2 +1 +0\n")
 
     def test_damaged_progress_is_kept_aside(self):
         self.learn("start", "03_one_step")
@@ -411,6 +456,18 @@ class Grade(Folder):
     def test_one_student_and_files_beside_each_other(self):
         text = self.grade(self.students / "ada", "--exercises", "03_one_step", "03_first_departure")
         self.assertIn("20 of 20", " ".join(text.split()).replace("in all ", ""))
+
+    def test_common_mistakes_of_a_class(self):
+        one = exercise("03_one_step")
+        for name in ("dan", "eli"):
+            (self.students / name / one.id).mkdir(parents=True)
+            (self.students / name / one.id / one.file).write_text(self.wrong["l_not_rescaled"])
+        text = self.grade(self.students, "--exercises", one.id, "--mistakes")
+        self.assertIn("03_one_step: 1 of 5 passed", text)
+        most = text.split("\n")[3]
+        self.assertRegex(most, r"^ +3 .*the sum l was not rescaled")
+        self.assertNotIn("case:", text)
+        self.assertIn("bob, dan, eli", text)
 
     def test_points_of_the_teacher(self):
         points = self.root.parent / "points.json"
@@ -487,6 +544,63 @@ class Grade(Folder):
             self.grade(self.root / "03_online_softmax", "--exercises", "03_one_step")
 
 
+class Variants(unittest.TestCase):
+    def test_a_seed_chooses_and_the_course_has_the_first(self):
+        variants = [{"n": 1}, {"n": 2}, {"n": 3}]
+        self.assertEqual(catalogue.variant_of(variants, "", "a"), {"n": 1})
+        self.assertEqual(catalogue.variant_of([], "autumn", "a"), {})
+        seen = {catalogue.variant_of(variants, f"seed {i}", "a")["n"] for i in range(40)}
+        self.assertEqual(seen, {1, 2, 3})
+
+    def test_texts_and_solutions_follow_the_variant(self):
+        for seed in ("", "autumn", "spring", "c3"):
+            one = catalogue.choose(["01_memory"], seed=seed)[0]
+            for text in (one.task(), one.start(), *one.hints()):
+                self.assertNotIn("{{", text)
+            self.assertIn(f"{one.variant['tokens']} tokens", one.start())
+            solved = grading.solution(toolchain(), one)
+            size = one.variant["tokens"] * one.variant["heads"] * one.variant["head_dim"] * 4
+            self.assertIn(f"q_bytes = {size}", solved)
+
+    def test_an_export_keeps_the_seed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bare = pathlib.Path(folder) / "bare"
+            said(export.main, [str(bare), "--without-solutions", "--seed", "c3"], ROOT, None)
+            one = next(e for e in catalogue.exercises(bare) if e.id == "01_memory")
+            there = catalogue.choose(["01_memory"], seed="c3")[0]
+            self.assertEqual((one.variant, one.start()), (there.variant, there.start()))
+            self.assertNotEqual(one.start(), exercise("01_memory").start())
+
+
+class MutantsOfSolutions(unittest.TestCase):
+    def test_what_is_changed(self):
+        change = mutants.changed
+        self.assertIn("  if (i <= n) {", change("  if (i < n) {  // guard"))
+        self.assertIn("__syncwarp();", change("__syncthreads();"))
+        self.assertIn("", change("__syncthreads();  // done"))
+        self.assertIn("a[y] = 3;", change("a[x] = 3;"))
+        self.assertIn("a[x] = 4;", change("a[x] = 3;"))
+        self.assertEqual(change("// only < words + here"), [])
+
+    def test_only_lines_of_the_student_are_changed(self):
+        one = exercise("03_one_step")
+        start = one.start().split("\n")
+        found = mutants.mutants(one)
+        self.assertTrue(found)
+        for mutant in found:
+            self.assertNotIn(mutant.before, start)
+            self.assertNotEqual(mutant.text, one.solution())
+
+    def test_a_sample_is_always_the_same(self):
+        found = mutants.mutants(exercise("04_transpose"))
+        self.assertEqual(mutants.sample(found, 3), mutants.sample(found[::-1], 3))
+        self.assertEqual(len(mutants.sample(found, 3)), 3)
+
+    def test_default_messages(self):
+        self.assertTrue(mutants.is_default("2 of 4 numbers are wrong; the worst is x = 1"))
+        self.assertFalse(mutants.is_default("2 of 4: every sign is inverted; the worst is x = 1"))
+
+
 class Export(unittest.TestCase):
     def test_with_and_without_solutions(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -498,7 +612,7 @@ class Export(unittest.TestCase):
             self.assertTrue((whole / "03_online_softmax/exercises/one_step/frame.txt").exists())
             self.assertTrue((whole / "learn").stat().st_mode & 0o100)
             self.assertEqual(
-                [p for n in ("frame.txt", "wrong.txt") for p in bare.glob(f"*/exercises/*/{n}")], []
+                [p for n in export.NOT_WITHOUT for p in bare.glob(f"*/exercises/*/{n}")], []
             )
             one = next(e for e in catalogue.exercises(bare) if e.id == "03_one_step")
             self.assertEqual(one.start(), exercise("03_one_step").start())

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <vector>
 
 #include "06_flash_backward/exercises/plain.hpp"
+#include "common/classroom/grader.hpp"
 
 namespace fa::backward::plain {
 
@@ -41,7 +43,8 @@ enum class MistakeKind {
   kWindowOneLess,       ///< a window of one key less
   kWindowTopLeft,       ///< query i is taken to stand at key i
   kEndOfFirstKey,       ///< of 32 keys: queries stop after those of the first
-  kEndTopLeft,          ///< the same, with query i taken to stand at key i
+  kEndOneLess,  ///< of 32 keys: the last query that sees one is left out
+  kEndTopLeft,  ///< the same, with query i taken to stand at key i
 };
 
 /// The gradients by the formulas of this lesson.
@@ -112,6 +115,9 @@ inline Gradients gradients(const Problem& x,
             !(is(MistakeKind::kEndOfFirstKey) &&
               i / 32 * 32 >=
                   j / 32 * 32 + x.window - x.length_k + x.length_q) &&
+            !(is(MistakeKind::kEndOneLess) &&
+              i / 32 * 32 >=
+                  j / 32 * 32 + 30 + x.window - x.length_k + x.length_q) &&
             !(is(MistakeKind::kEndTopLeft) &&
               i / 32 * 32 >= j / 32 * 32 + 31 + x.window);
         for (int c = 0; c < d; ++c) {
@@ -133,6 +139,26 @@ inline Gradients gradients(const Problem& x,
     }
   }
   return g;
+}
+
+/// What to tell whose gradient is that of a mistake.
+struct Told {
+  MistakeKind mistake;  ///< what goes wrong
+  const char* says;     ///< names the misconception
+};
+
+/// The gradients that mistakes lead to, as mistakes for check_result().
+/// @param x    the problem
+/// @param part which gradient
+/// @param told mistakes, in the order in which they are tried
+inline std::vector<classroom::Mistake> mistakes_of(
+    const Problem& x, std::vector<double> Gradients::*part,
+    std::initializer_list<Told> told) {
+  std::vector<classroom::Mistake> result;
+  for (const Told& one : told) {
+    result.push_back({one.says, gradients(x, one.mistake).*part});
+  }
+  return result;
 }
 
 }  // namespace fa::backward::plain

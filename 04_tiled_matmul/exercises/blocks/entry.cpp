@@ -1,0 +1,12 @@
+#include "common/classroom/prelude_lab.hpp"
+#include "student/blocks.cuh"
+
+using namespace fa::classroom;
+using namespace fa::FA_TARGET;
+
+FA_ENTRY(run, [](const std::string& puzzle) {
+  return play(puzzle, [](const auto& in, float* out, const auto& sizes,
+                         const auto& launched) {
+    launch(scale_blocks, launched, in[0], in[1], out, sizes[0]);
+  });
+});

@@ -1,0 +1,91 @@
+#include "04_tiled_matmul/exercises/grading/puzzles.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr int kThreads = 8;
+
+PuzzleCase make(int n) {
+  PuzzleCase c;
+  c.puzzle.in = {random_floats(n, 1), {0.5f, -2.0f, 3.0f}};
+  c.puzzle.out = n - 2;
+  c.puzzle.sizes = {n};
+  c.puzzle.grid[0] = static_cast<unsigned>((n - 2 + kThreads - 1) / kThreads);
+  c.puzzle.block[0] = kThreads;
+  c.arrays = {{"x", n}, {"w", 3}, {"y", n - 2}};
+  const std::vector<float>&x = c.puzzle.in[0], &w = c.puzzle.in[1];
+  const auto of = [&](auto f) {
+    return made(n - 2, [&](std::int64_t i) -> double { return f(i); });
+  };
+  // Unwritten shared memory is 0 in the lab.
+  const auto without = [&](std::int64_t end) {
+    return of([&, end](std::int64_t i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < 3; ++j) {
+        if (i % kThreads + j < end) sum += double{w[j]} * x[i + j];
+      }
+      return sum;
+    });
+  };
+  c.right = of([&](std::int64_t i) {
+    return double{w[0]} * x[i] + w[1] * x[i + 1] + w[2] * x[i + 2];
+  });
+  c.mistakes = {
+      {"the weights are flipped: w[0] belongs to x[i]",
+       of([&](std::int64_t i) {
+         return double{w[2]} * x[i] + w[1] * x[i + 1] + w[0] * x[i + 2];
+       })},
+      {"the weights were not used: this is the sum of three neighbours",
+       of([&](std::int64_t i) {
+         return double{x[i]} + x[i + 1] + x[i + 2];
+       })},
+      {"the halo is missing: the last two outputs of a block need elements "
+       "of the next block",
+       without(kThreads)},
+      {"half of the halo is missing: two elements of the next block are "
+       "needed",
+       without(kThreads + 1)}};
+  c.reasons = {
+      {"barrier",
+       "only some threads come to the barrier: it must stand outside of "
+       "every if"},
+      {"out of bounds",
+       "x or y is touched beyond its end: the halo needs a guard, too, and "
+       "y has n - 2 elements. See 'outside' in the drawing"},
+      {"unwritten",
+       "the tile is read where nothing was stored: is the barrier there, "
+       "and is the whole halo loaded?"},
+      {"race", "a barrier is missing between loading and computing"}};
+  c.where = fmt::format("{} elements", n);
+  return c;
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  play_puzzle(make(18));
+}
+
+FA_STAGE(odd) {
+  play_puzzle(make(13));
+  play_puzzle(make(3));
+  play_puzzle(make(11));
+  play_puzzle(make(41));
+}
+
+FA_STAGE(races) {
+  play_strictly(make(18));
+  play_strictly(make(13));
+}
+
+FA_STAGE(traffic) {
+  const Played played = play_strictly(make(34));
+  const std::int64_t budget = 4 * (kThreads + 2);
+  note("loads of x", reads(played, 0));
+  require(reads(played, 0) <= budget,
+          fmt::format("x is read {} times; four blocks that load 10 "
+                      "elements each read {}",
+                      reads(played, 0), budget));
+}

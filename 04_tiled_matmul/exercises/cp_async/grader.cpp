@@ -1,0 +1,84 @@
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr int kTileSize = 256;
+
+const std::vector<Reason> kReasons = {
+    {"copy",
+     "a tile is read, or its stage overwritten, while a copy is in flight: "
+     "before tile t is added at most one younger group may be left, "
+     "cp_async_wait<kStages - 2>. A thread waits for its own copies only: a "
+     "barrier follows the wait"},
+    {"race",
+     "a stage is overwritten while other threads still add it, or read "
+     "before "
+     "the other threads' copies have landed: a barrier belongs between the "
+     "wait and the next fetch"},
+    {"barrier", "only some threads come to the barrier"},
+    {"unwritten",
+     "a stage is read to which no tile was copied: how many tiles are "
+     "fetched "
+     "before the loop?"},
+    {"out of bounds", "a tile is fetched that does not exist"}};
+
+struct Case {
+  Seen seen;
+  std::vector<float> x;
+  std::vector<double> out;
+};
+
+Case run(int tiles) {
+  Case result;
+  result.x = random_floats(std::int64_t{tiles} * kTileSize, 1);
+  const auto launched = call<Launched>("sum", result.x, tiles);
+  result.seen = launched.seen;
+  result.out = launched.out;
+  return result;
+}
+
+void grade(int tiles) {
+  const Case c = run(tiles);
+  const auto sums = [&](int first, int last) {
+    std::vector<double> result(kTileSize);
+    for (int t = first; t < last; ++t) {
+      for (int j = 0; j < kTileSize; ++j) {
+        result[j] += c.x[t * kTileSize + kTileSize - 1 - j];
+      }
+    }
+    return result;
+  };
+  check_result(c.seen, kReasons, {"sums", c.out}, sums(0, tiles),
+               1e-5 * tiles,
+               {{"the sums are 0: no tile was added",
+                 std::vector<double>(kTileSize, 0)},
+                {"the last tile is not added", sums(0, tiles - 1)},
+                {"the last two tiles are not added", sums(0, tiles - 2)},
+                {"the first tile is not added", sums(1, tiles)}},
+               fmt::format("{} tiles", tiles));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(9);
+}
+
+FA_STAGE(odd) {
+  grade(1);
+  grade(2);
+  grade(3);
+  grade(4);
+  grade(20);
+}
+
+FA_STAGE(races) {
+  for (const int tiles : {1, 3, 8}) {
+    const Case c = run(tiles);
+    needs_watching(c.seen);
+    require_no_findings(c.seen, kReasons);
+  }
+}

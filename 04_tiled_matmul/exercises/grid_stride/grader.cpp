@@ -1,0 +1,67 @@
+#include "04_tiled_matmul/exercises/grading/puzzles.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+PuzzleCase make(int n, int blocks, int threads) {
+  PuzzleCase c;
+  c.puzzle.in = {random_floats(n, 1), random_floats(n, 2)};
+  c.puzzle.out = n;
+  c.puzzle.sizes = {n};
+  c.puzzle.grid[0] = static_cast<unsigned>(blocks);
+  c.puzzle.block[0] = static_cast<unsigned>(threads);
+  c.arrays = {{"x", n}, {"y", n}, {"out", n}};
+  const std::vector<float>&x = c.puzzle.in[0], &y = c.puzzle.in[1];
+  const auto up_to = [&](std::int64_t end) {
+    return made(
+        n, [&](std::int64_t i) { return i < end ? 2.5 * x[i] + y[i] : NAN; });
+  };
+  c.right = up_to(n);
+  c.mistakes = {
+      {"each thread computed one element, and the grid is too small for "
+       "that: "
+       "the rest needs a loop",
+       up_to(std::int64_t{blocks} * threads)},
+      {"only the first block's elements were computed", up_to(threads)},
+      {"the elements behind the last whole round are missing",
+       up_to(n / (blocks * threads) * (blocks * threads))}};
+  c.reasons = {{"out of bounds",
+                "a thread goes beyond the end: the condition of the loop is "
+                "the guard"}};
+  c.twice =
+      "threads share elements. The step of the loop is the number of threads "
+      "of the whole grid, and every thread begins at another element";
+  c.where =
+      fmt::format("{} elements, {} blocks of {} threads", n, blocks, threads);
+  return c;
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  play_puzzle(make(16, 2, 8));
+}
+
+FA_STAGE(odd) {
+  play_puzzle(make(1, 3, 4));
+  play_puzzle(make(29, 2, 4));
+  play_puzzle(make(1000, 3, 32));
+  play_puzzle(make(64, 2, 4));
+}
+
+FA_STAGE(races) {
+  play_strictly(make(29, 2, 4));
+}
+
+FA_STAGE(traffic) {
+  const Played played = play_strictly(make(512, 2, 32));
+  const std::int64_t least = 3 * 512 / 8;
+  note("sectors of global memory", played.seen.sectors);
+  require(played.seen.sectors <= least,
+          fmt::format("{} sectors are moved, and {} would do: a thread takes "
+                      "a piece of its own, so neighbouring threads touch "
+                      "elements that are far apart",
+                      played.seen.sectors, least));
+}

@@ -1,0 +1,46 @@
+#include "04_tiled_matmul/exercises/grading/puzzles.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+PuzzleCase make(int n, unsigned threads) {
+  PuzzleCase c;
+  c.puzzle.in = {random_floats(n, 1)};
+  c.puzzle.out = n;
+  c.puzzle.sizes = {n};
+  c.puzzle.block[0] = threads;
+  c.arrays = {{"x", n}, {"y", n}};
+  const std::vector<float>& x = c.puzzle.in[0];
+  c.right = made(n, [&](std::int64_t i) { return -double{x[i]}; });
+  std::vector<double> short_of_one = c.right;
+  short_of_one.back() = NAN;
+  c.mistakes = {{"the sign was not changed",
+                 made(n, [&](std::int64_t i) { return double{x[i]}; })},
+                {"the last element was not computed: the guard is too strict",
+                 short_of_one}};
+  c.reasons = {{"out of bounds",
+                "a surplus thread touches memory: the guard is missing, is "
+                "off by one, or stands after the first access. See "
+                "'outside' in the drawing"}};
+  c.where = fmt::format("{} elements, {} threads", n, threads);
+  return c;
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  play_puzzle(make(5, 8));
+}
+
+FA_STAGE(odd) {
+  play_puzzle(make(1, 8));
+  play_puzzle(make(8, 8));
+  play_puzzle(make(31, 32));
+  play_puzzle(make(33, 128));
+}
+
+FA_STAGE(races) {
+  play_strictly(make(33, 128));
+}

@@ -1,0 +1,53 @@
+#include "04_tiled_matmul/exercises/grading/puzzles.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+PuzzleCase make(int n) {
+  PuzzleCase c;
+  c.puzzle.in = {random_floats(n, 1)};
+  c.puzzle.out = n;
+  c.puzzle.block[0] = static_cast<unsigned>(n);
+  c.arrays = {{"x", n}, {"y", n}};
+  const std::vector<float>& x = c.puzzle.in[0];
+  const auto of = [&](auto f) {
+    return made(n, [&](std::int64_t i) { return f(double{x[i]}); });
+  };
+  c.right = of([](double a) { return 1.8 * a + 32; });
+  c.mistakes = {
+      {"9 / 5 is 1: a quotient of integers is rounded down. Write 1.8f",
+       of([](double a) { return a + 32; })},
+      {"32 was added before the multiplication",
+       of([](double a) { return 1.8 * (a + 32); })},
+      {"this is the way back, from Fahrenheit to Celsius",
+       of([](double a) { return (a - 32) / 1.8; })}};
+  if (n > 1) {
+    std::vector<double> one(static_cast<std::size_t>(n), NAN);
+    one[0] = c.right[0];
+    c.mistakes.push_back(
+        {"only y[0] was computed: all threads work on the same element, or "
+         "only one works",
+         one});
+  }
+  c.where = fmt::format("{} elements, {} threads", n, n);
+  return c;
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  play_puzzle(make(8));
+}
+
+FA_STAGE(odd) {
+  play_puzzle(make(1));
+  play_puzzle(make(7));
+  play_puzzle(make(33));
+  play_puzzle(make(1000));
+}
+
+FA_STAGE(races) {
+  play_strictly(make(33));
+}

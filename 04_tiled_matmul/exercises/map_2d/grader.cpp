@@ -1,0 +1,55 @@
+#include "04_tiled_matmul/exercises/grading/puzzles.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+PuzzleCase make(int rows, int cols) {
+  PuzzleCase p;
+  const std::int64_t size = std::int64_t{rows} * cols;
+  p.puzzle.in = {random_floats(size, 1)};
+  p.puzzle.out = size;
+  p.puzzle.sizes = {rows, cols};
+  p.puzzle.block = {8, 8};
+  p.arrays = {{"x", size, cols}, {"y", size, cols}};
+  const std::vector<float>& x = p.puzzle.in[0];
+  const auto of = [&](auto keeps) {
+    return made(size, [&](std::int64_t i) {
+      return keeps(i / cols, i % cols) ? double{x[i]} : 0.0;
+    });
+  };
+  p.right = of([](auto r, auto c) { return c <= r; });
+  p.mistakes = {{"the upper triangle was kept",
+                 of([](auto r, auto c) { return c >= r; })},
+                {"the diagonal is 0; it belongs to what is kept",
+                 of([](auto r, auto c) { return c < r; })},
+                {"nothing was set to 0", of([](auto, auto) { return true; })},
+                {"the upper triangle was kept, without the diagonal",
+                 of([](auto r, auto c) { return c > r; })}};
+  p.reasons = {{"out of bounds",
+                "threads outside of the matrix touch memory: guard the row "
+                "and the column"}};
+  p.twice =
+      "a thread whose column does not exist lands in the next row. Guard "
+      "the column as well as the row, and multiply the row by cols";
+  p.where = fmt::format("{} rows, {} columns", rows, cols);
+  return p;
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  play_puzzle(make(8, 8));
+}
+
+FA_STAGE(odd) {
+  play_puzzle(make(5, 7));
+  play_puzzle(make(7, 3));
+  play_puzzle(make(1, 8));
+  play_puzzle(make(8, 1));
+}
+
+FA_STAGE(races) {
+  play_strictly(make(5, 7));
+}

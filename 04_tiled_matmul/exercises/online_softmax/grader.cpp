@@ -1,0 +1,184 @@
+#include "04_tiled_matmul/exercises/grading/waiting.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+const std::vector<Reason> kReasons = {
+    {"barrier",
+     "only some threads come to the barrier: no thread may return early"},
+    {"unwritten",
+     "shared memory is read where no warp has stored: is there a barrier "
+     "after the store, and has every warp stored its state?"},
+    {"race",
+     "a barrier is missing between storing and reading the states "
+     "of the warps"}};
+
+struct State {
+  double m = kMinusInfinity, l = 0;
+};
+
+double exp_of(double a, double b) {
+  return a == kMinusInfinity ? 0 : std::exp(a - b);
+}
+
+State merged(State a, State b) {
+  const double m = std::max(a.m, b.m);
+  return {m, exp_of(a.m, m) * a.l + exp_of(b.m, m) * b.l};
+}
+
+struct Case {
+  Seen seen;
+  std::vector<float> x;
+  std::vector<double> out;
+};
+
+Case run(int rows, int cols, int masked_row) {
+  Case result;
+  result.x = random_floats(std::int64_t{rows} * cols, 3);
+  for (float& x : result.x) x *= 4;
+  if (masked_row >= 0) {
+    std::fill_n(result.x.begin() + masked_row * cols, cols, -INFINITY);
+  }
+  const auto launched = call_waiting(
+      kReasons,
+      "shuffles need all lanes and barriers all threads, so no thread may "
+      "return early.",
+      "softmax", result.x, rows, cols);
+  result.seen = launched.seen;
+  result.out = launched.out;
+  return result;
+}
+
+// The result with some merge, when an element's state is that of a part of its row.
+std::vector<double> with(const Case& c, int rows, int cols,
+                         const std::function<int(int)>& part_of,
+                         const std::function<State(State, State)>& merge,
+                         const std::function<double(State)>& lse) {
+  std::vector<double> y, logs;
+  for (int row = 0; row < rows; ++row) {
+    std::vector<State> parts(128);
+    for (int j = 0; j < cols; ++j) {
+      State& part = parts[static_cast<std::size_t>(part_of(j))];
+      part = merge(part, {c.x[row * cols + j], 1});
+    }
+    for (int j = 0; j < cols; ++j) {
+      const State& s = parts[static_cast<std::size_t>(part_of(j))];
+      const double p = exp_of(c.x[row * cols + j], s.m);
+      y.push_back(s.l == 0 ? 0 : p / s.l);
+    }
+    logs.push_back(lse(parts[0]));
+  }
+  y.insert(y.end(), logs.begin(), logs.end());
+  return y;
+}
+
+void grade(int rows, int cols, int masked_row = -1) {
+  const Case c = run(rows, cols, masked_row);
+  const auto whole = [](int) { return 0; };
+  const auto right_lse = [](State s) { return s.m + std::log(s.l); };
+  const auto parts = [&](const std::function<int(int)>& part_of) {
+    return with(c, rows, cols, part_of, merged, right_lse);
+  };
+  const auto logs = [&](const std::function<double(State)>& lse) {
+    return with(c, rows, cols, whole, merged, lse);
+  };
+  std::vector<Mistake> mistakes{
+      {"lse lacks the maximum: it is m + ln l",
+       logs([](State s) { return std::log(s.l); })},
+      {"the logarithm has base 2; lse is natural",
+       logs([](State s) { return s.m + std::log2(s.l); })},
+      {"sums that are relative to different maxima were added",
+       with(
+           c, rows, cols, whole,
+           [](State a, State b) {
+             return State{std::max(a.m, b.m), a.l + b.l};
+           },
+           right_lse)}};
+  mistakes.push_back(
+      cols % 128 == 0
+          ? Mistake{"nothing was written",
+                    std::vector<double>(c.out.size(), NAN)}
+          : Mistake{"a thread without an element brings NaN: -infinity - "
+                    "-infinity. Its state is (-infinity, 0)",
+                    std::vector<double>(c.out.size(), NAN)});
+  if (cols > 32) {
+    mistakes.push_back(
+        {"the four warps were not merged: each of them divides "
+         "by its own sum",
+         parts([](int j) { return j % 128 / 32; })});
+    mistakes.push_back(
+        {"the lanes of a warp were not merged: each thread divides by its "
+         "own "
+         "sum",
+         parts([](int j) { return j % 128; })});
+  }
+  if (masked_row >= 0) {
+    mistakes.push_back(
+        {"a row of -infinity: -infinity - -infinity is NaN. y is 0, and lse "
+         "is -infinity",
+         with(
+             c, rows, cols, whole,
+             [](State a, State b) {
+               const double m = std::max(a.m, b.m);
+               return State{
+                   m, std::exp(a.m - m) * a.l + std::exp(b.m - m) * b.l};
+             },
+             right_lse)});
+    std::vector<double> divided = parts(whole);
+    std::fill_n(divided.begin() + masked_row * cols, cols, NAN);
+    mistakes.push_back(
+        {"a row of -infinity has the sum 0: 0 / 0 is NaN, y must be 0",
+         divided});
+  }
+  check_result(c.seen, kReasons, {"y and lse", c.out, cols}, parts(whole),
+               1e-5, mistakes,
+               fmt::format("{} rows, {} columns{}", rows, cols,
+                           masked_row < 0 ? "" : ", one of -infinity"));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(2, 256);
+  grade(3, 128);
+}
+
+FA_STAGE(odd) {
+  grade(2, 300);
+  grade(1, 1);
+  grade(3, 37);
+  grade(3, 131, 1);
+  grade(2, 20, 0);
+}
+
+FA_STAGE(races) {
+  for (const int cols : {20, 300}) {
+    const Case c = run(2, cols, -1);
+    needs_watching(c.seen);
+    require_no_findings(c.seen);
+  }
+}
+
+FA_STAGE(traffic) {
+  constexpr int rows = 4, cols = 512;
+  const Case c = run(rows, cols, -1);
+  needs_watching(c.seen);
+  const std::int64_t least = (3 * cols + 1) * rows * 4;
+  note("bytes of global memory", c.seen.bytes);
+  note("wavefronts of shared memory", c.seen.wavefronts);
+  require(c.seen.atomics == 0,
+          "atomics follow one another; lanes and warps can merge in a tree");
+  require(c.seen.bytes <= least,
+          fmt::format("{} bytes of global memory, and {} would do: x is read "
+                      "twice, y written once, lse written by one thread",
+                      c.seen.bytes, least));
+  require(c.seen.wavefronts <= rows * 128,
+          fmt::format("{} wavefronts of shared memory: merge the lanes of a "
+                      "warp by shuffles, so that only four states go through "
+                      "it",
+                      c.seen.wavefronts));
+}

@@ -1,0 +1,61 @@
+#include "04_tiled_matmul/exercises/grading/puzzles.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+PuzzleCase make(int n, unsigned threads) {
+  PuzzleCase c;
+  c.puzzle.in = {random_floats(n, 1)};
+  for (int i = 0; i < n && i < 3; ++i) {
+    c.puzzle.in[0][i] = -1.0f - c.puzzle.in[0][i] * c.puzzle.in[0][i];
+  }
+  const int windows = (n + 2) / 3;
+  c.puzzle.out = windows;
+  c.puzzle.sizes = {n};
+  c.puzzle.block[0] = threads;
+  c.arrays = {{"x", n}, {"y", windows}};
+  const std::vector<float>& x = c.puzzle.in[0];
+  const auto pooled = [&](int stride, double start, bool sum) {
+    return made(windows, [&](std::int64_t i) {
+      double m = start;
+      for (std::int64_t j = stride * i; j < stride * i + 3 && j < n; ++j) {
+        m = sum ? m + x[j] : std::max<double>(m, x[j]);
+      }
+      return m;
+    });
+  };
+  c.right = pooled(3, -INFINITY, false);
+  c.mistakes = {
+      {"the maximum begins at 0, which is larger than every element of a "
+       "negative window",
+       pooled(3, 0, false)},
+      {"the windows overlap: window i begins at x[3 i]",
+       pooled(1, -INFINITY, false)},
+      {"this is the sum of the window, not its maximum", pooled(3, 0, true)},
+      {"only the first element of each window was taken",
+       made(windows, [&](std::int64_t i) { return double{x[3 * i]}; })}};
+  c.reasons = {{"out of bounds",
+                "a window reaches beyond the end of x, or a surplus thread "
+                "works: see 'outside' in the drawing"}};
+  c.where = fmt::format("{} elements, {} threads", n, threads);
+  return c;
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  play_puzzle(make(12, 4));
+}
+
+FA_STAGE(odd) {
+  play_puzzle(make(11, 4));
+  play_puzzle(make(10, 8));
+  play_puzzle(make(1, 32));
+  play_puzzle(make(100, 64));
+}
+
+FA_STAGE(races) {
+  play_strictly(make(100, 64));
+}

@@ -1,0 +1,86 @@
+#include "04_tiled_matmul/exercises/grading/puzzles.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr int kThreads = 64;
+
+PuzzleCase make(int n) {
+  PuzzleCase c;
+  c.puzzle.in = {random_floats(n, 1)};
+  c.puzzle.out = n;
+  c.puzzle.sizes = {n};
+  c.puzzle.block[0] = kThreads;
+  c.arrays = {{"x", n}, {"y", n}};
+  const std::vector<float>& x = c.puzzle.in[0];
+  const auto sums = [&](std::int64_t most, std::int64_t own) {
+    return made(n, [&](std::int64_t i) {
+      double sum = 0;
+      for (std::int64_t j = std::max<std::int64_t>(0, i - most + 1);
+           j < i + own; ++j) {
+        sum += x[j];
+      }
+      return sum;
+    });
+  };
+  c.right = sums(n, 1);
+  c.mistakes = {
+      {"y is a copy of x: nothing was added", sums(1, 1)},
+      {"the sum of all elements before i, without x[i] itself",
+       sums(n + 1, 0)},
+      {"steps are missing: a thread has the sum of 32 elements at most",
+       sums(32, 1)},
+      {"only the element before was added", sums(2, 1)},
+      {"the sums run backwards, from the end", made(n, [&](std::int64_t i) {
+         double sum = 0;
+         for (std::int64_t j = i; j < n; ++j) sum += x[j];
+         return sum;
+       })}};
+  c.reasons = {
+      {"barrier",
+       "only some threads come to a barrier: it must stand outside of "
+       "every if"},
+      {"unwritten",
+       "the tile is read before it is written: is there a barrier after "
+       "the store, and does a thread with t < d leave the tile alone?"},
+      {"race",
+       "a thread overwrites what another one has still to read, or reads "
+       "what is not written yet: each step needs two barriers"}};
+  c.where = fmt::format("{} elements", n);
+  return c;
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  play_puzzle(make(64));
+}
+
+FA_STAGE(odd) {
+  play_puzzle(make(63));
+  play_puzzle(make(1));
+  play_puzzle(make(37));
+  play_puzzle(make(5));
+}
+
+FA_STAGE(races) {
+  play_strictly(make(64));
+  play_strictly(make(37));
+}
+
+FA_STAGE(traffic) {
+  const Played played = play_strictly(make(64));
+  const std::int64_t most = longest_thread(played);
+  note("accesses to shared memory by one thread", most);
+  note("loads of x", reads(played, 0));
+  require(reads(played, 0) <= 64,
+          fmt::format("x is read {} times: each thread reads one element, "
+                      "and the rest goes through shared memory",
+                      reads(played, 0)));
+  require(most <= 32,
+          fmt::format("one thread does {} accesses to shared memory; in 6 "
+                      "steps it needs about 12",
+                      most));
+}

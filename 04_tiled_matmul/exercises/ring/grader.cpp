@@ -1,0 +1,95 @@
+#include "04_tiled_matmul/exercises/grading/waiting.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr int kTileSize = 128;
+
+const std::vector<Reason> kReasons = {
+    {"copy",
+     "a stage is read or overwritten while a copy is in flight: consumers "
+     "wait "
+     "at full for the parity of their round"},
+    {"unwritten",
+     "a stage is read to which nothing was copied: consumers wait at full "
+     "for "
+     "the parity of their round"},
+    {"race",
+     "a stage is overwritten while a consumer still reads it, or read before "
+     "its tile has arrived. The producer must wait until both consumer warps "
+     "have released the stage, and a warp releases it when all its lanes "
+     "have "
+     "read: __syncwarp() before the arrival"},
+    {"proxy",
+     "the barriers may not be initialised when the copy begins: "
+     "fence_barrier_init() and __syncthreads() follow init()"},
+    {"barrier",
+     "a barrier is used before it is initialised, or only some threads come "
+     "to "
+     "__syncthreads()"}};
+
+struct Case {
+  Seen seen;
+  std::vector<float> x;
+  std::vector<double> out;
+};
+
+Case run(int tiles) {
+  Case result;
+  for (const float number :
+       random_floats(std::int64_t{tiles} * kTileSize, 1)) {
+    result.x.push_back(std::round(4 * number) - 30);
+  }
+  const auto launched = call_waiting(
+      kReasons,
+      "compare the number of arrivals with init(), the bytes with what is "
+      "copied, and the parities with the table of the chapter.",
+      "run", result.x, tiles);
+  result.seen = launched.seen;
+  result.out = launched.out;
+  return result;
+}
+
+void grade(int tiles) {
+  const Case c = run(tiles);
+  double sum = 0, largest = -INFINITY, last = 0;
+  for (std::size_t i = 0; i < c.x.size(); ++i) {
+    sum += c.x[i];
+    largest = std::max<double>(largest, c.x[i]);
+    if (i + kTileSize >= c.x.size()) last += c.x[i];
+  }
+  if (c.out.size() == 2 && std::isnan(c.out[0])) {
+    require_no_findings(c.seen, kReasons);
+  }
+  check_result(
+      c.seen, kReasons, {"sum and maximum", c.out, 2}, {sum, largest}, 0,
+      {{"nothing was written", {NAN, NAN}},
+       {"no tile was read: the sum is 0 and the maximum -infinity",
+        {0, -INFINITY}},
+       {"the last tile is missing in the sum", {sum - last, largest}}},
+      fmt::format("{} tiles", tiles));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(4);
+  grade(2);
+}
+
+FA_STAGE(odd) {
+  grade(1);
+  grade(5);
+  grade(8);
+  grade(13);
+}
+
+FA_STAGE(races) {
+  for (const int tiles : {3, 9, 17}) {
+    const Case c = run(tiles);
+    needs_watching(c.seen);
+    require_no_findings(c.seen, kReasons);
+  }
+}

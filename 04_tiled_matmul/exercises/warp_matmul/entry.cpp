@@ -1,0 +1,13 @@
+#include "common/classroom/prelude_lab.hpp"
+#include "student/warp_matmul.cuh"
+
+using namespace fa::classroom;
+using namespace fa::FA_TARGET;
+
+FA_ENTRY(run, [](const std::string& puzzle) {
+  return play(puzzle, [](const auto& in, float* out, const auto& sizes,
+                         const auto& launched) {
+    launch(warp_matmul, launched, in[0], in[1], out, sizes[0], sizes[1],
+           sizes[2]);
+  });
+});

@@ -1,0 +1,150 @@
+#include "04_tiled_matmul/exercises/grading/waiting.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+const std::vector<Reason> kReasons = {
+    {"copy",
+     "a tile is used before it has arrived: wait at the barrier for phase 0"},
+    {"product",
+     "the sums are touched while wgmma is in flight: wgmma_fence(d) before "
+     "the "
+     "first one, wgmma_commit() and wgmma_wait<0>(d) before the store"},
+    {"operand",
+     "wgmma reads what is not there: is the descriptor's address that of the "
+     "tile, and does it stay inside of it?"},
+    {"unwritten",
+     "wgmma reads what no copy has written: how many bytes is it from 16 "
+     "steps "
+     "of k to the next 16?"},
+    {"proxy",
+     "the barrier may not be initialised when the copy begins: "
+     "fence_barrier_init() follows init()"},
+    {"barrier",
+     "a thread may wait at the barrier before it is initialised: "
+     "__syncthreads() follows"},
+    {"out of bounds",
+     "C is written beside its m x n elements: guard the store"},
+    {"race", "threads write the same element of C"}};
+
+// Small whole numbers, whose sums are exact.
+std::vector<float> whole(std::int64_t count, std::uint64_t seed) {
+  std::vector<float> result;
+  for (std::int64_t i = 0; i < count; ++i) {
+    result.push_back(
+        static_cast<float>(
+            fa::random_bits(seed, static_cast<std::uint64_t>(i)) % 9) -
+        4);
+  }
+  return result;
+}
+
+struct Case {
+  Seen seen;
+  std::vector<float> a, b;
+  std::vector<double> out;
+};
+
+Case run(int m, int n, int k) {
+  Case result;
+  result.a = whole(m * k, 1);
+  result.b = whole(k * n, 2);
+  const auto launched = call_waiting(
+      kReasons,
+      "the bytes that are announced must be those that TMA copies, two whole "
+      "tiles of 64 x 64 elements of 2 bytes.",
+      "multiply", result.a, result.b, m, n, k);
+  result.seen = launched.seen;
+  result.out = launched.out;
+  return result;
+}
+
+void grade(int m, int n, int k) {
+  const Case c = run(m, n, k);
+  const auto of_a = [&](int row, int l) {
+    return row < m && l < k ? double{c.a[row * k + l]} : 0;
+  };
+  const auto of_b = [&](int l, int col) {
+    return l < k && col < n ? double{c.b[l * n + col]} : 0;
+  };
+  const auto product = [&](auto a, auto b, int depth = 64) {
+    std::vector<double> result;
+    for (int row = 0; row < m; ++row) {
+      for (int col = 0; col < n; ++col) {
+        double sum = 0;
+        for (int l = 0; l < depth; ++l) sum += a(row, l) * b(l, col);
+        result.push_back(sum);
+      }
+    }
+    return result;
+  };
+  const auto right = product(of_a, of_b);
+  // d[i] of a lane, stored in the order of i.
+  std::vector<double> in_order(right.size(), NAN);
+  for (int warp = 0; warp < 4; ++warp) {
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 32; ++i) {
+        const int row = 16 * warp + i / 2 % 2 * 8 + lane / 4;
+        const int col = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        const int row_x = 16 * warp + lane / 2, col_x = 32 * (lane % 2) + i;
+        if (row < m && col < n && row_x < m && col_x < n) {
+          in_order[row_x * n + col_x] = right[row * n + col];
+        }
+      }
+    }
+  }
+  std::vector<Mistake> mistakes{
+      {"C is 0: nothing was multiplied",
+       std::vector<double>(right.size(), 0)},
+      {"this is A B^T: B is stored as [k, n], so its descriptor is of "
+       "Major::kMN",
+       product(of_a, [&](int l, int col) { return of_b(col, l); })},
+      {"only the first 16 steps of k were multiplied",
+       product(of_a, of_b, 16)},
+      {"the first 16 steps of k were multiplied four times: move both "
+       "descriptors on",
+       product([&](int row, int l) { return of_a(row, l % 16); },
+               [&](int l, int col) { return of_b(l % 16, col); })},
+      {"A's descriptor stays at its first 16 columns: 16 steps of k are 32 "
+       "bytes further in A",
+       product([&](int row, int l) { return of_a(row, l % 16); }, of_b)},
+      {"B's descriptor stays at its first 16 rows: 16 steps of k are 16 "
+       "rows "
+       "of 128 bytes further in B",
+       product(of_a, [&](int l, int col) { return of_b(l % 16, col); })},
+      {"the last wgmma did not add: only the last 16 steps of k are in C",
+       product(of_a,
+               [&](int l, int col) { return l < 48 ? 0 : of_b(l, col); })},
+      {"the sums are right, but not stored where they belong: d[i] of a "
+       "thread lies in two rows",
+       in_order}};
+  if (c.seen.report.findings.empty()) {
+    mistakes.push_back(
+        {"nothing was written", std::vector<double>(right.size(), NAN)});
+  }
+  check_result(c.seen, kReasons, {"C", c.out, n}, right, 0, mistakes,
+               fmt::format("m {}, n {}, k {}", m, n, k));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(64, 64, 64);
+}
+
+FA_STAGE(odd) {
+  grade(63, 63, 64);
+  grade(64, 64, 40);
+  grade(37, 51, 64);
+  grade(1, 3, 5);
+}
+
+FA_STAGE(races) {
+  for (const int size : {64, 33}) {
+    const Case c = run(size, size, size);
+    needs_watching(c.seen);
+    require_no_findings(c.seen, kReasons);
+  }
+}

@@ -1,0 +1,96 @@
+#include "common/classroom/grader.hpp"
+
+#include "common/attention/tile_scheduler.cuh"
+#include "common/classroom/prelude_lab.hpp"
+
+using namespace fa::classroom;
+using fa::FA_TARGET::TileScheduler;
+
+namespace {
+
+constexpr int kTiles = 7;
+
+// Units of time of the tiles, in the scheduler's order.
+std::vector<int> order_of(int heads, int together) {
+  const TileScheduler scheduler{kTiles, heads, heads, together};
+  std::vector<int> result;
+  for (int i = 0; i < kTiles * heads; ++i) {
+    result.push_back(work_tile(i, scheduler).block + 1);
+  }
+  return result;
+}
+
+// When the last SM is done, if each takes the next tile when it is free.
+double dynamic(const std::vector<int>& order, int sms) {
+  std::vector<int> done(static_cast<std::size_t>(sms));
+  for (const int units : order) {
+    *std::min_element(done.begin(), done.end()) += units;
+  }
+  return *std::max_element(done.begin(), done.end());
+}
+
+// The same if tile i belongs to SM i % sms.
+double dealt(const std::vector<int>& order, int sms) {
+  std::vector<int> done(static_cast<std::size_t>(sms));
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    done[i % done.size()] += order[i];
+  }
+  return *std::max_element(done.begin(), done.end());
+}
+
+double work(const std::vector<int>& order) {
+  double sum = 0;
+  for (const int units : order) sum += units;
+  return sum;
+}
+
+}  // namespace
+
+FA_QUESTIONS {
+  const std::vector<int> one = order_of(1, 1), plain = order_of(1, 0),
+                         two = order_of(2, 2), three = order_of(3, 2);
+  std::vector<int> last(three.begin() + kTiles, three.end());
+  last.insert(last.end(), three.begin(), three.begin() + kTiles);
+  const double in_order = dynamic(plain, 3), longest = dynamic(one, 3),
+               least = std::ceil(work(one) / 3);
+  const std::string sum = "this is the work of all SMs together";
+  const double first = dynamic(three, 7), after = dynamic(last, 7);
+  return {
+      {"in_order",
+       in_order,
+       0,
+       {{longest, "this is with the longest first"},
+        {dynamic(plain, 3) + 1,
+         "an SM takes the next tile as soon as it is done itself"},
+        {work(one), sum}}},
+      {"longest_first",
+       longest,
+       0,
+       {{in_order, "this is with the shortest first"}, {work(one), sum}}},
+      {"at_least",
+       least,
+       0,
+       {{work(one) / 3, "a unit cannot be cut either: round up"},
+        {std::floor(work(one) / 3), "round up"},
+        {kTiles, "the longest tile is a bound, too, but a lower one here"},
+        {work(one), sum}}},
+      {"two_heads",
+       dynamic(two, 5),
+       0,
+       {{2 * longest,
+         "the SMs do not wait for one head to end before they take tiles of "
+         "the other"},
+        {dealt(two, 5), "here the tiles are dealt out beforehand"},
+        {work(two), sum}}},
+      {"fewer_first",
+       first,
+       0,
+       {{after, "this is with the group of two heads first"},
+        {dynamic(order_of(3, 3), 7),
+         "this is with all three heads in one group"},
+        {work(three), sum}}},
+      {"fewer_last",
+       after,
+       0,
+       {{first, "this is with the single head first"}, {work(three), sum}}}};
+}

@@ -1,0 +1,96 @@
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr int kWarp = 32;
+
+const std::vector<Reason> kReasons = {
+    {"barrier",
+     "an mbarrier gets other arrivals than it was initialised for: one for "
+     "each phase"},
+    {"unwritten",
+     "a row is read before it was written: which phase of full ends when "
+     "this row has been written, and do all lanes write before lane 0 "
+     "arrives?"},
+    {"race",
+     "a row is written while the consumer may still read it, or read while "
+     "the producer may still write it: compare the phases that both wait "
+     "for, and where a lane arrives before the others are done"}};
+
+struct Case {
+  Seen seen;
+  std::vector<double> out, right;
+  std::vector<double> late, early;  // the row three loads before, or after
+};
+
+Case run(const std::vector<int>& rows) {
+  int total = 0;
+  for (const int count : rows) total += count;
+  const auto k = random_floats(std::int64_t{total} * kWarp, 1),
+             v = random_floats(std::int64_t{total} * kWarp, 2);
+  const auto launched = call<Launched>("run", k, v, rows);
+  // The sums, if a load gives the row of another load, where there is one.
+  const auto sums = [&](int other) {
+    const int loads = 2 * total;
+    const auto row = [&](int load, std::size_t lane) {
+      const int at =
+          load + other < 0 || load + other >= loads ? load : load + other;
+      const auto& from = at % 2 == 0 ? k : v;
+      return static_cast<double>(
+          from[static_cast<std::size_t>(at / 2) * kWarp + lane]);
+    };
+    std::vector<double> result;
+    int first = 0;
+    for (const int count : rows) {
+      for (std::size_t lane = 0; lane < kWarp; ++lane) {
+        double sum = 0;
+        for (int i = first; i < first + count; ++i) {
+          sum += row(2 * i, lane) * row(2 * i + 1, lane);
+        }
+        result.push_back(sum);
+      }
+      first += count;
+    }
+    return result;
+  };
+  return {launched.seen, launched.out, sums(0), sums(-3), sums(3)};
+}
+
+void grade(const std::vector<int>& rows) {
+  const Case c = run(rows);
+  if (found(c.seen, "barrier") || found(c.seen, "unwritten")) {
+    require_no_findings(c.seen, kReasons);
+  }
+  check_result(
+      c.seen, kReasons, {"out", c.out, kWarp}, c.right, 1e-4,
+      {{"nothing was written", std::vector<double>(c.right.size(), NAN)},
+       {"the consumer reads the row that the stage had before: which "
+        "phase of full ends when the new row has been written?",
+        c.late},
+       {"a row is overwritten before it was read: which phase of "
+        "empty must have ended before the producer writes?",
+        c.early}},
+      fmt::format("{} job(s), {} rows of K in the first", rows.size(),
+                  rows.front()));
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade({1});
+}
+
+FA_STAGE(odd) {
+  grade({2});
+  grade({7});
+  grade({1, 2, 0, 5, 1});
+}
+
+FA_STAGE(races) {
+  const Case c = run({3, 4});
+  needs_watching(c.seen);
+  require_no_findings(c.seen, kReasons);
+}

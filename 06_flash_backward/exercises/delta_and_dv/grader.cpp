@@ -1,0 +1,204 @@
+#include "06_flash_backward/exercises/grading/mistakes.hpp"
+#include "06_flash_backward/exercises/packed.hpp"
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+namespace plain = fa::backward::plain;
+using plain::MistakeKind;
+
+namespace {
+
+constexpr int kColumns = 32;
+
+const std::vector<Reason> kReasons = {
+    {"barrier", "some threads never come to a barrier"},
+    {"out of bounds",
+     "it reads or writes beside the tensors: queries and keys end inside of "
+     "a tile, and rows of a head are heads * 32 elements apart"},
+    {"unwritten",
+     "shared memory is read before it was written: a barrier is missing, or "
+     "a "
+     "part of the last tile is not written"},
+    {"race",
+     "two threads use the same element and nothing orders them: is a tile "
+     "overwritten while other warps read it, does P come too early, or do "
+     "two "
+     "heads write the same rows?"}};
+
+// The heads are problems of their own.
+struct Case {
+  std::vector<plain::Problem> heads;
+  PackedInputs in;
+};
+
+// [head][row, col] as [row, head, col].
+template <class Of>
+auto packed(const Case& c, int rows, int cols, Of of) {
+  std::vector<double> result;
+  for (int row = 0; row < rows; ++row) {
+    for (std::size_t head = 0; head < c.heads.size(); ++head) {
+      for (int col = 0; col < cols; ++col) {
+        result.push_back(of(head, row * cols + col));
+      }
+    }
+  }
+  return result;
+}
+
+Case made(int heads, int length_q, int length_k, bool causal) {
+  Case c;
+  std::vector<plain::Forward> forward;
+  for (int head = 0; head < heads; ++head) {
+    c.heads.push_back(
+        plain::random_problem(1, length_q, length_k, kColumns, causal, 0,
+                              static_cast<std::uint64_t>(10 * head + 1)));
+    forward.push_back(plain::forward(c.heads.back()));
+  }
+  const auto floats = [](const std::vector<double>& numbers) {
+    return std::vector<float>(numbers.begin(), numbers.end());
+  };
+  const auto of = [&](std::vector<double> plain::Problem::*part, int rows) {
+    return floats(packed(c, rows, kColumns, [&](std::size_t head, int at) {
+      return (c.heads[head].*part)[static_cast<std::size_t>(at)];
+    }));
+  };
+  const auto from = [&](std::vector<double> plain::Forward::*part, int cols) {
+    return floats(packed(c, length_q, cols, [&](std::size_t head, int at) {
+      return (forward[head].*part)[static_cast<std::size_t>(at)];
+    }));
+  };
+  c.in = {heads,
+          length_q,
+          length_k,
+          static_cast<float>(c.heads[0].scale),
+          causal,
+          of(&plain::Problem::q, length_q),
+          from(&plain::Forward::o, kColumns),
+          of(&plain::Problem::d_o, length_q),
+          of(&plain::Problem::k, length_k),
+          from(&plain::Forward::lse, 1)};
+  return c;
+}
+
+std::string words(const Case& c) {
+  return fmt::format("{} queries, {} keys, {} {}{}", c.in.length_q,
+                     c.in.length_k, c.in.heads,
+                     c.in.heads == 1 ? "head" : "heads",
+                     c.in.causal ? ", causal" : "");
+}
+
+std::vector<double> nan(std::size_t count) {
+  return std::vector<double>(count, NAN);
+}
+
+void grade_delta(int heads, int length_q) {
+  const Case c = made(heads, length_q, 8, false);
+  const auto launched = call<Launched>("row_delta", c.in);
+  const auto rows = [&](auto of) {
+    return packed(c, length_q, 1, [&](std::size_t head, int row) {
+      double sum = 0;
+      for (int e = 0; e < kColumns; ++e) {
+        const auto at =
+            (static_cast<std::size_t>(row) * c.heads.size() + head) *
+                kColumns +
+            static_cast<std::size_t>(e);
+        sum += of(static_cast<double>(c.in.o[at]),
+                  static_cast<double>(c.in.d_o[at]));
+      }
+      return sum;
+    });
+  };
+  const auto right = rows([](double o, double d) { return o * d; });
+  check_result(launched.seen, kReasons, {"delta", launched.out, heads}, right,
+               1e-4,
+               {{"nothing was written", nan(right.size())},
+                {"this is the sum of dO o dO",
+                 rows([](double, double d) { return d * d; })},
+                {"this is the sum of O o O",
+                 rows([](double o, double) { return o * o; })},
+                {"this is a mean, where delta is a sum",
+                 rows([](double o, double d) { return o * d / kColumns; })}},
+               words(c));
+}
+
+void grade(int heads, int length_q, int length_k, bool causal) {
+  const Case c = made(heads, length_q, length_k, causal);
+  const auto launched = call<Launched>("value_gradients", c.in);
+  const auto with = [&](MistakeKind kind) {
+    std::vector<plain::Gradients> gradients;
+    for (const plain::Problem& x : c.heads) {
+      gradients.push_back(plain::gradients(x, kind));
+    }
+    return packed(c, length_k, kColumns, [&](std::size_t head, int at) {
+      return gradients[head].d_v[static_cast<std::size_t>(at)];
+    });
+  };
+  const auto right = with(MistakeKind::kNone);
+  std::vector<Mistake> mistakes = {
+      {"nothing was written", nan(right.size())},
+      {"the LSE is a natural logarithm: it goes with expf()",
+       with(MistakeKind::kLseInBaseTwo)},
+      {"dV has no factor of the scale", with(MistakeKind::kScaleInDv)},
+      {"this is P dO; dV is P^T dO", with(MistakeKind::kProbsNotTransposed)},
+      {"the queries of the last, ragged tile are left out",
+       with(MistakeKind::kRaggedTileLeft)}};
+  if (causal) {
+    mistakes.push_back({"masked keys have a probability above 0",
+                        with(MistakeKind::kMaskForgotten)});
+    mistakes.push_back(
+        {"the mask is aligned top left; the last query sees "
+         "the last key",
+         with(MistakeKind::kMaskTopLeft)});
+  }
+  if (found(launched.seen, "unwritten")) {
+    require_no_findings(launched.seen, kReasons);
+  }
+  check_result(launched.seen, kReasons, {"dV", launched.out, kColumns}, right,
+               1e-4, mistakes, words(c));
+}
+
+}  // namespace
+
+FA_STAGE(delta) {
+  grade_delta(1, 8);
+  grade_delta(3, 13);
+}
+
+FA_STAGE(easy) {
+  grade(1, 32, 32, false);
+}
+
+FA_STAGE(odd) {
+  grade(1, 40, 33, false);
+  grade(2, 45, 70, true);
+  grade(3, 37, 20, true);
+  grade(1, 1, 1, true);
+}
+
+FA_STAGE(races) {
+  const Case c = made(2, 70, 40, true);
+  const auto launched = call<Launched>("value_gradients", c.in);
+  needs_watching(launched.seen);
+  require_no_findings(launched.seen, kReasons);
+  require_no_findings(call<Launched>("row_delta", c.in).seen, kReasons);
+}
+
+FA_STAGE(traffic) {
+  const Case c = made(2, 96, 96, true);
+  const auto launched = call<Launched>("value_gradients", c.in);
+  needs_watching(launched.seen);
+  // Two heads: 3 tiles of K and of dV, 3 + 2 + 1 tiles of Q and dO. A warp's 32 values of LSE are
+  // 32 sectors at worst, and 8 warps ask for them.
+  const std::int64_t tile = 4 * 32 * 32, tiles = 3 + 3 + 2 * 6,
+                     most = 2 * (tiles * tile + 6 * 8 * 32 * 4);
+  note("bytes of global memory", launched.seen.bytes);
+  require(launched.seen.atomics == 0,
+          fmt::format("{} atomic requests: each block owns its rows of dV",
+                      launched.seen.atomics));
+  require(launched.seen.bytes <= most,
+          fmt::format("{} bytes of global memory are asked for, and {} would "
+                      "do: is each tile loaded once for a block, and left "
+                      "out where the mask hides it?",
+                      launched.seen.bytes, most));
+}

@@ -1,0 +1,80 @@
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr int kWarp = 32;
+
+const std::vector<Reason> kReasons = {
+    {"barrier",
+     "an mbarrier gets other arrivals than it was initialised for"},
+    {"out of bounds", "it reads or writes beside an array"},
+    {"unwritten", "a place is read before anything was written to it"},
+    {"race",
+     "a place is written while another warp may still read it, or read "
+     "before "
+     "it was written"}};
+
+struct Case {
+  Seen seen;
+  std::vector<double> out, right, last_twice;
+};
+
+Case run(int tiles) {
+  const auto q = random_floats(std::int64_t{tiles} * kWarp, 5);
+  const auto launched = call<Launched>("run", q);
+  Case c{launched.seen, launched.out, {}, {}};
+  for (std::size_t lane = 0; lane < kWarp; ++lane) {
+    double sum = 0, wrong = 0;
+    for (std::size_t n = 0; n < static_cast<std::size_t>(tiles); ++n) {
+      const auto at = [&](std::size_t tile) {
+        return static_cast<double>(q[tile * kWarp + lane]);
+      };
+      const std::size_t next =
+          std::min(n + 1, static_cast<std::size_t>(tiles) - 1);
+      sum += at(n) * at(n) * at(n);
+      wrong += at(next) * at(next) * at(n);
+    }
+    c.right.push_back(sum);
+    c.last_twice.push_back(wrong);
+  }
+  return c;
+}
+
+void grade(int tiles) {
+  const Case c = run(tiles);
+  check_result(c.seen, kReasons, {"out", c.out, kWarp}, c.right, 1e-3,
+               {{"each P is overwritten by the next one before it is read",
+                 c.last_twice}},
+               fmt::format("{} tiles", tiles));
+}
+
+}  // namespace
+
+FA_STAGE(found) {
+  require(
+      names_both(evidence("the numbers of two lines that race"),
+                 {"p_smem[lane] = q_smem"}, {"p = p_smem[lane]"}),
+      "not found: these are not two lines of the file as it was, of which "
+      "one writes what the other still reads");
+}
+
+FA_STAGE(easy) {
+  grade(1);
+}
+
+FA_STAGE(odd) {
+  grade(2);
+  grade(9);
+}
+
+FA_STAGE(races) {
+  require(call<int>("stages") == 2, "the ring has two stages");
+  for (const int tiles : {2, 3, 8}) {
+    const Case c = run(tiles);
+    needs_watching(c.seen);
+    require_no_findings(c.seen, kReasons);
+  }
+}

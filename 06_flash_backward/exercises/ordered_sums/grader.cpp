@@ -1,0 +1,95 @@
+#include "common/classroom/lab.hpp"
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+constexpr int kWarp = 32;
+
+const std::vector<Reason> kReasons = {
+    {"barrier", "some lanes never come to a barrier"},
+    {"out of bounds", "it reads or writes beside the arrays"},
+    {"unwritten", "a sum is read before any block has stored it"},
+    {"race",
+     "two blocks use the same sum and nothing orders them: the order takes a "
+     "wait with load_acquire(), and a release behind __threadfence() when "
+     "all "
+     "lanes have written"}};
+
+// The sums, added in the order of the blocks.
+std::vector<double> sums(const std::vector<float>& parts, int blocks,
+                         int tiles, bool causal, bool unmasked = false) {
+  std::vector<double> result;
+  for (int tile = 0; tile < tiles; ++tile) {
+    for (int lane = 0; lane < kWarp; ++lane) {
+      float sum = NAN;
+      bool first = true;
+      for (int block = 0; block < blocks; ++block) {
+        if (causal && !unmasked && block > tile) continue;
+        const float part = parts[static_cast<std::size_t>(
+            (block * tiles + tile) * kWarp + lane)];
+        sum = first ? part : sum + part;
+        first = false;
+      }
+      result.push_back(static_cast<double>(sum));
+    }
+  }
+  return result;
+}
+
+void grade(int blocks, int tiles, bool causal) {
+  auto parts = random_floats(std::int64_t{blocks} * tiles * kWarp, 11);
+  // Sizes that differ, so that the order shows in the bits.
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    parts[i] *= static_cast<float>(1 + i % 7 * 100);
+  }
+  const std::string where =
+      fmt::format("{} blocks of keys, {} tiles of queries{}", blocks, tiles,
+                  causal ? ", causal" : "");
+  const auto right = sums(parts, blocks, tiles, causal);
+  const auto size = static_cast<std::ptrdiff_t>(right.size());
+  for (const int launches : {1, 2}) {
+    const auto launched =
+        call<Launched>("run", parts, blocks, tiles, causal, launches);
+    const auto begin = launched.out.begin();
+    check_result(
+        launched.seen, kReasons, {"sums", {begin, begin + size}, kWarp},
+        right, 0,
+        {{"nothing was written, or a sum began with the NaN of before",
+          std::vector<double>(right.size(), NAN)},
+         {"blocks add to tiles that do not see them",
+          sums(parts, blocks, tiles, causal, true)}},
+        fmt::format("{}, launch {}", where, launches));
+    for (std::ptrdiff_t i = 0; i < tiles; ++i) {
+      require(begin[size + i] == 0,
+              fmt::format("after the launch the semaphore of tile {} is {}, "
+                          "and the next launch needs 0 (case: {})",
+                          i, begin[size + i], where));
+    }
+    // Equal bits by chance are not enough.
+    if (found(launched.seen, "race")) {
+      require_no_findings(launched.seen, kReasons);
+    }
+  }
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(3, 2, false);
+}
+
+FA_STAGE(odd) {
+  grade(3, 5, true);
+  grade(5, 3, true);
+  grade(1, 1, true);
+  grade(7, 4, false);
+}
+
+FA_STAGE(races) {
+  const auto parts = random_floats(4 * 6 * kWarp, 2);
+  const auto launched = call<Launched>("run", parts, 4, 6, true, 1);
+  needs_watching(launched.seen);
+  require_no_findings(launched.seen, kReasons);
+}

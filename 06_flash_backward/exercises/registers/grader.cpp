@@ -1,0 +1,87 @@
+#include "common/classroom/grader.hpp"
+
+#include "common/classroom/prelude_lab.hpp"
+#include "common/gpu/hopper.cuh"
+
+using namespace fa::classroom;
+using fa::FA_TARGET::kWarpgroup;
+using fa::FA_TARGET::SwizzledTile;
+
+namespace {
+
+constexpr int kHeadDim = 192, kRows = 64;
+
+// What a thread holds of rows x columns sums, as wgmma divides them.
+template <int columns>
+using Sums = float[kRows * columns / kWarpgroup];
+
+using Tile = SwizzledTile<fa::half, kRows, kHeadDim>;
+
+struct Block {
+  Tile k, v, q[2], d_o[2];
+};
+
+template <int columns>
+constexpr double registers() {
+  return sizeof(Sums<columns>) / sizeof(float);
+}
+
+// The largest head_dim whose sums fit.
+double largest(int sums, double beside) {
+  int result = 0;
+  for (int d = 16; d <= 256; d += 16) {
+    if (sums * kRows * d / kWarpgroup + beside <= 240) result = d;
+  }
+  return result;
+}
+
+}  // namespace
+
+FA_QUESTIONS {
+  const double one = registers<kHeadDim>(), both = 2 * one,
+               scores = registers<kRows>();
+  const double ring = sizeof(Block),
+               place = sizeof(Sums<kRows>) * double{kWarpgroup};
+  return {
+      {"both_sums",
+       both,
+       0,
+       {{one, "this is one of the two"},
+        {2 * kRows * kHeadDim, "these are the sums of the whole warpgroup"},
+        {both / 2 * 0.5, "sums have 32 bits: one register each"},
+        {4 * both, "a register has 4 bytes; count registers"}}},
+      {"one_sum",
+       one,
+       0,
+       {{both, "these are both"},
+        {4 * one, "a register has 4 bytes; count registers"},
+        {one / 2, "sums have 32 bits: one register each"}}},
+      {"largest",
+       largest(2, scores),
+       0,
+       {{largest(2, 0), "S^T needs registers, too"},
+        {largest(1, scores), "there are two sums, dK and dV"}}},
+      {"ring_bytes",
+       ring,
+       0,
+       {{ring / 2, "an element has 16 bits: 2 bytes"},
+        {4.0 * Tile::bytes, "Q and dO have two stages each"},
+        {8.0 * Tile::bytes, "K and V stay: they have one place each"},
+        {2 * ring, "an element has 2 bytes, not 4"}}},
+      {"hand_over_bytes",
+       2 * place,
+       0,
+       {{place, "P is written and read"},
+        {4 * place, "P has two places, but a step uses one of them"},
+        {place / 2, "P is handed over in 32 bits, and written and read"}}},
+      {"limit",
+       5.0 / 7,
+       0.01,
+       {{7.0 / 5, "this is the time; the speed is its inverse"},
+        {2.0 / 7,
+         "these are the matmuls that are repeated; what is left is "
+         "the speed"},
+        {4.0 / 7,
+         "a block of keys has four matmuls and a block of queries "
+         "three; five of the seven are needed"}}}};
+}

@@ -1,0 +1,179 @@
+#include "common/classroom/grader.hpp"
+
+#include "common/classroom/prelude_cpu.hpp"
+
+using namespace fa::classroom;
+
+namespace {
+
+using Numbers = std::vector<double>;
+
+struct Case {
+  Numbers x, gain, d_y;
+  double epsilon;
+
+  std::size_t columns() const { return gain.size(); }
+  double root(std::size_t row) const {
+    double sum = 0;
+    for (std::size_t c = 0; c < columns(); ++c) {
+      sum += x[row * columns() + c] * x[row * columns() + c];
+    }
+    return std::sqrt(sum / static_cast<double>(columns()) + epsilon);
+  }
+  double loss() const {
+    double sum = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      sum += d_y[i] * gain[i % columns()] * x[i] / root(i / columns());
+    }
+    return sum;
+  }
+};
+
+// Central differences of the loss, at the size of the numbers.
+Numbers differences(Case c, Numbers Case::*part) {
+  Numbers result;
+  for (double& at : c.*part) {
+    const double was = at, h = 1e-5 * std::max(std::abs(was), 1e-3);
+    at = was + h;
+    const double up = c.loss();
+    at = was - h;
+    result.push_back((up - c.loss()) / (2 * h));
+    at = was;
+  }
+  return result;
+}
+
+void grade(int rows, int columns, double size, double epsilon) {
+  const auto numbers = [&](int count, std::uint64_t seed, double factor) {
+    Numbers result;
+    for (int i = 0; i < count; ++i) {
+      result.push_back(
+          factor * fa::random_normal(seed, static_cast<std::uint64_t>(i)));
+    }
+    return result;
+  };
+  const Case c{numbers(rows * columns, 1, size), numbers(columns, 2, 1),
+               numbers(rows * columns, 3, 1), epsilon};
+  auto [d_x, d_gain] = call<std::pair<Numbers, Numbers>>(
+      "backward", c.x, c.gain, c.d_y, epsilon);
+  Numbers right = differences(c, &Case::x);
+  const Numbers zero(c.x.size(), 0.0);
+  // (g - n * of_row(sum of g n)) / r, in different ways.
+  const auto by =
+      [&](const std::function<double(double g, double n, double dot, double r,
+                                     std::size_t i)>& rule) {
+        Numbers result;
+        for (std::size_t i = 0; i < c.x.size(); ++i) {
+          const std::size_t row = i / c.columns();
+          const double r = c.root(row);
+          double dot = 0;
+          for (std::size_t e = 0; e < c.columns(); ++e) {
+            const std::size_t at = row * c.columns() + e;
+            dot += c.gain[e] * c.d_y[at] * c.x[at] / r;
+          }
+          result.push_back(rule(c.gain[i % c.columns()] * c.d_y[i],
+                                c.x[i] / r, dot, r, i));
+        }
+        return result;
+      };
+  const double count = columns;
+  std::vector<Mistake> mistakes = {
+      {"the gradient of x is 0", zero},
+      {"r is taken to be a constant: it depends on every element of the row",
+       by([](double g, double, double, double r, std::size_t) {
+         return g / r;
+       })},
+      {"the sum of g n over the row must be a mean: r has a mean of squares "
+       "in it",
+       by([](double g, double n, double dot, double r, std::size_t) {
+         return (g - n * dot) / r;
+       })},
+      {"the mean is subtracted as it is; it must be multiplied by n",
+       by([&](double g, double, double dot, double r, std::size_t) {
+         return (g - dot / count) / r;
+       })},
+      {"the division by r is missing",
+       by([&](double g, double n, double dot, double, std::size_t) {
+         return g - n * dot / count;
+       })},
+      {"the sign of what goes through r is wrong: a larger r makes y smaller",
+       by([&](double g, double n, double dot, double r, std::size_t) {
+         return (g + n * dot / count) / r;
+       })},
+      {"the gain is missing from the gradient of n",
+       by([&](double, double n, double, double r, std::size_t i) {
+         const std::size_t row = i / c.columns();
+         double dot = 0;
+         for (std::size_t e = 0; e < c.columns(); ++e) {
+           dot +=
+               c.d_y[row * c.columns() + e] * c.x[row * c.columns() + e] / r;
+         }
+         return (c.d_y[i] - n * dot / count) / r;
+       })},
+      {"x is not divided by r where it is multiplied by the mean",
+       by([&](double g, double n, double dot, double r, std::size_t) {
+         return (g - n * r * dot / count) / r;
+       })}};
+  mistakes.push_back(
+      {"epsilon is left out of r",
+       by([&](double, double, double, double r, std::size_t i) {
+         const double bare = std::sqrt(r * r - c.epsilon);
+         const std::size_t row = i / c.columns();
+         double dot = 0;
+         for (std::size_t e = 0; e < c.columns(); ++e) {
+           const std::size_t at = row * c.columns() + e;
+           dot += c.gain[e] * c.d_y[at] * c.x[at] / bare;
+         }
+         return (c.gain[i % c.columns()] * c.d_y[i] -
+                 c.x[i] / bare * dot / count) /
+                bare;
+       })});
+  if (rows > 1) {
+    // The mean over all rows.
+    double all = 0;
+    by([&](double, double, double dot, double, std::size_t i) {
+      if (i % c.columns() == 0) all += dot;
+      return 0.0;
+    });
+    mistakes.push_back(
+        {"the mean of one row is used for another",
+         by([&](double g, double n, double, double r, std::size_t) {
+           return (g - n * all / count / rows) / r;
+         })});
+  }
+  const std::string where =
+      fmt::format("{} rows, {} columns, |x| about {}", rows, columns, size);
+  const double scale = 1 / size;
+  const auto scaled = [&](Numbers& list) {
+    for (double& number : list) number /= scale;
+  };
+  require(d_x.size() == right.size(), "d_x has another size than x");
+  scaled(d_x);
+  scaled(right);
+  for (Mistake& mistake : mistakes) scaled(mistake.result);
+  check({"d_x", d_x, columns}, right, 1e-6, mistakes,
+        where + ", d_x times it");
+  Numbers last(c.gain.size()), undivided(c.gain.size());
+  for (std::size_t i = 0; i < c.x.size(); ++i) {
+    last[i % c.columns()] = c.d_y[i] * c.x[i] / c.root(i / c.columns());
+    undivided[i % c.columns()] += c.d_y[i] * c.x[i];
+  }
+  check({"d_gain", d_gain, columns}, differences(c, &Case::gain), 1e-6,
+        {{"d_gain is 0", Numbers(c.gain.size(), 0.0)},
+         {"d_gain is that of the last row; it is a sum over all rows", last},
+         {"d_gain takes x, where it must take x / r", undivided}},
+        where);
+}
+
+}  // namespace
+
+FA_STAGE(easy) {
+  grade(1, 6, 1, 1e-12);
+}
+
+FA_STAGE(odd) {
+  grade(5, 7, 1, 1e-12);
+  grade(2, 4, 0.01, 0.01);
+  grade(3, 1, 1, 0.25);
+  grade(2, 33, 100, 1e-6);
+}

@@ -1,0 +1,98 @@
+/// @file
+/// For entries of kernels: launches in the watched lab, and buffers. Where there is no watched lab,
+/// kernels run unobserved.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "common/classroom/seen.hpp"
+#include "common/gpu/kernel.cuh"
+#include "common/gpu/launch.cuh"
+
+namespace fa::classroom {
+
+/// Watches what `work` launches; it makes its buffers itself.
+inline Seen watch(const std::function<void()>& work) {
+  Seen seen;
+#if defined(FA_LAB_WATCHED)
+  const lab::Watch watching;
+  work();
+  seen.watched = true;
+  seen.report = watching.report();
+  seen.touches = watching.touches();
+  for (const lab::LineTraffic& line : seen.report.traffic) {
+    seen.atomics += line.atomics;
+    if (line.shared) {
+      seen.wavefronts += line.wavefronts;
+      seen.ideal += line.ideal;
+    } else {
+      seen.bytes += line.bytes;
+      seen.sectors += line.sectors;
+    }
+  }
+#else
+  work();
+#endif
+  return seen;
+}
+
+/// A kernel for blocks that lie far in a large grid: block 0 of the launch is told that it is block
+/// `first` of `grid`. Give it arrays that begin as far before their first element as these blocks
+/// are away, and an index of 32 bits overflows.
+template <auto kernel, class... Arguments>
+__global__ void far_blocks(fa::Size first, fa::Size grid, Arguments... arguments) {
+  auto* const thread = const_cast<lab::Thread*>(lab::current);
+  const lab::Thread own = *thread;
+  thread->block_index.x += first.x;
+  thread->block_index.y += first.y;
+  thread->grid_size = grid;
+  kernel(arguments...);
+  thread->block_index = own.block_index;
+  thread->grid_size = own.grid_size;
+}
+
+/// A buffer on the device with these numbers.
+inline FA_TARGET::DeviceBuffer<float> on_device(const std::vector<float>& numbers) {
+  FA_TARGET::DeviceBuffer<float> buffer(static_cast<std::int64_t>(numbers.size()));
+  buffer.upload(numbers.data());
+  return buffer;
+}
+
+/// What is in a buffer, for check().
+inline std::vector<double> from_device(const FA_TARGET::DeviceBuffer<float>& buffer) {
+  std::vector<float> numbers(static_cast<std::size_t>(buffer.count()));
+  buffer.download(numbers.data());
+  return {numbers.begin(), numbers.end()};
+}
+
+/// Numbers on the device for a kernel to write, with room on either side: what lands far beside
+/// them is seen, and does not end the program.
+class Field {
+ public:
+  /// @param count numbers, all NaN at first
+  explicit Field(std::int64_t count) : buffer_(count + 2 * kRoom) {}
+  /// The first number, for kernels.
+  float* data() { return buffer_.data() + kRoom; }
+  /// The numbers.
+  std::vector<double> numbers() const {
+    const std::vector<double> all = from_device(buffer_);
+    return {all.begin() + kRoom, all.end() - kRoom};
+  }
+  /// Whether something beside the numbers was written.
+  bool written_beside() const {
+    const std::vector<double> all = from_device(buffer_);
+    const auto written = [](double x) { return !std::isnan(x); };
+    return std::any_of(all.begin(), all.begin() + kRoom, written) ||
+           std::any_of(all.end() - kRoom, all.end(), written);
+  }
+
+ private:
+  static constexpr std::int64_t kRoom = 1 << 17;
+  FA_TARGET::DeviceBuffer<float> buffer_;
+};
+
+}  // namespace fa::classroom

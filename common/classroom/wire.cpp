@@ -1,0 +1,56 @@
+#include "common/classroom/wire.hpp"
+
+#include <cerrno>
+#include <unistd.h>
+
+namespace fa::classroom {
+namespace {
+
+constexpr std::uint64_t kLargest = std::uint64_t{1} << 28;
+
+bool write_all(int fd, const char* data, std::size_t count) {
+  while (count > 0) {
+    const ssize_t put = write(fd, data, count);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    data += put;
+    count -= static_cast<std::size_t>(put);
+  }
+  return true;
+}
+
+bool read_all(int fd, char* data, std::size_t count) {
+  while (count > 0) {
+    const ssize_t got = read(fd, data, count);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    data += got;
+    count -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool send(int fd, const Message& message) {
+  const std::uint64_t size = message.bytes.size();
+  std::string all(1, message.kind);
+  all.append(reinterpret_cast<const char*>(&size), sizeof size);
+  all += message.bytes;
+  return write_all(fd, all.data(), all.size());
+}
+
+Message receive(int fd) {
+  Message message;
+  std::uint64_t size = 0;
+  char kind = 0;
+  if (!read_all(fd, &kind, 1)) return {};
+  if (!read_all(fd, reinterpret_cast<char*>(&size), sizeof size)) return {};
+  if (size > kLargest) return {};
+  message.bytes.resize(static_cast<std::size_t>(size));
+  if (!read_all(fd, message.bytes.data(), message.bytes.size())) return {};
+  message.kind = kind;
+  return message;
+}
+
+}  // namespace fa::classroom

@@ -1,0 +1,158 @@
+/// @file
+/// Values as bytes: how the grader and the process that runs the student's code exchange arguments
+/// and results. Known are numbers and other trivially copyable types, strings, vectors, pairs,
+/// matrices, tensors, and every struct with a function `parts(x)` in its namespace that returns
+/// std::tie() of its members.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "common/tensor/matrix.hpp"
+#include "common/tensor/tensor.hpp"
+
+namespace fa::classroom {
+
+/// Writes or reads bytes. Which of the two is a flag, so that each type lists its members once.
+class Wire {
+ public:
+  /// For writing.
+  Wire() = default;
+  /// For reading.
+  explicit Wire(std::string bytes) : bytes_(std::move(bytes)), reads_(true) {}
+  /// What was written.
+  const std::string& bytes() const { return bytes_; }
+
+  /// Passes a value in the wire's direction.
+  /// @throws std::runtime_error when bytes are missing
+  template <class T>
+  void pass(T& value) {
+    if constexpr (is_tuple<T>::value) {
+      std::apply([&](auto&... parts) { (pass(parts), ...); }, value);
+    } else if constexpr (has_parts<T>::value) {
+      auto members = parts(value);
+      pass(members);
+    } else {
+      static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>,
+                    "this type needs a function parts(x)");
+      raw(&value, sizeof(T));
+    }
+  }
+  void pass(std::string& text) {
+    text.resize(size(text.size(), 1));
+    raw(text.data(), text.size());
+  }
+  template <class T>
+  void pass(std::vector<T>& values) {
+    static_assert(!std::is_same_v<T, bool>, "use std::uint8_t");
+    values.resize(size(values.size(), 1));
+    if constexpr (std::is_arithmetic_v<T>) {
+      raw(values.data(), values.size() * sizeof(T));
+    } else {
+      for (T& value : values) pass(value);
+    }
+  }
+  template <class A, class B>
+  void pass(std::pair<A, B>& both) {
+    pass(both.first);
+    pass(both.second);
+  }
+  template <class T>
+  void pass(Matrix<T>& matrix) {
+    std::int64_t rows = matrix.rows(), cols = matrix.cols();
+    pass(rows);
+    pass(cols);
+    check(rows >= 0 && cols >= 0 && rows <= kMost && cols <= kMost);
+    if (reads_) check(static_cast<std::size_t>(rows * cols) * sizeof(T) <= left());
+    matrix.resize(rows, cols);
+    raw(matrix.data(), static_cast<std::size_t>(matrix.size()) * sizeof(T));
+  }
+  template <class T, int Rank>
+  void pass(Tensor<T, Rank>& tensor) {
+    Shape<Rank> shape = tensor.shape();
+    for (auto& length : shape) {
+      pass(length);
+      check(length >= 0 && length <= kMost);
+    }
+    if (reads_) tensor = Tensor<T, Rank>(shape);
+    raw(tensor.data(), static_cast<std::size_t>(tensor.count()) * sizeof(T));
+  }
+  /// Refuses bytes that no value has asked for.
+  void end() const { check(left() == 0); }
+
+ private:
+  template <class T>
+  struct is_tuple : std::false_type {};
+  template <class... T>
+  struct is_tuple<std::tuple<T...>> : std::true_type {};
+  template <class T, class = void>
+  struct has_parts : std::false_type {};
+  template <class T>
+  struct has_parts<T, std::void_t<decltype(parts(std::declval<T&>()))>> : std::true_type {};
+
+  static constexpr std::int64_t kMost = 1 << 24;
+  static void check(bool holds) {
+    if (!holds) throw std::runtime_error("a value of another type or size was expected");
+  }
+  std::size_t left() const { return bytes_.size() - place_; }
+  std::size_t size(std::size_t own, std::size_t each) {
+    std::uint64_t count = own;
+    raw(&count, sizeof count);
+    if (reads_) check(count * each <= left());
+    return static_cast<std::size_t>(count);
+  }
+  void raw(void* data, std::size_t count) {
+    if (count == 0) return;
+    if (reads_) {
+      check(count <= left());
+      std::memcpy(data, bytes_.data() + place_, count);
+      place_ += count;
+    } else {
+      bytes_.append(static_cast<const char*>(data), count);
+    }
+  }
+
+  std::string bytes_;
+  bool reads_ = false;
+  std::size_t place_ = 0;
+};
+
+/// The values as bytes.
+template <class... T>
+std::string packed(const T&... values) {
+  Wire wire;
+  (wire.pass(const_cast<T&>(values)), ...);  // writing changes nothing
+  return wire.bytes();
+}
+
+/// A value from bytes.
+template <class T>
+T unpacked(const std::string& bytes) {
+  Wire wire(bytes);
+  T value{};
+  wire.pass(value);
+  wire.end();
+  return value;
+}
+
+/// A message between the two processes, as one letter and bytes: (c)all, (r)esult, (f)ailure, and
+/// (b)ack for a function of the grader that the student's code calls.
+struct Message {
+  char kind = 0;      ///< 0 when the other process has ended
+  std::string bytes;  ///< what it holds
+};
+
+/// Writes a message; false when the other process has ended.
+bool send(int fd, const Message& message);
+/// Waits for a message.
+Message receive(int fd);
+
+}  // namespace fa::classroom
