@@ -207,7 +207,8 @@ def place(window, html):
 def stepper(window, html):
     """Yields faults of the tile stepper on its page: a walk, and that its colours follow the site's
     look."""
-    data = json.loads((html / STEPPER).with_name("steps.json").read_text(encoding="utf-8"))
+    text = (html / STEPPER).with_name("stepper_data.js").read_text(encoding="utf-8")
+    data = json.loads(text[text.index("{") : text.rindex("}") + 1])
     colour = "getComputedStyle(document.querySelector('#stepper-tile td')).color"
     colours = []
     for dark in (False, True):
@@ -251,7 +252,7 @@ def main(arguments=None):
             found += searches(window, html)
             found += keyboard(window, html)
             found += place(window, html)
-            if (html / STEPPER).with_name("steps.json").is_file():
+            if (html / STEPPER).is_file():
                 found += stepper(window, html)
             found += every_page(window, html, files, axe, counts)
     except browser.PageError as error:
