@@ -23,6 +23,7 @@ std::string call_back(std::uint32_t function, const std::string& arguments);
 /// A function of the grader as a parameter of an entry: R(Arguments...).
 template <class Signature>
 class Callback;
+/// For a signature that is taken apart.
 template <class R, class... Arguments>
 class Callback<R(Arguments...)> {
  public:

@@ -46,10 +46,12 @@ class Wire {
       raw(&value, sizeof(T));
     }
   }
+  /// The same for a text: its length, then its bytes.
   void pass(std::string& text) {
     text.resize(size(text.size(), 1));
     raw(text.data(), text.size());
   }
+  /// The same for a vector: its length, then its elements.
   template <class T>
   void pass(std::vector<T>& values) {
     static_assert(!std::is_same_v<T, bool>, "use std::uint8_t");
@@ -60,11 +62,13 @@ class Wire {
       for (T& value : values) pass(value);
     }
   }
+  /// The same for a pair.
   template <class A, class B>
   void pass(std::pair<A, B>& both) {
     pass(both.first);
     pass(both.second);
   }
+  /// The same for a matrix: its sizes, then its elements.
   template <class T>
   void pass(Matrix<T>& matrix) {
     std::int64_t rows = matrix.rows(), cols = matrix.cols();
@@ -75,6 +79,7 @@ class Wire {
     matrix.resize(rows, cols);
     raw(matrix.data(), static_cast<std::size_t>(matrix.size()) * sizeof(T));
   }
+  /// The same for a tensor: its shape, then its elements.
   template <class T, int Rank>
   void pass(Tensor<T, Rank>& tensor) {
     Shape<Rank> shape = tensor.shape();

@@ -91,7 +91,7 @@ if(NOT DOXYGEN_VERSION VERSION_LESS 1.9.5)
 endif()
 configure_file(site/Doxyfile.in "${fa_docs_out}/Doxyfile" @ONLY)
 add_custom_target(docs_reference
-  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_html}/reference"
+  COMMAND "${CMAKE_COMMAND}" -E rm -rf "${fa_docs_html}"  # with pages that are no more
   COMMAND "${CMAKE_COMMAND}" -E make_directory "${fa_docs_html}/reference"
   COMMAND "${DOXYGEN_EXECUTABLE}" "${fa_docs_out}/Doxyfile"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The reference of the code" USES_TERMINAL VERBATIM)
