@@ -29,13 +29,13 @@ namespace fa::classroom {
 
 /// What the lab saw of some launches.
 struct Seen {
-  bool watched = false;         ///< whether there is a watched lab
-  lab::Report report;           ///< findings, and counts line by line
-  std::int64_t bytes = 0;       ///< of global memory, asked for
-  std::int64_t sectors = 0;     ///< of global memory
-  std::int64_t wavefronts = 0;  ///< of shared memory
-  std::int64_t ideal = 0;       ///< wavefronts without bank conflicts
-  std::int64_t atomics = 0;     ///< requests by atomic operations
+  bool watched = false;               ///< whether there is a watched lab
+  lab::Report report;                 ///< findings, and counts line by line
+  std::int64_t bytes = 0;             ///< of global memory, asked for
+  std::int64_t sectors = 0;           ///< of global memory
+  std::int64_t wavefronts = 0;        ///< of shared memory
+  std::int64_t ideal = 0;             ///< wavefronts without bank conflicts
+  std::int64_t atomics = 0;           ///< requests by atomic operations
   std::vector<lab::Touch> touches{};  ///< one by one; for entries only
 };
 
