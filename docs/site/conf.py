@@ -28,6 +28,7 @@ exclude_patterns = ["build*", ".*", "**/kernels", "my_exercises"]
 myst_all_links_external = True  # docs.site.links resolves them
 myst_enable_extensions = ["tasklist"]
 suppress_warnings = ["myst.header"]  # the order of a page's headings: docs.site.check_links
+smartquotes_action = "qe"  # "--section" keeps its hyphens
 numfig = False
 html_math_renderer = "mathml"
 
