@@ -23,6 +23,7 @@ Rung stamped_rung(const char* name, const Workspace& what, int min_head_dim,
   Rung rung{};
   rung.name = name;
   rung.min_head_dim = min_head_dim;
+  rung.max_head_dim = min_head_dim > 128 ? 256 : 128;
   rung.prepare = [=](const Problem& problem, const Inputs& in) {
     return prepare<half>(problem, in, [=](const auto& of) {
       return with_workspace(of, what, [=](const auto& a) {
