@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <variant>
 
 #include <doctest/doctest.h>
@@ -48,9 +50,13 @@ TEST_CASE("kernels are interleaved, and the median of their rounds counts") {
   };
   const auto rows = tiled::time_kernels(backend, group, 1000);
   REQUIRE(launched.size() >= 6);
-  for (std::size_t i = 0; i < launched.size(); ++i) {
-    CHECK(launched[i] == (i % 2 == 0 ? "slow" : "quick"));
+  // In each round each kernel once, and not always in the same order.
+  std::set<std::string> first;
+  for (std::size_t i = 0; i + 1 < launched.size(); i += 2) {
+    CHECK(launched[i] != launched[i + 1]);
+    first.insert(launched[i]);
   }
+  CHECK(first.size() == 2);
   REQUIRE(rows.size() == 2);
   const auto value = [&](std::size_t row, const std::string& field) {
     const auto found =

@@ -12,10 +12,6 @@ KERNELS = {
     "08_finish": "08_edge_masks",
     "14_patience": "14_lazy_rescaling",
     "15_shares": "15_warpgroup_tiles",
-    "06_finish": "06_swizzled_pipeline",
-    "10_delayed_queries": "10_delayed_dq",
-    "11_in_turn": "11_ordered_dq",
-    "12_first_stores": "12_store_then_reduce",
 }
 # Fields: old: new.
 FIELDS = {"percent_hidden": "percent_masked"}
