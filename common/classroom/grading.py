@@ -44,8 +44,8 @@ class StageResult:
     verdict: str  # passed, refused, skipped, or not reached
     message: str = ""
     notes: list = dataclasses.field(default_factory=list)
-    drawing: str = ""
     seconds: float = 0
+    drawing: str = ""
 
     @property
     def passed(self):
