@@ -13,7 +13,7 @@ namespace fa::classroom {
 /// Calls an entry that launches and returns what the launch threw beside its result. What the lab
 /// found before a deadlock is told first, then this exercise's likely cause and the lab's words.
 /// @param reasons   for findings
-/// @param likely    cause of a deadlock, a sentence
+/// @param likely    the likely cause of a deadlock, for the message
 /// @param entry     its name
 /// @param arguments of the entry
 template <class... Arguments>

@@ -1,21 +1,5 @@
 #include "05_flash_forward/exercises/attention.hpp"
 #include "common/classroom/prelude_lab.hpp"
 #include "student/edges.cuh"
-
-using namespace fa::classroom;
-using namespace fa::FA_TARGET;
-
-// Small: 32 queries in two warps, 16 keys.
-using Small = ForwardTile<32, 16, 2, 16>;
-constexpr int kRows = Small::block_m;
-
-FA_ENTRY(run, [](const Inputs& in) {
-  return run<half>(in, [](const Attention<half>& a) {
-    launch(flash_edge_masks<Small, half, false>,
-           {{static_cast<unsigned>(ceil_div(a.length_q, kRows)),
-             static_cast<unsigned>(a.heads)},
-            {Small::threads},
-            pipeline_bytes<Small, half>()},
-           a);
-  });
-});
+// After the student's kernel.
+#include "05_flash_forward/exercises/edge_masks_entry.hpp"
