@@ -114,15 +114,15 @@ Traffic safe_softmax(View<const T, 1> x, View<T, 1> y) {
   ++traffic.passes;
   const double m = row_max(x);
   traffic.reads += x.size(0);
-  const bool blind = m == -std::numeric_limits<double>::infinity();
-  const double shift = blind ? 0 : m;  // -inf - -inf would be NaN
+  const bool fully_masked = m == -std::numeric_limits<double>::infinity();
+  const double shift = fully_masked ? 0 : m;  // -inf - -inf would be NaN
 
   double l = 0;
   ++traffic.passes;
   for (std::int64_t j = 0; j < x.size(0); ++j, ++traffic.reads) {
     l = rounded<A>(l + exp_in<T>(rounded<A>(exact(x(j)) - shift)));
   }
-  if (blind) l = 1;  // 0 / 1, not 0 / 0
+  if (fully_masked) l = 1;  // 0 / 1, not 0 / 0
   ++traffic.passes;
   for (std::int64_t j = 0; j < x.size(0); ++j, ++traffic.reads) {
     const double e = exp_in<T>(rounded<A>(exact(x(j)) - shift));
