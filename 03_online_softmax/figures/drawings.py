@@ -83,7 +83,7 @@ def chain():
         state(d, x, 98)
         if k < 3:
             d.pointer(x + 66, 111, x + 94, 111)
-        d.text(x + 33, 142, ["keys 0", "0 to 1", "0 to 2", "all keys"][k], fill=GREY)
+        d.text(x + 33, 142, ["tile 0", "tiles 0, 1", "0 to 2", "all tiles"][k], fill=GREY)
     d.text(16, 168, "Below each state: the tiles that it covers.", text_anchor="start", fill=GREY)
     return d
 
