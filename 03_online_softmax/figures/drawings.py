@@ -149,7 +149,7 @@ def tiles():
     y = top + side * 4 + 24
     d.text(16, y, "For each tile of queries (rows, in parallel):", text_anchor="start")
     d.text(16, y + 20, "go along the tiles of keys; each tile of S becomes P,", text_anchor="start")
-    d.text(16, y + 40, "is added to m, l and O, and is forgotten.", text_anchor="start")
+    d.text(16, y + 40, "is added to m, l and O, and is discarded.", text_anchor="start")
     d.text(16, y + 62, "Grey: computed before, no longer stored.", text_anchor="start", fill=GREY)
     return d
 
