@@ -17,7 +17,7 @@ using ladder::Traffic;
 // The traffic of a rung, as its loops over tiles have it.
 struct TrafficFormula {
   std::string kernel;  // the rung
-  std::string reads;   // with N, D, T = N / 32 and the padded P, for people
+  std::string reads;   // with N, D, T = N / 32 and R, padded rows, for people
   std::string writes;  // likewise
   // One head, no mask: n queries, and as many keys; n and d are multiples of
   // 32.
@@ -71,11 +71,11 @@ Traffic of_atomics(std::int64_t n, std::int64_t d) {
 std::vector<TrafficFormula> traffic_formulas() {
   return {{"01_unfused", "10 T N D + 6 N^2", "4 N^2 + 3 N D", of_unfused},
           {"02_preprocess", "10 T N D + 5 N^2 + 2 N D",
-           "3 N^2 + 3 N D + P + N", of_preprocess},
+           "3 N^2 + 3 N D + R + N", of_preprocess},
           {"03_two_kernels", "9/2 T N D + 3 N^2 + 7 N D + 16 N",
-           "3 N D + 2 P", of_two_kernels},
+           "3 N D + 2 R", of_two_kernels},
           {"04_atomics", "5/2 T N D + 3/2 N^2 + 5 N D + 16 N",
-           "T N D + 3 N D + 2 P", of_atomics}};
+           "T N D + 3 N D + 2 R", of_atomics}};
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ std::vector<TrafficFormula> traffic_formulas() {
 void show_traffic(cli::Program& program, const Backend& watched) {
   fmt::print(
       "Elements read and written by one head: N queries, N keys, head_dim D, "
-      "float32,\nno mask; T = N / {}, and P is N rounded up to a multiple of "
+      "float32,\nno mask; T = N / {}, and R is N rounded up to a multiple of "
       "{}\n\n",
       kTile, kPadding);
   cli::Table rules({"kernel", "reads", "writes and additions"});
