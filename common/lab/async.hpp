@@ -85,6 +85,7 @@ struct BarrierState {
   int missing = 0;           ///< of these, in this phase
   std::int64_t bytes = 0;    ///< expected, less those that copies have brought
   std::uint32_t phases = 0;  ///< that have ended
+  std::uint32_t seen = 0;    ///< of these, up to the last one that a thread has waited for
   /// When each thread last came: that phase, counted from 1. Only with an observer.
   std::vector<std::uint32_t> came;
   /// Copies that report to it and have not landed, each with its phase.
@@ -193,7 +194,7 @@ struct Stores {
 void init_barrier(void* barrier, int arrivals, const SourceLocation& location);
 /// Mbarrier::arrive_and_expect(): this thread has come, and bytes will.
 void arrive_at_barrier(void* barrier, std::int64_t bytes, const SourceLocation& location);
-/// Mbarrier::wait(): waits for the end of the phase of a parity.
+/// Mbarrier::wait(): waits for the end of the phase of a parity, which is 0 or 1.
 void wait_at_barrier(void* barrier, int parity, const SourceLocation& location);
 /// fence_barrier_init()
 void fence_barriers();

@@ -438,11 +438,12 @@ class Block {
     record_at(fiber, Step::Kind::kArrive, barrier, 1, bytes);
     state.bytes += bytes;
     --state.missing;
-    advance(barrier, state);
+    advance(barrier, state, location);
   }
 
   void wait(Fiber& fiber, void* barrier, int parity, const SourceLocation& location) {
     BarrierState& state = state_of(barrier, location);
+    check_parity(parity, state, location);
     if (observer != nullptr) observer->barrier_used(barrier, false, location);
     // Which phase this is about, as a number: a record knows no parity.
     const std::uint32_t phases = state.phases + (state.ended(parity) ? 0 : 1);
@@ -454,6 +455,7 @@ class Block {
       fiber.yield();
       fiber.barrier = nullptr;
     }
+    state.seen = state.phases;
     if (fiber.thread.lane == 0) {
       record_at(fiber, Step::Kind::kWait, barrier, static_cast<int>(phases));
     }
@@ -517,7 +519,7 @@ class Block {
     }
     state.copies.emplace_back(phase, copy);
     state.bytes -= size;
-    advance(barrier, state);
+    advance(barrier, state, copy.location);
   }
 
   void store(Fiber& fiber, const BulkCopy& copy) {
@@ -735,9 +737,33 @@ class Block {
     last = state.phases + 1;
   }
 
+  // A GPU defines no other parities.
+  static void check_parity(int parity, const BarrierState& state, const SourceLocation& location) {
+    if (parity == 0 || parity == 1) return;
+    const std::string text = fmt::format(
+        "a wait at an mbarrier for the parity {}; a phase has the parity 0 or 1", parity);
+    if (observer == nullptr) {
+      throw std::runtime_error(fmt::format("{}:{}: {}", location.file, location.line, text));
+    }
+    observer->finds("barrier", location, state.made, text);
+  }
+
+  // Two phases that end with no wait between them look to a thread that waits like none: a wait
+  // knows a phase by its parity alone.
+  static void check_seen(const BarrierState& state, const SourceLocation& location) {
+    if (observer == nullptr || state.seen >= state.phases) return;
+    observer->finds(
+        "barrier", location, state.made,
+        fmt::format("a phase of the mbarrier that was initialised at the other line ends "
+                    "although no thread has waited for the phase before it: more arrive "
+                    "than the {} of a phase, or a wait is missing",
+                    state.arrivals));
+  }
+
   // Ends a barrier's phase if all have come.
-  void advance(const void* barrier, BarrierState& state) {
+  void advance(const void* barrier, BarrierState& state, const SourceLocation& location) {
     if (state.missing > 0 || state.bytes > 0) return;
+    check_seen(state, location);
     ++state.phases;
     state.missing = state.arrivals;
     if (observer != nullptr) observer->phase_ends(barrier);
@@ -745,6 +771,7 @@ class Block {
       if (fiber.state == State::kAtMbarrier && fiber.barrier == barrier &&
           state.ended(fiber.parity)) {
         fiber.state = State::kReady;
+        state.seen = state.phases;
       }
     }
   }

@@ -84,6 +84,53 @@ __global__ void wrong_parity(const __grid_constant__ TensorMap map,
   out[i] = sum;
 }
 
+/// A warp hands rows to another one through one stage. Three lanes release it
+/// where one should: an odd number of phases ends, so each wait still finds the
+/// parity that it expects.
+template <bool broken>
+__global__ void surplus_arrivals(float* out) {
+  __shared__ Mbarrier full, empty;
+  __shared__ float row[kWarp];
+  const int lane = threadIdx.x % kWarp;
+  if (threadIdx.x == 0) {
+    full.init(1);
+    empty.init(1);  // surplus: the barrier
+    fence_barrier_init();
+  }
+  __syncthreads();
+  float sum = 0;
+  for (int i = 0; i < 3; ++i) {
+    if (threadIdx.x < kWarp) {
+      empty.wait((i + 1) % 2);
+      row[lane] = static_cast<float>(i);
+      __syncwarp();
+      if (lane == 0) full.arrive();
+    } else {
+      full.wait(i % 2);
+      sum += row[lane];
+      __syncwarp();
+      if (lane < (broken ? 3 : 1)) empty.arrive();  // surplus: arrives
+    }
+  }
+  out[threadIdx.x] = sum;
+}
+
+/// The parity of the phase before the first one is computed as -1.
+template <bool broken>
+__global__ void parity_below_zero(float* out) {
+  __shared__ Mbarrier ready;
+  const int use = 0;
+  if (threadIdx.x == 0) {
+    ready.init(kWarp);  // below zero: the barrier
+    fence_barrier_init();
+  }
+  __syncthreads();
+  ready.wait(broken ? (use - 1) % 2 : (use + 1) % 2);  // below zero: waits
+  ready.arrive();
+  ready.wait(use);
+  out[threadIdx.x] = 1;
+}
+
 /// The barrier is told of twice as many bytes as come.
 template <bool broken>
 __global__ void too_many_bytes(const __grid_constant__ TensorMap map,
@@ -949,6 +996,14 @@ inline std::vector<BrokenHopperKernel> broken_hopper_kernels() {
         "parity: freed", "parity: the barriers",
         with_sums(wrong_parity<true>, wrong_parity<false>, 64)},
        "arrives twice in one phase"},
+      {{"surplus_arrivals", "More threads arrive than a phase needs.",
+        "barrier", "surplus: arrives", "surplus: the barrier",
+        alone(surplus_arrivals<true>, surplus_arrivals<false>, 64)},
+       "no thread has waited for the phase before it"},
+      {{"parity_below_zero", "A wait has a parity other than 0 and 1.",
+        "barrier", "below zero: waits", "below zero: the barrier",
+        alone(parity_below_zero<true>, parity_below_zero<false>, 32)},
+       "for the parity -1"},
       {{"too_many_bytes", "A barrier is told of more bytes than come.",
         "deadlock", "too many bytes: waits", "",
         with_out(too_many_bytes<true>, too_many_bytes<false>, 128)},

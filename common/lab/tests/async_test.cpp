@@ -103,6 +103,15 @@ TEST_CASE("a thread that waits for ever is named, with what is missing") {
   }
 }
 
+TEST_CASE("without an observer a parity other than 0 and 1 ends the launch") {
+  DeviceBuffer<float> out(kWarp);
+  launch(parity_below_zero<false>, {{1}, {kWarp}}, out.data());
+  const std::string message = message_of<std::runtime_error>([&] {
+    launch(parity_below_zero<true>, {{1}, {kWarp}}, out.data());
+  });
+  CHECK(contains(message, "for the parity -1; a phase has the parity 0 or 1"));
+}
+
 TEST_CASE("without an observer a misaligned access ends the launch") {
   for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
     if (kernel.kind != "misaligned") continue;
