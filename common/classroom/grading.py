@@ -1,6 +1,7 @@
 """Grades an answer to an exercise, stage by stage."""
 
 import ast
+import concurrent.futures
 import contextlib
 import dataclasses
 import functools
@@ -94,7 +95,7 @@ class Toolchain:
                 f"{self.build} is not a build of this course with the target classroom: {error}"
             ) from error
         self.confine, self.libraries, self.flags = files["confine"], {}, {}
-        self.objects = {kind: files[kind] for kind in ("grader", "entry")}
+        self.objects = {kind: files[kind] for kind in ("grader", "entry", "lab_grader")}
         for machine in ("cpu", "lab"):
             self.libraries[machine] = files[machine]
             found = [
@@ -193,7 +194,8 @@ class Toolchain:
 
     def linked(self, machine, kind):
         """Files that are linked with a grader, or with an entry."""
-        return [*self.objects[kind], *self.libraries[machine]]
+        of_labs = self.objects["lab_grader"] if (machine, kind) == ("lab", "grader") else []
+        return [*self.objects[kind], *of_labs, *self.libraries[machine]]
 
     def link(self, objects, machine, kind, program, scratch, limits):
         """Links a program; without the flags: -fsanitize=thread would bring its own library."""
@@ -426,15 +428,19 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None, prog
         (scratch / "student").mkdir()
         (scratch / "student" / exercise.file).write_text(answer, encoding="utf-8")
         progress("compiling your file")
-        outcome = toolchain.compile(exercise, scratch)
-        results[0].seconds = outcome.seconds
-        if outcome.status != 0:
-            results[0].verdict = "refused"
-            results[0].message = compiler_says(outcome, scratch, shown)
-            return results
-        results[0].verdict = "passed"
-        progress("building this exercise's grader, once")
-        toolchain.grader(exercise)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            # At the same time: the first check of an exercise compiles both.
+            grader = pool.submit(toolchain.grader, exercise)
+            outcome = toolchain.compile(exercise, scratch)
+            results[0].seconds = outcome.seconds
+            if outcome.status != 0:
+                results[0].verdict = "refused"
+                results[0].message = compiler_says(outcome, scratch, shown)
+                return results
+            results[0].verdict = "passed"
+            if not grader.done():
+                progress("building this exercise's grader, once")
+            grader.result()
         if inspect:
             inspect(toolchain.grader(exercise))
         for result in results[1:]:

@@ -33,29 +33,7 @@ using Reason = std::pair<std::string, std::string>;
 /// lab's own words.
 /// @param seen    of a launch
 /// @param reasons kind and misconception, in the order in which they are tried
-inline void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = {}) {
-  if (seen.report.findings.empty()) return;
-  const lab::Finding& first = seen.report.findings.front();
-  std::string why = "the lab found what a GPU would not tell you";
-  if (first.kind == "race") {
-    why = first.other == first.where || first.other.empty()
-              ? "several threads use the same element where each should have its own"
-              : "two threads use the same element, and nothing orders them";
-  } else if (first.kind == "out of bounds") {
-    why = "an index lies outside of the array";
-  } else if (first.kind == "unwritten") {
-    why = "an element is read that no thread has written";
-  } else if (first.kind == "barrier") {
-    why = "not all threads of the block come to a barrier";
-  }
-  for (const auto& [kind, says] : reasons) {
-    if (found(seen, kind)) {
-      why = says;
-      break;
-    }
-  }
-  refuse(why + "\n\n" + seen.report.findings_text());
-}
+void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = {});
 
 /// check() for what a kernel wrote: a mistake that explains the result comes first, then what the
 /// lab found, then where the numbers differ.
@@ -66,21 +44,8 @@ inline void require_no_findings(const Seen& seen, const std::vector<Reason>& rea
 /// @param tolerance largest difference that is allowed
 /// @param mistakes  tried in their order
 /// @param where     the case
-inline void check_result(const Seen& seen, const std::vector<Reason>& reasons, const Table& out,
-                         const std::vector<double>& reference, double tolerance,
-                         const std::vector<Mistake>& mistakes, const std::string& where) {
-  if (agree(out.values, reference, tolerance)) {
-    // What lands beside a matrix may leave the result as it is, and end the next launch.
-    if (found(seen, "out of bounds")) require_no_findings(seen, reasons);
-    return;
-  }
-  for (const Mistake& mistake : mistakes) {
-    if (agree(out.values, mistake.result, tolerance)) {
-      refuse(mistake.says + " (case: " + where + ")");
-    }
-  }
-  require_no_findings(seen, reasons);
-  check(out, reference, tolerance, {}, where);
-}
+void check_result(const Seen& seen, const std::vector<Reason>& reasons, const Table& out,
+                  const std::vector<double>& reference, double tolerance,
+                  const std::vector<Mistake>& mistakes, const std::string& where);
 
 }  // namespace fa::classroom

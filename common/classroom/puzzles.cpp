@@ -1,42 +1,28 @@
-/// @file
-/// What the graders of the puzzles share: a drawing of which thread touches what, from the trace of
-/// the student's own kernel, and the mistakes that every puzzle knows.
-#pragma once
+#include "common/classroom/puzzles.hpp"
 
 #include <algorithm>
-#include <cstdint>
+#include <cmath>
 #include <map>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
-#include "common/classroom/lab.hpp"
-#include "common/classroom/puzzle.hpp"
-
 namespace fa::classroom {
+namespace {
 
-/// An array in a drawing: those that are read in the order of the parameters, then the output.
-struct Drawn {
-  std::string name;       ///< "x"
-  std::int64_t size = 0;  ///< elements
-  std::int64_t cols = 0;  ///< of a matrix; 0 for a vector
-};
-
-/// Threads that touch an element: block and thread.
+// Threads that touch an element: block and thread.
 using Threads = std::set<std::pair<int, int>>;
 
-/// A thread as drawings name it: "3"; "(2,1)" in a block of two dimensions.
-inline std::string thread_name(const Puzzle& p, int thread) {
+// A thread as drawings name it: "3"; "(2,1)" in a block of two dimensions.
+std::string thread_name(const Puzzle& p, int thread) {
   const int width = static_cast<int>(p.block[0]);
   if (p.block[1] == 1) return std::to_string(thread);
   return fmt::format("({},{})", thread % width, thread / width);
 }
 
-/// Several threads, short: "3", "0-7", "1:0-3" in block 1, "12 thr." for a mixture.
-inline std::string threads_name(const Puzzle& p, const Threads& threads) {
+// Several threads, short: "3", "0-7", "1:0-3" in block 1, "12 thr." for a mixture.
+std::string threads_name(const Puzzle& p, const Threads& threads) {
   if (threads.empty()) return ".";
   const auto [block, first] = *threads.begin();
   const auto [last_block, last] = *threads.rbegin();
@@ -44,22 +30,19 @@ inline std::string threads_name(const Puzzle& p, const Threads& threads) {
   std::string name;
   if (count == 1) {
     name = thread_name(p, first);
-  } else if (block == last_block && last - first + 1 == count &&
-             p.block[1] == 1) {
+  } else if (block == last_block && last - first + 1 == count && p.block[1] == 1) {
     name = fmt::format("{}-{}", first, last);
   } else if (block == last_block && count == 2) {
     name = thread_name(p, first) + "+" + thread_name(p, last);
   } else {
     return fmt::format("{} thr.", count);
   }
-  return p.grid[0] * p.grid[1] == 1 ? name
-                                    : fmt::format("{}:{}", block, name);
+  return p.grid[0] * p.grid[1] == 1 ? name : fmt::format("{}:{}", block, name);
 }
 
-/// A table of cells, each as wide as the widest, in lines of up to 76 columns.
-inline std::string cells(const std::string& title,
-                         const std::vector<std::string>& head,
-                         const std::vector<std::string>& body) {
+// A table of cells, each as wide as the widest, in lines of up to 76 columns.
+std::string cells(const std::string& title, const std::vector<std::string>& head,
+                  const std::vector<std::string>& body) {
   std::size_t width = 1, begin = 0;
   for (const std::string& cell : head) width = std::max(width, cell.size());
   for (const std::string& cell : body) width = std::max(width, cell.size());
@@ -81,16 +64,14 @@ inline std::string cells(const std::string& title,
   return text;
 }
 
-/// One array and one direction: which thread touches which element.
-inline std::string draw_array(const Puzzle& p, const Drawn& array,
-                              const std::map<std::int64_t, Threads>& touched,
-                              bool write) {
+// One array and one direction: which thread touches which element.
+std::string draw_array(const Puzzle& p, const Drawn& array,
+                       const std::map<std::int64_t, Threads>& touched, bool write) {
   constexpr std::int64_t most = 64;
   const char* how = write ? "written" : "read";
   const auto of = [&](std::int64_t element) {
     const auto found = touched.find(element);
-    return threads_name(p,
-                        found == touched.end() ? Threads{} : found->second);
+    return threads_name(p, found == touched.end() ? Threads{} : found->second);
   };
   const std::int64_t size = std::min(array.size, most);
   std::string text;
@@ -108,8 +89,7 @@ inline std::string draw_array(const Puzzle& p, const Drawn& array,
       width = std::max(width, of(i).size());
     }
     for (std::int64_t i = 0; i < size; ++i) {
-      if (i % array.cols == 0)
-        text += fmt::format("  row {:<2}    ", i / array.cols);
+      if (i % array.cols == 0) text += fmt::format("  row {:<2}    ", i / array.cols);
       text += fmt::format("  {:>{}}", of(i), width);
       if ((i + 1) % array.cols == 0 || i + 1 == size) text += "\n";
     }
@@ -121,31 +101,28 @@ inline std::string draw_array(const Puzzle& p, const Drawn& array,
   for (const auto& [element, threads] : touched) {
     if (element >= 0 && element < array.size) continue;
     if (++beside > 4) continue;
-    text += fmt::format("  outside: {}[{}] is {} by thread {}\n", array.name,
-                        element, how, threads_name(p, threads));
+    text += fmt::format("  outside: {}[{}] is {} by thread {}\n", array.name, element, how,
+                        threads_name(p, threads));
   }
   if (beside > 4) text += fmt::format("  outside: {} more\n", beside - 4);
   return text;
 }
 
-/// Which thread touches what, for the terminal.
-/// @param arrays as the parameters of the kernel
-inline std::string drawing(const Puzzle& p, const Played& played,
-                           const std::vector<Drawn>& arrays) {
+// Which thread touches what, for the terminal; arrays as the parameters of the kernel.
+std::string drawing(const Puzzle& p, const Played& played, const std::vector<Drawn>& arrays) {
   if (played.places.empty()) return "";
-  std::string text = fmt::format(
-      "Which thread touches what: {} block{} of {}{} threads{}\n\n",
-      p.grid[0] * p.grid[1], p.grid[0] * p.grid[1] == 1 ? "" : "s",
-      p.block[0], p.block[1] == 1 ? "" : fmt::format(" x {}", p.block[1]),
-      p.grid[0] * p.grid[1] > 1 ? "; 1:0 is thread 0 of block 1"
-      : p.block[1] > 1 ? "; (2,1) has threadIdx.x = 2 and threadIdx.y = 1"
-                       : "");
+  std::string text =
+      fmt::format("Which thread touches what: {} block{} of {}{} threads{}\n\n",
+                  p.grid[0] * p.grid[1], p.grid[0] * p.grid[1] == 1 ? "" : "s", p.block[0],
+                  p.block[1] == 1 ? "" : fmt::format(" x {}", p.block[1]),
+                  p.grid[0] * p.grid[1] > 1 ? "; 1:0 is thread 0 of block 1"
+                  : p.block[1] > 1          ? "; (2,1) has threadIdx.x = 2 and threadIdx.y = 1"
+                                            : "");
   std::map<std::pair<int, int>, std::map<std::int64_t, Threads>> touched;
   std::int64_t shared = 0;  // words of it
   for (const Place& place : played.places) {
     if (place.array < 0 && place.block > 0) continue;  // as block 0 does
-    touched[{place.array, place.write}][place.element].insert(
-        {place.block, place.thread});
+    touched[{place.array, place.write}][place.element].insert({place.block, place.thread});
     if (place.array < 0) shared = std::max(shared, place.element + 1);
   }
   const auto draw = [&](const Drawn& array, int number, int write) {
@@ -164,16 +141,15 @@ inline std::string drawing(const Puzzle& p, const Played& played,
   return text;
 }
 
-/// How often an array was read: see Place::array.
-inline std::int64_t reads(const Played& played, int array) {
-  return std::count_if(played.places.begin(), played.places.end(),
-                       [&](const Place& place) {
-                         return place.array == array && place.write == 0;
-                       });
+}  // namespace
+
+std::int64_t reads(const Played& played, int array) {
+  return std::count_if(played.places.begin(), played.places.end(), [&](const Place& place) {
+    return place.array == array && place.write == 0;
+  });
 }
 
-/// The most loads and stores of shared memory that one thread does.
-inline std::int64_t longest_thread(const Played& played) {
+std::int64_t longest_thread(const Played& played) {
   std::map<std::pair<int, int>, std::int64_t> count;
   std::int64_t most = 0;
   for (const Place& place : played.places) {
@@ -183,31 +159,12 @@ inline std::int64_t longest_thread(const Played& played) {
   return most;
 }
 
-/// What a puzzle's grader knows of a case.
-struct PuzzleCase {
-  Puzzle puzzle;
-  std::vector<Drawn> arrays;      ///< as the parameters of the kernel
-  std::vector<double> right;      ///< the output
-  std::vector<Mistake> mistakes;  ///< in the order in which they are tried
-  std::vector<Reason> reasons;    ///< for findings of the lab
-  std::string where;              ///< the case, in words
-  /// Whether a read of unwritten memory is told before the mistakes: it may give the same result.
-  bool unwritten_first = false;
-  /// What to tell when several threads write the same element.
-  std::string twice =
-      "each element of the output belongs to one thread. A kernel has no "
-      "loop over all elements: "
-      "the launch has taken its place";
-};
-
-/// Runs the kernel, draws it, and refuses a wrong result.
-inline Played play_puzzle(const PuzzleCase& c, double tolerance = 1e-5) {
+Played play_puzzle(const PuzzleCase& c, double tolerance) {
   auto played = unpacked<Played>(call<std::string>("run", packed(c.puzzle)));
   show(drawing(c.puzzle, played, c.arrays));
   std::vector<Mistake> mistakes;
   if (!found(played.seen, "out of bounds")) {
-    mistakes.push_back(
-        {"nothing was written", std::vector<double>(c.right.size(), NAN)});
+    mistakes.push_back({"nothing was written", std::vector<double>(c.right.size(), NAN)});
   }
   mistakes.insert(mistakes.end(), c.mistakes.begin(), c.mistakes.end());
   std::vector<Reason> reasons = c.reasons;
@@ -230,32 +187,21 @@ inline Played play_puzzle(const PuzzleCase& c, double tolerance = 1e-5) {
   const auto explained = [&](const Mistake& mistake) {
     return agree(played.out, mistake.result, tolerance);
   };
-  if (most.second > 1 &&
-      std::none_of(mistakes.begin(), mistakes.end(), explained)) {
-    refuse(fmt::format("{} threads write {}[{}]: {} (case: {})", most.second,
-                       c.arrays.back().name, most.first, c.twice, c.where));
+  if (most.second > 1 && std::none_of(mistakes.begin(), mistakes.end(), explained)) {
+    refuse(fmt::format("{} threads write {}[{}]: {} (case: {})", most.second, c.arrays.back().name,
+                       most.first, c.twice, c.where));
   }
   check_result(played.seen, reasons,
-               {c.arrays.back().name, played.out,
-                std::max<std::int64_t>(1, c.arrays.back().cols)},
+               {c.arrays.back().name, played.out, std::max<std::int64_t>(1, c.arrays.back().cols)},
                c.right, tolerance, mistakes, c.where);
   return played;
 }
 
-/// play_puzzle() for the stage "races": findings of every kind are refused.
-inline Played play_strictly(const PuzzleCase& c) {
+Played play_strictly(const PuzzleCase& c) {
   Played played = play_puzzle(c);
   needs_watching(played.seen);
   require_no_findings(played.seen, c.reasons);
   return played;
-}
-
-/// A vector of a function of its index.
-template <class F>
-std::vector<double> made(std::int64_t size, F f) {
-  std::vector<double> result;
-  for (std::int64_t i = 0; i < size; ++i) result.push_back(f(i));
-  return result;
 }
 
 }  // namespace fa::classroom

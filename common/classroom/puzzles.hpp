@@ -1,0 +1,59 @@
+/// @file
+/// What the graders of the puzzles share: a drawing of which thread touches what, from the trace of
+/// the student's own kernel, and the mistakes that every puzzle knows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/classroom/lab.hpp"
+#include "common/classroom/puzzle.hpp"
+
+namespace fa::classroom {
+
+/// An array in a drawing: those that are read in the order of the parameters, then the output.
+struct Drawn {
+  std::string name;       ///< "x"
+  std::int64_t size = 0;  ///< elements
+  std::int64_t cols = 0;  ///< of a matrix; 0 for a vector
+};
+
+/// How often an array was read: see Place::array.
+std::int64_t reads(const Played& played, int array);
+
+/// The most loads and stores of shared memory that one thread does.
+std::int64_t longest_thread(const Played& played);
+
+/// What a puzzle's grader knows of a case.
+struct PuzzleCase {
+  Puzzle puzzle;
+  std::vector<Drawn> arrays;      ///< as the parameters of the kernel
+  std::vector<double> right;      ///< the output
+  std::vector<Mistake> mistakes;  ///< in the order in which they are tried
+  std::vector<Reason> reasons;    ///< for findings of the lab
+  std::string where;              ///< the case, in words
+  /// Whether a read of unwritten memory is told before the mistakes: it may give the same result.
+  bool unwritten_first = false;
+  /// What to tell when several threads write the same element.
+  std::string twice =
+      "each element of the output belongs to one thread. A kernel has no "
+      "loop over all elements: "
+      "the launch has taken its place";
+};
+
+/// Runs the kernel, draws it, and refuses a wrong result.
+Played play_puzzle(const PuzzleCase& c, double tolerance = 1e-5);
+
+/// play_puzzle() for the stage "races": findings of every kind are refused.
+Played play_strictly(const PuzzleCase& c);
+
+/// A vector of a function of its index.
+template <class F>
+std::vector<double> made(std::int64_t size, F f) {
+  std::vector<double> result;
+  for (std::int64_t i = 0; i < size; ++i) result.push_back(f(i));
+  return result;
+}
+
+}  // namespace fa::classroom
