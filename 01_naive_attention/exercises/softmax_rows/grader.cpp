@@ -60,6 +60,13 @@ void grade(const Scores& s, const std::string& where) {
        {"the maximum of all rows was subtracted: in a row far below it every "
         "e^(s - max) is 0",
         softmax(s, [=](int) { return all_max; })},
+       {"the smallest score of a row was subtracted: e^(s - min) overflows",
+        softmax(s, [&](int i) { return s.row(i).minCoeff(); })},
+       {"the mean of a row was subtracted: a score far above it overflows",
+        softmax(s, [&](int i) { return s.row(i).mean(); })},
+       {"the first score of a row was subtracted: a score far above it "
+        "overflows",
+        softmax(s, [&](int i) { return s(i, 0); })},
        {"the maximum was added and not subtracted",
         softmax(s, [&](int i) { return -row_max(i); })}},
       where);
@@ -85,6 +92,9 @@ FA_STAGE(odd) {
   grade(blind, "a row of -infinity");
   one << -1e4;
   grade(one, "a single score");
+  Scores wide(2, 3);
+  wide << -1000, 0, 1000, 1000, -1000, 0;
+  grade(wide, "scores from -1000 to 1000");
   Scores random(17, 113);
   for (int i = 0; i < random.size(); ++i) {
     random.data()[i] = 50 * fa::random_normal(1, i);

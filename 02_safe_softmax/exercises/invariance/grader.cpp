@@ -17,7 +17,8 @@ Row softmax(const Row& scores, bool shifted, double start, double base,
   const double minus_infinity = -std::numeric_limits<double>::infinity();
   double m = start;
   for (const double s : scores) m = std::max(m, s);
-  if (!shifted || m == minus_infinity) m = 0;
+  const bool blind = m == minus_infinity;  // a row of -infinity
+  if (!shifted || blind) m = 0;
   std::vector<T> e;
   T sum = 0, largest = 0;
   for (const double s : scores) {
@@ -27,6 +28,7 @@ Row softmax(const Row& scores, bool shifted, double start, double base,
     sum += e.back();
     largest = std::max(largest, e.back());
   }
+  if (blind) sum = largest = 1;
   Row weights;
   for (const T x : e) {
     weights.push_back(
@@ -86,6 +88,27 @@ FA_STAGE(odd) {
         return softmax<double>(s, true, kLowest, 2, Divide::kSum, kNoClip);
       },
       "with base 2");
+  must_refuse(
+      [](const Row& s) {
+        Row scaled = s;
+        for (double& x : scaled) x /= std::sqrt(double(s.size()));
+        return right<double>(scaled);
+      },
+      "that divides the scores by the root of their number first");
+  must_refuse(
+      [](const Row& s) {
+        Row weights = right<double>(s);
+        std::reverse(weights.begin(), weights.end());
+        return weights;
+      },
+      "whose weights stand in the opposite order");
+  must_refuse(
+      [](const Row& s) {
+        Row limited = s;
+        for (double& x : limited) x = std::min(x, 700.0);
+        return right<double>(limited);
+      },
+      "that clips scores at 700, and shifts them only then");
   must_refuse(
       [](const Row& s) { return Row(s.size(), 1.0 / double(s.size())); },
       "that gives equal weights");

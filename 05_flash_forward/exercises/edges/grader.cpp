@@ -93,6 +93,12 @@ std::vector<Wrong> wrongs(const Inputs& in) {
       [=](Answer& a) {
         a.tiles = [=](int query0) { return ceil_div(seen(query0), kKeys); };
       });
+  change("tiles ends before the last key of the block's last query",
+         [=](Answer& a) {
+           a.tiles = [=](int query0) {
+             return ceil_div(seen(query0 + kRows - 2), kKeys);
+           };
+         });
   change(
       "unmasked_tiles is too large: a tile of which the block's first query "
       "sees a "
@@ -166,6 +172,8 @@ FA_STAGE(easy) {
 
 FA_STAGE(odd) {
   grade({1, 1, 37, 71, 32, true});
+  // The last query of a block is the only one that sees a key of the last tile.
+  grade({1, 1, 32, 33, 32, true});
   grade({2, 1, 45, 77, 32, false});
   grade({1, 1, 70, 45, 32, true});
   grade({1, 1, 100, 33, 32, true});

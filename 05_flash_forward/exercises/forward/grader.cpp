@@ -127,6 +127,16 @@ void grade(const Sizes& sizes, float spread = 1) {
                         return sees(sizes, query, key) &&
                                (!sizes.causal || key < (end + 31) / 32 * 32);
                       })},
+      {"the loop over keys ends before the last key of the block's last "
+       "query",
+       attention_with(in, bias,
+                      [&](int query, int key) {
+                        const int last =
+                            query / kQueries * kQueries + kQueries;
+                        const int end = std::max(last - 1 + shift, 0);
+                        return sees(sizes, query, key) &&
+                               (!sizes.causal || key < (end + 31) / 32 * 32);
+                      })},
       {"the last keys are left out: the number of keys is not a multiple of "
        "the tile",
        attention_with(in, bias,
@@ -163,6 +173,8 @@ FA_STAGE(easy) {
 FA_STAGE(odd) {
   grade({1, 1, 70, 45, kHeadDim, false});
   grade({2, 2, 33, 70, kHeadDim, true});
+  // The last query of a block is the only one that sees a key of the last tile.
+  grade({1, 1, 64, 65, kHeadDim, true});
   grade({4, 2, 70, 33, kHeadDim, true});
   grade({1, 1, 1, 1, kHeadDim, true});
   grade({1, 1, 5, 40, kHeadDim, true}, 60);

@@ -8,13 +8,15 @@ namespace {
 constexpr int kWarp = 32;
 
 const std::vector<Reason> kReasons = {
-    {"barrier",
-     "an mbarrier gets other arrivals than it was initialised for"},
     {"unwritten", "a stage is read before anything was written to it"},
     {"race",
      "the producer may write a stage that the consumer has not finished "
      "with, "
-     "or the consumer reads one that is not written yet"}};
+     "or the consumer reads one that is not written yet"},
+    {"barrier",
+     "an mbarrier gets more or fewer arrivals than it was initialised for, "
+     "or a "
+     "wait names the wrong phase"}};
 
 struct Case {
   Seen seen;

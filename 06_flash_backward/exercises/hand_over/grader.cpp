@@ -8,14 +8,16 @@ namespace {
 constexpr int kWarp = 32;
 
 const std::vector<Reason> kReasons = {
-    {"barrier",
-     "an mbarrier gets other arrivals than it was initialised for"},
     {"out of bounds", "it reads or writes beside an array"},
     {"unwritten", "a place is read before anything was written to it"},
     {"race",
      "a place is written while another warp may still read it, or read "
      "before "
-     "it was written"}};
+     "it was written"},
+    {"barrier",
+     "an mbarrier gets more or fewer arrivals than it was initialised for, "
+     "or a "
+     "wait names the wrong phase"}};
 
 struct Case {
   Seen seen;
