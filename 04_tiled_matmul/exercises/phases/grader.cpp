@@ -8,7 +8,8 @@ using namespace fa::FA_TARGET;
 
 namespace {
 
-constexpr int kStages = 5, kTile = 22, kRow = 11, kCol = 42;
+constexpr int kStages = FA_STAGES, kTile = FA_TILE, kRow = FA_ROW,
+              kCol = FA_COL;
 using TileA = SwizzledTile<bfloat16, 128, 64>;
 using TileB = SwizzledTile<bfloat16, 64, 192>;
 

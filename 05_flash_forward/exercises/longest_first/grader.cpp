@@ -8,7 +8,8 @@ using fa::FA_TARGET::TileScheduler;
 
 namespace {
 
-constexpr int kTiles = 7;
+constexpr int kTiles = FA_TILES, kSmsOfTwo = FA_SMS_TWO,
+              kSmsOfThree = FA_SMS_THREE;
 
 // Units of time of the tiles, in the scheduler's order.
 std::vector<int> order_of(int heads, int together) {
@@ -54,7 +55,8 @@ FA_QUESTIONS {
   const double in_order = dynamic(plain, 3), longest = dynamic(one, 3),
                least = std::ceil(work(one) / 3);
   const std::string sum = "this is the work of all SMs together";
-  const double first = dynamic(three, 7), after = dynamic(last, 7);
+  const double first = dynamic(three, kSmsOfThree),
+               after = dynamic(last, kSmsOfThree);
   return {
       {"in_order",
        in_order,
@@ -75,18 +77,18 @@ FA_QUESTIONS {
         {kTiles, "the longest tile is a bound, too, but a lower one here"},
         {work(one), sum}}},
       {"two_heads",
-       dynamic(two, 5),
+       dynamic(two, kSmsOfTwo),
        0,
        {{2 * longest,
          "the SMs do not wait for one head to end before they take tiles of "
          "the other"},
-        {dealt(two, 5), "here the tiles are dealt out beforehand"},
+        {dealt(two, kSmsOfTwo), "here the tiles are dealt out beforehand"},
         {work(two), sum}}},
       {"fewer_first",
        first,
        0,
        {{after, "this is with the group of two heads first"},
-        {dynamic(order_of(3, 3), 7),
+        {dynamic(order_of(3, 3), kSmsOfThree),
          "this is with all three heads in one group"},
         {work(three), sum}}},
       {"fewer_last",

@@ -9,7 +9,7 @@ using fa::FA_TARGET::SwizzledTile;
 
 namespace {
 
-constexpr int kHeadDim = 192, kRows = 64;
+constexpr int kHeadDim = FA_HEAD_DIM, kRows = 64;
 
 // What a thread holds of rows x columns sums, as wgmma divides them.
 template <int columns>
