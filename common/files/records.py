@@ -16,6 +16,7 @@ KERNELS = {
 # Fields: old: new.
 FIELDS = {"percent_hidden": "percent_masked"}
 AS_IT_WAS = {"command", "commit"}  # fields whose text is history
+COMMIT = re.compile(r"\b[0-9a-f]{7,40}\b")
 KERNEL = re.compile(rf"\b(?:{'|'.join(map(re.escape, KERNELS))})\b")
 
 
@@ -66,7 +67,8 @@ def source(*records):
         toolkit = record["toolkit"] if "toolkit" in record else record["cuda"]
         machine = f"{record['gpu']}, driver {record['driver']}, CUDA {toolkit}"
         commits, days = machines.setdefault(machine, ([], []))
-        commits.append(record["commit"][:7])
+        # A record may be of two commits: "adf8e6b (float32) and df281be".
+        commits += [word[:7] for word in COMMIT.findall(record["commit"])] or [record["commit"]]
         days.append(record["date"][:10])
     return "; ".join(
         f"{machine}, commit {' and '.join(dict.fromkeys(commits))}, "

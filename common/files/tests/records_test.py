@@ -90,6 +90,8 @@ class Read(unittest.TestCase):
             records.source(record, dict(record, commit="feed", date="2026-01-03T01:02")),
             f"{machine}, commit 0123456 and feed, 2026-01-02 and 2026-01-03",
         )
+        both = dict(record, commit="0123456 (float32) and fedcba9876")
+        self.assertIn("commit 0123456 and fedcba9, ", records.source(record, both))
         self.assertIn("; GPU 2, ", records.source(record, dict(record, gpu="GPU 2")))
 
 
