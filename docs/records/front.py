@@ -1,24 +1,28 @@
-"""Prints the front page's table of results: python3 -m docs.records.front FORWARD BACKWARD
-[--length N].
+"""Prints the front page's tables of results: python3 -m docs.records.front FORWARD BACKWARD
+[--length N | --behind].
 
 FORWARD and BACKWARD are the records of the interfaces of lessons 05 and 06. For bfloat16 and each
 head dimension and mask there is a line: TFLOP/s of the course and of the peers that the records
 have at one length; the course's speed over that of the fastest of them; and the least such ratio
-over all lengths. Exit status: 0, or 2 when a record has nothing of the kind.
+over all lengths. --behind prints the other table instead: where another implementation is faster,
+for all types, head dimensions and modes in the records. Exit status: 0, or 2 when a record has
+nothing of the kind.
 """
 
 import argparse
 import sys
 import textwrap
 
-from common.attention.peers import FOR_16_BITS, HEADINGS, OURS
-from common.attention.tables import mask_of
+from common.attention.peers import FOR_16_BITS, HEADINGS, MATH, OURS, SAME_BITS
+from common.attention.tables import mask_of, points_in
+from common.attention.tables import ratio as ratio_of_point
 from common.files.records import Problem, read, source
 from docs.records.results import aligned
 
 GROUPS = ("d64", "d128", "d256")  # the shapes of the FlashAttention papers, six or three lengths
 NAMES = {OURS: "course", "FLASH_ATTENTION": "FA-2", "FLASH_ATTENTION_3": "FA-3"}
 NAMES["FLASH_ATTENTION_4"] = "FA-4"
+NAMES[MATH] = "unfused"
 
 
 def problems(record):
@@ -66,22 +70,63 @@ def table(records, length):
     return aligned(cells, 1)
 
 
+def name_of(backend):
+    """A peer's name on the front page, whatever its mode."""
+    backend = SAME_BITS.get(backend, backend)
+    return NAMES.get(backend, HEADINGS[backend])
+
+
+def behind(records):
+    """The lines of the table of what is behind. records: as for table()."""
+    cells = [["pass", "type", "D", "mask", "behind", "least", "N", "fastest"]]
+    totals = []
+    for name, record in records.items():
+        timed = [row for row in record["measurements"] if row["what"] == "time"]
+        for same_bits, what in ((False, name), (True, f"{name}, deterministic")):
+            points, slower = {}, 0
+            for of in points_in(timed):
+                found = ratio_of_point(of, same_bits)
+                row = next(iter(of.values()))
+                if found:
+                    kind = (row["type"], row["head_dim"], row["causal"])
+                    points.setdefault(kind, []).append((*found, row["length"]))
+            for (dtype, head_dim, causal), found in sorted(points.items()):
+                less = [point for point in found if round(point[0], 3) < 1]
+                slower += len(less)
+                if less:
+                    least, fastest, length = min(less)
+                    of_all = f"{len(less)} of {len(found)}"
+                    figures = [of_all, f"{least:.3f}", str(length), name_of(fastest)]
+                    mask = mask_of({"causal": causal})
+                    cells.append([what, dtype, str(head_dim), mask, *figures])
+            if points:
+                totals.append(f"{what} {slower} of {sum(map(len, points.values()))}")
+    if not totals:
+        raise Problem("the records compare nothing")
+    return [*aligned(cells, 1), "points behind, of all: " + "; ".join(totals)]
+
+
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("forward", help="docs/results/h200_05_interface.json")
     parser.add_argument("backward", help="docs/results/h200_06_interface.json")
     parser.add_argument("--length", type=int, default=4096, help="queries and keys")
+    parser.add_argument("--behind", action="store_true", help="where another one is faster")
     options = parser.parse_args(arguments)
     try:
         records = {"forward": read(options.forward), "backward": read(options.backward)}
-        lines = table(records, options.length)
+        lines = behind(records) if options.behind else table(records, options.length)
         where = textwrap.wrap(f"({source(*records.values())})", 88, subsequent_indent=" ")
     except (Problem, KeyError) as problem:
         print(f"front.py: {problem}", file=sys.stderr)
         return 2
-    print(f"TFLOP/s in bfloat16, {options.length} queries and keys")
-    print("\n".join(lines))
-    print("x best: the course's speed over that of the fastest other; least: over all lengths")
+    if options.behind:
+        print("Points at which another implementation is faster; least: the course's speed over its")
+        print("\n".join(lines))
+    else:
+        print(f"TFLOP/s in bfloat16, {options.length} queries and keys")
+        print("\n".join(lines))
+        print("x best: the course's speed over that of the fastest other; least: over all lengths")
     print("\n".join(where))
     return 0
 

@@ -45,11 +45,35 @@ class FrontTest(TreeTest):
         self.assertEqual(lines[3], ["forward", "64", "full", "110", "100", "1.100", "1.100"])
         self.assertEqual(len([line for line in lines if line[0] == "forward"]), 1)
 
+    def test_what_is_behind(self):
+        rows = [row("this lesson", 110.0), row("CUDNN_ATTENTION", 100.0)]
+        rows += [row("this lesson", 80.0, 512), row("FLASH_ATTENTION_4", 100.0, 512)]
+        rows += [row("this lesson", 50.0, head_dim=96), row("FLASH_ATTENTION", 100.0, head_dim=96)]
+        rows += [row("deterministic", 90.0), row("CUDNN_ATTENTION, same bits", 100.0)]
+        rows += [row("this lesson", 30.0, type="float32"), row("MATH", 40.0, type="float32")]
+        lines = self.lines(rows, "--behind")
+        self.assertEqual(
+            [line for line in lines if line[0] == "forward"],
+            [
+                ["forward", "bfloat16", "64", "full", "1", "of", "2", "0.800", "512", "FA-4"],
+                ["forward", "bfloat16", "96", "full", "1", "of", "1", "0.500", "4096", "FA-2"],
+                ["forward", "float32", "64", "full", "1", "of", "1", "0.750", "4096", "unfused"],
+            ],
+        )
+        same_bits = ["forward,", "deterministic", "bfloat16", "64", "full", "1", "of", "1"]
+        self.assertIn([*same_bits, "0.900", "4096", "cuDNN"], lines)
+        self.assertIn("points behind, of all: forward 3 of 4; forward,", " ".join(lines[-2]))
+
+    def test_nothing_is_behind(self):
+        rows = [row("this lesson", 100.0), row("CUDNN_ATTENTION", 100.01)]
+        self.assertIn("forward 0 of 1;", " ".join(self.lines(rows, "--behind")[-2]))
+
     def test_what_is_not_compared_is_refused(self):
         for rows in ([], [row("this lesson", 1.0)], [row("CUDNN_ATTENTION", 1.0)]):
-            status, _, err = self.run_front(rows)
-            self.assertEqual(status, 2)
-            self.assertIn("front.py: ", err)
+            for options in ((), ("--behind",)):
+                status, _, err = self.run_front(rows, *options)
+                self.assertEqual(status, 2)
+                self.assertIn("front.py: ", err)
         status, _, err = self.run_front([row("this lesson", 1.0)], "--length", "7")
         self.assertEqual(status, 2)
         self.assertIn("length 7", err)
