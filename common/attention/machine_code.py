@@ -9,7 +9,8 @@ nvidia-cuda-nvdisasm. For each loop with matmuls the table counts the exponentia
 stand before and behind the wait for matmuls that the warpgroup has issued: only those before it
 overlap with them. --intervals adds, for each point where the warpgroup issues matmuls or waits, the
 exponentials, maxima (FMNMX) and conversions to 16 bits (F2FP) up to the next one. What a branch may
-skip, such as the rescale factors, does not count. The second form prints a record.
+skip, such as the rescale factors, does not count. The second form prints a record, and which
+compiler made the code.
 
 Exit status: 0 done, 2 could not be done, 77 cuobjdump or nvdisasm is missing.
 """
@@ -35,6 +36,7 @@ SECTION = re.compile(r"^\.text\.(\w+):", re.MULTILINE)
 LABEL = re.compile(r"^(\.L_\w+):")
 INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([\w.]+)\s*(.*?)\s*;")
 TARGET = re.compile(r"\((\.L_\w+)\)")
+COMPILER = re.compile(rb"Cuda compilation tools, release [\d.]+, V([\d.]+)")
 
 Instruction = collections.namedtuple("Instruction", "address predicate name operands")
 
@@ -65,17 +67,20 @@ def output_of(*command, folder=None):
 
 
 def disassemble(program):
-    """The machine code for sm_90a in a program, a library or a cubin, as text."""
+    """The machine code for sm_90a in a program, a library or a cubin, as text; and the version of
+    the compiler that made it, which stands in a cubin."""
     nvdisasm = tool("nvdisasm")
     program = pathlib.Path(program).resolve()
     if not program.is_file():
         raise Problem(f"there is no file {program}")
-    if program.suffix == ".cubin":
-        return output_of(nvdisasm, "-c", program)
     with tempfile.TemporaryDirectory() as folder:
-        output_of(tool("cuobjdump"), "-xelf", "sm_90a", program, folder=folder)
-        cubins = sorted(pathlib.Path(folder).glob("*.cubin"))
-        return "\n".join(output_of(nvdisasm, "-c", cubin) for cubin in cubins)
+        cubins = [program]
+        if program.suffix != ".cubin":
+            output_of(tool("cuobjdump"), "-xelf", "sm_90a", program, folder=folder)
+            cubins = sorted(pathlib.Path(folder).glob("*.cubin"))
+        text = "\n".join(output_of(nvdisasm, "-c", cubin) for cubin in cubins)
+        versions = {found for cubin in cubins for found in COMPILER.findall(cubin.read_bytes())}
+    return text, " and ".join(sorted(version.decode() for version in versions)) or "unknown"
 
 
 # ---------------------------------------------------------------- machine code
@@ -96,7 +101,8 @@ def readable(mangled):
         rest = rest[end:]
     numbers = ", ".join(re.findall(r"Li(\d+)E", rest))
     kind = "half " if "6__half" in rest else "bfloat16 " if "13__nv_bfloat16" in rest else ""
-    return f"{kind}{names[-1] if names else mangled}" + (f"<{numbers}>" if numbers else "")
+    tile = " mirrored" if "MirroredTile" in mangled else ""
+    return f"{kind}{names[-1] if names else mangled}{f'<{numbers}>' if numbers else ''}{tile}"
 
 
 def parse(lines):
@@ -229,10 +235,16 @@ def tables(rows, with_intervals):
     return "\n".join(lines) + "\n"
 
 
-def record_of(rows, program, commit):
+def source(record):
+    """Where the rows of a record are from, as the last line of its tables."""
+    return f"(nvcc {record['compiler']}, for sm_90a, commit {record['commit'][:7]})"
+
+
+def record_of(rows, program, compiler, commit):
     """The text of a record."""
     version = re.search(r"V([\d.]+)", output_of(tool("nvdisasm"), "--version"))
     record = {
+        "compiler": compiler,
         "disassembler": version[1] if version else "unknown",
         "commit": commit or "unknown",
         "command": f"python3 -m common.attention.machine_code {pathlib.Path(program).name}",
@@ -256,15 +268,19 @@ def main(arguments=None):
         if (parsed.program is None) == (parsed.table is None):
             raise Problem("give a program, or --table and a record")
         if parsed.table:
-            rows = read(parsed.table)["measurements"]
-            rows = [row for row in rows if parsed.kernel in row["kernel"]]
+            record = read(parsed.table)
+            rows = [row for row in record["measurements"] if parsed.kernel in row["kernel"]]
         else:
-            rows = measure(disassemble(parsed.program), parsed.kernel)
+            text, compiler = disassemble(parsed.program)
+            rows = measure(text, parsed.kernel)
         if not rows:
             raise Problem("no such kernel for sm_90a has a loop with matmuls and exponentials")
         print(tables(rows, parsed.intervals), end="")
+        if parsed.table:
+            print(source(record))
         if parsed.json:
-            write_file(parsed.json, record_of(rows, parsed.program, parsed.commit))
+            text = record_of(rows, parsed.program, compiler, parsed.commit)
+            write_file(parsed.json, text)
     except Missing as error:
         print(f"machine_code.py: {error}", file=sys.stderr)
         return 77

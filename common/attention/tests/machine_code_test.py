@@ -63,6 +63,10 @@ KERNEL = function(NAME, ISSUE, WAIT_0, EXP, *MASKED, *UNMASKED, *END)
 class Measure(unittest.TestCase):
     def test_readable_names(self):
         self.assertEqual(machine_code.readable(NAME), "bfloat16 flash_overlap<128, 64>")
+        mirrored = NAME.replace("10HopperTile", "12MirroredTile")
+        self.assertEqual(
+            machine_code.readable(mirrored), "bfloat16 flash_overlap<128, 64> mirrored"
+        )
         self.assertEqual(machine_code.readable("plain"), "plain")
 
     def test_loops(self):
@@ -134,7 +138,8 @@ class Program(unittest.TestCase):
 
     def test_program_record_and_table(self):
         (self.folder / "code").write_text(KERNEL, encoding="utf-8")
-        self.tool("cuobjdump", "touch a.sm_90a.cubin\n")
+        made_by = "Cuda compilation tools, release 13.0, V13.0.88"
+        self.tool("cuobjdump", f"printf '{made_by}' > a.sm_90a.cubin\n")
         version = "echo 'nvdisasm, V13.0.85'"
         self.tool("nvdisasm", f"[ $1 = --version ] && {version} || cat {self.folder}/code\n")
         program, record = self.folder / "program", self.folder / "record.json"
@@ -145,7 +150,9 @@ class Program(unittest.TestCase):
         self.assertIn("bfloat16 flash_overlap<128, 64>  no           2       1\n", out)
         written = json.loads(record.read_text(encoding="utf-8"))
         self.assertEqual((written["disassembler"], written["commit"]), ("13.0.85", "abc"))
-        self.assertEqual(self.run_program("--table", record), (0, out, ""))
+        self.assertEqual(written["compiler"], "13.0.88")
+        source = "(nvcc 13.0.88, for sm_90a, commit abc)\n"
+        self.assertEqual(self.run_program("--table", record), (0, out + source, ""))
         _, out, _ = self.run_program("--table", record, "--intervals", "--kernel", "overlap")
         self.assertIn("  wait, 1 left          1             0       1            0\n", out)
         self.assertEqual(self.run_program("--table", record, "--kernel", "other")[0], 2)
