@@ -121,7 +121,7 @@ def main(arguments):
         print(f"front.py: {problem}", file=sys.stderr)
         return 2
     if options.behind:
-        print("Points at which another implementation is faster; least: the course's speed over its")
+        print("Where another is faster; least: the course's speed over that of the other, at N")
         print("\n".join(lines))
     else:
         print(f"TFLOP/s in bfloat16, {options.length} queries and keys")
