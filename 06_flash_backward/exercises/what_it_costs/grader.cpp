@@ -117,7 +117,7 @@ FA_QUESTIONS {
        {{stored / 2, "this is one of the two; P and dS are both stored"},
         {stored / 4, elements},
         {stored / 8, "this is one of the two, in numbers of 4 bytes"},
-        {recomputed, "this is what is left when P is computed anew"},
+        {recomputed, "this is what is left when P is recomputed"},
         {2 * stored,
          "S becomes P and dP becomes dS where they lie: two "
          "matrices, not four"}}},
