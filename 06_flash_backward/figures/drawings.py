@@ -451,7 +451,7 @@ def wide():
     )
     d.pointer(170, 102, 219, 102, RED)
     d.text(195, 94, "P\u1d40", fill=RED)
-    d.text(195, 172, "Q and dO pass by, 64 queries at a time", fill="#555555")
+    d.text(195, 172, "Q and dO are streamed, 64 queries at a time", fill="#555555")
     for x, name, words in [(20, "0", "S, dP of 64 queries"), (220, "1", "S, dP of the others")]:
         group(
             x,
@@ -459,7 +459,7 @@ def wide():
             f"warpgroup {name}",
             [(words, LINEAR), ("P, dS", QUADRATIC), ("dQ += dS K", LINEAR)],
         )
-    d.text(195, 356, "K and V pass by, 64 keys at a time", fill="#555555")
+    d.text(195, 356, "K and V are streamed, 64 keys at a time", fill="#555555")
     return d
 
 
