@@ -18,6 +18,23 @@
 
 namespace fa::cli {
 
+namespace {
+
+// The lab reports a deadlock in several lines, indented from the second on. They stay lines; a line
+// break before anything else could come from a file's text and is shown as \x0a.
+std::string printable_lines(const std::string& text) {
+  const std::string next = "\n  ";
+  std::string result;
+  std::size_t begin = 0;
+  for (std::size_t end; (end = text.find(next, begin)) != std::string::npos;) {
+    result += printable(text.substr(begin, end - begin)) + next;
+    begin = end + next.size();
+  }
+  return result + printable(text.substr(begin));
+}
+
+}  // namespace
+
 struct Program::CommandLine {
   CLI::App app;
 };
@@ -119,7 +136,7 @@ int Program::run(int argc, char** argv) {
   const auto cannot_do = [&](const std::string& why) {
     std::fflush(stdout);
     // Not fmt::print(), which throws where standard error cannot be written.
-    std::fputs(fmt::format("{}: {}\n", lesson_, printable(why)).c_str(), stderr);
+    std::fputs(fmt::format("{}: {}\n", lesson_, printable_lines(why)).c_str(), stderr);
     return kCannotDo;
   };
   std::string footer = "\nSections, in order:\n";

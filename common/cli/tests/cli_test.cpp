@@ -101,6 +101,8 @@ Outcome run_program(std::vector<std::string> arguments) {
     program.section("throw", "An error", [] { throw std::runtime_error("the reason"); });
     program.section_apart("controls", "An error that holds a file's text",
                           [] { throw std::runtime_error("\x1b[2J two\nlines, größer"); });
+    program.section_apart("lines", "An error as the lab reports a deadlock",
+                          [] { throw std::runtime_error("deadlock:\n  1 waits\n  2 \x1b ends"); });
     program.section_apart("long", "A check with a long name", [&] {
       program.check("a check whose line is longer than it looks", 0, 1);
     });
@@ -607,6 +609,7 @@ TEST_CASE("a count that must be 0") {
 TEST_CASE("errors give status 2 and one sentence") {
   check_refused(run_section("throw"), "the reason");
   check_refused(run_section("controls"), "\\x1b[2J two\\x0alines, größer");
+  check_refused(run_section("lines"), "deadlock:\n  1 waits\n  2 \\x1b ends");
   check_refused(run_section("memory"), "out of memory");
   check_refused(run_section("length"), "out of memory");
 }
