@@ -535,7 +535,7 @@ TEST_CASE("an unknown section is refused with the known ones") {
   check_refused(run_section("sums"),
                 "--section sums: there is no such section; allowed are numbers, "
                 "apart, good, bad, nan, findings, tensor, input, save, throw, "
-                "controls, long, "
+                "controls, lines, long, "
                 "memory, length");
 }
 
