@@ -235,7 +235,7 @@ def products(matmul):
                 f"{row['tflops']:.1f}",
             ]
         )
-    title = f"C = A B, float32, all sizes {n}: asked of global memory, and how fast"
+    title = f"C = A B, float32, all sizes {n}: requested from global memory, and how fast"
     return [title, *aligned(cells, 1), *source_of(matmul)]
 
 
@@ -474,7 +474,7 @@ def backward(forward, gradients):
                     ]
                 )
     return [
-        "five products for two: 2.5 times the operations",
+        "five matmuls for two: 2.5 times the operations",
         *aligned(cells, 1),
         *source_of(forward, gradients),
     ]
