@@ -178,6 +178,7 @@ FA_STAGE(easy) {
 
 FA_STAGE(odd) {
   grade(4, 0.25, 1.5, 9, 5);
+  grade(3, 0.5, 0.75, 6, 4);
   grade(3, 0.5, 2, 4, 0);
   grade(3, 0.5, 2, 1, 1);
   grade(1000, 0.5, 5, 7, 6);
