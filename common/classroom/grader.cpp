@@ -354,10 +354,11 @@ std::string pattern(const std::vector<double>& out, const std::vector<double>& r
   if (all([](double x, double y) { return x == 0 && y != 0; })) {
     return "0 where another number is right" + there;
   }
-  const auto same = [&](auto made) {
+  const auto same = [&](auto made, double relative = 1e-6) {
     for (std::size_t i = 0; i < count; ++i) {
       const double y = made(i);
-      if (!(std::abs(out[i] - y) <= tolerance + 1e-6 * std::abs(y)) && out[i] != y) return false;
+      if (!(std::abs(out[i] - y) <= tolerance + relative * std::abs(y)) && out[i] != y)
+        return false;
     }
     return true;
   };
@@ -369,6 +370,11 @@ std::string pattern(const std::vector<double>& out, const std::vector<double>& r
       if (std::isfinite(right[i]) && !(std::abs(right[i]) <= std::abs(right[largest]))) largest = i;
     }
     const double factor = out[largest] / right[largest], more = out[largest] - right[largest];
+    // Another message would name a factor of 1.
+    if (std::abs(factor - 1) < 1e-4 && same([&](std::size_t i) { return right[i]; }, 1e-4)) {
+      return "every number is right in its first digits only: is something rounded, or computed in "
+             "a narrower type?";
+    }
     if (std::isfinite(factor) && same([&](std::size_t i) { return factor * right[i]; })) {
       return fmt::format("every number is {:.4g} times the right one", factor);
     }

@@ -141,6 +141,21 @@ std::string drawing(const Puzzle& p, const Played& played, const std::vector<Dra
   return text;
 }
 
+// Refuses when a thread does the work of others.
+void refuse_one_for_all(const PuzzleCase& c, const std::map<std::int64_t, Threads>& writers) {
+  std::map<std::pair<int, int>, std::int64_t> elements;
+  for (const auto& [element, threads] : writers) {
+    for (const auto& thread : threads) ++elements[thread];
+  }
+  for (const auto& [thread, count] : elements) {
+    if (count <= c.per_thread) continue;
+    refuse(fmt::format(
+        "thread {} of block {} writes {} elements, and {} is its share: a thread "
+        "must not do what others are there for (case: {})",
+        thread_name(c.puzzle, thread.second), thread.first, count, c.per_thread, c.where));
+  }
+}
+
 }  // namespace
 
 std::int64_t reads(const Played& played, int array) {
@@ -185,7 +200,8 @@ Played play_puzzle(const PuzzleCase& c, double tolerance) {
     if (count > most.second) most = {place.element, count};
   }
   const auto explained = [&](const Mistake& mistake) {
-    return agree(played.out, mistake.result, tolerance);
+    return agree(played.out, mistake.result, tolerance) &&
+           !agree(mistake.result, c.right, tolerance);
   };
   if (most.second > 1 && std::none_of(mistakes.begin(), mistakes.end(), explained)) {
     refuse(fmt::format("{} threads write {}[{}]: {} (case: {})", most.second, c.arrays.back().name,
@@ -194,6 +210,7 @@ Played play_puzzle(const PuzzleCase& c, double tolerance) {
   check_result(played.seen, reasons,
                {c.arrays.back().name, played.out, std::max<std::int64_t>(1, c.arrays.back().cols)},
                c.right, tolerance, mistakes, c.where);
+  refuse_one_for_all(c, writers);
   return played;
 }
 

@@ -35,6 +35,8 @@ struct PuzzleCase {
   std::string where;              ///< the case, in words
   /// Whether a read of unwritten memory is told before the mistakes: it may give the same result.
   bool unwritten_first = false;
+  /// Elements of the output that one thread may write.
+  std::int64_t per_thread = 1;
   /// What to tell when several threads write the same element.
   std::string twice =
       "each element of the output belongs to one thread. A kernel has no "

@@ -60,6 +60,9 @@ void grade(const Scores& s, const std::string& where) {
        {"the maximum of all rows was subtracted: in a row far below it every "
         "e^(s - max) is 0",
         softmax(s, [=](int) { return all_max; })},
+       {"the maximum starts at 0: where all scores are far below 0 every "
+        "e^(s - 0) is 0",
+        softmax(s, [&](int i) { return std::max(0.0, row_max(i)); })},
        {"the smallest score of a row was subtracted: e^(s - min) overflows",
         softmax(s, [&](int i) { return s.row(i).minCoeff(); })},
        {"the mean of a row was subtracted: a score far above it overflows",
@@ -81,12 +84,15 @@ FA_STAGE(easy) {
 }
 
 FA_STAGE(odd) {
-  Scores half(1, 3), far(2, 3), large(2, 3), blind(3, 2), one(1, 1);
+  Scores half(1, 3), low(1, 3), far(2, 3), large(2, 3), blind(3, 2),
+      one(1, 1);
   half << 400, 401, 402;
   grade(half, "scores around 400");
   large << 1000, 1001, 1002, 900, 900, 901;
   grade(large, "scores around 1000");
+  low << -800, -801, -802;
   far << 800, 801, 802, -800, -801, -802;
+  grade(low, "scores around -800");
   grade(far, "one row around 800, one around -800");
   blind << 1, 2, kMasked, kMasked, kMasked, 3;
   grade(blind, "a row of -infinity");

@@ -1,5 +1,5 @@
-#include "common/classroom/puzzles.hpp"
 #include "common/classroom/prelude_cpu.hpp"
+#include "common/classroom/puzzles.hpp"
 
 using namespace fa::classroom;
 
@@ -33,6 +33,7 @@ PuzzleCase make(int n, int blocks, int threads) {
   c.twice =
       "threads share elements. The step of the loop is the number of threads "
       "of the whole grid, and every thread begins at another element";
+  c.per_thread = (n + blocks * threads - 1) / (blocks * threads);
   c.where =
       fmt::format("{} elements, {} blocks of {} threads", n, blocks, threads);
   return c;

@@ -1,14 +1,15 @@
-#include "common/classroom/puzzles.hpp"
 #include "common/classroom/prelude_cpu.hpp"
+#include "common/classroom/puzzles.hpp"
 
 using namespace fa::classroom;
 
 namespace {
 
-PuzzleCase make(int rows, int cols) {
+PuzzleCase make(int rows, int cols, bool hidden_infinity = false) {
   PuzzleCase p;
   const std::int64_t size = std::int64_t{rows} * cols;
   p.puzzle.in = {random_floats(size, 1)};
+  if (hidden_infinity) p.puzzle.in[0][1] = INFINITY;
   p.puzzle.out = size;
   p.puzzle.sizes = {rows, cols};
   p.puzzle.block = {8, 8};
@@ -27,6 +28,14 @@ PuzzleCase make(int rows, int cols) {
                 {"nothing was set to 0", of([](auto, auto) { return true; })},
                 {"the upper triangle was kept, without the diagonal",
                  of([](auto r, auto c) { return c > r; })}};
+  if (hidden_infinity) {
+    std::vector<double> product = p.right;
+    product[1] = NAN;
+    p.mistakes.push_back(
+        {"an element of the upper triangle is infinite, and infinity times 0 "
+         "is NaN: choose between two values, do not multiply",
+         product});
+  }
   p.reasons = {{"out of bounds",
                 "threads outside of the matrix touch memory: guard the row "
                 "and the column"}};
@@ -48,6 +57,7 @@ FA_STAGE(odd) {
   play_puzzle(make(7, 3));
   play_puzzle(make(1, 8));
   play_puzzle(make(8, 1));
+  play_puzzle(make(6, 6, true));
 }
 
 FA_STAGE(races) {
