@@ -36,10 +36,10 @@ struct Case {
   std::vector<double> out;
 };
 
-Case run(int rows, int cols, int masked_row) {
+Case run(int rows, int cols, int masked_row, float level = 0) {
   Case result;
   result.x = random_floats(std::int64_t{rows} * cols, 3);
-  for (float& x : result.x) x *= 4;
+  for (float& x : result.x) x = level + 4 * x;
   if (masked_row >= 0) {
     std::fill_n(result.x.begin() + masked_row * cols, cols, -INFINITY);
   }
@@ -76,8 +76,8 @@ std::vector<double> with(const Case& c, int rows, int cols,
   return y;
 }
 
-void grade(int rows, int cols, int masked_row = -1) {
-  const Case c = run(rows, cols, masked_row);
+void grade(int rows, int cols, int masked_row = -1, float level = 0) {
+  const Case c = run(rows, cols, masked_row, level);
   const auto whole = [](int) { return 0; };
   const auto right_lse = [](State s) { return s.m + std::log(s.l); };
   const auto parts = [&](const std::function<int(int)>& part_of) {
@@ -98,6 +98,21 @@ void grade(int rows, int cols, int masked_row = -1) {
              return State{std::max(a.m, b.m), a.l + b.l};
            },
            right_lse)}};
+  if (level != 0) {
+    // What float32 makes of powers of the elements themselves.
+    std::vector<double> powers(c.out.size(), level < 0 ? 0 : NAN);
+    std::fill_n(
+        powers.end() - rows, rows,
+        level < 0 ? kMinusInfinity : std::numeric_limits<double>::infinity());
+    mistakes.push_back(
+        {level < 0
+             ? "the maximum starts at 0, or is not subtracted: every e^x "
+               "underflows to 0"
+             : "the maximum is not subtracted: e^x overflows",
+         powers});
+    std::fill_n(powers.begin(), powers.size() - rows, NAN);
+    mistakes.push_back({"the maximum is not subtracted everywhere", powers});
+  }
   mistakes.push_back(
       cols % 128 == 0
           ? Mistake{"nothing was written",
@@ -134,10 +149,13 @@ void grade(int rows, int cols, int masked_row = -1) {
         {"a row of -infinity has the sum 0: 0 / 0 is NaN, y must be 0",
          divided});
   }
-  check_result(c.seen, kReasons, {"y and lse", c.out, cols}, parts(whole),
-               1e-5, mistakes,
-               fmt::format("{} rows, {} columns{}", rows, cols,
-                           masked_row < 0 ? "" : ", one of -infinity"));
+  check_result(
+      c.seen, kReasons, {"y and lse", c.out, cols}, parts(whole),
+      level == 0 ? 1e-5 : 2e-4, mistakes,
+      fmt::format(
+          "{} rows, {} columns{}{}", rows, cols,
+          masked_row < 0 ? "" : ", one of -infinity",
+          level == 0 ? "" : fmt::format(", elements around {:g}", level)));
 }
 
 }  // namespace
@@ -153,6 +171,8 @@ FA_STAGE(odd) {
   grade(3, 37);
   grade(3, 131, 1);
   grade(2, 20, 0);
+  grade(2, 200, -1, -300);
+  grade(2, 200, -1, 300);
 }
 
 FA_STAGE(races) {

@@ -62,10 +62,10 @@ std::vector<double> simulated(const std::vector<float>& x, int cols,
   return result;
 }
 
-Case run(int rows, int cols, int blind_row = -1) {
+Case run(int rows, int cols, int blind_row = -1, float level = 0) {
   Case result;
   result.x = random_floats(std::int64_t{rows} * cols, 3);
-  for (float& x : result.x) x *= 3;
+  for (float& x : result.x) x = level + 3 * x;
   if (blind_row >= 0) {
     std::fill_n(result.x.begin() + blind_row * cols, cols, -INFINITY);
   }
@@ -75,8 +75,8 @@ Case run(int rows, int cols, int blind_row = -1) {
   return result;
 }
 
-void grade(int rows, int cols, int blind_row = -1) {
-  const Case c = run(rows, cols, blind_row);
+void grade(int rows, int cols, int blind_row = -1, float level = 0) {
+  const Case c = run(rows, cols, blind_row, level);
   const auto with = [&](const Merge& merge) {
     return simulated(c.x, cols, merge);
   };
@@ -85,7 +85,14 @@ void grade(int rows, int cols, int blind_row = -1) {
   };
   check_result(
       c.seen, {}, {"y", c.out, cols}, exchanged(8, 1), 2e-6,
-      {{"each lane divides by its own sum: the lanes were not merged",
+      {{level < 0
+            ? "the maximum starts at 0, or is not subtracted: every e^x "
+              "underflows to 0"
+            : "it is NaN: e^x overflows where the maximum is not "
+              "subtracted",
+        std::vector<double>(level == 0 ? 0 : c.out.size(),
+                            level < 0 ? 0 : NAN)},
+       {"each lane divides by its own sum: the lanes were not merged",
         exchanged(0, 1)},
        {"sums that are relative to different maxima were added",
         with([](State a, State b) {
@@ -119,8 +126,10 @@ void grade(int rows, int cols, int blind_row = -1) {
           const double m = std::max(a.m, b.m);
           return State{m, std::exp(a.m - m) * a.l + std::exp(b.m - m) * b.l};
         })}},
-      fmt::format("{} rows, {} columns{}", rows, cols,
-                  blind_row < 0 ? "" : ", one of -infinity"));
+      fmt::format(
+          "{} rows, {} columns{}{}", rows, cols,
+          blind_row < 0 ? "" : ", one of -infinity",
+          level == 0 ? "" : fmt::format(", elements around {:g}", level)));
 }
 
 }  // namespace
@@ -135,6 +144,8 @@ FA_STAGE(odd) {
   grade(3, 113);
   grade(1, 1);
   grade(4, 40, 2);
+  grade(3, 50, -1, -300);
+  grade(3, 50, -1, 300);
 }
 
 FA_STAGE(races) {

@@ -83,18 +83,20 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   for (const double of_m : {1.0, scale, c}) {
     add("all weights are the same: products must become powers of 2",
         {c, of_m, false, false, true});
-    add("neither l nor o was corrected when the maximum rose: was state.m "
+    add("neither l nor o was rescaled when the maximum rose: was state.m "
         "overwritten before the rescale factor was computed?",
         {c, of_m, false, false});
     add("l was not rescaled when the maximum rose", {c, of_m, true, false});
     add("o was not rescaled when the maximum rose: it is multiplied by "
-        "correction[h]",
+        "rescale[h]",
         {c, of_m, false, true});
     add("this is 2^(scale (x - m)): a natural exponent taken for one of base "
         "2; the factor is scale / ln 2",
         {scale, of_m});
     add("the factor of the exponent is multiplied by ln 2, not divided by it",
         {scale / kOneByLn2, of_m});
+    add("the scale is a.scale; here it is not 1 / sqrt(head_dim)",
+        {kOneByLn2 / std::sqrt(32), of_m});
     add("the exponent is not scaled", {kOneByLn2, of_m});
     add("the exponent is scaled twice", {scale * c, of_m});
   }
@@ -129,8 +131,8 @@ Ran launched(const Inputs& in) {
   return call<Ran>("run", in);
 }
 
-void grade(const Sizes& sizes, float spread = 1) {
-  const Inputs in = random_inputs<fa::half>(sizes, spread);
+void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
+  const Inputs in = random_inputs<fa::half>(sizes, spread, scale);
   const Ran ran = launched(in);
   const Rows right = attention(in);
   // Weights and O are rounded to float16; the largest is 65504.
@@ -157,6 +159,7 @@ FA_STAGE(odd) {
   grade({1, 1, 45, 60, 32, true});
   grade({1, 1, 50, 33, 32, true});
   grade({1, 1, 20, 40, 32, false}, 16);
+  grade({1, 1, 20, 40, 32, false}, 1, 0.3f);
 }
 
 FA_STAGE(races) {

@@ -54,8 +54,8 @@ const std::vector<Reason> kReasons = {
      "a tile is overwritten while other warps still read it, or two threads "
      "write the same element"}};
 
-void grade(const Sizes& sizes, float spread = 1) {
-  const Inputs in = random_inputs<float>(sizes, spread);
+void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
+  const Inputs in = random_inputs<float>(sizes, spread, scale);
   const Ran ran = launched(in);
   if (found(ran.seen, "unwritten") || found(ran.seen, "barrier")) {
     require_no_findings(ran.seen, kReasons);
@@ -93,6 +93,8 @@ void grade(const Sizes& sizes, float spread = 1) {
        with([&](double slope, int distance) {
          return static_cast<double>(in.scale) * slope * std::abs(distance);
        })},
+      {"the scale is a.scale; here it is not 1 / sqrt(head_dim)",
+       attention_with(in, bias, seen, nullptr, 1 / std::sqrt(kHeadDim))},
       {"the scores are not scaled",
        attention_with(in, bias, seen, nullptr, 1)},
       {"no key is masked",
@@ -178,6 +180,7 @@ FA_STAGE(odd) {
   grade({4, 2, 70, 33, kHeadDim, true});
   grade({1, 1, 1, 1, kHeadDim, true});
   grade({1, 1, 5, 40, kHeadDim, true}, 60);
+  grade({1, 1, 20, 40, kHeadDim, true}, 1, 0.3f);
 }
 
 FA_STAGE(races) {

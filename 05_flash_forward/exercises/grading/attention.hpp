@@ -29,8 +29,9 @@ inline std::string words(const Sizes& s) {
 
 /// @tparam T      that holds them
 /// @param spread queries are multiplied by it, and with them the scores
+/// @param scale  of the scores; 0 is 1 / sqrt(head_dim)
 template <class T>
-Inputs random_inputs(const Sizes& s, float spread = 1) {
+Inputs random_inputs(const Sizes& s, float spread = 1, float scale = 0) {
   const auto rounded = [](std::vector<float> numbers, float factor) {
     for (float& x : numbers)
       x = static_cast<float>(static_cast<T>(factor * x));
@@ -42,7 +43,7 @@ Inputs random_inputs(const Sizes& s, float spread = 1) {
             rounded(random_floats(std::int64_t{of_q} * d, 1), spread),
             rounded(random_floats(std::int64_t{of_k} * d, 2), 1),
             rounded(random_floats(std::int64_t{of_k} * d, 3), 1),
-            1 / std::sqrt(static_cast<float>(d)),
+            scale != 0 ? scale : 1 / std::sqrt(static_cast<float>(d)),
             {}};
   for (int i = 0; i < of_q; ++i) {
     for (int j = 0; j < of_k; ++j) {

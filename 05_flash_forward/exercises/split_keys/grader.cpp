@@ -120,6 +120,8 @@ std::vector<Wrong> wrongs(const Inputs& in) {
         some([&](int key) {
           return key < s.length_k / kDecodeWarps * kDecodeWarps;
         })},
+       {"the scale is a.scale; here it is not 1 / sqrt(head_dim)",
+        scaled(1 / std::sqrt(kHeadDim))},
        {"the scores are not scaled", scaled(1)},
        {"the scores are scaled twice", scaled(scale * scale)},
        {"head h uses keys and values of h % kv_heads; the heads of a group "
@@ -162,8 +164,8 @@ const std::vector<Reason> kReasons = {
      "a barrier missing? Or do several write the same number, where one lane "
      "should?"}};
 
-void grade(const Sizes& sizes, float spread = 1) {
-  const Inputs in = random_inputs<float>(sizes, spread);
+void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
+  const Inputs in = random_inputs<float>(sizes, spread, scale);
   const Ran ran = launched(in);
   // Memory that no thread wrote may be 0 by chance, and look like another mistake.
   if (found(ran.seen, "unwritten")) require_no_findings(ran.seen, kReasons);
@@ -183,6 +185,7 @@ FA_STAGE(odd) {
   grade({6, 2, 1, 33, kHeadDim, false});
   grade({2, 1, 1, 0, kHeadDim, false});
   grade({4, 1, 1, 30, kHeadDim, false}, 60);
+  grade({1, 1, 1, 40, kHeadDim, false}, 1, 0.3f);
   grade({8, 1, 1, 5, kHeadDim, false},
         400);  // each warp has the largest score of some head
 }
