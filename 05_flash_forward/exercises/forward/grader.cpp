@@ -95,6 +95,8 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
        })},
       {"the scale is a.scale; here it is not 1 / sqrt(head_dim)",
        attention_with(in, bias, seen, nullptr, 1 / std::sqrt(kHeadDim))},
+      {"the product of q and k is 0 everywhere: are Q and K loaded?",
+       attention_with(in, bias, seen, nullptr, 1e-30)},
       {"the scores are not scaled",
        attention_with(in, bias, seen, nullptr, 1)},
       {"no key is masked",
