@@ -26,8 +26,10 @@ const std::vector<Reason> kReasons = {
      "the barriers may not be initialised when the copy begins: "
      "fence_barrier_init() and __syncthreads() follow init()"},
     {"barrier",
-     "a barrier is used before it is initialised, or gets more arrivals than "
-     "a phase needs, or only some threads come to __syncthreads()"}};
+     "the number of arrivals with init() is not the number that come in a "
+     "phase, a barrier is used before it is initialised, or only some "
+     "threads "
+     "come to __syncthreads()"}};
 
 struct Case {
   Seen seen;
