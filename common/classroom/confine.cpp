@@ -130,6 +130,10 @@ int main(int argc, char** argv) {
   [[maybe_unused]] const auto memory = std::strtoull(argv[2], nullptr, 10) << 20;
   const auto file = std::strtoull(argv[3], nullptr, 10) << 20;
   const auto user = static_cast<uid_t>(std::strtoul(argv[4], nullptr, 10));
+#if defined(__linux__)
+  // Opened as the grader's own user: another one may not reach it, say below /root.
+  const int program = std::strchr(argv[7], '/') ? open(argv[7], O_RDONLY | O_CLOEXEC) : -1;
+#endif
   if (chdir(argv[5]) != 0) die(argv[5]);
   limit(RLIMIT_CPU, seconds, "limit of time", 2);  // first a signal that says where it was
   limit(RLIMIT_CORE, 0, "limit of core files");
@@ -149,6 +153,9 @@ int main(int argc, char** argv) {
 #endif
 #if defined(__linux__)  // macOS knows no such limit
   limit(RLIMIT_AS, memory, "limit of memory");
+#endif
+#if defined(__linux__)
+  if (program >= 0) fexecve(program, argv + 7, environ);
 #endif
   execvp(argv[7], argv + 7);
   die(argv[7]);

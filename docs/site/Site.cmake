@@ -24,13 +24,13 @@ else()
   set(fa_docs_venv "${fa_docs_out}/venv")
   set(fa_docs_sphinx "${fa_docs_venv}/bin/python")
   add_custom_command(OUTPUT "${fa_docs_venv}/installed"
-    COMMAND "${CMAKE_COMMAND}" -E echo "Fetching Sphinx from the Python package index into ${fa_docs_venv}"
     COMMAND "${Python3_EXECUTABLE}" -m venv --clear "${fa_docs_venv}"
     COMMAND "${CMAKE_COMMAND}" -E env PIP_ROOT_USER_ACTION=ignore "${fa_docs_sphinx}" -m pip install --quiet
             --disable-pip-version-check --only-binary :all: --no-deps --require-hashes
             --requirement "${fa_docs_site}/requirements.txt"
     COMMAND "${CMAKE_COMMAND}" -E touch "${fa_docs_venv}/installed"
-    DEPENDS "${fa_docs_site}/requirements.txt" COMMENT "Sphinx" USES_TERMINAL VERBATIM)
+    DEPENDS "${fa_docs_site}/requirements.txt"
+    COMMENT "Sphinx, from the Python package index" VERBATIM)  # beside Doxygen
   add_custom_target(docs_sphinx DEPENDS "${fa_docs_venv}/installed")
 endif()
 
@@ -102,10 +102,10 @@ if(TARGET 03_online_softmax AND EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/stepper/READ
   set(steps "${fa_docs_made}/docs/stepper")
   add_custom_command(OUTPUT "${steps}/steps.json" "${steps}/stepper_data.js"
     COMMAND "${CMAKE_COMMAND}" -E make_directory "${steps}"
-    COMMAND 03_online_softmax --section steps --save "${steps}"
+    COMMAND sh -c "exec \"$@\" >\"$0/steps.txt\"" "${steps}" "$<TARGET_FILE:03_online_softmax>" --section steps --save "${steps}"
     COMMAND ${fa_docs_python} docs.stepper.page data "${steps}/steps.json" "${steps}/stepper_data.js"
     WORKING_DIRECTORY "${fa_docs_root}"
-    DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/stepper/page.py" COMMENT "Numbers of the tile stepper" VERBATIM)
+    DEPENDS 03_online_softmax "${CMAKE_CURRENT_SOURCE_DIR}/stepper/page.py" COMMENT "Numbers of the tile stepper" VERBATIM)
   list(APPEND fa_docs_data "${steps}/stepper_data.js")
 endif()
 add_custom_target(docs_data DEPENDS ${fa_docs_data})
@@ -125,7 +125,7 @@ function(fa_docs_build TARGET BUILDER DIRECTORY)
             --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${BUILDER}" --builder ${BUILDER}
             --define "course_tags=${fa_docs_tags}" --define "course_made=${fa_docs_made}"
             "${fa_docs_root}" "${DIRECTORY}" ${ARGN}
-    WORKING_DIRECTORY "${fa_docs_root}" USES_TERMINAL VERBATIM)
+    COMMENT "The pages, by Sphinx: ${BUILDER}" WORKING_DIRECTORY "${fa_docs_root}" USES_TERMINAL VERBATIM)
   add_dependencies(${TARGET} docs_sphinx docs_data)
 endfunction()
 fa_docs_build(docs_pages html "${fa_docs_html}")
