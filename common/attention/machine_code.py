@@ -222,15 +222,17 @@ def tables(rows, with_intervals):
     ]
     width = max([len(row["kernel"]) for row in rows] + [len("kernel")])
     lines.append(f"{'kernel':{width}}  masked  before  behind")
+    lines.append("  ".join("-" * length for length in (width, 6, 6, 6)))
     for row in rows:
         masked = "yes" if row["masked"] else "no"
         lines.append(f"{row['kernel']:{width}}  {masked:6}  {row['before']:6}  {row['behind']:6}")
     for row in rows if with_intervals else []:
         lines += ["", row["kernel"] + (", masked" if row["masked"] else "")]
-        lines.append("  from          in flight  " + "  ".join(COUNTED.values()))
+        lines.append("from          in flight  " + "  ".join(COUNTED.values()))
+        lines.append("  ".join("-" * n for n in (12, 9, *map(len, COUNTED.values()))))
         for interval in row["intervals"]:
             counts = (f"{interval[what]:{len(what)}}" for what in COUNTED.values())
-            place = f"  {interval['from']:12}  {interval['in_flight']:9}  "
+            place = f"{interval['from']:12}  {interval['in_flight']:9}  "
             lines.append(place + "  ".join(counts))
     return "\n".join(lines) + "\n"
 

@@ -131,10 +131,15 @@ int main(int argc, char** argv) {
   const auto file = std::strtoull(argv[3], nullptr, 10) << 20;
   const auto user = static_cast<uid_t>(std::strtoul(argv[4], nullptr, 10));
 #if defined(__linux__)
-  // Opened as the grader's own user: another one may not reach it, say below /root.
-  const int program = std::strchr(argv[7], '/') ? open(argv[7], O_RDONLY | O_CLOEXEC) : -1;
+  // Files are opened before the user changes: another user cannot reach them in a course below /root.
+  const int program =
+      std::strchr(argv[7], '/') != nullptr ? open(argv[7], O_RDONLY | O_CLOEXEC) : -1;
 #endif
   if (chdir(argv[5]) != 0) die(argv[5]);
+#if defined(__linux__)
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) die("no new privileges");
+  restrict_files(argv[5], argv[6]);
+#endif
   limit(RLIMIT_CPU, seconds, "limit of time", 2);  // first a signal that says where it was
   limit(RLIMIT_CORE, 0, "limit of core files");
   limit(RLIMIT_FSIZE, file, "limit of file sizes");
@@ -145,9 +150,7 @@ int main(int argc, char** argv) {
     limit(RLIMIT_NPROC, 512, "limit of processes");
   }
 #if defined(__linux__)
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) die("no new privileges");
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  restrict_files(argv[5], argv[6]);
   // A grader starts another process, which may send signals to itself only; see grader.cpp.
   fa::classroom::deny_system_calls(std::strcmp(argv[8 < argc ? 8 : 7], "--stage") != 0);
 #endif

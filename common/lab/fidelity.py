@@ -403,28 +403,36 @@ def ncu_counts(entry):
     }
 
 
+def table(heads, rows, left=1):
+    """Lines of a table: headings, a line of dashes, rows; the first `left` columns are flush left."""
+    widths = [max(map(len, column)) for column in zip(*heads, *rows)]
+
+    def line(cells):
+        return "  ".join(
+            f"{text:<{width}}" if i < left else f"{text:>{width}}"
+            for i, (text, width) in enumerate(zip(cells, widths))
+        ).rstrip()
+
+    return "\n".join([*map(line, heads), line("-" * width for width in widths), *map(line, rows)])
+
+
 def counts_table(result):
     """Sectors of global memory and wavefronts of shared memory."""
-    lines = [
-        f"{'':32}{'':16}{'wavefronts':>14}{'wavefronts':>14}",
-        f"{'':32}{'sectors':>16}{'of loads':>14}{'of stores':>14}",
-        f"{'kernel':32}{'lab':>8}{'ncu':>8}" + f"{'lab':>7}{'ncu':>7}" * 2,
+    heads = [
+        ["", "", ""] + ["wavefronts"] * 4,
+        ["", "sectors", "sectors"] + ["of loads"] * 2 + ["of stores"] * 2,
+        ["kernel"] + ["lab", "ncu"] * 3,
     ]
+    rows = []
     for entry in result["counts"]:
-        name = entry["kernel"] + (", B^T" if entry["group"].endswith("_bt") else "")
-        line = f"{name:<32}"
+        row = [entry["kernel"] + (", B^T" if entry["group"].endswith("_bt") else "")]
         lab, ncu = entry["lab"], ncu_counts(entry)
-        for keys, width in (
-            (("sectors_ld", "sectors_st"), 8),
-            (("wavefronts_ld",), 7),
-            (("wavefronts_st",), 7),
-        ):
+        for keys in (("sectors_ld", "sectors_st"), ("wavefronts_ld",), ("wavefronts_st",)):
             for side in (lab, ncu):
                 values = [side[key] for key in keys]
-                text = "-" if None in values else str(sum(values))
-                line += f"{text:>{width}}"
-        lines.append(line)
-    return "\n".join(lines)
+                row.append("-" if None in values else str(sum(values)))
+        rows.append(row)
+    return table(heads, rows)
 
 
 def cell(said):
@@ -438,27 +446,19 @@ def cell(said):
 
 def verdicts_table(result):
     """Findings of the lab, by kind, and errors that the tools report; warnings are marked w."""
-    lines = [
-        f"{'':43}" + "".join(f"{tool.replace('check', '-'):>8}" for tool in TOOLS),
-        f"{'broken kernel':<27}{'the lab finds':<16}" + f"{'check':>8}" * len(TOOLS),
-    ]
+    heads = [["broken kernel", "the lab finds", *TOOLS]]
+    rows = []
     for entry in result["verdicts"]:
         if entry["version"] != "broken":
             continue
         kinds = "+".join(entry["lab"]["kinds"]) or "nothing"
-        lines.append(
-            f"{entry['kernel']:<27}{kinds:<16}"
-            + "".join(f"{cell(entry['tools'][tool]):>8}" for tool in TOOLS)
-        )
+        rows.append([entry["kernel"], kinds, *(cell(entry["tools"][tool]) for tool in TOOLS)])
     for version, title in (("right", "right twins"), ("lesson", "lesson 04")):
         entries = [e for e in result["verdicts"] if e["version"] == version]
         of_lab = sum(e["lab"]["findings"] > 0 for e in entries)
         of_tools = [sum(cell(e["tools"][t]) != "0" for e in entries) for t in TOOLS]
-        lines.append(
-            f"{title + f' blamed, of {len(entries)}':<27}{of_lab:<16}"
-            + "".join(f"{number:>8}" for number in of_tools)
-        )
-    return "\n".join(lines)
+        rows.append([f"{title} blamed, of {len(entries)}", str(of_lab), *map(str, of_tools)])
+    return table(heads, rows, left=2)
 
 
 def tables(result):

@@ -29,7 +29,14 @@ class Table:
     def __init__(self, lines, rule):
         self.spans = [m.span() for m in re.finditer("-+", lines[rule])]
         first, last = rule, rule + 1
-        while first > 0 and any((cells(lines[first - 1], self.spans) or [""])[1:]):
+
+        def heading(number):
+            """Whether this line names more than the first column."""
+            return number >= 0 and any((cells(lines[number], self.spans) or [""])[1:])
+
+        if not heading(rule - 1) and heading(rule - 2) and cells(lines[rule - 1], self.spans):
+            first -= 1  # below the others the name of the first column
+        while heading(first - 1):
             first -= 1  # a line with nothing but a first cell is the table's title
         while last < len(lines) and cells(lines[last], self.spans) is not None:
             last += 1

@@ -1,6 +1,7 @@
 // broken_on_lab [NAME]: what the watched lab says of the broken kernels and of their right twins,
 // one line of JSON for each. broken_on_lab NAME --text: what it finds in a broken one, for people;
 // NAME may also be that of a broken kernel for Hopper. broken_on_lab --hopper: these, as a table.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <stdexcept>
@@ -43,7 +44,12 @@ void print_hopper(const BrokenHopperKernel& kernel) {
 }
 
 int print_hopper_table() {
-  fmt::print("{:<24} {:<10} {}\n", "broken kernel", "found as", "mistake");
+  std::size_t longest = 0;
+  for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
+    longest = std::max(longest, std::string(kernel.wrong).size());
+  }
+  fmt::print("{:<24}  {:<10}  {}\n", "broken kernel", "found as", "mistake");
+  fmt::print("{:-<24}  {:-<10}  {:-<{}}\n", "", "", "", longest);
   for (const BrokenHopperKernel& kernel : broken_hopper_kernels()) {
     const lab::Watch watch;
     std::string kind = "nothing";
@@ -54,7 +60,7 @@ int print_hopper_table() {
     }
     const auto findings = watch.report().findings;
     if (!findings.empty()) kind = findings.front().kind;
-    fmt::print("{:<24} {:<10} {}\n", kernel.name, kind, kernel.wrong);
+    fmt::print("{:<24}  {:<10}  {}\n", kernel.name, kind, kernel.wrong);
   }
   return 0;
 }
