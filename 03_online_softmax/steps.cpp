@@ -177,7 +177,7 @@ std::string step_as_json(const Recording& run, const TileStep& step,
   text += ",\n\"m\":" + array(step.m);
   text += ",\n\"l_before\":" + array(step.l_before);
   text += ",\n\"l\":" + array(step.l);
-  text += ",\n\"correction\":" + array(step.rescale);
+  text += ",\n\"rescale\":" + array(step.rescale);
   text += ",\n\"o_before\":" + array(step.o_before);
   text += ",\n\"o_rescaled\":" + array(step.o_rescaled);
   text += ",\n\"o\":" + array(step.o);

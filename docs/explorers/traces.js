@@ -14,6 +14,24 @@
     return lines;
   }
 
+  // A line of code in pieces of at most so many letters, the first of them indented as in the file, the others more.
+  function pieces(line, most) {
+    const indent = line.length - line.trimStart().length, result = [];
+    let rest = line.trimStart(), at = Math.min(indent, 8);
+    while (rest) {
+      const room = most - at;
+      let cut = rest.length;
+      if (cut > room) {
+        cut = Math.max(...[" ", ",", "(", "["].map((sign) => rest.lastIndexOf(sign, room - 1) + 1));
+        if (cut < room / 3) cut = room;
+      }
+      result.push([at, rest.slice(0, cut).trimEnd()]);
+      rest = rest.slice(cut).trimStart();
+      at = Math.min(indent, 8) + 4;
+    }
+    return result.length ? result : [[0, ""]];
+  }
+
   function found(one) {
     const lines = [...new Set(one.findings.map(([line]) => line))].sort((a, b) => a - b);
     return (lines.length > 1 ? "lines " : "line ") + lines.join(" and ");
@@ -21,12 +39,15 @@
 
   function draw(state, width) {
     const one = all.find(({ name }) => name === state.kernel), solved = state.findings === "shown";
-    const letter = 7.3, left = 176, high = 18, top = 40;
+    // In a narrow window long lines wrap, and a line's counts stand below it.
+    const narrow = width < 560, letter = 7.3, left = narrow ? 36 : 176, high = 18, top = narrow ? 24 : 40;
     const longest = Math.max(...one.lines.map(([, line]) => line.length));
-    const wide = Math.max(width, Math.ceil(left + 8 + letter * longest));
-    const parts = [text(64, 14, "global", { "text-anchor": "middle", "font-weight": "bold" }), text(64, 30, "sectors", { fill: "quiet" }),
-      text(136, 14, "shared", { "font-weight": "bold" }), text(136, 30, "wavefronts", { fill: "quiet" }),
-      text(left, 14, one.file.split("/").pop(), { "text-anchor": "start", "font-weight": "bold" })];
+    const wide = narrow ? width : Math.max(width, Math.ceil(left + 8 + letter * longest));
+    const parts = [text(left, 14, one.file.split("/").pop(), { "text-anchor": "start", "font-weight": "bold" })];
+    if (!narrow) {
+      parts.push(text(64, 14, "global", { "text-anchor": "middle", "font-weight": "bold" }), text(64, 30, "sectors", { fill: "quiet" }),
+        text(136, 14, "shared", { "font-weight": "bold" }), text(136, 30, "wavefronts", { fill: "quiet" }));
+    }
     const marked = new Map();
     if (solved) one.findings.forEach(([line, other]) => { marked.set(other, "quiet"); });
     if (solved) one.findings.forEach(([line]) => { marked.set(line, "bad"); });
@@ -34,19 +55,31 @@
     for (const [number, line] of one.lines) {
       if (previous && number > previous + 1 && !isBroken(one)) y += 8;
       previous = number;
-      if (marked.has(number)) parts.push(box(left - 6, y, wide - left + 4, high, { stroke: marked.get(number), fill: "var(--x-bad)", "fill-opacity": 0.12 }));
+      const code = narrow ? pieces(line, Math.floor((wide - left) / letter)) : [[line.length - line.trimStart().length, line.trimStart()]];
+      if (marked.has(number)) {
+        parts.push(box(left - 6, y, wide - left + 4, high * code.length,
+          { stroke: marked.get(number), fill: "var(--x-bad)", "fill-opacity": 0.12 }));
+      }
       // Gaps between the numbers would tell where a line is missing.
       if (solved || !isBroken(one)) parts.push(text(26, y + 13, number, { "text-anchor": "end", fill: "quiet" }));
-      for (const [at, memory, count, least] of one.traffic) {
-        if (at !== number) continue;
-        const x = memory === "global" ? 34 : 106, over = count > least;
-        const words = memory + ": " + count + (memory === "global" ? " sectors" : " wavefronts") + ", " + least + " at best";
-        parts.push(titled(words, box(x, y + 1, 60, high - 2, { fill: over ? "var(--x-bad)" : "var(--x-good)", "fill-opacity": 0.18, stroke: "none" }),
-          text(x + 30, y + 13, count)));
+      const counts = one.traffic.filter(([at]) => at === number).map(([, memory, count, least]) => {
+        const unit = (memory === "global" ? " sector" : " wavefront") + (count === 1 ? "" : "s");
+        return { memory, count, unit, least, words: memory + ": " + count + unit + ", " + least + " at best" };
+      });
+      const field = (x, wide, { count, least }) => box(x, y + 1, wide, high - 2,
+        { fill: count > least ? "var(--x-bad)" : "var(--x-good)", "fill-opacity": 0.18, stroke: "none" });
+      for (const one of narrow ? [] : counts) {
+        const x = one.memory === "global" ? 34 : 106;
+        parts.push(titled(one.words, field(x, 60, one), text(x + 30, y + 13, one.count)));
       }
-      parts.push(text(left, y + 13, line.replace(/^ +/, ""), { "text-anchor": "start", "font-family": "monospace",
-        x: left + letter * (line.length - line.trimStart().length) }));
-      y += high;
+      for (const [indent, words] of code) {
+        parts.push(text(left, y + 13, words, { "text-anchor": "start", "font-family": "monospace", x: left + letter * indent }));
+        y += high;
+      }
+      for (const one of narrow ? counts : []) {
+        parts.push(field(left, wide - left, one), text(left + 6, y + 13, one.words, { "text-anchor": "start" }));
+        y += high + 2;
+      }
     }
     y += 10;
     if (solved) {

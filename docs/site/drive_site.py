@@ -14,6 +14,7 @@ Selenium or no site.
 """
 
 import argparse
+import concurrent.futures
 import json
 import pathlib
 import sys
@@ -22,6 +23,7 @@ from docs.site import browser, navigation
 from docs.site.stepper_driver import Stepper
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BROWSERS = 2  # at a time
 WIDE, PHONE, PAPER = 1440, 390, 718  # pixels; A4 without margins of 1 cm
 # What readers look for, and where they should find it. Written before the index.
 SEARCHES = {
@@ -104,7 +106,7 @@ def searches(window, html):
             yield f"the search for '{words}' finds {', '.join(found)}, not {page}"
 
 
-def every_page(window, html, files, axe, counts):
+def every_page(window, html, files, axe, counts, last):
     """Yields faults of each page, in each size and look."""
     for file in files:
         window.size(WIDE, 900)
@@ -117,7 +119,7 @@ def every_page(window, html, files, axe, counts):
             yield f"{file}: {empty} of {formulas} formulas are not drawn"
         if axe:
             window.driver.execute_script(axe)
-        whole = file in (LISTING, *files[-1:])
+        whole = file in (LISTING, last)
         # Colours differ between the looks, everything else between the sizes.
         for dark, width, rules in (
             (False, WIDE, LEVELS),
@@ -246,20 +248,32 @@ def main(arguments=None):
     files += [
         path.relative_to(html).as_posix() for path in sorted(html.glob("changes/*/*/*.html"))[:1]
     ]
-    found, counts = [], {"formulas": 0, "axe": 0}
-    try:
+    counts = {"formulas": 0, "axe": 0}
+
+    def look(part):
+        """The faults that one browser finds: the first one's walks, and its part of the pages."""
+        result = []
         with browser.Browser() as window:
-            found += searches(window, html)
-            found += keyboard(window, html)
-            found += place(window, html)
-            if (html / STEPPER).is_file():
-                found += stepper(window, html)
-            found += every_page(window, html, files, axe, counts)
-    except browser.PageError as error:
-        found.append(str(error))
-    except (OSError, ValueError, browser.BrowserError) as error:
-        print(f"drive_site.py: {error}", file=sys.stderr)
-        return 2
+            if part == 0:
+                result += searches(window, html)
+                result += keyboard(window, html)
+                result += place(window, html)
+                if (html / STEPPER).is_file():
+                    result += stepper(window, html)
+            # The last page is looked at in whole, by the browser that has it.
+            result += every_page(window, html, files[part::BROWSERS], axe, counts, files[-1])
+        return result
+
+    found = []
+    with concurrent.futures.ThreadPoolExecutor(BROWSERS) as pool:
+        try:
+            for part in pool.map(look, range(BROWSERS)):
+                found += part
+        except browser.PageError as error:
+            found.append(str(error))
+        except (OSError, ValueError, browser.BrowserError) as error:
+            print(f"drive_site.py: {error}", file=sys.stderr)
+            return 2
     if not counts["formulas"]:
         found.append("the site has no formula")
     for sentence in found[:30]:

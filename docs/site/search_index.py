@@ -9,6 +9,7 @@ from docutils import nodes
 from docs.site import navigation
 
 LIMIT = 20000  # characters of one section; longer ones are printed tables
+GLOSSARY = "docs/glossary.md"
 KINDS = {"class", "struct", "function", "enumeration"}
 
 
@@ -56,13 +57,42 @@ def index(env):
     return found
 
 
+def terms(env):
+    """The glossary: [term, what it means, address]."""
+    if navigation.docname(GLOSSARY) not in env.found_docs:
+        return []
+    found = []
+    for paragraph in env.get_doctree(navigation.docname(GLOSSARY)).findall(nodes.paragraph):
+        strong = paragraph.children[0] if paragraph.children else None
+        if isinstance(strong, nodes.strong) and isinstance(paragraph.parent, nodes.section):
+            text = " ".join(paragraph.astext()[len(strong.astext()) :].split()).lstrip(": ")
+            address = f"{navigation.html_file(GLOSSARY)}#{paragraph.parent['ids'][0]}"
+            found.append([strong.astext(), text, address])
+    return found
+
+
+def sources(reference):
+    """The sources of kernels and lessons: [path, page]."""
+    return [
+        [path, page]
+        for path in sorted(reference.files)
+        if pathlib.PurePath(path).suffix in (".cuh", ".cu", ".cpp", ".hpp")
+        and "tests" not in path.split("/")
+        and "exercises" not in path.split("/")
+        and (page := reference.file(path, True))
+    ]
+
+
 def write(app, exception):
     """Writes search_data.js."""
     if exception or app.builder.name != "html":
         return
     pages = json.dumps(index(app.env), ensure_ascii=False, separators=(",", ":"))
-    names = json.dumps(app.course_reference.names(KINDS), separators=(",", ":"))
+    reference = app.course_reference
+    names = json.dumps([*reference.names(KINDS), *sources(reference)], separators=(",", ":"))
+    known = json.dumps(terms(app.env), ensure_ascii=False, separators=(",", ":"))
     text = f"window.coursePages = {pages};\nwindow.courseNames = {names};\n"
+    text += f"window.courseTerms = {known};\n"
     (pathlib.Path(app.outdir) / "_static" / "search_data.js").write_text(text, encoding="utf-8")
 
 

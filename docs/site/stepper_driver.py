@@ -104,12 +104,12 @@ class Stepper:
             expected.update(tileColumns=["m", "l", "LSE"], tileRows=queries)
             expected.update(oParts=["O", "O / l, the output"], chosen=[page["row"]])
         else:
-            names = (show, "m", "l", "correction", "o_before", "o_rescaled", "o")
+            names = (show, "m", "l", "rescale", "o_before", "o_rescaled", "o")
             fields = {name: data[name] for name in names}
             keys = self.data["keys"][data["key"] : data["key"] + data["keys"]]
-            expected.update(tileColumns=[*keys, "m", "correction", "l"], tileRows=queries)
+            expected.update(tileColumns=[*keys, "m", "rescale", "l"], tileRows=queries)
             expected.update(
-                oParts=["O before", "O \u00d7 correction", "O + P V"], chosen=[page["row"]]
+                oParts=["O before", "O \u00d7 rescale", "O + P V"], chosen=[page["row"]]
             )
         for name, value in expected.items():
             if page[name] != value:
@@ -216,7 +216,7 @@ class Stepper:
             wanted = [data["m"][i], None, 0, data["l"][i]]
         elif data["m"][i] > data["m_before"][i]:
             before, after = data["m_before"][i], data["m"][i]
-            wanted = [before, after, before, after, data["correction"][i], data["l"][i]]
+            wanted = [before, after, before, after, data["rescale"][i], data["l"][i]]
             text = text.replace(" \u2212 ", " less ")
         else:
             wanted = [data["m"][i], 1, data["l_before"][i], data["l"][i]]

@@ -86,12 +86,12 @@
     const count = step.m.filter((_, r) => rises(step, r)).length;
     if (!rises(step, i)) {
       return meet + (count === 0 ? "No maximum rises. " : "") + row + "the maximum stays " + shown(step.m[i], 3) +
-        ", so the correction is 1. The tile only adds: l goes from " + shown(step.l_before[i], 3) + " to " +
+        ", so the rescale factor is 1. The tile only adds: l goes from " + shown(step.l_before[i], 3) + " to " +
         shown(step.l[i], 3) + ", and P V is added to O.";
     }
     return meet + row + "the maximum rises from " + shown(step.m_before[i], 3) + " to " + shown(step.m[i], 3) +
       ", so O and l are multiplied by exp(" + shown(step.m_before[i], 3) + " \u2212 " + shown(step.m[i], 3).replace("\u2212", "(\u2212") +
-      (step.m[i] < 0 ? ")" : "") + ") = " + shown(step.correction[i], 4) + ". Then the tile is added: l = " +
+      (step.m[i] < 0 ? ")" : "") + ") = " + shown(step.rescale[i], 4) + ". Then the tile is added: l = " +
       shown(step.l[i], 3) + ", and O gets P V. The maximum rises in " + count + " of " + step.queries + " rows.";
   }
 
@@ -187,7 +187,7 @@
     }
     table.classList.toggle("wide", step.keys > 8);
     for (let j = 0; j < step.keys; ++j) element("th", head, "column", data.keys[step.key + j]);
-    for (const name of ["m", "correction", "l"]) element("th", head, "column", name);
+    for (const name of ["m", "rescale", "l"]) element("th", head, "column", name);
     const largest = state.show === "s" ? largestOf(step.s) : 1;
     for (let i = 0; i < step.queries; ++i) {
       const row = element("tr", body);
@@ -201,7 +201,7 @@
       }
       const rising = rises(step, i);
       change(row, "m", i, step.m_before[i], step.m[i], 3, rising);
-      cell(row, "correction", i, null, shown(step.correction[i], 4), rising ? "rises" : "");
+      cell(row, "rescale", i, null, shown(step.rescale[i], 4), rising ? "rises" : "");
       change(row, "l", i, step.l_before[i], step.l[i], 3, false);
     }
   }
@@ -209,7 +209,7 @@
   function drawO(step) {
     const table = emptied("o");
     const parts = step.kind === "tile"
-      ? [["o_before", "O before"], ["o_rescaled", "O \u00d7 correction"], ["o", "O + P V"]]
+      ? [["o_before", "O before"], ["o_rescaled", "O \u00d7 rescale"], ["o", "O + P V"]]
       : step.kind === "finish" ? [["o_before", "O"], ["o", "O / l, the output"]] : [];
     // One scale for what is not yet divided; the output has its own.
     const shared = Math.max(...parts.map(([field]) =>

@@ -7,7 +7,10 @@
   const input = document.getElementById("course-query");
   const list = document.getElementById("course-results");
   const count = document.getElementById("course-count");
-  const words = (text) => text.replace(/([a-z])([A-Z][a-z])/g, "$1 $2").toLowerCase().normalize("NFKD").match(/[a-z0-9]+/g) || [];
+  const code = document.getElementById("course-code"), term = document.getElementById("course-term");
+  // FA-3 is FlashAttention-3, lesson 5 is lesson 05.
+  const words = (text) => (text.replace(/\bFA-?(\d)/gi, "FlashAttention-$1").replace(/([a-z])([A-Z][a-z])/g, "$1 $2")
+    .toLowerCase().normalize("NFKD").match(/[a-z0-9]+/g) || []).map((word) => word.replace(/^0(\d)$/, "$1"));
   // Plural and -ing, -ed forms meet their stems.
   const stem = (word) => {
     if (word.length > 5 && word.endsWith("ing")) word = word.slice(0, -3);
@@ -17,7 +20,10 @@
     return word.length > 4 && word.endsWith("e") ? word.slice(0, -1) : word;
   };
   const stems = (text) => words(text).map(stem);
-  const SMALL = new Set("a an and by for from how in is of on or the to what where which with".split(" "));
+  const SMALL = new Set(("a an and are as at be been by can do does for from has have how i in is it its me my of on or our shall should so than " +
+    "that the their then there this to was we were what when where which who why will with would you your " +
+    "beside explain explained find mean meaning open please show teach teaches").split(" "));
+  const CODE = new Set("class code cuh file function kernel listing program source struct".split(" "));
 
   // One document per section: its words with weights. A page's title counts for its first section.
   const documents = [], frequency = new Map();
@@ -50,10 +56,14 @@
     return word.length < 2 ? [] : vocabulary.filter((known) => known.startsWith(word)).slice(0, 50);
   };
 
+  // The words of a question that say what it is about.
+  const weighty = (query) => {
+    const all = words(query), some = all.filter((word) => !SMALL.has(word));
+    return some.length ? some : all;
+  };
+
   const search = (query) => {
-    let asked = words(query);
-    if (asked.some((word) => !SMALL.has(word))) asked = asked.filter((word) => !SMALL.has(word));
-    asked = asked.map(stem);
+    const asked = weighty(query).map(stem), wantsExercise = asked.includes("exercis");
     if (!asked.length) return [];
     const alternatives = asked.map((word, i) => meant(word, i === asked.length - 1));
     const phrase = " " + asked.join(" ") + " ";
@@ -77,7 +87,7 @@
       score *= (matched / asked.length) ** 3;
       if (asked.length > 1 && doc.phrase.includes(phrase)) score *= 1.5;
       if (doc.headingPhrase.includes(phrase)) score *= doc.first ? 2 : 1.8;
-      score *= GROUP[doc.group] || 1;
+      score *= doc.group === "Exercises" && wantsExercise ? 1.5 : GROUP[doc.group] || 1;
       if (!pages.has(doc.url)) pages.set(doc.url, []);
       pages.get(doc.url).push({ doc, score });
     }
@@ -90,13 +100,27 @@
     return ranked.sort((a, b) => b.score - a.score).slice(0, SHOWN);
   };
 
+  // Names of the code, and files of kernels, that have all the words; those with the fewest others first.
   const names = (query) => {
-    const wanted = query.trim().toLowerCase().replace(/\(\)$/, "");
-    if (wanted.length < 3) return [];
-    return window.courseNames
-      .filter(([name]) => name.toLowerCase().split("::").pop().startsWith(wanted) || name.toLowerCase() === wanted)
-      .sort((a, b) => a[0].length - b[0].length)
-      .slice(0, 5);
+    const asked = weighty(query).filter((word) => !CODE.has(word));
+    if (asked.join("").length < 3) return [];
+    const found = [];
+    for (const [name, url] of window.courseNames) {
+      const short = name.split(/::|\//).pop(), parts = words(short.replace(/_/g, " ").replace(/\.\w+$/, ""));
+      const whole = short.toLowerCase().startsWith(query.trim().toLowerCase().replace(/\(\)$/, ""));
+      const has = (word) => parts.some((part) => stem(part) === stem(word));
+      if (whole || asked.every(has)) found.push([parts.length + name.length / 1000, name, url]);
+    }
+    return found.sort((a, b) => a[0] - b[0]).slice(0, 5).map(([, name, url]) => [name, url]);
+  };
+
+  // The terms of the glossary that the words are, or else that stand in them.
+  const terms = (query) => {
+    const phrase = " " + weighty(query).map(stem).join(" ") + " ";
+    const found = window.courseTerms.map((entry) => [" " + stems(entry[0].replace(/\(.*?\)/, "")).join(" ") + " ", entry])
+      .filter(([known]) => known.trim() && phrase.includes(known));
+    const longest = Math.max(0, ...found.map(([known]) => known.length));
+    return found.filter(([known]) => known.length === longest && known.length * 2 >= phrase.length).slice(0, 1).map(([, entry]) => entry);
   };
 
   const element = (tag, text, more) => Object.assign(document.createElement(tag), { textContent: text }, more);
@@ -142,19 +166,17 @@
       }
       list.append(item);
     }
-    const code = names(query);
-    if (code.length) {
-      const item = element("li", "", { className: "course-names" });
-      const line = element("p", "In the code: ", { className: "course-hit" });
-      code.forEach(([name, url], i) => {
-        if (i) line.append(", ");
-        line.append(element("a", name, { href: "reference/" + url }));
-      });
-      item.append(line);
-      list.append(item);
+    term.replaceChildren();
+    for (const [name, text, url] of terms(query)) {
+      term.append(element("a", name, { href: url }), ": " + text);
     }
+    const matching = names(query);
+    code.replaceChildren();
+    matching.forEach(([name, url], i) => {
+      code.append(i ? ", " : "In the code: ", element("a", name, { href: "reference/" + url }));
+    });
     const number = found.length === SHOWN ? `The ${SHOWN} best pages` : `${found.length} pages`;
-    count.textContent = query.trim() ? (found.length || code.length ? number : "No page has these words.") : "";
+    count.textContent = query.trim() ? (found.length || matching.length ? number : "No page has these words.") : "";
     const address = new URL(location);
     if (query) address.searchParams.set("q", query);
     else address.searchParams.delete("q");
