@@ -63,5 +63,10 @@ if not repository and os.environ.get("GITHUB_REPOSITORY"):
     repository = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
 html_context = {"repository": repository}
 
+# ./learn docs --links
+linkcheck_anchors = False  # many sites make theirs by script
+linkcheck_timeout = 30
+linkcheck_retries = 2
+
 epub_basename = "flash-attention-course"
 epub_show_urls = "no"
