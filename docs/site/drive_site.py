@@ -47,6 +47,23 @@ SEARCHES = {
     "occupancy registers": "docs/theory/06_registers_and_occupancy.html",
     "overflow of exp": "02_safe_softmax/1_safe_softmax.html",
     "first CUDA program": "04_tiled_matmul/1_first_program.html",
+    # Questions of visitors.
+    "where is the kernel of ping-pong": "05_flash_forward/4_overlap.html",
+    "what does ping-pong gain on an H200": "05_flash_forward/4_overlap.html",
+    "what is a bank conflict": "04_tiled_matmul/2_memory.html",
+    "open the code of online softmax": "03_online_softmax/1_online_softmax.html",
+    "how do I run lesson 5 without a GPU": "04_tiled_matmul/1_first_program.html",
+    "what is a wgmma descriptor": "04_tiled_matmul/5_hopper.html",
+    "which exercise teaches the mbarrier phase": "05_flash_forward/exercises/phase/task.html",
+    "how fast is the backward pass beside FA-3": "06_flash_backward/index.html",
+    "how do I hand in an exercise": "common/classroom/exercises.html",
+}
+# What stands above the pages found: a term of the glossary, a name of the code.
+ABOVE = {
+    "what is a bank conflict": ("term", "bank conflict: "),
+    "why is the LSE stored": ("term", "LSE: "),
+    "where is the kernel of ping-pong": ("code", "12_ping_pong.cuh"),
+    "open the code of online softmax": ("code", "fa::on_gpu::online_softmax"),
 }
 STEPPER = "docs/stepper/index.html"
 LISTING = "05_flash_forward/1_one_kernel.html"
@@ -104,6 +121,16 @@ def searches(window, html):
         )
         if page not in found:
             yield f"the search for '{words}' finds {', '.join(found)}, not {page}"
+
+
+def above(window, html):
+    """Yields faults of what stands above the pages found."""
+    for words, (kind, wanted) in ABOVE.items():
+        window.driver.get((html / "search.html").resolve().as_uri() + "?q=" + words)
+        window.until("document.getElementById('course-count').textContent")
+        said = window.value(f"document.getElementById('course-{kind}').textContent")
+        if wanted not in said:
+            yield f"the search for '{words}' says '{said}', not '{wanted}'"
 
 
 def every_page(window, html, files, axe, counts, last):
@@ -256,6 +283,7 @@ def main(arguments=None):
         with browser.Browser() as window:
             if part == 0:
                 result += searches(window, html)
+                result += above(window, html)
                 result += keyboard(window, html)
                 result += place(window, html)
                 if (html / STEPPER).is_file():

@@ -3,6 +3,7 @@ reference. A script that works from files, without a server; theme/static/search
 
 import json
 import pathlib
+import re
 
 from docutils import nodes
 
@@ -63,10 +64,11 @@ def terms(env):
         return []
     found = []
     for paragraph in env.get_doctree(navigation.docname(GLOSSARY)).findall(nodes.paragraph):
-        strong = paragraph.children[0] if paragraph.children else None
+        strong = next((child for child in paragraph.children if child.astext()), None)
         if isinstance(strong, nodes.strong) and isinstance(paragraph.parent, nodes.section):
             text = " ".join(paragraph.astext()[len(strong.astext()) :].split()).lstrip(": ")
             address = f"{navigation.html_file(GLOSSARY)}#{paragraph.parent['ids'][0]}"
+            text = re.sub(r"[\\{}]", "", text)  # of formulas
             found.append([strong.astext(), text, address])
     return found
 

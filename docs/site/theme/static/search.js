@@ -63,7 +63,11 @@
   };
 
   const search = (query) => {
-    const asked = weighty(query).map(stem), wantsExercise = asked.includes("exercis");
+    // "lesson 5" says where to look, unless nothing else is asked.
+    const lesson = query.match(/\blesson\s+0?(\d)\b/i);
+    const rest = lesson ? query.replace(lesson[0], " ") : query;
+    const within = lesson && words(rest).some((word) => !SMALL.has(word)) ? "0" + lesson[1] + "_" : null;
+    const asked = weighty(within ? rest : query).map(stem), wantsExercise = asked.includes("exercis");
     if (!asked.length) return [];
     const alternatives = asked.map((word, i) => meant(word, i === asked.length - 1));
     const phrase = " " + asked.join(" ") + " ";
@@ -88,6 +92,7 @@
       if (asked.length > 1 && doc.phrase.includes(phrase)) score *= 1.5;
       if (doc.headingPhrase.includes(phrase)) score *= doc.first ? 2 : 1.8;
       score *= doc.group === "Exercises" && wantsExercise ? 1.5 : GROUP[doc.group] || 1;
+      if (within && doc.url.startsWith(within)) score *= 1.5;
       if (!pages.has(doc.url)) pages.set(doc.url, []);
       pages.get(doc.url).push({ doc, score });
     }
