@@ -22,7 +22,7 @@ SECONDS = 300  # for a thousand pages
 
 def contents(text):
     """The table of contents, from the navigation beside the pages, without page numbers."""
-    tree = re.search(r'<div class="sidebar-tree">(.*?)</div>\s*</div>', text, re.S)
+    tree = re.search(r'<div class="sidebar-tree">(.*?)</div>', text, re.S)
     if not tree:
         return ""
     tree = re.sub(r"<input\b[^>]*>|<label\b.*?</label>", "", tree[1], flags=re.S)
