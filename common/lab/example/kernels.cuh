@@ -11,7 +11,7 @@
 
 namespace fa::FA_TARGET {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 128;  ///< of a block of block_sums
 
 /// out[b] = the sum of the kThreads elements of x that belong to block b.
 //! [block_sums]
@@ -27,7 +27,7 @@ __global__ void block_sums(const float* x, float* out, int n) {
 }
 //! [block_sums]
 
-constexpr int kTile = 64;  // rows and columns
+constexpr int kTile = 64;  ///< rows and columns
 
 struct ColumnStorage {
   SwizzledTile<half, kTile, kTile> tile;
