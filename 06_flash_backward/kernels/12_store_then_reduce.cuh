@@ -27,11 +27,12 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = workspace_row(a, block, head, query0);
     unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
-    shared.d_q_full[warpgroup].wait(at.parity);
     float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
     //! [store_tile]
+    // Before the part is complete: its matmul hides the latency of the atomic.
     unsigned before = atomic_add_acquire(semaphore, 1);
     const bool first = before == 0;
+    shared.d_q_full[warpgroup].wait(at.parity);
     if (first) {
       bulk_store(to, shared.d_q[warpgroup], bytes);
     } else {
