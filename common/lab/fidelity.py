@@ -404,7 +404,7 @@ def ncu_counts(entry):
 
 
 def table(heads, rows, left=1):
-    """Lines of a table: headings, a line of dashes, rows; the first `left` columns are flush left."""
+    """Lines of a table: headings, dashes, rows; the first `left` columns are flush left."""
     widths = [max(map(len, column)) for column in zip(*heads, *rows)]
 
     def line(cells):

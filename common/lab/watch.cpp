@@ -252,8 +252,8 @@ struct Watch::State : Observer {
         told = true;
         findings.add(
             "copy", site, cell.write.site,
-            fmt::format("{} {} {} while the cp.async of the other line is under "
-                        "way; a cp_async_wait is probably missing before this line",
+            fmt::format("{} {} {} while the cp.async of the other line is in "
+                        "flight; a cp_async_wait is probably missing before this line",
                         name_of(now.thread), write ? "writes" : "reads", region.name(offset)));
       }
       if (!told && !write && !cell.written && !cell.in_flight) {

@@ -72,7 +72,7 @@ void grade(int queries, int keys, double spread) {
   };
   std::vector<Mistake> mistakes{
       {"the gradient is zero", by([](int, int) { return 0.0; })},
-      {"delta was left out: each weight of a row depends on all of its "
+      {"delta was left out: each probability of a row depends on all of its "
        "scores",
        by([&](int i, int j) { return p(i, j) * d_p(i, j); })},
       {"delta is the sum of dP here; it is the sum of P o dP",

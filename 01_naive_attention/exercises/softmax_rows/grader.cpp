@@ -45,7 +45,7 @@ void grade(const Scores& s, const std::string& where) {
   const auto zero = [](int) { return 0.0; };
   const double all_max = s.maxCoeff();
   check(
-      {"weights", numbers(call<Scores>("safe_softmax", s)), s.cols()},
+      {"probabilities", numbers(call<Scores>("safe_softmax", s)), s.cols()},
       softmax(s, row_max), 1e-12,
       {{"the scores came back as they were", numbers(s)},
        {"the exponentials were not divided by the sum of the row",

@@ -101,7 +101,7 @@ FA_STAGE(odd) {
         std::reverse(weights.begin(), weights.end());
         return weights;
       },
-      "whose weights stand in the opposite order");
+      "whose probabilities stand in the opposite order");
   must_refuse(
       [](const Row& s) {
         Row limited = s;
@@ -111,12 +111,13 @@ FA_STAGE(odd) {
       "that clips scores at 700, and shifts them only then");
   must_refuse(
       [](const Row& s) { return Row(s.size(), 1.0 / double(s.size())); },
-      "that gives equal weights");
+      "that gives equal probabilities");
   must_refuse(
       [](const Row& s) {
         return softmax<double>(s, true, kLowest, kE, Divide::kSum, 10);
       },
-      "that clips differences at 10: far below the maximum its weights are "
+      "that clips differences at 10: far below the maximum its probabilities "
+      "are "
       "too "
       "large");
 }

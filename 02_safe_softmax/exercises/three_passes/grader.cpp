@@ -61,10 +61,11 @@ void grade(const std::vector<double>& scores, const std::string& where) {
   if (blind) {
     mistakes = {
         {"a row of -infinity sees no key: -infinity - -infinity and 0 "
-         "/ 0 are NaN, and its weights are zeros",
+         "/ 0 are NaN, and its probabilities are zeros",
          std::vector<double>(s.size(), NAN)}};
   }
-  check({"weights", numbers(y)}, right, 2e-3 * largest, mistakes, where);
+  check({"probabilities", numbers(y)}, right, 2e-3 * largest, mistakes,
+        where);
 }
 
 }  // namespace

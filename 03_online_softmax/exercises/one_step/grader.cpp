@@ -128,7 +128,8 @@ void check_row(const std::vector<double>& scores) {
         after<MaximumNotKept>(scores)},
        {"the smaller of m and s was taken: m is the largest score so far",
         after<SmallerMaximum>(scores)},
-       {"the weight of the new key is relative to the old maximum, which "
+       {"the exponential of the new key is relative to the old maximum, "
+        "which "
         "is -infinity at first",
         after<OldMaximum>(scores)}},
       where);

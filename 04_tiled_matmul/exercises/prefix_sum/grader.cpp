@@ -1,5 +1,5 @@
-#include "common/classroom/puzzles.hpp"
 #include "common/classroom/prelude_cpu.hpp"
+#include "common/classroom/puzzles.hpp"
 
 using namespace fa::classroom;
 

@@ -26,7 +26,8 @@ const std::vector<Reason> kReasons = {
      "a thread may wait at the barrier before it is initialised: "
      "__syncthreads() follows"},
     {"out of bounds",
-     "C is written beside its m x n elements: guard the store"},
+     "C is written beside its m x n elements: guard the store, and a row of "
+     "C has n elements"},
     {"race", "threads write the same element of C"}};
 
 // Small whole numbers, whose sums are exact.
@@ -114,6 +115,14 @@ void grade(int m, int n, int k) {
        "rows "
        "of 128 bytes further in B",
        product(of_a, [&](int l, int col) { return of_b(l % 16, col); })},
+      {"B moves on by 32 bytes, as A does: its rows are 16 steps of k, and "
+       "16 "
+       "of them are 16 * 128 bytes",
+       product(of_a,
+               [&](int l, int col) {
+                 const int at = l % 16 * 64 + col + l / 16 * 16;
+                 return of_b(at / 64, at % 64);
+               })},
       {"the last wgmma did not add: only the last 16 steps of k are in C",
        product(of_a,
                [&](int l, int col) { return l < 48 ? 0 : of_b(l, col); })},

@@ -81,7 +81,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
        "m_before)? It is infinite at the first tile",
        {all(right.o, NAN), all(right.lse, NAN)}});
   for (const double of_m : {1.0, scale, c}) {
-    add("all weights are the same: products must become powers of 2",
+    add("all probabilities are the same: products must become powers of 2",
         {c, of_m, false, false, true});
     add("neither l nor o was rescaled when the maximum rose: was state.m "
         "overwritten before the rescale factor was computed?",
@@ -123,7 +123,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
     std::fill_n(unguarded.o.begin() + query * s.head_dim, s.head_dim, NAN);
   }
   result.push_back(
-      {"a row whose tile is hidden is NaN: m is -infinity, and -infinity - "
+      {"a row whose tile is masked is NaN: m is -infinity, and -infinity - "
        "-infinity is not a number",
        unguarded});
   return result;

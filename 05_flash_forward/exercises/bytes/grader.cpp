@@ -129,7 +129,8 @@ FA_QUESTIONS {
        0,
        {{of_3 / 4, "these are numbers; each has 4 bytes"},
         {of_3 - 2 * score_bytes,
-         "the softmax reads its row three times: maximum, sum, weights"},
+         "the softmax reads its row three times: maximum, sum, "
+         "probabilities"},
         {of_3 - 3 * score_bytes,
          "the softmax reads the scores, too: three times, once for each of "
          "its passes"},

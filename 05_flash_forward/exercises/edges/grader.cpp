@@ -65,7 +65,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
     add(says, answer);
   };
   // Before all that speak of the mask: without it they may give the same.
-  add("no key is hidden",
+  add("no key is masked",
       {[=](int) { return s.length_k; },
        [=](int) { return ceil_div(s.length_k, kKeys); },
        [](int) { return 0; }, [](int, int) { return false; }});
@@ -80,7 +80,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
       with_seen(aligned(shift)));
   add("the mask is off by one: a query sees the key after its own place",
       with_seen(aligned(2 + shift)));
-  add("keys are hidden, although this problem has no mask",
+  add("keys are masked, although this problem has no mask",
       with_seen([=](int query) { return clamped(query + 1 + shift, s); }));
   change("tiles is rounded down: the last tile is seen in part, and left out",
          [=](Answer& a) {

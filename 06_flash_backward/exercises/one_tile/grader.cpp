@@ -108,7 +108,7 @@ void grade(const plain::Problem& x, const Range& queries, const Range& keys) {
        {"these are e^s: LSE was left out", by([](const Element& e) {
           return e.seen ? std::exp(e.s) * e.z : 0;
         })},
-       {"the weights are divided by LSE; it is a logarithm, and is "
+       {"the exponentials are divided by LSE; it is a logarithm, and is "
         "subtracted in the exponent",
         by([](const Element& e) {
           return e.seen ? std::exp(e.s) / e.lse * e.z : 0;
@@ -141,7 +141,8 @@ void grade(const plain::Problem& x, const Range& queries, const Range& keys) {
         by([&](const Element& e) {
           return std::isinf(e.lse) ? 0 : std::exp(e.s - e.lse) * e.z;
         })},
-       {"p_kept is P without dropout: dV is made of the weights that O was "
+       {"p_kept is P without dropout: dV is made of the probabilities that O "
+        "was "
         "made of",
         by([](const Element& e) { return e.p(); })}},
       where);
@@ -163,7 +164,8 @@ void grade(const plain::Problem& x, const Range& queries, const Range& keys) {
         })},
        {"the scale is not multiplied in here: dQ and dK get it at the end",
         by([&](const Element& e) { return x.scale * right_d_s(e); })},
-       {"dP without dropout: a dropped weight passes no gradient on, and a "
+       {"dP without dropout: a dropped probability passes no gradient on, "
+        "and a "
         "kept one its factor",
         by([](const Element& e) { return e.p() * (e.d_o_v - e.delta); })},
        {"dropout is in dS twice: the P before the bracket is the one before "

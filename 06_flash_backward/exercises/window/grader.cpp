@@ -74,14 +74,14 @@ void grade(const Problem& x) {
           "the loop over queries ends one query too early: the last key of "
           "the tile is still seen window - 1 queries later"},
          {MistakeKind::kEndOfFirstKey,
-          "queries that see only the later keys of the tile do not go by: "
+          "queries that see only the later keys of the tile are not visited: "
           "the end belongs to the last key of the 32"}});
   };
-  check_result(c.seen, kReasons, {"dV", c.out.d_v, x.head_dim}, right.d_v,
-               tolerance,
-               mistakes(&Gradients::d_v,
-                        "keys that the window has left still have a weight"),
-               name_of(x));
+  check_result(
+      c.seen, kReasons, {"dV", c.out.d_v, x.head_dim}, right.d_v, tolerance,
+      mistakes(&Gradients::d_v,
+               "keys that the window has left still have a probability"),
+      name_of(x));
   check_result(c.seen, kReasons, {"dK", c.out.d_k, x.head_dim}, right.d_k,
                tolerance,
                mistakes(&Gradients::d_k,
@@ -126,10 +126,11 @@ void grade_traffic(int window) {
   const std::int64_t tile = kSide * 32 * 4;
   const std::int64_t fixed = x.length_k / kSide * 4 * tile;
   const std::int64_t went_by = (c.seen.bytes - fixed) * 2 / (7 * tile);
-  note("tiles of queries that go by", went_by);
+  note("tiles of queries that are visited", went_by);
   require(went_by <= least,
-          fmt::format("{} tiles of queries go by, and {} would do (case: {})",
-                      went_by, least, name_of(x)));
+          fmt::format(
+              "{} tiles of queries are visited, and {} would do (case: {})",
+              went_by, least, name_of(x)));
 }
 
 }  // namespace
