@@ -154,7 +154,7 @@ class Program(unittest.TestCase):
         source = "(nvcc 13.0.88, for sm_90a, commit abc)\n"
         self.assertEqual(self.run_program("--table", record), (0, out + source, ""))
         _, out, _ = self.run_program("--table", record, "--intervals", "--kernel", "overlap")
-        self.assertIn("  wait, 1 left          1             0       1            0\n", out)
+        self.assertIn("wait, 1 left          1             0       1            0\n", out)
         self.assertEqual(self.run_program("--table", record, "--kernel", "other")[0], 2)
 
     def test_tools_are_missing(self):

@@ -23,7 +23,7 @@ new_machine() {
   cp "$repository/learn" "$root/learn"
   cp "$repository/common/cmake/packages.txt" "$root/common/cmake/"
   local tool
-  for tool in bash env cat sed sort awk grep basename dirname readlink mkdir mv rm head tr wc id touch chmod; do
+  for tool in bash env cat sed sort awk grep basename dirname readlink mkdir mv rm head tr tee wc id touch chmod; do
     ln -s "$(command -v "$tool")" "$bin/$tool"
   done
   fake uname 'if [ "$1" = -s ]; then echo Linux; else echo "Linux x86_64"; fi'

@@ -269,7 +269,7 @@ class Whole(unittest.TestCase):
         status, text, error = self.call("--table", self.output)
         self.assertEqual(status, 0, error)
         lines = text.splitlines()
-        self.assertTrue(all(len(line) <= 78 for line in lines))
+        self.assertTrue(all(len(line) <= 100 for line in lines))
         self.assertIn("(NVIDIA H200, driver 580.1, CUDA unknown,", lines)
         self.assertIn(" commit abc, 2", text)
         words = [line.split() for line in lines]
