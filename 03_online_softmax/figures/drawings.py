@@ -9,7 +9,7 @@ BAR, OLD, NEW = 26, "#8fb8de", "#e39b5a"
 
 
 def bars(d, x, y, heights, colours, labels):
-    """Bars of those heights, as shares of 96 pixels, on a line at y."""
+    """Bars of those heights, as fractions of 96 pixels, on a line at y."""
     for k, (height, colour, label) in enumerate(zip(heights, colours, labels)):
         left = x + 34 * k
         d.box(left, y - 96 * height, BAR, 96 * height, colour, "#666666", 0.8)

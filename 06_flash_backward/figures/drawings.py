@@ -419,7 +419,7 @@ def ordered():
 
 
 def wide():
-    d = Drawing(390, 372, "Step 13: who computes what in a block of keys and in a block of queries")
+    d = Drawing(390, 372, "Step 13: the work of each warpgroup in both kinds of blocks")
     d.text(195, 20, "a block of keys: dK and dV of 64 keys", font_weight="bold")
     d.text(195, 204, "a block of queries: dQ of 128 queries", font_weight="bold")
 

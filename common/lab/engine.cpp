@@ -748,8 +748,8 @@ class Block {
     observer->finds("barrier", location, state.made, text);
   }
 
-  // Two phases that end with no wait between them look to a thread that waits like none: a wait
-  // knows a phase by its parity alone.
+  // A wait knows a phase by its parity alone: if two phases end with no wait between them, a thread
+  // that waits cannot tell that any has ended.
   static void check_seen(const BarrierState& state, const SourceLocation& location) {
     if (observer == nullptr || state.seen >= state.phases) return;
     observer->finds(

@@ -76,31 +76,36 @@ def name_of(backend):
     return NAMES.get(backend, HEADINGS[backend])
 
 
+def ratios(record, same_bits):
+    """For each type, head dimension and mask in a record: speed over that of the fastest other, who
+    that is, and the length, of each point."""
+    found = {}
+    for of in points_in([row for row in record["measurements"] if row["what"] == "time"]):
+        row, point = next(iter(of.values())), ratio_of_point(of, same_bits)
+        if point:
+            kind = (row["type"], row["head_dim"], row["causal"])
+            found.setdefault(kind, []).append((*point, row["length"]))
+    return found
+
+
 def behind(records):
     """The lines of the table of what is behind. records: as for table()."""
     cells = [["pass", "type", "D", "mask", "behind", "least", "N", "fastest"]]
     totals = []
-    for name, record in records.items():
-        timed = [row for row in record["measurements"] if row["what"] == "time"]
-        for same_bits, what in ((False, name), (True, f"{name}, deterministic")):
-            points, slower = {}, 0
-            for of in points_in(timed):
-                found = ratio_of_point(of, same_bits)
-                row = next(iter(of.values()))
-                if found:
-                    kind = (row["type"], row["head_dim"], row["causal"])
-                    points.setdefault(kind, []).append((*found, row["length"]))
-            for (dtype, head_dim, causal), found in sorted(points.items()):
-                less = [point for point in found if round(point[0], 3) < 1]
-                slower += len(less)
-                if less:
-                    least, fastest, length = min(less)
-                    of_all = f"{len(less)} of {len(found)}"
-                    figures = [of_all, f"{least:.3f}", str(length), name_of(fastest)]
-                    mask = mask_of({"causal": causal})
-                    cells.append([what, dtype, str(head_dim), mask, *figures])
-            if points:
-                totals.append(f"{what} {slower} of {sum(map(len, points.values()))}")
+    modes = [(name, same_bits) for name in records for same_bits in (False, True)]
+    for name, same_bits in modes:
+        what = f"{name}, deterministic" if same_bits else name
+        points, slower = ratios(records[name], same_bits), 0
+        for (dtype, head_dim, causal), found in sorted(points.items()):
+            less = [point for point in found if round(point[0], 3) < 1]
+            slower += len(less)
+            if less:
+                least, fastest, length = min(less)
+                cells.append([what, dtype, str(head_dim), mask_of({"causal": causal})])
+                cells[-1] += [f"{len(less)} of {len(found)}", f"{least:.3f}", str(length)]
+                cells[-1].append(name_of(fastest))
+        if points:
+            totals.append(f"{what} {slower} of {sum(map(len, points.values()))}")
     if not totals:
         raise Problem("the records compare nothing")
     return [*aligned(cells, 1), "points behind, of all: " + "; ".join(totals)]
