@@ -3,6 +3,7 @@
 #include "common/classroom/grader.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -43,13 +44,23 @@ struct Crashed {
   int status;  // exit status, or minus the number of a signal
 };
 
+// fork(), tried again for two seconds: the limit counts all processes of a user, and those of an
+// earlier submission may still be ending.
+pid_t fork_soon() {
+  for (int tries = 0;; ++tries) {
+    const pid_t pid = fork();
+    if (pid >= 0 || errno != EAGAIN || tries == 40) return pid;
+    usleep(50'000);
+  }
+}
+
 // The process that runs the student's code. It has two pipes, and no other file of ours.
 class Student {
  public:
   explicit Student(const char* program) {
     int there[2], back[2];
     if (pipe(there) != 0 || pipe(back) != 0) throw std::runtime_error("pipes are missing");
-    pid_ = fork();
+    pid_ = fork_soon();
     if (pid_ < 0) throw std::runtime_error("a process is missing");
     if (pid_ == 0) {
       // First out of the way of the numbers 3 and 4.
