@@ -1,11 +1,12 @@
 """Checks the glossary: terms are in order, none stands twice, each is under its letter and has one
 to three sentences with a link to where it is taught. (check_links.py looks whether links resolve.)
-With --root, also that a lesson or a theory chapter links to each term: its letter, by a link whose
-text has the term, [bank conflicts](../docs/glossary.md#b).
+With --root, also that a lesson or a theory chapter links to each term.
 
-A term is a paragraph that begins with its name in bold and a colon:
+A term is a heading of level 3, with its text below:
 
-    **barrier**: A place where each thread of a block waits. See [lesson 04](README.md#layout).
+    ### barrier
+
+    A place where each thread of a block waits. See [lesson 04](README.md#layout).
 
 Exit status: 0 all is well, 1 something is not, 2 could not be done.
 """
@@ -17,23 +18,24 @@ import sys
 
 from docs.site import gfm
 
-TERM = re.compile(r"\*\*(?P<name>[^*]+)\*\*(?P<colon>:?)[ ]?(?P<text>.*)", re.DOTALL)
-LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?:\.\./)+(?:docs/)?glossary\.md#(?P<letter>\w)\)")
+LINK = re.compile(r"\]\((?:\.\./)+(?:docs/)?glossary\.md#(?P<anchor>[^)]+)\)")
 SENTENCE_END = re.compile(r"[.?!](?=\s|$)")
 
 
 def terms(lines):
-    """Yields (line number, letter of the section, name, text, whether a colon follows the name)."""
+    """Yields (heading of a term, letter of its section, the paragraph below)."""
     kinds, _ = gfm.scan(lines)
-    letters = {heading.line: heading for heading in gfm.headings(lines, kinds)}
-    letter = ""
+    headings = {heading.line: heading for heading in gfm.headings(lines, kinds)}
+    letter, term = "", None
     for first, last in gfm.units(lines, kinds):
-        if first in letters:
-            letter = letters[first].text if letters[first].level == 2 else ""
-            continue
-        match = TERM.fullmatch("\n".join(lines[first : last + 1]))
-        if match:
-            yield first + 1, letter, match["name"], match["text"], bool(match["colon"])
+        if term:
+            text = "" if first in headings else "\n".join(lines[first : last + 1])
+            yield term, letter, text
+        term = headings.get(first)
+        if term and term.level == 2:
+            letter = term.text
+        if term and term.level != 3:
+            term = None
 
 
 def sentences(text):
@@ -46,11 +48,10 @@ def faults(lines):
     """Yields a message for each fault."""
     before = None
     count = 0
-    for number, letter, name, text, colon in terms(lines):
+    for heading, letter, text in terms(lines):
         count += 1
+        name, number = heading.text, heading.line + 1
         key = name.casefold()
-        if not colon:
-            yield f"{number}: '{name}' has no colon after it."
         if before is not None and key == before:
             yield f"{number}: '{name}' stands here a second time."
         elif before is not None and key < before:
@@ -63,22 +64,13 @@ def faults(lines):
             yield f"{number}: '{name}' has no link to where it is taught."
         before = key
     if count == 0:
-        yield "1: there is no term; a term begins with its name in bold."
+        yield "1: there is no term; a term is a heading of level 3."
 
 
-def not_linked(names, pages):
-    """Those names to which no page (a text) links; "spills" is as good as "spilling"."""
-    links = {
-        (match["letter"], re.sub(r"[*`]", "", match["text"]).casefold())
-        for page in pages
-        for match in LINK.finditer(page)
-    }
-
-    def is_linked(name):
-        key = name.casefold()
-        return any(letter == key[0] and key.removesuffix("ing") in text for letter, text in links)
-
-    return [name for name in names if not is_linked(name)]
+def not_linked(found, pages):
+    """The names of those terms to which no page (a text) links."""
+    linked = {match["anchor"] for page in pages for match in LINK.finditer(page)}
+    return [heading.text for heading, _, _ in found if heading.anchor not in linked]
 
 
 def main(arguments=None):
@@ -102,8 +94,7 @@ def main(arguments=None):
         return 2
     found = list(faults(lines))
     if options.root:
-        names = [name for _, _, name, _, _ in terms(lines)]
-        missing = not_linked(names, linking)
+        missing = not_linked(terms(lines), linking)
         found += [f" no lesson or theory chapter links to '{name}'." for name in missing]
     for sentence in found:
         print(f"{page.name}:{sentence}")

@@ -63,13 +63,12 @@ def terms(env):
     if navigation.docname(GLOSSARY) not in env.found_docs:
         return []
     found = []
-    for paragraph in env.get_doctree(navigation.docname(GLOSSARY)).findall(nodes.paragraph):
-        strong = next((child for child in paragraph.children if child.astext()), None)
-        if isinstance(strong, nodes.strong) and isinstance(paragraph.parent, nodes.section):
-            text = " ".join(paragraph.astext()[len(strong.astext()) :].split()).lstrip(": ")
-            address = f"{navigation.html_file(GLOSSARY)}#{paragraph.parent['ids'][0]}"
-            text = re.sub(r"[\\{}]", "", text)  # of formulas
-            found.append([strong.astext(), text, address])
+    for section in env.get_doctree(navigation.docname(GLOSSARY)).findall(nodes.section):
+        if isinstance(section.parent.parent, nodes.section):  # a term under its letter
+            name = section.next_node(nodes.title).astext()
+            text = " ".join(own_text(section)).replace("\n", " ")
+            address = f"{navigation.html_file(GLOSSARY)}#{section['ids'][0]}"
+            found.append([name, re.sub(r"[\\{}]", "", text), address])  # without TeX's signs
     return found
 
 
