@@ -16,29 +16,7 @@
 namespace fa::classroom {
 
 /// Watches what `work` launches; it makes its buffers itself.
-inline Seen watch(const std::function<void()>& work) {
-  Seen seen;
-#if defined(FA_LAB_WATCHED)
-  const lab::Watch watching;
-  work();
-  seen.watched = true;
-  seen.report = watching.report();
-  seen.touches = watching.touches();
-  for (const lab::LineTraffic& line : seen.report.traffic) {
-    seen.atomics += line.atomics;
-    if (line.shared) {
-      seen.wavefronts += line.wavefronts;
-      seen.ideal += line.ideal;
-    } else {
-      seen.bytes += line.bytes;
-      seen.sectors += line.sectors;
-    }
-  }
-#else
-  work();
-#endif
-  return seen;
-}
+Seen watch(const std::function<void()>& work);
 
 /// A kernel for blocks that lie far in a large grid: block 0 of the launch is told that it is block
 /// `first` of `grid`. Give it arrays that begin as far before their first element as these blocks

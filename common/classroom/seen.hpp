@@ -8,22 +8,9 @@
 #include <tuple>
 #include <vector>
 
+#include "common/classroom/wire.hpp"
 #include "common/lab/watch.hpp"
 #include "common/tensor/random.hpp"
-
-namespace fa::lab {
-
-/// The members, for classroom::Wire.
-inline auto parts(Finding& x) {
-  return std::tie(x.kind, x.where, x.caller, x.other, x.message, x.count, x.seen);
-}
-/// The same.
-inline auto parts(LineTraffic& x) {
-  return std::tie(x.where, x.shared, x.write, x.requests, x.diverged, x.atomics, x.bytes, x.sectors,
-                  x.wavefronts, x.ideal, x.worst);
-}
-
-}  // namespace fa::lab
 
 namespace fa::classroom {
 
@@ -39,11 +26,8 @@ struct Seen {
   std::vector<lab::Touch> touches{};  ///< one by one; for entries only
 };
 
-/// The members, for Wire; the coverage and the touches stay where they are.
-inline auto parts(Seen& x) {
-  return std::tie(x.watched, x.report.findings, x.report.traffic, x.bytes, x.sectors, x.wavefronts,
-                  x.ideal, x.atomics);
-}
+/// For Wire, compiled beforehand; the coverage and the touches stay where they are.
+void pass_by(Wire& wire, Seen& x);
 
 /// What a launch gave.
 struct Launched {

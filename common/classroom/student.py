@@ -88,13 +88,12 @@ class Student:
         except UnicodeDecodeError:
             raise Fault(f"{self.file(exercise)} is not UTF-8 text") from None
 
-    def next_after(self, exercise=None):
-        """The next exercise that is not passed, after this one if there is any."""
-        open_ones = [e for e in self.all if not self.progress[e]["passed"] and e is not exercise]
-        if exercise is not None:
-            later = [e for e in open_ones if self.all.index(e) > self.all.index(exercise)]
-            open_ones = later or open_ones
-        return open_ones[0] if open_ones else None
+    def next_open(self, exercise=None):
+        """The first exercise that is not passed: of the lesson of this one, else of a later
+        lesson, else of all."""
+        open_ones = [e for e in self.all if not self.progress[e]["passed"]]
+        lesson = exercise.lesson if exercise else ""
+        return next((e for e in open_ones if e.lesson >= lesson), next(iter(open_ones), None))
 
     def by_lesson(self):
         """Lesson -> its exercises, in the order of the course."""
@@ -135,7 +134,7 @@ class Student:
             print(f"  Your file  {self.file(now).relative_to(self.root)}")
             print(f"  Go on      ./learn exercise watch {now.id}")
             print(f"  Stuck      ./learn exercise hint {now.id}")
-        elif following := self.next_after():
+        elif following := self.next_open():
             print(f"Next: {following.id}: {following.title}, about {following.minutes} minutes.")
             print(f"  Begin      ./learn exercise start {following.id}")
         else:
@@ -162,7 +161,7 @@ class Student:
             )
         done = sum(self.progress[e]["passed"] for e in self.all)
         print(f"\n{done} of {len(self.all)} passed.", end=" ")
-        following = self.next_after()
+        following = self.next_open()
         print(
             f"Next: ./learn exercise start {following.id}" if following else "That was all of them."
         )
@@ -170,7 +169,7 @@ class Student:
 
     def start(self, name):
         """Makes the student's file, unless it is there, and prints the task."""
-        exercise = self.one(name) if name else self.next_after()
+        exercise = self.one(name) if name else self.next_open()
         if exercise is None:
             raise Fault("all exercises are passed")
         file = self.file(exercise)
@@ -206,7 +205,7 @@ class Student:
         print(f"{exercise.id}: {exercise.title} ({seconds:.1f} s)")
         print_results(results)
         if passed:
-            following = self.next_after(exercise)
+            following = self.next_open(exercise)
             print(f"\nPassed. Compare with ours: ./learn exercise solution {exercise.id}")
             self.praise(exercise)
             if following:

@@ -2,7 +2,7 @@
 /// Values as bytes: how the grader and the process that runs the student's code exchange arguments
 /// and results. Known are numbers and other trivially copyable types, strings, vectors, pairs,
 /// matrices, tensors, and every struct with a function `parts(x)` in its namespace that returns
-/// std::tie() of its members.
+/// std::tie() of its members, or with `pass_by(wire, x)`, which passes them.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +37,8 @@ class Wire {
   void pass(T& value) {
     if constexpr (is_tuple<T>::value) {
       std::apply([&](auto&... parts) { (pass(parts), ...); }, value);
+    } else if constexpr (has_pass<T>::value) {
+      pass_by(*this, value);
     } else if constexpr (has_parts<T>::value) {
       auto members = parts(value);
       pass(members);
@@ -102,6 +104,12 @@ class Wire {
   struct has_parts : std::false_type {};
   template <class T>
   struct has_parts<T, std::void_t<decltype(parts(std::declval<T&>()))>> : std::true_type {};
+
+  template <class T, class = void>
+  struct has_pass : std::false_type {};
+  template <class T>
+  struct has_pass<T, std::void_t<decltype(pass_by(std::declval<Wire&>(), std::declval<T&>()))>>
+      : std::true_type {};
 
   static constexpr std::int64_t kMost = 1 << 24;
   static void check(bool holds) {

@@ -562,6 +562,12 @@ class Block {
           "{}:{}: barrier {} for {} threads, where others said {}, at {}:{}", location.file,
           location.line, id, threads, barrier.threads, barrier.first.file, barrier.first.line));
     }
+    if (observer != nullptr && id == 0 && threads != fiber.thread.block_size.count()) {
+      observer->finds("barrier", location, {},
+                      fmt::format("named barrier 0 for {} of the {} threads of the block; "
+                                  "__syncthreads() uses the same barrier: take one of 1 to {}",
+                                  threads, fiber.thread.block_size.count(), kNamedBarriers - 1));
+    }
     record_warp(fiber, waits ? Step::Kind::kNamedWait : Step::Kind::kNamedArrive, threads, id);
     if (observer != nullptr) observer->releases(&barrier);
     if (++barrier.arrived == threads) {

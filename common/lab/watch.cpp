@@ -580,6 +580,7 @@ struct Watch::State : Observer {
       }
     }
     if (use == AsyncUse::kCopy) {
+      if (touches.size() < kTouches) note_touch(*region, address, size, true);
       async_writes(*region, address, size, order.of_agent(id, when, site));
     } else {
       async_reads(*region, address, size, {id, when, site, use});

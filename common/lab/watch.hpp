@@ -53,7 +53,8 @@ struct LineTraffic {
   Request worst;
 };
 
-/// A load or store of one thread, for drawings of small launches.
+/// A load or store of one thread, or an asynchronous copy to shared memory where it begins; for
+/// drawings of small launches.
 struct Touch {
   int block = 0;        ///< in the grid, x fastest
   int thread = 0;       ///< in the block, x fastest
@@ -89,7 +90,7 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
   /// What was seen so far.
   Report report() const;
-  /// The first few thousand loads and stores, in their order, also those out of bounds.
+  /// The first few thousand of them, in their order, also those out of bounds.
   const std::vector<Touch>& touches() const;
 
   struct State;  ///< what it remembers

@@ -40,6 +40,11 @@ void grade(std::int64_t queries, std::int64_t keys, std::int64_t window) {
   const auto mask = [&](const Sees& sees) {
     return picture(queries, keys, sees);
   };
+  const auto moved = [&](std::int64_t by) {
+    return mask([=](std::int64_t i, std::int64_t j) {
+      return j <= i + shift + by && j > i + shift + by - window;
+    });
+  };
   check(
       {"sees", mask([&](std::int64_t i, std::int64_t j) {
          return bounds.first_key(i) <= j && j < bounds.end_key(i);
@@ -64,6 +69,13 @@ void grade(std::int64_t queries, std::int64_t keys, std::int64_t window) {
         mask([&](std::int64_t i, std::int64_t j) {
           return j <= i && j > i - window;
         })},
+       {"the window ends one key before the query's own", moved(-1)},
+       {"the window ends two keys before the query's own: end_key is one "
+        "beyond the last key",
+        moved(-2)},
+       {"the window ends one key behind the query's own: end_key itself is "
+        "not seen",
+        moved(1)},
        {"a query sees the future, as far as the window",
         mask([&](std::int64_t i, std::int64_t j) {
           return j < i + shift + window && j > i + shift - window;

@@ -32,6 +32,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
         {log_l}},
        {"what was taken out is 2^m, and ln(2^m) is m ln 2, not m",
         {m + log_l}},
+       {"m ln 2 is a product, not m + ln 2", {m + ln2 + log_l}},
        {"the logarithm has base 2; LSE is natural", {m + log_l / ln2}},
        {"this is ln(sum of e^x); the elements are scores times log2(e) "
         "already",

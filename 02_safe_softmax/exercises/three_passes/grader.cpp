@@ -40,7 +40,8 @@ void grade(const std::vector<double>& scores, const std::string& where) {
     l += e;
     stalls = fa::safe::rounded<half>(stalls + e);
   }
-  std::vector<double> right, undivided, stalled, unshifted;
+  std::vector<double> right, undivided, stalled, unshifted, plain, of_y,
+      added;
   double plain_l = 0;
   for (const double v : s) plain_l += fa::safe::exp_in<half>(v);
   for (const double v : s) {
@@ -49,6 +50,12 @@ void grade(const std::vector<double>& scores, const std::string& where) {
     undivided.push_back(e);
     stalled.push_back(e / stalls);
     unshifted.push_back(fa::safe::exp_in<half>(v) / plain_l);
+    plain.push_back(fa::safe::exp_in<half>(v));
+    of_y.push_back(fa::safe::rounded<half>(
+        e / (static_cast<double>(n) *
+             fa::safe::exp_in<half>(kUntouched - shift))));
+    added.push_back(
+        fa::safe::rounded<half>(fa::safe::exp_in<half>(v + shift) / l));
   }
   // Two roundings to float16 of a weight, each half an epsilon, and the wide sum.
   const double largest = *std::max_element(right.begin(), right.end());
@@ -57,7 +64,14 @@ void grade(const std::vector<double>& scores, const std::string& where) {
       {"the exponentials were not divided by their sum", undivided},
       {"the sum is kept in 16 bits, where it stops growing", stalled},
       {"the maximum was not subtracted: e^x overflows beyond 11 in float16",
-       unshifted}};
+       unshifted},
+      {"e^x is neither shifted nor divided: the row was taken for one of "
+       "-infinity",
+       plain},
+      {"the sum is over y, which holds no scores", of_y},
+      {"the maximum was added in the exponent of a probability; it is "
+       "subtracted",
+       added}};
   if (blind) {
     mistakes = {
         {"a row of -infinity sees no key: -infinity - -infinity and 0 "

@@ -110,8 +110,10 @@ void grade(const std::vector<std::size_t>& sizes, double spread,
     of_lse += part.lse;
   }
   const Weight e = [=](double x) { return std::exp(x - m); };
-  std::vector<double> largest = right;
+  std::vector<double> largest = right, inverted = right;
   largest.back() = m;
+  for (double& x : inverted) x = -x;
+  inverted.back() = NAN;
   check(
       {"(o, LSE)", numbers(out)}, right, 1e-9,
       {{"only the first part was returned", numbers(parts[0])},
@@ -122,6 +124,18 @@ void grade(const std::vector<std::size_t>& sizes, double spread,
        {"the weights were not divided by their sum",
         combined(parts, e, false, lse)},
        {"the LSE is that of the largest part alone", largest},
+       {"zeros and -infinity, as if no part had a key: the largest LSE is "
+        "not "
+        "found, or the test for it is inverted",
+        {0, 0, 0, kMinusInfinity}},
+       {"zeros, as if no part had a key: the maximum begins with the largest "
+        "double; -infinity is below all others",
+        {0, 0, 0, std::numeric_limits<double>::max()}},
+       {"the weights are subtracted from their sum", inverted},
+       {"the sum of the weights begins with 1, not 0",
+        combined(
+            parts, [=](double x) { return std::exp(x - m) / (1 + sum_e); },
+            false, m + std::log1p(sum_e))},
        {"the parts were weighted by powers of 2; LSE is a natural logarithm",
         combined(
             parts, [=](double x) { return std::exp2(x - m); }, true,

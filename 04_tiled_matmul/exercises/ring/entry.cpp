@@ -4,6 +4,29 @@
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
+namespace {
+
+// Tiles whose copies have begun when a consumer first reads one.
+double tiles_in_flight(const Seen& seen) {
+  const char *begin = nullptr, *end = nullptr;
+  std::int64_t bytes = 0;
+  for (const fa::lab::Touch& touch : seen.touches) {
+    const auto* const address = static_cast<const char*>(touch.address);
+    if (!touch.shared) continue;
+    if (touch.write && touch.size >= 16) {
+      begin = begin == nullptr ? address : std::min(begin, address);
+      end = end == nullptr ? address + touch.size
+                           : std::max(end, address + touch.size);
+      bytes += touch.size;
+    } else if (!touch.write && address >= begin && address < end) {
+      break;
+    }
+  }
+  return static_cast<double>(bytes) / sizeof(float) / kTileSize;
+}
+
+}  // namespace
+
 FA_ENTRY(run, [](const std::vector<float>& numbers, int tiles) {
   Launched result;
   std::string error;
@@ -18,5 +41,6 @@ FA_ENTRY(run, [](const std::vector<float>& numbers, int tiles) {
     }
     result.out = from_device(out);
   });
+  result.out.push_back(tiles_in_flight(result.seen));
   return std::pair(result, error);
 });

@@ -5,7 +5,7 @@ using namespace fa::classroom;
 
 namespace {
 
-constexpr int kTileSize = 128;
+constexpr int kStages = 4, kTileSize = 128;
 
 const std::vector<Reason> kReasons = {
     {"copy",
@@ -35,6 +35,7 @@ struct Case {
   Seen seen;
   std::vector<float> x;
   std::vector<double> out;
+  double in_flight = 0;
 };
 
 Case run(int tiles) {
@@ -50,6 +51,8 @@ Case run(int tiles) {
       "run", result.x, tiles);
   result.seen = launched.seen;
   result.out = launched.out;
+  result.in_flight = result.out.back();
+  result.out.pop_back();
   return result;
 }
 
@@ -92,5 +95,13 @@ FA_STAGE(races) {
     const Case c = run(tiles);
     needs_watching(c.seen);
     require_no_findings(c.seen, kReasons);
+    const int room = std::min(tiles, kStages);
+    require(c.in_flight >= room,
+            fmt::format("the ring has room for {} tiles, and of {} only {} "
+                        "{} in flight when the first is read: nothing but a "
+                        "full ring may stop the producer, and tile t goes to "
+                        "stage t % {}",
+                        kStages, tiles, c.in_flight,
+                        c.in_flight == 1 ? "is" : "are", kStages));
   }
 }

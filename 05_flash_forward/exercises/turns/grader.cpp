@@ -8,15 +8,21 @@ namespace {
 using Steps = std::vector<int>;  // of three consumers in two jobs
 
 std::vector<Reason> reasons(const Seen& seen) {
-  const bool in_warp = std::any_of(
-      seen.report.findings.begin(), seen.report.findings.end(),
-      [](const fa::lab::Finding& finding) {
-        return finding.message.find("in one warp") != std::string::npos;
-      });
+  const auto says = [&](const char* words) {
+    return std::any_of(
+        seen.report.findings.begin(), seen.report.findings.end(),
+        [&](const fa::lab::Finding& finding) {
+          return finding.message.find(words) != std::string::npos;
+        });
+  };
+  const bool in_warp = says("in one warp");
   return {
-      {"barrier",
-       "a barrier is used in two ways: its number of threads, or who "
-       "comes to it, does not fit"},
+      {"barrier", says("named barrier 0")
+                      ? "barrier 0 is that of __syncthreads(): where a "
+                        "block uses both, an arrival at one counts at the "
+                        "other; use the ids 1, 2, 3"
+                      : "a barrier is used in two ways: its number of "
+                        "threads, or who comes to it, does not fit"},
       {"race", in_warp ? "several lanes of a consumer issue; only lane 0 "
                          "calls issue()"
                        : "two consumers can issue at the same time: no "

@@ -330,6 +330,12 @@ class Student(Folder):
             ]
         )
 
+    def test_next_is_the_first_open_exercise_of_the_lesson(self):
+        two = exercise("03_merge")
+        self.learn("start", two.id)
+        self.file(two).write_text(two.solution())
+        self.assertIn("Next: ./learn exercise start 03_one_step", self.learn("check", two.id)[1])
+
     def test_where_one_is(self):
         self.learn("start", "one_step")
         text = self.learn()[1]

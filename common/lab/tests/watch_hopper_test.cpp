@@ -170,15 +170,15 @@ __global__ void told_by_one_lane(float* out) {
 }
 
 // And with a named barrier; the third warp does not come to it.
-template <bool all>
+template <bool all, int barrier = 1>
 __global__ void told_by_a_named_barrier(float* out) {
   __shared__ float number[kWarp];
   const unsigned i = threadIdx.x, lane = i % kWarp;
   if (i < kWarp) {
     number[lane] = 1;
-    named_barrier_arrive(1, all ? 96 : 64);
+    named_barrier_arrive(barrier, all ? 96 : 64);
   } else {
-    if (all || i < 2 * kWarp) named_barrier_wait(1, all ? 96 : 64);
+    if (all || i < 2 * kWarp) named_barrier_wait(barrier, all ? 96 : 64);
     out[i - kWarp] = number[(lane + 1) % kWarp];
   }
 }
@@ -204,6 +204,15 @@ TEST_CASE("a barrier orders what came before those who arrive, not after") {
     REQUIRE(report.findings.size() == 1);
     CHECK(report.findings[0].kind == "race");
   }
+}
+
+TEST_CASE("a part of a block does not use the barrier of __syncthreads()") {
+  CHECK(with_out(told_by_a_named_barrier<true, 0>, 96).findings.empty());  // of all 96
+  const Report report = with_out(told_by_a_named_barrier<false, 0>, 96);
+  CAPTURE(report.text());
+  REQUIRE(!report.findings.empty());
+  CHECK(report.findings[0].kind == "barrier");
+  CHECK(report.findings[0].message.find("__syncthreads() uses the same") != std::string::npos);
 }
 
 // Fills a tile by a function of another file, and has too little shared memory for it.
