@@ -142,7 +142,7 @@ inline constexpr double kRoundingsPerStep = 4;
 /// A bound on the error of each element of one_pass() and split(), as derived on the page, in units
 /// of max|v|:
 ///
-///     max|o - ref| <= max|v| (expm1((2 R + 11 K + 8) u) + 4 n K eta)
+///     max|o - ref| <= max|v| (expm1((2 R + 10 K + 8) u) + 4 n K eta)
 ///
 /// u is half an epsilon of T and eta its smallest positive number.
 /// @param keys    n, number of keys
@@ -156,9 +156,9 @@ double error_bound(std::int64_t keys, std::int64_t steps, double spread,
   const double eta = smallest_normal<T>() * epsilon<T>();
   const double r = std::min(spread, -std::log(eta));
   const auto k = static_cast<double>(steps);
-  // 2 x 4 for l and O, and 3 more if O is divided in every step.
+  // 2 x 4 for l and O, and 2 more if O is divided in every step.
   const double relative =
-      std::expm1((2 * r + (2 * kRoundingsPerStep + 3) * k + 8) * u);
+      std::expm1((2 * r + (2 * kRoundingsPerStep + 2) * k + 8) * u);
   return largest_value * (relative + 4 * static_cast<double>(keys) * k * eta);
 }
 

@@ -119,7 +119,6 @@ void online_softmax(const Head<T>& head, std::int64_t begin, std::int64_t j,
 }
 //! [online_softmax]
 
-//! [tiled]
 // Attention of the queries `begin` to `end` of one head.
 template <class T>
 void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
@@ -130,10 +129,11 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
   Matrix<T> q, k, v, s, o = Matrix<T>::Zero(rows, d);
   Vector<T> m = Vector<T>::Constant(rows, kNegInf<T>);
   Vector<T> l = Vector<T>::Zero(rows);
-  load(head.q, begin, end, q);
   const auto show = [&](TileStage stage, std::int64_t j) {  // to observers
     if (watch) watch(moment(head, stage, begin, j, s, m, l, o));
   };
+  //! [tiled]
+  load(head.q, begin, end, q);
   const auto needed = head.seen(end - 1, 0, head.k.size(0));
   for (std::int64_t j = 0; j < needed; j += block_n) {  // the rest is masked
     const std::int64_t cols = std::min(block_n, needed - j);
@@ -153,8 +153,8 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
     as_matrix(head.o).row(begin + i) = o.row(i) / divisor;
     head.lse(begin + i) = m(i) + std::log(l(i));
   }
+  //! [tiled]
 }
-//! [tiled]
 
 }  // namespace
 

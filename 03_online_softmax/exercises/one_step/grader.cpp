@@ -121,7 +121,8 @@ void check_row(const std::vector<double>& scores) {
        {"the rescale factor is inverted: it is e^(m_old - m_new), which is "
         "at most 1",
         after<wrong::InvertedCorrection>(scores)},
-       {"divided by l in the step and again at the end",
+       {"the new term is divided by l in the step, the earlier ones are not: "
+        "P is normalised and O is not. And output() divides again",
         after<wrong::DividedTwice>(scores)},
        {"the maximum m was not stored: the next step takes it for that of "
         "no keys",
