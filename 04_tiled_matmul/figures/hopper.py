@@ -329,7 +329,7 @@ def roles():
 
 
 def raster():
-    d = Drawing(WIDTH, 244, "The order of tiles of C: row by row, and in groups of rows")
+    d = Drawing(WIDTH, 252, "The order of tiles of C: row by row, and in groups of rows")
     side, rows, cols, group, running = 22, 8, 8, 4, 16
     for x, name, order in [
         (12, "row by row", lambda m, n: m * cols + n),

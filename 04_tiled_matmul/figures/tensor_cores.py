@@ -179,9 +179,8 @@ def pipeline():
                 if last > first:
                     d.box(left + unit * first, y, unit * (last - first), 26, colour, "#666666")
             d.text(left + unit * (begin[tile] + copy / 2), y + 18, f"tile {tile}")
-    d.text(left - 8, 148, "barriers", text_anchor="end")
     for s in start:
-        d.line(left + unit * s, 28, left + unit * s, 154, RED, 1, stroke_dasharray="3 3")
+        d.line(left + unit * s, 28, left + unit * s, 134, RED, 1, stroke_dasharray="3 3")
     for x, colour, words in [
         (66, LINEAR, "copy in flight"),
         (186, SMALL, "ready"),
@@ -193,7 +192,7 @@ def pipeline():
         12,
         208,
         [
-            "At a barrier (red) a tile has arrived for all threads,",
+            "Red lines are barriers: a tile has arrived for all threads,",
             "and the stage used before it may be refilled.",
         ],
         text_anchor="start",

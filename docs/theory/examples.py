@@ -454,6 +454,46 @@ def profile(fidelity, matmul):
     ]
 
 
+def wavefronts(first, last):
+    """Shared memory's bound on the kernels from one number to another: an example."""
+
+    def show(fidelity, matmul):
+        cells = [
+            ["", "", "wavefronts", "wavefronts", "at most", "reached"],
+            ["kernel", "sectors", "lab", "ncu", "% of peak", "% of peak"],
+        ]
+        for row in fidelity["counts"]:
+            if row["group"] != "matmul" or not first <= int(row["kernel"][:2]) <= last:
+                continue
+            count = dict(zip(fidelity["metrics"], row["ncu"]))
+            sectors, ncu = (
+                sum(count[f"l1tex__{what}_op_{way}.sum"] for way in ("ld", "st"))
+                for what in (
+                    "t_sectors_pipe_lsu_mem_global",
+                    "data_pipe_lsu_wavefronts_mem_shared",
+                )
+            )
+            lab = sum(row["lab"][f"wavefronts_{way}"] for way in ("ld", "st"))
+            multiply_adds = row["size"] ** 3 // 32  # of warps
+            bound = min(1, multiply_adds / QUARTERS / ncu)
+            fast = find(matmul, group=row["group"], kernel=row["kernel"])
+            cells.append(
+                [
+                    row["kernel"],
+                    *map(str, (sectors, lab, ncu)),
+                    f"{100 * bound:.1f}",
+                    f"{fast['percent_of_peak']:.1f}",
+                ]
+            )
+        return [
+            f"counts: all sizes {row['size']}; reached: all sizes 4096",
+            *aligned(cells, 2),
+            *source_of(fidelity, matmul),
+        ]
+
+    return show
+
+
 def backward(forward, gradients):
     """Time of the backward pass over that of the forward pass."""
     cells = [["", "N", "forward ms", "backward ms", "times"]]
@@ -603,6 +643,8 @@ EXAMPLES = {  # name: (function, how many records; None for any number)
     "in_flight": (in_flight, 1),
     "stages": (stages, 2),
     "profile": (profile, 2),
+    "wavefronts_9_to_11": (wavefronts(9, 11), 2),
+    "wavefronts_12": (wavefronts(12, 12), 2),
     "backward": (backward, 2),
     "beyond": (beyond, 0),
     "exponential": (exponential, 0),

@@ -111,6 +111,8 @@ class ExamplesTest(TreeTest):
             "stages": [known["04_tiled_matmul"], known["05_flash_forward"]],
             "occupancy": RECORDS["occupancy"],
             "profile": [known["fidelity"], known["04_tiled_matmul"]],
+            "wavefronts_9_to_11": [known["fidelity"], known["04_tiled_matmul"]],
+            "wavefronts_12": [known["fidelity"], known["04_tiled_matmul"]],
             "backward": [known["05_flash_forward"], known["06_flash_backward"]],
             "thread": [known["05_flash_forward"]],
         }
