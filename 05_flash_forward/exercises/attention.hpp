@@ -19,32 +19,37 @@ Ran run(const Inputs& in, Go go) {
   using FA_TARGET::DeviceBuffer;
   const Sizes& s = in.sizes;
   Ran result;
-  const auto upload = [](DeviceBuffer<T>& buffer,
-                         const std::vector<float>& numbers) {
-    std::vector<T> typed;
-    for (const float x : numbers) typed.push_back(static_cast<T>(x));
+  const std::int64_t d = s.head_dim;
+  const auto strides = [&](int heads, int length, int gaps) {
+    const std::int64_t row = d + gaps * in.gap;
+    return FA_TARGET::RowStrides{heads * length * row, length * row, row};
+  };
+  // What lies between the rows is not a number.
+  const auto upload = [&](const std::vector<float>& numbers,
+                          const FA_TARGET::RowStrides& to) {
+    std::vector<T> typed(numbers.size() / d * to.row, static_cast<T>(NAN));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      typed[i / d * to.row + i % d] = static_cast<T>(numbers[i]);
+    }
+    DeviceBuffer<T> buffer(static_cast<std::int64_t>(typed.size()));
     buffer.upload(typed.data());
+    return buffer;
   };
   result.seen = watch([&] {
-    DeviceBuffer<T> q(static_cast<std::int64_t>(in.q.size())),
-        k(static_cast<std::int64_t>(in.k.size())),
-        v(static_cast<std::int64_t>(in.v.size())), o(q.count());
-    DeviceBuffer<float> lse(std::int64_t{s.heads} * s.length_q);
-    upload(q, in.q);
-    upload(k, in.k);
-    upload(v, in.v);
-    const std::int64_t d = s.head_dim;
-    const FA_TARGET::RowStrides of_q{s.heads * s.length_q * d, s.length_q * d,
-                                     d},
-        of_k{s.kv_heads * s.length_k * d, s.length_k * d, d};
     FA_TARGET::Attention<T> a = {};
+    a.q_strides = strides(s.heads, s.length_q, 1);
+    a.k_strides = strides(s.kv_heads, s.length_k, 2);
+    a.v_strides = strides(s.kv_heads, s.length_k, 3);
+    a.o_strides = strides(s.heads, s.length_q, 4);
+    const auto q = upload(in.q, a.q_strides), k = upload(in.k, a.k_strides),
+               v = upload(in.v, a.v_strides);
+    DeviceBuffer<T> o(a.o_strides.batch);
+    DeviceBuffer<float> lse(std::int64_t{s.heads} * s.length_q);
     a.q = q.data();
     a.k = k.data();
     a.v = v.data();
     a.o = o.data();
     a.lse = lse.data();
-    a.q_strides = a.o_strides = of_q;
-    a.k_strides = a.v_strides = of_k;
     a.batch = 1;
     a.heads = s.heads;
     a.kv_heads = s.kv_heads;
@@ -56,7 +61,8 @@ Ran run(const Inputs& in, Go go) {
     go(a);
     std::vector<T> typed(static_cast<std::size_t>(o.count()));
     o.download(typed.data());
-    for (const T x : typed) {
+    for (std::size_t i = 0; i < in.q.size(); ++i) {
+      const T x = typed[i / d * a.o_strides.row + i % d];
       result.rows.o.push_back(static_cast<double>(static_cast<float>(x)));
     }
     result.rows.lse = from_device(lse);

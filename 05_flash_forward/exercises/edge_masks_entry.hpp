@@ -8,17 +8,21 @@
 using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
-// Small: 32 queries in two warps, 16 keys.
-using Small = ForwardTile<32, 16, 2, 16>;
-constexpr int kRows = Small::block_m;
+// Launches the kernel with a tile.
+template <class Tile>
+void launch_edge_masks(const Attention<half>& a) {
+  launch(flash_edge_masks<Tile, half, false>,
+         {{static_cast<unsigned>(ceil_div(a.length_q, Tile::block_m)),
+           static_cast<unsigned>(a.heads)},
+          {Tile::threads},
+          pipeline_bytes<Tile, half>()},
+         a);
+}
 
-FA_ENTRY(run, [](const Inputs& in) {
-  return run<half>(in, [](const Attention<half>& a) {
-    launch(flash_edge_masks<Small, half, false>,
-           {{static_cast<unsigned>(ceil_div(a.length_q, kRows)),
-             static_cast<unsigned>(a.heads)},
-            {Small::threads},
-            pipeline_bytes<Small, half>()},
-           a);
+// 32 queries in two warps and 16 keys, or 64 queries in two warps and 32 keys.
+FA_ENTRY(run, [](const Inputs& in, bool large) {
+  return run<half>(in, [=](const Attention<half>& a) {
+    large ? launch_edge_masks<ForwardTile<32, 32, 2, 32>>(a)
+          : launch_edge_masks<ForwardTile<32, 16, 2, 16>>(a);
   });
 });

@@ -25,13 +25,16 @@ struct Inputs {
   std::vector<float> q;     ///< [heads, length_q, head_dim]
   std::vector<float> k, v;  ///< [kv_heads, length_k, head_dim]
   float scale;              ///< of the scores
+  /// Elements that are not used behind each row of the kernel's q; twice as many behind those of k,
+  /// and three and four times as many behind those of v and o.
+  int gap;
   /// Of queries and keys, for graders only: [heads, length_q, kv_heads, length_k].
   std::vector<double> products;
 };
 
 /// The members, for Wire.
 inline auto parts(Inputs& x) {
-  return std::tie(x.sizes, x.q, x.k, x.v, x.scale);
+  return std::tie(x.sizes, x.q, x.k, x.v, x.scale, x.gap);
 }
 
 /// What attention gives.

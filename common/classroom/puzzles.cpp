@@ -168,7 +168,6 @@ std::int64_t longest_thread(const Played& played) {
   std::map<std::pair<int, int>, std::int64_t> count;
   std::int64_t most = 0;
   for (const Place& place : played.places) {
-    if (place.array >= 0) continue;
     most = std::max(most, ++count[{place.block, place.thread}]);
   }
   return most;

@@ -22,7 +22,7 @@ struct Drawn {
 /// How often an array was read: see Place::array.
 std::int64_t reads(const Played& played, int array);
 
-/// The most loads and stores of shared memory that one thread does.
+/// The most loads and stores that one thread does.
 std::int64_t longest_thread(const Played& played);
 
 /// What a puzzle's grader knows of a case.

@@ -95,6 +95,8 @@ FA_STAGE(odd) {
   grade(1, 9);
   grade(5, 2);  // the first three queries see nothing
   grade(9, 1);
+  grade(2, 300);
+  grade(300, 2);
   grade(6, 6, 3);
   grade(3, 7, 6);
   grade(5, 2, 1);

@@ -54,8 +54,11 @@ void grade(const Scores& s, const std::string& where) {
         softmax(s, row_max, Sum::kAll)},
        {"a row that sees no key gives 0 / 0: its sum is 0",
         softmax(s, row_max, Sum::kRow, false)},
-       {"the maximum was not subtracted: e^s overflows, and infinity / "
-        "infinity is NaN",
+       {all_max > 0
+            ? "the maximum was not subtracted: e^s overflows, and infinity / "
+              "infinity is NaN"
+            : "every e^(s - shift) of a row is 0: the shift is not the row's "
+              "maximum",
         softmax(s, zero)},
        {"the maximum of all rows was subtracted: in a row far below it every "
         "e^(s - max) is 0",
@@ -85,7 +88,7 @@ FA_STAGE(easy) {
 
 FA_STAGE(odd) {
   Scores half(1, 3), low(1, 3), far(2, 3), large(2, 3), blind(3, 2),
-      one(1, 1);
+      one(1, 1), huge(2, 3);
   half << 400, 401, 402;
   grade(half, "scores around 400");
   large << 1000, 1001, 1002, 900, 900, 901;
@@ -98,6 +101,8 @@ FA_STAGE(odd) {
   grade(blind, "a row of -infinity");
   one << -1e4;
   grade(one, "a single score");
+  huge << 1e4, 1e4 - 1, -1e4, 1e300, -1e300, -1;
+  grade(huge, "scores of 10000 and more");
   Scores wide(2, 3);
   wide << -1000, 0, 1000, 1000, -1000, 0;
   grade(wide, "scores from -1000 to 1000");

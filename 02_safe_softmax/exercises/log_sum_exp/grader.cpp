@@ -70,6 +70,8 @@ FA_STAGE(odd) {
   grade({-kInfinity, 3, -kInfinity}, "-inf 3 -inf");
   grade({-kInfinity, -kInfinity}, "-inf -inf");
   grade({-7}, "-7");
+  grade({-1e9, -1e9 + 1}, "-1e9 -999999999");
+  grade({1e300, -1e300}, "1e300 -1e300");
   std::vector<double> row;
   for (int j = 0; j < 1023; ++j) {
     row.push_back(30 * fa::random_normal(1, static_cast<std::uint64_t>(j)));

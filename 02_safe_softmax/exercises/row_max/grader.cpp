@@ -84,4 +84,6 @@ FA_STAGE(odd) {
   grade({1, kNan, 2}, kNan, "1 NaN 2");
   grade({kNan, 1}, kNan, "NaN 1");
   grade({1, kInfinity}, kInfinity, "1 inf");
+  grade({kInfinity, kNan}, kNan, "inf NaN");
+  grade({1e308, 1.7e308}, 1.7e308, "1e308 1.7e308");
 }

@@ -152,11 +152,28 @@ void grade(const std::vector<std::size_t>& sizes, double spread,
               return std::exp(x - first);
             },
             true, parts[0].lse + std::log(sum_first))},
-       {"the largest LSE was not subtracted before e^LSE",
+       {m < 0 ? "every weight is 0, as e^LSE is: subtract the largest LSE "
+                "first"
+              : "the largest LSE was not subtracted before e^LSE",
         combined(
             parts, [](double x) { return std::exp(x); }, true,
             std::log(sum_of_powers))}},
       where);
+}
+
+// Two parts, the second of which has three quarters of the weight, of another head_dim.
+void grade_wide(std::size_t head_dim) {
+  std::vector<Attention> two(2);
+  std::vector<double> right;
+  for (std::size_t d = 0; d < head_dim; ++d) {
+    two[0].o.push_back(fa::random_normal(5, d));
+    two[1].o.push_back(fa::random_normal(6, d));
+    right.push_back(0.25 * two[0].o[d] + 0.75 * two[1].o[d]);
+  }
+  two[1].lse = std::log(3.0);
+  right.push_back(std::log(4.0));
+  check({"(o, LSE)", numbers(call<Attention>("combine", two))}, right, 1e-9,
+        {}, fmt::format("head_dim {}", head_dim));
 }
 
 }  // namespace
@@ -177,4 +194,6 @@ FA_STAGE(odd) {
   grade({0, 0}, 1, {0});
   grade({2, 2}, 1, {0}, true);
   grade({7}, 1, {0});
+  grade_wide(1);
+  grade_wide(8);
 }

@@ -66,6 +66,7 @@ FA_STAGE(odd) {
   play_puzzle(make(33));
   play_puzzle(make(1));
   play_puzzle(make(5));
+  play_puzzle(make(2));
 }
 
 FA_STAGE(races) {
@@ -76,14 +77,14 @@ FA_STAGE(races) {
 FA_STAGE(traffic) {
   const Played played = play_strictly(make(64));
   const std::int64_t most = longest_thread(played);
-  note("accesses to shared memory by one thread", most);
+  note("loads and stores of one thread", most);
   require(played.seen.atomics == 0,
           "the sum was made with atomics, which follow one another; reduce "
           "it as a tree");
   require(reads(played, 0) <= 64,
           "a was read several times: each thread reads one element");
   require(most <= 32,
-          fmt::format("one thread does {} accesses to shared memory, one "
-                      "after the other; as a tree it needs about 20",
+          fmt::format("one thread does {} loads and stores, one after the "
+                      "other; as a tree it needs about 20",
                       most));
 }

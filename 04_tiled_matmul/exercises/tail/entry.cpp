@@ -18,9 +18,9 @@ FA_ENTRY(add, [](const std::vector<float>& a, const std::vector<float>& b) {
   });
   return result;
 });
-// The last blocks for first + a.size() elements. Only those from `first` on exist.
+// Blocks for n elements, of which only those from `first` on exist, as many as a has.
 FA_ENTRY(far, [](const std::vector<float>& a, const std::vector<float>& b,
-                 std::int64_t first) {
+                 std::int64_t first, std::int64_t n) {
   const auto count = static_cast<std::int64_t>(a.size());
   const auto before = static_cast<unsigned>(first / kThreads);
   Launched result;
@@ -33,7 +33,7 @@ FA_ENTRY(far, [](const std::vector<float>& a, const std::vector<float>& b,
                       std::int64_t>,
            {{blocks}, {kThreads}}, fa::Size(before),
            fa::Size(before + blocks), on_a.data() - first,
-           on_b.data() - first, c.data() - first, first + count);
+           on_b.data() - first, c.data() - first, n);
     result.out = from_device(c);
   });
   return result;

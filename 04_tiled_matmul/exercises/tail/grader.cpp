@@ -122,18 +122,22 @@ FA_STAGE(large) {
                         "not hold these numbers, nor does an int",
                         n, blocks_for(n), ceil_div(n, kThreads)));
   }
-  // The last blocks of a large grid, with elements only there.
-  for (const std::int64_t first :
-       {std::int64_t{1} << 31, std::int64_t{1} << 32}) {
-    const std::vector<float> a = random_floats(300, 1),
-                             b = random_floats(300, 2);
+  // Blocks of a large grid, with elements only there: the last ones, and two in the middle.
+  const auto grade_far = [](std::int64_t first, std::int64_t count,
+                            std::int64_t n) {
+    const std::vector<float> a = random_floats(count, 1),
+                             b = random_floats(count, 2);
     const std::string message = fmt::format(
-        "element {} is not computed: its number does not fit into 32 bits, "
-        "and blockIdx.x * blockDim.x is a product of 32 bits",
-        first);
-    const auto far = call_or<Launched>(message, "far", a, b, first);
+        "element {} of {} is not computed: these numbers do not fit into 32 "
+        "bits, and blockIdx.x * blockDim.x is a product of 32 bits",
+        first, n);
+    const auto far = call_or<Launched>(message, "far", a, b, first, n);
     for (std::size_t i = 0; i < a.size(); ++i) {
       require(far.out[i] == static_cast<double>(a[i] + b[i]), message);
     }
-  }
+  };
+  const std::int64_t two_31 = std::int64_t{1} << 31, two_32 = 2 * two_31;
+  grade_far(two_31, 300, two_31 + 300);
+  grade_far(two_32, 300, two_32 + 300);
+  grade_far(two_31, 256, two_32 + 5);
 }

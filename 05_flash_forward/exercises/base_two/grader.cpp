@@ -4,8 +4,8 @@ using namespace fa::classroom;
 
 namespace {
 
-// A block's tile: 32 queries, 16 keys.
-constexpr int kRows = 32, kKeys = 16;
+// Queries and keys of a block's tile.
+int tile_rows, tile_keys;
 
 int ceil_div(int a, int b) {
   return (a + b - 1) / b;
@@ -32,13 +32,13 @@ Rows simulated(const Inputs& in, const Answer& answer) {
   };
   Rows result;
   for (int query = 0; query < s.length_q; ++query) {
-    const int last = query / kRows * kRows + kRows - 1;
+    const int last = query / tile_rows * tile_rows + tile_rows - 1;
     double m = kMinusInfinity, l = 0;
     std::vector<double> o(static_cast<std::size_t>(s.head_dim), 0.0);
-    for (int tile = ceil_div(seen(last), kKeys) - 1; tile >= 0; --tile) {
+    for (int tile = ceil_div(seen(last), tile_keys) - 1; tile >= 0; --tile) {
       std::vector<double> x;
       double m_new = m;
-      for (int key = tile * kKeys; key < (tile + 1) * kKeys; ++key) {
+      for (int key = tile * tile_keys; key < (tile + 1) * tile_keys; ++key) {
         x.push_back(key < seen(query) ? product_of(in, 0, 0, query, key)
                                       : kMinusInfinity);
         m_new = std::max(m_new, x.back());
@@ -50,11 +50,11 @@ Rows simulated(const Inputs& in, const Answer& answer) {
       if (answer.of_o) {
         for (double& sum : o) sum *= rescale;
       }
-      for (int j = 0; j < kKeys; ++j) {
+      for (int j = 0; j < tile_keys; ++j) {
         const double p =
             answer.same ? 1 : std::exp2(x[j] * answer.c - offset);
         l += p;
-        const int key = tile * kKeys + j;
+        const int key = tile * tile_keys + j;
         if (key >= s.length_k) continue;
         for (int e = 0; e < s.head_dim; ++e) {
           o[e] += p * static_cast<double>(in.v[key * s.head_dim + e]);
@@ -109,13 +109,24 @@ std::vector<Wrong> wrongs(const Inputs& in) {
       "logarithm",
       {c, c});
   add("m of the LSE was scaled twice", {c, scale * scale});
+  if (tile_rows == 64) {
+    // Each second 16 rows of a warp.
+    Rows first_only = right, not_scaled = simulated(in, {c, 1});
+    for (std::size_t i = 0; i < right.lse.size(); ++i) {
+      if (i % 32 >= 16) first_only.lse[i] = not_scaled.lse[i];
+    }
+    result.push_back(
+        {"m of the LSE is not scaled in the second 16 rows of a warp: "
+         "state.m[i] has Tile::row_tiles times two rows",
+         first_only});
+  }
   // Rows whose first tile is hidden are never well again.
   Rows unguarded = right;
   const Sizes& s = in.sizes;
   for (int query = 0; query < s.length_q; ++query) {
-    const int last = query / kRows * kRows + kRows - 1;
+    const int last = query / tile_rows * tile_rows + tile_rows - 1;
     int last_tile = -1;
-    for (int key = 0; key < s.length_k; key += kKeys) {
+    for (int key = 0; key < s.length_k; key += tile_keys) {
       if (sees(s, last, key)) last_tile = key;
     }
     if (last_tile < 0 || sees(s, query, last_tile)) continue;
@@ -129,13 +140,16 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   return result;
 }
 
-Ran launched(const Inputs& in) {
-  return call<Ran>("run", in);
+Ran launched(const Inputs& in, bool large = false) {
+  tile_rows = large ? 64 : 32;
+  tile_keys = large ? 32 : 16;
+  return call<Ran>("run", in, large);
 }
 
-void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
+void grade(const Sizes& sizes, float spread = 1, float scale = 0,
+           bool large = false) {
   const Inputs in = random_inputs<fa::half>(sizes, spread, scale);
-  const Ran ran = launched(in);
+  const Ran ran = launched(in, large);
   const Rows right = attention(in);
   // Weights and O are rounded to float16; the largest is 65504.
   if (spread > 8 && !agree(ran.rows.o, right.o, 3e-3)) {
@@ -150,6 +164,14 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
   check_rows(ran, {}, in, right, 3e-3, wrongs(in));
 }
 
+// A case of before, with scores far from 0.
+void grade_levels(const Sizes& sizes) {
+  for (const float level : {-2e4f, 2e4f}) {
+    const Inputs in = inputs_around<fa::half>(level, sizes);
+    check_level(launched(in), in, attention(in), level);
+  }
+}
+
 }  // namespace
 
 FA_STAGE(easy) {
@@ -162,6 +184,9 @@ FA_STAGE(odd) {
   grade({1, 1, 50, 33, 32, true});
   grade({1, 1, 20, 40, 32, false}, 16);
   grade({1, 1, 20, 40, 32, false}, 1, 0.3f);
+  grade_levels({1, 1, 37, 71, 32, false});
+  // Each warp has 32 queries here, so i is 0 and 1.
+  grade({1, 1, 70, 101, 32, true}, 1, 0, true);
 }
 
 FA_STAGE(races) {
@@ -174,7 +199,8 @@ FA_STAGE(traffic) {
   const int n = 64, row = 2 * 32;
   const Ran ran = launched(random_inputs<fa::half>({1, 1, n, n, 32, false}));
   needs_watching(ran.seen);
-  const std::int64_t least = n / kRows * n * 2 * row + n * 2 * row + 4 * n;
+  const std::int64_t least =
+      n / tile_rows * n * 2 * row + n * 2 * row + 4 * n;
   note("bytes of global memory", ran.seen.bytes);
   require(ran.seen.bytes <= least,
           fmt::format("{} bytes of global memory are asked for, and {} would "

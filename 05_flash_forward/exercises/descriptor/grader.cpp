@@ -108,4 +108,14 @@ FA_STAGE(odd) {
   grade({"k", 0x0, 2, 40, 112});
   grade({"v", 0x1000, 0, 80, 0});
   grade({"v", 0x4400, 2, 16, 64});
+  for (std::uint64_t stage = 0; stage < 4; ++stage) {
+    for (std::uint64_t key = 0; key < kKeys; key += 8) {
+      for (std::uint64_t column = 0; column < 128; column += 16) {
+        grade({"k", 0x2400, stage, key, column});
+        if (key % 16 == 0 && column % 64 == 0) {
+          grade({"v", 0x2400, stage, key, column});
+        }
+      }
+    }
+  }
 }

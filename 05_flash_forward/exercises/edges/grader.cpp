@@ -4,8 +4,8 @@ using namespace fa::classroom;
 
 namespace {
 
-// A block's tile: 32 queries, 16 keys.
-constexpr int kRows = 32, kKeys = 16;
+// Queries and keys of a block's tile.
+int tile_rows, tile_keys;
 
 int ceil_div(int a, int b) {
   return (a + b - 1) / b;
@@ -25,17 +25,18 @@ int clamped(int seen, const Sizes& s) {
 
 // An answer that does all the rest as the lesson does.
 Answer with_seen(std::function<int(int)> seen) {
-  return {
-      seen,
-      [=](int query0) { return ceil_div(seen(query0 + kRows - 1), kKeys); },
-      [=](int query0) { return seen(query0) / kKeys; },
-      [](int key, int of_query) { return key >= of_query; }};
+  return {seen,
+          [=](int query0) {
+            return ceil_div(seen(query0 + tile_rows - 1), tile_keys);
+          },
+          [=](int query0) { return seen(query0) / tile_keys; },
+          [](int key, int of_query) { return key >= of_query; }};
 }
 
 Rows simulated(const Inputs& in, const Answer& answer) {
   const auto scale = static_cast<double>(in.scale);
   return attention(in, [&](int, int query, int key, double product) {
-    const int query0 = query / kRows * kRows, tile = key / kKeys;
+    const int query0 = query / tile_rows * tile_rows, tile = key / tile_keys;
     if (tile >= answer.tiles(query0)) return kMinusInfinity;
     if (tile >= answer.whole(query0) &&
         answer.hides(key, answer.seen(query))) {
@@ -67,7 +68,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   // Before all that speak of the mask: without it they may give the same.
   add("no key is masked",
       {[=](int) { return s.length_k; },
-       [=](int) { return ceil_div(s.length_k, kKeys); },
+       [=](int) { return ceil_div(s.length_k, tile_keys); },
        [](int) { return 0; }, [](int, int) { return false; }});
   change(
       "no key of the visited tiles is masked. Does apply_mask "
@@ -85,18 +86,28 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   change("tiles is rounded down: the last tile is seen in part, and left out",
          [=](Answer& a) {
            a.tiles = [=](int query0) {
-             return seen(query0 + kRows - 1) / kKeys;
+             return seen(query0 + tile_rows - 1) / tile_keys;
            };
          });
   change(
       "tiles is what the block's first query needs; its last one sees more",
       [=](Answer& a) {
-        a.tiles = [=](int query0) { return ceil_div(seen(query0), kKeys); };
+        a.tiles = [=](int query0) {
+          return ceil_div(seen(query0), tile_keys);
+        };
+      });
+  change(
+      "tiles is counted for a block of 32 queries or for tiles of 16 keys; "
+      "a block has Tile::block_m queries, a tile Tile::block_n keys",
+      [=](Answer& a) {
+        a.tiles = [=](int query0) {
+          return ceil_div(seen(query0 + 31), tile_keys);
+        };
       });
   change("tiles ends before the last key of the block's last query",
          [=](Answer& a) {
            a.tiles = [=](int query0) {
-             return ceil_div(seen(query0 + kRows - 2), kKeys);
+             return ceil_div(seen(query0 + tile_rows - 2), tile_keys);
            };
          });
   change(
@@ -104,14 +115,16 @@ std::vector<Wrong> wrongs(const Inputs& in) {
       "sees a "
       "part was not masked. Round down what that query sees",
       [=](Answer& a) {
-        a.whole = [=](int query0) { return ceil_div(seen(query0), kKeys); };
+        a.whole = [=](int query0) {
+          return ceil_div(seen(query0), tile_keys);
+        };
       });
   change(
       "unmasked_tiles is what the block's last query sees; its first one "
       "sees less",
       [=](Answer& a) {
         a.whole = [=](int query0) {
-          return seen(query0 + kRows - 1) / kKeys;
+          return seen(query0 + tile_rows - 1) / tile_keys;
         };
       });
   change(
@@ -127,7 +140,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   change("`visible` in apply_mask counts from the tile's first key already",
          [](Answer& a) {
            a.hides = [](int key, int of_query) {
-             return key >= of_query - key / kKeys * kKeys;
+             return key >= of_query - key / tile_keys * tile_keys;
            };
          });
   change(
@@ -138,6 +151,13 @@ std::vector<Wrong> wrongs(const Inputs& in) {
           return key / 8 * 8 + key % 8 / 2 + key % 2 >= of_query;
         };
       });
+  Answer first_row_tile = right;
+  first_row_tile.seen = [=](int query) {
+    return seen(query / 32 * 32 + query % 16);
+  };
+  add("a warp has 16 * Tile::row_tiles queries, and a lane those of rows "
+      "16 i + 8 h + lane / 4: here 16 i is left out",
+      first_row_tile);
   change("a masked score is 0, and e^0 is 1: it must be -infinity",
          [](Answer& a) { a.hidden = 0; });
   change(
@@ -147,21 +167,25 @@ std::vector<Wrong> wrongs(const Inputs& in) {
   return result;
 }
 
-Ran launched(const Inputs& in) {
-  return call<Ran>("run", in);
+Ran launched(const Inputs& in, bool large = false) {
+  tile_rows = large ? 64 : 32;
+  tile_keys = large ? 32 : 16;
+  return call<Ran>("run", in, large);
 }
 
 const std::vector<Reason> kReasons = {
     {"out of bounds",
      "a tile beyond the last key is read: a query sees at most length_k "
-     "keys, also one beyond the last query"},
+     "keys, also one beyond the last query, and `tiles` counts tiles of "
+     "Tile::block_n keys"},
     {"unwritten",
      "a tile before the first key is used: a query sees at least 0 keys"}};
 
-void grade(const Sizes& sizes) {
+void grade(const Sizes& sizes, bool large = false) {
   const Inputs in = random_inputs<fa::half>(sizes);
   // Weights and O are rounded to float16.
-  check_rows(launched(in), kReasons, in, attention(in), 3e-3, wrongs(in));
+  const Ran ran = launched(in, large);
+  check_rows(ran, kReasons, in, attention(in), 3e-3, wrongs(in));
 }
 
 }  // namespace
@@ -177,6 +201,9 @@ FA_STAGE(odd) {
   grade({2, 1, 45, 77, 32, false});
   grade({1, 1, 70, 45, 32, true});
   grade({1, 1, 100, 33, 32, true});
+  // 64 queries and 32 keys; each warp has 32 queries, so i is 0 and 1.
+  grade({1, 1, 100, 117, 32, true}, true);
+  grade({1, 1, 70, 45, 32, true}, true);
 }
 
 FA_STAGE(races) {
@@ -194,8 +221,9 @@ FA_STAGE(traffic) {
       launched(random_inputs<fa::half>({1, 1, 128, 128, 32, true}));
   needs_watching(ran.seen);
   // 4 blocks with 2, 4, 6 and 8 tiles of K and of V; Q and O; LSE.
-  const std::int64_t row = 2 * 32, least = (2 + 4 + 6 + 8) * 2 * kKeys * row +
-                                           2 * 128 * row + 4 * 128;
+  const std::int64_t row = 2 * 32,
+                     least = (2 + 4 + 6 + 8) * 2 * tile_keys * row +
+                             2 * 128 * row + 4 * 128;
   note("bytes of global memory", ran.seen.bytes);
   require(ran.seen.bytes <= least,
           fmt::format("{} bytes of global memory are asked for, and {} would "

@@ -90,6 +90,31 @@ void grade(int batch, const plain::Problem& x) {
                     x.length_q, x.length_k));
 }
 
+// Views whose rows do not follow one another.
+void grade_strided(int heads, int length_q, int head_dim) {
+  Tensor4 o({2, length_q, heads, head_dim}), d_o(o.shape());
+  for (std::int64_t i = 0; i < o.count(); ++i) {
+    o.data()[i] = fa::random_normal(5, static_cast<std::uint64_t>(i));
+    d_o.data()[i] = fa::random_normal(6, static_cast<std::uint64_t>(i));
+  }
+  std::vector<double> right;
+  for (int b = 0; b < 2; ++b) {
+    for (int h = 0; h < heads; ++h) {
+      for (int i = 0; i < length_q; ++i) {
+        double sum = 0;
+        for (int c = 0; c < head_dim; ++c) {
+          sum += o(b, i, h, c) * d_o(b, i, h, c);
+        }
+        right.push_back(sum);
+      }
+    }
+  }
+  const auto delta = call<fa::Tensor<double, 3>>("row_dots_strided", o, d_o);
+  require(agree({delta.data(), delta.data() + delta.count()}, right, 1e-12),
+          "wrong where the rows of a view do not follow one another: o(b, h, "
+          "i, c) goes by the strides, and an index into o.data() does not");
+}
+
 }  // namespace
 
 FA_STAGE(easy) {
@@ -100,4 +125,5 @@ FA_STAGE(odd) {
   grade(1, plain::random_problem(2, 7, 3, 5));
   grade(2, plain::random_problem(6, 3, 8, 1));
   grade(2, plain::random_problem(4, 6, 4, 3, true, 0.25));
+  grade_strided(3, 4, 5);
 }

@@ -39,7 +39,17 @@ double right_d_s(const Element& e) {
   return e.p() * (e.d_o_v * e.z - e.delta);
 }
 
-void grade(const plain::Problem& x, const Range& queries, const Range& keys) {
+void grade(plain::Problem x, const Range& queries, const Range& keys,
+           double level = 0) {
+  if (level != 0) {
+    // One column of Q and of K makes all scores about this large.
+    for (int i = 0; i < x.length_q; ++i) {
+      x.q[i * x.head_dim] = level / x.scale;
+    }
+    for (int j = 0; j < x.length_k; ++j) x.k[j * x.head_dim] = 1;
+    x.k[(x.length_k - 2) * x.head_dim] =
+        2;  // the first queries do not see it
+  }
   const plain::Forward y = plain::forward(x);
   const int d = x.head_dim;
   std::vector<double> lse, delta;
@@ -79,9 +89,10 @@ void grade(const plain::Problem& x, const Range& queries, const Range& keys) {
     return result;
   };
   const std::string where = fmt::format(
-      "queries {} to {} of {}, keys {} to {} of {}{}{}", queries.begin,
+      "queries {} to {} of {}, keys {} to {} of {}{}{}{}", queries.begin,
       queries.end - 1, x.length_q, keys.begin, keys.end - 1, x.length_k,
-      x.causal ? ", causal" : "", dropped ? ", dropout" : "");
+      x.causal ? ", causal" : "", dropped ? ", dropout" : "",
+      level == 0 ? "" : fmt::format(", scores around {}", level));
 
   M scores(height, width), d_o_v(height, width);
   for (int i = 0; i < height; ++i) {
@@ -96,6 +107,14 @@ void grade(const plain::Problem& x, const Range& queries, const Range& keys) {
   const auto numbers = [](const M& m) {
     return std::vector<double>(m.data(), m.data() + m.size());
   };
+  if (level != 0) {
+    require(agree(numbers(tile.p_kept),
+                  by([](const Element& e) { return e.p() * e.z; }), 1e-11),
+            "e^s and e^LSE alone are 0 or infinite here, and e^(s - LSE) is "
+            "neither; what is masked is 0 by the mask, not by a small score "
+            "(case: " +
+                where + ")");
+  }
   check(
       {"p_kept", numbers(tile.p_kept), width},
       by([](const Element& e) { return e.p() * e.z; }), 1e-12,
@@ -196,4 +215,6 @@ FA_STAGE(odd) {
   const plain::Problem drops = plain::random_problem(1, 6, 6, 3, true, 0.4);
   grade(drops, {0, 3}, {0, 3});
   grade(drops, {3, 6}, {1, 6});
+  grade(causal, {2, 5}, {1, 7}, 900);
+  grade(causal, {2, 5}, {1, 7}, -900);
 }

@@ -176,4 +176,5 @@ FA_STAGE(odd) {
   grade(2, 4, 0.01, 0.01);
   grade(3, 1, 1, 0.25);
   grade(2, 33, 100, 1e-6);
+  grade(2, 5, 1e25, 1e-6);  // squares that a float does not hold
 }

@@ -183,4 +183,7 @@ FA_STAGE(odd) {
   grade(3, 0.5, 2, 1, 1);
   grade(1000, 0.5, 5, 7, 6);
   grade(3, 0.5, 0, 6, 4);
+  // Powers of these numbers are infinite: of a score / cap, and of a score.
+  grade(1e5, 0.5, 5, 7, 6);
+  grade(2000, 0.5, 0, 5, 5);
 }
