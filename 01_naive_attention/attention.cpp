@@ -151,8 +151,8 @@ Vector<T> finite_row_max(const Matrix<T>& scores) {
       .select(T(0), max);
 }
 
-// exp of each score minus its row's shift. Eigen's vectorised exp(-inf) is tiny but not 0, which
-// matters in a row that is masked completely.
+// exp of each score minus its row's shift, and exactly 0 for -infinity, where Eigen's vectorised
+// exp gives a tiny positive number: the sum of a fully masked row must be 0.
 template <class T>
 Matrix<T> exp_of(const Matrix<T>& scores, const Vector<T>& shift) {
   const auto masked = scores.array() == -std::numeric_limits<T>::infinity();

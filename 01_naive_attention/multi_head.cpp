@@ -47,8 +47,6 @@ Tensor<T, 3> sequences_of(const Matrix<T>& rows, std::int64_t batch) {
 }
 
 }  // namespace
-
-//! [heads]
 // [batch * length, heads * head_dim] -> [batch, heads, length, head_dim]:
 // the same elements, viewed through other strides, then packed.
 template <class T>
@@ -59,7 +57,6 @@ Tensor<T, 4> split_heads(const Matrix<T>& rows, std::int64_t batch,
   const View<const T, 4> length_first(rows.data(), shape);
   return converted<T>(length_first.swap_axes(1, 2));
 }
-//! [heads]
 
 template <class T>
 Matrix<T> join_heads(const Tensor<T, 4>& heads) {

@@ -63,13 +63,13 @@ ExpRange exp_range() {
           -last_where<T>([](double x) { return exp_in<T>(-x) > 0; })};
 }
 
-/// The sum at which adding 1 repeatedly, in type T, has no effect any more.
+/// The sum at which adding a term repeatedly, in type T, has no effect any more.
 /// @param limit the search ends there
 template <class T>
-double sum_stops_at(double limit) {
+double sum_stops_at(double limit, double term = 1) {
   double sum = 0;
   while (sum < limit) {
-    const double next = rounded<T>(sum + 1);
+    const double next = rounded<T>(sum + term);
     if (next == sum) break;
     sum = next;
   }

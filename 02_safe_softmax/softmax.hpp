@@ -57,7 +57,7 @@ inline void check_rows(std::int64_t x, std::int64_t y) {
 /// divides 0 by 0 when all of them underflow.
 /// Source: Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, algorithm 1.
 /// @tparam T type of the elements and of each exp
-/// @tparam A type in which sum and quotient are computed
+/// @tparam A type in which the sum is computed
 /// @param x [n]
 /// @param y [n], the probabilities
 /// @return its memory traffic
@@ -101,7 +101,7 @@ double row_max(View<const T, 1> x) {
 /// of -infinity (fully masked) gives zeros. A NaN or +infinity in the input gives NaN.
 /// Source: Milakov and Gimelshein, 2018, algorithm 2.
 /// @tparam T type of the elements and of each exp
-/// @tparam A type in which difference, sum and quotient are computed
+/// @tparam A type in which difference and sum are computed
 /// @param x [n]
 /// @param y [n], the probabilities; they sum to 1 up to rounding
 /// @return its memory traffic

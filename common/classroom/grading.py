@@ -303,7 +303,24 @@ def compiler_says(outcome, scratch, shown):
             lines.append(line)
     lines = lines or outcome.output.strip().split("\n")
     text = "\n".join(lines[:COMPILE_LINES])
-    return f"it does not compile:\n\n{renamed(text, scratch, shown)}"
+    return f"it does not compile{caller(outcome.output, scratch, shown)}:\n\n" + renamed(
+        text, scratch, shown
+    )
+
+
+def caller(output, scratch, shown):
+    """The student's line that leads to an error in a library's template, ", because of FILE:LINE:
+    CODE"; empty when the error is in the student's file."""
+    first = re.search(r"^(.*): (?:fatal )?error:", output, re.MULTILINE)
+    if not first or "/student/" in first[1]:
+        return ""
+    at = re.compile(r"/student/([\w.]+):(\d+):\d+:")
+    # GCC lists those who instantiate a template before the error, Clang behind it.
+    met = at.search(output, 0, first.start()) or at.search(output, first.end())
+    if not met:
+        return ""
+    code = (scratch / "student" / met[1]).read_text(encoding="utf-8").split("\n")
+    return f", because of {shown}{met[1]}:{met[2]}: `{code[int(met[2]) - 1].strip()}`"
 
 
 def renamed(text, scratch, shown):
@@ -477,6 +494,14 @@ def grade(toolchain, exercise, answer, stop=True, shown=None, inspect=None, prog
 
 # ---------------------------------------------------------------- numbers
 
+FUNCTIONS = {
+    "sqrt": math.sqrt,
+    "exp": math.exp,
+    "ln": math.log,
+    "log": math.log,
+    "log2": math.log2,
+    "log10": math.log10,
+}
 OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -489,7 +514,7 @@ OPERATORS = {
 
 
 def number_of(text):
-    """The number that an answer means: digits, or a small sum such as 4 * 64 * 64."""
+    """The number that an answer means: digits, or an expression such as 4 * 64^2 or sqrt(2)."""
 
     def value(node):
         if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
@@ -498,15 +523,24 @@ def number_of(text):
             return OPERATORS[type(node.op)](value(node.operand))
         if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
             return OPERATORS[type(node.op)](value(node.left), value(node.right))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
+            return FUNCTIONS[node.func.id](value(node.args[0]))
         raise ValueError(text)
 
     if len(text) > 200:
         raise ValueError("too long")
     # 1,179,648 and 1 179 648 and 1'179'648 are one number each.
-    text = re.sub(r"(?<=\d)[,_' ](?=\d{3}(?:\D|$))", "", text.strip())
+    text = re.sub(r"(?<=\d)[,_' ](?=\d{3}(?:\D|$))", "", text.strip()).replace("^", "**")
     try:
         result = value(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ArithmeticError, RecursionError, MemoryError) as error:
+    except (
+        SyntaxError,
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         raise ValueError(str(error)) from error
     if isinstance(result, complex) or not math.isfinite(result):
         raise ValueError(text)
@@ -524,6 +558,12 @@ def read_numbers(text):
             except ValueError:
                 numbers[name.strip()] = None
     return numbers
+
+
+def is_open(text, name):
+    """Whether nothing but the start's question mark stands behind a name of a file of answers."""
+    given = re.search(rf"^\s*{re.escape(name)}\s*=([^#\n]*)", text, re.MULTILINE)
+    return not given or given[1].strip() in ("", "?")
 
 
 def questions(toolchain, exercise):
@@ -554,15 +594,16 @@ def grade_numbers(toolchain, exercise, answer):
         for name, points in exercise.points.items()
     ]
     numbers = read_numbers(answer)
-    names = [name for name in exercise.points if name != "complete"]
-    missing = [name for name in names if numbers.get(name) is None]
-    if len(missing) == len(names) or missing:
+    missing = [name for name in exercise.points if numbers.get(name) is None]
+    missing = [name for name in missing if name != "complete"]
+    if missing:
         results[0].verdict = "refused"
+        open_ = [name for name in missing if is_open(answer, name)]
         results[0].message = (
-            "no number yet for: "
-            + ", ".join(missing)
-            + "; write digits or a small product such as 4 * 64 * 64"
-        )
+            f"no number yet for: {', '.join(open_)}"
+            if open_
+            else f"cannot read the number of: {', '.join(missing)}"
+        ) + "; write digits or a small expression such as 4 * 64^2"
         return results
     results[0].verdict = "passed"
     asked = {question["name"]: question for question in questions(toolchain, exercise)}
@@ -579,7 +620,8 @@ def grade_numbers(toolchain, exercise, answer):
             continue
         result.verdict = "refused"
         more = "too large" if number > question["truth"] else "too small"
-        result.message = f"{number:.10g} is {more}; count again, with the task's own sizes"
+        sizes = ", with the task's own sizes" if exercise.variant else ""
+        result.message = f"{number:.10g} is {more}; think again{sizes}"
         for value, says in question["mistakes"]:
             if near(number, value, question["within"]):
                 result.message = says

@@ -86,7 +86,35 @@ void grade(int queries, int keys, double spread) {
       {"delta is one value per row of scores, not for each column",
        by([&](int i, int j) {
          return p(i, j) * (d_p(i, j) - column_sums[j]);
+       })},
+      {"only the diagonal of the Jacobian was used, P (1 - P); each "
+       "probability of a row depends on all of its scores",
+       by([&](int i, int j) { return p(i, j) * (1 - p(i, j)) * d_p(i, j); })},
+      {"the diagonal of the Jacobian was left out: this is -P o delta",
+       by([&](int i, int j) { return -p(i, j) * delta[i]; })},
+      {"P was multiplied as a matrix; use cwiseProduct",
+       by([&](int i, int j) {
+         double sum = 0;
+         for (int c = 0; c < std::min(queries, keys); ++c) {
+           sum += p(i, c) * (d_p(c, j) - delta[c]);
+         }
+         return sum;
+       })},
+      {"delta is the sum of the element-wise product P o dP, not of a matmul",
+       by([&](int i, int j) {
+         double sum = 0;
+         for (int c = 0; c < std::min(queries, keys); ++c) {
+           sum += p(i, c) * d_p_sums[c];
+         }
+         return p(i, j) * (d_p(i, j) - sum);
        })}};
+  if (queries == keys) {
+    mistakes.push_back(
+        {"delta was summed over the columns; it is the sum of each row",
+         by([&](int i, int j) {
+           return p(i, j) * (d_p(i, j) - column_sums[i]);
+         })});
+  }
   const M d_s = call<M>("softmax_backward", p, d_p);
   check({"dS", {d_s.data(), d_s.data() + d_s.size()}, keys}, right, 1e-8,
         mistakes, fmt::format("{} queries, {} keys", queries, keys));

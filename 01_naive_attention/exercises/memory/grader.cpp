@@ -51,23 +51,30 @@ FA_QUESTIONS {
   const fa::Tensor<float, 3> q({kHeads, kTokens, kHeadDim}),
       s({kHeads, kTokens, kTokens});
   const double q_bytes = bytes(q), s_bytes = bytes(s);
-  std::int64_t longest = 1;
-  while ((longest + 1) * (longest + 1) * 4 <= std::int64_t{1} << 30)
-    ++longest;
+  // The longest sequence whose scores take at most so many bytes.
+  const auto longest_in = [](std::int64_t limit, std::int64_t bytes) {
+    std::int64_t n = 1;
+    while ((n + 1) * (n + 1) * bytes <= limit) ++n;
+    return static_cast<double>(n);
+  };
+  constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+  const std::string wide = "these are elements of 8 bytes; a float32 has 4";
   const auto products = static_cast<double>(multiplications),
              exps = static_cast<double>(exponentials);
-  const auto n = static_cast<double>(longest);
+  const double n = longest_in(kGiB, 4);
   return {
       {"q_bytes",
        q_bytes,
        0,
        {{q_bytes / 4, "these are elements; a float32 has 4 bytes"},
+        {q_bytes * 2, wide},
         {q_bytes / kHeads,
          fmt::format("this is one head; there are {}", kHeads)}}},
       {"s_bytes",
        s_bytes,
        0,
        {{s_bytes / 4, "these are elements; a float32 has 4 bytes"},
+        {s_bytes * 2, wide},
         {s_bytes / kHeads, "this is one head; each head has its own scores"},
         {q_bytes,
          "this is as large as Q; S has a score for each pair of a "
@@ -90,6 +97,7 @@ FA_QUESTIONS {
        {{exps / kTokens,
          "one for each query: that is the number of sums; each "
          "score needs its own exponential"},
+        {exps * kHeads, "these are all heads; the question asks for one"},
         {exps * kHeadDim,
          fmt::format("the exponential is taken of the score, after the {} "
                      "products were summed",
@@ -97,7 +105,14 @@ FA_QUESTIONS {
       {"longest",
        n,
        0,
-       {{n * 2, "these are 2^30 elements of one byte; a float32 has 4"},
+       {{longest_in(kGiB, 4 * kHeads),
+         fmt::format("here the scores of {} heads fit together; the question "
+                     "asks for one head",
+                     kHeads)},
+        {longest_in(kGiB, 8), wide},
+        {n - 1, "one more still fits: its scores take 1 GiB exactly"},
+        {longest_in(1000000000, 4), "1 GiB is 2^30 bytes, not 10^9"},
+        {n * 2, "these are 2^30 elements of one byte; a float32 has 4"},
         {n * n,
          "this is the number of scores, N^2; the question asks for "
          "N"}}}};

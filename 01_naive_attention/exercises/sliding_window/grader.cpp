@@ -56,6 +56,16 @@ void grade(std::int64_t queries, std::int64_t keys, std::int64_t window) {
       0,
       {{"the window is not there: a query sees everything before it",
         mask([&](std::int64_t i, std::int64_t j) { return j <= i + shift; })},
+       {"first_key is aligned to the top left; query i stands at key i + "
+        "length_k - length_q",
+        mask([&](std::int64_t i, std::int64_t j) {
+          return j <= i + shift && j > i - window;
+        })},
+       {"first_key is shifted the wrong way; query i stands at key i + "
+        "length_k - length_q",
+        mask([&](std::int64_t i, std::int64_t j) {
+          return j <= i + shift && j > i - shift - window;
+        })},
        {"the query itself is one of the window's keys",
         mask([&](std::int64_t i, std::int64_t j) {
           return j <= i + shift && j >= i + shift - window;
@@ -103,6 +113,7 @@ FA_STAGE(easy) {
 }
 
 FA_STAGE(odd) {
+  grade(7, 9, 2);  // a window at the top left cuts off keys here, too
   grade(3, 9, 4);
   grade(1, 30, 8);
   grade(9, 4, 2);  // the first five see nothing

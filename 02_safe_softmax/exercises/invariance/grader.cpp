@@ -53,7 +53,16 @@ bool is_right(const Softmax& softmax) {
 }
 
 void must_refuse(const Softmax& wrong, const std::string& which) {
-  require(!is_right(wrong), "your test accepts the one " + which);
+  bool gave_nan = false;
+  const bool accepted = is_right([&](const Row& scores) {
+    const Row probs = wrong(scores);
+    for (const double p : probs) gave_nan |= std::isnan(p);
+    return probs;
+  });
+  require(!accepted, "your test accepts the one " + which +
+                         (gave_nan ? ". It returned NaN to your test, and "
+                                     "NaN > tolerance is false"
+                                   : ""));
 }
 
 }  // namespace

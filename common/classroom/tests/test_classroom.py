@@ -95,6 +95,9 @@ class Numbers(unittest.TestCase):
             ("1,179,648", 1179648),
             ("4 * 1'024", 4096),
             ("1 179 648", 1179648),
+            ("384^2*64", 9437184),
+            ("sqrt(2^28)", 16384),
+            ("log2(8)", 3),
         ):
             self.assertEqual(grading.number_of(text), number)
 
@@ -110,6 +113,10 @@ class Numbers(unittest.TestCase):
             "1," * 150,
             "1,17",
             "True + x",
+            "sqrt(-1)",
+            "sqrt(2, 3)",
+            "open(1)",
+            "sqrt(2**0.5j)",
         ):
             with self.subTest(text), self.assertRaises(ValueError):
                 grading.number_of(text)
