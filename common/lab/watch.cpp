@@ -221,8 +221,8 @@ struct Watch::State : Observer {
     } else if (Order::in_cluster(before.thread) / kWarpSize ==
                Order::in_cluster(now.thread) / kWarpSize) {
       missing =
-          "both are in one warp, where only __syncwarp() orders memory (a "
-          "shuffle does not): it is probably missing between the two lines";
+          "both are in one warp: a __syncwarp() or a __syncthreads() is probably "
+          "missing between the two lines (a shuffle orders no memory)";
       if (now.site == before.site) missing = kSameLine;
     } else if (now.site == before.site) {
       missing = kSameLine;
@@ -252,9 +252,15 @@ struct Watch::State : Observer {
         told = true;
         findings.add(
             "copy", site, cell.write.site,
-            fmt::format("{} {} {} while the cp.async of the other line is in "
-                        "flight; a cp_async_wait is probably missing before this line",
-                        name_of(now.thread), write ? "writes" : "reads", region.name(offset)));
+            cell.write.thread == now.thread
+                ? fmt::format("{} {} {} while its cp.async of the other line is in "
+                              "flight; a cp_async_wait is probably missing before this line",
+                              name_of(now.thread), write ? "writes" : "reads", region.name(offset))
+                : fmt::format("{} {} {} while the cp.async of the other line, by {}, is in "
+                              "flight; before this line that thread's cp_async_wait and a "
+                              "barrier are probably missing, or a barrier before the copy begins",
+                              name_of(now.thread), write ? "writes" : "reads", region.name(offset),
+                              name_of(cell.write.thread)));
       }
       if (!told && !write && !cell.written && !cell.in_flight) {
         told = true;
@@ -288,7 +294,7 @@ struct Watch::State : Observer {
         (atomic ? cell.atomic_write : cell.write) = now;
         cell.written = true;
         cell.in_flight = false;
-      } else {
+      } else if (!cell.in_flight) {  // what a copy in flight does to a read has been told
         if (cell.read.thread != now.thread) cell.other_read = cell.read;
         cell.read = now;
       }

@@ -101,8 +101,13 @@ FA_STAGE(traffic) {
           fmt::format("{} sectors of global memory are moved; the budget is "
                       "12288: more results for each block",
                       c.seen.sectors));
-  require(c.seen.wavefronts <= 45056,
-          fmt::format("{} wavefronts of shared memory; the budget is 45056: "
-                      "bank conflicts?",
-                      c.seen.wavefronts));
+  require(
+      c.seen.wavefronts <= 45056,
+      fmt::format("{} wavefronts of shared memory; the budget is 45056: {}",
+                  c.seen.wavefronts,
+                  c.seen.ideal <= 45056
+                      ? "without bank conflicts it would be enough"
+                      : "even without bank conflicts there are too many "
+                        "loads. Load each operand once into a register, "
+                        "and multiply more results with it"));
 }

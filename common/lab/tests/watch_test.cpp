@@ -108,12 +108,12 @@ TEST_CASE("a finding says what is probably missing") {
   says("reverse", "__syncthreads() is probably missing");
   says("sum_of_tiles_too_late", "__syncthreads() is probably missing");
   says("returns_before_the_barrier", "14 threads of the block have ended");
-  says("shuffle_for_a_barrier", "only __syncwarp() orders memory");
+  says("shuffle_for_a_barrier", "a shuffle orders no memory");
   says("guard_off_by_one", "of block (3, 0, 0)");
   says("guard_off_by_one", "byte 400 of a buffer of 400 bytes");
   says("pad_leaves_memory", "the launch asks for too little");
   says("blocks_add", "different blocks");
-  says("copy_without_wait", "a cp_async_wait is probably missing");
+  says("copy_without_wait", "cp_async_wait");
 }
 
 // How a block knows what others have written.
