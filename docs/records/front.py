@@ -4,7 +4,7 @@
 FORWARD and BACKWARD are the records of the interfaces of lessons 05 and 06. For bfloat16 and each
 head dimension and mask there is a line: TFLOP/s of the course and of the peers that the records
 have at one length; the course's speed over that of the fastest of them; and the least such ratio
-over all lengths. --behind prints the other table instead: where another implementation is faster,
+over all recorded lengths. --behind prints the other table instead: where another implementation is faster,
 for all types, head dimensions and modes in the records. Exit status: 0, or 2 when a record has
 nothing of the kind.
 """
@@ -55,19 +55,25 @@ def table(records, length):
     columns = [backend for backend in (OURS, *FOR_16_BITS) if backend in there]
     names = [NAMES.get(backend, HEADINGS[backend]) for backend in columns]
     cells = [["pass", "D", "mask", *names, "x best", "least"]]
+    lengths = set()
     for name, of_pass in measured.items():
         for (head_dim, mask), by_length in sorted(of_pass.items(), key=lambda item: item[0][0]):
             speeds = by_length.get(length, {})
-            compared = [of for of in by_length.values() if OURS in of and len(of) > 1]
-            if speeds not in compared:
+            compared = {n: of for n, of in by_length.items() if OURS in of and len(of) > 1}
+            if length not in compared:
                 raise Problem(f"nothing is compared at length {length}: {name}, D {head_dim}")
             figures = [f"{speeds[c]:.0f}" if c in speeds else "-" for c in columns]
-            least = min(ratio(of) for of in compared)
+            lengths |= set(compared)
+            least = min(ratio(of) for of in compared.values())
             ratios = [f"{ratio(speeds):.3f}", f"{least:.3f}"]
             cells.append([name, str(head_dim), mask, *figures, *ratios])
     if len(cells) == 1:
         raise Problem("the records have no times in bfloat16")
-    return aligned(cells, 1)
+    legend = [
+        "x best: the course's speed over that of the fastest other",
+        f"least: the same at the worst of the recorded lengths, {min(lengths)} to {max(lengths)}",
+    ]
+    return [*aligned(cells, 1), *legend]
 
 
 def name_of(backend):
@@ -131,7 +137,6 @@ def main(arguments):
     else:
         print(f"TFLOP/s in bfloat16, {options.length} queries and keys")
         print("\n".join(lines))
-        print("x best: the course's speed over that of the fastest other; least: over all lengths")
     print("\n".join(where))
     return 0
 
