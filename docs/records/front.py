@@ -4,9 +4,9 @@
 FORWARD and BACKWARD are the records of the interfaces of lessons 05 and 06. For bfloat16 and each
 head dimension and mask there is a line: TFLOP/s of the course and of the peers that the records
 have at one length; the course's speed over that of the fastest of them; and the least such ratio
-over all recorded lengths. --behind prints the other table instead: where another implementation is faster,
-for all types, head dimensions and modes in the records. Exit status: 0, or 2 when a record has
-nothing of the kind.
+over all recorded lengths. --behind prints the other table instead: where another implementation is
+faster, for all types, head dimensions and modes in the records. Exit status: 0, or 2 when a record
+has nothing of the kind.
 """
 
 import argparse
