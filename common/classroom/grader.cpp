@@ -400,7 +400,7 @@ std::string pattern(const std::vector<double>& out, const std::vector<double>& r
       std::size_t hits = 0;
       for (const std::size_t i : wrong)
         hits += from(i) < count && agree({out[i]}, {right[from(i)]}, tolerance);
-      return hits == wrong.size() || (wrong.size() > 4 && hits + by >= wrong.size());
+      return hits == wrong.size() || (wrong.size() > 4 && hits >= by && hits + by >= wrong.size());
     };
     const char* const what = by == 1 ? "element" : "row";
     if (moved([&](std::size_t i) { return i + by; })) {

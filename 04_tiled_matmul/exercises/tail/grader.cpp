@@ -128,8 +128,9 @@ FA_STAGE(large) {
     const std::vector<float> a = random_floats(count, 1),
                              b = random_floats(count, 2);
     const std::string message = fmt::format(
-        "element {} of {} is not computed: these numbers do not fit into 32 "
-        "bits, and blockIdx.x * blockDim.x is a product of 32 bits",
+        "element {} of {} is not computed: numbers from 2^31 on do not fit "
+        "into an int, and those from 2^32 on do not fit into 32 bits, in "
+        "which blockIdx.x * blockDim.x is computed",
         first, n);
     const auto far = call_or<Launched>(message, "far", a, b, first, n);
     for (std::size_t i = 0; i < a.size(); ++i) {

@@ -100,16 +100,21 @@ void grade(int m, int n, int k) {
     return result;
   };
   const auto right = product(of_a, of_b);
-  // d[i] of a lane, stored in the order of i.
-  std::vector<double> in_order(right.size(), NAN);
+  // d[i] of a lane, stored in the order of i; with its two bits swapped.
+  std::vector<double> in_order(right.size(), NAN), swapped = in_order;
   for (int warp = 0; warp < 4; ++warp) {
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 32; ++i) {
         const int row = 16 * warp + i / 2 % 2 * 8 + lane / 4;
         const int col = i / 4 * 8 + lane % 4 * 2 + i % 2;
         const int row_x = 16 * warp + lane / 2, col_x = 32 * (lane % 2) + i;
+        const int row_s = 16 * warp + i % 2 * 8 + lane / 4;
+        const int col_s = i / 4 * 8 + lane % 4 * 2 + i / 2 % 2;
         if (row < m && col < n && row_x < m && col_x < n) {
           in_order[row_x * n + col_x] = right[row * n + col];
+        }
+        if (row < m && col < n && row_s < m && col_s < n) {
+          swapped[row_s * n + col_s] = right[row * n + col];
         }
       }
     }
@@ -141,6 +146,12 @@ void grade(int m, int n, int k) {
                  const int at = l % 16 * 64 + col + l / 16 * 16;
                  return of_b(at / 64, at % 64);
                })},
+      {"A moves on by 16 bytes: 16 steps of k are 16 elements of 2 bytes",
+       product([&](int row, int l) { return of_a(row, l / 16 * 8 + l % 16); },
+               of_b)},
+      {"the two bits of i are swapped: d[4 j + 2 h + e] is 8 h rows further "
+       "down and e columns further right",
+       swapped},
       {"the last wgmma did not add: only the last 16 steps of k are in C",
        product(of_a,
                [&](int l, int col) { return l < 48 ? 0 : of_b(l, col); })},
