@@ -114,7 +114,6 @@ __global__ void __launch_bounds__(256, 1)
   __syncthreads();  // the first tile is complete
   load(frags[0], stage_of(0), 0);
   float4 staged[pieces];
-  //! [loop]
   for (int tile = 0; tile < tiles; ++tile) {
     const int next = tile + 1 < tiles ? tile + 1 : tile;  // no branch below
 
@@ -136,7 +135,6 @@ __global__ void __launch_bounds__(256, 1)
         store_piece(tile + 1, l - 8, staged[l - 8]);
       }
       const RegisterFragments& frag = frags[l % 2];
-      //! [loop]
 #pragma unroll
       for (int i = 0; i < Tile::thread_m; ++i) {
 #pragma unroll
