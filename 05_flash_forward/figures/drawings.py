@@ -89,7 +89,7 @@ def mma_fragments():
 
 
 def swizzle():
-    d = Drawing(700, 318, "Eight rows of a tile: where each 16-byte chunk is stored")
+    d = Drawing(700, 318, "Eight rows of a tile: where each 16-byte piece is stored")
     width, height, top = 34, 24, 66
     for left, name, phase in [(62, "plain", 0), (410, "swizzled", 1)]:
         d.text(left + 4 * width, 20, name, font_weight="bold")
@@ -111,8 +111,8 @@ def swizzle():
             d.text(x + width / 2, y + 16, 3, font_weight="bold")
     for k, words in enumerate(
         [
-            "The number in a cell is the 8-column chunk stored there. A load reads the same "
-            "chunk of",
+            "The number in a cell is the piece of 8 columns stored there. A load reads the same "
+            "piece of",
             "eight rows, for example 3: on the left from four banks, on the right from all 32.",
         ]
     ):
@@ -122,7 +122,7 @@ def swizzle():
 
 def register_tiles():
     chosen_x, chosen_y = 2, 1
-    d = Drawing(700, 310, "Which scores and which part of O a lane holds")
+    d = Drawing(700, 328, "Which scores and which part of O a lane holds")
     top, height, width = 58, 6, 4
     first, second = 62, 424
     for left, name, what in [
@@ -131,13 +131,11 @@ def register_tiles():
     ]:
         d.text(left + 32 * width, 20, name, font_weight="bold")
         d.text(left + 32 * width, 40, what)
+        d.box(left, top, 64 * width, 32 * height, "#f4f4f4", "#888888")
+        for row in range(chosen_y, 32, 4):
+            d.box(left, top + row * height, 64 * width, height, LINEAR, stroke="none")
     for row in range(0, 32, 8):
         d.text(first - 8, top + row * height + 10, f"row {row}", text_anchor="end")
-    for key in range(64):
-        d.box(first + key * width, top, width, 32 * height, COLOURS[key % 8], stroke="none")
-    for piece in range(16):
-        x = second + 4 * piece * width
-        d.box(x, top, 4 * width, 32 * height, COLOURS[piece % 8], stroke="none")
     for row in range(chosen_y, 32, 4):
         y = top + row * height
         for j in range(8):
@@ -146,18 +144,25 @@ def register_tiles():
             d.box(
                 second + (32 * c + 4 * chosen_x) * width, y, 4 * width, height, RED, stroke="none"
             )
+    for left, step in [(first, 8), (second, 32)]:
+        for column in range(step, 64, step):
+            x = left + column * width
+            d.line(x, top, x, top + 32 * height, "#888888", 0.6)
     d.text(371, top + 78, "P, through")
     d.text(371, top + 112, "shared")
     d.text(371, top + 128, "memory")
     d.arrow(334, top + 90, 408)
-    for k, words in enumerate(
+    d.lines_of_text(
+        18,
+        top + 32 * height + 30,
         [
-            "The colour is a lane's x: every eighth key on the left, four of each 32 columns "
-            "on the right.",
-            "Red: the lane with x = 2 and y = 1. Its rows are 1, 5, 9 and so on, on both sides.",
-        ]
-    ):
-        d.text(18, top + 32 * height + 30 + 18 * k, words, text_anchor="start")
+            "Red: the lane with x = 2 and y = 1. Of each 8 keys it has number x; of each 32 "
+            "columns it has four, from 4 x on.",
+            "Blue: its rows, 1, 5, 9 and so on, which it shares with the other 7 lanes of "
+            "the same y, on both sides.",
+        ],
+        text_anchor="start",
+    )
     return d
 
 

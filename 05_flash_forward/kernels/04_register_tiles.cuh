@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
             s[i][j] += q[i].y * k.y;
             s[i][j] += q[i].z * k.z;
             s[i][j] += q[i].w * k.w;
-          } else {  // one more addition, and smaller rounding errors
+          } else {  // wide heads: short chains round less
             s[i][j] +=
                 q[i].x * k.x + q[i].y * k.y + q[i].z * k.z + q[i].w * k.w;
           }

@@ -35,6 +35,7 @@ __global__ void __launch_bounds__(128) flash_swizzle(Attention<T> a) {
   WarpRowState<Tile> state;
   init_row_state(state);
   const int visible = visible_keys(a, query0 + Tile::block_m - 1);
+  //! [loop]
   for (int key0 = 0; key0 < visible; key0 += Tile::block_n) {
     for_row_pieces<Tile::block_n, d, Tile::threads>(
         head.k, a.k_strides.row, key0, a.length_k, a.head_dim, thread,
@@ -53,6 +54,7 @@ __global__ void __launch_bounds__(128) flash_swizzle(Attention<T> a) {
     multiply_p_v<d>(o, s, v_smem, lane);
     __syncthreads();  // all warps are done with the tiles
   }
+  //! [loop]
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }
 //! [swizzle]

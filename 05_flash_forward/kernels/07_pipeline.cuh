@@ -43,6 +43,7 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
   Accumulators<Tile, d> o = {};
   WarpRowState<Tile> state;
   init_row_state(state);
+  //! [loop]
   for (int tile = 0; tile < tiles; ++tile) {
     const int key0 = tile * Tile::block_n, at = tile % 2 * Tile::kv_size;
     //! [next_tile]
@@ -60,6 +61,7 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
     // O += P V
     multiply_p_v<d>(o, s, v_smem + at, lane);
   }
+  //! [loop]
   store_rows<Tile>(a, head, o, state, query0 + warp_row, lane);
 }
 //! [pipeline]

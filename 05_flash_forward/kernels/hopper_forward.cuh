@@ -201,6 +201,7 @@ __device__ void raise_max(RowState& rows, const float (&largest)[2],
 }
 
 /// P = exp2(scale (S - m)), l += the sums of P.
+//! [exp_scores]
 template <bool masked, int r>
 __device__ void exp_scores(float (&s)[r], RowState& rows, float scale) {
 #pragma unroll
@@ -216,6 +217,7 @@ __device__ void exp_scores(float (&s)[r], RowState& rows, float scale) {
     rows.l[h] = sums[0] + sums[1];
   }
 }
+//! [exp_scores]
 
 /// One step of the online softmax: S becomes P. The lanes of a row exchange their maxima only when
 /// a lane of the warp has found a larger score, which is rare after a few hundred keys.

@@ -11,9 +11,9 @@ using ladder::Traffic;
 // The traffic of a rung, as its loops over tiles have it.
 struct TrafficFormula {
   std::string kernel;  // the rung
-  std::string tiles;   // "keys" or "queries": what T counts the tiles of
-  std::string reads;   // with T, N and D, for people
-  std::string writes;  // with T, N and D, for people
+  std::string tiles;   // "keys" or "queries": what the outer tiles are of
+  std::string reads;   // with {0} tiles, N and D, for people
+  std::string writes;  // the same
   // One head, no mask, lengths that are whole tiles: n queries, and as many
   // keys. d is a multiple of the rung's tiles where it has tiles of columns.
   Traffic (*traffic)(const Tiles& tiles, std::int64_t n, std::int64_t d);
@@ -40,11 +40,12 @@ Traffic of_flash_2(const Tiles& tiles, std::int64_t n, std::int64_t d) {
 }
 
 std::vector<TrafficFormula> traffic_formulas() {
-  return {{"01_unfused", "keys", "4 T N D + 3 N^2", "2 N^2 + N D + N",
-           of_unfused},
-          {"02_flash_1", "keys", "(2 T + 1) N D + 2 (T - 1) N",
-           "T (N D + 3 N)", of_flash_1},
-          {"03_flash_2", "queries", "(2 T + 1) N D", "N D + N", of_flash_2}};
+  return {
+      {"01_unfused", "keys", "4 {0} N D + 3 N^2", "2 N^2 + N D + N",
+       of_unfused},
+      {"02_flash_1", "keys", "(2 {0} + 1) N D + 2 ({0} - 1) N",
+       "{0} (N D + 3 N)", of_flash_1},
+      {"03_flash_2", "queries", "(2 {0} + 1) N D", "N D + N", of_flash_2}};
 }
 
 }  // namespace
@@ -54,21 +55,19 @@ void show_traffic(cli::Program& program, const Backend& watched) {
   fmt::print(
       "Elements read and written by one head: N queries, N keys, head_dim D, "
       "float32,\nno mask\n\n");
-  cli::Table rules({"kernel", "T", "reads", "writes"});
+  cli::Table rules({"kernel", "tile", "reads", "writes"});
   for (const TrafficFormula& formula : formulas) {
     const Tiles& tiles = find_rung(watched, formula.kernel).tiles.front();
-    rules.add(
-        {formula.kernel,
-         fmt::format("N / {} {}",
-                     formula.tiles == "keys" ? tiles.keys : tiles.queries,
-                     formula.tiles),
-         formula.reads, formula.writes});
+    const auto rows = formula.tiles == "keys" ? tiles.keys : tiles.queries;
+    const std::string count = fmt::format("N/{}", rows);
+    rules.add({formula.kernel, fmt::format("{} {}", rows, formula.tiles),
+               fmt::format(fmt::runtime(formula.reads), count),
+               fmt::format(fmt::runtime(formula.writes), count)});
   }
   fmt::print("{}\n", rules.text());
 
   cli::Table table({"kernel", "N", "D", "reads", "writes", "sum by formula",
                     "4 N D", "sum / 4 N D"});
-  std::int64_t least_holds = 0;
   const auto inputs_of = [](const Problem& problem) {
     return make_inputs(problem, Values::kNormal, 1);
   };
@@ -77,13 +76,12 @@ void show_traffic(cli::Program& program, const Backend& watched) {
     const Rung& rung = find_rung(watched, formula.kernel);
     off.push_back(0);
     for (const std::int64_t d : {32, 64}) {
-      for (const std::int64_t n : {64, 128, 256}) {
+      for (const std::int64_t n : {64, 128, 192}) {
         const Traffic counted = ladder::count_traffic(rung, n, d, inputs_of);
         const std::int64_t least = 4 * n * d;
         off.back() += ladder::add_traffic(
             table, rung.name, n, d, counted,
             formula.traffic(rung.tiles.front(), n, d), least);
-        least_holds += counted.reads + counted.writes == least ? 1 : 0;
       }
     }
   }
@@ -92,7 +90,6 @@ void show_traffic(cli::Program& program, const Backend& watched) {
     program.check_none(fmt::format("{}, formula", formulas[i].kernel), off[i],
                        "unexpected element");
   }
-  program.check_none("traffic of exactly 4 N D", least_holds, "row");
 }
 
 }  // namespace fa::flash

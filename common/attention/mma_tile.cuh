@@ -60,9 +60,9 @@ __device__ void probs_as_operand(std::uint32_t (&fragment)[4],
 //! [swizzled]
 template <int d>
 __device__ int swizzled(int row, int col) {
-  // Two rows of 64 bytes share the 32 banks: they get the same phase.
-  const int phase = d == 32 ? row >> 1 & 3 : row & 7;
-  return row * d + (col ^ phase * 8);
+  // Two rows of 64 bytes share the 32 banks: they get the same pattern.
+  const int pattern = d == 32 ? row >> 1 & 3 : row & 7;
+  return row * d + (col ^ pattern * 8);
 }
 //! [swizzled]
 
@@ -77,22 +77,22 @@ template <int d, class T, int row_tiles, int key_tiles, class Between>
 __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
                              const T* q_smem, const T* k_smem, int warp_row,
                              int lane, Between between) {
-  // Where this lane reads for the first matrices. XOR with a multiple of 16
-  // selects other columns, adding a multiple of 16 rows other rows: neither
-  // needs the swizzle anew.
+  // The row and the 8 columns that this lane names in the first ldmatrix. XOR
+  // with a multiple of 16 selects other columns, adding 16 rows other rows:
+  // neither needs the swizzle anew.
   const int of_q = swizzled<d>(warp_row + lane % 16, lane / 16 * 8);
   const int of_k = swizzled<d>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll
-  for (int l = 0; l < d; l += 16) {
+  for (int e = 0; e < d; e += 16) {
     std::uint32_t q_frag[row_tiles][4];
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
-      ldmatrix_x4(q_frag[i], q_smem + (of_q ^ l) + 16 * i * d);
+      ldmatrix_x4(q_frag[i], q_smem + (of_q ^ e) + 16 * i * d);
     }
 #pragma unroll
     for (int j = 0; j < key_tiles / 2; ++j) {
       std::uint32_t k_frag[4];  // of 16 keys
-      ldmatrix_x4(k_frag, k_smem + (of_k ^ l) + 16 * j * d);
+      ldmatrix_x4(k_frag, k_smem + (of_k ^ e) + 16 * j * d);
       const std::uint32_t low[2] = {k_frag[0], k_frag[1]};
       const std::uint32_t high[2] = {k_frag[2], k_frag[3]};
 #pragma unroll
@@ -101,7 +101,7 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
         mma_m16n8k16<T>(s[i][2 * j + 1], q_frag[i], high);
       }
     }
-    between(l / 16);
+    between(e / 16);
   }
 }
 //! [multiply_q_k]

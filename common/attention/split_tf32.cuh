@@ -175,7 +175,7 @@ __device__ void multiply_split_columns(float (&o)[row_tiles][column_tiles][4],
                                        LoadP load_p, const float* v_smem,
                                        int lane, int column0) {
   const int g = lane / 4, t = lane % 4;
-  // Rows 2 t and 2 t + 1; the rows below by 8 have the same phases.
+  // Rows 2 t and 2 t + 1; the rows below by 8 have the same patterns.
   const int even = swizzled_float<d>(2 * t, column0 + 4 * g);
   const int odd = (even ^ 4) + d;
 #pragma unroll rolled ? 1 : keys / 16

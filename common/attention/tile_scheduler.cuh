@@ -36,7 +36,7 @@ __device__ inline WorkTile work_tile(int tile_index,
     block = tile_index % scheduler.blocks;
     head = tile_index / scheduler.blocks;
   } else {
-    // If the last heads were fewer, their longest tiles would end last.
+    // The heads that are left over form the first group.
     const int fewer = scheduler.total_heads % scheduler.heads_in_l2;
     const int tile = tile_index - fewer * scheduler.blocks;
     const int heads = tile < 0 ? fewer : scheduler.heads_in_l2;
