@@ -21,6 +21,24 @@ std::string thread_name(const Puzzle& p, int thread) {
   return fmt::format("({},{})", thread % width, thread / width);
 }
 
+// The threads of a block of two dimensions that fill a rectangle, as "(0-7,2)"; else nothing.
+std::string rectangle(const Puzzle& p, const Threads& threads) {
+  const int width = static_cast<int>(p.block[0]);
+  int left = width, right = 0, top = static_cast<int>(p.block[1]), bottom = 0;
+  for (const auto& [block, thread] : threads) {
+    left = std::min(left, thread % width);
+    right = std::max(right, thread % width);
+    top = std::min(top, thread / width);
+    bottom = std::max(bottom, thread / width);
+  }
+  const int filled = (right - left + 1) * (bottom - top + 1);
+  if (filled != static_cast<int>(threads.size())) return "";
+  const auto range = [](int first, int last) {
+    return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
+  };
+  return fmt::format("({},{})", range(left, right), range(top, bottom));
+}
+
 // Several threads, short: "3", "0-7", "1:0-3" in block 1, "12 thr." for a mixture.
 std::string threads_name(const Puzzle& p, const Threads& threads) {
   if (threads.empty()) return ".";
@@ -34,9 +52,13 @@ std::string threads_name(const Puzzle& p, const Threads& threads) {
     name = fmt::format("{}-{}", first, last);
   } else if (block == last_block && count == 2) {
     name = thread_name(p, first) + "+" + thread_name(p, last);
-  } else {
-    return fmt::format("{} thr.", count);
+  } else if (count == 2) {
+    return fmt::format("{}:{}+{}:{}", block, thread_name(p, first), last_block,
+                       thread_name(p, last));
+  } else if (block == last_block && p.block[1] > 1) {
+    name = rectangle(p, threads);
   }
+  if (name.empty()) return fmt::format("{} thr.", count);
   return p.grid[0] * p.grid[1] == 1 ? name : fmt::format("{}:{}", block, name);
 }
 
@@ -75,6 +97,15 @@ std::string draw_array(const Puzzle& p, const Drawn& array,
   };
   const std::int64_t size = std::min(array.size, most);
   std::string text;
+  // A long array that each thread of one block uses at its own number needs one line.
+  const auto own = [&](const auto& element) {
+    return element.second == Threads{{0, static_cast<int>(element.first)}};
+  };
+  if (array.cols == 0 && array.size > 16 &&
+      static_cast<std::int64_t>(touched.size()) == array.size &&
+      std::all_of(touched.begin(), touched.end(), own)) {
+    return fmt::format("{}, {}: element i by thread i, all {}\n", array.name, how, array.size);
+  }
   if (array.cols == 0) {
     std::vector<std::string> head, body;
     for (std::int64_t i = 0; i < size; ++i) {
