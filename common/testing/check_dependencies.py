@@ -32,7 +32,7 @@ RULES = [
      lambda a, b: kernels(a) == kernels(b) and 0 < step(a) <= step(b)),
     ("backend", ASKS, "only common/gpu, tests and the classroom's lab ask which backend it is",
      lambda a, b: not under(a, GPU) and "/tests/" not in a
-     and a != "common/classroom/launches.hpp" and BACKEND.search(b)),
+     and a != "common/classroom/launches.cpp" and BACKEND.search(b)),
     ("path", PATH, "Python modules are named from the repository's root", lambda a, b: True),
 ]  # fmt: skip
 
