@@ -94,17 +94,22 @@ inline void show_costs(const lab::Costs& costs) {
       costs.flops, costs.copied_bytes, table.text());
 }
 
+/// The cycles that a warp of a timeline spends on one kind of span.
+inline double cycles_of(const lab::Timeline& timeline, int warp, lab::Span::Kind kind) {
+  double sum = 0;
+  for (const lab::Span& span : timeline.warps) {
+    if (span.warp == warp && span.kind == kind) sum += span.end - span.begin;
+  }
+  return sum;
+}
+
 /// Prints what each warp does, in percent of the time.
 /// @param one  a timeline
 /// @param work the name of the arithmetic: "softmax"; empty for none
 inline void show_shares(const lab::NamedTimeline& one, const std::string& work) {
   using Kind = lab::Span::Kind;
   const auto share = [&](int warp, Kind kind) {
-    double sum = 0;
-    for (const lab::Span& span : one.timeline.warps) {
-      if (span.warp == warp && span.kind == kind) sum += span.end - span.begin;
-    }
-    return 100 * sum / one.timeline.cycles;
+    return 100 * cycles_of(one.timeline, warp, kind) / one.timeline.cycles;
   };
   const std::vector<lab::Lane> lanes = lab::lanes_of(one.timeline);
   std::vector<std::pair<std::string, Kind>> columns{{"waits: matmul", Kind::kWaitsForProducts},
@@ -167,6 +172,29 @@ inline void show_measured(const lab::StampedRuns& stamps,
   fmt::print("{}\n", table.text());
 }
 
+/// Prints the measured cycles of a consumer, the mean of all consumers of the SM.
+/// @param work the name of the arithmetic: "softmax"
+inline void show_consumers(const std::vector<lab::NamedTimeline>& drawn, const std::string& work) {
+  using Kind = lab::Span::Kind;
+  Table table({"cycles of a consumer", work, "waits: matmul", "copy", "other warps"});
+  for (const lab::NamedTimeline& one : drawn) {
+    if (!one.measured) continue;
+    std::vector<int> consumers;
+    for (const lab::Lane& lane : lab::lanes_of(one.timeline)) {
+      if (lane.name.rfind("consumer", 0) == 0) consumers.push_back(lane.warp);
+    }
+    std::vector<std::string> cells{one.name.substr(0, one.name.find(','))};
+    for (const Kind kind :
+         {Kind::kWork, Kind::kWaitsForProducts, Kind::kWaitsForCopy, Kind::kWaitsForOthers}) {
+      double sum = 0;
+      for (const int warp : consumers) sum += cycles_of(one.timeline, warp, kind);
+      cells.push_back(fmt::format("{:.0f}", sum / static_cast<double>(consumers.size())));
+    }
+    table.add(cells);
+  }
+  fmt::print("{}\n", table.text());
+}
+
 /// Shows timelines as the options ask: the drawing alone, or tables and files.
 /// @param options of the program
 /// @param drawn   timelines; empty if the selected rungs have none
@@ -191,6 +219,7 @@ void show_timelines(const TimelineOptions& options, const std::vector<lab::Named
   }
   if (!options.stamps.runs.empty()) {
     show_measured(options.stamps, drawn);
+    if (options.kernel.empty()) show_consumers(drawn, work);
   } else {
     fmt::print("One SM: a model, not a measurement\n\n");
   }
