@@ -348,6 +348,7 @@ void trace_rungs(cli::Program& program, const Backend& watched,
                  InputsOf inputs_of) {
   lab::TraceFiles files;
   lab::Coverage coverage;
+  std::map<std::string, std::string> without_mask;  // by rung
   for_each_launch(
       watched, options, lesson,
       [&](const auto& rung, const Problem& problem) {
@@ -360,8 +361,13 @@ void trace_rungs(cli::Program& program, const Backend& watched,
         }
         const auto seen = trace(rung, problems, inputs_of);
         if (!options.kernel.empty()) {
+          const auto [before, first] =
+              without_mask.emplace(rung.name, seen->text);
+          const bool same = !first && before->second == seen->text;
           fmt::print("{}, {}, N {}\n{}\n", rung.name, group_of(problem),
-                     problem.shape.length_q, seen->text);
+                     problem.shape.length_q,
+                     same ? "The same report as without the mask.\n"
+                          : seen->text.c_str());
         }
         program.check_none(
             fmt::format("{}{}", rung.name, problem.causal ? ", causal" : ""),

@@ -121,12 +121,13 @@ def flow():
 def bands_of(d, x, y, side, parts, across, groups):
     """A square of scores cut into bands, across or downwards; colour: warp, outline: block."""
     step = side / (parts * groups)
+    edge = ("#777777", 0.8) if step > 6 else ("#aaaaaa", 0.3)
     for k in range(parts * groups):
         colour = COLOURS[k % parts]
         if across:
-            d.box(x + k * step, y, step, side, colour, "#aaaaaa", 0.3)
+            d.box(x + k * step, y, step, side, colour, *edge)
         else:
-            d.box(x, y + k * step, side, step, colour, "#aaaaaa", 0.3)
+            d.box(x, y + k * step, side, step, colour, *edge)
     for k in range(groups):
         if across:
             d.box(x + k * step * parts, y, step * parts, side, "none", "#222222", 1.4)
@@ -135,25 +136,23 @@ def bands_of(d, x, y, side, parts, across, groups):
 
 
 def owners():
-    d = Drawing(390, 226, "Which block and warp own which rows and columns of the scores")
-    side = 112
+    d = Drawing(390, 262, "Which block and warp own which rows and columns of the scores")
+    side = 160
     pictures = [
-        ("03: dK and dV", "32 keys per block", (8, True, 4)),
-        ("03: dQ", "32 queries per block", (8, False, 4)),
-        ("04: all three", "32 keys per block", (8, True, 4)),
+        ("03, 04: dK and dV", "32 keys per block", (8, True, 2)),
+        ("03: dQ", "32 queries per block", (8, False, 2)),
     ]
     for k, (name, words, cut) in enumerate(pictures):
-        x = 10 + 129 * k
+        x = 20 + 190 * k
         d.text(x + side / 2, 18, name, font_weight="bold")
         d.text(x + side / 2, 36, words)
         bands_of(d, x, 46, side, *cut)
     d.lines_of_text(
-        10,
-        180,
+        20,
+        228,
         [
-            "Scores: queries downwards, keys across. Outline: block.",
-            "Colour: warp. Each row or column has 8 lanes of a warp.",
-            "In step 04 all blocks add to dQ.",
+            "64 queries, downwards, and 64 keys, across. Outline: block.",
+            "Band: 4 keys or queries of a warp, 8 lanes for each.",
         ],
         text_anchor="start",
     )

@@ -56,7 +56,6 @@ __device__ float row_delta(const AttentionGradient<T>& a,
 
 /// delta = rowsum(dO * O).
 /// @tparam d at least head_dim
-//! [preprocess]
 template <int d>
 __global__ void preprocess(AttentionGradient<float> a) {
   constexpr int lanes = kRowLanes<d>;
@@ -69,7 +68,6 @@ __global__ void preprocess(AttentionGradient<float> a) {
     a.delta[head.padded_row + row] = delta;
   }
 }
-//! [preprocess]
 
 /// P = exp(scale Q K^T - LSE).
 /// @param a     what is computed

@@ -25,7 +25,6 @@ __global__ void zero_d_q(AttentionGradient<float> a) {
 }
 
 /// dQ += dS K for a tile of queries, by atomic additions.
-//! [atomics]
 template <class Tile>
 __device__ void atomic_add_float_d_q(const FloatBackwardTiles<Tile>& tiles,
                                      const AttentionGradient<float>& a,
@@ -39,6 +38,7 @@ __device__ void atomic_add_float_d_q(const FloatBackwardTiles<Tile>& tiles,
   }
   const int query = query0 + row;
   if (query >= a.length_q) return;
+  //! [add_fours]
   float* const to = head.d_q + query * a.d_q_strides.row;
 #pragma unroll
   for (int c = 0; c < Tile::fours; ++c) {
@@ -49,8 +49,8 @@ __device__ void atomic_add_float_d_q(const FloatBackwardTiles<Tile>& tiles,
                               a.scale * d_q[c].z, a.scale * d_q[c].w));
     }
   }
+  //! [add_fours]
 }
-//! [atomics]
 
 /// dK and dV as in rung 03, and dQ by additions to what zero_d_q() left.
 template <int d>

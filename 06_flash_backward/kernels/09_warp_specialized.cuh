@@ -80,7 +80,6 @@ __device__ void load_queries(SpecializedBackwardShared<Tile>& shared,
 //! [fetch]
 
 /// A thread that adds a warpgroup's parts of dQ to the accumulator.
-//! [add]
 template <class Tile, class T>
 __device__ void accumulate_d_q(SpecializedBackwardShared<Tile>& shared,
                                const AttentionGradient<T>& a,
@@ -89,6 +88,7 @@ __device__ void accumulate_d_q(SpecializedBackwardShared<Tile>& shared,
   PipelineState<1> at;
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = workspace_row(a, block, head, query0);
+    //! [add_tile]
     shared.d_q_full[warpgroup].wait(at.parity);
     float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
     bulk_add(to, shared.d_q[warpgroup], bytes);
@@ -96,19 +96,19 @@ __device__ void accumulate_d_q(SpecializedBackwardShared<Tile>& shared,
     bulk_wait_read<0>();
     shared.d_q_empty[warpgroup].arrive();
     at.advance();
+    //! [add_tile]
   });
 }
-//! [add]
 
 /// Sends a warpgroup's part of dQ to the thread that adds it.
 /// @param shared    the block's
 /// @param d_q       this lane's part
 /// @param warpgroup whose part
 /// @param parity    of how often it was called before
-//! [send_d_q]
 template <class Tile, class Shared>
 __device__ void send_d_q(Shared& shared, QueryGradient<Tile>& d_q,
                          int warpgroup, int parity) {
+  //! [send_tile]
   shared.d_q_empty[warpgroup].wait(parity ^ 1);
   with_d_q_part<Tile>(d_q, warpgroup, [&](auto& part) {
     store_accumulator(shared.d_q[warpgroup], part);
@@ -116,8 +116,8 @@ __device__ void send_d_q(Shared& shared, QueryGradient<Tile>& d_q,
   fence_async_proxy();  // TMA sees what this thread wrote
   __syncwarp();
   if (threadIdx.x % kWarp == 0) shared.d_q_full[warpgroup].arrive();
+  //! [send_tile]
 }
-//! [send_d_q]
 
 /// An MMA warpgroup and its accumulators.
 template <class Tile>

@@ -46,9 +46,11 @@ struct DelayedMmaWarpgroup {
   KeyGradient<Tile> d_v{};
 
   /// Waits until dS of the previous tile is complete, and that of the one before has been read.
+  //! [wait_for_previous]
   __device__ void wait_for_previous_d_s() {
     shared.d_s_full[at.stage ^ 1].wait(at.parity ^ at.stage ^ 1);
   }
+  //! [wait_for_previous]
   /// Issues dQ = dS K of the previous tile.
   __device__ void issue_previous_d_q(QueryGradient<Tile>& d_q) {
     issue_d_q<Tile>(d_q, shared.d_s[at.stage ^ 1], k, warpgroup);

@@ -25,7 +25,7 @@ __device__ int accumulation_rank(const Attention<T>& a, const NBlock& block,
 //! [turn]
 
 /// A thread that adds a warpgroup's parts of dQ to the accumulator, in order. With tiles of 64
-/// queries a part is released when the next one has come: the thread does not wait for memory in
+/// queries a part is released when the next one has arrived: the thread does not wait for memory in
 /// between, and the next block, two tiles behind, does not notice.
 /// @return where the block's next parts are in its pipeline
 //! [add_in_order]
@@ -34,15 +34,17 @@ __device__ PipelineState<1> accumulate_d_q_in_order(
     Shared& shared, const AttentionGradient<T>& a, const NBlock& block,
     int warpgroup, PipelineState<1> at = {}) {
   const int bytes = d_q_bytes<Tile>(warpgroup);
-  constexpr bool late = Tile::block_m == 64;
-  int added = -1;  // the semaphore of a part that is not released yet
-  const auto release = [&] {
-    if (added < 0) return;
+  constexpr bool release_later = Tile::block_m == 64;
+  //! [release]
+  int unreleased = -1;  // the semaphore of a part that has been added
+  const auto release_part = [&] {
+    if (unreleased < 0) return;
     bulk_wait<0>();  // the sums are in global memory
     __threadfence();
-    atomicAdd(a.d_q_semaphores + added, 1u);
-    added = -1;
+    atomicAdd(a.d_q_semaphores + unreleased, 1u);
+    unreleased = -1;
   };
+  //! [release]
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = workspace_row(a, block, head, query0);
     unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
@@ -50,7 +52,7 @@ __device__ PipelineState<1> accumulate_d_q_in_order(
         static_cast<unsigned>(accumulation_rank<Tile>(a, block, query0));
     //! [ordered_tile]
     shared.d_q_full[warpgroup].wait(at.parity);
-    release();
+    release_part();  // the previous one, if that is still to be done
     float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
     while (load_acquire(semaphore) != rank) {  // other blocks add before
     }
@@ -63,12 +65,12 @@ __device__ PipelineState<1> accumulate_d_q_in_order(
     bulk_commit();
     bulk_wait_read<0>();
     shared.d_q_empty[warpgroup].arrive();
-    added = static_cast<int>(semaphore - a.d_q_semaphores);
-    if (!late) release();
+    unreleased = static_cast<int>(semaphore - a.d_q_semaphores);
+    if (!release_later) release_part();
     //! [ordered_tile]
     at.advance();
   });
-  release();
+  release_part();
   return at;
 }
 //! [add_in_order]

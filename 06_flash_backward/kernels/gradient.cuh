@@ -90,13 +90,11 @@ __device__ T* kv_rows(T* tensor, const RowStrides& strides, int batch,
 }
 
 /// The first query that sees a key, 0 at least; length_q or more when no query does.
-//! [first_query]
 template <class T>
 __device__ int first_query(const Attention<T>& a, int key) {
   const int query = a.causal ? key - (a.length_k - a.length_q) : 0;
   return query < 0 ? 0 : query;
 }
-//! [first_query]
 
 /// Blocks that cover all keys of all key and value heads, block_n keys each.
 template <class T>

@@ -186,7 +186,8 @@ double draw(Canvas& canvas, const NamedTimeline& one, const Legend& legend, doub
   y += kRow + 4;
   const Svg::Attributes axis{{"stroke", "#999999"}, {"stroke-width", 0.8}};
   canvas.svg.line(kLeft, y, canvas.x_of(timeline.cycles), y, axis);
-  const double step = canvas.width_of({Kind::kWork, 0, 2000, 0, 0}) > 50 ? 2000 : 4000;  // cycles
+  double step = 2000;  // cycles; a number is up to 36 wide
+  while (canvas.width_of({Kind::kWork, 0, step, 0, 0}) < 42) step *= 2;
   for (double at = 0; at <= timeline.cycles; at += step) {
     const double x = canvas.x_of(at);
     canvas.svg.line(x, y, x, y + 4, axis);

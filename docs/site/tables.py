@@ -2,7 +2,8 @@
 
 A table is lines with a line of dashes below its headings, "------  ---"; a row ends the table when
 it does not keep the columns apart. What stands around a table stays; a table of which no row was
-asked for goes, with the lines that are joined to it.
+asked for goes, with the lines that are joined to it. So does the check of a row that goes, a line
+"PASS  ROW, what was checked".
 """
 
 import fnmatch
@@ -82,6 +83,7 @@ def cut(lines, rows=None, columns=None):
     """The lines with the tables cut down to these rows, by their first cells, and these columns, by
     their headings; both may be patterns, `07_*`. None keeps all of them."""
     result, done, found, tables = [], 0, set(), 0
+    gone, stays = set(), set()  # the first cells of rows
     for rule in range(1, len(lines)):
         if rule < done or not RULE.fullmatch(lines[rule].strip()):
             continue
@@ -97,6 +99,8 @@ def cut(lines, rows=None, columns=None):
                 found.update(matching)
                 if matching:
                     kept.append(row)
+        stays.update(row[0] for row in kept)
+        gone.update(row[0] for row in table.rows if row not in kept)
         if kept:
             chosen = range(len(table.spans)) if columns is None else table.columns(columns)
             result += lines[done : table.first] + table.lines(kept, chosen)
@@ -115,6 +119,9 @@ def cut(lines, rows=None, columns=None):
     missing = [name for name in rows or () if name not in found]
     if missing:
         raise Problem(f"no table has a row '{missing[0]}'.")
+    gone -= stays
+    checks = re.compile(r"(?:PASS|FAIL)  ([^,]+), ")
+    result = [t for t in result if not ((match := checks.match(t)) and match[1] in gone)]
     # Where a table was left out, one blank line is enough.
     result = [t for i, t in enumerate(result) if t.strip() or (i and result[i - 1].strip())]
     while result and not result[-1].strip():

@@ -147,6 +147,11 @@ void grade(int heads, int length_q, int length_k, bool causal) {
     mistakes.push_back({"masked keys have a probability above 0",
                         with(MistakeKind::kMaskForgotten)});
     mistakes.push_back(
+        {"masked keys of the tiles that are computed have a "
+         "probability above 0: a tile at the mask's edge needs "
+         "the mask for each element",
+         with(MistakeKind::kMaskForgottenInTiles)});
+    mistakes.push_back(
         {"the mask is aligned top left; the last query sees "
          "the last key",
          with(MistakeKind::kMaskTopLeft)});
@@ -154,8 +159,10 @@ void grade(int heads, int length_q, int length_k, bool causal) {
   if (found(launched.seen, "unwritten")) {
     require_no_findings(launched.seen, kReasons);
   }
-  check_result(launched.seen, kReasons, {"dV", launched.out, kColumns}, right,
-               1e-4, mistakes, words(c));
+  // A row of the table is a key, with its heads side by side.
+  check_result(launched.seen, kReasons,
+               {"dV", launched.out, heads * kColumns}, right, 1e-4, mistakes,
+               words(c) + ", dV[key][32 * head + column]");
 }
 
 }  // namespace

@@ -16,35 +16,36 @@ namespace fa::backward::plain {
 
 /// What is wrong with a backward pass.
 enum class MistakeKind {
-  kNone,                ///< nothing
-  kNoDelta,             ///< dS = P o dP
-  kDeltaPerElement,     ///< dS = P o (dP - P o dP)
-  kDeltaOfQuery0,       ///< all rows have the first one's delta
-  kNoScaleInDq,         ///< dQ = dS K
-  kNoScaleInDk,         ///< dK = dS^T Q
-  kScaleTwiceInDk,      ///< dK from Q that is scaled already, and scaled
-  kLseInBaseTwo,        ///< exp(S - LSE) with LSE in base 2
-  kMaskForgotten,       ///< masked keys have a probability above 0
-  kMaskTopLeft,         ///< query i sees j <= i
-  kNanInMaskedRows,     ///< exp(S - LSE) of -infinity and -infinity
-  kUndroppedInDv,       ///< dV = P^T dO, although dropout was applied
-  kUndroppedInDp,       ///< dP = dO V^T, although dropout was applied
-  kFirstHeadOnly,       ///< dK and dV of one head of the group
-  kLastHeadOnly,        ///< the same, assigned where it is to be added
-  kProbsNotTransposed,  ///< dV = P dO
-  kNextRowOfDo,         ///< dO of the next query
-  kLastQueryLeft,       ///< the last query gives nothing to dK and dV
-  kRaggedTileLeft,      ///< nor do those of a last, ragged tile of 32
-  kRowsOfKeys,          ///< dO of the tile of 32 that the key is in
-  kScaleInDv,           ///< dV = scale P^T dO
-  kProbsInDk,           ///< dK = scale P^T Q
-  kNoWindow,            ///< hidden by the mask only
-  kWindowOneMore,       ///< a window of one key more
-  kWindowOneLess,       ///< a window of one key less
-  kWindowTopLeft,       ///< query i is taken to stand at key i
-  kEndOfFirstKey,       ///< of 32 keys: queries stop after those of the first
-  kEndOneLess,  ///< of 32 keys: the last query that sees one is left out
-  kEndTopLeft,  ///< the same, with query i taken to stand at key i
+  kNone,                  ///< nothing
+  kNoDelta,               ///< dS = P o dP
+  kDeltaPerElement,       ///< dS = P o (dP - P o dP)
+  kDeltaOfQuery0,         ///< all rows have the first one's delta
+  kNoScaleInDq,           ///< dQ = dS K
+  kNoScaleInDk,           ///< dK = dS^T Q
+  kScaleTwiceInDk,        ///< dK from Q that is scaled already, and scaled
+  kLseInBaseTwo,          ///< exp(S - LSE) with LSE in base 2
+  kMaskForgotten,         ///< masked keys have a probability above 0
+  kMaskForgottenInTiles,  ///< the same in tiles of 32 x 32 that are computed
+  kMaskTopLeft,           ///< query i sees j <= i
+  kNanInMaskedRows,       ///< exp(S - LSE) of -infinity and -infinity
+  kUndroppedInDv,         ///< dV = P^T dO, although dropout was applied
+  kUndroppedInDp,         ///< dP = dO V^T, although dropout was applied
+  kFirstHeadOnly,         ///< dK and dV of one head of the group
+  kLastHeadOnly,          ///< the same, assigned where it is to be added
+  kProbsNotTransposed,    ///< dV = P dO
+  kNextRowOfDo,           ///< dO of the next query
+  kLastQueryLeft,         ///< the last query gives nothing to dK and dV
+  kRaggedTileLeft,        ///< nor do those of a last, ragged tile of 32
+  kRowsOfKeys,            ///< dO of the tile of 32 that the key is in
+  kScaleInDv,             ///< dV = scale P^T dO
+  kProbsInDk,             ///< dK = scale P^T Q
+  kNoWindow,              ///< hidden by the mask only
+  kWindowOneMore,         ///< a window of one key more
+  kWindowOneLess,         ///< a window of one key less
+  kWindowTopLeft,         ///< query i is taken to stand at key i
+  kEndOfFirstKey,  ///< of 32 keys: queries stop after those of the first
+  kEndOneLess,     ///< of 32 keys: the last query that sees one is left out
+  kEndTopLeft,     ///< the same, with query i taken to stand at key i
 };
 
 /// The gradients by the formulas of this lesson.
@@ -76,7 +77,10 @@ inline Gradients gradients(const Problem& x,
           return !x.causal || (j <= place && j > at - window);
         };
         const bool seen =
-            is(MistakeKind::kMaskForgotten)   ? true
+            is(MistakeKind::kMaskForgotten) ? true
+            : is(MistakeKind::kMaskForgottenInTiles)
+                ? x.sees(i, j) ||
+                      i / 32 >= (j / 32 * 32 + x.length_q - x.length_k) / 32
             : is(MistakeKind::kMaskTopLeft)   ? !x.causal || j <= i
             : is(MistakeKind::kNoWindow)      ? !x.causal || j <= place
             : is(MistakeKind::kWindowOneMore) ? within(place, x.window + 1)

@@ -92,7 +92,7 @@ void check_mistakes(cli::Program& program) {
       "-: below\nthe limit\n{}",
       table.text());
   program.check_none(fmt::format("{} backward passes", all_mistakes().size()),
-                     wrong_verdicts, "wrong verdict");
+                     wrong_verdicts, "unexpected verdict");
 }
 
 void tiles_on_the_input(cli::Program& program) {

@@ -455,6 +455,10 @@ kernel  ms
 ------  --
 02_b     3
 64 steps: that is all
+
+PASS  01_a, formula: no unexpected elements
+PASS  02_b, formula: no unexpected elements
+PASS  both: no findings
 """
 
 
@@ -478,7 +482,8 @@ class Cuts(SyncTest):
             "kernel  ms   old     %\n"
             "------  --  ----  ----\n"
             "01_a     3  12.5    50\n"
-            "(GPU, date:\n command)\n\nWords between.\n",
+            "(GPU, date:\n command)\n\nWords between.\n\n"
+            "PASS  01_a, formula: no unexpected elements\nPASS  both: no findings\n",
         )
 
     def test_patterns_columns_and_another_rule(self):
@@ -486,7 +491,9 @@ class Cuts(SyncTest):
             self.cut("rows 01_a* | 02_b, columns ms, exact"),
             "First\nkernel     ms\n---------  --\n01_a        3\n01_a, big   4\n02_b       11\n"
             "(GPU, date:\n command)\n\nWords between.\n\n"
-            "kernel  ms\n------  --\n02_b     3\n64 steps: that is all\n",
+            "kernel  ms\n------  --\n02_b     3\n64 steps: that is all\n\n"
+            "PASS  01_a, formula: no unexpected elements\n"
+            "PASS  02_b, formula: no unexpected elements\nPASS  both: no findings\n",
         )
 
     def test_columns_stay_flush_left_or_right(self):
