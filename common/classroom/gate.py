@@ -165,12 +165,12 @@ def grade_mutants(tools, chosen, options):
             continue
         found = mutants.mutants(exercise)
         equivalent = mutants.equivalent(exercise)
-        known = {(m.before_code, m.after.strip()) for m in found}
+        known = {key for m in found for key in m.keys}
         for change in equivalent.keys() - known:
             print(f"FAULT: {exercise.id}/equivalent.txt has no mutant {change[0]} -> {change[1]}")
             return 1
         found = mutants.sample(found, options.mutants) if options.mutants else found
-        work += [(exercise, m) for m in found if (m.before_code, m.after.strip()) not in equivalent]
+        work += [(exercise, m) for m in found if not m.keys & equivalent.keys()]
 
     def verdict(case):
         exercise, mutant = case

@@ -425,6 +425,17 @@ std::string pattern(const std::vector<double>& out, const std::vector<double>& r
 
 }  // namespace
 
+std::string recognised(const Table& out, const std::vector<double>& reference, double tolerance) {
+  std::vector<std::size_t> wrong;
+  for (std::size_t i = 0; i < reference.size() && i < out.values.size(); ++i) {
+    if (!agree({out.values[i]}, {reference[i]}, tolerance)) wrong.push_back(i);
+  }
+  return out.values.size() != reference.size() || wrong.empty()
+             ? std::string()
+             : pattern(out.values, reference, wrong,
+                       static_cast<std::size_t>(std::max<std::int64_t>(out.cols, 1)), tolerance);
+}
+
 void check(const Table& out, const std::vector<double>& reference, double tolerance,
            const std::vector<Mistake>& mistakes, const std::string& where) {
   if (agree(out.values, reference, tolerance)) return;

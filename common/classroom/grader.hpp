@@ -132,6 +132,9 @@ struct Table {
 /// equal.
 bool agree(const std::vector<double>& a, const std::vector<double>& b, double tolerance);
 
+/// What all wrong elements have in common, in words; empty when nothing is recognised.
+std::string recognised(const Table& out, const std::vector<double>& reference, double tolerance);
+
 /// Refuses unless the values agree with the reference. When they agree with a mistake instead, the
 /// message is that mistake's; else it says how many are wrong and which is the worst.
 /// @param out       the student's

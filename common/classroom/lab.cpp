@@ -34,6 +34,15 @@ bool explains(const std::string& says, const Seen& seen) {
          std::none_of(seen.report.traffic.begin(), seen.report.traffic.end(), stores);
 }
 
+bool unexplained(const Seen& seen, const Table& out, const std::vector<double>& reference,
+                 double tolerance, const std::vector<Mistake>& mistakes) {
+  const bool explained = std::any_of(mistakes.begin(), mistakes.end(), [&](const Mistake& mistake) {
+    return agree(out.values, mistake.result, tolerance) && explains(mistake.says, seen);
+  });
+  return !explained && seen.report.findings.empty() && !agree(out.values, reference, tolerance) &&
+         recognised(out, reference, tolerance).empty();
+}
+
 void check_result(const Seen& seen, const std::vector<Reason>& reasons, const Table& out,
                   const std::vector<double>& reference, double tolerance,
                   const std::vector<Mistake>& mistakes, const std::string& where) {

@@ -38,6 +38,10 @@ void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = 
 /// False for "nothing was written" of a launch that has written: a kernel can store NaN, too.
 bool explains(const std::string& says, const Seen& seen);
 
+/// True when check_result() would refuse with nothing but the numbers that differ.
+bool unexplained(const Seen& seen, const Table& out, const std::vector<double>& reference,
+                 double tolerance, const std::vector<Mistake>& mistakes);
+
 /// check() for what a kernel wrote: a mistake that explains the result comes first, then what the
 /// lab found, then where the numbers differ.
 /// @param seen      of the launch

@@ -5,7 +5,7 @@ equivalent.
 What is equivalent stands beside an exercise in equivalent.txt:
 
     # why no check could tell it from the solution
-    - the line of the solution, indentation aside
+    - the line of the solution, indentation aside; with its comment, where two lines are equal
     + what it is changed to
 """
 
@@ -78,6 +78,12 @@ class Mutant:
     def before_code(self):
         """The line as it was, without indentation and comment."""
         return COMMENT.sub("", self.before).strip()
+
+    @property
+    def keys(self):
+        """What equivalent() may have it as."""
+        after = self.after.strip()
+        return {(self.before_code, after), (self.before.strip(), after)}
 
     @property
     def name(self):
@@ -154,7 +160,7 @@ def equivalent(exercise):
         elif kind == "-":
             before = rest
         elif kind == "+" and before is not None and why:
-            found[COMMENT.sub("", before).strip(), rest] = why
+            found[before, rest] = why
         elif line.strip():
             raise Fault(f"{exercise.id}/equivalent.txt:{number}: not as mutants.py describes it")
     return found

@@ -414,6 +414,12 @@ class Block {
                       location.line));
     }
     BarrierState& state = barriers_[barrier];
+    if (observer != nullptr && state.arrivals > 0) {
+      observer->finds("barrier", location, state.made,
+                      fmt::format("thread {} initialises an mbarrier again; one thread does so, "
+                                  "once",
+                                  fiber.thread.number));
+    }
     state = {};
     state.made = location;
     state.arrivals = state.missing = arrivals;

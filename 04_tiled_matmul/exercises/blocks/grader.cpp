@@ -33,6 +33,9 @@ PuzzleCase make(int n, int threads) {
             [&](std::int64_t i) {
               return i < threads ? double{x[i]} * w[blocks - 1] : NAN;
             })},
+      {"the factor is added, not multiplied",
+       made(n,
+            [&](std::int64_t i) { return double{x[i]} + w[i / threads]; })},
       {"all blocks took the factor w[0]",
        made(n, [&](std::int64_t i) { return double{x[i]} * w[0]; })}};
   if (blocks >= threads) {

@@ -47,6 +47,34 @@ PuzzleCase make(int n) {
       {"half of the halo is missing: two elements of the next block are "
        "needed",
        without(kThreads + 1)}};
+  // One of the three terms with another weight, element or sign.
+  for (std::int64_t j = 0; j < 3; ++j) {
+    const auto with_term = [&](auto term) {
+      return of([&, term](std::int64_t i) {
+        const double right =
+            double{w[0]} * x[i] + w[1] * x[i + 1] + w[2] * x[i + 2];
+        return right - double{w[j]} * x[i + j] + term(i);
+      });
+    };
+    const std::string instead =
+        fmt::format("w[{0}] x[i + {0}] is a term of the sum; here it is ", j);
+    c.mistakes.push_back(
+        {instead + "subtracted", with_term([&](std::int64_t i) {
+           return -double{w[j]} * x[i + j];
+         })});
+    c.mistakes.push_back(
+        {instead + "a sum, not a product",
+         with_term([&](std::int64_t i) { return double{w[j]} + x[i + j]; })});
+    for (std::int64_t p = 0; p < 3; ++p) {
+      for (std::int64_t q = 0; q < 3; ++q) {
+        if (p == j && q == j) continue;
+        c.mistakes.push_back({instead + fmt::format("w[{}] x[i + {}]", p, q),
+                              with_term([&](std::int64_t i) {
+                                return double{w[p]} * x[i + q];
+                              })});
+      }
+    }
+  }
   c.reasons = {
       {"barrier",
        "only some threads come to the barrier: it must stand outside of "

@@ -68,13 +68,23 @@ void grade(int tiles) {
     }
     return result;
   };
+  std::vector<double> once_more = sums(0, tiles);
+  if (tiles >= 3) {
+    const std::vector<double> earlier = sums(tiles - 3, tiles - 2);
+    for (std::size_t j = 0; j < earlier.size(); ++j) {
+      once_more[j] += earlier[j];
+    }
+  }
   check_result(c.seen, reasons(c.seen), {"sums", c.out}, sums(0, tiles),
                1e-5 * tiles,
                {{"the sums are 0: no tile was added",
                  std::vector<double>(kTileSize, 0)},
                 {"the last tile is not added", sums(0, tiles - 1)},
                 {"the last two tiles are not added", sums(0, tiles - 2)},
-                {"the first tile is not added", sums(1, tiles)}},
+                {"the first tile is not added", sums(1, tiles)},
+                {"one tile too many is added: its stage still holds an "
+                 "earlier tile",
+                 once_more}},
                fmt::format("{} tiles", tiles));
 }
 

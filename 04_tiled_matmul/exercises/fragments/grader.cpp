@@ -1,3 +1,4 @@
+#include "04_tiled_matmul/exercises/grading/product.hpp"
 #include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -87,34 +88,46 @@ void grade(int k) {
     return std::pair(row / 8 * 8 + lane % 8,
                      l / 8 * 8 + lane / 8 * 2 + l % 2);
   };
-  check_result(
-      c.seen,
-      {{"out of bounds",
-        "an element outside of A, B or C: rows of A are 0 to 15, columns of "
-        "B "
-        "and C are 0 to 7"}},
-      {"C", c.out, 8}, product(same, same, same), 0,
-      {{"C is 0: the fragments are empty", std::vector<double>(16 * 8, 0)},
-       {"nothing was written", std::vector<double>(16 * 8, NAN)},
-       {"A's registers 1 and 2 are swapped: register 1 has row g + 8, "
-        "register 2 the columns 8 further",
-        product(quarters, same, same)},
-       {"B's two registers are swapped", product(same, other_half, same)},
-       {"A's registers 1 and 2 are swapped, and d[1] and d[2] as well",
-        product(quarters, same, as_a_row)},
-       {"d[1] and d[2] are swapped: d[1] is the next column, d[2] is row "
-        "g + 8",
-        product(same, same, as_a_row)},
-       {"the sums are right, but stored in the order of lanes: d[i] of a "
-        "lane "
-        "lies in rows g and g + 8",
-        product(same, same, in_order)},
-       {"the two elements of each register of A are swapped: the first one "
-        "is pack2's first",
-        product(pair_swapped, same, same)},
-       {"g is lane / 4 and t is lane % 4 for A as well",
-        product(lanes_by_t, same, same)}},
-      fmt::format("k {}", k));
+  const std::vector<Mistake> mistakes = {
+      {"C is 0: the fragments are empty", std::vector<double>(16 * 8, 0)},
+      {"nothing was written", std::vector<double>(16 * 8, NAN)},
+      {"A's registers 1 and 2 are swapped: register 1 has row g + 8, "
+       "register 2 the columns 8 further",
+       product(quarters, same, same)},
+      {"B's two registers are swapped", product(same, other_half, same)},
+      {"A's registers 1 and 2 are swapped, and d[1] and d[2] as well",
+       product(quarters, same, as_a_row)},
+      {"d[1] and d[2] are swapped: d[1] is the next column, d[2] is row "
+       "g + 8",
+       product(same, same, as_a_row)},
+      {"the sums are right, but stored in the order of lanes: d[i] of a "
+       "lane "
+       "lies in rows g and g + 8",
+       product(same, same, in_order)},
+      {"the two elements of each register of A are swapped: the first one "
+       "is pack2's first",
+       product(pair_swapped, same, same)},
+      {"g is lane / 4 and t is lane % 4 for A as well",
+       product(lanes_by_t, same, same)}};
+  const auto right = product(same, same, same);
+  if (unexplained(c.seen, {"C", c.out, 8}, right, 0, mistakes)) {
+    explain_product(
+        [=](const Element& a, const Element& b) {
+          std::vector<float> of_a, of_b;
+          for (int l = 0; l < k; ++l) {
+            for (int i = 0; i < 16; ++i) of_a.push_back(a(i, l));
+            for (int j = 0; j < 8; ++j) of_b.push_back(b(l, j));
+          }
+          return call<Launched>("multiply", of_a, of_b, k).out;
+        },
+        16, 8, k);
+  }
+  check_result(c.seen,
+               {{"out of bounds",
+                 "an element outside of A, B or C: rows of A are 0 to 15, "
+                 "columns of B "
+                 "and C are 0 to 7"}},
+               {"C", c.out, 8}, right, 0, mistakes, fmt::format("k {}", k));
 }
 
 }  // namespace

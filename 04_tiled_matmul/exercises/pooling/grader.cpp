@@ -56,6 +56,7 @@ FA_STAGE(easy) {
 FA_STAGE(odd) {
   play_puzzle(make(11, 4));
   play_puzzle(make(10, 8));
+  play_puzzle(make(9, 8));
   play_puzzle(make(1, 32));
   play_puzzle(make(100, 64));
 }

@@ -27,9 +27,9 @@ const std::vector<Reason> kReasons = {
      "fence_barrier_init() and __syncthreads() follow init()"},
     {"barrier",
      "the number of arrivals with init() is not the number that come in a "
-     "phase, a barrier is used before it is initialised, or only some "
-     "threads "
-     "come to __syncthreads()"}};
+     "phase, a barrier is used before it is initialised, more than one "
+     "thread initialises it, or only some threads come to "
+     "__syncthreads()"}};
 
 struct Case {
   Seen seen;

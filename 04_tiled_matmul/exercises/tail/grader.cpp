@@ -16,7 +16,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 
 struct Case {
   Seen seen;
-  std::vector<double> right, out;
+  std::vector<double> right, difference, out;
 };
 
 Case run(std::int64_t n) {
@@ -24,6 +24,7 @@ Case run(std::int64_t n) {
   const std::vector<float> a = random_floats(n, 1), b = random_floats(n, 2);
   for (std::size_t i = 0; i < a.size(); ++i) {
     result.right.push_back(static_cast<double>(a[i] + b[i]));
+    result.difference.push_back(static_cast<double>(a[i] - b[i]));
   }
   const unsigned blocks = blocks_for(n);
   require(blocks >= 1 && blocks <= 4 * n,
@@ -54,6 +55,7 @@ void grade(std::int64_t n) {
         "does not exist"}},
       {"c", c.out}, c.right, 0,
       {{"nothing was written", up_to(c, 0)},
+       {"b is subtracted, not added", c.difference},
        {"the number of blocks was rounded down: the last elements belong to "
         "nobody",
         up_to(c, n / kThreads * kThreads)},

@@ -1,3 +1,4 @@
+#include "04_tiled_matmul/exercises/grading/product.hpp"
 #include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -60,6 +61,20 @@ void grade(int m, int n, int k) {
     refuse(fmt::format(
         "{} of {} results were never written{} (case: {})", unwritten,
         c.out.size(), c.ragged ? ": was the grid rounded down?" : "", where));
+  }
+  if (unexplained(c.seen, {"c", c.out, n}, c.right, tolerance, {})) {
+    explain_product(
+        [=](const Element& a, const Element& b) {
+          std::vector<float> of_a, of_b;
+          for (int i = 0; i < m; ++i) {
+            for (int l = 0; l < k; ++l) of_a.push_back(a(i, l));
+          }
+          for (int l = 0; l < k; ++l) {
+            for (int j = 0; j < n; ++j) of_b.push_back(b(l, j));
+          }
+          return call<Launched>("product", of_a, of_b, m, n, k).out;
+        },
+        m, n, k);
   }
   check_result(c.seen,
                {{"barrier", "some threads never come to the barrier"},

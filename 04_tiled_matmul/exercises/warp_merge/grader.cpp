@@ -107,6 +107,15 @@ void grade(int rows, int cols, int blind_row = -1, float level = 0,
         with([](State a, State b) {
           return a.m == b.m ? a : right_merge(a, b);
         })},
+       {"the other lane's sum is subtracted, not added",
+        with([](State a, State b) {
+          const double m = std::max(a.m, b.m);
+          return State{m, power_of(a.m, m) * a.l - power_of(b.m, m) * b.l};
+        })},
+       {"the maximum changes and the sum does not: no other sum is added",
+        with([](State a, State b) {
+          return State{std::max(a.m, b.m), a.l};
+        })},
        {"the other lane's sum was not rescaled", with([](State a, State b) {
           const double m = std::max(a.m, b.m);
           return State{m, power_of(a.m, m) * a.l + b.l};

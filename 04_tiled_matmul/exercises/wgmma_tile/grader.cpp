@@ -1,3 +1,4 @@
+#include "04_tiled_matmul/exercises/grading/product.hpp"
 #include "04_tiled_matmul/exercises/grading/waiting.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -66,15 +67,20 @@ struct Case {
   std::vector<double> out;
 };
 
+Launched multiply(const std::vector<float>& a, const std::vector<float>& b,
+                  int m, int n, int k) {
+  return call_waiting(
+      kReasons,
+      "the bytes that are announced must be those that TMA copies, two whole "
+      "tiles of 64 x 64 elements of 2 bytes.",
+      "multiply", a, b, m, n, k);
+}
+
 Case run(int m, int n, int k) {
   Case result;
   result.a = whole(m * k, 1);
   result.b = whole(k * n, 2);
-  const auto launched = call_waiting(
-      kReasons,
-      "the bytes that are announced must be those that TMA copies, two whole "
-      "tiles of 64 x 64 elements of 2 bytes.",
-      "multiply", result.a, result.b, m, n, k);
+  const auto launched = multiply(result.a, result.b, m, n, k);
   result.seen = launched.seen;
   result.out = launched.out;
   return result;
@@ -161,6 +167,20 @@ void grade(int m, int n, int k) {
   if (c.seen.report.findings.empty()) {
     mistakes.push_back(
         {"nothing was written", std::vector<double>(right.size(), NAN)});
+  }
+  if (unexplained(c.seen, {"C", c.out, n}, right, 0, mistakes)) {
+    explain_product(
+        [=](const Element& a, const Element& b) {
+          std::vector<float> of_a, of_b;
+          for (int i = 0; i < m; ++i) {
+            for (int l = 0; l < k; ++l) of_a.push_back(a(i, l));
+          }
+          for (int l = 0; l < k; ++l) {
+            for (int j = 0; j < n; ++j) of_b.push_back(b(l, j));
+          }
+          return multiply(of_a, of_b, m, n, k).out;
+        },
+        m, n, k);
   }
   check_result(c.seen, reasons(c.seen), {"C", c.out, n}, right, 0, mistakes,
                fmt::format("m {}, n {}, k {}", m, n, k));

@@ -22,6 +22,8 @@ PuzzleCase make(int n) {
        of([&](std::int64_t i) { return double{a[n - 1 - i]} - b[i]; })},
       {"the sign is wrong: b is subtracted from a",
        of([&](std::int64_t i) { return b[n - 1 - i] - double{a[i]}; })},
+      {"b is added, not subtracted",
+       of([&](std::int64_t i) { return double{a[i]} + b[n - 1 - i]; })},
       {"the result is written backwards, too",
        of([&](std::int64_t i) { return double{a[n - 1 - i]} - b[i]; })}};
   c.reasons = {{"out of bounds",

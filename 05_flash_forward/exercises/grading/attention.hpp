@@ -179,8 +179,38 @@ inline void check_rows(const Ran& ran, const std::vector<Reason>& reasons,
     in_o.push_back({wrong.says, wrong.rows.o});
     in_lse.push_back({wrong.says, wrong.rows.lse});
   }
+  const bool o_unexplained =
+      unexplained(ran.seen, {"O", ran.rows.o, in.sizes.head_dim}, right.o,
+                  tolerance, in_o);
+  if (o_unexplained && ran.rows.o.size() == right.o.size()) {
+    std::size_t first = 0;
+    while (agree({ran.rows.o[first]}, {right.o[first]}, tolerance)) ++first;
+    const bool lse_right = agree(ran.rows.lse, right.lse, of_lse);
+    refuse(fmt::format(
+        "{}. The first wrong number is O[{}][{}] = {}, and {} is right "
+        "(case: {})",
+        lse_right ? "the LSE is right and O is not: so the scores, their "
+                    "maximum and their sum are right. Look at the "
+                    "probabilities times V, and at the division"
+                  : "O is wrong, and the LSE too: look at the scores, their "
+                    "maximum and their sum before anything of V",
+        first / in.sizes.head_dim, first % in.sizes.head_dim,
+        text(ran.rows.o[first]), text(right.o[first]), words(in.sizes)));
+  }
   check_result(ran.seen, reasons, {"O", ran.rows.o, in.sizes.head_dim},
                right.o, tolerance, in_o, words(in.sizes));
+  if (unexplained(ran.seen, {"LSE", ran.rows.lse}, right.lse, of_lse,
+                  in_lse) &&
+      ran.rows.lse.size() == right.lse.size()) {
+    std::size_t first = 0;
+    while (agree({ran.rows.lse[first]}, {right.lse[first]}, of_lse)) ++first;
+    refuse(fmt::format(
+        "O is right and the LSE is not: all scores of a row may be too large "
+        "by the same number, or m + ln(l) is put together wrongly. LSE[{}] "
+        "is {}, and {} is right (case: {})",
+        first, text(ran.rows.lse[first]), text(right.lse[first]),
+        words(in.sizes)));
+  }
   check_result(ran.seen, reasons, {"LSE", ran.rows.lse}, right.lse, of_lse,
                in_lse, words(in.sizes));
 }

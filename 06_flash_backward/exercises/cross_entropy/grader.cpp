@@ -130,6 +130,10 @@ void grade(const std::vector<int>& targets, std::size_t classes,
          return (p - (1 - e) * hit - e / static_cast<double>(classes)) /
                 tokens;
        })},
+      {"every class is wanted but the target: the test is inverted",
+       rule([&](double p, double hit, double n) {
+         return (p - (1 - e) * (1 - hit) - e / n) / tokens;
+       })},
       {"the sign is that of a gain, not of a loss",
        rule([&](double p, double hit, double n) {
          return ((1 - e) * hit + e / n - p) / tokens;

@@ -21,15 +21,15 @@ const std::vector<Reason> kReasons = {
 
 struct Case {
   Seen seen;
-  std::vector<double> out, right, last_twice;
+  std::vector<double> out, right, last_twice, doubled;
 };
 
 Case run(int tiles) {
   const auto q = random_floats(std::int64_t{tiles} * kWarp, 5);
   const auto launched = call<Launched>("run", q);
-  Case c{launched.seen, launched.out, {}, {}};
+  Case c{launched.seen, launched.out, {}, {}, {}};
   for (std::size_t lane = 0; lane < kWarp; ++lane) {
-    double sum = 0, wrong = 0;
+    double sum = 0, wrong = 0, doubled = 0;
     for (std::size_t n = 0; n < static_cast<std::size_t>(tiles); ++n) {
       const auto at = [&](std::size_t tile) {
         return static_cast<double>(q[tile * kWarp + lane]);
@@ -37,20 +37,24 @@ Case run(int tiles) {
       const std::size_t next =
           std::min(n + 1, static_cast<std::size_t>(tiles) - 1);
       sum += at(n) * at(n) * at(n);
+      doubled += 2 * at(n) * at(n);
       wrong += at(next) * at(next) * at(n);
     }
     c.right.push_back(sum);
     c.last_twice.push_back(wrong);
+    c.doubled.push_back(doubled);
   }
   return c;
 }
 
 void grade(int tiles) {
   const Case c = run(tiles);
-  check_result(c.seen, kReasons, {"out", c.out, kWarp}, c.right, 1e-3,
-               {{"each P is overwritten by the next one before it is read",
-                 c.last_twice}},
-               fmt::format("{} tiles", tiles));
+  check_result(
+      c.seen, kReasons, {"out", c.out, kWarp}, c.right, 1e-3,
+      {{"each P is overwritten by the next one before it is read",
+        c.last_twice},
+       {"P is twice Q, where it must be the square of Q", c.doubled}},
+      fmt::format("{} tiles", tiles));
 }
 
 }  // namespace

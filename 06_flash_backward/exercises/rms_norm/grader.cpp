@@ -128,6 +128,57 @@ void grade(int rows, int columns, double size, double epsilon) {
                  c.x[i] / bare * dot / count) /
                 bare;
        })});
+  // With another r, of the squares of a row.
+  const auto with_r =
+      [&](const std::function<double(const double* row)>& of_row) {
+        Numbers result;
+        for (std::size_t row = 0; row * c.columns() < c.x.size(); ++row) {
+          const double* const x = c.x.data() + row * c.columns();
+          const double* const d = c.d_y.data() + row * c.columns();
+          const double r = of_row(x);
+          double dot = 0;
+          for (std::size_t e = 0; e < c.columns(); ++e) {
+            dot += c.gain[e] * d[e] * x[e] / r;
+          }
+          for (std::size_t e = 0; e < c.columns(); ++e) {
+            result.push_back((c.gain[e] * d[e] - x[e] / r * dot / count) / r);
+          }
+        }
+        return result;
+      };
+  const auto squares = [&](const double* row, std::size_t first) {
+    double sum = 0;
+    for (std::size_t e = first; e < c.columns(); ++e) sum += row[e] * row[e];
+    return sum;
+  };
+  mistakes.push_back({"the sum of squares begins with 1, not 0",
+                      with_r([&](const double* row) {
+                        return std::sqrt((1 + squares(row, 0)) / count +
+                                         c.epsilon);
+                      })});
+  mistakes.push_back(
+      {"the first square is left out of r", with_r([&](const double* row) {
+         return std::sqrt(squares(row, 1) / count + c.epsilon);
+       })});
+  mistakes.push_back(
+      {"r takes the mean of the squares: their sum is divided by the number "
+       "of columns",
+       with_r([&](const double* row) {
+         return std::sqrt(squares(row, 0) * count + c.epsilon);
+       })});
+  mistakes.push_back({"r takes twice x, where it must take its square",
+                      with_r([&](const double* row) {
+                        double sum = 0;
+                        for (std::size_t e = 0; e < c.columns(); ++e) {
+                          sum += 2 * row[e];
+                        }
+                        return std::sqrt(sum / count + c.epsilon);
+                      })});
+  mistakes.push_back(
+      {"the gain is added to the gradient of y; it multiplies",
+       by([&](double, double n, double dot, double r, std::size_t i) {
+         return (c.gain[i % c.columns()] + c.d_y[i] - n * dot / count) / r;
+       })});
   if (rows > 1) {
     // The mean over all rows.
     double all = 0;
@@ -153,14 +204,16 @@ void grade(int rows, int columns, double size, double epsilon) {
   for (Mistake& mistake : mistakes) scaled(mistake.result);
   check({"d_x", d_x, columns}, right, 1e-6, mistakes,
         where + ", d_x times it");
-  Numbers last(c.gain.size()), undivided(c.gain.size());
+  Numbers last(c.gain.size()), undivided(c.gain.size()), added(c.gain.size());
   for (std::size_t i = 0; i < c.x.size(); ++i) {
     last[i % c.columns()] = c.d_y[i] * c.x[i] / c.root(i / c.columns());
     undivided[i % c.columns()] += c.d_y[i] * c.x[i];
+    added[i % c.columns()] += c.d_y[i] + c.x[i] / c.root(i / c.columns());
   }
   check({"d_gain", d_gain, columns}, differences(c, &Case::gain), 1e-6,
         {{"d_gain is 0", Numbers(c.gain.size(), 0.0)},
          {"d_gain is that of the last row; it is a sum over all rows", last},
+         {"d_gain is the product of d_y and x / r, not their sum", added},
          {"d_gain takes x, where it must take x / r", undivided}},
         where);
 }
