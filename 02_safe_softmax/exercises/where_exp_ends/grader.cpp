@@ -11,7 +11,7 @@ FA_QUESTIONS {
   const double of_float = safe::exp_range<float>().overflows_after,
                of_bfloat = safe::exp_range<fa::bfloat16>().overflows_after,
                of_double = safe::exp_range<double>().overflows_after;
-  const double half_sum = safe::sum_stops_at<fa::half>(1e6),
+  const double half_sum = safe::sum_stops_at<fa::half>(1e6, FA_STEP),
                bfloat_sum = safe::sum_stops_at<fa::bfloat16>(1e6),
                quarters = safe::sum_stops_at<fa::bfloat16>(1e6, 0.25);
   const double largest_half =
@@ -51,16 +51,17 @@ FA_QUESTIONS {
            half_sum,
            0,
            {{half_sum / 2, more_bits},
-            {half_sum - 1, "adding 1 to this still has an effect"},
-            {half_sum + 1,
-             "this number cannot be stored: it is the first odd one that "
+            {half_sum - FA_STEP, "one more step still has an effect on this"},
+            {half_sum + FA_STEP,
+             "this number cannot be stored: it is the first of the sums that "
              "needs a bit more"},
             {largest_half,
              "the sum stops long before it overflows: its digits run "
              "out"},
             {half_sum * 2,
-             "one bit less: above 2^11 only even numbers can be "
-             "stored"}}},
+             fmt::format("one bit less: above {} the numbers that can be "
+                         "stored are {} apart",
+                         half_sum, 2 * FA_STEP)}}},
           {"bfloat_quarters",
            quarters,
            0,
@@ -70,7 +71,7 @@ FA_QUESTIONS {
              "this is where a sum of ones stops; smaller terms stop sooner"},
             {bfloat_sum / quarters * bfloat_sum,
              "smaller terms stop sooner, not later"},
-            {half_sum / bfloat_sum * quarters,
+            {half_sum / FA_STEP / bfloat_sum * quarters,
              "this is where float16 stops; bfloat16 has 7 bits of "
              "fraction"}}}};
 }

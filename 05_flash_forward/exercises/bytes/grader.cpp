@@ -9,7 +9,7 @@ using namespace fa::FA_TARGET;
 
 namespace {
 
-constexpr int kLength = 256, kHeadDim = 32;
+constexpr int kLength = FA_LENGTH, kHeadDim = 32;
 
 unsigned blocks(int length, int tile) {
   return static_cast<unsigned>(ceil_div(length, tile));
@@ -88,7 +88,7 @@ FA_QUESTIONS {
   const double of_1 = number(flash_1.bytes), of_2 = number(flash_2.bytes),
                of_3 = number(unfused.bytes);
 
-  constexpr int queries = 200, keys = 300;
+  constexpr int queries = FA_QUERIES, keys = FA_KEYS;
   // Without the mask all blocks load all rows, ragged at the end as with it.
   const double every = blocks(queries, kFlash2Queries) *
                        static_cast<double>(blocks(keys, kFlash2Keys));
@@ -135,8 +135,9 @@ FA_QUESTIONS {
          "the softmax reads the scores, too: three times, once for each of "
          "its passes"},
         {4 * (4 * n * d + n) + 6 * score_bytes,
-         "each tile of a product is read anew for each row or column of "
-         "tiles: Q and K 8 times, V 8 times"},
+         fmt::format("each tile of a product is read anew for each row or "
+                     "column of tiles: Q, K and V {} times",
+                     tiles)},
         {of_3 - 4 * (tiles - 1) * n * d,
          "K is read as often as Q: for each row of tiles of the scores"},
         {of_2, "this is the fused kernel: here scores go through memory"}}},
@@ -162,7 +163,9 @@ FA_QUESTIONS {
        0,
        {{of_2 / 4, "these are numbers; each has 4 bytes"},
         {4 * (4 * n * d + n),
-         "each block of 64 queries reads all of K and V: 4 times in all"},
+         fmt::format("each block of 64 queries reads all of K and V: {} "
+                     "times in all",
+                     kLength / kFlash2Queries)},
         {of_2 - 4 * n, "the LSE is missing"},
         {of_2 + 4 * 2 * (tiles - n / kFlash2Queries) * n * d,
          "K and V are read once for each block of 64 queries, not once for "
@@ -187,22 +190,24 @@ FA_QUESTIONS {
        0,
        {{visited, "these are loaded; how many are not?"},
         {every - top_left,
-         "the mask is aligned bottom right: query 0 sees 101 keys"},
+         fmt::format("the mask is aligned bottom right: query 0 sees {} keys",
+                     keys - queries + 1)},
         {every - of_first_query,
          "a block needs what its last query sees, not its first one"},
         {every - rounded_down,
          "a tile that is seen in part must be loaded: round up"}}},
       {"first_overflow",
-       first_beyond(16, 1, largest),
+       first_beyond(FA_HEADS, 1, largest),
        0,
-       {{first_beyond(16, 1, 2 * largest + 1),
+       {{first_beyond(FA_HEADS, 1, 2 * largest + 1),
          "an int has a sign: it ends at 2^31 - 1"},
         {first_beyond(1, 1, largest),
-         "this is for one head; all 16 lie in one tensor"},
-        {first_beyond(16, 4, largest),
+         fmt::format("this is for one head; all {} lie in one tensor",
+                     FA_HEADS)},
+        {first_beyond(FA_HEADS, 4, largest),
          "these are bytes; an offset counts elements"},
-        {first_beyond(16, 1, largest) - 1,
+        {first_beyond(FA_HEADS, 1, largest) - 1,
          "this length still fits; the next one does not"},
-        {static_cast<double>(largest / (16 * kHeadDim) + 2),
+        {static_cast<double>(largest / (FA_HEADS * kHeadDim) + 2),
          "this is Q's length; scores grow with its square"}}}};
 }

@@ -8,7 +8,7 @@ using fa::FA_TARGET::DeviceBuffer;
 
 namespace {
 
-constexpr int kQueries = 128, kKeys = 96, kHeadDim = 32;
+constexpr int kQueries = FA_QUERIES, kKeys = FA_KEYS, kHeadDim = 32;
 
 // Tiles that a kernel reads: its requests of 16 bytes for each lane.
 template <class Kernel>
@@ -91,7 +91,7 @@ FA_QUESTIONS {
         a.lse = lse.data();
         a.delta = workspace;
         a.inv_row_sum = workspace + kQueries;
-        launch(preprocess<32>, {{2}, {kPreprocessThreads}}, a);
+        launch(preprocess<32>, {{kQueries / 64}, {kPreprocessThreads}}, a);
         using Sums = RowSumTile<32>;
         launch(recomputed_row_sums<32>,
                {{kQueries / Sums::side}, {Sums::threads}, Sums::shared_bytes},
@@ -164,10 +164,10 @@ FA_QUESTIONS {
          "not simply one half: tiles on the diagonal are read as a whole, "
          "and "
          "the mask does not begin in a corner"},
-        {2 * k + 2 * (4 + 3 + 2),
-         "the mask is aligned to the last key: query i sees keys up to i + "
-         "96 "
-         "- 128"},
+        {2 * k + k * (2 * q - k + 1),
+         fmt::format("the mask is aligned to the last key: query i sees keys "
+                     "up to i + {} - {}",
+                     kKeys, kQueries)},
         {masked - 2 * k,
          "two kinds of tiles are easily forgotten: K and V that each block "
          "owns, and those on the diagonal"}}},
