@@ -60,8 +60,8 @@ FA_STAGE(found) {
   require(
       names_both(evidence("the numbers of two lines that race"),
                  {"element_of_"}, {"acc += "}),
-      "not found: these are not two lines of the file as it was, of which "
-      "one stores what the other still loads");
+      "not found. One of the two lines stores an element that the other one "
+      "loads. Their numbers are those of the file as it was at the start");
 }
 
 FA_STAGE(easy) {

@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "04_tiled_matmul/exercises/grading/waiting.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -204,8 +206,20 @@ void grade(int rows, int cols, int masked_row = -1, float level = 0,
     return of_y ? std::vector<double>(both.begin(), middle)
                 : std::vector<double>(middle, both.end());
   };
-  check_result(c.seen, kReasons, {"y", part(c.out, true), cols},
-               part(right, true), tolerance, {}, where);
+  const std::vector<double> y = part(c.out, true),
+                            right_y = part(right, true);
+  std::vector<double> scaled = right_y;  // with the sum of each row of y
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto begin = y.begin() + row * cols;
+    const double sum = std::accumulate(begin, begin + cols, 0.0);
+    for (int j = 0; j < cols; ++j) scaled[row * cols + j] *= sum;
+  }
+  check_result(c.seen, kReasons, {"y", y, cols}, right_y, tolerance,
+               {{"each row is right up to a factor, so only l is wrong: both "
+                 "sums must "
+                 "be rescaled to the new maximum, and m kept until they are",
+                 scaled}},
+               where);
   check_result(c.seen, kReasons, {"lse", part(c.out, false), 1},
                part(right, false), tolerance, {}, where);
 }
