@@ -35,6 +35,7 @@ std::string play(const std::string& bytes_of_puzzle, const Launcher& run) {
     }
   }
   for (const lab::Touch& touch : result.seen.touches) {
+    if (touch.landed) continue;
     const auto* address = static_cast<const char*>(touch.address);
     Place place{touch.block, touch.thread, -1, 0, touch.write ? 1 : 0};
     if (touch.shared) {

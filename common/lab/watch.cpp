@@ -452,6 +452,10 @@ struct Watch::State : Observer {
     Region* region = memory.shared(address);
     if (region != nullptr) {
       check(*region, address, size, true, false, sites.id(location));
+      if (touches.size() < kTouches) {
+        note_touch(*region, address, size, true);
+        touches.back().landed = true;
+      }
     }
   }
   void set_in_flight(const void* destination, std::size_t size, bool value) {

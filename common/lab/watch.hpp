@@ -61,7 +61,8 @@ struct Touch {
   bool shared = false;  ///< shared memory, else global
   bool write = false;   ///< a store, else a load
   const void* address = nullptr;
-  int size = 0;  ///< bytes
+  int size = 0;         ///< bytes
+  bool landed = false;  ///< a copy by cp.async that ends here; it has begun at an earlier one
 };
 
 /// What was seen.

@@ -46,6 +46,7 @@ struct Case {
   Seen seen;
   std::vector<float> x;
   std::vector<double> out;
+  double in_flight = 0;  // copies of a thread while it adds
 };
 
 Case run(int tiles) {
@@ -54,6 +55,8 @@ Case run(int tiles) {
   const auto launched = call<Launched>("sum", result.x, tiles);
   result.seen = launched.seen;
   result.out = launched.out;
+  result.in_flight = result.out.back();
+  result.out.pop_back();
   return result;
 }
 
@@ -107,5 +110,11 @@ FA_STAGE(races) {
     const Case c = run(tiles);
     needs_watching(c.seen);
     require_no_findings(c.seen, reasons(c.seen));
+    require(c.in_flight >= 2 || tiles < 3,
+            fmt::format("the sums are right, but while tile t is added only "
+                        "{} of the tiles t + 1 and t + 2 is in flight: fetch "
+                        "two tiles ahead and before adding, and wait for no "
+                        "more than tile t",
+                        c.in_flight));
   }
 }

@@ -14,7 +14,7 @@ struct Case {
 // Rows and columns of a tile, and blocks in x and y.
 using Shape = std::tuple<int, int, unsigned, unsigned>;
 
-Case run(int m, int n, int k) {
+Case run(int m, int n, int k, int gap = 0) {
   Case result;
   const std::vector<float> a = random_floats(std::int64_t{m} * k, 1),
                            b = random_floats(std::int64_t{k} * n, 2);
@@ -33,7 +33,7 @@ Case run(int m, int n, int k) {
       blocks_x >= 1 && blocks_y >= 1 && blocks_x <= 1024 && blocks_y <= 1024,
       fmt::format("a grid of {} x {} blocks for {} x {} results", blocks_x,
                   blocks_y, m, n));
-  const auto launched = call<Launched>("product", a, b, m, n, k);
+  const auto launched = call<Launched>("product", a, b, m, n, k, gap);
   result.seen = launched.seen;
   result.out = launched.out;
   return result;
@@ -99,6 +99,10 @@ FA_STAGE(odd) {
   grade(31, 31, 17);
   grade(70, 150, 33);
   grade(1, 5, 1);
+  const Case apart = run(70, 150, 33, 4);
+  require(agree(apart.out, apart.right, 4e-6 * 33),
+          "wrong, and right where rows follow one another without a gap: "
+          "rows of A, B and C are lda, ldb and ldc elements apart");
 }
 
 FA_STAGE(races) {

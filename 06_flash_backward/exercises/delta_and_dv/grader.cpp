@@ -46,14 +46,25 @@ auto packed(const Case& c, int rows, int cols, Of of) {
   return result;
 }
 
-Case made(int heads, int length_q, int length_k, bool causal) {
+Case made(int heads, int length_q, int length_k, bool causal,
+          double level = 0) {
   Case c;
   std::vector<plain::Forward> forward;
   for (int head = 0; head < heads; ++head) {
     c.heads.push_back(
         plain::random_problem(1, length_q, length_k, kColumns, causal, 0,
                               static_cast<std::uint64_t>(10 * head + 1)));
-    forward.push_back(plain::forward(c.heads.back()));
+    plain::Problem& x = c.heads.back();
+    if (level != 0) {
+      // One column of Q and of K makes all scores about this large; products stay exact.
+      x.scale = 0.25;
+      for (auto* numbers : {&x.q, &x.k}) {
+        for (double& number : *numbers) number = std::round(8 * number) / 8;
+      }
+      for (int i = 0; i < length_q; ++i) x.q[i * kColumns] = level / 4;
+      for (int j = 0; j < length_k; ++j) x.k[j * kColumns] = 16;
+    }
+    forward.push_back(plain::forward(x));
   }
   const auto floats = [](const std::vector<double>& numbers) {
     return std::vector<float>(numbers.begin(), numbers.end());
@@ -165,6 +176,33 @@ void grade(int heads, int length_q, int length_k, bool causal) {
                words(c) + ", dV[key][32 * head + column]");
 }
 
+// A case of before with all scores around a level, and another scale.
+void grade_level(double level) {
+  Case c = made(1, 40, 33, false, level);
+  const auto launched = call<Launched>("value_gradients", c.in);
+  const plain::Gradients right = plain::gradients(c.heads[0]);
+  require(agree(launched.out, right.d_v, 2e-2),
+          fmt::format("wrong with a scale of {} and scores around {}: is the "
+                      "scale that of the parameters, and the exponential one "
+                      "of S - LSE?",
+                      c.in.scale, level));
+}
+
+// Rows whose elements have offsets beyond 32 bits; only these rows exist.
+void grade_far() {
+  const std::string message =
+      "wrong in a tensor with more than 2^31 elements: an offset does not "
+      "fit "
+      "into 32 bits, and int * int is a product of 32 bits";
+  const Case c = made(1, 8, 32, false);
+  const auto delta = call<Launched>("row_delta", c.in);
+  const auto far_delta = call_or<Launched>(message, "far_delta", c.in);
+  require(agree(far_delta.out, delta.out, 0), message);
+  const auto d_v = call<Launched>("value_gradients", c.in);
+  const auto far_d_v = call_or<Launched>(message, "far_d_v", c.in);
+  require(agree(far_d_v.out, d_v.out, 0), message);
+}
+
 }  // namespace
 
 FA_STAGE(delta) {
@@ -181,6 +219,9 @@ FA_STAGE(odd) {
   grade(2, 45, 70, true);
   grade(3, 37, 20, true);
   grade(1, 1, 1, true);
+  grade_level(-2000);
+  grade_level(2000);
+  grade_far();
 }
 
 FA_STAGE(races) {
