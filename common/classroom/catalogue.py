@@ -9,7 +9,8 @@ An exercise is a folder NN_lesson/exercises/NAME with
     frame.txt       the student's file with its holes, see Frame
     grader.cpp      the stages
     entry.cpp       what the grader calls, with the student's file; none where that holds numbers
-    wrong.txt       typical wrong answers, see read_wrong_answers()
+    wrong.txt       typical wrong answers, see read_answers()
+    right.txt       right answers in other styles, without lines @
 
 An exercise may have variants: values for {{name}} in its texts and -DFA_NAME=value for its grader.
 The first is the course's own; a class has those that its seed chooses, see seed_of().
@@ -137,8 +138,8 @@ class Frame:
         self.start += indented(start, indent)
 
 
-class WrongAnswer:
-    """A typical wrong answer: the solution with some lines replaced."""
+class Answer:
+    """Another answer: the solution with some lines replaced."""
 
     def __init__(self, name, about):
         self.name, self.about = name, about
@@ -157,15 +158,15 @@ class WrongAnswer:
             ]
             if len(places) != 1:
                 raise Fault(
-                    f"wrong answer '{self.name}': its lines stand in the solution "
+                    f"answer '{self.name}': its lines stand in the solution "
                     f"{len(places)} times, not once"
                 )
             lines[places[0] : places[0] + len(before)] = after
         return "\n".join(lines)
 
 
-def read_wrong_answers(text, name):
-    """Reads wrong.txt, which is like the lists of mutants:
+def read_answers(text, name, wrong=True):
+    """Reads wrong.txt, which is like the lists of mutants, or right.txt:
 
     # name: what is wrong, in words
     @ stage: what the message must hold
@@ -177,7 +178,7 @@ def read_wrong_answers(text, name):
         kind, rest = line[:1], line[2:]
         if kind == "#":
             title, _, about = rest.partition(": ")
-            answers.append(WrongAnswer(title, about))
+            answers.append(Answer(title, about))
         elif kind == "@" and answers:
             answers[-1].stage, _, answers[-1].says = rest.partition(": ")
         elif kind == "-" and answers:
@@ -190,11 +191,9 @@ def read_wrong_answers(text, name):
             raise Fault(f"{name}:{number}: a line begins with '# ', '@ ', '- ' or '+ '")
         last = kind
     for answer in answers:
-        if not (answer.about and answer.stage and answer.says and answer.hunks):
-            raise Fault(
-                f"{name}: '{answer.name}' needs a description, a line '@ STAGE: TEXT' and a "
-                f"line '- CODE'"
-            )
+        if not (answer.about and answer.hunks and bool(answer.stage and answer.says) == wrong):
+            also = ", a line '@ STAGE: TEXT'" if wrong else ""
+            raise Fault(f"{name}: '{answer.name}' needs a description{also} and a line '- CODE'")
     return answers
 
 
@@ -305,7 +304,14 @@ class Exercise:
 
     def wrong_answers(self):
         """Typical wrong answers; of questions without code grading.wrong_answers() knows them."""
-        return read_wrong_answers(self._text("wrong.txt"), f"{self.id}/wrong.txt")
+        return read_answers(self._text("wrong.txt"), f"{self.id}/wrong.txt")
+
+    def right_answers(self):
+        """Right answers in other styles than the solution's: name and text of the file."""
+        if not (self.folder / "right.txt").exists():
+            return []
+        found = read_answers(self._text("right.txt"), f"{self.id}/right.txt", wrong=False)
+        return [(answer.name, answer.text(self.solution())) for answer in found]
 
 
 def exercises(root=ROOT, seed=None):

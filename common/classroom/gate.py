@@ -1,7 +1,7 @@
 """The gate: the grader is tested harder than the students. For every exercise
 
     the start compiles, and fails where and because it is meant to
-    the solution passes every stage
+    the solution passes every stage, and so do right answers in other styles
     every typical wrong answer is refused by its stage, with a message that names the misconception
 
 and a table says which stage caught what. With --mutants: every mutant of every solution
@@ -54,7 +54,7 @@ def grade_case(toolchain, exercise, kind, name, answer, stage, says):
     if stage is None:
         if refusal:
             row["fault"] = f"must pass, and is refused: {refusal.message}"
-        elif have != wanted:
+        elif kind == "solution" and have != wanted:
             row["fault"] = f"exercise.json has the stages {wanted}, and the grader {have}"
     elif not refusal:
         row["fault"] = f"must be refused by '{stage}', and passes"
@@ -74,6 +74,8 @@ def cases(toolchain, exercise):
     yield "solution", "the solution", grading.solution(toolchain, exercise), None, ""
     for name, _about, stage, says, answer in grading.wrong_answers(toolchain, exercise):
         yield "wrong", name, answer, stage, says
+    for name, answer in exercise.right_answers():
+        yield "right", name, answer, None, ""
 
 
 def stages_of(program):
@@ -141,6 +143,9 @@ def main(arguments, root, toolchain):
         f"\n{len(chosen)} exercises, {len(wrong)} wrong answers, {caught} of them refused for "
         f"the right reason."
     )
+    right = [row for row in rows if row["kind"] == "right"]
+    passed = sum(not row["fault"] for row in right)
+    print(f"{len(right)} right answers in other styles, {passed} of them accepted.")
     print(
         f"Slowest check of a solution: {slowest['exercise']}, {slowest['seconds']:.1f} s, "
         f"with {options.jobs} at a time; "

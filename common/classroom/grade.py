@@ -15,14 +15,20 @@ from common.classroom.catalogue import Fault
 from common.files.write_file import check_writable, printable, write_file
 
 LONGEST = 200_000  # bytes of a student's file
-# Words that no answer needs but an attack on the grader does: not refused, but reported to the
-# teacher.
+# What no answer needs but an attack on the grader does: not refused, but reported to the teacher.
 SUSPICIOUS = re.compile(
-    r"(\bmain\s*\(|\b(?:asm|__asm__|__attribute__|constructor|v?fork|exec[lv]p?e?|popen|socket|syscall"
-    r"|ptrace|dlopen|FA_ENTRY|fa::classroom|getenv|_?_[eE]xit|quick_exit|atexit)\b"
-    r"|\b(?:system|kill)\s*\(|/proc\b|<(?:unistd|fcntl|signal|csignal|thread|fstream|cstdio|dirent)\b"
-    r"|\bstd::j?thread\b)"
+    r"(\bmain\s*\(|\b(?:asm|__asm__|v?fork|exec[lv]p?e?|popen|socket|syscall|ptrace|mmap|dlopen|dlsym"
+    r"|fopen|fwrite|freopen|fdopen|dprintf|FA_ENTRY|fa::classroom|classroom|getenv|setenv|_?_[eE]xit"
+    r"|quick_exit|atexit|include_next|__has_include|__FILE__|verdict|FA_UNWATCHED|\w*sanitize\w*)\b"
+    r"|\b(?:system|kill|raise|exit|longjmp)\s*\(|<(?:unistd|fcntl|signal|csignal|thread|fstream|dirent)\b"
+    r"|\bstd::j?thread\b|\blab::|\boperator\s+(?:new|delete)\b|\bextern\s*\"C\"|##"
+    r"|\bdefine\s+(?:private|protected)\b|/(?:proc|dev)/|\bframe\.txt|\bgrad(?:er|ing)\b"
+    r"|__attribute__(?!\s*\(\(\s*(?:aligned|always_inline|noinline|unused|packed)\b)"
+    r"|\bgnu::(?!aligned|always_inline|noinline|unused|packed)\w+)"
 )
+
+# What the compiler says of a file that is closed to submissions.
+FORBIDDEN = re.compile(r"(?:fatal error:|Error:).*: Permission denied|which it may not use$")
 
 
 def answer_of(submission, exercise):
@@ -73,6 +79,11 @@ def read_points(path, exercises):
             exercise.points[stage] = number
 
 
+def suspicious(answer):
+    """What no answer needs, in order; comments may hold it."""
+    return sorted({word.strip("( ") for word in SUSPICIOUS.findall(grading.code_of(answer))})
+
+
 def mark(toolchain, exercise, submission):
     """The stages of one exercise of one student."""
     answer = answer_of(submission, exercise)
@@ -81,13 +92,13 @@ def mark(toolchain, exercise, submission):
             grading.StageResult(n, exercise.titles.get(n, n), p, "not reached", "no submission")
             for n, p in exercise.points.items()
         ]
-    for word in sorted({match.strip("( ") for match in SUSPICIOUS.findall(answer)}):
-        print(
-            f"{printable(submission.name)}, {exercise.id}: it has '{word}', which no answer "
-            f"needs; look at it",
-            file=sys.stderr,
-        )
-    return grading.grade(toolchain, exercise, answer, stop=False)
+    name = f"{printable(submission.name)}, {exercise.id}"
+    for word in suspicious(answer):
+        print(f"{name}: it has '{word}', which no answer needs; look at it", file=sys.stderr)
+    results = grading.grade(toolchain, exercise, answer, stop=False)
+    if FORBIDDEN.search(results[0].message):
+        print(f"{name}: it includes a file that it may not use; look at it", file=sys.stderr)
+    return results
 
 
 def misconception(message):

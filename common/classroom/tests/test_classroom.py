@@ -62,7 +62,7 @@ class Frames(unittest.TestCase):
                 self.frame(text)
 
     def test_a_wrong_answer_must_fit_the_solution(self):
-        wrong = catalogue.read_wrong_answers(
+        wrong = catalogue.read_answers(
             "# one: two\n@ easy: three\n- b\n+   B\n- c\n+ C\n", "wrong.txt"
         )[0]
         self.assertEqual(wrong.text("a\n  b\nc"), "a\n  B\nC")
@@ -70,7 +70,7 @@ class Frames(unittest.TestCase):
             with self.assertRaisesRegex(Fault, "not once"):
                 wrong.text(solution)
         with self.assertRaisesRegex(Fault, "needs a description"):
-            catalogue.read_wrong_answers("# one: two\n- b\n", "wrong.txt")
+            catalogue.read_answers("# one: two\n- b\n", "wrong.txt")
 
     def test_every_start_differs_from_its_solution(self):
         for one in catalogue.exercises():
@@ -546,9 +546,52 @@ class Grade(Folder):
 
     def test_what_looks_like_an_attack_is_named(self):
         file = self.students / "ada" / "03_one_step" / "one_step.hpp"
-        file.write_text(file.read_text() + "\n// fork\n")
+        file.write_text(file.read_text() + "\nstatic const int child = fork();\n")
         text = self.grade(self.students / "ada", "--exercises", "03_one_step")
         self.assertIn("ada, 03_one_step: it has 'fork'", text)
+        file.write_text('#define FILE "03_online_softmax/recurrence.hpp"\n#include FILE\n')
+        text = self.grade(self.students / "ada", "--exercises", "03_one_step")
+        self.assertIn("ada, 03_one_step: it includes a file that it may not use", text)
+
+    def test_what_no_answer_needs_is_reported_and_no_answer_is(self):
+        for attack in (
+            '#include "03_online_softmax/exercises/one_step/frame.txt"',
+            '#include "common/classroom/grader.hpp"',
+            "#include </dev/stdin>",
+            "#include_next <vector>",
+            "#define private public",
+            "#define JOIN(a, b) a##b",
+            'extern "C" int memcmp(const void*, const void*, unsigned long) { return 0; }',
+            "void* operator new(std::size_t n);",
+            '[[gnu::section(".init_array")]] static void (*p)() = go;',
+            "__attribute__((constructor)) static void go() {}",
+            "static const int x = (std::exit(0), 0);",
+            'FILE* const f = fopen("x", "w");',
+            "fa::lab::current = nullptr;",
+            "int x = 1'0; g(\"' // \"); fork();",
+            'auto s = R"(/*)"; fork(); /* */',
+        ):
+            self.assertTrue(grade.suspicious(attack), attack)
+        for right in (
+            "// main (first) pass: fork here? see /proc, asm and the constructor\nint x;",
+            '/* system() */ #include <cstdio>\nstd::printf("%g // \\n", x);',
+            "__attribute__((aligned(16))) float tile[4]; [[gnu::always_inline]] void f();",
+            "const int n = 1'000'000; // it's a kill()\n",
+        ):
+            self.assertEqual(grade.suspicious(right), [], right)
+        for one in catalogue.exercises():
+            if not one.predicts:
+                for text in (one.start(), one.solution()):
+                    self.assertEqual(grade.suspicious(text), [], one.id)
+
+    def test_accesses_are_not_hidden_from_the_lab(self):
+        one = exercise("04_transpose")
+        kernel = "__global__ void transpose_tiles"
+        for word in ("FA_UNWATCHED", "[[gnu::no_sanitize_thread]]"):
+            answer = one.solution().replace(kernel, f"{word} {kernel}")
+            results = grading.grade(toolchain(), one, answer)
+            self.assertEqual((results[0].name, results[0].verdict), ("compiles", "refused"))
+            self.assertIn("keeps accesses from the lab", results[0].message)
 
     def test_what_is_no_submission(self):
         with self.assertRaisesRegex(Fault, "is not a folder"):
