@@ -152,6 +152,25 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
        "are neighbours: h / (heads / kv_heads)",
        attention_with(in, bias, seen,
                       [&](int head) { return head % sizes.kv_heads; })}};
+  const auto score = [&](int head, int query, int key, double product) {
+    if (!seen(query, key)) return kMinusInfinity;
+    const auto slope =
+        static_cast<double>(slopes_of(sizes)[static_cast<std::size_t>(head)]);
+    return static_cast<double>(in.scale) * product -
+           bias(slope, query + shift - key);
+  };
+  // The tile of keys is the student's choice.
+  for (const int keys : {1, 8, 16, 32, 64, 128}) {
+    const std::string where =
+        fmt::format("when the maximum rose (as with tiles of {} {})", keys,
+                    keys == 1 ? "key" : "keys");
+    wrongs.push_back({"neither l nor O was rescaled " + where,
+                      online(in, score, keys, {false, false})});
+    wrongs.push_back({"l was not rescaled " + where,
+                      online(in, score, keys, {false, true})});
+    wrongs.push_back({"O was not rescaled " + where,
+                      online(in, score, keys, {true, false})});
+  }
   Rows base_2 = right, nan_rows = right;
   for (std::size_t i = 0; i < right.lse.size(); ++i) {
     base_2.lse[i] /= std::log(2.0);

@@ -148,6 +148,55 @@ inline Rows attention(const Inputs& in) {
   });
 }
 
+/// What an online softmax may leave out when the maximum rises.
+struct Rescales {
+  bool l, o;  ///< what is rescaled
+};
+
+/// Attention in float64 by an online softmax over tiles of keys, which need not rescale.
+/// @param keys of a tile; those beyond the last key are masked
+inline Rows online(const Inputs& in, const Score& score, int keys,
+                   Rescales rescales) {
+  const Sizes& s = in.sizes;
+  Rows result;
+  for (int head = 0; head < s.heads; ++head) {
+    const int of_k = head / (s.heads / s.kv_heads);
+    for (int query = 0; query < s.length_q; ++query) {
+      double m = kMinusInfinity, l = 0;
+      std::vector<double> o(static_cast<std::size_t>(s.head_dim), 0.0);
+      for (int key0 = 0; key0 < s.length_k; key0 += keys) {
+        const int end = std::min(key0 + keys, s.length_k);
+        std::vector<double> x;
+        double m_new = m;
+        for (int key = key0; key < end; ++key) {
+          x.push_back(score(head, query, key,
+                            product_of(in, head, of_k, query, key)));
+          m_new = std::max(m_new, x.back());
+        }
+        if (m_new == kMinusInfinity) continue;
+        const double rescale = std::exp(m - m_new);
+        if (rescales.l) l *= rescale;
+        if (rescales.o) {
+          for (double& sum : o) sum *= rescale;
+        }
+        m = m_new;
+        for (int key = key0; key < end; ++key) {
+          const double p = std::exp(x[key - key0] - m);
+          l += p;
+          const float* v =
+              in.v.data() + (of_k * s.length_k + key) * s.head_dim;
+          for (int e = 0; e < s.head_dim; ++e) {
+            o[e] += p * static_cast<double>(v[e]);
+          }
+        }
+      }
+      for (const double sum : o) result.o.push_back(l == 0 ? 0 : sum / l);
+      result.lse.push_back(l == 0 ? kMinusInfinity : m + std::log(l));
+    }
+  }
+  return result;
+}
+
 /// O or LSE, as many numbers as there are in another: the same in all places.
 inline std::vector<double> all(const std::vector<double>& like,
                                double number) {

@@ -72,7 +72,9 @@ FA_QUESTIONS {
       {"at_least",
        least,
        0,
-       {{work(one) / 3, "a unit cannot be cut either: round up"},
+       {{work(one) / 3,
+         "this bound is right, but the last SM is done after whole units: "
+         "round up"},
         {std::floor(work(one) / 3), "round up"},
         {kTiles, "the longest tile is a bound, too, but a lower one here"},
         {work(one), sum}}},
