@@ -25,6 +25,7 @@ import urllib.parse
 
 import latex2mathml.converter
 from docutils import nodes
+from sphinx.builders.epub3 import Epub3Builder
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
@@ -515,6 +516,8 @@ def mathml(node, display):
     unknown = re.search(r"<m[io][^>]*>(\\\w*|&#x0*26;)", made)
     if unknown:
         LOG.warning("the formula has '%s', which becomes no MathML", unknown[1], location=node)
+    # {+}: an operator holds text only.
+    made = re.sub(r"<mo><mrow><mo>([^<]*)</mo></mrow></mo>", r"<mo>\1</mo>", made)
     return made.replace("<math ", f'<math alttext="{html.escape(tex)}" ', 1)
 
 
@@ -538,11 +541,30 @@ def read_reference(app):
     app.course_reference = Reference(app.config.course_tags, pathlib.Path(app.srcdir))
 
 
+class BookBuilder(Epub3Builder):
+    """The book: its list of files says which of them have formulas, as EPUB 3 demands."""
+
+    def build_content(self):
+        super().build_content()
+        book = pathlib.Path(self.outdir)
+        content = book / "content.opf"
+
+        def item(match):
+            page = book / urllib.parse.unquote(match[1])
+            formulas = page.is_file() and "<math" in page.read_text(encoding="utf-8")
+            return match[0] + (' properties="mathml"' if formulas else "")
+
+        text = content.read_text(encoding="utf-8")
+        text = re.sub(r'href="([^"]*\.xhtml)" media-type="[^"]*"(?= />)', item, text)
+        content.write_text(text, encoding="utf-8")
+
+
 def setup(app):
     """Called by Sphinx."""
     app.add_config_value("course_tags", "", "env", str)
     app.add_config_value("course_made", "", "", str)
     app.add_builder(CourseBuilder, override=True)
+    app.add_builder(BookBuilder, override=True)
     app.add_transform(CommentBlocks)
     app.add_transform(GithubMarkdown)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
