@@ -172,11 +172,12 @@ inline void show_measured(const lab::StampedRuns& stamps,
   fmt::print("{}\n", table.text());
 }
 
-/// Prints the measured cycles of a consumer, the mean of all consumers of the SM.
+/// Prints the measured cycles of a consumer, the mean of all consumers of the SM. The rest is the
+/// issue of matmuls, stores, and the beginning and end of each block.
 /// @param work the name of the arithmetic: "softmax"
 inline void show_consumers(const std::vector<lab::NamedTimeline>& drawn, const std::string& work) {
   using Kind = lab::Span::Kind;
-  Table table({"cycles of a consumer", work, "waits: matmul", "copy", "other warps"});
+  Table table({"cycles of a consumer", work, "waits: matmul", "copy", "other warps", "rest"});
   for (const lab::NamedTimeline& one : drawn) {
     if (!one.measured) continue;
     std::vector<int> consumers;
@@ -184,12 +185,16 @@ inline void show_consumers(const std::vector<lab::NamedTimeline>& drawn, const s
       if (lane.name.rfind("consumer", 0) == 0) consumers.push_back(lane.warp);
     }
     std::vector<std::string> cells{one.name.substr(0, one.name.find(','))};
+    double rest = one.timeline.cycles;
     for (const Kind kind :
          {Kind::kWork, Kind::kWaitsForProducts, Kind::kWaitsForCopy, Kind::kWaitsForOthers}) {
       double sum = 0;
       for (const int warp : consumers) sum += cycles_of(one.timeline, warp, kind);
-      cells.push_back(fmt::format("{:.0f}", sum / static_cast<double>(consumers.size())));
+      const double mean = sum / static_cast<double>(consumers.size());
+      cells.push_back(fmt::format("{:.0f}", mean));
+      rest -= mean;
     }
+    cells.push_back(fmt::format("{:.0f}", rest));
     table.add(cells);
   }
   fmt::print("{}\n", table.text());
