@@ -106,7 +106,7 @@ void online_softmax(const Head<T>& head, std::int64_t begin, std::int64_t j,
     if (seen == 0) continue;
     auto p = s.row(i).head(seen).array();  // still S
     const T m_new = std::max(p.maxCoeff(), m(i));
-    if (m_new == kNegInf<T>) {  // every score overflowed: as if masked
+    if (m_new == kNegInf<T>) {  // all of them -inf: as if masked
       p.setZero();
       continue;
     }
