@@ -62,10 +62,17 @@ class TimeTable:
         self.modes = (False, True) if any(name in SAME_BITS for name in columns) else (False,)
 
     def print_heading(self):
-        print("TFLOP/s; - means not supported. x best: our speed over that of the fastest other.")
+        same = "; x det: the same with equal bits" if len(self.modes) > 1 else ""
+        print(
+            "TFLOP/s; - means not supported. x best: our speed over that of the fastest other"
+            + same
+            + "."
+        )
         line = f"{'type':<9}{'B':>3}{'heads':>6}{'D':>4} {'mask':<6}{'N':>6}"
         line += "".join(f"{HEADINGS[name]:>{self.width(name)}}" for name in self.columns)
-        print((line + f"{'x best':>8} {'best':<9}" * len(self.modes)).rstrip())
+        for mode in self.modes:
+            line += f"{'x det' if mode else 'x best':>8} {'best det' if mode else 'best':<9}"
+        print(line.rstrip())
 
     @staticmethod
     def width(name):

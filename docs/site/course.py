@@ -144,7 +144,7 @@ class CommentBlocks(SphinxTransform):
         name = posixpath.basename(old)
         parts = [nodes.Text("What "), link(new, f"reference:{new}")]
         if old != new:
-            parts += [nodes.Text(" changes of "), link(name, f"reference:{old}")]
+            parts += [nodes.Text(" changes in "), link(name, f"reference:{old}")]
         parts += self.more(new)
         # The folded link to the whole file is for GitHub.
         following, node = [], block.next_node(descend=False, siblings=True)
@@ -437,7 +437,7 @@ def change_pages(app):
         lesson = posixpath.dirname(posixpath.dirname(path)) + "/index.html"
         title = f"From {names[0].removesuffix('.cuh')} to {names[1].removesuffix('.cuh')}"
         body = (
-            f"<h1>{html.escape(title)}</h1>\n<p>What {links[1]} changes of {links[0]}; includes "
+            f"<h1>{html.escape(title)}</h1>\n<p>What {links[1]} changes in {links[0]}; includes "
             "and comments for the reference are left out. "
             f'<a href="{depth}{lesson}">The lesson</a></p>\n{block}'
         )

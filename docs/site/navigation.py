@@ -2,6 +2,7 @@
 
 import pathlib
 
+from common.classroom import catalogue
 from docs.site import chapters
 
 FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
@@ -50,11 +51,13 @@ def groups(root):
 
 def below(root, page):
     """The pages below a page in the navigation: chapters of a lesson, the lab's other pages, the
-    tasks of all exercises."""
+    tasks of all exercises in the order of the course."""
     if page in chapters.lessons(root):
         return chapters.chapters(root, page)
     if page == EXERCISES:
-        return sorted(p.relative_to(root).as_posix() for p in root.glob("*/exercises/*/task.md"))
+        return [
+            (e.folder / "task.md").relative_to(root).as_posix() for e in catalogue.exercises(root)
+        ]
     if page == LAB:
         beside = sorted(root.glob("common/lab/*.md"))
         return [p.relative_to(root).as_posix() for p in beside if p.name != "README.md"]

@@ -54,7 +54,7 @@ def converted(block, command):
 class PlainTable:
     """A table without a line of dashes, as the interfaces print their comparisons: between columns
     neither the headings nor any row has a letter; a column without a heading goes with the one
-    before it."""
+    before it, one without a value with the one after it ("flash 3 det")."""
 
     def __init__(self, title, lines):
         width = max(map(len, lines))
@@ -70,6 +70,10 @@ class PlainTable:
                 else:
                     spans.append((start, i))
                 start = None
+        for i in reversed(range(len(spans) - 1)):
+            a, b = spans[i]
+            if not any(line[a:b].strip() for line in lines[1:]):
+                spans[i : i + 2] = [(a, spans[i + 1][1])]
         self.title, self.spans = title, spans
         cells = [[" ".join(line[a:b].split()) for a, b in spans] for line in lines]
         self.heads, self.rows = cells[:1], [[words or "-" for words in row] for row in cells[1:]]

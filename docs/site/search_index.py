@@ -66,7 +66,7 @@ def terms(env):
     for section in env.get_doctree(navigation.docname(GLOSSARY)).findall(nodes.section):
         if isinstance(section.parent.parent, nodes.section):  # a term under its letter
             name = section.next_node(nodes.title).astext()
-            text = " ".join(own_text(section)).replace("\n", " ")
+            text = " ".join(section.next_node(nodes.paragraph).astext().split())
             address = f"{navigation.html_file(GLOSSARY)}#{section['ids'][0]}"
             found.append([name, re.sub(r"[\\{}]", "", text), address])  # without TeX's signs
     return found
