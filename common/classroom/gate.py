@@ -1,7 +1,8 @@
 """The gate: the grader is tested harder than the students. For every exercise
 
     the start compiles, and fails where and because it is meant to
-    the solution passes every stage, and so do right answers in other styles
+    the solution passes every stage, and so do at least two right answers in other styles, if the
+    exercise asks for code
     every typical wrong answer is refused by its stage, with a message that names the misconception
 
 and a table says which stage caught what. With --mutants: every mutant of every solution
@@ -78,6 +79,16 @@ def cases(toolchain, exercise):
         yield "right", name, answer, None, ""
 
 
+def few_styles(chosen):
+    """Faults: exercises with code that have fewer than two right answers besides the solution."""
+    counts = {e.id: len(e.right_answers()) for e in chosen if not e.predicts}
+    return [
+        f"{name} has {count} right answers in other styles; at least two are needed"
+        for name, count in counts.items()
+        if count < 2
+    ]
+
+
 def stages_of(program):
     """The stages that a compiled grader has."""
     return subprocess.run([str(program), "--stages"], capture_output=True, text=True).stdout.split()
@@ -117,15 +128,14 @@ def main(arguments, root, toolchain):
         return print_times(tools, chosen)
     if options.mutants is not None:
         return grade_mutants(tools, chosen, options)
-    work, faults = [], []
+    work, faults = [], few_styles(chosen)
     began = time.monotonic()
     for exercise in chosen:
         if len(exercise.hints()) != 3:
             faults.append(f"{exercise.id} has {len(exercise.hints())} hints; three are needed")
-        wrong = 0
-        for case in cases(tools, exercise):
-            wrong += case[0] == "wrong"
-            work.append((exercise, *case))
+        own = list(cases(tools, exercise))
+        work += [(exercise, *case) for case in own]
+        wrong = sum(case[0] == "wrong" for case in own)
         if wrong < 3:
             faults.append(f"{exercise.id} has {wrong} wrong answers; at least three are needed")
     with concurrent.futures.ThreadPoolExecutor(max(1, options.jobs)) as pool:
@@ -145,7 +155,12 @@ def main(arguments, root, toolchain):
     )
     right = [row for row in rows if row["kind"] == "right"]
     passed = sum(not row["fault"] for row in right)
-    print(f"{len(right)} right answers in other styles, {passed} of them accepted.")
+    with_code = [exercise for exercise in chosen if not exercise.predicts]
+    least = min((len(exercise.right_answers()) for exercise in with_code), default=0)
+    print(
+        f"{len(right)} right answers in other styles to {len(with_code)} exercises with code, "
+        f"{passed} of them accepted; at least {least} per exercise."
+    )
     print(
         f"Slowest check of a solution: {slowest['exercise']}, {slowest['seconds']:.1f} s, "
         f"with {options.jobs} at a time; "

@@ -358,7 +358,8 @@ def ended(status, outcome, limits, program, shown):
         return outcome.exceeded
     where = place(program, outcome.output, shown)
     if outcome.timed_out or status == -signal.SIGXCPU:
-        return f"it was still running after {limits.seconds} seconds{where}: an endless loop?"
+        reason = "an endless loop, or far too many iterations?"
+        return f"it was still running after {limits.seconds} seconds{where}: {reason}"
     output = FRAMES.sub("", outcome.output).strip()
     reasons = {
         signal.SIGSEGV: "it accessed memory that is not its own: an index out of range?",

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "common/classroom/cuda_words.hpp"
 #include "common/classroom/entry.hpp"
 #include "common/classroom/launches.hpp"
 #include "common/classroom/puzzle.hpp"

@@ -100,8 +100,7 @@ FA_STAGE(traffic) {
   const std::int64_t most = longest_thread(played);
   note("loads and stores of one thread", most);
   require(played.seen.atomics == 0,
-          "the sum was made with atomics, which follow one another; reduce "
-          "it as a tree");
+          "no atomics, which follow one another; reduce the sum as a tree");
   require(reads(played, 0) <= 64,
           "a was read several times: each thread reads one element");
   require(most <= 32,

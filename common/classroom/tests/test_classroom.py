@@ -9,7 +9,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree as xml
 
-from common.classroom import catalogue, export, formats, grade, grading, mutants, student
+from common.classroom import catalogue, export, formats, gate, grade, grading, mutants, student
 from common.classroom.catalogue import Fault
 from common.classroom.tests.support import ROOT, exercise, toolchain
 
@@ -77,6 +77,19 @@ class Frames(unittest.TestCase):
             if not one.predicts:
                 self.assertNotEqual(one.start(), one.solution(), one.id)
                 self.assertIn("TODO" if one.kind != "bug hunt" else "Exercise", one.start(), one.id)
+
+    def test_an_exercise_needs_right_answers_in_other_styles(self):
+        everything = catalogue.exercises()
+        self.assertEqual(gate.few_styles(everything), [])
+        one = exercise("04_dot")
+        one.right_answers = lambda: [("loops", one.solution())]
+        self.assertEqual(
+            gate.few_styles([one]),
+            ["04_dot has 1 right answers in other styles; at least two are needed"],
+        )
+        numbers = [e for e in everything if e.predicts]
+        self.assertTrue(numbers)
+        self.assertEqual(gate.few_styles(numbers), [])
 
     def test_names_of_exercises(self):
         self.assertEqual(exercise("one_step").id, "03_one_step")
@@ -581,7 +594,8 @@ class Grade(Folder):
             self.assertEqual(grade.suspicious(right), [], right)
         for one in catalogue.exercises():
             if not one.predicts:
-                for text in (one.start(), one.solution()):
+                right = [text for _name, text in one.right_answers()]
+                for text in (one.start(), one.solution(), *right):
                     self.assertEqual(grade.suspicious(text), [], one.id)
 
     def test_accesses_are_not_hidden_from_the_lab(self):
