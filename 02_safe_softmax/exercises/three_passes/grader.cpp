@@ -83,16 +83,17 @@ void grade(const std::vector<double>& scores, const std::string& where) {
 }
 
 // Each exponential and each partial sum is rounded: to the last bit.
-void grade_roundings() {
+// Returns true if the sum may have been rounded only once.
+bool grade_roundings(std::uint64_t seed) {
   constexpr std::int64_t kScores = 300;
   fa::Tensor<half, 1> x({kScores}), y({kScores});
   double m = kMasked, l = 0, exact_l = 0, narrow_l = 0;
   for (std::int64_t j = 0; j < kScores; ++j) {
-    x(j) = static_cast<half>(static_cast<float>(fa::random_normal(3, j)));
+    x(j) = static_cast<half>(static_cast<float>(fa::random_normal(seed, j)));
     m = std::max(m, fa::safe::exact(x(j)));
   }
   const std::vector<double> s = numbers(x);
-  std::vector<double> right, exact, narrow;
+  std::vector<double> right, exact;
   using fa::safe::exp_in;
   using fa::safe::rounded;
   for (const double v : s) {
@@ -102,8 +103,6 @@ void grade_roundings() {
   }
   for (const double v : s) {
     right.push_back(rounded<half>(exp_in<half>(v - m) / l));
-    narrow.push_back(
-        rounded<half>(exp_in<half>(rounded<half>(v - m)) / narrow_l));
     exact.push_back(rounded<half>(std::exp(v - m) / exact_l));
   }
   const auto different = [&](const fa::Tensor<half, 1>& out,
@@ -128,12 +127,26 @@ void grade_roundings() {
                           ? ", because nothing was rounded on the way"
                           : ""));
   y = call<fa::Tensor<half, 1>>("narrow", x, y);
-  const std::int64_t wide = different(y, narrow);
+  const auto off_narrow = [&](double sum) {
+    std::vector<double> narrow;
+    for (const double v : s) {
+      narrow.push_back(
+          rounded<half>(exp_in<half>(rounded<half>(v - m)) / sum));
+    }
+    return different(y, narrow);
+  };
+  std::int64_t wide = off_narrow(narrow_l);
+  // Another order of the sum gives another number of 16 bits.
+  for (double sum = rounded<half>(0.85 * l); wide > kFew && sum < 1.15 * l;
+       sum += std::exp2(std::floor(std::log2(sum)) - 10)) {
+    wide = std::min(wide, off_narrow(sum));
+  }
   require(wide <= kFew,
           fmt::format("with A = float16, {} of {} probabilities differ; each "
                       "difference and each partial sum is rounded to A: "
                       "rounded<A>",
                       wide, kScores));
+  return off_narrow(rounded<half>(l)) <= kFew;
 }
 
 }  // namespace
@@ -149,7 +162,15 @@ FA_STAGE(odd) {
   grade({kMasked, 2, kMasked}, "-inf 2 -inf");
   grade({kMasked, kMasked}, "-inf -inf");
   grade(std::vector<double>(5000, 3.0), "5000 equal scores");
-  grade_roundings();
+  // An order of the sum may give what is nearest to it, but hardly ever for all of these.
+  bool once = true;
+  for (const std::uint64_t seed : {3, 4, 5}) {
+    once = grade_roundings(seed) && once;
+  }
+  require(
+      !once,
+      "with A = float16 the sum seems to be rounded only at the end; each "
+      "partial sum is rounded to A: rounded<A>");
 }
 
 FA_STAGE(traffic) {

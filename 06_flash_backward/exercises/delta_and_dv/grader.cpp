@@ -247,6 +247,7 @@ FA_STAGE(traffic) {
   require(launched.seen.bytes <= most,
           fmt::format("{} bytes of global memory are asked for, and {} would "
                       "do: is each tile loaded once for a block, and left "
-                      "out where the mask hides it?",
+                      "out where the mask hides it? What all lanes of a warp "
+                      "load from one address counts for each lane",
                       launched.seen.bytes, most));
 }
