@@ -12,21 +12,27 @@
 
 namespace fa::FA_TARGET {
 
+/// Lanes of a warp.
 constexpr int warpSize = 32;
 
+/// Two floats that one instruction loads.
 struct alignas(8) float2 {
-  float x, y;
+  float x;  ///< the first
+  float y;  ///< the second
 };
+/// Both of them.
 __forceinline__ float2 make_float2(float x, float y) {
   return {x, y};
 }
 
+/// The smaller one, of numbers of any types; the other one where one is NaN.
 template <class A, class B>
 __forceinline__ std::common_type_t<A, B> min(A a, B b) {
   using T = std::common_type_t<A, B>;
   if constexpr (std::is_floating_point_v<T>) return std::fmin(T(a), T(b));
   return T(a) < T(b) ? T(a) : T(b);
 }
+/// The larger one, likewise.
 template <class A, class B>
 __forceinline__ std::common_type_t<A, B> max(A a, B b) {
   using T = std::common_type_t<A, B>;
@@ -34,16 +40,19 @@ __forceinline__ std::common_type_t<A, B> max(A a, B b) {
   return T(a) < T(b) ? T(b) : T(a);
 }
 
-// Less exact on a GPU than here.
+/// e^x; on a GPU less exact than here, as are the next two.
 __forceinline__ float __expf(float x) {
   return std::exp(x);
 }
+/// ln x.
 __forceinline__ float __logf(float x) {
   return std::log(x);
 }
+/// x / y.
 __forceinline__ float __fdividef(float x, float y) {
   return x / y;
 }
+/// 1 / sqrt(x).
 __forceinline__ float rsqrtf(float x) {
   return 1 / std::sqrt(x);
 }
