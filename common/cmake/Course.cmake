@@ -70,7 +70,7 @@ function(fa_tests TARGET LABEL)
                          PROPERTIES LABELS ${LABEL} SKIP_RETURN_CODE 77
                                     # A test that fails is not skipped.
                                     SKIP_REGULAR_EXPRESSION "MESSAGE: skipped: .*Status: SUCCESS"
-                                    TIMEOUT 300 ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
+                                    TIMEOUT 600 ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
 endfunction()
 
 # What makes a kernel watched: the compiler calls the watcher before each load and store. The other flags keep it

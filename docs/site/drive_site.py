@@ -202,7 +202,7 @@ def keyboard(window, html):
     window.until("location.pathname.endsWith('1_one_kernel.html')")
     window.press("Tab")
     window.press("Enter")
-    tab_to(window, "01__unfused_8cuh_source.html", 10)
+    tab_to(window, "02__flash__1_8cuh_source.html", 20)
     window.press("Enter")
     window.until("location.pathname.endsWith('_source.html')")
     if not window.value("document.querySelector('.course-links a[href*=one_kernel]')"):

@@ -1,8 +1,8 @@
 """Which pages the site has, in groups, and their order: what the sidebar shows."""
 
+import json
 import pathlib
 
-from common.classroom import catalogue
 from docs.site import chapters
 
 FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
@@ -49,15 +49,20 @@ def groups(root):
     return found
 
 
+def in_the_course(task):
+    """Where an exercise stands in the course: its lesson and level."""
+    about = json.loads(task.with_name("exercise.json").read_text(encoding="utf-8"))
+    return task.parents[2].name, about["level"], task
+
+
 def below(root, page):
     """The pages below a page in the navigation: chapters of a lesson, the lab's other pages, the
     tasks of all exercises in the order of the course."""
     if page in chapters.lessons(root):
         return chapters.chapters(root, page)
     if page == EXERCISES:
-        return [
-            (e.folder / "task.md").relative_to(root).as_posix() for e in catalogue.exercises(root)
-        ]
+        tasks = sorted(root.glob("*/exercises/*/task.md"), key=in_the_course)
+        return [p.relative_to(root).as_posix() for p in tasks]
     if page == LAB:
         beside = sorted(root.glob("common/lab/*.md"))
         return [p.relative_to(root).as_posix() for p in beside if p.name != "README.md"]

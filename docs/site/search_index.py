@@ -53,6 +53,8 @@ def index(env):
         for section in doctree.findall(nodes.section):
             heading = section.next_node(nodes.title)
             sections.append([section["ids"][0], heading.astext(), *own_text(section)])
+        if page == GLOSSARY:
+            del sections[1:]  # its terms are found by terms()
         title = sections[0][1] if sections else page
         found.append([navigation.html_file(page), title, group_of[page], sections])
     return found
