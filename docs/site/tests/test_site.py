@@ -340,7 +340,7 @@ class Target(TreeTest):
             self.assertIn(", lines 12 to 12", first)
         with self.subTest("a step of a ladder"):
             self.assertIn('href="../changes/01_a/kernels/02_new.html"', first)
-            self.assertIn("changes of", first)
+            self.assertIn("changes in", first)
             self.assertNotIn("The whole file", first)
             self.assertIn(
                 "From 01_old to 02_new", self.html_file("changes/01_a/kernels/02_new.html")
