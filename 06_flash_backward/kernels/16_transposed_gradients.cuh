@@ -165,48 +165,46 @@ struct TransposedWarpgroup {
     float p[Tile::keys / 2], d_s[Tile::keys / 2];
     std::uint32_t rounded_p[Tile::keys / 16][4],
         rounded_d_s[Tile::keys / 16][4];
-    // dQ = dS K of the previous tile in two parts, S = Q K^T, dP = dO V^T,
-    // dV^T += dO^T P or dK^T += Q^T dS of the previous tile
-    float narrow[Tile::narrow_part / 2];
+    //! [step]
+    // dQ = dS K of the previous tile in two parts, S = Q K^T, dV^T += dO^T P or
+    // dK^T += Q^T dS of the previous tile
     if constexpr (first) {
       shared->q_pipe.consumer_wait(at);
       issue_scores(p, shared->q[at.stage], shared->k);
-      shared->d_o_pipe.consumer_wait(at);
-      issue_scores(d_s, shared->d_o[at.stage], shared->v);
-      wgmma_wait<1>(p);
+      wgmma_wait<0>(p);
     } else {
-      //! [step]
-      float wide[Tile::wide_part / 2];
+      float wide[Tile::wide_part / 2], narrow[Tile::narrow_part / 2];
       issue_d_q(wide, wide_col());
       issue_d_q(narrow, narrow_col());
       wgmma_wait<1>(wide);
       add_d_q(wide, 0);
       shared->q_pipe.consumer_wait(at);
       issue_scores(p, shared->q[at.stage], shared->k);
-      wgmma_wait<1>(narrow);
-      add_d_q(narrow, Tile::wide_part * Tile::block_m);
-      shared->d_o_pipe.consumer_wait(at);
-      issue_scores(d_s, shared->d_o[at.stage], shared->v);
       issue_sums(at.stage ^ 1);
-      wgmma_wait<2>(p);
-      //! [step]
+      wgmma_wait<2>(narrow);
+      add_d_q(narrow, Tile::wide_part * Tile::block_m);
+      wgmma_wait<1>(p);
     }
-    // P = exp2(S - LSE)
+    // P = exp2(S - LSE), while the sums are computed
     if (masked) apply_mask_rows(p, a, query0, key0);
     recompute_prob_rows(p, row_pair(shared->lse[at.stage]).of,
                         a.scale * kLog2E);
     round_to_operand<T>(rounded_p, p);
-    // dS = P * (dP - delta), elementwise
-    wgmma_wait<first ? 0 : 1>(d_s);
-    score_gradient_rows(d_s, p, row_pair(shared->delta[at.stage]).of);
-    round_to_operand<T>(rounded_d_s, d_s);
+    // dP = dO V^T
+    shared->d_o_pipe.consumer_wait(at);
+    issue_scores(d_s, shared->d_o[at.stage], shared->v);
+    //! [step]
     if constexpr (!first) {
-      wgmma_wait<0>(sums[0], sums[1], sums[2]);
+      wgmma_wait<1>(sums[0], sums[1], sums[2]);
       release_stage(shared->q_pipe, {at.stage ^ 1, 0});
       release_stage(shared->d_o_pipe, {at.stage ^ 1, 0});
       wait_for_warpgroups();  // both have read P and dS
     }
     store_scores(shared->p, rounded_p, warpgroup * Tile::keys);
+    // dS = P * (dP - delta), elementwise
+    wgmma_wait<0>(d_s);
+    score_gradient_rows(d_s, p, row_pair(shared->delta[at.stage]).of);
+    round_to_operand<T>(rounded_d_s, d_s);
     store_scores(shared->d_s, rounded_d_s, warpgroup * Tile::keys);
     wait_for_d_s();
     at.advance();
