@@ -24,9 +24,7 @@ __device__ int accumulation_rank(const Attention<T>& a, const NBlock& block,
 }
 //! [turn]
 
-/// A thread that adds a warpgroup's parts of dQ to the accumulator, in order. With tiles of 64
-/// queries a part is released when the next one has arrived: the thread does not wait for memory in
-/// between, and the next block, two tiles behind, does not notice.
+/// A thread that adds a warpgroup's parts of dQ to the accumulator, in order.
 /// @return where the block's next parts are in its pipeline
 //! [add_in_order]
 template <class Tile, class Shared, class T>
@@ -34,28 +32,16 @@ __device__ PipelineState<1> accumulate_d_q_in_order(
     Shared& shared, const AttentionGradient<T>& a, const NBlock& block,
     int warpgroup, PipelineState<1> at = {}) {
   const int bytes = d_q_bytes<Tile>(warpgroup);
-  constexpr bool release_later = Tile::block_m == 64;
-  //! [release]
-  int unreleased = -1;  // the semaphore of a part that has been added
-  const auto release_part = [&] {
-    if (unreleased < 0) return;
-    bulk_wait<0>();  // the sums are in global memory
-    __threadfence();
-    atomicAdd(a.d_q_semaphores + unreleased, 1u);
-    unreleased = -1;
-  };
-  //! [release]
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = workspace_row(a, block, head, query0);
     unsigned* const semaphore = d_q_semaphore(a, row, warpgroup);
     const auto rank =
         static_cast<unsigned>(accumulation_rank<Tile>(a, block, query0));
     //! [ordered_tile]
-    shared.d_q_full[warpgroup].wait(at.parity);
-    release_part();  // the previous one, if that is still to be done
     float* const to = d_q_accum_part<Tile>(a, row, warpgroup);
     while (load_acquire(semaphore) != rank) {  // other blocks add before
     }
+    shared.d_q_full[warpgroup].wait(at.parity);
     fence_async_proxy_global();  // makes their sums visible to TMA
     if (rank == 0) {
       bulk_store(to, shared.d_q[warpgroup], bytes);
@@ -65,12 +51,11 @@ __device__ PipelineState<1> accumulate_d_q_in_order(
     bulk_commit();
     bulk_wait_read<0>();
     shared.d_q_empty[warpgroup].arrive();
-    unreleased = static_cast<int>(semaphore - a.d_q_semaphores);
-    if (!release_later) release_part();
+    bulk_wait<0>();  // the sums are in global memory
+    atomic_add_release(semaphore, 1);
     //! [ordered_tile]
     at.advance();
   });
-  release_part();
   return at;
 }
 //! [add_in_order]

@@ -45,8 +45,7 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
     shared.d_q_empty[warpgroup].arrive();
     if (first) {
       bulk_wait<0>();  // the part is in global memory
-      __threadfence();
-      atomicAdd(semaphore, kStored);
+      atomic_add_release(semaphore, kStored);
     }
     //! [store_tile]
     at.advance();

@@ -142,8 +142,16 @@ __device__ inline void store2(float* address, float x, float y) {
   *reinterpret_cast<float2*>(address) = make_float2(x, y);
 }
 
-/// atomicAdd() on a counter in global memory, which acquires: what others did before they counted
-/// behind a __threadfence() is there for this thread. It costs less than a fence behind it.
+/// atomicAdd() on a counter in global memory, which releases: whoever acquires the new value sees
+/// what this thread did before. It costs less than a __threadfence() before an atomicAdd().
+__device__ inline void atomic_add_release(unsigned* counter, unsigned value) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;\n" ::"l"(
+                   __cvta_generic_to_global(counter)),
+               "r"(value)
+               : "memory");
+}
+/// atomicAdd() on a counter in global memory, which acquires: what others did before they
+/// released it is there for this thread. It costs less than a __threadfence() behind it.
 /// @returns the value before
 __device__ inline unsigned atomic_add_acquire(unsigned* counter,
                                               unsigned value) {
@@ -154,8 +162,8 @@ __device__ inline unsigned atomic_add_acquire(unsigned* counter,
                : "memory");
   return before;
 }
-/// Reads a counter in global memory and acquires: what other blocks did before they changed it
-/// behind a __threadfence() is there for this thread. To poll, it costs less than
+/// Reads a counter in global memory and acquires: what other blocks did before they released
+/// it is there for this thread. To poll, it costs less than
 /// atomic_add_acquire() of 0, which also writes.
 __device__ inline unsigned load_acquire(const unsigned* counter) {
   unsigned value;

@@ -303,6 +303,12 @@ inline void grid_dependency_wait() {
   lab::wait_for_grids();
 }
 inline void launch_dependents() {}  // launches in the lab never overlap
+__forceinline__ void atomic_add_release(
+    unsigned* counter, unsigned value,
+    SourceLocation location = caller_location()) {
+  lab::fence_memory();
+  atomicAdd(counter, value, location);
+}
 __forceinline__ unsigned atomic_add_acquire(
     unsigned* counter, unsigned value,
     SourceLocation location = caller_location()) {

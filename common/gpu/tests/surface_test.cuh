@@ -216,11 +216,16 @@ TEST_CASE("atomics of all blocks add up") {
 }
 
 // A block leaves a number and raises a flag; another one waits for the flag and takes the number.
+template <bool fenced>
 __global__ void passed_on(float* part, unsigned* flag, float* out) {
   if (blockIdx.x == 0) {
     *part = 7;
-    __threadfence();
-    atomicAdd(flag, 1u);
+    if (fenced) {
+      __threadfence();
+      atomicAdd(flag, 1u);
+    } else {
+      atomic_add_release(flag, 1);
+    }
   } else {
     while (load_acquire(flag) == 0) continue;
     *out = *part;
@@ -228,12 +233,14 @@ __global__ void passed_on(float* part, unsigned* flag, float* out) {
 }
 
 TEST_CASE("load_acquire() waits for what another block has written") {
-  DeviceBuffer<float> part(1), out(1);
-  DeviceBuffer<unsigned> flag(1);
-  flag.zero();
-  launch(passed_on, {{2}, {1}}, part.data(), flag.data(), out.data());
-  CHECK(values(out)[0] == 7);
-  CHECK(values(flag)[0] == 1);
+  for (const auto kernel : {passed_on<true>, passed_on<false>}) {
+    DeviceBuffer<float> part(1), out(1);
+    DeviceBuffer<unsigned> flag(1);
+    flag.zero();
+    launch(kernel, {{2}, {1}}, part.data(), flag.data(), out.data());
+    CHECK(values(out)[0] == 7);
+    CHECK(values(flag)[0] == 1);
+  }
 }
 
 __global__ void copy_by_fours(const float* in, float* out) {

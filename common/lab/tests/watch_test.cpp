@@ -225,20 +225,25 @@ TEST_CASE("order passes through a third lane, but not by itself") {
 }
 
 // A block tells the next one by a flag, which that one reads with load_acquire().
-template <bool fenced, bool changes>
+enum class Raises { kNever, kUnfenced, kFenced, kByReleasing };
+template <Raises raises>
 __global__ void next_block_reads(float* part, unsigned* flag, float* out) {
   if (threadIdx.x != 0) return;
   if (blockIdx.x == 0) {
     *part = 1;
-    if (fenced) __threadfence();
-    if (changes) {
+    if (raises == Raises::kByReleasing) {
+      atomic_add_release(flag, 1);
+      return;
+    }
+    if (raises != Raises::kUnfenced) __threadfence();
+    if (raises != Raises::kNever) {
       atomicAdd(flag, 1u);
     } else {
       load_acquire(flag);  // which no other thread can see
     }
     return;
   }
-  if (changes) {
+  if (raises != Raises::kNever) {
     while (load_acquire(flag) == 0) continue;
   } else {
     load_acquire(flag);
@@ -246,7 +251,7 @@ __global__ void next_block_reads(float* part, unsigned* flag, float* out) {
   *out = *part;
 }
 
-TEST_CASE("load_acquire() learns what a fence and a counter tell") {
+TEST_CASE("load_acquire() learns what a counter tells behind a fence, or that releases") {
   const auto report = [](auto kernel) {
     return watched([&] {
       DeviceBuffer<float> part(1), out(1);
@@ -255,8 +260,10 @@ TEST_CASE("load_acquire() learns what a fence and a counter tell") {
       launch(kernel, {{2}, {32}}, part.data(), flag.data(), out.data());
     });
   };
-  check_clean(report(next_block_reads<true, true>));
-  for (const auto kernel : {next_block_reads<false, true>, next_block_reads<true, false>}) {
+  check_clean(report(next_block_reads<Raises::kFenced>));
+  check_clean(report(next_block_reads<Raises::kByReleasing>));
+  for (const auto kernel :
+       {next_block_reads<Raises::kUnfenced>, next_block_reads<Raises::kNever>}) {
     const Report wrong = report(kernel);
     CAPTURE(wrong.text());
     REQUIRE(wrong.findings.size() == 1);
