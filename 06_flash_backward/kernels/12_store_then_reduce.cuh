@@ -45,7 +45,8 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
     shared.d_q_empty[warpgroup].arrive();
     if (first) {
       bulk_wait<0>();  // the part is in global memory
-      atomic_add_release(semaphore, kStored);
+      __threadfence();
+      atomicAdd(semaphore, kStored);
     }
     //! [store_tile]
     at.advance();
@@ -109,7 +110,8 @@ void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
-  const TileScheduler scheduler = n_block_scheduler<Tile>(a, a.causal, true);
+  const TileScheduler scheduler =
+      n_block_scheduler<Tile>(a, HeadsTogether::kCausalBalanced);
   launch(stream, flash_backward_store_then_reduce<Tile, T>,
          {grid_of_work(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},

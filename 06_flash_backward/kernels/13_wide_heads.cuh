@@ -570,7 +570,8 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
   // warpgroups in a block of queries.
   const bool keys_first =
       std::int64_t{4} * group * a.length_q > std::int64_t{2 * 3} * a.length_k;
-  return {queries, n_block_scheduler<Tile>(a, a.causal), keys_first};
+  return {queries, n_block_scheduler<Tile>(a, HeadsTogether::kCausal),
+          keys_first};
 }
 
 /// Launches the rung.

@@ -260,8 +260,8 @@ void launch_backward_persistent(const AttentionGradient<T>& a,
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
-  const TileScheduler scheduler =
-      n_block_scheduler<Tile>(a, ordered || a.causal, !ordered);
+  const TileScheduler scheduler = n_block_scheduler<Tile>(
+      a, ordered ? HeadsTogether::kOrdered : HeadsTogether::kCausalBalanced);
   launch(stream, flash_backward_persistent<Tile, ordered, T>,
          {persistent_grid(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},

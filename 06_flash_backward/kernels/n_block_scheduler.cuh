@@ -31,26 +31,36 @@ inline int balanced_heads(int blocks) {
   return std::min(2 * sm_count / blocks, sm_count / 8);
 }
 
+/// Which heads are processed together.
+enum class HeadsTogether {
+  /// Under the causal mask those whose Q, dO and d_q_accum stay in the L2 cache; without it none.
+  kCausal,
+  /// Under the causal mask more than those, if that balances the blocks better.
+  kCausalBalanced,
+  /// For blocks that wait for one another: with or without a mask, those that need half of the
+  /// space. More were slower.
+  kOrdered
+};
+
 /// The order of blocks of keys.
-/// @tparam Tile    of the kernel
-/// @param a        what is computed
-/// @param together whether heads are processed together whose Q, dO and d_q_accum stay in the L2
-///                 cache
-/// @param balanced whether they are more, if that balances the blocks better; where blocks wait for
-///                 one another that does not help
+/// @tparam Tile of the kernel
 template <class Tile, class T>
-TileScheduler n_block_scheduler(const AttentionGradient<T>& a, bool together,
-                                bool balanced = false) {
+TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
+                                HeadsTogether which) {
+  const bool ordered = which == HeadsTogether::kOrdered;
   const int heads = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
   const std::size_t row_bytes =
       2 * sizeof(T) + (a.d_q_accum != nullptr ? sizeof(float) : 0);
-  // Twice: with all of heads_in_l2() ordered blocks were slower by up to a tenth.
-  const std::int64_t bytes = 2 * std::int64_t{group} * a.length_q * Tile::d *
-                             static_cast<std::int64_t>(row_bytes);
+  const std::int64_t bytes = std::int64_t{group} * a.length_q * Tile::d *
+                             static_cast<std::int64_t>(row_bytes) *
+                             (ordered ? 2 : 1);
   const int blocks = ceil_div(a.length_k, Tile::block_n);
-  const int least = balanced ? std::min(heads, balanced_heads(blocks)) : 0;
-  return {blocks, a.kv_heads, heads,
-          together ? std::max(least, heads_in_l2(heads, bytes)) : 0};
+  const int least = which == HeadsTogether::kCausalBalanced
+                        ? std::min(heads, balanced_heads(blocks))
+                        : 0;
+  return {
+      blocks, a.kv_heads, heads,
+      ordered || a.causal ? std::max(least, heads_in_l2(heads, bytes)) : 0};
 }
 
 /// A block for each tile of work, in one row.
