@@ -112,15 +112,10 @@ void grade(int k) {
   const auto right = product(same, same, same);
   if (unexplained(c.seen, {"C", c.out, 8}, right, 0, mistakes)) {
     explain_product(
-        [=](const Element& a, const Element& b) {
-          std::vector<float> of_a, of_b;
-          for (int l = 0; l < k; ++l) {
-            for (int i = 0; i < 16; ++i) of_a.push_back(a(i, l));
-            for (int j = 0; j < 8; ++j) of_b.push_back(b(l, j));
-          }
+        [=](const std::vector<float>& of_a, const std::vector<float>& of_b) {
           return call<Launched>("multiply", of_a, of_b, k).out;
         },
-        16, 8, k);
+        16, 8, k, StoredA::kByColumns);
   }
   check_result(c.seen,
                {{"out of bounds",

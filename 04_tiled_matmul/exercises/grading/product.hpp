@@ -14,14 +14,26 @@ namespace fa::classroom {
 
 /// An element of a matrix by its row and column.
 using Element = std::function<float(int row, int col)>;
-/// Multiplies by the student's kernel. @return C, [m, n]
-using Multiply =
-    std::function<std::vector<double>(const Element& a, const Element& b)>;
+/// Multiplies A and B by the student's kernel. B is [k, n]. @return C, [m, n]
+using Multiply = std::function<std::vector<double>(
+    const std::vector<float>& a, const std::vector<float>& b)>;
+/// How a kernel's A is stored: [m, k] or [k, m].
+enum class StoredA { kByRows, kByColumns };
 
 /// Refuses a wrong product by an example: with the identity for A, C should be
 /// B, and the other way round. Returns where both are right.
 /// @param m, n, k of C = A B; a sum of numbers up to 128 must be exact
-inline void explain_product(const Multiply& multiply, int m, int n, int k) {
+inline void explain_product(const Multiply& multiply, int m, int n, int k,
+                            StoredA stored = StoredA::kByRows) {
+  const auto product = [&](const Element& a, const Element& b) {
+    std::vector<float> of_a, of_b;
+    const bool by_rows = stored == StoredA::kByRows;
+    for (int i = 0; i < m * k; ++i) {
+      of_a.push_back(by_rows ? a(i / k, i % k) : a(i % m, i / m));
+    }
+    for (int i = 0; i < k * n; ++i) of_b.push_back(b(i / n, i % n));
+    return multiply(of_a, of_b);
+  };
   const Element identity = [](int row, int col) {
     return row == col ? 1.0f : 0.0f;
   };
@@ -32,11 +44,11 @@ inline void explain_product(const Multiply& multiply, int m, int n, int k) {
     return static_cast<float>(col + 1);
   };
   for (const bool of_b : {true, false}) {
-    // C by the numbers of the rows, and of the columns, of the other matrix.
-    const auto rows = of_b ? multiply(identity, row_number)
-                           : multiply(row_number, identity);
-    const auto cols = of_b ? multiply(identity, col_number)
-                           : multiply(col_number, identity);
+    // The other matrix holds in each element its row, then its column.
+    const auto rows =
+        of_b ? product(identity, row_number) : product(row_number, identity);
+    const auto cols =
+        of_b ? product(identity, col_number) : product(col_number, identity);
     const char* const other = of_b ? "B" : "A";
     const int rows_of = of_b ? k : m, cols_of = of_b ? n : k;
     int wrong = 0;

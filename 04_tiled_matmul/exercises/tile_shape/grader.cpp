@@ -64,14 +64,7 @@ void grade(int m, int n, int k) {
   }
   if (unexplained(c.seen, {"c", c.out, n}, c.right, tolerance, {})) {
     explain_product(
-        [=](const Element& a, const Element& b) {
-          std::vector<float> of_a, of_b;
-          for (int i = 0; i < m; ++i) {
-            for (int l = 0; l < k; ++l) of_a.push_back(a(i, l));
-          }
-          for (int l = 0; l < k; ++l) {
-            for (int j = 0; j < n; ++j) of_b.push_back(b(l, j));
-          }
+        [=](const std::vector<float>& of_a, const std::vector<float>& of_b) {
           return call<Launched>("product", of_a, of_b, m, n, k).out;
         },
         m, n, k);

@@ -112,7 +112,7 @@ void grade_strided(int heads, int length_q, int head_dim) {
   const auto delta = call<fa::Tensor<double, 3>>("row_dots_strided", o, d_o);
   require(agree({delta.data(), delta.data() + delta.count()}, right, 1e-12),
           "wrong where the rows of a view do not follow one another: o(b, h, "
-          "i, c) goes by the strides, and an index into o.data() does not");
+          "i, c) uses the strides, and an index into o.data() does not");
 }
 
 }  // namespace
