@@ -168,23 +168,21 @@ struct TransposedWarpgroup {
     //! [step]
     // dQ = dS K of the previous tile in two parts, S = Q K^T, dV^T += dO^T P or
     // dK^T += Q^T dS of the previous tile
-    if constexpr (first) {
-      shared->q_pipe.consumer_wait(at);
-      issue_scores(p, shared->q[at.stage], shared->k);
-      wgmma_wait<0>(p);
-    } else {
-      float wide[Tile::wide_part / 2], narrow[Tile::narrow_part / 2];
+    float wide[Tile::wide_part / 2], narrow[Tile::narrow_part / 2];
+    if constexpr (!first) {
       issue_d_q(wide, wide_col());
       issue_d_q(narrow, narrow_col());
       wgmma_wait<1>(wide);
       add_d_q(wide, 0);
-      shared->q_pipe.consumer_wait(at);
-      issue_scores(p, shared->q[at.stage], shared->k);
+    }
+    shared->q_pipe.consumer_wait(at);
+    issue_scores(p, shared->q[at.stage], shared->k);
+    if constexpr (!first) {
       issue_sums(at.stage ^ 1);
       wgmma_wait<2>(narrow);
       add_d_q(narrow, Tile::wide_part * Tile::block_m);
-      wgmma_wait<1>(p);
     }
+    wgmma_wait<first ? 0 : 1>(p);
     // P = exp2(S - LSE), while the sums are computed
     if (masked) apply_mask_rows(p, a, query0, key0);
     recompute_prob_rows(p, row_pair(shared->lse[at.stage]).of,

@@ -248,7 +248,8 @@ def call_of(name, q, k, v, causal):
     """A function that computes o with one of BACKENDS or SAME_BITS; None when it is not there."""
     same_bits = name in SAME_BITS
     base = SAME_BITS.get(name, name)
-    if base in (FLASH_3, FLASH_4) and (q.dtype == torch.float32 or not q.is_cuda):
+    only_16_bits = same_bits or base in (FLASH_3, FLASH_4)
+    if only_16_bits and (q.dtype == torch.float32 or not q.is_cuda):
         return None
     if base == FLASH_3:
         if not hasattr(torch.ops.flash_attn_3, "fwd"):
