@@ -30,7 +30,16 @@ from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
-from docs.site import excerpts, gfm, navigation, results_tables, search_index, slides, sync_pages
+from docs.site import (
+    chapters,
+    excerpts,
+    gfm,
+    navigation,
+    results_tables,
+    search_index,
+    slides,
+    sync_pages,
+)
 from docs.site.reference import Reference, linked_back
 
 LOG = logging.getLogger(__name__)
@@ -445,7 +454,8 @@ def change_pages(app):
 
 
 def add_toctrees(app, docname, source):
-    """Gives the front page and the maps the navigation below them."""
+    """Gives the front page and the maps the navigation below them, and tasks the way from and to
+    them."""
     root = pathlib.Path(app.srcdir)
 
     def toctree(members, *options):
@@ -461,6 +471,14 @@ def add_toctrees(app, docname, source):
             source[0] += toctree(members, f":caption: {title}")
     elif members := navigation.below(root, page):
         source[0] += toctree(members, ":maxdepth: 1")
+    elif page.endswith("/task.md"):
+        asked_by = navigation.asked_by(root, page)
+        name = f"{page[:2]}_{posixpath.basename(posixpath.dirname(page))}"
+        heading, _, text = source[0].partition("\n")
+        source[0] = (
+            f"{heading}\n\nStart it with `./learn exercise start {name}`. It belongs to "
+            f"[{chapters.title(root, asked_by)}](/{asked_by}).\n{text}"
+        )
 
 
 def copy_assets(app, exception):

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 
 from docs.site import chapters
 
@@ -67,6 +68,16 @@ def below(root, page):
         beside = sorted(root.glob("common/lab/*.md"))
         return [p.relative_to(root).as_posix() for p in beside if p.name != "README.md"]
     return []
+
+
+def asked_by(root, task):
+    """The first chapter that names an exercise; if none does, the map of its lesson."""
+    name = f"{task[:2]}_{pathlib.PurePath(task).parts[-2]}"
+    lesson = f"{pathlib.PurePath(task).parts[0]}/README.md"
+    for page in chapters.chapters(root, lesson):
+        if re.search(rf"\b{name}\b", (root / page).read_text(encoding="utf-8")):
+            return page
+    return lesson
 
 
 def unlisted(root):

@@ -3,7 +3,7 @@
 import unittest
 
 from common.testing.tree import TreeTest
-from docs.site import chapters, sync_pages
+from docs.site import chapters, navigation, sync_pages
 
 FOOT = "\n<!-- navigation -->\n"
 
@@ -94,6 +94,13 @@ class ChaptersTest(TreeTest):
         self.write("01_a/1_one.md", "text\n")
         with self.assertRaisesRegex(ValueError, "01_a/1_one.md has no title"):
             chapters.navigation(self.root, "01_a/README.md")
+
+    def test_which_chapter_sets_an_exercise(self):
+        task = "01_a/exercises/sum/task.md"
+        self.write("01_a/1_one.md", f"# 1. One\n\n01_sums\n{FOOT}")
+        self.assertEqual(navigation.asked_by(self.root, task), "01_a/README.md")
+        self.write("01_a/2_two.md", f"# 2. Two\n\n`01_sum` (20)\n{FOOT}")
+        self.assertEqual(navigation.asked_by(self.root, task), "01_a/2_two.md")
 
     def test_a_page_that_cannot_be_read(self):
         self.write("01_a/1_one.md", b"\xff")

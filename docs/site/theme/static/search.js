@@ -47,6 +47,8 @@
       });
     });
   }
+  // Where a page is in the course: chapters are numbered anew in each lesson.
+  const place = ({ url, group }) => (group === "Lessons" ? `Lesson ${url.slice(0, 2)}` : group);
   const vocabulary = [...frequency.keys()];
   const average = total / documents.length;
 
@@ -158,7 +160,7 @@
       head.className = "course-hit";
       head.append(element("a", doc.title, { href: doc.url + (doc.first ? "" : "#" + doc.anchor) }));
       if (!doc.first) head.append(" › " + doc.heading);
-      head.append(element("span", doc.group, { className: "course-group" }));
+      head.append(element("span", place(doc), { className: "course-group" }));
       item.append(head, excerpt(doc.text, query));
       const others = hits.slice(1, SECTIONS).filter((hit) => hit.score > hits[0].score / 3);
       if (others.length) {
