@@ -58,12 +58,14 @@ SEARCHES = {
     "how fast is the backward pass beside FA-3": "06_flash_backward/index.html",
     "how do I hand in an exercise": "common/classroom/exercises.html",
 }
-# What stands above the pages found: a term of the glossary, a name of the code.
+# What stands above the pages found: a term of the glossary, a name of the code, corrected words.
 ABOVE = {
     "what is a bank conflict": ("term", "bank conflict: "),
     "why is the LSE stored": ("term", "LSE: "),
     "where is the kernel of ping-pong": ("code", "12_ping_pong.cuh"),
     "open the code of online softmax": ("code", "fa::on_gpu::online_softmax"),
+    "bank conflit": ("count", "Did you mean bank conflict?"),
+    "onlien softmax": ("count", "Did you mean online softmax?"),
 }
 STEPPER = "docs/stepper/index.html"
 LISTING = "05_flash_forward/1_one_kernel.html"

@@ -130,6 +130,30 @@
     return found.filter(([known]) => known.length === longest && known.length * 2 >= phrase.length).slice(0, 1).map(([, entry]) => entry);
   };
 
+  // How many letters are missing, surplus, wrong or exchanged with their neighbour.
+  const distance = (a, b) => {
+    let older, old, row = [...b, ""].map((_, j) => j);
+    for (let i = 1; i <= a.length; ++i) {
+      [older, old, row] = [old, row, [i]];
+      for (let j = 1; j <= b.length; ++j) {
+        row[j] = Math.min(old[j] + 1, row[j - 1] + 1, old[j - 1] + (a[i - 1] !== b[j - 1]));
+        if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) row[j] = Math.min(row[j], older[j - 2] + 1);
+      }
+    }
+    return row[b.length];
+  };
+  // The query with words of headings and of the glossary for those that no page has; null if it needs none.
+  const spelled = [...new Set([...documents.map((doc) => doc.heading), ...window.courseTerms.map(([name]) => name)].flatMap(words))];
+  const corrected = (query) => {
+    const asked = weighty(query);
+    const better = asked.map((word) => {
+      if (word.length < 4 || meant(stem(word), true).length) return word;
+      const near = spelled.map((known) => [distance(word, known), known]).sort((a, b) => a[0] - b[0])[0];
+      return near[0] <= (word.length < 6 ? 1 : 2) ? near[1] : word;
+    }).join(" ");
+    return better === asked.join(" ") ? null : better;
+  };
+
   const element = (tag, text, more) => Object.assign(document.createElement(tag), { textContent: text }, more);
   const excerpt = (text, query) => {
     const asked = new Set(stems(query));
@@ -184,6 +208,8 @@
     });
     const number = found.length === SHOWN ? `The ${SHOWN} best pages` : `${found.length} pages`;
     count.textContent = query.trim() ? (found.length || matching.length ? number : "No page has these words.") : "";
+    const better = corrected(query);
+    if (better) count.append(" Did you mean ", element("a", better, { href: "?q=" + encodeURIComponent(better) }), "?");
     const address = new URL(location);
     if (query) address.searchParams.set("q", query);
     else address.searchParams.delete("q");
