@@ -2,7 +2,8 @@
 
 FILE is a record that a lesson's program wrote with --results; GROUP is one of its groups. Without a
 group there is a table for each of them, all lengths beside one another. Without an option the table
-has times and rates; with --resources what each kernel takes of the GPU; with --columns the columns
+has times and rates; with --resources what each kernel takes of the GPU, once if it is the same for
+all lengths; with --columns the columns
 that are named, "TFLOP/s,registers". With --across the values of one column stand side by side: a
 line for each length, a column for each kernel and type. With --rows only
 the kernels that are named are shown, "07_*,08_matmul_coalesced". The last lines say where the
@@ -111,6 +112,15 @@ def table(rows, columns):
     return [rows[0]["title"] + size, *aligned(cells, 1)]
 
 
+def of_resources(rows):
+    """What kernels take of the GPU: one line for a kernel that takes the same at all lengths."""
+    keys = [key for _, key, _ in RESOURCES]
+    once = {(row["kernel"], row.get("type"), *map(row.get, keys)): row for row in reversed(rows)}
+    first = [row for row in rows if any(row is other for other in once.values())]
+    several = len({(row["kernel"], row.get("type")) for row in first}) < len(first)
+    return table(first, SIZE + RESOURCES if several else RESOURCES)
+
+
 def across(rows, column):
     """The lines of a table with a line for each length and a column for each kernel and type."""
     if not all("length" in row for row in rows):
@@ -201,8 +211,10 @@ def main(arguments):
             lines = across(rows, chosen[0])
         elif options.columns:
             lines = table(rows, named(options.columns))
+        elif options.resources:
+            lines = of_resources(rows)
         else:
-            lines = table(rows, SIZE + (RESOURCES if options.resources else SPEED))
+            lines = table(rows, SIZE + SPEED)
         lines += source(record)
     except (OSError, ValueError, KeyError, Problem) as error:
         print(f"results.py: {options.file}: {error}", file=sys.stderr)

@@ -18,7 +18,10 @@ RECORD = re.compile(r"docs/results/\w+\.json")
 PRINTED = re.compile(r"^(?:PASS|FAIL|NOTE)\b|\S   +\S")  # lines that keep their columns
 FILTERED_FROM = 10
 # Made here and not by the script, so that nothing moves when the script runs.
-FILTER = '<label class="results-filter">Rows with <input type="search"></label>'
+FILTER = (
+    '<label class="results-filter">Rows with '
+    '<input type="search" placeholder="words, such as 128 causal 4096"></label>'
+)
 SORTED_FROM = 5  # rows: a shorter table needs no buttons
 
 

@@ -198,7 +198,17 @@ class ResultsTest(TreeTest):
                 "03_own  16384  3.000     4.00",
             ],
         )
-        self.assertIn("kernel      N  registers", self.table("c, D 64", "--resources")[1])
+
+    def test_resources_stand_once_where_they_are_the_same(self):
+        self.assertIn("kernel  registers\n", self.table("c, D 64", "--resources")[1])
+        rows = [
+            {"title": "T", "kernel": "15_x", "length": length, "registers": registers}
+            for length, registers in [(512, 7), (1024, 8), (2048, 8)]
+        ]
+        lines = results.of_resources(rows)
+        self.assertEqual(
+            [line.split() for line in lines[3:]], [["15_x", "512", "7"], ["15_x", "1024", "8"]]
+        )
 
     def test_without_a_group_there_is_a_table_for_each(self):
         status, out, _ = self.table()

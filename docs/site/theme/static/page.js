@@ -54,6 +54,14 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const box of document.querySelectorAll("details")) box.addEventListener("toggle", reachable);
 });
 
+// The sidebar shows where the page is among the others.
+document.addEventListener("DOMContentLoaded", () => {
+  const bar = document.querySelector(".sidebar-scroll"), here = bar && bar.querySelector("li.current-page");
+  if (!here) return;
+  const below = here.getBoundingClientRect().top - bar.getBoundingClientRect().top - bar.clientHeight / 2;
+  if (below > 0) bar.scrollTop += below;
+});
+
 // Explorers ask html.dark-mode for the look.
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
