@@ -476,8 +476,7 @@ def add_toctrees(app, docname, source):
         name = f"{page[:2]}_{posixpath.basename(posixpath.dirname(page))}"
         heading, _, text = source[0].partition("\n")
         source[0] = (
-            f"{heading}\n\nRead [{chapters.title(root, asked_by)}](/{asked_by}) first. How "
-            f"exercises are checked and handed in: [exercises](/{navigation.EXERCISES}).\n\n```sh\n"
+            f"{heading}\n\nRead [{chapters.title(root, asked_by)}](/{asked_by}) first.\n\n```sh\n"
             f"./learn exercise start {name}\n./learn exercise check {name}\n```\n{text}"
         )
 
