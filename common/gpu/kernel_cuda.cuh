@@ -142,8 +142,8 @@ __device__ inline void store2(float* address, float x, float y) {
   *reinterpret_cast<float2*>(address) = make_float2(x, y);
 }
 
-/// atomicAdd() on a counter in global memory, which releases: whoever acquires the new value sees
-/// what this thread did before. It costs less than a __threadfence() before an atomicAdd().
+/// atomicAdd() on a counter in global memory, which releases: a thread that acquires the new
+/// value sees what this one did before. It costs less than a __threadfence() before an atomicAdd().
 __device__ inline void atomic_add_release(unsigned* counter, unsigned value) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;\n" ::"l"(
                    __cvta_generic_to_global(counter)),
