@@ -3,12 +3,11 @@
 FILE is a record that a lesson's program wrote with --results; GROUP is one of its groups. Without a
 group there is a table for each of them, all lengths beside one another. Without an option the table
 has times and rates; with --resources what each kernel takes of the GPU, once if it is the same for
-all lengths; with --columns the columns
-that are named, "TFLOP/s,registers". With --across the values of one column stand side by side: a
-line for each length, a column for each kernel and type. With --rows only
-the kernels that are named are shown, "07_*,08_matmul_coalesced". The last lines say where the
-figures are from, and with --source there is nothing else. Exit status: 0, or 2 when FILE has no
-such thing.
+all lengths; with --columns the columns that are named, "TFLOP/s,registers". With --across the
+values of one column stand side by side: a line for each length, a column for each kernel and type.
+With --rows only the kernels that are named are shown, "07_*,08_matmul_coalesced". The last lines
+say where the figures are from, and with --source there is nothing else. Exit status: 0, or 2 when
+FILE has no such thing.
 """
 
 import argparse
@@ -115,10 +114,11 @@ def table(rows, columns):
 def of_resources(rows):
     """What kernels take of the GPU: one line for a kernel that takes the same at all lengths."""
     keys = [key for _, key, _ in RESOURCES]
-    once = {(row["kernel"], row.get("type"), *map(row.get, keys)): row for row in reversed(rows)}
-    first = [row for row in rows if any(row is other for other in once.values())]
-    several = len({(row["kernel"], row.get("type")) for row in first}) < len(first)
-    return table(first, SIZE + RESOURCES if several else RESOURCES)
+    first = {}
+    for row in rows:
+        first.setdefault((row["kernel"], row.get("type"), *map(row.get, keys)), row)
+    several = len({taken[:2] for taken in first}) < len(first)
+    return table(list(first.values()), SIZE + RESOURCES if several else RESOURCES)
 
 
 def across(rows, column):

@@ -454,8 +454,8 @@ def change_pages(app):
 
 
 def add_toctrees(app, docname, source):
-    """Gives the front page and the maps the navigation below them, and tasks the way from and to
-    them."""
+    """Gives the front page and the maps the navigation below them, and each task its chapter and
+    its commands."""
     root = pathlib.Path(app.srcdir)
 
     def toctree(members, *options):
