@@ -2,6 +2,8 @@
 /// Clusters of two blocks, one above the other in C: both need the same columns of B. Each loads
 /// half of them, and TMA writes that half to the shared memory of both (multicast): a block asks
 /// the L2 cache for two thirds of what it would alone.
+/// A tile of C leaves through shared memory by TMA, too, and the warpgroups of a block store one
+/// after the other: while one stores, the other one multiplies.
 #pragma once
 
 #include "04_tiled_matmul/kernels/21_matmul_persistent.cuh"
@@ -44,16 +46,86 @@ __device__ void load_shared_stage(WgmmaStage<Tile>& stage,
 }
 //! [share]
 
+/// Columns of C in a panel: 128 bytes a row.
+constexpr int kPanelColsC = 32;
+/// Panels of a warp: it fills one while TMA reads the other.
+constexpr int kPanelsC = 2;
+
+/// 16 rows of C, as TMA stores them. It copies bytes: to its map a float is two elements.
+template <class T>
+using PanelC = SwizzledTile<T, 16, 2 * kPanelColsC>;
+
+/// Shared memory of a block of matmul_cluster().
+template <class Tile>
+struct MatmulClusterStorage {
+  WgmmaStage<Tile> stages[Tile::stages];
+  PanelC<typename Tile::T> panels[4 * Tile::warpgroups][kPanelsC];
+  Pipeline<Tile::stages> pipe;
+};
+
+/// Begins to write a warpgroup's accumulators by TMA, panel by panel; what lies outside of C is not
+/// written.
+/// @param c_map     of C as 16-bit elements
+/// @param panels    of this warp
+/// @param acc       of this thread
+/// @param row0      of C: the block's first
+/// @param col0      of C: the block's first
+/// @param warpgroup of the block
+//! [store]
+template <class Tile, class T>
+__device__ void store_panels(const TensorMap& c_map,
+                             PanelC<T> (&panels)[kPanelsC],
+                             const WgmmaAccumulators<Tile>& acc, int row0,
+                             int col0, int warpgroup) {
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp % 4;
+  const bool is_odd = lane / 4 % 2;  // row
+#pragma unroll
+  for (int i = 0; i < Tile::wgmmas_m; ++i) {
+#pragma unroll
+    for (int col = 0; col < Tile::block_n; col += kPanelColsC) {
+      PanelC<T>& panel = panels[col / kPanelColsC % kPanelsC];
+      if (lane == 0) bulk_wait_read<kPanelsC - 1>();
+      __syncwarp();  // TMA has read the panel
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const int half = j % 2;  // of 16 rows
+        // odd rows take other columns: rows side by side share no bank
+        const int even_col = j / 2 * 8, odd_col = even_col ^ 16;
+        const float* const even = &acc[i][(col + even_col) / 2 + 2 * half];
+        const float* const odd = &acc[i][(col + odd_col) / 2 + 2 * half];
+        const int to_col = (is_odd ? odd_col : even_col) + lane % 4 * 2;
+        T* const to = panel.at(8 * half + lane / 4, to_col / 4 * 8);
+        store2(reinterpret_cast<float*>(to) + to_col % 4,
+               is_odd ? odd[0] : even[0], is_odd ? odd[1] : even[1]);
+      }
+      fence_async_proxy();  // TMA sees what this thread wrote
+      __syncwarp();
+      if (lane == 0) {
+        const int row = row0 + 64 * (Tile::wgmmas_m * warpgroup + i);
+        store_tile(c_map, panel, row + 16 * warp, 0, 0, 2 * (col0 + col));
+        bulk_commit();
+      }
+    }
+  }
+}
+//! [store]
+
+/// Named barriers of the two consumer warpgroups, and their threads.
+constexpr int kLeadBarrier = 1, kStoreBarrier = 2;
+constexpr int kConsumers = 2 * kWarpgroup;
+
 /// C = A B or A B^T for 16-bit operands by wgmma, with persistent clusters of two blocks.
-/// @tparam Tile   WgmmaTile
+/// @tparam Tile   WgmmaTile with at least two stages
 /// @param  maps   of the matmul; a box of B is one block's share
+/// @param  c_map  of C, a box is a panel
 /// @param  raster order of the clusters' tiles, which are twice as high as a block's
 //! [cluster]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
     matmul_cluster(const __grid_constant__ TmaMatmul<T> maps,
+                   const __grid_constant__ TensorMap c_map,
                    const TileRaster raster) {
-  auto& shared = *dynamic_shared<MatmulPersistentStorage<Tile>>();
+  auto& shared = *dynamic_shared<MatmulClusterStorage<Tile>>();
   const MatmulParams<T>& p = maps.p;
   const int warpgroup = warpgroup_index(), rank = cluster_rank();
   const int tiles = raster.tiles_m * raster.tiles_n;
@@ -91,18 +163,30 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
         shared.pipe.empty[at.stage].arrive_at_peer(lane);
       }
     };
+    // Before so many steps to the end of a tile warpgroup 1 lets the other one
+    // end: these steps keep the tensor cores busy while that one stores.
+    static_assert(Tile::stages > 1, "warpgroup 0 is ahead");
+    const int lead = std::min(steps, Tile::stages - 1);
     PipelineState<Tile::stages> pipe_read;
     for (int i = first; i < tiles; i += clusters) {
       const TileCoord tile = tile_coord(i, raster);
       const int row0 = (tile.m * kClusterBlocks + rank) * Tile::block_m;
       const int col0 = tile.n * Tile::block_n;
-      WgmmaAccumulators<Tile> acc = {};
+      WgmmaAccumulators<Tile> acc;
       PipelineState<Tile::stages> pipe_release = pipe_read;
+      //! [lead]
       for (int step = 0; step < steps; ++step, pipe_read.advance()) {
+        if (warpgroup == 1 && step == steps - lead) {
+          named_barrier_wait(kLeadBarrier, kConsumers);
+        }
         shared.pipe.consumer_wait(pipe_read);
         wgmma_fence_accumulators<Tile>(acc);
         // C += A B
-        issue_matmul<Tile>(acc, shared.stages[pipe_read.stage], warpgroup);
+        issue_matmul<Tile>(acc, shared.stages[pipe_read.stage], warpgroup,
+                           step > 0);
+        if (warpgroup == 0 && step == steps - 1) {
+          named_barrier_wait(kLeadBarrier, kConsumers);
+        }
         if (step == 0) continue;
         wgmma_wait<1>();  // the step before has ended
         release(pipe_release);
@@ -110,8 +194,13 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
       }
       wgmma_wait<0>(acc);
       release(pipe_release);
-      store_accumulators<Tile>(p, acc, row0, col0, warpgroup);
+      if (warpgroup == 1) named_barrier_wait(kStoreBarrier, kConsumers);
+      store_panels<Tile>(c_map, shared.panels[threadIdx.x / kWarp], acc, row0,
+                         col0, warpgroup);
+      if (warpgroup == 0) named_barrier_arrive(kStoreBarrier, kConsumers);
+      //! [lead]
     }
+    if (lane == 0) bulk_wait_read<0>();  // before the block ends
   }
   cluster_arrive();
   cluster_wait();  // no block ends while the other one arrives at its barriers
@@ -134,10 +223,12 @@ void launch_matmul_cluster(const MatmulParams<T>& p, int group_m = 8,
   const Size grid(kClusterBlocks * std::min(tiles, most));
   launch(
       matmul_cluster<Tile, T>,
-      {grid, block, sizeof(MatmulPersistentStorage<Tile>), Tile::stages,
-       false, kClusterBlocks},
+      {grid, block, sizeof(MatmulClusterStorage<Tile>), Tile::stages, false,
+       kClusterBlocks},
       tma_matmul<Tile>(p, Tile::b_transposed ? Tile::block_n / kClusterBlocks
                                              : Tile::block_k),
+      tensor_map(reinterpret_cast<const T*>(p.c), {1, 1, p.m, 2 * p.n},
+                 {0, 0, 2 * p.ldc}, PanelC<T>::rows),
       raster);
 }
 

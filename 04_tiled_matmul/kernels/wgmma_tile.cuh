@@ -75,10 +75,12 @@ __device__ void load_stage(WgmmaStage<Tile>& stage, const TmaMatmul<T>& maps,
 //! [fetch]
 
 /// Issues acc += A B for a stage and a warpgroup's rows, and closes the group.
+/// @param adds false: acc = A B
 //! [multiply]
 template <class Tile>
 __device__ void issue_matmul(WgmmaAccumulators<Tile>& acc,
-                             const WgmmaStage<Tile>& stage, int warpgroup) {
+                             const WgmmaStage<Tile>& stage, int warpgroup,
+                             bool adds = true) {
   using T = typename Tile::T;
 #pragma unroll
   for (int l = 0; l < Tile::block_k; l += 16) {
@@ -87,9 +89,9 @@ __device__ void issue_matmul(WgmmaAccumulators<Tile>& acc,
       const int row = 64 * (Tile::wgmmas_m * warpgroup + i);
       const auto a = stage.a.by_rows(row, l);
       if constexpr (Tile::b_transposed) {
-        wgmma<T>(acc[i], a, stage.b.by_rows(0, l), true);
+        wgmma<T>(acc[i], a, stage.b.by_rows(0, l), adds || l > 0);
       } else {
-        wgmma<T>(acc[i], a, stage.b.by_columns(l, 0), true);
+        wgmma<T>(acc[i], a, stage.b.by_columns(l, 0), adds || l > 0);
       }
     }
   }
