@@ -1,5 +1,6 @@
 #include "01_naive_attention/attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -22,7 +23,9 @@ AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k,
       if (size < 1) refuse("every size must be at least 1");
     }
   }
-  if (k != v) refuse("k and v must have the same shape");
+  if (!std::equal(k.begin(), k.end() - 1, v.begin())) {
+    refuse("k and v must have the same sizes, but for the last one");
+  }
   if (q[0] != k[0]) refuse("q and k must have the same batch (first size)");
   if (q[3] != k[3]) refuse("q and k must have the same head_dim (last size)");
   if (q[1] % k[1] != 0) {
@@ -30,6 +33,10 @@ AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k,
                        k[1]));
   }
   return {q[0], q[1], k[1], q[2], k[2], q[3]};
+}
+
+Shape<4> shape_of_o(const Shape<4>& q, const Shape<4>& v) {
+  return {q[0], q[1], q[2], v[3]};
 }
 
 double AttentionOptions::scale_for(std::int64_t head_dim) const {
@@ -250,7 +257,7 @@ Forward<T> forward(View<const T, 4> q, View<const T, 4> k, View<const T, 4> v,
   const AttentionShape shape =
       attention_shape(q.shape(), k.shape(), v.shape());
   options.check(shape);
-  Forward<T> result{Tensor<T, 4>(q.shape()),
+  Forward<T> result{Tensor<T, 4>(shape_of_o(q.shape(), v.shape())),
                     Tensor<A, 3>({shape.batch, shape.heads, shape.length_q})};
   const std::int64_t group = shape.heads / shape.kv_heads;
   parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
@@ -295,10 +302,11 @@ Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
   const AttentionShape shape =
       attention_shape(q.shape(), k.shape(), v.shape());
   options.check(shape);
-  if (d_o.shape() != q.shape()) {
+  const Shape<4> of_o = shape_of_o(q.shape(), v.shape());
+  if (d_o.shape() != of_o) {
     throw std::invalid_argument(
-        fmt::format("d_o has shape {}; it must have the shape of q, {}",
-                    to_string(d_o.shape()), to_string(q.shape())));
+        fmt::format("d_o has shape {}; it must have the shape of o, {}",
+                    to_string(d_o.shape()), to_string(of_o)));
   }
   Gradients<T> result{Tensor<T, 4>(q.shape()), Tensor<T, 4>(k.shape()),
                       Tensor<T, 4>(v.shape())};
@@ -306,7 +314,8 @@ Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
   // Each query head has its own dK and dV; those of a group are summed afterwards.
   Tensor<A, 4> d_k_per_head(
       {shape.batch, shape.heads, shape.length_k, shape.head_dim});
-  Tensor<A, 4> d_v_per_head(d_k_per_head.shape());
+  Tensor<A, 4> d_v_per_head(
+      {shape.batch, shape.heads, shape.length_k, v.size(3)});
   parallel_for(shape.batch * shape.heads, [&](std::int64_t i) {
     const std::int64_t b = i / shape.heads, h = i % shape.heads;
     const auto qh = load_head(q, b, h), d_oh = load_head(d_o, b, h);
@@ -323,7 +332,7 @@ Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
   parallel_for(shape.batch * shape.kv_heads, [&](std::int64_t i) {
     const std::int64_t b = i / shape.kv_heads, kv_head = i % shape.kv_heads;
     Matrix<A> d_k = Matrix<A>::Zero(shape.length_k, shape.head_dim),
-              d_v = d_k;
+              d_v = Matrix<A>::Zero(shape.length_k, v.size(3));
     for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
       d_k += load_head<A>(d_k_per_head, b, h);
       d_v += load_head<A>(d_v_per_head, b, h);

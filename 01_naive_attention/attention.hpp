@@ -34,11 +34,14 @@ struct AttentionShape {
 /// Takes the sizes from the shapes of q, k and v and checks that they match.
 /// @param q [batch, heads, length_q, head_dim]
 /// @param k [batch, kv_heads, length_k, head_dim]
-/// @param v [batch, kv_heads, length_k, head_dim]
+/// @param v [batch, kv_heads, length_k, head_dim_v], which need not be head_dim
 /// @throws std::invalid_argument when a size is 0, sizes differ that must agree, or heads is not a
 ///   multiple of kv_heads
 AttentionShape attention_shape(const Shape<4>& q, const Shape<4>& k,
                                const Shape<4>& v);
+
+/// The shape of o: [batch, heads, length_q, head_dim_v].
+Shape<4> shape_of_o(const Shape<4>& q, const Shape<4>& v);
 
 /// Scale, mask and dropout.
 struct AttentionOptions {
@@ -66,7 +69,7 @@ namespace naive {
 /// The result of the forward pass.
 template <class T>
 struct Forward {
-  /// [batch, heads, length_q, head_dim]
+  /// [batch, heads, length_q, head_dim_v]
   Tensor<T, 4> o;
   /// [batch, heads, length_q], the natural logarithm of sum exp(S)
   Tensor<accumulator_t<T>, 3> lse;
@@ -91,7 +94,7 @@ struct Gradients {
 /// Source: Vaswani et al., Attention Is All You Need, 2017, equation 1.
 /// @param q [batch, heads, length_q, head_dim]
 /// @param k [batch, kv_heads, length_k, head_dim]
-/// @param v [batch, kv_heads, length_k, head_dim]
+/// @param v [batch, kv_heads, length_k, head_dim_v]
 /// @param options scale, mask and dropout
 /// @throws std::invalid_argument as attention_shape(), for a scale that is not finite, and for a
 ///   dropout mask of the wrong shape or a probability outside [0, 1)
@@ -114,10 +117,10 @@ Tensor<T, 4> weights(View<const T, 4> q, View<const T, 4> k,
 /// Source: the derivation on this lesson's page, "Backward".
 /// @param q [batch, heads, length_q, head_dim]
 /// @param k [batch, kv_heads, length_k, head_dim]
-/// @param v [batch, kv_heads, length_k, head_dim]
-/// @param d_o gradient of the loss with respect to o, shape of q
+/// @param v [batch, kv_heads, length_k, head_dim_v]
+/// @param d_o gradient of the loss with respect to o, which has its shape
 /// @param options as given to forward()
-/// @throws std::invalid_argument as forward(), and when the shape of d_o is not that of q
+/// @throws std::invalid_argument as forward(), and when the shape of d_o is not that of o
 template <class T>
 Gradients<T> backward(View<const T, 4> q, View<const T, 4> k,
                       View<const T, 4> v, View<const T, 4> d_o,

@@ -258,7 +258,7 @@ void split_keys(cli::Program& program) {
           scale *
           (keys * as_matrix(last_query.at(i[0]).at(i[1])).row(0).transpose());
       const auto row = split<double>({s.data(), {s.size()}}, values, parts);
-      for (std::int64_t c = 0; c < shape.head_dim; ++c) {
+      for (std::int64_t c = 0; c < ref.o.size(3); ++c) {
         worst = std::max(worst, std::abs(row.o(c) - ref.o(i[0], i[1], 0, c)));
       }
       worst = std::max(worst, std::abs(row.lse - ref.lse(i[0], i[1], 0)));
@@ -284,7 +284,7 @@ naive::Forward<float> key_by_key(View<const float, 4> q,
   const auto scale =
       static_cast<float>(AttentionOptions{}.scale_for(shape.head_dim));
   naive::Forward<float> result{
-      Tensor<float, 4>(q.shape()),
+      Tensor<float, 4>(shape_of_o(q.shape(), v.shape())),
       Tensor<float, 3>({shape.batch, shape.heads, shape.length_q})};
   parallel_for(
       shape.batch * shape.heads * shape.length_q, [&](std::int64_t index) {

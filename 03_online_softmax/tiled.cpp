@@ -126,7 +126,7 @@ void attend(const Head<T>& head, std::int64_t begin, std::int64_t end,
             const TileWatch<T>& watch) {
   const std::int64_t rows = end - begin, d = head.q.size(1);
   const T scale = static_cast<T>(options.scale_for(d));
-  Matrix<T> q, k, v, s, o = Matrix<T>::Zero(rows, d);
+  Matrix<T> q, k, v, s, o = Matrix<T>::Zero(rows, head.v.size(1));
   Vector<T> m = Vector<T>::Constant(rows, kNegInf<T>);
   Vector<T> l = Vector<T>::Zero(rows);
   const auto show = [&](TileStage stage, std::int64_t j) {  // to observers
@@ -176,7 +176,7 @@ naive::Forward<T> tiled_forward(View<const T, 4> q, View<const T, 4> k,
   options.check(shape);
   const std::int64_t count = tile_count(shape, tiles);
   naive::Forward<T> result{
-      Tensor<T, 4>(q.shape()),
+      Tensor<T, 4>(shape_of_o(q.shape(), v.shape())),
       Tensor<T, 3>({shape.batch, shape.heads, shape.length_q})};
   const std::int64_t group = shape.heads / shape.kv_heads;
   const std::int64_t per_head = tiles_per_head(shape.length_q, tiles.block_m);

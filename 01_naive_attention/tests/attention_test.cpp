@@ -31,12 +31,15 @@ struct Problem {
 };
 
 Problem problem(const Shape<4>& q_shape, const Shape<4>& k_shape, bool causal,
-                double dropout, std::optional<double> scale = {}) {
+                double dropout, std::optional<double> scale = {},
+                std::optional<std::int64_t> head_dim_v = {}) {
+  Shape<4> v_shape = k_shape;
+  v_shape[3] = head_dim_v.value_or(k_shape[3]);
   Problem p;
   p.q = normal_tensor<double, 4>(q_shape, 1);
   p.k = normal_tensor<double, 4>(k_shape, 2);
-  p.v = normal_tensor<double, 4>(k_shape, 3);
-  p.d_o = normal_tensor<double, 4>(q_shape, 4);
+  p.v = normal_tensor<double, 4>(v_shape, 3);
+  p.d_o = normal_tensor<double, 4>(shape_of_o(q_shape, v_shape), 4);
   p.options.causal = causal;
   p.options.scale = scale;
   if (dropout > 0) {
@@ -59,6 +62,8 @@ std::vector<Problem> problems() {
   all.push_back(problem({2, 2, 6, 5}, {2, 2, 3, 5}, false, 0.5));
   all.push_back(problem({1, 2, 4, 8}, {1, 2, 6, 8}, false, 0, 0.7));
   all.push_back(problem({1, 1, 17, 8}, {1, 1, 1, 8}, false, 0, -1.5));
+  all.push_back(problem({1, 4, 5, 3}, {1, 2, 6, 3}, true, 0.3, {}, 2));
+  all.push_back(problem({1, 2, 6, 2}, {1, 1, 5, 2}, false, 0, {}, 7));
   return all;
 }
 
@@ -80,7 +85,7 @@ double loop_weight(const Problem& p, std::int64_t b, std::int64_t h,
 }
 
 Tensor<double, 4> loop_attention(const Problem& p, Tensor<double, 3>& lse) {
-  Tensor<double, 4> o(p.q.shape());
+  Tensor<double, 4> o(shape_of_o(p.q.shape(), p.v.shape()));
   lse = Tensor<double, 3>({p.q.size(0), p.q.size(1), p.q.size(2)});
   for_each_index(lse.shape(), [&](const Shape<3>& i) {
     const std::int64_t kv = i[1] * p.k.size(1) / p.q.size(1);
@@ -96,7 +101,7 @@ Tensor<double, 4> loop_attention(const Problem& p, Tensor<double, 3>& lse) {
         weight *=
             p.keep(i[0], i[1], i[2], j) / (1 - p.options.dropout_probability);
       }
-      for (std::int64_t d = 0; d < p.q.size(3); ++d) {
+      for (std::int64_t d = 0; d < p.v.size(3); ++d) {
         o(i[0], i[1], i[2], d) += weight * p.v(i[0], kv, j, d);
       }
     }
@@ -346,7 +351,7 @@ TEST_CASE("what does not fit is refused in one sentence") {
   CHECK(contains(message({1, 2, 0, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}),
                  "every size must be at least 1"));
   CHECK(contains(message({1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 4, 4}),
-                 "k and v must have the same shape"));
+                 "k and v must have the same sizes"));
   CHECK(contains(message({2, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}),
                  "the same batch"));
   CHECK(contains(message({1, 2, 3, 8}, {1, 2, 3, 4}, {1, 2, 3, 4}),

@@ -125,6 +125,14 @@ TEST_CASE("tiles of every size give the answers of lesson 01") {
   }
 }
 
+TEST_CASE("v and o with another number of columns than q and k") {
+  Problem p = problem({1, 2, 17, 8}, {1, 1, 40, 8}, true);
+  for (const std::int64_t head_dim_v : {5, 16}) {
+    p.v = normal_tensor<float, 4>({1, 1, 40, head_dim_v}, 3);
+    check_every_tile_size(p);
+  }
+}
+
 TEST_CASE("lengths around the edge of a tile") {
   for (const std::int64_t length_q : {63, 64, 65, 257}) {
     for (const std::int64_t length_k : {63, 64, 65, 128, 255}) {
@@ -397,7 +405,7 @@ TEST_CASE("what does not fit is refused in one sentence") {
                   std::invalid_argument);
   // And all errors of lesson 01.
   CHECK_THROWS_WITH_AS(tiled_forward<float>(p.q, p.k, p.q),
-                       Contains("k and v must have the same shape"),
+                       Contains("k and v must have the same sizes"),
                        std::invalid_argument);
   p.options.dropout_probability = 1;
   CHECK_THROWS_WITH_AS(call({}), Contains("dropout probability is 1"),

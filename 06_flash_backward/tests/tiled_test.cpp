@@ -105,6 +105,15 @@ bool same_bits(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
 
 }  // namespace
 
+TEST_CASE("v and d_o with another number of columns than q and k") {
+  Problem p = problem({1, 4, 17, 3}, {1, 2, 23, 3}, true);
+  for (const std::int64_t head_dim_v : {2, 5}) {
+    p.v = normal_tensor<float, 4>({1, 2, 23, head_dim_v}, 3);
+    p.d_o = normal_tensor<float, 4>({1, 4, 17, head_dim_v}, 4);
+    check(p, {5, 7});
+  }
+}
+
 TEST_CASE("tiles of every size give the gradients of lesson 01") {
   const std::pair<std::int64_t, std::int64_t> lengths[] = {
       {1, 1}, {17, 17}, {29, 53}, {53, 29}, {61, 3}, {3, 61}};

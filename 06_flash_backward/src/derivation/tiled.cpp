@@ -96,7 +96,8 @@ template <class T>
 void collect_for_keys(const std::vector<Head<T>>& group, const Range& keys,
                       std::int64_t block_m, View<T, 2> d_k, View<T, 2> d_v) {
   const Matrix<T> k = load(group[0].k, keys), v = load(group[0].v, keys);
-  Matrix<T> sum_k = Matrix<T>::Zero(k.rows(), k.cols()), sum_v = sum_k;
+  Matrix<T> sum_k = Matrix<T>::Zero(k.rows(), k.cols());
+  Matrix<T> sum_v = Matrix<T>::Zero(v.rows(), v.cols());
   for (const Head<T>& head : group) {
     const std::int64_t length_q = head.q.size(0);
     for (std::int64_t t = 0; t < tiles_in(length_q, block_m); ++t) {
@@ -169,8 +170,9 @@ naive::Gradients<T> tiled_backward(View<const T, 4> q, View<const T, 4> k,
       attention_shape(q.shape(), k.shape(), v.shape());
   options.check(shape);
   online::tile_count(shape, tiles);  // refuses tiles of no size
-  check_shape("o", o.shape(), q.shape());
-  check_shape("d_o", d_o.shape(), q.shape());
+  const Shape<4> of_o = shape_of_o(q.shape(), v.shape());
+  check_shape("o", o.shape(), of_o);
+  check_shape("d_o", d_o.shape(), of_o);
   check_shape("lse", lse.shape(),
               Shape<3>{shape.batch, shape.heads, shape.length_q});
   const Tensor<T, 3> delta = row_dots<T>(o, d_o);
