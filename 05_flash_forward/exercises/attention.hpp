@@ -55,7 +55,7 @@ Ran run(const Inputs& in, Go go) {
     a.kv_heads = s.kv_heads;
     a.length_q = s.length_q;
     a.length_k = s.length_k;
-    a.head_dim = s.head_dim;
+    a.head_dim = a.head_dim_v = s.head_dim;
     a.scale = in.scale;
     a.causal = s.causal;
     go(a);

@@ -86,6 +86,13 @@ inline void check_problem(const fa_attention* given) {
     refuse("head_dim is {}; allowed are multiples of 8 from 8 to 256",
            a.head_dim);
   }
+  if (a.head_dim_v != a.head_dim &&
+      !(a.head_dim == 192 && a.head_dim_v == 128)) {
+    refuse(
+        "head_dim_v is {}; allowed are head_dim, which is {}, and 128 with a "
+        "head_dim of 192",
+        a.head_dim_v, a.head_dim);
+  }
   if (a.type != FA_TYPE_FLOAT32 && a.type != FA_TYPE_FLOAT16 &&
       a.type != FA_TYPE_BFLOAT16) {
     refuse(
@@ -140,14 +147,14 @@ inline void check_bytes(const char* name, const void* pointer,
   }
 }
 
-// A tensor [batch, heads, length, head_dim]. Every element of it must have an address; rows of one
+// A tensor [batch, heads, length, columns]. Every element of it must have an address; rows of one
 // that is written must not overlap.
 inline void check_tensor(const char* name, const void* pointer,
                          const fa_strides& strides, const fa_attention& a,
                          std::int64_t heads, std::int64_t length,
-                         bool written = false) {
+                         std::int64_t columns, bool written = false) {
   check_pointer(name, pointer, 16);
-  check_bytes(name, pointer, a.head_dim * element_bytes(a));
+  check_bytes(name, pointer, columns * element_bytes(a));
   const std::int64_t multiple = 16 / element_bytes(a);
   std::vector<Distance> used;
   for (const Distance& distance :
@@ -157,7 +164,7 @@ inline void check_tensor(const char* name, const void* pointer,
     if (distance.count > 1) used.push_back(distance);
   }
   // Divisions instead of products: no stride can make this overflow.
-  std::int64_t left = bytes_behind(pointer) / element_bytes(a) - a.head_dim;
+  std::int64_t left = bytes_behind(pointer) / element_bytes(a) - columns;
   for (const auto& [stride, elements, count] : used) {
     if (elements < 0 || elements % multiple != 0) {
       refuse(
@@ -181,15 +188,16 @@ inline void check_tensor(const char* name, const void* pointer,
                    [](const Distance& x, const Distance& y) {
                      return x.elements < y.elements;
                    });
-  std::int64_t span = a.head_dim;
+  std::int64_t span = columns;
   for (const auto& [stride, elements, count] : used) {
     if (elements < span) {
       refuse(
           "the {} stride of {} is {} elements, so that its rows overlap; "
-          "allowed are {}{}, and more",
+          "allowed are {}, which is {}, and more",
           stride, name, elements,
-          span == a.head_dim ? "head_dim, which is "
-                             : "what its smaller strides span, which is ",
+          span > columns          ? "what its smaller strides span"
+          : columns == a.head_dim ? "head_dim"
+                                  : "head_dim_v",
           span);
     }
     span += elements * (count - 1);
@@ -198,10 +206,11 @@ inline void check_tensor(const char* name, const void* pointer,
 
 // Where the tensors are.
 inline void check_memory(const fa_attention& a) {
-  check_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q);
-  check_tensor("k", a.k, a.k_strides, a, a.kv_heads, a.length_k);
-  check_tensor("v", a.v, a.v_strides, a, a.kv_heads, a.length_k);
-  check_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, true);
+  const std::int64_t d = a.head_dim, d_v = a.head_dim_v;
+  check_tensor("q", a.q, a.q_strides, a, a.heads, a.length_q, d);
+  check_tensor("k", a.k, a.k_strides, a, a.kv_heads, a.length_k, d);
+  check_tensor("v", a.v, a.v_strides, a, a.kv_heads, a.length_k, d_v);
+  check_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d_v, true);
   check_pointer("lse", a.lse, alignof(float));
   check_bytes("lse", a.lse,
               std::int64_t{sizeof(float)} * a.batch * a.heads * a.length_q);
@@ -258,6 +267,7 @@ Attention<T> attention_of(const fa_attention& a) {
           static_cast<int>(a.length_q),
           static_cast<int>(a.length_k),
           static_cast<int>(a.head_dim),
+          static_cast<int>(a.head_dim_v),
           static_cast<float>(a.scale),
           a.causal != 0,
           make_dropout(a.dropout, a.seed)};
@@ -276,10 +286,12 @@ void with_attention(const fa_attention& a, Work work) {
   }
 }
 
-// Makes last_name() name the kernel of a problem.
+// Makes last_name() name the kernel of a problem, which may have fewer columns for v and o.
 inline void note_kernel(const char* kernel, const char* type, int columns,
                         const fa_attention& a) {
-  last_name() = fmt::format("{}, {}, {} columns{}", kernel, type, columns,
+  const bool fewer = a.head_dim_v < a.head_dim && columns == a.head_dim;
+  last_name() = fmt::format("{}, {}, {}{} columns{}", kernel, type, columns,
+                            fewer ? fmt::format(" and {}", a.head_dim_v) : "",
                             a.dropout > 0 ? ", dropout" : "");
 }
 

@@ -116,7 +116,7 @@ def time_all(library, points, args):
     return time_points(
         points,
         columns=(OURS, FIXED_ORDER) if args.fixed_order else (OURS,),
-        products=2,
+        products=(1, 1),
         repeats=args.repeats,
         seconds=args.seconds,
         prepare=functools.partial(prepare, library),

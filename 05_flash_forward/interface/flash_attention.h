@@ -32,8 +32,8 @@ enum fa_status {
   FA_STATUS_FAILED = 2    ///< the device or its memory failed
 };
 
-/// Distances in a tensor [batch, heads, length, head_dim], in elements: multiples of 16 bytes, 0 or
-/// more. The elements of a row are neighbours. A tensor that lies as [batch, length, heads,
+/// Distances in a tensor [batch, heads, length, head_dim], or head_dim_v, in elements: multiples of
+/// 16 bytes, 0 or more. The elements of a row are neighbours. A tensor that lies as [batch, length, heads,
 /// head_dim] has other distances. That of a dimension of 1 may be anything. Every element must have
 /// an address below 2^64, and less than 2^63 bytes from the first one. Of a tensor that is written
 /// each stride is at least as large as what the smaller ones span, and head_dim, so that rows do
@@ -50,8 +50,8 @@ typedef struct fa_attention {
   size_t size;    ///< sizeof(fa_attention); another one is refused
   const void* q;  ///< [batch, heads, length_q, head_dim]
   const void* k;  ///< [batch, kv_heads, length_k, head_dim]
-  const void* v;  ///< [batch, kv_heads, length_k, head_dim]
-  void* o;        ///< [batch, heads, length_q, head_dim]
+  const void* v;  ///< [batch, kv_heads, length_k, head_dim_v]
+  void* o;        ///< [batch, heads, length_q, head_dim_v]
   float* lse;     ///< [batch, heads, length_q] without gaps: the natural
                   ///< logarithm of the sum of exp(scale q k^T)
   fa_strides q_strides;  ///< of q
@@ -64,6 +64,9 @@ typedef struct fa_attention {
   int64_t length_q;      ///< queries of a sequence: 1 to 10^9
   int64_t length_k;      ///< keys of a sequence: 1 to 10^9
   int64_t head_dim;      ///< elements of a row: a multiple of 8 up to 256
+  int64_t head_dim_v;    ///< of a row of v and o: head_dim; or 128 where that
+                         ///< is 192, which is fast in 16 bits without dropout
+                         ///< on Hopper GPUs only
   int32_t type;          ///< an fa_type
   int32_t causal;  ///< 1: query i sees keys up to i + length_k - length_q;
                    ///< 0: it sees all
@@ -94,7 +97,7 @@ int fa_forward(const fa_attention* attention);
 size_t fa_workspace_bytes(const fa_attention* attention);
 
 /// Which kernel fa_forward() would take on the current GPU, for example "08_edge_masks, bfloat16,
-/// 128 columns". Pointers are not looked at; of strides only whether TMA supports them: above 0 and
+/// 128 columns", or "15_warpgroup_tiles, bfloat16, 192 and 128 columns". Pointers are not looked at; of strides only whether TMA supports them: above 0 and
 /// below 2^40 bytes. The choice depends on that GPU and on the architectures that the library is
 /// compiled for: without code for sm_90a a Hopper GPU gets "08_edge_masks", too, and what no other
 /// kernel fits gets "any_gpu".

@@ -23,7 +23,15 @@ class Attention(ctypes.Structure):
         + [(name + "_strides", Strides) for name in ("q", "k", "v", "o")]
         + [
             (name, ctypes.c_int64)
-            for name in ("batch", "heads", "kv_heads", "length_q", "length_k", "head_dim")
+            for name in (
+                "batch",
+                "heads",
+                "kv_heads",
+                "length_q",
+                "length_k",
+                "head_dim",
+                "head_dim_v",
+            )
         ]
         + [("type", ctypes.c_int32), ("causal", ctypes.c_int32)]
         + [("scale", ctypes.c_double), ("dropout", ctypes.c_double)]
@@ -87,9 +95,9 @@ class Library(CLibrary):
 
     def prepare(self, q, k, v, causal=False, scale=None, dropout=0.0, seed=0, fixed_order=False):
         """A call on tensors [batch, heads, length, head_dim] whose rows are contiguous, in whatever
-        order the other dimensions lie. Returns (call, o, lse): o lies like q. `call()` begins it on
-        the stream that is current. With `fixed_order` it gets no workspace for the tile scheduler's
-        counter."""
+        order the other dimensions lie; where head_dim is 192, v may have 128 columns. Returns
+        (call, o, lse): o lies like q. `call()` begins it on the stream that is current. With
+        `fixed_order` it gets no workspace for the tile scheduler's counter."""
         types = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
         if q.dtype not in types or not q.dtype == k.dtype == v.dtype:
             raise Failure(
@@ -97,16 +105,17 @@ class Library(CLibrary):
             )
         (batch, heads, length_q, head_dim), (kv_heads, length_k) = q.shape, k.shape[1:3]
         expected = (batch, kv_heads, length_k, head_dim)
-        if tuple(k.shape) != expected or tuple(v.shape) != expected:
+        if tuple(k.shape) != expected or tuple(v.shape[:3]) != expected[:3]:
             raise Failure(
                 f"k is {list(k.shape)} and v {list(v.shape)}; q asks for {list(expected)}"
             )
         if not q.device == k.device == v.device:
             raise Failure(f"q is on {q.device}, k on {k.device} and v on {v.device}")
-        o = torch.empty_like(q)  # keeps the order of dimensions
+        o = empty_as(q, v.shape[3])
         lse = torch.empty(batch, heads, length_q, dtype=torch.float32, device=q.device)
         a = Attention(size=ctypes.sizeof(Attention), batch=batch, heads=heads, kv_heads=kv_heads)
-        a.length_q, a.length_k, a.head_dim, a.type = length_q, length_k, head_dim, types[q.dtype]
+        a.length_q, a.length_k, a.type = length_q, length_k, types[q.dtype]
+        a.head_dim, a.head_dim_v = head_dim, v.shape[3]
         for name, tensor in (("q", q), ("k", k), ("v", v), ("o", o)):
             place(a, name, tensor)
         a.lse, a.causal, a.dropout, a.seed = lse.data_ptr(), int(causal), dropout, seed
@@ -127,6 +136,13 @@ class Library(CLibrary):
             (q, k, v, o, lse, workspace),
         )  # memory that a points to lives as long as the call
         return call, o, lse
+
+
+def empty_as(tensor, columns):
+    """A tensor with so many columns, whose dimensions lie in the same order."""
+    if columns == tensor.shape[3]:
+        return torch.empty_like(tensor)
+    return torch.empty_like(tensor[..., :1].expand(*tensor.shape[:3], columns))
 
 
 def on_device_of(tensor):

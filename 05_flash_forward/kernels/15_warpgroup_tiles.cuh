@@ -10,15 +10,16 @@
 
 namespace fa::FA_TARGET {
 
-/// The tile for a head dimension: 64, 96, 128, 192 or 256.
+/// The tile for a head dimension: 64, 96, 128, 192 or 256, or 192 with 128 columns of V.
 //! [tile_for]
-template <class T, int d>
+template <class T, int d, int d_v = d>
 using HopperTileFor = HopperTile<T, d,
                                  d == 96    ? 112
+                                 : d_v != d ? 96
                                  : d == 192 ? 80
                                  : d == 256 ? 64
                                             : 128,
-                                 d <= 96 ? 3 : 2, d == 64 ? 3 : 2>;
+                                 d <= 96 ? 3 : 2, d == 64 ? 3 : 2, d_v>;
 //! [tile_for]
 
 /// Keys of half a tile.
@@ -195,14 +196,15 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 
 /// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
 /// @tparam d            64, 96, 128, 192 or 256 columns, at least head_dim
+/// @tparam d_v          at least head_dim_v: d, or 128 with 192
 /// @param a            for which can_use_tma() holds
 /// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
 ///                     launch, not used by another one in between. Null: a static schedule.
 //! [launch]
-template <int d, class T>
+template <int d, int d_v = d, class T>
 void launch_warpgroup_tiles(const Attention<T>& a, const Stream& stream,
                             unsigned* tile_counter) {
-  using Tile = HopperTileFor<T, d>;
+  using Tile = HopperTileFor<T, d, d_v>;
   const TileScheduler scheduler = tile_scheduler(a, Tile::block_m);
   launch(stream, flash_warpgroup_tiles<Tile, T>,
          {{persistent_blocks(scheduler)},

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
   float m = -INFINITY, l = 0;
   for (int key = 0; key < visible; ++key) {
     load_columns(k, head.k + key * a.k_strides.row, a.head_dim);
-    load_columns(v, head.v + key * a.v_strides.row, a.head_dim);
+    load_columns(v, head.v + key * a.v_strides.row, a.head_dim_v);
     const float score = a.scale * dot_columns(q, k);
     const float m_new = fmaxf(m, score);
     const float rescale = exp_diff(m, m_new);
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
     add_columns(o, p * a.dropout.of_weight(head.index, query, key), v);
   }
   store_columns(head.o + query * a.o_strides.row, o, l == 0 ? 0 : 1 / l,
-                a.head_dim);
+                a.head_dim_v);
   if (threadIdx.x % kWarp == 0) head.lse[query] = log_sum(m, l);
 }
 

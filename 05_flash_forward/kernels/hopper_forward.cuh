@@ -27,10 +27,11 @@ struct TmaAttention {
 /// @throws as tensor_map()
 template <class Tile, class T>
 TmaAttention<T> tma_attention(const Attention<T>& a) {
-  return {map_of_queries(a, a.q, a.q_strides, kQueries),
-          map_of_keys(a, a.k, a.k_strides, Tile::block_n),
-          map_of_keys(a, a.v, a.v_strides, Tile::block_n),
-          map_of_queries<T>(a, a.o, a.o_strides, kQueries), a};
+  const int d = a.head_dim, d_v = a.head_dim_v;
+  return {map_of_queries(a, a.q, a.q_strides, d, kQueries),
+          map_of_keys(a, a.k, a.k_strides, d, Tile::block_n),
+          map_of_keys(a, a.v, a.v_strides, d_v, Tile::block_n),
+          map_of_queries<T>(a, a.o, a.o_strides, d_v, kQueries), a};
 }
 
 /// Tile sizes of a kernel.
@@ -38,16 +39,20 @@ TmaAttention<T> tma_attention(const Attention<T>& a) {
 /// @tparam keys        of a tile
 /// @tparam warpgroups  consumers: they compute, kQueries queries each
 /// @tparam stage_count tiles of K, and of V, in shared memory
-template <class Type, int head_dim, int keys, int warpgroups, int stage_count>
+/// @tparam head_dim_v  columns of V and O: up to head_dim, a multiple of 64 if fewer
+template <class Type, int head_dim, int keys, int warpgroups, int stage_count,
+          int head_dim_v = head_dim>
 struct HopperTile {
   using T = Type;  // half or bfloat16
   static constexpr int d = head_dim;
+  static constexpr int d_v = head_dim_v;
   static constexpr int block_n = keys;
   static constexpr int consumers = warpgroups;
   static constexpr int block_m = kQueries * warpgroups;
   static constexpr int stages = stage_count;
   using QTile = SwizzledTile<T, kQueries, d>;  // of a warpgroup
   using KvTile = SwizzledTile<T, block_n, d>;
+  using VTile = SwizzledTile<T, block_n, d_v>;
 
   /// The first query of a warpgroup of a block.
   static __device__ int query0(int block, int warpgroup, int /*length_q*/) {
@@ -107,9 +112,9 @@ struct KvState {
 /// This lane's part of S, 64 x block_n, of a warpgroup.
 template <class Tile>
 using WarpgroupScores = float[Tile::block_n / 2];
-/// This lane's part of O, 64 x d, before the division by l.
+/// This lane's part of O, 64 x d_v, before the division by l.
 template <class Tile>
-using WarpgroupOutput = float[Tile::d / 2];
+using WarpgroupOutput = float[Tile::d_v / 2];
 /// P rounded to 16 bits, as left operands of 16 keys each.
 template <class Tile>
 using WarpgroupProbs = std::uint32_t[Tile::block_n / 16][4];
@@ -280,7 +285,7 @@ __device__ bool write_output(const TmaAttention<T>& maps,
   // Until here wgmma of other warps may still read these rows of Q.
   named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);
 #pragma unroll
-  for (int col = 0; col < Tile::d; col += 16) {
+  for (int col = 0; col < Tile::d_v; col += 16) {
     std::uint32_t r[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -292,7 +297,7 @@ __device__ bool write_output(const TmaAttention<T>& maps,
   fence_async_proxy();  // TMA sees what this thread wrote
   named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);
   if (threadIdx.x % kWarpgroup != 0) return false;
-  store_tile(maps.o, o_smem, query0, head, batch);
+  store_tile(maps.o, o_smem, query0, head, batch);  // the columns of O only
   bulk_commit();
   return true;
 }

@@ -18,7 +18,7 @@ template <class Tile>
 struct PersistentShared {
   typename Tile::QTile q[kQueryStages<Tile>][Tile::consumers];
   typename Tile::KvTile k[Tile::stages];
-  typename Tile::KvTile v[Tile::stages];
+  typename Tile::VTile v[Tile::stages];
   Pipeline<kQueryStages<Tile>> q_pipe[Tile::consumers];
   Pipeline<Tile::stages> k_pipe;
   Pipeline<Tile::stages> v_pipe;
@@ -87,7 +87,7 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
   for (int tile = tiles - 1; tile >= 0; --tile) {
     if (tile > 0) load_k(tile - 1);
     load_tile(shared.v[write.v.stage], maps.v,
-              shared.v_pipe.producer_acquire(write.v, Tile::KvTile::bytes),
+              shared.v_pipe.producer_acquire(write.v, Tile::VTile::bytes),
               tile * Tile::block_n, kv_head, work.batch,
               CacheHint::kEvictLast);
     write.v.advance();

@@ -13,9 +13,12 @@ std::int64_t RungInfo::head_dim_near(std::int64_t head_dim) const {
 
 bool RungInfo::supports(const Problem& problem) const {
   const std::int64_t d = problem.shape.head_dim;
+  const bool same_columns = problem.head_dim_v.value_or(d) == d;
   return std::find(types.begin(), types.end(), problem.type) != types.end() &&
          d % 8 == 0 && d >= min_head_dim && d <= max_head_dim &&
-         (supports_dropout || problem.dropout == 0);
+         (supports_dropout || problem.dropout == 0) &&
+         (same_columns ||
+          (supports_head_dim_v && d == 192 && problem.head_dim_v == 128));
 }
 
 void RungInfo::check(const Problem& problem) const {
@@ -24,6 +27,13 @@ void RungInfo::check(const Problem& problem) const {
     throw std::invalid_argument(fmt::format(
         "{} does not support dropout; dropout is {}, allowed is 0", name,
         problem.dropout));
+  }
+  const std::int64_t d = problem.shape.head_dim;
+  if (problem.head_dim_v.value_or(d) != d) {
+    throw std::invalid_argument(fmt::format(
+        "head_dim is {} and head_dim_v {}; {} supports {}the same number", d,
+        *problem.head_dim_v, name,
+        supports_head_dim_v ? "192 and 128, or " : ""));
   }
   std::string allowed;
   for (const Type type : types) {
@@ -34,8 +44,7 @@ void RungInfo::check(const Problem& problem) const {
   throw std::invalid_argument(fmt::format(
       "{} supports {} with a head_dim that is a multiple of 8 {}up "
       "to {}, not {} with {}",
-      name, allowed, from, max_head_dim, name_of(problem.type),
-      problem.shape.head_dim));
+      name, allowed, from, max_head_dim, name_of(problem.type), d));
 }
 
 std::string RungInfo::fit(const DeviceProperties& device) {
@@ -62,9 +71,11 @@ std::string RungInfo::fit(const DeviceProperties& device) {
 std::vector<Problem> watched_problems(const RungInfo& rung, Type type,
                                       bool causal) {
   std::vector<Problem> problems;
+  std::optional<std::int64_t> head_dim_v;
   const auto add = [&](const AttentionShape& shape,
                        bool has_dropout = false) {
     Problem problem;
+    problem.head_dim_v = head_dim_v;
     problem.type = type;
     problem.shape = shape;
     problem.causal = causal;
@@ -79,7 +90,8 @@ std::vector<Problem> watched_problems(const RungInfo& rung, Type type,
     return (stages == 0 ? 1 : stages) * tile + 1;
   };
   for (const Tiles& t : rung.tiles) {
-    const std::int64_t d = t.head_dim, narrow = d - 24;
+    const std::int64_t d = t.head_dim, narrow = t.head_dim_v ? d : d - 24;
+    head_dim_v = t.head_dim_v;
     add({1, 1, 1, t.queries / 2 + 1, t.keys + 1, d}, rung.supports_dropout);
     add({2, 4, 2, 2 * t.queries + 1, t.keys / 2 + 1, narrow});
     const std::int64_t heads = t.persists ? 6 : 1;
@@ -95,7 +107,10 @@ std::string watched_words(const Problem& problem) {
   const AttentionShape& s = problem.shape;
   return fmt::format("{} x {} on {} heads, {} queries, {} keys, D {}{}{}",
                      s.batch, s.heads, s.kv_heads, s.length_q, s.length_k,
-                     s.head_dim, problem.causal ? ", causal" : "",
+                     problem.head_dim_v ? fmt::format("{} and {}", s.head_dim,
+                                                      *problem.head_dim_v)
+                                        : std::to_string(s.head_dim),
+                     problem.causal ? ", causal" : "",
                      problem.dropout > 0 ? ", dropout" : "");
 }
 

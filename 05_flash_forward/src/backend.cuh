@@ -74,6 +74,13 @@ Tiles forward_tiles(int stages, bool persists = false) {
   return {Tile::block_m, Tile::block_n, 0, stages, Tile::d, persists};
 }
 
+// Those of rung 15 with fewer columns of V than of K.
+inline Tiles latent_tiles() {
+  Tiles tiles = forward_tiles<HopperTileFor<half, 192, 128>>(2, true);
+  tiles.head_dim_v = 128;
+  return tiles;
+}
+
 // Shared memory of a block, by head dimension: `bytes(std::integral_constant<int, d>)`.
 template <int least, int most, class Bytes>
 auto by_head_dim(Bytes bytes) {
@@ -286,9 +293,14 @@ inline std::vector<Rung> ladder() {
         {forward_tiles<HopperTileFor<half, 64>>(3, true),
          forward_tiles<HopperTileFor<half, 96>>(2, true),
          forward_tiles<HopperTileFor<half, 192>>(2, true),
-         forward_tiles<HopperTileFor<half, 256>>(2, true)}},
+         forward_tiles<HopperTileFor<half, 256>>(2, true), latent_tiles()},
+        true},
        in_16_bits(with_tile_counter(
            [](const auto& a, const auto& stream, auto* counter) {
+             if (a.head_dim_v != a.head_dim) {
+               launch_warpgroup_tiles<192, 128>(a, stream, counter);
+               return;
+             }
              with_tma_head_dim<64, 256>(a.head_dim, [&](auto d) {
                launch_warpgroup_tiles<decltype(d)::value>(a, stream, counter);
              });
@@ -344,15 +356,17 @@ inline Rung dispatched_rung(const DeviceProperties& device) {
   const auto chosen = plain([=](const auto& a, const auto& stream) {
     forward_kernel(a, device).launch(stream, nullptr);
   });
-  return {{"dispatched",
-           "",
-           {Type::kFloat32, Type::kFloat16, Type::kBFloat16},
-           256},
-          [=](const Problem& problem, const Inputs& in) {
-            return problem.type == Type::kFloat32
-                       ? in_float32(chosen)(problem, in)
-                       : in_16_bits(chosen)(problem, in);
-          }};
+  Rung rung{{"dispatched",
+             "",
+             {Type::kFloat32, Type::kFloat16, Type::kBFloat16},
+             256},
+            [=](const Problem& problem, const Inputs& in) {
+              return problem.type == Type::kFloat32
+                         ? in_float32(chosen)(problem, in)
+                         : in_16_bits(chosen)(problem, in);
+            }};
+  rung.supports_head_dim_v = true;
+  return rung;
 }
 
 }  // namespace

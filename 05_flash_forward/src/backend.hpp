@@ -32,6 +32,7 @@ struct Tiles {
   std::int64_t key_stages = 0;
   std::int64_t head_dim = 64;  ///< columns that the kernel is compiled for
   bool persists = false;       ///< persistent blocks
+  std::optional<std::int64_t> head_dim_v{};  ///< as in Problem
 };
 
 /// A rung of a ladder, and the problems that it supports.
@@ -47,6 +48,8 @@ struct RungInfo {
   std::function<std::size_t(std::int64_t)> shared_bytes{};
   /// For each head_dim whose tiles are of another form.
   std::vector<Tiles> tiles{};
+  /// Whether it supports a head_dim_v of 128 with a head_dim of 192.
+  bool supports_head_dim_v = false;
 
   /// The supported head dimension that is nearest to another one.
   std::int64_t head_dim_near(std::int64_t head_dim) const;
@@ -71,7 +74,7 @@ struct RungInfo {
 ///   each of two blocks;
 /// - ragged: one query and one key more than whole tiles, one tile more than there are stages,
 /// fewer
-///   columns than the kernel is compiled for; two heads share one of keys.
+///   columns than the kernel is compiled for, unless it has a head_dim_v of its own; two heads share one of keys.
 /// @param type   of the inputs
 /// @param causal the mask
 std::vector<Problem> watched_problems(const RungInfo& rung, Type type,

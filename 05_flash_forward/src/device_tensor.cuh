@@ -119,16 +119,17 @@ template <class T>
 Attention<T> attention_of(const flash::Problem& problem) {
   const AttentionShape& s = problem.shape;
   Attention<T> a = {};
-  a.q_strides = a.o_strides =
-      strides_of(problem.shape_of_q(), problem.layout);
-  a.k_strides = a.v_strides =
-      strides_of(problem.shape_of_kv(), problem.layout);
+  a.q_strides = strides_of(problem.shape_of_q(), problem.layout);
+  a.k_strides = strides_of(problem.shape_of_kv(), problem.layout);
+  a.v_strides = strides_of(problem.shape_of_v(), problem.layout);
+  a.o_strides = strides_of(problem.shape_of_o(), problem.layout);
   a.batch = static_cast<int>(s.batch);
   a.heads = static_cast<int>(s.heads);
   a.kv_heads = static_cast<int>(s.kv_heads);
   a.length_q = static_cast<int>(s.length_q);
   a.length_k = static_cast<int>(s.length_k);
   a.head_dim = static_cast<int>(s.head_dim);
+  a.head_dim_v = static_cast<int>(problem.head_dim_v.value_or(s.head_dim));
   a.scale =
       static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_dim)));
   a.causal = problem.causal;
@@ -141,10 +142,10 @@ template <class T>
 struct DeviceAttention {
   /// Copies inputs to the device; o is poisoned.
   DeviceAttention(const flash::Problem& problem, const flash::Inputs& in)
-      : shape(problem.shape_of_q()),
-        q(in.q, shape, problem.layout),
+      : shape(problem.shape_of_o()),
+        q(in.q, problem.shape_of_q(), problem.layout),
         k(in.k, problem.shape_of_kv(), problem.layout),
-        v(in.v, problem.shape_of_kv(), problem.layout),
+        v(in.v, problem.shape_of_v(), problem.layout),
         o(shape, problem.layout),
         lse(shape[0] * shape[1] * shape[2]),
         a(attention_of<T>(problem)) {
@@ -160,7 +161,7 @@ struct DeviceAttention {
             lse.template tensor<float, 3>({shape[0], shape[1], shape[2]})};
   }
 
-  Shape<4> shape;              ///< of q and o
+  Shape<4> shape;              ///< of o
   DeviceTensor<T> q, k, v, o;  ///< in the problem's layout
   DeviceBuffer<float> lse;     ///< [batch, heads, length_q]
   Attention<T> a;              ///< for kernels

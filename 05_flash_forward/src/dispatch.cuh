@@ -27,7 +27,7 @@ struct ForwardKernel {
   std::size_t workspace_bytes = 0;
 };
 
-/// The kernel for GPUs that cannot run the other ones.
+/// The kernel for what no other one supports: GPUs, and a head_dim_v that is not head_dim.
 template <class T>
 ForwardKernel any_gpu_kernel(const Attention<T>& a) {
   return {[=](const Stream& stream, unsigned*) { launch_any_gpu(a, stream); },
@@ -38,6 +38,7 @@ ForwardKernel any_gpu_kernel(const Attention<T>& a) {
 inline ForwardKernel register_tiles_kernel(
     const Attention<float>& a,
     const DeviceProperties& device = device_properties()) {
+  if (a.head_dim_v != a.head_dim) return any_gpu_kernel(a);
   const auto fits = [&](auto tile) {
     return can_run(device,
                    kNeedsCpAsync.with_shared(decltype(tile)::shared_bytes));
@@ -66,7 +67,8 @@ inline ForwardKernel register_tiles_kernel(
 inline ForwardKernel forward_kernel(
     const Attention<float>& a,
     const DeviceProperties& device = device_properties()) {
-  if (device.compute_capability == 0 || a.head_dim > 128) {
+  if (device.compute_capability == 0 || a.head_dim > 128 ||
+      a.head_dim_v != a.head_dim) {
     return register_tiles_kernel(a, device);
   }
   return with_head_dim<32, 128>(a.head_dim, [&](auto head_dim) {
@@ -88,6 +90,7 @@ template <class T>
 ForwardKernel sm_80_kernel(
     const Attention<T>& a,
     const DeviceProperties& device = device_properties()) {
+  if (a.head_dim_v != a.head_dim) return any_gpu_kernel(a);
   const auto fits = [&](auto tile) {
     return can_run(
         device, kNeedsMma.with_shared(pipeline_bytes<decltype(tile), T>()));
@@ -122,6 +125,12 @@ inline bool prefers_hopper(
 template <class T>
 ForwardKernel sm_90_kernel(const Attention<T>& a,
                            const DeviceProperties& device) {
+  if (a.head_dim_v != a.head_dim) {
+    return {[=](const Stream& stream, unsigned* tile_counter) {
+              launch_warpgroup_tiles<192, 128>(a, stream, tile_counter);
+            },
+            "15_warpgroup_tiles", 192, sizeof(unsigned)};
+  }
   if (prefers_mirrored_tiles(a, device.sm_count)) {
     // Whatever the size of a problem, callers give the same workspace.
     return with_head_dim<64, 256>(a.head_dim, [&](auto head_dim) {
@@ -160,7 +169,8 @@ ForwardKernel forward_kernel(
 }
 
 /// Launches the kernel that forward_kernel() chooses.
-/// @param a            with a head dimension that is a multiple of 8 up to 256
+/// @param a            with a head dimension that is a multiple of 8 up to 256, and with head_dim_v
+///                     the same, or 128 with 192
 /// @param tile_counter as for launch_persistent()
 /// @throws as launch()
 template <class T>

@@ -40,9 +40,11 @@ std::string name_of(Type type) {
 std::string Problem::text() const {
   return fmt::format(
       "{}, batch {}, {} heads, {} KV heads, {} queries, {} keys, head_dim "
-      "{}{}{}{}",
+      "{}{}{}{}{}",
       name_of(type), shape.batch, shape.heads, shape.kv_heads, shape.length_q,
-      shape.length_k, shape.head_dim, causal ? ", causal" : "",
+      shape.length_k, shape.head_dim,
+      head_dim_v ? fmt::format(", head_dim_v {}", *head_dim_v) : "",
+      causal ? ", causal" : "",
       dropout > 0 ? fmt::format(", dropout {}", dropout) : "",
       layout == Layout::kLengthFirst ? ", length first" : "");
 }
@@ -53,6 +55,15 @@ Shape<4> Problem::shape_of_q() const {
 
 Shape<4> Problem::shape_of_kv() const {
   return {shape.batch, shape.kv_heads, shape.length_k, shape.head_dim};
+}
+
+Shape<4> Problem::shape_of_v() const {
+  return {shape.batch, shape.kv_heads, shape.length_k,
+          head_dim_v.value_or(shape.head_dim)};
+}
+
+Shape<4> Problem::shape_of_o() const {
+  return fa::shape_of_o(shape_of_q(), shape_of_v());
 }
 
 Inputs rounded_inputs(const Problem& problem, const Tensor<float, 4>& q,
@@ -66,7 +77,7 @@ Inputs make_inputs(const Problem& problem, Values values,
   const Shape<4> of_q = problem.shape_of_q(), of_kv = problem.shape_of_kv();
   auto q = normal_tensor<float, 4>(of_q, 3 * seed);
   auto k = normal_tensor<float, 4>(of_kv, 3 * seed + 1);
-  const auto v = normal_tensor<float, 4>(of_kv, 3 * seed + 2);
+  const auto v = normal_tensor<float, 4>(problem.shape_of_v(), 3 * seed + 2);
   if (values == Values::kLarge) {
     // Products of normal rows, scaled by 1 / sqrt(head_dim), are about 1.
     for (auto* tensor : {&q, &k}) {

@@ -52,25 +52,29 @@ struct Problem {
   bool causal = false;                  ///< the mask
   double dropout = 0;      ///< probability of dropping an element of P
   std::uint64_t seed = 0;  ///< of the dropout
+  /// Columns of v and o, where these are not shape.head_dim.
+  std::optional<std::int64_t> head_dim_v;
 
   /// One line for people.
   std::string text() const;
-  /// The shape of q and o: [batch, heads, length_q, head_dim].
+  /// @{ The shapes of tensors. Most problems have the same number of columns in all of them.
   Shape<4> shape_of_q() const;
-  /// The shape of k and v: [batch, kv_heads, length_k, head_dim].
   Shape<4> shape_of_kv() const;
+  Shape<4> shape_of_v() const;
+  Shape<4> shape_of_o() const;
+  /// @}
 };
 
 /// Inputs of attention, which the type represents exactly.
 struct Inputs {
   Tensor<float, 4> q;  ///< [batch, heads, length_q, head_dim]
   Tensor<float, 4> k;  ///< [batch, kv_heads, length_k, head_dim]
-  Tensor<float, 4> v;  ///< [batch, kv_heads, length_k, head_dim]
+  Tensor<float, 4> v;  ///< [batch, kv_heads, length_k, head_dim_v]
 };
 
 /// What a kernel returns.
 struct Outputs {
-  Tensor<float, 4> o;    ///< [batch, heads, length_q, head_dim]
+  Tensor<float, 4> o;    ///< [batch, heads, length_q, head_dim_v]
   Tensor<float, 3> lse;  ///< [batch, heads, length_q]
 };
 

@@ -60,6 +60,35 @@ TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
   }
 }
 
+TEST_CASE("192 columns of q and k, 128 of v: one kernel, or any_gpu") {
+  Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, 192});
+  problem.head_dim_v = 128;
+  const auto chosen = [&](const DeviceProperties& gpu) {
+    return Tests::all().front().chosen(problem, gpu);
+  };
+  for (const Type type : flash::kTypes) {
+    problem.type = type;
+    for (const bool causal : {false, true}) {
+      problem.causal = causal;
+      const bool is_float = type == Type::kFloat32;
+      CHECK(chosen(gpus::kH100) ==
+            (is_float ? "any_gpu" : "15_warpgroup_tiles"));
+      for (const auto& gpu : {gpus::kT4, gpus::kA100, gpus::kB200}) {
+        CHECK(chosen(gpu) == "any_gpu");
+      }
+      problem.dropout = 0.17;
+      CHECK(chosen(gpus::kH100) == "any_gpu");
+      Tests::check_choice(gpus::kH100, problem, [](const Backend& backend) {
+        return backend.dispatched(gpus::kH100);
+      });
+      problem.dropout = 0;
+      Tests::check_choice(gpus::kH100, problem, [](const Backend& backend) {
+        return backend.dispatched(gpus::kH100);
+      });
+    }
+  }
+}
+
 TEST_CASE(
     "tiles are mirrored in small problems, those of a tile for each SM") {
   const auto chosen = [](int heads, int head_dim, bool causal) {

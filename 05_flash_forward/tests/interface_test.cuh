@@ -32,8 +32,8 @@ flash::Outputs call(const Problem& problem, const flash::Inputs& in,
   Placed<H> q(in.q.shape(), problem.layout, pitch);
   Placed<H> k(in.k.shape(), problem.layout, pitch);
   // Each tensor has distances of its own.
-  Placed<H> v(in.v.shape(), Layout::kHeadsFirst, s.head_dim + 2 * gap);
-  Placed<H> o(in.q.shape(), problem.layout, s.head_dim + 3 * gap);
+  Placed<H> v(in.v.shape(), Layout::kHeadsFirst, in.v.size(3) + 2 * gap);
+  Placed<H> o(problem.shape_of_o(), problem.layout, in.v.size(3) + 3 * gap);
   q.write(in.q);
   k.write(in.k);
   v.write(in.v);
@@ -110,6 +110,19 @@ TEST_CASE("rows with gaps between them: the gaps of o are left alone") {
   check_gaps(check);
 }
 
+TEST_CASE("192 columns of q and k with 128 of v and o") {
+  check_head_dim_v([](const Problem& problem, std::int64_t gap) {
+    const std::string kernel = check(problem, gap);
+    const bool hopper =
+        on_hopper() && problem.type != Type::kFloat32 && problem.dropout == 0;
+    CHECK(kernel ==
+          (hopper ? "15_warpgroup_tiles, " + name_of(problem.type) +
+                        ", 192 and 128 columns"
+                  : "any_gpu, " + name_of(problem.type) + ", 256 columns" +
+                        (problem.dropout > 0 ? ", dropout" : "")));
+  });
+}
+
 TEST_CASE("dropout through the interface drops what the CPU says") {
   check_dropout(check);
 }
@@ -122,7 +135,7 @@ struct Refused {
     a.q_strides = a.k_strides = a.v_strides = a.o_strides = {64, 32, 8};
     a.batch = a.heads = a.kv_heads = 2;
     a.length_q = a.length_k = 4;
-    a.head_dim = 8;
+    a.head_dim = a.head_dim_v = 8;
     a.scale = 1;
   }
   // What is said when `change` has been made.
@@ -167,6 +180,24 @@ TEST_CASE("sizes that are not allowed are refused with those that are") {
         "head_dim is 12; allowed are multiples of 8 from 8 to 256");
   CHECK(call.says([](A& a) { a.head_dim = 264; }) ==
         "head_dim is 264; allowed are multiples of 8 from 8 to 256");
+  const auto says_of_columns = [&](std::int64_t head_dim,
+                                   std::int64_t head_dim_v) {
+    return call.says([=](A& a) {
+      a.head_dim = head_dim;
+      a.head_dim_v = head_dim_v;
+    });
+  };
+  CHECK(says_of_columns(64, 0) ==
+        "head_dim_v is 0; allowed are head_dim, which is 64, and 128 with a "
+        "head_dim of 192");
+  for (const auto& [head_dim, head_dim_v] :
+       {std::pair(64, 128), std::pair(128, 192), std::pair(192, 64),
+        std::pair(192, 256), std::pair(184, 128), std::pair(256, 128)}) {
+    CHECK(contains(says_of_columns(head_dim, head_dim_v),
+                   "head_dim_v is " + std::to_string(head_dim_v) +
+                       "; allowed are head_dim, which is " +
+                       std::to_string(head_dim)));
+  }
 }
 
 TEST_CASE("options that are not allowed are refused with those that are") {
@@ -277,6 +308,12 @@ TEST_CASE("strides of o that let its rows overlap") {
   Refused call;
   using A = fa_attention;
   CHECK(call.says([](A& a) {
+    a.head_dim = 192;
+    a.head_dim_v = 128;
+    a.o_strides = {1024, 512, 124};
+  }) == "the row stride of o is 124 elements, so that its rows overlap; "
+        "allowed are head_dim_v, which is 128, and more");
+  CHECK(call.says([](A& a) {
     a.o_strides = {32, 8, 8};
   }) == "the head stride of o is 8 elements, so that its rows overlap; "
         "allowed are what its smaller strides span, which is 32, and more");
@@ -301,7 +338,7 @@ TEST_CASE("random strides are taken and refused as a reference says") {
       a.batch = s.shape[0];
       a.heads = a.kv_heads = s.shape[1];
       a.length_q = a.length_k = s.shape[2];
-      a.head_dim = s.shape[3];
+      a.head_dim = a.head_dim_v = s.shape[3];
       a.type = s.element_bytes == 2 ? FA_TYPE_BFLOAT16 : FA_TYPE_FLOAT32;
       a.q_strides = a.k_strides = a.v_strides =
           a.o_strides = {s.shape[1] * s.shape[2] * s.shape[3],
@@ -356,7 +393,7 @@ TEST_CASE("what TMA does not take goes to another kernel") {
     a.batch = static_cast<int>(s.shape[0]);
     a.heads = a.kv_heads = static_cast<int>(s.shape[1]);
     a.length_q = a.length_k = static_cast<int>(s.shape[2]);
-    a.head_dim = static_cast<int>(s.shape[3]);
+    a.head_dim = a.head_dim_v = static_cast<int>(s.shape[3]);
     a.q_strides = i % 4 == 0 ? far : near;
     a.k_strides = i % 4 == 1 ? far : near;
     a.v_strides = i % 4 == 2 ? far : near;
@@ -391,7 +428,7 @@ TEST_CASE("the kernel's name is refused as the call is, pointers or not") {
   call.a.q = nullptr;
   REQUIRE(fa_kernel_name(&call.a) != nullptr);
   CHECK(fa_kernel_name(&call.a) == float32_kernel());
-  call.a.head_dim = 7;
+  call.a.head_dim = call.a.head_dim_v = 7;
   CHECK(fa_kernel_name(&call.a) == nullptr);
   CHECK(std::string(fa_last_error()) ==
         "head_dim is 7; allowed are multiples of 8 from 8 to 256");

@@ -32,6 +32,22 @@ TEST_CASE("head dimensions that are no power of two are padded") {
   Tests::check_padded_head_dims();
 }
 
+TEST_CASE("192 columns of q and k, 128 of v and o") {
+  Tests::check_head_dim_v();
+  const flash::Rung& rung =
+      find_rung(Tests::all().front(), "15_warpgroup_tiles");
+  Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 192});
+  for (const std::int64_t head_dim_v : {64, 128, 192, 256}) {
+    problem.head_dim_v = head_dim_v;
+    CHECK(rung.supports(problem) == (head_dim_v == 128 || head_dim_v == 192));
+  }
+  CHECK_THROWS_WITH_AS(
+      rung.check(problem),
+      "head_dim is 192 and head_dim_v 256; 15_warpgroup_tiles supports 192 "
+      "and 128, or the same number",
+      std::invalid_argument);
+}
+
 TEST_CASE("groups of heads share keys and values") {
   for (const Type type : kTypes) {
     Tests::check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));

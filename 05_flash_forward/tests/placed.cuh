@@ -93,6 +93,7 @@ inline fa_attention attention_of(const flash::Problem& problem) {
   a.length_q = s.length_q;
   a.length_k = s.length_k;
   a.head_dim = s.head_dim;
+  a.head_dim_v = problem.head_dim_v.value_or(s.head_dim);
   a.type = problem.type == flash::Type::kFloat32   ? FA_TYPE_FLOAT32
            : problem.type == flash::Type::kFloat16 ? FA_TYPE_FLOAT16
                                                    : FA_TYPE_BFLOAT16;
@@ -128,6 +129,24 @@ void check_gaps(Check check) {
     check(problem, 8);
     problem.layout = flash::Layout::kLengthFirst;
     check(problem, 16);
+  }
+}
+// Problems with 192 columns of q and k and 128 of v and o: odd lengths, groups of heads, with and
+// without dropout, in both layouts; with gaps between rows, too.
+template <class Check>
+void check_head_dim_v(Check check) {
+  for (const flash::Type type : flash::kTypes) {
+    for (const bool causal : {false, true}) {
+      flash::Problem problem =
+          flash::problem_of(type, {2, 4, 2, 67, 133, 192}, causal);
+      problem.head_dim_v = 128;
+      check(problem, 0);
+      problem.layout = flash::Layout::kLengthFirst;
+      check(problem, 8);
+      problem.dropout = 0.17;
+      problem.seed = 7;
+      check(problem, 0);
+    }
   }
 }
 // Problems with dropout.

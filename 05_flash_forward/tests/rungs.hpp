@@ -154,6 +154,20 @@ struct RungTests {
       }
     }
   }
+  static void check_head_dim_v() {
+    for (const Type type : kTypes) {
+      for (const auto& [length_q, length_k] : kEdgeLengths) {
+        for (const bool causal : {false, true}) {
+          Problem problem =
+              problem_of(type, {1, 4, 2, length_q, length_k, 192}, causal);
+          problem.head_dim_v = 128;
+          problem.layout =
+              causal ? Layout::kLengthFirst : Layout::kHeadsFirst;
+          check_everywhere(problem);
+        }
+      }
+    }
+  }
   static void check_length_first() {
     for (const Type type : kTypes) {
       Problem problem = problem_of(type, {2, 4, 2, 70, 75, 40}, true);
@@ -206,6 +220,16 @@ struct RungTests {
   static void for_each_of_matrix(Type type, Check check) {
     flash::for_each_of_matrix(type, on_gpu(), check);
   }
+  /// A problem with 192 columns of q and k and 128 of v in its place, if a rung supports that.
+  static Problem with_head_dim_v(Problem problem) {
+    const Problem given = problem;
+    problem.shape.head_dim = 192;
+    problem.head_dim_v = 128;
+    for (const auto& rung : best().rungs) {
+      if (rung.supports(problem)) return problem;
+    }
+    return given;
+  }
   /// Calls check(problem, seed) for random problems, a hundred or FA_FUZZ_COUNT of the environment:
   /// see fuzz_seed(). Those beyond the first hundred are short: the checker takes most of the time.
   template <class Check>
@@ -216,8 +240,9 @@ struct RungTests {
     MESSAGE("FA_FUZZ_SEED=" << seed);
     std::mt19937_64 random(seed);
     for (int i = 0; i < count; ++i) {
-      const Problem problem = random_problem(
+      Problem problem = random_problem(
           random, on_gpu() && i < 100 ? 700 : 150, on_gpu() ? 256 : 128);
+      if (i % 4 == 0) problem = with_head_dim_v(problem);
       CAPTURE(seed);
       CAPTURE(i);
       check(problem, random());

@@ -53,7 +53,7 @@ class OnDevice {
     a.kv_heads = 1;
     a.length_q = x.length_q;
     a.length_k = x.length_k;
-    a.head_dim = x.head_dim;
+    a.head_dim = a.head_dim_v = x.head_dim;
     a.scale = static_cast<float>(x.scale);
     a.causal = x.causal;
   }

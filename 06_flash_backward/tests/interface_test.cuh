@@ -207,15 +207,16 @@ TEST_CASE(
             sizeof(float));
   g.deterministic = 0;
   g.attention.length_q = 128;
-  g.attention.head_dim = 8;
+  g.attention.head_dim = g.attention.head_dim_v = 8;
   CHECK(fa_backward_workspace_bytes(&g) ==
         (rows / 2 * (2 + (on_hopper() ? 64 : 32)) +
          (on_hopper() ? rows / 64 + 1 : 0)) *
             sizeof(float));
-  g.attention.head_dim = 136;  // rung 16 needs less, but any strides may come
+  g.attention.head_dim = g.attention.head_dim_v =
+      136;  // rung 16 needs less, but any strides may come
   CHECK(fa_backward_workspace_bytes(&g) ==
         rows / 2 * (2 + 256) * sizeof(float));
-  g.attention.head_dim = 200;
+  g.attention.head_dim = g.attention.head_dim_v = 200;
   CHECK(fa_backward_workspace_bytes(&g) ==
         rows / 2 * (2 + (on_hopper() ? 0 : 256)) * sizeof(float));
   // Sequences with the same queries keep TMA away; the workspace is the same.
@@ -409,7 +410,7 @@ struct Refused {
         a.q_strides;
     a.batch = a.heads = a.kv_heads = 2;
     a.length_q = a.length_k = 4;
-    a.head_dim = 8;
+    a.head_dim = a.head_dim_v = 8;
     a.scale = 1;
   }
   std::size_t fa_bytes() const {
@@ -622,7 +623,7 @@ TEST_CASE("random strides are taken and refused as a reference says") {
       a.kv_heads = s.shape[1];
       a.length_q = given.of_keys ? 1 : s.shape[2];
       a.length_k = given.of_keys ? s.shape[2] : 1;
-      a.head_dim = s.shape[3];
+      a.head_dim = a.head_dim_v = s.shape[3];
       a.type = s.element_bytes == 2 ? FA_TYPE_FLOAT16 : FA_TYPE_FLOAT32;
       const std::int64_t row = s.shape[3], head = s.shape[2] * row;
       for (const Given& each : all) {
@@ -663,7 +664,7 @@ bool is_mapped_size(int batch, int kv_heads, int length_k) {
   a.heads = a.kv_heads = kv_heads;
   a.length_q = 1;
   a.length_k = length_k;
-  a.head_dim = 8;
+  a.head_dim = a.head_dim_v = 8;
   return can_use_tma_backward(a);
 }
 
@@ -680,7 +681,7 @@ TEST_CASE("what is asked before a call is refused as the call is") {
   g.attention.q = nullptr;  // not looked at
   CHECK(fa_backward_workspace_bytes(&g) == call.fa_bytes());
   REQUIRE(fa_backward_kernel_name(&g) != nullptr);
-  g.attention.head_dim = 7;
+  g.attention.head_dim = g.attention.head_dim_v = 7;
   CHECK(fa_backward_workspace_bytes(&g) == 0);
   CHECK(std::string(fa_backward_last_error()) ==
         "head_dim is 7; allowed are multiples of 8 from 8 to 256");

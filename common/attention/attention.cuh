@@ -23,10 +23,10 @@ struct RowStrides {
 /// @tparam T type of the elements of q, k, v and o
 template <class T>
 struct Attention {
-  const T* q;  ///< [batch, heads, length_q, head_dim], as o
-  const T* k;  ///< [batch, kv_heads, length_k, head_dim], as v
-  const T* v;
-  T* o;
+  const T* q;  ///< [batch, heads, length_q, head_dim]
+  const T* k;  ///< [batch, kv_heads, length_k, head_dim]
+  const T* v;  ///< [batch, kv_heads, length_k, head_dim_v]
+  T* o;        ///< [batch, heads, length_q, head_dim_v]
   float* lse;  ///< [batch, heads, length_q], natural logarithm
   RowStrides q_strides;
   RowStrides k_strides;
@@ -38,6 +38,7 @@ struct Attention {
   int length_q;
   int length_k;
   int head_dim;
+  int head_dim_v;   ///< head_dim, for most kernels
   float scale;      ///< of the scores
   bool causal;      ///< query i sees keys up to i + length_k - length_q
   Dropout dropout;  ///< of the attention probabilities

@@ -16,10 +16,13 @@ def name_of(dtype):
 
 class Problem(
     collections.namedtuple(
-        "Problem", ("dtype", "shape", "kv_heads", "length_k", "length_first", "causal")
+        "Problem",
+        ("dtype", "shape", "kv_heads", "length_k", "length_first", "causal", "head_dim_v"),
+        defaults=(None,),
     )
 ):
-    """Sizes to check; `shape` is [batch, heads, length_q, head_dim] of q."""
+    """Sizes to check; `shape` is [batch, heads, length_q, head_dim] of q. Without a head_dim_v, v
+    has as many columns."""
 
     HEADING = f"{'type':9}{'q':>20}{'k':>12} {'first':7}{'causal':7}"
 
@@ -28,16 +31,16 @@ class Problem(
         memory."""
         batch, heads, length_q, head_dim = self.shape
 
-        def make(n, length):
+        def make(n, length, columns):
             if self.length_first:
-                size = (batch, length, n, head_dim)
+                size = (batch, length, n, columns)
                 return torch.randn(size, device=device).to(self.dtype).transpose(1, 2)
-            return torch.randn((batch, n, length, head_dim), device=device).to(self.dtype)
+            return torch.randn((batch, n, length, columns), device=device).to(self.dtype)
 
         return (
-            make(heads, length_q),
-            make(self.kv_heads, self.length_k),
-            make(self.kv_heads, self.length_k),
+            make(heads, length_q, head_dim),
+            make(self.kv_heads, self.length_k, head_dim),
+            make(self.kv_heads, self.length_k, self.head_dim_v or head_dim),
         )
 
     def backends(self):
@@ -49,6 +52,7 @@ class Problem(
 
     def text(self):
         q, k = "x".join(map(str, self.shape)), f"{self.kv_heads}x{self.length_k}"
+        q += f"/{self.head_dim_v}" if self.head_dim_v else ""
         return (
             f"{name_of(self.dtype):9}{q:>20}{k:>12} "
             f"{self.first():7}{'yes' if self.causal else 'no':7}"
@@ -68,6 +72,7 @@ class Problem(
             "length_q": length_q,
             "length_k": self.length_k,
             "head_dim": head_dim,
+            "head_dim_v": self.head_dim_v or head_dim,
             "first": self.first(),
             "causal": self.causal,
             "largest_error": largest_error,
@@ -77,14 +82,15 @@ class Problem(
 
 def problems_to_check(small):
     """All types, masks and orders in memory for some sizes."""
-    shapes = [  # [batch, heads, length_q, head_dim], kv_heads, length_k
+    shapes = [  # [batch, heads, length_q, head_dim], kv_heads, length_k, head_dim_v
         ((2, 4, 70, 64), 4, 70) if small else ((2, 8, 1000, 64), 8, 1000),
         ((1, 4, 65, 128), 2, 65) if small else ((2, 8, 777, 128), 2, 777),
         ((1, 2, 33, 40), 1, 90) if small else ((2, 4, 333, 40), 1, 900),
         ((1, 1, 20, 256), 1, 20) if small else ((1, 4, 500, 256), 4, 500),
+        ((1, 2, 30, 192), 1, 40, 128) if small else ((1, 8, 600, 192), 4, 600, 128),
     ]
     return [
-        Problem(dtype, *sizes, length_first, causal)
+        Problem(dtype, *sizes[:3], length_first, causal, *sizes[3:])
         for dtype in (torch.float32, torch.float16, torch.bfloat16)
         for sizes in shapes
         for length_first in (False, True)
@@ -94,17 +100,29 @@ def problems_to_check(small):
 
 class Point(
     collections.namedtuple(
-        "Point", ("group", "types", "batch", "heads", "kv_heads", "length", "head_dim", "causal")
+        "Point",
+        (
+            "group",
+            "types",
+            "batch",
+            "heads",
+            "kv_heads",
+            "length",
+            "head_dim",
+            "head_dim_v",
+            "causal",
+        ),
     )
 ):
     """What is timed: as many queries as keys, in several types if they are to alternate."""
 
     def problem(self, dtype):
         shape = (self.batch, self.heads, self.length, self.head_dim)
-        return Problem(dtype, shape, self.kv_heads, self.length, False, self.causal)
+        of = (self.kv_heads, self.length, False, self.causal, self.head_dim_v)
+        return Problem(dtype, shape, *of)
 
     def label(self, backend, dtype):
-        """What a record says of a call. Old records have neither a group nor kv_heads."""
+        """What a record says of a call. Old records lack group, kv_heads and head_dim_v."""
         return {
             "backend": backend,
             "group": self.group,
@@ -114,23 +132,28 @@ class Point(
             "kv_heads": self.kv_heads,
             "length": self.length,
             "head_dim": self.head_dim,
+            "head_dim_v": self.head_dim_v,
             "causal": self.causal,
         }
 
     def flops(self, products):
-        """Of so many matmuls; under the mask half of the products count, as in the literature."""
-        size = self.batch * self.heads * self.length**2 * self.head_dim
-        return 2 * products * size / (2 if self.causal else 1)
+        """Of so many matmuls: (with head_dim, with head_dim_v). Under the mask half of the products
+        count, as in the literature."""
+        of_d, of_d_v = products
+        columns = of_d * self.head_dim + of_d_v * self.head_dim_v
+        size = self.batch * self.heads * self.length**2 * columns
+        return 2 * size / (2 if self.causal else 1)
 
 
 # What is timed, by the names that --points takes: (types, batch * length, lengths, heads, kv_heads,
-# head_dim, masks).
+# head_dim, masks); (head_dim, head_dim_v) where they differ, as in DeepSeek's latent attention.
 BOTH = (False, True)
 GROUPS = {
     "d64": (("bfloat16",), TOKENS, LENGTHS, 32, 32, 64, BOTH),
     "d128": (("bfloat16",), TOKENS, LENGTHS, 16, 16, 128, BOTH),
     "d96": (("bfloat16",), TOKENS, (4096,), 16, 16, 96, BOTH),
     "d192": (("bfloat16",), TOKENS, (4096,), 8, 8, 192, BOTH),
+    "d192_v128": (("bfloat16",), TOKENS, (4096,), 16, 16, (192, 128), BOTH),
     "d256": (("bfloat16",), TOKENS, (1024, 4096, 16384), 8, 8, 256, BOTH),
     "gqa": (("bfloat16",), TOKENS, (2048, 8192), 32, 8, 128, BOTH),
     "small": (("bfloat16",), 1024, (1024,), 16, 16, 128, BOTH),
@@ -141,7 +164,7 @@ GROUPS = {
 }
 SETS = {  # of groups
     "goals": ("d64", "d128"),
-    "shapes": ("d96", "d192", "d256", "gqa", "small", "float32_d64", "float32_d128"),
+    "shapes": ("d96", "d192", "d192_v128", "d256", "gqa", "small", "float32_d64", "float32_d128"),
     "types": ("types_d64", "types_d128"),
 }
 
@@ -155,9 +178,10 @@ def points_of(names):
             raise Failure(f"there are no points '{name}'; allowed are {allowed}")
         groups += SETS.get(name, (name,))
     return [
-        Point(group, types, tokens // length, heads, kv_heads, length, head_dim, causal)
+        Point(group, types, tokens // length, heads, kv_heads, length, *columns, causal)
         for group in dict.fromkeys(groups)
         for types, tokens, lengths, heads, kv_heads, head_dim, masks in [GROUPS[group]]
+        for columns in [head_dim if isinstance(head_dim, tuple) else (head_dim, head_dim)]
         for causal in masks
         for length in lengths
     ]

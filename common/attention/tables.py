@@ -33,12 +33,21 @@ def heads_of(row):
     return str(row["heads"]) if kv_heads == row["heads"] else f"{row['heads']}/{kv_heads}"
 
 
+def columns_of(row):
+    """The head dimension, "192/128" where that of v and o is another one. Old records have none."""
+    head_dim_v = row.get("head_dim_v", row["head_dim"])
+    return (
+        str(row["head_dim"]) if head_dim_v == row["head_dim"] else f"{row['head_dim']}/{head_dim_v}"
+    )
+
+
 def points_in(rows):
     """[{backend: row}], one for each point that was timed."""
     points = {}
     for row in rows:
-        fields = ("group", "type", "batch", "heads", "kv_heads", "head_dim", "causal", "length")
-        points.setdefault(tuple(row.get(f) for f in fields), {})[row["backend"]] = row
+        fields = ("group", "type", "batch", "heads", "kv_heads", "causal", "length")
+        point = (*(row.get(f) for f in fields), columns_of(row))
+        points.setdefault(point, {})[row["backend"]] = row
     return list(points.values())
 
 
@@ -57,8 +66,10 @@ def ratio(of, same_bits=False):
 class TimeTable:
     """Times of points as lines: TFLOP/s of each backend, and the ratio to the best other one."""
 
-    def __init__(self, columns):
+    def __init__(self, columns, rows):
+        """rows: all that are printed, or their labels."""
         self.columns = columns
+        self.width_d = max([4, *(1 + len(columns_of(row)) for row in rows)])
         self.modes = (False, True) if any(name in SAME_BITS for name in columns) else (False,)
 
     def print_heading(self):
@@ -68,7 +79,7 @@ class TimeTable:
             + same
             + "."
         )
-        line = f"{'type':<9}{'B':>3}{'heads':>6}{'D':>4} {'mask':<6}{'N':>6}"
+        line = f"{'type':<9}{'B':>3}{'heads':>6}{'D':>{self.width_d}} {'mask':<6}{'N':>6}"
         line += "".join(f"{HEADINGS[name]:>{self.width(name)}}" for name in self.columns)
         for mode in self.modes:
             line += f"{'x det' if mode else 'x best':>8} {'best det' if mode else 'best':<9}"
@@ -82,7 +93,8 @@ class TimeTable:
         """Prints the points of some rows."""
         for of in points_in(rows):
             row = next(iter(of.values()))
-            line = f"{row['type']:<9}{row['batch']:>3}{heads_of(row):>6}{row['head_dim']:>4} "
+            line = f"{row['type']:<9}{row['batch']:>3}{heads_of(row):>6}"
+            line += f"{columns_of(row):>{self.width_d}} "
             line += f"{mask_of(row):<6}{row['length']:>6}"
             for name in self.columns:
                 figure = f"{of[name]['tflops']:.1f}" if name in of else "-"
@@ -102,21 +114,24 @@ def print_ratios(rows):
             continue
         print(f"\nThe lesson's speed over that of the fastest other{title}, by length")
         lengths = sorted({row["length"] for row, _, _ in found})
-        print(f"{'':26}" + "".join(f"{n:>7}" for n in lengths))
         lines = {}
+        width = max([4, *(len(columns_of(row)) for row, _, _ in found)])
+        print(f"{'':{22 + width}}" + "".join(f"{n:>7}" for n in lengths))
         for row, value, _ in found:
-            what = f"{row['type']:<9}{heads_of(row):>5} {row['head_dim']:>4} {mask_of(row):<6}"
+            what = (
+                f"{row['type']:<9}{heads_of(row):>5} {columns_of(row):>{width}} {mask_of(row):<6}"
+            )
             if row["batch"] == 1 and row["length"] < 16384:
                 what += " B1"
             lines.setdefault(what, {})[row["length"]] = value
         for what, of in lines.items():
             figures = (f"{of[n]:>7.3f}" if n in of else f"{'':7}" for n in lengths)
-            print(f"{what:<26}{''.join(figures)}".rstrip())
+            print(f"{what:<{22 + width}}{''.join(figures)}".rstrip())
         values = [value for _, value, _ in found]
         row, least, best = min(found, key=lambda one: one[1])
         print(
             f"{len(values)} points: least {least:.3f} ({row['type']}, {heads_of(row)} heads, "
-            f"D {row['head_dim']}, {mask_of(row)}, N {row['length']}, {HEADINGS[best]}), "
+            f"D {columns_of(row)}, {mask_of(row)}, N {row['length']}, {HEADINGS[best]}), "
             f"median {statistics.median(values):.3f}, "
             f"{sum(value >= 1 for value in values)} at or above 1.00"
         )
@@ -147,9 +162,10 @@ def print_times(rows):
     """All tables of times."""
     timed = [row for row in rows if row["what"] == "time" and row["backend"] in HEADINGS]
     there = {row["backend"] for row in timed}
-    table = TimeTable([name for name in HEADINGS if name in there])
+    lines = [row for row in timed if row["type"] != "float16"]  # float16: below
+    table = TimeTable([name for name in HEADINGS if name in there], lines)
     table.print_heading()
-    table.print_lines([row for row in timed if row["type"] != "float16"])  # float16: below
+    table.print_lines(lines)
     print_summary(timed)
 
 

@@ -89,7 +89,8 @@ def time_points(points, columns, products, repeats, seconds, prepare, reference)
 
     points: see points_of(); those of more than one type alternate between them.
     columns: what is timed beside the backends that are made for a type.
-    products: matmuls of length * length * head_dim in what is timed.
+    products: how many matmuls of length * length * head_dim there are in what is timed, and of
+        length * length * head_dim_v.
     repeats, seconds: how often a call is timed at least, and how long a point takes at least.
     prepare(names, q, k, v, causal): gives {column: call} and {column: name of our kernel} for the
     names it can, and the inputs of a pass; a call returns what it computes.
@@ -98,7 +99,8 @@ def time_points(points, columns, products, repeats, seconds, prepare, reference)
     of_types = {name for point in points for name in point.types}
     others = FOR_16_BITS if of_types != {"float32"} else ()
     others += FOR_FLOAT32 if "float32" in of_types else ()
-    table = TimeTable([name for name in HEADINGS if name in columns + others])
+    labels = [point.label("", None) for point in points]
+    table = TimeTable([name for name in HEADINGS if name in columns + others], labels)
     table.print_heading()
     rows = []
     for point in points:

@@ -48,19 +48,20 @@ auto with_tma_head_dim(std::int64_t head_dim, Work work) {
 }
 
 /// The TMA map of a tensor with a row for each query: q, o or a gradient of these.
+/// @param cols     head_dim or head_dim_v
 /// @param box_rows rows that a copy moves
 /// @throws as tensor_map()
 template <class T>
 TensorMap map_of_queries(const Attention<T>& a, const T* data,
-                         const RowStrides& strides, int box_rows) {
-  return tensor_map(data, {a.batch, a.heads, a.length_q, a.head_dim},
+                         const RowStrides& strides, int cols, int box_rows) {
+  return tensor_map(data, {a.batch, a.heads, a.length_q, cols},
                     {strides.batch, strides.head, strides.row}, box_rows);
 }
 /// The same for a tensor with a row for each key: k, v or a gradient of these.
 template <class T>
 TensorMap map_of_keys(const Attention<T>& a, const T* data,
-                      const RowStrides& strides, int box_rows) {
-  return tensor_map(data, {a.batch, a.kv_heads, a.length_k, a.head_dim},
+                      const RowStrides& strides, int cols, int box_rows) {
+  return tensor_map(data, {a.batch, a.kv_heads, a.length_k, cols},
                     {strides.batch, strides.head, strides.row}, box_rows);
 }
 

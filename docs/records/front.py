@@ -14,7 +14,7 @@ import sys
 import textwrap
 
 from common.attention.peers import FOR_16_BITS, HEADINGS, MATH, OURS, SAME_BITS
-from common.attention.tables import mask_of, points_in
+from common.attention.tables import columns_of, mask_of, points_in
 from common.attention.tables import ratio as ratio_of_point
 from common.files.records import Problem, read, source
 from docs.records.results import aligned
@@ -89,7 +89,7 @@ def ratios(record, same_bits):
     for of in points_in([row for row in record["measurements"] if row["what"] == "time"]):
         row, point = next(iter(of.values())), ratio_of_point(of, same_bits)
         if point:
-            kind = (row["type"], row["head_dim"], row["causal"])
+            kind = (row["type"], row["head_dim"], columns_of(row), row["causal"])
             found.setdefault(kind, []).append((*point, row["length"]))
     return found
 
@@ -102,12 +102,12 @@ def behind(records):
     for name, same_bits in modes:
         what = f"{name}, deterministic" if same_bits else name
         points, slower = ratios(records[name], same_bits), 0
-        for (dtype, head_dim, causal), found in sorted(points.items()):
+        for (dtype, _, columns, causal), found in sorted(points.items()):
             less = [point for point in found if round(point[0], 3) < 1]
             slower += len(less)
             if less:
                 least, fastest, length = min(less)
-                cells.append([what, dtype, str(head_dim), mask_of({"causal": causal})])
+                cells.append([what, dtype, columns, mask_of({"causal": causal})])
                 cells[-1] += [f"{len(less)} of {len(found)}", f"{least:.3f}", str(length)]
                 cells[-1].append(name_of(fastest))
         if points:

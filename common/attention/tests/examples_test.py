@@ -173,10 +173,10 @@ class Table(unittest.TestCase):
         self.assertIn(" 64 full     512    2.000       67", text.getvalue())
 
 
-def timed(backend, tflops, length=512, dtype="bfloat16", heads=16, kv_heads=16, error=None):
+def timed(backend, tflops, length=512, dtype="bfloat16", error=None, kv_heads=16, **more):
     row = {"what": "time", "backend": backend, "group": "d64", "type": dtype, "batch": 2}
-    row.update(heads=heads, kv_heads=kv_heads, length=length, head_dim=64, causal=True)
-    row.update(milliseconds=1, tflops=tflops)
+    row.update(heads=16, kv_heads=kv_heads, length=length, head_dim=64, causal=True)
+    row.update(milliseconds=1, tflops=tflops, **more)
     if error is not None:
         row["rms_errors"] = {"d_q": error, "d_k": 2 * error}
     return row
@@ -214,8 +214,15 @@ class Points(unittest.TestCase):
             next(p for p in problems.points_of("small") if p.causal == mask)
             for mask in (False, True)
         )
-        self.assertEqual(full.flops(2), 4 * 16 * 1024**2 * 128)
-        self.assertEqual(full.flops(5), 5 * causal.flops(1) * 2)
+        self.assertEqual(full.flops((1, 1)), 4 * 16 * 1024**2 * 128)
+        self.assertEqual(full.flops((3, 2)), 5 * causal.flops((1, 0)) * 2)
+
+    def test_flops_with_other_columns_of_v(self):
+        point = problems.points_of("d192_v128")[0]
+        self.assertEqual((point.head_dim, point.head_dim_v), (192, 128))
+        one = 2 * 4 * 16 * 4096**2
+        self.assertEqual(point.flops((1, 1)), one * (192 + 128))
+        self.assertEqual(point.flops((3, 2)), one * (3 * 192 + 2 * 128))
 
     def test_a_later_run_replaces_its_groups(self):
         before = [{"what": "time", "group": g, "run": 1} for g in ("d64", "d128")]
@@ -252,6 +259,13 @@ class Ratios(unittest.TestCase):
         self.assertEqual(len(tables.points_in(rows)), 2)
         self.assertIn(" 16/4 ", printed_by(tables.print_times, rows))
 
+    def test_points_with_other_columns_of_v_are_other_points(self):
+        rows = [timed(OURS, 300), timed(OURS, 100, head_dim_v=32)]
+        self.assertEqual(len(tables.points_in(rows)), 2)
+        first, second = printed_by(tables.print_times, rows).splitlines()[2:4]
+        self.assertEqual(first.index(" causal"), second.index(" causal"))
+        self.assertIn(" 64/32 causal", second)
+
     def test_least_and_median(self):
         rows = []
         for length, ours in ((512, 90), (1024, 110), (2048, 130)):
@@ -272,8 +286,8 @@ class Ratios(unittest.TestCase):
 
     def test_columns_line_up(self):
         names = [*peers.HEADINGS]
-        table = tables.TimeTable(names)
         rows = [timed(name, 100.0) for name in names]
+        table = tables.TimeTable(names, rows)
         heading, line = (
             printed_by(table.print_heading).splitlines()[1],
             printed_by(table.print_lines, rows).rstrip("\n"),

@@ -332,7 +332,7 @@ std::string blocks(int length, bool causal) {
   Attention<bfloat16> a{};
   a.batch = a.heads = a.kv_heads = 1;
   a.length_q = a.length_k = length;
-  a.head_dim = d;
+  a.head_dim = a.head_dim_v = d;
   a.causal = causal;
   std::vector<std::string> visits, ranks;
   for (int index = 0; index < length / Tile::block_n; ++index) {
