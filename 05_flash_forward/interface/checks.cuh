@@ -286,13 +286,13 @@ void with_attention(const fa_attention& a, Work work) {
   }
 }
 
-// Makes last_name() name the kernel of a problem, which may have fewer columns for v and o.
+// Makes last_name() name the kernel of a problem, and its columns: those of v may be others.
 inline void note_kernel(const char* kernel, const char* type, int columns,
-                        const fa_attention& a) {
-  const bool fewer = a.head_dim_v < a.head_dim && columns == a.head_dim;
+                        int columns_v, const fa_attention& a) {
+  const std::string of_v =
+      columns_v == columns ? "" : fmt::format(" and {}", columns_v);
   last_name() = fmt::format("{}, {}, {}{} columns{}", kernel, type, columns,
-                            fewer ? fmt::format(" and {}", a.head_dim_v) : "",
-                            a.dropout > 0 ? ", dropout" : "");
+                            of_v, a.dropout > 0 ? ", dropout" : "");
 }
 
 inline void note(const char* error) {

@@ -52,7 +52,8 @@ const char* name_of_kernel(const fa_attention* given) {
     check_problem(given);
     with_attention(*given, [&](const auto& a, const char* type) {
       const auto kernel = forward_kernel(a);
-      note_kernel(kernel.name, type, kernel.head_dim, *given);
+      note_kernel(kernel.name, type, kernel.head_dim, kernel.head_dim_v,
+                  *given);
     });
   });
   return status == FA_STATUS_OK ? last_name().c_str() : nullptr;

@@ -25,6 +25,8 @@ struct ForwardKernel {
   int head_dim;
   /// 0 without a tile scheduler.
   std::size_t workspace_bytes = 0;
+  /// Columns of v and o that it is compiled for.
+  int head_dim_v = head_dim;
 };
 
 /// The kernel for what no other one supports: GPUs, and a head_dim_v that is not head_dim.
@@ -129,7 +131,7 @@ ForwardKernel sm_90_kernel(const Attention<T>& a,
     return {[=](const Stream& stream, unsigned* tile_counter) {
               launch_warpgroup_tiles<192, 128>(a, stream, tile_counter);
             },
-            "15_warpgroup_tiles", 192, sizeof(unsigned)};
+            "15_warpgroup_tiles", 192, sizeof(unsigned), 128};
   }
   if (prefers_mirrored_tiles(a, device.sm_count)) {
     // Whatever the size of a problem, callers give the same workspace.

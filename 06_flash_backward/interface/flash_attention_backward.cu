@@ -24,10 +24,6 @@ void check_gradient(const fa_gradient* given) {
   }
   const fa_attention& a = given->attention;
   check_problem(&a);
-  if (a.head_dim_v != a.head_dim) {
-    refuse("head_dim_v is {}; allowed is head_dim, which is {}", a.head_dim_v,
-           a.head_dim);
-  }
   if (a.batch * a.heads * a.length_q > kMaxRows) {
     refuse("batch * heads * length_q is {}; allowed are 1 to {}",
            a.batch * a.heads * a.length_q, kMaxRows);
@@ -130,7 +126,8 @@ const char* name_of_kernels(const fa_gradient* given) {
     with_gradient(*given, [&](const auto& gradient, const char* type) {
       const BackwardRung rung =
           backward_rung(gradient, given->deterministic != 0);
-      note_kernel(rung.name, type, rung.columns, given->attention);
+      note_kernel(rung.name, type, rung.columns, rung.columns,
+                  given->attention);
     });
   });
   return status == FA_STATUS_OK ? last_name().c_str() : nullptr;

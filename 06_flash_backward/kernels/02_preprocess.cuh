@@ -44,7 +44,7 @@ template <int d, class T>
 __device__ float row_delta(const AttentionGradient<T>& a,
                            const GradientHead<T>& head, int row, int col) {
   float sum = 0;
-  if (row < a.length_q && col < a.head_dim) {
+  if (row < a.length_q && col < a.head_dim_v) {
     float o[8], d_o[8];
     load8(o, head.o + row * a.o_strides.row + col);
     load8(d_o, head.d_o + row * a.d_o_strides.row + col);

@@ -70,12 +70,12 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
       a.head_dim);
   load_columns(
       v, kv_rows(a.v, a.v_strides, batch, kv_head) + key * a.v_strides.row,
-      a.head_dim);
+      a.head_dim_v);
   for (int member = 0; member < group; ++member) {
     const auto head = gradient_head(a, batch, kv_head * group + member);
     for (int query = first_query(a, key); query < a.length_q; ++query) {
       load_columns(q, head.q + query * a.q_strides.row, a.head_dim);
-      load_columns(d_o, head.d_o + query * a.d_o_strides.row, a.head_dim);
+      load_columns(d_o, head.d_o + query * a.d_o_strides.row, a.head_dim_v);
       const auto [p, d_s] = score_gradient(a, head, query, key, q, k, v, d_o);
       add_columns(d_v, p, d_o);
       add_columns(d_k, d_s, q);
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
       d_k, a.scale, a.head_dim);
   store_columns(
       kv_rows(a.d_v, a.d_v_strides, batch, kv_head) + key * a.d_v_strides.row,
-      d_v, 1.0f, a.head_dim);
+      d_v, 1.0f, a.head_dim_v);
 }
 
 /// dQ. A warp owns a query.
@@ -100,10 +100,10 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
   const int visible = visible_keys(a, query);
   LaneColumns q, k, v, d_o, d_q = {};
   load_columns(q, head.q + query * a.q_strides.row, a.head_dim);
-  load_columns(d_o, head.d_o + query * a.d_o_strides.row, a.head_dim);
+  load_columns(d_o, head.d_o + query * a.d_o_strides.row, a.head_dim_v);
   for (int key = 0; key < visible; ++key) {
     load_columns(k, kv.k + key * a.k_strides.row, a.head_dim);
-    load_columns(v, kv.v + key * a.v_strides.row, a.head_dim);
+    load_columns(v, kv.v + key * a.v_strides.row, a.head_dim_v);
     add_columns(d_q, score_gradient(a, head, query, key, q, k, v, d_o).d_s,
                 k);
   }

@@ -16,8 +16,7 @@ constexpr int kPaddedRows = 128;
 constexpr int kSemaphoreRows = 64;
 
 /// The gradients of attention over all heads of all sequences. Of the forward pass it has the
-/// inputs, o and lse. Tensors of q's shape are [batch, heads, length_q, head_dim], those of k's
-/// shape [batch, kv_heads, length_k, head_dim].
+/// inputs, o and lse. A gradient has the shape of its tensor.
 /// @tparam T of q, k, v, o and the gradients
 template <class T>
 struct AttentionGradient : Attention<T> {

@@ -8,8 +8,7 @@
 #pragma once
 
 #include "06_flash_backward/kernels/preprocess_16_bit.cuh"
-#include "common/attention/warpgroup_gemm.cuh"
-#include "common/gpu/tensor_map.cuh"
+#include "common/attention/tma.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -439,28 +438,21 @@ void launch_tma_postprocess(const TmaGradient<T>& maps, const Stream& stream,
          maps);
 }
 
-/// Gradients with tensor maps for a kernel.
+/// Gradients with tensor maps for a kernel. Where v has fewer columns than a tile, TMA fills the
+/// tile with zeros, and does not store what lies beyond them.
 /// @tparam Tile HopperBackwardTile or WideTile or TransposedTile of the kernel
 /// @throws as tensor_map()
 template <class Tile, class T>
 TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {
-  const auto of_queries = [&](const T* data, const RowStrides& strides,
-                              int rows) {
-    return tensor_map(data, {a.batch, a.heads, a.length_q, a.head_dim},
-                      {strides.batch, strides.head, strides.row}, rows);
-  };
-  const auto of_keys = [&](const T* data, const RowStrides& strides) {
-    return tensor_map(data, {a.batch, a.kv_heads, a.length_k, a.head_dim},
-                      {strides.batch, strides.head, strides.row},
-                      Tile::KvTile::rows);
-  };
-  return {of_queries(a.q, a.q_strides, Tile::block_m),
-          of_queries(a.d_o, a.d_o_strides, Tile::block_m),
-          of_keys(a.k, a.k_strides),
-          of_keys(a.v, a.v_strides),
-          of_keys(a.d_k, a.d_k_strides),
-          of_keys(a.d_v, a.d_v_strides),
-          of_queries(a.d_q, a.d_q_strides, kQueries),
+  const int d = a.head_dim, d_v = a.head_dim_v;
+  constexpr int keys = Tile::KvTile::rows;
+  return {map_of_queries(a, a.q, a.q_strides, d, Tile::block_m),
+          map_of_queries(a, a.d_o, a.d_o_strides, d_v, Tile::block_m),
+          map_of_keys(a, a.k, a.k_strides, d, keys),
+          map_of_keys(a, a.v, a.v_strides, d_v, keys),
+          map_of_keys<T>(a, a.d_k, a.d_k_strides, d, keys),
+          map_of_keys<T>(a, a.d_v, a.d_v_strides, d_v, keys),
+          map_of_queries<T>(a, a.d_q, a.d_q_strides, d, kQueries),
           a};
 }
 

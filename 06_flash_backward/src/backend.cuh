@@ -260,21 +260,23 @@ inline Rung dispatched_rung(bool deterministic,
           launch_backward(a, deterministic, Stream::of(nullptr), device);
         });
   };
-  return {{"dispatched",
-           "",
-           {Type::kFloat32, Type::kFloat16, Type::kBFloat16},
-           256},
-          deterministic,
-          [=](const Problem& problem, const Inputs& in) {
-            switch (problem.type) {
-              case Type::kFloat16:
-                return prepare<half>(problem, in, start);
-              case Type::kBFloat16:
-                return prepare<bfloat16>(problem, in, start);
-              default:
-                return prepare<float>(problem, in, start);
-            }
-          }};
+  Rung rung{{"dispatched",
+             "",
+             {Type::kFloat32, Type::kFloat16, Type::kBFloat16},
+             256},
+            deterministic,
+            [=](const Problem& problem, const Inputs& in) {
+              switch (problem.type) {
+                case Type::kFloat16:
+                  return prepare<half>(problem, in, start);
+                case Type::kBFloat16:
+                  return prepare<bfloat16>(problem, in, start);
+                default:
+                  return prepare<float>(problem, in, start);
+              }
+            }};
+  rung.supports_head_dim_v = true;
+  return rung;
 }
 
 // The file of what is chosen for a problem on a device.
@@ -283,8 +285,10 @@ std::string chosen_rung(const Problem& problem, bool deterministic,
                         const DeviceProperties& device) {
   AttentionGradient<T> a{};
   static_cast<Attention<T>&>(a) = attention_of<T>(problem);
-  a.d_o_strides = a.d_q_strides = a.q_strides;
-  a.d_k_strides = a.d_v_strides = a.k_strides;
+  a.d_o_strides = a.o_strides;
+  a.d_q_strides = a.q_strides;
+  a.d_k_strides = a.k_strides;
+  a.d_v_strides = a.v_strides;
   return backward_rung(a, deterministic, device).name;
 }
 

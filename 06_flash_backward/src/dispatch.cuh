@@ -84,18 +84,21 @@ inline std::size_t sm_80_backward_bytes(std::int64_t head_dim,
   });
 }
 
-/// Whether a device can run the kernels without Hopper's instructions.
+/// Whether a device can run the kernels without Hopper's instructions. They have the same columns
+/// for all tensors.
 inline bool runs_backward(const AttentionGradient<float>& a,
                           bool /*deterministic*/,
                           const DeviceProperties& device) {
-  return can_run(device,
+  return a.head_dim_v == a.head_dim &&
+         can_run(device,
                  Needs{}.with_shared(float_backward_bytes(a.head_dim)));
 }
 /// The same for the 16-bit types.
 template <class T>
 bool runs_backward(const Attention<T>& a, bool deterministic,
                    const DeviceProperties& device) {
-  return can_run(device, kNeedsMma.with_shared(sm_80_backward_bytes(
+  return a.head_dim_v == a.head_dim &&
+         can_run(device, kNeedsMma.with_shared(sm_80_backward_bytes(
                              a.head_dim, deterministic)));
 }
 
@@ -131,9 +134,11 @@ template <class T>
 Workspace workspace_of(const Attention<T>& a, bool requested,
                        const DeviceProperties& device = device_properties()) {
   const bool deterministic = is_deterministic(a, requested, device);
-  if (!runs_backward(a, deterministic, device)) return {0};
-  const int sm_80 = deterministic ? 0 : sm_80_columns(a);
   const int tma = prefers_hopper(device) ? tma_columns(a) : 0;
+  if (!runs_backward(a, deterministic, device)) {
+    return {a.head_dim_v != a.head_dim && !deterministic ? tma : 0};
+  }
+  const int sm_80 = deterministic ? 0 : sm_80_columns(a);
   if (tma >= kWideHeads) return {deterministic ? 0 : std::max(sm_80, tma)};
   return {std::max(sm_80, tma), tma > 0};
 }
@@ -177,9 +182,10 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
                      const DeviceProperties& device = device_properties()) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
   const bool deterministic = is_deterministic(a, requested, device);
-  if (!runs_backward(a, deterministic, device)) {
+  const bool tma = prefers_hopper(device) && can_use_tma_backward(a);
+  if (!tma && !runs_backward(a, deterministic, device)) {
     launch_backward_any_gpu(a, stream);
-  } else if (!prefers_hopper(device) || !can_use_tma_backward(a)) {
+  } else if (!tma) {
     with_head_dim<32, 256>(a.head_dim, [&](auto columns) {
       constexpr int d = decltype(columns)::value;
       if (deterministic) {
@@ -225,10 +231,11 @@ BackwardRung backward_rung(
     const AttentionGradient<T>& a, bool requested,
     const DeviceProperties& device = device_properties()) {
   const bool deterministic = is_deterministic(a, requested, device);
-  if (!runs_backward(a, deterministic, device)) {
+  const bool tma = prefers_hopper(device) && can_use_tma_backward(a);
+  if (!tma && !runs_backward(a, deterministic, device)) {
     return {"any_gpu", kAnyGpuColumns};
   }
-  if (prefers_hopper(device) && can_use_tma_backward(a)) {
+  if (tma) {
     const bool wide = a.head_dim >= kWideHeads;
     return {!wide           ? "15_dependent_launch"
             : deterministic ? "13_wide_heads"

@@ -28,12 +28,12 @@ struct OnDevice {
   OnDevice(const Problem& problem, const Inputs& in)
       : q(in.forward.q, problem.shape_of_q(), problem.layout),
         k(in.forward.k, problem.shape_of_kv(), problem.layout),
-        v(in.forward.v, problem.shape_of_kv(), problem.layout),
-        o(in.o, problem.shape_of_q(), problem.layout),
-        d_o(in.d_o, problem.shape_of_q(), problem.layout),
+        v(in.forward.v, problem.shape_of_v(), problem.layout),
+        o(in.o, problem.shape_of_o(), problem.layout),
+        d_o(in.d_o, problem.shape_of_o(), problem.layout),
         d_q(problem.shape_of_q(), problem.layout),
         d_k(problem.shape_of_kv(), problem.layout),
-        d_v(problem.shape_of_kv(), problem.layout),
+        d_v(problem.shape_of_v(), problem.layout),
         lse(repeated(in.lse, problem.shape)) {
     static_cast<Attention<T>&>(a) = attention_of<T>(problem);
     a.q = q.data();
@@ -45,8 +45,10 @@ struct OnDevice {
     a.d_q = d_q.data();
     a.d_k = d_k.data();
     a.d_v = d_v.data();
-    a.d_o_strides = a.d_q_strides = a.q_strides;
-    a.d_k_strides = a.d_v_strides = a.k_strides;
+    a.d_o_strides = a.o_strides;
+    a.d_q_strides = a.q_strides;
+    a.d_k_strides = a.k_strides;
+    a.d_v_strides = a.v_strides;
   }
   // The LSE of one head of one sequence, for all of them.
   static Tensor<float, 3> repeated(const Tensor<float, 3>& lse,
@@ -150,7 +152,9 @@ Rung mma_rung(const char* name, const char* idea, bool same_bits,
 template <class Start>
 Rung hopper_rung(const char* name, const char* idea, bool same_bits,
                  Limits limits, Start start) {
+  const bool wide = limits.max_head_dim >= 192;
   Rung rung = mma_rung(name, idea, same_bits, std::move(limits), start);
+  rung.supports_head_dim_v = wide;
   rung.supports_dropout = false;
   rung.needs = kNeedsHopper;
   return rung;

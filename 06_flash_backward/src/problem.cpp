@@ -77,7 +77,7 @@ void widen_by_kept(std::array<Distance, 3>& of_q_k_v, const Inputs& in,
     auto& size = sizes[static_cast<std::size_t>(kv_head)];
     const Rows keys = rows_of(k, kv_head), values = rows_of(v, kv_head);
     Matrix<double> error_k = Matrix<double>::Zero(k.size(2), k.size(3));
-    Matrix<double> error_v = error_k;
+    Matrix<double> error_v = Matrix<double>::Zero(v.size(2), v.size(3));
     // By Cauchy and Schwarz no sum of terms of a score is larger.
     const double longest_key = keys.rowwise().norm().maxCoeff();
     for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group;
@@ -136,7 +136,7 @@ Inputs with_forward(const Problem& problem, flash::Inputs forward,
   Tensor<std::uint8_t, 4> keep;
   const auto exact =
       forward_in<double>(forward, flash::options_of(problem, keep));
-  const auto d_o = normal_tensor<float, 4>(problem.shape_of_q(), seed);
+  const auto d_o = normal_tensor<float, 4>(problem.shape_of_o(), seed);
   return {std::move(forward),
           flash::rounded(converted<float>(exact.o), problem.type),
           converted<float>(exact.lse), flash::rounded(d_o, problem.type)};

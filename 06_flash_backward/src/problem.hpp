@@ -18,16 +18,16 @@ using flash::Values;
 /// What the backward pass is given, as numbers that the type holds exactly.
 struct Inputs {
   flash::Inputs forward;  ///< q, k and v
-  Tensor<float, 4> o;     ///< [batch, heads, length_q, head_dim]
+  Tensor<float, 4> o;     ///< [batch, heads, length_q, head_dim_v]
   Tensor<float, 3> lse;   ///< [batch, heads, length_q], natural logarithm
-  Tensor<float, 4> d_o;   ///< [batch, heads, length_q, head_dim]
+  Tensor<float, 4> d_o;   ///< [batch, heads, length_q, head_dim_v]
 };
 
 /// What it returns.
 struct Gradients {
   Tensor<float, 4> d_q;  ///< [batch, heads, length_q, head_dim]
   Tensor<float, 4> d_k;  ///< [batch, kv_heads, length_k, head_dim]
-  Tensor<float, 4> d_v;  ///< [batch, kv_heads, length_k, head_dim]
+  Tensor<float, 4> d_v;  ///< [batch, kv_heads, length_k, head_dim_v]
 };
 
 /// Adds to q, k and v what the forward pass returns, by lesson 01 in float64, and a random d_o;

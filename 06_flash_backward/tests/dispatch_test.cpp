@@ -65,6 +65,31 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("192 columns of q and k, 128 of v: on Hopper, or any_gpu") {
+  Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, 192}, true);
+  problem.head_dim_v = 128;
+  for (const Type type : flash::kTypes) {
+    problem.type = type;
+    for (const double dropout : {0.0, 0.17}) {
+      problem.dropout = dropout;
+      for (const bool deterministic : {false, true}) {
+        const auto chosen = [&](const DeviceProperties& gpu) {
+          return Tests::all().front().chosen(problem, deterministic, gpu);
+        };
+        CHECK(chosen(gpus::kH100) ==
+              (type == Type::kFloat32 || dropout > 0 ? "any_gpu"
+               : deterministic                       ? "13_wide_heads"
+                               : "16_transposed_gradients"));
+        CHECK(chosen(gpus::kT4) == "any_gpu");
+        CHECK(chosen(gpus::kA100) == "any_gpu");
+        Tests::check_choice(gpus::kH100, problem, [&](const Backend& of) {
+          return of.dispatched(deterministic, gpus::kH100);
+        });
+      }
+    }
+  }
+}
+
 TEST_CASE("float32: the kernels are those that the GPU can run") {
   for (const int head_dim : {32, 64, 128, 256}) {
     CAPTURE(head_dim);

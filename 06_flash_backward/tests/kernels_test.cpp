@@ -36,6 +36,10 @@ TEST_CASE("head dimensions that are no power of two are padded") {
   Tests::check_padded_head_dims();
 }
 
+TEST_CASE("192 columns of q and k, 128 of v and o") {
+  Tests::check_head_dim_v();
+}
+
 TEST_CASE("keys and values get the sum over the heads that share them") {
   for (const Type type : kTypes) {
     Tests::check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
