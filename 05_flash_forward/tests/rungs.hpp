@@ -256,7 +256,9 @@ struct RungTests {
   static void check_choice(const DeviceProperties& gpu,
                            const Problem& problem, Dispatched dispatched) {
     CAPTURE(gpu.name);
-    const Needs kernels = gpu.compute_capability < 80 ? Needs{} : kNeedsMma;
+    const Needs kernels = can_run(gpu, kNeedsHopper)    ? kNeedsHopper
+                          : gpu.compute_capability < 80 ? Needs{}
+                                                        : kNeedsMma;
     for (const Backend& backend : all()) {
       if (!backend.available || !can_run(backend.properties, kernels))
         continue;

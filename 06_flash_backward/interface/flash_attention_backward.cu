@@ -126,7 +126,7 @@ const char* name_of_kernels(const fa_gradient* given) {
     with_gradient(*given, [&](const auto& gradient, const char* type) {
       const BackwardRung rung =
           backward_rung(gradient, given->deterministic != 0);
-      note_kernel(rung.name, type, rung.columns, rung.columns,
+      note_kernel(rung.name, type, rung.columns, rung.columns_v,
                   given->attention);
     });
   });

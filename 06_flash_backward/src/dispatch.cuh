@@ -13,6 +13,7 @@
 #include "06_flash_backward/kernels/16_transposed_gradients.cuh"
 #include "06_flash_backward/kernels/17_split_tf32.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
+#include "06_flash_backward/kernels/latent_heads.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -194,6 +195,8 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
         launch_backward_swizzled_pipeline<d>(a, stream, device);
       }
     });
+  } else if (a.head_dim_v != a.head_dim && !deterministic) {
+    launch_backward_latent(a, stream);
   } else if (a.head_dim >= kWideHeads && !deterministic) {
     launch_backward_transposed(a, stream);
   } else if (a.head_dim >= kWideHeads) {
@@ -212,6 +215,7 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
 struct BackwardRung {
   const char* name;
   int columns;
+  int columns_v = columns;  ///< of v and o
 };
 /// The one for a problem; arguments as for launch_backward().
 inline BackwardRung backward_rung(
@@ -234,6 +238,9 @@ BackwardRung backward_rung(
   const bool tma = prefers_hopper(device) && can_use_tma_backward(a);
   if (!tma && !runs_backward(a, deterministic, device)) {
     return {"any_gpu", kAnyGpuColumns};
+  }
+  if (tma && a.head_dim_v != a.head_dim && !deterministic) {
+    return {"latent_heads", 192, 128};
   }
   if (tma) {
     const bool wide = a.head_dim >= kWideHeads;

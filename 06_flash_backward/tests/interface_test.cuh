@@ -196,8 +196,8 @@ TEST_CASE("192 columns of q and k with 128 of v and o") {
     const std::string other = "any_gpu, " + type + ", 256 columns" +
                               (problem.dropout > 0 ? ", dropout" : "");
     CHECK(check(problem, gap) ==
-          (hopper ? std::vector<std::string>{"16_transposed_gradients, " +
-                                                 type + ", 192 columns",
+          (hopper ? std::vector<std::string>{"latent_heads, " + type +
+                                                 ", 192 and 128 columns",
                                              "13_wide_heads, " + type +
                                                  ", 192 columns"}
                   : std::vector<std::string>(2, other)));

@@ -36,8 +36,40 @@ TEST_CASE("head dimensions that are no power of two are padded") {
   Tests::check_padded_head_dims();
 }
 
-TEST_CASE("192 columns of q and k, 128 of v and o") {
+TEST_CASE("192 columns of q and k, 128 of v and o: wide heads") {
   Tests::check_head_dim_v();
+}
+
+TEST_CASE("192 columns of q and k, 128 of v and o: the kernel of their own") {
+  // Lengths around its tiles, of 64 queries and 96 keys.
+  const std::pair<int, int> lengths[] = {
+      {1, 1}, {1, 97}, {63, 95}, {64, 96}, {65, 97}, {130, 60}, {191, 193}};
+  for (const Backend& backend : Tests::all()) {
+    if (!backend.available || !can_run(backend.properties, kNeedsHopper)) {
+      continue;
+    }
+    const bool watched = backend.kind == "watched";
+    for (const auto& [length_q, length_k] : lengths) {
+      if (watched && length_q < 130) continue;
+      for (const bool causal : {false, true}) {
+        Problem problem =
+            problem_of(causal ? Type::kFloat16 : Type::kBFloat16,
+                       {2, 4, 2, length_q, length_k, 192}, causal);
+        problem.head_dim_v = 128;
+        problem.layout =
+            causal ? flash::Layout::kLengthFirst : flash::Layout::kHeadsFirst;
+        const auto inputs =
+            backward::make_inputs(problem, Values::kNormal, 1);
+        const backward::Checker checker(problem, inputs);
+        const auto rung = backend.dispatched(false, gpus::kH100);
+        if (watched) {
+          flash::check_watched(rung, problem, inputs, checker);
+        } else {
+          flash::check_rung(rung, problem, inputs, checker);
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("keys and values get the sum over the heads that share them") {
