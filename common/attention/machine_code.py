@@ -99,10 +99,13 @@ def readable(mangled):
         end = size.end() + int(size[0])
         names.append(rest[size.end() : end])
         rest = rest[end:]
-    numbers = ", ".join(re.findall(r"Li(\d+)E", rest))
+    numbers = re.findall(r"Li(\d+)E", rest)
+    if "10HopperTileI" in mangled and len(numbers) == 5 and numbers[4] == numbers[0]:
+        numbers.pop()  # as many columns of V as of Q
+    shown = f"<{', '.join(numbers)}>" if numbers else ""
     kind = "half " if "6__half" in rest else "bfloat16 " if "13__nv_bfloat16" in rest else ""
     tile = " mirrored" if "MirroredTile" in mangled else ""
-    return f"{kind}{names[-1] if names else mangled}{f'<{numbers}>' if numbers else ''}{tile}"
+    return f"{kind}{names[-1] if names else mangled}{shown}{tile}"
 
 
 def parse(lines):

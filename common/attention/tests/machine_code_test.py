@@ -63,6 +63,10 @@ KERNEL = function(NAME, ISSUE, WAIT_0, EXP, *MASKED, *UNMASKED, *END)
 class Measure(unittest.TestCase):
     def test_readable_names(self):
         self.assertEqual(machine_code.readable(NAME), "bfloat16 flash_overlap<128, 64>")
+        for d_v, shown in ((192, ""), (128, ", 128")):
+            tile = f"Li192ELi96ELi2ELi2ELi{d_v}E"
+            name = machine_code.readable(NAME.replace("Li128ELi64E", tile))
+            self.assertEqual(name, f"bfloat16 flash_overlap<192, 96, 2, 2{shown}>")
         mirrored = NAME.replace("10HopperTile", "12MirroredTile")
         self.assertEqual(
             machine_code.readable(mirrored), "bfloat16 flash_overlap<128, 64> mirrored"
