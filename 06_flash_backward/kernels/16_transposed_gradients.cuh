@@ -84,11 +84,12 @@ __device__ inline void wait_for_warpgroups() {
 }
 
 /// A warpgroup: warpgroup 0 has dV, warpgroup 1 has dK.
-template <class Tile, int warpgroup>
+template <class Tile>
 struct TransposedWarpgroup {
   using T = typename Tile::T;
   TransposedShared<Tile>* shared;
   const AttentionGradient<T>& a;
+  const int warpgroup;
   const int key0;                                 ///< its first key
   float* d_q_to = nullptr;                        ///< of the previous tile
   PipelineState<2> at{};                          ///< of Q and dO
@@ -285,21 +286,14 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     return;
   }
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
-  const auto compute = [&](auto index) {
-    constexpr int own = decltype(index)::value;
-    TransposedWarpgroup<Tile, own> mma{&shared, a,
-                                       block.key0 + own * Tile::keys};
-    mma.mainloop(block);
-    wait_for_warpgroups();  // both have read K and V
-    store_transposed<Tile, T>(own == 0 ? maps.d_v : maps.d_k, mma.sums,
-                              own == 0 ? 1 : a.scale,
-                              own == 0 ? shared.v : shared.k, block);
-  };
-  if (warpgroup == 0) {
-    compute(std::integral_constant<int, 0>{});
-  } else {
-    compute(std::integral_constant<int, 1>{});
-  }
+  TransposedWarpgroup<Tile> mma{&shared, a, warpgroup,
+                                block.key0 + warpgroup * Tile::keys};
+  mma.mainloop(block);
+  wait_for_warpgroups();  // both have read K and V
+  const bool has_d_v = warpgroup == 0;
+  store_transposed<Tile, T>(has_d_v ? maps.d_v : maps.d_k, mma.sums,
+                            has_d_v ? 1 : a.scale,
+                            has_d_v ? shared.v : shared.k, block);
 }
 
 /// dQ = scale d_q_accum, rounded.
