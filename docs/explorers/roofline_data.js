@@ -1,5 +1,5 @@
 (window.explorerData = window.explorerData || {}).roofline = [
-{"gpu":"NVIDIA H200","float32":66908250973072.03,"bfloat16":1070531279525140.4,"memory":4814296831644.011},
+{"gpu":"NVIDIA H200","float32":66908250973072.03,"bfloat16":1070531470705814.5,"memory":4814296831644.011},
 {"type":"float32","dim":64,"kernel":"01_unfused","length":4096,"tflops":7.10257},
 {"type":"float32","dim":64,"kernel":"02_flash_1","length":4096,"tflops":5.75517},
 {"type":"float32","dim":64,"kernel":"03_flash_2","length":4096,"tflops":17.3913},
