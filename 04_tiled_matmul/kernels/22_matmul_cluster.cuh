@@ -110,8 +110,11 @@ __device__ void store_panels(const TensorMap& c_map,
 }
 //! [store]
 
-/// Named barriers of the two consumer warpgroups, and their threads.
-constexpr int kLeadBarrier = 1, kStoreBarrier = 2;
+/// The named barrier at which warpgroup 1 lets the other one end its tile.
+constexpr int kLeadBarrier = 1;
+/// The named barrier at which it waits until the other one has stored.
+constexpr int kStoreBarrier = 2;
+/// Threads of the two consumer warpgroups.
 constexpr int kConsumers = 2 * kWarpgroup;
 
 /// C = A B or A B^T for 16-bit operands by wgmma, with persistent clusters of two blocks.

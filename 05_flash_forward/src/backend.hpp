@@ -69,12 +69,11 @@ struct RungInfo {
 /// the mask a whole
 ///   tile of queries sees no key. Two sequences of four heads, which share two heads of keys;
 /// - whole tiles of all columns, two tiles more than there are stages: no guard applies, and each
-/// stage
-///   is used again. For persistent blocks there are heads enough for three tiles of queries for
-///   each of two blocks;
+///   stage is used again. For persistent blocks there are heads enough for three tiles of queries
+///   for each of two blocks;
 /// - ragged: one query and one key more than whole tiles, one tile more than there are stages,
-/// fewer
-///   columns than the kernel is compiled for, unless it has a head_dim_v of its own; two heads share one of keys.
+///   fewer columns than the kernel is compiled for, unless it has a head_dim_v of its own; two heads
+///   share one of keys.
 /// @param type   of the inputs
 /// @param causal the mask
 std::vector<Problem> watched_problems(const RungInfo& rung, Type type,

@@ -78,6 +78,15 @@ __device__ void store_scores(ScoreTile& to,
   }
 }
 
+/// A value of each of this lane's two rows.
+struct RowPair {
+  float of[2];
+};
+/// Reads both from a column of values, one for each row.
+__device__ inline RowPair row_pair(const float* rows) {
+  return {{rows[lane_row()], rows[lane_row() + 8]}};
+}
+
 /// Waits for both warpgroups that issue matmuls.
 __device__ inline void wait_for_warpgroups() {
   named_barrier_wait(kDSBarrier, kKeyWarpgroups * kWarpgroup);
@@ -100,14 +109,6 @@ struct TransposedWarpgroup {
   /// The first of its other columns.
   __device__ int narrow_col() const {
     return kKeyWarpgroups * Tile::wide_part + Tile::narrow_part * warpgroup;
-  }
-  /// A value of each of this lane's two rows.
-  struct RowPair {
-    float of[2];
-  };
-  /// Reads both from a column of values, one for each row.
-  __device__ static RowPair row_pair(const float* rows) {
-    return {{rows[lane_row()], rows[lane_row() + 8]}};
   }
 
   /// Issues this warpgroup's part of a matmul of queries and keys.

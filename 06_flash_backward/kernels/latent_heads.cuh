@@ -9,7 +9,7 @@
 /// 96 keys and the transposed dK and dV.
 #pragma once
 
-#include "06_flash_backward/kernels/13_wide_heads.cuh"
+#include "06_flash_backward/kernels/16_transposed_gradients.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -145,15 +145,6 @@ struct LatentWarpgroup {
 
   using Part = float[Tile::part / 2];
 
-  /// A value of each of this lane's two rows.
-  struct RowPair {
-    float of[2];
-  };
-  /// Reads both from a column of values, one for each row.
-  __device__ static RowPair row_pair(const float* rows) {
-    return {{rows[lane_row()], rows[lane_row() + 8]}};
-  }
-
   /// Issues this warpgroup's keys of a matmul of queries and keys.
   template <int r, class A, class B>
   __device__ void issue_scores(float (&s)[r], const A& rows, const B& keys) {
@@ -173,6 +164,7 @@ struct LatentWarpgroup {
       issue_sums(shared->q[stage], shared->d_s);
     }
   }
+  /// The same with dO and P, or with Q and dS.
   template <class A>
   __device__ void issue_sums(const A& left,
                              const typename Tile::ScoreTile& right) {
@@ -191,6 +183,7 @@ struct LatentWarpgroup {
       wgmma_commit(sums[0], sums[1], sums[2]);
     }
   }
+  /// wgmma_fence() for the accumulators of dV or dK.
   __device__ void fence_sums() {
     if constexpr (chunks == 2) {
       wgmma_fence(sums[0], sums[1]);
@@ -198,6 +191,7 @@ struct LatentWarpgroup {
       wgmma_fence(sums[0], sums[1], sums[2]);
     }
   }
+  /// wgmma_wait() for them.
   template <int pending>
   __device__ void wait_for_sums() {
     if constexpr (chunks == 2) {
@@ -265,33 +259,16 @@ struct LatentWarpgroup {
       wait_for_sums<1>();
       release_stage(shared->q_pipe, {at.stage ^ 1, 0});
       release_stage(shared->d_o_pipe, {at.stage ^ 1, 0});
-      wait_for_both();  // both have read P and dS
+      wait_for_warpgroups();  // both have read P and dS
     }
-    store_rows(shared->p, rounded_p);
+    store_scores(shared->p, rounded_p, warpgroup * Tile::keys);
     // dS = P * (dP - delta), elementwise
     wgmma_wait<0>(d_s);
     score_gradient_rows(d_s, p, row_pair(shared->delta[at.stage]).of);
     round_to_operand<T>(rounded_d_s, d_s);
-    store_rows(shared->d_s, rounded_d_s);
+    store_scores(shared->d_s, rounded_d_s, warpgroup * Tile::keys);
     wait_for_d_s();
     at.advance();
-  }
-
-  /// Stores this warpgroup's half of P or dS.
-  template <int r>
-  __device__ void store_rows(typename Tile::ScoreTile& to,
-                             const std::uint32_t (&scores)[r][4]) {
-    const int lane = threadIdx.x % kWarp;
-    const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
-#pragma unroll
-    for (int i = 0; i < r; ++i) {
-      stmatrix_x4(to.at(row, warpgroup * Tile::keys + 16 * i + lane / 16 * 8),
-                  scores[i]);
-    }
-  }
-  /// Waits for both warpgroups that issue matmuls.
-  __device__ static void wait_for_both() {
-    named_barrier_wait(kDSBarrier, kKeyWarpgroups * kWarpgroup);
   }
 
   /// After the last tile: its dQ, dK and dV.
@@ -378,12 +355,12 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   if (warpgroup == 0) {
     LatentWarpgroup<Tile, 0> mma{&shared, a, block.key0};
     mma.mainloop(block);
-    mma.wait_for_both();  // both have read V
+    wait_for_warpgroups();  // both have read V
     mma.store(maps.d_v, 1, shared.v, block);
   } else {
     LatentWarpgroup<Tile, 1> mma{&shared, a, block.key0 + Tile::keys};
     mma.mainloop(block);
-    mma.wait_for_both();  // both have read K
+    wait_for_warpgroups();  // both have read K
     mma.store(maps.d_k, a.scale, shared.k, block);
   }
 }
