@@ -61,16 +61,13 @@ std::size_t workspace_bytes(const AttentionGradient<T>& a,
 void check_memory(const fa_gradient& g) {
   const fa_attention& a = g.attention;
   check_memory(a);
-  const auto check = [&](const char* name, const void* pointer,
-                         const fa_strides& strides, bool of_keys,
-                         std::int64_t columns, bool written) {
-    check_tensor(name, pointer, strides, a, of_keys ? a.kv_heads : a.heads,
-                 of_keys ? a.length_k : a.length_q, columns, written);
-  };
-  check("d_o", g.d_o, g.d_o_strides, false, a.head_dim_v, false);
-  check("d_q", g.d_q, g.d_q_strides, false, a.head_dim, true);
-  check("d_k", g.d_k, g.d_k_strides, true, a.head_dim, true);
-  check("d_v", g.d_v, g.d_v_strides, true, a.head_dim_v, true);
+  const std::int64_t d = a.head_dim, d_v = a.head_dim_v;
+  check_tensor("d_o", g.d_o, g.d_o_strides, a, a.heads, a.length_q, d_v);
+  check_tensor("d_q", g.d_q, g.d_q_strides, a, a.heads, a.length_q, d, true);
+  check_tensor("d_k", g.d_k, g.d_k_strides, a, a.kv_heads, a.length_k, d,
+               true);
+  check_tensor("d_v", g.d_v, g.d_v_strides, a, a.kv_heads, a.length_k, d_v,
+               true);
   check_pointer("workspace", g.workspace, 16);
   constexpr auto kMaxBytes =
       std::size_t{std::numeric_limits<std::int64_t>::max()};
