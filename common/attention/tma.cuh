@@ -60,9 +60,11 @@ TensorMap map_of_queries(const Attention<T>& a, const T* data,
 /// The same for a tensor with a row for each key: k, v or a gradient of these.
 template <class T>
 TensorMap map_of_keys(const Attention<T>& a, const T* data,
-                      const RowStrides& strides, int cols, int box_rows) {
+                      const RowStrides& strides, int cols, int box_rows,
+                      int panel_bytes = kPanelBytes) {
   return tensor_map(data, {a.batch, a.kv_heads, a.length_k, cols},
-                    {strides.batch, strides.head, strides.row}, box_rows);
+                    {strides.batch, strides.head, strides.row}, box_rows,
+                    panel_bytes);
 }
 
 }  // namespace fa::FA_TARGET

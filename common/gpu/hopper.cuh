@@ -17,6 +17,8 @@ namespace fa::FA_TARGET {
 constexpr int kWarpgroup = 128;
 /// Bytes of a row of a panel, which are swizzled together.
 constexpr int kPanelBytes = 128;
+/// The same of a narrow panel, for tiles whose columns are no multiple of 64: the other swizzle.
+constexpr int kNarrowPanelBytes = 64;
 /// Alignment of a panel in shared memory: the swizzle takes bits of the address.
 constexpr int kPanelAlignment = 1024;
 
@@ -55,16 +57,17 @@ __device__ inline int warpgroup_index() {
 
 /// Where an operand of wgmma lies in shared memory, as the instruction wants to be told. Its bits:
 /// 0 to 13 address / 16; 16 to 29 and 32 to 45 two distances / 16; 62 and 63 the swizzle, 1 for
-/// panels of 128 bytes.
-/// @tparam layout which index is neighbours
-template <Major layout>
+/// panels of 128 bytes and 2 for those of 64.
+/// @tparam layout      which index is neighbours
+/// @tparam panel_bytes of a row of a panel
+template <Major layout, int panel_bytes = kPanelBytes>
 struct MatrixDescriptor {
   std::uint32_t low;  ///< bits 0 to 31; the others are always the same
 
-  /// As PTX wants them. From 8 rows to the next 8 it is 1024 bytes.
+  /// As PTX wants them. The second distance is that from 8 rows of a panel to the next 8.
   __device__ std::uint64_t bits() const {
-    return low | std::uint64_t{kPanelAlignment >> 4} << 32 |
-           std::uint64_t{1} << 62;
+    constexpr std::uint64_t swizzle = panel_bytes == kPanelBytes ? 1 : 2;
+    return low | std::uint64_t{8 * panel_bytes >> 4} << 32 | swizzle << 62;
   }
   /// So many bytes further on, a multiple of 16.
   __device__ MatrixDescriptor operator+(int bytes) const {
@@ -72,15 +75,16 @@ struct MatrixDescriptor {
   }
 };
 
-/// Describes an operand in panels of 128 bytes a row, swizzled.
-/// @tparam layout which index is neighbours
+/// Describes an operand in swizzled panels.
+/// @tparam layout      which index is neighbours
+/// @tparam panel_bytes of a row of a panel
 /// @param shared   where it begins: 1024 bytes align a panel, 32 bytes are 16 numbers along its
 ///                 rows
 /// @param leading  bytes from a panel to the next; only Major::kMN asks
 /// @return what wgmma takes
-template <Major layout>
-__device__ MatrixDescriptor<layout> matrix_descriptor(const void* shared,
-                                                      int leading) {
+template <Major layout, int panel_bytes = kPanelBytes>
+__device__ MatrixDescriptor<layout, panel_bytes> matrix_descriptor(
+    const void* shared, int leading) {
   return {(shared_address(shared) & 0x3ffff) >> 4 |
           static_cast<std::uint32_t>(leading >> 4) << 16};
 }
@@ -88,20 +92,23 @@ __device__ MatrixDescriptor<layout> matrix_descriptor(const void* shared,
 /// A tile of 16-bit numbers in shared memory as TMA writes it and wgmma reads it: panels of 64
 /// columns, one after the other; in a panel 128 bytes a row; in a row, 16-byte piece p stands at
 /// place p ^ (row % 8). What the last panel has beyond the tile's columns is copied with it.
-/// @tparam T        half or bfloat16
-/// @tparam row_count rows, a multiple of 8
-/// @tparam col_count columns, a multiple of 16
-template <class T, int row_count, int col_count>
+/// Narrow panels have 32 columns and 64 bytes a row, and piece p stands at place p ^ (row / 2 % 4).
+/// @tparam T           half or bfloat16
+/// @tparam row_count   rows, a multiple of 8
+/// @tparam col_count   columns, a multiple of 16
+/// @tparam panel_bytes of a row of a panel: kPanelBytes or kNarrowPanelBytes
+template <class T, int row_count, int col_count,
+          int panel_bytes = kPanelBytes>
 struct __align__(kPanelAlignment) SwizzledTile {
-  using Element = T;                      ///< a number
-  static constexpr int rows = row_count;  ///< of the tile
-  static constexpr int cols = col_count;  ///< of the tile
-  static constexpr int panel_cols = 64;   ///< of a panel
+  using Element = T;                                  ///< a number
+  static constexpr int rows = row_count;              ///< of the tile
+  static constexpr int cols = col_count;              ///< of the tile
+  static constexpr int panel_cols = panel_bytes / 2;  ///< of a panel
   /// Of the tile; the last one may be used in part.
   static constexpr int panels = (cols + panel_cols - 1) / panel_cols;
   static constexpr int panel_size = rows * panel_cols;  ///< elements
   /// In shared memory.
-  static constexpr int bytes = panels * rows * kPanelBytes;
+  static constexpr int bytes = panels * rows * panel_bytes;
   static_assert(sizeof(T) == 2 && rows % 8 == 0 && cols % 16 == 0,
                 "16-bit numbers, whole products");
 
@@ -109,24 +116,28 @@ struct __align__(kPanelAlignment) SwizzledTile {
 
   /// The 8 numbers from a row and a multiple of 8 columns on.
   __device__ T* at(int row, int col) {
+    constexpr int pieces = panel_bytes / 16;  // of a row
+    const int swizzle = row * pieces / 8 % pieces;
     return data + col / panel_cols * panel_size + row * panel_cols +
-           ((col % panel_cols) ^ (row % 8 * 8));
+           ((col % panel_cols) ^ (swizzle * 8));
   }
 
   /// 16 columns of some rows, summed over columns: the left operand of Q K^T, or the right one.
   /// @param row first row, a multiple of 8
   /// @param col first column, a multiple of 16
-  __device__ MatrixDescriptor<Major::kK> by_rows(int row, int col) const {
-    return matrix_descriptor<Major::kK>(data, 0) +
+  __device__ MatrixDescriptor<Major::kK, panel_bytes> by_rows(int row,
+                                                              int col) const {
+    return matrix_descriptor<Major::kK, panel_bytes>(data, 0) +
            2 * (col / panel_cols * panel_size + row * panel_cols +
                 col % panel_cols);
   }
 
   /// 16 rows of some columns, summed over rows: the right operand of P V.
   /// @param row first row, a multiple of 16
-  /// @param col first column, a multiple of 64; or of 16, where no column is in the next panel
-  __device__ MatrixDescriptor<Major::kMN> by_columns(int row, int col) const {
-    return matrix_descriptor<Major::kMN>(data, 2 * panel_size) +
+  /// @param col first column: of a panel; or a multiple of 16, where no column is in the next panel
+  __device__ MatrixDescriptor<Major::kMN, panel_bytes> by_columns(
+      int row, int col) const {
+    return matrix_descriptor<Major::kMN, panel_bytes>(data, 2 * panel_size) +
            2 * (col / panel_cols * panel_size + row * panel_cols +
                 col % panel_cols);
   }

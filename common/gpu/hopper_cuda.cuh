@@ -489,7 +489,7 @@ __device__ void wgmma_wait(Registers&... registers) {
   FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)
 /// @endcond
 
-template <Major>
+template <Major, int>
 struct MatrixDescriptor;
 
 /// Begins d += A B, or d = A B, for a warpgroup (wgmma, sm_90a): A 64 x 16, B 16 x 2r, d 64 x 2r in
@@ -500,9 +500,12 @@ struct MatrixDescriptor;
 /// @param a     A in shared memory
 /// @param b     B in shared memory
 /// @param adds  false: d was something else before
-template <class T, int r, Major major_a, Major major_b>
-__device__ void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
-                      const MatrixDescriptor<major_b>& b, bool adds) {
+template <class T, int r, Major major_a, int panel_a, Major major_b,
+          int panel_b>
+__device__ void wgmma(float (&d)[r],
+                      const MatrixDescriptor<major_a, panel_a>& a,
+                      const MatrixDescriptor<major_b, panel_b>& b,
+                      bool adds) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   constexpr int turned_a = major_a == Major::kMN;
   constexpr int turned_b = major_b == Major::kMN;
@@ -518,9 +521,10 @@ __device__ void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
 }
 /// The same with A in registers, 16 columns of a warpgroup's 64 rows: as a[4] of mma_m16n8k16() in
 /// each warp.
-template <class T, int r, Major major_b>
+template <class T, int r, Major major_b, int panel_b>
 __device__ void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
-                      const MatrixDescriptor<major_b>& b, bool adds) {
+                      const MatrixDescriptor<major_b, panel_b>& b,
+                      bool adds) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   constexpr int turned_b = major_b == Major::kMN;
   (void)turned_b;

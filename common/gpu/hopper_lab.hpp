@@ -87,7 +87,7 @@ void setmaxnreg_inc(SourceLocation location = caller_location()) {
 
 /// What a box takes of shared memory.
 inline std::size_t box_bytes(const TensorMap& map) {
-  return static_cast<std::size_t>(map.rows) * lab::kBoxRowBytes;
+  return static_cast<std::size_t>(map.rows * map.row_bytes);
 }
 inline void tma_load(void* shared, const TensorMap& map, Mbarrier& barrier,
                      int col, int row, int head, int batch, CacheHint,
@@ -231,21 +231,22 @@ void wgmma_wait(Registers&...) {
   lab::wait_products(pending);
 }
 
-template <Major>
+template <Major, int>
 struct MatrixDescriptor;
 
-template <class T, int r, Major major_a, Major major_b>
-void wgmma(float (&d)[r], const MatrixDescriptor<major_a>& a,
-           const MatrixDescriptor<major_b>& b, bool adds,
+template <class T, int r, Major major_a, int panel_a, Major major_b,
+          int panel_b>
+void wgmma(float (&d)[r], const MatrixDescriptor<major_a, panel_a>& a,
+           const MatrixDescriptor<major_b, panel_b>& b, bool adds,
            SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   lab::begin_product({r, std::is_same_v<T, half>, major_a == Major::kMN,
                       major_b == Major::kMN, adds, a.bits(), b.bits()},
                      {d, nullptr}, location);
 }
-template <class T, int r, Major major_b>
+template <class T, int r, Major major_b, int panel_b>
 void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
-           const MatrixDescriptor<major_b>& b, bool adds,
+           const MatrixDescriptor<major_b, panel_b>& b, bool adds,
            SourceLocation location = caller_location()) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   lab::begin_product({r, std::is_same_v<T, half>, false,

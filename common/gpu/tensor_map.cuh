@@ -29,18 +29,20 @@ constexpr bool is_tensor_map_stride(std::int64_t stride) {
 }
 
 /// A map of a tensor [batch, heads, rows, cols] of 16-bit numbers. Its box is what one copy takes:
-/// so many rows of a head, 64 columns, swizzled by 128 bytes.
+/// so many rows of a head, and the columns of a panel, swizzled.
 /// @tparam T       half or bfloat16
 /// @param data     element 0, at a multiple of 16 bytes
 /// @param sizes    batch, heads, rows, cols; each at least 1
 /// @param strides  from a sequence to the next, from a head, from a row, in elements; multiples of
 ///                 8. That of a size of 1 says nothing.
 /// @param box_rows 1 to 256
+/// @param panel_bytes of a row of the box: kPanelBytes or kNarrowPanelBytes
 /// @throws std::invalid_argument for what TMA does not take
 /// @throws std::runtime_error where the driver knows no TMA
 template <class T>
 TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
-                     std::array<std::int64_t, 3> strides, int box_rows) {
+                     std::array<std::int64_t, 3> strides, int box_rows,
+                     int panel_bytes = kPanelBytes) {
   static_assert(sizeof(T) == 2, "half or bfloat16");
   for (const std::int64_t size : sizes) {
     if (size < 1 || size > std::int64_t{1} << 32) {
@@ -67,7 +69,7 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
                       strides[i]));
     }
   }
-  return encode_tensor_map<T>(data, sizes, strides, box_rows);
+  return encode_tensor_map<T>(data, sizes, strides, box_rows, panel_bytes);
 }
 
 }  // namespace fa::FA_TARGET

@@ -19,15 +19,15 @@ constexpr int kRows = 16;           // of a product, in one warp
 constexpr std::uint32_t kPoisonedSum = 0xffbfffff;
 
 // Copies bytes between a row of a box and global memory.
-void copy_swizzled(const Piece& piece, bool to_shared) {
+void copy_swizzled(const BulkCopy& copy, const Piece& piece) {
   for (std::size_t i = 0; i < piece.size;) {
     std::byte* const at = piece.shared + i;
     const std::size_t to_end = kChunk - reinterpret_cast<std::uintptr_t>(at) % kChunk;
     const std::size_t bytes = std::min(to_end, piece.size - i);
-    if (to_shared) {
-      std::memcpy(swizzled(at), piece.global + i, bytes);
+    if (copy.kind == BulkCopy::Kind::kLoadBox) {
+      std::memcpy(copy.place(at), piece.global + i, bytes);
     } else {
-      std::memcpy(piece.global + i, swizzled(at), bytes);
+      std::memcpy(piece.global + i, copy.place(at), bytes);
     }
     i += bytes;
   }
@@ -54,22 +54,24 @@ class Operand {
         address_((descriptor & 0x3fff) << 4),
         leading_((descriptor >> 16 & 0x3fff) << 4),
         stride_((descriptor >> 32 & 0x3fff) << 4),
+        panel_bytes_(descriptor >> 62 == 1 ? 128 : 64),
         turned_(turned),
         location_(location) {
-    if (descriptor >> 62 != 1) {
+    if (descriptor >> 62 != 1 && descriptor >> 62 != 2) {
       throw std::runtime_error(
-          fmt::format("{}:{}: a matrix descriptor with swizzle {}; the lab knows 1, "
-                      "panels of 128 bytes",
+          fmt::format("{}:{}: a matrix descriptor with swizzle {}; the lab knows 1 and 2, "
+                      "panels of 128 and 64 bytes",
                       location.file, location.line, descriptor >> 62));
     }
   }
   // The 16 bytes with element (i, k), (i, k + 1) and so on; or, transposed, (i, k), (i + 1, k) and
   // so on.
   const std::byte* chunk(std::size_t i, std::size_t k) const {
-    const std::size_t offset = turned_ ? address_ + i / 64 * leading_ + k / 8 * stride_ +
-                                             k % 8 * kBoxRowBytes + 2 * (i % 64)
-                                       : address_ + i / 8 * stride_ + i % 8 * kBoxRowBytes + 2 * k;
-    const std::size_t at = offset ^ (offset >> 3 & 0x70);
+    const std::size_t cols = panel_bytes_ / 2;
+    const std::size_t offset = turned_ ? address_ + i / cols * leading_ + k / 8 * stride_ +
+                                             k % 8 * panel_bytes_ + 2 * (i % cols)
+                                       : address_ + i / 8 * stride_ + i % 8 * panel_bytes_ + 2 * k;
+    const std::size_t at = swizzled(offset, static_cast<int>(panel_bytes_));
     if (at + kChunk > setting_.shared_bytes) {
       throw std::runtime_error(
           fmt::format("{}:{}: wgmma reads byte {} of the dynamic shared memory, which "
@@ -105,7 +107,7 @@ class Operand {
 
  private:
   const Products::Setting& setting_;
-  std::size_t address_, leading_, stride_;
+  std::size_t address_, leading_, stride_, panel_bytes_;
   bool turned_;
   SourceLocation location_;
 };
@@ -158,13 +160,19 @@ void for_sums(std::size_t lane, std::size_t cols, Visit visit) {
 
 }  // namespace
 
+std::byte* BulkCopy::place(std::byte* address) const {
+  const auto before = reinterpret_cast<std::uintptr_t>(address);
+  return address + (static_cast<std::ptrdiff_t>(fa::lab::swizzled(before, box.row_bytes)) -
+                    static_cast<std::ptrdiff_t>(before));
+}
+
 std::vector<Piece> BulkCopy::pieces() const {
   if (!swizzled()) return {{global, shared, size}};
   std::vector<Piece> result;
   for (std::size_t i = 0; i < 2; ++i) {
     if (at[i] < 0 || at[i] >= box.sizes[i]) return result;
   }
-  constexpr std::int64_t cols = kBoxRowBytes / 2;
+  const std::int64_t cols = box.row_bytes / 2;
   const std::int64_t begin = std::max<std::int64_t>(0, -at[3]);
   const std::int64_t end = std::min(cols, box.sizes[3] - at[3]);
   if (begin >= end) return result;
@@ -173,7 +181,7 @@ std::vector<Piece> BulkCopy::pieces() const {
     if (row < 0 || row >= box.sizes[2]) continue;
     result.push_back({box.data + at[0] * box.strides[0] + at[1] * box.strides[1] +
                           row * box.strides[2] + (at[3] + begin) * 2,
-                      shared + std::ptrdiff_t{i} * kBoxRowBytes + begin * 2,
+                      shared + std::ptrdiff_t{i} * box.row_bytes + begin * 2,
                       static_cast<std::size_t>(end - begin) * 2});
   }
   return result;
@@ -193,7 +201,7 @@ void BulkCopy::perform() const {
     if (kind == Kind::kAddFloats) {
       add_floats(piece);
     } else {
-      copy_swizzled(piece, kind == Kind::kLoadBox);
+      copy_swizzled(*this, piece);
     }
   }
 }

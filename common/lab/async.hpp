@@ -24,17 +24,18 @@
 
 namespace fa::lab {
 
-/// A tensor of 16-bit numbers as TMA knows it, and the box that one copy takes: some rows of 64
-/// columns.
+/// A tensor of 16-bit numbers as TMA knows it, and the box that one copy takes: some rows of 64 or
+/// 32 columns.
 struct TensorBox {
   std::byte* data = nullptr;              ///< element 0
   std::array<std::int64_t, 4> sizes{};    ///< batch, heads, rows, cols
   std::array<std::int64_t, 3> strides{};  ///< of the first three, in bytes
   int rows = 0;                           ///< of the box
+  int row_bytes = 0;                      ///< of its rows: 128 or 64
 };
 
-/// Bytes of a row of a box.
-inline constexpr int kBoxRowBytes = 128;
+/// Where a copy begins in shared memory: multiples of this.
+inline constexpr int kBoxAlignment = 128;
 
 /// Bytes that lie side by side in global memory, and where they are in shared memory.
 struct Piece {
@@ -64,6 +65,8 @@ struct BulkCopy {
 
   /// Whether shared memory is swizzled.
   bool swizzled() const { return kind == Kind::kLoadBox || kind == Kind::kStoreBox; }
+  /// Where a byte of its shared memory stands.
+  std::byte* place(std::byte* address) const;
   /// What of it lies in the tensor.
   std::vector<Piece> pieces() const;
   /// Does it.
@@ -71,11 +74,11 @@ struct BulkCopy {
 };
 
 /// Where a byte of a swizzled panel stands: bits 4 to 6 of its address, exclusive or bits 7 to 9.
-template <class Byte>
-Byte* swizzled(Byte* address) {
-  const auto bits = reinterpret_cast<std::uintptr_t>(address);
-  return address + (static_cast<std::ptrdiff_t>(bits ^ (bits >> 3 & 0x70)) -
-                    static_cast<std::ptrdiff_t>(bits));
+/// Where rows have 64 bytes, only bits 4 and 5 change.
+/// @param address   or an offset that means the same
+/// @param row_bytes 128 or 64
+inline std::uintptr_t swizzled(std::uintptr_t address, int row_bytes) {
+  return address ^ (address >> 3 & (row_bytes == 128 ? 0x70u : 0x30u));
 }
 
 /// The state of an mbarrier.
@@ -236,7 +239,7 @@ void commit_stores();
 void wait_stores(int pending, bool arrived);
 
 /// wgmma_fence(): these registers are this thread's no more.
-void lend_registers(const void* registers);
+void lend_registers(void* registers);
 /// wgmma(): all lanes come.
 void begin_product(const ProductShape& shape, const ProductOfLane& lane,
                    const SourceLocation& location);

@@ -536,11 +536,11 @@ class Block {
     for (const Piece& piece : copy.pieces()) {
       const auto first = reinterpret_cast<std::uintptr_t>(piece.shared) % 16;
       for (std::size_t i = 0; i < first + piece.size; i += 16) {
-        const std::byte* at = piece.shared - first + i;
+        std::byte* const at = piece.shared - first + i;
         observer->async_uses(
             &fiber, AsyncUse::kStore,
             fiber.stores.ended + static_cast<std::uint32_t>(fiber.stores.groups.size()) + 1,
-            copy.swizzled() ? swizzled(at) : at, 16, copy.location);
+            copy.swizzled() ? copy.place(at) : at, 16, copy.location);
       }
     }
     tell_of_global(copy);
@@ -789,7 +789,7 @@ class Block {
   }
 
   void check_copy(const BulkCopy& copy, int rank) {
-    const std::size_t alignment = copy.swizzled() ? kBoxRowBytes : 16;
+    const std::size_t alignment = copy.swizzled() ? kBoxAlignment : 16;
     const auto refuse = [&](const std::string& what) {
       throw std::runtime_error(
           fmt::format("{}:{}: {}", copy.location.file, copy.location.line, what));
@@ -1602,7 +1602,7 @@ void wait_stores(int pending, bool arrived) {
   }
 }
 
-void lend_registers(const void* registers) {
+void lend_registers(void* registers) {
   auto& lent = this_fiber().lent;
   if (std::find(lent.begin(), lent.end(), registers) == lent.end()) {
     lent.push_back(registers);

@@ -71,15 +71,16 @@ __device__ void fill(Tile& tile, const float* from, int ld, bool turned) {
 }
 
 // d = A B or d += A B, A 128 x 64, B 64 x 2 sums.
-template <class T, int sums, Left left, Major major_b>
+template <class T, int sums, Left left, Major major_b, int panel_bytes>
 __global__ void __launch_bounds__(2 * kWarpgroup)
     multiply(const float* a, const float* b, float* d, bool adds) {
   constexpr int n = 2 * sums;
-  using A =
-      std::conditional_t<left == Left::kColumns, SwizzledTile<T, kK, kM>,
-                         SwizzledTile<T, kM, kK>>;
-  using B = std::conditional_t<major_b == Major::kMN, SwizzledTile<T, kK, n>,
-                               SwizzledTile<T, n, kK>>;
+  using A = std::conditional_t<left == Left::kColumns,
+                               SwizzledTile<T, kK, kM, panel_bytes>,
+                               SwizzledTile<T, kM, kK, panel_bytes>>;
+  using B = std::conditional_t<major_b == Major::kMN,
+                               SwizzledTile<T, kK, n, panel_bytes>,
+                               SwizzledTile<T, n, kK, panel_bytes>>;
   A& a_smem = *dynamic_shared<A>();
   B& b_smem = *reinterpret_cast<B*>(&a_smem + 1);
   const int thread = static_cast<int>(threadIdx.x);
@@ -141,7 +142,8 @@ __global__ void __launch_bounds__(2 * kWarpgroup)
   for (int i = 0; i < sums; ++i) d[row_of(i) * n + col_of(i)] = sum[i];
 }
 
-template <class T, int sums, Left left, Major major_b>
+template <class T, int sums, Left left, Major major_b,
+          int panel_bytes = kPanelBytes>
 void check_product(bool adds) {
   constexpr int n = 2 * sums;
   CAPTURE(n);
@@ -153,7 +155,7 @@ void check_product(bool adds) {
   const DeviceBuffer<float> device_a(a), device_b(b);
   DeviceBuffer<float> d(static_cast<std::int64_t>(kM) * n);
   if (adds) d.upload(c.data());
-  launch(multiply<T, sums, left, major_b>,
+  launch(multiply<T, sums, left, major_b, panel_bytes>,
          {{1}, {2 * kWarpgroup}, 2 * (kM * kK + kK * ceil_div(n, 64) * 64)},
          device_a.data(), device_b.data(), d.data(), adds);
   const auto result = d.template tensor<float, 2>({kM, n});
@@ -212,6 +214,18 @@ TEST_CASE("wgmma multiplies both types, whichever way the operands lie") {
   FA_EACH_TEST;
   check_kinds<half>();
   check_kinds<bfloat16>();
+}
+
+TEST_CASE("wgmma takes operands in narrow panels") {
+  FA_EACH_TEST;
+  constexpr int narrow = kNarrowPanelBytes;
+  for (const bool adds : {false, true}) {
+    check_product<half, 48, Left::kRows, Major::kK, narrow>(adds);
+    check_product<bfloat16, 48, Left::kRows, Major::kMN, narrow>(adds);
+    check_product<bfloat16, 16, Left::kColumns, Major::kK, narrow>(adds);
+    check_product<half, 32, Left::kColumns, Major::kMN, narrow>(adds);
+    check_product<half, 48, Left::kRegisters, Major::kMN, narrow>(adds);
+  }
 }
 
 // s = A B, o = 2 A B: the first group's sums are used while the second one and the third one, which
@@ -290,9 +304,9 @@ struct Strided {
     }
     data.upload(bits.data());
   }
-  TensorMap map(int box_rows) const {
+  TensorMap map(int box_rows, int panel_bytes = kPanelBytes) const {
     return tensor_map(data.data(), {batch, heads, rows, cols},
-                      {of_batch, of_head, of_row}, box_rows);
+                      {of_batch, of_head, of_row}, box_rows, panel_bytes);
   }
   static bool has(std::int64_t b, std::int64_t h, std::int64_t row,
                   std::int64_t col) {
@@ -321,13 +335,16 @@ struct WithBarrier {
   Tile tile;
   Mbarrier full;
 };
-using Box = WithBarrier<SwizzledTile<std::uint16_t, kBoxRows, 64>>;
+template <int panel_bytes>
+using BoxTile =
+    SwizzledTile<std::uint16_t, kBoxRows, panel_bytes / 2, panel_bytes>;
 using TwoPanels = WithBarrier<SwizzledTile<std::uint16_t, kBoxRows, 128>>;
 
+template <int panel_bytes>
 __global__ void load_box(const __grid_constant__ TensorMap map, Corner at,
                          std::uint16_t* out) {
-  using Tile = Box::Tile;
-  auto& [tile, full] = *dynamic_shared<Box>();
+  using Tile = BoxTile<panel_bytes>;
+  auto& [tile, full] = *dynamic_shared<WithBarrier<Tile>>();
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
     prefetch_map(map);
@@ -341,16 +358,18 @@ __global__ void load_box(const __grid_constant__ TensorMap map, Corner at,
              CacheHint::kEvictLast);
   }
   full.wait(0);
-  for (int i = thread; i < kBoxRows * 64; i += 64) {
-    out[i] = tile.at(i / 64, i % 64 / 8 * 8)[i % 8];
+  for (int i = thread; i < kBoxRows * Tile::cols; i += 64) {
+    out[i] = tile.at(i / Tile::cols, i % Tile::cols / 8 * 8)[i % 8];
   }
 }
 
-TEST_CASE("tma_load takes a box, swizzled, with zeros outside the tensor") {
-  FA_EACH_TEST;
+template <int panel_bytes>
+void check_loaded_boxes() {
+  CAPTURE(panel_bytes);
+  using Tile = BoxTile<panel_bytes>;
   const Strided tensor;
-  const TensorMap map = tensor.map(kBoxRows);
-  DeviceBuffer<std::uint16_t> out(kBoxRows * 64);
+  const TensorMap map = tensor.map(kBoxRows, panel_bytes);
+  DeviceBuffer<std::uint16_t> out(kBoxRows * Tile::cols);
   for (const Corner& at :
        {Corner{0, 0, 0, 0}, Corner{0, 16, 2, 1}, Corner{64, 5, 1, 0},
         Corner{0, 32, 1, 1}, Corner{8, 36, 0, 1}, Corner{0, 37, 0, 0},
@@ -359,11 +378,12 @@ TEST_CASE("tma_load takes a box, swizzled, with zeros outside the tensor") {
     CAPTURE(at.col);
     CAPTURE(at.row);
     out.poison();
-    launch(load_box, {{1}, {64}, sizeof(Box)}, map, at, out.data());
+    launch(load_box<panel_bytes>, {{1}, {64}, sizeof(WithBarrier<Tile>)}, map,
+           at, out.data());
     const auto result = values(out);
     int wrong = 0;
-    for (int i = 0; i < kBoxRows * 64; ++i) {
-      const int row = at.row + i / 64, col = at.col + i % 64;
+    for (int i = 0; i < kBoxRows * Tile::cols; ++i) {
+      const int row = at.row + i / Tile::cols, col = at.col + i % Tile::cols;
       const std::uint16_t expected =
           Strided::has(at.batch, at.head, row, col)
               ? tensor.bits[Strided::offset(at.batch, at.head, row, col)]
@@ -374,12 +394,20 @@ TEST_CASE("tma_load takes a box, swizzled, with zeros outside the tensor") {
   }
 }
 
+TEST_CASE("tma_load takes a box, swizzled, with zeros outside the tensor") {
+  FA_EACH_TEST;
+  check_loaded_boxes<kPanelBytes>();
+  check_loaded_boxes<kNarrowPanelBytes>();
+}
+
+template <int panel_bytes>
 __global__ void store_box(const __grid_constant__ TensorMap map, Corner at) {
-  using Tile = SwizzledTile<std::uint16_t, kBoxRows, 64>;
+  using Tile = BoxTile<panel_bytes>;
   Tile& tile = *dynamic_shared<Tile>();
   const int thread = static_cast<int>(threadIdx.x);
-  for (int i = thread; i < kBoxRows * 64; i += 64) {
-    tile.at(i / 64, i % 64 / 8 * 8)[i % 8] = static_cast<std::uint16_t>(i);
+  for (int i = thread; i < kBoxRows * Tile::cols; i += 64) {
+    tile.at(i / Tile::cols, i % Tile::cols / 8 * 8)[i % 8] =
+        static_cast<std::uint16_t>(i);
   }
   fence_async_proxy();
   __syncthreads();
@@ -390,27 +418,35 @@ __global__ void store_box(const __grid_constant__ TensorMap map, Corner at) {
   }
 }
 
-TEST_CASE("tma_store writes what of a box is in the tensor, and no more") {
-  FA_EACH_TEST;
+template <int panel_bytes>
+void check_stored_boxes() {
+  CAPTURE(panel_bytes);
+  using Tile = BoxTile<panel_bytes>;
   Strided tensor;
-  const TensorMap map = tensor.map(kBoxRows);
+  const TensorMap map = tensor.map(kBoxRows, panel_bytes);
   for (const Corner& at :
        {Corner{0, 0, 0, 0}, Corner{64, 30, 2, 1}, Corner{0, 21, 1, 0},
         Corner{0, 37, 2, 1}, Corner{72, 0, 0, 0}, Corner{0, 0, 3, 0}}) {
     CAPTURE(at.col);
     CAPTURE(at.row);
     tensor.data.poison();
-    launch(store_box, {{1}, {64}, kBoxRows * 128}, map, at);
+    launch(store_box<panel_bytes>, {{1}, {64}, Tile::bytes}, map, at);
     auto expected = tensor.bits;
     std::fill(expected.begin(), expected.end(), std::uint16_t{0xffff});
-    for (int i = 0; i < kBoxRows * 64; ++i) {
-      const int row = at.row + i / 64, col = at.col + i % 64;
+    for (int i = 0; i < kBoxRows * Tile::cols; ++i) {
+      const int row = at.row + i / Tile::cols, col = at.col + i % Tile::cols;
       if (!Strided::has(at.batch, at.head, row, col)) continue;
       expected[Strided::offset(at.batch, at.head, row, col)] =
           static_cast<std::uint16_t>(i);
     }
     CHECK((bits_of<std::uint16_t>(tensor.data) == expected));
   }
+}
+
+TEST_CASE("tma_store writes what of a box is in the tensor, and no more") {
+  FA_EACH_TEST;
+  check_stored_boxes<kPanelBytes>();
+  check_stored_boxes<kNarrowPanelBytes>();
 }
 
 // A tile of two panels from one place to another.
