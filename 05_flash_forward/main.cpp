@@ -167,7 +167,7 @@ int main(int argc, char** argv) {
                   }));
   program.section("time", "Times", [&] {
     const Backend& backend = backends.used();
-    ladder::time_all(program, backend, options, kLesson,
+    ladder::time_all(program, backend, options, kLesson, {64, 128, 256},
                      [&](Type type, std::int64_t head_dim, bool causal) {
                        return flash::time_rungs(backend, type, head_dim,
                                                 causal, options.kernel,

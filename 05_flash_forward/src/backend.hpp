@@ -33,6 +33,7 @@ struct Tiles {
   std::int64_t head_dim = 64;  ///< columns that the kernel is compiled for
   bool persists = false;       ///< persistent blocks
   std::optional<std::int64_t> head_dim_v{};  ///< as in Problem
+  int cluster = 1;                           ///< blocks of a cluster
 };
 
 /// A rung of a ladder, and the problems that it supports.

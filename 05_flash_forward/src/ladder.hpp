@@ -426,11 +426,13 @@ void show_kernels(const Backend& used, const Backend& lab,
 /// @param backend   with the rungs
 /// @param options   of the program
 /// @param lesson    its directory
-/// @param time_group gives the rows of a group: time_group(type, head_dim, causal)
+/// @param head_dims of the groups
+/// @param time_group gives the rows of a group, or none: time_group(type, head_dim, causal)
 /// @throws std::invalid_argument when no rung is wanted
 template <class Backend, class TimeGroup>
 void time_all(cli::Program& program, const Backend& backend,
               const cli::KernelOptions& options, const std::string& lesson,
+              const std::vector<std::int64_t>& head_dims,
               TimeGroup time_group) {
   if (!cli::can_time(program, options)) return;
   std::vector<std::string> names;
@@ -441,7 +443,7 @@ void time_all(cli::Program& program, const Backend& backend,
   fmt::print("\n");
   std::vector<cli::Measurement> rows;
   for (const Type type : kEveryType) {
-    for (const std::int64_t head_dim : {64, 128, 256}) {
+    for (const std::int64_t head_dim : head_dims) {
       for (const bool causal : {false, true}) {
         if (group_of(timed_problem(type, head_dim, causal, 1024))
                 .find(options.group) == std::string::npos) {

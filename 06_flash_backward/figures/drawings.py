@@ -524,7 +524,41 @@ def transposed_sums():
     return d
 
 
+def block_pairs():
+    d = Drawing(620, 350, "Step 18: two blocks of a cluster exchange dS and share the columns of dQ")
+    of, unit = [COLOURS[1], COLOURS[0]], 0.9
+    rows, keys, columns = 64 * unit, 96 * unit, 192 * unit
+    lefts, tops = (40, 410), (46, 46 + rows + 14)
+    for b, left in enumerate(lefts):
+        middle = left + columns / 2
+        d.text(middle, 20, f"block {b}", font_weight="bold")
+        x = left + (columns - keys) / 2
+        for source, y in enumerate(tops):
+            d.box(x, y, keys, rows, of[source], "#666666")
+            d.text(x + keys / 2, y + rows / 2 - 4, f"dS, keys {96 * source}")
+            d.text(x + keys / 2, y + rows / 2 + 12, f"to {96 * source + 95}")
+        d.text(middle, 200, "times K of 192 keys, some columns:")
+        x = left
+        for owner, width in [(0, 64), (1, 64), (0, 32), (1, 32)]:
+            fill = of[b] if owner == b else "#f2f2f2"
+            d.box(x, 212, width * unit, rows, fill, "#666666")
+            if owner == b:
+                d.text(x + width * unit / 2, 212 + rows / 2 + 4, str(width))
+            x += width * unit
+        d.text(middle, 212 + rows + 18, "dQ, 64 queries x 192 columns")
+    edge = (columns - keys) / 2
+    for source, y in enumerate(tops):
+        ends = (lefts[0] + edge + keys + 6, lefts[1] + edge - 6)
+        d.pointer(ends[source], y + rows / 2, ends[1 - source], y + rows / 2)
+    d.text(310, tops[0] + rows / 2 - 8, "12 KiB")
+    d.text(310, tops[1] + rows / 2 - 8, "12 KiB")
+    d.text(310, 322, "Each block adds 96 columns of dQ to global memory, summed over 192 keys:")
+    d.text(310, 340, "24 KiB for a tile, where a block of step 16 adds 48")
+    return d
+
+
 PICTURES = {
+    "block_pairs": block_pairs,
     "dependent": dependent,
     "transposed_sums": transposed_sums,
     "tape": tape,

@@ -41,6 +41,15 @@ std::vector<Tiles> wide_tiles() {
                 WideTile<half, d>::stages, WideTile<half, d>::stages, d}...};
 }
 
+template <int d_v>
+Tiles pair_tiles() {
+  using Tile = PairTile<half, d_v>;
+  Tiles tiles = backward_tiles<Tile>(Tile::stages);
+  if (d_v != Tile::d) tiles.head_dim_v = d_v;
+  tiles.cluster = 2;
+  return tiles;
+}
+
 // Shared memory of rung 05.
 inline std::size_t plain_bytes(std::int64_t head_dim) {
   return with_head_dim<64, 128>(head_dim, [](auto d) {
@@ -240,7 +249,21 @@ inline std::vector<Rung> ladder() {
                            launch_backward_split_tf32<decltype(d)::value>(
                                a, stream);
                          }),
-          kNeedsMma)};
+          kNeedsMma),
+      hopper_rung(
+          "18_block_pairs", "pairs of blocks share dQ", false,
+          {192,
+           {pair_tiles<192>(), pair_tiles<128>()},
+           {},
+           ceil_div(kWideHeads, 8) * 8},
+          start<192, 192, true>(
+              accumulator, [](const auto& a, auto d, const Stream& stream) {
+                if (a.head_dim_v != a.head_dim) {
+                  launch_backward_pairs<128>(a, stream);
+                } else {
+                  launch_backward_pairs<decltype(d)::value>(a, stream);
+                }
+              }))};
 }
 
 // Lesson 05's fastest kernels, from host tensors to host tensors.

@@ -10,10 +10,9 @@
 #include "06_flash_backward/kernels/07_deterministic.cuh"
 #include "06_flash_backward/kernels/13_wide_heads.cuh"
 #include "06_flash_backward/kernels/15_dependent_launch.cuh"
-#include "06_flash_backward/kernels/16_transposed_gradients.cuh"
 #include "06_flash_backward/kernels/17_split_tf32.cuh"
+#include "06_flash_backward/kernels/18_block_pairs.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
-#include "06_flash_backward/kernels/latent_heads.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -196,9 +195,9 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
       }
     });
   } else if (a.head_dim_v != a.head_dim && !deterministic) {
-    launch_backward_latent(a, stream);
+    launch_backward_pairs<128>(a, stream);
   } else if (a.head_dim >= kWideHeads && !deterministic) {
-    launch_backward_transposed(a, stream);
+    launch_backward_pairs<192>(a, stream);
   } else if (a.head_dim >= kWideHeads) {
     with_tma_head_dim<192, 256>(a.head_dim, [&](auto columns) {
       launch_backward_wide_heads<decltype(columns)::value>(a, stream);
@@ -240,13 +239,13 @@ BackwardRung backward_rung(
     return {"any_gpu", kAnyGpuColumns};
   }
   if (tma && a.head_dim_v != a.head_dim && !deterministic) {
-    return {"latent_heads", 192, 128};
+    return {"18_block_pairs", 192, 128};
   }
   if (tma) {
     const bool wide = a.head_dim >= kWideHeads;
     return {!wide           ? "15_dependent_launch"
             : deterministic ? "13_wide_heads"
-                            : "16_transposed_gradients",
+                            : "18_block_pairs",
             tma_columns(a)};
   }
   return {deterministic ? "07_deterministic" : "06_swizzled_pipeline",

@@ -152,7 +152,7 @@ Rung mma_rung(const char* name, const char* idea, bool same_bits,
 template <class Start>
 Rung hopper_rung(const char* name, const char* idea, bool same_bits,
                  Limits limits, Start start) {
-  const bool wide = limits.max_head_dim == 256;
+  const bool wide = limits.min_head_dim > 128;
   Rung rung = mma_rung(name, idea, same_bits, std::move(limits), start);
   rung.supports_head_dim_v = wide;
   rung.supports_dropout = false;

@@ -50,6 +50,9 @@ constexpr std::int64_t kDrawnHeadDim = 128, kDrawnWideHeadDim = 256;
 bool is_wide(const Rung& rung) {
   return rung.min_head_dim > 128;
 }
+bool has_blocks_of_queries(const Rung& rung) {
+  return rung.name == "13_wide_heads";
+}
 
 Problem problem_of(std::int64_t length_q, std::int64_t length_k,
                    std::int64_t head_dim, bool causal) {
@@ -104,7 +107,7 @@ lab::Timeline with_tensors(const Rung& rung, lab::Timeline result) {
   // for Q, K, dO and V, and write dQ.
   std::vector<int> numbers{0, 1, 2, 3, 4, 5};
   if (rung.name == "08_wgmma") numbers = {0, 2, 1, 3, 4, 5};
-  if (is_wide(rung)) numbers = {1, 0, 3, 2, 6, 4, 5};
+  if (has_blocks_of_queries(rung)) numbers = {1, 0, 3, 2, 6, 4, 5};
   for (lab::Span& copy : result.copies) {
     if (copy.tensor >= 0) {
       copy.tensor = numbers.at(static_cast<std::size_t>(copy.tensor));
@@ -126,8 +129,10 @@ lab::Timeline timeline_of(const Rung& rung, const Problem& problem,
 void show_timelines(const Backend& backend,
                     const cli::TimelineOptions& options) {
   const auto rungs = cli::rungs_with_timeline(
-      backend.rungs, options.kernel, kFirst,
-      [](const Rung& rung) { return rung.supports(drawn_problem(rung)); });
+      backend.rungs, options.kernel, kFirst, [](const Rung& rung) {
+        return rung.supports(drawn_problem(rung)) &&
+               rung.tiles.front().cluster == 1;  // they are of one SM
+      });
   std::vector<lab::NamedTimeline> drawn;
   for (const Rung* rung : rungs) {
     const Problem problem = drawn_problem(*rung);
@@ -138,9 +143,9 @@ void show_timelines(const Backend& backend,
       return with_tensors(*rung, lab::timeline_of_stamps(stamps));
     });
   }
-  const bool wide =
-      std::all_of(rungs.begin(), rungs.end(),
-                  [](const Rung* rung) { return is_wide(*rung); });
+  const bool wide = std::all_of(
+      rungs.begin(), rungs.end(),
+      [](const Rung* rung) { return has_blocks_of_queries(*rung); });
   cli::show_timelines(options, drawn, kFirst, wide ? kWideLegend : kLegend,
                       kScale, "P, dS", [&] { show_table(rungs); });
 }

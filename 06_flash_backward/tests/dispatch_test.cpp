@@ -57,7 +57,7 @@ TEST_CASE(
       }
       CHECK(chosen(gpus::kH100, type, head_dim, false) ==
             (head_dim == 256   ? "13_wide_heads"
-             : head_dim == 192 ? "16_transposed_gradients"
+             : head_dim == 192 ? "18_block_pairs"
                                : "15_dependent_launch"));
       CHECK(chosen(gpus::kH100, type, head_dim, true) ==
             (head_dim > 128 ? "13_wide_heads" : "15_dependent_launch"));
@@ -79,7 +79,7 @@ TEST_CASE("192 columns of q and k, 128 of v: on Hopper, or any_gpu") {
         CHECK(chosen(gpus::kH100) == (type == Type::kFloat32 || dropout > 0
                                           ? "any_gpu"
                                       : deterministic ? "13_wide_heads"
-                                                      : "latent_heads"));
+                                                      : "18_block_pairs"));
         CHECK(chosen(gpus::kT4) == "any_gpu");
         CHECK(chosen(gpus::kA100) == "any_gpu");
         Tests::check_choice(gpus::kH100, problem, [&](const Backend& of) {

@@ -108,7 +108,7 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
   // In float32 any_gpu writes nothing for padding.
   run(g, problem.head_dim_v
              ? problem.type != Type::kFloat32
-             : kernel.find("16_transposed_gradients") == std::string::npos);
+             : kernel.find("18_block_pairs") == std::string::npos);
   Gradients result{d_q.read(), d_k.read(), d_v.read()};
   REQUIRE(d_q.gaps_are_poison());
   REQUIRE(d_k.gaps_are_poison());
@@ -161,7 +161,7 @@ TEST_CASE("the kernels are those for the type, the columns and the mode") {
                      : Names{"06_swizzled_pipeline, float16, 128 columns",
                              "07_deterministic, float16, 128 columns"}));
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 136})) ==
-        (on_hopper() ? Names{"16_transposed_gradients, float16, 192 columns",
+        (on_hopper() ? Names{"18_block_pairs, float16, 192 columns",
                              "13_wide_heads, float16, 192 columns"}
                      : Names{"06_swizzled_pipeline, float16, 256 columns",
                              "07_deterministic, float16, 256 columns"}));
@@ -196,7 +196,7 @@ TEST_CASE("192 columns of q and k with 128 of v and o") {
     const std::string other = "any_gpu, " + type + ", 256 columns" +
                               (problem.dropout > 0 ? ", dropout" : "");
     CHECK(check(problem, gap) ==
-          (hopper ? std::vector<std::string>{"latent_heads, " + type +
+          (hopper ? std::vector<std::string>{"18_block_pairs, " + type +
                                                  ", 192 and 128 columns",
                                              "13_wide_heads, " + type +
                                                  ", 192 columns"}

@@ -2,6 +2,8 @@
 // inputs.
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -40,7 +42,7 @@ TEST_CASE("192 columns of q and k, 128 of v and o: wide heads") {
   Tests::check_head_dim_v();
 }
 
-TEST_CASE("192 columns of q and k, 128 of v and o: the kernel of their own") {
+TEST_CASE("192 columns of q and k, 128 of v and o: what is chosen") {
   // Lengths around its tiles, of 64 queries and 96 keys.
   const std::pair<int, int> lengths[] = {
       {1, 1}, {1, 97}, {63, 95}, {64, 96}, {65, 97}, {130, 60}, {191, 193}};
@@ -179,14 +181,14 @@ TEST_CASE("what is chosen for Hopper adds to dQ in order, also in rung 14") {
   }
 }
 
-// Checks rung 13 on a problem with a wide head, on all backends but the watched one.
+// Checks rungs 13, 16 and 18 on a problem with a wide head, on all backends but the watched one.
 void check_wide(const Problem& problem, Values values = Values::kNormal) {
   Tests::check_everywhere(
       problem, backward::make_inputs(problem, values, 3),
       [&](const backward::Rung& rung) {
-        if (rung.name != "13_wide_heads" &&
-            rung.name != "16_transposed_gradients")
-          return false;
+        const std::set<std::string> wide{
+            "13_wide_heads", "16_transposed_gradients", "18_block_pairs"};
+        if (wide.count(rung.name) == 0) return false;
         REQUIRE((rung.name > "13_wide_heads" || rung.supports(problem)));
         return true;
       });
