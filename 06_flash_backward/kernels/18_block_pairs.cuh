@@ -48,7 +48,7 @@ struct PairGradient : TmaGradient<T> {
   TensorMap peer_k;
 };
 
-/// What a block keeps in shared memory. In the end k and v are room for dK and dV.
+/// Shared memory of a block. After the main loop, k and v stage dK and dV for the stores.
 template <class Tile>
 struct PairShared {
   typename Tile::KvTile k;
@@ -80,9 +80,8 @@ struct PairShared {
   }
 };
 
-/// Where this block's part of dQ begins: the first pair of parts of 64 columns has one for each
-/// block, of the last part each has half. The first is computed by warpgroup 0, the other one by
-/// warpgroup 1.
+/// First column of dQ that a warpgroup of this block computes. dQ has three parts of 64 columns.
+/// Warpgroup 0 computes part 0 or 1, depending on the rank; warpgroup 1 computes half of part 2.
 /// @param warpgroup 0 or 1
 /// @param rank      of the block in its cluster
 /// @return a column
@@ -254,7 +253,7 @@ struct PairWarpgroup {
   __device__ bool exchanges() const {
     return warpgroup == 0 && threadIdx.x % kWarpgroup == 0;
   }
-  /// The next dS of the other block may come.
+  /// Arms peer_d_s_full for the next dS of the other block.
   __device__ void expect_peer_d_s() {
     shared->peer_d_s_full.arrive_and_expect(Tile::ScoreTile::bytes);
   }
@@ -268,8 +267,9 @@ struct PairWarpgroup {
     std::uint32_t rounded_p[Tile::keys / 16][4],
         rounded_d_s[Tile::keys / 16][4];
     //! [step]
-    // Of the previous tile dQ, in two halves, and dV^T += dO^T P or
-    // dK^T += Q^T dS; of this one S = Q K^T
+    // Previous tile: dQ = dS K, first for the keys of this block, then for
+    // those of the other one; dV^T += dO^T P or dK^T += Q^T dS. This tile:
+    // S = Q K^T
     DQ d_q;
     if constexpr (!first) issue_own_d_q(d_q);
     shared->q_pipe.consumer_wait(at);
