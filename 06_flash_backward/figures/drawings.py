@@ -525,9 +525,7 @@ def transposed_sums():
 
 
 def block_pairs():
-    d = Drawing(
-        620, 350, "Step 18: two blocks of a cluster exchange dS and share dQ"
-    )
+    d = Drawing(620, 350, "Step 18: two blocks of a cluster exchange dS and share dQ")
     of, unit = [COLOURS[1], COLOURS[0]], 0.9
     rows, keys, columns = 64 * unit, 96 * unit, 192 * unit
     lefts, tops = (40, 410), (46, 46 + rows + 14)
