@@ -82,8 +82,8 @@ struct PairShared {
 
 /// First column of dQ that a warpgroup of this block computes. dQ has three parts of 64 columns.
 /// Warpgroup 0 computes part 0 or 1, depending on the rank; warpgroup 1 computes half of part 2.
-/// @param warpgroup 0 or 1
-/// @param rank      of the block in its cluster
+/// @tparam warpgroup 0 or 1
+/// @param  rank      of the block in its cluster
 /// @return a column
 template <int warpgroup>
 __device__ int pair_d_q_column(int rank) {

@@ -17,7 +17,7 @@ namespace fa::FA_TARGET {
 constexpr int kWarpgroup = 128;
 /// Bytes of a row of a panel, which are swizzled together.
 constexpr int kPanelBytes = 128;
-/// The same of a narrow panel, for tiles whose columns are no multiple of 64: the other swizzle.
+/// The same of a narrow panel, with a swizzle of its own: for tiles of 32, 96 ... columns.
 constexpr int kNarrowPanelBytes = 64;
 /// Alignment of a panel in shared memory: the swizzle takes bits of the address.
 constexpr int kPanelAlignment = 1024;
