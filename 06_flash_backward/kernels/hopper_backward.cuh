@@ -440,7 +440,7 @@ void launch_tma_postprocess(const TmaGradient<T>& maps, const Stream& stream,
 
 /// Gradients with tensor maps for a kernel. Where v has fewer columns than a tile, TMA fills the
 /// tile with zeros, and does not store what lies beyond them.
-/// @tparam Tile HopperBackwardTile or WideTile or TransposedTile of the kernel
+/// @tparam Tile of the kernel, such as HopperBackwardTile or PairTile
 /// @throws as tensor_map()
 template <class Tile, class T>
 TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {

@@ -1,5 +1,5 @@
 /// @file
-/// In which order blocks take blocks of keys, in rungs 10 to 16.
+/// In which order blocks take blocks of keys, in rungs 10 to 16 and 18.
 #pragma once
 
 #include "06_flash_backward/kernels/hopper_backward.cuh"

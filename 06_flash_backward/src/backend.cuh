@@ -5,6 +5,7 @@
 
 #include "06_flash_backward/kernels/05_tensor_cores.cuh"
 #include "06_flash_backward/kernels/08_wgmma.cuh"
+#include "06_flash_backward/kernels/16_transposed_gradients.cuh"
 #include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/src/on_device.cuh"
 

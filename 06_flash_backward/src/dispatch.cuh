@@ -16,7 +16,7 @@
 
 namespace fa::FA_TARGET {
 
-/// Columns that the kernels with TMA, rungs 08 to 14, are compiled for; 0 for a problem that they
+/// Columns that the kernels with TMA, 08 to 16 and 18, are compiled for; 0 for a problem that they
 /// do not take, whatever its strides.
 template <class T>
 int tma_columns(const Attention<T>& a) {
@@ -32,7 +32,7 @@ int sm_80_columns(const Attention<T>& a) {
                                 [](auto d) { return decltype(d)::value; });
 }
 
-/// Whether rungs 08 to 14 take a problem: see can_use_tma(). Blocks of keys must be countable as
+/// Whether the kernels with TMA take a problem: see can_use_tma(). Blocks of keys must be countable as
 /// those of queries are.
 template <class T>
 bool can_use_tma_backward(const AttentionGradient<T>& a) {

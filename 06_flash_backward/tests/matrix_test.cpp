@@ -28,7 +28,9 @@ bool is_finished(const Rung& rung) {
 }
 
 void check(const Problem& problem, std::uint64_t seed) {
-  REQUIRE(Tests::check_best(problem, seed, is_finished) >= 2);
+  // 192 and 128 columns: rungs 13, 16 and 18
+  REQUIRE(Tests::check_best(problem, seed, is_finished) >=
+          (problem.head_dim_v ? 3 : 2));
 }
 
 }  // namespace
