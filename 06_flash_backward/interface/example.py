@@ -258,7 +258,7 @@ def check(libraries, device):
             try:
                 if theirs is not None:
                     errors[name] = errors_of(gradients_of(theirs(), inputs, d_o), exact)
-            except RuntimeError:  # forward only
+            except (RuntimeError, AssertionError):  # forward only, or not for this problem
                 pass
         verdicts = [""] * 3
         for name in (OURS, DETERMINISTIC):

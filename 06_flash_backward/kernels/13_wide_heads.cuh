@@ -1,9 +1,9 @@
 /// @file
-/// Head dimensions from 129 to 256. dK and dV of 64 keys fill the registers of a warpgroup each,
-/// so a block has no more keys than that, and twice as many blocks would add to a tile of dQ that
-/// is twice as wide. Here no block adds: as in rung 03, dK and dV belong to blocks that own keys,
-/// and dQ to blocks that own queries. That takes seven matmuls in place of five, and gives the
-/// same bits in every run. One launch has both kinds of blocks.
+/// Head dimensions from 129 to 256, and 192 columns of Q and K with 128 of V and dO. dK and dV of 64
+/// keys fill the registers of a warpgroup each, so a block has no more keys than that, and twice as
+/// many blocks would add to a tile of dQ that is twice as wide. Here no block adds: as in rung 03, dK
+/// and dV belong to blocks that own keys, and dQ to blocks that own queries. That takes seven matmuls
+/// in place of five, and gives the same bits in every run. One launch has both kinds of blocks.
 ///
 /// A block that owns keys has 64 of them. One warpgroup computes P and dV, another one dS and dK; P
 /// goes from the first to the second through shared memory. A block that owns queries has 64 for
@@ -21,29 +21,34 @@ namespace fa::FA_TARGET {
 constexpr int kWideHeads = 129;
 
 /// Sizes of a kernel.
-/// @tparam head_dim columns, at least those of the inputs: 192 or 256
-template <class Type, int head_dim>
+/// @tparam head_dim   columns, at least those of the inputs: 192 or 256
+/// @tparam head_dim_v of V and dO: as many, or 128
+template <class Type, int head_dim, int head_dim_v = head_dim>
 struct WideTile {
   using T = Type;
-  static constexpr int d = head_dim;
+  static constexpr int d = head_dim;      ///< columns of Q and K
+  static constexpr int d_v = head_dim_v;  ///< columns of V and dO
   static constexpr int block_m = kQueries;
   static constexpr int block_n = kKeys;
-  static constexpr int stages = 2;             ///< of the tiles in the loop
-  using QTile = SwizzledTile<T, block_m, d>;   ///< of Q or dO
-  using KvTile = SwizzledTile<T, block_n, d>;  ///< of K or V
+  static constexpr int stages = 2;  ///< of the tiles in the loop
+  using QTile = SwizzledTile<T, block_m, d>;
+  using DOTile = SwizzledTile<T, block_m, d_v>;
+  using KvTile = SwizzledTile<T, block_n, d>;  ///< of K
+  using VTile = SwizzledTile<T, block_n, d_v>;
 };
 /// Queries of a block that owns queries: 64 for each warpgroup.
 constexpr int kWideQueries = 2 * kQueries;
 static_assert(kPaddedRows % kWideQueries == 0,
               "whole blocks in the workspace");
 
-/// What a block that owns keys keeps in shared memory. In the end k and v are room for dV and dK.
+/// What a block that owns keys keeps in shared memory. In the end k and q[0] are room for dV and
+/// dK.
 template <class Tile>
 struct WideKeysShared {
   typename Tile::KvTile k;
-  typename Tile::KvTile v;
+  typename Tile::VTile v;
   typename Tile::QTile q[Tile::stages];
-  typename Tile::QTile d_o[Tile::stages];
+  typename Tile::DOTile d_o[Tile::stages];
   float p[Tile::stages]
          [Tile::block_m * Tile::block_n];  ///< see for_each_four()
   float lse[Tile::stages][Tile::block_m];
@@ -66,35 +71,50 @@ struct WideKeysShared {
 
 /// The producer thread of a block that owns keys. K is loaded with the first tile of Q, V with the
 /// first one of dO.
-template <class Tile, class Shared, class T>
+/// @param shared     of the block: k, v, q, d_o, lse, delta and their pipelines
+/// @param maps       of the tensors
+/// @param block      of keys
+/// @param more_bytes that load_more loads
+/// @param load_more  load_more(barrier) loads what else belongs to K
+template <class Tile, class Shared, class T, class Load>
 __device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
-                                  const NBlock& block) {
+                                  const NBlock& block, int more_bytes,
+                                  Load load_more) {
   constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
   const AttentionGradient<T>& a = maps.a;
-  int keys_bytes = Tile::KvTile::bytes;  // then 0
+  bool first = true;
   PipelineState<Tile::stages> at;
   for_each_m_block<Tile>(a, block, [&](int head, int query0) {
     const std::int64_t row = workspace_row(a, block, head, query0);
-    const int bytes = keys_bytes + Tile::QTile::bytes + row_bytes;
-    Mbarrier& q_full = shared.q_pipe.producer_acquire(at, bytes);
-    if (keys_bytes > 0) {
+    Mbarrier& q_full = shared.q_pipe.producer_acquire(
+        at, (first ? shared.k.bytes + more_bytes : 0) + shared.q[0].bytes +
+                row_bytes);
+    if (first) {
       load_tile(shared.k, maps.k, q_full, block.key0, block.kv_head,
                 block.batch, CacheHint::kEvictFirst);
+      load_more(q_full);
     }
     load_tile(shared.q[at.stage], maps.q, q_full, query0, head, block.batch,
               CacheHint::kEvictLast);
     bulk_load(shared.lse[at.stage], a.lse_base_2 + row, row_bytes, q_full);
-    Mbarrier& d_o_full = shared.d_o_pipe.producer_acquire(at, bytes);
-    if (keys_bytes > 0) {
+    Mbarrier& d_o_full = shared.d_o_pipe.producer_acquire(
+        at, (first ? shared.v.bytes : 0) + shared.d_o[0].bytes + row_bytes);
+    if (first) {
       load_tile(shared.v, maps.v, d_o_full, block.key0, block.kv_head,
                 block.batch, CacheHint::kEvictFirst);
     }
     load_tile(shared.d_o[at.stage], maps.d_o, d_o_full, query0, head,
               block.batch, CacheHint::kEvictLast);
     bulk_load(shared.delta[at.stage], a.delta + row, row_bytes, d_o_full);
-    keys_bytes = 0;
+    first = false;
     at.advance();
   });
+}
+/// The same where nothing else belongs to K.
+template <class Tile, class Shared, class T>
+__device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
+                                  const NBlock& block) {
+  load_wide_queries<Tile>(shared, maps, block, 0, [](Mbarrier&) {});
 }
 
 /// The warpgroup that computes P and dV.
@@ -104,9 +124,9 @@ struct PdVWarpgroup {
   WideKeysShared<Tile>& shared;
   const AttentionGradient<T>& a;
   const int key0;
-  PipelineState<2> at{};    ///< of Q, dO and P
-  PipelineState<2> last{};  ///< of the previous tile
-  KeyGradient<Tile> d_v{};
+  PipelineState<2> at{};            ///< of Q, dO and P
+  PipelineState<2> last{};          ///< of the previous tile
+  float d_v[Tile::d_v / 2]{};       ///< this lane's part of 64 x d_v
   RoundedScores<Tile> p_operand{};  ///< of the previous tile
 
   /// Sends this lane's part of P^T to the same lane of the other warpgroup. Its place is empty: Q
@@ -260,7 +280,8 @@ __device__ void wide_keys_block(const TmaGradient<T>& maps,
   } else {
     DSdKWarpgroup<Tile> mma{shared, maps.a};
     wide_mainloop<Tile>(mma, block);
-    wide_epilogue(maps.d_k, mma.d_k, maps.a.scale, shared.v, block.key0,
+    // The other warpgroup has computed all of P, so it has read all of Q.
+    wide_epilogue(maps.d_k, mma.d_k, maps.a.scale, shared.q[0], block.key0,
                   block.kv_head, block.batch);
   }
 }
@@ -270,9 +291,9 @@ __device__ void wide_keys_block(const TmaGradient<T>& maps,
 template <class Tile>
 struct WideQueriesShared {
   typename Tile::QTile q[kKeyWarpgroups];
-  typename Tile::QTile d_o[kKeyWarpgroups];
+  typename Tile::DOTile d_o[kKeyWarpgroups];
   typename Tile::KvTile k[Tile::stages];
-  typename Tile::KvTile v;
+  typename Tile::VTile v;
   Pipeline<Tile::stages> k_pipe;
   Pipeline<1> v_pipe;
 
@@ -311,10 +332,8 @@ template <class Tile, class T>
 __device__ void load_wide_keys(WideQueriesShared<Tile>& shared,
                                const TmaGradient<T>& maps,
                                const MBlock& block) {
-  int queries_bytes = kKeyWarpgroups * Tile::QTile::bytes;  // then 0
   const auto load_rows_of = [&](auto& tiles, const TensorMap& map,
                                 Mbarrier& barrier) {
-    if (queries_bytes == 0) return;
 #pragma unroll 1  // registers are few here
     for (int i = 0; i < kKeyWarpgroups; ++i) {
       load_tile(tiles[i], map, barrier, block.query0 + i * kQueries,
@@ -326,16 +345,17 @@ __device__ void load_wide_keys(WideQueriesShared<Tile>& shared,
 #pragma unroll 1
   for (int tile = 0; tile < block.n_blocks; ++tile) {
     const int key0 = tile * Tile::block_n;
-    const int bytes = queries_bytes + Tile::KvTile::bytes;
-    Mbarrier& k_full = shared.k_pipe.producer_acquire(k_at, bytes);
-    load_rows_of(shared.q, maps.q, k_full);
+    const int tiles_of_queries = tile == 0 ? kKeyWarpgroups : 0;
+    Mbarrier& k_full = shared.k_pipe.producer_acquire(
+        k_at, tiles_of_queries * Tile::QTile::bytes + Tile::KvTile::bytes);
+    if (tile == 0) load_rows_of(shared.q, maps.q, k_full);
     load_tile(shared.k[k_at.stage], maps.k, k_full, key0, block.kv_head,
               block.batch, CacheHint::kEvictLast);
-    Mbarrier& v_full = shared.v_pipe.producer_acquire(v_at, bytes);
-    load_rows_of(shared.d_o, maps.d_o, v_full);
+    Mbarrier& v_full = shared.v_pipe.producer_acquire(
+        v_at, tiles_of_queries * Tile::DOTile::bytes + Tile::VTile::bytes);
+    if (tile == 0) load_rows_of(shared.d_o, maps.d_o, v_full);
     load_tile(shared.v, maps.v, v_full, key0, block.kv_head, block.batch,
               CacheHint::kEvictLast);
-    queries_bytes = 0;
     k_at.advance();
     v_at.advance();
   }
@@ -561,8 +581,9 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 template <class Tile, class T>
 WideOrder wide_order(const AttentionGradient<T>& a) {
   const int heads = a.batch * a.heads, group = a.heads / a.kv_heads;
-  const std::int64_t bytes = std::int64_t{a.length_k} * Tile::d *
-                             static_cast<std::int64_t>(2 * sizeof(T)) / group;
+  const std::int64_t bytes = std::int64_t{a.length_k} *
+                             (Tile::d + Tile::d_v) *
+                             static_cast<std::int64_t>(sizeof(T)) / group;
   const TileScheduler queries{ceil_div(a.length_q, kWideQueries), a.heads,
                               heads,
                               a.causal ? heads_in_l2(heads, bytes) : 0};
@@ -575,13 +596,14 @@ WideOrder wide_order(const AttentionGradient<T>& a) {
 }
 
 /// Launches the rung.
-/// @tparam d     192 or 256, at least head_dim
-/// @param a      with a Workspace{0}
-/// @param stream where
-template <int d, class T>
+/// @tparam d      192 or 256, at least head_dim
+/// @tparam d_v    d, or 128, at least head_dim_v
+/// @param  a      with a Workspace{0}
+/// @param  stream where
+template <int d, int d_v = d, class T>
 void launch_backward_wide_heads(const AttentionGradient<T>& a,
                                 const Stream& stream) {
-  using Tile = WideTile<T, d>;
+  using Tile = WideTile<T, d, d_v>;
   launch(stream, preprocess_16_bit<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const WideOrder order = wide_order<Tile>(a);

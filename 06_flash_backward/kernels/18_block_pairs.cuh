@@ -107,43 +107,6 @@ __device__ void load_peer_k(PairShared<Tile>& shared,
   }
 }
 
-/// The producer thread. K is loaded with the first tile of Q, V with the first one of dO.
-template <class Tile, class T>
-__device__ void load_pair_queries(PairShared<Tile>& shared,
-                                  const PairGradient<T>& maps,
-                                  const NBlock& block, int rank) {
-  constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
-  const AttentionGradient<T>& a = maps.a;
-  bool first = true;
-  PipelineState<Tile::stages> at;
-  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row = workspace_row(a, block, head, query0);
-    Mbarrier& q_full = shared.q_pipe.producer_acquire(
-        at, (first ? Tile::KvTile::bytes + Tile::PeerKTile::bytes : 0) +
-                Tile::QTile::bytes + row_bytes);
-    if (first) {
-      load_tile(shared.k, maps.k, q_full, block.key0, block.kv_head,
-                block.batch, CacheHint::kEvictFirst);
-      load_peer_k(shared, maps, q_full, block, rank);
-    }
-    load_tile(shared.q[at.stage], maps.q, q_full, query0, head, block.batch,
-              CacheHint::kEvictLast);
-    bulk_load(shared.lse[at.stage], a.lse_base_2 + row, row_bytes, q_full);
-    Mbarrier& d_o_full = shared.d_o_pipe.producer_acquire(
-        at,
-        (first ? Tile::VTile::bytes : 0) + Tile::DOTile::bytes + row_bytes);
-    if (first) {
-      load_tile(shared.v, maps.v, d_o_full, block.key0, block.kv_head,
-                block.batch, CacheHint::kEvictFirst);
-    }
-    load_tile(shared.d_o[at.stage], maps.d_o, d_o_full, query0, head,
-              block.batch, CacheHint::kEvictLast);
-    bulk_load(shared.delta[at.stage], a.delta + row, row_bytes, d_o_full);
-    first = false;
-    at.advance();
-  });
-}
-
 /// A warpgroup: warpgroup 0 has dV, warpgroup 1 has dK.
 template <class Tile, int warpgroup>
 struct PairWarpgroup {
@@ -390,7 +353,11 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   if (warpgroup == kKeyWarpgroups) {
     setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup == 0) {
-      load_pair_queries(shared, maps, block, rank);
+      load_wide_queries<Tile>(shared, maps, block, Tile::PeerKTile::bytes,
+                              [&](Mbarrier& barrier) {
+                                load_peer_k(shared, maps, barrier, block,
+                                            rank);
+                              });
     }
     return;
   }

@@ -36,17 +36,22 @@ template <int stages, int... d>
 std::vector<Tiles> tma_tiles() {
   return {backward_tiles<HopperBackwardTileFor<half, d, stages>>(stages)...};
 }
-template <int... d>
-std::vector<Tiles> wide_tiles() {
-  return {Tiles{kWideQueries, WideTile<half, d>::block_n,
-                WideTile<half, d>::stages, WideTile<half, d>::stages, d}...};
+// Tiles of which V and dO may have fewer columns.
+template <class Tile>
+Tiles tiles_with_d_v(Tiles tiles) {
+  if (Tile::d_v != Tile::d) tiles.head_dim_v = Tile::d_v;
+  return tiles;
 }
-
+template <int d, int d_v = d>
+Tiles wide_tiles() {
+  using Tile = WideTile<half, d, d_v>;
+  return tiles_with_d_v<Tile>(
+      {kWideQueries, Tile::block_n, Tile::stages, Tile::stages, d});
+}
 template <int d_v>
 Tiles pair_tiles() {
   using Tile = PairTile<half, d_v>;
-  Tiles tiles = backward_tiles<Tile>(Tile::stages);
-  if (d_v != Tile::d) tiles.head_dim_v = d_v;
+  Tiles tiles = tiles_with_d_v<Tile>(backward_tiles<Tile>(Tile::stages));
   tiles.cluster = 2;
   return tiles;
 }
@@ -206,11 +211,18 @@ inline std::vector<Rung> ladder() {
                       })),
       hopper_rung(
           "13_wide_heads", "wide heads, no accumulation of dQ", true,
-          {256, wide_tiles<192, 256>(), {}, ceil_div(kWideHeads, 8) * 8},
+          {256,
+           {wide_tiles<192>(), wide_tiles<192, 128>(), wide_tiles<256>()},
+           {},
+           ceil_div(kWideHeads, 8) * 8},
           start<192, 256, true>(
               nothing,
               [](const auto& a, auto d, const Stream& stream) {
-                launch_backward_wide_heads<decltype(d)::value>(a, stream);
+                if (a.head_dim_v != a.head_dim) {
+                  launch_backward_wide_heads<192, 128>(a, stream);
+                } else {
+                  launch_backward_wide_heads<decltype(d)::value>(a, stream);
+                }
               })),
       hopper_rung(
           "14_persistent", "persistent blocks", false,

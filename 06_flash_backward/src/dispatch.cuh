@@ -194,7 +194,9 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
         launch_backward_swizzled_pipeline<d>(a, stream, device);
       }
     });
-  } else if (a.head_dim_v != a.head_dim && !deterministic) {
+  } else if (a.head_dim_v != a.head_dim && deterministic) {
+    launch_backward_wide_heads<192, 128>(a, stream);
+  } else if (a.head_dim_v != a.head_dim) {
     launch_backward_pairs<128>(a, stream);
   } else if (a.head_dim >= kWideHeads && !deterministic) {
     launch_backward_pairs<192>(a, stream);
@@ -238,8 +240,8 @@ BackwardRung backward_rung(
   if (!tma && !runs_backward(a, deterministic, device)) {
     return {"any_gpu", kAnyGpuColumns};
   }
-  if (tma && a.head_dim_v != a.head_dim && !deterministic) {
-    return {"18_block_pairs", 192, 128};
+  if (tma && a.head_dim_v != a.head_dim) {
+    return {deterministic ? "13_wide_heads" : "18_block_pairs", 192, 128};
   }
   if (tma) {
     const bool wide = a.head_dim >= kWideHeads;

@@ -199,7 +199,7 @@ TEST_CASE("192 columns of q and k with 128 of v and o") {
           (hopper ? std::vector<std::string>{"18_block_pairs, " + type +
                                                  ", 192 and 128 columns",
                                              "13_wide_heads, " + type +
-                                                 ", 192 columns"}
+                                                 ", 192 and 128 columns"}
                   : std::vector<std::string>(2, other)));
   });
 }
