@@ -133,7 +133,7 @@ def print_ratios(rows):
             f"{len(values)} points: least {least:.3f} ({row['type']}, {heads_of(row)} heads, "
             f"D {columns_of(row)}, {mask_of(row)}, N {row['length']}, {HEADINGS[best]}), "
             f"median {statistics.median(values):.3f}, "
-            f"{sum(value >= 1 for value in values)} at or above 1.00"
+            f"{sum(round(value, 3) >= 1 for value in values)} at or above 1.00"
         )
 
 
