@@ -1,0 +1,188 @@
+/// @file
+/// The host's side of a step in one file: CUDA's own calls, and a message for each error. It
+/// replaces what common/gpu has for the same names.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cuda_runtime.h>
+#include <cudaTypedefs.h>
+#include <vector>
+
+#include "common/gpu/launch_sizes.hpp"
+
+namespace fa::FA_TARGET {
+
+/// Ends the program when a CUDA call failed.
+inline void check_cuda(cudaError_t error, const char* call, int line) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "line %d: %s: %s\n", line, call,
+               cudaGetErrorString(error));
+  std::exit(2);
+}
+/// Makes a CUDA call.
+#define FA_CUDA(call) check_cuda((call), #call, __LINE__)
+
+/// A stream; the default one.
+struct Stream {
+  cudaStream_t native = nullptr;
+};
+
+/// What kernels' launches ask of a GPU.
+struct DeviceProperties {
+  int sm_count = 0;
+  std::size_t shared_bytes = 0;  ///< of a block, at most
+};
+
+/// The current GPU.
+inline const DeviceProperties& device_properties() {
+  static const DeviceProperties properties = [] {
+    cudaDeviceProp p;
+    FA_CUDA(cudaGetDeviceProperties(&p, 0));
+    return DeviceProperties{p.multiProcessorCount, p.sharedMemPerBlockOptin};
+  }();
+  return properties;
+}
+
+/// Launches a kernel on a stream: kernel<<<grid, block, shared_bytes, stream>>>(arguments...), as
+/// a call that also takes clusters and programmatic dependent launch.
+template <class... Parameters, class... Arguments>
+void launch(const Stream& stream, void (*kernel)(Parameters...),
+            const Launch& sizes, const Arguments&... arguments) {
+  if (sizes.shared_bytes > 48 * 1024) {  // more must be asked for
+    FA_CUDA(cudaFuncSetAttribute(kernel,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(sizes.shared_bytes)));
+  }
+  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(sizes.grid.x, sizes.grid.y, sizes.grid.z);
+  config.blockDim = dim3(sizes.block.x, sizes.block.y, sizes.block.z);
+  config.dynamicSmemBytes = sizes.shared_bytes;
+  config.stream = stream.native;
+  config.attrs = attributes;
+  if (sizes.with_pdl) {
+    cudaLaunchAttribute& pdl = attributes[config.numAttrs++];
+    pdl.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    pdl.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (sizes.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(sizes.cluster), 1, 1};
+  }
+  FA_CUDA(cudaLaunchKernelEx(&config, kernel,
+                             static_cast<Parameters>(arguments)...));
+}
+/// The same on the default stream.
+template <class... Parameters, class... Arguments>
+void launch(void (*kernel)(Parameters...), const Launch& sizes,
+            const Arguments&... arguments) {
+  launch(Stream{}, kernel, sizes, arguments...);
+}
+
+/// The map by which TMA finds boxes of a tensor [batch, heads, rows, cols] of 16-bit elements.
+/// @param strides    from a sequence to the next, from a head, from a row, in elements
+/// @param box_rows   rows that one copy moves; its columns are those of a swizzled panel
+/// @param row_bytes  bytes of a row of the panel, 128 or 64
+template <class T>
+CUtensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
+                       std::array<std::int64_t, 3> strides, int box_rows,
+                       int row_bytes = 128) {
+  void* encode = nullptr;  // the driver's function: nothing links with it
+  cudaDriverEntryPointQueryResult found;
+  FA_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode,
+                                           12000, cudaEnableDefault, &found));
+  cuuint64_t extents[4], bytes[3];  // the fastest index first
+  for (int i = 0; i < 4; ++i) {
+    extents[i] = static_cast<cuuint64_t>(sizes[3 - i]);
+  }
+  for (int i = 0; i < 3; ++i) {
+    const std::int64_t stride = sizes[2 - i] == 1 ? 8 : strides[2 - i];
+    bytes[i] = static_cast<cuuint64_t>(stride) * sizeof(T);
+  }
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(row_bytes) / 2,
+                             static_cast<cuuint32_t>(box_rows), 1, 1};
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  CUtensorMap map;
+  const CUresult status =
+      reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(encode)(
+          &map,
+          std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                    : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+          4, const_cast<T*>(data), extents, bytes, box, steps,
+          CU_TENSOR_MAP_INTERLEAVE_NONE,
+          row_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B
+                           : CU_TENSOR_MAP_SWIZZLE_64B,
+          CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS) {
+    std::fprintf(stderr, "cuTensorMapEncodeTiled: error %d\n", status);
+    std::exit(2);
+  }
+  return map;
+}
+
+/// Memory of the GPU, all bytes 0xff: NaN until it is written. The program's end frees it.
+template <class T>
+T* device_array(std::size_t count) {
+  void* memory = nullptr;
+  FA_CUDA(cudaMalloc(&memory, count * sizeof(T)));
+  FA_CUDA(cudaMemset(memory, 0xff, count * sizeof(T)));
+  return static_cast<T*>(memory);
+}
+/// The same, all bytes 0.
+template <class T>
+T* device_zeros(std::size_t count) {
+  T* const memory = device_array<T>(count);
+  FA_CUDA(cudaMemset(memory, 0, count * sizeof(T)));
+  return memory;
+}
+/// Elements on the GPU, converted from float.
+template <class T>
+T* to_device(const std::vector<float>& values) {
+  const std::vector<T> converted(values.begin(), values.end());
+  T* const memory = device_array<T>(values.size());
+  FA_CUDA(cudaMemcpy(memory, converted.data(), values.size() * sizeof(T),
+                     cudaMemcpyHostToDevice));
+  return memory;
+}
+/// Elements of the GPU, converted to float, after all launches have ended.
+template <class T>
+std::vector<float> from_device(const T* memory, std::size_t count) {
+  std::vector<T> values(count);
+  FA_CUDA(cudaMemcpy(values.data(), memory, count * sizeof(T),
+                     cudaMemcpyDeviceToHost));
+  return std::vector<float>(values.begin(), values.end());
+}
+
+/// Random elements from -1 to 1 that an element of 16 bits holds exactly: multiples of 1/64.
+inline std::vector<float> random_values(std::size_t count, unsigned seed) {
+  std::vector<float> values(count);
+  for (float& value : values) {
+    seed = 1664525 * seed + 1013904223;
+    value = static_cast<float>(static_cast<int>(seed >> 25) - 64) / 64;
+  }
+  return values;
+}
+
+/// Compares with a reference, prints a line, and returns whether no element is further away than
+/// the tolerance.
+inline bool compare(const char* name, const std::vector<float>& result,
+                    const std::vector<double>& reference, double tolerance) {
+  double largest = 0;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (result[i] == reference[i]) continue;  // -infinity, too
+    const double error = std::abs(result[i] - reference[i]);
+    largest = std::isnan(error) ? INFINITY : std::max(largest, error);
+  }
+  const bool passed = largest <= tolerance;
+  std::printf("%s  %-4s largest error %.3g, allowed %.3g\n",
+              passed ? "PASS" : "FAIL", name, largest, tolerance);
+  return passed;
+}
+
+}  // namespace fa::FA_TARGET
