@@ -56,10 +56,24 @@ bool check(int head_dim, Run run) {
   for (const bool causal : {false, true}) {
     T* const o = device_array<T>(rows_q * head_dim);
     float* const lse = device_array<float>(rows_q);
-    const Attention<T> a{to_device<T>(q), to_device<T>(k), to_device<T>(v), o,
-                         lse, of_q, of_k, of_k, of_q, kBatch, kHeads, kKvHeads,
-                         kLengthQ, kLengthK, head_dim, head_dim,
-                         1 / std::sqrt(static_cast<float>(head_dim)), causal,
+    const Attention<T> a{to_device<T>(q),
+                         to_device<T>(k),
+                         to_device<T>(v),
+                         o,
+                         lse,
+                         of_q,
+                         of_k,
+                         of_k,
+                         of_q,
+                         kBatch,
+                         kHeads,
+                         kKvHeads,
+                         kLengthQ,
+                         kLengthK,
+                         head_dim,
+                         head_dim,
+                         1 / std::sqrt(static_cast<float>(head_dim)),
+                         causal,
                          Dropout{}};
     run(a, Stream{});
     std::vector<double> right_o(rows_q * head_dim), right_lse(rows_q);

@@ -1,17 +1,16 @@
 """Writes a step of a ladder as one CUDA file, which nvcc compiles without the repository.
 
-    python3 -m common.flatten.flatten LESSON STEP [--out FILE]     for example: 05 08
-    python3 -m common.flatten.flatten --list                       all steps
+    python3 -m common.flatten.flatten [LESSON [STEP]] [--out FILE]    for example: 05 08
 
-The file holds what the step uses of the course, each source's part below a line that names it, in
-the order in which the sources include each other; in place of common/gpu's launches those of
-host.cuh; and the lesson's src/one_file.cu, whose main() fills inputs, launches, and compares with
-plain loops.
+Without a step it lists those that there are. The file is build/flatten/LESSON/STEP.cu, or FILE. It
+holds what the step uses of the course, each source's part below a line that names it, in the order
+in which the sources include each other; in place of common/gpu's launches those of host.cuh; and
+the lesson's src/one_file.cu, whose main() fills inputs, launches, and compares with plain loops.
 
 A source is split into its definitions. Beginning at main(), a definition is kept when a kept one
 names it. Only brackets, comments and strings are parsed: .clang-format fixes how the rest looks.
 
-Exit status: 0 the file is written, 2 there is no such step.
+Exit status: 0 the file is written, 2 there is no such step or no place for it.
 """
 
 import argparse
@@ -37,7 +36,8 @@ KNOWN = {
 # A parameter or a local variable: its type, its name, and what may follow.
 LOCAL = (
     r"(?:\b(?:auto|bool|class|double|float|int|unsigned|[A-Z]\w*)|std::[\w:]+|>)"
-    r"(?: (?:const)?[&*]*|[&*]+(?: const)?) *(\(&)?\b([a-z]\w*)\b(?(1)\)) *(?:\[[^\]]*\] *)*(?:[;,){:(]|=[^=])"
+    r"(?: (?:const)?[&*]*|[&*]+(?: const)?) *(\(&)?\b(?!k[A-Z])([a-z]\w*)\b(?(1)\)) *"
+    r"(?:\[[^\]]*\] *)*(?:[;,){:(]|=[^=])"
 )
 
 
@@ -61,8 +61,8 @@ class Item:
 
 @dataclass
 class Source:
-    """A file's description, what it includes of the system, and its parts in their order: definitions,
-    and names of the course's files that it includes."""
+    """A file's description, what it includes of the system, and its parts in their order:
+    definitions, and names of the course's files that it includes."""
 
     description: list
     system: list
@@ -79,6 +79,7 @@ def without_lab(text):
     # The course is compiled with --expt-relaxed-constexpr.
     functions = r"(?<!__device__ )\bconstexpr (?=[\w:]+(?:<[^;()]*>)?[&*]* \w+\()"
     text = re.sub(functions, "__host__ __device__ constexpr ", text)
+    text = re.sub(r"\bstd::(min|max)\(", r"\1(", text)
     return re.sub(r"(::)?\bfa::FA_TARGET::", "fa::", text)
 
 
@@ -160,8 +161,8 @@ def defined_names(code):
         return macros
     attribute = r"\b(__launch_bounds__|__align__|alignas|__attribute__)\s*\((\([^()]*\)|[^()])*\)"
     head = without_template(re.sub(attribute, "", code))
-    words = r"\s*(?:static |inline |constexpr )*(?:using|struct|enum class|class|enum) +(?!namespace)(\w+)"
-    if found := re.match(words, head):
+    kinds = r"(?:using|struct|enum class|class|enum) +(?!namespace)"
+    if found := re.match(rf"\s*(?:static |inline |constexpr )*{kinds}(\w+)", head):
         return {found[1]}
     if re.match(r"\s*(static_assert|using)\b", head):
         return set()
@@ -173,7 +174,7 @@ def defined_names(code):
 def split(text):
     """The Source of a file's text."""
     text = without_known_branches(text)
-    described = re.search(r"/// @file\n((?:///.*\n)*)", text)
+    described = re.search(r"/// @file\n((?:/// .*\n)*)", text)  # the first paragraph
     description = [line[4:] for line in described[1].splitlines()] if described else []
     text = without_lab(text)
     text = re.sub(
@@ -222,20 +223,21 @@ def steps(lesson):
     return sorted(path.stem for path in (ROOT / lesson / "kernels").glob("[0-9]*.cuh"))
 
 
+def find_lesson(lesson):
+    """The full name of a lesson, given that or its number."""
+    for number, name in lessons().items():
+        if lesson in (name, number, number.lstrip("0")):
+            return name
+    raise LookupError(f"lesson '{lesson}' has no steps; allowed are {', '.join(lessons())}")
+
+
 def find_step(lesson, step):
-    """Full names of a lesson and a step of which a number or a beginning is given."""
-    known = lessons()
-    chosen = [
-        name for number, name in known.items() if lesson in (name, number, number.lstrip("0"))
-    ]
-    if not chosen:
-        raise LookupError(f"lesson '{lesson}' has no steps; allowed are {', '.join(known)}")
-    names = [name for name in steps(chosen[0]) if name == step or name[:2] == step.zfill(2)]
-    if not names:
-        raise LookupError(
-            f"{chosen[0]} has no step '{step}'; allowed are {', '.join(steps(chosen[0]))}"
-        )
-    return chosen[0], names[0]
+    """The full names of a lesson and a step, given those or their numbers."""
+    lesson = find_lesson(lesson)
+    for name in steps(lesson):
+        if step in (name, name[:2], name[:2].lstrip("0")):
+            return lesson, name
+    raise LookupError(f"{lesson} has no step '{step}'; allowed are {', '.join(steps(lesson))}")
 
 
 def program_of(lesson, step):
@@ -326,30 +328,25 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("lesson", nargs="?", help="number or name")
     parser.add_argument("step", nargs="?", help="number or name")
-    parser.add_argument(
-        "--out", type=pathlib.Path, help="the file to write; without it the text is printed"
-    )
-    parser.add_argument("--list", action="store_true", help="print all steps")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE", help="the file to write")
     given = parser.parse_args(arguments)
-    if given.list:
-        for lesson in lessons().values():
-            print(*(f"{lesson} {step}" for step in steps(lesson)), sep="\n")
-        return 0
-    if given.step is None:
-        parser.error("a lesson and a step are needed, such as 05 08; --list prints all")
     try:
-        text = flatten(*find_step(given.lesson, given.step))
-        if given.out:
-            given.out.parent.mkdir(parents=True, exist_ok=True)
-            given.out.write_text(text, encoding="utf-8")
-        else:
-            print(text, end="")
+        if given.step is None:
+            chosen = [given.lesson] if given.lesson else lessons()
+            for name in chosen:
+                lesson = find_lesson(name)
+                print(*(f"{lesson[:2]} {step}" for step in steps(lesson)), sep="\n")
+            return 0
+        lesson, step = find_step(given.lesson, given.step)
+        text = flatten(lesson, step)
+        out = given.out or ROOT / "build" / "flatten" / lesson / f"{step}.cu"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
     except (LookupError, OSError) as error:
-        print(
-            f"flatten: {error.args[0] if isinstance(error, LookupError) else error}",
-            file=sys.stderr,
-        )
+        print(f"learn: {error}", file=sys.stderr)
         return 2
+    print(f"{out}: {len(text.splitlines())} lines")
+    print(text.split("\n")[1].replace("//  ", "Compile and run it:"))
     return 0
 
 

@@ -8,8 +8,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cuda_runtime.h>
 #include <cudaTypedefs.h>
+#include <cuda_runtime.h>
 #include <vector>
 
 #include "common/gpu/launch_sizes.hpp"
@@ -19,8 +19,7 @@ namespace fa::FA_TARGET {
 /// Ends the program when a CUDA call failed.
 inline void check_cuda(cudaError_t error, const char* call, int line) {
   if (error == cudaSuccess) return;
-  std::fprintf(stderr, "line %d: %s: %s\n", line, call,
-               cudaGetErrorString(error));
+  std::fprintf(stderr, "line %d: %s: %s\n", line, call, cudaGetErrorString(error));
   std::exit(2);
 }
 /// Makes a CUDA call.
@@ -47,14 +46,24 @@ inline const DeviceProperties& device_properties() {
   return properties;
 }
 
+/// What a kernel needs of a GPU: here its shared memory only.
+struct Needs {
+  std::size_t shared_bytes = 0;  ///< of a block
+  constexpr Needs with_shared(std::size_t bytes) const { return {bytes}; }
+};
+constexpr Needs kNeedsMma{};
+/// Whether a GPU has so much.
+inline bool can_run(const DeviceProperties& device, const Needs& needs) {
+  return needs.shared_bytes <= device.shared_bytes;
+}
+
 /// Launches a kernel on a stream: kernel<<<grid, block, shared_bytes, stream>>>(arguments...), as
 /// a call that also takes clusters and programmatic dependent launch.
 template <class... Parameters, class... Arguments>
-void launch(const Stream& stream, void (*kernel)(Parameters...),
-            const Launch& sizes, const Arguments&... arguments) {
+void launch(const Stream& stream, void (*kernel)(Parameters...), const Launch& sizes,
+            const Arguments&... arguments) {
   if (sizes.shared_bytes > 48 * 1024) {  // more must be asked for
-    FA_CUDA(cudaFuncSetAttribute(kernel,
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
+    FA_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(sizes.shared_bytes)));
   }
   cudaLaunchAttribute attributes[2] = {};
@@ -74,13 +83,11 @@ void launch(const Stream& stream, void (*kernel)(Parameters...),
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim = {static_cast<unsigned>(sizes.cluster), 1, 1};
   }
-  FA_CUDA(cudaLaunchKernelEx(&config, kernel,
-                             static_cast<Parameters>(arguments)...));
+  FA_CUDA(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
 }
 /// The same on the default stream.
 template <class... Parameters, class... Arguments>
-void launch(void (*kernel)(Parameters...), const Launch& sizes,
-            const Arguments&... arguments) {
+void launch(void (*kernel)(Parameters...), const Launch& sizes, const Arguments&... arguments) {
   launch(Stream{}, kernel, sizes, arguments...);
 }
 
@@ -90,12 +97,11 @@ void launch(void (*kernel)(Parameters...), const Launch& sizes,
 /// @param row_bytes  bytes of a row of the panel, 128 or 64
 template <class T>
 CUtensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
-                       std::array<std::int64_t, 3> strides, int box_rows,
-                       int row_bytes = 128) {
+                       std::array<std::int64_t, 3> strides, int box_rows, int row_bytes = 128) {
   void* encode = nullptr;  // the driver's function: nothing links with it
   cudaDriverEntryPointQueryResult found;
-  FA_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode,
-                                           12000, cudaEnableDefault, &found));
+  FA_CUDA(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000,
+                                           cudaEnableDefault, &found));
   cuuint64_t extents[4], bytes[3];  // the fastest index first
   for (int i = 0; i < 4; ++i) {
     extents[i] = static_cast<cuuint64_t>(sizes[3 - i]);
@@ -108,17 +114,13 @@ CUtensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
                              static_cast<cuuint32_t>(box_rows), 1, 1};
   const cuuint32_t steps[4] = {1, 1, 1, 1};
   CUtensorMap map;
-  const CUresult status =
-      reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(encode)(
-          &map,
-          std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                    : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-          4, const_cast<T*>(data), extents, bytes, box, steps,
-          CU_TENSOR_MAP_INTERLEAVE_NONE,
-          row_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B
-                           : CU_TENSOR_MAP_SWIZZLE_64B,
-          CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult status = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(encode)(
+      &map,
+      std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+      4, const_cast<T*>(data), extents, bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      row_bytes == 128 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     std::fprintf(stderr, "cuTensorMapEncodeTiled: error %d\n", status);
     std::exit(2);
@@ -146,16 +148,14 @@ template <class T>
 T* to_device(const std::vector<float>& values) {
   const std::vector<T> converted(values.begin(), values.end());
   T* const memory = device_array<T>(values.size());
-  FA_CUDA(cudaMemcpy(memory, converted.data(), values.size() * sizeof(T),
-                     cudaMemcpyHostToDevice));
+  FA_CUDA(cudaMemcpy(memory, converted.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
   return memory;
 }
 /// Elements of the GPU, converted to float, after all launches have ended.
 template <class T>
 std::vector<float> from_device(const T* memory, std::size_t count) {
   std::vector<T> values(count);
-  FA_CUDA(cudaMemcpy(values.data(), memory, count * sizeof(T),
-                     cudaMemcpyDeviceToHost));
+  FA_CUDA(cudaMemcpy(values.data(), memory, count * sizeof(T), cudaMemcpyDeviceToHost));
   return std::vector<float>(values.begin(), values.end());
 }
 
@@ -180,8 +180,8 @@ inline bool compare(const char* name, const std::vector<float>& result,
     largest = std::isnan(error) ? INFINITY : std::max(largest, error);
   }
   const bool passed = largest <= tolerance;
-  std::printf("%s  %-4s largest error %.3g, allowed %.3g\n",
-              passed ? "PASS" : "FAIL", name, largest, tolerance);
+  std::printf("%s  %-4s largest error %.3g, allowed %.3g\n", passed ? "PASS" : "FAIL", name,
+              largest, tolerance);
   return passed;
 }
 
