@@ -346,7 +346,8 @@ def main(arguments):
         print(f"learn: {error}", file=sys.stderr)
         return 2
     print(f"{out}: {len(text.splitlines())} lines")
-    print(text.split("\n")[1].replace("//  ", "Compile and run it:"))
+    sm = re.search(r"-arch=\w+", text)[0]
+    print(f"Compile and run it: nvcc {sm} {out} -o {out.with_suffix('')} && {out.with_suffix('')}")
     return 0
 
 
