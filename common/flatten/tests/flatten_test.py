@@ -8,6 +8,7 @@ import contextlib
 import io
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -103,14 +104,17 @@ class Steps(unittest.TestCase):
 
 @unittest.skipUnless(nvcc(), "nvcc is not installed")
 class Compiled(unittest.TestCase):
-    def for_all(self, options, work):
-        """Compiles every step; work(program) is called with what comes out."""
+    def for_all(self, work, *options):
+        """Compiles every step, as its second line says or with other options, and calls
+        work(program)."""
 
         def compiled(lesson_and_step):
             lesson, step = lesson_and_step
             name = pathlib.Path(folder) / f"{lesson[:2]}_{step}"
-            name.with_suffix(".cu").write_text(flatten.flatten(lesson, step), encoding="utf-8")
-            command = [nvcc(), *options, f"{name}.cu", "-o", str(name)]
+            text = flatten.flatten(lesson, step)
+            name.with_suffix(".cu").write_text(text, encoding="utf-8")
+            chosen = options or [re.search(r"-arch=\w+", text)[0]]
+            command = [nvcc(), *chosen, f"{name}.cu", "-o", str(name)]
             result = subprocess.run(command, capture_output=True, text=True)
             self.assertEqual(
                 result.returncode, 0, f"{name.name}: {result.stdout}{result.stderr}"[:2000]
@@ -122,7 +126,7 @@ class Compiled(unittest.TestCase):
                 list(pool.map(compiled, ALL))
 
     def test_nvcc_compiles_every_step_without_the_repository(self):
-        self.for_all(["-arch=compute_90a", "-ptx"], lambda name: None)
+        self.for_all(lambda name: None, "-arch=compute_90a", "-ptx")
 
     @unittest.skipUnless(has_gpu(), "there is no GPU")
     def test_every_step_is_right_on_the_gpu(self):
@@ -131,7 +135,7 @@ class Compiled(unittest.TestCase):
             self.assertEqual(result.returncode, 0, f"{name.name}: {result.stdout}{result.stderr}")
             self.assertIn("PASS", result.stdout)
 
-        self.for_all(["-arch=native"], run)
+        self.for_all(run)
 
 
 if __name__ == "__main__":
