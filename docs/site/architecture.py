@@ -1,0 +1,136 @@
+"""Draws the folders of the course in layers: python3 -m docs.site.architecture
+
+A folder uses folders of lower layers and of its own. Which folders there are, and what they
+include and import, is read from the files; a folder without a place here, or an include that
+points upwards, is an error.
+"""
+
+import pathlib
+import sys
+
+from common.drawing.svg import COLOURS, Drawing
+from common.testing import check_dependencies
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# From the top: a layer's name, and its folders with a few words each.
+LAYERS = [
+    (
+        "pages",
+        {
+            "docs/theory": "background",
+            "docs/results": "measurements",
+            "docs/records": "prints them",
+            "docs/explorers": "interactive",
+            "docs/stepper": "tile by tile",
+            "docs/site": "builds it all",
+        },
+    ),
+    (
+        "lessons",
+        {
+            "01_naive_attention": "the reference",
+            "02_safe_softmax": "no overflow",
+            "03_online_softmax": "tiles, proofs",
+            "04_tiled_matmul": "first kernels",
+            "05_flash_forward": "the forward pass",
+            "06_flash_backward": "the gradients",
+        },
+    ),
+    (
+        "shared",
+        {
+            "common/attention": "kernels' tiles, ladders",
+            "common/bench": "beside others",
+            "common/flatten": "a step as one file",
+            "common/classroom": "exercises, grading",
+        },
+    ),
+    ("programs", {"common/cli": "options, tables, files", "common/testing": "tests' tools"}),
+    (
+        "machines",
+        {"common/gpu": "CUDA, or the lab", "common/lab": "CUDA on a CPU, observed"},
+    ),
+    (
+        "foundation",
+        {
+            "common/tensor": "tensors",
+            "common/check": "acceptance",
+            "common/parallel": "threads",
+            "common/drawing": "SVG, charts",
+            "common/data": "the input",
+            "common/cmake": "the build",
+        },
+    ),
+]
+
+
+def folder_of(path):
+    """The folder of the picture that a file is in, or "" for a file directly in docs or common."""
+    parts = path.split("/")
+    if parts[0] in ("common", "docs"):
+        return "/".join(parts[:2]) if len(parts) > 2 else ""
+    return parts[0] if len(parts) > 1 else ""
+
+
+def check(root=ROOT):
+    """Raises ValueError for what contradicts LAYERS."""
+    height = {name: -k for k, (_, folders) in enumerate(LAYERS) for name in folders}
+    there = {folder_of(path.relative_to(root).as_posix()) for path in root.glob("0*/*")}
+    for parent in ("common", "docs"):
+        there |= {
+            f"{parent}/{path.name}"
+            for path in (root / parent).iterdir()
+            if path.is_dir() and path.name != "__pycache__"
+        }
+    if there != set(height):
+        raise ValueError(
+            f"folders without a place, or none any more: {sorted(there ^ set(height))}"
+        )
+    for name in check_dependencies.source_files(root):
+        read = (
+            check_dependencies.read_python if name.endswith(".py") else check_dependencies.read_cpp
+        )
+        if "/tests/" in name or not folder_of(name):
+            continue
+        for line, kind, _, used in read(root, name):
+            above = height.get(folder_of(used), -99) > height[folder_of(name)]
+            if kind == check_dependencies.USES and above:
+                raise ValueError(f"{name}:{line} uses {used}, of a higher layer")
+
+
+def picture():
+    """The layers as bands, with an arrow between them."""
+    band, gap, left = 62, 16, 104
+    width = 760
+    drawing = Drawing(
+        width, len(LAYERS) * (band + gap) + gap, "The folders of the course in layers"
+    )
+    for k, (title, folders) in enumerate(LAYERS):
+        y = gap + k * (band + gap)
+        drawing.text(12, y + band / 2 + 4, title, text_anchor="start", font_weight="bold")
+        step = (width - left - 12 + 8) / len(folders)
+        for i, (name, words) in enumerate(folders.items()):
+            x = left + i * step
+            drawing.box(x, y, step - 8, band, COLOURS[k], "#666666", 1)
+            parts = name.split("/") if "/" in name else [name[:3], name[3:]]
+            parts[0] += "/" if "/" in name else ""
+            drawing.text(x + step / 2 - 4, y + 18, parts[0], font_size=11, fill="#444444")
+            drawing.text(
+                x + step / 2 - 4,
+                y + 33,
+                parts[1].replace("_", " "),
+                font_weight="bold",
+                font_size=11,
+            )
+            drawing.text(x + step / 2 - 4, y + 51, words, font_size=11, fill="#444444")
+        if k:
+            drawing.pointer(width / 2 + 46, y - gap, width / 2 + 46, y, stroke="#666666")
+    return drawing
+
+
+if __name__ == "__main__":
+    try:
+        check()
+    except ValueError as error:
+        sys.exit(f"architecture: {error}")
+    print(picture().svg(), end="")
