@@ -88,13 +88,13 @@ __device__ void store_panels(const TensorMap& c_map,
       __syncwarp();  // TMA has read the panel
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const int half = j % 2;  // of 16 rows
+        const int m_half = j % 2;  // of 16 rows
         // odd rows take other columns: rows side by side share no bank
         const int even_col = j / 2 * 8, odd_col = even_col ^ 16;
-        const float* const even = &acc[i][(col + even_col) / 2 + 2 * half];
-        const float* const odd = &acc[i][(col + odd_col) / 2 + 2 * half];
+        const float* const even = &acc[i][(col + even_col) / 2 + 2 * m_half];
+        const float* const odd = &acc[i][(col + odd_col) / 2 + 2 * m_half];
         const int to_col = (is_odd ? odd_col : even_col) + lane % 4 * 2;
-        T* const to = panel.at(8 * half + lane / 4, to_col / 4 * 8);
+        T* const to = panel.at(8 * m_half + lane / 4, to_col / 4 * 8);
         store2(reinterpret_cast<float*>(to) + to_col % 4,
                is_odd ? odd[0] : even[0], is_odd ? odd[1] : even[1]);
       }

@@ -81,9 +81,9 @@ __device__ void mma_fragments(MmaAccumulators<Tile>& acc,
   for (int i = 0; i < Tile::warp_m / 16; ++i) {
 #pragma unroll
     for (int j = 0; j < Tile::warp_n / 8; ++j) {
-      const int half = j % 2;  // of 16 columns
-      const std::uint32_t b[2] = {frag.b[j / 2][2 * half],
-                                  frag.b[j / 2][2 * half + 1]};
+      const int n_half = j % 2;  // of 16 columns
+      const std::uint32_t b[2] = {frag.b[j / 2][2 * n_half],
+                                  frag.b[j / 2][2 * n_half + 1]};
       mma_m16n8k16<T>(acc[i][j], frag.a[i], b);
     }
   }
@@ -97,13 +97,13 @@ __device__ void store_warp_tile(const MatmulParams<T>& p,
                                 int col0, int lane) {
 #pragma unroll
   for (int i = 0; i < Tile::warp_m / 8; ++i) {
-    const int half = i % 2;  // of 16 rows
+    const int m_half = i % 2;  // of 16 rows
     const int row = row0 + 8 * i + lane / 4, col = col0 + lane % 4 * 2;
     if (row >= p.m) continue;
     float* to = p.c + std::int64_t{row} * p.ldc + col;
 #pragma unroll
     for (int j = 0; j < Tile::warp_n / 8; ++j) {
-      const float* pair = &acc[i / 2][j][2 * half];
+      const float* pair = &acc[i / 2][j][2 * m_half];
       if (col + 8 * j < p.n) {  // up to ld there is room for the other one
         store2(to + 8 * j, pair[0], pair[1]);
       }

@@ -120,14 +120,14 @@ __device__ void store_accumulators(const MatmulParams<T>& p,
   const int col = col0 + lane % 4 * 2;
 #pragma unroll
   for (int i = 0; i < 2 * Tile::wgmmas_m; ++i) {
-    const int half = i % 2;  // of a warp's 16 rows
+    const int m_half = i % 2;  // of a warp's 16 rows
     const int row = row0 + 64 * (Tile::wgmmas_m * warpgroup + i / 2) +
-                    16 * warp + 8 * half + lane / 4;
+                    16 * warp + 8 * m_half + lane / 4;
     if (row >= p.m) continue;
     float* const to = p.c + std::int64_t{row} * p.ldc + col;
 #pragma unroll
     for (int j = 0; j < Tile::block_n / 8; ++j) {
-      const float* const pair = &acc[i / 2][4 * j + 2 * half];
+      const float* const pair = &acc[i / 2][4 * j + 2 * m_half];
       if (col + 8 * j < p.n) {  // up to ld there is room for the other one
         store2(to + 8 * j, pair[0], pair[1]);
       }

@@ -73,8 +73,8 @@ __global__ void __launch_bounds__(kWarpgroup)
     shared.full.init(1);
     fence_barrier_init();
     shared.full.arrive_and_expect(2 * 64 * 64 * 2);
-    load_tile(shared.a, a_map, shared.full, 0, 0, 0);
-    load_tile(shared.b, b_map, shared.full, 0, 0, 0);
+    load_tile(shared.a, a_map, shared.full, 0, 0);
+    load_tile(shared.b, b_map, shared.full, 0, 0);
   }
   __syncthreads();  // the barrier is initialised
   shared.full.wait(0);
@@ -133,9 +133,8 @@ TEST_CASE("the tile of chapter 5 is multiplied") {
   const DeviceBuffer<bfloat16> device_a(a), device_b(b);
   DeviceBuffer<float> c(64 * 64);
   launch(one_tile, {{1}, {kWarpgroup}, sizeof(OneTileStorage)},
-         tensor_map(device_a.data(), {1, 1, 64, 64}, {0, 0, 64}, 64),
-         tensor_map(device_b.data(), {1, 1, 64, 64}, {0, 0, 64}, 64),
-         c.data());
+         tensor_map(device_a.data(), 64, 64, 64, 64),
+         tensor_map(device_b.data(), 64, 64, 64, 64), c.data());
   const auto result = c.tensor<float, 2>({64, 64});
   int wrong = 0;
   for (int i = 0; i < 64; ++i) {

@@ -44,7 +44,7 @@ __global__ void no_wait(const __grid_constant__ TensorMap map, half* out) {
     full.init(1);
     fence_barrier_init();
     full.arrive_and_expect(HopperTile::bytes);
-    load_tile(tile, map, full, 0, 0, 0);  // no wait: sent for
+    load_tile(tile, map, full, 0, 0);  // no wait: sent for
   }
   __syncthreads();
   if (!broken) full.wait(0);
@@ -69,7 +69,7 @@ __global__ void wrong_parity(const __grid_constant__ TensorMap map,
   if (i == kWarp) {
     for (int t = 0; t < 3; ++t) {
       Mbarrier& full = pipe.producer_acquire(at, HopperTile::bytes);
-      load_tile(tile, map, full, 64 * t, 0, 0);
+      load_tile(tile, map, full, 64 * t, 0);
       at.advance();
     }
   }
@@ -144,7 +144,7 @@ __global__ void too_many_bytes(const __grid_constant__ TensorMap map,
     fence_barrier_init();
     full.arrive_and_expect(broken ? 2 * HopperTile::bytes
                                   : HopperTile::bytes);
-    load_tile(tile, map, full, 0, 0, 0);
+    load_tile(tile, map, full, 0, 0);
   }
   __syncthreads();
   full.wait(0);  // too many bytes: waits
@@ -163,7 +163,7 @@ __global__ void too_few_bytes(const __grid_constant__ TensorMap map,
     full.init(1);  // too few bytes: the barrier
     fence_barrier_init();
     full.arrive_and_expect(HopperTile::bytes / (broken ? 2 : 1));
-    load_tile(tile, map, full, 0, 0, 0);  // too few bytes: sent for
+    load_tile(tile, map, full, 0, 0);  // too few bytes: sent for
   }
   __syncthreads();
   full.wait(0);
@@ -185,7 +185,7 @@ __global__ void no_barrier_fence(const __grid_constant__ TensorMap map,
   __syncthreads();
   if (i == 0) {
     full.arrive_and_expect(HopperTile::bytes);
-    load_tile(tile, map, full, 0, 0, 0);  // no barrier fence: sent for
+    load_tile(tile, map, full, 0, 0);  // no barrier fence: sent for
   }
   full.wait(0);
   out[i] = tile.data[i];
@@ -217,7 +217,7 @@ __global__ void copy_at_the_end(const __grid_constant__ TensorMap map,
     fence_barrier_init();
     for (int t = 0; t < 2; ++t) {
       full[t].arrive_and_expect(HopperTile::bytes);
-      load_tile(tiles[t], map, full[t], 64 * t, 0, 0);  // at the end
+      load_tile(tiles[t], map, full[t], 64 * t, 0);  // at the end
     }
   }
   __syncthreads();
@@ -238,7 +238,7 @@ __global__ void no_fence_before_store(const __grid_constant__ TensorMap map) {
   if (!broken) fence_async_proxy();
   __syncthreads();
   if (threadIdx.x == 0) {
-    store_tile(map, tile, 0, 0, 0);  // store: stored
+    store_tile(map, tile, 0, 0);  // store: stored
     bulk_commit();
     bulk_wait_read<0>();
   }
@@ -255,7 +255,7 @@ __global__ void overwritten_store(const __grid_constant__ TensorMap map) {
     fence_async_proxy();
     __syncthreads();
     if (threadIdx.x == 0) {
-      store_tile(map, tile, 64 * t, 0, 0);  // overwritten: stored
+      store_tile(map, tile, 64 * t, 0);  // overwritten: stored
       bulk_commit();
       if (!broken) bulk_wait_read<0>();
     }
@@ -501,7 +501,7 @@ __global__ void __launch_bounds__(kWarpgroup)
     full.init(1);
     fence_barrier_init();
     full.arrive_and_expect(HopperTile::bytes);
-    load_tile(tile, map, full, 0, 0, 0);  // not there: sent for
+    load_tile(tile, map, full, 0, 0);  // not there: sent for
   }
   __syncthreads();
   if (!broken) full.wait(0);
@@ -549,7 +549,7 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp)
         empty.wait(t % 2 ^ 1);  // pipeline: waits for empty
       }
       full.arrive_and_expect(HopperTile::bytes);
-      load_tile(tile, map, full, 64 * t, 0, 0);  // pipeline: sent for
+      load_tile(tile, map, full, 64 * t, 0);  // pipeline: sent for
     }
   }
   if (i >= kWarpgroup) return;
@@ -581,7 +581,7 @@ __global__ void __launch_bounds__(kWarpgroup)
   Mbarrier& full = shared.full[0];
   const auto fetch = [&](int t) {
     full.arrive_and_expect(HopperTile::bytes);
-    load_tile(tile, map, full, 64 * t, 0, 0);  // next: sent for
+    load_tile(tile, map, full, 64 * t, 0);  // next: sent for
   };
   if (threadIdx.x == 0) {
     full.init(1);
@@ -862,7 +862,7 @@ __global__ void multicast_too_early(const __grid_constant__ TensorMap map,
       if (rank == 0) {
         if (t > 0) shared.empty.wait(0);
         tma_load_multicast(  // multicast: begun
-            tile.data, map, shared.full[0], 0, 64 * t, 0, 0, 3);
+            tile.data, map, shared.full[0], 0, 64 * t, 3);
       }
     }
     shared.full[0].wait(t);
@@ -912,7 +912,7 @@ struct HopperInput {
     sums.zero();
   }
   TensorMap map() const {
-    return tensor_map(data.data(), {1, 1, 3 * 64, 64}, {0, 0, 64}, 64);
+    return tensor_map(data.data(), 3 * 64, 64, 64, 64);
   }
 };
 

@@ -483,6 +483,43 @@ TEST_CASE("a tile of several panels is loaded and stored as a whole") {
   CHECK((bits_of<std::uint16_t>(to.data) == expected));
 }
 
+// The same of a matrix.
+__global__ void move_matrix_tile(const __grid_constant__ TensorMap from,
+                                 const __grid_constant__ TensorMap to,
+                                 int row, int col) {
+  auto& [tile, full] = *dynamic_shared<TwoPanels>();
+  if (threadIdx.x != 0) return;
+  full.init(1);
+  fence_barrier_init();
+  full.arrive_and_expect(TwoPanels::Tile::bytes);
+  load_tile(tile, from, full, row, col);
+  full.wait(0);
+  store_tile(to, tile, row, col);
+  bulk_commit();
+  bulk_wait<0>();
+}
+
+TEST_CASE("a tile of a matrix is named by its first row and column") {
+  FA_EACH_TEST;
+  constexpr int rows = 37, cols = 200, ld = 208, row0 = 24, col0 = 72;
+  std::vector<std::uint16_t> bits(rows * ld), expected(bits.size(), 0xffff);
+  std::iota(bits.begin(), bits.end(), std::uint16_t{1});
+  for (std::size_t row = row0; row < rows; ++row) {
+    for (std::size_t col = col0; col < cols; ++col) {
+      expected[row * ld + col] = bits[row * ld + col];
+    }
+  }
+  DeviceBuffer<half> from(rows * ld), to(rows * ld);
+  from.upload(bits.data());
+  to.poison();
+  const auto map = [](const DeviceBuffer<half>& buffer) {
+    return tensor_map(buffer.data(), rows, cols, ld, kBoxRows);
+  };
+  launch(move_matrix_tile, {{1}, {32}, sizeof(TwoPanels)}, map(from), map(to),
+         row0, col0);
+  CHECK((bits_of<std::uint16_t>(to) == expected));
+}
+
 __global__ void add_row(const float* in, float* out) {
   constexpr int count = 100, bytes = 4 * count;
   __shared__ __align__(16) float row[count];
@@ -551,7 +588,7 @@ __global__ void __launch_bounds__(kWarpgroup + kWarp)
     if (thread > kWarpgroup) return;
     for (int i = 0; i < tiles; ++i) {
       load_tile(ring[at.stage], map, pipe.producer_acquire(at, Tile::bytes),
-                8 * i, 0, 0);
+                8 * i, 0);
       at.advance();
     }
     return;
@@ -577,8 +614,7 @@ void check_pipeline() {
     DeviceBuffer<half> in(rows * 64);
     in.upload(bits.data());
     DeviceBuffer<std::uint16_t> out(rows * 64);
-    const TensorMap map =
-        tensor_map(in.data(), {1, 1, rows, 64}, {0, 0, 64}, 8);
+    const TensorMap map = tensor_map(in.data(), rows, 64, 64, 8);
     launch(pipelined_copy<stages>,
            {{1}, {kWarpgroup + kWarp}, sizeof(Ring<stages>)}, map, out.data(),
            tiles);
@@ -748,7 +784,7 @@ __global__ void share_tiles(const __grid_constant__ TensorMap map,
     for (int i = 0; i < tiles; ++i, at.advance()) {
       tma_load_multicast(stages[at.stage].at(8 * rank, 0), map,
                          pipe.producer_acquire(at, SharedRing::Tile::bytes),
-                         0, 16 * i + 8 * rank, 0, 0, 3);
+                         0, 16 * i + 8 * rank, 3);
     }
   } else if (thread < kWarpgroup) {
     std::uint16_t* const to = out + 1024 * tiles * rank;
@@ -776,8 +812,7 @@ TEST_CASE("a copy to both blocks of a cluster") {
     DeviceBuffer<half> in(rows * 64);
     in.upload(bits.data());
     DeviceBuffer<std::uint16_t> out(2 * rows * 64);
-    const TensorMap map =
-        tensor_map(in.data(), {1, 1, rows, 64}, {0, 0, 64}, 8);
+    const TensorMap map = tensor_map(in.data(), rows, 64, 64, 8);
     launch(share_tiles,
            {{2}, {kWarpgroup + kWarp}, sizeof(SharedRing), 2, false, 2}, map,
            out.data(), tiles);
