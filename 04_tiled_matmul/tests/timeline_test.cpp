@@ -84,7 +84,7 @@ double writing(const Timeline& timeline) {
 }
 
 // Cycles in which copies are in flight while tensor cores multiply.
-double copies_under_products(const Timeline& timeline) {
+double copies_during_matmuls(const Timeline& timeline) {
   double both = 0;
   for (const Span& product : timeline.products) {
     for (const Span& copy : timeline.copies) {
@@ -110,7 +110,7 @@ TEST_CASE("tensor cores do the same work in rungs 19 to 21, in less time") {
 }
 
 TEST_CASE("in rung 19 nothing is copied while tensor cores work") {
-  CHECK(copies_under_products(drawn("19_matmul_wgmma")) == 0);
+  CHECK(copies_during_matmuls(drawn("19_matmul_wgmma")) == 0);
   // A step is its copies, then its matmuls. Both warpgroups ask for their warp index at the same
   // time, in each block.
   const lab::Costs costs;
@@ -119,9 +119,9 @@ TEST_CASE("in rung 19 nothing is copied while tensor cores work") {
                         2 * (kWrite + 2 * costs.exchange) + costs.next_block));
 }
 
-TEST_CASE("in rung 20 copies follow each other while products run") {
+TEST_CASE("in rung 20 copies follow each other while matmuls run") {
   const Timeline& timeline = drawn("20_matmul_stages");
-  CHECK(copies_under_products(timeline) > timeline.tensor_busy);
+  CHECK(copies_during_matmuls(timeline) > timeline.tensor_busy);
   // Of the first block, one begins where the one before it leaves: landing takes the latency
   // longer.
   for (std::size_t i = 1; i < 8 * kCopies; ++i) {
@@ -163,7 +163,7 @@ TEST_CASE("rung 21 fetches for the next tile of C while it writes this one") {
   CHECK(steps_begun("21_matmul_persistent") > 8 + 3);
   CHECK(drawn("20_matmul_stages").blocks.size() == 2);
   CHECK(drawn("21_matmul_persistent").blocks.size() == 1);
-  // A consumer goes on before the other one has written its rows.
+  // A consumer continues before the other one has written its rows.
   CHECK(second_tile(drawn("21_matmul_persistent")) <
         first_is_written(drawn("21_matmul_persistent")));
 }
