@@ -1,6 +1,8 @@
 /// @file
 /// 2D thread tiling: a thread computes 8 x 8 elements of C. It reads 16 elements from shared memory
-/// for 64 multiplications.
+/// for 64 multiplications. The rest follows: 256 threads compute 128 x 128 elements, so each loads
+/// four of either tile, and A's tile is stored transposed, so that a thread's rows are neighbours,
+/// as its columns are.
 #pragma once
 
 #include "04_tiled_matmul/kernels/matmul_params.cuh"
