@@ -47,8 +47,7 @@ void check_wanted(const cli::KernelOptions& options, const Backend& backend) {
 }
 
 // Checks each kernel of a group on ragged sizes.
-void check_group(cli::Program& program, const Backend& backend,
-                 const std::string& name) {
+void check_group(cli::Program& program, const Backend& backend, const std::string& name) {
   const Group& group = group_of(backend, name);
   const Inputs inputs = group.inputs(133, 150, 75);
   const auto ref = group.reference(inputs);
@@ -59,8 +58,8 @@ void check_group(cli::Program& program, const Backend& backend,
   for (const Kernel& kernel : group.kernels) {
     const tiled::Prepared prepared = kernel.prepare(inputs);
     prepared.launch();
-    const Verdict verdict = accept(kernel.name, prepared.result(), ref, plain,
-                                   kForwardFactor, magnitude);
+    const Verdict verdict =
+        accept(kernel.name, prepared.result(), ref, plain, kForwardFactor, magnitude);
     ideas.add({kernel.name, kernel.idea});
     program.check(verdict);
   }
@@ -69,29 +68,23 @@ void check_group(cli::Program& program, const Backend& backend,
 }
 
 // The traffic of the kernels of a group, and the least possible.
-void count_group(const Backend& watched, const std::string& name,
-                 std::int64_t size) {
+void count_group(const Backend& watched, const std::string& name, std::int64_t size) {
   const Group& group = group_of(watched, name);
   const double side = static_cast<double>(size);
-  cli::Table table(
-      {"kernel", "bytes / least", "sectors", "ideal", "wavefronts", "ideal"});
+  cli::Table table({"kernel", "bytes / least", "sectors", "ideal", "wavefronts", "ideal"});
   for (const Kernel& kernel : group.kernels) {
     const auto seen = tiled::trace(group, kernel, {{size, size, size}});
     if (!seen) continue;
-    const double share = static_cast<double>(seen->global_bytes) /
-                         group.bytes(side, side, side);
-    table.add({kernel.name, fmt::format("{:.1f}", share),
-               std::to_string(seen->sectors),
-               std::to_string(seen->sectors_ideal),
-               std::to_string(seen->wavefronts),
+    const double share = static_cast<double>(seen->global_bytes) / group.bytes(side, side, side);
+    table.add({kernel.name, fmt::format("{:.1f}", share), std::to_string(seen->sectors),
+               std::to_string(seen->sectors_ideal), std::to_string(seen->wavefronts),
                std::to_string(seen->wavefronts_ideal)});
   }
   fmt::print("{}, all sizes {}\n{}", group.title, size, table.text());
 }
 
 // On a GPU only: how fast each kernel is.
-void time_groups(cli::Program& program, const Backend& backend,
-                 const cli::KernelOptions& options) {
+void time_groups(cli::Program& program, const Backend& backend, const cli::KernelOptions& options) {
   if (!cli::can_time(program, options)) return;
   check_wanted(options, backend);
   const std::int64_t size = options.size_or(4096);
@@ -105,30 +98,28 @@ void time_groups(cli::Program& program, const Backend& backend,
     if (wanted.empty()) continue;
     group.kernels = wanted;
     const auto of_group = tiled::time_kernels(backend, group, size);
-    fmt::print("{}, all sizes {}, on {}\n{}\n", group.title, size,
-               backend.properties.name, cli::table_of(of_group, {"kernel"}));
+    fmt::print("{}, all sizes {}, on {}\n{}\n", group.title, size, backend.properties.name,
+               cli::table_of(of_group, {"kernel"}));
     for (const std::string& why : group.left_out) fmt::print("{}\n", why);
     if (!group.left_out.empty()) fmt::print("\n");
     rows.insert(rows.end(), of_group.begin(), of_group.end());
   }
   if (rows.empty()) {
-    throw std::invalid_argument(fmt::format(
-        "--group {}: there is no such group with a kernel that --kernel "
-        "selects; allowed are add, transpose, softmax, matmul, matmul_bt, "
-        "mma, "
-        "mma_bt and block",
-        options.group));
+    throw std::invalid_argument(
+        fmt::format("--group {}: there is no such group with a kernel that --kernel "
+                    "selects; allowed are add, transpose, softmax, matmul, matmul_bt, "
+                    "mma, "
+                    "mma_bt and block",
+                    options.group));
   }
-  std::string command = fmt::format(
-      "04_tiled_matmul --device gpu --section time --size {}", size);
+  std::string command = fmt::format("04_tiled_matmul --device gpu --section time --size {}", size);
   if (!options.group.empty()) command += " --group " + options.group;
   if (!options.kernel.empty()) command += " --kernel " + options.kernel;
   cli::record(options, backend.properties, command, rows);
 }
 
 // The resources of the kernels.
-void show_kernels(const Backend& used, const Backend& lab,
-                  const cli::KernelOptions& options) {
+void show_kernels(const Backend& used, const Backend& lab, const cli::KernelOptions& options) {
   check_wanted(options, used);
   const std::int64_t size = options.size_or(70);
   std::vector<cli::LaunchedGroup> groups;
@@ -138,12 +129,11 @@ void show_kernels(const Backend& used, const Backend& lab,
     cli::LaunchedGroup launched{group.title, {}};
     for (const Kernel& kernel : group.kernels) {
       if (!options.wants(kernel.name)) continue;
-      const auto in_lab = std::find_if(
-          of_lab.kernels.begin(), of_lab.kernels.end(),
-          [&](const Kernel& other) { return other.name == kernel.name; });
-      launched.rungs.push_back(
-          cli::launched_rung(kernel.name, used, kernel.prepare(inputs).launch,
-                             lab, in_lab->prepare(inputs).launch));
+      const auto in_lab =
+          std::find_if(of_lab.kernels.begin(), of_lab.kernels.end(),
+                       [&](const Kernel& other) { return other.name == kernel.name; });
+      launched.rungs.push_back(cli::launched_rung(kernel.name, used, kernel.prepare(inputs).launch,
+                                                  lab, in_lab->prepare(inputs).launch));
     }
     groups.push_back(std::move(launched));
   }
@@ -166,8 +156,7 @@ void launch_once(const Backend& backend, const cli::KernelOptions& options) {
         prepared.launch();
         prepared.result();  // waits for it
       }
-      fmt::print("{}", lab::launch_line(kernel.name, group.name, size,
-                                        backend.kind, report));
+      fmt::print("{}", lab::launch_line(kernel.name, group.name, size, backend.kind, report));
     }
   }
 }
@@ -195,8 +184,8 @@ void trace_kernels(cli::Program& program, const Backend& watched,
         fmt::print("{}, {}, all sizes {}\n", kernel.name, group.title, size);
         fmt::print("{}\n", seen->text);
       }
-      program.check_none(fmt::format("{}, {}", kernel.name, group.title),
-                         seen->findings, "finding");
+      program.check_none(fmt::format("{}, {}", kernel.name, group.title), seen->findings,
+                         "finding");
       files.add(*seen);
       coverage.add(seen->coverage);
     }
@@ -210,15 +199,13 @@ void trace_kernels(cli::Program& program, const Backend& watched,
 }  // namespace
 
 int main(int argc, char** argv) {
-  cli::Program program(kLesson,
-                       "Lesson 04: from the first kernel to tensor cores.");
+  cli::Program program(kLesson, "Lesson 04: from the first kernel to tensor cores.");
   const cli::KernelBackends<Backend> backends(program, tiled::backends());
   cli::KernelOptions options;
   cli::add_kernel_options(
       program, options,
-      {"sections time, trace, kernels, timeline and once",
-       "sections time and kernels", "rows, columns and depth",
-       "; section timeline: the timelines instead"});
+      {"sections time, trace, kernels, timeline and once", "sections time and kernels",
+       "rows, columns and depth", "; section timeline: the timelines instead"});
   program.option("--group", options.group,
                  "section time: only groups whose name contains this text, "
                  "such as \"mma\"");
@@ -227,36 +214,29 @@ int main(int argc, char** argv) {
     return [&, group] { check_group(program, backends.used(), group); };
   };
   const auto count = [&](const char* group, std::int64_t size) {
-    return backends.watching([group, size](const Backend& watched) {
-      count_group(watched, group, size);
-    });
+    return backends.watching(
+        [group, size](const Backend& watched) { count_group(watched, group, size); });
   };
   backends.add_section();
   program.section("add", "Vector addition", check("add"));
   program.section("transpose", "Transpose", check("transpose"));
-  program.section("transpose_traffic", "Memory traffic of the transposes",
-                  count("transpose", 64));
+  program.section("transpose_traffic", "Memory traffic of the transposes", count("transpose", 64));
   program.section("softmax", "Softmax of rows", check("softmax"));
   program.section("matmul", "Matmul A B, float32", check("matmul"));
   program.section("matmul_bt", "Matmul A B^T, float32", check("matmul_bt"));
-  program.section("matmul_traffic", "Memory traffic of the matmuls",
-                  count("matmul", 128));
+  program.section("matmul_traffic", "Memory traffic of the matmuls", count("matmul", 128));
   program.section("mma", "Matmul A B on tensor cores", check("mma"));
   program.section("mma_bt", "Matmul A B^T on tensor cores", check("mma_bt"));
   program.section("block", "Two matmuls in one kernel", check("block"));
-  program.section("trace", "Every kernel in the watched lab",
-                  backends.watching([&](const Backend& watched) {
-                    trace_kernels(program, watched, options);
-                  }));
-  program.section("time", "Times",
-                  [&] { time_groups(program, backends.used(), options); });
-  program.section_apart("kernels", "Resources of the kernels", [&] {
-    show_kernels(backends.used(), backends.lab(), options);
-  });
+  program.section(
+      "trace", "Every kernel in the watched lab",
+      backends.watching([&](const Backend& watched) { trace_kernels(program, watched, options); }));
+  program.section("time", "Times", [&] { time_groups(program, backends.used(), options); });
+  program.section_apart("kernels", "Resources of the kernels",
+                        [&] { show_kernels(backends.used(), backends.lab(), options); });
   program.section_apart("timeline", "Timelines", [&] {
     const Backend& lab = backends.lab();
-    tiled::show_timelines(
-        lab, cli::timeline_options(options, kernels_of(lab), kLesson));
+    tiled::show_timelines(lab, cli::timeline_options(options, kernels_of(lab), kLesson));
   });
   program.section_apart("once", "One launch of every kernel",
                         [&] { launch_once(backends.observed(), options); });

@@ -1,6 +1,6 @@
 /// @file
-/// As matmul_wgmma(), with several stages in flight, and wgmma instructions that go on while the
-/// next ones are issued: the tensor cores wait neither for memory nor for the threads. Two barriers
+/// As matmul_wgmma(), with several stages in flight, and wgmma instructions that run while the next
+/// ones are issued: the tensor cores wait neither for memory nor for the threads. Two barriers
 /// per stage replace __syncthreads(): its tiles have arrived; all warps are done with them.
 #pragma once
 

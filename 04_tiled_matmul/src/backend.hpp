@@ -31,7 +31,31 @@ struct Tiles {
   std::int64_t vector = 1;   ///< elements of the widest load
   bool persistent = false;   ///< blocks compute one tile after the other
   int cluster = 1;           ///< blocks that share tiles
+
+  /// @{ The same with other values.
+  constexpr Tiles with_stages(std::int64_t count) const {
+    Tiles result = *this;
+    result.stages = count;
+    return result;
+  }
+  constexpr Tiles with_vector(std::int64_t elements) const {
+    Tiles result = *this;
+    result.vector = elements;
+    return result;
+  }
+  constexpr Tiles in_persistent_blocks(int of_a_cluster = 1) const {
+    Tiles result = *this;
+    result.persistent = true;
+    result.cluster = of_a_cluster;
+    return result;
+  }
+  /// @}
 };
+
+/// Tiles of a kernel: the part of the result that a block computes, and the depth.
+constexpr Tiles tiles(std::int64_t block_m, std::int64_t block_n, std::int64_t block_k = 1) {
+  return {block_m, block_n, block_k};
+}
 
 /// One rung of a ladder.
 struct Kernel {
@@ -46,25 +70,26 @@ struct Kernel {
 /// Kernels that compute the same. The sizes m, n and k are the rows and columns of the result and,
 /// for matmuls, the columns of A.
 struct Group {
-  std::string name;             ///< "transpose"
-  std::string title;            ///< as the program prints it
-  std::vector<Kernel> kernels;  ///< in the order of the lesson
-  /// Kernels that the backend cannot run, each with the reason.
-  std::vector<std::string> left_out;
+  std::string name;   ///< "transpose"
+  std::string title;  ///< as the program prints it
   /// Random inputs.
-  std::function<Inputs(std::int64_t m, std::int64_t n, std::int64_t k)>
-      inputs;
+  std::function<Inputs(std::int64_t m, std::int64_t n, std::int64_t k)> inputs;
   /// The result in float64, [m, n].
   std::function<Tensor<double, 2>(const Inputs&)> reference;
   /// The result by the textbook in the kernels' own types: the `plain` of the acceptance rule.
   std::function<Tensor<float, 2>(const Inputs&)> plain;
-  /// Floating-point operations, two for a multiplication with an addition; 0 where the limit is
-  /// memory.
-  std::function<double(double m, double n, double k)> flops;
-  /// The units that do them.
-  Arithmetic arithmetic = Arithmetic::kFloat32;
   /// The least traffic of global memory, in bytes: each input read and each result written once.
   std::function<double(double m, double n, double k)> bytes;
+  /// Floating-point operations, two for a multiplication with an addition; 0 where the limit is
+  /// memory.
+  std::function<double(double m, double n, double k)> flops = [](double, double, double) {
+    return 0.0;
+  };
+  /// The units that do them.
+  Arithmetic arithmetic = Arithmetic::kFloat32;
+  std::vector<Kernel> kernels{};  ///< in the order of the lesson
+  /// Kernels that the backend cannot run, each with the reason.
+  std::vector<std::string> left_out{};
 };
 
 /// Runs kernels.

@@ -9,8 +9,8 @@
 /// Ends the program when a CUDA call has failed.
 void check(cudaError_t error, const char* call, int line) {
   if (error == cudaSuccess) return;
-  std::fprintf(stderr, "line %d: %s: %s\n", line, call,
-               cudaGetErrorString(error));
+  const char* const text = cudaGetErrorString(error);
+  std::fprintf(stderr, "line %d: %s: %s\n", line, call, text);
   std::exit(1);
 }
 

@@ -42,56 +42,53 @@ Tensor<T, 2> softmax(const Inputs& in) {
 
 template <class T>
 Tensor<T, 2> back_to_back_matmul(const Inputs& in) {
-  const Matrix<T> q = matrix_of<T>(in[0]), k = matrix_of<T>(in[1]),
-                  v = matrix_of<T>(in[2]);
-  const T scale =
-      static_cast<T>(1 / std::sqrt(static_cast<double>(q.cols())));
+  const Matrix<T> q = matrix_of<T>(in[0]), k = matrix_of<T>(in[1]), v = matrix_of<T>(in[2]);
+  const T scale = static_cast<T>(1 / std::sqrt(static_cast<double>(q.cols())));
   const Matrix<T> s = scale * (q * k.transpose());
   return tensor_of<T>(s * v);
 }
 
-Tensor<float, 2> random_matrix(std::int64_t rows, std::int64_t cols,
-                               std::uint64_t seed) {
+Tensor<float, 2> random_matrix(std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
   return normal_tensor<float, 2>({rows, cols}, seed);
 }
 
 // Values that bfloat16 represents, so that host and device start from the same.
-Tensor<float, 2> random_bfloat16_matrix(std::int64_t rows, std::int64_t cols,
-                                        std::uint64_t seed) {
+Tensor<float, 2> random_bfloat16_matrix(std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
   return converted<float>(normal_tensor<bfloat16, 2>({rows, cols}, seed));
 }
 
-Group matmul_group(const std::string& name, const std::string& title,
-                   bool b_transposed, bool sixteen_bits) {
-  Group group;
-  group.name = name;
-  group.title = title;
-  group.inputs = [=](std::int64_t m, std::int64_t n, std::int64_t k) {
-    const auto random = sixteen_bits ? random_bfloat16_matrix : random_matrix;
-    return Inputs{random(m, k, 1),
-                  b_transposed ? random(n, k, 2) : random(k, n, 2)};
-  };
-  group.reference = [=](const Inputs& in) {
-    return tensor_of<double>(matmul<double>(in, b_transposed));
-  };
-  group.plain = [=](const Inputs& in) {
-    return tensor_of<float>(matmul<float>(in, b_transposed));
-  };
-  group.flops = [](double m, double n, double k) { return 2 * m * n * k; };
-  if (sixteen_bits) group.arithmetic = Arithmetic::kTensorCores16;
+// A matmul in float32, or with operands in bfloat16.
+Group matmul_group(const std::string& name, const std::string& title, bool b_transposed,
+                   bool sixteen_bits = false) {
   const double size = sixteen_bits ? 2 : 4;
-  group.bytes = [=](double m, double n, double k) {
-    return size * (m * k + k * n) + 4 * m * n;
-  };
-  return group;
+  return {name,
+          title,
+          [=](std::int64_t m, std::int64_t n, std::int64_t k) {
+            const auto random = sixteen_bits ? random_bfloat16_matrix : random_matrix;
+            return Inputs{random(m, k, 1), b_transposed ? random(n, k, 2) : random(k, n, 2)};
+          },
+          [=](const Inputs& in) { return tensor_of<double>(matmul<double>(in, b_transposed)); },
+          [=](const Inputs& in) { return tensor_of<float>(matmul<float>(in, b_transposed)); },
+          [=](double m, double n, double k) { return size * (m * k + k * n) + 4 * m * n; },
+          [](double m, double n, double k) { return 2 * m * n * k; },
+          sixteen_bits ? Arithmetic::kTensorCores16 : Arithmetic::kFloat32};
+}
+
+template <class T>
+Tensor<T, 2> sum(const Inputs& in) {
+  return tensor_of<T>(matrix_of<T>(in[0]) + matrix_of<T>(in[1]));
+}
+
+template <class T>
+Tensor<T, 2> transposed(const Inputs& in) {
+  return tensor_of<T>(matrix_of<T>(in[0]).transpose());
 }
 
 }  // namespace
 
 const Group& group_of(const Backend& backend, const std::string& name) {
-  const auto found =
-      std::find_if(backend.groups.begin(), backend.groups.end(),
-                   [&](const Group& group) { return group.name == name; });
+  const auto found = std::find_if(backend.groups.begin(), backend.groups.end(),
+                                  [&](const Group& group) { return group.name == name; });
   if (found == backend.groups.end()) {
     throw std::logic_error("there is no group " + name);
   }
@@ -110,73 +107,32 @@ double magnitude_of(const Group& group, Inputs inputs) {
 }
 
 std::vector<Group> groups_without_kernels() {
-  const auto no_flops = [](double, double, double) { return 0.0; };
-
-  Group add;
-  add.name = "add";
-  add.title = "c = a + b";
-  add.inputs = [](std::int64_t m, std::int64_t n, std::int64_t) {
-    return Inputs{random_matrix(m, n, 1), random_matrix(m, n, 2)};
-  };
-  add.reference = [](const Inputs& in) {
-    return tensor_of<double>(matrix_of<double>(in[0]) +
-                             matrix_of<double>(in[1]));
-  };
-  add.plain = [](const Inputs& in) {
-    return tensor_of<float>(matrix_of<float>(in[0]) +
-                            matrix_of<float>(in[1]));
-  };
-  add.flops = no_flops;
-  add.bytes = [](double m, double n, double) { return 12 * m * n; };
-
-  Group transpose;
-  transpose.name = "transpose";
-  transpose.title = "Transpose of a matrix";
-  transpose.inputs = [](std::int64_t m, std::int64_t n, std::int64_t) {
-    return Inputs{random_matrix(n, m, 1)};
-  };
-  transpose.reference = [](const Inputs& in) {
-    return tensor_of<double>(matrix_of<double>(in[0]).transpose());
-  };
-  transpose.plain = [](const Inputs& in) {
-    return tensor_of<float>(matrix_of<float>(in[0]).transpose());
-  };
-  transpose.flops = no_flops;
-  transpose.bytes = [](double m, double n, double) { return 8 * m * n; };
-
-  Group rows;
-  rows.name = "softmax";
-  rows.title = "Softmax of each row";
-  rows.inputs = [](std::int64_t m, std::int64_t n, std::int64_t) {
-    return Inputs{normal_tensor<float, 2>({m, n}, 1, 5.0)};
-  };
-  rows.reference = softmax<double>;
-  rows.plain = softmax<float>;
-  rows.flops = no_flops;
-  rows.bytes = [](double m, double n, double) { return 8 * m * n; };
-
-  Group block;
-  block.name = "block";
-  block.title = "O = (Q K^T) V, tile by tile, head_dim 64";
-  block.inputs = [](std::int64_t m, std::int64_t n, std::int64_t) {
-    return Inputs{random_matrix(m, 64, 1), random_matrix(n, 64, 2),
-                  random_matrix(n, 64, 3)};
-  };
-  block.reference = back_to_back_matmul<double>;
-  block.plain = back_to_back_matmul<float>;
-  block.flops = [](double m, double n, double) { return 4 * m * n * 64; };
-  block.bytes = [](double m, double n, double) {
-    return 4 * 64 * (2 * m + 2 * n);
-  };
-
-  return {add,
-          transpose,
-          rows,
-          matmul_group("matmul", "C = A B, float32", false, false),
-          matmul_group("matmul_bt", "C = A B^T, float32", true, false),
-          matmul_group("mma", "C = A B, bfloat16", false, true),
-          matmul_group("mma_bt", "C = A B^T, bfloat16", true, true),
-          block};
+  using Size = std::int64_t;
+  return {
+      {"add", "c = a + b",
+       [](Size m, Size n, Size) {
+         return Inputs{random_matrix(m, n, 1), random_matrix(m, n, 2)};
+       },
+       sum<double>, sum<float>, [](double m, double n, double) { return 12 * m * n; }},
+      {"transpose", "Transpose of a matrix",
+       [](Size m, Size n, Size) { return Inputs{random_matrix(n, m, 1)}; }, transposed<double>,
+       transposed<float>, [](double m, double n, double) { return 8 * m * n; }},
+      {"softmax", "Softmax of each row",
+       [](Size m, Size n, Size) {
+         return Inputs{normal_tensor<float, 2>({m, n}, 1, 5.0)};
+       },
+       softmax<double>, softmax<float>, [](double m, double n, double) { return 8 * m * n; }},
+      matmul_group("matmul", "C = A B, float32", false),
+      matmul_group("matmul_bt", "C = A B^T, float32", true),
+      matmul_group("mma", "C = A B, bfloat16", false, true),
+      matmul_group("mma_bt", "C = A B^T, bfloat16", true, true),
+      {"block", "O = (Q K^T) V, tile by tile, head_dim 64",
+       [](Size m, Size n, Size) {
+         return Inputs{random_matrix(m, 64, 1), random_matrix(n, 64, 2), random_matrix(n, 64, 3)};
+       },
+       back_to_back_matmul<double>, back_to_back_matmul<float>,
+       [](double m, double n, double) { return 4 * 64 * (2 * m + 2 * n); },
+       [](double m, double n, double) { return 4 * m * n * 64; }}};
 }
 
 }  // namespace fa::tiled

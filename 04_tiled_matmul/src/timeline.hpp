@@ -25,15 +25,13 @@ constexpr MatmulSizes kDrawn{128, 512, 512};
 /// @param sizes   of the matmul
 /// @param costs   of the model
 /// @throws std::runtime_error when the rung does not compute in the lab
-lab::Timeline timeline_of(const Backend& backend, const Kernel& rung,
-                          const MatmulSizes& sizes,
+lab::Timeline timeline_of(const Backend& backend, const Kernel& rung, const MatmulSizes& sizes,
                           const lab::Costs& costs = {});
 
 /// Prints how busy tensor cores are in each rung, and what its warpgroups do; draws it if asked.
 /// @param backend the lab
 /// @param options of the program
 /// @throws std::runtime_error when a file cannot be written
-void show_timelines(const Backend& backend,
-                    const cli::TimelineOptions& options);
+void show_timelines(const Backend& backend, const cli::TimelineOptions& options);
 
 }  // namespace fa::tiled

@@ -13,8 +13,7 @@ constexpr int kRepeats = 4;  // of a kernel in each of them
 // The median time of each kernel. The rounds interleave the kernels, so that the clock and the
 // temperature of the GPU are the same for all. Each round has another order: a kernel that always
 // follows one that heats the GPU would look slow.
-std::vector<double> times_of(const Backend& backend,
-                             const std::vector<Prepared>& kernels) {
+std::vector<double> times_of(const Backend& backend, const std::vector<Prepared>& kernels) {
   std::vector<std::vector<double>> of_rounds(kernels.size());
   std::vector<std::size_t> order(kernels.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -22,8 +21,7 @@ std::vector<double> times_of(const Backend& backend,
   for (int round = 0; round < kRounds; ++round) {
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) {
-      of_rounds[i].push_back(
-          backend.milliseconds(kernels[i].launch, kRepeats).value());
+      of_rounds[i].push_back(backend.milliseconds(kernels[i].launch, kRepeats).value());
     }
   }
   std::vector<double> medians;
@@ -36,8 +34,7 @@ std::vector<double> times_of(const Backend& backend,
 
 }  // namespace
 
-std::vector<cli::Measurement> time_kernels(const Backend& backend,
-                                           const Group& group,
+std::vector<cli::Measurement> time_kernels(const Backend& backend, const Group& group,
                                            std::int64_t size) {
   const auto side = static_cast<double>(size);
   const double flops = group.flops(side, side, side);
@@ -66,19 +63,16 @@ std::vector<cli::Measurement> time_kernels(const Backend& backend,
     if (flops > 0) {
       row.emplace_back("tflops", flops / ms / 1e9);
       if (peak_of_group) {
-        row.emplace_back("percent_of_peak",
-                         100 * flops / (ms / 1e3) / *peak_of_group);
+        row.emplace_back("percent_of_peak", 100 * flops / (ms / 1e3) / *peak_of_group);
       }
     } else {
       row.emplace_back("gigabytes_per_second", bytes / ms / 1e6);
-      row.emplace_back(
-          "percent_of_peak",
-          100 * bytes / (ms / 1e3) / backend.properties.memory_bandwidth);
+      row.emplace_back("percent_of_peak",
+                       100 * bytes / (ms / 1e3) / backend.properties.memory_bandwidth);
     }
     if (peer) row.emplace_back("percent_of_cublas", 100 * times[0] / ms);
     if (i > 0 || !peer) {  // not those of the library
-      for (const KernelResources& takes :
-           backend.resources(prepared[i].launch)) {
+      for (const KernelResources& takes : backend.resources(prepared[i].launch)) {
         cli::add_resources(row, takes);
       }
     }

@@ -17,8 +17,7 @@ namespace fa::tiled {
 /// @return a row for each kernel: time, rate, percentages of the peak and of cuBLAS, and the
 ///         resources of a block
 /// @throws std::runtime_error when the device reports an error
-std::vector<cli::Measurement> time_kernels(const Backend& backend,
-                                           const Group& group,
+std::vector<cli::Measurement> time_kernels(const Backend& backend, const Group& group,
                                            std::int64_t size);
 
 }  // namespace fa::tiled

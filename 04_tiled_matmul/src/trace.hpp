@@ -25,17 +25,14 @@ namespace fa::tiled {
 /// - for persistent blocks: three tiles for each of kWatchedBlocks blocks, and one more.
 inline std::vector<Shape<3>> watched_sizes(const Tiles& t) {
   constexpr std::int64_t kWatchedBlocks = 2;
-  const auto below = [](std::int64_t tile) {
-    return std::max<std::int64_t>(1, tile - 1);
-  };
+  const auto below = [](std::int64_t tile) { return std::max<std::int64_t>(1, tile - 1); };
   std::vector<Shape<3>> sizes{
       {below(t.block_m), below(t.block_n), below(t.block_k)},
       {t.block_m, t.block_n, (t.stages + 2) * t.block_k},
-      {t.block_m + t.vector, t.block_n + t.vector,
-       t.stages * t.block_k + t.vector}};
+      {t.block_m + t.vector, t.block_n + t.vector, t.stages * t.block_k + t.vector}};
   if (t.persistent) {
-    sizes.push_back({3 * kWatchedBlocks * t.block_m + t.vector,
-                     t.block_n - t.vector, t.block_k + t.vector});
+    sizes.push_back(
+        {3 * kWatchedBlocks * t.block_m + t.vector, t.block_n - t.vector, t.block_k + t.vector});
   }
   return sizes;
 }
@@ -49,8 +46,7 @@ inline std::string words_of(const Shape<3>& size) {
 /// @param group  of that backend
 /// @param kernel of that group
 /// @param sizes  m, n and k of the problems; the first one's accesses are counted
-inline std::optional<lab::Trace> trace(const Group& group,
-                                       const Kernel& kernel,
+inline std::optional<lab::Trace> trace(const Group& group, const Kernel& kernel,
                                        const std::vector<Shape<3>>& sizes) {
   lab::TraceName name{kernel.name, group.title, {}};
   std::vector<lab::TracedProblem> problems;

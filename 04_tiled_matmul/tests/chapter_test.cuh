@@ -38,8 +38,8 @@ __global__ void ring_sum(const float* x, float* out, int tiles) {
       const int stage = t % kStages, round = t / kStages;
       shared.empty[stage].wait((round + 1) % 2);
       shared.full[stage].arrive_and_expect(bytes);
-      bulk_load(shared.stages[stage], x + t * kStageSize, bytes,
-                shared.full[stage]);
+      float* const to = shared.stages[stage];
+      bulk_load(to, x + t * kStageSize, bytes, shared.full[stage]);
     }
     return;
   }
@@ -66,15 +66,15 @@ struct OneTileStorage {
 // C = A B^T, all sizes 64. One block, which is one warpgroup.
 //! [one_tile]
 __global__ void __launch_bounds__(kWarpgroup)
-    one_tile(const __grid_constant__ TensorMap a_map,
+    one_tile(const __grid_constant__ TensorMap a_map,  // 64 x 64, of A
              const __grid_constant__ TensorMap b_map, float* c) {
   auto& shared = *dynamic_shared<OneTileStorage>();
   if (threadIdx.x == 0) {
     shared.full.init(1);
     fence_barrier_init();
     shared.full.arrive_and_expect(2 * 64 * 64 * 2);
-    load_tile(shared.a, a_map, shared.full, 0, 0, 0);
-    load_tile(shared.b, b_map, shared.full, 0, 0, 0);
+    load_tile(shared.a, a_map, shared.full, 0, 0);
+    load_tile(shared.b, b_map, shared.full, 0, 0);
   }
   __syncthreads();  // the barrier is initialised
   shared.full.wait(0);
@@ -83,8 +83,8 @@ __global__ void __launch_bounds__(kWarpgroup)
   const auto a = matrix_descriptor<Major::kK>(shared.a.data, 0);
   const auto b = matrix_descriptor<Major::kK>(shared.b.data, 0);
 #pragma unroll
-  for (int l = 0; l < 64; l += 16) {  // 16 elements are 32 bytes
-    wgmma<bfloat16>(d, a + 2 * l, b + 2 * l, true);
+  for (int kk = 0; kk < 64; kk += 16) {  // 16 elements are 32 bytes
+    wgmma<bfloat16>(d, a + 2 * kk, b + 2 * kk, true);
   }
   wgmma_commit();
   wgmma_wait<0>(d);
@@ -105,15 +105,12 @@ TEST_CASE("the ring of chapter 5 sums every tile") {
     Tensor<float, 1> x({tiles * kStageSize});
     float expected = 0;
     for (int i = 0; i < x.count(); ++i) {
-      x(i) = static_cast<float>(
-                 random_bits(3, static_cast<std::uint64_t>(i)) % 9) -
-             4;
+      x(i) = static_cast<float>(random_bits(3, static_cast<std::uint64_t>(i)) % 9) - 4;
       expected += x(i);
     }
     const DeviceBuffer<float> device_x(x);
     DeviceBuffer<float> out(1);
-    launch(ring_sum, {{1}, {2 * kWarp}, sizeof(RingStorage)}, device_x.data(),
-           out.data(), tiles);
+    launch(ring_sum, {{1}, {2 * kWarp}, sizeof(RingStorage)}, device_x.data(), out.data(), tiles);
     CHECK(out.tensor<float, 1>({1})(0) == expected);
   }
 }
@@ -122,27 +119,24 @@ TEST_CASE("the tile of chapter 5 is multiplied") {
   FA_SKIP_WHERE_MISSING(device_properties(), kNeedsHopper);
   Tensor<fa::bfloat16, 2> a({64, 64}), b({64, 64});
   for (int i = 0; i < 64; ++i) {
-    for (int l = 0; l < 64; ++l) {
-      const auto at = static_cast<std::uint64_t>(64 * i + l);
-      a(i, l) = static_cast<fa::bfloat16>(
-          static_cast<float>(random_bits(1, at) % 9) - 4);
-      b(i, l) = static_cast<fa::bfloat16>(
-          static_cast<float>(random_bits(2, at) % 9) - 4);
+    for (int kk = 0; kk < 64; ++kk) {
+      const auto at = static_cast<std::uint64_t>(64 * i + kk);
+      a(i, kk) = static_cast<fa::bfloat16>(static_cast<float>(random_bits(1, at) % 9) - 4);
+      b(i, kk) = static_cast<fa::bfloat16>(static_cast<float>(random_bits(2, at) % 9) - 4);
     }
   }
   const DeviceBuffer<bfloat16> device_a(a), device_b(b);
   DeviceBuffer<float> c(64 * 64);
   launch(one_tile, {{1}, {kWarpgroup}, sizeof(OneTileStorage)},
-         tensor_map(device_a.data(), {1, 1, 64, 64}, {0, 0, 64}, 64),
-         tensor_map(device_b.data(), {1, 1, 64, 64}, {0, 0, 64}, 64),
+         tensor_map(device_a.data(), 64, 64, 64, 64), tensor_map(device_b.data(), 64, 64, 64, 64),
          c.data());
   const auto result = c.tensor<float, 2>({64, 64});
   int wrong = 0;
   for (int i = 0; i < 64; ++i) {
     for (int j = 0; j < 64; ++j) {
       float sum = 0;
-      for (int l = 0; l < 64; ++l) {
-        sum += static_cast<float>(a(i, l)) * static_cast<float>(b(j, l));
+      for (int kk = 0; kk < 64; ++kk) {
+        sum += static_cast<float>(a(i, kk)) * static_cast<float>(b(j, kk));
       }
       wrong += result(i, j) != sum;
     }

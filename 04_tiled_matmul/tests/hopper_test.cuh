@@ -21,9 +21,8 @@ Tensor<H, 2> small_numbers(int rows, int cols, int ld, std::uint64_t seed) {
   for (int row = 0; row < rows; ++row) {
     for (int col = 0; col < ld; ++col) {
       const auto i = static_cast<std::uint64_t>(row * ld + col);
-      result(row, col) = static_cast<H>(
-          col < cols ? static_cast<float>(random_bits(seed, i) % 9) - 4
-                     : NAN);
+      result(row, col) =
+          static_cast<H>(col < cols ? static_cast<float>(random_bits(seed, i) % 9) - 4 : NAN);
     }
   }
   return result;
@@ -35,15 +34,12 @@ using LaunchStep = std::function<void(const MatmulParams<T>&)>;
 
 // Checks a kernel on one matmul. H is the host's type of T.
 template <class T, class H>
-void check_matmul(bool b_transposed, int m, int n, int k,
-                  const LaunchStep<T>& launch_step) {
+void check_matmul(bool b_transposed, int m, int n, int k, const LaunchStep<T>& launch_step) {
   CAPTURE(b_transposed);
   CAPTURE(m);
   CAPTURE(n);
   CAPTURE(k);
-  const auto up = [](int size, int unit) {
-    return ceil_div(size, unit) * unit;
-  };
+  const auto up = [](int size, int unit) { return ceil_div(size, unit) * unit; };
   MatmulParams<T> p{};
   p.m = m;
   p.n = n;
@@ -52,23 +48,21 @@ void check_matmul(bool b_transposed, int m, int n, int k,
   p.ldb = up(b_transposed ? k : n, 8) + 8;
   p.ldc = up(n, 4);
   const auto a = small_numbers<H>(m, k, p.lda, 1);
-  const auto b = b_transposed ? small_numbers<H>(n, k, p.ldb, 2)
-                              : small_numbers<H>(k, n, p.ldb, 2);
+  const auto b = b_transposed ? small_numbers<H>(n, k, p.ldb, 2) : small_numbers<H>(k, n, p.ldb, 2);
   const DeviceBuffer<T> device_a(a), device_b(b);
   DeviceBuffer<float> c(std::int64_t{m} * p.ldc);
   p.a = device_a.data();
   p.b = device_b.data();
   p.c = c.data();
   launch_step(p);
-  const auto result =
-      c.template tensor<float, 2>({std::int64_t{m}, std::int64_t{p.ldc}});
+  const auto result = c.template tensor<float, 2>({std::int64_t{m}, std::int64_t{p.ldc}});
   int wrong = 0;
   for (int i = 0; i < m; ++i) {
     for (int j = 0; j < n; ++j) {
       float sum = 0;
-      for (int l = 0; l < k; ++l) {
-        sum += static_cast<float>(a(i, l)) *
-               static_cast<float>(b_transposed ? b(j, l) : b(l, j));
+      for (int kk = 0; kk < k; ++kk) {
+        sum +=
+            static_cast<float>(a(i, kk)) * static_cast<float>(b_transposed ? b(j, kk) : b(kk, j));
       }
       wrong += result(i, j) != sum;
     }
@@ -86,8 +80,7 @@ void check_matmuls(const LaunchStep<T>& launch_step) {
   check_matmul<T, H>(b_transposed, 67, 520, 257, launch_step);
 }
 
-template <class T, class H, bool b_transposed, int block_m, int block_n,
-          int stages>
+template <class T, class H, bool b_transposed, int block_m, int block_n, int stages>
 void check_tile() {
   CAPTURE(block_m);
   CAPTURE(block_n);
@@ -103,9 +96,8 @@ void check_tile() {
       check_matmuls<T, H, b_transposed>([=](const MatmulParams<T>& p) {
         launch_matmul_persistent<Tile>(p, group_m, max_blocks);
       });
-      check_matmuls<T, H, b_transposed>([=](const MatmulParams<T>& p) {
-        launch_matmul_cluster<Tile>(p, group_m, max_blocks);
-      });
+      check_matmuls<T, H, b_transposed>(
+          [=](const MatmulParams<T>& p) { launch_matmul_cluster<Tile>(p, group_m, max_blocks); });
     }
   }
 }
@@ -121,14 +113,12 @@ TEST_CASE("rungs for Hopper with tiles of other sizes, and both types") {
 }
 
 TEST_CASE("every raster has each tile once, group by group") {
-  for (const TileRaster raster :
-       {TileRaster{1, 1, 8}, TileRaster{7, 5, 3}, TileRaster{16, 4, 8},
-        TileRaster{3, 9, 8}, TileRaster{9, 3, 1}}) {
+  for (const TileRaster raster : {TileRaster{1, 1, 8}, TileRaster{7, 5, 3}, TileRaster{16, 4, 8},
+                                  TileRaster{3, 9, 8}, TileRaster{9, 3, 1}}) {
     CAPTURE(raster.tiles_m);
     CAPTURE(raster.tiles_n);
     CAPTURE(raster.group_m);
-    std::vector<int> met(
-        static_cast<std::size_t>(raster.tiles_m * raster.tiles_n));
+    std::vector<int> met(static_cast<std::size_t>(raster.tiles_m * raster.tiles_n));
     int last_group = 0;
     for (int i = 0; i < raster.tiles_m * raster.tiles_n; ++i) {
       const TileCoord tile = tile_coord(i, raster);

@@ -22,8 +22,8 @@ const std::string kProgram = FA_PROGRAM;
 TEST_CASE("the whole walk is right, on the CPU") {
   const testing::TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
-  const auto result = run(kProgram + " --device cpu --size 40 --summary '" +
-                          summary.string() + "'");
+  const auto result =
+      run(kProgram + " --device cpu --size 40 --summary '" + summary.string() + "'");
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(result.error == "");
@@ -36,8 +36,7 @@ TEST_CASE("the whole walk is right, on the CPU") {
 }
 
 TEST_CASE("a kernel is launched once, for programs that watch") {
-  testing::check_once(kProgram, "07_matmul_naive", {"matmul", "matmul_bt"},
-                      40);
+  testing::check_once(kProgram, "07_matmul_naive", {"matmul", "matmul_bt"}, 40);
 }
 
 TEST_CASE("what the kernels are made of, group by group") {
@@ -47,29 +46,25 @@ TEST_CASE("what the kernels are made of, group by group") {
   CHECK(contains(result.output, "Transpose of a matrix, on the lab\n"));
   CHECK(contains(result.output, "\n03_transpose_shared, padded  "));
   CHECK(contains(result.output, "      256      74496       3  "));
-  const auto one =
-      run(kProgram + " --device cpu --section kernels --kernel 13_matmul");
+  const auto one = run(kProgram + " --device cpu --section kernels --kernel 13_matmul");
   CHECK(contains(one.output, "13_matmul_double_buffer  "));
   CHECK_FALSE(contains(one.output, "14_matmul"));
   CHECK_FALSE(contains(one.output, "transpose"));
 }
 
 TEST_CASE("a timeline is printed, drawn and written for programs") {
-  testing::check_timeline(kProgram,
-                          {"21_matmul_persistent",
-                           "C of 128 x 512",
-                           {"producer", "consumer 0", "consumer 1"},
-                           {"load", "by columns", "writes", "waits for copy"},
-                           "17"});
+  testing::check_timeline(kProgram, {"21_matmul_persistent",
+                                     "C of 128 x 512",
+                                     {"producer", "consumer 0", "consumer 1"},
+                                     {"load", "by columns", "writes", "waits for copy"},
+                                     "17"});
   // A timeline is of one SM, a cluster of two.
-  const auto of_cluster =
-      run(kProgram + " --device cpu --section timeline --kernel 22_matmul");
+  const auto of_cluster = run(kProgram + " --device cpu --section timeline --kernel 22_matmul");
   CHECK(contains(of_cluster.output, "22_matmul has none"));
 }
 
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
-  const auto refused = [](const std::string& arguments,
-                          const std::string& why) {
+  const auto refused = [](const std::string& arguments, const std::string& why) {
     const std::string words = testing::refusal(kProgram + " " + arguments);
     CAPTURE(arguments);
     CAPTURE(words);
@@ -84,19 +79,18 @@ TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
 }
 
 TEST_CASE("trace writes a report for programs and draws the worst line") {
-  testing::check_trace(
-      kProgram, "--kernel 03_transpose_shared",
-      [](const auto&, const auto& json, const auto& svg) {
-        CHECK(python_says("[k[\"kernel\"] for k in json.load(open(file))] == "
-                          "[\"03_transpose_shared\", "
-                          "\"03_transpose_shared, padded\"]",
-                          json) == "True\n");
-        const std::string picture = testing::file_bytes(svg);
-        CHECK(contains(picture,
-                       "03_transpose_shared, Transpose of a matrix: 32 "
-                       "wavefronts where 1 would do"));
-        CHECK(contains(picture, "03_transpose_shared.cuh:"));
-      });
+  testing::check_trace(kProgram, "--kernel 03_transpose_shared",
+                       [](const auto&, const auto& json, const auto& svg) {
+                         CHECK(python_says("[k[\"kernel\"] for k in json.load(open(file))] == "
+                                           "[\"03_transpose_shared\", "
+                                           "\"03_transpose_shared, padded\"]",
+                                           json) == "True\n");
+                         const std::string picture = testing::file_bytes(svg);
+                         CHECK(contains(picture,
+                                        "03_transpose_shared, Transpose of a matrix: 32 "
+                                        "wavefronts where 1 would do"));
+                         CHECK(contains(picture, "03_transpose_shared.cuh:"));
+                       });
 }
 
 TEST_CASE("trace chooses sizes that reach every line, --size may not") {
@@ -113,12 +107,10 @@ TEST_CASE("trace chooses sizes that reach every line, --size may not") {
 TEST_CASE("a kernel without shared memory has no banks to draw") {
   const testing::TemporaryDirectory directory;
   const auto svg = directory.path() / "banks.svg";
-  const auto result = traced(
-      kProgram, "--kernel 02_transpose_naive --svg " + testing::quoted(svg));
+  const auto result = traced(kProgram, "--kernel 02_transpose_naive --svg " + testing::quoted(svg));
   CHECK(result.status == 0);
   if (!is_traced(result)) return;
-  CHECK(contains(result.output,
-                 "No shared memory is used: there are no banks to draw."));
+  CHECK(contains(result.output, "No shared memory is used: there are no banks to draw."));
   CHECK_FALSE(std::filesystem::exists(svg));
 }
 
@@ -127,11 +119,10 @@ TEST_CASE("a trace that cannot be written: one sentence, exit 2, no file") {
   const testing::TemporaryDirectory directory;
   const auto file = directory.path() / "not_there" / "file";
   for (const std::string option : {"--json ", "--svg "}) {
-    const std::string words =
-        testing::refusal(kProgram +
-                         " --device cpu --section trace --kernel "
-                         "03_transpose_shared " +
-                         option + testing::quoted(file));
+    const std::string words = testing::refusal(kProgram +
+                                               " --device cpu --section trace --kernel "
+                                               "03_transpose_shared " +
+                                               option + testing::quoted(file));
     CAPTURE(words);
     CHECK(contains(words, file.string()));
     CHECK(contains(words, "cannot be written"));
@@ -141,13 +132,12 @@ TEST_CASE("a trace that cannot be written: one sentence, exit 2, no file") {
 
 TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {
   // Hides all GPUs from CUDA, so that it holds on every machine.
-  const std::string words =
-      testing::refusal("CUDA_VISIBLE_DEVICES= " + kProgram + " --device gpu");
+  const std::string words = testing::refusal("CUDA_VISIBLE_DEVICES= " + kProgram + " --device gpu");
   CAPTURE(words);
   const auto backends = tiled::backends();
-  const bool compiled = std::any_of(
-      backends.begin(), backends.end(),
-      [](const tiled::Backend& backend) { return backend.kind == "gpu"; });
-  CHECK(contains(words, compiled ? "there is no NVIDIA GPU here"
-                                 : "this build has no code for GPUs"));
+  const bool compiled =
+      std::any_of(backends.begin(), backends.end(),
+                  [](const tiled::Backend& backend) { return backend.kind == "gpu"; });
+  CHECK(contains(words,
+                 compiled ? "there is no NVIDIA GPU here" : "this build has no code for GPUs"));
 }

@@ -18,8 +18,7 @@ using Kind = Span::Kind;
 
 namespace {
 
-const char* const kRungs[] = {"19_matmul_wgmma", "20_matmul_stages",
-                              "21_matmul_persistent"};
+const char* const kRungs[] = {"19_matmul_wgmma", "20_matmul_stages", "21_matmul_persistent"};
 // Cycles of the matmuls of a step, of the copies of its tiles one after the other, of the stores of
 // a tile of C.
 constexpr double kStep = 2 * 128. * 256 * 64 / 4096;
@@ -31,8 +30,7 @@ constexpr int kCopies = 1 + 4;
 Timeline timeline_of(const std::string& name, const tiled::MatmulSizes& sizes,
                      const lab::Costs& costs = {}) {
   static const std::vector<tiled::Backend> all = tiled::backends();
-  for (const tiled::Kernel& rung :
-       tiled::group_of(all.front(), "mma").kernels) {
+  for (const tiled::Kernel& rung : tiled::group_of(all.front(), "mma").kernels) {
     if (rung.name == name) {
       return tiled::timeline_of(all.front(), rung, sizes, costs);
     }
@@ -73,8 +71,7 @@ double first_is_written(const Timeline& timeline) {
 // Cycles in which any warp writes to C.
 double writing(const Timeline& timeline) {
   std::vector<Span> writes;
-  std::copy_if(timeline.warps.begin(), timeline.warps.end(),
-               std::back_inserter(writes),
+  std::copy_if(timeline.warps.begin(), timeline.warps.end(), std::back_inserter(writes),
                [](const Span& span) { return span.kind == Kind::kWrites; });
   std::sort(writes.begin(), writes.end(),
             [](const Span& x, const Span& y) { return x.begin < y.begin; });
@@ -87,12 +84,11 @@ double writing(const Timeline& timeline) {
 }
 
 // Cycles in which copies are in flight while tensor cores multiply.
-double copies_under_products(const Timeline& timeline) {
+double copies_during_matmuls(const Timeline& timeline) {
   double both = 0;
   for (const Span& product : timeline.products) {
     for (const Span& copy : timeline.copies) {
-      both += std::max(0.0, std::min(copy.end, product.end) -
-                                std::max(copy.begin, product.begin));
+      both += std::max(0.0, std::min(copy.end, product.end) - std::max(copy.begin, product.begin));
     }
   }
   return both;
@@ -114,19 +110,18 @@ TEST_CASE("tensor cores do the same work in rungs 19 to 21, in less time") {
 }
 
 TEST_CASE("in rung 19 nothing is copied while tensor cores work") {
-  CHECK(copies_under_products(drawn("19_matmul_wgmma")) == 0);
+  CHECK(copies_during_matmuls(drawn("19_matmul_wgmma")) == 0);
   // A step is its copies, then its matmuls. Both warpgroups ask for their warp index at the same
   // time, in each block.
   const lab::Costs costs;
   CHECK(drawn("19_matmul_wgmma").cycles ==
         doctest::Approx(16 * (kCopy + costs.copy_latency + kStep) +
-                        2 * (kWrite + 2 * costs.exchange) +
-                        costs.next_block));
+                        2 * (kWrite + 2 * costs.exchange) + costs.next_block));
 }
 
-TEST_CASE("in rung 20 copies follow each other while products run") {
+TEST_CASE("in rung 20 copies follow each other while matmuls run") {
   const Timeline& timeline = drawn("20_matmul_stages");
-  CHECK(copies_under_products(timeline) > timeline.tensor_busy);
+  CHECK(copies_during_matmuls(timeline) > timeline.tensor_busy);
   // Of the first block, one begins where the one before it leaves: landing takes the latency
   // longer.
   for (std::size_t i = 1; i < 8 * kCopies; ++i) {
@@ -139,8 +134,8 @@ TEST_CASE("in rung 20 copies follow each other while products run") {
   REQUIRE(timeline.blocks.size() == 2);
   const double begin = second_tile(timeline);
   CHECK(begin > timeline.blocks[1] + lab::Costs().copy_latency + kCopy);
-  CHECK(timeline.blocks[1] == doctest::Approx(first_is_written(timeline) +
-                                              lab::Costs().next_block));
+  CHECK(timeline.blocks[1] ==
+        doctest::Approx(first_is_written(timeline) + lab::Costs().next_block));
 }
 
 TEST_CASE("a consumer fetches in rungs 19 and 20, the producer in 21") {
@@ -159,18 +154,16 @@ TEST_CASE("a consumer fetches in rungs 19 and 20, the producer in 21") {
 TEST_CASE("rung 21 fetches for the next tile of C while it writes this one") {
   const auto steps_begun = [](const std::string& name) {
     const Timeline& timeline = drawn(name);
-    const double end =
-        std::min(first_is_written(timeline), second_tile(timeline));
-    return static_cast<double>(std::count_if(
-               timeline.copies.begin(), timeline.copies.end(),
-               [&](const Span& copy) { return copy.begin < end; })) /
+    const double end = std::min(first_is_written(timeline), second_tile(timeline));
+    return static_cast<double>(std::count_if(timeline.copies.begin(), timeline.copies.end(),
+                                             [&](const Span& copy) { return copy.begin < end; })) /
            kCopies;
   };
   CHECK(steps_begun("20_matmul_stages") == 8);
   CHECK(steps_begun("21_matmul_persistent") > 8 + 3);
   CHECK(drawn("20_matmul_stages").blocks.size() == 2);
   CHECK(drawn("21_matmul_persistent").blocks.size() == 1);
-  // A consumer goes on before the other one has written its rows.
+  // A consumer continues before the other one has written its rows.
   CHECK(second_tile(drawn("21_matmul_persistent")) <
         first_is_written(drawn("21_matmul_persistent")));
 }
@@ -181,8 +174,7 @@ TEST_CASE("rung 21 multiplies four steps of its second tile without a gap") {
     const double begin = second_tile(timeline), end = begin + steps * kStep;
     double busy = 0;
     for (const Span& product : timeline.products) {
-      busy += std::max(
-          0.0, std::min(product.end, end) - std::max(product.begin, begin));
+      busy += std::max(0.0, std::min(product.end, end) - std::max(product.begin, begin));
     }
     return end - begin - busy;
   };

@@ -1,6 +1,5 @@
 /// @file
-/// What can be said about a device and about a kernel on it; the same words for a GPU and for the
-/// lab.
+/// Properties of a device and of a kernel on it; the same types for a GPU and for the lab.
 #pragma once
 
 #include <cstddef>
@@ -110,7 +109,7 @@ struct KernelResources {
 /// What a kernel computes with.
 enum class Arithmetic {
   kFloat32,       ///< multiplications and additions of the ordinary cores
-  kTensorCores16  ///< tensor cores, 16-bit factors, dense, sums in float32
+  kTensorCores16  ///< tensor cores, 16-bit operands, dense, sums in float32
 };
 
 /// Operations per second at the highest clock, a multiplication with an addition counted as two;

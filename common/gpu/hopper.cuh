@@ -3,8 +3,8 @@
 /// copies of whole tiles (the tensor memory accelerator, TMA), barriers that count them (mbarrier),
 /// and matmuls that a warpgroup of four warps issues and that read shared memory by themselves
 /// (wgmma).
-/// Under nvcc they are instructions of sm_90a; elsewhere the lab does the same on the CPU, and says
-/// what a kernel forgets to wait for.
+/// Under nvcc they are instructions of sm_90a; elsewhere the lab emulates them on the CPU and
+/// reports what a kernel does not wait for.
 ///
 /// Source: NVIDIA, PTX ISA, sections on mbarrier, cp.async.bulk.tensor, wgmma and setmaxnreg.
 #pragma once
@@ -17,25 +17,25 @@ namespace fa::FA_TARGET {
 constexpr int kWarpgroup = 128;
 /// Bytes of a row of a panel, which are swizzled together.
 constexpr int kPanelBytes = 128;
-/// The same of a narrow panel, with a swizzle of its own: for tiles of 32, 96 ... columns.
+/// The same of a narrow panel, which has its own swizzle: for tiles of 32, 96 ... columns.
 constexpr int kNarrowPanelBytes = 64;
 /// Alignment of a panel in shared memory: the swizzle takes bits of the address.
 constexpr int kPanelAlignment = 1024;
 
 /// How long the L2 cache should keep what is read.
 enum class CacheHint {
-  kEvictNormal,  ///< as the GPU likes
-  kEvictLast,    ///< others will read it, too
+  kEvictNormal,  ///< the default policy
+  kEvictLast,    ///< other blocks will read it, too
   kEvictFirst    ///< no other block will read it
 };
 
-/// Which index of an operand of wgmma is neighbours in memory.
+/// Along which index neighbours of an operand of wgmma are neighbours in memory.
 enum class Major {
-  kK,  ///< the one that is summed over: the operand lies as rows of Q or K do
-  kMN,  ///< the other one: as V does, whose rows are summed over
+  kK,   ///< K, which is summed over: as in Q and K of Q K^T
+  kMN,  ///< M or N: as in V of P V, whose rows are summed over
 };
 
-/// Whether wgmma is there for so many sums of a thread: half of the columns.
+/// Whether wgmma exists with so many accumulators of a thread, half of the columns.
 constexpr bool wgmma_takes(int sums) {
   return (sums % 8 == 0 && sums >= 16 && sums <= 96) || sums == 128;
 }
@@ -55,16 +55,14 @@ __device__ inline int warpgroup_index() {
   return warp_uniform(threadIdx.x / kWarpgroup);
 }
 
-/// Where an operand of wgmma lies in shared memory, as the instruction wants to be told. Its bits:
-/// 0 to 13 address / 16; 16 to 29 and 32 to 45 two distances / 16; 62 and 63 the swizzle, 1 for
-/// panels of 128 bytes and 2 for those of 64.
-/// @tparam layout      which index is neighbours
-/// @tparam panel_bytes of a row of a panel
+/// Where an operand of wgmma lies in shared memory, as the instruction takes it. Its bits: 0 to 13
+/// address / 16; 16 to 29 and 32 to 45 two distances / 16; 62 and 63 the swizzle, 1 for panels of
+/// 128 bytes and 2 for those of 64.
 template <Major layout, int panel_bytes = kPanelBytes>
 struct MatrixDescriptor {
   std::uint32_t low;  ///< bits 0 to 31; the others are always the same
 
-  /// As PTX wants them. The second distance is that from 8 rows of a panel to the next 8.
+  /// As PTX takes them. The second distance is that from 8 rows of a panel to the next 8.
   __device__ std::uint64_t bits() const {
     constexpr std::uint64_t swizzle = panel_bytes == kPanelBytes ? 1 : 2;
     return low | std::uint64_t{8 * panel_bytes >> 4} << 32 | swizzle << 62;
@@ -75,13 +73,9 @@ struct MatrixDescriptor {
   }
 };
 
-/// Describes an operand in swizzled panels.
-/// @tparam layout      which index is neighbours
-/// @tparam panel_bytes of a row of a panel
-/// @param shared   where it begins: 1024 bytes align a panel, 32 bytes are 16 numbers along its
-///                 rows
-/// @param leading  bytes from a panel to the next; only Major::kMN asks
-/// @return what wgmma takes
+/// Describes an operand in swizzled panels. It begins at `shared`: 1024 bytes align a panel, and 32
+/// bytes are 16 elements along its rows. `leading` are the bytes from a panel to the next, which
+/// only Major::kMN uses.
 template <Major layout, int panel_bytes = kPanelBytes>
 __device__ MatrixDescriptor<layout, panel_bytes> matrix_descriptor(
     const void* shared, int leading) {
@@ -89,7 +83,7 @@ __device__ MatrixDescriptor<layout, panel_bytes> matrix_descriptor(
           static_cast<std::uint32_t>(leading >> 4) << 16};
 }
 
-/// A tile of 16-bit numbers in shared memory as TMA writes it and wgmma reads it: panels of 64
+/// A tile of 16-bit elements in shared memory as TMA writes it and wgmma reads it: panels of 64
 /// columns, one after the other; in a panel 128 bytes a row; in a row, 16-byte piece p stands at
 /// place p ^ (row % 8). What the last panel has beyond the tile's columns is copied with it.
 /// Narrow panels have 32 columns and 64 bytes a row, and piece p stands at place p ^ (row / 2 % 4).
@@ -100,21 +94,20 @@ __device__ MatrixDescriptor<layout, panel_bytes> matrix_descriptor(
 template <class T, int row_count, int col_count,
           int panel_bytes = kPanelBytes>
 struct __align__(kPanelAlignment) SwizzledTile {
-  using Element = T;                                  ///< a number
-  static constexpr int rows = row_count;              ///< of the tile
-  static constexpr int cols = col_count;              ///< of the tile
-  static constexpr int panel_cols = panel_bytes / 2;  ///< of a panel
-  /// Of the tile; the last one may be used in part.
+  /// @{ Of the tile, and of a panel. The last panel may be used in part.
+  using Element = T;
+  static constexpr int rows = row_count, cols = col_count;
+  static constexpr int panel_cols = panel_bytes / 2;
   static constexpr int panels = (cols + panel_cols - 1) / panel_cols;
-  static constexpr int panel_size = rows * panel_cols;  ///< elements
-  /// In shared memory.
+  static constexpr int panel_size = rows * panel_cols;  // elements
   static constexpr int bytes = panels * rows * panel_bytes;
+  /// @}
   static_assert(sizeof(T) == 2 && rows % 8 == 0 && cols % 16 == 0,
-                "16-bit numbers, whole products");
+                "16-bit elements, whole wgmma instructions");
 
   T data[panels * panel_size];  ///< use at()
 
-  /// The 8 numbers from a row and a multiple of 8 columns on.
+  /// The 8 elements from a row and a multiple of 8 columns on.
   __device__ T* at(int row, int col) {
     constexpr int pieces = panel_bytes / 16;  // of a row
     const int swizzle = row * pieces / 8 % pieces;
@@ -122,9 +115,8 @@ struct __align__(kPanelAlignment) SwizzledTile {
            ((col % panel_cols) ^ (swizzle * 8));
   }
 
-  /// 16 columns of some rows, summed over columns: the left operand of Q K^T, or the right one.
-  /// @param row first row, a multiple of 8
-  /// @param col first column, a multiple of 16
+  /// 16 columns of some rows, summed over columns, as both operands of Q K^T are. The first row is a
+  /// multiple of 8, the first column one of 16.
   __device__ MatrixDescriptor<Major::kK, panel_bytes> by_rows(int row,
                                                               int col) const {
     return matrix_descriptor<Major::kK, panel_bytes>(data, 0) +
@@ -132,9 +124,9 @@ struct __align__(kPanelAlignment) SwizzledTile {
                 col % panel_cols);
   }
 
-  /// 16 rows of some columns, summed over rows: the right operand of P V.
-  /// @param row first row, a multiple of 16
-  /// @param col first column: of a panel; or a multiple of 16, where no column is in the next panel
+  /// 16 rows of some columns, summed over rows, as the right operand of P V is. The first row is a
+  /// multiple of 16; the first column is that of a panel, or a multiple of 16 where no column is in
+  /// the next panel.
   __device__ MatrixDescriptor<Major::kMN, panel_bytes> by_columns(
       int row, int col) const {
     return matrix_descriptor<Major::kMN, panel_bytes>(data, 2 * panel_size) +
@@ -143,17 +135,9 @@ struct __align__(kPanelAlignment) SwizzledTile {
   }
 };
 
-/// Begins to fill a tile from a tensor; what lies outside the tensor is 0. One thread calls it.
-/// @tparam Tile   SwizzledTile, as high as the map's box
-/// @param tile    in shared memory
-/// @param map     of the tensor, see tensor_map()
-/// @param barrier hears of Tile::bytes when they are there
-/// @param row     the tile's first row
-/// @param head    which head
-/// @param batch   which sequence
-/// @param hint    for the L2 cache
-/// @param col     the tile's first column
-/// @param location of the call
+/// Begins to load a SwizzledTile, as high as the map's box, from a tensor; what lies outside of the
+/// tensor is 0. One thread calls it. The tile begins at (row, col) of a head of a sequence; `barrier`
+/// counts Tile::bytes when they have arrived.
 template <class Tile>
 __device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
                           int row, int head, int batch,
@@ -166,6 +150,15 @@ __device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
              col + panel * Tile::panel_cols, row, head, batch, hint,
              location);
   }
+}
+
+/// The same from a matrix, with the tensor_map() of a matrix: the tile begins at (row, col).
+template <class Tile>
+__device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
+                          int row, int col,
+                          SourceLocation location = caller_location()) {
+  load_tile(tile, map, barrier, row, 0, 0, CacheHint::kEvictNormal, col,
+            location);
 }
 
 /// Begins to write a tile to a tensor; what lies outside the tensor is not written. One thread
@@ -181,9 +174,23 @@ __device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
   }
 }
 
+/// The same to a matrix.
+template <class Tile>
+__device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
+                           int col,
+                           SourceLocation location = caller_location()) {
+  store_tile(map, tile, row, 0, 0, col, location);
+}
+
+/// tma_load_multicast() from a matrix.
+__device__ inline void tma_load_multicast(
+    void* shared, const TensorMap& map, Mbarrier& barrier, int col, int row,
+    unsigned blocks, SourceLocation location = caller_location()) {
+  tma_load_multicast(shared, map, barrier, col, row, 0, 0, blocks, location);
+}
+
 /// A stage of a circular buffer, and the phase of its barriers: how often the buffer has wrapped,
 /// modulo 2.
-/// @tparam stages of the buffer
 template <int stages>
 struct PipelineState {
   int stage = 0;   ///< which one
@@ -200,16 +207,13 @@ struct PipelineState {
 
 /// Two barriers for each stage of a circular buffer: the producer waits until a stage is empty and
 /// fills it, consumers wait until it is full and release it. The names are CUTLASS's.
-/// @tparam stages of the buffer
 template <int stages>
 struct Pipeline {
   Mbarrier full[stages];   ///< a stage's bytes have arrived
   Mbarrier empty[stages];  ///< all consumers are done with it
 
   /// One thread calls it before others use the barriers: fence_barrier_init() and __syncthreads()
-  /// follow.
-  /// @param consumers how many call consumer_release() for each stage
-  /// @param location  of the call
+  /// follow. So many consumers call consumer_release() for each stage.
   __device__ void init(int consumers,
                        SourceLocation location = caller_location()) {
     for (int i = 0; i < stages; ++i) {

@@ -1,6 +1,6 @@
 /// @file
 /// The functions of hopper.cuh on a GPU. Include hopper.cuh, not this file. Code for other
-/// architectures than sm_90a compiles, too, and stops where it meets one of them.
+/// architectures than sm_90a compiles, too, and traps where it calls one of them.
 #pragma once
 
 #include <cuda.h>
@@ -16,12 +16,12 @@
 
 namespace fa::FA_TARGET {
 
-/// A tensor as TMA knows it; see tensor_map(). Kernels take it as a `const __grid_constant__`
-/// parameter, or in one.
+/// A tensor map, see tensor_map(). Kernels take it as a `const __grid_constant__` parameter, or in
+/// one.
 using TensorMap = CUtensorMap;
 
-/// Where something in shared memory of this block lies in another block of its cluster, as PTX
-/// wants it.
+/// The address of something in shared memory of this block in another block of its cluster, as PTX
+/// takes it.
 __device__ inline std::uint32_t peer_address(const void* pointer, int rank) {
   std::uint32_t result = 0;
   FA_HOPPER_ASM("mapa.shared::cluster.u32 %0, %1, %2;\n"
@@ -39,43 +39,41 @@ __device__ T* peer_shared(T* pointer, int rank) {
   return result;
 }
 
-/// The place of this block in its cluster.
+/// The rank of this block in its cluster.
 __device__ inline int cluster_rank() {
   int result = 0;
   FA_HOPPER_ASM("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(result));
   return result;
 }
-/// Comes to the barrier of all threads of the cluster that have not ended; cluster_wait() follows.
-/// What this thread did before is over for the threads that have waited.
+/// Arrives at the barrier of all threads of the cluster that have not ended; cluster_wait() follows.
+/// It releases: threads that have waited see what this thread did before.
 __device__ inline void cluster_arrive(SourceLocation = {}) {
   FA_HOPPER_ASM("barrier.cluster.arrive.release;\n" ::: "memory");
 }
-/// Waits until all of them have come.
+/// Waits until all of them have arrived.
 __device__ inline void cluster_wait(SourceLocation = {}) {
   FA_HOPPER_ASM("barrier.cluster.wait.acquire;\n" ::: "memory");
 }
 
-/// A barrier in shared memory that counts threads and bytes. It is in one of two phases at a time;
-/// a phase ends when as many threads have arrived as init() said and all bytes that they expect
-/// have come.
+/// A barrier in shared memory that counts arrivals and bytes. A phase ends when as many threads have
+/// arrived as init() says and all bytes that they expect.
 class Mbarrier {
  public:
-  /// One thread calls it, before any thread uses the barrier: fence_barrier_init() and
-  /// __syncthreads() follow.
-  /// @param arrivals of a phase
+  /// One thread calls it with the arrivals of a phase, before any thread uses the barrier:
+  /// fence_barrier_init() and __syncthreads() follow.
   __device__ void init(int arrivals, SourceLocation = {}) {
     FA_HOPPER_ASM(
         "mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(address()),
         "r"(arrivals)
         : "memory");
   }
-  /// This thread has come.
+  /// One arrival.
   __device__ void arrive(SourceLocation = {}) {
     FA_HOPPER_ASM(
         "mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(address())
         : "memory");
   }
-  /// This thread has come, and bytes will.
+  /// One arrival; the phase expects so many bytes more.
   __device__ void arrive_and_expect(int bytes, SourceLocation = {}) {
     FA_HOPPER_ASM(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(
@@ -83,11 +81,10 @@ class Mbarrier {
         "r"(bytes)
         : "memory");
   }
-  /// This thread has come, to the same barrier of another block of its cluster: what it has read,
-  /// threads and copies of that block may overwrite. What it has written to shared memory of other
-  /// blocks is only sure to be seen after cluster_wait(): an arrival that says so, too, waits for
-  /// all stores of the thread, and takes a third of a matmul's speed.
-  /// @param rank of that block; may be the own one
+  /// One arrival at the same barrier of another block of its cluster, or of this one: threads and
+  /// copies of that block may overwrite what this thread has read. What it has written to shared
+  /// memory of other blocks is visible only after cluster_wait(): an arrival that released it, too,
+  /// would wait for all stores of the thread, which costs a matmul a third of its speed.
   __device__ void arrive_at_peer(int rank, SourceLocation = {}) {
     FA_HOPPER_ASM("mbarrier.arrive.shared::cluster.b64 _, [%0];\n" ::"r"(
                       peer_address(this, rank))
@@ -108,7 +105,7 @@ class Mbarrier {
         : "memory");
     FA_STAMP(kEnd, 0);
   }
-  /// As PTX wants it.
+  /// As PTX takes it.
   __device__ std::uint32_t address() const { return shared_address(this); }
 
  private:
@@ -124,33 +121,31 @@ __device__ inline void fence_barrier_init() {
 __device__ inline void fence_async_proxy() {
   FA_HOPPER_ASM("fence.proxy.async.shared::cta;\n" ::: "memory");
 }
-/// Makes what this thread knows of global memory, by a counter for instance, known to the copies
-/// that it begins, too.
+/// Orders what this thread has acquired of global memory, by a counter for instance, before the
+/// copies that it begins.
 __device__ inline void fence_async_proxy_global() {
   FA_HOPPER_ASM("fence.proxy.async.global;\n" ::: "memory");
 }
 
-/// Waits at one of 16 barriers for so many threads, this one and its warp among them; 0 is that of
-/// __syncthreads().
-/// @param id      of the barrier
-/// @param threads that come, by this function or by named_barrier_arrive()
+/// Waits at barrier `id` of 16 until so many threads have arrived, by this function or by
+/// named_barrier_arrive(), this warp included; 0 is that of __syncthreads().
 __device__ inline void named_barrier_wait(int id, int threads) {
   FA_STAMP(kWaitNamed, id);
   asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
   FA_STAMP(kEnd, 0);
 }
-/// Comes to a barrier without waiting at it.
+/// Arrives at a barrier without waiting.
 __device__ inline void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// Gives registers of this warpgroup back until each thread has so many, a multiple of 8.
+/// Releases registers of this warpgroup until each thread has so many, a multiple of 8.
 template <int registers>
 __device__ void setmaxnreg_dec() {
   FA_HOPPER_ASM("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(registers));
 }
-/// Takes registers until each thread of this warpgroup has so many, a multiple of 8. It waits until
-/// others have given enough back.
+/// Requests registers until each thread of this warpgroup has so many, a multiple of 8. It waits
+/// until others have released enough.
 template <int registers>
 __device__ void setmaxnreg_inc() {
   FA_HOPPER_ASM("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(registers));
@@ -174,16 +169,10 @@ __device__ inline std::uint32_t stamped_tensor(const TensorMap& map) {
   return reinterpret_cast<std::uintptr_t>(&map) / sizeof map % 32;
 }
 
-/// Begins to copy a box from a tensor to shared memory; what lies outside the tensor is 0.
-/// @param shared  where to, aligned to 1024 bytes
-/// @param map     of the tensor
-/// @param barrier hears of the box's bytes when they are there
-/// @param col     the first element of the row, a multiple of 8: an H200 calls others an illegal
-///                instruction
-/// @param row     the first row
-/// @param head    which head
-/// @param batch   which sequence
-/// @param hint    for the L2 cache
+/// Begins to copy a box from a tensor to shared memory at a multiple of 1024 bytes; what lies outside
+/// of the tensor is 0. The box begins at (col, row) of a head of a sequence; `col` is a multiple of
+/// 8 (an H200 reports others as an illegal instruction). `barrier` counts the box's bytes when they
+/// have arrived.
 __device__ inline void tma_load(void* shared, const TensorMap& map,
                                 Mbarrier& barrier, int col, int row, int head,
                                 int batch, CacheHint hint,
@@ -208,9 +197,8 @@ __device__ inline void tma_load(void* shared, const TensorMap& map,
         : "memory");
   }
 }
-/// The same to several blocks of the cluster: to the same place in the shared memory of each, which
-/// tells its own barrier.
-/// @param blocks bit r is block r of the cluster
+/// The same to several blocks of the cluster, to the same address in the shared memory of each, whose
+/// own barrier counts the bytes. Bit r of `blocks` is block r.
 __device__ inline void tma_load_multicast(void* shared, const TensorMap& map,
                                           Mbarrier& barrier, int col, int row,
                                           int head, int batch,
@@ -225,12 +213,9 @@ __device__ inline void tma_load_multicast(void* shared, const TensorMap& map,
       "r"(batch), "h"(static_cast<std::uint16_t>(blocks))
       : "memory");
 }
-/// Begins to copy bytes that lie side by side in shared memory to another block of the cluster.
-/// @param to      where to, in this block: it is the same place in the other one; a multiple of 16
-/// @param from    where from, a multiple of 16
-/// @param bytes   a multiple of 16
-/// @param barrier of this block: the same one of the other block hears of them when they are there
-/// @param rank    of the other block
+/// Begins to copy consecutive bytes of shared memory to block `rank` of the cluster. `to` and
+/// `barrier` are given as addresses in this block; the other block's barrier counts the bytes.
+/// Addresses and bytes are multiples of 16, here and in the functions below.
 __device__ inline void bulk_copy_to_peer(void* to, const void* from,
                                          int bytes, Mbarrier& barrier,
                                          int rank, SourceLocation = {}) {
@@ -241,11 +226,7 @@ __device__ inline void bulk_copy_to_peer(void* to, const void* from,
       "r"(shared_address(from)), "r"(bytes), "r"(peer_address(&barrier, rank))
       : "memory");
 }
-/// Begins to copy bytes that lie side by side from global to shared memory.
-/// @param shared  where to, a multiple of 16
-/// @param global  where from, a multiple of 16
-/// @param bytes   a multiple of 16
-/// @param barrier hears of them when they are there
+/// Begins to copy consecutive bytes from global to shared memory.
 __device__ inline void bulk_load(void* shared, const void* global, int bytes,
                                  Mbarrier& barrier) {
   FA_STAMP(kLoadBytes, barrier.address() >> 3);
@@ -256,14 +237,8 @@ __device__ inline void bulk_load(void* shared, const void* global, int bytes,
       "r"(barrier.address())
       : "memory");
 }
-/// Begins to copy a box from shared memory to a tensor; what lies outside the tensor is not
-/// written.
-/// @param map    of the tensor
-/// @param shared where from, aligned to 1024 bytes
-/// @param col    the first element of the row, a multiple of 8, not negative
-/// @param row    the first row, not negative
-/// @param head   which head
-/// @param batch  which sequence
+/// Begins to copy a box from shared memory to a tensor, see tma_load(); what lies outside of the
+/// tensor is not written. `col` and `row` are not negative.
 __device__ inline void tma_store(const TensorMap& map, const void* shared,
                                  int col, int row, int head, int batch,
                                  SourceLocation = {}) {
@@ -274,10 +249,7 @@ __device__ inline void tma_store(const TensorMap& map, const void* shared,
       "r"(shared_address(shared)), "r"(col), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
-/// Begins to copy floats that lie side by side in shared memory to global memory.
-/// @param global where to, a multiple of 16
-/// @param shared where from, a multiple of 16
-/// @param bytes  a multiple of 16
+/// Begins to copy consecutive floats from shared to global memory.
 __device__ inline void bulk_store(float* global, const float* shared,
                                   int bytes) {
   FA_STAMP(kStoreFloats, 0);
@@ -287,11 +259,7 @@ __device__ inline void bulk_store(float* global, const float* shared,
       "r"(shared_address(shared)), "r"(bytes)
       : "memory");
 }
-/// Begins to add floats that lie side by side in shared memory to as many in global memory, each
-/// atomically.
-/// @param global where to, a multiple of 16
-/// @param shared where from, a multiple of 16
-/// @param bytes  a multiple of 16
+/// Begins to add consecutive floats in shared memory to as many in global memory, each atomically.
 __device__ inline void bulk_add(float* global, const float* shared,
                                 int bytes) {
   FA_STAMP(kStoreFloats, 0);
@@ -325,7 +293,7 @@ __device__ inline void prefetch_map(const TensorMap& map) {
   FA_HOPPER_ASM("prefetch.tensormap [%0];\n" ::"l"(&map) : "memory");
 }
 
-/// Stores four 8x8 matrices of 16-bit numbers to shared memory, the inverse of ldmatrix_x4()
+/// Stores four 8x8 matrices of 16-bit elements to shared memory, the inverse of ldmatrix_x4()
 /// (stmatrix, sm_90). Lane i gives the address of row i % 8 of matrix i / 8.
 __device__ inline void stmatrix_x4(void* row, const std::uint32_t (&r)[4]) {
   FA_HOPPER_ASM(
@@ -344,9 +312,8 @@ __device__ inline void stmatrix_x4_transposed(void* row,
       : "memory");
 }
 
-/// Keeps the compiler from moving what touches these registers over this point: it does not know
-/// that wgmma reads and writes them later.
-/// @param registers an array of float or std::uint32_t, or an array of such arrays
+/// Keeps the compiler from moving what touches these registers over this point: it cannot see that
+/// wgmma reads and writes them later. They are an array of float or std::uint32_t, or of such arrays.
 template <class R, int n>
 __device__ void fence_operand(R (&registers)[n]) {
 #pragma unroll
@@ -373,14 +340,9 @@ __device__ void fence_address(T*& pointer) {
 template <class... Registers>
 __device__ void wgmma_fence(Registers&... registers) {
   (fence_operand(registers), ...);
-  // Accumulators are arrays of floats: a left operand is something else.
-  if constexpr ((!std::is_same_v<std::remove_extent_t<Registers>, float> ||
-                 ...)) {
-    FA_STAMP(kIssueOutput, 0);
-  }
   FA_HOPPER_ASM("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
-/// Closes the group of the products begun since the last one. Their registers must be left alone
+/// Closes the group of the wgmma issued since the last one. No thread may touch their registers
 /// until wgmma_wait().
 template <class... Registers>
 __device__ void wgmma_commit(Registers&... registers) {
@@ -388,9 +350,8 @@ __device__ void wgmma_commit(Registers&... registers) {
   FA_STAMP(kCommit, 0);
   (fence_operand(registers), ...);
 }
-/// Waits until at most so many groups are in flight.
-/// @tparam pending   groups
-/// @param  registers of the products that have ended then
+/// Waits until at most `pending` groups are in flight; `registers` are those of the groups that have
+/// ended then.
 template <int pending, class... Registers>
 __device__ void wgmma_wait(Registers&... registers) {
   FA_STAMP(kWaitMatmuls, pending);
@@ -401,9 +362,9 @@ __device__ void wgmma_wait(Registers&... registers) {
 }
 
 /// @cond the text of instructions
-// The text of wgmma with n / 2 sums a thread. Registers of an instruction are named one by one, so
-// it takes macros: FA_R8(i) are eight operands' numbers in the text, FA_D8(i) the operands
-// themselves.
+// The text of wgmma with n / 2 accumulators a thread. The registers of an instruction are named one
+// by one, so it takes macros: FA_R8_i are the numbers of eight operands in the text, FA_D8(i) the
+// operands themselves.
 #define FA_R8_0 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define FA_R8_1 "%8, %9, %10, %11, %12, %13, %14, %15"
 #define FA_R8_2 "%16, %17, %18, %19, %20, %21, %22, %23"
@@ -448,8 +409,8 @@ __device__ void wgmma_wait(Registers&... registers) {
 #define FA_D96 FA_D88, FA_D8(88)
 #define FA_D128 FA_D96, FA_D8(96), FA_D8(104), FA_D8(112), FA_D8(120)
 
-// One product with both operands in shared memory, and one with A in registers, for n columns, r =
-// n / 2 sums and a type. A0 to A6 are the numbers of the operands behind the sums.
+// wgmma with both operands in shared memory, and with A in registers, for n columns, r = n / 2
+// accumulators and a type. A0 to A6 are the numbers of the operands after the accumulators.
 #define FA_WGMMA_SHARED(n, r, type, A0, A1, A2, A3, A4)                      \
   FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A2               \
                 ", 0;\n"                                                     \
@@ -459,7 +420,7 @@ __device__ void wgmma_wait(Registers&... registers) {
                                       ";\n}\n"                               \
                 : FA_D##r                                                    \
                 : "l"(a.bits()), "l"(b.bits()), "r"(static_cast<int>(adds)), \
-                  "n"(turned_a), "n"(turned_b))
+                  "n"(transposed_a), "n"(transposed_b))
 #define FA_WGMMA_REGISTERS(n, r, type, A0, A1, A2, A3, A4, A5, A6)           \
   FA_HOPPER_ASM("{\n.reg .pred adds;\nsetp.ne.b32 adds, %" #A5               \
                 ", 0;\n"                                                     \
@@ -469,7 +430,7 @@ __device__ void wgmma_wait(Registers&... registers) {
                                       ", adds, 1, 1, %" #A6 ";\n}\n"         \
                 : FA_D##r                                                    \
                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.bits()), \
-                  "r"(static_cast<int>(adds)), "n"(turned_b))
+                  "r"(static_cast<int>(adds)), "n"(transposed_b))
 // Calls what(n, r, type, operand numbers) for the sizes that kernels use.
 #define FA_WGMMA_SIZES(WHAT, type)                                           \
   if constexpr (r == 16) WHAT(32, 16, type, 16, 17, 18, 19, 20, 21, 22);     \
@@ -495,11 +456,7 @@ struct MatrixDescriptor;
 /// Begins d += A B, or d = A B, for a warpgroup (wgmma, sm_90a): A 64 x 16, B 16 x 2r, d 64 x 2r in
 /// float32. With warp the one of four and g = lane / 4, t = lane % 4, a lane holds in d[4 j + 2 h +
 /// e] element (16 warp + 8 h + g, 8 j + 2 t + e).
-/// @tparam T    half or bfloat16
-/// @param d     sums; not to be touched before wgmma_wait()
-/// @param a     A in shared memory
-/// @param b     B in shared memory
-/// @param adds  false: d was something else before
+/// T is half or bfloat16. No thread may touch d before wgmma_wait().
 template <class T, int r, Major major_a, int panel_a, Major major_b,
           int panel_b>
 __device__ void wgmma(float (&d)[r],
@@ -507,12 +464,8 @@ __device__ void wgmma(float (&d)[r],
                       const MatrixDescriptor<major_b, panel_b>& b,
                       bool adds) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
-  constexpr int turned_a = major_a == Major::kMN;
-  constexpr int turned_b = major_b == Major::kMN;
-  if (!adds && turned_b) FA_STAMP(kIssueByColumns, 0);
-  if (!adds && !turned_b) FA_STAMP(kIssueScores, 0);
-  (void)turned_a;
-  (void)turned_b;
+  [[maybe_unused]] constexpr int transposed_a = major_a == Major::kMN;
+  [[maybe_unused]] constexpr int transposed_b = major_b == Major::kMN;
   if constexpr (std::is_same_v<T, half>) {
     FA_WGMMA_SIZES(FA_WGMMA_SHARED_OF, "f16");
   } else {
@@ -526,8 +479,7 @@ __device__ void wgmma(float (&d)[r], const std::uint32_t (&a)[4],
                       const MatrixDescriptor<major_b, panel_b>& b,
                       bool adds) {
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
-  constexpr int turned_b = major_b == Major::kMN;
-  (void)turned_b;
+  [[maybe_unused]] constexpr int transposed_b = major_b == Major::kMN;
   if constexpr (std::is_same_v<T, half>) {
     FA_WGMMA_SIZES(FA_WGMMA_REGISTERS, "f16");
   } else {

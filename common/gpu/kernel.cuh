@@ -1,6 +1,6 @@
 /// @file
-/// What kernels are written with: CUDA's own words, and thin named functions over the instructions
-/// that have none. Under nvcc they are instructions of the GPU; elsewhere the lab does the same on
+/// What kernels are written with: CUDA's own functions, and thin named functions over instructions
+/// that have none. Under nvcc they are instructions of the GPU; elsewhere the lab emulates them on
 /// the CPU.
 ///
 /// Kernels include common/gpu, common/attention and kernels of their own lesson only, and have their
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/gpu/stamps_cuda.cuh"
 #include "common/gpu/target.hpp"
 
 #if defined(__CUDACC__)
@@ -62,9 +63,8 @@ __device__ float warp_sum(float value) {
   return value;
 }
 
-/// A value that all lanes of the warp have, in such a way that the compiler knows it: then one
-/// register of the warp holds it, and what is computed from it, and a branch on it does not part
-/// the lanes. All lanes take part.
+/// A value that is the same in all lanes of the warp, so that the compiler can see it: it may keep
+/// the value in a uniform register, and a branch on it does not diverge. All lanes take part.
 __device__ inline int warp_uniform(int value) {
   return __shfl_sync(kAllLanes, value, 0);
 }

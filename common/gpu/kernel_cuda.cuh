@@ -10,8 +10,6 @@
 #include <cuda_fp16.h>
 #include <type_traits>
 
-#include "common/gpu/stamps_cuda.cuh"
-
 /// @cond the text of instructions
 #if __CUDA_ARCH__ >= 800
 #define FA_SM_80_ASM asm
@@ -24,17 +22,17 @@
 
 namespace fa::FA_TARGET {
 
-/// Nothing. In the lab it is the line that calls a function, for messages. No class: passing one
-/// would change the order of the compiler's instructions.
+/// Nothing. In the lab it is the line that calls a function, for messages. It is no class: passing
+/// one would change the order of the compiler's instructions.
 enum class SourceLocation {};
 /// The line of the call.
 __host__ __device__ constexpr SourceLocation caller_location() {
   return {};
 }
 
-/// A 16-bit number, IEEE 754 binary16.
+/// IEEE 754 binary16.
 using half = __half;
-/// A 16-bit number, the upper half of a float32.
+/// The upper half of a float32.
 using bfloat16 = __nv_bfloat16;
 
 /// The exact value of a float, half or bfloat16.
@@ -61,7 +59,7 @@ __device__ T from_float(float x) {
   }
 }
 
-/// Two numbers of type T, half or bfloat16, in one register, `low` in the lower half: an element of
+/// Two elements of type T, half or bfloat16, in one register, `low` in the lower half: an element of
 /// a fragment.
 template <class T>
 __device__ std::uint32_t pack2(float low, float high) {
@@ -75,7 +73,7 @@ __device__ std::uint32_t pack2(float low, float high) {
   }
 }
 
-/// The bits of two numbers, `low` in the lower half.
+/// The bits of two elements, `low` in the lower half.
 template <class T>
 __device__ std::uint32_t pack2(T low, T high) {
   static_assert(sizeof(T) == 2);
@@ -150,8 +148,8 @@ __device__ inline void atomic_add_release(unsigned* counter, unsigned value) {
                "r"(value)
                : "memory");
 }
-/// atomicAdd() on a counter in global memory, which acquires: what others did before they
-/// released it is there for this thread. It costs less than a __threadfence() behind it.
+/// atomicAdd() on a counter in global memory, which acquires: this thread sees what others did
+/// before they released it. It costs less than a __threadfence() after it.
 /// @returns the value before
 __device__ inline unsigned atomic_add_acquire(unsigned* counter,
                                               unsigned value) {
@@ -162,9 +160,8 @@ __device__ inline unsigned atomic_add_acquire(unsigned* counter,
                : "memory");
   return before;
 }
-/// Reads a counter in global memory and acquires: what other blocks did before they released
-/// it is there for this thread. To poll, it costs less than
-/// atomic_add_acquire() of 0, which also writes.
+/// Reads a counter in global memory and acquires: this thread sees what other blocks did before
+/// they released it. A poll costs less than atomic_add_acquire() of 0, which also writes.
 __device__ inline unsigned load_acquire(const unsigned* counter) {
   unsigned value;
   FA_STAMP(kWaitCounter, 0);
@@ -200,7 +197,7 @@ __device__ T* dynamic_shared() {
   return reinterpret_cast<T*>(fa_dynamic_shared);
 }
 
-/// An address in shared memory as PTX wants it.
+/// An address in shared memory as PTX takes it.
 __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
@@ -215,8 +212,7 @@ __device__ inline void cp_async16(void* shared, const void* global,
       "l"(global), "r"(valid ? 16 : 0)
       : "memory");
 }
-/// The same for 4 bytes, which need not lie side by side on either end; a quarter as much for each
-/// instruction.
+/// The same for 4 bytes: consecutive on neither side, a quarter as much for each instruction.
 __device__ inline void cp_async4(void* shared, const void* global,
                                  bool valid = true) {
   FA_SM_80_ASM_VOLATILE(
@@ -237,7 +233,7 @@ __device__ void cp_async_wait() {
                         : "memory");
 }
 
-/// Loads four 8x8 matrices of 16-bit numbers from shared memory (ldmatrix, sm_75). Lane i gives the
+/// Loads four 8x8 matrices of 16-bit elements from shared memory (ldmatrix, sm_75). Lane i gives the
 /// address of row i % 8 of matrix i / 8 and gets, in r[m], columns 2 (i % 4) and the next of row i
 /// / 4 of matrix m.
 __device__ inline void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
@@ -260,9 +256,10 @@ __device__ inline void ldmatrix_x4_transposed(std::uint32_t (&r)[4],
 
 /// d += A B on tensor cores, A 16x16, B 16x8, d 16x8 in float32 (mma.m16n8k16, sm_80). With g =
 /// lane / 4 and t = lane % 4 a lane holds
-///     a[0]: A[g][2t..]      a[1]: A[g + 8][2t..]      a[2]: A[g][2t + 8..]    a[3]: A[g + 8][2t +
-///     8..] b[0]: B[2t..][g]      b[1]: B[2t + 8..][g]
-///     d[0], d[1]: D[g][2t..]      d[2], d[3]: D[g + 8][2t..]
+///     a[0]: A[g][2t..]        a[1]: A[g + 8][2t..]
+///     a[2]: A[g][2t + 8..]    a[3]: A[g + 8][2t + 8..]
+///     b[0]: B[2t..][g]        b[1]: B[2t + 8..][g]
+///     d[0], d[1]: D[g][2t..]  d[2], d[3]: D[g + 8][2t..]
 /// @tparam T half or bfloat16
 template <class T>
 __device__ void mma_m16n8k16(float (&d)[4], const std::uint32_t (&a)[4],
@@ -300,7 +297,7 @@ __device__ inline std::uint32_t tf32_truncated(std::uint32_t x) {
 ///     a[0]: A[g][t]    a[1]: A[g + 8][t]    a[2]: A[g][t + 4]    a[3]: A[g + 8][t + 4]
 ///     b[0]: B[t][g]    b[1]: B[t + 4][g]
 ///     d[0], d[1]: D[g][2t..]    d[2], d[3]: D[g + 8][2t..]
-/// Products are exact. Their sum with d is cut off, not rounded, after some bits more than
+/// Products are exact. Their sum with d is truncated, not rounded, after some bits more than
 /// float32's.
 __device__ inline void mma_m16n8k8(float (&d)[4], const std::uint32_t (&a)[4],
                                    const std::uint32_t (&b)[2]) {

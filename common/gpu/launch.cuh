@@ -25,7 +25,7 @@
 
 namespace fa::FA_TARGET {
 
-/// Where this thread's launches are noted; null: nowhere.
+/// Where this thread's launches are recorded; null: nowhere.
 inline std::vector<KernelResources>*& noted_resources() {
   thread_local std::vector<KernelResources>* noted = nullptr;
   return noted;
@@ -104,12 +104,7 @@ void launch(void (*kernel)(Parameters...), const Launch& sizes,
                    static_cast<Parameters>(arguments)...);
 }
 
-/// The same on a stream: beside what is launched on others.
-/// @param stream    must outlive the launch
-/// @param kernel    a __global__ function
-/// @param sizes     of grid, block and dynamic shared memory
-/// @param arguments of the kernel, converted to its parameters
-/// @throws as launch() without a stream
+/// The same on a stream, which must outlive the launch.
 template <class... Parameters, class... Arguments>
 void launch(const Stream& stream, void (*kernel)(Parameters...),
             const Launch& sizes, Arguments&&... arguments) {
@@ -120,8 +115,8 @@ void launch(const Stream& stream, void (*kernel)(Parameters...),
                    static_cast<Parameters>(arguments)...);
 }
 
-/// Bytes that all buffers which this thread made have taken, also those that are gone: the
-/// difference between two calls is what was taken between them.
+/// Bytes of all buffers that this thread has allocated, freed ones included: the difference between
+/// two calls is what was allocated between them.
 inline std::int64_t& taken_bytes() {
   thread_local std::int64_t bytes = 0;
   return bytes;
@@ -183,12 +178,11 @@ class DeviceBuffer {
   /// Sets all bytes to 0.
   void zero() { device_zero(data(), bytes()); }
 
-  /// For kernels.
+  /// @{ The memory, for kernels, and its number of elements.
   T* data() { return data_.get(); }
-  /// For kernels.
   const T* data() const { return data_.get(); }
-  /// Number of elements.
   std::int64_t count() const { return count_; }
+  /// @}
 
  private:
   struct Free {

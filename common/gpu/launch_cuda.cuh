@@ -49,14 +49,13 @@ struct Launched {
   std::string name;      ///< as kernel_name()
   bool may_run;  ///< launched since this thread last waited for the device
 };
-/// The kernels that this thread has launched: an error of one is reported by a later call, which
-/// does not know whose it is. Names are asked for while all is well, since CUDA gives none after an
-/// error.
+/// The kernels that this thread has launched: an error of one is reported by a later call, without
+/// the kernel's name. Names are looked up before any error, since CUDA gives none afterwards.
 inline std::vector<Launched>& launched_kernels() {
   thread_local std::vector<Launched> kernels;
   return kernels;
 }
-/// Notes a launch for messages.
+/// Records a launch for messages.
 inline void note_launch(const void* function) {
   std::vector<Launched>& kernels = launched_kernels();
   for (Launched& kernel : kernels) {
@@ -67,7 +66,7 @@ inline void note_launch(const void* function) {
   }
   kernels.push_back({function, kernel_name(function), true});
 }
-/// Notes that all launches have ended well.
+/// Records that all launches have ended without an error.
 inline void note_all_ended() {
   for (Launched& kernel : launched_kernels()) kernel.may_run = false;
 }
@@ -130,7 +129,7 @@ inline void check_cuda(cudaError_t error, const char* call, const char* file,
 template <int = 0>
 __global__ void __launch_bounds__(FA_PROBE_THREADS) code_probe() {}
 
-/// Notes what the code that is loaded on the current GPU was compiled for.
+/// Sets what the code that is loaded on the current GPU was compiled for.
 /// @throws std::runtime_error when the device reports an error
 inline void note_code(DeviceProperties& properties) {
   cudaFuncAttributes probe;
@@ -238,7 +237,7 @@ inline void* device_allocate(std::size_t bytes) {
   const cudaError_t error =
       cudaMalloc(&result, std::max<std::size_t>(bytes, 1));
   if (error == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // nothing is broken: forget it
+    (void)cudaGetLastError();  // the device is intact: clear the error
     std::size_t free = 0, total = 0;
     FA_CUDA(cudaMemGetInfo(&free, &total));
     throw std::runtime_error(fmt::format(
@@ -248,7 +247,7 @@ inline void* device_allocate(std::size_t bytes) {
   check_cuda(error, "cudaMalloc", __FILE__, __LINE__);
   return result;
 }
-/// Gives memory of the device back; null is nothing.
+/// Frees memory of the device; null is allowed.
 inline void device_free(void* memory) {
   cudaFree(memory);  // at the end of a scope, perhaps after an error
 }
@@ -315,13 +314,13 @@ class Event {
   ~Event() { cudaEventDestroy(event_); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  /// Puts the event behind everything launched so far.
+  /// Records the event after everything launched so far.
   /// @throws std::runtime_error when the device reports an error
   void record() { FA_CUDA(cudaEventRecord(event_)); }
-  /// Waits until the device has come to this event.
+  /// Waits until the device has reached this event.
   /// @throws std::runtime_error for an error of a launch before it
   void synchronize() const { FA_CUDA(cudaEventSynchronize(event_)); }
-  /// Milliseconds from another event to this one; the device has come to both.
+  /// Milliseconds from another event to this one; the device has reached both.
   /// @throws std::runtime_error when the device reports an error
   float milliseconds_since(const Event& start) const {
     float result = 0;

@@ -14,10 +14,7 @@ namespace fa::FA_TARGET {
 
 /// Four words of 32 bits.
 struct Words4 {
-  std::uint32_t x;  ///< the first
-  std::uint32_t y;  ///< the second
-  std::uint32_t z;  ///< the third
-  std::uint32_t w;  ///< the fourth
+  std::uint32_t x, y, z, w;  ///< the words
 };
 
 /// Four random words of 32 bits for a counter and a key: Philox4x32-10.
@@ -39,25 +36,22 @@ __host__ __device__ inline Words4 philox(Words4 counter, std::uint64_t key) {
 }
 //! [philox]
 
-/// Which weights of attention are dropped. Each has a random word of its own; four neighbours of a
-/// row share one call of philox().
+/// Which attention probabilities are dropped. Each has its own random word; four neighbours of a row
+/// share one call of philox().
 struct Dropout {
-  std::uint32_t threshold =
-      0;                   ///< dropped when its word is below; 0: none is
+  /// A probability is dropped when its word is below; 0: none is.
+  std::uint32_t threshold = 0;
   float factor = 1;        ///< of those that are kept
   std::uint64_t seed = 0;  ///< of all words
 
-  /// The words of keys 4 quad .. 4 quad + 3.
-  /// @param head  batch * heads + head
-  /// @param query row of the weights
-  /// @param quad  key / 4
+  /// The words of keys 4 quad .. 4 quad + 3 of a query; `head` is batch * heads + head.
   __host__ __device__ Words4 words(int head, int query, int quad) const {
     return philox(
         {static_cast<std::uint32_t>(quad), static_cast<std::uint32_t>(query),
          static_cast<std::uint32_t>(head), 0u},
         seed);
   }
-  /// What the weight of a query and a key is multiplied by: 0, or the factor of those kept.
+  /// What P of a query and a key is multiplied by: 0, or the factor of those that are kept.
   //! [of_weight]
   __host__ __device__ float of_weight(int head, int query, int key) const {
     if (threshold == 0) return 1;
@@ -71,12 +65,12 @@ struct Dropout {
   //! [of_weight]
 };
 
-/// Dropout of a share of the weights; of none, with threshold 0, for probability 0.
+/// Dropout with a probability; none, with threshold 0, for probability 0.
 /// @param probability 0 to below 1; rounded to a multiple of 2^-32
 /// @param seed        of the random words
 inline Dropout make_dropout(double probability, std::uint64_t seed) {
   Dropout result;
-  // Next to 1 the threshold would be 2^32, which is no word.
+  // Close to 1 the threshold would be 2^32, which does not fit a word.
   result.threshold = static_cast<std::uint32_t>(
       std::min(probability * 4294967296.0 + 0.5, 4294967295.0));
   result.factor = static_cast<float>(1 / (1 - probability));

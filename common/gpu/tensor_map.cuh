@@ -1,5 +1,5 @@
 /// @file
-/// The host's part of TMA: tells it how a tensor lies in memory. For hopper.cuh's kernels.
+/// The host's part of TMA: how a tensor lies in memory. For hopper.cuh's kernels.
 #pragma once
 
 #include <array>
@@ -21,24 +21,24 @@ inline bool has_hopper() {
   return can_run(device_properties(), kNeedsHopper);
 }
 
-/// Whether TMA takes such a distance between rows, heads or sequences of 16-bit numbers: a multiple
+/// Whether TMA supports such a distance between rows, heads or sequences of 16-bit elements: a multiple
 /// of 16 bytes, below 2^40 bytes.
 /// @param stride in elements
 constexpr bool is_tensor_map_stride(std::int64_t stride) {
   return stride >= 0 && stride % 8 == 0 && stride < std::int64_t{1} << 39;
 }
 
-/// A map of a tensor [batch, heads, rows, cols] of 16-bit numbers. Its box is what one copy takes:
-/// so many rows of a head, and the columns of a panel, swizzled.
+/// A map of a tensor [batch, heads, rows, cols] of 16-bit elements. Its box is what one copy moves: so
+/// many rows of a head, and the columns of a panel, swizzled.
 /// @tparam T       half or bfloat16
 /// @param data     element 0, at a multiple of 16 bytes
 /// @param sizes    batch, heads, rows, cols; each at least 1
 /// @param strides  from a sequence to the next, from a head, from a row, in elements; multiples of
-///                 8. That of a size of 1 says nothing.
+///                 8. That of a size of 1 is not used.
 /// @param box_rows 1 to 256
 /// @param panel_bytes of a row of the box: kPanelBytes or kNarrowPanelBytes
-/// @throws std::invalid_argument for what TMA does not take
-/// @throws std::runtime_error where the driver knows no TMA
+/// @throws std::invalid_argument for what TMA does not support
+/// @throws std::runtime_error where the driver has no TMA
 template <class T>
 TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
                      std::array<std::int64_t, 3> strides, int box_rows,
@@ -70,6 +70,16 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
     }
   }
   return encode_tensor_map<T>(data, sizes, strides, box_rows, panel_bytes);
+}
+
+/// The same of a matrix [rows, cols].
+/// @param ld from a row to the next, in elements, a multiple of 8
+template <class T>
+TensorMap tensor_map(const T* data, std::int64_t rows, std::int64_t cols,
+                     std::int64_t ld, int box_rows,
+                     int panel_bytes = kPanelBytes) {
+  return tensor_map(data, {1, 1, rows, cols}, {0, 0, ld}, box_rows,
+                    panel_bytes);
 }
 
 }  // namespace fa::FA_TARGET

@@ -5,8 +5,7 @@
 ///
 /// Nearly all of them end on a GPU from Volta on, where threads that have ended count as arrived at
 /// a barrier. CUDA does not promise it, and barrier_in_half_a_warp did not end on an H200 under
-/// compute-sanitizer: who runs them there sets a limit of time. What they compute is another
-/// matter.
+/// compute-sanitizer: set a time limit there. Their results are undefined.
 #pragma once
 
 #include <functional>
@@ -21,18 +20,17 @@ namespace fa::FA_TARGET {
 
 /// An entry of the table.
 struct BrokenKernel {
-  std::string name;   ///< for the command line
-  std::string wrong;  ///< the mistake, in one sentence
-  std::string kind;   ///< lab::Finding::kind that must be found
-  std::string line;   ///< comment at the end of the line where it is found
-  std::string
-      other;  ///< the same of the other line; empty where there is none
+  std::string name;                      ///< for the command line
+  std::string wrong;                     ///< the mistake, in one sentence
+  std::string kind;                      ///< lab::Finding::kind that must be found
+  std::string line;                      ///< comment at the end of the line where it is found
+  std::string other;                     ///< the same of the other line; empty where there is none
   std::function<void(bool broken)> run;  ///< launches it, or its right twin
 };
 
 // ---------------------------------------------------------------- barriers
 
-/// Turns 64 numbers around.
+/// Reverses 64 elements.
 //! [reverse]
 template <bool broken>
 __global__ void reverse(const float* in, float* out) {
@@ -59,7 +57,7 @@ __global__ void sum_of_tiles_too_early(const float* in, float* out) {
   out[i] = sum;
 }
 
-/// The same. A tile must not be needed any more when it is filled again.
+/// The same. All threads must have read a tile before it is filled again.
 template <bool broken>
 __global__ void sum_of_tiles_too_late(const float* in, float* out) {
   __shared__ float tile[64];
@@ -98,7 +96,7 @@ __global__ void transpose_tile(const float* in, float* out) {
   out[32 * y + x] = tile[x][y];  // a column of the tile
 }
 
-/// One warp brings what another one takes. Both warps come to a barrier, but not to the same one.
+/// One warp loads what another one stores. Both warps reach a barrier, but not the same one.
 template <bool broken>
 __global__ void barrier_in_two_branches(const float* in, float* out) {
   __shared__ float tile[32];
@@ -138,10 +136,9 @@ __global__ void barrier_in_half_a_warp(const float* in, float* out) {
   }
 }
 
-/// Turns n <= 64 numbers around. Threads without a number must come to the barrier all the same.
+/// Reverses n <= 64 elements. Threads without an element must arrive at the barrier, too.
 template <bool broken>
-__global__ void returns_before_the_barrier(const float* in, float* out,
-                                           unsigned n) {
+__global__ void returns_before_the_barrier(const float* in, float* out, unsigned n) {
   __shared__ float tile[64];
   const unsigned i = threadIdx.x;
   if (broken && i >= n) return;
@@ -238,8 +235,7 @@ __global__ void guard_off_by_one(const float* in, float* out, unsigned n) {
 
 /// A copy of a matrix. Blocks stand out over it to the right and below.
 template <bool broken>
-__global__ void no_guard_in_y(const float* in, float* out, unsigned rows,
-                              unsigned cols) {
+__global__ void no_guard_in_y(const float* in, float* out, unsigned rows, unsigned cols) {
   const unsigned x = blockIdx.x * blockDim.x + threadIdx.x;
   const unsigned y = blockIdx.y * blockDim.y + threadIdx.y;
   if (x < cols && (broken || y < rows)) {
@@ -275,8 +271,7 @@ __global__ void pad_overlaps(const float* a, const float* b, float* out) {
 
 /// y = alpha x + beta y; where beta is 0 the old y, which may be anything, is not to be read.
 template <bool broken>
-__global__ void reads_its_output(const float* x, float* y, float alpha,
-                                 float beta) {
+__global__ void reads_its_output(const float* x, float* y, float alpha, float beta) {
   const unsigned i = threadIdx.x;
   if (broken || beta != 0) {
     y[i] = alpha * x[i] + beta * y[i];  // old output
@@ -314,7 +309,7 @@ __global__ void blocks_add(float* sum) {
   }
 }
 
-/// Counts threads. Who sets the sum to 0 may come after others have added to it.
+/// Counts threads. The store of 0 may follow additions of other threads.
 template <bool broken>
 __global__ void store_beside_atomics(float* sum) {
   if (broken && blockIdx.x == 0 && threadIdx.x == 0) {
@@ -325,7 +320,7 @@ __global__ void store_beside_atomics(float* sum) {
 
 // ---------------------------------------------------------------- asynchronous copies
 
-/// Two groups of copies are begun; numbers of the second one are needed.
+/// Two groups of copies are begun; elements of the second one are needed.
 /// @tparam pending groups that are not waited for; 2: no wait at all
 template <int pending>
 __global__ void waits_for(const float* in, float* out) {
@@ -340,7 +335,7 @@ __global__ void waits_for(const float* in, float* out) {
   store4(out + i, load4(&stage[1][124 - i]));  // second copy is used
 }
 
-/// Turns 64 times 16 bytes around. A wait is for the thread's own copies; for others' there must
+/// Reverses 64 pieces of 16 bytes. A wait is for the thread's own copies; for others' there must
 /// be a barrier.
 template <bool broken>
 __global__ void wait_without_barrier(const float* in, float* out) {
@@ -353,11 +348,10 @@ __global__ void wait_without_barrier(const float* in, float* out) {
   store4(out + i, load4(&tile[252 - i]));  // copy of another thread
 }
 
-/// Sums tiles of 256 numbers that come through two buffers. A buffer must not be in use any more
-/// when the tile after the next one is sent for.
+/// Sums tiles of 256 numbers that come through two buffers. All threads must have read a
+/// buffer before the next copy to it begins.
 template <bool broken>
-__global__ void copy_over_a_tile_in_use(const float* in, float* out,
-                                        int tiles) {
+__global__ void copy_over_a_tile_in_use(const float* in, float* out, int tiles) {
   __shared__ __align__(16) float tile[2][256];
   const unsigned i = threadIdx.x;
   const auto fetch = [&](int t) {
@@ -391,93 +385,69 @@ inline DeviceBuffer<float> ones(std::int64_t count) {
 /// Global memory that is untouched; that of a DeviceBuffer is poisoned, which counts
 /// as written for the tools of a GPU.
 inline std::shared_ptr<float> untouched(std::size_t count) {
-  return {static_cast<float*>(device_allocate(count * sizeof(float))),
-          device_free};
+  return {static_cast<float*>(device_allocate(count * sizeof(float))), device_free};
 }
 
 /// Launches a kernel from `inputs` ones to `outputs` numbers, and waits for it.
 template <class... Further>
-void launch_plain(void (*kernel)(const float*, float*, Further...),
-                  const Launch& sizes, std::int64_t inputs,
-                  std::int64_t outputs, Further... further) {
+void launch_plain(void (*kernel)(const float*, float*, Further...), const Launch& sizes,
+                  std::int64_t inputs, std::int64_t outputs, Further... further) {
   const auto in = ones(inputs);
   DeviceBuffer<float> out(outputs);
   launch(kernel, sizes, in.data(), out.data(), further...);
   device_synchronize();
 }
 
-/// Launches a kernel that adds to one number, and waits for it.
-inline void launch_sum(void (*kernel)(float*)) {
-  DeviceBuffer<float> sum(1);
-  sum.zero();
-  launch(kernel, {{4}, {32}}, sum.data());
-  device_synchronize();
+/// BrokenKernel::run of such kernels.
+template <class... Further>
+auto launches(void (*broken)(const float*, float*, Further...),
+              void (*right)(const float*, float*, Further...), const Launch& sizes,
+              std::int64_t inputs, std::int64_t outputs, Further... further) {
+  return [=](bool is_broken) {
+    launch_plain(is_broken ? broken : right, sizes, inputs, outputs, further...);
+  };
+}
+
+/// The same of kernels that add to one number.
+inline auto launches_sum(void (*broken)(float*), void (*right)(float*)) {
+  return [=](bool is_broken) {
+    DeviceBuffer<float> total(1);
+    total.zero();
+    launch(is_broken ? broken : right, {{4}, {32}}, total.data());
+    device_synchronize();
+  };
 }
 
 /// All of them.
 inline std::vector<BrokenKernel> broken_kernels() {
   constexpr std::size_t tile_bytes = 32 * 33 * sizeof(float);
   return {
-      {"reverse", "No barrier between filling a tile and reading it.", "race",
-       "reverse reads", "reverse writes",
-       [](bool broken) {
-         launch_plain(broken ? reverse<true> : reverse<false>, {{1}, {64}},
-                      64, 64);
-       }},
-      {"sum_of_tiles_too_early",
-       "The first barrier of a loop over tiles is missing.", "race",
+      {"reverse", "No barrier between filling a tile and reading it.", "race", "reverse reads",
+       "reverse writes", launches(reverse<true>, reverse<false>, {{1}, {64}}, 64, 64)},
+      {"sum_of_tiles_too_early", "The first barrier of a loop over tiles is missing.", "race",
        "early tile is read", "early tile is filled",
-       [](bool broken) {
-         launch_plain(broken ? sum_of_tiles_too_early<true>
-                             : sum_of_tiles_too_early<false>,
-                      {{1}, {64}}, 192, 64);
-       }},
-      {"sum_of_tiles_too_late",
-       "The second barrier of a loop over tiles is missing.", "race",
+       launches(sum_of_tiles_too_early<true>, sum_of_tiles_too_early<false>, {{1}, {64}}, 192, 64)},
+      {"sum_of_tiles_too_late", "The second barrier of a loop over tiles is missing.", "race",
        "late tile is filled", "late tile is read",
-       [](bool broken) {
-         launch_plain(broken ? sum_of_tiles_too_late<true>
-                             : sum_of_tiles_too_late<false>,
-                      {{1}, {64}}, 192, 64);
-       }},
-      {"tree_sum", "No barrier between the levels of a tree of sums.", "race",
-       "tree adds", "tree adds",
-       [](bool broken) {
-         launch_plain(broken ? tree_sum<true> : tree_sum<false>, {{1}, {128}},
-                      128, 1);
-       }},
-      {"transpose_tile", "No barrier between rows in and columns out.",
-       "race", "a column of the tile", "a row of the tile",
-       [](bool broken) {
-         launch_plain(broken ? transpose_tile<true> : transpose_tile<false>,
-                      {{1}, {32, 32}}, 1024, 1024);
-       }},
-      {"barrier_in_two_branches", "Two warps meet at two different barriers.",
-       "barrier", "barrier of the first branch",
-       "barrier of the second branch",
-       [](bool broken) {
-         launch_plain(broken ? barrier_in_two_branches<true>
-                             : barrier_in_two_branches<false>,
-                      {{1}, {64}}, 32, 32);
-       }},
-      {"barrier_in_half_a_warp",
-       "Lanes of one warp meet at two different barriers.", "barrier",
+       launches(sum_of_tiles_too_late<true>, sum_of_tiles_too_late<false>, {{1}, {64}}, 192, 64)},
+      {"tree_sum", "No barrier between the levels of a tree of sums.", "race", "tree adds",
+       "tree adds", launches(tree_sum<true>, tree_sum<false>, {{1}, {128}}, 128, 1)},
+      {"transpose_tile", "No barrier between rows in and columns out.", "race",
+       "a column of the tile", "a row of the tile",
+       launches(transpose_tile<true>, transpose_tile<false>, {{1}, {32, 32}}, 1024, 1024)},
+      {"barrier_in_two_branches", "Two warps meet at two different barriers.", "barrier",
+       "barrier of the first branch", "barrier of the second branch",
+       launches(barrier_in_two_branches<true>, barrier_in_two_branches<false>, {{1}, {64}}, 32,
+                32)},
+      {"barrier_in_half_a_warp", "Lanes of one warp meet at two different barriers.", "barrier",
        "barrier of even lanes", "barrier of odd lanes",
-       [](bool broken) {
-         launch_plain(broken ? barrier_in_half_a_warp<true>
-                             : barrier_in_half_a_warp<false>,
-                      {{1}, {64}}, 32, 32);
-       }},
-      {"returns_before_the_barrier",
-       "Threads without work end before a barrier.", "barrier",
+       launches(barrier_in_half_a_warp<true>, barrier_in_half_a_warp<false>, {{1}, {64}}, 32, 32)},
+      {"returns_before_the_barrier", "Threads without work end before a barrier.", "barrier",
        "barrier not for all", "",
-       [](bool broken) {
-         launch_plain(broken ? returns_before_the_barrier<true>
-                             : returns_before_the_barrier<false>,
-                      {{1}, {64}}, 50, 50, 50u);
-       }},
-      {"histogram", "No barrier between emptying bins and counting.", "race",
-       "bins are counted in", "bins are emptied",
+       launches(returns_before_the_barrier<true>, returns_before_the_barrier<false>, {{1}, {64}},
+                50, 50, 50u)},
+      {"histogram", "No barrier between emptying bins and counting.", "race", "bins are counted in",
+       "bins are emptied",
        [](bool broken) {
          std::vector<int> numbers(128);
          for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -485,131 +455,77 @@ inline std::vector<BrokenKernel> broken_kernels() {
          }
          DeviceBuffer<int> in(128), out(32);
          in.upload(numbers.data());
-         launch(broken ? histogram<true> : histogram<false>, {{1}, {128}},
-                in.data(), out.data());
+         launch(broken ? histogram<true> : histogram<false>, {{1}, {128}}, in.data(), out.data());
          device_synchronize();
        }},
-      {"merge_of_warps",
-       "No barrier before the maxima and sums of warps are merged.", "race",
+      {"merge_of_warps", "No barrier before the maxima and sums of warps are merged.", "race",
        "maxima are merged", "maximum of a warp",
-       [](bool broken) {
-         launch_plain(broken ? merge_of_warps<true> : merge_of_warps<false>,
-                      {{1}, {128}}, 128, 128);
-       }},
-      {"fragment", "No barrier between filling a tile and ldmatrix.", "race",
-       "fragment is loaded", "rows of the fragment",
+       launches(merge_of_warps<true>, merge_of_warps<false>, {{1}, {128}}, 128, 128)},
+      {"fragment", "No barrier between filling a tile and ldmatrix.", "race", "fragment is loaded",
+       "rows of the fragment",
        [](bool broken) {
          DeviceBuffer<half> in(256);
          in.zero();
          DeviceBuffer<std::uint32_t> out(256);
-         launch(broken ? fragment<true> : fragment<false>, {{1}, {64}},
-                in.data(), out.data());
+         launch(broken ? fragment<true> : fragment<false>, {{1}, {64}}, in.data(), out.data());
          device_synchronize();
        }},
-      {"shuffle_for_a_barrier",
-       "A shuffle where __syncwarp() is needed: it orders no memory.", "race",
-       "box is emptied", "box is filled",
-       [](bool broken) {
-         launch_plain(broken ? shuffle_for_a_barrier<true>
-                             : shuffle_for_a_barrier<false>,
-                      {{1}, {32}}, 32, 32);
-       }},
-      {"tree_sum_in_a_warp",
-       "No __syncwarp() between the levels of a warp's tree of sums.", "race",
+      {"shuffle_for_a_barrier", "A shuffle where __syncwarp() is needed: it orders no memory.",
+       "race", "box is emptied", "box is filled",
+       launches(shuffle_for_a_barrier<true>, shuffle_for_a_barrier<false>, {{1}, {32}}, 32, 32)},
+      {"tree_sum_in_a_warp", "No __syncwarp() between the levels of a warp's tree of sums.", "race",
        "warp's tree adds", "warp's tree adds",
-       [](bool broken) {
-         launch_plain(
-             broken ? tree_sum_in_a_warp<true> : tree_sum_in_a_warp<false>,
-             {{1}, {32}}, 64, 1);
-       }},
-      {"guard_off_by_one", "The guard of a copy lets one thread too many in.",
-       "out of bounds", "at the edge", "",
-       [](bool broken) {
-         launch_plain(
-             broken ? guard_off_by_one<true> : guard_off_by_one<false>,
-             {{4}, {32}}, 100, 100, 100u);
-       }},
-      {"no_guard_in_y", "A grid of two dimensions, guarded in x only.",
-       "out of bounds", "below the last row", "",
-       [](bool broken) {
-         launch_plain(broken ? no_guard_in_y<true> : no_guard_in_y<false>,
-                      {{2, 3}, {8, 4}}, 10 * 13, 10 * 13, 10u, 13u);
-       }},
-      {"pad_leaves_memory",
-       "Rows 34 apart in dynamic shared memory for rows of 33.",
+       launches(tree_sum_in_a_warp<true>, tree_sum_in_a_warp<false>, {{1}, {32}}, 64, 1)},
+      {"guard_off_by_one", "The guard of a copy lets one thread too many in.", "out of bounds",
+       "at the edge", "",
+       launches(guard_off_by_one<true>, guard_off_by_one<false>, {{4}, {32}}, 100, 100, 100u)},
+      {"no_guard_in_y", "A grid of two dimensions, guarded in x only.", "out of bounds",
+       "below the last row", "",
+       launches(no_guard_in_y<true>, no_guard_in_y<false>, {{2, 3}, {8, 4}}, 10 * 13, 10 * 13, 10u,
+                13u)},
+      {"pad_leaves_memory", "Rows 34 apart in dynamic shared memory for rows of 33.",
        "out of bounds", "wide rows leave", "",
-       [](bool broken) {
-         launch_plain(
-             broken ? pad_leaves_memory<true> : pad_leaves_memory<false>,
-             {{1}, {32, 32}, tile_bytes}, 1024, 1024);
-       }},
-      {"pad_overlaps", "Rows 34 apart reach into the next tile.", "race",
-       "tile that is too wide", "tile that is reached into",
+       launches(pad_leaves_memory<true>, pad_leaves_memory<false>, {{1}, {32, 32}, tile_bytes},
+                1024, 1024)},
+      {"pad_overlaps", "Rows 34 apart reach into the next tile.", "race", "tile that is too wide",
+       "tile that is reached into",
        [](bool broken) {
          const auto a = ones(1024), b = ones(1024);
          DeviceBuffer<float> out(1024);
-         launch(broken ? pad_overlaps<true> : pad_overlaps<false>,
-                {{1}, {32, 32}, 2 * tile_bytes}, a.data(), b.data(),
-                out.data());
+         launch(broken ? pad_overlaps<true> : pad_overlaps<false>, {{1}, {32, 32}, 2 * tile_bytes},
+                a.data(), b.data(), out.data());
          device_synchronize();
        }},
-      {"reads_its_output",
-       "An output that was never written is read, times 0.", "unwritten",
+      {"reads_its_output", "An output that was never written is read, times 0.", "unwritten",
        "old output", "",
        [](bool broken) {
          const auto x = ones(32);
          const auto y = untouched(32);
-         launch(broken ? reads_its_output<true> : reads_its_output<false>,
-                {{1}, {32}}, x.data(), y.get(), 2, 0);
+         launch(broken ? reads_its_output<true> : reads_its_output<false>, {{1}, {32}}, x.data(),
+                y.get(), 2, 0);
          device_synchronize();
        }},
-      {"tail_of_a_tile", "The tail of a tile is summed, but never written.",
-       "unwritten", "tail is read", "",
-       [](bool broken) {
-         // The second block must not see what the first one wrote.
-         launch_plain(broken ? tail_of_a_tile<true> : tail_of_a_tile<false>,
-                      {{2}, {64}}, 50, 128, 50u);
-       }},
-      {"blocks_add", "Blocks add to one number without atomicAdd.", "race",
-       "plain sum", "plain sum",
-       [](bool broken) {
-         launch_sum(broken ? blocks_add<true> : blocks_add<false>);
-       }},
-      {"store_beside_atomics", "A plain store beside others' atomicAdd.",
-       "race", "atomic sum", "plain store",
-       [](bool broken) {
-         launch_sum(broken ? store_beside_atomics<true>
-                           : store_beside_atomics<false>);
-       }},
+      {"tail_of_a_tile", "The tail of a tile is summed, but never written.", "unwritten",
+       "tail is read", "",
+       // The second block must not see what the first one wrote.
+       launches(tail_of_a_tile<true>, tail_of_a_tile<false>, {{2}, {64}}, 50, 128, 50u)},
+      {"blocks_add", "Blocks add to one number without atomicAdd.", "race", "plain sum",
+       "plain sum", launches_sum(blocks_add<true>, blocks_add<false>)},
+      {"store_beside_atomics", "A plain store beside others' atomicAdd.", "race", "atomic sum",
+       "plain store", launches_sum(store_beside_atomics<true>, store_beside_atomics<false>)},
       {"copy_without_wait", "An asynchronous copy is not waited for.", "copy",
        "second copy is used", "second copy",
-       [](bool broken) {
-         launch_plain(broken ? waits_for<2> : waits_for<0>, {{1}, {32}}, 256,
-                      128);
-       }},
-      {"one_wait_too_few",
-       "The wait leaves the group that is needed pending.", "copy",
+       launches(waits_for<2>, waits_for<0>, {{1}, {32}}, 256, 128)},
+      {"one_wait_too_few", "The wait leaves the group that is needed pending.", "copy",
        "second copy is used", "second copy",
-       [](bool broken) {
-         launch_plain(broken ? waits_for<1> : waits_for<0>, {{1}, {32}}, 256,
-                      128);
-       }},
-      {"wait_without_barrier",
-       "A wait without a barrier, and then another thread's copy is read.",
+       launches(waits_for<1>, waits_for<0>, {{1}, {32}}, 256, 128)},
+      {"wait_without_barrier", "A wait without a barrier, and then another thread's copy is read.",
        "race", "copy of another thread", "copy without a barrier",
-       [](bool broken) {
-         launch_plain(broken ? wait_without_barrier<true>
-                             : wait_without_barrier<false>,
-                      {{1}, {64}}, 256, 256);
-       }},
-      {"copy_over_a_tile_in_use",
-       "A tile is sent for while others still read what it overwrites.",
+       launches(wait_without_barrier<true>, wait_without_barrier<false>, {{1}, {64}}, 256, 256)},
+      {"copy_over_a_tile_in_use", "A copy begins while others still read what it overwrites.",
        "race", "next tile", "this tile",
-       [](bool broken) {
-         launch_plain(broken ? copy_over_a_tile_in_use<true>
-                             : copy_over_a_tile_in_use<false>,
-                      {{1}, {64}}, 1024, 64, 4);
-       }},
+       launches(copy_over_a_tile_in_use<true>, copy_over_a_tile_in_use<false>, {{1}, {64}}, 1024,
+                64, 4)},
   };
 }
 

@@ -35,8 +35,7 @@ __global__ void __launch_bounds__(64) small_blocks(int* to) {
 
 TEST_CASE("messages name kernels without what surrounds them") {
   CHECK(kernel_name(reinterpret_cast<const void*>(nothing)) == "nothing");
-  CHECK(kernel_name(reinterpret_cast<const void*>(write_one<float>)) ==
-        "write_one<float>");
+  CHECK(kernel_name(reinterpret_cast<const void*>(write_one<float>)) == "write_one<float>");
 }
 
 TEST_CASE("a launch that fails names the kernel and what it takes") {
@@ -51,9 +50,7 @@ TEST_CASE("a launch that fails names the kernel and what it takes") {
   CHECK(contains(shared, "40000 bytes of static shared memory"));
   CHECK(contains(shared, "in 3 blocks of 32 threads"));
   CHECK(contains(shared, "cudaErrorInvalidValue"));
-  const std::string block = message_of<E>([&] {
-    launch(small_blocks, {{1}, {128}}, to.data());
-  });
+  const std::string block = message_of<E>([&] { launch(small_blocks, {{1}, {128}}, to.data()); });
   CAPTURE(block);
   CHECK(contains(block, "launch of small_blocks, which takes "));
   CHECK(contains(block, "at most 64 threads a block"));
@@ -62,8 +59,7 @@ TEST_CASE("a launch that fails names the kernel and what it takes") {
 }
 
 TEST_CASE("a call that fails is named with its place") {
-  const std::string message =
-      message_of<E>([] { FA_CUDA(cudaSetDevice(1000)); });
+  const std::string message = message_of<E>([] { FA_CUDA(cudaSetDevice(1000)); });
   CAPTURE(message);
   CHECK(contains(message, "cuda_test.cu:"));
   CHECK(contains(message, ": cudaSetDevice(1000): "));
@@ -71,8 +67,8 @@ TEST_CASE("a call that fails is named with its place") {
 }
 
 TEST_CASE("too little memory: the GPU says how much is free") {
-  const std::string message = message_of<E>(
-      [] { DeviceBuffer<float> buffer(std::int64_t{1} << 48); });
+  const std::string message =
+      message_of<E>([] { DeviceBuffer<float> buffer(std::int64_t{1} << 48); });
   CAPTURE(message);
   CHECK(contains(message, device_properties().name + " has "));
   CHECK(contains(message, " free, of "));
@@ -96,11 +92,9 @@ TEST_CASE("a kernel that writes nowhere" * doctest::skip()) {
 }
 
 TEST_CASE("an error of a kernel is told by the call that waits") {
-  const std::filesystem::path program =
-      std::filesystem::read_symlink("/proc/self/exe");
-  const auto outcome =
-      testing::run(testing::quoted(program) +
-                   " --no-skip --test-case='a kernel that writes nowhere'");
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
+  const auto outcome = testing::run(testing::quoted(program) +
+                                    " --no-skip --test-case='a kernel that writes nowhere'");
   CAPTURE(outcome.output);
   CHECK(outcome.status == 0);
   CHECK(contains(outcome.output, "1 passed"));
@@ -119,17 +113,15 @@ TEST_CASE("an exception while kernels are timed leaks nothing") {
   for (int i = 0; i < tries && leaks; ++i) {
     const std::size_t before = free_bytes();
     for (int j = 0; j < times; ++j) {
-      const std::string message = message_of<std::logic_error>([] {
-        median_milliseconds([] { throw std::logic_error("no kernel"); });
-      });
+      const std::string message = message_of<std::logic_error>(
+          [] { median_milliseconds([] { throw std::logic_error("no kernel"); }); });
       CHECK(message == "no kernel");
     }
     leaks = free_bytes() + times * device_properties().l2_bytes <= before;
   }
   CHECK(!leaks);
-  CHECK(message_of<std::invalid_argument>([] {
-          median_milliseconds([] {}, 0);
-        }) == "0 repeats to time; at least 1 is needed");
+  CHECK(message_of<std::invalid_argument>([] { median_milliseconds([] {}, 0); }) ==
+        "0 repeats to time; at least 1 is needed");
 }
 
 TEST_CASE("a stream is CUDA's own") {

@@ -13,22 +13,18 @@ TEST_CASE("Hopper's kernels run on Hopper GPUs, with code for sm_90a") {
   CHECK(missing(gpus::kH100With90, kNeedsHopper) ==
         "needs sm_90a (TMA and wgmma); this build has code for sm_90 only, "
         "see CMAKE_CUDA_ARCHITECTURES");
-  CHECK(missing(gpus::kB200, kNeedsHopper) ==
-        "needs sm_90a (TMA and wgmma); B200 is sm_100");
-  CHECK(missing(gpus::kT4, kNeedsHopper) ==
-        "needs sm_90a (TMA and wgmma); T4 is sm_75");
+  CHECK(missing(gpus::kB200, kNeedsHopper) == "needs sm_90a (TMA and wgmma); B200 is sm_100");
+  CHECK(missing(gpus::kT4, kNeedsHopper) == "needs sm_90a (TMA and wgmma); T4 is sm_75");
 }
 
-TEST_CASE(
-    "instructions of sm_80 are in code for it, on GPUs that are newer") {
+TEST_CASE("instructions of sm_80 are in code for it, on GPUs that are newer") {
   for (const DeviceProperties& gpu :
        {gpus::kA100, gpus::kRtx4090, gpus::kH100With80, gpus::kB200}) {
     CAPTURE(gpu.name);
     CHECK(can_run(gpu, kNeedsCpAsync));
     CHECK(can_run(gpu, kNeedsMma));
   }
-  CHECK(missing(gpus::kT4, kNeedsCpAsync) ==
-        "needs sm_80 (cp.async); T4 is sm_75");
+  CHECK(missing(gpus::kT4, kNeedsCpAsync) == "needs sm_80 (cp.async); T4 is sm_75");
   CHECK(missing(gpus::kA100With75, kNeedsMma) ==
         "needs sm_80 (mma.m16n8k16); this build has code for sm_75 only, see "
         "CMAKE_CUDA_ARCHITECTURES");

@@ -15,9 +15,8 @@ namespace fa::gpus {
 /// @param shared_bytes of a block, at most
 /// @param code         the architecture that the code was compiled for
 /// @param sm_90a       whether this is sm_90a
-inline DeviceProperties gpu(const std::string& name, int capability,
-                            std::size_t shared_bytes, int code,
-                            bool sm_90a = false) {
+inline DeviceProperties gpu(const std::string& name, int capability, std::size_t shared_bytes,
+                            int code, bool sm_90a = false) {
   DeviceProperties result;
   result.name = name;
   result.compute_capability = capability;

@@ -1,31 +1,16 @@
-// What kernels are written with and what runs them. Compiled for the lab and for the GPU: where
-// both pass, both agree.
+// What runs kernels, and what they are written with but tensor cores. Compiled for the lab and for
+// the GPU: where both pass, both agree.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include <doctest/doctest.h>
 
-#include "common/gpu/kernel.cuh"
-#include "common/gpu/launch.cuh"
 #include "common/gpu/philox.cuh"
-#include "common/tensor/random.hpp"
-#include "common/tensor/tensor.hpp"
-#include "common/testing/process.hpp"
-#include "common/testing/skip.hpp"
+#include "common/gpu/tests/surface.cuh"
 
 namespace fa::FA_TARGET {
 namespace {
-
-using testing::contains;
-using testing::message_of;
-
-template <class T>
-std::vector<T> values(const DeviceBuffer<T>& buffer) {
-  std::vector<T> result(static_cast<std::size_t>(buffer.count()));
-  buffer.download(result.data());
-  return result;
-}
 
 __global__ void count_visits(int* visits, Size size) {
   const unsigned x = blockIdx.x * blockDim.x + threadIdx.x;
@@ -40,26 +25,23 @@ TEST_CASE("every thread of a ragged grid runs once") {
   DeviceBuffer<int> visits(size.count());
   visits.zero();
   launch(count_visits,
-         {{ceil_div(size.x, block.x), ceil_div(size.y, block.y),
-           ceil_div(size.z, block.z)},
-          block},
+         {{ceil_div(size.x, block.x), ceil_div(size.y, block.y), ceil_div(size.z, block.z)}, block},
          visits.data(), size);
   for (const int count : values(visits)) CHECK(count == 1);
 }
 
-__global__ void scaled_sum(const float* a, const float* b, float* c,
-                           std::int64_t n, double factor) {
+__global__ void scaled_sum(const float* a, const float* b, float* c, std::int64_t n,
+                           double factor) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < n) c[i] = static_cast<float>(factor) * (a[i] + b[i]);
 }
 
 TEST_CASE("arguments are converted to the kernel's parameters") {
   const std::int64_t n = 1000;
-  const auto a = normal_tensor<float, 1>({n}, 1),
-             b = normal_tensor<float, 1>({n}, 2);
+  const auto a = normal_tensor<float, 1>({n}, 1), b = normal_tensor<float, 1>({n}, 2);
   DeviceBuffer<float> device_a(a), device_b(b), c(n);
-  launch(scaled_sum, {{8}, {128}}, device_a.data(), device_b.data(), c.data(),
-         999, 2);  // int to int64 and to double
+  launch(scaled_sum, {{8}, {128}}, device_a.data(), device_b.data(), c.data(), 999,
+         2);  // int to int64 and to double
   const auto result = values(c);
   for (std::size_t i = 0; i < 999; ++i) {
     CHECK(result[i] == 2 * (a.data()[i] + b.data()[i]));
@@ -91,15 +73,13 @@ TEST_CASE("shared memory carries data between the threads of a block") {
   for (const bool dynamic : {false, true}) {
     out.poison();
     if (dynamic) {  // more than a kernel has without asking
-      launch(reverse_dynamic, {{50}, {96}, 100 * 1024}, device_in.data(),
-             out.data());
+      launch(reverse_dynamic, {{50}, {96}, 100 * 1024}, device_in.data(), out.data());
     } else {
       launch(reverse_static, {{50}, {96}}, device_in.data(), out.data());
     }
     const auto result = values(out);
     for (int i = 0; i < 96 * 50; ++i) {
-      REQUIRE(result[static_cast<std::size_t>(i)] ==
-              i / 96 * 96 + 95 - i % 96);
+      REQUIRE(result[static_cast<std::size_t>(i)] == i / 96 * 96 + 95 - i % 96);
     }
   }
 }
@@ -117,19 +97,15 @@ __global__ void all_shuffles(int* out) {
   mine[4] = __shfl_sync(kAllLanes, value, 7);
   mine[5] = __shfl_sync(kAllLanes, value, 1, 4);
   mine[6] = static_cast<int>(__ballot_sync(kAllLanes, lane % 3 == 0));
-  mine[7] = __any_sync(kAllLanes, lane == 31) +
-            2 * __all_sync(kAllLanes, lane < 31);
+  mine[7] = __any_sync(kAllLanes, lane == 31) + 2 * __all_sync(kAllLanes, lane < 31);
   mine[8] = __shfl_down_sync(kAllLanes, value, 1, 16);
 }
 
-TEST_CASE("shuffles and votes give what their definitions say") {
-  DeviceBuffer<int> out(64 * kShuffles);
-  launch(all_shuffles, {{1}, {64}}, out.data());
-  const auto result = values(out);
+TEST_CASE("shuffles and votes return what CUDA defines") {
+  const auto result = output_of<int>(all_shuffles, 64, 64 * kShuffles);
   for (int thread = 0; thread < 64; ++thread) {
     const int lane = thread % 32;
-    const int* mine =
-        result.data() + static_cast<std::ptrdiff_t>(thread) * kShuffles;
+    const int* mine = result.data() + static_cast<std::ptrdiff_t>(thread) * kShuffles;
     CAPTURE(thread);
     CHECK(mine[0] == 100 + (lane ^ 5));
     CHECK(mine[1] == 100 + (lane ^ 2));
@@ -157,14 +133,11 @@ __global__ void halves_apart(int* out) {
   out[lane] = __shfl_xor_sync(kAllLanes, value, 16);
 }
 
-TEST_CASE("halves of a warp can work apart and meet again") {
-  DeviceBuffer<int> out(32);
-  launch(halves_apart, {{1}, {32}}, out.data());
-  const auto result = values(out);
+TEST_CASE("halves of a warp can shuffle separately and then together") {
+  const auto result = output_of<int>(halves_apart, 32, 32);
   for (int lane = 0; lane < 32; ++lane) {
     const int other = lane ^ 16;
-    CHECK(result[static_cast<std::size_t>(lane)] ==
-          (other < 16 ? other ^ 1 : other ^ 2));
+    CHECK(result[static_cast<std::size_t>(lane)] == (other < 16 ? other ^ 1 : other ^ 2));
   }
 }
 
@@ -178,13 +151,9 @@ __global__ void reduce_groups(const float* in, float* out) {
 
 TEST_CASE("warp reductions, of whole warps and of groups of lanes") {
   Tensor<float, 1> in({64});
-  fill_with(in.view(), [](std::uint64_t i) {
-    return static_cast<double>(random_bits(1, i) % 1000) - 500;
-  });
-  const DeviceBuffer<float> device_in(in);
-  DeviceBuffer<float> out(256);
-  launch(reduce_groups, {{1}, {64}}, device_in.data(), out.data());
-  const auto result = values(out);
+  fill_with(in.view(),
+            [](std::uint64_t i) { return static_cast<double>(random_bits(1, i) % 1000) - 500; });
+  const auto result = output_of<float>(reduce_groups, 64, 256, DeviceBuffer<float>(in));
   for (int i = 0; i < 64; ++i) {
     const auto over = [&](int width, bool sum) {
       const float* first = in.data() + i / width * width;
@@ -250,10 +219,7 @@ __global__ void copy_by_fours(const float* in, float* out) {
 
 TEST_CASE("load4 and store4 move sixteen bytes") {
   const auto in = normal_tensor<float, 1>({128}, 1);
-  const DeviceBuffer<float> device_in(in);
-  DeviceBuffer<float> out(128);
-  launch(copy_by_fours, {{1}, {32}}, device_in.data(), out.data());
-  const auto result = values(out);
+  const auto result = output_of<float>(copy_by_fours, 32, 128, DeviceBuffer<float>(in));
   CHECK(std::equal(result.begin(), result.end(), in.data()));
 }
 
@@ -276,24 +242,19 @@ __global__ void staged_copy(const float* in, float* out) {
 TEST_CASE("asynchronous copies arrive in the order of their groups") {
   FA_SKIP_WHERE_MISSING(device_properties(), kNeedsCpAsync);
   const auto in = normal_tensor<float, 1>({256}, 1);
-  const DeviceBuffer<float> device_in(in);
-  DeviceBuffer<float> out(256);
-  launch(staged_copy, {{1}, {32}}, device_in.data(), out.data());
-  const auto result = values(out);
+  const auto result = output_of<float>(staged_copy, 32, 256, DeviceBuffer<float>(in));
   for (int i = 0; i < 128; ++i) {
     const int from = 124 - i / 4 * 4 + i % 4;
     CHECK(result[static_cast<std::size_t>(i)] == in(from));
-    CHECK(result[static_cast<std::size_t>(128 + i)] ==
-          (from / 4 == 5 ? 0.0f : in(128 + from)));
+    CHECK(result[static_cast<std::size_t>(128 + i)] == (from / 4 == 5 ? 0.0f : in(128 + from)));
   }
 }
 
 // A 32 x 32 tile is transposed during the copy; one row of the source is left out.
-__global__ void turned_copy(const float* in, float* out) {
-  __shared__ float turned[32][33];
+__global__ void transposed_copy(const float* in, float* out) {
+  __shared__ float tile[32][33];
   for (int row = 0; row < 32; ++row) {
-    cp_async4(&turned[threadIdx.x][row], in + 32 * row + threadIdx.x,
-              row != 5);
+    cp_async4(&tile[threadIdx.x][row], in + 32 * row + threadIdx.x, row != 5);
   }
   cp_async_commit();
   cp_async_wait<0>();
@@ -301,18 +262,17 @@ __global__ void turned_copy(const float* in, float* out) {
   for (int row = 0; row < 32; ++row) {
     float* to = out + 32 * row + 2 * threadIdx.x;
     if (threadIdx.x < 16) {
-      store2(to, turned[row][2 * threadIdx.x],
-             turned[row][2 * threadIdx.x + 1]);
+      store2(to, tile[row][2 * threadIdx.x], tile[row][2 * threadIdx.x + 1]);
     }
   }
 }
 
-TEST_CASE("four-byte copies can turn a tile, and pairs are stored") {
+TEST_CASE("cp_async4 can transpose a tile, and store2 stores pairs") {
   FA_SKIP_WHERE_MISSING(device_properties(), kNeedsCpAsync);
   const auto in = normal_tensor<float, 2>({32, 32}, 1);
   const DeviceBuffer<float> device_in(in);
   DeviceBuffer<float> out(32 * 32);
-  launch(turned_copy, {{1}, {32}}, device_in.data(), out.data());
+  launch(transposed_copy, {{1}, {32}}, device_in.data(), out.data());
   const auto result = out.tensor<float, 2>({32, 32});
   for (int i = 0; i < 32; ++i) {
     for (int j = 0; j < 32; ++j) {
@@ -321,297 +281,20 @@ TEST_CASE("four-byte copies can turn a tile, and pairs are stored") {
   }
 }
 
-template <class T>
-__global__ void convert(const float* in, T* out, float* back,
-                        std::uint32_t* pairs) {
-  const unsigned i = threadIdx.x;
-  out[i] = from_float<T>(in[i]);
-  back[i] = to_float(out[i]);
-  pairs[i] = pack2<T>(in[i], -in[i]);
-}
-
-template <class T, class H>
-void check_conversions() {
-  Tensor<float, 1> in({64});
-  fill_with(in.view(), [](std::uint64_t i) {
-    return std::ldexp(random_normal(3, i), static_cast<int>(i % 16) - 8);
-  });
-  in(0) = 1.0f + 1.0f / 512;  // halfway between two bfloat16: to even
-  in(1) = 1.0f + 1.0f / 4096;
-  const DeviceBuffer<float> device_in(in);
-  DeviceBuffer<T> out(64);
-  DeviceBuffer<float> back(64);
-  DeviceBuffer<std::uint32_t> pairs(64);
-  launch(convert<T>, {{1}, {64}}, device_in.data(), out.data(), back.data(),
-         pairs.data());
-  const auto rounded = values(back);
-  const auto packed = values(pairs);
-  for (int i = 0; i < 64; ++i) {
-    const H expected = static_cast<H>(in(i)),
-            negative = static_cast<H>(-in(i));
-    std::uint16_t low, high;
-    std::memcpy(&low, &expected, 2);
-    std::memcpy(&high, &negative, 2);
-    CHECK(rounded[static_cast<std::size_t>(i)] ==
-          static_cast<float>(expected));
-    CHECK(packed[static_cast<std::size_t>(i)] ==
-          (std::uint32_t{high} << 16 | low));
-  }
-}
-
-TEST_CASE("16-bit numbers are rounded as the host rounds them") {
-  check_conversions<half, fa::half>();
-  check_conversions<bfloat16, fa::bfloat16>();
-}
-
-// Element (row, col) of matrix m is coded as 1024 m + 8 row + col.
-__global__ void load_fragments(std::uint32_t* out) {
-  __shared__ __align__(16) std::uint16_t matrices[4][8][8];
-  const int lane = static_cast<int>(threadIdx.x);
-  for (int i = lane; i < 256; i += 32) {
-    matrices[i / 64][i / 8 % 8][i % 8] =
-        static_cast<std::uint16_t>(i / 64 * 1024 + i % 64);
-  }
-  __syncthreads();
-  std::uint32_t straight[4], transposed[4];
-  ldmatrix_x4(straight, &matrices[lane / 8][lane % 8][0]);
-  ldmatrix_x4_transposed(transposed, &matrices[lane / 8][lane % 8][0]);
-  for (int m = 0; m < 4; ++m) {
-    out[8 * lane + m] = straight[m];
-    out[8 * lane + 4 + m] = transposed[m];
-  }
-}
-
-TEST_CASE("ldmatrix gives each lane the elements of its fragment") {
-  DeviceBuffer<std::uint32_t> out(256);
-  launch(load_fragments, {{1}, {32}}, out.data());
-  const auto result = values(out);
-  for (std::uint32_t lane = 0; lane < 32; ++lane) {
-    const std::uint32_t g = lane / 4, t = lane % 4;
-    for (std::uint32_t m = 0; m < 4; ++m) {
-      const std::uint32_t first = 1024 * m + 8 * g + 2 * t;
-      CHECK(result[8 * lane + m] == ((first + 1) << 16 | first));
-      const std::uint32_t above = 1024 * m + 8 * (2 * t) + g;
-      CHECK(result[8 * lane + 4 + m] == ((above + 8) << 16 | above));
-    }
-  }
-}
-
-// D = C + A B of one warp, each lane filling its fragments as the comment of mma_m16n8k16 says.
-template <class T>
-__global__ void one_product(const float* a, const float* b, float* d) {
-  const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4;
-  const auto of_a = [&](int row, int col) {
-    return pack2<T>(a[16 * row + col], a[16 * row + col + 1]);
-  };
-  const auto of_b = [&](int row, int col) {
-    return pack2<T>(b[8 * row + col], b[8 * (row + 1) + col]);
-  };
-  const std::uint32_t a_frag[4] = {of_a(g, 2 * t), of_a(g + 8, 2 * t),
-                                   of_a(g, 2 * t + 8),
-                                   of_a(g + 8, 2 * t + 8)};
-  const std::uint32_t b_frag[2] = {of_b(2 * t, g), of_b(2 * t + 8, g)};
-  float d_frag[4];
-  for (int i = 0; i < 4; ++i) {
-    d_frag[i] = d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2];
-  }
-  mma_m16n8k16<T>(d_frag, a_frag, b_frag);
-  for (int i = 0; i < 4; ++i) {
-    d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2] = d_frag[i];
-  }
-}
-
-template <class T>
-void check_product() {
-  const auto whole = [](std::uint64_t seed) {  // exact in every type
-    return [seed](std::uint64_t i) {
-      return static_cast<double>(random_bits(seed, i) % 17) - 8;
-    };
-  };
-  Tensor<float, 2> a({16, 16}), b({16, 8}), c({16, 8});
-  fill_with(a.view(), whole(1));
-  fill_with(b.view(), whole(2));
-  fill_with(c.view(), whole(3));
-  const DeviceBuffer<float> device_a(a), device_b(b);
-  DeviceBuffer<float> d(c);
-  launch(one_product<T>, {{1}, {32}}, device_a.data(), device_b.data(),
-         d.data());
-  const auto result = d.template tensor<float, 2>({16, 8});
-  for (int i = 0; i < 16; ++i) {
-    for (int j = 0; j < 8; ++j) {
-      float expected = c(i, j);
-      for (int k = 0; k < 16; ++k) expected += a(i, k) * b(k, j);
-      CHECK(result(i, j) == expected);
-    }
-  }
-}
-
-TEST_CASE("mma_m16n8k16 adds the product of its fragments") {
-  FA_SKIP_WHERE_MISSING(device_properties(), kNeedsMma);
-  check_product<half>();
-  check_product<bfloat16>();
-}
-
-__global__ void tf32_parts(const std::uint32_t* in, std::uint32_t* out) {
-  const unsigned i = threadIdx.x;
-  out[2 * i] = tf32_nearest(in[i]);
-  out[2 * i + 1] = tf32_truncated(in[i]) & 0xffffe000u;
-}
-
-TEST_CASE("TF32 has the upper 19 bits of a float32, rounded or cut off") {
-  const std::uint32_t one = 0x3f800000;
-  const std::uint32_t in[] = {0,
-                              one,
-                              one + 0xfff,
-                              one + 0x1000,
-                              one + 0x1fff,
-                              one + 0x7fffff,
-                              0x80000000 | (one + 0x1000),
-                              0x7f800000,
-                              1,
-                              0x1000};
-  const std::uint32_t nearest[] = {0,
-                                   one,
-                                   one,
-                                   one + 0x2000,
-                                   one + 0x2000,
-                                   one + 0x800000,
-                                   0x80000000 | (one + 0x2000),
-                                   0x7f800000,
-                                   0,
-                                   0x2000};
-  constexpr std::int64_t count = std::size(in);
-  Tensor<std::uint32_t, 1> given({count});
-  std::copy(std::begin(in), std::end(in), given.data());
-  const DeviceBuffer<std::uint32_t> device_in(given);
-  DeviceBuffer<std::uint32_t> out(2 * count);
-  launch(tf32_parts, {{1}, {count}}, device_in.data(), out.data());
-  const auto result = values(out);
-  for (std::size_t i = 0; i < count; ++i) {
-    CAPTURE(i);
-    CHECK(result[2 * i] == nearest[i]);
-    CHECK(result[2 * i + 1] == (in[i] & 0xffffe000u));
-  }
-}
-
-// D = C + A B of one warp, as the comment of mma_m16n8k8 says.
-__global__ void one_tf32_product(const float* a, const float* b, float* d) {
-  const int lane = static_cast<int>(threadIdx.x), g = lane / 4, t = lane % 4;
-  std::uint32_t a_frag[4], b_frag[2];
-  for (int i = 0; i < 4; ++i) {
-    a_frag[i] = tf32_truncated(
-        __float_as_uint(a[8 * (g + 8 * (i % 2)) + t + 4 * (i / 2)]));
-  }
-  for (int i = 0; i < 2; ++i) {
-    b_frag[i] = tf32_truncated(__float_as_uint(b[8 * (t + 4 * i) + g]));
-  }
-  float d_frag[4];
-  for (int i = 0; i < 4; ++i) {
-    d_frag[i] = d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2];
-  }
-  mma_m16n8k8(d_frag, a_frag, b_frag);
-  for (int i = 0; i < 4; ++i) {
-    d[8 * (g + 8 * (i / 2)) + 2 * t + i % 2] = d_frag[i];
-  }
-}
-
-TEST_CASE("mma_m16n8k8 adds the product of its fragments") {
-  FA_SKIP_WHERE_MISSING(device_properties(), kNeedsMma);
-  const auto whole = [](std::uint64_t seed) {  // exact, also in TF32
-    return [seed](std::uint64_t i) {
-      return static_cast<double>(random_bits(seed, i) % 1025) - 512;
-    };
-  };
-  Tensor<float, 2> a({16, 8}), b({8, 8}), c({16, 8});
-  fill_with(a.view(), whole(1));
-  fill_with(b.view(), whole(2));
-  fill_with(c.view(), whole(3));
-  const auto multiply = [&] {
-    const DeviceBuffer<float> device_a(a), device_b(b);
-    DeviceBuffer<float> d(c);
-    launch(one_tf32_product, {{1}, {32}}, device_a.data(), device_b.data(),
-           d.data());
-    return d.tensor<float, 2>({16, 8});
-  };
-  const auto result = multiply();
-  for (int i = 0; i < 16; ++i) {
-    for (int j = 0; j < 8; ++j) {
-      float expected = c(i, j);
-      for (int k = 0; k < 8; ++k) expected += a(i, k) * b(k, j);
-      CHECK(result(i, j) == expected);
-    }
-  }
-  // Whatever stands in the lower 13 bits, they are not read.
-  const auto fill_unread = [](Tensor<float, 2>& x) {
-    for (std::int64_t i = 0; i < x.count(); ++i) {
-      std::uint32_t bits;
-      std::memcpy(&bits, &x.data()[i], sizeof bits);
-      bits |= 0x1fff;
-      std::memcpy(&x.data()[i], &bits, sizeof bits);
-    }
-  };
-  fill_unread(a);
-  fill_unread(b);
-  const auto again = multiply();
-  for (int i = 0; i < 16; ++i) {
-    for (int j = 0; j < 8; ++j) CHECK(again(i, j) == result(i, j));
-  }
-}
-
-TEST_CASE("mma_m16n8k8 cuts its sums off as an H200 does") {
-  const DeviceProperties device = device_properties();
-  FA_SKIP_WHERE_MISSING(device, kNeedsMma);
-  const bool in_lab = device.compute_capability == 0;
-  if (!in_lab && device.compute_capability != 90) return;  // may differ
-  // What one sum is, of c and products of pairs.
-  const auto sum = [](float given,
-                      const std::vector<std::pair<float, float>>& products) {
-    Tensor<float, 2> a({16, 8}), b({8, 8}), c({16, 8});
-    c.data()[0] = given;
-    for (std::size_t k = 0; k < products.size(); ++k) {
-      const auto col = static_cast<std::int64_t>(k);
-      a(0, col) = products[k].first;
-      b(col, 0) = products[k].second;
-    }
-    const DeviceBuffer<float> device_a(a), device_b(b);
-    DeviceBuffer<float> d(c);
-    launch(one_tf32_product, {{1}, {32}}, device_a.data(), device_b.data(),
-           d.data());
-    return d.tensor<float, 2>({16, 8})(0, 0);
-  };
-  const auto power = [](int exponent) { return std::ldexp(1.0f, exponent); };
-  const auto eight = [](float x, float y) {
-    return std::vector<std::pair<float, float>>(8, {x, y});
-  };
-  CHECK(sum(1, {{1.5f, power(-24)}}) == 1);  // to nearest it is more
-  CHECK(sum(1, eight(1, power(-25))) == 1 + power(-22));  // 25 bits are kept
-  CHECK(sum(1, eight(1, power(-26))) == 1);               // but no more
-  // The exponent of 1.5 times 1.5 is 0, although it is more than 2.
-  CHECK(sum(0, {{1.5f, 1.5f}, {-1.5f, 1.5f}, {1, power(-25)}}) == power(-25));
-  CHECK(sum(0, {{2, 1}, {-2, 1}, {1, power(-25)}}) == 0);
-  CHECK(sum(3, {}) == 3);
-}
-
 __global__ void nothing() {}
 
-TEST_CASE("what cannot be launched is refused in one sentence") {
+TEST_CASE("a launch with impossible sizes throws an error that names them") {
   using E = std::invalid_argument;
   CHECK(contains(message_of<E>([] {
                    launch(nothing, {{1}, {1025}});
                  }),
                  "a block of 1025 x 1 x 1 threads; allowed are 1 to 1024"));
-  CHECK(contains(message_of<E>([] {
-                   launch(nothing, {{1}, {1, 1, 65}});
-                 }),
-                 "64 in z"));
+  CHECK(contains(message_of<E>([] { launch(nothing, {{1}, {1, 1, 65}}); }), "64 in z"));
   CHECK(contains(message_of<E>([] {
                    launch(nothing, {{0}, {32}});
                  }),
                  "a grid of 0 x 1 x 1 blocks"));
-  CHECK(contains(message_of<E>([] {
-                   launch(nothing, {{1, 65536}, {32}});
-                 }),
-                 "65535"));
+  CHECK(contains(message_of<E>([] { launch(nothing, {{1, 65536}, {32}}); }), "65535"));
   const std::string message = message_of<E>([] {
     launch(nothing, {{1}, {32}, std::size_t{1} << 20});
   });
@@ -622,8 +305,7 @@ TEST_CASE("what cannot be launched is refused in one sentence") {
                    launch(stream, nothing, {{1}, {1025}});
                  }),
                  "a block of 1025"));
-  CHECK(contains(message_of<E>([] { DeviceBuffer<float> b(-1); }),
-                 "a buffer of -1 elements"));
+  CHECK(contains(message_of<E>([] { DeviceBuffer<float> b(-1); }), "a buffer of -1 elements"));
   CHECK(contains(message_of<E>([] {
                    (void)DeviceBuffer<float>(6).tensor<float, 2>({2, 4});
                  }),
@@ -632,7 +314,7 @@ TEST_CASE("what cannot be launched is refused in one sentence") {
   device_synchronize();
 }
 
-TEST_CASE("more memory than there is: how much was asked for, and then on") {
+TEST_CASE("an allocation that is too large throws, and later ones succeed") {
   using E = std::runtime_error;
   const std::int64_t count = std::int64_t{1} << 48;
   CHECK(contains(message_of<E>([&] { DeviceBuffer<float> b(count); }),
@@ -646,7 +328,7 @@ __global__ void double_and_add(int* numbers, int what) {
   numbers[threadIdx.x] = 2 * numbers[threadIdx.x] + what;
 }
 
-TEST_CASE("launches on a stream keep their order, beside those on others") {
+TEST_CASE("launches on a stream run in order, independent of other streams") {
   DeviceBuffer<int> ones(64), twos(64);
   ones.zero();
   twos.zero();
@@ -677,7 +359,7 @@ __global__ void add_one_early(const int* in, int* out) {
   out[i] = in[gridDim.x * blockDim.x - 1 - i] + 1;
 }
 
-TEST_CASE("launches that begin early wait for the previous ones") {
+TEST_CASE("a dependent launch waits for the previous kernel") {
   constexpr unsigned blocks = 2000, threads = 64;
   DeviceBuffer<int> first(blocks * threads), second(blocks * threads);
   first.zero();
@@ -687,15 +369,14 @@ TEST_CASE("launches that begin early wait for the previous ones") {
   early.with_pdl = true;
   constexpr int steps = 10;
   for (int step = 0; step < steps; ++step) {
-    launch(stream, add_one_early, early,
-           step % 2 == 0 ? first.data() : second.data(),
+    launch(stream, add_one_early, early, step % 2 == 0 ? first.data() : second.data(),
            step % 2 == 0 ? second.data() : first.data());
   }
   stream.synchronize();
   for (const int number : values(first)) REQUIRE(number == steps);
 }
 
-TEST_CASE("a stream of the caller is used and left alone") {
+TEST_CASE("Stream::of() uses the caller's stream and does not destroy it") {
   DeviceBuffer<int> numbers(64);
   numbers.zero();
   const Stream own;
@@ -712,14 +393,14 @@ TEST_CASE("a stream of the caller is used and left alone") {
   for (const int number : values(numbers)) CHECK(number == 28);
 }
 
-TEST_CASE("the threshold of dropout is 0 for nothing, and a word for all") {
+TEST_CASE("make_dropout() turns a probability into a threshold of 32 bits") {
   CHECK(make_dropout(0, 7).threshold == 0);
   CHECK(make_dropout(0, 7).factor == 1);
   CHECK(make_dropout(0.25, 7).threshold == 1u << 30);
   CHECK(make_dropout(std::nextafter(1.0, 0.0), 7).threshold == 0xffffffffu);
 }
 
-TEST_CASE("what buffers take is counted, also when they are gone") {
+TEST_CASE("taken_bytes() counts all allocations, freed ones included") {
   const std::int64_t before = taken_bytes();
   { const DeviceBuffer<float> gone(100); }
   const DeviceBuffer<double> stays(7);

@@ -43,7 +43,7 @@ __global__ void column_sums(const __grid_constant__ TensorMap map,
     shared.full.init(1);
     fence_barrier_init();
     shared.full.arrive_and_expect(shared.tile.bytes);
-    load_tile(shared.tile, map, shared.full, kTile * blockIdx.x, 0, 0);
+    load_tile(shared.tile, map, shared.full, kTile * blockIdx.x, 0);
   }
   __syncthreads();      // the barrier is initialised
   shared.full.wait(0);  // the tile has arrived
@@ -90,7 +90,7 @@ inline bool column_sums_are_right() {
   //! [tma_launch]
   // A tensor has batch, heads, rows and columns; a box of TMA kTile rows.
   const TensorMap map =
-      tensor_map(device_y.data(), {1, 1, rows, kTile}, {0, 0, kTile}, kTile);
+      tensor_map(device_y.data(), rows, kTile, kTile, kTile);
   launch(column_sums, {{rows / kTile}, {kTile}, sizeof(ColumnStorage)}, map,
          out.data());
   //! [tma_launch]

@@ -98,8 +98,9 @@ TEST_CASE("a thread that waits for ever is named, with what is missing") {
     CAPTURE(message);
     CHECK(contains(message, "deadlock in block (0, 0, 0)"));
     CHECK(contains(message, kernel.says));
-    CHECK(contains(message, fmt::format("broken_hopper.cuh:{}",
-                                        testing::line_of(FA_BROKEN_HOPPER, kernel.line))));
+    CHECK(contains(message,
+                   fmt::format("{}:{}", kernel.file,
+                               testing::line_of(FA_BROKEN_HOPPER + kernel.file, kernel.line))));
   }
 }
 
@@ -121,8 +122,9 @@ TEST_CASE("without an observer a misaligned access ends the launch") {
     const std::string message = message_of<std::runtime_error>([&] { kernel.run(true); });
     CAPTURE(message);
     CHECK(contains(message, kernel.says));
-    CHECK(contains(message, fmt::format("broken_hopper.cuh:{}",
-                                        testing::line_of(FA_BROKEN_HOPPER, kernel.line))));
+    CHECK(contains(message,
+                   fmt::format("{}:{}", kernel.file,
+                               testing::line_of(FA_BROKEN_HOPPER + kernel.file, kernel.line))));
   }
 }
 
@@ -132,7 +134,8 @@ TEST_CASE("without an observer lanes at two shuffles end the launch") {
       message_of<std::runtime_error>([] { plain_run(shuffles_in_two_branches<true>); });
   for (const char* mark : {"branches: first half", "branches: second half"}) {
     CHECK(contains(message,
-                   fmt::format("broken_hopper.cuh:{}", testing::line_of(FA_BROKEN_HOPPER, mark))));
+                   fmt::format("broken_warps.cuh:{}",
+                               testing::line_of(FA_BROKEN_HOPPER "broken_warps.cuh", mark))));
   }
 }
 

@@ -23,3 +23,4 @@ class CleanWatch {
 #define FA_EACH_TEST const CleanWatch clean
 
 #include "common/gpu/tests/hopper_test.cuh"
+#include "common/gpu/tests/wgmma_test.cuh"

@@ -20,10 +20,10 @@ using testing::contains;
 using testing::in_one_line;
 using testing::line_of;
 
-std::string place_of(const std::string& mark) {
-  return mark.empty() ? ""
-                      : fmt::format("common/gpu/tests/broken_hopper.cuh:{}",
-                                    line_of(FA_BROKEN_HOPPER, mark));
+std::string place_of(const std::string& file, const std::string& mark) {
+  return mark.empty()
+             ? ""
+             : fmt::format("common/gpu/tests/{}:{}", file, line_of(FA_BROKEN_HOPPER + file, mark));
 }
 
 // Whether the compiler may hide accesses to registers.
@@ -60,7 +60,8 @@ TEST_CASE("each broken kernel for Hopper is found, its right twin is not") {
     const Seen seen = watched(kernel, true);
     CAPTURE(seen.report.text());
     CAPTURE(seen.error);
-    const std::string line = place_of(kernel.line), other = place_of(kernel.other);
+    const std::string line = place_of(kernel.file, kernel.line),
+                      other = place_of(kernel.file, kernel.other);
     if (kernel.kind == "deadlock") {
       CHECK(contains(seen.error, line));
       CHECK(contains(in_one_line(seen.error), kernel.says));
@@ -228,7 +229,7 @@ TEST_CASE("a finding in a shared function names the line that calls it") {
   REQUIRE(report.findings.size() == 1);
   const lab::Finding& finding = report.findings[0];
   CHECK(finding.kind == "out of bounds");
-  CHECK(contains(finding.where, "common/gpu/tests/broken_hopper.cuh:"));
+  CHECK(contains(finding.where, "common/gpu/tests/broken_hopper_base.cuh:"));
   const std::string caller = fmt::format("common/lab/tests/watch_hopper_test.cpp:{}",
                                          line_of(FA_WATCH_HOPPER_TEST, "tile is filled"));
   CHECK(finding.caller == caller);

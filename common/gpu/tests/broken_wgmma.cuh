@@ -1,0 +1,377 @@
+/// @file
+/// Broken kernels that multiply by wgmma: see broken_hopper.cuh.
+#pragma once
+
+#include <vector>
+
+#include "common/gpu/tests/broken_hopper_base.cuh"
+
+namespace fa::FA_TARGET {
+
+/// A matmul of two tiles. What threads write with ordinary stores must be made visible to wgmma.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) no_fence_before_wgmma(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
+    tile.data[i] = from_float<half>(1);  // wgmma: written
+  }
+  if (!broken) fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_fence(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // wgmma: begins
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
+/// The same with a warpgroup that writes and another one that multiplies. The fence orders the
+/// writes of the thread that calls it, before it arrives at the barrier.
+template <bool broken>
+__global__ void __launch_bounds__(2 * kWarpgroup) fence_behind_the_barrier(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  if (threadIdx.x >= kWarpgroup) {
+    for (unsigned i = threadIdx.x - kWarpgroup; i < 64 * 64; i += kWarpgroup) {
+      tile.data[i] = from_float<half>(1);  // late fence: written
+    }
+    if (!broken) fence_async_proxy();
+    named_barrier_arrive(1, 2 * kWarpgroup);
+    if (broken) fence_async_proxy();
+    return;
+  }
+  named_barrier_wait(1, 2 * kWarpgroup);
+  float sum[32];
+  wgmma_fence(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // late fence: begins
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
+/// The same. The fence comes before the writes.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) fence_before_the_writes(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  if (broken) fence_async_proxy();
+  for (unsigned i = threadIdx.x; i < 64 * 64; i += kWarpgroup) {
+    tile.data[i] = from_float<half>(1);  // early fence: written
+  }
+  if (!broken) fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_fence(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // early fence: begins
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
+/// Accumulators are used while the wgmma is in flight.
+//! [no_wgmma_wait]
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) no_wgmma_wait(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_fence(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // no wait: wgmma
+  wgmma_commit(sum);
+  if (!broken) wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];  // no wait: sum
+  wgmma_wait<0>(sum);
+}
+//! [no_wgmma_wait]
+
+/// Two groups: the wait is for the first one, the accumulators of the second are scaled.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) touched_sums(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  float s[32], o[32];
+  wgmma_fence(s, o);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(s, rows, rows, false);
+  wgmma_commit(s);
+  wgmma<half>(o, rows, rows, false);  // touched: wgmma
+  wgmma_commit(o);
+  if (broken) {
+    wgmma_wait<1>(s);
+  } else {
+    wgmma_wait<0>(o);
+  }
+  for (int i = 0; i < 32; ++i) {
+    o[i] *= s[0];  // touched: scaled
+  }
+  wgmma_wait<0>(o);
+  out[threadIdx.x] = o[0];
+}
+
+/// The left operand in registers is changed while the wgmma is in flight.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) overwritten_operand(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  std::uint32_t frag[2][4];
+  for (int k = 0; k < 2; ++k) {
+    std::uint32_t* const of_k = frag[broken ? 0 : k];
+    for (int i = 0; i < 4; ++i) {
+      of_k[i] = pack2<half>(k > 0 ? 1.0f : 3.0f, 2.0f);  // operand: written
+    }
+    wgmma_fence(sum, frag[broken ? 0 : k]);
+    const auto cols = tile.by_columns(16 * k, 0);
+    wgmma<half>(sum, frag[broken ? 0 : k], cols, k > 0);  // operand: wgmma
+  }
+  wgmma_commit(sum, frag[0], frag[1]);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
+/// A wgmma adds to sums that the thread has just set.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) no_wgmma_begin(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  for (int i = 0; i < 32; ++i) sum[i] = 1;
+  if (!broken) wgmma_fence(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, true);  // no begin: wgmma
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  out[threadIdx.x] = sum[0];
+}
+
+/// The last wgmma is in a group that no thread waits for.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) wgmma_at_the_end(float* out) {
+  HopperTile& tile = *dynamic_shared<HopperTile>();
+  fill_tile(tile);
+  fence_async_proxy();
+  __syncthreads();
+  float s[32], o[32];
+  wgmma_fence(s, o);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(s, rows, rows, false);
+  wgmma_commit(s);
+  wgmma<half>(o, rows, rows, false);  // at the end: wgmma
+  wgmma_commit(o);
+  wgmma_wait<broken ? 1 : 0>(s);
+  out[threadIdx.x] = s[0];
+}
+
+/// A wgmma begins before its operand has arrived.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    operand_not_there(const __grid_constant__ TensorMap map, float* out) {
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  Mbarrier& full = shared.full[0];
+  if (threadIdx.x == 0) {
+    full.init(1);
+    fence_barrier_init();
+    full.arrive_and_expect(HopperTile::bytes);
+    load_tile(tile, map, full, 0, 0);  // not there: begun
+  }
+  __syncthreads();
+  if (!broken) full.wait(0);
+  float sum[32];
+  wgmma_fence(sum);
+  const auto rows = tile.by_rows(0, 0);
+  wgmma<half>(sum, rows, rows, false);  // not there: wgmma
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  full.wait(0);
+  out[threadIdx.x] = sum[0];
+}
+/// How a pipeline is broken.
+enum class Pipe {
+  kRight,         ///< it is not
+  kNoEmptyWait,   ///< the producer does not wait until a stage is free
+  kFreedEarly,    ///< consumers free a stage before their wgmma have ended
+  kFreedByOne,    ///< one warp frees it for all
+  kTooManyFrees,  ///< the barrier waits for one more than come
+};
+
+/// One thread brings tiles through one buffer, a warpgroup multiplies them.
+template <Pipe how>
+__global__ void __launch_bounds__(kWarpgroup + kWarp)
+    pipeline(const __grid_constant__ TensorMap map, float* out) {
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  Mbarrier &full = shared.full[0], &empty = shared.empty;
+  const unsigned i = threadIdx.x;
+  constexpr int tiles = 3;
+  if (i == 0) {
+    full.init(1);
+    empty.init(how == Pipe::kFreedByOne ? 1 : how == Pipe::kTooManyFrees ? 5 : 4);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (i == kWarpgroup) {
+    for (int t = 0; t < tiles; ++t) {
+      if (how != Pipe::kNoEmptyWait) {
+        empty.wait(t % 2 ^ 1);  // pipeline: waits for empty
+      }
+      full.arrive_and_expect(HopperTile::bytes);
+      load_tile(tile, map, full, 64 * t, 0);  // pipeline: begun
+    }
+  }
+  if (i >= kWarpgroup) return;
+  float sum[32];
+  for (int t = 0; t < tiles; ++t) {
+    full.wait(t % 2);
+    wgmma_fence(sum);
+    const auto rows = tile.by_rows(0, 0);
+    wgmma<half>(sum, rows, rows, t > 0);  // pipeline: wgmma
+    wgmma_commit(sum);
+    if (how == Pipe::kFreedEarly && i % kWarp == 0) empty.arrive();
+    wgmma_wait<0>(sum);
+    if (how != Pipe::kFreedEarly && (how == Pipe::kFreedByOne ? i == 0 : i % kWarp == 0)) {
+      empty.arrive();
+    }
+  }
+  out[i] = sum[0];
+}
+
+/// A warpgroup brings its tiles itself: the next one must not come before the wgmma with this
+/// one have ended.
+//! [overwritten_tile]
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup)
+    overwritten_tile(const __grid_constant__ TensorMap map, float* out) {
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile& tile = shared.tiles[0];
+  Mbarrier& full = shared.full[0];
+  const auto fetch = [&](int t) {
+    full.arrive_and_expect(HopperTile::bytes);
+    load_tile(tile, map, full, 64 * t, 0);  // next: begun
+  };
+  if (threadIdx.x == 0) {
+    full.init(1);
+    fence_barrier_init();
+    fetch(0);
+  }
+  __syncthreads();
+  float sum[32];
+  for (int t = 0; t < 3; ++t) {
+    full.wait(t % 2);
+    wgmma_fence(sum);
+    const auto rows = tile.by_rows(0, 0);
+    wgmma<half>(sum, rows, rows, t > 0);  // next: wgmma
+    wgmma_commit(sum);
+    if (!broken) wgmma_wait<0>(sum);
+    __syncthreads();
+    if (threadIdx.x == 0 && t < 2) fetch(t + 1);
+    if (broken) wgmma_wait<0>(sum);
+  }
+  out[threadIdx.x] = sum[0];
+}
+//! [overwritten_tile]
+
+/// Two warpgroups meet at a barrier, one of them with the wrong number.
+template <bool broken>
+__global__ void __launch_bounds__(2 * kWarpgroup) wrong_named_barrier(float* out) {
+  const int group = static_cast<int>(threadIdx.x) / kWarpgroup;
+  named_barrier_wait(broken ? 1 + group : 1, 2 * kWarpgroup);  // named waits
+  out[threadIdx.x] = 1;
+}
+
+/// A warp stores its rows of a result over the left operand, of which other warps may still read
+/// all rows.
+template <bool broken>
+__global__ void __launch_bounds__(kWarpgroup) overwritten_left_tile(float* out) {
+  auto& shared = *dynamic_shared<HopperShared>();
+  HopperTile &left = shared.tiles[0], &right = shared.tiles[1];
+  fill_tile(left);
+  fill_tile(right);
+  fence_async_proxy();
+  __syncthreads();
+  float sum[32];
+  wgmma_fence(sum);
+  const auto a = left.by_rows(0, 0), b = right.by_rows(0, 0);
+  wgmma<half>(sum, a, b, false);  // left tile: wgmma
+  wgmma_commit(sum);
+  wgmma_wait<0>(sum);
+  if (!broken) named_barrier_wait(1, kWarpgroup);
+  const unsigned warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  half* const row = left.at(static_cast<int>(16 * warp + lane % 16), 0);
+  row[lane / 16] = from_float<half>(sum[0]);  // left tile: overwritten
+  out[threadIdx.x] = sum[0];
+}
+
+/// All of this file.
+inline std::vector<BrokenHopperKernel> broken_wgmma() {
+  return in_file(
+      "broken_wgmma.cuh",
+      {
+          {{"no_fence_before_wgmma", "A wgmma does not see what was written.", "proxy",
+            "wgmma: begins", "wgmma: written",
+            hopper(no_fence_before_wgmma<true>, no_fence_before_wgmma<false>, 128)},
+           "fence_async_proxy() is missing"},
+          {{"fence_behind_the_barrier", "The fence is for others' writes.", "proxy",
+            "late fence: begins", "late fence: written",
+            hopper(fence_behind_the_barrier<true>, fence_behind_the_barrier<false>, 256)},
+           "in the thread that writes and before the barrier"},
+          {{"fence_before_the_writes", "The fence comes before the writes.", "proxy",
+            "early fence: begins", "early fence: written",
+            hopper(fence_before_the_writes<true>, fence_before_the_writes<false>, 128)},
+           "fence_async_proxy() is missing"},
+          {{"no_wgmma_wait", "Accumulators are used too early.", "product", "no wait: sum",
+            "no wait: wgmma", hopper(no_wgmma_wait<true>, no_wgmma_wait<false>, 128)},
+           "a wgmma_wait() is probably missing before this line"},
+          {{"touched_sums", "Accumulators are scaled in flight.", "product", "touched: scaled",
+            "touched: wgmma", hopper(touched_sums<true>, touched_sums<false>, 128)},
+           "a sum of the wgmma() of the other line"},
+          {{"overwritten_operand", "A left operand is overwritten too early.", "product",
+            "operand: written", "operand: wgmma",
+            hopper(overwritten_operand<true>, overwritten_operand<false>, 128)},
+           "writes the left operand, in registers,"},
+          {{"no_wgmma_begin", "Accumulators are set before a wgmma.", "product", "no begin: wgmma",
+            "", hopper(no_wgmma_begin<true>, no_wgmma_begin<false>, 128)},
+           "wgmma_fence() is missing"},
+          {{"wgmma_at_the_end", "A kernel ends before a wgmma.", "product", "at the end: wgmma", "",
+            hopper(wgmma_at_the_end<true>, wgmma_at_the_end<false>, 128)},
+           "without wgmma_wait() for this product"},
+          {{"operand_not_there", "A wgmma begins without its operand.", "copy", "not there: wgmma",
+            "not there: begun", hopper(operand_not_there<true>, operand_not_there<false>, 128)},
+           "its mbarrier was not waited for"},
+          {{"no_empty_wait", "A tile is overwritten before it is used.", "race", "pipeline: begun",
+            "pipeline: begun", hopper(pipeline<Pipe::kNoEmptyWait>, pipeline<Pipe::kRight>, 160)},
+           "a barrier at which all that use the old contents arrive"},
+          {{"overwritten_tile", "A tile is overwritten while it is read.", "race", "next: begun",
+            "next: wgmma", hopper(overwritten_tile<true>, overwritten_tile<false>, 128)},
+           "which the wgmma() of the other line may still read"},
+          {{"freed_early", "A tile is freed before its wgmma ends.", "race", "pipeline: begun",
+            "pipeline: wgmma", hopper(pipeline<Pipe::kFreedEarly>, pipeline<Pipe::kRight>, 160)},
+           "which the wgmma() of the other line may still read"},
+          {{"freed_by_one", "One warp frees what others still read.", "race", "pipeline: begun",
+            "pipeline: wgmma", hopper(pipeline<Pipe::kFreedByOne>, pipeline<Pipe::kRight>, 160)},
+           "a barrier at which all of its warps arrive after it"},
+          {{"too_many_frees", "A barrier waits for one warp too many.", "deadlock",
+            "pipeline: waits for empty", "",
+            hopper(pipeline<Pipe::kTooManyFrees>, pipeline<Pipe::kRight>, 160)},
+           "waits for 1 of 5 arrivals"},
+          {{"wrong_named_barrier", "Two warpgroups wait at different barriers.", "deadlock",
+            "named waits", "", hopper(wrong_named_barrier<true>, wrong_named_barrier<false>, 256)},
+           "with 128 of 256 threads there"},
+          {{"overwritten_left_tile", "A warp overwrites what others multiply.", "race",
+            "left tile: wgmma", "left tile: overwritten",
+            hopper(overwritten_left_tile<true>, overwritten_left_tile<false>, 128)},
+           "a barrier is probably missing between the two lines"},
+      });
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,60 @@
+/// @file
+/// What the tests of the CUDA surface share.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/gpu/kernel.cuh"
+#include "common/gpu/launch.cuh"
+#include "common/tensor/random.hpp"
+#include "common/tensor/tensor.hpp"
+#include "common/testing/process.hpp"
+#include "common/testing/skip.hpp"
+
+// What stands at the beginning of each test for Hopper; leaves it where there is nothing to test.
+#ifndef FA_EACH_TEST
+#define FA_EACH_TEST FA_SKIP_WHERE_MISSING(device_properties(), kNeedsHopper)
+#endif
+
+namespace fa::FA_TARGET {
+
+using testing::contains;
+using testing::message_of;
+
+/// The elements of a buffer on the host, as an H of the same size.
+template <class H, class T>
+std::vector<H> bits_of(const DeviceBuffer<T>& buffer) {
+  std::vector<H> result(static_cast<std::size_t>(buffer.count()));
+  buffer.download(result.data());
+  return result;
+}
+
+/// The elements of a buffer on the host.
+template <class T>
+std::vector<T> values(const DeviceBuffer<T>& buffer) {
+  return bits_of<T>(buffer);
+}
+
+/// Launches one block of a kernel whose last parameter is its output.
+/// @param count elements of the output
+/// @return the output
+template <class Out, class Kernel, class... In>
+std::vector<Out> output_of(Kernel kernel, unsigned threads, std::int64_t count,
+                           const DeviceBuffer<In>&... in) {
+  DeviceBuffer<Out> out(count);
+  launch(kernel, {{1}, {threads}}, in.data()..., out.data());
+  return values(out);
+}
+
+/// Integers from -most to most, whose matmuls are exact in all types as long as they are small.
+inline Tensor<float, 2> small_integers(std::int64_t rows, std::int64_t cols, std::uint64_t seed,
+                                       unsigned most = 4) {
+  Tensor<float, 2> result({rows, cols});
+  fill_with(result.view(), [=](std::uint64_t i) {
+    return static_cast<double>(random_bits(seed, i) % (2 * most + 1)) - most;
+  });
+  return result;
+}
+
+}  // namespace fa::FA_TARGET

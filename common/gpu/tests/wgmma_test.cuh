@@ -1,0 +1,243 @@
+// wgmma. Compiled for the lab, for the watched lab, which must find nothing, and for the GPU: where
+// all pass, all agree. Where a GPU, or its code, is of another architecture, they are skipped.
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "common/gpu/hopper.cuh"
+#include "common/gpu/tests/surface.cuh"
+
+namespace fa::FA_TARGET {
+namespace {
+
+// Where A is.
+enum class Left { kRows, kColumns, kRegisters };
+
+constexpr int kM = 2 * 64;  // two warpgroups
+constexpr int kK = 64;      // four wgmma
+
+template <class Tile>
+__device__ void fill(Tile& tile, const float* from, int ld, bool transposed) {
+  using T = std::remove_reference_t<decltype(tile.data[0])>;
+  for (int i = static_cast<int>(threadIdx.x); i < Tile::rows * Tile::cols;
+       i += static_cast<int>(blockDim.x)) {
+    const int row = i / Tile::cols, col = i % Tile::cols;
+    const bool inside = (transposed ? row : col) < ld;
+    tile.at(row, col / 8 * 8)[col % 8] =
+        from_float<T>(!inside ? NAN : from[transposed ? col * ld + row : row * ld + col]);
+  }
+}
+
+// d = A B or d += A B, A 128 x 64, B 64 x 2 sums.
+template <class T, int sums, Left left, Major major_b, int panel_bytes>
+__global__ void __launch_bounds__(2 * kWarpgroup)
+    multiply(const float* a, const float* b, float* d, bool adds) {
+  constexpr int n = 2 * sums;
+  using A = std::conditional_t<left == Left::kColumns, SwizzledTile<T, kK, kM, panel_bytes>,
+                               SwizzledTile<T, kM, kK, panel_bytes>>;
+  using B = std::conditional_t<major_b == Major::kMN, SwizzledTile<T, kK, n, panel_bytes>,
+                               SwizzledTile<T, n, kK, panel_bytes>>;
+  A& a_smem = *dynamic_shared<A>();
+  B& b_smem = *reinterpret_cast<B*>(&a_smem + 1);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int group = thread / kWarpgroup, lane = thread % kWarp;
+  const int g = lane / 4, t = lane % 4;
+  const int first_row = thread / kWarp * 16;
+  fill(a_smem, a, kK, left == Left::kColumns);
+  // B as it is has its rows summed over; K-major it is transposed.
+  if constexpr (major_b == Major::kMN) {
+    fill(b_smem, b, n, false);
+  } else {
+    for (int i = thread; i < n * kK; i += 2 * kWarpgroup) {
+      const int col = i / kK, k = i % kK;
+      b_smem.at(col, k / 8 * 8)[k % 8] = from_float<T>(b[k * n + col]);
+    }
+  }
+  fence_async_proxy();
+  __syncthreads();
+
+  const auto row_of = [&](int i) { return first_row + g + 8 * (i / 2 % 2); };
+  const auto col_of = [&](int i) { return 8 * (i / 4) + 2 * t + i % 2; };
+  float sum[sums];
+#pragma unroll
+  for (int i = 0; i < sums; ++i) {
+    sum[i] = adds ? d[row_of(i) * n + col_of(i)] : NAN;
+  }
+  std::uint32_t frag[4][4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* from = a + (first_row + g + 8 * (i % 2)) * kK + 16 * k + 8 * (i / 2) + 2 * t;
+      frag[k][i] = pack2<T>(from[0], from[1]);
+    }
+  }
+  wgmma_fence(sum, frag[0], frag[1], frag[2], frag[3]);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const auto of_b = [&] {
+      if constexpr (major_b == Major::kMN) {
+        return b_smem.by_columns(16 * k, 0);
+      } else {
+        return b_smem.by_rows(0, 16 * k);
+      }
+    }();
+    if constexpr (left == Left::kRegisters) {
+      wgmma<T>(sum, frag[k], of_b, adds || k > 0);
+    } else if constexpr (left == Left::kColumns) {
+      wgmma<T>(sum, a_smem.by_columns(16 * k, 64 * group), of_b, adds || k > 0);
+    } else {
+      wgmma<T>(sum, a_smem.by_rows(64 * group, 16 * k), of_b, adds || k > 0);
+    }
+  }
+  wgmma_commit(sum, frag[0], frag[1], frag[2], frag[3]);
+  wgmma_wait<0>(sum);
+#pragma unroll
+  for (int i = 0; i < sums; ++i) d[row_of(i) * n + col_of(i)] = sum[i];
+}
+
+template <class T, int sums, Left left, Major major_b, int panel_bytes = kPanelBytes>
+void check_matmul(bool adds) {
+  constexpr int n = 2 * sums;
+  CAPTURE(n);
+  CAPTURE(static_cast<int>(left));
+  CAPTURE(static_cast<int>(major_b));
+  CAPTURE(adds);
+  const auto a = small_integers(kM, kK, 1), b = small_integers(kK, n, 2),
+             c = small_integers(kM, n, 3);
+  const DeviceBuffer<float> device_a(a), device_b(b);
+  DeviceBuffer<float> d(static_cast<std::int64_t>(kM) * n);
+  if (adds) d.upload(c.data());
+  launch(multiply<T, sums, left, major_b, panel_bytes>,
+         {{1}, {2 * kWarpgroup}, 2 * (kM * kK + kK * ceil_div(n, 64) * 64)}, device_a.data(),
+         device_b.data(), d.data(), adds);
+  const auto result = d.template tensor<float, 2>({kM, n});
+  int wrong = 0;
+  for (int i = 0; i < kM; ++i) {
+    for (int j = 0; j < n; ++j) {
+      double expected = adds ? c(i, j) : 0;
+      for (int k = 0; k < kK; ++k) {
+        expected += static_cast<double>(a(i, k)) * b(k, j);
+      }
+      // Integers: any order of the sum is exact.
+      wrong += !(static_cast<double>(result(i, j)) == expected);
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+template <int sums>
+void check_size() {
+  static_assert(wgmma_takes(sums));
+  check_matmul<half, sums, Left::kRows, Major::kK>(false);
+  check_matmul<bfloat16, sums, Left::kColumns, Major::kMN>(true);
+  check_matmul<half, sums, Left::kRegisters, Major::kMN>(true);
+  check_matmul<bfloat16, sums, Left::kRegisters, Major::kK>(false);
+}
+
+TEST_CASE("wgmma multiplies with every number of columns") {
+  FA_EACH_TEST;
+  check_size<16>();
+  check_size<24>();
+  check_size<32>();
+  check_size<40>();
+  check_size<48>();
+  check_size<56>();
+  check_size<64>();
+  check_size<72>();
+  check_size<80>();
+  check_size<88>();
+  check_size<96>();
+  check_size<128>();
+}
+
+template <class T>
+void check_kinds() {
+  for (const bool adds : {false, true}) {
+    check_matmul<T, 64, Left::kRows, Major::kK>(adds);
+    check_matmul<T, 64, Left::kRows, Major::kMN>(adds);
+    check_matmul<T, 64, Left::kColumns, Major::kK>(adds);
+    check_matmul<T, 64, Left::kColumns, Major::kMN>(adds);
+    check_matmul<T, 64, Left::kRegisters, Major::kK>(adds);
+    check_matmul<T, 64, Left::kRegisters, Major::kMN>(adds);
+  }
+}
+
+TEST_CASE("wgmma multiplies both types, with K-major and MN-major operands") {
+  FA_EACH_TEST;
+  check_kinds<half>();
+  check_kinds<bfloat16>();
+}
+
+TEST_CASE("wgmma reads operands in narrow panels") {
+  FA_EACH_TEST;
+  constexpr int narrow = kNarrowPanelBytes;
+  for (const bool adds : {false, true}) {
+    check_matmul<half, 48, Left::kRows, Major::kK, narrow>(adds);
+    check_matmul<bfloat16, 48, Left::kRows, Major::kMN, narrow>(adds);
+    check_matmul<bfloat16, 16, Left::kColumns, Major::kK, narrow>(adds);
+    check_matmul<half, 32, Left::kColumns, Major::kMN, narrow>(adds);
+    check_matmul<half, 48, Left::kRegisters, Major::kMN, narrow>(adds);
+  }
+}
+
+// s = A B, o = 2 A B: the sums of the first group are used while the second one and the third one,
+// which adds to the sums of the second, are in flight.
+__global__ void __launch_bounds__(kWarpgroup)
+    three_groups(const float* a, const float* b, float* s, float* o) {
+  using Tile = SwizzledTile<half, 64, 64>;
+  Tile* tiles = dynamic_shared<Tile>();
+  fill(tiles[0], a, 64, false);
+  fill(tiles[1], b, 64, false);
+  fence_async_proxy();
+  __syncthreads();
+  float of_s[32], of_o[32];
+  wgmma_fence(of_s);
+#pragma unroll
+  for (int k = 0; k < 64; k += 16) {
+    wgmma<half>(of_s, tiles[0].by_rows(0, k), tiles[1].by_columns(k, 0), k > 0);
+  }
+  wgmma_commit(of_s);
+  wgmma_fence(of_o);
+#pragma unroll
+  for (int round = 0; round < 2; ++round) {
+#pragma unroll
+    for (int k = 0; k < 64; k += 16) {
+      wgmma<half>(of_o, tiles[0].by_rows(0, k), tiles[1].by_columns(k, 0), round + k > 0);
+    }
+    wgmma_commit();  // no thread touches its sums between the rounds
+  }
+  wgmma_wait<2>(of_s);
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < 32; ++i) s[32 * thread + i] = of_s[i];
+  wgmma_wait<0>(of_o);
+#pragma unroll
+  for (int i = 0; i < 32; ++i) o[32 * thread + i] = of_o[i];
+}
+
+TEST_CASE("wgmma groups end in order, and a later one may add to the same sums") {
+  FA_EACH_TEST;
+  const auto a = small_integers(64, 64, 1), b = small_integers(64, 64, 2);
+  const DeviceBuffer<float> device_a(a), device_b(b);
+  DeviceBuffer<float> s(64 * 64), o(64 * 64);
+  launch(three_groups, {{1}, {kWarpgroup}, 4 * 64 * 64}, device_a.data(), device_b.data(), s.data(),
+         o.data());
+  const auto of_s = values(s), of_o = values(o);
+  for (int thread = 0; thread < kWarpgroup; ++thread) {
+    for (int i = 0; i < 32; ++i) {
+      const int row = thread / 32 * 16 + thread % 32 / 4 + 8 * (i / 2 % 2);
+      const int col = 8 * (i / 4) + 2 * (thread % 4) + i % 2;
+      float expected = 0;
+      for (int k = 0; k < 64; ++k) expected += a(row, k) * b(k, col);
+      const auto at = static_cast<std::size_t>(32 * thread + i);
+      CHECK(of_s[at] == expected);
+      CHECK(of_o[at] == 2 * expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fa::FA_TARGET
