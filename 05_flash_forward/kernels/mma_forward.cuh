@@ -143,7 +143,7 @@ __device__ void store_rows(const Attention<T>& a,
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float l = warp_sum<4>(state.l[i][h]);
-      const int query = query0 + 16 * i + fragment_row(lane, 2 * h);
+      const int query = query0 + 16 * i + 8 * h + fragment_row(lane, 0);
       if (query >= a.length_q) continue;
       const float factor = l == 0 ? 0 : 1 / l;
       T* row = head.o + query * a.o_strides.row;

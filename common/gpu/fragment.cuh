@@ -42,5 +42,9 @@ template <int r>
 __device__ float row_element(const float (&d)[r], int h, int i) {
   return d[i / 2 * 4 + 2 * h + i % 2];
 }
+/// Which row h of the lane d[i] of such an accumulator is in.
+__host__ __device__ constexpr int element_row(int i) {
+  return i / 2 % 2;
+}
 
 }  // namespace fa::FA_TARGET
