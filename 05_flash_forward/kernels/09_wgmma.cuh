@@ -12,8 +12,8 @@ namespace fa::FA_TARGET {
 template <class Tile>
 struct WgmmaShared {
   typename Tile::QTile q[Tile::consumers];  // of each warpgroup; at the end O
-  typename Tile::KvTile k[Tile::stages];
-  typename Tile::KvTile v[Tile::stages];
+  typename Tile::KTile k[Tile::stages];
+  typename Tile::VTile v[Tile::stages];
   // A phase ends when Q, or K and V, have arrived.
   Mbarrier q_full;
   Mbarrier full[Tile::stages];
@@ -28,15 +28,16 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
     flash_wgmma(const __grid_constant__ TmaAttention<T> maps) {
   auto& shared = *dynamic_shared<WgmmaShared<Tile>>();
   const Attention<T>& a = maps.a;
-  const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const int block = longest_first_m_block(a);
   const int head = blockIdx.y, batch = blockIdx.z;
-  const int kv_head = head / (a.heads / a.kv_heads);
+  const int kv_head = kv_head_of(a, head);
   const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   const int tiles = key_tiles<Tile>(a, block);
   const auto load = [&](int step) {  // the last tile is the first step
     const int stage = step % 2, key0 = (tiles - 1 - step) * Tile::block_n;
-    shared.full[stage].arrive_and_expect(2 * Tile::KvTile::bytes);
+    shared.full[stage].arrive_and_expect(Tile::KTile::bytes +
+                                         Tile::VTile::bytes);
     load_tile(shared.k[stage], maps.k, shared.full[stage], key0, kv_head,
               batch);
     load_tile(shared.v[stage], maps.v, shared.full[stage], key0, kv_head,

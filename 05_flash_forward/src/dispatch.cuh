@@ -11,6 +11,8 @@
 #include "05_flash_forward/kernels/16_mirrored_tiles.cuh"
 #include "05_flash_forward/kernels/17_split_tf32.cuh"
 #include "05_flash_forward/kernels/any_gpu.cuh"
+#include "common/attention/head_dim.cuh"
+#include "common/attention/tma_support.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -373,8 +373,7 @@ __device__ void apply_mask_rows(float (&s)[r], const Attention<T>& a,
   const int column = threadIdx.x % 4 * 2;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int visible =
-        visible_keys(a, query0 + lane_row() + 8 * h) - key0 - column;
+    const int visible = visible_keys(a, query0 + lane_row(h)) - key0 - column;
 #pragma unroll
     for (int j = 0; j < r / 4; ++j) {
 #pragma unroll
@@ -448,8 +447,8 @@ struct DQWarpgroup {
   __device__ void load_rows(std::int64_t row) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      lse[h] = a.lse_base_2[row + lane_row() + 8 * h];
-      delta[h] = a.delta[row + lane_row() + 8 * h];
+      lse[h] = a.lse_base_2[row + lane_row(h)];
+      delta[h] = a.delta[row + lane_row(h)];
     }
   }
 

@@ -84,7 +84,7 @@ struct RowPair {
 };
 /// Reads both from a column of values, one for each row.
 __device__ inline RowPair row_pair(const float* rows) {
-  return {{rows[lane_row()], rows[lane_row() + 8]}};
+  return {{rows[lane_row(0)], rows[lane_row(1)]}};
 }
 
 /// Waits for both warpgroups that issue matmuls.

@@ -117,16 +117,16 @@ __device__ void multiply_split_rows(float (&s)[row_tiles][key_tiles][4],
   const int of_q = swizzled_float<d>(lane % 16, lane / 16 * 4);
   const int of_k = swizzled_float<d>(lane % 8, lane / 8 * 4);
 #pragma unroll 1
-  for (int l = 0; l < d; l += 16) {
+  for (int kk = 0; kk < d; kk += 16) {
     SplitFragment<4> q_frag[row_tiles][2];
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
-      load_split_rows<d>(q_frag[i], q_smem + 16 * i * d, of_q ^ l);
+      load_split_rows<d>(q_frag[i], q_smem + 16 * i * d, of_q ^ kk);
     }
 #pragma unroll
     for (int j = 0; j < key_tiles; ++j) {
       std::uint32_t x[4];  // 16 columns of 8 keys
-      ldmatrix_x4(x, k_smem + (of_k ^ l) + 8 * j * d);
+      ldmatrix_x4(x, k_smem + (of_k ^ kk) + 8 * j * d);
       SplitFragment<2> k_frag[2];
 #pragma unroll
       for (int e = 0; e < 4; ++e) split(k_frag[e / 2], e % 2, x[e]);
@@ -214,15 +214,20 @@ __device__ void multiply_split_columns(float (&o)[row_tiles][column_tiles][4],
 }
 //! [multiply_columns]
 
-/// Four neighbouring columns of a row of what multiply_split_columns() adds up.
+/// Of each 32 columns of what multiply_split_columns() adds up, the first of four neighbours that a
+/// lane holds; part is 0 or 1.
+__device__ inline int split_column(int lane, int part) {
+  return 8 * (lane % 4) + 4 * part;
+}
+/// These four columns of a row.
 /// @param o     [j] of a row tile
 /// @param group which 32 columns
-/// @param row   0: row lane / 4, 1: the one 8 below
-/// @param part  columns 32 group + 8 (lane % 4) + 4 part to the third after it; 0 or 1
+/// @param h     0: row fragment_row(lane, 0), 1: the one 8 below
+/// @param part  columns 32 group + split_column(lane, part) to the third after it
 template <int column_tiles>
 __device__ float4 four_columns(const float (&o)[column_tiles][4], int group,
-                               int row, int part) {
-  const int j = 4 * group, e = 2 * row + part;
+                               int h, int part) {
+  const int j = 4 * group, e = 2 * h + part;
   return make_float4(o[j][e], o[j + 1][e], o[j + 2][e], o[j + 3][e]);
 }
 
