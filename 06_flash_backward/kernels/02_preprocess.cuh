@@ -8,66 +8,9 @@
 #pragma once
 
 #include "06_flash_backward/kernels/01_unfused.cuh"
+#include "06_flash_backward/kernels/preprocess.cuh"
 
 namespace fa::FA_TARGET {
-
-/// Threads of a block that computes delta.
-constexpr int kPreprocessThreads = 256;
-
-/// Lanes that share a row of d columns, of which each has 8: a power of two.
-template <int d>
-constexpr int kRowLanes = d <= 32    ? 4
-                          : d <= 64  ? 8
-                          : d <= 128 ? 16
-                                     : 32;
-
-/// Reads 8 neighbours as floats; the address is a multiple of 16.
-template <class T>
-__device__ void load8(float (&to)[8], const T* from) {
-  constexpr int at_once = 16 / sizeof(T);
-#pragma unroll
-  for (int i = 0; i < 8; i += at_once) {
-    const float4 sixteen_bytes = load4(from + i);
-    T values[at_once];
-    memcpy(static_cast<void*>(values), &sixteen_bytes, 16);
-#pragma unroll
-    for (int j = 0; j < at_once; ++j) to[i + j] = to_float(values[j]);
-  }
-}
-
-/// The row sum of dO * O, given to the lanes that share a row. All lanes call it.
-/// @param a    what is computed
-/// @param head of the row
-/// @param row  beyond the last one the sum is 0
-/// @param col  this lane's first column, a multiple of 8
-template <int d, class T>
-__device__ float row_delta(const AttentionGradient<T>& a,
-                           const GradientHead<T>& head, int row, int col) {
-  float sum = 0;
-  if (row < a.length_q && col < a.head_dim_v) {
-    float o[8], d_o[8];
-    load8(o, head.o + row * a.o_strides.row + col);
-    load8(d_o, head.d_o + row * a.d_o_strides.row + col);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) sum += o[i] * d_o[i];
-  }
-  return warp_sum<kRowLanes<d>>(sum);
-}
-
-/// delta = rowsum(dO * O).
-/// @tparam d at least head_dim
-template <int d>
-__global__ void preprocess(AttentionGradient<float> a) {
-  constexpr int lanes = kRowLanes<d>;
-  const int row = blockIdx.x * (kPreprocessThreads / lanes) +
-                  static_cast<int>(threadIdx.x) / lanes;
-  const int col = threadIdx.x % lanes * 8;
-  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
-  const float delta = row_delta<d>(a, head, row, col);
-  if (row < padded_rows(a) && col == 0) {
-    a.delta[head.padded_row + row] = delta;
-  }
-}
 
 /// P = exp(scale Q K^T - LSE).
 /// @param a     what is computed
@@ -139,15 +82,6 @@ __global__ void score_gradients_by_element(AttentionGradient<float> a,
   //! [element]
 }
 //! [elements]
-
-/// Blocks that cover all rows of the workspace, kRowLanes<d> threads for each.
-template <int d, class T>
-Launch preprocess_launch(const Attention<T>& a) {
-  constexpr int rows = kPreprocessThreads / kRowLanes<d>;
-  return {{static_cast<unsigned>(ceil_div(padded_rows(a), rows)),
-           static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)},
-          {kPreprocessThreads}};
-}
 
 /// Launches the rung.
 /// @tparam d     32, 64, 128 or 256, at least head_dim

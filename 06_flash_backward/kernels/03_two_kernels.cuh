@@ -8,7 +8,8 @@
 /// Source: Dao et al., FlashAttention, NeurIPS 2022, appendix B.4.
 #pragma once
 
-#include "06_flash_backward/kernels/02_preprocess.cuh"
+#include "06_flash_backward/kernels/float_gradient.cuh"
+#include "06_flash_backward/kernels/preprocess.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -74,22 +75,6 @@ __device__ void load_float_tile(float* tile, const float* matrix,
 __device__ inline float dot4(float4 a, float4 b) {
   return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
 }
-
-/// LSE of a query, +infinity for one that does not exist, so that all its probabilities are 0.
-__device__ inline float lse_of(const AttentionGradient<float>& a,
-                               const GradientHead<float>& head, int query) {
-  return query < a.length_q ? head.lse[query] : INFINITY;
-}
-
-/// exp(scale product - LSE), whose row sum is 1 but for rounding. The difference comes before the
-/// factor log2(e): the difference of two large values is small, and so is the error of its product.
-/// A fused multiply-add rounds the difference only, and the same way in each kernel.
-//! [recomputed_prob]
-__device__ inline float recomputed_prob(float product, float scale,
-                                        float lse) {
-  return exp2_approx(__fmaf_rn(product, scale, -lse) * kLog2E);
-}
-//! [recomputed_prob]
 
 /// P after dropout and dS = P * (dP - delta), elementwise of a tile, to shared memory. A thread
 /// computes 2 x 2 of each.

@@ -10,20 +10,6 @@
 
 namespace fa::FA_TARGET {
 
-/// Zeroes dQ.
-template <int d>
-__global__ void zero_d_q(AttentionGradient<float> a) {
-  using Tile = FloatBackwardTile<d>;
-  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
-  const int query =
-      blockIdx.x * Tile::side + static_cast<int>(threadIdx.x) / 8;
-  const FloatRow<Tile> zero = {};
-  if (query < a.length_q) {
-    store_float_row<Tile>(head.d_q + query * a.d_q_strides.row, zero, 0.0f,
-                          a.head_dim);
-  }
-}
-
 /// dQ += dS K for a tile of queries, by atomic additions.
 template <class Tile>
 __device__ void atomic_add_float_d_q(const FloatBackwardTiles<Tile>& tiles,
@@ -109,7 +95,7 @@ void launch_backward_atomics(const AttentionGradient<float>& a,
                              const Stream& stream) {
   using Tile = FloatBackwardTile<d>;
   launch_float_row_sums<d>(a, stream);
-  launch(stream, zero_d_q<d>, {grid_of(a, Tile::side), {Tile::threads}}, a);
+  launch_zero_d_q<d>(a, stream);
   launch(stream, backward_atomics<d>,
          {grid_of_keys(a, Tile::side), {Tile::threads}, Tile::shared_bytes},
          a);

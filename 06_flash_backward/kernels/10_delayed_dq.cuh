@@ -10,7 +10,6 @@
 #include <type_traits>
 
 #include "06_flash_backward/kernels/09_warp_specialized.cuh"
-#include "06_flash_backward/kernels/n_block_scheduler.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -13,7 +13,8 @@
 /// Source: the order of the matmuls is ours.
 #pragma once
 
-#include "06_flash_backward/kernels/n_block_scheduler.cuh"
+#include "06_flash_backward/kernels/row_scores.cuh"
+#include "06_flash_backward/kernels/wide_producer.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -68,54 +69,6 @@ struct WideKeysShared {
     __syncthreads();  // the barriers are ready
   }
 };
-
-/// The producer thread of a block that owns keys. K is loaded with the first tile of Q, V with the
-/// first one of dO.
-/// @param shared     of the block: k, v, q, d_o, lse, delta and their pipelines
-/// @param maps       of the tensors
-/// @param block      of keys
-/// @param more_bytes that load_more loads
-/// @param load_more  load_more(barrier) loads what else belongs to K
-template <class Tile, class Shared, class T, class Load>
-__device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
-                                  const NBlock& block, int more_bytes,
-                                  Load load_more) {
-  constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
-  const AttentionGradient<T>& a = maps.a;
-  bool first = true;
-  PipelineState<Tile::stages> at;
-  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row = workspace_row(a, block, head, query0);
-    Mbarrier& q_full = shared.q_pipe.producer_acquire(
-        at, (first ? shared.k.bytes + more_bytes : 0) + shared.q[0].bytes +
-                row_bytes);
-    if (first) {
-      load_tile(shared.k, maps.k, q_full, block.key0, block.kv_head,
-                block.batch, CacheHint::kEvictFirst);
-      load_more(q_full);
-    }
-    load_tile(shared.q[at.stage], maps.q, q_full, query0, head, block.batch,
-              CacheHint::kEvictLast);
-    bulk_load(shared.lse[at.stage], a.lse_base_2 + row, row_bytes, q_full);
-    Mbarrier& d_o_full = shared.d_o_pipe.producer_acquire(
-        at, (first ? shared.v.bytes : 0) + shared.d_o[0].bytes + row_bytes);
-    if (first) {
-      load_tile(shared.v, maps.v, d_o_full, block.key0, block.kv_head,
-                block.batch, CacheHint::kEvictFirst);
-    }
-    load_tile(shared.d_o[at.stage], maps.d_o, d_o_full, query0, head,
-              block.batch, CacheHint::kEvictLast);
-    bulk_load(shared.delta[at.stage], a.delta + row, row_bytes, d_o_full);
-    first = false;
-    at.advance();
-  });
-}
-/// The same where nothing else belongs to K.
-template <class Tile, class Shared, class T>
-__device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
-                                  const NBlock& block) {
-  load_wide_queries<Tile>(shared, maps, block, 0, [](Mbarrier&) {});
-}
 
 /// The warpgroup that computes P and dV.
 template <class Tile>
@@ -361,70 +314,6 @@ __device__ void load_wide_keys(WideQueriesShared<Tile>& shared,
   }
 }
 //! [load_keys]
-
-/// Masks the keys that a query does not see.
-/// @param s      products of queries and keys
-/// @param a      what is computed
-/// @param query0 the warpgroup's first query
-/// @param key0   the tile's first key
-template <class T, int r>
-__device__ void apply_mask_rows(float (&s)[r], const Attention<T>& a,
-                                int query0, int key0) {
-  const int column = threadIdx.x % 4 * 2;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int visible =
-        visible_keys(a, query0 + lane_row() + 8 * h) - key0 - column;
-#pragma unroll
-    for (int j = 0; j < r / 4; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (8 * j + e >= visible) row_element(s, h, 2 * j + e) = -INFINITY;
-      }
-    }
-  }
-}
-
-/// P = exp2(scale S - LSE).
-/// @param s          products of queries and keys; P on return
-/// @param lse_base_2 of this lane's two rows
-/// @param scale      of the scores / ln 2
-template <int r>
-__device__ void recompute_prob_rows(float (&s)[r],
-                                    const float (&lse_base_2)[2],
-                                    float scale) {
-#pragma unroll
-  for (int j = 0; j < r / 4; ++j) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& x = row_element(s, h, 2 * j + e);
-        x = exp2_approx(x * scale - lse_base_2[h]);
-      }
-    }
-  }
-}
-
-/// dS = P * (dP - delta), elementwise.
-/// @param d_p   dP; dS on return
-/// @param p     P
-/// @param delta of this lane's two rows
-template <int r>
-__device__ void score_gradient_rows(float (&d_p)[r], const float (&p)[r],
-                                    const float (&delta)[2]) {
-#pragma unroll
-  for (int j = 0; j < r / 4; ++j) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& x = row_element(d_p, h, 2 * j + e);
-        x = row_element(p, h, 2 * j + e) * (x - delta[h]);
-      }
-    }
-  }
-}
 
 /// The warpgroups of a block that owns queries.
 template <class Tile>

@@ -11,7 +11,8 @@
 /// three warpgroups, for the 96 keys and the transposed dK and dV.
 #pragma once
 
-#include "06_flash_backward/kernels/13_wide_heads.cuh"
+#include "06_flash_backward/kernels/row_scores.cuh"
+#include "06_flash_backward/kernels/wide_producer.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -76,15 +77,6 @@ __device__ void store_scores(ScoreTile& to,
   for (int i = 0; i < parts; ++i) {
     stmatrix_x4(to.at(row, key + 16 * i + lane / 16 * 8), scores[i]);
   }
-}
-
-/// A value of each of this lane's two rows.
-struct RowPair {
-  float of[2];
-};
-/// Reads both from a column of values, one for each row.
-__device__ inline RowPair row_pair(const float* rows) {
-  return {{rows[lane_row()], rows[lane_row() + 8]}};
 }
 
 /// Waits for both warpgroups that issue matmuls.

@@ -6,7 +6,7 @@
 /// each score must come out with the same bits both times, so both kernels compute S^T.
 #pragma once
 
-#include "06_flash_backward/kernels/04_atomics.cuh"
+#include "06_flash_backward/kernels/float_gradient.cuh"
 #include "06_flash_backward/kernels/mma_backward.cuh"
 #include "common/attention/split_tf32.cuh"
 
@@ -502,14 +502,13 @@ template <int d>
 void launch_backward_split_tf32(const AttentionGradient<float>& a,
                                 const Stream& stream) {
   using Sums = SplitRowSumTile<d>;
-  using Zero = FloatBackwardTile<d>;
   launch(stream, preprocess<d>, preprocess_launch<d>(a), a);
   const Size of_rows{static_cast<unsigned>(padded_rows(a) / Sums::block_m),
                      static_cast<unsigned>(a.heads),
                      static_cast<unsigned>(a.batch)};
   launch(stream, split_row_sums<d>,
          {of_rows, {Sums::threads}, Sums::shared_bytes, kPipelineStages}, a);
-  launch(stream, zero_d_q<d>, {grid_of(a, Zero::side), {Zero::threads}}, a);
+  launch_zero_d_q<d>(a, stream);
   const auto launch_gradients = [&](auto has_dropout) {
     constexpr bool drops = decltype(has_dropout)::value;
     using Tile = SplitBackwardTileFor<d, drops>;

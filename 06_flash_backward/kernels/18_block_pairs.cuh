@@ -10,7 +10,6 @@
 /// of dS.
 #pragma once
 
-#include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/16_transposed_gradients.cuh"
 
 namespace fa::FA_TARGET {

@@ -6,8 +6,8 @@
 
 #include <type_traits>
 
-#include "06_flash_backward/kernels/03_two_kernels.cuh"
-#include "06_flash_backward/kernels/preprocess_16_bit.cuh"
+#include "06_flash_backward/kernels/float_gradient.cuh"
+#include "06_flash_backward/kernels/preprocess.cuh"
 #include "common/attention/lane_columns.cuh"
 
 namespace fa::FA_TARGET {

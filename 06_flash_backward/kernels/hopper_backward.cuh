@@ -1,13 +1,14 @@
 /// @file
-/// What rungs 08 to 14 share: tiles, tensor maps, the loop over tiles of queries, the mask, P and
-/// dS, the accumulator of dQ, and the epilogue. A block has two warpgroups with 64 keys each;
-/// scores are computed transposed, so that P^T and dS^T are left operands of wgmma in registers,
-/// and only dS goes through shared memory.
+/// What the kernels with TMA and wgmma share: tiles and their maps, blocks of keys and their order,
+/// and for two warpgroups with 64 keys each, rungs 08 to 12, 14 and 15: the mask, P and dS, the
+/// accumulator of dQ, and the epilogue. There scores are transposed: P^T and dS^T are left operands of
+/// wgmma in registers, and only dS goes through shared memory.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3 and appendix B.
 #pragma once
 
-#include "06_flash_backward/kernels/preprocess_16_bit.cuh"
+#include "06_flash_backward/kernels/preprocess.cuh"
+#include "common/attention/tile_scheduler.cuh"
 #include "common/attention/tma.cuh"
 
 namespace fa::FA_TARGET {
@@ -165,6 +166,83 @@ __device__ void for_each_m_block(const Attention<T>& a, const NBlock& block,
       if (++m_block == m_blocks.max) m_block = m_blocks.min;
     } while (m_block != m_blocks.start);
   }
+}
+
+/// The block of keys for a place in an order in which those with the most queries come first.
+//! [most_queries_first]
+template <class Tile, class T>
+__device__ NBlock longest_first_n_block(const Attention<T>& a, int tile_index,
+                                        const TileScheduler& scheduler) {
+  const WorkTile work = work_tile(tile_index, scheduler);
+  // The scheduler begins with the last block, which has the most keys where
+  // blocks are of queries. Of keys the first one has the most queries.
+  const int index = scheduler.heads_in_l2 == 0
+                        ? work.block
+                        : scheduler.blocks - 1 - work.block;
+  return n_block<Tile>(a, index, work.head, work.batch);
+}
+//! [most_queries_first]
+
+/// The block of keys for a place in the order. Without a mask each block of a head begins with
+/// another tile of queries.
+//! [first_stores]
+template <class Tile, class T>
+__device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
+                                 const TileScheduler& scheduler) {
+  NBlock block = longest_first_n_block<Tile>(a, tile_index, scheduler);
+  if (!a.causal) {
+    block.m_blocks.start = static_cast<int>(std::int64_t{block.key0} *
+                                            block.m_blocks.max / a.length_k);
+  }
+  return block;
+}
+//! [first_stores]
+
+/// How many heads to process together so that the longest blocks of keys of the last heads do not
+/// end long after all others: those with two blocks for each SM. But eight SMs at least share a
+/// head, and what they read of it.
+/// @param blocks of keys in a head
+inline int balanced_heads(int blocks) {
+  const int sm_count = device_properties().sm_count;
+  return std::min(2 * sm_count / blocks, sm_count / 8);
+}
+
+/// Which heads are processed together.
+enum class HeadsTogether {
+  /// Under the causal mask those whose Q, dO and d_q_accum stay in the L2 cache; without it none.
+  kCausal,
+  /// Under the causal mask more than those, if that balances the blocks better.
+  kCausalBalanced,
+  /// For blocks that wait for one another: with or without a mask, those that need half of the
+  /// space. More were slower.
+  kOrdered
+};
+
+/// The order of blocks of keys.
+/// @tparam Tile of the kernel
+template <class Tile, class T>
+TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
+                                HeadsTogether which) {
+  const bool ordered = which == HeadsTogether::kOrdered;
+  const int heads = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
+  const std::size_t row_bytes =
+      2 * sizeof(T) + (a.d_q_accum != nullptr ? sizeof(float) : 0);
+  const std::int64_t bytes = std::int64_t{group} * a.length_q * Tile::d *
+                             static_cast<std::int64_t>(row_bytes) *
+                             (ordered ? 2 : 1);
+  const int blocks = ceil_div(a.length_k, Tile::block_n);
+  const int least = which == HeadsTogether::kCausalBalanced
+                        ? std::min(heads, balanced_heads(blocks))
+                        : 0;
+  return {
+      blocks, a.kv_heads, heads,
+      ordered || a.causal ? std::max(least, heads_in_l2(heads, bytes)) : 0};
+}
+
+/// A block for each tile of work, in one row.
+inline Size grid_of_work(const TileScheduler& scheduler) {
+  return {static_cast<unsigned>(scheduler.total_heads) *
+          static_cast<unsigned>(scheduler.blocks)};
 }
 
 /// Masks the keys that a query does not see. Rows beyond length_q have P = 0 in any case.
@@ -329,14 +407,6 @@ __device__ float* d_q_accum_part(const AttentionGradient<T>& a,
   return a.d_q_accum + row * Tile::d + warpgroup * Tile::d_q_part;
 }
 
-/// The semaphore of a warpgroup's part of a tile of d_q_accum; row is the tile's first in the
-/// workspace.
-template <class T>
-__device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
-                                   std::int64_t row, int warpgroup) {
-  return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
-}
-
 /// Rounds 64 rows, writes them to shared memory, and has TMA store them. All threads of the
 /// warpgroup call it.
 /// @param map    of the tensor: boxes of 64 rows
@@ -397,18 +467,17 @@ __device__ void epilogue(Shared& shared, const TmaGradient<T>& maps,
   }
 }
 
-/// dQ = scale d_q_accum, rounded: each warpgroup a part, as the registers of wgmma held it.
+/// dQ = scale d_q_accum, rounded, for a tile of queries: each warpgroup a part, as the registers of
+/// wgmma held it.
 /// @tparam Tile HopperBackwardTile of the kernel that accumulated
 //! [write_d_q]
 template <class Tile, class T>
-__global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
-    postprocess_tma_d_q(const __grid_constant__ TmaGradient<T> maps) {
+__device__ void postprocess_m_block(const TmaGradient<T>& maps) {
   auto& tiles = *dynamic_shared<QueryGradientPart<Tile>[kKeyWarpgroups]>();
   const AttentionGradient<T>& a = maps.a;
   const int warpgroup = warpgroup_index();
   const int query0 = blockIdx.x * Tile::block_m;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
-  grid_dependency_wait();  // for rung 15
   constexpr bool by_columns = Tile::block_m == 64;
   QueryGradient<Tile> d_q;
   with_d_q_part<Tile>(d_q, warpgroup, [&](auto& part) {
@@ -424,18 +493,26 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
   }
 }
 //! [write_d_q]
-
-/// Launches postprocess_tma_d_q().
+/// The kernel that does so.
 template <class Tile, class T>
-void launch_tma_postprocess(const TmaGradient<T>& maps, const Stream& stream,
-                            bool with_pdl = false) {
-  launch(stream, postprocess_tma_d_q<Tile, T>,
-         {grid_of(maps.a, Tile::block_m),
+__global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
+    postprocess_tma_d_q(const __grid_constant__ TmaGradient<T> maps) {
+  postprocess_m_block<Tile>(maps);
+}
+
+/// The launch of postprocess_tma_d_q().
+template <class Tile, class T>
+Launch tma_postprocess_launch(const AttentionGradient<T>& a) {
+  return {grid_of(a, Tile::block_m),
           {kWarpgroup * kKeyWarpgroups},
-          kKeyWarpgroups * sizeof(QueryGradientPart<Tile>),
-          0,
-          with_pdl},
-         maps);
+          kKeyWarpgroups * sizeof(QueryGradientPart<Tile>)};
+}
+/// Launches it.
+template <class Tile, class T>
+void launch_tma_postprocess(const TmaGradient<T>& maps,
+                            const Stream& stream) {
+  launch(stream, postprocess_tma_d_q<Tile, T>,
+         tma_postprocess_launch<Tile>(maps.a), maps);
 }
 
 /// Gradients with tensor maps for a kernel. Where v has fewer columns than a tile, TMA fills the

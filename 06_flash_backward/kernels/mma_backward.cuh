@@ -4,7 +4,7 @@
 /// over tiles of queries.
 #pragma once
 
-#include "06_flash_backward/kernels/preprocess_16_bit.cuh"
+#include "06_flash_backward/kernels/preprocess.cuh"
 #include "common/attention/mma_tile.cuh"
 
 namespace fa::FA_TARGET {

@@ -1,0 +1,83 @@
+/// @file
+/// Scores that are not transposed: a row of a warpgroup's accumulators for each query. The mask, P and
+/// dS, for which a lane needs LSE and delta of its two rows.
+#pragma once
+
+#include "06_flash_backward/kernels/hopper_backward.cuh"
+
+namespace fa::FA_TARGET {
+
+/// Masks the keys that a query does not see.
+/// @param s      products of queries and keys
+/// @param a      what is computed
+/// @param query0 the warpgroup's first query
+/// @param key0   the tile's first key
+template <class T, int r>
+__device__ void apply_mask_rows(float (&s)[r], const Attention<T>& a,
+                                int query0, int key0) {
+  const int column = threadIdx.x % 4 * 2;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int visible =
+        visible_keys(a, query0 + lane_row() + 8 * h) - key0 - column;
+#pragma unroll
+    for (int j = 0; j < r / 4; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (8 * j + e >= visible) row_element(s, h, 2 * j + e) = -INFINITY;
+      }
+    }
+  }
+}
+
+/// P = exp2(scale S - LSE).
+/// @param s          products of queries and keys; P on return
+/// @param lse_base_2 of this lane's two rows
+/// @param scale      of the scores / ln 2
+template <int r>
+__device__ void recompute_prob_rows(float (&s)[r],
+                                    const float (&lse_base_2)[2],
+                                    float scale) {
+#pragma unroll
+  for (int j = 0; j < r / 4; ++j) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& x = row_element(s, h, 2 * j + e);
+        x = exp2_approx(x * scale - lse_base_2[h]);
+      }
+    }
+  }
+}
+
+/// dS = P * (dP - delta), elementwise.
+/// @param d_p   dP; dS on return
+/// @param p     P
+/// @param delta of this lane's two rows
+template <int r>
+__device__ void score_gradient_rows(float (&d_p)[r], const float (&p)[r],
+                                    const float (&delta)[2]) {
+#pragma unroll
+  for (int j = 0; j < r / 4; ++j) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        float& x = row_element(d_p, h, 2 * j + e);
+        x = row_element(p, h, 2 * j + e) * (x - delta[h]);
+      }
+    }
+  }
+}
+
+/// A value of each of this lane's two rows.
+struct RowPair {
+  float of[2];
+};
+/// Reads both from a column of values, one for each row.
+__device__ inline RowPair row_pair(const float* rows) {
+  return {{rows[lane_row()], rows[lane_row() + 8]}};
+}
+
+}  // namespace fa::FA_TARGET
