@@ -17,8 +17,8 @@ __global__ void matmul_coalesced(MatmulParams<float> p) {
   const int row = blockIdx.y * blockDim.y + threadIdx.y;
   if (row >= p.m || col >= p.n) return;
   float acc = 0;
-  for (int l = 0; l < p.k; ++l) {
-    acc += element_of_a(p, row, l) * element_of_b<b_transposed>(p, l, col);
+  for (int kk = 0; kk < p.k; ++kk) {
+    acc += element_of_a(p, row, kk) * element_of_b<b_transposed>(p, kk, col);
   }
   p.c[std::int64_t{row} * p.ldc + col] = acc;
 }

@@ -19,17 +19,17 @@ __global__ void matmul_shared_tiles(MatmulParams<float> p) {
   const int x = threadIdx.x, y = threadIdx.y;
   const int row0 = blockIdx.y * tile, col0 = blockIdx.x * tile;
   float acc = 0;
-  for (int l0 = 0; l0 < p.k; l0 += tile) {
-    a_smem[y][x] = element_of_a(p, row0 + y, l0 + x);
-    if (b_transposed) {  // lanes along the rows of B: along l
-      b_smem[x][y] = element_of_b<true>(p, l0 + x, col0 + y);
+  for (int k0 = 0; k0 < p.k; k0 += tile) {
+    a_smem[y][x] = element_of_a(p, row0 + y, k0 + x);
+    if (b_transposed) {  // lanes along the rows of B: along k
+      b_smem[x][y] = element_of_b<true>(p, k0 + x, col0 + y);
     } else {
-      b_smem[y][x] = element_of_b<false>(p, l0 + y, col0 + x);
+      b_smem[y][x] = element_of_b<false>(p, k0 + y, col0 + x);
     }
     __syncthreads();  // the tiles are complete
     //! [inner]
     // C += A B
-    for (int l = 0; l < tile; ++l) acc += a_smem[y][l] * b_smem[l][x];
+    for (int kk = 0; kk < tile; ++kk) acc += a_smem[y][kk] * b_smem[kk][x];
     //! [inner]
     //! [second_barrier]
     __syncthreads();  // all threads are done with the tiles

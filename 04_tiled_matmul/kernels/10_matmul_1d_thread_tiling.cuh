@@ -16,23 +16,24 @@ __global__ void matmul_1d_thread_tiling(MatmulParams<float> p) {
   const int x = threadIdx.x, y = threadIdx.y, thread = y * 64 + x;
   const int row0 = blockIdx.y * block_m, col0 = blockIdx.x * block_n;
   float acc[thread_m] = {};
-  for (int l0 = 0; l0 < p.k; l0 += block_k) {
-    const int i = thread / block_k, l = thread % block_k;
-    a_smem[i][l] = element_of_a(p, row0 + i, l0 + l);
+  for (int k0 = 0; k0 < p.k; k0 += block_k) {
+    const int load_row = thread / block_k, load_k = thread % block_k;
+    a_smem[load_row][load_k] = element_of_a(p, row0 + load_row, k0 + load_k);
     if (b_transposed) {
-      b_smem[l][i] = element_of_b<true>(p, l0 + l, col0 + i);
+      b_smem[load_k][load_row] =
+          element_of_b<true>(p, k0 + load_k, col0 + load_row);
     } else {
-      b_smem[y][x] = element_of_b<false>(p, l0 + y, col0 + x);
+      b_smem[y][x] = element_of_b<false>(p, k0 + y, col0 + x);
     }
     __syncthreads();  // the tiles are complete
 
     //! [inner]
 #pragma unroll
-    for (int step = 0; step < block_k; ++step) {  // C += A B
-      const float b_frag = b_smem[step][x];
+    for (int kk = 0; kk < block_k; ++kk) {  // C += A B
+      const float b_frag = b_smem[kk][x];
 #pragma unroll
       for (int r = 0; r < thread_m; ++r) {
-        acc[r] += a_smem[y * thread_m + r][step] * b_frag;
+        acc[r] += a_smem[y * thread_m + r][kk] * b_frag;
       }
     }
     //! [inner]

@@ -18,30 +18,32 @@ __global__ void __launch_bounds__(256)
   const int x = threadIdx.x, y = threadIdx.y, thread = y * 16 + x;
   const int row0 = blockIdx.y * block_m, col0 = blockIdx.x * block_n;
   float acc[thread_m][thread_n] = {};
-  for (int l0 = 0; l0 < p.k; l0 += block_k) {
+  for (int k0 = 0; k0 < p.k; k0 += block_k) {
     for (int e = thread; e < block_m * block_k; e += threads) {
-      const int i = e / block_k, l = e % block_k;
-      a_smem[l][i] = element_of_a(p, row0 + i, l0 + l);
+      const int load_row = e / block_k, load_k = e % block_k;
+      a_smem[load_k][load_row] =
+          element_of_a(p, row0 + load_row, k0 + load_k);
       if (b_transposed) {
-        b_smem[l][i] = element_of_b<true>(p, l0 + l, col0 + i);
+        b_smem[load_k][load_row] =
+            element_of_b<true>(p, k0 + load_k, col0 + load_row);
       } else {
         b_smem[e / block_n][e % block_n] =
-            element_of_b<false>(p, l0 + e / block_n, col0 + e % block_n);
+            element_of_b<false>(p, k0 + e / block_n, col0 + e % block_n);
       }
     }
     __syncthreads();  // the tiles are complete
 
     //! [inner]
 #pragma unroll
-    for (int step = 0; step < block_k; ++step) {  // C += A B
+    for (int kk = 0; kk < block_k; ++kk) {  // C += A B
       float a_frag[thread_m], b_frag[thread_n];
 #pragma unroll
       for (int i = 0; i < thread_m; ++i) {
-        a_frag[i] = a_smem[step][y * thread_m + i];
+        a_frag[i] = a_smem[kk][y * thread_m + i];
       }
 #pragma unroll
       for (int j = 0; j < thread_n; ++j) {
-        b_frag[j] = b_smem[step][x * thread_n + j];
+        b_frag[j] = b_smem[kk][x * thread_n + j];
       }
 #pragma unroll
       for (int i = 0; i < thread_m; ++i) {

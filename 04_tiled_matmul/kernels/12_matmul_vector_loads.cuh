@@ -41,33 +41,35 @@ __global__ void __launch_bounds__(256)
   __shared__ __align__(16) float b_smem[block_k][block_n + pad];
   const int x = threadIdx.x, y = threadIdx.y, thread = y * 16 + x;
   const int row0 = blockIdx.y * block_m, col0 = blockIdx.x * block_n;
-  const int i = thread / 2, l = thread % 2 * 4;
+  const int load_row = thread / 2, load_k = thread % 2 * 4;
   float acc[thread_m][thread_n] = {};
-  for (int l0 = 0; l0 < p.k; l0 += block_k) {
-    const float4 a = load4_or_zero(p.a, row0 + i, l0 + l, p.m, p.k, p.lda);
-    a_smem[l][i] = a.x;
-    a_smem[l + 1][i] = a.y;
-    a_smem[l + 2][i] = a.z;
-    a_smem[l + 3][i] = a.w;
+  for (int k0 = 0; k0 < p.k; k0 += block_k) {
+    const float4 a =
+        load4_or_zero(p.a, row0 + load_row, k0 + load_k, p.m, p.k, p.lda);
+    a_smem[load_k][load_row] = a.x;
+    a_smem[load_k + 1][load_row] = a.y;
+    a_smem[load_k + 2][load_row] = a.z;
+    a_smem[load_k + 3][load_row] = a.w;
     if (b_transposed) {
-      const float4 b = load4_or_zero(p.b, col0 + i, l0 + l, p.n, p.k, p.ldb);
-      b_smem[l][i] = b.x;
-      b_smem[l + 1][i] = b.y;
-      b_smem[l + 2][i] = b.z;
-      b_smem[l + 3][i] = b.w;
+      const float4 b =
+          load4_or_zero(p.b, col0 + load_row, k0 + load_k, p.n, p.k, p.ldb);
+      b_smem[load_k][load_row] = b.x;
+      b_smem[load_k + 1][load_row] = b.y;
+      b_smem[load_k + 2][load_row] = b.z;
+      b_smem[load_k + 3][load_row] = b.w;
     } else {
       const int row = thread / 32, col = thread % 32 * 4;
       store4(&b_smem[row][col],
-             load4_or_zero(p.b, l0 + row, col0 + col, p.k, p.n, p.ldb));
+             load4_or_zero(p.b, k0 + row, col0 + col, p.k, p.n, p.ldb));
     }
     __syncthreads();  // the tiles are complete
 
     //! [inner]
 #pragma unroll
-    for (int step = 0; step < block_k; ++step) {  // C += A B
+    for (int kk = 0; kk < block_k; ++kk) {  // C += A B
       float a_frag[thread_m], b_frag[thread_n];
-      load_groups<64>(a_frag, &a_smem[step][4 * y]);
-      load_groups<64>(b_frag, &b_smem[step][4 * x]);
+      load_groups<64>(a_frag, &a_smem[kk][4 * y]);
+      load_groups<64>(b_frag, &b_smem[kk][4 * x]);
 #pragma unroll
       for (int i = 0; i < thread_m; ++i) {
 #pragma unroll

@@ -41,14 +41,14 @@ __global__ void __launch_bounds__(256, 2)
   const int x = threadIdx.x, y = threadIdx.y, thread = y * 16 + x;
   const int row0 = blockIdx.y * block_m, col0 = blockIdx.x * block_n;
   //! [fetch]
-  const auto fetch = [&](int stage, int l0) {
-    copy_tile<block_m, block_k, a_ld>(a_smem[stage], p.a, row0, l0, p.m, p.k,
+  const auto fetch = [&](int stage, int k0) {
+    copy_tile<block_m, block_k, a_ld>(a_smem[stage], p.a, row0, k0, p.m, p.k,
                                       p.lda, thread);
     if constexpr (b_transposed) {
-      copy_tile<block_n, block_k, b_ld>(b_smem[stage], p.b, col0, l0, p.n,
+      copy_tile<block_n, block_k, b_ld>(b_smem[stage], p.b, col0, k0, p.n,
                                         p.k, p.ldb, thread);
     } else {
-      copy_tile<block_k, block_n, b_ld>(b_smem[stage], p.b, l0, col0, p.k,
+      copy_tile<block_k, block_n, b_ld>(b_smem[stage], p.b, k0, col0, p.k,
                                         p.n, p.ldb, thread);
     }
     cp_async_commit();
@@ -59,23 +59,23 @@ __global__ void __launch_bounds__(256, 2)
   float acc[thread_m][thread_n] = {};
   //! [loop]
   fetch(0, 0);
-  for (int l0 = 0, stage = 0; l0 < p.k; l0 += block_k, stage ^= 1) {
+  for (int k0 = 0, stage = 0; k0 < p.k; k0 += block_k, stage ^= 1) {
     cp_async_wait<0>();
     __syncthreads();  // this stage is complete, no thread reads the other one
-    if (l0 + block_k < p.k) fetch(stage ^ 1, l0 + block_k);
+    if (k0 + block_k < p.k) fetch(stage ^ 1, k0 + block_k);
       //! [loop]
 
 #pragma unroll
-    for (int l = 0; l < block_k; l += 4) {  // C += A B
+    for (int kk = 0; kk < block_k; kk += 4) {  // C += A B
       float4 a_frag[thread_m];
 #pragma unroll
       for (int i = 0; i < thread_m; ++i) {
-        a_frag[i] = load4(&a_smem[stage][(16 * i + y) * a_ld + l]);
+        a_frag[i] = load4(&a_smem[stage][(16 * i + y) * a_ld + kk]);
       }
       if (b_transposed) {
 #pragma unroll
         for (int j = 0; j < thread_n; ++j) {
-          const float4 b = load4(&b_smem[stage][(16 * j + x) * b_ld + l]);
+          const float4 b = load4(&b_smem[stage][(16 * j + x) * b_ld + kk]);
 #pragma unroll
           for (int i = 0; i < thread_m; ++i) {
             acc[i][j] += a_frag[i].x * b.x;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(256, 2)
       } else {
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
-          const float* row = &b_smem[stage][(l + step) * b_ld];
+          const float* row = &b_smem[stage][(kk + step) * b_ld];
           const float4 b0 = load4(row + 4 * x), b1 = load4(row + 64 + 4 * x);
           const float b_frag[thread_n] = {b0.x, b0.y, b0.z, b0.w,
                                           b1.x, b1.y, b1.z, b1.w};

@@ -28,9 +28,9 @@ struct RegisterTile {
   /// Dynamic shared memory of a block.
   static constexpr std::size_t smem_bytes =
       sizeof(float) * stages * stage_size;
-  /// Where step l of a tile begins.
-  static constexpr __host__ __device__ int step(int l, int width) {
-    return l * width + l / 4 * pad;
+  /// Where step kk of a tile begins.
+  static constexpr __host__ __device__ int step(int kk, int width) {
+    return kk * width + kk / 4 * pad;
   }
 };
 
@@ -66,11 +66,11 @@ __global__ void __launch_bounds__(256, 1)
   constexpr int pieces = b_transposed ? 6 : 2;
   const int q = thread % 4, piece_row = thread / 4;
   const auto load_piece = [&](int tile, int e) {
-    const int l = tile * Tile::block_k + 4 * q;
-    return e < 2 ? load4_or_zero(p.a, row0 + piece_row + 64 * e, l, p.m, p.k,
+    const int kk = tile * Tile::block_k + 4 * q;
+    return e < 2 ? load4_or_zero(p.a, row0 + piece_row + 64 * e, kk, p.m, p.k,
                                  p.lda)
-                 : load4_or_zero(p.b, col0 + piece_row + 64 * (e - 2), l, p.n,
-                                 p.k, p.ldb);
+                 : load4_or_zero(p.b, col0 + piece_row + 64 * (e - 2), kk,
+                                 p.n, p.k, p.ldb);
   };
   const auto store_piece = [&](int tile, int e, float4 piece) {
     const int width = e < 2 ? Tile::block_m : Tile::block_n;
@@ -88,11 +88,11 @@ __global__ void __launch_bounds__(256, 1)
         float* const b_smem = stage_of(tile) + Tile::a_size;
 #pragma unroll
         for (int e = 0; e < Tile::block_k / 4; ++e) {
-          const int l = thread / 64 + 4 * e, b_col = thread % 64 * 4;
+          const int kk = thread / 64 + 4 * e, b_col = thread % 64 * 4;
           const bool valid =
-              tile * Tile::block_k + l < p.k && col0 + b_col < p.n;
-          cp_async16(b_smem + l * Tile::block_n + Tile::pad * e + b_col,
-                     p.b + std::int64_t{tile * Tile::block_k + l} * p.ldb +
+              tile * Tile::block_k + kk < p.k && col0 + b_col < p.n;
+          cp_async16(b_smem + kk * Tile::block_n + Tile::pad * e + b_col,
+                     p.b + std::int64_t{tile * Tile::block_k + kk} * p.ldb +
                          col0 + b_col,
                      valid);
         }
@@ -100,10 +100,10 @@ __global__ void __launch_bounds__(256, 1)
       cp_async_commit();
     }
   };
-  const auto load = [&](RegisterFragments& frag, const float* stage, int l) {
-    load_groups<32>(frag.a, stage + Tile::step(l, Tile::block_m) + row);
+  const auto load = [&](RegisterFragments& frag, const float* stage, int kk) {
+    load_groups<32>(frag.a, stage + Tile::step(kk, Tile::block_m) + row);
     load_groups<16>(
-        frag.b, stage + Tile::a_size + Tile::step(l, Tile::block_n) + col);
+        frag.b, stage + Tile::a_size + Tile::step(kk, Tile::block_n) + col);
   };
   float acc[Tile::thread_m][Tile::thread_n] = {};
   RegisterFragments frags[2];
@@ -118,23 +118,23 @@ __global__ void __launch_bounds__(256, 1)
     const int next = tile + 1 < tiles ? tile + 1 : tile;  // no branch below
 
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; ++l) {  // C += A B
-      if (l + 1 < Tile::block_k) {
-        load(frags[(l + 1) % 2], stage_of(tile), l + 1);
+    for (int kk = 0; kk < Tile::block_k; ++kk) {  // C += A B
+      if (kk + 1 < Tile::block_k) {
+        load(frags[(kk + 1) % 2], stage_of(tile), kk + 1);
       } else {
         if (!b_transposed) cp_async_wait<0>();
         __syncthreads();  // the next tile is complete
         load(frags[0], stage_of(next), 0);
       }
-      if (l == 0) {
+      if (kk == 0) {
         fetch_b(tile + 1);
 #pragma unroll
         for (int e = 0; e < pieces; ++e) staged[e] = load_piece(tile + 1, e);
       }
-      if (l >= 8 && l - 8 < pieces) {
-        store_piece(tile + 1, l - 8, staged[l - 8]);
+      if (kk >= 8 && kk - 8 < pieces) {
+        store_piece(tile + 1, kk - 8, staged[kk - 8]);
       }
-      const RegisterFragments& frag = frags[l % 2];
+      const RegisterFragments& frag = frags[kk % 2];
 #pragma unroll
       for (int i = 0; i < Tile::thread_m; ++i) {
 #pragma unroll

@@ -27,22 +27,23 @@ __global__ void __launch_bounds__(256)
   const int a_offset = warp_row * Tile::a_ld;
   const int b_offset =
       Tile::a_size + warp_col * (b_transposed ? Tile::b_ld : 1);
-  const auto fetch = [&](int l0) {
+  const auto fetch = [&](int k0) {
     const auto copy = [](T* to, const T* from, bool valid) {
       store4(to, valid ? load4(from) : make_float4(0, 0, 0, 0));
     };
-    copy_stage_with<Tile>(copy, stage, p, row0, col0, l0, thread);
+    copy_stage_with<Tile>(copy, stage, p, row0, col0, k0, thread);
   };
   //! [loop]
   MmaAccumulators<Tile> acc = {};
-  for (int l0 = 0; l0 < p.k; l0 += Tile::block_k) {
-    fetch(l0);
+  for (int k0 = 0; k0 < p.k; k0 += Tile::block_k) {
+    fetch(k0);
     __syncthreads();  // the tiles are complete
 
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; l += 16) {  // C += A B
+    for (int kk = 0; kk < Tile::block_k; kk += 16) {  // C += A B
       MmaFragments<Tile> frag;
-      load_fragments<Tile>(frag, stage + a_offset, stage + b_offset, l, lane);
+      load_fragments<Tile>(frag, stage + a_offset, stage + b_offset, kk,
+                           lane);
       mma_fragments<T, Tile>(acc, frag);
     }
     __syncthreads();  // all threads are done with the tiles

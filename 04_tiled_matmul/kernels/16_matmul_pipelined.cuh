@@ -48,9 +48,10 @@ __global__ void __launch_bounds__(256) matmul_pipelined(MatmulParams<T> p) {
     fetch(tile + Tile::stages - 1);
     const T* const stage = stage_of(tile);
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; l += 16) {  // C += A B
+    for (int kk = 0; kk < Tile::block_k; kk += 16) {  // C += A B
       MmaFragments<Tile> frag;
-      load_fragments<Tile>(frag, stage + a_offset, stage + b_offset, l, lane);
+      load_fragments<Tile>(frag, stage + a_offset, stage + b_offset, kk,
+                           lane);
       mma_fragments<T, Tile>(acc, frag);
     }
   }

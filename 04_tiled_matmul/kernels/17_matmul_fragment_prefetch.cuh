@@ -42,9 +42,9 @@ __global__ void __launch_bounds__(256)
     }
     cp_async_commit();  // an empty group keeps the count
   };
-  const auto load = [&](MmaFragments<Tile>& frag, int tile, int l) {
+  const auto load = [&](MmaFragments<Tile>& frag, int tile, int kk) {
     const T* const stage = stage_of(tile);
-    load_fragments<Tile>(frag, stage + a_offset, stage + b_offset, l, lane);
+    load_fragments<Tile>(frag, stage + a_offset, stage + b_offset, kk, lane);
   };
   MmaAccumulators<Tile> acc = {};
   MmaFragments<Tile> frags[2];
@@ -56,16 +56,16 @@ __global__ void __launch_bounds__(256)
     const int next = tile + 1 < tiles ? tile + 1 : tile;  // no branch below
 
 #pragma unroll
-    for (int l = 0; l < Tile::block_k; l += 16) {  // C += A B
-      if (l + 16 < Tile::block_k) {
-        load(frags[(l / 16 + 1) % 2], tile, l + 16);
+    for (int kk = 0; kk < Tile::block_k; kk += 16) {  // C += A B
+      if (kk + 16 < Tile::block_k) {
+        load(frags[(kk / 16 + 1) % 2], tile, kk + 16);
       } else {
         cp_async_wait<Tile::stages - 2>();
         __syncthreads();  // the next tile is complete, this one is free
         load(frags[0], next, 0);
       }
-      if (l == 0) fetch(tile + Tile::stages - 1);
-      mma_fragments<T, Tile>(acc, frags[l / 16 % 2]);
+      if (kk == 0) fetch(tile + Tile::stages - 1);
+      mma_fragments<T, Tile>(acc, frags[kk / 16 % 2]);
     }
   }
   //! [loop]

@@ -56,8 +56,8 @@ __global__ void back_to_back_matmul(const float* q, const float* k,
     //! [two_matmuls]
     for (int i = 0; i < thread_m; ++i) {  // S = scale Q K^T
       float s = 0;
-      for (int l = 0; l < head_dim; ++l) {
-        s += q_smem[8 * i + y][l] * k_smem[x][l];
+      for (int kk = 0; kk < head_dim; ++kk) {
+        s += q_smem[8 * i + y][kk] * k_smem[x][kk];
       }
       s_smem[8 * i + y][x] = scale * s;
     }

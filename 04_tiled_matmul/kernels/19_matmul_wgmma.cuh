@@ -39,10 +39,10 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::warpgroups)
   __syncthreads();  // the barrier is initialised
   WgmmaAccumulators<Tile> acc = {};
   int parity = 0;
-  for (int l0 = 0; l0 < p.k; l0 += Tile::block_k, parity ^= 1) {
+  for (int k0 = 0; k0 < p.k; k0 += Tile::block_k, parity ^= 1) {
     if (threadIdx.x == 0) {
       shared.full.arrive_and_expect(WgmmaStage<Tile>::bytes);
-      load_stage(shared.stage, maps, shared.full, row0, col0, l0);
+      load_stage(shared.stage, maps, shared.full, row0, col0, k0);
     }
     shared.full.wait(parity);
     wgmma_fence_accumulators<Tile>(acc);

@@ -74,11 +74,11 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
     for (int i = blockIdx.x; i < tiles; i += gridDim.x) {
       const TileCoord tile = tile_coord(i, raster);
       const int row0 = tile.m * Tile::block_m, col0 = tile.n * Tile::block_n;
-      for (int l0 = 0; l0 < p.k; l0 += Tile::block_k, pipe_write.advance()) {
+      for (int k0 = 0; k0 < p.k; k0 += Tile::block_k, pipe_write.advance()) {
         Mbarrier& full =
             shared.pipe.producer_acquire(pipe_write, WgmmaStage<Tile>::bytes);
         load_stage(shared.stages[pipe_write.stage], maps, full, row0, col0,
-                   l0);
+                   k0);
       }
     }
     return;

@@ -25,23 +25,23 @@ using MatmulClusterTile = WgmmaTile<T, b_transposed, 128, 256, 4>;
 /// @param rank  of the block in its cluster
 /// @param row0  of C: the block's first
 /// @param col0  of C: the first of both blocks
-/// @param l0    first step along k
+/// @param k0    first step along k
 //! [share]
 template <class Tile, class T>
 __device__ void load_shared_stage(WgmmaStage<Tile>& stage,
                                   const TmaMatmul<T>& maps, Mbarrier& full,
-                                  int rank, int row0, int col0, int l0) {
+                                  int rank, int row0, int col0, int k0) {
   constexpr unsigned all_blocks = (1u << kClusterBlocks) - 1;
   constexpr int cols = Tile::block_n / kClusterBlocks;
   constexpr int box_cols = Tile::b_transposed ? cols : Tile::B::panel_cols;
-  load_tile(stage.a, maps.a, full, row0, 0, 0, CacheHint::kEvictNormal, l0);
+  load_tile(stage.a, maps.a, full, row0, k0);
 #pragma unroll
   for (int col = 0; col < cols; col += box_cols) {
     T* const to = stage.b.data + (rank * cols + col) * Tile::block_k;
     const int c_col = col0 + rank * cols + col;
-    const int b_row = Tile::b_transposed ? c_col : l0;
-    const int b_col = Tile::b_transposed ? l0 : c_col;
-    tma_load_multicast(to, maps.b, full, b_col, b_row, 0, 0, all_blocks);
+    const int b_row = Tile::b_transposed ? c_col : k0;
+    const int b_col = Tile::b_transposed ? k0 : c_col;
+    tma_load_multicast(to, maps.b, full, b_col, b_row, all_blocks);
   }
 }
 //! [share]
@@ -102,7 +102,7 @@ __device__ void store_panels(const TensorMap& c_map,
       __syncwarp();
       if (lane == 0) {
         const int row = row0 + 64 * (Tile::wgmmas_m * warpgroup + i);
-        store_tile(c_map, panel, row + 16 * warp, 0, 0, 2 * (col0 + col));
+        store_tile(c_map, panel, row + 16 * warp, 2 * (col0 + col));
         bulk_commit();
       }
     }
@@ -149,11 +149,11 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::warpgroups + 1), 1)
       const TileCoord tile = tile_coord(i, raster);
       const int row0 = (tile.m * kClusterBlocks + rank) * Tile::block_m;
       const int col0 = tile.n * Tile::block_n;
-      for (int l0 = 0; l0 < p.k; l0 += Tile::block_k, pipe_write.advance()) {
+      for (int k0 = 0; k0 < p.k; k0 += Tile::block_k, pipe_write.advance()) {
         Mbarrier& full =
             shared.pipe.producer_acquire(pipe_write, WgmmaStage<Tile>::bytes);
         load_shared_stage(shared.stages[pipe_write.stage], maps, full, rank,
-                          row0, col0, l0);
+                          row0, col0, k0);
       }
     }
   } else {
@@ -230,8 +230,8 @@ void launch_matmul_cluster(const MatmulParams<T>& p, int group_m = 8,
        kClusterBlocks},
       tma_matmul<Tile>(p, Tile::b_transposed ? Tile::block_n / kClusterBlocks
                                              : Tile::block_k),
-      tensor_map(reinterpret_cast<const T*>(p.c), {1, 1, p.m, 2 * p.n},
-                 {0, 0, 2 * p.ldc}, PanelC<T>::rows),
+      tensor_map(reinterpret_cast<const T*>(p.c), p.m, 2 * p.n, 2 * p.ldc,
+                 PanelC<T>::rows),
       raster);
 }
 

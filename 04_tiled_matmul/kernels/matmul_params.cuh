@@ -20,18 +20,18 @@ struct MatmulParams {
   int lda, ldb, ldc;  ///< leading dimensions, in elements
 };
 
-/// A[i][l], 0 outside.
+/// A[i][kk], 0 outside.
 template <class T>
-__device__ T element_of_a(const MatmulParams<T>& p, int i, int l) {
-  return i < p.m && l < p.k ? p.a[std::int64_t{i} * p.lda + l] : T(0.0f);
+__device__ T element_of_a(const MatmulParams<T>& p, int i, int kk) {
+  return i < p.m && kk < p.k ? p.a[std::int64_t{i} * p.lda + kk] : T(0.0f);
 }
 
-/// Element (l, j) of the right operand, 0 outside.
+/// Element (kk, j) of the right operand, 0 outside.
 template <bool b_transposed, class T>
-__device__ T element_of_b(const MatmulParams<T>& p, int l, int j) {
-  if (l >= p.k || j >= p.n) return T(0.0f);
-  return b_transposed ? p.b[std::int64_t{j} * p.ldb + l]
-                      : p.b[std::int64_t{l} * p.ldb + j];
+__device__ T element_of_b(const MatmulParams<T>& p, int kk, int j) {
+  if (kk >= p.k || j >= p.n) return T(0.0f);
+  return b_transposed ? p.b[std::int64_t{j} * p.ldb + kk]
+                      : p.b[std::int64_t{kk} * p.ldb + j];
 }
 
 }  // namespace fa::FA_TARGET

@@ -47,25 +47,25 @@ struct MmaFragments {
 /// @param frag   of this lane
 /// @param a_smem A's tile, from the warp's first row on
 /// @param b_smem B's tile, from the warp's first column on
-/// @param l      first of the 16 steps
+/// @param kk      first of the 16 steps
 /// @param lane   in the warp
 //! [load_fragments]
 template <class Tile, class T>
 __device__ void load_fragments(MmaFragments<Tile>& frag, const T* a_smem,
-                               const T* b_smem, int l, int lane) {
+                               const T* b_smem, int kk, int lane) {
 #pragma unroll
   for (int i = 0; i < Tile::warp_m / 16; ++i) {
-    const int row = 16 * i + lane % 16, col = l + lane / 16 * 8;
+    const int row = 16 * i + lane % 16, col = kk + lane / 16 * 8;
     ldmatrix_x4(frag.a[i], a_smem + row * Tile::a_ld + col);
   }
 #pragma unroll
   for (int j = 0; j < Tile::warp_n / 16; ++j) {
     if (Tile::b_transposed) {
       const int row = 16 * j + lane % 8 + lane / 16 * 8;
-      const int col = l + lane / 8 % 2 * 8;
+      const int col = kk + lane / 8 % 2 * 8;
       ldmatrix_x4(frag.b[j], b_smem + row * Tile::b_ld + col);
     } else {
-      const int row = l + lane % 16, col = 16 * j + lane / 16 * 8;
+      const int row = kk + lane % 16, col = 16 * j + lane / 16 * 8;
       ldmatrix_x4_transposed(frag.b[j], b_smem + row * Tile::b_ld + col);
     }
   }
@@ -134,16 +134,16 @@ __device__ void copy_tile_with(Copy copy, T* tile, const T* matrix, int row0,
 /// Both tiles of a stage, A's first: see copy_tile_with().
 template <class Tile, class T, class Copy>
 __device__ void copy_stage_with(Copy copy, T* stage, const MatmulParams<T>& p,
-                                int row0, int col0, int l0, int thread) {
+                                int row0, int col0, int k0, int thread) {
   T *a_smem = stage, *b_smem = stage + Tile::a_size;
   copy_tile_with<Tile::block_m, Tile::block_k, Tile::a_ld, Tile::threads>(
-      copy, a_smem, p.a, row0, l0, p.m, p.k, p.lda, thread);
+      copy, a_smem, p.a, row0, k0, p.m, p.k, p.lda, thread);
   if constexpr (Tile::b_transposed) {
     copy_tile_with<Tile::block_n, Tile::block_k, Tile::b_ld, Tile::threads>(
-        copy, b_smem, p.b, col0, l0, p.n, p.k, p.ldb, thread);
+        copy, b_smem, p.b, col0, k0, p.n, p.k, p.ldb, thread);
   } else {
     copy_tile_with<Tile::block_k, Tile::block_n, Tile::b_ld, Tile::threads>(
-        copy, b_smem, p.b, l0, col0, p.k, p.n, p.ldb, thread);
+        copy, b_smem, p.b, k0, col0, p.k, p.n, p.ldb, thread);
   }
 }
 

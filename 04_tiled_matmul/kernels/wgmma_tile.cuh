@@ -61,16 +61,15 @@ using WgmmaAccumulators = float[Tile::wgmmas_m][Tile::block_n / 2];
 /// @param full  barrier that counts the bytes that arrive
 /// @param row0  of C
 /// @param col0  of C
-/// @param l0    first step along k
+/// @param k0    first step along k
 //! [fetch]
 template <class Tile, class T>
 __device__ void load_stage(WgmmaStage<Tile>& stage, const TmaMatmul<T>& maps,
-                           Mbarrier& full, int row0, int col0, int l0) {
-  const int b_row = Tile::b_transposed ? col0 : l0;
-  const int b_col = Tile::b_transposed ? l0 : col0;
-  load_tile(stage.a, maps.a, full, row0, 0, 0, CacheHint::kEvictNormal, l0);
-  load_tile(stage.b, maps.b, full, b_row, 0, 0, CacheHint::kEvictNormal,
-            b_col);
+                           Mbarrier& full, int row0, int col0, int k0) {
+  const int b_row = Tile::b_transposed ? col0 : k0;
+  const int b_col = Tile::b_transposed ? k0 : col0;
+  load_tile(stage.a, maps.a, full, row0, k0);
+  load_tile(stage.b, maps.b, full, b_row, b_col);
 }
 //! [fetch]
 
@@ -83,15 +82,15 @@ __device__ void issue_matmul(WgmmaAccumulators<Tile>& acc,
                              bool adds = true) {
   using T = typename Tile::T;
 #pragma unroll
-  for (int l = 0; l < Tile::block_k; l += 16) {
+  for (int kk = 0; kk < Tile::block_k; kk += 16) {
 #pragma unroll
     for (int i = 0; i < Tile::wgmmas_m; ++i) {
       const int row = 64 * (Tile::wgmmas_m * warpgroup + i);
-      const auto a = stage.a.by_rows(row, l);
+      const auto a = stage.a.by_rows(row, kk);
       if constexpr (Tile::b_transposed) {
-        wgmma<T>(acc[i], a, stage.b.by_rows(0, l), adds || l > 0);
+        wgmma<T>(acc[i], a, stage.b.by_rows(0, kk), adds || kk > 0);
       } else {
-        wgmma<T>(acc[i], a, stage.b.by_columns(l, 0), adds || l > 0);
+        wgmma<T>(acc[i], a, stage.b.by_columns(kk, 0), adds || kk > 0);
       }
     }
   }
@@ -147,9 +146,8 @@ TmaMatmul<T> tma_matmul(const MatmulParams<T>& p,
                         int b_box_rows = Tile::B::rows) {
   const int b_rows = Tile::b_transposed ? p.n : p.k;
   const int b_cols = Tile::b_transposed ? p.k : p.n;
-  return {tensor_map(p.a, {1, 1, p.m, p.k}, {0, 0, p.lda}, Tile::A::rows),
-          tensor_map(p.b, {1, 1, b_rows, b_cols}, {0, 0, p.ldb}, b_box_rows),
-          p};
+  return {tensor_map(p.a, p.m, p.k, p.lda, Tile::A::rows),
+          tensor_map(p.b, b_rows, b_cols, p.ldb, b_box_rows), p};
 }
 
 }  // namespace fa::FA_TARGET

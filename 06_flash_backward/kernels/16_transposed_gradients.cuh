@@ -106,6 +106,7 @@ struct TransposedWarpgroup {
   /// Issues this warpgroup's part of a matmul of queries and keys.
   template <int r, class A, class B>
   __device__ void issue_scores(float (&s)[r], const A& rows, const B& keys) {
+    FA_STAMP(kIssueScores, 0);
     wgmma_fence(s);
 #pragma unroll
     for (int col = 0; col < Tile::d; col += 16) {
@@ -134,6 +135,7 @@ struct TransposedWarpgroup {
   /// Issues some columns of dQ = dS K of the previous tile.
   template <int r>
   __device__ void issue_d_q(float (&d_q)[r], int col) {
+    FA_STAMP(kIssueByColumns, 0);
     wgmma_fence(d_q);
 #pragma unroll
     for (int key = 0; key < Tile::block_n; key += 16) {

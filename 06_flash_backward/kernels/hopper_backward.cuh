@@ -352,6 +352,7 @@ __device__ void issue_d_q(QueryGradient<Tile>& d_q,
   const int row = by_columns ? 0 : 64 * warpgroup;
   const int col = by_columns ? Tile::d_q_columns * warpgroup : 0;
   with_d_q_part<Tile>(d_q, warpgroup, [&](auto& part) {
+    FA_STAMP(kIssueByColumns, 0);  // for a timeline
     wgmma_fence(part);
 #pragma unroll
     for (int key = 0; key < Tile::block_n; key += 16) {

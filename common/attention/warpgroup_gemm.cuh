@@ -33,6 +33,7 @@ __device__ float row_element(const float (&d)[r], int h, int i) {
 /// @param b at least 2 r rows, of which the first 2 r are used
 template <class A, class B, int r>
 __device__ void issue_gemm_nt(float (&d)[r], const A& a, const B& b) {
+  FA_STAMP(kIssueScores, 0);
   wgmma_fence(d);
 #pragma unroll
   for (int col = 0; col < A::cols; col += 16) {
@@ -47,6 +48,7 @@ __device__ void issue_gemm_nt(float (&d)[r], const A& a, const B& b) {
 template <class B, int r, int parts>
 __device__ void issue_gemm_rs(float (&d)[r], std::uint32_t (&a)[parts][4],
                               const B& b) {
+  FA_STAMP(kIssueOutput, 0);
   wgmma_fence(d, a);
 #pragma unroll
   for (int i = 0; i < parts; ++i) {

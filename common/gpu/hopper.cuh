@@ -168,6 +168,17 @@ __device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
   }
 }
 
+/// The same from a matrix, see the tensor_map() of a matrix.
+/// @param row the tile's first row
+/// @param col the tile's first column
+template <class Tile>
+__device__ void load_tile(Tile& tile, const TensorMap& map, Mbarrier& barrier,
+                          int row, int col,
+                          SourceLocation location = caller_location()) {
+  load_tile(tile, map, barrier, row, 0, 0, CacheHint::kEvictNormal, col,
+            location);
+}
+
 /// Begins to write a tile to a tensor; what lies outside the tensor is not written. One thread
 /// calls it, and closes the group with bulk_commit().
 template <class Tile>
@@ -179,6 +190,21 @@ __device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
     tma_store(map, tile.data + panel * Tile::panel_size,
               col + panel * Tile::panel_cols, row, head, batch, location);
   }
+}
+
+/// The same to a matrix.
+template <class Tile>
+__device__ void store_tile(const TensorMap& map, const Tile& tile, int row,
+                           int col,
+                           SourceLocation location = caller_location()) {
+  store_tile(map, tile, row, 0, 0, col, location);
+}
+
+/// tma_load_multicast() from a matrix.
+__device__ inline void tma_load_multicast(
+    void* shared, const TensorMap& map, Mbarrier& barrier, int col, int row,
+    unsigned blocks, SourceLocation location = caller_location()) {
+  tma_load_multicast(shared, map, barrier, col, row, 0, 0, blocks, location);
 }
 
 /// A stage of a circular buffer, and the phase of its barriers: how often the buffer has wrapped,

@@ -373,11 +373,6 @@ __device__ void fence_address(T*& pointer) {
 template <class... Registers>
 __device__ void wgmma_fence(Registers&... registers) {
   (fence_operand(registers), ...);
-  // Accumulators are arrays of floats: a left operand is something else.
-  if constexpr ((!std::is_same_v<std::remove_extent_t<Registers>, float> ||
-                 ...)) {
-    FA_STAMP(kIssueOutput, 0);
-  }
   FA_HOPPER_ASM("wgmma.fence.sync.aligned;\n" ::: "memory");
 }
 /// Closes the group of the products begun since the last one. Their registers must be left alone
@@ -509,8 +504,6 @@ __device__ void wgmma(float (&d)[r],
   static_assert(wgmma_takes(r), "32 to 192 columns by 16, or 256");
   constexpr int turned_a = major_a == Major::kMN;
   constexpr int turned_b = major_b == Major::kMN;
-  if (!adds && turned_b) FA_STAMP(kIssueByColumns, 0);
-  if (!adds && !turned_b) FA_STAMP(kIssueScores, 0);
   (void)turned_a;
   (void)turned_b;
   if constexpr (std::is_same_v<T, half>) {

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "common/gpu/stamps_cuda.cuh"
 #include "common/gpu/target.hpp"
 
 #if defined(__CUDACC__)

@@ -10,8 +10,6 @@
 #include <cuda_fp16.h>
 #include <type_traits>
 
-#include "common/gpu/stamps_cuda.cuh"
-
 /// @cond the text of instructions
 #if __CUDA_ARCH__ >= 800
 #define FA_SM_80_ASM asm

@@ -1,6 +1,7 @@
 /// @file
 /// Stamps: when a warp came to the events that a timeline shows, by the clock of its SM. A build
-/// with FA_STAMPS has them in the wrappers of hopper.cuh; in every other build they are nothing.
+/// with FA_STAMPS has them in the wrappers of hopper.cuh, and where a kernel marks with FA_STAMP()
+/// which matmul it issues; every other build compiles them to nothing.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +12,13 @@ namespace fa {
 /// What a stamp marks. A wait has two: the second one is kEnd.
 enum class StampKind : std::uint32_t {
   kNone,
-  kBlock,        ///< fence_barrier_init(): a block begins
-  kIssueScores,  ///< the first wgmma of a matmul that overwrites: both operands in shared memory
-  kIssueByColumns,  ///< the same; the right operand is read by its columns, as V is
-  kIssueOutput,  ///< wgmma_fence() of a matmul whose left operand is in registers
-  kCommit,       ///< wgmma_commit()
-  kWaitBarrier,  ///< Mbarrier::wait(); the detail is the barrier's address
-  kWaitNamed,    ///< named_barrier_wait()
+  kBlock,           ///< fence_barrier_init(): a block begins
+  kIssueScores,     ///< a kernel's mark: both operands are read by rows
+  kIssueByColumns,  ///< a kernel's mark: the right operand is read by columns
+  kIssueOutput,     ///< a kernel's mark: the left operand is in registers
+  kCommit,          ///< wgmma_commit()
+  kWaitBarrier,     ///< Mbarrier::wait(); the detail is the barrier's address
+  kWaitNamed,       ///< named_barrier_wait()
   kWaitMatmuls,  ///< wgmma_wait(); the detail is the number of groups that may be in flight
   kWaitStores,   ///< bulk_wait(), bulk_wait_read()
   kWaitCounter,  ///< load_acquire()

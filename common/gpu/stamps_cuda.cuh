@@ -1,9 +1,10 @@
 /// @file
-/// Stamps on a GPU, see stamps.hpp. This is the only place that asks for FA_STAMPS, beside
-/// target.hpp.
+/// FA_STAMP(), the mark that makes a stamp; see stamps.hpp. This is the only place that asks for
+/// FA_STAMPS, beside target.hpp.
 #pragma once
 
 #include "common/gpu/stamps.hpp"
+#include "common/gpu/target.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -16,7 +17,7 @@ constexpr int kStampCycles = 4;
 
 }  // namespace fa::FA_TARGET
 
-#if defined(FA_STAMPS)
+#if defined(__CUDACC__) && defined(FA_STAMPS)
 
 /// Marks an event for a timeline.
 #define FA_STAMP(kind, detail) \
@@ -49,10 +50,10 @@ __device__ inline void stamp(StampKind kind, std::uint32_t detail) {
 }
 
 /// Where the stamps are.
-inline uint2* stamp_memory() {
+inline void* stamp_memory() {
   void* slots = nullptr;
   cudaGetSymbolAddress(&slots, stamp_slots);
-  return static_cast<uint2*>(slots);
+  return slots;
 }
 
 }  // namespace fa::FA_TARGET
@@ -65,7 +66,7 @@ inline uint2* stamp_memory() {
 namespace fa::FA_TARGET {
 
 /// Where the stamps are: nowhere in this build.
-inline uint2* stamp_memory() {
+inline void* stamp_memory() {
   return nullptr;
 }
 

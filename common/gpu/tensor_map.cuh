@@ -72,4 +72,14 @@ TensorMap tensor_map(const T* data, const std::array<std::int64_t, 4>& sizes,
   return encode_tensor_map<T>(data, sizes, strides, box_rows, panel_bytes);
 }
 
+/// The same of a matrix [rows, cols].
+/// @param ld from a row to the next, in elements, a multiple of 8
+template <class T>
+TensorMap tensor_map(const T* data, std::int64_t rows, std::int64_t cols,
+                     std::int64_t ld, int box_rows,
+                     int panel_bytes = kPanelBytes) {
+  return tensor_map(data, {1, 1, rows, cols}, {0, 0, ld}, box_rows,
+                    panel_bytes);
+}
+
 }  // namespace fa::FA_TARGET
