@@ -4,7 +4,6 @@
 #pragma once
 
 #include "common/attention/attention.cuh"
-#include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 

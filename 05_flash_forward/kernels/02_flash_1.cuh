@@ -7,7 +7,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/float_rows.cuh"
-#include "common/attention/grid.cuh"
+#include "common/attention/head_dim.cuh"
 
 namespace fa::FA_TARGET {
 

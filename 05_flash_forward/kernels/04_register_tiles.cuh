@@ -5,7 +5,7 @@
 /// during Q K^T.
 #pragma once
 
-#include "common/attention/grid.cuh"
+#include "common/attention/attention.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
   const int x = lane % 2 + lane / 4 % 4 * 2;
   float* const p_smem =
       v_smem + Tile::kv_size + (warp_row + y) * Tile::p_ld;  // its row y
-  const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const int block = longest_first_m_block(a);
   const int query0 = block * Tile::block_m;
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
   const int tiles =

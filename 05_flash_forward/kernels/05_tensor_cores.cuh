@@ -5,6 +5,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/mma_forward.cuh"
+#include "common/attention/head_dim.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
     __syncthreads();  // the tiles have arrived
     //! [mainloop]
     Accumulators<Tile, Tile::block_n> s = {};
-    // S = Q K^T
+    // S = scale Q K^T
 #pragma unroll
     for (int e = 0; e < d; e += 16) {
       std::uint32_t q_frag[Tile::row_tiles][4];
@@ -68,7 +69,8 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
         }
       }
     }
-    scale_and_mask<Tile>(s, a, query0 + warp_row, key0, lane);
+    scale_scores<Tile>(s, a.scale);
+    apply_mask(s, a, query0 + warp_row, key0, lane);
     softmax_step<Tile>(s, o, state);
     apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
     // O += P V

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "05_flash_forward/kernels/mma_forward.cuh"
+#include "common/attention/head_dim.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -53,9 +54,10 @@ __global__ void __launch_bounds__(128) flash_pipeline(Attention<T> a) {
     cp_async_commit();
     //! [next_tile]
     Accumulators<Tile, Tile::block_n> s = {};
-    // S = Q K^T
+    // S = scale Q K^T
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
-    scale_and_mask<Tile>(s, a, query0 + warp_row, key0, lane);
+    scale_scores<Tile>(s, a.scale);
+    apply_mask(s, a, query0 + warp_row, key0, lane);
     softmax_step<Tile>(s, o, state);
     apply_dropout<Tile>(s, a, head.index, query0 + warp_row, key0, lane);
     // O += P V

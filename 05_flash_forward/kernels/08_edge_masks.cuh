@@ -20,37 +20,6 @@ using ForwardTileFor = ForwardTile<d,
 /// The tile for 256 columns, on GPUs whose blocks have at most 99 KiB of shared memory.
 using SmallForwardTile256 = ForwardTile<256, 32, 4, 16>;
 
-/// Masks the scores of keys that a query does not see.
-/// @param s      Q K^T
-/// @param query0 the warp's first query
-/// @param key0   the tile's first key
-//! [apply_mask]
-template <class Tile, class T>
-__device__ void apply_mask(Accumulators<Tile, Tile::block_n>& s,
-                           const Attention<T>& a, int query0, int key0,
-                           int lane) {
-#pragma unroll
-  for (int i = 0; i < Tile::row_tiles; ++i) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int visible =
-          visible_keys(a, query0 + 16 * i + 8 * h + lane / 4) - key0;
-#pragma unroll
-      for (int j = 0; j < Tile::block_n / 8; ++j) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          //! [mask]
-          if (8 * j + lane % 4 * 2 + e >= visible) {
-            s[i][j][2 * h + e] = -INFINITY;
-          }
-          //! [mask]
-        }
-      }
-    }
-  }
-}
-//! [apply_mask]
-
 /// softmax_step() for scores that are not scaled: P = exp2(exponent_scale (S - m)).
 /// @tparam masked         whether scores may be -infinity
 /// @param  s              Q K^T; P on return
@@ -119,7 +88,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
   T* const v_smem = k_smem + 2 * Tile::kv_size;
   const int thread = threadIdx.x, lane = thread % kWarp;
   const int warp_row = thread / kWarp * Tile::warp_rows;
-  const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const int block = longest_first_m_block(a);
   const int query0 = block * Tile::block_m;
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
   //! [tiles]
@@ -162,7 +131,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d == 256 ? 1 : 2)
     // S = Q K^T
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);
     if constexpr (masked) {
-      apply_mask<Tile>(s, a, query0 + warp_row, key0, lane);
+      apply_mask(s, a, query0 + warp_row, key0, lane);
     }
     softmax_step_base_2<Tile, masked>(s, o, state, exponent_scale);
     if constexpr (has_dropout) {

@@ -28,9 +28,9 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
     flash_wgmma(const __grid_constant__ TmaAttention<T> maps) {
   auto& shared = *dynamic_shared<WgmmaShared<Tile>>();
   const Attention<T>& a = maps.a;
-  const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const int block = longest_first_m_block(a);
   const int head = blockIdx.y, batch = blockIdx.z;
-  const int kv_head = head / (a.heads / a.kv_heads);
+  const int kv_head = kv_head_of(a, head);
   const int warpgroup = warpgroup_index();
   const int query0 = block * Tile::block_m + warpgroup * kQueries;
   const int tiles = key_tiles<Tile>(a, block);

@@ -111,14 +111,14 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     flash_ping_pong(const __grid_constant__ TmaAttention<T> maps) {
   auto& shared = *dynamic_shared<SpecializedShared<Tile>>();
   const Attention<T>& a = maps.a;
-  const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const int block = longest_first_m_block(a);
   const int head = blockIdx.y, batch = blockIdx.z;
   const int tiles = key_tiles<Tile>(a, block);
   init_barriers(shared);
   if (warpgroup_index() == Tile::consumers) {  // the producer
     setmaxnreg_dec<kProducerRegisters<Tile>>();
     if (threadIdx.x % kWarpgroup != 0) return;
-    const int kv_head = head / (a.heads / a.kv_heads);
+    const int kv_head = kv_head_of(a, head);
     for (int i = 0; i < Tile::consumers; ++i) {
       shared.q_full[i].arrive_and_expect(Tile::QTile::bytes);
       load_tile(shared.q[i], maps.q, shared.q_full[i],

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   float* const v_smem = k_smem + 2 * Tile::kv_size;
   const int thread = threadIdx.x, lane = thread % kWarp;
   const int warp_row = thread / kWarp * Tile::warp_rows;
-  const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const int block = longest_first_m_block(a);
   const int query0 = block * Tile::block_m;
   const auto head = head_of(a, blockIdx.z, blockIdx.y);
   const int tiles =
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
     // S = Q K^T
     multiply_split_rows<d>(s, q_smem + warp_row * d, k_smem + at, lane);
     if constexpr (masked) {
-      apply_mask<Tile>(s, a, query0 + warp_row, key0, lane);
+      apply_mask(s, a, query0 + warp_row, key0, lane);
     }
     softmax_step_base_2<Tile, masked>(s, o, state, exponent_scale);
     if constexpr (has_dropout) {
@@ -86,14 +86,15 @@ __global__ void __launch_bounds__(Tile::threads, 2)
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float l = warp_sum<4>(state.l[i][h]);
-      const int query = query0 + warp_row + 16 * i + 8 * h + lane / 4;
+      const int query =
+          query0 + warp_row + 16 * i + fragment_row(lane, 2 * h);
       if (query >= a.length_q) continue;
       const float factor = l == 0 ? 0 : 1 / l;
 #pragma unroll
       for (int group = 0; group < d / 32; ++group) {
 #pragma unroll
         for (int part = 0; part < 2; ++part) {
-          const int col = 32 * group + 8 * (lane % 4) + 4 * part;
+          const int col = 32 * group + split_column(lane, part);
           const float4 sum = four_columns(o[i], group, h, part);
           if (col < a.head_dim) {
             store4(head.o + query * a.o_strides.row + col,

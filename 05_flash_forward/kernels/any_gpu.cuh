@@ -4,7 +4,6 @@
 /// in float32. It is slow.
 #pragma once
 
-#include "common/attention/grid.cuh"
 #include "common/attention/lane_columns.cuh"
 
 namespace fa::FA_TARGET {

@@ -5,9 +5,7 @@
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024.
 #pragma once
 
-#include "common/attention/grid.cuh"
-#include "common/attention/tma.cuh"
-#include "common/attention/warpgroup_gemm.cuh"
+#include "common/attention/hopper_tile.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -146,28 +144,6 @@ __device__ void issue_pv(float (&o)[r], std::uint32_t (&p)[parts][4],
 }
 //! [issue_pv]
 
-/// Masks the scores of keys that a query does not see.
-/// @param s      Q K^T
-/// @param query0 the warpgroup's first query
-/// @param key0   the tile's first key
-template <class T, int r>
-__device__ void apply_mask(float (&s)[r], const Attention<T>& a, int query0,
-                           int key0) {
-  const int column = threadIdx.x % 4 * 2;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int visible =
-        visible_keys(a, query0 + lane_row() + 8 * h) - key0 - column;
-#pragma unroll
-    for (int j = 0; j < r / 4; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (8 * j + e >= visible) row_element(s, h, 2 * j + e) = -INFINITY;
-      }
-    }
-  }
-}
-
 /// The largest of this lane's scores in its row h.
 template <int r>
 __device__ float lane_max(float (&s)[r], int h) {
@@ -275,8 +251,8 @@ __device__ bool write_output(const TmaAttention<T>& maps,
   for (int h = 0; h < 2; ++h) {
     const float l = warp_sum<4>(rows.l[h]);
     factor[h] = l == 0 ? 0 : 1 / l;
-    const int query = query0 + lane_row() + 8 * h;
-    if (threadIdx.x % 4 == 0 && query < a.length_q) {
+    const int query = query0 + lane_row(h);
+    if (lane_column() == 0 && query < a.length_q) {
       lse[query] = log_sum(rows.m[h] * a.scale, l);
     }
   }

@@ -3,7 +3,6 @@
 /// dropout, and the epilogue.
 #pragma once
 
-#include "common/attention/grid.cuh"
 #include "common/attention/mma_tile.cuh"
 
 namespace fa::FA_TARGET {
@@ -28,7 +27,7 @@ struct ForwardTile {
 };
 
 /// A lane's part of the accumulators of its warp: [i][j] is of rows from 16 i and columns from 8 j.
-/// Its element 2 h + e is in row 8 h + lane / 4 and column 2 (lane % 4) + e; h and e are 0 or 1.
+/// Its element 2 h + e is in fragment_row(lane, 2 h) and fragment_column(lane, e); h and e are 0 or 1.
 template <class Tile, int cols>
 using Accumulators = float[Tile::row_tiles][cols / 8][4];
 
@@ -52,28 +51,16 @@ __device__ void init_row_state(WarpRowState<Tile>& state) {
   }
 }
 
-/// Scales the scores of a tile, and masks those of keys that a query does not see.
-/// @param s      Q K^T; scores on return
-/// @param query0 the warp's first query
-/// @param key0   the tile's first key
-template <class Tile, class T>
-__device__ void scale_and_mask(Accumulators<Tile, Tile::block_n>& s,
-                               const Attention<T>& a, int query0, int key0,
-                               int lane) {
+/// S *= scale.
+template <class Tile>
+__device__ void scale_scores(Accumulators<Tile, Tile::block_n>& s,
+                             float scale) {
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int visible = visible_keys(a, query0 + 16 * i + 8 * h + lane / 4);
+    for (int j = 0; j < Tile::block_n / 8; ++j) {
 #pragma unroll
-      for (int j = 0; j < Tile::block_n / 8; ++j) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int key = key0 + 8 * j + lane % 4 * 2 + e;
-          float& x = s[i][j][2 * h + e];
-          x = key < visible ? a.scale * x : -INFINITY;
-        }
-      }
+      for (float& x : s[i][j]) x *= scale;
     }
   }
 }
@@ -125,12 +112,12 @@ __device__ void apply_dropout(Accumulators<Tile, Tile::block_n>& p,
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int query = query0 + 16 * i + 8 * h + lane / 4;
+      const int query = query0 + 16 * i + fragment_row(lane, 2 * h);
 #pragma unroll
       for (int j = 0; j < Tile::block_n / 8; ++j) {
         // Two lanes share four keys: 0 and 1 belong to the even lane.
-        const Words4 words =
-            a.dropout.words(head, query, (key0 + 8 * j + lane % 4 * 2) / 4);
+        const int key = key0 + 8 * j + fragment_column(lane, 0);
+        const Words4 words = a.dropout.words(head, query, key / 4);
         const bool low = lane % 2 == 0;
         const std::uint32_t first = low ? words.x : words.z;
         const std::uint32_t second = low ? words.y : words.w;
@@ -156,13 +143,13 @@ __device__ void store_rows(const Attention<T>& a,
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float l = warp_sum<4>(state.l[i][h]);
-      const int query = query0 + 16 * i + 8 * h + lane / 4;
+      const int query = query0 + 16 * i + fragment_row(lane, 2 * h);
       if (query >= a.length_q) continue;
       const float factor = l == 0 ? 0 : 1 / l;
       T* row = head.o + query * a.o_strides.row;
 #pragma unroll
       for (int j = 0; j < Tile::d / 8; ++j) {
-        const int col = 8 * j + lane % 4 * 2;
+        const int col = 8 * j + fragment_column(lane, 0);
         if (8 * j < a.head_dim) {
           store_pair(row + col, pack2<T>(factor * o[i][j][2 * h],
                                          factor * o[i][j][2 * h + 1]));

@@ -65,7 +65,7 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
                                const TmaAttention<T>& maps,
                                const WorkTile& work, int tiles,
                                ProducerState<Tile>& write) {
-  const int kv_head = work.head / (maps.a.heads / maps.a.kv_heads);
+  const int kv_head = kv_head_of(maps.a, work.head);
   const auto load_q = [&](int i) {
     load_tile(shared.q[write.q.stage][i], maps.q,
               shared.q_pipe[i].producer_acquire(write.q, Tile::QTile::bytes),

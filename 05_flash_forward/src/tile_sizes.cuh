@@ -8,7 +8,6 @@
 #include "05_flash_forward/kernels/08_edge_masks.cuh"
 #include "05_flash_forward/src/on_device.cuh"
 #include "05_flash_forward/src/tile_sizes.hpp"
-#include "common/attention/grid.cuh"
 
 namespace fa::FA_TARGET {
 namespace {  // one source file for each backend includes this

@@ -9,7 +9,7 @@
 #include "05_flash_forward/interface/flash_attention.h"
 #include "05_flash_forward/tests/placed.cuh"
 #include "common/attention/tests/c_interface.cuh"
-#include "common/attention/tma.cuh"
+#include "common/attention/tma_support.cuh"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
 

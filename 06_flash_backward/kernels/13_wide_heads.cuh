@@ -337,8 +337,8 @@ struct DQWarpgroup {
   __device__ void load_rows(std::int64_t row) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      lse[h] = a.lse_base_2[row + lane_row() + 8 * h];
-      delta[h] = a.delta[row + lane_row() + 8 * h];
+      lse[h] = a.lse_base_2[row + lane_row(h)];
+      delta[h] = a.delta[row + lane_row(h)];
     }
   }
 
@@ -362,7 +362,7 @@ struct DQWarpgroup {
     // P = exp2(S - LSE)
     wgmma_wait<1>(p);
     if (visible_keys(a, query0) < key0 + Tile::block_n) {
-      apply_mask_rows(p, a, query0, key0);
+      apply_mask(p, a, query0, key0);
     }
     recompute_prob_rows(p, lse, a.scale * kLog2E);
     // dS = P * (dP - delta), elementwise

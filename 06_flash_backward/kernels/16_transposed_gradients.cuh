@@ -180,7 +180,7 @@ struct TransposedWarpgroup {
     }
     wgmma_wait<first ? 0 : 1>(p);
     // P = exp2(S - LSE), while the sums are computed
-    if (masked) apply_mask_rows(p, a, query0, key0);
+    if (masked) apply_mask(p, a, query0, key0);
     recompute_prob_rows(p, row_pair(shared->lse[at.stage]).of,
                         a.scale * kLog2E);
     round_to_operand<T>(rounded_p, p);

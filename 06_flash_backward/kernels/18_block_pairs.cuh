@@ -242,7 +242,7 @@ struct PairWarpgroup {
     }
     // P = exp2(S - LSE), while dQ and the sums are computed
     wgmma_wait<first ? 0 : 2>(p);
-    if (masked) apply_mask_rows(p, a, query0, key0);
+    if (masked) apply_mask(p, a, query0, key0);
     recompute_prob_rows(p, row_pair(shared->lse[at.stage]).of,
                         a.scale * kLog2E);
     round_to_operand<T>(rounded_p, p);

@@ -3,8 +3,6 @@
 #pragma once
 
 #include "common/attention/attention.cuh"
-#include "common/attention/grid.cuh"
-#include "common/gpu/launch.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -8,8 +8,8 @@
 #pragma once
 
 #include "06_flash_backward/kernels/preprocess.cuh"
+#include "common/attention/hopper_tile.cuh"
 #include "common/attention/tile_scheduler.cuh"
-#include "common/attention/tma.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -255,7 +255,7 @@ __device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a,
                                       int query0, int key0) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int key = key0 + lane_row() + 8 * h;
+    const int key = key0 + lane_row(h);
     const int first = key < a.length_k ? first_query(a, key) : a.length_q;
     const int masked = first - query0 - static_cast<int>(threadIdx.x % 4 * 2);
 #pragma unroll

@@ -1,34 +1,11 @@
 /// @file
-/// Scores that are not transposed: a row of a warpgroup's accumulators for each query. The mask, P and
-/// dS, for which a lane needs LSE and delta of its two rows.
+/// P and dS of scores that are not transposed, S = Q K^T: a lane needs LSE and delta of its two rows of
+/// queries only.
 #pragma once
 
 #include "06_flash_backward/kernels/hopper_backward.cuh"
 
 namespace fa::FA_TARGET {
-
-/// Masks the keys that a query does not see.
-/// @param s      products of queries and keys
-/// @param a      what is computed
-/// @param query0 the warpgroup's first query
-/// @param key0   the tile's first key
-template <class T, int r>
-__device__ void apply_mask_rows(float (&s)[r], const Attention<T>& a,
-                                int query0, int key0) {
-  const int column = threadIdx.x % 4 * 2;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int visible =
-        visible_keys(a, query0 + lane_row() + 8 * h) - key0 - column;
-#pragma unroll
-    for (int j = 0; j < r / 4; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (8 * j + e >= visible) row_element(s, h, 2 * j + e) = -INFINITY;
-      }
-    }
-  }
-}
 
 /// P = exp2(scale S - LSE).
 /// @param s          products of queries and keys; P on return
@@ -77,7 +54,7 @@ struct RowPair {
 };
 /// Reads both from a column of values, one for each row.
 __device__ inline RowPair row_pair(const float* rows) {
-  return {{rows[lane_row()], rows[lane_row() + 8]}};
+  return {{rows[lane_row(0)], rows[lane_row(1)]}};
 }
 
 }  // namespace fa::FA_TARGET

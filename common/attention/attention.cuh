@@ -1,9 +1,11 @@
 /// @file
-/// The parameters of the attention kernels of lessons 05 and 06, and what all of them use: pointers
-/// of a head, the causal mask, exponentials and logarithms that are safe for fully masked rows.
+/// The parameters of the attention kernels of lessons 05 and 06, and what all of them use: heads and
+/// their groups, the grid, the causal mask, exponentials and logarithms that are safe for fully
+/// masked rows.
 #pragma once
 
 #include "common/gpu/kernel.cuh"
+#include "common/gpu/launch.cuh"
 #include "common/gpu/philox.cuh"
 
 namespace fa::FA_TARGET {
@@ -44,6 +46,18 @@ struct Attention {
   Dropout dropout;  ///< of the attention probabilities
 };
 
+/// Query heads of a group: they share a head of K and V.
+template <class T>
+__host__ __device__ int group_size(const Attention<T>& a) {
+  return a.heads / a.kv_heads;
+}
+
+/// The head of K and V of a query head.
+template <class T>
+__device__ int kv_head_of(const Attention<T>& a, int head) {
+  return head / group_size(a);
+}
+
 /// Row 0 of each tensor of one head.
 template <class T>
 struct AttentionHead {
@@ -59,8 +73,8 @@ struct AttentionHead {
 template <class T>
 __device__ AttentionHead<T> head_of(const Attention<T>& a, int batch,
                                     int head) {
-  const int kv_head = head / (a.heads / a.kv_heads),
-            index = batch * a.heads + head;
+  const int kv_head = kv_head_of(a, head);
+  const int index = batch * a.heads + head;
   return {a.q + batch * a.q_strides.batch + head * a.q_strides.head,
           a.k + batch * a.k_strides.batch + kv_head * a.k_strides.head,
           a.v + batch * a.v_strides.batch + kv_head * a.v_strides.head,
@@ -81,6 +95,20 @@ __device__ int visible_keys(const Attention<T>& a, int query) {
   //! [visible_keys_body]
 }
 //! [visible_keys]
+
+/// Blocks that cover all queries of all heads, block_m queries each.
+template <class T>
+Size grid_of(const Attention<T>& a, int block_m) {
+  return {static_cast<unsigned>(ceil_div(a.length_q, block_m)),
+          static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)};
+}
+
+/// This block's tile of queries in a grid of grid_of(). Under the causal mask the last tiles have the
+/// most keys, and come first.
+template <class T>
+__device__ int longest_first_m_block(const Attention<T>& a) {
+  return a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+}
 
 /// exp(x - m); 0 for a masked score, even when m is -infinity too.
 __device__ inline float exp_diff(float x, float m) {

@@ -1,9 +1,10 @@
 /// @file
 /// Tiles for mma.sync, shared by the sm_80 kernels of lessons 05 and 06: copies of rows to shared
-/// memory, the XOR swizzle, and the matmuls of a warp on swizzled tiles.
+/// memory, the XOR swizzle, the matmuls of a warp on swizzled tiles, and the mask.
 #pragma once
 
 #include "common/attention/attention.cuh"
+#include "common/gpu/fragment.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -155,6 +156,37 @@ __device__ void multiply_p_v(float (&o)[row_tiles][column_tiles][4],
                              const Probs (&p)[row_tiles][key_tiles][parts],
                              const T* v_smem, int lane, int column0 = 0) {
   multiply_p_v<d>(o, p, v_smem, lane, column0, [](int) {});
+}
+
+/// Masks the scores of keys that a query does not see.
+/// @param s      Q K^T: [i][j] is of queries 16 i and keys 8 j
+/// @param query0 the warp's first query
+/// @param key0   the tile's first key
+template <class T, int row_tiles, int key_tiles>
+__device__ void apply_mask(float (&s)[row_tiles][key_tiles][4],
+                           const Attention<T>& a, int query0, int key0,
+                           int lane) {
+  //! [apply_mask]
+#pragma unroll
+  for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int query = query0 + 16 * i + fragment_row(lane, 2 * h);
+      const int visible = visible_keys(a, query) - key0;
+#pragma unroll
+      for (int j = 0; j < key_tiles; ++j) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          //! [mask]
+          if (8 * j + fragment_column(lane, e) >= visible) {
+            s[i][j][2 * h + e] = -INFINITY;
+          }
+          //! [mask]
+        }
+      }
+    }
+  }
+  //! [apply_mask]
 }
 
 /// Issues copies of rows of a matrix to a swizzled tile, with zeros outside of the matrix. See

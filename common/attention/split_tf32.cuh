@@ -214,15 +214,20 @@ __device__ void multiply_split_columns(float (&o)[row_tiles][column_tiles][4],
 }
 //! [multiply_columns]
 
-/// Four neighbouring columns of a row of what multiply_split_columns() adds up.
+/// Of each 32 columns of what multiply_split_columns() adds up, the first of four neighbours that a
+/// lane holds; part is 0 or 1.
+__device__ inline int split_column(int lane, int part) {
+  return 8 * (lane % 4) + 4 * part;
+}
+/// These four columns of a row.
 /// @param o     [j] of a row tile
 /// @param group which 32 columns
-/// @param row   0: row lane / 4, 1: the one 8 below
-/// @param part  columns 32 group + 8 (lane % 4) + 4 part to the third after it; 0 or 1
+/// @param h     0: row fragment_row(lane, 0), 1: the one 8 below
+/// @param part  columns 32 group + split_column(lane, part) to the third after it
 template <int column_tiles>
 __device__ float4 four_columns(const float (&o)[column_tiles][4], int group,
-                               int row, int part) {
-  const int j = 4 * group, e = 2 * row + part;
+                               int h, int part) {
+  const int j = 4 * group, e = 2 * h + part;
   return make_float4(o[j][e], o[j + 1][e], o[j + 2][e], o[j + 3][e]);
 }
 

@@ -70,7 +70,7 @@ inline int heads_in_l2(int heads, std::int64_t bytes) {
 template <class T>
 TileScheduler tile_scheduler(const Attention<T>& a, int block_m) {
   const int least = a.head_dim > 128 ? 16 : 1;
-  const int all = a.batch * a.heads, group = a.heads / a.kv_heads;
+  const int all = a.batch * a.heads, group = group_size(a);
   const std::int64_t bytes =
       2 * std::int64_t{a.length_k} * a.head_dim * std::int64_t{sizeof(T)};
   const int heads = heads_in_l2(all / group, bytes) * group;

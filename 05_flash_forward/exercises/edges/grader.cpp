@@ -156,7 +156,7 @@ std::vector<Wrong> wrongs(const Inputs& in) {
     return seen(query / 32 * 32 + query % 16);
   };
   add("a warp has 16 * Tile::row_tiles queries, and a lane those of rows "
-      "16 i + 8 h + lane / 4: here 16 i is left out",
+      "16 i + fragment_row(lane, 2 h): here 16 i is left out",
       first_row_tile);
   change("a masked score is 0, and e^0 is 1: it must be -infinity",
          [](Answer& a) { a.hidden = 0; });

@@ -9,8 +9,8 @@
 #include <fmt/ranges.h>
 
 #include "06_flash_backward/kernels/11_ordered_dq.cuh"
+#include "common/attention/hopper_tile.cuh"
 #include "common/attention/mma_tile.cuh"
-#include "common/attention/warpgroup_gemm.cuh"
 #include "common/gpu/hopper.cuh"
 #include "common/gpu/launch.cuh"
 #include "common/lab/banks.hpp"

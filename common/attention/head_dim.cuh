@@ -1,21 +1,13 @@
 /// @file
-/// What launches of kernels with tiles of queries share: the grid, and the head dimension that a
-/// kernel is compiled for.
+/// The head dimension that a kernel is compiled for.
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 
-#include "common/attention/attention.cuh"
-#include "common/gpu/launch.cuh"
+#include "common/gpu/target.hpp"
 
 namespace fa::FA_TARGET {
-
-/// Blocks that cover all queries of all heads, block_m queries each.
-template <class T>
-Size grid_of(const Attention<T>& a, int block_m) {
-  return {static_cast<unsigned>(ceil_div(a.length_q, block_m)),
-          static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)};
-}
 
 /// Calls work(std::integral_constant<int, d>) with the smallest d, of least, 2 least, 4 least ...
 /// most, that is not less than head_dim.

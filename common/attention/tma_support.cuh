@@ -1,12 +1,10 @@
 /// @file
-/// TMA maps of the tensors of attention, shared by the Hopper kernels of lessons 05 and 06.
+/// Which problems the Hopper kernels of lessons 05 and 06 support, and with which head dimension.
 #pragma once
 
 #include <limits>
 
-#include "common/attention/attention.cuh"
-#include "common/attention/warpgroup_gemm.cuh"
-#include "common/gpu/tensor_map.cuh"
+#include "common/attention/hopper_tile.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -45,26 +43,6 @@ auto with_tma_head_dim(std::int64_t head_dim, Work work) {
     }
   }
   return work(std::integral_constant<int, least>{});
-}
-
-/// The TMA map of a tensor with a row for each query: q, o or a gradient of these.
-/// @param cols     head_dim or head_dim_v
-/// @param box_rows rows that a copy moves
-/// @throws as tensor_map()
-template <class T>
-TensorMap map_of_queries(const Attention<T>& a, const T* data,
-                         const RowStrides& strides, int cols, int box_rows) {
-  return tensor_map(data, {a.batch, a.heads, a.length_q, cols},
-                    {strides.batch, strides.head, strides.row}, box_rows);
-}
-/// The same for a tensor with a row for each key: k, v or a gradient of these.
-template <class T>
-TensorMap map_of_keys(const Attention<T>& a, const T* data,
-                      const RowStrides& strides, int cols, int box_rows,
-                      int panel_bytes = kPanelBytes) {
-  return tensor_map(data, {a.batch, a.kv_heads, a.length_k, cols},
-                    {strides.batch, strides.head, strides.row}, box_rows,
-                    panel_bytes);
 }
 
 }  // namespace fa::FA_TARGET
