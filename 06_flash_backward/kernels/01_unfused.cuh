@@ -39,11 +39,11 @@ __device__ inline float product_element(const Elements& a,
   const int x = threadIdx.x, y = threadIdx.y;
   const int row = blockIdx.y * tile + y, col = blockIdx.x * tile + x;
   float sum = 0;
-  for (int l0 = 0; l0 < a.columns; l0 += tile) {
-    a_smem[y][x] = a.at(row, l0 + x);
-    b_smem[y][x] = b.at(l0 + y, col);
+  for (int kk0 = 0; kk0 < a.columns; kk0 += tile) {
+    a_smem[y][x] = a.at(row, kk0 + x);
+    b_smem[y][x] = b.at(kk0 + y, col);
     __syncthreads();  // the tiles are loaded
-    for (int e = 0; e < tile; ++e) sum += a_smem[y][e] * b_smem[e][x];
+    for (int kk = 0; kk < tile; ++kk) sum += a_smem[y][kk] * b_smem[kk][x];
     __syncthreads();  // all threads have read the tiles
   }
   return sum;
@@ -166,7 +166,7 @@ __global__ void unfused_d_k_d_v(AttentionGradient<float> a,
                                 const float* score_gradients) {
   const int batch = blockIdx.z / a.kv_heads,
             kv_head = blockIdx.z % a.kv_heads;
-  const int group = a.heads / a.kv_heads;
+  const int group = group_size(a);
   float d_k = 0, d_v = 0;
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const auto h = gradient_head(a, batch, head);

@@ -92,17 +92,17 @@ __device__ void probs_and_d_s(const FloatBackwardTiles<Tile>& tiles,
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
   float s[2][2] = {}, d_p[2][2] = {};  // S = Q K^T and dP = dO V^T
 #pragma unroll 4
-  for (int e = 0; e < Tile::d; e += 4) {
+  for (int kk = 0; kk < Tile::d; kk += 4) {
     float4 q[2], d_o[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      q[i] = load4(tiles.q + (y + 16 * i) * Tile::ld + e);
-      d_o[i] = load4(tiles.d_o + (y + 16 * i) * Tile::ld + e);
+      q[i] = load4(tiles.q + (y + 16 * i) * Tile::ld + kk);
+      d_o[i] = load4(tiles.d_o + (y + 16 * i) * Tile::ld + kk);
     }
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const float4 k = load4(tiles.k + (x + 16 * j) * Tile::ld + e);
-      const float4 v = load4(tiles.v + (x + 16 * j) * Tile::ld + e);
+      const float4 k = load4(tiles.k + (x + 16 * j) * Tile::ld + kk);
+      const float4 v = load4(tiles.v + (x + 16 * j) * Tile::ld + kk);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         s[i][j] += dot4(q[i], k);
@@ -176,15 +176,15 @@ __global__ void __launch_bounds__(256)
     // S = Q K^T, added up in the same order as in probs_and_d_s()
     float s[Tile::own][Tile::own] = {};
 #pragma unroll 4
-    for (int e = 0; e < d; e += 4) {
+    for (int kk = 0; kk < d; kk += 4) {
       float4 q[Tile::own];
 #pragma unroll
       for (int i = 0; i < Tile::own; ++i) {
-        q[i] = load4(q_smem + (y + 16 * i) * Tile::ld + e);
+        q[i] = load4(q_smem + (y + 16 * i) * Tile::ld + kk);
       }
 #pragma unroll
       for (int j = 0; j < Tile::own; ++j) {
-        const float4 k = load4(k_smem + (x + 16 * j) * Tile::ld + e);
+        const float4 k = load4(k_smem + (x + 16 * j) * Tile::ld + kk);
 #pragma unroll
         for (int i = 0; i < Tile::own; ++i) s[i][j] += dot4(q[i], k);
       }
@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(256)
   using Tile = FloatBackwardTile<d>;
   const auto tiles = float_backward_tiles<Tile>();
   const int key0 = blockIdx.x * Tile::side, kv_head = blockIdx.y;
-  const int batch = blockIdx.z, group = a.heads / a.kv_heads;
+  const int batch = blockIdx.z, group = group_size(a);
   load_float_tile<Tile>(tiles.k, kv_rows(a.k, a.k_strides, batch, kv_head),
                         a.k_strides.row, key0, a.length_k, a.head_dim);
   load_float_tile<Tile>(tiles.v, kv_rows(a.v, a.v_strides, batch, kv_head),
@@ -274,11 +274,11 @@ __global__ void __launch_bounds__(256)
       probs_and_d_s<Tile>(tiles, a, head, query0, key0);
       __syncthreads();  // P and dS are ready
       // dV += P^T dO, dK += dS^T Q
-      for (int i = 0; i < Tile::side; ++i) {
-        add_float_row<Tile>(d_v, tiles.p[i * Tile::score_ld + row],
-                            tiles.d_o + i * Tile::ld);
-        add_float_row<Tile>(d_k, tiles.d_s[i * Tile::score_ld + row],
-                            tiles.q + i * Tile::ld);
+      for (int kk = 0; kk < Tile::side; ++kk) {
+        add_float_row<Tile>(d_v, tiles.p[kk * Tile::score_ld + row],
+                            tiles.d_o + kk * Tile::ld);
+        add_float_row<Tile>(d_k, tiles.d_s[kk * Tile::score_ld + row],
+                            tiles.q + kk * Tile::ld);
       }
       __syncthreads();  // all threads have read the tiles
     }
@@ -321,9 +321,9 @@ __global__ void __launch_bounds__(256)
     probs_and_d_s<Tile>(tiles, a, head, query0, key0);
     __syncthreads();  // dS is ready
     // dQ += dS K
-    for (int j = 0; j < Tile::side; ++j) {
-      add_float_row<Tile>(d_q, tiles.d_s[row * Tile::score_ld + j],
-                          tiles.k + j * Tile::ld);
+    for (int kk = 0; kk < Tile::side; ++kk) {
+      add_float_row<Tile>(d_q, tiles.d_s[row * Tile::score_ld + kk],
+                          tiles.k + kk * Tile::ld);
     }
     __syncthreads();  // all threads have read the tiles
   }

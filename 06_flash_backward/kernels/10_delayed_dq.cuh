@@ -104,7 +104,7 @@ struct DelayedMmaWarpgroup {
 
   /// All tiles of a block.
   __device__ void mainloop(const NBlock& block) {
-    const int group = a.heads / a.kv_heads;
+    const int group = group_size(a);
     const int per_head = block.m_blocks.max - block.m_blocks.min;
     if (per_head <= 0) return;
     int m_block = block.m_blocks.start;

@@ -31,10 +31,11 @@ struct WideTile {
   static constexpr int d_v = head_dim_v;  ///< columns of V and dO
   static constexpr int block_m = kQueries;
   static constexpr int block_n = kKeys;
-  static constexpr int stages = 2;  ///< of the tiles in the loop
+  static constexpr int box_keys = block_n;  ///< see TmaGradient
+  static constexpr int stages = 2;          ///< of the tiles in the loop
   using QTile = SwizzledTile<T, block_m, d>;
   using DOTile = SwizzledTile<T, block_m, d_v>;
-  using KvTile = SwizzledTile<T, block_n, d>;  ///< of K
+  using KTile = SwizzledTile<T, block_n, d>;
   using VTile = SwizzledTile<T, block_n, d_v>;
 };
 /// Queries of a block that owns queries: 64 for each warpgroup.
@@ -46,7 +47,7 @@ static_assert(kPaddedRows % kWideQueries == 0,
 /// dK.
 template <class Tile>
 struct WideKeysShared {
-  typename Tile::KvTile k;
+  typename Tile::KTile k;
   typename Tile::VTile v;
   typename Tile::QTile q[Tile::stages];
   typename Tile::DOTile d_o[Tile::stages];
@@ -183,7 +184,7 @@ __device__ void wide_mainloop(Mma& mma, const NBlock& block) {
   const auto& a = mma.a;
   const int per_head = block.m_blocks.max - block.m_blocks.min;
   if (per_head <= 0) return;
-  const int all = per_head * (a.heads / a.kv_heads);
+  const int all = per_head * group_size(a);
   int m_block = block.m_blocks.start;
 #pragma unroll 1
   for (int i = 0; i < all; ++i) {
@@ -245,7 +246,7 @@ template <class Tile>
 struct WideQueriesShared {
   typename Tile::QTile q[kKeyWarpgroups];
   typename Tile::DOTile d_o[kKeyWarpgroups];
-  typename Tile::KvTile k[Tile::stages];
+  typename Tile::KTile k[Tile::stages];
   typename Tile::VTile v;
   Pipeline<Tile::stages> k_pipe;
   Pipeline<1> v_pipe;
@@ -274,7 +275,7 @@ template <class Tile, class T>
 __device__ MBlock wide_m_block(const Attention<T>& a, const WorkTile& work) {
   const int query0 = work.block * kWideQueries;
   return {
-      query0, work.head, work.head / (a.heads / a.kv_heads), work.batch,
+      query0, work.head, kv_head_of(a, work.head), work.batch,
       ceil_div(visible_keys(a, query0 + kWideQueries - 1), Tile::block_n)};
 }
 
@@ -300,7 +301,7 @@ __device__ void load_wide_keys(WideQueriesShared<Tile>& shared,
     const int key0 = tile * Tile::block_n;
     const int tiles_of_queries = tile == 0 ? kKeyWarpgroups : 0;
     Mbarrier& k_full = shared.k_pipe.producer_acquire(
-        k_at, tiles_of_queries * Tile::QTile::bytes + Tile::KvTile::bytes);
+        k_at, tiles_of_queries * Tile::QTile::bytes + Tile::KTile::bytes);
     if (tile == 0) load_rows_of(shared.q, maps.q, k_full);
     load_tile(shared.k[k_at.stage], maps.k, k_full, key0, block.kv_head,
               block.batch, CacheHint::kEvictLast);
@@ -329,8 +330,9 @@ struct DQWarpgroup {
   PipelineState<Tile::stages> k_at{};
   PipelineState<Tile::stages> k_last{};  ///< of the previous tile
   PipelineState<1> v_at{};
-  KeyGradient<Tile> d_q{};
-  RoundedScores<Tile> d_s_operand{};  ///< of the previous tile
+  float d_q[Tile::d / 2]{};  ///< this lane's part of 64 x d
+  // Of the previous tile.
+  std::uint32_t d_s_operand[Tile::block_n / 16][4]{};
 
   /// Reads LSE and delta of this lane's rows.
   /// @param row of the workspace: the warpgroup's first
@@ -346,7 +348,7 @@ struct DQWarpgroup {
   //! [queries]
   __device__ void step(int key0) {
     const bool first = key0 == 0;
-    TransposedScores<Tile> p, d_s;  // at first S and dP, not transposed here
+    float p[Tile::block_n / 2], d_s[Tile::block_n / 2];  // at first S and dP
     // dQ += dS K of the previous tile, S = Q K^T, dP = dO V^T
     if (!first) {
       issue_gemm_rs(d_q, d_s_operand, shared.k[k_last.stage]);
@@ -469,7 +471,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 /// the last SMs: those of keys where several heads share them.
 template <class Tile, class T>
 WideOrder wide_order(const AttentionGradient<T>& a) {
-  const int heads = a.batch * a.heads, group = a.heads / a.kv_heads;
+  const int heads = a.batch * a.heads, group = group_size(a);
   const std::int64_t bytes = std::int64_t{a.length_k} *
                              (Tile::d + Tile::d_v) *
                              static_cast<std::int64_t>(sizeof(T)) / group;

@@ -267,8 +267,7 @@ inline Size persistent_grid(const TileScheduler& scheduler) {
 /// with 64 columns up to 8192 queries under the causal mask, or else 2048.
 template <class T>
 bool prefers_persistent_blocks(const AttentionGradient<T>& a) {
-  const std::int64_t queries =
-      std::int64_t{a.length_q} * (a.heads / a.kv_heads);
+  const std::int64_t queries = std::int64_t{a.length_q} * group_size(a);
   return a.head_dim <= 64 && queries <= (a.causal ? 8192 : 2048);
 }
 

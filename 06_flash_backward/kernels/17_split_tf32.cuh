@@ -68,13 +68,14 @@ __device__ void recompute_split_probs(float (&s)[row_tiles][query_tiles][4],
                                       int lane) {
 #pragma unroll
   for (int j = 0; j < query_tiles; ++j) {
-    const int column = 8 * j + lane % 4 * 2;
+    const int column = 8 * j + fragment_column(lane, 0);
     float of_column[2];
     load2(of_column, lse + column);
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int visible =
-          masked ? visible_keys(a, query0 + column + e) - key0 - lane / 4 : 0;
+      const int visible = masked ? visible_keys(a, query0 + column + e) -
+                                       key0 - fragment_row(lane, 0)
+                                 : 0;
 #pragma unroll
       for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
@@ -99,7 +100,7 @@ __device__ void normalize_split_probs(float (&p)[row_tiles][query_tiles][4],
                                       int query0, int key0, int lane) {
 #pragma unroll
   for (int j = 0; j < query_tiles; ++j) {
-    const int column = 8 * j + lane % 4 * 2;
+    const int column = 8 * j + fragment_column(lane, 0);
     float factor[2];
     load2(factor, inv_row_sum + column);
 #pragma unroll
@@ -108,7 +109,7 @@ __device__ void normalize_split_probs(float (&p)[row_tiles][query_tiles][4],
       for (int e = 0; e < 4; ++e) {
         p[i][j][e] *= factor[e % 2];
         if constexpr (has_dropout) {
-          const int key = key0 + 16 * i + 8 * (e / 2) + lane / 4;
+          const int key = key0 + 16 * i + fragment_row(lane, e);
           //! [dropped]
           const float kept =
               a.dropout.of_weight(head, query0 + column + e % 2, key);
@@ -160,8 +161,7 @@ __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
   float* const sums_smem = lse_smem + Tile::block_m;
   const int thread = threadIdx.x, lane = thread % kWarp;
   const int warp = thread / kWarp;
-  const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  const int query0 = block * Tile::block_m;
+  const int query0 = longest_first_m_block(a) * Tile::block_m;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
   const auto kv = head_of(a, blockIdx.z, blockIdx.y);
   const int visible = query0 < a.length_q
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
 /// multiply_split_columns() can read K's rows as it reads V's.
 template <class Tile>
 __device__ int first_ds_place(int warp_key, int lane) {
-  const int query = lane % 4 * 2, key = lane / 4;
+  const int query = fragment_column(lane, 0), key = fragment_row(lane, 0);
   return swizzled_float<Tile::block_n>(query, warp_key + key % 2 * 4) +
          key / 2;
 }
@@ -291,7 +291,7 @@ __device__ void split_score_gradients(float* ds_smem, int first,
 #pragma unroll
   for (int j = 0; j < Tile::query_tiles; ++j) {
     float sum[2];
-    load2(sum, delta + 8 * j + lane % 4 * 2);
+    load2(sum, delta + 8 * j + fragment_column(lane, 0));
 #pragma unroll
     for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
@@ -334,8 +334,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   };
   // Pointers are computed where they are used: there are no registers to keep them.
   const auto head_of_tile = [&](const QueryTile<float>& tile) {
-    return gradient_head(a, batch,
-                         kv_head * (a.heads / a.kv_heads) + tile.index);
+    return gradient_head(a, batch, kv_head * group_size(a) + tile.index);
   };
   const auto fetch = [&](const QueryTile<float>& tile, int stage) {
     if (!exists(tile, a)) return;
@@ -439,10 +438,10 @@ __global__ void __launch_bounds__(Tile::threads, 2)
     for (int i = 0; i < Tile::d_q_rows / 16; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int query = query0 + row0 + 16 * i + 8 * h + lane / 4;
+        const int query = query0 + row0 + 16 * i + fragment_row(lane, 2 * h);
 #pragma unroll
         for (int part = 0; part < 2; ++part) {
-          const int col = col0 + lane % 4 * 8 + 4 * part;
+          const int col = col0 + split_column(lane, part);
           const float4 sum = four_columns(d_q[i], 0, h, part);
           if (query < a.length_q && col < a.head_dim) {
             atomic_add4(to + query * a.d_q_strides.row + col,
@@ -460,13 +459,13 @@ __global__ void __launch_bounds__(Tile::threads, 2)
     for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int key = key0 + warp_key + 16 * i + 8 * h + lane / 4;
+        const int key = key0 + warp_key + 16 * i + fragment_row(lane, 2 * h);
         if (key >= a.length_k) continue;
 #pragma unroll
         for (int group = 0; group < d / 32; ++group) {
 #pragma unroll
           for (int part = 0; part < 2; ++part) {
-            const int col = 32 * group + lane % 4 * 8 + 4 * part;
+            const int col = 32 * group + split_column(lane, part);
             const float4 sum = four_columns(sums[i], group, h, part);
             if (col < a.head_dim) {
               store4(rows + key * stride + col,

@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
   const int key = blockIdx.x * kAnyGpuWarps + threadIdx.x / kWarp;
   if (key >= a.length_k) return;
   const int kv_head = blockIdx.y, batch = blockIdx.z;
-  const int group = a.heads / a.kv_heads;
+  const int group = group_size(a);
   LaneColumns q, k, v, d_o, d_k = {}, d_v = {};
   load_columns(
       k, kv_rows(a.k, a.k_strides, batch, kv_head) + key * a.k_strides.row,

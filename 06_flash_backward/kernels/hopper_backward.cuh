@@ -27,7 +27,7 @@ constexpr int kBackwardConsumerRegisters =
     (3 * 168 - kBackwardProducerRegisters<Tile>) / 2;
 
 /// The gradients of attention with the maps of its tensors. Boxes have block_m rows for q and d_o,
-/// kQueries for d_q, those of a tile of K or V for the others.
+/// kQueries for d_q, Tile::box_keys for the others.
 template <class T>
 struct TmaGradient {
   TensorMap q;
@@ -50,6 +50,7 @@ struct HopperBackwardTile {
   static constexpr int d = head_dim;
   static constexpr int block_m = queries;
   static constexpr int block_n = kKeys * kKeyWarpgroups;
+  static constexpr int box_keys = kKeys;  ///< of K or V that a copy moves
   static constexpr int stages = stage_count;
   // Of dQ a warpgroup has 64 rows: of tiles with 128 its own, of tiles with 64 columns in panels of
   // 64, the second warpgroup the rest. d_q_part elements at most.
@@ -155,7 +156,7 @@ __device__ std::int64_t workspace_row(const AttentionGradient<T>& a,
 template <class Tile, class T, class Visit>
 __device__ void for_each_m_block(const Attention<T>& a, const NBlock& block,
                                  Visit visit) {
-  const int group = a.heads / a.kv_heads;
+  const int group = group_size(a);
   const MBlocks& m_blocks = block.m_blocks;
   if (m_blocks.min >= m_blocks.max) return;
   for (int i = 0; i < group; ++i) {
@@ -224,7 +225,7 @@ template <class Tile, class T>
 TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
                                 HeadsTogether which) {
   const bool ordered = which == HeadsTogether::kOrdered;
-  const int heads = a.batch * a.kv_heads, group = a.heads / a.kv_heads;
+  const int heads = a.batch * a.kv_heads, group = group_size(a);
   const std::size_t row_bytes =
       2 * sizeof(T) + (a.d_q_accum != nullptr ? sizeof(float) : 0);
   const std::int64_t bytes = std::int64_t{group} * a.length_q * Tile::d *
@@ -246,8 +247,7 @@ inline Size grid_of_work(const TileScheduler& scheduler) {
 }
 
 /// Masks the keys that a query does not see. Rows beyond length_q have P = 0 in any case.
-/// @param s      products of keys and queries
-/// @param a      what is computed
+/// @param s      S^T
 /// @param query0 the tile's first query
 /// @param key0   the warpgroup's first key
 template <class T, int r>
@@ -257,19 +257,16 @@ __device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a,
   for (int h = 0; h < 2; ++h) {
     const int key = key0 + lane_row(h);
     const int first = key < a.length_k ? first_query(a, key) : a.length_q;
-    const int masked = first - query0 - static_cast<int>(threadIdx.x % 4 * 2);
+    const int masked = first - query0 - lane_column();
 #pragma unroll
-    for (int j = 0; j < r / 4; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (8 * j + e < masked) row_element(s, h, 2 * j + e) = -INFINITY;
-      }
+    for (int i = 0; i < r / 2; ++i) {
+      if (element_column(i) < masked) row_element(s, h, i) = -INFINITY;
     }
   }
 }
 
 /// P^T = exp2(scale S^T - LSE).
-/// @param s          products of keys and queries; P^T on return
+/// @param s          S^T; P^T on return
 /// @param lse_base_2 of the tile's queries
 /// @param scale      of the scores / ln 2
 //! [weights]
@@ -279,7 +276,7 @@ __device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
 #pragma unroll
   for (int j = 0; j < r / 4; ++j) {
     float lse[2];  // of two neighbouring queries
-    load2(lse, lse_base_2 + 8 * j + threadIdx.x % 4 * 2);
+    load2(lse, lse_base_2 + 8 * j + lane_column());
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
@@ -303,7 +300,7 @@ __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
 #pragma unroll
   for (int j = 0; j < r / 4; ++j) {
     float sum[2];
-    load2(sum, delta + 8 * j + threadIdx.x % 4 * 2);
+    load2(sum, delta + 8 * j + lane_column());
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
@@ -315,6 +312,15 @@ __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
   }
 }
 //! [score_gradients]
+
+/// The row of a tile of 64 rows whose address this lane gives to stmatrix_x4(), for 16 columns.
+__device__ inline int stmatrix_row() {
+  return threadIdx.x / kWarp % 4 * 16 + threadIdx.x % kWarp % 16;
+}
+/// Which of these columns the address is of.
+__device__ inline int stmatrix_column() {
+  return threadIdx.x % kWarp / 16 * 8;
+}
 
 /// Stores dS of a warpgroup to shared memory: stmatrix transposes dS^T, and each query has a row.
 /// @param to   block_m x block_n
@@ -355,10 +361,10 @@ __device__ void issue_d_q(QueryGradient<Tile>& d_q,
     FA_STAMP(kIssueByColumns, 0);  // for a timeline
     wgmma_fence(part);
 #pragma unroll
-    for (int key = 0; key < Tile::block_n; key += 16) {
-      wgmma<typename Tile::T>(part, d_s.by_rows(row, key),
-                              k[key / kKeys].by_columns(key % kKeys, col),
-                              key > 0);
+    for (int kk = 0; kk < Tile::block_n; kk += 16) {
+      wgmma<typename Tile::T>(part, d_s.by_rows(row, kk),
+                              k[kk / kKeys].by_columns(kk % kKeys, col),
+                              kk > 0);
     }
     wgmma_commit(part);
   });
@@ -374,9 +380,8 @@ __device__ void for_each_four(Visit visit) {
 #pragma unroll
   for (int i = 0; i < registers; i += 4) visit(own + i * kWarpgroup, i);
 }
-/// Writes this lane's part of an accumulator, for load_accumulator().
-/// @param to an array as for_each_four() has it, at a multiple of 16 bytes
-/// @param x  the part
+/// Writes this lane's part of an accumulator, for load_accumulator(), to an array as for_each_four()
+/// has it, at a multiple of 16 bytes.
 template <int r>
 __device__ void store_accumulator(float* to, const float (&x)[r]) {
   for_each_four<r>([&](int at, int i) {
@@ -384,8 +389,6 @@ __device__ void store_accumulator(float* to, const float (&x)[r]) {
   });
 }
 /// Reads what store_accumulator() wrote in the same thread of another warpgroup or block.
-/// @param x    this lane's part
-/// @param from the array
 template <int r>
 __device__ void load_accumulator(float (&x)[r], const float* from) {
   for_each_four<r>([&](int at, int i) {
@@ -399,9 +402,7 @@ __device__ void load_accumulator(float (&x)[r], const float* from) {
 
 /// A warpgroup's part of a tile of d_q_accum. The tiles of a head follow one another, each with
 /// its two parts; a part lies as for_each_four() says.
-/// @param a         what is computed
-/// @param row       of the workspace: the tile's first
-/// @param warpgroup whose part
+/// @param row of the workspace: the tile's first
 template <class Tile, class T>
 __device__ float* d_q_accum_part(const AttentionGradient<T>& a,
                                  std::int64_t row, int warpgroup) {
@@ -411,13 +412,9 @@ __device__ float* d_q_accum_part(const AttentionGradient<T>& a,
 /// Rounds 64 rows, writes them to shared memory, and has TMA store them. All threads of the
 /// warpgroup call it.
 /// @param map    of the tensor: boxes of 64 rows
-/// @param x      this lane's part
-/// @param factor multiplies x
+/// @param x      this lane's part, to be multiplied by the factor
 /// @param tile   in shared memory; a barrier has ordered all reads by wgmma before this call
-/// @param row0   first row
-/// @param head   which head
-/// @param batch  which sequence
-/// @param col0   first column
+/// @param row0   first row there, and col0 its first column
 //! [write_gradient]
 template <class RowTile, int r>
 __device__ void store_gradient(const TensorMap& map, const float (&x)[r],
@@ -425,8 +422,7 @@ __device__ void store_gradient(const TensorMap& map, const float (&x)[r],
                                int head, int batch, int col0 = 0) {
   static_assert(RowTile::rows == 64 && RowTile::cols >= 2 * r,
                 "a warpgroup has 64 rows");
-  const int lane = threadIdx.x % kWarp;
-  const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
+  const int row = stmatrix_row(), first_col = stmatrix_column();
 #pragma unroll
   for (int col = 0; col < 2 * r; col += 16) {
     std::uint32_t pairs[4];
@@ -435,7 +431,7 @@ __device__ void store_gradient(const TensorMap& map, const float (&x)[r],
       pairs[i] = pack2<typename RowTile::Element>(
           factor * x[col / 2 + 2 * i], factor * x[col / 2 + 2 * i + 1]);
     }
-    stmatrix_x4(tile.at(row, col + lane / 16 * 8), pairs);
+    stmatrix_x4(tile.at(row, col + first_col), pairs);
   }
   fence_async_proxy();  // TMA sees what this thread wrote
   named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);
@@ -523,7 +519,7 @@ void launch_tma_postprocess(const TmaGradient<T>& maps,
 template <class Tile, class T>
 TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {
   const int d = a.head_dim, d_v = a.head_dim_v;
-  constexpr int keys = Tile::KvTile::rows;
+  constexpr int keys = Tile::box_keys;
   return {map_of_queries(a, a.q, a.q_strides, d, Tile::block_m),
           map_of_queries(a, a.d_o, a.d_o_strides, d_v, Tile::block_m),
           map_of_keys(a, a.k, a.k_strides, d, keys),

@@ -32,10 +32,8 @@ __device__ void load8(float (&to)[8], const T* from) {
 }
 
 /// The row sum of dO * O, given to the lanes that share a row. All lanes call it.
-/// @param a    what is computed
-/// @param head of the row
-/// @param row  beyond the last one the sum is 0
-/// @param col  this lane's first column, a multiple of 8
+/// @param row beyond the last one the sum is 0
+/// @param col this lane's first column, a multiple of 8
 template <int d, class T>
 __device__ float row_delta(const AttentionGradient<T>& a,
                            const GradientHead<T>& head, int row, int col) {

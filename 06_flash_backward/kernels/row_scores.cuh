@@ -8,7 +8,7 @@
 namespace fa::FA_TARGET {
 
 /// P = exp2(scale S - LSE).
-/// @param s          products of queries and keys; P on return
+/// @param s          S; P on return
 /// @param lse_base_2 of this lane's two rows
 /// @param scale      of the scores / ln 2
 template <int r>
@@ -16,14 +16,11 @@ __device__ void recompute_prob_rows(float (&s)[r],
                                     const float (&lse_base_2)[2],
                                     float scale) {
 #pragma unroll
-  for (int j = 0; j < r / 4; ++j) {
+  for (int i = 0; i < r / 2; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& x = row_element(s, h, 2 * j + e);
-        x = exp2_approx(x * scale - lse_base_2[h]);
-      }
+      float& x = row_element(s, h, i);
+      x = exp2_approx(x * scale - lse_base_2[h]);
     }
   }
 }
@@ -36,14 +33,11 @@ template <int r>
 __device__ void score_gradient_rows(float (&d_p)[r], const float (&p)[r],
                                     const float (&delta)[2]) {
 #pragma unroll
-  for (int j = 0; j < r / 4; ++j) {
+  for (int i = 0; i < r / 2; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& x = row_element(d_p, h, 2 * j + e);
-        x = row_element(p, h, 2 * j + e) * (x - delta[h]);
-      }
+      float& x = row_element(d_p, h, i);
+      x = row_element(p, h, i) * (x - delta[h]);
     }
   }
 }
