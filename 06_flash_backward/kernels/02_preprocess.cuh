@@ -15,29 +15,25 @@ namespace fa::FA_TARGET {
 /// P = exp(scale Q K^T - LSE).
 /// @param a     what is computed
 /// @param probs [batch, heads, length_q, length_k]
-//! [weights]
 __global__ void probs_by_element(AttentionGradient<float> a, float* probs) {
   const int index = blockIdx.z;
   const auto h = head_of(a, index / a.heads, index % a.heads);
-  const float product = product_element(
+  const float s = matmul_element(
       rows_of(h.q, a.q_strides, a.length_q, a.head_dim),
       rows_of(h.k, a.k_strides, a.length_k, a.head_dim).transposed());
   float* const prob = own_score(a, probs);
   if (prob == nullptr) return;
   const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
   const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
-  *prob = key < visible_keys(a, query)
-              ? expf(a.scale * product - h.lse[query])
-              : 0.0f;
+  *prob =
+      key < visible_keys(a, query) ? expf(a.scale * s - h.lse[query]) : 0.0f;
 }
-//! [weights]
 
 /// inv_row_sum = 1 / rowsum(P). LSE was rounded to float32, and it belongs to scores with other
 /// rounding errors than these. So all elements of a row of P are off by a common factor, and so is
 /// their sum. A warp owns a row.
 /// @param a     what is computed
 /// @param probs [batch, heads, length_q, length_k]
-//! [stored_row_sums]
 __global__ void stored_row_sums(AttentionGradient<float> a,
                                 const float* probs) {
   const int query = blockIdx.x * blockDim.y + threadIdx.y, index = blockIdx.z;
@@ -53,20 +49,18 @@ __global__ void stored_row_sums(AttentionGradient<float> a,
     a.inv_row_sum[h.padded_row + query] = sum == 0 ? 0 : 1 / sum;
   }
 }
-//! [stored_row_sums]
 
 /// dS = P * (dO V^T - delta), elementwise. P is stored after dropout, as the forward pass
 /// multiplied it by V.
 /// @param a         what is computed
 /// @param probs     [batch, heads, length_q, length_k]
 /// @param gradients dS, likewise
-//! [elements]
 __global__ void score_gradients_by_element(AttentionGradient<float> a,
                                            float* probs, float* gradients) {
   const int index = blockIdx.z;
   const auto h = gradient_head(a, index / a.heads, index % a.heads);
   const auto kv = head_of(a, index / a.heads, index % a.heads);
-  const float product = product_element(
+  const float d_p = matmul_element(
       rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim),
       rows_of(kv.v, a.v_strides, a.length_k, a.head_dim).transposed());
   float* const prob = own_score(a, probs);
@@ -77,11 +71,10 @@ __global__ void score_gradients_by_element(AttentionGradient<float> a,
   const float kept = a.dropout.of_weight(index, query, key);
   const std::int64_t row = h.padded_row + query;
   const float p = *prob * a.inv_row_sum[row];
-  *own_score(a, gradients) = p * (kept * product - a.delta[row]);
+  *own_score(a, gradients) = p * (kept * d_p - a.delta[row]);
   *prob = p * kept;
   //! [element]
 }
-//! [elements]
 
 /// Launches the rung.
 /// @tparam d     32, 64, 128 or 256, at least head_dim
@@ -94,15 +87,15 @@ void launch_backward_preprocess(const AttentionGradient<float>& a,
   const int heads = a.batch * a.heads;
   float* const probs = scores;
   float* const gradients = scores + score_count(a);
-  const Launch of_scores = product_launch(a.length_q, a.length_k, heads);
+  const Launch of_scores = matmul_launch(a.length_q, a.length_k, heads);
   launch(stream, preprocess<d>, preprocess_launch<d>(a), a);
   launch(stream, probs_by_element, of_scores, a, probs);
   launch(stream, stored_row_sums, score_row_launch(a), a, probs);
   launch(stream, score_gradients_by_element, of_scores, a, probs, gradients);
-  launch(stream, unfused_d_q, product_launch(a.length_q, a.head_dim, heads),
-         a, gradients);
+  launch(stream, unfused_d_q, matmul_launch(a.length_q, a.head_dim, heads), a,
+         gradients);
   launch(stream, unfused_d_k_d_v,
-         product_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
+         matmul_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
          probs, gradients);
 }
 

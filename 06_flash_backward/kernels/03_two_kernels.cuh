@@ -83,7 +83,6 @@ __device__ inline float dot4(float4 a, float4 b) {
 /// @param head   of the queries
 /// @param query0 the tile's first query
 /// @param key0   the tile's first key
-//! [scores]
 template <class Tile>
 __device__ void probs_and_d_s(const FloatBackwardTiles<Tile>& tiles,
                               const AttentionGradient<float>& a,
@@ -129,7 +128,6 @@ __device__ void probs_and_d_s(const FloatBackwardTiles<Tile>& tiles,
     }
   }
 }
-//! [scores]
 
 /// Sizes of recomputed_row_sums().
 /// @tparam head_dim columns: 32, 64, 128 or 256
@@ -147,7 +145,6 @@ struct RowSumTile {
 
 /// inv_row_sum = 1 / rowsum(P), with P recomputed tile by tile: see stored_row_sums() for what it
 /// is good for.
-//! [row_sums]
 template <int d>
 __global__ void __launch_bounds__(256)
     recomputed_row_sums(AttentionGradient<float> a) {
@@ -209,7 +206,6 @@ __global__ void __launch_bounds__(256)
     }
   }
 }
-//! [row_sums]
 
 /// A thread's part of a row of d sums: columns 32 c + 4 (thread % 8) and the next three of row
 /// thread / 8.
@@ -257,9 +253,7 @@ __global__ void __launch_bounds__(256)
                         a.k_strides.row, key0, a.length_k, a.head_dim);
   load_float_tile<Tile>(tiles.v, kv_rows(a.v, a.v_strides, batch, kv_head),
                         a.v_strides.row, key0, a.length_k, a.head_dim);
-  //! [own_key]
   const int row = threadIdx.x / 8;  // a key, for the sums
-  //! [own_key]
   //! [key_loop]
   FloatRow<Tile> d_k = {}, d_v = {};
   for (int member = 0; member < group; ++member) {
@@ -296,7 +290,6 @@ __global__ void __launch_bounds__(256)
 //! [keys]
 
 /// dQ. A block owns queries and loops over the keys.
-//! [queries]
 template <int d>
 __global__ void __launch_bounds__(256)
     backward_queries(AttentionGradient<float> a) {
@@ -332,7 +325,6 @@ __global__ void __launch_bounds__(256)
   store_float_row<Tile>(head.d_q + query * a.d_q_strides.row, d_q, a.scale,
                         a.head_dim);
 }
-//! [queries]
 
 /// Dynamic shared memory of the largest block of this rung.
 template <int d>

@@ -21,7 +21,6 @@ using PlainBackwardTile = BackwardTile<d, 64, 8, 16>;
 /// @param k_rows the warp's first row of K, or of V
 /// @param q_smem Q's tile, or dO's
 /// @param lane   in the warp
-//! [rows]
 template <class Tile, class T>
 __device__ void multiply_rows(Scores<Tile>& s, const T* k_rows,
                               const T* q_smem, int lane) {
@@ -49,14 +48,12 @@ __device__ void multiply_rows(Scores<Tile>& s, const T* k_rows,
     }
   }
 }
-//! [rows]
 
 /// dV += P^T dO for a warp's keys, or dK += dS^T Q: the right operand is read along its columns.
 /// @param sums     of the warp's keys
 /// @param p        the left operand, from registers
 /// @param d_o_smem dO's tile, or Q's
 /// @param lane     in the warp
-//! [columns]
 template <class Tile, class T>
 __device__ void multiply_columns(KeySums<Tile>& sums,
                                  const PackedScores<Tile>& p,
@@ -82,7 +79,6 @@ __device__ void multiply_columns(KeySums<Tile>& sums,
     }
   }
 }
-//! [columns]
 
 /// dQ += dS K for a warp's part of dQ, from dS^T, a row for each key.
 /// @param d_q     accumulators
@@ -90,7 +86,6 @@ __device__ void multiply_columns(KeySums<Tile>& sums,
 /// @param k_smem  K's tile
 /// @param warp    of the block
 /// @param lane    in the warp
-//! [both]
 template <class Tile, class T>
 __device__ void multiply_transposed(QuerySums<Tile>& d_q, const T* ds_smem,
                                     const T* k_smem, int warp, int lane) {
@@ -121,7 +116,6 @@ __device__ void multiply_transposed(QuerySums<Tile>& d_q, const T* ds_smem,
     }
   }
 }
-//! [both]
 
 /// Dynamic shared memory of flash_backward_tensor_cores().
 template <class Tile, class T>
@@ -130,7 +124,6 @@ constexpr std::size_t plain_backward_bytes() {
 }
 
 /// dK and dV, and additions to d_q_accum. A block owns 128 keys and loops over the queries.
-//! [tensor_cores]
 template <int d, class T>
 __global__ void __launch_bounds__(256)
     flash_backward_tensor_cores(AttentionGradient<T> a) {
@@ -213,7 +206,6 @@ __global__ void __launch_bounds__(256)
                        a.d_v_strides.row, a, d_v, 1.0f, key0 + warp_key, 0,
                        lane);
 }
-//! [tensor_cores]
 
 /// Launches the rung.
 /// @tparam d     64 or 128, at least head_dim

@@ -113,7 +113,6 @@ __device__ void store_score_gradients(T* ds_smem,
 }
 
 /// dQ += dS K for a warp. dS lies transposed: ldmatrix transposes it back.
-//! [multiply_ds_k]
 template <class Tile, class T>
 __device__ void multiply_ds_k(QuerySums<Tile>& d_q, const T* ds_smem,
                               const T* k_smem, int warp, int lane) {
@@ -146,7 +145,6 @@ __device__ void multiply_ds_k(QuerySums<Tile>& d_q, const T* ds_smem,
     }
   }
 }
-//! [multiply_ds_k]
 
 /// Dynamic shared memory of flash_backward_swizzled_pipeline().
 template <class Tile, class T>

@@ -150,7 +150,6 @@ constexpr std::size_t query_gradient_bytes() {
 /// dQ. A block owns queries and loops over the keys.
 /// @tparam Tile        a QueryGradientSizes
 /// @tparam has_dropout whether there may be dropout
-//! [queries]
 template <class Tile, class T, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, 1)
     flash_backward_deterministic_queries(AttentionGradient<T> a) {
@@ -241,7 +240,6 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     }
   }
 }
-//! [queries]
 
 /// Launches the rung.
 /// @tparam d     32, 64, 128 or 256, at least head_dim

@@ -49,18 +49,15 @@ __global__ void preprocess_semaphores(AttentionGradient<T> a) {
 }
 
 /// How many blocks add to a tile of queries before this one.
-//! [turn]
 template <class Tile, class T>
 __device__ int accumulation_rank(const Attention<T>& a, const NBlock& block,
                                  int query0) {
   const int visible = visible_keys(a, query0 + Tile::block_m - 1);
   return (visible - 1) / Tile::block_n - block.key0 / Tile::block_n;
 }
-//! [turn]
 
 /// A thread that adds a warpgroup's parts of dQ to the accumulator, in order.
 /// @return where the block's next parts are in its pipeline
-//! [add_in_order]
 template <class Tile, class Shared, class T>
 __device__ PipelineState<1> accumulate_d_q_in_order(
     Shared& shared, const AttentionGradient<T>& a, const NBlock& block,
@@ -92,11 +89,9 @@ __device__ PipelineState<1> accumulate_d_q_in_order(
   });
   return at;
 }
-//! [add_in_order]
 
 /// dK, dV, and ordered additions to d_q_accum: a block owns keys and loops over the queries.
 /// @param shared of the block; its barriers are ready
-//! [in_turn]
 template <class Tile, class T>
 __device__ void ordered_dq_block(DelayedBackwardShared<Tile>& shared,
                                  const TmaGradient<T>& maps,
@@ -118,7 +113,6 @@ __device__ void ordered_dq_block(DelayedBackwardShared<Tile>& shared,
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
   compute_n_block(shared, maps, block, warpgroup);
 }
-//! [in_turn]
 /// The kernel.
 /// @tparam Tile HopperBackwardTile
 template <class Tile, class T>

@@ -16,7 +16,6 @@ constexpr unsigned kStored = 1u << 31;
 
 /// A thread that stores a warpgroup's parts of dQ, or adds them to what another block has stored.
 /// @return where the block's next parts are in its pipeline
-//! [store_or_reduce]
 template <class Tile, class Shared, class T>
 __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
                                                 const AttentionGradient<T>& a,
@@ -53,7 +52,6 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
   });
   return at;
 }
-//! [store_or_reduce]
 
 /// dK, dV, and d_q_accum: a block owns keys and loops over the queries.
 /// @param shared of the block; its barriers are ready

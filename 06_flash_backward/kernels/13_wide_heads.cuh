@@ -211,7 +211,6 @@ __device__ void wide_epilogue(const TensorMap& map, const float (&x)[r],
 }
 
 /// A block that owns keys: dK and dV.
-//! [wide_keys]
 template <class Tile, class T>
 __device__ void wide_keys_block(const TmaGradient<T>& maps,
                                 const NBlock& block) {
@@ -239,7 +238,6 @@ __device__ void wide_keys_block(const TmaGradient<T>& maps,
                   block.kv_head, block.batch);
   }
 }
-//! [wide_keys]
 
 /// What a block that owns queries keeps in shared memory. In the end q is room for dQ.
 template <class Tile>
@@ -281,7 +279,6 @@ __device__ MBlock wide_m_block(const Attention<T>& a, const WorkTile& work) {
 
 /// The producer thread of a block that owns queries. Q is loaded with the first tile of K, dO with
 /// the first one of V.
-//! [load_keys]
 template <class Tile, class T>
 __device__ void load_wide_keys(WideQueriesShared<Tile>& shared,
                                const TmaGradient<T>& maps,
@@ -314,7 +311,6 @@ __device__ void load_wide_keys(WideQueriesShared<Tile>& shared,
     v_at.advance();
   }
 }
-//! [load_keys]
 
 /// The warpgroups of a block that owns queries.
 template <class Tile>
@@ -389,7 +385,6 @@ struct DQWarpgroup {
   }
 
   /// All tiles of keys of a block, which loads n_blocks of them.
-  //! [run]
   __device__ void mainloop(int n_blocks) {
     const int visible =
         ceil_div(visible_keys(a, query0 + kQueries - 1), Tile::block_n);
@@ -402,11 +397,9 @@ struct DQWarpgroup {
     }
     for (int i = visible; i < n_blocks; ++i) skip();
   }
-  //! [run]
 };
 
 /// A block that owns queries: dQ.
-//! [wide_queries]
 template <class Tile, class T>
 __device__ void wide_queries_block(const TmaGradient<T>& maps,
                                    const MBlock& block) {
@@ -429,7 +422,6 @@ __device__ void wide_queries_block(const TmaGradient<T>& maps,
   wide_epilogue(maps.d_q, mma.d_q, a.scale, shared.q[warpgroup], query0,
                 block.head, block.batch);
 }
-//! [wide_queries]
 
 /// Shared memory of a block of either kind.
 template <class Tile>

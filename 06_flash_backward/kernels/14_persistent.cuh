@@ -70,7 +70,6 @@ __device__ NBlock scheduled_n_block(const Attention<T>& a, int tile_index,
 }
 
 /// The thread with the tile scheduler: takes blocks of keys, tells the others, and loads Q and dO.
-//! [schedule]
 template <class Tile, bool ordered, class T>
 __device__ void schedule_and_load(PersistentBackwardShared<Tile>& shared,
                                   const TmaGradient<T>& maps,
@@ -107,7 +106,6 @@ __device__ void schedule_and_load(PersistentBackwardShared<Tile>& shared,
     });
   }
 }
-//! [schedule]
 
 /// Calls visit(block, count) for each block of keys that the thread with the scheduler has taken.
 template <class Tile, class Visit>
@@ -157,7 +155,6 @@ __device__ inline NBlock warp_uniform_block(const NBlock& block) {
 /// @param work  in shared memory: registers are few
 /// @param count of blocks before
 /// @param at    of Q, dO and dS
-//! [process]
 template <class Tile, class T>
 __device__ void process_n_block(PersistentBackwardShared<Tile>& shared,
                                 const TmaGradient<T>& maps,
@@ -188,12 +185,10 @@ __device__ void process_n_block(PersistentBackwardShared<Tile>& shared,
   }
   //! [release]
 }
-//! [process]
 
 /// dK, dV, and d_q_accum, for blocks of keys until none is left.
 /// @tparam ordered whether blocks add to dQ in the order of rung 11, or as in rung 12
 /// @param  shared  of the block; its barriers are ready
-//! [persistent]
 template <class Tile, bool ordered, class T>
 __device__ void persistent_block(PersistentBackwardShared<Tile>& shared,
                                  const TmaGradient<T>& maps,
@@ -230,7 +225,6 @@ __device__ void persistent_block(PersistentBackwardShared<Tile>& shared,
   }
   //! [loop]
 }
-//! [persistent]
 /// The kernel.
 /// @tparam Tile HopperBackwardTile
 template <class Tile, bool ordered, class T>

@@ -47,7 +47,7 @@ struct SplitBackwardTile {
       (2 * kv_size + 2 * stages * q_size + ds_size + 3 * stages * block_m);
 };
 
-/// A tile of queries in shared memory: Q, dO, and a number for each row.
+/// A tile of queries in shared memory: Q, dO, and three values for each row.
 struct SplitQueryTile {
   float* q;
   float* d_o;
@@ -57,7 +57,7 @@ struct SplitQueryTile {
 };
 
 /// P^T = exp(scale S^T - LSE), masked, for a warp's keys.
-/// @param s      products of keys and queries; P^T on return
+/// @param s      S^T; P^T on return
 /// @param lse    of the tile's queries
 /// @param query0 the tile's first query
 /// @param key0   the warp's first key
@@ -150,7 +150,6 @@ struct SplitRowSumTile {
 
 /// inv_row_sum = 1 / rowsum(P), with P recomputed tile by tile: see stored_row_sums() for what it
 /// is good for. A warp has 16 keys of each tile.
-//! [row_sums]
 template <int d>
 __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
     split_row_sums(AttentionGradient<float> a) {
@@ -227,7 +226,6 @@ __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
     a.inv_row_sum[head.padded_row + query0 + thread] = sum == 0 ? 0 : 1 / sum;
   }
 }
-//! [row_sums]
 
 /// Where a lane keeps its accumulators of P^T, and then of dS^T, in shared memory: in a swizzled tile
 /// with a row for each query, as dQ = dS K wants it. Of eight keys the even ones come first: so
@@ -311,7 +309,6 @@ __device__ void split_score_gradients(float* ds_smem, int first,
 
 /// dK and dV, and additions to dQ. A block owns keys and loops over the queries.
 /// @tparam Tile a SplitBackwardTile
-//! [split_tf32]
 template <class Tile, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, 2)
     flash_backward_split_tf32(AttentionGradient<float> a) {
@@ -482,7 +479,6 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   store(kv_rows(a.d_v, a.d_v_strides, batch, kv_head), a.d_v_strides.row, d_v,
         has_dropout ? a.dropout.factor : 1.0f);
 }
-//! [split_tf32]
 
 /// The tile for a head dimension: two blocks of an SM fit in its shared memory. Dropout needs
 /// registers; with 128 columns there are some for half as many queries.

@@ -24,13 +24,12 @@ score_gradient(const AttentionGradient<T>& a, const GradientHead<T>& head,
                int query, int key, const LaneColumns& q, const LaneColumns& k,
                const LaneColumns& v, const LaneColumns& d_o) {
   const std::int64_t padded = head.padded_row + query;
-  const float product = dot_columns(q, k);
+  const float s = dot_columns(q, k);
   float p;
   if constexpr (std::is_same_v<T, float>) {
-    p = recomputed_prob(product, a.scale, head.lse[query]) *
-        a.inv_row_sum[padded];
+    p = recomputed_prob(s, a.scale, head.lse[query]) * a.inv_row_sum[padded];
   } else {
-    p = exp2_approx(product * (a.scale * kLog2E) - a.lse_base_2[padded]);
+    p = exp2_approx(s * (a.scale * kLog2E) - a.lse_base_2[padded]);
   }
   const float kept = a.dropout.of_weight(head.index, query, key);
   return {p * kept, p * (dot_columns(d_o, v) * kept - a.delta[padded])};

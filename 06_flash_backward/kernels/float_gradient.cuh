@@ -12,13 +12,12 @@ __device__ inline float lse_of(const AttentionGradient<float>& a,
   return query < a.length_q ? head.lse[query] : INFINITY;
 }
 
-/// exp(scale product - LSE), whose row sum is 1 but for rounding. The difference comes before the
+/// exp(scale s - LSE), whose row sum is 1 but for rounding. The difference comes before the
 /// factor log2(e): the difference of two large values is small, and so is the error of its product.
 /// A fused multiply-add rounds the difference only, and the same way in each kernel.
 //! [recomputed_prob]
-__device__ inline float recomputed_prob(float product, float scale,
-                                        float lse) {
-  return exp2_approx(__fmaf_rn(product, scale, -lse) * kLog2E);
+__device__ inline float recomputed_prob(float s, float scale, float lse) {
+  return exp2_approx(__fmaf_rn(s, scale, -lse) * kLog2E);
 }
 //! [recomputed_prob]
 

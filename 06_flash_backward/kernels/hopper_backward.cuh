@@ -170,7 +170,6 @@ __device__ void for_each_m_block(const Attention<T>& a, const NBlock& block,
 }
 
 /// The block of keys for a place in an order in which those with the most queries come first.
-//! [most_queries_first]
 template <class Tile, class T>
 __device__ NBlock longest_first_n_block(const Attention<T>& a, int tile_index,
                                         const TileScheduler& scheduler) {
@@ -182,7 +181,6 @@ __device__ NBlock longest_first_n_block(const Attention<T>& a, int tile_index,
                         : scheduler.blocks - 1 - work.block;
   return n_block<Tile>(a, index, work.head, work.batch);
 }
-//! [most_queries_first]
 
 /// The block of keys for a place in the order. Without a mask each block of a head begins with
 /// another tile of queries.
@@ -269,7 +267,6 @@ __device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a,
 /// @param s          S^T; P^T on return
 /// @param lse_base_2 of the tile's queries
 /// @param scale      of the scores / ln 2
-//! [weights]
 template <int r>
 __device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
                                 float scale) {
@@ -287,13 +284,11 @@ __device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
     }
   }
 }
-//! [weights]
 
 /// dS^T = P^T * (dP^T - delta), elementwise.
 /// @param d_p   dP^T; dS^T on return
 /// @param p     P^T
 /// @param delta of the tile's queries
-//! [score_gradients]
 template <int r>
 __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
                                 const float* delta) {
@@ -311,7 +306,6 @@ __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
     }
   }
 }
-//! [score_gradients]
 
 /// The row of a tile of 64 rows whose address this lane gives to stmatrix_x4(), for 16 columns.
 __device__ inline int stmatrix_row() {
@@ -415,7 +409,6 @@ __device__ float* d_q_accum_part(const AttentionGradient<T>& a,
 /// @param x      this lane's part, to be multiplied by the factor
 /// @param tile   in shared memory; a barrier has ordered all reads by wgmma before this call
 /// @param row0   first row there, and col0 its first column
-//! [write_gradient]
 template <class RowTile, int r>
 __device__ void store_gradient(const TensorMap& map, const float (&x)[r],
                                float factor, RowTile& tile, int row0,
@@ -439,7 +432,6 @@ __device__ void store_gradient(const TensorMap& map, const float (&x)[r],
   store_tile(map, tile, row0, head, batch, col0);
   bulk_commit();
 }
-//! [write_gradient]
 
 /// Makes dS of both warpgroups visible to wgmma. All threads of both call it.
 __device__ inline void wait_for_d_s() {
@@ -467,7 +459,6 @@ __device__ void epilogue(Shared& shared, const TmaGradient<T>& maps,
 /// dQ = scale d_q_accum, rounded, for a tile of queries: each warpgroup a part, as the registers of
 /// wgmma held it.
 /// @tparam Tile HopperBackwardTile of the kernel that accumulated
-//! [write_d_q]
 template <class Tile, class T>
 __device__ void postprocess_m_block(const TmaGradient<T>& maps) {
   auto& tiles = *dynamic_shared<QueryGradientPart<Tile>[kKeyWarpgroups]>();
@@ -489,7 +480,6 @@ __device__ void postprocess_m_block(const TmaGradient<T>& maps) {
     bulk_wait_read<0>();  // before the block's shared memory is freed
   }
 }
-//! [write_d_q]
 /// The kernel that does so.
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)

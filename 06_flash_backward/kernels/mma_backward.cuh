@@ -124,7 +124,6 @@ __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
 /// @param query0 the tile's first query
 /// @param key0   the warp's first key
 /// @param lane   in the warp
-//! [score_gradients]
 template <class Tile, bool has_dropout, class T>
 __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
                                 const AttentionGradient<T>& a,
@@ -149,7 +148,6 @@ __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
     }
   }
 }
-//! [score_gradients]
 
 /// Adds a warp's part of dQ to the accumulator in global memory, in the order of the registers: the
 /// four elements of a lane are neighbours there, and so are the lanes.
@@ -261,7 +259,7 @@ __device__ QueryTile<T> first_query_tile(const AttentionGradient<T>& a,
   return {gradient_head(a, batch, kv_head * group),
           query0 < a.length_q ? 0 : group, query0};
 }
-/// Whether the loop goes on.
+/// Whether there is such a tile.
 template <class T>
 __device__ bool exists(const QueryTile<T>& tile,
                        const AttentionGradient<T>& a) {
