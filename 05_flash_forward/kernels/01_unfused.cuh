@@ -20,16 +20,16 @@ __global__ void unfused_scores(Attention<float> a, float* scores) {
   const auto h = head_of(a, index / a.heads, index % a.heads);
   const int query = blockIdx.y * tile + y, key0 = blockIdx.x * tile;
   float sum = 0;
-  for (int l0 = 0; l0 < a.head_dim; l0 += tile) {
-    const int l = l0 + x, key = key0 + y;
-    const bool inside = l < a.head_dim;
+  for (int col0 = 0; col0 < a.head_dim; col0 += tile) {
+    const int col = col0 + x, key = key0 + y;
+    const bool inside = col < a.head_dim;
     q_smem[y][x] = inside && query < a.length_q
-                       ? h.q[query * a.q_strides.row + l]
+                       ? h.q[query * a.q_strides.row + col]
                        : 0.0f;
     k_smem[y][x] =
-        inside && key < a.length_k ? h.k[key * a.k_strides.row + l] : 0.0f;
+        inside && key < a.length_k ? h.k[key * a.k_strides.row + col] : 0.0f;
     __syncthreads();  // the tiles have arrived
-    for (int e = 0; e < tile; ++e) sum += q_smem[y][e] * k_smem[x][e];
+    for (int kk = 0; kk < tile; ++kk) sum += q_smem[y][kk] * k_smem[x][kk];
     __syncthreads();  // all warps are done with the tiles
   }
   const int key = key0 + x;
@@ -87,7 +87,7 @@ __global__ void unfused_output(Attention<float> a, const float* probs) {
                        ? h.v[key * a.v_strides.row + col]
                        : 0.0f;
     __syncthreads();  // the tiles have arrived
-    for (int e = 0; e < tile; ++e) sum += p_smem[y][e] * v_smem[e][x];
+    for (int kk = 0; kk < tile; ++kk) sum += p_smem[y][kk] * v_smem[kk][x];
     __syncthreads();  // all warps are done with the tiles
   }
   if (query < a.length_q && col < a.head_dim) {

@@ -119,15 +119,15 @@ __global__ void __launch_bounds__(Tile::threads, Tile::d <= 64 ? 2 : 1)
     float s[rows][keys] = {};
     // S = Q K^T
 #pragma unroll 1
-    for (int e = 0; e < d; e += 4) {
+    for (int kk = 0; kk < d; kk += 4) {
       float4 q[rows];
 #pragma unroll
       for (int i = 0; i < rows; ++i) {
-        q[i] = load4(q_smem + (warp_row + y + 4 * i) * Tile::ld + e);
+        q[i] = load4(q_smem + (warp_row + y + 4 * i) * Tile::ld + kk);
       }
 #pragma unroll
       for (int j = 0; j < keys; ++j) {
-        const float4 k = load4(k_smem + (x + 8 * j) * Tile::ld + e);
+        const float4 k = load4(k_smem + (x + 8 * j) * Tile::ld + kk);
 #pragma unroll
         for (int i = 0; i < rows; ++i) {
           if constexpr (d <= 64) {

@@ -49,11 +49,11 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
     Accumulators<Tile, Tile::block_n> s = {};
     // S = scale Q K^T
 #pragma unroll
-    for (int e = 0; e < d; e += 16) {
+    for (int kk = 0; kk < d; kk += 16) {
       std::uint32_t q_frag[Tile::row_tiles][4];
 #pragma unroll
       for (int i = 0; i < Tile::row_tiles; ++i) {
-        const T* row = q_smem + (warp_row + 16 * i + g) * d + e + 2 * t;
+        const T* row = q_smem + (warp_row + 16 * i + g) * d + kk + 2 * t;
         q_frag[i][0] = load_pair(row);
         q_frag[i][1] = load_pair(row + 8 * d);
         q_frag[i][2] = load_pair(row + 8);
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(128) flash_tensor_cores(Attention<T> a) {
       }
 #pragma unroll
       for (int j = 0; j < Tile::block_n / 8; ++j) {
-        const T* row = k_smem + (8 * j + g) * d + e + 2 * t;
+        const T* row = k_smem + (8 * j + g) * d + kk + 2 * t;
         const std::uint32_t k_frag[2] = {load_pair(row), load_pair(row + 8)};
 #pragma unroll
         for (int i = 0; i < Tile::row_tiles; ++i) {

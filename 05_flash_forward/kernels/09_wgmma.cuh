@@ -12,8 +12,8 @@ namespace fa::FA_TARGET {
 template <class Tile>
 struct WgmmaShared {
   typename Tile::QTile q[Tile::consumers];  // of each warpgroup; at the end O
-  typename Tile::KvTile k[Tile::stages];
-  typename Tile::KvTile v[Tile::stages];
+  typename Tile::KTile k[Tile::stages];
+  typename Tile::VTile v[Tile::stages];
   // A phase ends when Q, or K and V, have arrived.
   Mbarrier q_full;
   Mbarrier full[Tile::stages];
@@ -36,7 +36,8 @@ __global__ void __launch_bounds__(kWarpgroup* Tile::consumers)
   const int tiles = key_tiles<Tile>(a, block);
   const auto load = [&](int step) {  // the last tile is the first step
     const int stage = step % 2, key0 = (tiles - 1 - step) * Tile::block_n;
-    shared.full[stage].arrive_and_expect(2 * Tile::KvTile::bytes);
+    shared.full[stage].arrive_and_expect(Tile::KTile::bytes +
+                                         Tile::VTile::bytes);
     load_tile(shared.k[stage], maps.k, shared.full[stage], key0, kv_head,
               batch);
     load_tile(shared.v[stage], maps.v, shared.full[stage], key0, kv_head,

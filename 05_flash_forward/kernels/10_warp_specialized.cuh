@@ -84,10 +84,10 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     for (int tile = tiles - 1; tile >= 0; --tile, write.advance()) {
       const int key0 = tile * Tile::block_n;
       load_tile(shared.k[write.stage], maps.k,
-                shared.k_pipe.producer_acquire(write, Tile::KvTile::bytes),
+                shared.k_pipe.producer_acquire(write, Tile::KTile::bytes),
                 key0, kv_head, batch);
       load_tile(shared.v[write.stage], maps.v,
-                shared.v_pipe.producer_acquire(write, Tile::KvTile::bytes),
+                shared.v_pipe.producer_acquire(write, Tile::VTile::bytes),
                 key0, kv_head, batch);
     }
     return;

@@ -7,28 +7,9 @@
 #pragma once
 
 #include "05_flash_forward/kernels/hopper_forward.cuh"
+#include "05_flash_forward/kernels/scheduler_barrier.cuh"
 
 namespace fa::FA_TARGET {
-
-/// The scheduler barrier of a consumer warpgroup: a named barrier after those of write_output().
-template <class Tile>
-__device__ int scheduler_barrier_id(int warpgroup) {
-  return 1 + Tile::consumers + warpgroup;
-}
-
-/// Waits until the warpgroup before this one has issued its matmuls.
-//! [scheduler_barrier]
-template <class Tile>
-__device__ void scheduler_barrier_sync(int warpgroup) {
-  named_barrier_wait(scheduler_barrier_id<Tile>(warpgroup), 2 * kWarpgroup);
-}
-/// Lets the next warpgroup issue its matmuls.
-template <class Tile>
-__device__ void scheduler_barrier_arrive(int warpgroup) {
-  const int next = warpgroup + 1 == Tile::consumers ? 0 : warpgroup + 1;
-  named_barrier_arrive(scheduler_barrier_id<Tile>(next), 2 * kWarpgroup);
-}
-//! [scheduler_barrier]
 
 /// The loop of a consumer warpgroup over the tiles of keys, from the last one on: adds to O and to
 /// the state of its rows.
@@ -128,10 +109,10 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
     for (int tile = tiles - 1; tile >= 0; --tile, write.advance()) {
       const int key0 = tile * Tile::block_n;
       load_tile(shared.k[write.stage], maps.k,
-                shared.k_pipe.producer_acquire(write, Tile::KvTile::bytes),
+                shared.k_pipe.producer_acquire(write, Tile::KTile::bytes),
                 key0, kv_head, batch);
       load_tile(shared.v[write.stage], maps.v,
-                shared.v_pipe.producer_acquire(write, Tile::KvTile::bytes),
+                shared.v_pipe.producer_acquire(write, Tile::VTile::bytes),
                 key0, kv_head, batch);
     }
     return;

@@ -5,8 +5,8 @@
 /// together have their K and V in the L2 cache: see common/attention/tile_scheduler.cuh.
 #pragma once
 
-#include "05_flash_forward/kernels/12_ping_pong.cuh"
 #include "05_flash_forward/kernels/persistent.cuh"
+#include "05_flash_forward/kernels/scheduler_barrier.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -5,8 +5,8 @@
 /// Source: Zadouri et al., FlashAttention-4, 2026.
 #pragma once
 
-#include "05_flash_forward/kernels/12_ping_pong.cuh"
 #include "05_flash_forward/kernels/persistent.cuh"
+#include "05_flash_forward/kernels/scheduler_barrier.cuh"
 
 namespace fa::FA_TARGET {
 

@@ -7,10 +7,12 @@
 
 #include "05_flash_forward/kernels/14_lazy_rescaling.cuh"
 #include "05_flash_forward/kernels/persistent.cuh"
+#include "05_flash_forward/kernels/scheduler_barrier.cuh"
 
 namespace fa::FA_TARGET {
 
-/// The tile for a head dimension: 64, 96, 128, 192 or 256, or 192 with 128 columns of V.
+/// The tile for a head dimension: 64, 96, 128, 192 or 256.
+/// @tparam d_v columns of V and O: d, or kLatentHeadDimV with kLatentHeadDim
 //! [tile_for]
 template <class T, int d, int d_v = d>
 using HopperTileFor = HopperTile<T, d,
@@ -27,11 +29,11 @@ constexpr int kHalfTile = 64;
 
 /// The tiles of keys that a warpgroup computes for its queries of a tile.
 struct TileRange {
-  int query0;          ///< the warpgroup's first query
-  int skipped;         ///< of the block's tiles, from the last on
-  int tiles;           ///< that it computes
-  int unmasked_tiles;  ///< of these
-  bool half;           ///< the first half of its first tile suffices
+  int query0;             ///< the warpgroup's first query
+  int skipped;            ///< of the block's tiles, from the last on
+  int tiles;              ///< that it computes
+  int unmasked_tiles;     ///< of these
+  bool starts_with_half;  ///< the first half of its first tile suffices
 };
 
 /// The range of a warpgroup.
@@ -39,7 +41,7 @@ struct TileRange {
 template <class Tile, class T>
 __device__ TileRange tile_range(const Attention<T>& a, int block,
                                 int warpgroup) {
-  const int query0 = Tile::query0(block, warpgroup, a.length_q);
+  const int query0 = warpgroup_query0(Tile{}, a, block, warpgroup);
   const int visible =
       query0 < a.length_q ? visible_keys(a, query0 + kQueries - 1) : 0;
   const int tiles = ceil_div(visible, Tile::block_n);
@@ -105,7 +107,7 @@ __device__ void warpgroup_tiles_mainloop(
       for (int j = 0; j < 4; ++j) p[i][j] = 0;  // the other half
     }
   };
-  if (Tile::block_n == kHalfTile || range.half) {
+  if (Tile::block_n == kHalfTile || range.starts_with_half) {
     first(std::integral_constant<int, kHalfTile>{});
   } else {
     first(std::integral_constant<int, Tile::block_n>{});
@@ -196,7 +198,7 @@ __global__ void __launch_bounds__(kWarpgroup*(Tile::consumers + 1), 1)
 
 /// Launches the kernel with a block for each SM, or for each tile of queries if these are fewer.
 /// @tparam d            64, 96, 128, 192 or 256 columns, at least head_dim
-/// @tparam d_v          at least head_dim_v: d, or 128 with 192
+/// @tparam d_v          at least head_dim_v: d, or kLatentHeadDimV with kLatentHeadDim
 /// @param a            for which can_use_tma() holds
 /// @param tile_counter of the dynamic tile scheduler, in global memory: 0 before and after the
 ///                     launch, not used by another one in between. Null: a static schedule.

@@ -14,16 +14,18 @@ namespace fa::FA_TARGET {
 /// The tile for a head dimension, 64, 128 or 256, with two warpgroups.
 template <class T, int d>
 struct MirroredTile
-    : HopperTile<T, d, d == 256 ? 80 : 128, 2, d == 64 ? 3 : 2> {
-  /// The first query of a warpgroup: the first one counts from the front of the sequence, the
-  /// second one from its end.
-  //! [query0]
-  static __device__ int query0(int block, int warpgroup, int length_q) {
-    const int last = 2 * ceil_div(length_q, MirroredTile::block_m) - 1;
-    return kQueries * (warpgroup == 0 ? block : last - block);
-  }
-  //! [query0]
-};
+    : HopperTile<T, d, d == 256 ? 80 : 128, 2, d == 64 ? 3 : 2> {};
+
+/// The first query of a warpgroup of a block: the first one counts from the front of the sequence,
+/// the second one from its end.
+//! [query0]
+template <class T, int d>
+__device__ int warpgroup_query0(MirroredTile<T, d>, const Attention<T>& a,
+                                int block, int warpgroup) {
+  const int last = 2 * ceil_div(a.length_q, MirroredTile<T, d>::block_m) - 1;
+  return kQueries * (warpgroup == 0 ? block : last - block);
+}
+//! [query0]
 
 /// Whether there are no more tiles than SMs, and rung 16 is faster than rungs 14 and 15: under the
 /// causal mask, or with up to 64 columns, for which rung 15's tile has more queries.

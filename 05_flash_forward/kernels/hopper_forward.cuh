@@ -49,13 +49,8 @@ struct HopperTile {
   static constexpr int block_m = kQueries * warpgroups;
   static constexpr int stages = stage_count;
   using QTile = SwizzledTile<T, kQueries, d>;  // of a warpgroup
-  using KvTile = SwizzledTile<T, block_n, d>;
+  using KTile = SwizzledTile<T, block_n, d>;
   using VTile = SwizzledTile<T, block_n, d_v>;
-
-  /// The first query of a warpgroup of a block.
-  static __device__ int query0(int block, int warpgroup, int /*length_q*/) {
-    return block * block_m + warpgroup * kQueries;
-  }
 };
 
 /// The tile of rungs 09 to 14: 128 queries and keys, up to 128 columns.
@@ -80,8 +75,8 @@ constexpr int kConsumerRegisters = Tile::consumers == 3 ? 160 : 232;
 template <class Tile>
 struct SpecializedShared {
   typename Tile::QTile q[Tile::consumers];  // of each warpgroup; at the end O
-  typename Tile::KvTile k[Tile::stages];
-  typename Tile::KvTile v[Tile::stages];
+  typename Tile::KTile k[Tile::stages];
+  typename Tile::VTile v[Tile::stages];
   Mbarrier q_full[Tile::consumers];
   Pipeline<Tile::stages> k_pipe;
   Pipeline<Tile::stages> v_pipe;
@@ -92,7 +87,7 @@ template <class Tile>
 __device__ void init_barriers(SpecializedShared<Tile>& shared) {
   if (threadIdx.x == 0) {
     for (Mbarrier& full : shared.q_full) full.init(1);
-    // Each warp of the consumers releases: it knows of its own wgmma only.
+    // Each warp of the consumers releases: it has waited for its own wgmma.
     shared.k_pipe.init(4 * Tile::consumers);
     shared.v_pipe.init(4 * Tile::consumers);
     fence_barrier_init();
@@ -228,7 +223,10 @@ __device__ bool online_softmax(float (&s)[r], RowState& rows,
 template <int r>
 __device__ void rescale_o(float (&o)[r], const float (&rescale)[2]) {
 #pragma unroll
-  for (int i = 0; i < r; ++i) o[i] *= rescale[i / 2 % 2];
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int i = 0; i < r / 2; ++i) row_element(o, h, i) *= rescale[h];
+  }
 }
 
 /// The epilogue, O /= l: rounds and writes O and LSE of a warpgroup, whose threads call it
@@ -262,13 +260,14 @@ __device__ bool write_output(const TmaAttention<T>& maps,
   named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);
 #pragma unroll
   for (int col = 0; col < Tile::d_v; col += 16) {
-    std::uint32_t r[4];
+    std::uint32_t o_frag[4];  // 16 columns of this warp's 16 rows
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float f = factor[i % 2];
-      r[i] = pack2<T>(f * o[col / 2 + 2 * i], f * o[col / 2 + 2 * i + 1]);
+      const int h = i % 2, first = col / 4 + i / 2 * 2;
+      o_frag[i] = pack2<T>(factor[h] * row_element(o, h, first),
+                           factor[h] * row_element(o, h, first + 1));
     }
-    stmatrix_x4(o_smem.at(row, col + lane / 16 * 8), r);
+    stmatrix_x4(o_smem.at(row, col + lane / 16 * 8), o_frag);
   }
   fence_async_proxy();  // TMA sees what this thread wrote
   named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);

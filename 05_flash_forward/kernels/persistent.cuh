@@ -17,7 +17,7 @@ constexpr int kQueryStages = Tile::d == 256 ? 1 : 2;
 template <class Tile>
 struct PersistentShared {
   typename Tile::QTile q[kQueryStages<Tile>][Tile::consumers];
-  typename Tile::KvTile k[Tile::stages];
+  typename Tile::KTile k[Tile::stages];
   typename Tile::VTile v[Tile::stages];
   Pipeline<kQueryStages<Tile>> q_pipe[Tile::consumers];
   Pipeline<Tile::stages> k_pipe;
@@ -40,11 +40,18 @@ __device__ void init_barriers(PersistentShared<Tile>& shared) {
   __syncthreads();  // the barriers are initialised
 }
 
+/// The first query of a warpgroup of a block. Rung 16 overloads it for a tile that needs the length.
+template <class Tile, class T>
+__device__ int warpgroup_query0(Tile, const Attention<T>&, int block,
+                                int warpgroup) {
+  return block * Tile::block_m + warpgroup * kQueries;
+}
+
 /// Tiles of keys that a block loads for a tile of queries: one at least, so that each tile of
 /// queries takes the same steps.
 template <class Tile, class T>
 __device__ int loaded_tiles(const Attention<T>& a, int block) {
-  const int last = Tile::query0(block, Tile::consumers - 1, a.length_q);
+  const int last = warpgroup_query0(Tile{}, a, block, Tile::consumers - 1);
   const int visible = visible_keys(a, last + kQueries - 1);
   return visible > Tile::block_n ? ceil_div(visible, Tile::block_n) : 1;
 }
@@ -69,12 +76,12 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
   const auto load_q = [&](int i) {
     load_tile(shared.q[write.q.stage][i], maps.q,
               shared.q_pipe[i].producer_acquire(write.q, Tile::QTile::bytes),
-              Tile::query0(work.block, i, maps.a.length_q), work.head,
+              warpgroup_query0(Tile{}, maps.a, work.block, i), work.head,
               work.batch, CacheHint::kEvictFirst);
   };
   const auto load_k = [&](int tile) {
     load_tile(shared.k[write.k.stage], maps.k,
-              shared.k_pipe.producer_acquire(write.k, Tile::KvTile::bytes),
+              shared.k_pipe.producer_acquire(write.k, Tile::KTile::bytes),
               tile * Tile::block_n, kv_head, work.batch,
               CacheHint::kEvictLast);
     write.k.advance();
@@ -95,8 +102,8 @@ __device__ void load_work_tile(PersistentShared<Tile>& shared,
 }
 //! [load_work_tile]
 
-/// The loop of the producer's thread: takes tiles from the scheduler, tells the consumers, and
-/// loads.
+/// The loop of the producer's thread: takes tiles from the scheduler, passes them to the
+/// consumers, and loads.
 /// @param tile_counter null: a static schedule
 //! [producer_loop]
 template <class Tile, class T>

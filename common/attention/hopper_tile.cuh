@@ -43,9 +43,8 @@ __device__ void issue_gemm_nt(float (&d)[r], const A& a, const B& b) {
   FA_STAMP(kIssueScores, 0);  // for a timeline
   wgmma_fence(d);
 #pragma unroll
-  for (int col = 0; col < A::cols; col += 16) {
-    wgmma<typename A::Element>(d, a.by_rows(0, col), b.by_rows(0, col),
-                               col > 0);
+  for (int kk = 0; kk < A::cols; kk += 16) {
+    wgmma<typename A::Element>(d, a.by_rows(0, kk), b.by_rows(0, kk), kk > 0);
   }
   wgmma_commit(d);
 }

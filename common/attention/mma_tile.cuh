@@ -84,16 +84,16 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
   const int of_q = swizzled<d>(warp_row + lane % 16, lane / 16 * 8);
   const int of_k = swizzled<d>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll
-  for (int e = 0; e < d; e += 16) {
+  for (int kk = 0; kk < d; kk += 16) {
     std::uint32_t q_frag[row_tiles][4];
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
-      ldmatrix_x4(q_frag[i], q_smem + (of_q ^ e) + 16 * i * d);
+      ldmatrix_x4(q_frag[i], q_smem + (of_q ^ kk) + 16 * i * d);
     }
 #pragma unroll
     for (int j = 0; j < key_tiles / 2; ++j) {
       std::uint32_t k_frag[4];  // of 16 keys
-      ldmatrix_x4(k_frag, k_smem + (of_k ^ e) + 16 * j * d);
+      ldmatrix_x4(k_frag, k_smem + (of_k ^ kk) + 16 * j * d);
       const std::uint32_t low[2] = {k_frag[0], k_frag[1]};
       const std::uint32_t high[2] = {k_frag[2], k_frag[3]};
 #pragma unroll
@@ -102,7 +102,7 @@ __device__ void multiply_q_k(float (&s)[row_tiles][key_tiles][4],
         mma_m16n8k16<T>(s[i][2 * j + 1], q_frag[i], high);
       }
     }
-    between(e / 16);
+    between(kk / 16);
   }
 }
 //! [multiply_q_k]

@@ -117,16 +117,16 @@ __device__ void multiply_split_rows(float (&s)[row_tiles][key_tiles][4],
   const int of_q = swizzled_float<d>(lane % 16, lane / 16 * 4);
   const int of_k = swizzled_float<d>(lane % 8, lane / 8 * 4);
 #pragma unroll 1
-  for (int l = 0; l < d; l += 16) {
+  for (int kk = 0; kk < d; kk += 16) {
     SplitFragment<4> q_frag[row_tiles][2];
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
-      load_split_rows<d>(q_frag[i], q_smem + 16 * i * d, of_q ^ l);
+      load_split_rows<d>(q_frag[i], q_smem + 16 * i * d, of_q ^ kk);
     }
 #pragma unroll
     for (int j = 0; j < key_tiles; ++j) {
       std::uint32_t x[4];  // 16 columns of 8 keys
-      ldmatrix_x4(x, k_smem + (of_k ^ l) + 8 * j * d);
+      ldmatrix_x4(x, k_smem + (of_k ^ kk) + 8 * j * d);
       SplitFragment<2> k_frag[2];
 #pragma unroll
       for (int e = 0; e < 4; ++e) split(k_frag[e / 2], e % 2, x[e]);

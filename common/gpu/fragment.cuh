@@ -11,7 +11,7 @@ namespace fa::FA_TARGET {
 /// The row, 0 to 15, of element i of a lane in an accumulator of mma.sync, 16 x 8. A lane has four
 /// elements: two neighbours in a row, 0 and 1, and two in the row 8 below, 2 and 3.
 __device__ inline int fragment_row(int lane, int i) {
-  return i / 2 * 8 + lane / 4;
+  return lane / 4 + i / 2 * 8;
 }
 /// The column, 0 to 7, of this element.
 __device__ inline int fragment_column(int lane, int i) {
