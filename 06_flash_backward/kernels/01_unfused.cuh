@@ -30,25 +30,22 @@ struct Elements {
 
 /// Element (row, col) of A B for each thread of a block of 32 x 32, row from blockIdx.y and col
 /// from blockIdx.x. All threads of the block call it.
-//! [product]
-__device__ inline float product_element(const Elements& a,
-                                        const Elements& b) {
+__device__ inline float matmul_element(const Elements& a, const Elements& b) {
   constexpr int tile = kUnfusedGradientTile;
   // One column of padding: B may be read and written along columns.
   __shared__ float a_smem[tile][tile + 1], b_smem[tile][tile + 1];
   const int x = threadIdx.x, y = threadIdx.y;
   const int row = blockIdx.y * tile + y, col = blockIdx.x * tile + x;
   float sum = 0;
-  for (int l0 = 0; l0 < a.columns; l0 += tile) {
-    a_smem[y][x] = a.at(row, l0 + x);
-    b_smem[y][x] = b.at(l0 + y, col);
+  for (int kk0 = 0; kk0 < a.columns; kk0 += tile) {
+    a_smem[y][x] = a.at(row, kk0 + x);
+    b_smem[y][x] = b.at(kk0 + y, col);
     __syncthreads();  // the tiles are loaded
-    for (int e = 0; e < tile; ++e) sum += a_smem[y][e] * b_smem[e][x];
+    for (int kk = 0; kk < tile; ++kk) sum += a_smem[y][kk] * b_smem[kk][x];
     __syncthreads();  // all threads have read the tiles
   }
   return sum;
 }
-//! [product]
 
 /// Rows of a head as a matrix, [length, head_dim].
 __device__ inline Elements rows_of(const float* first,
@@ -66,7 +63,7 @@ __device__ Elements scores_of(const Attention<T>& a, const float* scores,
 }
 
 /// Where this thread's element of a head's scores is, or null outside of them. See
-/// product_element().
+/// matmul_element().
 template <class T>
 __device__ float* own_score(const Attention<T>& a, float* scores) {
   const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
@@ -79,18 +76,16 @@ __device__ float* own_score(const Attention<T>& a, float* scores) {
 /// S = scale Q K^T.
 /// @param a      what is computed
 /// @param scores [batch, heads, length_q, length_k]
-//! [scores]
 __global__ void unfused_backward_scores(AttentionGradient<float> a,
                                         float* scores) {
   const int index = blockIdx.z;
   const auto h = head_of(a, index / a.heads, index % a.heads);
-  const float product = product_element(
+  const float s = matmul_element(
       rows_of(h.q, a.q_strides, a.length_q, a.head_dim),
       rows_of(h.k, a.k_strides, a.length_k, a.head_dim).transposed());
   float* const score = own_score(a, scores);
-  if (score != nullptr) *score = a.scale * product;
+  if (score != nullptr) *score = a.scale * s;
 }
-//! [scores]
 
 /// dP = dO V^T, with 0 for dropped probabilities.
 /// @param a              what is computed
@@ -100,15 +95,15 @@ __global__ void unfused_prob_gradients(AttentionGradient<float> a,
   const int index = blockIdx.z;
   const auto h = gradient_head(a, index / a.heads, index % a.heads);
   const auto kv = head_of(a, index / a.heads, index % a.heads);
-  const float product = product_element(
+  const float d_p = matmul_element(
       rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim),
       rows_of(kv.v, a.v_strides, a.length_k, a.head_dim).transposed());
   float* const gradient = own_score(a, prob_gradients);
   if (gradient == nullptr) return;
   *gradient =
-      product * a.dropout.of_weight(
-                    index, blockIdx.y * kUnfusedGradientTile + threadIdx.y,
-                    blockIdx.x * kUnfusedGradientTile + threadIdx.x);
+      d_p * a.dropout.of_weight(
+                index, blockIdx.y * kUnfusedGradientTile + threadIdx.y,
+                blockIdx.x * kUnfusedGradientTile + threadIdx.x);
 }
 
 /// P = softmax(S) and dS = P * (dP - rowsum(P * dP)), both in place. A warp owns a row. P is stored
@@ -149,33 +144,31 @@ __global__ void unfused_d_q(AttentionGradient<float> a,
   const int index = blockIdx.z;
   const auto h = gradient_head(a, index / a.heads, index % a.heads);
   const auto kv = head_of(a, index / a.heads, index % a.heads);
-  const float product =
-      product_element(scores_of(a, score_gradients, index),
-                      rows_of(kv.k, a.k_strides, a.length_k, a.head_dim));
+  const float d_q =
+      matmul_element(scores_of(a, score_gradients, index),
+                     rows_of(kv.k, a.k_strides, a.length_k, a.head_dim));
   const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
   const int col = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
   if (query < a.length_q && col < a.head_dim) {
-    h.d_q[query * a.d_q_strides.row + col] = a.scale * product;
+    h.d_q[query * a.d_q_strides.row + col] = a.scale * d_q;
   }
 }
 
 /// dV = P^T dO and dK = scale dS^T Q, summed over the query heads that share a key head.
-//! [d_k_d_v]
 __global__ void unfused_d_k_d_v(AttentionGradient<float> a,
                                 const float* probs,
                                 const float* score_gradients) {
   const int batch = blockIdx.z / a.kv_heads,
             kv_head = blockIdx.z % a.kv_heads;
-  const int group = a.heads / a.kv_heads;
+  const int group = group_size(a);
   float d_k = 0, d_v = 0;
   for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const auto h = gradient_head(a, batch, head);
-    d_v += product_element(
-        scores_of(a, probs, h.index).transposed(),
-        rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim));
-    d_k +=
-        product_element(scores_of(a, score_gradients, h.index).transposed(),
-                        rows_of(h.q, a.q_strides, a.length_q, a.head_dim));
+    d_v +=
+        matmul_element(scores_of(a, probs, h.index).transposed(),
+                       rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim));
+    d_k += matmul_element(scores_of(a, score_gradients, h.index).transposed(),
+                          rows_of(h.q, a.q_strides, a.length_q, a.head_dim));
   }
   const int key = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
   const int col = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
@@ -185,10 +178,9 @@ __global__ void unfused_d_k_d_v(AttentionGradient<float> a,
   kv_rows(a.d_v, a.d_v_strides, batch,
           kv_head)[key * a.d_v_strides.row + col] = d_v;
 }
-//! [d_k_d_v]
 
 /// Blocks of 32 x 32 that cover a [rows, columns] matrix of each head.
-inline Launch product_launch(int rows, int columns, int heads) {
+inline Launch matmul_launch(int rows, int columns, int heads) {
   constexpr int tile = kUnfusedGradientTile;
   return {{static_cast<unsigned>(ceil_div(columns, tile)),
            static_cast<unsigned>(ceil_div(rows, tile)),
@@ -217,15 +209,15 @@ inline void launch_backward_unfused(const AttentionGradient<float>& a,
   const int heads = a.batch * a.heads;
   float* const probs = scores;
   float* const gradients = scores + score_count(a);
-  const Launch of_scores = product_launch(a.length_q, a.length_k, heads);
+  const Launch of_scores = matmul_launch(a.length_q, a.length_k, heads);
   launch(stream, unfused_backward_scores, of_scores, a, probs);
   launch(stream, unfused_prob_gradients, of_scores, a, gradients);
   launch(stream, unfused_score_gradients, score_row_launch(a), a, probs,
          gradients);
-  launch(stream, unfused_d_q, product_launch(a.length_q, a.head_dim, heads),
-         a, gradients);
+  launch(stream, unfused_d_q, matmul_launch(a.length_q, a.head_dim, heads), a,
+         gradients);
   launch(stream, unfused_d_k_d_v,
-         product_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
+         matmul_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
          probs, gradients);
 }
 

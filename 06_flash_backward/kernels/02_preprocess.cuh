@@ -8,93 +8,32 @@
 #pragma once
 
 #include "06_flash_backward/kernels/01_unfused.cuh"
+#include "06_flash_backward/kernels/preprocess.cuh"
 
 namespace fa::FA_TARGET {
-
-/// Threads of a block that computes delta.
-constexpr int kPreprocessThreads = 256;
-
-/// Lanes that share a row of d columns, of which each has 8: a power of two.
-template <int d>
-constexpr int kRowLanes = d <= 32    ? 4
-                          : d <= 64  ? 8
-                          : d <= 128 ? 16
-                                     : 32;
-
-/// Reads 8 neighbours as floats; the address is a multiple of 16.
-template <class T>
-__device__ void load8(float (&to)[8], const T* from) {
-  constexpr int at_once = 16 / sizeof(T);
-#pragma unroll
-  for (int i = 0; i < 8; i += at_once) {
-    const float4 sixteen_bytes = load4(from + i);
-    T values[at_once];
-    memcpy(static_cast<void*>(values), &sixteen_bytes, 16);
-#pragma unroll
-    for (int j = 0; j < at_once; ++j) to[i + j] = to_float(values[j]);
-  }
-}
-
-/// The row sum of dO * O, given to the lanes that share a row. All lanes call it.
-/// @param a    what is computed
-/// @param head of the row
-/// @param row  beyond the last one the sum is 0
-/// @param col  this lane's first column, a multiple of 8
-template <int d, class T>
-__device__ float row_delta(const AttentionGradient<T>& a,
-                           const GradientHead<T>& head, int row, int col) {
-  float sum = 0;
-  if (row < a.length_q && col < a.head_dim_v) {
-    float o[8], d_o[8];
-    load8(o, head.o + row * a.o_strides.row + col);
-    load8(d_o, head.d_o + row * a.d_o_strides.row + col);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) sum += o[i] * d_o[i];
-  }
-  return warp_sum<kRowLanes<d>>(sum);
-}
-
-/// delta = rowsum(dO * O).
-/// @tparam d at least head_dim
-template <int d>
-__global__ void preprocess(AttentionGradient<float> a) {
-  constexpr int lanes = kRowLanes<d>;
-  const int row = blockIdx.x * (kPreprocessThreads / lanes) +
-                  static_cast<int>(threadIdx.x) / lanes;
-  const int col = threadIdx.x % lanes * 8;
-  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
-  const float delta = row_delta<d>(a, head, row, col);
-  if (row < padded_rows(a) && col == 0) {
-    a.delta[head.padded_row + row] = delta;
-  }
-}
 
 /// P = exp(scale Q K^T - LSE).
 /// @param a     what is computed
 /// @param probs [batch, heads, length_q, length_k]
-//! [weights]
 __global__ void probs_by_element(AttentionGradient<float> a, float* probs) {
   const int index = blockIdx.z;
   const auto h = head_of(a, index / a.heads, index % a.heads);
-  const float product = product_element(
+  const float s = matmul_element(
       rows_of(h.q, a.q_strides, a.length_q, a.head_dim),
       rows_of(h.k, a.k_strides, a.length_k, a.head_dim).transposed());
   float* const prob = own_score(a, probs);
   if (prob == nullptr) return;
   const int query = blockIdx.y * kUnfusedGradientTile + threadIdx.y;
   const int key = blockIdx.x * kUnfusedGradientTile + threadIdx.x;
-  *prob = key < visible_keys(a, query)
-              ? expf(a.scale * product - h.lse[query])
-              : 0.0f;
+  *prob =
+      key < visible_keys(a, query) ? expf(a.scale * s - h.lse[query]) : 0.0f;
 }
-//! [weights]
 
 /// inv_row_sum = 1 / rowsum(P). LSE was rounded to float32, and it belongs to scores with other
 /// rounding errors than these. So all elements of a row of P are off by a common factor, and so is
 /// their sum. A warp owns a row.
 /// @param a     what is computed
 /// @param probs [batch, heads, length_q, length_k]
-//! [stored_row_sums]
 __global__ void stored_row_sums(AttentionGradient<float> a,
                                 const float* probs) {
   const int query = blockIdx.x * blockDim.y + threadIdx.y, index = blockIdx.z;
@@ -110,20 +49,18 @@ __global__ void stored_row_sums(AttentionGradient<float> a,
     a.inv_row_sum[h.padded_row + query] = sum == 0 ? 0 : 1 / sum;
   }
 }
-//! [stored_row_sums]
 
 /// dS = P * (dO V^T - delta), elementwise. P is stored after dropout, as the forward pass
 /// multiplied it by V.
 /// @param a         what is computed
 /// @param probs     [batch, heads, length_q, length_k]
 /// @param gradients dS, likewise
-//! [elements]
 __global__ void score_gradients_by_element(AttentionGradient<float> a,
                                            float* probs, float* gradients) {
   const int index = blockIdx.z;
   const auto h = gradient_head(a, index / a.heads, index % a.heads);
   const auto kv = head_of(a, index / a.heads, index % a.heads);
-  const float product = product_element(
+  const float d_p = matmul_element(
       rows_of(h.d_o, a.d_o_strides, a.length_q, a.head_dim),
       rows_of(kv.v, a.v_strides, a.length_k, a.head_dim).transposed());
   float* const prob = own_score(a, probs);
@@ -134,19 +71,9 @@ __global__ void score_gradients_by_element(AttentionGradient<float> a,
   const float kept = a.dropout.of_weight(index, query, key);
   const std::int64_t row = h.padded_row + query;
   const float p = *prob * a.inv_row_sum[row];
-  *own_score(a, gradients) = p * (kept * product - a.delta[row]);
+  *own_score(a, gradients) = p * (kept * d_p - a.delta[row]);
   *prob = p * kept;
   //! [element]
-}
-//! [elements]
-
-/// Blocks that cover all rows of the workspace, kRowLanes<d> threads for each.
-template <int d, class T>
-Launch preprocess_launch(const Attention<T>& a) {
-  constexpr int rows = kPreprocessThreads / kRowLanes<d>;
-  return {{static_cast<unsigned>(ceil_div(padded_rows(a), rows)),
-           static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch)},
-          {kPreprocessThreads}};
 }
 
 /// Launches the rung.
@@ -160,15 +87,15 @@ void launch_backward_preprocess(const AttentionGradient<float>& a,
   const int heads = a.batch * a.heads;
   float* const probs = scores;
   float* const gradients = scores + score_count(a);
-  const Launch of_scores = product_launch(a.length_q, a.length_k, heads);
+  const Launch of_scores = matmul_launch(a.length_q, a.length_k, heads);
   launch(stream, preprocess<d>, preprocess_launch<d>(a), a);
   launch(stream, probs_by_element, of_scores, a, probs);
   launch(stream, stored_row_sums, score_row_launch(a), a, probs);
   launch(stream, score_gradients_by_element, of_scores, a, probs, gradients);
-  launch(stream, unfused_d_q, product_launch(a.length_q, a.head_dim, heads),
-         a, gradients);
+  launch(stream, unfused_d_q, matmul_launch(a.length_q, a.head_dim, heads), a,
+         gradients);
   launch(stream, unfused_d_k_d_v,
-         product_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
+         matmul_launch(a.length_k, a.head_dim, a.batch * a.kv_heads), a,
          probs, gradients);
 }
 

@@ -8,7 +8,8 @@
 /// Source: Dao et al., FlashAttention, NeurIPS 2022, appendix B.4.
 #pragma once
 
-#include "06_flash_backward/kernels/02_preprocess.cuh"
+#include "06_flash_backward/kernels/float_gradient.cuh"
+#include "06_flash_backward/kernels/preprocess.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -75,22 +76,6 @@ __device__ inline float dot4(float4 a, float4 b) {
   return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
 }
 
-/// LSE of a query, +infinity for one that does not exist, so that all its probabilities are 0.
-__device__ inline float lse_of(const AttentionGradient<float>& a,
-                               const GradientHead<float>& head, int query) {
-  return query < a.length_q ? head.lse[query] : INFINITY;
-}
-
-/// exp(scale product - LSE), whose row sum is 1 but for rounding. The difference comes before the
-/// factor log2(e): the difference of two large values is small, and so is the error of its product.
-/// A fused multiply-add rounds the difference only, and the same way in each kernel.
-//! [recomputed_prob]
-__device__ inline float recomputed_prob(float product, float scale,
-                                        float lse) {
-  return exp2_approx(__fmaf_rn(product, scale, -lse) * kLog2E);
-}
-//! [recomputed_prob]
-
 /// P after dropout and dS = P * (dP - delta), elementwise of a tile, to shared memory. A thread
 /// computes 2 x 2 of each.
 /// @param tiles  q, d_o, k and v are read
@@ -98,7 +83,6 @@ __device__ inline float recomputed_prob(float product, float scale,
 /// @param head   of the queries
 /// @param query0 the tile's first query
 /// @param key0   the tile's first key
-//! [scores]
 template <class Tile>
 __device__ void probs_and_d_s(const FloatBackwardTiles<Tile>& tiles,
                               const AttentionGradient<float>& a,
@@ -107,17 +91,17 @@ __device__ void probs_and_d_s(const FloatBackwardTiles<Tile>& tiles,
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
   float s[2][2] = {}, d_p[2][2] = {};  // S = Q K^T and dP = dO V^T
 #pragma unroll 4
-  for (int e = 0; e < Tile::d; e += 4) {
+  for (int kk = 0; kk < Tile::d; kk += 4) {
     float4 q[2], d_o[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      q[i] = load4(tiles.q + (y + 16 * i) * Tile::ld + e);
-      d_o[i] = load4(tiles.d_o + (y + 16 * i) * Tile::ld + e);
+      q[i] = load4(tiles.q + (y + 16 * i) * Tile::ld + kk);
+      d_o[i] = load4(tiles.d_o + (y + 16 * i) * Tile::ld + kk);
     }
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const float4 k = load4(tiles.k + (x + 16 * j) * Tile::ld + e);
-      const float4 v = load4(tiles.v + (x + 16 * j) * Tile::ld + e);
+      const float4 k = load4(tiles.k + (x + 16 * j) * Tile::ld + kk);
+      const float4 v = load4(tiles.v + (x + 16 * j) * Tile::ld + kk);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         s[i][j] += dot4(q[i], k);
@@ -144,7 +128,6 @@ __device__ void probs_and_d_s(const FloatBackwardTiles<Tile>& tiles,
     }
   }
 }
-//! [scores]
 
 /// Sizes of recomputed_row_sums().
 /// @tparam head_dim columns: 32, 64, 128 or 256
@@ -162,7 +145,6 @@ struct RowSumTile {
 
 /// inv_row_sum = 1 / rowsum(P), with P recomputed tile by tile: see stored_row_sums() for what it
 /// is good for.
-//! [row_sums]
 template <int d>
 __global__ void __launch_bounds__(256)
     recomputed_row_sums(AttentionGradient<float> a) {
@@ -191,15 +173,15 @@ __global__ void __launch_bounds__(256)
     // S = Q K^T, added up in the same order as in probs_and_d_s()
     float s[Tile::own][Tile::own] = {};
 #pragma unroll 4
-    for (int e = 0; e < d; e += 4) {
+    for (int kk = 0; kk < d; kk += 4) {
       float4 q[Tile::own];
 #pragma unroll
       for (int i = 0; i < Tile::own; ++i) {
-        q[i] = load4(q_smem + (y + 16 * i) * Tile::ld + e);
+        q[i] = load4(q_smem + (y + 16 * i) * Tile::ld + kk);
       }
 #pragma unroll
       for (int j = 0; j < Tile::own; ++j) {
-        const float4 k = load4(k_smem + (x + 16 * j) * Tile::ld + e);
+        const float4 k = load4(k_smem + (x + 16 * j) * Tile::ld + kk);
 #pragma unroll
         for (int i = 0; i < Tile::own; ++i) s[i][j] += dot4(q[i], k);
       }
@@ -224,7 +206,6 @@ __global__ void __launch_bounds__(256)
     }
   }
 }
-//! [row_sums]
 
 /// A thread's part of a row of d sums: columns 32 c + 4 (thread % 8) and the next three of row
 /// thread / 8.
@@ -267,14 +248,12 @@ __global__ void __launch_bounds__(256)
   using Tile = FloatBackwardTile<d>;
   const auto tiles = float_backward_tiles<Tile>();
   const int key0 = blockIdx.x * Tile::side, kv_head = blockIdx.y;
-  const int batch = blockIdx.z, group = a.heads / a.kv_heads;
+  const int batch = blockIdx.z, group = group_size(a);
   load_float_tile<Tile>(tiles.k, kv_rows(a.k, a.k_strides, batch, kv_head),
                         a.k_strides.row, key0, a.length_k, a.head_dim);
   load_float_tile<Tile>(tiles.v, kv_rows(a.v, a.v_strides, batch, kv_head),
                         a.v_strides.row, key0, a.length_k, a.head_dim);
-  //! [own_key]
   const int row = threadIdx.x / 8;  // a key, for the sums
-  //! [own_key]
   //! [key_loop]
   FloatRow<Tile> d_k = {}, d_v = {};
   for (int member = 0; member < group; ++member) {
@@ -289,11 +268,11 @@ __global__ void __launch_bounds__(256)
       probs_and_d_s<Tile>(tiles, a, head, query0, key0);
       __syncthreads();  // P and dS are ready
       // dV += P^T dO, dK += dS^T Q
-      for (int i = 0; i < Tile::side; ++i) {
-        add_float_row<Tile>(d_v, tiles.p[i * Tile::score_ld + row],
-                            tiles.d_o + i * Tile::ld);
-        add_float_row<Tile>(d_k, tiles.d_s[i * Tile::score_ld + row],
-                            tiles.q + i * Tile::ld);
+      for (int kk = 0; kk < Tile::side; ++kk) {
+        add_float_row<Tile>(d_v, tiles.p[kk * Tile::score_ld + row],
+                            tiles.d_o + kk * Tile::ld);
+        add_float_row<Tile>(d_k, tiles.d_s[kk * Tile::score_ld + row],
+                            tiles.q + kk * Tile::ld);
       }
       __syncthreads();  // all threads have read the tiles
     }
@@ -311,7 +290,6 @@ __global__ void __launch_bounds__(256)
 //! [keys]
 
 /// dQ. A block owns queries and loops over the keys.
-//! [queries]
 template <int d>
 __global__ void __launch_bounds__(256)
     backward_queries(AttentionGradient<float> a) {
@@ -336,9 +314,9 @@ __global__ void __launch_bounds__(256)
     probs_and_d_s<Tile>(tiles, a, head, query0, key0);
     __syncthreads();  // dS is ready
     // dQ += dS K
-    for (int j = 0; j < Tile::side; ++j) {
-      add_float_row<Tile>(d_q, tiles.d_s[row * Tile::score_ld + j],
-                          tiles.k + j * Tile::ld);
+    for (int kk = 0; kk < Tile::side; ++kk) {
+      add_float_row<Tile>(d_q, tiles.d_s[row * Tile::score_ld + kk],
+                          tiles.k + kk * Tile::ld);
     }
     __syncthreads();  // all threads have read the tiles
   }
@@ -347,7 +325,6 @@ __global__ void __launch_bounds__(256)
   store_float_row<Tile>(head.d_q + query * a.d_q_strides.row, d_q, a.scale,
                         a.head_dim);
 }
-//! [queries]
 
 /// Dynamic shared memory of the largest block of this rung.
 template <int d>

@@ -10,20 +10,6 @@
 
 namespace fa::FA_TARGET {
 
-/// Zeroes dQ.
-template <int d>
-__global__ void zero_d_q(AttentionGradient<float> a) {
-  using Tile = FloatBackwardTile<d>;
-  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
-  const int query =
-      blockIdx.x * Tile::side + static_cast<int>(threadIdx.x) / 8;
-  const FloatRow<Tile> zero = {};
-  if (query < a.length_q) {
-    store_float_row<Tile>(head.d_q + query * a.d_q_strides.row, zero, 0.0f,
-                          a.head_dim);
-  }
-}
-
 /// dQ += dS K for a tile of queries, by atomic additions.
 template <class Tile>
 __device__ void atomic_add_float_d_q(const FloatBackwardTiles<Tile>& tiles,
@@ -32,9 +18,9 @@ __device__ void atomic_add_float_d_q(const FloatBackwardTiles<Tile>& tiles,
                                      int query0) {
   const int row = threadIdx.x / 8;  // a query, for the sums
   FloatRow<Tile> d_q = {};
-  for (int j = 0; j < Tile::side; ++j) {
-    add_float_row<Tile>(d_q, tiles.d_s[row * Tile::score_ld + j],
-                        tiles.k + j * Tile::ld);
+  for (int kk = 0; kk < Tile::side; ++kk) {
+    add_float_row<Tile>(d_q, tiles.d_s[row * Tile::score_ld + kk],
+                        tiles.k + kk * Tile::ld);
   }
   const int query = query0 + row;
   if (query >= a.length_q) return;
@@ -59,7 +45,7 @@ __global__ void __launch_bounds__(256)
   using Tile = FloatBackwardTile<d>;
   const auto tiles = float_backward_tiles<Tile>();
   const int key0 = blockIdx.x * Tile::side, kv_head = blockIdx.y;
-  const int batch = blockIdx.z, group = a.heads / a.kv_heads;
+  const int batch = blockIdx.z, group = group_size(a);
   load_float_tile<Tile>(tiles.k, kv_rows(a.k, a.k_strides, batch, kv_head),
                         a.k_strides.row, key0, a.length_k, a.head_dim);
   load_float_tile<Tile>(tiles.v, kv_rows(a.v, a.v_strides, batch, kv_head),
@@ -79,11 +65,11 @@ __global__ void __launch_bounds__(256)
       probs_and_d_s<Tile>(tiles, a, head, query0, key0);
       __syncthreads();  // P and dS are ready
       // dV += P^T dO, dK += dS^T Q
-      for (int i = 0; i < Tile::side; ++i) {
-        add_float_row<Tile>(d_v, tiles.p[i * Tile::score_ld + row],
-                            tiles.d_o + i * Tile::ld);
-        add_float_row<Tile>(d_k, tiles.d_s[i * Tile::score_ld + row],
-                            tiles.q + i * Tile::ld);
+      for (int kk = 0; kk < Tile::side; ++kk) {
+        add_float_row<Tile>(d_v, tiles.p[kk * Tile::score_ld + row],
+                            tiles.d_o + kk * Tile::ld);
+        add_float_row<Tile>(d_k, tiles.d_s[kk * Tile::score_ld + row],
+                            tiles.q + kk * Tile::ld);
       }
       atomic_add_float_d_q<Tile>(tiles, a, head, query0);  // dQ += dS K
       __syncthreads();  // all threads have read the tiles
@@ -109,7 +95,7 @@ void launch_backward_atomics(const AttentionGradient<float>& a,
                              const Stream& stream) {
   using Tile = FloatBackwardTile<d>;
   launch_float_row_sums<d>(a, stream);
-  launch(stream, zero_d_q<d>, {grid_of(a, Tile::side), {Tile::threads}}, a);
+  launch_zero_d_q<d>(a, stream);
   launch(stream, backward_atomics<d>,
          {grid_of_keys(a, Tile::side), {Tile::threads}, Tile::shared_bytes},
          a);

@@ -21,18 +21,17 @@ using PlainBackwardTile = BackwardTile<d, 64, 8, 16>;
 /// @param k_rows the warp's first row of K, or of V
 /// @param q_smem Q's tile, or dO's
 /// @param lane   in the warp
-//! [rows]
 template <class Tile, class T>
 __device__ void multiply_rows(Scores<Tile>& s, const T* k_rows,
                               const T* q_smem, int lane) {
   constexpr int d = Tile::d;
   const int g = lane / 4, t = lane % 4;
 #pragma unroll
-  for (int l = 0; l < d; l += 16) {
+  for (int kk = 0; kk < d; kk += 16) {
     std::uint32_t k_frag[Tile::row_tiles][4];
 #pragma unroll
     for (int i = 0; i < Tile::row_tiles; ++i) {
-      const T* row = k_rows + (16 * i + g) * d + l + 2 * t;
+      const T* row = k_rows + (16 * i + g) * d + kk + 2 * t;
       k_frag[i][0] = load_pair(row);
       k_frag[i][1] = load_pair(row + 8 * d);
       k_frag[i][2] = load_pair(row + 8);
@@ -40,7 +39,7 @@ __device__ void multiply_rows(Scores<Tile>& s, const T* k_rows,
     }
 #pragma unroll
     for (int j = 0; j < Tile::query_tiles; ++j) {
-      const T* row = q_smem + (8 * j + g) * d + l + 2 * t;
+      const T* row = q_smem + (8 * j + g) * d + kk + 2 * t;
       const std::uint32_t q_frag[2] = {load_pair(row), load_pair(row + 8)};
 #pragma unroll
       for (int i = 0; i < Tile::row_tiles; ++i) {
@@ -49,14 +48,12 @@ __device__ void multiply_rows(Scores<Tile>& s, const T* k_rows,
     }
   }
 }
-//! [rows]
 
 /// dV += P^T dO for a warp's keys, or dK += dS^T Q: the right operand is read along its columns.
 /// @param sums     of the warp's keys
 /// @param p        the left operand, from registers
 /// @param d_o_smem dO's tile, or Q's
 /// @param lane     in the warp
-//! [columns]
 template <class Tile, class T>
 __device__ void multiply_columns(KeySums<Tile>& sums,
                                  const PackedScores<Tile>& p,
@@ -64,15 +61,15 @@ __device__ void multiply_columns(KeySums<Tile>& sums,
   constexpr int d = Tile::d;
   const int g = lane / 4, t = lane % 4;
 #pragma unroll
-  for (int query = 0; query < Tile::block_m; query += 16) {
+  for (int kk = 0; kk < Tile::block_m; kk += 16) {
     std::uint32_t p_frag[Tile::row_tiles][4];
 #pragma unroll
     for (int i = 0; i < Tile::row_tiles; ++i) {
-      probs_as_operand<T>(p_frag[i], p[i], query);
+      probs_as_operand<T>(p_frag[i], p[i], kk);
     }
 #pragma unroll
     for (int j = 0; j < Tile::columns / 8; ++j) {
-      const T* column = d_o_smem + (query + 2 * t) * d + 8 * j + g;
+      const T* column = d_o_smem + (kk + 2 * t) * d + 8 * j + g;
       const std::uint32_t d_o_frag[2] = {pack2(column[0], column[d]),
                                          pack2(column[8 * d], column[9 * d])};
 #pragma unroll
@@ -82,7 +79,6 @@ __device__ void multiply_columns(KeySums<Tile>& sums,
     }
   }
 }
-//! [columns]
 
 /// dQ += dS K for a warp's part of dQ, from dS^T, a row for each key.
 /// @param d_q     accumulators
@@ -90,7 +86,6 @@ __device__ void multiply_columns(KeySums<Tile>& sums,
 /// @param k_smem  K's tile
 /// @param warp    of the block
 /// @param lane    in the warp
-//! [both]
 template <class Tile, class T>
 __device__ void multiply_transposed(QuerySums<Tile>& d_q, const T* ds_smem,
                                     const T* k_smem, int warp, int lane) {
@@ -99,11 +94,11 @@ __device__ void multiply_transposed(QuerySums<Tile>& d_q, const T* ds_smem,
   const int row0 = warp % Tile::d_q_warp_rows * Tile::d_q_rows;
   const int col0 = warp / Tile::d_q_warp_rows * Tile::d_q_columns;
 #pragma unroll
-  for (int key = 0; key < Tile::block_n; key += 16) {
+  for (int kk = 0; kk < Tile::block_n; kk += 16) {
     std::uint32_t ds_frag[Tile::d_q_rows / 16][4];
 #pragma unroll
     for (int i = 0; i < Tile::d_q_rows / 16; ++i) {
-      const T* at = ds_smem + (key + 2 * t) * ld + row0 + 16 * i + g;
+      const T* at = ds_smem + (kk + 2 * t) * ld + row0 + 16 * i + g;
       ds_frag[i][0] = pack2(at[0], at[ld]);
       ds_frag[i][1] = pack2(at[8], at[ld + 8]);
       ds_frag[i][2] = pack2(at[8 * ld], at[9 * ld]);
@@ -111,7 +106,7 @@ __device__ void multiply_transposed(QuerySums<Tile>& d_q, const T* ds_smem,
     }
 #pragma unroll
     for (int j = 0; j < Tile::d_q_columns / 8; ++j) {
-      const T* column = k_smem + (key + 2 * t) * d + col0 + 8 * j + g;
+      const T* column = k_smem + (kk + 2 * t) * d + col0 + 8 * j + g;
       const std::uint32_t k_frag[2] = {pack2(column[0], column[d]),
                                        pack2(column[8 * d], column[9 * d])};
 #pragma unroll
@@ -121,7 +116,6 @@ __device__ void multiply_transposed(QuerySums<Tile>& d_q, const T* ds_smem,
     }
   }
 }
-//! [both]
 
 /// Dynamic shared memory of flash_backward_tensor_cores().
 template <class Tile, class T>
@@ -130,7 +124,6 @@ constexpr std::size_t plain_backward_bytes() {
 }
 
 /// dK and dV, and additions to d_q_accum. A block owns 128 keys and loops over the queries.
-//! [tensor_cores]
 template <int d, class T>
 __global__ void __launch_bounds__(256)
     flash_backward_tensor_cores(AttentionGradient<T> a) {
@@ -173,8 +166,7 @@ __global__ void __launch_bounds__(256)
     // S^T = K Q^T, dP^T = V dO^T
     multiply_rows<Tile>(p, k_smem + warp_key * d, q_smem, lane);
     multiply_rows<Tile>(d_s, v_smem + warp_key * d, d_o_smem, lane);
-    apply_mask_transposed_scores<Tile>(p, a, tile.query0, key0 + warp_key,
-                                       lane);
+    apply_mask_transposed<Tile>(p, a, tile.query0, key0 + warp_key, lane);
     PackedScores<Tile> p_packed, d_s_packed;
     // P = exp2(S - LSE), dS = P * (dP - delta), elementwise
 #pragma unroll
@@ -189,8 +181,9 @@ __global__ void __launch_bounds__(256)
       for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const int key = warp_key + 16 * i + 8 * h + lane / 4;
-          store_pair(ds_smem + key * Tile::block_m + 8 * j + lane % 4 * 2,
+          const int key = warp_key + 16 * i + fragment_row(lane, 2 * h);
+          store_pair(ds_smem + key * Tile::block_m + 8 * j +
+                         fragment_column(lane, 0),
                      d_s_packed[i][j][h]);
         }
       }
@@ -213,7 +206,6 @@ __global__ void __launch_bounds__(256)
                        a.d_v_strides.row, a, d_v, 1.0f, key0 + warp_key, 0,
                        lane);
 }
-//! [tensor_cores]
 
 /// Launches the rung.
 /// @tparam d     64 or 128, at least head_dim

@@ -34,16 +34,16 @@ __device__ void multiply_k_q(float (&s)[row_tiles][query_tiles][4],
   const int of_k = swizzled<d>(warp_key + lane % 16, lane / 16 * 8);
   const int of_q = swizzled<d>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll
-  for (int l = 0; l < d; l += 16) {
+  for (int kk = 0; kk < d; kk += 16) {
     std::uint32_t k_frag[row_tiles][4];
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
-      ldmatrix_x4(k_frag[i], k_smem + (of_k ^ l) + 16 * i * d);
+      ldmatrix_x4(k_frag[i], k_smem + (of_k ^ kk) + 16 * i * d);
     }
 #pragma unroll
     for (int j = 0; j < query_tiles / 2; ++j) {
       std::uint32_t q_frag[4];  // of 16 queries
-      ldmatrix_x4(q_frag, q_smem + (of_q ^ l) + 16 * j * d);
+      ldmatrix_x4(q_frag, q_smem + (of_q ^ kk) + 16 * j * d);
       const std::uint32_t low[2] = {q_frag[0], q_frag[1]};
       const std::uint32_t high[2] = {q_frag[2], q_frag[3]};
 #pragma unroll
@@ -52,7 +52,7 @@ __device__ void multiply_k_q(float (&s)[row_tiles][query_tiles][4],
         mma_m16n8k16<T>(s[i][2 * j + 1], k_frag[i], high);
       }
     }
-    overlap(l / 16);
+    overlap(kk / 16);
   }
 }
 
@@ -73,17 +73,16 @@ __device__ void multiply_p_d_o(
     int lane, int column0, Overlap overlap) {
   const int of_d_o = swizzled<d>(lane % 16, lane / 16 * 8) ^ column0;
 #pragma unroll
-  for (int query = 0; query < 8 * query_tiles; query += 16) {
+  for (int kk = 0; kk < 8 * query_tiles; kk += 16) {
     std::uint32_t p_frag[row_tiles][4];
 #pragma unroll
     for (int i = 0; i < row_tiles; ++i) {
-      probs_as_operand<T>(p_frag[i], p[i], query);
+      probs_as_operand<T>(p_frag[i], p[i], kk);
     }
 #pragma unroll
     for (int j = 0; j < column_tiles / 2; ++j) {
       std::uint32_t d_o_frag[4];  // of 16 columns
-      ldmatrix_x4_transposed(d_o_frag,
-                             d_o_smem + (of_d_o ^ 16 * j) + query * d);
+      ldmatrix_x4_transposed(d_o_frag, d_o_smem + (of_d_o ^ 16 * j) + kk * d);
       const std::uint32_t low[2] = {d_o_frag[0], d_o_frag[1]};
       const std::uint32_t high[2] = {d_o_frag[2], d_o_frag[3]};
 #pragma unroll
@@ -92,7 +91,7 @@ __device__ void multiply_p_d_o(
         mma_m16n8k16<T>(sums[i][2 * j + 1], p_frag[i], high);
       }
     }
-    overlap(query / 16);
+    overlap(kk / 16);
   }
 }
 
@@ -105,15 +104,15 @@ __device__ void store_score_gradients(T* ds_smem,
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = warp_key + 16 * i + 8 * h + lane / 4;
-      store_pair(ds_smem + swizzled<Tile::block_m>(row, 8 * j) + lane % 4 * 2,
+      const int row = warp_key + 16 * i + fragment_row(lane, 2 * h);
+      store_pair(ds_smem + swizzled<Tile::block_m>(row, 8 * j) +
+                     fragment_column(lane, 0),
                  d_s[i][j][h]);
     }
   }
 }
 
 /// dQ += dS K for a warp. dS lies transposed: ldmatrix transposes it back.
-//! [multiply_ds_k]
 template <class Tile, class T>
 __device__ void multiply_ds_k(QuerySums<Tile>& d_q, const T* ds_smem,
                               const T* k_smem, int warp, int lane) {
@@ -124,18 +123,18 @@ __device__ void multiply_ds_k(QuerySums<Tile>& d_q, const T* ds_smem,
       swizzled<Tile::block_m>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
   const int of_k = swizzled<Tile::d>(lane % 16, lane / 16 * 8);
 #pragma unroll
-  for (int key = 0; key < Tile::block_n; key += 16) {
+  for (int kk = 0; kk < Tile::block_n; kk += 16) {
     std::uint32_t ds_frag[rows][4];
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
       ldmatrix_x4_transposed(ds_frag[i], ds_smem + (of_ds ^ (row0 + 16 * i)) +
-                                             key * Tile::block_m);
+                                             kk * Tile::block_m);
     }
 #pragma unroll
     for (int j = 0; j < Tile::d_q_columns / 16; ++j) {
       std::uint32_t k_frag[4];  // of 16 columns
       ldmatrix_x4_transposed(
-          k_frag, k_smem + (of_k ^ (col0 + 16 * j)) + key * Tile::d);
+          k_frag, k_smem + (of_k ^ (col0 + 16 * j)) + kk * Tile::d);
       const std::uint32_t low[2] = {k_frag[0], k_frag[1]};
       const std::uint32_t high[2] = {k_frag[2], k_frag[3]};
 #pragma unroll
@@ -146,7 +145,6 @@ __device__ void multiply_ds_k(QuerySums<Tile>& d_q, const T* ds_smem,
     }
   }
 }
-//! [multiply_ds_k]
 
 /// Dynamic shared memory of flash_backward_swizzled_pipeline().
 template <class Tile, class T>
@@ -221,7 +219,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     if (exists(tile, a)) fetch(tile, 1 - stage);
     cp_async_commit();
     if (visible_keys(a, query0) < key0 + Tile::block_n) {
-      apply_mask_transposed_scores<Tile>(p, a, query0, key0 + warp_key, lane);
+      apply_mask_transposed<Tile>(p, a, query0, key0 + warp_key, lane);
     }
     // dP^T = V dO^T, overlapped with P^T = exp2(S^T - LSE)
     multiply_k_q<d>(d_s, v_smem, d_o_tile, warp_key, lane, [&](int part) {

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(Tile::threads, Tile::warps == 4 ? 2 : 1)
     if (exists(tile, a)) fetch(tile, 1 - stage);
     cp_async_commit();
     if (visible_keys(a, query0) < key0 + Tile::block_n) {
-      apply_mask_transposed_scores<Tile>(p, a, query0, key0 + warp_key, lane);
+      apply_mask_transposed<Tile>(p, a, query0, key0 + warp_key, lane);
     }
     // dP^T = V dO^T, overlapped with P^T = exp2(S^T - LSE)
     multiply_k_q<d>(d_s, v_smem, d_o_tile, warp_key, lane, [&](int part) {
@@ -141,31 +141,6 @@ using QueryGradientTile = QueryGradientSizes<d, d == 256 ? 32 : 64, 8>;
 template <int d>
 using SmallQueryGradientTile = QueryGradientSizes<d, d == 256 ? 16 : 32, 4>;
 
-/// Masks the keys that a query does not see.
-/// @param s      products of 16 queries and the tile's keys
-/// @param a      what is computed
-/// @param query0 the warp's first query
-/// @param key0   the tile's first key
-/// @param lane   in the warp
-template <int key_tiles, class T>
-__device__ void apply_mask_queries(float (&s)[1][key_tiles][4],
-                                   const Attention<T>& a, int query0,
-                                   int key0, int lane) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int visible = visible_keys(a, query0 + 8 * h + lane / 4) - key0;
-#pragma unroll
-    for (int j = 0; j < key_tiles; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (8 * j + lane % 4 * 2 + e >= visible) {
-          s[0][j][2 * h + e] = -INFINITY;
-        }
-      }
-    }
-  }
-}
-
 /// Dynamic shared memory of flash_backward_deterministic_queries().
 template <class Tile, class T>
 constexpr std::size_t query_gradient_bytes() {
@@ -175,7 +150,6 @@ constexpr std::size_t query_gradient_bytes() {
 /// dQ. A block owns queries and loops over the keys.
 /// @tparam Tile        a QueryGradientSizes
 /// @tparam has_dropout whether there may be dropout
-//! [queries]
 template <class Tile, class T, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, 1)
     flash_backward_deterministic_queries(AttentionGradient<T> a) {
@@ -186,8 +160,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   T* const v_smem = k_smem + 2 * Tile::kv_size;
   const int thread = threadIdx.x, lane = thread % kWarp;
   const int warp_row = thread / kWarp * Tile::warp_rows;
-  const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  const int query0 = block * Tile::block_m;
+  const int query0 = longest_first_m_block(a) * Tile::block_m;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
   const auto kv = head_of(a, blockIdx.z, blockIdx.y);
   const int tiles =
@@ -217,7 +190,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const std::int64_t row =
-        head.padded_row + query0 + warp_row + 8 * h + lane / 4;
+        head.padded_row + query0 + warp_row + fragment_row(lane, 2 * h);
     lse[h] = a.lse_base_2[row];
     delta[h] = a.delta[row];
   }
@@ -231,7 +204,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     float s[1][Tile::block_n / 8][4] = {}, d_p[1][Tile::block_n / 8][4] = {};
     multiply_q_k<d>(s, q_smem, k_smem + at, warp_row, lane);  // S = Q K^T
     if (visible_keys(a, query0) < key0 + Tile::block_n) {
-      apply_mask_queries(s, a, query0 + warp_row, key0, lane);
+      apply_mask(s, a, query0 + warp_row, key0, lane);
     }
     // dP = dO V^T
     multiply_q_k<d>(d_p, d_o_smem, v_smem + at, warp_row, lane);
@@ -243,8 +216,8 @@ __global__ void __launch_bounds__(Tile::threads, 1)
         float gradient = d_p[0][j][e];
         if constexpr (has_dropout) {
           gradient *= a.dropout.of_weight(
-              head.index, query0 + warp_row + 8 * (e / 2) + lane / 4,
-              key0 + 8 * j + lane % 4 * 2 + e % 2);
+              head.index, query0 + warp_row + fragment_row(lane, e),
+              key0 + 8 * j + fragment_column(lane, e));
         }
         s[0][j][e] = exp2_approx(s[0][j][e] * exponent_scale - lse[e / 2]) *
                      (gradient - delta[e / 2]);
@@ -252,22 +225,21 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     }
     multiply_p_v<d>(d_q, s, k_smem + at, lane);  // dQ += dS K
   }
-  const int row = query0 + warp_row + lane / 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    if (row + 8 * h >= a.length_q) continue;
-    T* const to = head.d_q + (row + 8 * h) * a.d_q_strides.row;
+    const int row = query0 + warp_row + fragment_row(lane, 2 * h);
+    if (row >= a.length_q) continue;
+    T* const to = head.d_q + row * a.d_q_strides.row;
 #pragma unroll
     for (int j = 0; j < d / 8; ++j) {
       if (8 * j < a.head_dim) {
-        store_pair(to + 8 * j + lane % 4 * 2,
+        store_pair(to + 8 * j + fragment_column(lane, 0),
                    pack2<T>(a.scale * d_q[0][j][2 * h],
                             a.scale * d_q[0][j][2 * h + 1]));
       }
     }
   }
 }
-//! [queries]
 
 /// Launches the rung.
 /// @tparam d     32, 64, 128 or 256, at least head_dim

@@ -26,7 +26,6 @@ struct WgmmaBackwardShared {
 /// Adds this lane's part of dQ to the accumulator.
 /// @param to  see d_q_accum_part()
 /// @param d_q this lane's
-//! [add_part]
 template <class Tile>
 __device__ void atomic_add_d_q(float* to, const QueryGradient<Tile>& d_q) {
   for_each_four<Tile::d_q_columns / 2>([&](int at, int i) {
@@ -34,11 +33,9 @@ __device__ void atomic_add_d_q(float* to, const QueryGradient<Tile>& d_q) {
                 make_float4(d_q[i], d_q[i + 1], d_q[i + 2], d_q[i + 3]));
   });
 }
-//! [add_part]
 
 /// dK, dV, and additions to d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile with one stage
-//! [wgmma]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
     flash_backward_wgmma(const __grid_constant__ TmaGradient<T> maps) {
@@ -110,7 +107,6 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups, 1)
   });
   epilogue<Tile>(shared, maps, block, d_k, d_v);
 }
-//! [wgmma]
 
 /// Launches the rung.
 /// @tparam d     64 or 128, at least head_dim

@@ -41,7 +41,6 @@ struct SpecializedBackwardShared {
 };
 
 /// The producer thread. K is loaded with the first tile of Q, V with the first one of dO.
-//! [fetch]
 template <class Tile, class T>
 __device__ void load_queries(SpecializedBackwardShared<Tile>& shared,
                              const TmaGradient<T>& maps,
@@ -77,7 +76,6 @@ __device__ void load_queries(SpecializedBackwardShared<Tile>& shared,
     at.advance();
   });
 }
-//! [fetch]
 
 /// A thread that adds a warpgroup's parts of dQ to the accumulator.
 template <class Tile, class T>
@@ -135,7 +133,6 @@ struct SpecializedMmaWarpgroup {
   /// A tile of queries.
   /// @param query0 the tile's first query
   /// @param masked whether some of its queries do not see all keys
-  //! [step]
   __device__ void step(int query0, bool masked) {
     TransposedScores<Tile> p, d_s;  // at first S^T and dP^T
     RoundedScores<Tile> p_operand, d_s_operand;
@@ -170,7 +167,6 @@ struct SpecializedMmaWarpgroup {
     //! [order]
     at.advance();
   }
-  //! [step]
 
   /// All tiles of a block.
   __device__ void mainloop(const NBlock& block) {
@@ -182,7 +178,6 @@ struct SpecializedMmaWarpgroup {
 
 /// dK, dV, and additions to d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile
-//! [warp_specialized]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_specialized(const __grid_constant__ TmaGradient<T> maps) {
@@ -207,7 +202,6 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   mma.mainloop(block);
   epilogue<Tile>(shared, maps, block, mma.d_k, mma.d_v);
 }
-//! [warp_specialized]
 
 /// Launches the rung.
 /// @tparam d     64 or 128, at least head_dim

@@ -1,6 +1,6 @@
 /// @file
 /// dQ one tile later. dS of a tile goes to the other warpgroup through shared memory, and in rung
-/// 09 both wait for it at a barrier. Here its product with K is issued a tile later, together with
+/// 09 both wait for it at a barrier. Here its matmul with K is issued a tile later, together with
 /// dV and dK of that tile. So the two warpgroups need not stay in step: one computes P and dS
 /// while the other's matmuls run. Under the causal mask the blocks with the most queries go first.
 ///
@@ -10,7 +10,6 @@
 #include <type_traits>
 
 #include "06_flash_backward/kernels/09_warp_specialized.cuh"
-#include "06_flash_backward/kernels/n_block_scheduler.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -60,7 +59,6 @@ struct DelayedMmaWarpgroup {
   /// @tparam first  whether it is the block's first one
   /// @param  query0 the tile's first query
   /// @param  masked whether some of its queries do not see all keys
-  //! [step]
   template <bool first>
   __device__ void step(int query0, bool masked) {
     TransposedScores<Tile> p, d_s;  // at first S^T and dP^T
@@ -101,11 +99,10 @@ struct DelayedMmaWarpgroup {
     //! [order]
     at.advance();
   }
-  //! [step]
 
   /// All tiles of a block.
   __device__ void mainloop(const NBlock& block) {
-    const int group = a.heads / a.kv_heads;
+    const int group = group_size(a);
     const int per_head = block.m_blocks.max - block.m_blocks.min;
     if (per_head <= 0) return;
     int m_block = block.m_blocks.start;
@@ -140,7 +137,6 @@ __device__ void compute_n_block(DelayedBackwardShared<Tile>& shared,
 
 /// dK, dV, and additions to d_q_accum. A block owns keys and loops over the queries.
 /// @tparam Tile HopperBackwardTile
-//! [delayed]
 template <class Tile, class T>
 __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
     flash_backward_delayed_dq(const __grid_constant__ TmaGradient<T> maps,
@@ -163,7 +159,6 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
   compute_n_block(shared, maps, block, warpgroup);
 }
-//! [delayed]
 
 /// Launches the rung.
 /// @tparam d     64 or 128, at least head_dim

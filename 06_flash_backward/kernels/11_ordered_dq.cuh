@@ -14,19 +14,50 @@
 
 namespace fa::FA_TARGET {
 
+/// The semaphore of a warpgroup's part of a tile of d_q_accum; row is the tile's first in the
+/// workspace.
+template <class T>
+__device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
+                                   std::int64_t row, int warpgroup) {
+  return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
+}
+
+/// The row statistics of rung 10, semaphores that are zero, and an accumulator that is zero only for
+/// queries that see no key: for the others the first block stores.
+/// @tparam d columns of d_q_accum, at least head_dim
+template <int d, class T>
+__device__ void preprocess_rows_and_semaphores(
+    const AttentionGradient<T>& a) {
+  with_row_delta<d>(a, [&](const auto& head, int row, int col, float delta) {
+    const std::int64_t padded = head.padded_row + row;
+    const int next_tile = (row / kSemaphoreRows + 1) * kSemaphoreRows;
+    if (visible_keys(a, next_tile - 1) <= 0) {
+      zero_d_q_accum<d>(a, padded, col);
+    }
+    if (col > 0) return;
+    if (row % kSemaphoreRows < 2) {
+      a.d_q_semaphores[padded / kSemaphoreRows * 2 + row % kSemaphoreRows] =
+          0;
+    }
+    store_row_statistics(a, head, row, delta);
+  });
+}
+/// The kernel that computes them.
+template <int d, class T>
+__global__ void preprocess_semaphores(AttentionGradient<T> a) {
+  preprocess_rows_and_semaphores<d>(a);
+}
+
 /// How many blocks add to a tile of queries before this one.
-//! [turn]
 template <class Tile, class T>
 __device__ int accumulation_rank(const Attention<T>& a, const NBlock& block,
                                  int query0) {
   const int visible = visible_keys(a, query0 + Tile::block_m - 1);
   return (visible - 1) / Tile::block_n - block.key0 / Tile::block_n;
 }
-//! [turn]
 
 /// A thread that adds a warpgroup's parts of dQ to the accumulator, in order.
 /// @return where the block's next parts are in its pipeline
-//! [add_in_order]
 template <class Tile, class Shared, class T>
 __device__ PipelineState<1> accumulate_d_q_in_order(
     Shared& shared, const AttentionGradient<T>& a, const NBlock& block,
@@ -58,27 +89,21 @@ __device__ PipelineState<1> accumulate_d_q_in_order(
   });
   return at;
 }
-//! [add_in_order]
 
-/// dK, dV, and ordered additions to d_q_accum. A block owns keys and loops over the queries.
-/// @tparam Tile HopperBackwardTile
-//! [in_turn]
+/// dK, dV, and ordered additions to d_q_accum: a block owns keys and loops over the queries.
+/// @param shared of the block; its barriers are ready
 template <class Tile, class T>
-__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    flash_backward_ordered_dq(const __grid_constant__ TmaGradient<T> maps,
-                              const TileScheduler scheduler) {
+__device__ void ordered_dq_block(DelayedBackwardShared<Tile>& shared,
+                                 const TmaGradient<T>& maps,
+                                 const TileScheduler& scheduler) {
   const AttentionGradient<T>& a = maps.a;
   const WorkTile work = work_tile(blockIdx.x, scheduler);  // last keys first
   const NBlock block = n_block<Tile>(a, work.block, work.head, work.batch);
-  auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
-  launch_dependents();
-  shared.init();
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
     setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     const int warp = threadIdx.x / kWarp % 4;
     if (threadIdx.x % kWarp != 0) return;
-    grid_dependency_wait();  // for rung 15
     if (warp == 0) load_queries(shared, maps, block);
     if (warp > 0 && warp <= kKeyWarpgroups) {
       accumulate_d_q_in_order<Tile>(shared, a, block, warp - 1);
@@ -88,16 +113,24 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
   compute_n_block(shared, maps, block, warpgroup);
 }
-//! [in_turn]
+/// The kernel.
+/// @tparam Tile HopperBackwardTile
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    flash_backward_ordered_dq(const __grid_constant__ TmaGradient<T> maps,
+                              const TileScheduler scheduler) {
+  auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
+  shared.init();
+  ordered_dq_block(shared, maps, scheduler);
+}
 
 /// Launches the rung.
 /// @tparam d     64, 96 or 128, at least head_dim
 /// @param a      with a Workspace{d, true}
 /// @param stream where
-/// @param with_pdl whether the kernels start early, as in rung 15
 template <int d, class T>
 void launch_backward_ordered_dq(const AttentionGradient<T>& a,
-                                const Stream& stream, bool with_pdl = false) {
+                                const Stream& stream) {
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
@@ -108,10 +141,9 @@ void launch_backward_ordered_dq(const AttentionGradient<T>& a,
          {grid_of_work(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},
           sizeof(DelayedBackwardShared<Tile>),
-          Tile::stages,
-          with_pdl},
+          Tile::stages},
          maps, scheduler);
-  launch_tma_postprocess<Tile>(maps, stream, with_pdl);
+  launch_tma_postprocess<Tile>(maps, stream);
 }
 
 }  // namespace fa::FA_TARGET

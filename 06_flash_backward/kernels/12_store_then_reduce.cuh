@@ -6,7 +6,7 @@
 /// Source: the idea is ours.
 #pragma once
 
-#include "06_flash_backward/kernels/10_delayed_dq.cuh"
+#include "06_flash_backward/kernels/11_ordered_dq.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -16,7 +16,6 @@ constexpr unsigned kStored = 1u << 31;
 
 /// A thread that stores a warpgroup's parts of dQ, or adds them to what another block has stored.
 /// @return where the block's next parts are in its pipeline
-//! [store_or_reduce]
 template <class Tile, class Shared, class T>
 __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
                                                 const AttentionGradient<T>& a,
@@ -53,41 +52,20 @@ __device__ PipelineState<1> store_or_reduce_d_q(Shared& shared,
   });
   return at;
 }
-//! [store_or_reduce]
 
-/// The block of keys for a place in the order. Without a mask each block of a head begins with
-/// another tile of queries.
-//! [first_stores]
+/// dK, dV, and d_q_accum: a block owns keys and loops over the queries.
+/// @param shared of the block; its barriers are ready
 template <class Tile, class T>
-__device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
-                                 const TileScheduler& scheduler) {
-  NBlock block = longest_first_n_block<Tile>(a, tile_index, scheduler);
-  if (!a.causal) {
-    block.m_blocks.start = static_cast<int>(std::int64_t{block.key0} *
-                                            block.m_blocks.max / a.length_k);
-  }
-  return block;
-}
-//! [first_stores]
-
-/// dK, dV, and d_q_accum. A block owns keys and loops over the queries.
-/// @tparam Tile HopperBackwardTile
-template <class Tile, class T>
-__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    flash_backward_store_then_reduce(
-        const __grid_constant__ TmaGradient<T> maps,
-        const TileScheduler scheduler) {
+__device__ void store_then_reduce_block(DelayedBackwardShared<Tile>& shared,
+                                        const TmaGradient<T>& maps,
+                                        const TileScheduler& scheduler) {
   const AttentionGradient<T>& a = maps.a;
   const NBlock block = spread_n_block<Tile>(a, blockIdx.x, scheduler);
-  auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
-  launch_dependents();
-  shared.init();
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
     setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     const int warp = threadIdx.x / kWarp % 4;
     if (threadIdx.x % kWarp != 0) return;
-    grid_dependency_wait();  // for rung 15
     if (warp == 0) load_queries(shared, maps, block);
     if (warp > 0 && warp <= kKeyWarpgroups) {
       store_or_reduce_d_q<Tile>(shared, a, block, warp - 1);
@@ -97,16 +75,25 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   setmaxnreg_inc<kBackwardConsumerRegisters<Tile>>();
   compute_n_block(shared, maps, block, warpgroup);
 }
+/// The kernel.
+/// @tparam Tile HopperBackwardTile
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    flash_backward_store_then_reduce(
+        const __grid_constant__ TmaGradient<T> maps,
+        const TileScheduler scheduler) {
+  auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
+  shared.init();
+  store_then_reduce_block(shared, maps, scheduler);
+}
 
 /// Launches the rung.
 /// @tparam d     64, 96 or 128, at least head_dim
 /// @param a      with a Workspace{d, true}
 /// @param stream where
-/// @param with_pdl whether the kernels start early, as in rung 15
 template <int d, class T>
 void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
-                                       const Stream& stream,
-                                       bool with_pdl = false) {
+                                       const Stream& stream) {
   using Tile = HopperBackwardTileFor<T, d>;
   launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
@@ -116,10 +103,9 @@ void launch_backward_store_then_reduce(const AttentionGradient<T>& a,
          {grid_of_work(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},
           sizeof(DelayedBackwardShared<Tile>),
-          Tile::stages,
-          with_pdl},
+          Tile::stages},
          maps, scheduler);
-  launch_tma_postprocess<Tile>(maps, stream, with_pdl);
+  launch_tma_postprocess<Tile>(maps, stream);
 }
 
 }  // namespace fa::FA_TARGET

@@ -13,7 +13,8 @@
 /// Source: the order of the matmuls is ours.
 #pragma once
 
-#include "06_flash_backward/kernels/n_block_scheduler.cuh"
+#include "06_flash_backward/kernels/row_scores.cuh"
+#include "06_flash_backward/kernels/wide_producer.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -30,10 +31,11 @@ struct WideTile {
   static constexpr int d_v = head_dim_v;  ///< columns of V and dO
   static constexpr int block_m = kQueries;
   static constexpr int block_n = kKeys;
-  static constexpr int stages = 2;  ///< of the tiles in the loop
+  static constexpr int box_keys = block_n;  ///< see TmaGradient
+  static constexpr int stages = 2;          ///< of the tiles in the loop
   using QTile = SwizzledTile<T, block_m, d>;
   using DOTile = SwizzledTile<T, block_m, d_v>;
-  using KvTile = SwizzledTile<T, block_n, d>;  ///< of K
+  using KTile = SwizzledTile<T, block_n, d>;
   using VTile = SwizzledTile<T, block_n, d_v>;
 };
 /// Queries of a block that owns queries: 64 for each warpgroup.
@@ -45,7 +47,7 @@ static_assert(kPaddedRows % kWideQueries == 0,
 /// dK.
 template <class Tile>
 struct WideKeysShared {
-  typename Tile::KvTile k;
+  typename Tile::KTile k;
   typename Tile::VTile v;
   typename Tile::QTile q[Tile::stages];
   typename Tile::DOTile d_o[Tile::stages];
@@ -68,54 +70,6 @@ struct WideKeysShared {
     __syncthreads();  // the barriers are ready
   }
 };
-
-/// The producer thread of a block that owns keys. K is loaded with the first tile of Q, V with the
-/// first one of dO.
-/// @param shared     of the block: k, v, q, d_o, lse, delta and their pipelines
-/// @param maps       of the tensors
-/// @param block      of keys
-/// @param more_bytes that load_more loads
-/// @param load_more  load_more(barrier) loads what else belongs to K
-template <class Tile, class Shared, class T, class Load>
-__device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
-                                  const NBlock& block, int more_bytes,
-                                  Load load_more) {
-  constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
-  const AttentionGradient<T>& a = maps.a;
-  bool first = true;
-  PipelineState<Tile::stages> at;
-  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
-    const std::int64_t row = workspace_row(a, block, head, query0);
-    Mbarrier& q_full = shared.q_pipe.producer_acquire(
-        at, (first ? shared.k.bytes + more_bytes : 0) + shared.q[0].bytes +
-                row_bytes);
-    if (first) {
-      load_tile(shared.k, maps.k, q_full, block.key0, block.kv_head,
-                block.batch, CacheHint::kEvictFirst);
-      load_more(q_full);
-    }
-    load_tile(shared.q[at.stage], maps.q, q_full, query0, head, block.batch,
-              CacheHint::kEvictLast);
-    bulk_load(shared.lse[at.stage], a.lse_base_2 + row, row_bytes, q_full);
-    Mbarrier& d_o_full = shared.d_o_pipe.producer_acquire(
-        at, (first ? shared.v.bytes : 0) + shared.d_o[0].bytes + row_bytes);
-    if (first) {
-      load_tile(shared.v, maps.v, d_o_full, block.key0, block.kv_head,
-                block.batch, CacheHint::kEvictFirst);
-    }
-    load_tile(shared.d_o[at.stage], maps.d_o, d_o_full, query0, head,
-              block.batch, CacheHint::kEvictLast);
-    bulk_load(shared.delta[at.stage], a.delta + row, row_bytes, d_o_full);
-    first = false;
-    at.advance();
-  });
-}
-/// The same where nothing else belongs to K.
-template <class Tile, class Shared, class T>
-__device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
-                                  const NBlock& block) {
-  load_wide_queries<Tile>(shared, maps, block, 0, [](Mbarrier&) {});
-}
 
 /// The warpgroup that computes P and dV.
 template <class Tile>
@@ -230,7 +184,7 @@ __device__ void wide_mainloop(Mma& mma, const NBlock& block) {
   const auto& a = mma.a;
   const int per_head = block.m_blocks.max - block.m_blocks.min;
   if (per_head <= 0) return;
-  const int all = per_head * (a.heads / a.kv_heads);
+  const int all = per_head * group_size(a);
   int m_block = block.m_blocks.start;
 #pragma unroll 1
   for (int i = 0; i < all; ++i) {
@@ -257,7 +211,6 @@ __device__ void wide_epilogue(const TensorMap& map, const float (&x)[r],
 }
 
 /// A block that owns keys: dK and dV.
-//! [wide_keys]
 template <class Tile, class T>
 __device__ void wide_keys_block(const TmaGradient<T>& maps,
                                 const NBlock& block) {
@@ -285,14 +238,13 @@ __device__ void wide_keys_block(const TmaGradient<T>& maps,
                   block.kv_head, block.batch);
   }
 }
-//! [wide_keys]
 
 /// What a block that owns queries keeps in shared memory. In the end q is room for dQ.
 template <class Tile>
 struct WideQueriesShared {
   typename Tile::QTile q[kKeyWarpgroups];
   typename Tile::DOTile d_o[kKeyWarpgroups];
-  typename Tile::KvTile k[Tile::stages];
+  typename Tile::KTile k[Tile::stages];
   typename Tile::VTile v;
   Pipeline<Tile::stages> k_pipe;
   Pipeline<1> v_pipe;
@@ -321,13 +273,12 @@ template <class Tile, class T>
 __device__ MBlock wide_m_block(const Attention<T>& a, const WorkTile& work) {
   const int query0 = work.block * kWideQueries;
   return {
-      query0, work.head, work.head / (a.heads / a.kv_heads), work.batch,
+      query0, work.head, kv_head_of(a, work.head), work.batch,
       ceil_div(visible_keys(a, query0 + kWideQueries - 1), Tile::block_n)};
 }
 
 /// The producer thread of a block that owns queries. Q is loaded with the first tile of K, dO with
 /// the first one of V.
-//! [load_keys]
 template <class Tile, class T>
 __device__ void load_wide_keys(WideQueriesShared<Tile>& shared,
                                const TmaGradient<T>& maps,
@@ -347,7 +298,7 @@ __device__ void load_wide_keys(WideQueriesShared<Tile>& shared,
     const int key0 = tile * Tile::block_n;
     const int tiles_of_queries = tile == 0 ? kKeyWarpgroups : 0;
     Mbarrier& k_full = shared.k_pipe.producer_acquire(
-        k_at, tiles_of_queries * Tile::QTile::bytes + Tile::KvTile::bytes);
+        k_at, tiles_of_queries * Tile::QTile::bytes + Tile::KTile::bytes);
     if (tile == 0) load_rows_of(shared.q, maps.q, k_full);
     load_tile(shared.k[k_at.stage], maps.k, k_full, key0, block.kv_head,
               block.batch, CacheHint::kEvictLast);
@@ -358,70 +309,6 @@ __device__ void load_wide_keys(WideQueriesShared<Tile>& shared,
               CacheHint::kEvictLast);
     k_at.advance();
     v_at.advance();
-  }
-}
-//! [load_keys]
-
-/// Masks the keys that a query does not see.
-/// @param s      products of queries and keys
-/// @param a      what is computed
-/// @param query0 the warpgroup's first query
-/// @param key0   the tile's first key
-template <class T, int r>
-__device__ void apply_mask_rows(float (&s)[r], const Attention<T>& a,
-                                int query0, int key0) {
-  const int column = threadIdx.x % 4 * 2;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int visible = visible_keys(a, query0 + lane_row(h)) - key0 - column;
-#pragma unroll
-    for (int j = 0; j < r / 4; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (8 * j + e >= visible) row_element(s, h, 2 * j + e) = -INFINITY;
-      }
-    }
-  }
-}
-
-/// P = exp2(scale S - LSE).
-/// @param s          products of queries and keys; P on return
-/// @param lse_base_2 of this lane's two rows
-/// @param scale      of the scores / ln 2
-template <int r>
-__device__ void recompute_prob_rows(float (&s)[r],
-                                    const float (&lse_base_2)[2],
-                                    float scale) {
-#pragma unroll
-  for (int j = 0; j < r / 4; ++j) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& x = row_element(s, h, 2 * j + e);
-        x = exp2_approx(x * scale - lse_base_2[h]);
-      }
-    }
-  }
-}
-
-/// dS = P * (dP - delta), elementwise.
-/// @param d_p   dP; dS on return
-/// @param p     P
-/// @param delta of this lane's two rows
-template <int r>
-__device__ void score_gradient_rows(float (&d_p)[r], const float (&p)[r],
-                                    const float (&delta)[2]) {
-#pragma unroll
-  for (int j = 0; j < r / 4; ++j) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float& x = row_element(d_p, h, 2 * j + e);
-        x = row_element(p, h, 2 * j + e) * (x - delta[h]);
-      }
-    }
   }
 }
 
@@ -439,8 +326,9 @@ struct DQWarpgroup {
   PipelineState<Tile::stages> k_at{};
   PipelineState<Tile::stages> k_last{};  ///< of the previous tile
   PipelineState<1> v_at{};
-  KeyGradient<Tile> d_q{};
-  RoundedScores<Tile> d_s_operand{};  ///< of the previous tile
+  float d_q[Tile::d / 2]{};  ///< this lane's part of 64 x d
+  // Of the previous tile.
+  std::uint32_t d_s_operand[Tile::block_n / 16][4]{};
 
   /// Reads LSE and delta of this lane's rows.
   /// @param row of the workspace: the warpgroup's first
@@ -456,7 +344,7 @@ struct DQWarpgroup {
   //! [queries]
   __device__ void step(int key0) {
     const bool first = key0 == 0;
-    TransposedScores<Tile> p, d_s;  // at first S and dP, not transposed here
+    float p[Tile::block_n / 2], d_s[Tile::block_n / 2];  // at first S and dP
     // dQ += dS K of the previous tile, S = Q K^T, dP = dO V^T
     if (!first) {
       issue_gemm_rs(d_q, d_s_operand, shared.k[k_last.stage]);
@@ -472,7 +360,7 @@ struct DQWarpgroup {
     // P = exp2(S - LSE)
     wgmma_wait<1>(p);
     if (visible_keys(a, query0) < key0 + Tile::block_n) {
-      apply_mask_rows(p, a, query0, key0);
+      apply_mask(p, a, query0, key0);
     }
     recompute_prob_rows(p, lse, a.scale * kLog2E);
     // dS = P * (dP - delta), elementwise
@@ -497,7 +385,6 @@ struct DQWarpgroup {
   }
 
   /// All tiles of keys of a block, which loads n_blocks of them.
-  //! [run]
   __device__ void mainloop(int n_blocks) {
     const int visible =
         ceil_div(visible_keys(a, query0 + kQueries - 1), Tile::block_n);
@@ -510,11 +397,9 @@ struct DQWarpgroup {
     }
     for (int i = visible; i < n_blocks; ++i) skip();
   }
-  //! [run]
 };
 
 /// A block that owns queries: dQ.
-//! [wide_queries]
 template <class Tile, class T>
 __device__ void wide_queries_block(const TmaGradient<T>& maps,
                                    const MBlock& block) {
@@ -537,7 +422,6 @@ __device__ void wide_queries_block(const TmaGradient<T>& maps,
   wide_epilogue(maps.d_q, mma.d_q, a.scale, shared.q[warpgroup], query0,
                 block.head, block.batch);
 }
-//! [wide_queries]
 
 /// Shared memory of a block of either kind.
 template <class Tile>
@@ -579,7 +463,7 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
 /// the last SMs: those of keys where several heads share them.
 template <class Tile, class T>
 WideOrder wide_order(const AttentionGradient<T>& a) {
-  const int heads = a.batch * a.heads, group = a.heads / a.kv_heads;
+  const int heads = a.batch * a.heads, group = group_size(a);
   const std::int64_t bytes = std::int64_t{a.length_k} *
                              (Tile::d + Tile::d_v) *
                              static_cast<std::int64_t>(sizeof(T)) / group;

@@ -4,7 +4,6 @@
 /// sequence a block of keys has few tiles of queries, and to start and end takes as long as they.
 #pragma once
 
-#include "06_flash_backward/kernels/11_ordered_dq.cuh"
 #include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 
 namespace fa::FA_TARGET {
@@ -71,7 +70,6 @@ __device__ NBlock scheduled_n_block(const Attention<T>& a, int tile_index,
 }
 
 /// The thread with the tile scheduler: takes blocks of keys, tells the others, and loads Q and dO.
-//! [schedule]
 template <class Tile, bool ordered, class T>
 __device__ void schedule_and_load(PersistentBackwardShared<Tile>& shared,
                                   const TmaGradient<T>& maps,
@@ -108,7 +106,6 @@ __device__ void schedule_and_load(PersistentBackwardShared<Tile>& shared,
     });
   }
 }
-//! [schedule]
 
 /// Calls visit(block, count) for each block of keys that the thread with the scheduler has taken.
 template <class Tile, class Visit>
@@ -158,7 +155,6 @@ __device__ inline NBlock warp_uniform_block(const NBlock& block) {
 /// @param work  in shared memory: registers are few
 /// @param count of blocks before
 /// @param at    of Q, dO and dS
-//! [process]
 template <class Tile, class T>
 __device__ void process_n_block(PersistentBackwardShared<Tile>& shared,
                                 const TmaGradient<T>& maps,
@@ -189,27 +185,19 @@ __device__ void process_n_block(PersistentBackwardShared<Tile>& shared,
   }
   //! [release]
 }
-//! [process]
 
-/// dK, dV, and d_q_accum.
-/// @tparam Tile    HopperBackwardTile
+/// dK, dV, and d_q_accum, for blocks of keys until none is left.
 /// @tparam ordered whether blocks add to dQ in the order of rung 11, or as in rung 12
-//! [persistent]
+/// @param  shared  of the block; its barriers are ready
 template <class Tile, bool ordered, class T>
-__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
-    flash_backward_persistent(const __grid_constant__ TmaGradient<T> maps,
-                              const TileScheduler scheduler) {
-  auto& shared = *dynamic_shared<PersistentBackwardShared<Tile>>();
-  //! [start]
-  launch_dependents();
-  shared.init();
+__device__ void persistent_block(PersistentBackwardShared<Tile>& shared,
+                                 const TmaGradient<T>& maps,
+                                 const TileScheduler& scheduler) {
   const int warpgroup = warpgroup_index();
   if (warpgroup == kKeyWarpgroups) {
     setmaxnreg_dec<kBackwardProducerRegisters<Tile>>();
     const int warp = threadIdx.x / kWarp % 4;
     if (threadIdx.x % kWarp != 0) return;
-    grid_dependency_wait();  // for rung 15
-    //! [start]
     if (warp == 0) schedule_and_load<Tile, ordered>(shared, maps, scheduler);
     if (warp > 0 && warp <= kKeyWarpgroups) {
       PipelineState<1> at;
@@ -237,14 +225,43 @@ __global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
   }
   //! [loop]
 }
-//! [persistent]
+/// The kernel.
+/// @tparam Tile HopperBackwardTile
+template <class Tile, bool ordered, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    flash_backward_persistent(const __grid_constant__ TmaGradient<T> maps,
+                              const TileScheduler scheduler) {
+  auto& shared = *dynamic_shared<PersistentBackwardShared<Tile>>();
+  shared.init();
+  persistent_block<Tile, ordered>(shared, maps, scheduler);
+}
+
+/// What rung 11 computes of each row, and a tile counter that is zero.
+/// @tparam d columns of d_q_accum, at least head_dim
+template <int d, class T>
+__device__ void preprocess_rows_and_counter(const AttentionGradient<T>& a) {
+  preprocess_rows_and_semaphores<d>(a);
+  if (blockIdx.x + blockIdx.y + blockIdx.z + threadIdx.x == 0) {
+    *a.tile_counter = 0;
+  }
+}
+/// The kernel that computes them.
+template <int d, class T>
+__global__ void preprocess_persistent(AttentionGradient<T> a) {
+  preprocess_rows_and_counter<d>(a);
+}
+
+/// A block for each SM, or for each tile of work if these are fewer.
+inline Size persistent_grid(const TileScheduler& scheduler) {
+  return {std::min(grid_of_work(scheduler).x,
+                   static_cast<unsigned>(device_properties().sm_count))};
+}
 
 /// Whether blocks of keys have so few tiles of queries that persistent blocks are faster: on an H200
 /// with 64 columns up to 8192 queries under the causal mask, or else 2048.
 template <class T>
 bool prefers_persistent_blocks(const AttentionGradient<T>& a) {
-  const std::int64_t queries =
-      std::int64_t{a.length_q} * (a.heads / a.kv_heads);
+  const std::int64_t queries = std::int64_t{a.length_q} * group_size(a);
   return a.head_dim <= 64 && queries <= (a.causal ? 8192 : 2048);
 }
 
@@ -252,13 +269,12 @@ bool prefers_persistent_blocks(const AttentionGradient<T>& a) {
 /// @tparam ordered whether every run gives the same bits, as in rung 11
 /// @param a      with a Workspace{64, true}, head_dim at most 64
 /// @param stream where
-/// @param with_pdl whether the kernels start early, as in rung 15
 template <bool ordered, class T>
 void launch_backward_persistent(const AttentionGradient<T>& a,
-                                const Stream& stream, bool with_pdl = false) {
+                                const Stream& stream) {
   constexpr int d = 64;
   using Tile = HopperBackwardTileFor<T, d>;
-  launch(stream, preprocess_semaphores<d, T>, preprocess_launch<d>(a), a);
+  launch(stream, preprocess_persistent<d, T>, preprocess_launch<d>(a), a);
   const TmaGradient<T> maps = tma_gradient<Tile>(a);
   const TileScheduler scheduler = n_block_scheduler<Tile>(
       a, ordered ? HeadsTogether::kOrdered : HeadsTogether::kCausalBalanced);
@@ -266,10 +282,9 @@ void launch_backward_persistent(const AttentionGradient<T>& a,
          {persistent_grid(scheduler),
           {kWarpgroup * (kKeyWarpgroups + 1)},
           sizeof(PersistentBackwardShared<Tile>),
-          Tile::stages,
-          with_pdl},
+          Tile::stages},
          maps, scheduler);
-  launch_tma_postprocess<Tile>(maps, stream, with_pdl);
+  launch_tma_postprocess<Tile>(maps, stream);
 }
 
 }  // namespace fa::FA_TARGET

@@ -11,25 +11,107 @@
 
 namespace fa::FA_TARGET {
 
-/// Launches the rung: the kernels of rung 14 where persistent blocks are faster, or else those of
-/// rungs 11 and 12.
+/// The first kernel of a pass: the second one may start at once.
+template <int d, class T>
+__global__ void dependent_preprocess(AttentionGradient<T> a) {
+  launch_dependents();
+  preprocess_rows_and_counter<d>(a);
+}
+
+/// The second one, as in rung 14.
+//! [start]
+template <class Tile, bool ordered, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    dependent_persistent(const __grid_constant__ TmaGradient<T> maps,
+                         const TileScheduler scheduler) {
+  auto& shared = *dynamic_shared<PersistentBackwardShared<Tile>>();
+  launch_dependents();
+  shared.init();
+  grid_dependency_wait();  // for delta, LSE, semaphores and the tile counter
+  persistent_block<Tile, ordered>(shared, maps, scheduler);
+}
+//! [start]
+/// The second one, as in rung 11.
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    dependent_ordered_dq(const __grid_constant__ TmaGradient<T> maps,
+                         const TileScheduler scheduler) {
+  auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
+  launch_dependents();
+  shared.init();
+  grid_dependency_wait();
+  ordered_dq_block(shared, maps, scheduler);
+}
+/// The second one, as in rung 12.
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup*(kKeyWarpgroups + 1), 1)
+    dependent_store_then_reduce(const __grid_constant__ TmaGradient<T> maps,
+                                const TileScheduler scheduler) {
+  auto& shared = *dynamic_shared<DelayedBackwardShared<Tile>>();
+  launch_dependents();
+  shared.init();
+  grid_dependency_wait();
+  store_then_reduce_block(shared, maps, scheduler);
+}
+
+/// The third one.
+template <class Tile, class T>
+__global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
+    dependent_postprocess(const __grid_constant__ TmaGradient<T> maps) {
+  grid_dependency_wait();  // for the sums of dQ
+  postprocess_m_block<Tile>(maps);
+}
+
+/// Launches the three kernels of a pass. The first one has no attribute: a pass does not overlap with
+/// what stands before it on the stream.
+/// @tparam Shared of the second kernel
+/// @param  second the kernel
+/// @param  grid   its blocks
+//! [launch]
+template <class Tile, class Shared, class T>
+void launch_dependent(void (*second)(TmaGradient<T>, TileScheduler),
+                      const Size& grid, const AttentionGradient<T>& a,
+                      const TileScheduler& scheduler, const Stream& stream) {
+  constexpr int d = Tile::d;
+  launch(stream, dependent_preprocess<d, T>, preprocess_launch<d>(a), a);
+  const TmaGradient<T> maps = tma_gradient<Tile>(a);
+  Launch sizes{grid,
+               {kWarpgroup * (kKeyWarpgroups + 1)},
+               sizeof(Shared),
+               Tile::stages};
+  sizes.with_pdl = true;
+  launch(stream, second, sizes, maps, scheduler);
+  sizes = tma_postprocess_launch<Tile>(a);
+  sizes.with_pdl = true;
+  launch(stream, dependent_postprocess<Tile, T>, sizes, maps);
+}
+//! [launch]
+
+/// Launches the rung: as rung 14 where persistent blocks are faster, or else as rungs 11 and 12.
 /// @tparam d            64, 96 or 128, at least head_dim
 /// @param a             with a Workspace{d, true}
 /// @param deterministic whether every run gives the same bits
 /// @param stream        where
-//! [launch]
 template <int d, class T>
 void launch_backward_dependent(const AttentionGradient<T>& a,
                                bool deterministic, const Stream& stream) {
-  constexpr bool with_pdl = true;
-  if (prefers_persistent_blocks(a)) {
-    deterministic ? launch_backward_persistent<true>(a, stream, with_pdl)
-                  : launch_backward_persistent<false>(a, stream, with_pdl);
-  } else {
-    deterministic ? launch_backward_ordered_dq<d>(a, stream, with_pdl)
-                  : launch_backward_store_then_reduce<d>(a, stream, with_pdl);
+  using Tile = HopperBackwardTileFor<T, d>;
+  const TileScheduler scheduler = n_block_scheduler<Tile>(
+      a, deterministic ? HeadsTogether::kOrdered
+                       : HeadsTogether::kCausalBalanced);
+  if constexpr (d == 64) {
+    if (prefers_persistent_blocks(a)) {
+      launch_dependent<Tile, PersistentBackwardShared<Tile>>(
+          deterministic ? dependent_persistent<Tile, true, T>
+                        : dependent_persistent<Tile, false, T>,
+          persistent_grid(scheduler), a, scheduler, stream);
+      return;
+    }
   }
+  launch_dependent<Tile, DelayedBackwardShared<Tile>>(
+      deterministic ? dependent_ordered_dq<Tile, T>
+                    : dependent_store_then_reduce<Tile, T>,
+      grid_of_work(scheduler), a, scheduler, stream);
 }
-//! [launch]
 
 }  // namespace fa::FA_TARGET

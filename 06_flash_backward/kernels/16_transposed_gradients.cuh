@@ -11,7 +11,8 @@
 /// three warpgroups, for the 96 keys and the transposed dK and dV.
 #pragma once
 
-#include "06_flash_backward/kernels/13_wide_heads.cuh"
+#include "06_flash_backward/kernels/row_scores.cuh"
+#include "06_flash_backward/kernels/wide_producer.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -25,6 +26,7 @@ struct TransposedTile {
   static constexpr int d = kTransposedColumns;
   static constexpr int block_m = kQueries;
   static constexpr int block_n = 96;
+  static constexpr int box_keys = block_n;  ///< see TmaGradient
   static constexpr int stages = 2;
   static constexpr int keys = block_n / kKeyWarpgroups;  ///< of a warpgroup
   static constexpr int chunks = d / 64;       ///< of 64 columns, in dK and dV
@@ -70,21 +72,11 @@ template <class ScoreTile, int parts>
 __device__ void store_scores(ScoreTile& to,
                              const std::uint32_t (&scores)[parts][4],
                              int key) {
-  const int lane = threadIdx.x % kWarp;
-  const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
+  const int row = stmatrix_row(), col = key + stmatrix_column();
 #pragma unroll
   for (int i = 0; i < parts; ++i) {
-    stmatrix_x4(to.at(row, key + 16 * i + lane / 16 * 8), scores[i]);
+    stmatrix_x4(to.at(row, col + 16 * i), scores[i]);
   }
-}
-
-/// A value of each of this lane's two rows.
-struct RowPair {
-  float of[2];
-};
-/// Reads both from a column of values, one for each row.
-__device__ inline RowPair row_pair(const float* rows) {
-  return {{rows[lane_row(0)], rows[lane_row(1)]}};
 }
 
 /// Waits for both warpgroups that issue matmuls.
@@ -117,9 +109,9 @@ struct TransposedWarpgroup {
     FA_STAMP(kIssueScores, 0);
     wgmma_fence(s);
 #pragma unroll
-    for (int col = 0; col < Tile::d; col += 16) {
-      wgmma<T>(s, rows.by_rows(0, col),
-               keys.by_rows(warpgroup * Tile::keys, col), col > 0);
+    for (int kk = 0; kk < Tile::d; kk += 16) {
+      wgmma<T>(s, rows.by_rows(0, kk),
+               keys.by_rows(warpgroup * Tile::keys, kk), kk > 0);
     }
     wgmma_commit(s);
   }
@@ -132,9 +124,9 @@ struct TransposedWarpgroup {
 #pragma unroll
     for (int c = 0; c < Tile::chunks; ++c) {
 #pragma unroll
-      for (int row = 0; row < Tile::block_m; row += 16) {
-        wgmma<T>(sums[c], left.by_columns(row, 64 * c),
-                 right.by_columns(row, 0), true);
+      for (int kk = 0; kk < Tile::block_m; kk += 16) {
+        wgmma<T>(sums[c], left.by_columns(kk, 64 * c),
+                 right.by_columns(kk, 0), true);
       }
     }
     wgmma_commit(sums[0], sums[1], sums[2]);
@@ -146,9 +138,9 @@ struct TransposedWarpgroup {
     FA_STAMP(kIssueByColumns, 0);
     wgmma_fence(d_q);
 #pragma unroll
-    for (int key = 0; key < Tile::block_n; key += 16) {
-      wgmma<T>(d_q, shared->d_s.by_rows(0, key),
-               shared->k.by_columns(key, col), key > 0);
+    for (int kk = 0; kk < Tile::block_n; kk += 16) {
+      wgmma<T>(d_q, shared->d_s.by_rows(0, kk), shared->k.by_columns(kk, col),
+               kk > 0);
     }
     wgmma_commit(d_q);
   }
@@ -188,7 +180,7 @@ struct TransposedWarpgroup {
     }
     wgmma_wait<first ? 0 : 1>(p);
     // P = exp2(S - LSE), while the sums are computed
-    if (masked) apply_mask_rows(p, a, query0, key0);
+    if (masked) apply_mask(p, a, query0, key0);
     recompute_prob_rows(p, row_pair(shared->lse[at.stage]).of,
                         a.scale * kLog2E);
     round_to_operand<T>(rounded_p, p);
@@ -227,7 +219,7 @@ struct TransposedWarpgroup {
 
   /// All tiles of a block.
   __device__ void mainloop(const NBlock& block) {
-    const int group = a.heads / a.kv_heads;
+    const int group = group_size(a);
     const int per_head = block.m_blocks.max - block.m_blocks.min;
     if (per_head <= 0) return;
     int m_block = block.m_blocks.start, head = block.kv_head * group;
@@ -311,8 +303,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
   const float* const from = a.d_q_accum +
                             (head.padded_row + query0) * Tile::d +
                             warpgroup * Tile::d_q_part;
-  const int lane = threadIdx.x % kWarp;
-  const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
+  const int row = stmatrix_row();
   float x[(Tile::wide_part + Tile::narrow_part) / 2];
   load_accumulator(x, from);
 #pragma unroll
@@ -328,7 +319,7 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
                           : 2 * Tile::wide_part +
                                 warpgroup * Tile::narrow_part + col -
                                 Tile::wide_part;
-    stmatrix_x4(tile.at(row, first + lane / 16 * 8), pairs);
+    stmatrix_x4(tile.at(row, first + stmatrix_column()), pairs);
   }
   fence_async_proxy();
   __syncthreads();

@@ -6,7 +6,7 @@
 /// each score must come out with the same bits both times, so both kernels compute S^T.
 #pragma once
 
-#include "06_flash_backward/kernels/04_atomics.cuh"
+#include "06_flash_backward/kernels/float_gradient.cuh"
 #include "06_flash_backward/kernels/mma_backward.cuh"
 #include "common/attention/split_tf32.cuh"
 
@@ -47,7 +47,7 @@ struct SplitBackwardTile {
       (2 * kv_size + 2 * stages * q_size + ds_size + 3 * stages * block_m);
 };
 
-/// A tile of queries in shared memory: Q, dO, and a number for each row.
+/// A tile of queries in shared memory: Q, dO, and three values for each row.
 struct SplitQueryTile {
   float* q;
   float* d_o;
@@ -57,7 +57,7 @@ struct SplitQueryTile {
 };
 
 /// P^T = exp(scale S^T - LSE), masked, for a warp's keys.
-/// @param s      products of keys and queries; P^T on return
+/// @param s      S^T; P^T on return
 /// @param lse    of the tile's queries
 /// @param query0 the tile's first query
 /// @param key0   the warp's first key
@@ -68,13 +68,14 @@ __device__ void recompute_split_probs(float (&s)[row_tiles][query_tiles][4],
                                       int lane) {
 #pragma unroll
   for (int j = 0; j < query_tiles; ++j) {
-    const int column = 8 * j + lane % 4 * 2;
+    const int column = 8 * j + fragment_column(lane, 0);
     float of_column[2];
     load2(of_column, lse + column);
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int visible =
-          masked ? visible_keys(a, query0 + column + e) - key0 - lane / 4 : 0;
+      const int visible = masked ? visible_keys(a, query0 + column + e) -
+                                       key0 - fragment_row(lane, 0)
+                                 : 0;
 #pragma unroll
       for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
@@ -99,7 +100,7 @@ __device__ void normalize_split_probs(float (&p)[row_tiles][query_tiles][4],
                                       int query0, int key0, int lane) {
 #pragma unroll
   for (int j = 0; j < query_tiles; ++j) {
-    const int column = 8 * j + lane % 4 * 2;
+    const int column = 8 * j + fragment_column(lane, 0);
     float factor[2];
     load2(factor, inv_row_sum + column);
 #pragma unroll
@@ -108,7 +109,7 @@ __device__ void normalize_split_probs(float (&p)[row_tiles][query_tiles][4],
       for (int e = 0; e < 4; ++e) {
         p[i][j][e] *= factor[e % 2];
         if constexpr (has_dropout) {
-          const int key = key0 + 16 * i + 8 * (e / 2) + lane / 4;
+          const int key = key0 + 16 * i + fragment_row(lane, e);
           //! [dropped]
           const float kept =
               a.dropout.of_weight(head, query0 + column + e % 2, key);
@@ -149,7 +150,6 @@ struct SplitRowSumTile {
 
 /// inv_row_sum = 1 / rowsum(P), with P recomputed tile by tile: see stored_row_sums() for what it
 /// is good for. A warp has 16 keys of each tile.
-//! [row_sums]
 template <int d>
 __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
     split_row_sums(AttentionGradient<float> a) {
@@ -160,8 +160,7 @@ __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
   float* const sums_smem = lse_smem + Tile::block_m;
   const int thread = threadIdx.x, lane = thread % kWarp;
   const int warp = thread / kWarp;
-  const int block = a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  const int query0 = block * Tile::block_m;
+  const int query0 = longest_first_m_block(a) * Tile::block_m;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
   const auto kv = head_of(a, blockIdx.z, blockIdx.y);
   const int visible = query0 < a.length_q
@@ -227,14 +226,13 @@ __global__ void __launch_bounds__(128, d <= 64 ? 3 : 2)
     a.inv_row_sum[head.padded_row + query0 + thread] = sum == 0 ? 0 : 1 / sum;
   }
 }
-//! [row_sums]
 
 /// Where a lane keeps its accumulators of P^T, and then of dS^T, in shared memory: in a swizzled tile
 /// with a row for each query, as dQ = dS K wants it. Of eight keys the even ones come first: so
 /// multiply_split_columns() can read K's rows as it reads V's.
 template <class Tile>
 __device__ int first_ds_place(int warp_key, int lane) {
-  const int query = lane % 4 * 2, key = lane / 4;
+  const int query = fragment_column(lane, 0), key = fragment_row(lane, 0);
   return swizzled_float<Tile::block_n>(query, warp_key + key % 2 * 4) +
          key / 2;
 }
@@ -291,7 +289,7 @@ __device__ void split_score_gradients(float* ds_smem, int first,
 #pragma unroll
   for (int j = 0; j < Tile::query_tiles; ++j) {
     float sum[2];
-    load2(sum, delta + 8 * j + lane % 4 * 2);
+    load2(sum, delta + 8 * j + fragment_column(lane, 0));
 #pragma unroll
     for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
@@ -311,7 +309,6 @@ __device__ void split_score_gradients(float* ds_smem, int first,
 
 /// dK and dV, and additions to dQ. A block owns keys and loops over the queries.
 /// @tparam Tile a SplitBackwardTile
-//! [split_tf32]
 template <class Tile, bool has_dropout>
 __global__ void __launch_bounds__(Tile::threads, 2)
     flash_backward_split_tf32(AttentionGradient<float> a) {
@@ -334,8 +331,7 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   };
   // Pointers are computed where they are used: there are no registers to keep them.
   const auto head_of_tile = [&](const QueryTile<float>& tile) {
-    return gradient_head(a, batch,
-                         kv_head * (a.heads / a.kv_heads) + tile.index);
+    return gradient_head(a, batch, kv_head * group_size(a) + tile.index);
   };
   const auto fetch = [&](const QueryTile<float>& tile, int stage) {
     if (!exists(tile, a)) return;
@@ -439,10 +435,10 @@ __global__ void __launch_bounds__(Tile::threads, 2)
     for (int i = 0; i < Tile::d_q_rows / 16; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int query = query0 + row0 + 16 * i + 8 * h + lane / 4;
+        const int query = query0 + row0 + 16 * i + fragment_row(lane, 2 * h);
 #pragma unroll
         for (int part = 0; part < 2; ++part) {
-          const int col = col0 + lane % 4 * 8 + 4 * part;
+          const int col = col0 + split_column(lane, part);
           const float4 sum = four_columns(d_q[i], 0, h, part);
           if (query < a.length_q && col < a.head_dim) {
             atomic_add4(to + query * a.d_q_strides.row + col,
@@ -460,13 +456,13 @@ __global__ void __launch_bounds__(Tile::threads, 2)
     for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int key = key0 + warp_key + 16 * i + 8 * h + lane / 4;
+        const int key = key0 + warp_key + 16 * i + fragment_row(lane, 2 * h);
         if (key >= a.length_k) continue;
 #pragma unroll
         for (int group = 0; group < d / 32; ++group) {
 #pragma unroll
           for (int part = 0; part < 2; ++part) {
-            const int col = 32 * group + lane % 4 * 8 + 4 * part;
+            const int col = 32 * group + split_column(lane, part);
             const float4 sum = four_columns(sums[i], group, h, part);
             if (col < a.head_dim) {
               store4(rows + key * stride + col,
@@ -483,7 +479,6 @@ __global__ void __launch_bounds__(Tile::threads, 2)
   store(kv_rows(a.d_v, a.d_v_strides, batch, kv_head), a.d_v_strides.row, d_v,
         has_dropout ? a.dropout.factor : 1.0f);
 }
-//! [split_tf32]
 
 /// The tile for a head dimension: two blocks of an SM fit in its shared memory. Dropout needs
 /// registers; with 128 columns there are some for half as many queries.
@@ -502,14 +497,13 @@ template <int d>
 void launch_backward_split_tf32(const AttentionGradient<float>& a,
                                 const Stream& stream) {
   using Sums = SplitRowSumTile<d>;
-  using Zero = FloatBackwardTile<d>;
   launch(stream, preprocess<d>, preprocess_launch<d>(a), a);
   const Size of_rows{static_cast<unsigned>(padded_rows(a) / Sums::block_m),
                      static_cast<unsigned>(a.heads),
                      static_cast<unsigned>(a.batch)};
   launch(stream, split_row_sums<d>,
          {of_rows, {Sums::threads}, Sums::shared_bytes, kPipelineStages}, a);
-  launch(stream, zero_d_q<d>, {grid_of(a, Zero::side), {Zero::threads}}, a);
+  launch_zero_d_q<d>(a, stream);
   const auto launch_gradients = [&](auto has_dropout) {
     constexpr bool drops = decltype(has_dropout)::value;
     using Tile = SplitBackwardTileFor<d, drops>;

@@ -10,7 +10,6 @@
 /// of dS.
 #pragma once
 
-#include "06_flash_backward/kernels/12_store_then_reduce.cuh"
 #include "06_flash_backward/kernels/16_transposed_gradients.cuh"
 
 namespace fa::FA_TARGET {
@@ -24,11 +23,12 @@ struct PairTile {
   static constexpr int d_v = head_dim_v;        ///< columns of V and dO
   static constexpr int block_m = kQueries;
   static constexpr int block_n = 96;
+  static constexpr int box_keys = block_n;  ///< see TmaGradient
   static constexpr int stages = 2;
   static constexpr int keys = block_n / kKeyWarpgroups;  ///< of a warpgroup
   using QTile = SwizzledTile<T, block_m, d>;
   using DOTile = SwizzledTile<T, block_m, d_v>;
-  using KvTile = SwizzledTile<T, block_n, d>;  ///< of K
+  using KTile = SwizzledTile<T, block_n, d>;
   using VTile = SwizzledTile<T, block_n, d_v>;
   /// Of P or dS: 96 columns fill three narrow panels.
   using ScoreTile = SwizzledTile<T, block_m, block_n, kNarrowPanelBytes>;
@@ -51,7 +51,7 @@ struct PairGradient : TmaGradient<T> {
 /// Shared memory of a block. After the main loop, k and v stage dK and dV for the stores.
 template <class Tile>
 struct PairShared {
-  typename Tile::KvTile k;
+  typename Tile::KTile k;
   typename Tile::VTile v;
   typename Tile::QTile q[Tile::stages];
   typename Tile::DOTile d_o[Tile::stages];
@@ -130,9 +130,9 @@ struct PairWarpgroup {
   __device__ void issue_scores(float (&s)[r], const A& rows, const B& keys) {
     wgmma_fence(s);
 #pragma unroll
-    for (int col = 0; col < A::cols; col += 16) {
-      wgmma<T>(s, rows.by_rows(0, col),
-               keys.by_rows(warpgroup * Tile::keys, col), col > 0);
+    for (int kk = 0; kk < A::cols; kk += 16) {
+      wgmma<T>(s, rows.by_rows(0, kk),
+               keys.by_rows(warpgroup * Tile::keys, kk), kk > 0);
     }
     wgmma_commit(s);
   }
@@ -152,9 +152,9 @@ struct PairWarpgroup {
 #pragma unroll
     for (int c = 0; c < chunks; ++c) {
 #pragma unroll
-      for (int row = 0; row < Tile::block_m; row += 16) {
-        wgmma<T>(sums[c], left.by_columns(row, 64 * c),
-                 right.by_columns(row, 0), true);
+      for (int kk = 0; kk < Tile::block_m; kk += 16) {
+        wgmma<T>(sums[c], left.by_columns(kk, 64 * c),
+                 right.by_columns(kk, 0), true);
       }
     }
     if constexpr (chunks == 2) {
@@ -184,10 +184,10 @@ struct PairWarpgroup {
   __device__ void issue_own_d_q(DQ& d_q) {
     wgmma_fence(d_q);
 #pragma unroll
-    for (int key = 0; key < Tile::block_n; key += 16) {
-      wgmma<T>(d_q, shared->d_s.by_rows(0, key),
-               shared->k.by_columns(key, pair_d_q_column<warpgroup>(rank)),
-               key > 0);
+    for (int kk = 0; kk < Tile::block_n; kk += 16) {
+      wgmma<T>(d_q, shared->d_s.by_rows(0, kk),
+               shared->k.by_columns(kk, pair_d_q_column<warpgroup>(rank)),
+               kk > 0);
     }
     wgmma_commit(d_q);
   }
@@ -198,9 +198,9 @@ struct PairWarpgroup {
     peer_at.advance();
     wgmma_fence(d_q);
 #pragma unroll
-    for (int key = 0; key < Tile::block_n; key += 16) {
-      wgmma<T>(d_q, shared->peer_d_s.by_rows(0, key),
-               shared->peer_k.by_columns(key, warpgroup == 0 ? 0 : 64), true);
+    for (int kk = 0; kk < Tile::block_n; kk += 16) {
+      wgmma<T>(d_q, shared->peer_d_s.by_rows(0, kk),
+               shared->peer_k.by_columns(kk, warpgroup == 0 ? 0 : 64), true);
     }
     wgmma_commit(d_q);
   }
@@ -243,7 +243,7 @@ struct PairWarpgroup {
     }
     // P = exp2(S - LSE), while dQ and the sums are computed
     wgmma_wait<first ? 0 : 2>(p);
-    if (masked) apply_mask_rows(p, a, query0, key0);
+    if (masked) apply_mask(p, a, query0, key0);
     recompute_prob_rows(p, row_pair(shared->lse[at.stage]).of,
                         a.scale * kLog2E);
     round_to_operand<T>(rounded_p, p);
@@ -293,7 +293,7 @@ struct PairWarpgroup {
 
   /// All tiles of a block.
   __device__ void mainloop(const NBlock& block) {
-    const int group = a.heads / a.kv_heads;
+    const int group = group_size(a);
     const int per_head = block.m_blocks.max - block.m_blocks.min;
     if (per_head <= 0) return;
     if (exchanges()) expect_peer_d_s();

@@ -6,8 +6,8 @@
 
 #include <type_traits>
 
-#include "06_flash_backward/kernels/03_two_kernels.cuh"
-#include "06_flash_backward/kernels/preprocess_16_bit.cuh"
+#include "06_flash_backward/kernels/float_gradient.cuh"
+#include "06_flash_backward/kernels/preprocess.cuh"
 #include "common/attention/lane_columns.cuh"
 
 namespace fa::FA_TARGET {
@@ -24,13 +24,12 @@ score_gradient(const AttentionGradient<T>& a, const GradientHead<T>& head,
                int query, int key, const LaneColumns& q, const LaneColumns& k,
                const LaneColumns& v, const LaneColumns& d_o) {
   const std::int64_t padded = head.padded_row + query;
-  const float product = dot_columns(q, k);
+  const float s = dot_columns(q, k);
   float p;
   if constexpr (std::is_same_v<T, float>) {
-    p = recomputed_prob(product, a.scale, head.lse[query]) *
-        a.inv_row_sum[padded];
+    p = recomputed_prob(s, a.scale, head.lse[query]) * a.inv_row_sum[padded];
   } else {
-    p = exp2_approx(product * (a.scale * kLog2E) - a.lse_base_2[padded]);
+    p = exp2_approx(s * (a.scale * kLog2E) - a.lse_base_2[padded]);
   }
   const float kept = a.dropout.of_weight(head.index, query, key);
   return {p * kept, p * (dot_columns(d_o, v) * kept - a.delta[padded])};
@@ -63,7 +62,7 @@ __global__ void __launch_bounds__(kAnyGpuWarps* kWarp)
   const int key = blockIdx.x * kAnyGpuWarps + threadIdx.x / kWarp;
   if (key >= a.length_k) return;
   const int kv_head = blockIdx.y, batch = blockIdx.z;
-  const int group = a.heads / a.kv_heads;
+  const int group = group_size(a);
   LaneColumns q, k, v, d_o, d_k = {}, d_v = {};
   load_columns(
       k, kv_rows(a.k, a.k_strides, batch, kv_head) + key * a.k_strides.row,

@@ -1,14 +1,15 @@
 /// @file
-/// What rungs 08 to 14 share: tiles, tensor maps, the loop over tiles of queries, the mask, P and
-/// dS, the accumulator of dQ, and the epilogue. A block has two warpgroups with 64 keys each;
-/// scores are computed transposed, so that P^T and dS^T are left operands of wgmma in registers,
-/// and only dS goes through shared memory.
+/// What the kernels with TMA and wgmma share: tiles and their maps, blocks of keys and their order,
+/// and for two warpgroups with 64 keys each, rungs 08 to 12, 14 and 15: the mask, P and dS, the
+/// accumulator of dQ, and the epilogue. There scores are transposed: P^T and dS^T are left operands of
+/// wgmma in registers, and only dS goes through shared memory.
 ///
 /// Source: Shah et al., FlashAttention-3, NeurIPS 2024, section 3 and appendix B.
 #pragma once
 
-#include "06_flash_backward/kernels/preprocess_16_bit.cuh"
+#include "06_flash_backward/kernels/preprocess.cuh"
 #include "common/attention/hopper_tile.cuh"
+#include "common/attention/tile_scheduler.cuh"
 
 namespace fa::FA_TARGET {
 
@@ -26,7 +27,7 @@ constexpr int kBackwardConsumerRegisters =
     (3 * 168 - kBackwardProducerRegisters<Tile>) / 2;
 
 /// The gradients of attention with the maps of its tensors. Boxes have block_m rows for q and d_o,
-/// kQueries for d_q, those of a tile of K or V for the others.
+/// kQueries for d_q, Tile::box_keys for the others.
 template <class T>
 struct TmaGradient {
   TensorMap q;
@@ -49,6 +50,7 @@ struct HopperBackwardTile {
   static constexpr int d = head_dim;
   static constexpr int block_m = queries;
   static constexpr int block_n = kKeys * kKeyWarpgroups;
+  static constexpr int box_keys = kKeys;  ///< of K or V that a copy moves
   static constexpr int stages = stage_count;
   // Of dQ a warpgroup has 64 rows: of tiles with 128 its own, of tiles with 64 columns in panels of
   // 64, the second warpgroup the rest. d_q_part elements at most.
@@ -154,7 +156,7 @@ __device__ std::int64_t workspace_row(const AttentionGradient<T>& a,
 template <class Tile, class T, class Visit>
 __device__ void for_each_m_block(const Attention<T>& a, const NBlock& block,
                                  Visit visit) {
-  const int group = a.heads / a.kv_heads;
+  const int group = group_size(a);
   const MBlocks& m_blocks = block.m_blocks;
   if (m_blocks.min >= m_blocks.max) return;
   for (int i = 0; i < group; ++i) {
@@ -167,9 +169,83 @@ __device__ void for_each_m_block(const Attention<T>& a, const NBlock& block,
   }
 }
 
+/// The block of keys for a place in an order in which those with the most queries come first.
+template <class Tile, class T>
+__device__ NBlock longest_first_n_block(const Attention<T>& a, int tile_index,
+                                        const TileScheduler& scheduler) {
+  const WorkTile work = work_tile(tile_index, scheduler);
+  // The scheduler begins with the last block, which has the most keys where
+  // blocks are of queries. Of keys the first one has the most queries.
+  const int index = scheduler.heads_in_l2 == 0
+                        ? work.block
+                        : scheduler.blocks - 1 - work.block;
+  return n_block<Tile>(a, index, work.head, work.batch);
+}
+
+/// The block of keys for a place in the order. Without a mask each block of a head begins with
+/// another tile of queries.
+//! [first_stores]
+template <class Tile, class T>
+__device__ NBlock spread_n_block(const Attention<T>& a, int tile_index,
+                                 const TileScheduler& scheduler) {
+  NBlock block = longest_first_n_block<Tile>(a, tile_index, scheduler);
+  if (!a.causal) {
+    block.m_blocks.start = static_cast<int>(std::int64_t{block.key0} *
+                                            block.m_blocks.max / a.length_k);
+  }
+  return block;
+}
+//! [first_stores]
+
+/// How many heads to process together so that the longest blocks of keys of the last heads do not
+/// end long after all others: those with two blocks for each SM. But eight SMs at least share a
+/// head, and what they read of it.
+/// @param blocks of keys in a head
+inline int balanced_heads(int blocks) {
+  const int sm_count = device_properties().sm_count;
+  return std::min(2 * sm_count / blocks, sm_count / 8);
+}
+
+/// Which heads are processed together.
+enum class HeadsTogether {
+  /// Under the causal mask those whose Q, dO and d_q_accum stay in the L2 cache; without it none.
+  kCausal,
+  /// Under the causal mask more than those, if that balances the blocks better.
+  kCausalBalanced,
+  /// For blocks that wait for one another: with or without a mask, those that need half of the
+  /// space. More were slower.
+  kOrdered
+};
+
+/// The order of blocks of keys.
+/// @tparam Tile of the kernel
+template <class Tile, class T>
+TileScheduler n_block_scheduler(const AttentionGradient<T>& a,
+                                HeadsTogether which) {
+  const bool ordered = which == HeadsTogether::kOrdered;
+  const int heads = a.batch * a.kv_heads, group = group_size(a);
+  const std::size_t row_bytes =
+      2 * sizeof(T) + (a.d_q_accum != nullptr ? sizeof(float) : 0);
+  const std::int64_t bytes = std::int64_t{group} * a.length_q * Tile::d *
+                             static_cast<std::int64_t>(row_bytes) *
+                             (ordered ? 2 : 1);
+  const int blocks = ceil_div(a.length_k, Tile::block_n);
+  const int least = which == HeadsTogether::kCausalBalanced
+                        ? std::min(heads, balanced_heads(blocks))
+                        : 0;
+  return {
+      blocks, a.kv_heads, heads,
+      ordered || a.causal ? std::max(least, heads_in_l2(heads, bytes)) : 0};
+}
+
+/// A block for each tile of work, in one row.
+inline Size grid_of_work(const TileScheduler& scheduler) {
+  return {static_cast<unsigned>(scheduler.total_heads) *
+          static_cast<unsigned>(scheduler.blocks)};
+}
+
 /// Masks the keys that a query does not see. Rows beyond length_q have P = 0 in any case.
-/// @param s      products of keys and queries
-/// @param a      what is computed
+/// @param s      S^T
 /// @param query0 the tile's first query
 /// @param key0   the warpgroup's first key
 template <class T, int r>
@@ -179,29 +255,25 @@ __device__ void apply_mask_transposed(float (&s)[r], const Attention<T>& a,
   for (int h = 0; h < 2; ++h) {
     const int key = key0 + lane_row(h);
     const int first = key < a.length_k ? first_query(a, key) : a.length_q;
-    const int masked = first - query0 - static_cast<int>(threadIdx.x % 4 * 2);
+    const int masked = first - query0 - lane_column();
 #pragma unroll
-    for (int j = 0; j < r / 4; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (8 * j + e < masked) row_element(s, h, 2 * j + e) = -INFINITY;
-      }
+    for (int i = 0; i < r / 2; ++i) {
+      if (element_column(i) < masked) row_element(s, h, i) = -INFINITY;
     }
   }
 }
 
 /// P^T = exp2(scale S^T - LSE).
-/// @param s          products of keys and queries; P^T on return
+/// @param s          S^T; P^T on return
 /// @param lse_base_2 of the tile's queries
 /// @param scale      of the scores / ln 2
-//! [weights]
 template <int r>
 __device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
                                 float scale) {
 #pragma unroll
   for (int j = 0; j < r / 4; ++j) {
     float lse[2];  // of two neighbouring queries
-    load2(lse, lse_base_2 + 8 * j + threadIdx.x % 4 * 2);
+    load2(lse, lse_base_2 + 8 * j + lane_column());
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
@@ -212,20 +284,18 @@ __device__ void recompute_probs(float (&s)[r], const float* lse_base_2,
     }
   }
 }
-//! [weights]
 
 /// dS^T = P^T * (dP^T - delta), elementwise.
 /// @param d_p   dP^T; dS^T on return
 /// @param p     P^T
 /// @param delta of the tile's queries
-//! [score_gradients]
 template <int r>
 __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
                                 const float* delta) {
 #pragma unroll
   for (int j = 0; j < r / 4; ++j) {
     float sum[2];
-    load2(sum, delta + 8 * j + threadIdx.x % 4 * 2);
+    load2(sum, delta + 8 * j + lane_column());
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
@@ -236,7 +306,15 @@ __device__ void score_gradients(float (&d_p)[r], const float (&p)[r],
     }
   }
 }
-//! [score_gradients]
+
+/// The row of a tile of 64 rows whose address this lane gives to stmatrix_x4(), for 16 columns.
+__device__ inline int stmatrix_row() {
+  return threadIdx.x / kWarp % 4 * 16 + threadIdx.x % kWarp % 16;
+}
+/// Which of these columns the address is of.
+__device__ inline int stmatrix_column() {
+  return threadIdx.x % kWarp / 16 * 8;
+}
 
 /// Stores dS of a warpgroup to shared memory: stmatrix transposes dS^T, and each query has a row.
 /// @param to   block_m x block_n
@@ -277,10 +355,10 @@ __device__ void issue_d_q(QueryGradient<Tile>& d_q,
     FA_STAMP(kIssueByColumns, 0);  // for a timeline
     wgmma_fence(part);
 #pragma unroll
-    for (int key = 0; key < Tile::block_n; key += 16) {
-      wgmma<typename Tile::T>(part, d_s.by_rows(row, key),
-                              k[key / kKeys].by_columns(key % kKeys, col),
-                              key > 0);
+    for (int kk = 0; kk < Tile::block_n; kk += 16) {
+      wgmma<typename Tile::T>(part, d_s.by_rows(row, kk),
+                              k[kk / kKeys].by_columns(kk % kKeys, col),
+                              kk > 0);
     }
     wgmma_commit(part);
   });
@@ -296,9 +374,8 @@ __device__ void for_each_four(Visit visit) {
 #pragma unroll
   for (int i = 0; i < registers; i += 4) visit(own + i * kWarpgroup, i);
 }
-/// Writes this lane's part of an accumulator, for load_accumulator().
-/// @param to an array as for_each_four() has it, at a multiple of 16 bytes
-/// @param x  the part
+/// Writes this lane's part of an accumulator, for load_accumulator(), to an array as for_each_four()
+/// has it, at a multiple of 16 bytes.
 template <int r>
 __device__ void store_accumulator(float* to, const float (&x)[r]) {
   for_each_four<r>([&](int at, int i) {
@@ -306,8 +383,6 @@ __device__ void store_accumulator(float* to, const float (&x)[r]) {
   });
 }
 /// Reads what store_accumulator() wrote in the same thread of another warpgroup or block.
-/// @param x    this lane's part
-/// @param from the array
 template <int r>
 __device__ void load_accumulator(float (&x)[r], const float* from) {
   for_each_four<r>([&](int at, int i) {
@@ -321,42 +396,26 @@ __device__ void load_accumulator(float (&x)[r], const float* from) {
 
 /// A warpgroup's part of a tile of d_q_accum. The tiles of a head follow one another, each with
 /// its two parts; a part lies as for_each_four() says.
-/// @param a         what is computed
-/// @param row       of the workspace: the tile's first
-/// @param warpgroup whose part
+/// @param row of the workspace: the tile's first
 template <class Tile, class T>
 __device__ float* d_q_accum_part(const AttentionGradient<T>& a,
                                  std::int64_t row, int warpgroup) {
   return a.d_q_accum + row * Tile::d + warpgroup * Tile::d_q_part;
 }
 
-/// The semaphore of a warpgroup's part of a tile of d_q_accum; row is the tile's first in the
-/// workspace.
-template <class T>
-__device__ unsigned* d_q_semaphore(const AttentionGradient<T>& a,
-                                   std::int64_t row, int warpgroup) {
-  return a.d_q_semaphores + row / kSemaphoreRows * 2 + warpgroup;
-}
-
 /// Rounds 64 rows, writes them to shared memory, and has TMA store them. All threads of the
 /// warpgroup call it.
 /// @param map    of the tensor: boxes of 64 rows
-/// @param x      this lane's part
-/// @param factor multiplies x
+/// @param x      this lane's part, to be multiplied by the factor
 /// @param tile   in shared memory; a barrier has ordered all reads by wgmma before this call
-/// @param row0   first row
-/// @param head   which head
-/// @param batch  which sequence
-/// @param col0   first column
-//! [write_gradient]
+/// @param row0   first row there, and col0 its first column
 template <class RowTile, int r>
 __device__ void store_gradient(const TensorMap& map, const float (&x)[r],
                                float factor, RowTile& tile, int row0,
                                int head, int batch, int col0 = 0) {
   static_assert(RowTile::rows == 64 && RowTile::cols >= 2 * r,
                 "a warpgroup has 64 rows");
-  const int lane = threadIdx.x % kWarp;
-  const int row = threadIdx.x / kWarp % 4 * 16 + lane % 16;
+  const int row = stmatrix_row(), first_col = stmatrix_column();
 #pragma unroll
   for (int col = 0; col < 2 * r; col += 16) {
     std::uint32_t pairs[4];
@@ -365,7 +424,7 @@ __device__ void store_gradient(const TensorMap& map, const float (&x)[r],
       pairs[i] = pack2<typename RowTile::Element>(
           factor * x[col / 2 + 2 * i], factor * x[col / 2 + 2 * i + 1]);
     }
-    stmatrix_x4(tile.at(row, col + lane / 16 * 8), pairs);
+    stmatrix_x4(tile.at(row, col + first_col), pairs);
   }
   fence_async_proxy();  // TMA sees what this thread wrote
   named_barrier_wait(1 + threadIdx.x / kWarpgroup, kWarpgroup);
@@ -373,7 +432,6 @@ __device__ void store_gradient(const TensorMap& map, const float (&x)[r],
   store_tile(map, tile, row0, head, batch, col0);
   bulk_commit();
 }
-//! [write_gradient]
 
 /// Makes dS of both warpgroups visible to wgmma. All threads of both call it.
 __device__ inline void wait_for_d_s() {
@@ -398,18 +456,16 @@ __device__ void epilogue(Shared& shared, const TmaGradient<T>& maps,
   }
 }
 
-/// dQ = scale d_q_accum, rounded: each warpgroup a part, as the registers of wgmma held it.
+/// dQ = scale d_q_accum, rounded, for a tile of queries: each warpgroup a part, as the registers of
+/// wgmma held it.
 /// @tparam Tile HopperBackwardTile of the kernel that accumulated
-//! [write_d_q]
 template <class Tile, class T>
-__global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
-    postprocess_tma_d_q(const __grid_constant__ TmaGradient<T> maps) {
+__device__ void postprocess_m_block(const TmaGradient<T>& maps) {
   auto& tiles = *dynamic_shared<QueryGradientPart<Tile>[kKeyWarpgroups]>();
   const AttentionGradient<T>& a = maps.a;
   const int warpgroup = warpgroup_index();
   const int query0 = blockIdx.x * Tile::block_m;
   const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
-  grid_dependency_wait();  // for rung 15
   constexpr bool by_columns = Tile::block_m == 64;
   QueryGradient<Tile> d_q;
   with_d_q_part<Tile>(d_q, warpgroup, [&](auto& part) {
@@ -424,19 +480,26 @@ __global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
     bulk_wait_read<0>();  // before the block's shared memory is freed
   }
 }
-//! [write_d_q]
-
-/// Launches postprocess_tma_d_q().
+/// The kernel that does so.
 template <class Tile, class T>
-void launch_tma_postprocess(const TmaGradient<T>& maps, const Stream& stream,
-                            bool with_pdl = false) {
-  launch(stream, postprocess_tma_d_q<Tile, T>,
-         {grid_of(maps.a, Tile::block_m),
+__global__ void __launch_bounds__(kWarpgroup* kKeyWarpgroups)
+    postprocess_tma_d_q(const __grid_constant__ TmaGradient<T> maps) {
+  postprocess_m_block<Tile>(maps);
+}
+
+/// The launch of postprocess_tma_d_q().
+template <class Tile, class T>
+Launch tma_postprocess_launch(const AttentionGradient<T>& a) {
+  return {grid_of(a, Tile::block_m),
           {kWarpgroup * kKeyWarpgroups},
-          kKeyWarpgroups * sizeof(QueryGradientPart<Tile>),
-          0,
-          with_pdl},
-         maps);
+          kKeyWarpgroups * sizeof(QueryGradientPart<Tile>)};
+}
+/// Launches it.
+template <class Tile, class T>
+void launch_tma_postprocess(const TmaGradient<T>& maps,
+                            const Stream& stream) {
+  launch(stream, postprocess_tma_d_q<Tile, T>,
+         tma_postprocess_launch<Tile>(maps.a), maps);
 }
 
 /// Gradients with tensor maps for a kernel. Where v has fewer columns than a tile, TMA fills the
@@ -446,7 +509,7 @@ void launch_tma_postprocess(const TmaGradient<T>& maps, const Stream& stream,
 template <class Tile, class T>
 TmaGradient<T> tma_gradient(const AttentionGradient<T>& a) {
   const int d = a.head_dim, d_v = a.head_dim_v;
-  constexpr int keys = Tile::KvTile::rows;
+  constexpr int keys = Tile::box_keys;
   return {map_of_queries(a, a.q, a.q_strides, d, Tile::block_m),
           map_of_queries(a, a.d_o, a.d_o_strides, d_v, Tile::block_m),
           map_of_keys(a, a.k, a.k_strides, d, keys),

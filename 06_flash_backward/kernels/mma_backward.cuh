@@ -4,7 +4,7 @@
 /// over tiles of queries.
 #pragma once
 
-#include "06_flash_backward/kernels/preprocess_16_bit.cuh"
+#include "06_flash_backward/kernels/preprocess.cuh"
 #include "common/attention/mma_tile.cuh"
 
 namespace fa::FA_TARGET {
@@ -68,21 +68,20 @@ __device__ void pack_scores(PackedScores<Tile>& to, const Scores<Tile>& from,
 }
 
 /// Masks the keys that a query does not see.
-/// @param s      products of keys and queries
-/// @param a      what is computed
+/// @param s      S^T
 /// @param query0 the tile's first query
 /// @param key0   the warp's first key
-/// @param lane   in the warp
 template <class Tile, class T>
-__device__ void apply_mask_transposed_scores(Scores<Tile>& s,
-                                             const AttentionGradient<T>& a,
-                                             int query0, int key0, int lane) {
+__device__ void apply_mask_transposed(Scores<Tile>& s,
+                                      const AttentionGradient<T>& a,
+                                      int query0, int key0, int lane) {
 #pragma unroll
   for (int j = 0; j < Tile::query_tiles; ++j) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
-      const int visible = visible_keys(a, query0 + 8 * j + lane % 4 * 2 + e) -
-                          key0 - lane / 4;
+      const int visible =
+          visible_keys(a, query0 + 8 * j + fragment_column(lane, e)) - key0 -
+          fragment_row(lane, 0);
 #pragma unroll
       for (int i = 0; i < Tile::row_tiles; ++i) {
         if (16 * i >= visible) s[i][j][e] = -INFINITY;
@@ -93,7 +92,7 @@ __device__ void apply_mask_transposed_scores(Scores<Tile>& s,
 }
 
 /// P^T = exp2(scale S^T - LSE) for queries 8 j to 8 j + 7: of a row nothing but LSE is needed.
-/// @param s          products of keys and queries; P^T on return
+/// @param s          S^T; P^T on return
 /// @param j          which eight queries
 /// @param scale      of the scores / ln 2
 /// @param lse_base_2 of the tile's queries
@@ -103,7 +102,7 @@ template <class Tile>
 __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
                                 const float* lse_base_2, int lane) {
   float lse[2];
-  load2(lse, lse_base_2 + 8 * j + lane % 4 * 2);
+  load2(lse, lse_base_2 + 8 * j + fragment_column(lane, 0));
 #pragma unroll
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
@@ -125,13 +124,12 @@ __device__ void recompute_probs(Scores<Tile>& s, int j, float scale,
 /// @param query0 the tile's first query
 /// @param key0   the warp's first key
 /// @param lane   in the warp
-//! [score_gradients]
 template <class Tile, bool has_dropout, class T>
 __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
                                 const AttentionGradient<T>& a,
                                 const float* delta, int head, int query0,
                                 int key0, int lane) {
-  const int column = 8 * j + lane % 4 * 2;
+  const int column = 8 * j + fragment_column(lane, 0);
   float sum[2];
   load2(sum, delta + column);
 #pragma unroll
@@ -141,7 +139,7 @@ __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
       if constexpr (has_dropout) {
         const float kept =
             a.dropout.of_weight(head, query0 + column + e % 2,
-                                key0 + 16 * i + 8 * (e / 2) + lane / 4);
+                                key0 + 16 * i + fragment_row(lane, e));
         d_p[i][j][e] = p[i][j][e] * (d_p[i][j][e] * kept - sum[e % 2]);
         p[i][j][e] *= kept;
       } else {
@@ -150,7 +148,6 @@ __device__ void score_gradients(Scores<Tile>& d_p, Scores<Tile>& p, int j,
     }
   }
 }
-//! [score_gradients]
 
 /// Adds a warp's part of dQ to the accumulator in global memory, in the order of the registers: the
 /// four elements of a lane are neighbours there, and so are the lanes.
@@ -230,12 +227,12 @@ __device__ void store_key_sums(T* rows, std::int64_t stride,
   for (int i = 0; i < Tile::row_tiles; ++i) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int key = key0 + 16 * i + 8 * h + lane / 4;
+      const int key = key0 + 16 * i + fragment_row(lane, 2 * h);
       if (key >= a.length_k) continue;
       T* row = rows + key * stride;
 #pragma unroll
       for (int j = 0; j < Tile::columns / 8; ++j) {
-        const int col = col0 + 8 * j + lane % 4 * 2;
+        const int col = col0 + 8 * j + fragment_column(lane, 0);
         if (col < a.head_dim) {
           store_pair(row + col, pack2<T>(factor * sums[i][j][2 * h],
                                          factor * sums[i][j][2 * h + 1]));
@@ -257,16 +254,16 @@ struct QueryTile {
 template <class Tile, class T>
 __device__ QueryTile<T> first_query_tile(const AttentionGradient<T>& a,
                                          int batch, int kv_head, int key0) {
-  const int group = a.heads / a.kv_heads;
+  const int group = group_size(a);
   const int query0 = first_query(a, key0) / Tile::block_m * Tile::block_m;
   return {gradient_head(a, batch, kv_head * group),
           query0 < a.length_q ? 0 : group, query0};
 }
-/// Whether the loop goes on.
+/// Whether there is such a tile.
 template <class T>
 __device__ bool exists(const QueryTile<T>& tile,
                        const AttentionGradient<T>& a) {
-  return tile.index < a.heads / a.kv_heads;
+  return tile.index < group_size(a);
 }
 /// The next one.
 template <class Tile, class T>
@@ -275,7 +272,7 @@ __device__ QueryTile<T> next_query_tile(QueryTile<T> tile,
                                         int batch, int kv_head, int key0) {
   tile.query0 += Tile::block_m;
   if (tile.query0 < a.length_q) return tile;
-  const int group = a.heads / a.kv_heads;
+  const int group = group_size(a);
   tile.query0 = first_query(a, key0) / Tile::block_m * Tile::block_m;
   if (++tile.index < group) {
     tile.head = gradient_head(a, batch, kv_head * group + tile.index);

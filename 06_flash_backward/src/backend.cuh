@@ -3,6 +3,7 @@
 /// common/gpu/target.hpp.
 #pragma once
 
+#include "06_flash_backward/kernels/02_preprocess.cuh"
 #include "06_flash_backward/kernels/05_tensor_cores.cuh"
 #include "06_flash_backward/kernels/08_wgmma.cuh"
 #include "06_flash_backward/kernels/16_transposed_gradients.cuh"

@@ -13,6 +13,7 @@
 #include "06_flash_backward/kernels/17_split_tf32.cuh"
 #include "06_flash_backward/kernels/18_block_pairs.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
+#include "06_flash_backward/kernels/workspace.cuh"
 
 namespace fa::FA_TARGET {
 

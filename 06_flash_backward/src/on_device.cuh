@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "05_flash_forward/src/device_tensor.cuh"
-#include "06_flash_backward/kernels/gradient.cuh"
+#include "06_flash_backward/kernels/workspace.cuh"
 #include "06_flash_backward/src/backend.hpp"
 
 namespace fa::FA_TARGET {

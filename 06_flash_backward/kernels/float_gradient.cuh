@@ -1,0 +1,53 @@
+/// @file
+/// What float32 kernels share: P as all of them recompute it, and zeros for the dQ that some add to.
+#pragma once
+
+#include "06_flash_backward/kernels/gradient.cuh"
+
+namespace fa::FA_TARGET {
+
+/// LSE of a query, +infinity for one that does not exist, so that all its probabilities are 0.
+__device__ inline float lse_of(const AttentionGradient<float>& a,
+                               const GradientHead<float>& head, int query) {
+  return query < a.length_q ? head.lse[query] : INFINITY;
+}
+
+/// exp(scale s - LSE), whose row sum is 1 but for rounding. The difference comes before the
+/// factor log2(e): the difference of two large values is small, and so is the error of its product.
+/// A fused multiply-add rounds the difference only, and the same way in each kernel.
+//! [recomputed_prob]
+__device__ inline float recomputed_prob(float s, float scale, float lse) {
+  return exp2_approx(__fmaf_rn(s, scale, -lse) * kLog2E);
+}
+//! [recomputed_prob]
+
+/// Queries of a block of zero_d_q(), which has 8 threads for each.
+constexpr int kZeroedRows = 32;
+
+/// Zeroes dQ.
+/// @tparam d at least head_dim
+template <int d>
+__global__ void zero_d_q(AttentionGradient<float> a) {
+  const auto head = gradient_head(a, blockIdx.z, blockIdx.y);
+  const int query =
+      blockIdx.x * kZeroedRows + static_cast<int>(threadIdx.x) / 8;
+  if (query >= a.length_q) return;
+#pragma unroll
+  for (int c = 0; c < d / 32; ++c) {
+    const int col = 32 * c + threadIdx.x % 8 * 4;
+    if (col < a.head_dim) {
+      store4(head.d_q + query * a.d_q_strides.row + col,
+             make_float4(0, 0, 0, 0));
+    }
+  }
+}
+
+/// Launches zero_d_q().
+template <int d>
+void launch_zero_d_q(const AttentionGradient<float>& a,
+                     const Stream& stream) {
+  launch(stream, zero_d_q<d>, {grid_of(a, kZeroedRows), {8 * kZeroedRows}},
+         a);
+}
+
+}  // namespace fa::FA_TARGET

@@ -1,0 +1,58 @@
+/// @file
+/// The producer of blocks that own keys and have more than 128 columns, rungs 13, 16 and 18: K and V
+/// are one tile each.
+#pragma once
+
+#include "06_flash_backward/kernels/hopper_backward.cuh"
+
+namespace fa::FA_TARGET {
+
+/// The producer thread of a block that owns keys. K is loaded with the first tile of Q, V with the
+/// first one of dO.
+/// @param shared     of the block: k, v, q, d_o, lse, delta and their pipelines
+/// @param maps       of the tensors
+/// @param block      of keys
+/// @param more_bytes that load_more loads
+/// @param load_more  load_more(barrier) loads what else belongs to K
+template <class Tile, class Shared, class T, class Load>
+__device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
+                                  const NBlock& block, int more_bytes,
+                                  Load load_more) {
+  constexpr int row_bytes = Tile::block_m * int{sizeof(float)};
+  const AttentionGradient<T>& a = maps.a;
+  bool first = true;
+  PipelineState<Tile::stages> at;
+  for_each_m_block<Tile>(a, block, [&](int head, int query0) {
+    const std::int64_t row = workspace_row(a, block, head, query0);
+    Mbarrier& q_full = shared.q_pipe.producer_acquire(
+        at, (first ? shared.k.bytes + more_bytes : 0) + shared.q[0].bytes +
+                row_bytes);
+    if (first) {
+      load_tile(shared.k, maps.k, q_full, block.key0, block.kv_head,
+                block.batch, CacheHint::kEvictFirst);
+      load_more(q_full);
+    }
+    load_tile(shared.q[at.stage], maps.q, q_full, query0, head, block.batch,
+              CacheHint::kEvictLast);
+    bulk_load(shared.lse[at.stage], a.lse_base_2 + row, row_bytes, q_full);
+    Mbarrier& d_o_full = shared.d_o_pipe.producer_acquire(
+        at, (first ? shared.v.bytes : 0) + shared.d_o[0].bytes + row_bytes);
+    if (first) {
+      load_tile(shared.v, maps.v, d_o_full, block.key0, block.kv_head,
+                block.batch, CacheHint::kEvictFirst);
+    }
+    load_tile(shared.d_o[at.stage], maps.d_o, d_o_full, query0, head,
+              block.batch, CacheHint::kEvictLast);
+    bulk_load(shared.delta[at.stage], a.delta + row, row_bytes, d_o_full);
+    first = false;
+    at.advance();
+  });
+}
+/// The same where nothing else belongs to K.
+template <class Tile, class Shared, class T>
+__device__ void load_wide_queries(Shared& shared, const TmaGradient<T>& maps,
+                                  const NBlock& block) {
+  load_wide_queries<Tile>(shared, maps, block, 0, [](Mbarrier&) {});
+}
+
+}  // namespace fa::FA_TARGET
