@@ -26,16 +26,16 @@ if __package__ != "05_flash_forward.interface":
     )
     sys.exit(2)
 
-from common.attention import peers
-from common.attention.checks import check_graphs_and_gpus, for_all_heads, largest, rms, visible
-from common.attention.command import exit_with
-from common.attention.counters import count_problems
-from common.attention.peers import BACKENDS, FIXED_ORDER, OURS
-from common.attention.problems import Problem, problems_to_check
-from common.attention.program import parser_of, run
-from common.attention.pytorch import SDPBackend, scaled_dot_product_attention, sdpa_kernel, torch
-from common.attention.tables import figures, print_record
-from common.attention.timing import time_points
+from common.bench import peers
+from common.bench.checks import check_graphs_and_gpus, for_all_heads, largest, rms, visible
+from common.bench.command import exit_with
+from common.bench.counters import count_problems
+from common.bench.peers import BACKENDS, FIXED_ORDER, OURS
+from common.bench.problems import Problem, problems_to_check
+from common.bench.program import parser_of, run
+from common.bench.pytorch import SDPBackend, scaled_dot_product_attention, sdpa_kernel, torch
+from common.bench.tables import figures, print_record
+from common.bench.timing import time_points
 
 from .flash_attention import Library
 

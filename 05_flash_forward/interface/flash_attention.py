@@ -4,8 +4,8 @@ import contextlib
 import ctypes
 import pathlib
 
-from common.attention.command import Failure
-from common.attention.pytorch import torch
+from common.bench.command import Failure
+from common.bench.pytorch import torch
 
 
 class Strides(ctypes.Structure):

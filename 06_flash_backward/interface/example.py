@@ -30,17 +30,17 @@ if __package__ != "06_flash_backward.interface":
     )
     sys.exit(2)
 
-from common.attention import peers
-from common.attention.checks import check_graphs_and_gpus, for_all_heads, largest, rms, visible
-from common.attention.command import Failure, exit_with
-from common.attention.counters import count_problems
-from common.attention.peers import BACKENDS, OURS, SAME_BITS
-from common.attention.peers import OURS_SAME_BITS as DETERMINISTIC
-from common.attention.problems import Problem, problems_to_check
-from common.attention.program import parser_of, run
-from common.attention.pytorch import torch
-from common.attention.tables import figures, print_record
-from common.attention.timing import time_points
+from common.bench import peers
+from common.bench.checks import check_graphs_and_gpus, for_all_heads, largest, rms, visible
+from common.bench.command import Failure, exit_with
+from common.bench.counters import count_problems
+from common.bench.peers import BACKENDS, OURS, SAME_BITS
+from common.bench.peers import OURS_SAME_BITS as DETERMINISTIC
+from common.bench.problems import Problem, problems_to_check
+from common.bench.program import parser_of, run
+from common.bench.pytorch import torch
+from common.bench.tables import figures, print_record
+from common.bench.timing import time_points
 
 # Lesson 05's side of the interface; a name that begins with a digit cannot stand in an import
 # statement.

@@ -13,9 +13,9 @@ import argparse
 import sys
 import textwrap
 
-from common.attention.peers import FOR_16_BITS, HEADINGS, MATH, OURS, SAME_BITS
-from common.attention.tables import columns_of, mask_of, points_in
-from common.attention.tables import ratio as ratio_of_point
+from common.bench.peers import FOR_16_BITS, HEADINGS, MATH, OURS, SAME_BITS
+from common.bench.tables import columns_of, mask_of, points_in
+from common.bench.tables import ratio as ratio_of_point
 from common.files.records import Problem, read, source
 from docs.records.results import aligned
 

@@ -3,10 +3,10 @@
 import statistics
 import time
 
-from common.attention.checks import rms
-from common.attention.peers import FOR_16_BITS, FOR_FLOAT32, HEADINGS
-from common.attention.pytorch import torch
-from common.attention.tables import TimeTable
+from common.bench.checks import rms
+from common.bench.peers import FOR_16_BITS, FOR_FLOAT32, HEADINGS
+from common.bench.pytorch import torch
+from common.bench.tables import TimeTable
 
 ROUNDS = 6  # in which calls alternate, at least
 SLOW_MILLISECONDS = 300  # after which a call is not timed again in a round

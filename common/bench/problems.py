@@ -2,9 +2,9 @@
 
 import collections
 
-from common.attention.command import Failure
-from common.attention.peers import BACKENDS
-from common.attention.pytorch import torch
+from common.bench.command import Failure
+from common.bench.peers import BACKENDS
+from common.bench.pytorch import torch
 
 LENGTHS = [512 << i for i in range(6)]  # in 16 bits
 TOKENS = 16384  # of what is timed: batch * length

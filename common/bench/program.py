@@ -2,13 +2,13 @@
 
 import argparse
 
-from common.attention import counters
-from common.attention.command import Failure, Skipped
-from common.attention.peers import load as load_peers
-from common.attention.problems import GROUPS, SETS, points_of
-from common.attention.pytorch import torch
-from common.attention.record import rows_before, write_record, writing
-from common.attention.tables import print_counted, print_summary
+from common.bench import counters
+from common.bench.command import Failure, Skipped
+from common.bench.peers import load as load_peers
+from common.bench.problems import GROUPS, SETS, points_of
+from common.bench.pytorch import torch
+from common.bench.record import rows_before, write_record, writing
+from common.bench.tables import print_counted, print_summary
 from common.files.write_file import check_writable
 
 

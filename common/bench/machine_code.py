@@ -1,7 +1,7 @@
 """Counts, in the machine code of Hopper kernels, which work overlaps with matmuls of wgmma.
 
-    python3 -m common.attention.machine_code PROGRAM [--kernel TEXT] [--intervals] [--json FILE]
-    python3 -m common.attention.machine_code --table FILE [--kernel TEXT] [--intervals]
+    python3 -m common.bench.machine_code PROGRAM [--kernel TEXT] [--intervals] [--json FILE]
+    python3 -m common.bench.machine_code --table FILE [--kernel TEXT] [--intervals]
 
 PROGRAM is a program, a library or a cubin with kernels for sm_90a. cuobjdump and nvdisasm
 disassemble it: of the CUDA Toolkit, or of the PyPI packages nvidia-cuda-cuobjdump and
@@ -252,7 +252,7 @@ def record_of(rows, program, compiler, commit):
         "compiler": compiler,
         "disassembler": version[1] if version else "unknown",
         "commit": commit or "unknown",
-        "command": f"python3 -m common.attention.machine_code {pathlib.Path(program).name}",
+        "command": f"python3 -m common.bench.machine_code {pathlib.Path(program).name}",
     }
     head = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in record.items())
     body = ",\n".join("    " + json.dumps(row) for row in rows)

@@ -9,8 +9,8 @@ import shlex
 import subprocess
 import sys
 
-from common.attention.command import Failure, module
-from common.attention.pytorch import torch
+from common.bench.command import Failure, module
+from common.bench.pytorch import torch
 from common.files.records import Problem, read
 from common.files.write_file import write_file
 

@@ -3,7 +3,7 @@ launch."""
 
 import math
 
-from common.attention.pytorch import torch
+from common.bench.pytorch import torch
 
 
 def visible(q, k, causal):

@@ -2,8 +2,8 @@
 
 import statistics
 
-from common.attention.command import Failure, module
-from common.attention.peers import BACKENDS, HEADINGS, OURS, OURS_SAME_BITS, SAME_BITS
+from common.bench.command import Failure, module
+from common.bench.peers import BACKENDS, HEADINGS, OURS, OURS_SAME_BITS, SAME_BITS
 from common.files.records import Problem, program, read
 
 

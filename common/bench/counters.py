@@ -13,10 +13,10 @@ import shutil
 import sys
 import tempfile
 
-from common.attention.command import Failure, module
-from common.attention.peers import FOR_HOPPER, OURS
-from common.attention.problems import points_of
-from common.attention.pytorch import torch
+from common.bench.command import Failure, module
+from common.bench.peers import FOR_HOPPER, OURS
+from common.bench.problems import points_of
+from common.bench.pytorch import torch
 from common.lab import nvidia_tools
 
 CYCLES = "sm__cycles_elapsed.max"
