@@ -9,8 +9,8 @@ Exit status: 0, or 2 when a record lacks what the chart shows.
 import argparse
 import sys
 
+from common.bench.records import Problem, read, source
 from common.drawing import charts
-from common.files.records import Problem, read, source
 
 
 def rows_of(record, **fields):

@@ -1,9 +1,11 @@
-"""What the checks of both examples need: masks, heads, errors, and the same bits from every
-launch."""
+"""What both examples check: errors against float64, and the same bits from every launch."""
 
 import math
 
+from common.bench.peers import BACKENDS
+from common.bench.problems import Problem, problems_to_check
 from common.bench.pytorch import torch
+from common.bench.tables import figures
 
 
 def visible(q, k, causal):
@@ -26,20 +28,37 @@ def rms(tensor):
     return tensor.square().mean().sqrt().item()
 
 
-def check_graphs_and_gpus(make):
+def check_problems(example, device):
+    """Prints errors against float64. Returns rows for the record, and whether all of ours are
+    small enough."""
+    torch.manual_seed(1)
+    small = device == "cpu"
+    columns = (*example.checked, *BACKENDS)
+    print(example.explanation)
+    print(Problem.HEADING + example.label_heading + "".join(f"{c:>20}" for c in columns))
+    rows, good = [], True
+    for seed, problem in enumerate(problems_to_check(small) + example.more_problems(small)):
+        for label, errors, objection, fields in example.errors(problem, device, seed):
+            most = {name: error for name, (error, _) in errors.items()}
+            print(problem.text() + label + figures(most, columns, ".2e") + objection)
+            rows += [problem.row(name, *of, **fields) for name, of in errors.items()]
+            good = good and not objection
+    return rows, good
+
+
+def check_graphs_and_gpus(same_call):
     """Prints whether calls on each GPU, plain and replayed as a CUDA graph, give the same bits.
     Returns whether they do.
 
-    make(device) gives a call on tensors there and its outputs, each time with the same inputs.
+    same_call(device) gives a call on tensors there and its outputs, each time with the same inputs.
     """
     good, expected = True, None
     for gpu in range(torch.cuda.device_count()):
-        call, outputs = make(f"cuda:{gpu}")
+        call, outputs = same_call(f"cuda:{gpu}")
         with torch.cuda.device(gpu):
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(
-                graph, stream=torch.cuda.Stream()
-            ):  # its own default is on the first GPU
+            # A stream of its own: the default one is on the first GPU.
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
                 call()
         for name, launch in (("CUDA graph", graph.replay), ("plain call", call)):
             for output in outputs:
@@ -49,9 +68,7 @@ def check_graphs_and_gpus(make):
             bits = [output.cpu() for output in outputs]
             expected = bits if expected is None else expected
             same = all(torch.equal(a, b) for a, b in zip(bits, expected))  # false for NaN
-            print(
-                f"{'PASS' if same else 'FAIL'}  {name} on GPU {gpu}: "
-                f"{'the same' if same else 'other'} bits"
-            )
+            verdict, what = ("PASS", "the same") if same else ("FAIL", "other")
+            print(f"{verdict}  {name} on GPU {gpu}: {what} bits")
             good = good and same
     return good

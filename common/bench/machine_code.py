@@ -17,7 +17,6 @@ Exit status: 0 done, 2 could not be done, 77 cuobjdump or nvdisasm is missing.
 
 import argparse
 import collections
-import json
 import os
 import pathlib
 import re
@@ -26,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 
-from common.files.records import Problem, read
+from common.bench.records import Problem, read, text_of
 from common.files.write_file import write_file
 
 COUNTED = {"MUFU.EX2": "exponentials", "FMNMX": "maxima", "F2FP": "conversions"}
@@ -248,15 +247,13 @@ def source(record):
 def record_of(rows, program, compiler, commit):
     """The text of a record."""
     version = re.search(r"V([\d.]+)", output_of(tool("nvdisasm"), "--version"))
-    record = {
+    head = {
         "compiler": compiler,
         "disassembler": version[1] if version else "unknown",
         "commit": commit or "unknown",
         "command": f"python3 -m common.bench.machine_code {pathlib.Path(program).name}",
     }
-    head = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in record.items())
-    body = ",\n".join("    " + json.dumps(row) for row in rows)
-    return "{\n" + head + '  "measurements": [\n' + body + "\n  ]\n}\n"
+    return text_of(head, rows)
 
 
 def main(arguments=None):

@@ -23,7 +23,7 @@ import shlex
 import shutil
 import sys
 
-from common.files.records import Problem, read
+from common.bench.records import Problem, read
 from common.files.write_file import check_writable, write_file
 from common.lab.nvidia_tools import parse_ncu, run
 

@@ -14,9 +14,9 @@ import sys
 import textwrap
 
 from common.bench.peers import FOR_16_BITS, HEADINGS, MATH, OURS, SAME_BITS
+from common.bench.records import Problem, read, source
 from common.bench.tables import columns_of, mask_of, points_in
 from common.bench.tables import ratio as ratio_of_point
-from common.files.records import Problem, read, source
 from docs.records.results import aligned
 
 GROUPS = ("d64", "d128", "d256")  # the shapes of the FlashAttention papers, six or three lengths

@@ -18,9 +18,9 @@ import math
 import sys
 import textwrap
 
+from common.bench.records import Problem, program, read, source
 from common.drawing import charts
 from common.drawing.svg import Drawing
-from common.files.records import Problem, program, read, source
 from docs.records import results
 
 LENGTH = 4096  # measured for every rung

@@ -15,7 +15,7 @@ import fnmatch
 import sys
 import textwrap
 
-from common.files.records import Problem, read
+from common.bench.records import Problem, read
 
 SIZE = [("N", "length", "{}")]  # where the rows of a group differ in it
 SPEED = [

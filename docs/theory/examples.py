@@ -13,7 +13,7 @@ import sys
 import textwrap
 from fractions import Fraction
 
-from common.files.records import Problem, read, source
+from common.bench.records import Problem, read, source
 from docs.records.results import aligned
 
 # An SM of compute capability 9.0 (NVIDIA, Hopper Tuning Guide, section 1.4.1).

@@ -8,10 +8,10 @@ import argparse
 import math
 import sys
 
+from common.bench.records import Problem, read, source
 from common.drawing import charts
 from common.drawing.charts import COLOURS, stroke
 from common.drawing.svg import Drawing
-from common.files.records import Problem, read, source
 from docs.theory import examples
 
 PALE = ["#f6d5b5", "#cfe3f5", "#d6ecc9", "#e5d6f0", "#f5e9a8", "#cdebe6", "#f3cdd6", "#dcdcdc"]

@@ -1,5 +1,5 @@
-"""Reads records of measurements, the JSON files of docs/results. An old record stays as it was
-written; what is read from it has today's names."""
+"""Reads and writes records of measurements, the JSON files of docs/results. An old record stays as
+it was written; what is read from it has today's names."""
 
 import json
 import re
@@ -50,6 +50,15 @@ def read(path):
     except ValueError as error:
         raise Problem(f"{path} is not a record: {error}") from error
     return renamed(record)
+
+
+def text_of(head, rows):
+    """The text of a record: a line for each field of `head` and for each measurement."""
+    fields = "".join(
+        f"  {json.dumps(name)}: {json.dumps(value)},\n" for name, value in head.items()
+    )
+    lines = ",\n".join("    " + json.dumps(row) for row in rows)
+    return "{\n" + fields + '  "measurements": [\n' + lines + "\n  ]\n}\n"
 
 
 def program(record):
