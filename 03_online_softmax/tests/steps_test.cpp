@@ -12,7 +12,7 @@
 
 #include <doctest/doctest.h>
 
-#include "common/files/write_file.hpp"
+#include "common/cli/files.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 

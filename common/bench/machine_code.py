@@ -26,7 +26,7 @@ import sys
 import tempfile
 
 from common.bench.records import Problem, read, text_of
-from common.files.write_file import write_file
+from common.cli.files import write_file
 
 COUNTED = {"MUFU.EX2": "exponentials", "FMNMX": "maxima", "F2FP": "conversions"}
 MASKS = "FSEL"  # the instruction that replaces a masked score

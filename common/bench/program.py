@@ -17,7 +17,7 @@ from common.bench.problems import GROUPS, SETS, points_of
 from common.bench.pytorch import torch
 from common.bench.tables import print_counted, print_record, print_summary
 from common.bench.timing import time_points
-from common.files.write_file import check_writable, write_file
+from common.cli.files import check_writable, write_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -24,7 +24,7 @@ import shutil
 import sys
 
 from common.bench.records import Problem, read
-from common.files.write_file import check_writable, write_file
+from common.cli.files import check_writable, write_file
 from common.lab.nvidia_tools import parse_ncu, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -46,21 +46,6 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-std::optional<std::filesystem::path> device(const std::string& name,
-                                            const std::filesystem::path& folder) {
-  std::filesystem::path path = "/dev/" + name;
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0 || !S_ISCHR(status.st_mode)) return {};
-  if (geteuid() == 0) {
-    path = folder / name;
-    if (mknod(path.c_str(), S_IFCHR | 0600, status.st_rdev) != 0) return {};
-  }
-  const int file = open(path.c_str(), O_WRONLY);
-  if (file < 0) return {};
-  close(file);
-  return path;
-}
-
 Outcome run(const std::string& command) {
   const TemporaryDirectory directory;
   const auto out = directory.path() / "out", err = directory.path() / "err";

@@ -78,14 +78,6 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-/// A device that tests may write to. For the superuser it is a copy in a folder, so that no mistake
-/// can replace the device of the machine.
-/// @param name   "null" or "full"
-/// @param folder for the copy
-/// @return none if there is no such device or it must not be copied or used
-std::optional<std::filesystem::path> device(const std::string& name,
-                                            const std::filesystem::path& folder);
-
 /// Sets FA_THREADS and restores the old value at the end of its scope.
 class Threads {
  public:
