@@ -1,8 +1,11 @@
 """Reads and writes records of measurements, the JSON files of docs/results. An old record stays as
 it was written; what is read from it has today's names."""
 
+import argparse
 import json
 import re
+import sys
+import textwrap
 
 # What has been renamed since a record was written. Kernels, wherever a text names them: old: new.
 KERNELS = {
@@ -84,3 +87,71 @@ def source(*records):
         f"{' and '.join(dict.fromkeys(days))}"
         for machine, (commits, days) in machines.items()
     )
+
+
+def source_lines(*records):
+    """The same in lines of the pages' width."""
+    return textwrap.wrap(f"({source(*records)})", 88, subsequent_indent=" ")
+
+
+def rows_with(record, **fields):
+    """The rows with these fields; a Problem where there is none."""
+    rows = [
+        row
+        for row in record["measurements"]
+        if all(row.get(name) == value for name, value in fields.items())
+    ]
+    if not rows:
+        raise Problem(f"the record has 0 rows with {fields}")
+    return rows
+
+
+def aligned(cells, headings):
+    """Lines of cells, so many of them headings; all columns but the first are flush right."""
+    cells = [[str(cell) for cell in line] for line in cells]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    lines = []
+    for first, *others in cells:
+        line = first.ljust(widths[0])
+        line += "".join(f"  {text:>{width}}" for text, width in zip(others, widths[1:]))
+        lines.append(line.rstrip())
+    lines.insert(headings, "  ".join("-" * width for width in widths))
+    return lines
+
+
+def formatted(shapes, *values):
+    """A line of cells: formatted("{} {:.2f}", "a", 1) is ["a", "1.00"]."""
+    return [shape.format(value) for shape, value in zip(shapes.split(), values)]
+
+
+def print_named(module, choices, arguments):
+    """The main program of a module that prints a table or a drawing: NAME [RECORD...]. Returns the
+    exit status: 0, 1 where an example and a record contradict each other, 2 for bad use.
+
+    choices: {name: (function of records, their number; None for any)}. It returns lines, a text or
+    a Drawing.
+    """
+    program = module.__file__.rsplit("/", 1)[-1]
+    parser = argparse.ArgumentParser(description=module.__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("name", choices=choices)
+    parser.add_argument("records", nargs="*", metavar="RECORD", help="a file of docs/results")
+    options = parser.parse_args(arguments)
+    show, count = choices[options.name]
+    try:
+        if len(options.records) != count and not (count is None and options.records):
+            takes = "at least one" if count is None else count
+            raise Problem(f"{options.name} takes {takes} records, not {len(options.records)}")
+        shown = show(*(read(path) for path in options.records))
+    except KeyError as error:
+        print(f"{program}: the record has no {error}", file=sys.stderr)
+        return 2
+    except (Problem, ValueError) as problem:
+        print(f"{program}: {problem}", file=sys.stderr)
+        return 2
+    except ArithmeticError as error:
+        print(f"{program}: {options.name}: {error}", file=sys.stderr)
+        return 1
+    if isinstance(shown, list):
+        shown = "\n".join(shown) + "\n"
+    print(shown if isinstance(shown, str) else shown.svg(), end="")
+    return 0
