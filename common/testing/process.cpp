@@ -16,6 +16,8 @@
 #include <system_error>
 #include <unistd.h>
 
+#include <doctest/doctest.h>
+
 namespace fa::testing {
 
 std::string python_says(const std::string& expression, const std::filesystem::path& file) {
@@ -61,6 +63,16 @@ std::string refusal(const std::string& command) {
   if (outcome.status == 2 && lines == 1) return outcome.error;
   return "(exit status " + std::to_string(outcome.status) + ", " + std::to_string(lines) +
          " lines on standard error)";
+}
+
+void check_refused(const std::string& program,
+                   const std::vector<std::pair<std::string, std::string>>& cases) {
+  for (const auto& [arguments, text] : cases) {
+    const std::string words = refusal(program + " " + arguments);
+    CAPTURE(arguments);
+    CAPTURE(words);
+    CHECK(contains(words, text));
+  }
 }
 
 Outcome run_in_child(const std::function<int()>& body) {

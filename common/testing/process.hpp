@@ -6,6 +6,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace fa::testing {
 
@@ -26,6 +28,10 @@ Outcome run(const std::string& command);
 /// search in it succeeds by chance.
 /// @param command as for run()
 std::string refusal(const std::string& command);
+
+/// Checks that a program refuses each command line with a text in its message: {arguments, text}.
+void check_refused(const std::string& program,
+                   const std::vector<std::pair<std::string, std::string>>& cases);
 
 /// A path for a command line.
 inline std::string quoted(const std::filesystem::path& path) {

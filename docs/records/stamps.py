@@ -71,7 +71,8 @@ def shown(stamps):
     return [stamps[i] for i in sorted(order[i] for i in kept)]
 
 
-def main(path, *kernels):
+def main(arguments):
+    path, *kernels = arguments
     text = pathlib.Path(path).read_text(encoding="utf-8")
     print(text.splitlines()[0])
     for words, stamps in runs(text):
@@ -80,7 +81,8 @@ def main(path, *kernels):
             print(*words, len(kept), sep="\t")
             for stamp in kept:
                 print(*stamp, sep="\t")
+    return 0
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -175,8 +175,8 @@ def tiles(matmul):
     ]
 
 
-def products(matmul):
-    """What the tiles of lesson 04's products ask of global memory, and how fast they ask."""
+def matmuls(matmul):
+    """What the tiles of lesson 04's matmuls ask of global memory, and how fast they ask."""
     _, _, memory = machine(matmul)
     sides = {
         "08_matmul_coalesced": (1, 1),
@@ -560,7 +560,7 @@ EXAMPLES = {  # name: (function, how many records; None for any number)
     "roofline": (roofline, 2),
     "fusion": (fusion, 2),
     "tiles": (tiles, 1),
-    "products": (products, 1),
+    "matmuls": (matmuls, 1),
     "maxima": (maxima, 0),
     "moments": (moments, 0),
     "types": (types, 0),
