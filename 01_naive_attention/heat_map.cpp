@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "common/cli/files.hpp"
 #include "common/cli/table.hpp"
 #include "common/drawing/svg.hpp"
-#include "common/files/write_file.hpp"
 
 namespace fa::naive {
 namespace {

@@ -11,9 +11,9 @@
 #include "01_naive_attention/gradient_check.hpp"
 #include "01_naive_attention/heat_map.hpp"
 #include "01_naive_attention/multi_head.hpp"
+#include "common/cli/files.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/table.hpp"
-#include "common/files/escape.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
 
@@ -136,6 +136,31 @@ void habits_of_the_heads(cli::Program& program, const Choice& choice) {
   fmt::print("{}", table.text());
 }
 
+// The keys with the largest probabilities, for the first queries.
+void print_strongest_keys(View<const double, 2> head, std::int64_t rows,
+                          const std::vector<std::string>& queries,
+                          const std::vector<std::string>& keys) {
+  constexpr std::size_t kStrongest = 3;
+  cli::Table table({"query", "strongest keys", "probabilities"});
+  for (std::int64_t i = 0; i < rows; ++i) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(head.size(1)));
+    std::iota(order.begin(), order.end(), 0);
+    const auto strongest = std::min(kStrongest, order.size());
+    std::partial_sort(
+        order.begin(), order.begin() + static_cast<std::ptrdiff_t>(strongest),
+        order.end(), [&](auto a, auto b) { return head(i, a) > head(i, b); });
+    std::vector<std::string> names, values;
+    for (std::size_t n = 0; n < strongest; ++n) {
+      names.push_back(keys[static_cast<std::size_t>(order[n])]);
+      values.push_back(fmt::format("{:.2f}", head(i, order[n])));
+    }
+    table.add({queries[static_cast<std::size_t>(i)],
+               fmt::format("{}", fmt::join(names, ", ")),
+               fmt::format("{}", fmt::join(values, " "))});
+  }
+  fmt::print("{}", table.text());
+}
+
 void which_token_attends_to_which(cli::Program& program,
                                   const Choice& choice) {
   const cli::Input& input = program.input();
@@ -168,26 +193,7 @@ void which_token_attends_to_which(cli::Program& program,
   fmt::print("{}\n", naive::terminal_heat_map(
                          window, {queries.begin(), queries.begin() + rows}));
 
-  constexpr std::size_t kStrongest = 3;
-  cli::Table table({"query", "strongest keys", "probabilities"});
-  for (std::int64_t i = 0; i < rows; ++i) {
-    std::vector<std::int64_t> order(static_cast<std::size_t>(shape.length_k));
-    std::iota(order.begin(), order.end(), 0);
-    const auto strongest = std::min(kStrongest, order.size());
-    std::partial_sort(
-        order.begin(), order.begin() + static_cast<std::ptrdiff_t>(strongest),
-        order.end(), [&](auto a, auto b) { return head(i, a) > head(i, b); });
-    std::vector<std::string> names, values;
-    for (std::size_t n = 0; n < strongest; ++n) {
-      names.push_back(keys[static_cast<std::size_t>(order[n])]);
-      values.push_back(fmt::format("{:.2f}", head(i, order[n])));
-    }
-    table.add({queries[static_cast<std::size_t>(i)],
-               fmt::format("{}", fmt::join(names, ", ")),
-               fmt::format("{}", fmt::join(values, " "))});
-  }
-  fmt::print("{}", table.text());
-
+  print_strongest_keys(head, rows, queries, keys);
   if (program.save_directory()) {
     const auto path = *program.save_directory() / "attention_map.svg";
     naive::write_heat_map_svg(

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "02_safe_softmax/limits.hpp"
+#include "common/cli/files.hpp"
 #include "common/drawing/svg.hpp"
-#include "common/files/write_file.hpp"
 
 namespace fa::safe {
 namespace {

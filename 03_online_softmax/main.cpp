@@ -13,10 +13,10 @@
 #include "03_online_softmax/row.hpp"
 #include "03_online_softmax/steps.hpp"
 #include "03_online_softmax/tiled.hpp"
+#include "common/cli/files.hpp"
 #include "common/cli/program.hpp"
 #include "common/cli/progress.hpp"
 #include "common/cli/table.hpp"
-#include "common/files/write_file.hpp"
 #include "common/parallel/parallel_for.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/tensor/random.hpp"
@@ -83,9 +83,8 @@ void passes_over_memory(cli::Program& program) {
              kLength, kDim, table.text());
 
   const auto wide = converted<double>(s);
-  const auto [low, high] =
-      std::minmax_element(wide.data(), wide.data() + wide.count());
-  const double bound = error_bound<float>(kLength, kLength, *high - *low, 1);
+  const double bound =
+      error_bound<float>(kLength, kLength, spread<float>(s), 1);
   Tensor<double, 1> p({kLength});
   safe::safe_softmax<double>(wide, p);
   double worst = 0;
@@ -102,29 +101,35 @@ void passes_over_memory(cli::Program& program) {
                 bound * largest);
 }
 
-void check_law(cli::Program& program, const std::string& law,
-               proof::Outcome (*check)(const proof::Cases&),
-               const proof::Cases& cases) {
-  const proof::Outcome outcome = proof::at_run_time(check, cases);
-  program.check_none(fmt::format("{}, {} cases", law, outcome.cases),
-                     outcome.holds ? 0 : 1, "counterexample");
-  if (!outcome.holds) {
-    fmt::print("      fails for scores {}\n",
-               to_string(outcome.counterexample));
+struct Law {
+  const char* name;
+  proof::Outcome (*check)(const proof::Cases&);
+};
+
+void check_laws(cli::Program& program, const proof::Cases& cases,
+                const std::vector<Law>& laws) {
+  fmt::print(
+      "rows of up to {} scores from -{} to {} and -inf, base 2, exact\n",
+      cases.length, cases.size, cases.size);
+  for (const Law& law : laws) {
+    const proof::Outcome outcome = proof::at_run_time(law.check, cases);
+    program.check_none(fmt::format("{}, {} cases", law.name, outcome.cases),
+                       outcome.holds ? 0 : 1, "counterexample");
+    if (!outcome.holds) {
+      fmt::print("      fails for scores {}\n",
+                 to_string(outcome.counterexample));
+    }
   }
 }
 
 void induction(cli::Program& program) {
-  constexpr proof::Cases kCases{6, 3};
-  fmt::print(
-      "rows of up to {} scores from -{} to {} and -inf, base 2, exact\n",
-      kCases.length, kCases.size, kCases.size);
-  check_law(program, "base case", proof::base_case, kCases);
-  check_law(program, "induction step", proof::induction_step, kCases);
-  check_law(program, "unnormalised (FA-2) follows the definition",
-            proof::follows_definition<Unnormalised>, kCases);
-  check_law(program, "normalised (FA-1) follows the definition",
-            proof::follows_definition<Normalised>, kCases);
+  check_laws(program, {6, 3},
+             {{"base case", proof::base_case},
+              {"induction step", proof::induction_step},
+              {"unnormalised (FA-2) follows the definition",
+               proof::follows_definition<Unnormalised>},
+              {"normalised (FA-1) follows the definition",
+               proof::follows_definition<Normalised>}});
 }
 
 // Adds a row about a recurrence; returns whether it is correct.
@@ -144,34 +149,35 @@ bool add_recurrence(cli::Table& table, const proof::Row& row) {
   return false;
 }
 
-void recurrences_on_trial(cli::Program& program) {
+// Adds a row about each; returns how many are correct.
+template <class... R>
+int add_recurrences(cli::Table& table, const proof::Row& row) {
+  return (0 + ... + add_recurrence<R>(table, row));
+}
+
+void correct_and_wrong_recurrences(cli::Program& program) {
   const proof::Row row = proof::Row{}.with(3).with(2).with(5).with(1);
   cli::Table table({"recurrence", "verdict", "counterexample", "result",
                     "expected", fmt::format("{} fails at", to_string(row))});
-  const int right = add_recurrence<Unnormalised>(table, row) +
-                    add_recurrence<Normalised>(table, row);
-  const int wrong = add_recurrence<wrong::MixedNormalisation>(table, row) +
-                    add_recurrence<wrong::DividedTwice>(table, row) +
-                    add_recurrence<wrong::LocalSoftmax>(table, row) +
-                    add_recurrence<wrong::SumNotRescaled>(table, row) +
-                    add_recurrence<wrong::OutputNotRescaled>(table, row) +
-                    add_recurrence<wrong::InvertedCorrection>(table, row);
+  const int right = add_recurrences<Unnormalised, Normalised>(table, row);
+  using namespace wrong;
+  const int wrong =
+      add_recurrences<MixedNormalisation, DividedTwice, LocalSoftmax,
+                      SumNotRescaled, OutputNotRescaled, InvertedCorrection>(
+          table, row);
   fmt::print("{}", table.text());
   program.check_none("8 recurrences", 2 - right + wrong, "wrong verdict");
 }
 
 void merge_laws(cli::Program& program) {
-  constexpr proof::Cases kCases{5, 3};
-  fmt::print(
-      "rows of up to {} scores from -{} to {} and -inf, base 2, exact\n",
-      kCases.length, kCases.size, kCases.size);
-  check_law(program, "merge is union", proof::merge_is_union, kCases);
-  check_law(program, "identity", proof::merge_has_identity, kCases);
-  check_law(program, "commutative", proof::merge_is_commutative, kCases);
-  check_law(program, "associative", proof::merge_is_associative, kCases);
-  check_law(program, "a step is a merge", proof::step_is_merge, kCases);
-  check_law(program, "any tiling", proof::any_tiling, kCases);
-  check_law(program, "any order", proof::any_order, kCases);
+  check_laws(program, {5, 3},
+             {{"merge is union", proof::merge_is_union},
+              {"identity", proof::merge_has_identity},
+              {"commutative", proof::merge_is_commutative},
+              {"associative", proof::merge_is_associative},
+              {"a step is a merge", proof::step_is_merge},
+              {"any tiling", proof::any_tiling},
+              {"any order", proof::any_order}});
 }
 
 // Attention of one row by the three passes of lesson 02, then P V.
@@ -203,18 +209,12 @@ void rounding(cli::Program& program) {
     safe::safe_softmax<double>(wide_s, p);
     const Vector<double> o = as_matrix(wide_v.view()).transpose() *
                              Eigen::Map<Vector<double>>(p.data(), p.count());
-    double low = std::numeric_limits<double>::infinity(), high = -low;
-    for (std::int64_t j = 0; j < p.count(); ++j) {
-      if (std::isinf(wide_s(j))) continue;
-      low = std::min(low, wide_s(j));
-      high = std::max(high, wide_s(j));
-    }
     std::vector<std::string> cells{name};
     const auto error = [&](const Vector<float>& row, std::int64_t steps) {
       const double of_row = (row.cast<double>() - o).cwiseAbs().maxCoeff();
       worst = std::max(
-          worst,
-          of_row / error_bound<float>(kLength, steps, high - low, largest));
+          worst, of_row / error_bound<float>(kLength, steps, spread<float>(s),
+                                             largest));
       cells.push_back(fmt::format("{:.1f}", of_row / unit));
     };
     error(three_passes(s, v), kLength);
@@ -274,6 +274,15 @@ void split_keys(cli::Program& program) {
   }
 }
 
+// Lesson 01 on the same inputs.
+naive::Forward<double> in_float64(View<const float, 4> q,
+                                  View<const float, 4> k,
+                                  View<const float, 4> v,
+                                  const AttentionOptions& options) {
+  return naive::forward<double>(converted<double>(q), converted<double>(k),
+                                converted<double>(v), options);
+}
+
 // The `plain` of the acceptance rule for any tile size: this lesson's recurrence, key by key, in
 // float32. Its sums are as long as those of tiles of one key.
 naive::Forward<float> key_by_key(View<const float, 4> q,
@@ -313,9 +322,8 @@ void tiled_on_the_input(cli::Program& program, const Choice& choice) {
   const cli::Input& input = program.input();
   AttentionOptions options;
   options.causal = choice.causal;
-  const auto ref = naive::forward<double>(
-      converted<double>(input.q), converted<double>(input.k),
-      converted<double>(input.v), options);
+  const auto ref =
+      in_float64(input.q.view(), input.k.view(), input.v.view(), options);
   const auto plain = key_by_key(input.q, input.k, input.v, choice.causal);
   const auto check = [&](const Tiles& tiles) {
     const auto out =
@@ -518,8 +526,7 @@ void long_sequence(cli::Program& program, const Choice& choice) {
     const auto ki = k.view().narrow(2, 0, keys),
                vi = v.view().narrow(2, 0, keys);
     copy(out.o.view().at(0).at(0).at(i), o.view().at(r));
-    const auto exact = naive::forward<double>(
-        converted<double>(qi), converted<double>(ki), converted<double>(vi));
+    const auto exact = in_float64(qi, ki, vi, {});
     copy(exact.o.view().at(0).at(0).at(0), ref.view().at(r));
     const auto simple = key_by_key(qi, ki, vi, false);
     copy(simple.o.view().at(0).at(0).at(0), plain.view().at(r));
@@ -551,7 +558,7 @@ int main(int argc, char** argv) {
   program.section("induction", "Proof by induction",
                   [&] { induction(program); });
   program.section("wrong", "Correct and wrong recurrences",
-                  [&] { recurrences_on_trial(program); });
+                  [&] { correct_and_wrong_recurrences(program); });
   program.section("merge", "Laws of the merge", [&] { merge_laws(program); });
   program.section("rounding", "Rounding errors", [&] { rounding(program); });
   program.section("split", "Split keys", [&] { split_keys(program); });

@@ -86,7 +86,7 @@ constexpr bool for_rows_of(std::size_t length, const Cases& cases,
 /// Calls visit(row) for each row of the cases, short ones first, until one visit returns false.
 /// @param shortest length of the shortest rows
 /// @param cases    the rows
-/// @param visit    gets a row, returns whether to go on
+/// @param visit    gets a row, returns whether to continue
 /// @return false when one did
 template <class Visit>
 constexpr bool for_rows(std::size_t shortest, const Cases& cases,
@@ -201,22 +201,29 @@ constexpr std::size_t first_departure(const Row& row) {
   return 0;
 }
 
-/// The law that implies all others: the merge of the states of two sets of keys is the state of
-/// their union. Checked for every split of every row.
-constexpr Outcome merge_is_union(const Cases& cases) {
+/// Calls holds(row, left, right) for every split of every row, with the states of both parts, until
+/// it returns false.
+template <class Holds>
+constexpr Outcome for_splits(const Cases& cases, Holds holds) {
   Outcome outcome;
-  //! [union]
   for_rows(0, cases, [&](const Row& row) {
     for (std::size_t cut = 0; cut <= row.length; ++cut) {
       const ExactState left = definition(row, 0, cut),
                        right = definition(row, cut, row.length);
-      const bool holds = merge(left, right) == definition(row);
-      if (!note(outcome, holds, row)) return false;
+      if (!note(outcome, holds(row, left, right), row)) return false;
     }
     return true;
   });
-  //! [union]
   return outcome;
+}
+
+/// The law that implies all others: the merge of the states of two sets of keys is the state of
+/// their union. Checked for every split of every row.
+constexpr Outcome merge_is_union(const Cases& cases) {
+  return for_splits(cases, [](const Row& row, const ExactState& left,
+                              const ExactState& right) {
+    return merge(left, right) == definition(row);
+  });
 }
 
 /// merge(x, empty) = x = merge(empty, x).
@@ -231,16 +238,10 @@ constexpr Outcome merge_has_identity(const Cases& cases) {
 
 /// merge(a, b) = merge(b, a), for the two parts of every split of every row.
 constexpr Outcome merge_is_commutative(const Cases& cases) {
-  Outcome outcome;
-  for_rows(0, cases, [&](const Row& row) {
-    for (std::size_t cut = 0; cut <= row.length; ++cut) {
-      const ExactState a = definition(row, 0, cut),
-                       b = definition(row, cut, row.length);
-      if (!note(outcome, merge(a, b) == merge(b, a), row)) return false;
-    }
-    return true;
-  });
-  return outcome;
+  return for_splits(cases,
+                    [](const Row&, const ExactState& a, const ExactState& b) {
+                      return merge(a, b) == merge(b, a);
+                    });
 }
 
 /// merge(merge(a, b), c) = merge(a, merge(b, c)), for every split of every row into three parts.

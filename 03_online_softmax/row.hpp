@@ -46,6 +46,18 @@ inline void check_row(std::int64_t scores, std::int64_t values) {
   }
 }
 
+/// The distance from the least finite score to the largest, for error_bound().
+template <class T>
+double spread(View<const T, 1> s) {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (std::int64_t j = 0; j < s.size(0); ++j) {
+    if (std::isinf(s(j))) continue;
+    low = std::min<double>(low, s(j));
+    high = std::max<double>(high, s(j));
+  }
+  return std::max(0.0, high - low);
+}
+
 /// m + ln l, the logarithm of the sum; -infinity of the empty state.
 template <class T>
 T lse_of(const RowState<T>& x) {

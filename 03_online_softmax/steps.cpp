@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "common/cli/files.hpp"
 #include "common/drawing/svg.hpp"
-#include "common/files/escape.hpp"
 
 namespace fa::online {
 namespace {
@@ -172,15 +172,17 @@ std::string step_as_json(const Recording& run, const TileStep& step,
   text += ",\n\"s\":" + array(step.s, [&](std::int64_t i, std::int64_t j) {
             return !is_masked(run, step.query + i, step.key + j, length_k);
           });
-  text += ",\n\"p\":" + array(step.p);
-  text += ",\n\"m_before\":" + array(step.m_before);
-  text += ",\n\"m\":" + array(step.m);
-  text += ",\n\"l_before\":" + array(step.l_before);
-  text += ",\n\"l\":" + array(step.l);
-  text += ",\n\"rescale\":" + array(step.rescale);
-  text += ",\n\"o_before\":" + array(step.o_before);
-  text += ",\n\"o_rescaled\":" + array(step.o_rescaled);
-  text += ",\n\"o\":" + array(step.o);
+  for (const auto& [name, values] : {std::pair{"p", array(step.p)},
+                                     {"m_before", array(step.m_before)},
+                                     {"m", array(step.m)},
+                                     {"l_before", array(step.l_before)},
+                                     {"l", array(step.l)},
+                                     {"rescale", array(step.rescale)},
+                                     {"o_before", array(step.o_before)},
+                                     {"o_rescaled", array(step.o_rescaled)},
+                                     {"o", array(step.o)}}) {
+    text += fmt::format(",\n\"{}\":{}", name, values);
+  }
   return text + "}";
 }
 

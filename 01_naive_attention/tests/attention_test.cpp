@@ -164,20 +164,20 @@ TEST_CASE("every gradient agrees with central differences") {
                                 0.0);
     };
     const auto g = naive::backward<double>(p.q, p.k, p.v, p.d_o, p.options);
-    const auto judge = [&](const Tensor<double, 4>& gradient,
-                           Tensor<double, 4>& x) {
+    const auto difference = [&](const Tensor<double, 4>& gradient,
+                                Tensor<double, 4>& x) {
       const auto numerical = naive::numerical_gradient(loss, x.view());
       return naive::relative_difference(gradient.view(),
                                         View<const double, 4>(numerical));
     };
     if (p.k.size(2) > 1) {  // with one key the weight is 1 whatever q, k are
-      CHECK(judge(g.d_q, p.q) < naive::kDifferenceTolerance);
-      CHECK(judge(g.d_k, p.k) < naive::kDifferenceTolerance);
+      CHECK(difference(g.d_q, p.q) < naive::kDifferenceTolerance);
+      CHECK(difference(g.d_k, p.k) < naive::kDifferenceTolerance);
     } else {
       CHECK(largest_error(g.d_q, Tensor<double, 4>(p.q.shape())) < 1e-12);
       CHECK(largest_error(g.d_k, Tensor<double, 4>(p.k.shape())) < 1e-12);
     }
-    CHECK(judge(g.d_v, p.v) < naive::kDifferenceTolerance);
+    CHECK(difference(g.d_v, p.v) < naive::kDifferenceTolerance);
   }
 }
 
@@ -227,12 +227,12 @@ TEST_CASE("a row that sees no key gives O = 0, LSE = -inf and no gradient") {
   const auto g = naive::backward<double>(p.q, p.k, p.v, p.d_o, p.options);
   for (std::int64_t h = 0; h < 2; ++h) {
     for (std::int64_t i = 0; i < 6; ++i) {
-      const bool blind = i < 4;
-      CHECK((out.lse(0, h, i) == -kInfinity) == blind);
+      const bool fully_masked = i < 4;
+      CHECK((out.lse(0, h, i) == -kInfinity) == fully_masked);
       for (std::int64_t d = 0; d < 4; ++d) {
-        CHECK((out.o(0, h, i, d) == 0) == blind);
+        CHECK((out.o(0, h, i, d) == 0) == fully_masked);
         CHECK(std::isfinite(g.d_q(0, h, i, d)));
-        if (blind) CHECK(g.d_q(0, h, i, d) == 0);
+        if (fully_masked) CHECK(g.d_q(0, h, i, d) == 0);
       }
     }
   }

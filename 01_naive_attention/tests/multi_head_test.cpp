@@ -103,31 +103,27 @@ TEST_CASE("every gradient of the layer agrees with central differences") {
       naive::multi_head_forward<double>(x, weights, 3, options);
   auto g =
       naive::multi_head_backward<double>(x, weights, state, d_y, options);
-  const auto judge = [&](auto gradient, auto view) {
+  const auto check = [&](auto gradient, auto view) {
     const auto numerical = naive::numerical_gradient(loss, view);
-    return naive::relative_difference(gradient, numerical.view());
+    CHECK(naive::relative_difference(gradient, numerical.view()) <
+          naive::kDifferenceTolerance);
   };
-  CHECK(judge(View<const double, 3>(g.d_x), x.view()) <
-        naive::kDifferenceTolerance);
-  const auto check_linear = [&](naive::Linear<double>& gradient,
-                                naive::Linear<double>& linear) {
-    CHECK(judge(View<const double, 2>(as_view(gradient.w)),
-                as_view(linear.w)) < naive::kDifferenceTolerance);
-  };
-  check_linear(g.d_weights.q, weights.q);
-  check_linear(g.d_weights.k, weights.k);
-  check_linear(g.d_weights.v, weights.v);
-  check_linear(g.d_weights.o, weights.o);
-  const auto check_bias = [&](naive::Linear<double>& gradient,
-                              naive::Linear<double>& linear) {
-    CHECK(judge(View<const double, 2>(as_view(gradient.b)),
-                as_view(linear.b)) < naive::kDifferenceTolerance);
-  };
-  check_bias(g.d_weights.q, weights.q);
-  check_bias(g.d_weights.v, weights.v);
-  check_bias(g.d_weights.o, weights.o);
-  // A bias of k adds the same to every score of a row: softmax does not feel it.
-  CHECK(g.d_weights.k.b.cwiseAbs().maxCoeff() < 1e-12);
+  check(View<const double, 3>(g.d_x), x.view());
+  for (auto linear : {&naive::MultiHeadWeights<double>::q,
+                      &naive::MultiHeadWeights<double>::k,
+                      &naive::MultiHeadWeights<double>::v,
+                      &naive::MultiHeadWeights<double>::o}) {
+    auto& gradient = g.d_weights.*linear;
+    check(View<const double, 2>(as_view(gradient.w)),
+          as_view((weights.*linear).w));
+    if (linear == &naive::MultiHeadWeights<double>::k) {
+      // Adds the same to every score of a row, which does not change P.
+      CHECK(gradient.b.cwiseAbs().maxCoeff() < 1e-12);
+    } else {
+      check(View<const double, 2>(as_view(gradient.b)),
+            as_view((weights.*linear).b));
+    }
+  }
 }
 
 TEST_CASE("a layer that does not fit is refused in one sentence") {
@@ -209,27 +205,22 @@ TEST_CASE("a model's tensor that is not ours fails the check, exit 1") {
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
-  const auto refused = [](const std::string& arguments,
-                          const std::string& why) {
-    const std::string words = testing::refusal(kProgram + " " + arguments);
-    CAPTURE(arguments);
-    CAPTURE(words);
-    CHECK(contains(words, why));
-  };
-  refused("--nonsense", "--nonsense");
-  refused("--head 99", "--head 99: the input has heads 0 to 11");
-  refused("--tokens 0", "--tokens");
-  refused("--device gpu", "no GPU kernels");
-  refused("--section nowhere", "there is no such section");
-  refused("--input " + quoted(path), "q.npy: there is no such file");
+  const std::string ours = "--input " + quoted(path);
+  testing::check_refused(
+      kProgram, {{"--nonsense", "--nonsense"},
+                 {"--head 99", "--head 99: the input has heads 0 to 11"},
+                 {"--tokens 0", "--tokens"},
+                 {"--device gpu", "no GPU kernels"},
+                 {"--section nowhere", "there is no such section"},
+                 {ours, "q.npy: there is no such file"}});
   write_npy(path / "q.npy", normal_tensor<float, 4>({1, 3, 5, 8}, 1));
   write_npy(path / "k.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 2));
   write_npy(path / "v.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 3));
-  refused("--input " + quoted(path), "multiple of kv_heads");
+  testing::check_refused(kProgram, {{ours, "multiple of kv_heads"}});
   auto q = normal_tensor<float, 4>({1, 2, 5, 8}, 1);
   q(0, 1, 2, 3) = std::numeric_limits<float>::quiet_NaN();
   write_npy(path / "q.npy", q);
-  refused("--input " + quoted(path), "element [0, 1, 2, 3] is nan");
+  testing::check_refused(kProgram, {{ours, "element [0, 1, 2, 3] is nan"}});
   write_npy(path / "q.npy", normal_tensor<float, 4>({1, 2, 0, 8}, 1));
-  refused("--input " + quoted(path), "every size must be at least 1");
+  testing::check_refused(kProgram, {{ours, "every size must be at least 1"}});
 }

@@ -19,8 +19,7 @@ const std::string kProgram = FA_PROGRAM;
 
 }  // namespace
 
-TEST_CASE(
-    "the whole walk is right on the shipped input and writes its files") {
+TEST_CASE("all sections pass on the shipped input and write their files") {
   const testing::TemporaryDirectory directory;
   const auto summary = directory.path() / "summary.tsv";
   const auto result = run(kProgram + " --save " + quoted(directory.path()) +
@@ -58,18 +57,13 @@ TEST_CASE("the program takes GQA and unequal lengths") {
 TEST_CASE("the program refuses what it cannot use: one sentence, exit 2") {
   const testing::TemporaryDirectory directory;
   const auto& path = directory.path();
-  const auto refused = [](const std::string& arguments,
-                          const std::string& why) {
-    const std::string words = testing::refusal(kProgram + " " + arguments);
-    CAPTURE(arguments);
-    CAPTURE(words);
-    CHECK(contains(words, why));
-  };
-  refused("--nonsense", "--nonsense");
-  refused("--section nowhere", "there is no such section");
-  refused("--input " + quoted(path), "q.npy: there is no such file");
+  const std::string ours = "--input " + quoted(path);
+  testing::check_refused(kProgram,
+                         {{"--nonsense", "--nonsense"},
+                          {"--section nowhere", "there is no such section"},
+                          {ours, "q.npy: there is no such file"}});
   write_npy(path / "q.npy", normal_tensor<float, 4>({1, 3, 5, 8}, 1));
   write_npy(path / "k.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 2));
   write_npy(path / "v.npy", normal_tensor<float, 4>({1, 2, 5, 8}, 3));
-  refused("--input " + quoted(path), "multiple of kv_heads");
+  testing::check_refused(kProgram, {{ours, "multiple of kv_heads"}});
 }

@@ -12,7 +12,8 @@
 
 #include <doctest/doctest.h>
 
-#include "common/files/write_file.hpp"
+#include "common/cli/files.hpp"
+#include "common/tensor/matrix.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 
@@ -61,13 +62,61 @@ bool close(double a, double b) {
   return std::abs(a - b) <= 1e-5 * (1 + std::abs(b));
 }
 
+// The scores and probabilities of a row of a tile, and its m, l and O.
+void check_row(const Problem& p, const Recording& run, const TileStep& step,
+               std::int64_t i) {
+  const std::int64_t query = step.query + i, dim = p.q.size(3);
+  const std::int64_t seen = query + p.k.size(2) - p.q.size(2);  // causal
+  float largest = step.m_before(i);
+  double sum = 0;
+  for (std::int64_t j = 0; j < step.keys; ++j) {
+    double s = 0;
+    for (std::int64_t c = 0; c < dim; ++c) {
+      s += run.scale * p.q(0, 0, query, c) * p.k(0, 0, step.key + j, c);
+    }
+    CHECK(close(step.s(i, j), s));
+    if (run.causal && step.key + j > seen) {
+      CHECK(step.p(i, j) == 0);
+      continue;
+    }
+    largest = std::max(largest, step.s(i, j));
+    CHECK(close(step.p(i, j), std::exp(double{step.s(i, j)} - step.m(i))));
+    sum += step.p(i, j);
+  }
+  CHECK(step.m(i) == largest);
+  if (step.m(i) == step.m_before(i)) {
+    CHECK(step.rescale(i) == 1);
+  } else {
+    CHECK(close(step.rescale(i),
+                std::exp(double{step.m_before(i)} - step.m(i))));
+  }
+  CHECK(close(step.l(i), step.rescale(i) * step.l_before(i) + sum));
+  for (std::int64_t c = 0; c < dim; ++c) {
+    CHECK(step.o_rescaled(i, c) == step.rescale(i) * step.o_before(i, c));
+    double added = 0;
+    for (std::int64_t j = 0; j < step.keys; ++j) {
+      added += double{step.p(i, j)} * p.v(0, 0, step.key + j, c);
+    }
+    CHECK(close(step.o(i, c), step.o_rescaled(i, c) + added));
+  }
+}
+
+// A row of the result after the last step of its queries.
+void check_result(const Recording& run, const TileStep& last,
+                  std::int64_t i) {
+  const std::int64_t query = last.query + i;
+  const float divisor = last.l(i) == 0 ? 1 : last.l(i);
+  CHECK(run.out.lse(0, 0, query) == last.m(i) + std::log(last.l(i)));
+  for (std::int64_t c = 0; c < last.o.size(1); ++c) {
+    CHECK(run.out.o(0, 0, query, c) == last.o(i, c) / divisor);
+  }
+}
+
 // The properties of each step, for any run.
 void check_steps(const Problem& p, const Recording& run) {
-  const std::int64_t length_q = p.q.size(2), length_k = p.k.size(2),
-                     dim = p.q.size(3);
+  const std::int64_t length_q = p.q.size(2), length_k = p.k.size(2);
   std::int64_t query = 0, key = 0;  // where the next step must begin
-  Tensor<float, 1> m, l;
-  Tensor<float, 2> o;
+  const TileStep* last = nullptr;   // of these queries, not skipped
   Tensor<int, 2> covered({length_q, length_k});
   for (const TileStep& step : run.steps) {
     REQUIRE(step.query == query);
@@ -85,87 +134,42 @@ void check_steps(const Problem& p, const Recording& run) {
             0);
     } else {
       CHECK(step.keys == std::min(width, last_seen + 1 - key));
-      if (key == 0) {
-        for (std::int64_t i = 0; i < step.queries; ++i) {
-          CHECK(step.m_before(i) == kNegInf);
-          CHECK(step.l_before(i) == 0);
-          for (std::int64_t c = 0; c < dim; ++c)
-            CHECK(step.o_before(i, c) == 0);
-        }
-      } else {  // the state after the last step
-        CHECK(same_bits(step.m_before, m));
-        CHECK(same_bits(step.l_before, l));
-        CHECK(same_bits(step.o_before, o));
+      if (key > 0) {  // the state after the last step
+        CHECK(same_bits(step.m_before, last->m));
+        CHECK(same_bits(step.l_before, last->l));
+        CHECK(same_bits(step.o_before, last->o));
       }
       for (std::int64_t i = 0; i < step.queries; ++i) {
-        float largest = step.m_before(i);
-        double sum = 0;
+        if (key == 0) {
+          CHECK(step.m_before(i) == kNegInf);
+          CHECK(step.l_before(i) == 0);
+          CHECK(as_matrix(step.o_before.view()).row(i).isZero(0));
+        }
+        check_row(p, run, step, i);
         for (std::int64_t j = 0; j < step.keys; ++j) {
-          double s = 0;
-          for (std::int64_t c = 0; c < dim; ++c) {
-            s += run.scale * p.q(0, 0, query + i, c) * p.k(0, 0, key + j, c);
-          }
-          CHECK(close(step.s(i, j), s));
-          const bool masked =
-              run.causal && key + j > query + i + length_k - length_q;
           covered(query + i, key + j) = 1;
-          if (masked) {
-            CHECK(step.p(i, j) == 0);
-            continue;
-          }
-          largest = std::max(largest, step.s(i, j));
-          CHECK(close(step.p(i, j),
-                      std::exp(double{step.s(i, j)} - step.m(i))));
-          sum += step.p(i, j);
-        }
-        CHECK(step.m(i) == largest);
-        if (step.m(i) == step.m_before(i)) {
-          CHECK(step.rescale(i) == 1);
-        } else {
-          CHECK(close(step.rescale(i),
-                      std::exp(double{step.m_before(i)} - step.m(i))));
-        }
-        CHECK(close(step.l(i), step.rescale(i) * step.l_before(i) + sum));
-        for (std::int64_t c = 0; c < dim; ++c) {
-          CHECK(step.o_rescaled(i, c) ==
-                step.rescale(i) * step.o_before(i, c));
-          double added = 0;
-          for (std::int64_t j = 0; j < step.keys; ++j) {
-            added += double{step.p(i, j)} * p.v(0, 0, key + j, c);
-          }
-          CHECK(close(step.o(i, c), step.o_rescaled(i, c) + added));
         }
       }
-      m = step.m;
-      l = step.l;
-      o = step.o;
+      last = &step;
     }
     key += width;
     if (key < length_k) continue;
-    if (last_seen >= 0) {
-      for (std::int64_t i = 0; i < step.queries; ++i) {
-        const float divisor = l(i) == 0 ? 1 : l(i);
-        CHECK(run.out.lse(0, 0, query + i) == m(i) + std::log(l(i)));
-        for (std::int64_t c = 0; c < dim; ++c) {
-          CHECK(run.out.o(0, 0, query + i, c) == o(i, c) / divisor);
-        }
-      }
+    for (std::int64_t i = 0; last_seen >= 0 && i < step.queries; ++i) {
+      check_result(run, *last, i);
     }
     query += step.queries;
     key = 0;
   }
   CHECK(query == length_q);
-  for (std::int64_t i = 0; i < length_q; ++i) {
-    for (std::int64_t j = 0; j < length_k; ++j) {
-      if (!run.causal || j <= i + length_k - length_q)
-        CHECK(covered(i, j) == 1);
-    }
-  }
+  for_each_index(covered.shape(), [&](const Shape<2>& i) {
+    const bool seen = !run.causal || i[1] <= i[0] + length_k - length_q;
+    if (seen) CHECK(covered.view()[i] == 1);
+  });
 }
 
 }  // namespace
 
-TEST_CASE("a recording is the run: every step obeys the recurrence") {
+TEST_CASE("every step of a recording obeys the recurrence") {
   const std::pair<std::int64_t, std::int64_t> lengths[] = {
       {1, 1}, {16, 16}, {17, 13}, {5, 23}, {23, 5}};
   for (const auto& pair : lengths) {

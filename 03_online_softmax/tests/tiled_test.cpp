@@ -61,8 +61,8 @@ bool same_bits(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
 }
 
 // The references of a problem, computed once for many tile sizes.
-struct Judge {
-  explicit Judge(const Problem& p)
+struct References {
+  explicit References(const Problem& p)
       : q(converted<double>(p.q)),
         k(converted<double>(p.k)),
         v(converted<double>(p.v)),
@@ -75,7 +75,8 @@ struct Judge {
 };
 
 // Checks O and LSE of one tile size, float by the acceptance rule and double to a few last digits.
-void check_tiles(const Problem& p, const Judge& judge, const Tiles& tiles) {
+void check_tiles(const Problem& p, const References& references,
+                 const Tiles& tiles) {
   CAPTURE(to_string(p.q.shape()));
   CAPTURE(to_string(p.k.shape()));
   CAPTURE(p.options.causal);
@@ -86,15 +87,18 @@ void check_tiles(const Problem& p, const Judge& judge, const Tiles& tiles) {
   // which rounds less, so the plain rule applies to larger tiles only.
   const bool key_by_key = p.k.size(2) / tiles.block_n > 250;
   const double factor = key_by_key ? 3 * kForwardFactor : kForwardFactor;
-  const Verdict o = accept("o", out.o, judge.ref.o, judge.plain.o, factor);
+  const Verdict o =
+      accept("o", out.o, references.ref.o, references.plain.o, factor);
   CHECK_MESSAGE(o.accepted, o.report());
-  const Verdict lse = accept("lse", out.lse, judge.ref.lse, judge.plain.lse);
+  const Verdict lse =
+      accept("lse", out.lse, references.ref.lse, references.plain.lse);
   CHECK_MESSAGE(lse.accepted, lse.report());
 
-  const auto out64 =
-      tiled_forward<double>(judge.q, judge.k, judge.v, p.options, tiles);
-  const Distance o64 = distance(out64.o.view(), judge.ref.o.view());
-  const Distance lse64 = distance(out64.lse.view(), judge.ref.lse.view());
+  const auto out64 = tiled_forward<double>(references.q, references.k,
+                                           references.v, p.options, tiles);
+  const Distance o64 = distance(out64.o.view(), references.ref.o.view());
+  const Distance lse64 =
+      distance(out64.lse.view(), references.ref.lse.view());
   // A score of size x has an error of x epsilon, and its exp that relative error.
   const double allowed = 1e-14 * (1 + lse64.max_reference);
   CHECK(o64.invalid == 0);
@@ -103,13 +107,19 @@ void check_tiles(const Problem& p, const Judge& judge, const Tiles& tiles) {
   CHECK(lse64.max_error <= allowed);
 }
 
+void check_tiles(const Problem& p, const std::vector<Tiles>& all) {
+  const References references(p);
+  for (const Tiles& tiles : all) check_tiles(p, references, tiles);
+}
+
 void check_every_tile_size(const Problem& p) {
-  const Judge judge(p);
+  std::vector<Tiles> all;
   for (const std::int64_t block_m : kSizes) {
     for (const std::int64_t block_n : kSizes) {
-      check_tiles(p, judge, {block_m, block_n});
+      all.push_back({block_m, block_n});
     }
   }
+  check_tiles(p, all);
 }
 
 }  // namespace
@@ -139,23 +149,17 @@ TEST_CASE("lengths around the edge of a tile") {
       for (const bool causal : {false, true}) {
         const Problem p =
             problem({1, 1, length_q, 64}, {1, 1, length_k, 64}, causal);
-        const Judge judge(p);
-        for (const Tiles& tiles : {Tiles{}, Tiles{64, 64}, Tiles{32, 16},
-                                   Tiles{16, 32}, Tiles{1000, 1000}}) {
-          check_tiles(p, judge, tiles);
-        }
+        check_tiles(p, {{}, {64, 64}, {32, 16}, {16, 32}, {1000, 1000}});
       }
     }
   }
 }
 
-TEST_CASE("batches, heads and head dims that are no power of two") {
+TEST_CASE("batches, heads and head dims that are not powers of two") {
   for (const std::int64_t head_dim : {1, 3, 5, 17, 33}) {
     const Problem p =
         problem({2, 3, 29, head_dim}, {2, 3, 31, head_dim}, true);
-    const Judge judge(p);
-    check_tiles(p, judge, {8, 8});
-    check_tiles(p, judge, {5, 7});
+    check_tiles(p, {{8, 8}, {5, 7}});
   }
 }
 
@@ -164,9 +168,7 @@ TEST_CASE("a given scale is used: small, large, negative and 0") {
     for (const bool causal : {false, true}) {
       const Problem p =
           problem({1, 2, 33, 16}, {1, 2, 47, 16}, causal, scale);
-      const Judge judge(p);
-      check_tiles(p, judge, {8, 16});
-      check_tiles(p, judge, {16, 8});
+      check_tiles(p, {{8, 16}, {16, 8}});
     }
   }
 }
@@ -175,22 +177,21 @@ TEST_CASE("query heads of a group share a key head") {
   for (const std::int64_t kv_heads : {1, 2, 3, 6}) {
     const Problem p =
         problem({2, 6, 21, 8}, {2, kv_heads, 37, 8}, true, {}, 0.2);
-    const Judge judge(p);
-    check_tiles(p, judge, {8, 8});
-    check_tiles(p, judge, {64, 128});
+    check_tiles(p, {{8, 8}, {64, 128}});
   }
 }
 
-TEST_CASE("dropout is honoured: O loses what is dropped, LSE does not") {
+TEST_CASE("dropout removes elements from O and none from LSE") {
   for (const bool causal : {false, true}) {
     for (const double probability : {0.1, 0.5, 0.9}) {
       const Problem p =
           problem({1, 2, 37, 8}, {1, 2, 53, 8}, causal, {}, probability);
-      const Judge judge(p);
+      std::vector<Tiles> all;
       for (const std::int64_t size : kSizes) {
-        check_tiles(p, judge, {size, size});
-        check_tiles(p, judge, {size, 16});
+        all.push_back({size, size});
+        all.push_back({size, 16});
       }
+      check_tiles(p, all);
       AttentionOptions nothing_dropped = p.options;
       nothing_dropped.dropout_keep = {};
       CHECK(same_bits(
@@ -264,7 +265,7 @@ TEST_CASE("rows that see no key give O = 0 and LSE = -infinity") {
   }
 }
 
-TEST_CASE("what a query must not see cannot reach it") {
+TEST_CASE("masked keys and values do not reach a query") {
   // A masked value of NaN would make O NaN even with P = 0, if its tile were not skipped.
   Problem p = problem({1, 1, 32, 8}, {1, 1, 32, 8}, true);
   const auto before = tiled_forward<float>(p.q, p.k, p.v, p.options, {8, 8});
@@ -307,7 +308,7 @@ TEST_CASE("maxima that rise or fall with every key and every tile") {
   }
 }
 
-TEST_CASE("scores that overflow to -infinity are as good as hidden") {
+TEST_CASE("scores that overflow to -infinity count as masked") {
   Problem p = problem({1, 1, 20, 4}, {1, 1, 24, 4}, false, 1.0);
   for (std::int64_t i = 0; i < 20; ++i) {
     for (std::int64_t c = 0; c < 4; ++c) p.q(0, 0, i, c) = 1e30f;
@@ -384,15 +385,14 @@ TEST_CASE("tile_done is called once for each query tile") {
       "enough", std::runtime_error);
 }
 
-TEST_CASE("the largest tile size that can be said is cut to the problem") {
+TEST_CASE("the largest tile size is cut to the problem") {
   const std::int64_t huge = std::numeric_limits<std::int64_t>::max();
   const Problem p = problem({1, 2, 30, 4}, {1, 2, 40, 4}, true);
-  const Judge judge(p);
-  check_tiles(p, judge, {huge, huge});
+  check_tiles(p, {{huge, huge}});
   CHECK(online::tile_count({1, 2, 2, 30, 40, 4}, {huge, huge}) == 2);
 }
 
-TEST_CASE("what does not fit is refused in one sentence") {
+TEST_CASE("sizes that do not fit are refused in one sentence") {
   Problem p = problem({1, 2, 3, 4}, {1, 2, 5, 4}, false, {}, 0.5);
   const auto call = [&](const Tiles& tiles) {
     return tiled_forward<float>(p.q, p.k, p.v, p.options, tiles);

@@ -6,23 +6,10 @@
 Exit status: 0, or 2 when a record lacks what the chart shows.
 """
 
-import argparse
 import sys
 
+from common.bench.records import print_named, rows_with, source
 from common.drawing import charts
-from common.files.records import Problem, read, source
-
-
-def rows_of(record, **fields):
-    """The rows with these fields."""
-    rows = [
-        row
-        for row in record["measurements"]
-        if all(row.get(name) == value for name, value in fields.items())
-    ]
-    if not rows:
-        raise Problem(f"the record has no rows with {fields}")
-    return rows
 
 
 def lines(rows, name_of):
@@ -42,18 +29,11 @@ def tiles(record):
     for head_dim in (64, 128):
         groups = {}
         for i, mask in enumerate(("", ", causal")):
-            for row in rows_of(record, group=f"tiles, bfloat16, D {head_dim}{mask}"):
+            for row in rows_with(record, group=f"tiles, bfloat16, D {head_dim}{mask}"):
                 values, _ = groups.setdefault(row["kernel"], ([None, None], row["note"]))
                 values[i] = row.get("tflops")
-        panels.append(
-            (
-                f"D = {head_dim}",
-                [
-                    (name, values, note, note == "rung 08")
-                    for name, (values, note) in groups.items()
-                ],
-            )
-        )
+        bars = [(name, *found, found[1] == "rung 08") for name, found in groups.items()]
+        panels.append((f"D = {head_dim}", bars))
     return charts.bar_chart(
         "TFLOP/s of rung 08 with its own tile and with others, without a mask and causal",
         panels,
@@ -66,9 +46,8 @@ def tiles(record):
 
 def lengths(record):
     """Rates by length, for each type."""
-    series = lines(
-        rows_of(record, group="lengths, D 64"), lambda row: f"{row['kernel']}, {row['type']}"
-    )
+    rows = rows_with(record, group="lengths, D 64")
+    series = lines(rows, lambda row: f"{row['kernel']}, {row['type']}")
     title = "TFLOP/s by length, for the kernels in float32 and for the 16-bit types"
     panels = [("D = 64, no mask, 16384 tokens in all; both axes are logarithmic", series)]
     return charts.line_chart(title, panels, "length N", "TFLOP/s", source(record), log_y=True)
@@ -77,23 +56,5 @@ def lengths(record):
 CHARTS = {"tiles": (tiles, 1), "lengths": (lengths, 1)}
 
 
-def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("chart", choices=CHARTS)
-    parser.add_argument("records", nargs="+", metavar="RECORD", help="a file of docs/results")
-    options = parser.parse_args(arguments)
-    draw, count = CHARTS[options.chart]
-    try:
-        if len(options.records) != count:
-            raise Problem(
-                f"{len(options.records)} records for the chart {options.chart}; it takes {count}"
-            )
-        print(draw(*(read(path) for path in options.records)), end="")
-    except (Problem, KeyError) as problem:
-        print(f"charts.py: {problem}", file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(print_named(sys.modules[__name__], CHARTS, sys.argv[1:]))

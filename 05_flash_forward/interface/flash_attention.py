@@ -4,8 +4,10 @@ import contextlib
 import ctypes
 import pathlib
 
-from common.attention.command import Failure
-from common.attention.pytorch import torch
+from common.bench.command import Failure
+from common.bench.pytorch import torch
+
+SIZES = ("batch", "heads", "kv_heads", "length_q", "length_k", "head_dim", "head_dim_v")
 
 
 class Strides(ctypes.Structure):
@@ -21,18 +23,7 @@ class Attention(ctypes.Structure):
         [("size", ctypes.c_size_t)]
         + [(name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse")]
         + [(name + "_strides", Strides) for name in ("q", "k", "v", "o")]
-        + [
-            (name, ctypes.c_int64)
-            for name in (
-                "batch",
-                "heads",
-                "kv_heads",
-                "length_q",
-                "length_k",
-                "head_dim",
-                "head_dim_v",
-            )
-        ]
+        + [(name, ctypes.c_int64) for name in SIZES]
         + [("type", ctypes.c_int32), ("causal", ctypes.c_int32)]
         + [("scale", ctypes.c_double), ("dropout", ctypes.c_double)]
         + [("seed", ctypes.c_uint64), ("stream", ctypes.c_void_p)]
@@ -131,10 +122,8 @@ class Library(CLibrary):
             if self.c.fa_forward(ctypes.byref(a)) != 0:
                 raise self.error()
 
-        call.struct, call.tensors = (
-            a,
-            (q, k, v, o, lse, workspace),
-        )  # memory that a points to lives as long as the call
+        call.struct = a
+        call.tensors = (q, k, v, o, lse, workspace)  # memory that a points to lives with the call
         return call, o, lse
 
 

@@ -1,23 +1,21 @@
 """Gradients of attention in PyTorch, through the C interfaces of lessons 05 and 06; checked and
 timed beside PyTorch's.
 
-    python3 -m 06_flash_backward.interface.example --forward
-    BUILD/05_flash_forward/libflash_attention.so \\
-        --library BUILD/06_flash_backward/libflash_attention_backward.so --check
-    python3 -m 06_flash_backward.interface.example --forward ... --library ... --time
-    --deterministic python3 -m 06_flash_backward.interface.example --forward ... --library ...
-    --counters
+    python3 -m 06_flash_backward.interface.example --forward FORWARD --library LIBRARY --check
+    python3 -m 06_flash_backward.interface.example ... --time --deterministic
+    python3 -m 06_flash_backward.interface.example ... --counters
 
-Libraries for GPUs take CUDA tensors. Those for the CPU take tensors in the host's memory: they are
-checked, on small tensors, but neither timed nor counted. Without the three: check and time for
-GPUs, the check alone for the CPU. What is timed and counted is the backward pass alone.
+FORWARD is BUILD/05_flash_forward/libflash_attention.so, and LIBRARY
+BUILD/06_flash_backward/libflash_attention_backward.so. Libraries for GPUs take CUDA tensors. Those
+for the CPU take tensors in the host's memory: they are checked, on small tensors, but neither timed
+nor counted. Without the three: check and time for GPUs, the check alone for the CPU. What is timed
+and counted is the backward pass alone.
 
 Exit status: 0 all is well, 1 an error is too large, 2 it could not be done, 77 PyTorch is missing.
 """
 
 import collections
 import ctypes
-import functools
 import importlib
 import math
 import sys
@@ -30,17 +28,14 @@ if __package__ != "06_flash_backward.interface":
     )
     sys.exit(2)
 
-from common.attention import peers
-from common.attention.checks import check_graphs_and_gpus, for_all_heads, largest, rms, visible
-from common.attention.command import Failure, exit_with
-from common.attention.counters import count_problems
-from common.attention.peers import BACKENDS, OURS, SAME_BITS
-from common.attention.peers import OURS_SAME_BITS as DETERMINISTIC
-from common.attention.problems import Problem, problems_to_check
-from common.attention.program import parser_of, run
-from common.attention.pytorch import torch
-from common.attention.tables import figures, print_record
-from common.attention.timing import time_points
+from common.bench import peers
+from common.bench.checks import for_all_heads, largest, rms, visible
+from common.bench.command import Failure, exit_with
+from common.bench.peers import OURS, SAME_BITS
+from common.bench.peers import OURS_SAME_BITS as DETERMINISTIC
+from common.bench.problems import Problem
+from common.bench.program import Example, parser_of, run
+from common.bench.pytorch import torch
 
 # Lesson 05's side of the interface; a name that begins with a digit cannot stand in an import
 # statement.
@@ -78,8 +73,7 @@ class Libraries(forward_interface.CLibrary):
     """libflash_attention_backward.so, and libflash_attention.so as `forward`."""
 
     def __init__(self, forward, backward):
-        results = {"workspace_bytes": ctypes.c_size_t}
-        super().__init__(backward, "fa_backward_", results)
+        super().__init__(backward, "fa_backward_", {"workspace_bytes": ctypes.c_size_t})
         self.forward = forward_interface.Library(forward)
         if self.forward.runs_on != self.runs_on:
             raise Failure(
@@ -89,8 +83,7 @@ class Libraries(forward_interface.CLibrary):
     def prepare(self, attention, saved, d_o, deterministic):
         """A call for gradients. `attention` and `saved`, which is (q, k, v, o, lse), are of the
         forward pass. Returns (call, (d_q, d_k, d_v)), which lie like q, k and v. `call()` begins it
-        on the stream that is
-        current."""
+        on the stream that is current."""
         q, k, v, o, lse = saved
         if not takes_rows(d_o):  # PyTorch may give one number for all elements, for instance
             d_o = d_o.clone(memory_format=torch.contiguous_format)
@@ -115,9 +108,12 @@ class Libraries(forward_interface.CLibrary):
             if self.c.fa_backward(ctypes.byref(g)) != 0:
                 raise self.error()
 
-        call.struct, call.tensors = (
-            g,
-            (saved, d_o, gradients, workspace),
+        call.struct = g
+        call.tensors = (
+            saved,
+            d_o,
+            gradients,
+            workspace,
         )  # memory that g points to, as in lesson 05
         return call, gradients
 
@@ -188,170 +184,126 @@ def factors_of_dropout(libraries, q, length_k, dropout, seed):
     return torch.cat(kept, -1).double() / (1 - dropout)
 
 
-def errors_of(gradients, exact):
-    """(largest, rms) of each gradient's error."""
-    return [(largest(off), rms(off)) for off in (g.double() - e for g, e in zip(gradients, exact))]
+def objection_to(errors, plain, exact, dtype):
+    """What the acceptance rule objects to in a gradient; an empty text is none. Errors are
+    (largest, rms)."""
+    floor = 2 * torch.finfo(dtype).eps
+    # In float32 the order of sums counts as well: the kernels add one product after the other.
+    floor_of_largest = 4 * floor if dtype == torch.float32 else floor
+    allowed = FACTOR * plain[0] + floor_of_largest * largest(exact)
+    allowed_rms = FACTOR * plain[1] + floor * rms(exact)
+    if errors[0] <= allowed and errors[1] <= allowed_rms:  # false for NaN
+        return ""
+    return f"  too large: {allowed:.2e} is allowed; rms: {errors[1]:.2e} of {allowed_rms:.2e}"
 
 
-def objections(errors, plain, exact, dtype):
-    """What the acceptance rule objects to, for each gradient; an empty text is none."""
-    verdicts = []
-    for (error, error_rms), (plain_error, plain_rms), e in zip(errors, plain, exact):
-        floor = 2 * torch.finfo(dtype).eps
-        # In float32 the order of sums counts as well: the kernels add one product after the other.
-        allowed = FACTOR * plain_error + (4 * floor if dtype == torch.float32 else floor) * largest(
-            e
-        )
-        allowed_rms = FACTOR * plain_rms + floor * rms(e)
-        fine = error <= allowed and error_rms <= allowed_rms  # false for NaN
-        verdicts.append(
-            ""
-            if fine
-            else f"  too large: {allowed:.2e} is allowed; rms: {rms:.2e} of {allowed_rms:.2e}"
-        )
-    return verdicts
-
-
-def problems_with_dropout(small):
-    """(problem, dropout probability)"""
-    shape, kv_heads, length_k = ((1, 4, 65, 64), 2, 90) if small else ((2, 8, 777, 64), 2, 900)
-    return [
-        (Problem(dtype, shape, kv_heads, length_k, False, causal), 0.17)
-        for dtype in (torch.float32, torch.float16, torch.bfloat16)
-        for causal in (False, True)
-    ]
-
-
-def check(libraries, device):
-    """Prints errors of gradients against float64. Returns rows for the record, and whether all of
-    ours are small."""
-    torch.manual_seed(1)
-    small = device == "cpu"
-    rows, good = [], True
-    print(
+class Backward(Example):
+    what = "the gradients"
+    explanation = (
         "Largest errors of gradients against float64; - is a backend that refuses, or is not "
-        "there. Plain is the"
+        "there. Plain is the\n"
+        f"textbook's formulas in the type: {FACTOR} times as much is allowed, and a little."
     )
-    print(f"textbook's formulas in the type: {FACTOR} times as much is allowed, and a little.")
-    columns = (OURS, DETERMINISTIC, "plain") + BACKENDS
-    print(Problem.HEADING + f"{'dropout':>7}    " + "".join(f"{c:>20}" for c in columns))
-    problems = [(problem, 0.0) for problem in problems_to_check(small)] + problems_with_dropout(
-        small
-    )
-    for seed, (problem, dropout) in enumerate(problems):
-        causal = problem.causal
+    label_heading = f"{'dropout':>7}    "
+    checked = (OURS, DETERMINISTIC, "plain")
+    matmuls = (3, 2)
+
+    def load(self, args):
+        if args.forward is None:
+            raise Failure("which library computes the forward pass? Give --forward PATH")
+        self.library = Libraries(args.forward, args.library)
+        if args.deterministic:
+            self.timed = (OURS, DETERMINISTIC, *SAME_BITS)
+
+    def more_problems(self, small):
+        shape, kv_heads, length_k = ((1, 4, 65, 64), 2, 90) if small else ((2, 8, 777, 64), 2, 900)
+        return [
+            Problem(dtype, shape, kv_heads, length_k, False, causal, dropout=0.17)
+            for dtype in (torch.float32, torch.float16, torch.bfloat16)
+            for causal in (False, True)
+        ]
+
+    def errors(self, problem, device, seed):
+        dtype, causal, dropout = problem.dtype, problem.causal, problem.dropout
         inputs = tuple(x.requires_grad_() for x in problem.tensors(device))
         d_o = d_o_for(*inputs)
-        factors = None
+        factors = in_type = None
         if dropout > 0:
-            factors = factors_of_dropout(
-                libraries, inputs[0].detach(), problem.length_k, dropout, seed
-            )
+            q = inputs[0].detach()
+            factors = factors_of_dropout(self.library, q, problem.length_k, dropout, seed)
+            in_type = factors.to(dtype)
         wide = tuple(x.detach().double().requires_grad_() for x in inputs)
         exact = gradients_of(textbook(*wide, causal, factors), wide, d_o)
-        in_type = None if factors is None else factors.to(problem.dtype)
-        errors = {
-            "plain": errors_of(gradients_of(textbook(*inputs, causal, in_type), inputs, d_o), exact)
-        }
-        for name in problem.backends() if dropout == 0 else ():
+
+        def errors_of(o):
+            gradients = gradients_of(o, inputs, d_o)
+            off = [g.double() - e for g, e in zip(gradients, exact)]
+            return [(largest(of), rms(of)) for of in off]
+
+        errors = {"plain": errors_of(textbook(*inputs, causal, in_type))}
+        for name in problem.backends():
             theirs = peers.backend_call(name, *inputs, causal)
             try:
                 if theirs is not None:
-                    errors[name] = errors_of(gradients_of(theirs(), inputs, d_o), exact)
+                    errors[name] = errors_of(theirs())
             except (RuntimeError, AssertionError):  # forward only, or not for this problem
                 pass
-        verdicts = [""] * 3
         for name in (OURS, DETERMINISTIC):
             options = Options(causal, dropout, seed, name == DETERMINISTIC)
-            o = FlashAttention.apply(*inputs, libraries, options)
-            errors[name] = errors_of(gradients_of(o, inputs, d_o), exact)
-            of = objections(errors[name], errors["plain"], exact, problem.dtype)
-            verdicts = [before or now for before, now in zip(verdicts, of)]
-        good = good and not any(verdicts)
+            errors[name] = errors_of(FlashAttention.apply(*inputs, self.library, options))
         for i, gradient in enumerate(GRADIENTS):
-            of_gradient = {name: of[i][0] for name, of in errors.items()}
-            print(
-                problem.text()
-                + f"{dropout:7.2f} {gradient}"
-                + figures(of_gradient, columns, ".2e")
-                + verdicts[i]
-            )
-            rows += [
-                problem.row(name, *of[i], gradient=gradient, dropout=dropout)
-                for name, of in errors.items()
+            of = {name: of_pass[i] for name, of_pass in errors.items()}
+            both = [
+                objection_to(of[n], of["plain"], exact[i], dtype) for n in (OURS, DETERMINISTIC)
             ]
-    if not small:
-        good = check_graphs_and_gpus(functools.partial(same_call, libraries)) and good
-    return rows, good
+            fields = {"gradient": gradient, "dropout": dropout}
+            yield f"{dropout:7.2f} {gradient}", of, both[0] or both[1], fields
 
+    def same_call(self, device):
+        torch.manual_seed(2)
+        q, k, v, d_o = (torch.randn(4, 24, 400, 128).bfloat16().to(device) for _ in range(4))
+        forward, o, lse = self.library.forward.prepare(q, k, v, causal=True)
+        forward()
+        return self.library.prepare(forward.struct, (q, k, v, o, lse), d_o, deterministic=True)
 
-def same_call(libraries, device):
-    """A deterministic call that has more tiles than a GPU has SMs, and its outputs."""
-    torch.manual_seed(2)
-    q, k, v, d_o = (torch.randn(4, 24, 400, 128).bfloat16().to(device) for _ in range(4))
-    forward, o, lse = libraries.forward.prepare(q, k, v, causal=True)
-    forward()
-    return libraries.prepare(forward.struct, (q, k, v, o, lse), d_o, deterministic=True)
+    def prepare(self, names, q, k, v, causal):
+        inputs = tuple(x.requires_grad_() for x in (q, k, v))
+        d_o = d_o_for(*inputs)
+        calls, kernels = {}, {}
+        for name in names:
+            ours = name in (OURS, DETERMINISTIC)
+            try:
+                if ours:
+                    options = Options(causal, deterministic=name == DETERMINISTIC)
+                    o = FlashAttention.apply(*inputs, self.library, options)
+                    kernels[name] = self.kernel_name(o, d_o)
+                else:
+                    theirs = peers.backend_call(name, *inputs, causal)
+                    if theirs is None:
+                        continue
+                    o = theirs()
+                call = lambda o=o: torch.autograd.grad(o, inputs, d_o, retain_graph=True)  # noqa: E731
+                call()
+                calls[name] = call
+            except Exception as error:  # forward only, or too little memory
+                if ours:
+                    raise
+                if not isinstance(error, RuntimeError):
+                    print(f"{name}: {type(error).__name__}: {str(error)[:200]}")
+                torch.cuda.empty_cache()
+        return calls, kernels, (*inputs, d_o)
 
+    def kernel_name(self, o, d_o):
+        """Which kernels the gradients of o take."""
+        ctx = o.grad_fn
+        deterministic = ctx.options.deterministic
+        call, _ = self.library.prepare(ctx.attention, ctx.saved_tensors, d_o, deterministic)
+        return self.library.kernel_name(call)
 
-def prepare(libraries, names, q, k, v, causal):
-    """What time_points() asks for."""
-    inputs = tuple(x.requires_grad_() for x in (q, k, v))
-    d_o = d_o_for(*inputs)
-    calls, kernels = {}, {}
-    for name in names:
-        try:
-            if name in (OURS, DETERMINISTIC):
-                options = Options(causal, deterministic=name == DETERMINISTIC)
-                o = FlashAttention.apply(*inputs, libraries, options)
-                kernels[name] = kernel_name(libraries, o, d_o)
-            else:
-                theirs = peers.backend_call(name, *inputs, causal)
-                if theirs is None:
-                    continue
-                o = theirs()
-            call = lambda o=o: torch.autograd.grad(o, inputs, d_o, retain_graph=True)  # noqa: E731
-            call()
-            calls[name] = call
-        except Exception as error:  # forward only, or too little memory
-            if name in (OURS, DETERMINISTIC):
-                raise
-            if not isinstance(error, RuntimeError):
-                print(f"{name}: {type(error).__name__}: {str(error)[:200]}")
-            torch.cuda.empty_cache()
-    return calls, kernels, (*inputs, d_o)
-
-
-def time_all(libraries, points, args):
-    """Prints times of the backward pass. Returns rows for the record."""
-    return time_points(
-        points,
-        columns=(OURS, DETERMINISTIC, *SAME_BITS) if args.deterministic else (OURS,),
-        products=(3, 2),
-        repeats=args.repeats,
-        seconds=args.seconds,
-        prepare=functools.partial(prepare, libraries),
-        reference=reference,
-    )
-
-
-def reference(inputs, causal):
-    """The gradients in float64, by name."""
-    *wide, d_o = (x.detach().double() for x in inputs)
-    wide = tuple(x.requires_grad_() for x in wide)
-    return dict(zip(GRADIENTS, gradients_of(textbook(*wide, causal), wide, d_o)))
-
-
-def count_all(libraries):
-    """Returns rows for the record."""
-    return count_problems(functools.partial(prepare, libraries))
-
-
-def kernel_name(libraries, o, d_o):
-    """Which kernels the gradients of o take."""
-    ctx = o.grad_fn
-    call, _ = libraries.prepare(ctx.attention, ctx.saved_tensors, d_o, ctx.options.deterministic)
-    return libraries.kernel_name(call)
+    def reference(self, inputs, causal):
+        *wide, d_o = (x.detach().double() for x in inputs)
+        wide = tuple(x.requires_grad_() for x in wide)
+        return dict(zip(GRADIENTS, gradients_of(textbook(*wide, causal), wide, d_o)))
 
 
 def main():
@@ -362,19 +314,7 @@ def main():
         action="store_true",
         help="time that mode of all, too; it is not counted",
     )
-    args = parser.parse_args()
-    if args.table:
-        print_record(args.table, "the gradients")
-        return 0
-    if args.library is not None and args.forward is None:
-        raise Failure("which library computes the forward pass? Give --forward PATH")
-    return run(
-        args,
-        lambda: Libraries(args.forward, args.library),
-        check,
-        lambda libraries, points: time_all(libraries, points, args),
-        count_all,
-    )
+    return run(Backward(), parser.parse_args())
 
 
 if __name__ == "__main__":

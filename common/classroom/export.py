@@ -8,7 +8,7 @@ import subprocess
 
 from common.classroom import catalogue
 from common.classroom.catalogue import Fault
-from common.files.write_file import write_file
+from common.cli.files import write_file
 
 NOT_WITHOUT = ("frame.txt", "wrong.txt", "right.txt", "equivalent.txt")  # what holds answers
 

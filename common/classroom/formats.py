@@ -9,7 +9,7 @@ import os
 import re
 import xml.etree.ElementTree as xml
 
-from common.files.write_file import printable
+from common.cli.files import printable
 
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 

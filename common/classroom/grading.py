@@ -21,7 +21,7 @@ import threading
 
 from common.classroom import catalogue, sandbox
 from common.classroom.catalogue import Fault
-from common.files.write_file import write_file
+from common.cli.files import write_file
 
 COMPILE = sandbox.Limits(seconds=60, memory=4096, file=512, stranger=False)
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix", "/dev/urandom")

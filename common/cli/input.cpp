@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "common/files/escape.hpp"
+#include "common/cli/files.hpp"
 #include "common/tensor/npy.hpp"
 
 namespace fa::cli {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "common/files/escape.hpp"
+#include "common/cli/files.hpp"
 
 namespace fa::cli {
 

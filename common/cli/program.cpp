@@ -12,9 +12,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/cli/files.hpp"
 #include "common/cli/table.hpp"
-#include "common/files/escape.hpp"
-#include "common/files/write_file.hpp"
 
 namespace fa::cli {
 

@@ -8,9 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "common/cli/files.hpp"
 #include "common/cli/table.hpp"
-#include "common/files/escape.hpp"
-#include "common/files/write_file.hpp"
 
 namespace fa::cli {
 namespace {

@@ -6,8 +6,8 @@ test can tell whether a chart is of the record that is there.
 
 import math
 
+from common.bench.records import Problem
 from common.drawing.svg import Drawing
-from common.files.records import Problem
 
 # First those that most eyes tell apart (M. Okabe, K. Ito, Color Universal Design, 2008).
 COLOURS = [

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "common/files/escape.hpp"
+#include "common/cli/files.hpp"
 
 namespace fa {
 namespace {

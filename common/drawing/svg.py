@@ -63,6 +63,12 @@ class Drawing:
         self.line(x1, y, x2 - 6, y)
         self.element("path", d=f"M {x2} {y} l -9 -5 v 10 z", fill="#222222")
 
+    def vertical_arrow(self, x, y1, y2):
+        """Down or up."""
+        point = 9 if y2 > y1 else -9
+        self.line(x, y1, x, y2 - point * 0.6)
+        self.element("path", d=f"M {x} {y2} l -5 {-point} h 10 z", fill="#222222")
+
     def pointer(self, x1, y1, x2, y2, stroke="#222222", stroke_width=1.5, **attributes):
         """An arrow from the first point to the second."""
         length = math.hypot(x2 - x1, y2 - y1)

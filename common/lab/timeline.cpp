@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "common/cli/files.hpp"
 #include "common/drawing/svg.hpp"
-#include "common/files/escape.hpp"
 
 namespace fa::lab {
 namespace {

@@ -5,8 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "common/files/escape.hpp"
-#include "common/files/write_file.hpp"
+#include "common/cli/files.hpp"
 #include "common/lab/banks.hpp"
 #include "common/lab/trace.hpp"
 

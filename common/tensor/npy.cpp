@@ -12,8 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "common/files/escape.hpp"
-#include "common/files/write_file.hpp"
+#include "common/cli/files.hpp"
 
 namespace fa {
 namespace {

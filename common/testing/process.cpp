@@ -16,6 +16,8 @@
 #include <system_error>
 #include <unistd.h>
 
+#include <doctest/doctest.h>
+
 namespace fa::testing {
 
 std::string python_says(const std::string& expression, const std::filesystem::path& file) {
@@ -46,21 +48,6 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-std::optional<std::filesystem::path> device(const std::string& name,
-                                            const std::filesystem::path& folder) {
-  std::filesystem::path path = "/dev/" + name;
-  struct stat status {};
-  if (stat(path.c_str(), &status) != 0 || !S_ISCHR(status.st_mode)) return {};
-  if (geteuid() == 0) {
-    path = folder / name;
-    if (mknod(path.c_str(), S_IFCHR | 0600, status.st_rdev) != 0) return {};
-  }
-  const int file = open(path.c_str(), O_WRONLY);
-  if (file < 0) return {};
-  close(file);
-  return path;
-}
-
 Outcome run(const std::string& command) {
   const TemporaryDirectory directory;
   const auto out = directory.path() / "out", err = directory.path() / "err";
@@ -76,6 +63,16 @@ std::string refusal(const std::string& command) {
   if (outcome.status == 2 && lines == 1) return outcome.error;
   return "(exit status " + std::to_string(outcome.status) + ", " + std::to_string(lines) +
          " lines on standard error)";
+}
+
+void check_refused(const std::string& program,
+                   const std::vector<std::pair<std::string, std::string>>& cases) {
+  for (const auto& [arguments, text] : cases) {
+    const std::string words = refusal(program + " " + arguments);
+    CAPTURE(arguments);
+    CAPTURE(words);
+    CHECK(contains(words, text));
+  }
 }
 
 Outcome run_in_child(const std::function<int()>& body) {

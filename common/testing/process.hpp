@@ -6,6 +6,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace fa::testing {
 
@@ -26,6 +28,10 @@ Outcome run(const std::string& command);
 /// search in it succeeds by chance.
 /// @param command as for run()
 std::string refusal(const std::string& command);
+
+/// Checks that a program refuses each command line with a text in its message: {arguments, text}.
+void check_refused(const std::string& program,
+                   const std::vector<std::pair<std::string, std::string>>& cases);
 
 /// A path for a command line.
 inline std::string quoted(const std::filesystem::path& path) {
@@ -77,14 +83,6 @@ class TemporaryDirectory {
  private:
   std::filesystem::path path_;
 };
-
-/// A device that tests may write to. For the superuser it is a copy in a folder, so that no mistake
-/// can replace the device of the machine.
-/// @param name   "null" or "full"
-/// @param folder for the copy
-/// @return none if there is no such device or it must not be copied or used
-std::optional<std::filesystem::path> device(const std::string& name,
-                                            const std::filesystem::path& folder);
 
 /// Sets FA_THREADS and restores the old value at the end of its scope.
 class Threads {

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from common.files import records
+from common.bench import records
 from docs.theory import examples
 
 HERE = pathlib.Path(__file__).resolve().parent

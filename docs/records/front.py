@@ -11,13 +11,11 @@ has nothing of the kind.
 
 import argparse
 import sys
-import textwrap
 
-from common.attention.peers import FOR_16_BITS, HEADINGS, MATH, OURS, SAME_BITS
-from common.attention.tables import columns_of, mask_of, points_in
-from common.attention.tables import ratio as ratio_of_point
-from common.files.records import Problem, read, source
-from docs.records.results import aligned
+from common.bench.peers import FOR_16_BITS, HEADINGS, MATH, OURS, SAME_BITS
+from common.bench.records import Problem, aligned, read, source_lines
+from common.bench.tables import columns_of, mask_of, points_in
+from common.bench.tables import ratio as ratio_of_point
 
 GROUPS = ("d64", "d128", "d256")  # the shapes of the FlashAttention papers, six or three lengths
 NAMES = {OURS: "course", "FLASH_ATTENTION": "FA-2", "FLASH_ATTENTION_3": "FA-3"}
@@ -127,7 +125,7 @@ def main(arguments):
     try:
         records = {"forward": read(options.forward), "backward": read(options.backward)}
         lines = behind(records) if options.behind else table(records, options.length)
-        where = textwrap.wrap(f"({source(*records.values())})", 88, subsequent_indent=" ")
+        where = source_lines(*records.values())
     except (Problem, KeyError) as problem:
         print(f"front.py: {problem}", file=sys.stderr)
         return 2

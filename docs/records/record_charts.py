@@ -3,7 +3,7 @@
     ladder RECORD...         TFLOP/s of every rung, from the records of lessons 04, 05 and 06 and of
                              the interfaces of 05 and 06
     ladder_table RECORD...   the same as text
-    products RECORD          lesson 04: the matmuls, in % of the peak
+    matmuls RECORD           lesson 04: the matmuls, in % of the peak
     bytes RECORD             lesson 04: what only moves bytes, in % of the peak
     lengths RECORD GROUP...  TFLOP/s by length, a panel for each group
     backends RECORD          a lesson's interface beside PyTorch's backends
@@ -13,33 +13,32 @@
 Exit status: 0, or 2 when a record lacks what the chart shows.
 """
 
-import argparse
 import math
 import sys
 import textwrap
+import typing
 
+from common.bench.records import Problem, aligned, print_named, program, source
 from common.drawing import charts
 from common.drawing.svg import Drawing
-from common.files.records import Problem, program, read, source
 from docs.records import results
 
 LENGTH = 4096  # measured for every rung
 HEAD_DIM = 128  # that the rungs on tensor cores are compiled for, all of them
 COLOUR_OF = {"float32": charts.COLOURS[0], "bfloat16": charts.COLOURS[1]}
 PEER = "#666666"
+LEGEND = {
+    "float32": COLOUR_OF["float32"],
+    "bfloat16 on tensor cores": COLOUR_OF["bfloat16"],
+    "other implementations": PEER,
+}
 # The parts of the ladder: title, and the groups of which record, by the lesson in its command.
+FLASH = [("float32, D 64", "float32"), (f"bfloat16, D {HEAD_DIM}", "bfloat16")]
+SIZES = f"D = 64 and in 16 bits {HEAD_DIM}, N = {LENGTH}, no mask"
 PARTS = [
     (f"04: C = A B, N = {LENGTH}", "04_tiled_matmul", [("matmul", "float32"), ("mma", "bfloat16")]),
-    (
-        f"05: attention forward, D = 64 and in 16 bits {HEAD_DIM}, N = {LENGTH}, no mask",
-        "05_flash_forward",
-        [("float32, D 64", "float32"), (f"bfloat16, D {HEAD_DIM}", "bfloat16")],
-    ),
-    (
-        f"06: attention backward, D = 64 and in 16 bits {HEAD_DIM}, N = {LENGTH}, no mask",
-        "06_flash_backward",
-        [("float32, D 64", "float32"), (f"bfloat16, D {HEAD_DIM}", "bfloat16")],
-    ),
+    (f"05: attention forward, {SIZES}", "05_flash_forward", FLASH),
+    (f"06: attention backward, {SIZES}", "06_flash_backward", FLASH),
 ]
 BACKENDS = {
     "FLASH_ATTENTION": "PyTorch, FlashAttention-2",
@@ -49,15 +48,14 @@ BACKENDS = {
 }
 
 
-class Step:
+class Step(typing.NamedTuple):
     """A line of the ladder."""
 
-    def __init__(self, name, kind, tflops, percent, peer):
-        self.name = name
-        self.kind = kind  # type of the numbers
-        self.tflops = tflops
-        self.percent = percent  # of the peak, or None
-        self.peer = peer  # not the course's
+    name: str
+    kind: str  # type of the elements
+    tflops: float
+    percent: float  # of the peak, or None
+    peer: bool  # not the course's
 
 
 def rows_of(records, command, group):
@@ -72,10 +70,14 @@ def rows_of(records, command, group):
     return list(rows.values())
 
 
-def is_goal(row):
-    """Whether a row of an interface is of the problems that charts show. Old records have no other
-    ones."""
-    return row["what"] == "time" and row.get("group", "d64") in ("d64", "d128")
+def goals(record, names, head_dim, causal):
+    """The rows of an interface for some backends, in bfloat16: those of the problems that charts
+    show. Old records have no other ones."""
+    for row in record["measurements"]:
+        if row["what"] == "time" and row.get("group", "d64") in ("d64", "d128"):
+            kind = (row["type"], row["head_dim"], row["causal"])
+            if row["backend"] in names and kind == ("bfloat16", head_dim, causal):
+                yield row
 
 
 def peers_of(records, lesson):
@@ -84,15 +86,9 @@ def peers_of(records, lesson):
     for record in records:
         if program(record) != f"{lesson}.interface.example":
             continue
-        for row in record["measurements"]:
-            if (
-                is_goal(row)
-                and row["backend"] in BACKENDS
-                and (row["type"], row["head_dim"], row["length"], row["causal"])
-                == ("bfloat16", HEAD_DIM, LENGTH, False)
-            ):
-                name = BACKENDS[row["backend"]]
-                steps.append(Step(name, "bfloat16", row["tflops"], None, True))
+        for row in goals(record, BACKENDS, HEAD_DIM, False):
+            if row["length"] == LENGTH:
+                steps.append(Step(BACKENDS[row["backend"]], "bfloat16", row["tflops"], None, True))
     return sorted(steps, key=lambda step: step.tflops)
 
 
@@ -131,6 +127,10 @@ def ladder(records):
     def at(value):
         return left + (math.log10(value) - low) / (high - low) * (right - left)
 
+    def point(x, y, fill, **outline):
+        drawing.element("circle", cx=x, cy=y, r=4.2, fill=fill, **outline)
+
+    small = {"text_anchor": "start", "font_size": 11}
     bottom = height - 80
     for power in range(low, high + 1):
         x = at(10.0**power)
@@ -147,33 +147,21 @@ def ladder(records):
             x = at(step.tflops)
             drawing.text(left - 10, y + 4, step.name, text_anchor="end", font_size=11)
             drawing.line(left, y, x, y, colour, 1, opacity=0.45)
-            fill = {"fill": "#ffffff", "stroke": colour, "stroke_width": 1.6}
-            if not step.peer:
-                fill = {"fill": colour}
-            drawing.element("circle", cx=x, cy=y, r=4.2, **fill)
-            figure = f"{step.tflops:#.3g}".rstrip(".")
-            drawing.text(x + 9, y + 4, figure, text_anchor="start", font_size=11)
+            if step.peer:
+                point(x, y, "#ffffff", stroke=colour, stroke_width=1.6)
+            else:
+                point(x, y, colour)
+            drawing.text(x + 9, y + 4, f"{step.tflops:#.3g}".rstrip("."), **small)
             y += line
         y += 11
     x = 12
-    for name, colour, hollow in [
-        ("float32", COLOUR_OF["float32"], False),
-        ("bfloat16 on tensor cores", COLOUR_OF["bfloat16"], False),
-        ("other implementations", PEER, True),
-    ]:
-        fill = {"fill": "#ffffff" if hollow else colour, "stroke": colour, "stroke_width": 1.6}
-        drawing.element("circle", cx=x + 5, cy=height - 32, r=4.2, **fill)
-        drawing.text(x + 16, height - 28, name, text_anchor="start", font_size=11)
+    for name, colour in LEGEND.items():
+        fill = "#ffffff" if colour == PEER else colour
+        point(x + 5, height - 32, fill, stroke=colour, stroke_width=1.6)
+        drawing.text(x + 16, height - 28, name, **small)
         x += 32 + 6 * len(name)
-    drawing.lines_of_text(
-        charts.WIDTH - 12,
-        height - 10,
-        footer,
-        step=12,
-        text_anchor="end",
-        font_size=10,
-        fill="#666666",
-    )
+    quiet = {"text_anchor": "end", "font_size": 10, "fill": "#666666"}
+    drawing.lines_of_text(charts.WIDTH - 12, height - 10, footer, step=12, **quiet)
     return drawing.svg()
 
 
@@ -185,18 +173,12 @@ def ladder_table(records):
         before = {}
         for step in steps:
             last = None if step.peer else before.get(step.kind)
-            cells.append(
-                [
-                    step.name,
-                    step.kind,
-                    f"{step.tflops:.2f}",
-                    "-" if step.percent is None else f"{step.percent:.1f}",
-                    "-" if last is None else f"{step.tflops / last:.2f}",
-                ]
-            )
+            percent = "-" if step.percent is None else f"{step.percent:.1f}"
+            times = "-" if last is None else f"{step.tflops / last:.2f}"
+            cells.append([step.name, step.kind, f"{step.tflops:.2f}", percent, times])
             if not step.peer:
                 before[step.kind] = step.tflops
-        lines += [title, *results.aligned(cells, 1), ""]
+        lines += [title, *aligned(cells, 1), ""]
     for record in records:
         lines += results.source(record)
     return "\n".join(lines) + "\n"
@@ -210,47 +192,41 @@ def rows_in(record, groups):
     return rows, list(dict.fromkeys(row["kernel"] for row in rows))
 
 
-def products(record):
+def bars(record, title, panels, names, remark, x_label):
+    """A bar chart. panels: {heading: {label: values}}; the label of cuBLAS is bold."""
+    lists = [
+        (heading, [(label, values, "", label == "cuBLAS") for label, values in lines.items()])
+        for heading, lines in panels.items()
+    ]
+    return charts.bar_chart(title, lists, names, remark, x_label, source(record))
+
+
+def matmuls(record):
     """Lesson 04: both matmuls, float32 and bfloat16."""
-    panels = []
+    panels = {}
     for heading, groups in [("float32", ("matmul", "matmul_bt")), ("bfloat16", ("mma", "mma_bt"))]:
         rows, kernels = rows_in(record, groups)
         values = {(row["kernel"], row["group"]): row["percent_of_peak"] for row in rows}
-        lines = []
-        for kernel in kernels:
-            label = kernel.replace("_matmul", "")
-            lines.append(
-                (label, [values.get((kernel, group)) for group in groups], "", kernel == "cuBLAS")
-            )
-        panels.append((heading, lines))
-    return charts.bar_chart(
-        "Lesson 04: matmuls of 4096 x 4096 matrices, in % of the peak of the type",
-        panels,
-        ["A B", "A B transposed"],
-        "",
-        "% of peak",
-        source(record),
-    )
+        panels[heading] = {
+            kernel.replace("_matmul", ""): [values.get((kernel, group)) for group in groups]
+            for kernel in kernels
+        }
+    title = "Lesson 04: matmuls of 4096 x 4096 matrices, in % of the peak of the type"
+    return bars(record, title, panels, ["A B", "A B transposed"], "", "% of peak")
 
 
 def only_bytes(record):
     """Lesson 04: sums, transposes and softmax, which are memory-bound."""
-    panels = []
+    panels = {}
     for heading, groups in [("vectors, rows", ("add", "softmax")), ("transposes", ("transpose",))]:
-        rows, _ = rows_in(record, groups)
-        lines = []
-        for row in rows:
-            label = row["kernel"].replace("_transpose", "").replace("softmax_", "")
-            lines.append((label, [row["percent_of_peak"]], "", False))
-        panels.append((heading, lines))
-    return charts.bar_chart(
-        "Lesson 04: kernels that only move bytes, in % of the memory's peak",
-        panels,
-        ["4096 x 4096"],
-        "",
-        "% of peak",
-        source(record),
-    )
+        panels[heading] = {
+            row["kernel"].replace("_transpose", "").replace("softmax_", ""): [
+                row["percent_of_peak"]
+            ]
+            for row in rows_in(record, groups)[0]
+        }
+    title = "Lesson 04: kernels that only move bytes, in % of the memory's peak"
+    return bars(record, title, panels, ["4096 x 4096"], "", "% of peak")
 
 
 def lengths(record, groups):
@@ -260,27 +236,14 @@ def lengths(record, groups):
     panels = []
     for group in groups:
         rows, kernels = rows_in(record, (group,))
-        panels.append(
-            (
-                group,
-                [
-                    charts.Series(
-                        kernel,
-                        [(row["length"], row["tflops"]) for row in rows if row["kernel"] == kernel],
-                    )
-                    for kernel in kernels
-                ],
-            )
-        )
+        points = {kernel: [] for kernel in kernels}
+        for row in rows:
+            points[row["kernel"]].append((row["length"], row["tflops"]))
+        panels.append((group, [charts.Series(*line) for line in points.items()]))
     values = [y for _, series in panels for one in series for _, y in one.points]
-    return charts.line_chart(
-        f"TFLOP/s by length: {'; '.join(groups)}",
-        panels,
-        "length N",
-        "TFLOP/s",
-        source(record),
-        log_y=max(values) > 20 * min(values),
-    )
+    log_y = max(values) > 20 * min(values)
+    title = f"TFLOP/s by length: {'; '.join(groups)}"
+    return charts.line_chart(title, panels, "length N", "TFLOP/s", source(record), log_y)
 
 
 def backends(record):
@@ -295,48 +258,33 @@ def backends(record):
     panels = []
     for head_dim, causal in [(64, False), (64, True), (128, False), (128, True)]:
         lines = {}
-        for row in record["measurements"]:
-            if (
-                is_goal(row)
-                and row["backend"] in names
-                and (row["type"], row["head_dim"], row["causal"]) == ("bfloat16", head_dim, causal)
-            ):
-                lines.setdefault(row["backend"], []).append((row["length"], row["tflops"]))
+        for row in goals(record, names, head_dim, causal):
+            lines.setdefault(row["backend"], []).append((row["length"], row["tflops"]))
         series = [
             charts.Series(name, lines[backend], dashed=not name.startswith("this"))
             for backend, name in names.items()
             if backend in lines
         ]
         panels.append((f"D = {head_dim}, {'causal' if causal else 'no mask'}", series))
-    return charts.line_chart(
-        "TFLOP/s of a lesson's interface and of PyTorch's backends, bfloat16, by length",
-        panels,
-        "length N",
-        "TFLOP/s",
-        source(record),
-    )
+    title = "TFLOP/s of a lesson's interface and of PyTorch's backends, bfloat16, by length"
+    return charts.line_chart(title, panels, "length N", "TFLOP/s", source(record))
 
 
 def errors(record):
     """Lesson 05: how far from float64, beside the textbook in the same type."""
-    panels = []
+    panels = {}
     for heading, group in [("O", "errors of O"), ("LSE", "errors of LSE")]:
-        rows, _ = rows_in(record, (group,))
-        lines = []
-        for row in rows:
-            ratios = [row[name] / row["plain_" + name] for name in ("max_error", "rms_error")]
-            lines.append(
-                (f"{row['type']}, D {row['head_dim']}", [100 * r for r in ratios], "", False)
-            )
-        panels.append((heading, lines))
-    return charts.bar_chart(
-        "Errors of lesson 05's kernels, in % of those of the textbook algorithm in the same type",
-        panels,
-        ["largest error", "root mean square"],
-        "allowed: 200 %",
-        "% of the textbook's error",
-        source(record),
+        panels[heading] = {
+            f"{row['type']}, D {row['head_dim']}": [
+                100 * (row[name] / row["plain_" + name]) for name in ("max_error", "rms_error")
+            ]
+            for row in rows_in(record, (group,))[0]
+        }
+    title = (
+        "Errors of lesson 05's kernels, in % of those of the textbook algorithm in the same type"
     )
+    names, remark = ["largest error", "root mean square"], "allowed: 200 %"
+    return bars(record, title, panels, names, remark, "% of the textbook's error")
 
 
 def verdicts(record):
@@ -355,47 +303,29 @@ def verdicts(record):
     ]
     some = sum(any(said(row["tools"][tool]) for tool in tools) for row in broken)
     lines.append(("any of the four", [some], "", False))
-    return charts.bar_chart(
-        f"Of {len(broken)} broken kernels, how many each tool reports",
-        [(f"{len(broken)} broken kernels", lines)],
-        ["at least a warning"],
-        "runs that time out are not counted",
-        "kernels",
-        source(record),
-    )
+    title = f"Of {len(broken)} broken kernels, how many each tool reports"
+    panels, names = [(f"{len(broken)} broken kernels", lines)], ["at least a warning"]
+    remark = "runs that time out are not counted"
+    return charts.bar_chart(title, panels, names, remark, "kernels", source(record))
 
 
-ONE = {"products": products, "bytes": only_bytes, "backends": backends, "errors": errors}
-MANY = {"ladder": ladder, "ladder_table": ladder_table}
-
-
-def draw(what, arguments):
-    """The text of a chart."""
-    if what in MANY:
-        return MANY[what]([read(path) for path in arguments])
-    if what == "lengths":
-        return lengths(read(arguments[0]), arguments[1:])
-    if len(arguments) != 1:
-        raise Problem(f"{len(arguments)} records for {what}; it takes 1")
-    if what == "verdicts":
-        return verdicts(read(arguments[0]))
-    return ONE[what](read(arguments[0]))
+CHARTS = {  # how many records each takes; None for any number
+    "ladder": (lambda *records: ladder(records), None),
+    "ladder_table": (lambda *records: ladder_table(records), None),
+    "matmuls": (matmuls, 1),
+    "bytes": (only_bytes, 1),
+    "backends": (backends, 1),
+    "errors": (errors, 1),
+    "verdicts": (verdicts, 1),
+}
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("what", choices=[*MANY, *ONE, "lengths", "verdicts"])
-    parser.add_argument("arguments", nargs="+", metavar="RECORD", help="files of docs/results")
-    options = parser.parse_args(arguments)
-    try:
-        print(draw(options.what, options.arguments), end="")
-    except KeyError as error:
-        print(f"record_charts.py: the record has no {error}", file=sys.stderr)
-        return 2
-    except (Problem, ValueError) as problem:
-        print(f"record_charts.py: {problem}", file=sys.stderr)
-        return 2
-    return 0
+    charts_here, groups = CHARTS, arguments[2:]
+    if arguments[:1] == ["lengths"]:  # its further arguments are groups
+        charts_here = {"lengths": (lambda record: lengths(record, groups), 1)}
+        arguments = arguments[:2]
+    return print_named(sys.modules[__name__], charts_here, arguments)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import fnmatch
 import sys
 import textwrap
 
-from common.files.records import Problem, read
+from common.bench.records import Problem, aligned, read
 
 SIZE = [("N", "length", "{}")]  # where the rows of a group differ in it
 SPEED = [
@@ -86,20 +86,6 @@ def cell(row, column):
     """A field as text."""
     _, field, shape = column
     return shape.format(row[field]) if field in row else "-"
-
-
-def aligned(cells, headings):
-    """Lines of cells, so many of them headings; all columns but the first are flush right."""
-    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
-    lines = [
-        (
-            line[0].ljust(widths[0])
-            + "".join(f"  {text.rjust(width)}" for text, width in zip(line[1:], widths[1:]))
-        ).rstrip()
-        for line in cells
-    ]
-    lines.insert(headings, "  ".join("-" * width for width in widths))
-    return lines
 
 
 def table(rows, columns):

@@ -78,7 +78,7 @@ import subprocess
 import sys
 import tempfile
 
-from common.files.write_file import write_file
+from common.cli.files import write_file
 from docs.site import chapters, gfm
 from docs.site.excerpts import Problem, diff, listing, stripped
 from docs.site.tables import cut

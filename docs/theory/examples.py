@@ -6,15 +6,13 @@ Exit status: 0, 1 when an example says one thing and a record another, 2 when a 
 asked.
 """
 
-import argparse
 import math
 import random
 import sys
-import textwrap
 from fractions import Fraction
 
-from common.files.records import Problem, read, source
-from docs.records.results import aligned
+from common.bench.records import Problem, aligned, formatted, print_named, rows_with
+from common.bench.records import source_lines as source_of
 
 # An SM of compute capability 9.0 (NVIDIA, Hopper Tuning Guide, section 1.4.1).
 WARPS, BLOCKS, REGISTERS, SHARED = 64, 32, 64 * 1024, 228 * 1024
@@ -25,18 +23,9 @@ EXPONENTIALS = 16  # per cycle and SM (CUDA Programming Guide, throughput of ins
 PIECE = 256  # registers are handed out to a warp in pieces of this size
 
 
-def source_of(*records):
-    """Lines that say where figures are from."""
-    return textwrap.wrap(f"({source(*records)})", 88, subsequent_indent=" ")
-
-
 def find(record, **fields):
     """The one row with these fields."""
-    rows = [
-        row
-        for row in record["measurements"]
-        if all(row.get(name) == value for name, value in fields.items())
-    ]
+    rows = rows_with(record, **fields)
     if len(rows) != 1:
         raise Problem(f"the record has {len(rows)} rows with {fields}; one is needed")
     return rows[0]
@@ -119,16 +108,9 @@ def roofline(matmul, forward):
     cells = [["kernel", "type", "op/byte", "bound", "TFLOP/s", "% of bound"]]
     for kernel in kernels(matmul, forward):
         most = bound(kernel, peaks)
-        cells.append(
-            [
-                kernel.name,
-                kernel.kind,
-                significant(kernel.intensity),
-                f"{most / 1e12:.2f}",
-                f"{kernel.rate / 1e12:.2f}",
-                f"{100 * kernel.rate / most:.1f}",
-            ]
-        )
+        figures = (significant(kernel.intensity), most / 1e12, kernel.rate / 1e12)
+        cells.append([kernel.name, kernel.kind, *formatted("{} {:.2f} {:.2f}", *figures)])
+        cells[-1].append(f"{100 * kernel.rate / most:.1f}")
     return [
         f"memory {memory / 1e12:.2f} TB/s, float32 {float32 / 1e12:.1f} TFLOP/s, bfloat16 "
         f"{bfloat16 / 1e12:.0f} TFLOP/s",
@@ -156,15 +138,9 @@ def fusion(matmul, forward):
         ):
             least = heads * size * count
             work = {"P = softmax(S)": 0, "one kernel": 4 * n * n * d}.get(name, 2 * n * n * d)
-            cells.append(
-                [
-                    name,
-                    kind,
-                    f"{least / 1e9:.2f}",
-                    f"{1e3 * least / memory:.2f}",
-                    f"{1e3 * heads * work / peak:.2f}" if work else "-",
-                ]
-            )
+            compute = f"{1e3 * heads * work / peak:.2f}" if work else "-"
+            moved = formatted("{:.2f} {:.2f}", least / 1e9, 1e3 * least / memory)
+            cells.append([name, kind, *moved, compute])
     lines += aligned(cells, 1)
     cells = [["measured, float32", "kernels", "extra bytes", "ms"]]
     for name, count, beside in (
@@ -174,7 +150,7 @@ def fusion(matmul, forward):
         ("04_register_tiles", 1, 0),
     ):
         row = find(forward, group="float32, D 64", kernel=name, length=n)
-        cells.append([name, str(count), str(heads * beside), f"{row['milliseconds']:.2f}"])
+        cells.append([name, count, heads * beside, f"{row['milliseconds']:.2f}"])
     return [*lines, "", *aligned(cells, 1), *source_of(matmul, forward)]
 
 
@@ -190,15 +166,8 @@ def tiles(matmul):
     for block_m in (1, 16, 64, 128, 256, 4096):
         count = ceil_div(n, block_m)
         elements = 2 * n * d + 2 * n * d * count
-        cells.append(
-            [
-                str(block_m),
-                str(count),
-                str(elements),
-                significant(elements / (4 * n * d)),
-                significant(4 * n * n * d / (2 * elements)),
-            ]
-        )
+        times, intensity = elements / (4 * n * d), 4 * n * n * d / (2 * elements)
+        cells.append([block_m, count, elements, significant(times), significant(intensity)])
     return [
         f"one head, N = {n}, d = {d}, 2 bytes an element: 2 N d + 2 N d ceil(N / B_m)",
         *aligned(cells, 1),
@@ -206,8 +175,8 @@ def tiles(matmul):
     ]
 
 
-def products(matmul):
-    """What the tiles of lesson 04's products ask of global memory, and how fast they ask."""
+def matmuls(matmul):
+    """What the tiles of lesson 04's matmuls ask of global memory, and how fast they ask."""
     _, _, memory = machine(matmul)
     sides = {
         "08_matmul_coalesced": (1, 1),
@@ -224,17 +193,11 @@ def products(matmul):
         n = row["size"]
         moved = 4 * (n**3 // rows + n**3 // columns + n * n)
         rate = moved / row["milliseconds"] * 1e3
+        figures = (moved / (12 * n * n), moved / 1e9, rate / 1e12, 100 * rate / memory)
         cells.append(
-            [
-                name,
-                f"{rows} x {columns}",
-                f"{moved / (12 * n * n):.1f}",
-                f"{moved / 1e9:.2f}",
-                f"{rate / 1e12:.2f}",
-                f"{100 * rate / memory:.0f}",
-                f"{row['tflops']:.1f}",
-            ]
+            [name, f"{rows} x {columns}", *formatted("{:.1f} {:.2f} {:.2f} {:.0f}", *figures)]
         )
+        cells[-1].append(f"{row['tflops']:.1f}")
     title = f"C = A B, float32, all sizes {n}: requested from global memory, and how fast"
     return [title, *aligned(cells, 1), *source_of(matmul)]
 
@@ -263,7 +226,7 @@ def moments():
     cells = [["seen", "count", "mean", "squares", "variance"]]
 
     def add(name, x):
-        cells.append([name, *map(str, (x.count, x.mean, x.squares, x.squares / x.count))])
+        cells.append([name, x.count, x.mean, x.squares, x.squares / x.count])
 
     halves = []
     for half in (numbers[:2], numbers[2:]):
@@ -294,17 +257,8 @@ def types():
     ):
         bias = 2 ** (exponent - 1) - 1
         largest = (2 - Fraction(1, 2**fraction)) * Fraction(2) ** bias
-        cells.append(
-            [
-                name,
-                str(size),
-                str(exponent),
-                str(fraction),
-                f"2^-{fraction}",
-                f"{float(largest):.3g}",
-                f"2^{1 - bias}",
-            ]
-        )
+        figures = formatted("2^-{} {:.3g} 2^{}", fraction, float(largest), 1 - bias)
+        cells.append([name, size, exponent, fraction, *figures])
     return aligned(cells, 1)
 
 
@@ -313,7 +267,7 @@ def spacing():
     cells = [["score about", "neighbours apart", "rounding changes P by up to"]]
     for size in (1, 10, 100, 1000, 10000):
         power = size.bit_length() - 1 - 23  # of the last of float32's 24 digits
-        cells.append([str(size), f"2^{power}", f"{2.0**power / 2:.0e} of itself"])
+        cells.append([size, f"2^{power}", f"{2.0**power / 2:.0e} of itself"])
     return aligned(cells, 1)
 
 
@@ -344,7 +298,7 @@ def occupancy(*records):
             if row["group"] not in ("transpose", "matmul", "mma", "tiles, bfloat16, D 64"):
                 continue
             if row["kernel"] not in ("02_transpose_naive", "04_transpose_swizzled"):
-                cells.append([row["kernel"], *map(str, (*numbers, *limits, row["blocks"]))])
+                cells.append([row["kernel"], *numbers, *limits, row["blocks"]])
     if off:
         raise ArithmeticError(f"{off} of {len(seen)} kernels have not the blocks of their limits")
     return [
@@ -362,8 +316,8 @@ def thread(forward):
         for name in ("02_flash_1", "03_flash_2"):
             row = find(forward, group=f"float32, D {head_dim}", kernel=name, length=4096)
             held = (2 * head_dim, keys, 2)
-            numbers = (head_dim, *held, sum(held), row["registers"], row["spilled_bytes"])
-            cells.append([name, *map(str, numbers)])
+            given = (row["registers"], row["spilled_bytes"])
+            cells.append([name, head_dim, *held, sum(held), *given])
     return [*aligned(cells, 1), *source_of(forward)]
 
 
@@ -384,7 +338,7 @@ def pipeline():
     cells = [["copy", "compute", "1 stage", "2 stages", "3 stages", "4 stages", "compute alone"]]
     for copy, compute in ((1, 4), (4, 4), (8, 4), (12, 4), (16, 4)):
         ends = [schedule(count, copy, compute, stages)[-1][3] for stages in (1, 2, 3, 4)]
-        cells.append([str(copy), str(compute), *map(str, ends), str(count * compute)])
+        cells.append([copy, compute, *ends, count * compute])
     return [f"{count} tiles; any unit of time", *aligned(cells, 1)]
 
 
@@ -394,9 +348,8 @@ def in_flight(matmul):
     cells = [["if a load takes", "bytes in flight", "per SM, of 132"]]
     for nanoseconds in (300, 500, 800):
         least = memory * nanoseconds * 1e-9
-        cells.append(
-            [f"{nanoseconds} ns", f"{least / 1e6:.2f} MB", f"{least / 132 / 1024:.1f} KiB"]
-        )
+        figures = f"{least / 1e6:.2f} MB", f"{least / 132 / 1024:.1f} KiB"
+        cells.append([f"{nanoseconds} ns", *figures])
     return [f"memory {memory / 1e12:.2f} TB/s", *aligned(cells, 1)]
 
 
@@ -419,8 +372,18 @@ def stages(matmul, forward):
         gain = f"{row['tflops'] / before:.2f}" if count > 1 else ""
         before = row["tflops"]
         numbers = (count, row["shared_bytes"], row["registers"], row["blocks"])
-        cells.append([name, *map(str, numbers), f"{row['tflops']:.1f}", gain])
+        cells.append([name, *numbers, f"{row['tflops']:.1f}", gain])
     return [*aligned(cells, 1), *source_of(matmul, forward)]
+
+
+def counted_by_ncu(fidelity, row, *counters):
+    """Counts of loads and stores together, a row's in the record of the lab's fidelity."""
+    count = dict(zip(fidelity["metrics"], row["ncu"]))
+    return [sum(count[f"l1tex__{what}_op_{way}.sum"] for way in ("ld", "st")) for what in counters]
+
+
+SECTORS, WAVEFRONTS = "t_sectors_pipe_lsu_mem_global", "data_pipe_lsu_wavefronts_mem_shared"
+CONFLICTS = "data_bank_conflicts_pipe_lsu_mem_shared"
 
 
 def profile(fidelity, matmul):
@@ -429,24 +392,10 @@ def profile(fidelity, matmul):
     for row in fidelity["counts"]:
         if row["group"] not in ("transpose", "matmul"):
             continue
-        count = dict(zip(fidelity["metrics"], row["ncu"]))
-        sectors, wavefronts, conflicts = (
-            sum(count[f"l1tex__{what}_op_{way}.sum"] for way in ("ld", "st"))
-            for what in (
-                "t_sectors_pipe_lsu_mem_global",
-                "data_pipe_lsu_wavefronts_mem_shared",
-                "data_bank_conflicts_pipe_lsu_mem_shared",
-            )
-        )
         fast = find(matmul, group=row["group"], kernel=row["kernel"])
-        cells.append(
-            [
-                row["kernel"],
-                *map(str, (sectors, wavefronts, conflicts)),
-                f"{fast['percent_of_peak']:.1f}",
-                "bytes" if "gigabytes_per_second" in fast else "operations",
-            ]
-        )
+        of = "bytes" if "gigabytes_per_second" in fast else "operations"
+        counts = counted_by_ncu(fidelity, row, SECTORS, WAVEFRONTS, CONFLICTS)
+        cells.append([row["kernel"], *counts, f"{fast['percent_of_peak']:.1f}", of])
     return [
         "counted by ncu, all sizes 128; rates with all sizes 4096",
         *aligned(cells, 1),
@@ -465,26 +414,13 @@ def wavefronts(first, last):
         for row in fidelity["counts"]:
             if row["group"] != "matmul" or not first <= int(row["kernel"][:2]) <= last:
                 continue
-            count = dict(zip(fidelity["metrics"], row["ncu"]))
-            sectors, ncu = (
-                sum(count[f"l1tex__{what}_op_{way}.sum"] for way in ("ld", "st"))
-                for what in (
-                    "t_sectors_pipe_lsu_mem_global",
-                    "data_pipe_lsu_wavefronts_mem_shared",
-                )
-            )
+            sectors, ncu = counted_by_ncu(fidelity, row, SECTORS, WAVEFRONTS)
             lab = sum(row["lab"][f"wavefronts_{way}"] for way in ("ld", "st"))
             multiply_adds = row["size"] ** 3 // 32  # of warps
             bound = min(1, multiply_adds / QUARTERS / ncu)
             fast = find(matmul, group=row["group"], kernel=row["kernel"])
-            cells.append(
-                [
-                    row["kernel"],
-                    *map(str, (sectors, lab, ncu)),
-                    f"{100 * bound:.1f}",
-                    f"{fast['percent_of_peak']:.1f}",
-                ]
-            )
+            rates = formatted("{:.1f} {:.1f}", 100 * bound, fast["percent_of_peak"])
+            cells.append([row["kernel"], sectors, lab, ncu, *rates])
         return [
             f"counts: all sizes {row['size']}; reached: all sizes 4096",
             *aligned(cells, 2),
@@ -500,19 +436,11 @@ def backward(forward, gradients):
     for group in ("bfloat16, D 64", "bfloat16, D 128"):
         for mask in ("", ", causal"):
             for length in (1024, 4096, 16384):
-                there = find(forward, group=group + mask, kernel="08_edge_masks", length=length)
-                back = find(
-                    gradients, group=group + mask, kernel="06_swizzled_pipeline", length=length
-                )
-                times = (there["milliseconds"], back["milliseconds"])
-                cells.append(
-                    [
-                        group + mask,
-                        str(length),
-                        *(f"{time:.3f}" for time in times),
-                        f"{times[1] / times[0]:.2f}",
-                    ]
-                )
+                wanted = {"group": group + mask, "length": length}
+                there = find(forward, kernel="08_edge_masks", **wanted)["milliseconds"]
+                back = find(gradients, kernel="06_swizzled_pipeline", **wanted)["milliseconds"]
+                times = formatted("{:.3f} {:.3f} {:.2f}", there, back, back / there)
+                cells.append([group + mask, length, *times])
     return [
         "five matmuls for two: 2.5 times the operations",
         *aligned(cells, 1),
@@ -525,10 +453,10 @@ def beyond():
     rows = []
     for name, matmul in (("H200", 4096), ("B200", 8192)):  # FLOPs per cycle and SM
         for d in (64, 128):
-            products = 2 * 2 * TILE * TILE * d // matmul
+            cycles = 2 * 2 * TILE * TILE * d // matmul
             exponentials = TILE * TILE // EXPONENTIALS
-            share = exponentials / products
-            rows.append([name, str(d), str(products), str(exponentials), f"{share:.2f}"])
+            share = exponentials / cycles
+            rows.append([name, d, cycles, exponentials, f"{share:.2f}"])
     headings = ["GPU", "D", "cycles of S and P V", "cycles of exp", "exp / matmuls"]
     return [
         f"{EXPONENTIALS} exponentials per cycle and SM; 4096 and 8192 FLOPs of tensor cores",
@@ -568,7 +496,7 @@ def exponential():
         value = chebyshev(degree)
         error = max(abs(value(x) / 2.0**x - 1) for x in inputs)
         other = sum(bfloat16(value(x)) != bfloat16(2.0**x) for x in inputs)
-        rows.append([str(degree), f"{error:.1e}", f"{100 * other / len(inputs):.1f}"])
+        rows.append(formatted("{} {:.1e} {:.1f}", degree, error, 100 * other / len(inputs)))
     headings = ["degree", "largest relative error", "% other in bfloat16"]
     return [*aligned([headings, *rows], 1), f"rounding to bfloat16 alone: up to {2.0**-8:.1e}"]
 
@@ -585,7 +513,7 @@ def rates():
         ("CUDA", 8.7, 11.2),
     ):
         true = operations / milliseconds / 1e9
-        cells.append([name, str(milliseconds), str(rate), f"{true:.2f}"])
+        cells.append([name, milliseconds, rate, f"{true:.2f}"])
     size = f"B {batch}, H {heads}, N {length}, d {head_dim}"
     return [f"{size}: 4 B H N^2 d = {operations / 1e9:.1f} GFLOP", *aligned(cells, 1)]
 
@@ -624,7 +552,7 @@ def maxima():
                 both.append((max(map(abs, errors)), rms))
             ratios.append([a / b for a, b in zip(*both)])
         row = [f"{pick(column):.2f}" for column in zip(*ratios) for pick in (min, max)]
-        cells.append([str(count), *row])
+        cells.append([count, *row])
     return [f"{pairs} pairs of sets of normal errors, equal spread", *aligned(cells, 1)]
 
 
@@ -632,7 +560,7 @@ EXAMPLES = {  # name: (function, how many records; None for any number)
     "roofline": (roofline, 2),
     "fusion": (fusion, 2),
     "tiles": (tiles, 1),
-    "products": (products, 1),
+    "matmuls": (matmuls, 1),
     "maxima": (maxima, 0),
     "moments": (moments, 0),
     "types": (types, 0),
@@ -654,24 +582,7 @@ EXAMPLES = {  # name: (function, how many records; None for any number)
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("example", choices=EXAMPLES)
-    parser.add_argument("records", nargs="*", metavar="RECORD", help="a file of docs/results")
-    options = parser.parse_args(arguments)
-    show, count = EXAMPLES[options.example]
-    try:
-        if len(options.records) != count and not (count is None and options.records):
-            takes = "at least one" if count is None else count
-            raise Problem(f"{options.example} takes {takes} records, not {len(options.records)}")
-        lines = show(*(read(path) for path in options.records))
-    except (Problem, KeyError) as problem:
-        print(f"examples.py: {problem}", file=sys.stderr)
-        return 2
-    except ArithmeticError as error:
-        print(f"examples.py: {options.example}: {error}", file=sys.stderr)
-        return 1
-    print("\n".join(lines))
-    return 0
+    return print_named(sys.modules[__name__], EXAMPLES, arguments)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "common/cli/files.hpp"
 #include "common/drawing/svg.hpp"
-#include "common/files/write_file.hpp"
 
 namespace fa::backward {
 namespace {

@@ -143,7 +143,7 @@ expect "... and charts" both called "python3 -B -m 02_beta.figures.charts tiles 
 expect "... machine code is counted only of Hopper kernels" does_not_say "machine code"
 touch "$root/02_beta/kernels/hopper_beta.cuh"
 learn bench 2
-expect "machine code has a record" both called "python3 -B -m common.attention.machine_code $root/build/learn/02_beta/02_beta --json $root/build/learn/bench/02_beta_machine_code.json" does_not_say "was not counted"
+expect "machine code has a record" both called "python3 -B -m common.bench.machine_code $root/build/learn/02_beta/02_beta --json $root/build/learn/bench/02_beta_machine_code.json" does_not_say "was not counted"
 fake python3 'case $* in *machine_code*) echo "nvdisasm is not installed" >&2; exit 77 ;; esac'
 learn bench 2
 expect "... or bench says why not, and goes on" both status_is 0 says "The machine code of 02_beta was not counted."

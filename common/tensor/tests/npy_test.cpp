@@ -15,8 +15,7 @@
 
 #include <doctest/doctest.h>
 
-#include "common/files/escape.hpp"
-#include "common/files/write_file.hpp"
+#include "common/cli/files.hpp"
 #include "common/tensor/random.hpp"
 #include "common/testing/process.hpp"
 

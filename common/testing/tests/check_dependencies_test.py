@@ -13,7 +13,7 @@ TREE = """
 01_one/one.hpp 01_one/one.py 01_one/kernels/01_first.cuh 02_two/two.hpp 02_two/two.py
 02_two/kernels/02_step.cuh 02_two/kernels/03_step.cuh 02_two/kernels/04_step.cuh
 02_two/kernels/shared.cuh 03_three/three.hpp common/attention/tiles.cuh common/check/check.hpp
-common/drawing/svg.py common/files/file.hpp common/gpu/kernel.cuh common/gpu/kernel_lab.hpp
+common/drawing/svg.py common/cli/file.hpp common/gpu/kernel.cuh common/gpu/kernel_lab.hpp
 common/lab/engine.hpp common/tensor/tensor.hpp docs/site/site.py docs/stepper.hpp
 """.split()
 # Rule and file; statements there that this rule forbids (-), and that no rule forbids (+).
@@ -49,7 +49,7 @@ lesson 01_one/one.py
 + import docs_of_another
 + # import docs.site.site
 
-common common/files/file.hpp
+common common/cli/file.hpp
 - #include "01_one/one.hpp"
 - #include "docs/stepper.hpp"
 + #include "common/check/check.hpp"
@@ -73,7 +73,7 @@ foundation common/check/check.hpp
 foundation common/tensor/tensor.hpp
 - #include "common/gpu/kernel.cuh"
 - #include "common/lab/engine.hpp"
-+ #include "common/files/file.hpp"
++ #include "common/cli/file.hpp"
 
 surface common/gpu/kernel.cuh
 - #include "common/lab/engine.hpp"

@@ -9,29 +9,21 @@ import xml.dom.minidom
 from common.testing.tree import ROOT, TreeTest
 from docs.records import record_charts
 
+HEAD = {"gpu": "GPU 1", "driver": "2.3", "toolkit": "4.5", "commit": "abc", "date": "2026-01-02"}
+
 
 def record(command, *rows):
-    return {
-        "gpu": "GPU 1",
-        "driver": "2.3",
-        "toolkit": "4.5",
-        "commit": "abc",
-        "date": "2026-01-02",
-        "command": f"{command} --section time",
-        "measurements": list(rows),
-    }
+    return {**HEAD, "command": f"{command} --section time", "measurements": list(rows)}
 
 
-def row(group, kernel, tflops, length=4096, **more):
-    return dict(
-        group=group,
-        title=group,
-        kernel=kernel,
-        length=length,
-        tflops=tflops,
-        percent_of_peak=tflops / 10,
-        **more,
-    )
+def row(group, kernel, tflops, length=4096):
+    rates = {"tflops": tflops, "percent_of_peak": tflops / 10}
+    return {"group": group, "title": group, "kernel": kernel, "length": length, **rates}
+
+
+def timed(causal, tflops):
+    of = {"backend": "CUDNN_ATTENTION", "type": "bfloat16", "head_dim": 128, "length": 4096}
+    return {"what": "time", **of, "causal": causal, "tflops": tflops}
 
 
 LESSONS = [
@@ -51,24 +43,8 @@ LESSONS = [
     ),
     record(
         "python3 05_flash_forward/interface/example.py",
-        dict(
-            what="time",
-            backend="CUDNN_ATTENTION",
-            type="bfloat16",
-            head_dim=128,
-            length=4096,
-            causal=False,
-            tflops=500.0,
-        ),
-        dict(
-            what="time",
-            backend="CUDNN_ATTENTION",
-            type="bfloat16",
-            head_dim=128,
-            length=4096,
-            causal=True,
-            tflops=1.0,
-        ),
+        timed(False, 500.0),
+        timed(True, 1.0),
         dict(what="error", backend="CUDNN_ATTENTION"),
     ),
     record("06_flash_backward", row("bfloat16, D 128", "06_swizzled_pipeline", 300.0)),
@@ -135,17 +111,9 @@ class RecordChartsTest(TreeTest):
         self.assertIn("no record of 06_flash_backward", err)
 
     def test_lengths_has_a_panel_for_each_group(self):
-        file = self.files(
-            [
-                record(
-                    "p",
-                    row("a", "01_x", 5.0),
-                    row("a", "01_x", 6.0, length=1024),
-                    row("b", "02_y", 5.0),
-                    row("b", "02_y", 9.0, length=1024),
-                )
-            ]
-        )[0]
+        groups = (("a", "01_x", 6.0), ("b", "02_y", 9.0))
+        rows = [(row(g, k, 5.0), row(g, k, tflops, length=1024)) for g, k, tflops in groups]
+        (file,) = self.files([record("p", *sum(rows, ()))])
         status, svg, _ = self.run_tool("lengths", file, "a", "b")
         self.assertEqual(status, 0)
         self.assertLessEqual({"a", "b", "01_x", "02_y", "1k", "4k"}, set(texts(svg)))
@@ -154,35 +122,22 @@ class RecordChartsTest(TreeTest):
     def test_verdicts_count_kernels_that_a_tool_reports(self):
         none, some = {"errors": 0, "warnings": 0}, {"errors": 0, "warnings": 2}
 
-        def verdict(version, findings, *tools):
-            return {
-                "version": version,
-                "lab": {"findings": findings},
-                "tools": dict(zip(("memcheck", "racecheck"), tools)),
-            }
+        def verdict(version, findings, *said):
+            tools = dict(zip(("memcheck", "racecheck"), said))
+            return {"version": version, "lab": {"findings": findings}, "tools": tools}
 
-        fidelity = dict(
-            LESSONS[3],
-            verdicts=[
-                verdict("right", 0, some, some),
-                verdict("broken", 1, none, some),
-                verdict("broken", 2, "timeout", none),
-            ],
-        )
+        verdicts = [verdict("right", 0, some, some), verdict("broken", 1, none, some)]
+        verdicts.append(verdict("broken", 2, "timeout", none))
+        fidelity = {**LESSONS[3], "verdicts": verdicts}
         status, svg, _ = self.run_tool("verdicts", *self.files([fidelity]))
         self.assertEqual(status, 0)
         labels = texts(svg)
-        figures = {
-            name: labels[labels.index(name) + 1]
-            for name in ("the lab", "memcheck", "racecheck", "any of the four")
-        }
-        self.assertEqual(
-            figures, {"the lab": "2", "memcheck": "0", "racecheck": "1", "any of the four": "1"}
-        )
+        expected = {"the lab": "2", "memcheck": "0", "racecheck": "1", "any of the four": "1"}
+        self.assertEqual({name: labels[labels.index(name) + 1] for name in expected}, expected)
 
-    def test_what_is_no_record_is_said(self):
+    def test_a_file_that_is_not_a_record_is_refused(self):
         file = self.write("no.json", "{}")
-        for what in ("products", "bytes", "backends", "errors", "verdicts", "lengths", "ladder"):
+        for what in ("matmuls", "bytes", "backends", "errors", "verdicts", "lengths", "ladder"):
             status, out, err = self.run_tool(what, file)
             self.assertEqual((status, out), (2, ""), what)
             self.assertTrue(err.startswith("record_charts.py: "), err)

@@ -6,6 +6,15 @@ import unittest
 from common.testing.tree import TreeTest
 from docs.records import results
 
+
+def row(group, title, kernel, **fields):
+    return {"group": group, "title": title, "kernel": kernel, **fields}
+
+
+FIRST, SECOND = ("a", "First"), ("b", "Second")
+THIRD, FOURTH = ("c, D 64", "Third"), ("lengths", "Fourth")
+RATES = {"tflops": 10.126, "percent_of_peak": 50.04}
+SLOWER = {"tflops": 1.5, "percent_of_peak": 8.25, "percent_of_cublas": 16.2}
 RECORD = {
     "gpu": "GPU 1",
     "driver": "2.3",
@@ -14,72 +23,15 @@ RECORD = {
     "date": "2026-01-02",
     "command": "prog --section time",
     "measurements": [
-        {
-            "group": "a",
-            "title": "First",
-            "kernel": "lib",
-            "size": 7,
-            "milliseconds": 2.0,
-            "tflops": 10.126,
-            "percent_of_peak": 50.04,
-            "registers": 32,
-        },
-        {
-            "group": "a",
-            "title": "First",
-            "kernel": "01_own",
-            "size": 7,
-            "milliseconds": 12.3456,
-            "tflops": 1.5,
-            "percent_of_peak": 8.25,
-            "percent_of_cublas": 16.2,
-            "registers": 255,
-        },
-        {
-            "group": "b",
-            "title": "Second",
-            "kernel": "02_own",
-            "size": 7,
-            "milliseconds": 1.0,
-            "gigabytes_per_second": 1234.5,
-            "registers": 1,
-        },
-        {
-            "group": "c, D 64",
-            "title": "Third",
-            "kernel": "03_own",
-            "length": 1024,
-            "milliseconds": 1.5,
-            "tflops": 2.0,
-            "registers": 7,
-        },
-        {
-            "group": "c, D 64",
-            "title": "Third",
-            "kernel": "03_own",
-            "length": 16384,
-            "milliseconds": 3.0,
-            "tflops": 4.0,
-            "registers": 7,
-        },
-        {"group": "lengths", "title": "Fourth", "kernel": "01_own", "length": 128, "tflops": 2.0},
-        {
-            "group": "lengths",
-            "title": "Fourth",
-            "kernel": "02_own",
-            "length": 128,
-            "tflops": 4.0,
-            "type": "float32",
-        },
-        {
-            "group": "lengths",
-            "title": "Fourth",
-            "kernel": "02_own",
-            "length": 64,
-            "tflops": 3.0,
-            "type": "bfloat16",
-        },
-        {"group": "lengths", "title": "Fourth", "kernel": "01_own", "length": 64, "tflops": 1.0},
+        row(*FIRST, "lib", size=7, milliseconds=2.0, **RATES, registers=32),
+        row(*FIRST, "01_own", size=7, milliseconds=12.3456, **SLOWER, registers=255),
+        row(*SECOND, "02_own", size=7, milliseconds=1.0, gigabytes_per_second=1234.5, registers=1),
+        row(*THIRD, "03_own", length=1024, milliseconds=1.5, tflops=2.0, registers=7),
+        row(*THIRD, "03_own", length=16384, milliseconds=3.0, tflops=4.0, registers=7),
+        row(*FOURTH, "01_own", length=128, tflops=2.0),
+        row(*FOURTH, "02_own", length=128, tflops=4.0, type="float32"),
+        row(*FOURTH, "02_own", length=64, tflops=3.0, type="bfloat16"),
+        row(*FOURTH, "01_own", length=64, tflops=1.0),
     ],
 }
 
@@ -160,18 +112,8 @@ class ResultsTest(TreeTest):
         self.assertIn("have no lengths", self.table("a", "--across", "ms")[2])
 
     def test_what_kernels_are_made_of_can_be_chosen_by_columns(self):
-        rows = [
-            {
-                "group": "D 64",
-                "title": "D 64",
-                "kernel": "10_x",
-                "lines": 12,
-                "threads": 384,
-                "stages": 2,
-                "asked_registers": "2 x 240, 24",
-            },
-            {"group": "D 64", "title": "D 64", "kernel": "10_x, 2", "threads": 32},
-        ]
+        made = {"lines": 12, "threads": 384, "stages": 2, "asked_registers": "2 x 240, 24"}
+        rows = [row("D 64", "D 64", "10_x", **made), row("D 64", "D 64", "10_x, 2", threads=32)]
         self.write("made.json", json.dumps({**RECORD, "measurements": rows}))
         columns = "lines,threads,stages,setmaxnreg"
         arguments = [self.root / "made.json", "D 64", "--columns", columns]

@@ -264,8 +264,8 @@ class Target(TreeTest):
             ),
         )
         shutil.copytree(
-            ROOT / "common/files",
-            self.root / "common/files",
+            ROOT / "common/cli",
+            self.root / "common/cli",
             ignore=shutil.ignore_patterns("tests", "__pycache__", "*.?pp"),
         )
         for path, text in {

@@ -4,30 +4,15 @@
 Exit status: 0, or 2 when a record lacks what the picture shows.
 """
 
-import argparse
 import math
 import sys
 
+from common.bench.records import print_named, source
 from common.drawing import charts
 from common.drawing.charts import COLOURS, stroke
-from common.drawing.svg import Drawing
-from common.files.records import Problem, read, source
+from common.drawing.svg import COLOURS as PALE
+from common.drawing.svg import RED, Drawing
 from docs.theory import examples
-
-PALE = ["#f6d5b5", "#cfe3f5", "#d6ecc9", "#e5d6f0", "#f5e9a8", "#cdebe6", "#f3cdd6", "#dcdcdc"]
-RED = "#b00020"
-
-
-def down_arrow(drawing, x, y1, y2):
-    """A vertical arrow, down or up."""
-    point = 9 if y2 > y1 else -9
-    drawing.line(x, y1, x, y2 - point * 0.6)
-    drawing.element("path", d=f"M {x} {y2} l -5 {-point} h 10 z", fill="#222222")
-
-
-def lines(drawing, x, y, words, **attributes):
-    for k, line in enumerate(words):
-        drawing.text(x, y + 17 * k, line, **attributes)
 
 
 def hierarchy():
@@ -47,9 +32,9 @@ def hierarchy():
         d.text(280, y + 38, size)
         d.text(622, y + 28, who)
         if i:
-            down_arrow(d, 262, y - 20, y)
-            down_arrow(d, 298, y, y - 20)
-    down_arrow(d, 36, 60, 280)
+            d.vertical_arrow(262, y - 20, y)
+            d.vertical_arrow(298, y, y - 20)
+    d.vertical_arrow(36, 60, 280)
     d.text(30, 170, "larger, slower", transform="rotate(-90 24 170)")
     words = "A kernel manages registers and shared memory; the hardware manages the cache."
     d.text(350, 316, words)
@@ -87,33 +72,27 @@ def roofline(matmul, forward):
         ridge = peak / memory
         points = [at(10**low, 10**low * memory), at(ridge, peak), at(10**high, peak)]
         stroke(d, points, "#444444", False)
-        x, y = at(10**high, peak)
         words = f"{name}: {peak / 1e12:.0f} TFLOP/s"
-        if peak == float32:  # where no kernel is
-            x, y = at(1.2 * ridge, peak)
-            d.text(x, y - 6, words, text_anchor="start", font_size=11)
-        else:
-            d.text(x, y - 6, words, text_anchor="end", font_size=11)
+        # Where no kernel is.
+        place, anchor = (1.2 * ridge, "start") if peak == float32 else (10**high, "end")
+        x, y = at(place, peak)
+        d.text(x, y - 6, words, text_anchor=anchor, font_size=11)
     x, y = at(0.3, 0.3 * memory)
     slope = -math.degrees(
         math.atan2((bottom - top) / (ceiling - floor), (right - left) / (high - low))
     )
-    d.text(
-        x,
-        y - 8,
-        f"memory: {memory / 1e12:.1f} TB/s",
-        font_size=11,
-        transform=f"rotate({slope:.1f} {x:.2f} {y - 8:.2f})",
-    )
+    turn = f"rotate({slope:.1f} {x:.2f} {y - 8:.2f})"
+    d.text(x, y - 8, f"memory: {memory / 1e12:.1f} TB/s", font_size=11, transform=turn)
     for i, kernel in enumerate(kernels):
-        x, y = at(kernel.intensity, kernel.rate)
         colour = COLOURS[0] if kernel.kind == "float32" else COLOURS[1]
-        d.element("circle", cx=x, cy=y, r=8.5, fill=colour)
-        d.text(x, y + 4, i + 1, fill="#ffffff", font_size=11, font_weight="bold")
-        column, row = i % 2, i // 2
-        x, y = left + column * 320, bottom + 66 + 18 * row
-        d.element("circle", cx=x, cy=y - 4, r=8, fill=colour)
-        d.text(x, y, i + 1, fill="#ffffff", font_size=11, font_weight="bold")
+
+        def disc(x, y, r):
+            d.element("circle", cx=x, cy=y, r=r, fill=colour)
+            d.text(x, y + 4, i + 1, fill="#ffffff", font_size=11, font_weight="bold")
+
+        disc(*at(kernel.intensity, kernel.rate), 8.5)
+        x, y = left + i % 2 * 320, bottom + 66 + 18 * (i // 2)
+        disc(x, y - 4, 8)
         d.text(x + 16, y, f"{kernel.name}, {kernel.kind}", text_anchor="start")
     footer = source(matmul, forward)
     d.text(682, bottom + 66 + below, footer, text_anchor="end", font_size=10, fill="#666666")
@@ -144,16 +123,16 @@ def fusion():
         d.text(left + 62, 93, name, font_weight="bold")
         for k, place in enumerate(reads):
             x = left + 24 + 28 * k
-            down_arrow(d, x, 226, 114)
+            d.vertical_arrow(x, 226, 114)
             d.text(x + 4, 190 - 18 * k, place, text_anchor="start", fill=colour(place))
-        down_arrow(d, left + 100, 114, 226)
+        d.vertical_arrow(left + 100, 114, 226)
         d.text(left + 105, 160, writes, text_anchor="start", fill=colour(writes))
     d.box(500, 62, 180, 52, PALE[2])
     d.text(590, 84, "tiles of S and P are made,", font_size=11)
     d.text(590, 100, "used and dropped on chip", font_size=11)
-    down_arrow(d, 530, 226, 114)
+    d.vertical_arrow(530, 226, 114)
     d.text(536, 178, "Q, K, V", text_anchor="start")
-    down_arrow(d, 650, 114, 226)
+    d.vertical_arrow(650, 114, 226)
     d.text(656, 166, "O", text_anchor="start")
     d.text(350, 290, "Red: N x N elements per head. All others have N x d.")
     return d
@@ -191,14 +170,14 @@ def merging():
         d.box(x, 40, 30, 24, PALE[0])
         d.text(x + 15, 57, f"s{k + 1}")
         d.box(x, 130, 30, 24, PALE[2])
-        down_arrow(d, x + 15, 64, 130)
+        d.vertical_arrow(x + 15, 64, 130)
         if k:
             d.line(x - 8, 142, x, 142)
     words = [
         "8 steps. The state (m, l, O) passes from key",
         "to key: one worker for the whole row.",
     ]
-    lines(d, 34, 186, words, text_anchor="start")
+    d.lines_of_text(34, 186, words, text_anchor="start")
     left = 392
     d_row = 40
     xs = [left + 15 + 38 * k for k in range(8)]
@@ -218,7 +197,7 @@ def merging():
         "3 levels of merges. Halves run in parallel:",
         "on lanes, warps, blocks or GPUs.",
     ]
-    lines(d, 392, 226, words, text_anchor="start")
+    d.lines_of_text(392, 226, words, text_anchor="start")
     return d
 
 
@@ -335,12 +314,15 @@ def tensor_memory():
     d = Drawing(560, 372, "FlashAttention-4 on Blackwell: tensor memory between the warps")
     bold = {"font_size": 14, "font_weight": "bold"}
     small = {"font_size": 13}
-    d.box(20, 16, 230, 48, PALE[1])
-    d.text(135, 36, "1 load warp (TMA)", **bold)
-    d.text(135, 54, "Q, K, V to shared memory", **small)
-    d.box(310, 16, 230, 48, PALE[1])
-    d.text(425, 36, "1 MMA warp (tcgen05.mma)", **bold)
-    d.text(425, 54, "one thread issues all matmuls", **small)
+
+    def boxed(x, y, width, height, colour, name, *words):
+        d.box(x, y, width, height, colour)
+        d.text(x + width / 2, y + 20, name, **bold)
+        for k, line in enumerate(words):
+            d.text(x + width / 2, y + 38 + 18 * k, line, **small)
+
+    boxed(20, 16, 230, 48, PALE[1], "1 load warp (TMA)", "Q, K, V to shared memory")
+    boxed(310, 16, 230, 48, PALE[1], "1 MMA warp (tcgen05.mma)", "one thread issues all matmuls")
     d.arrow(250, 40, 310)
     d.text(280, 112, "tensor memory: 128 lanes, columns 0 to 511 of 32 bits", **bold)
     names = [("S0, then P0", PALE[2]), ("S1, then P1", PALE[2]), ("O0", PALE[0]), ("O1", PALE[0])]
@@ -350,21 +332,13 @@ def tensor_memory():
         d.text(x + 65, 158, name, **bold)
         d.text(x + 65, 180, f"{128 * i} to {128 * i + 127}", **small)
     d.pointer(425, 64, 425, 98)
-    for x in (85, 215):
-        d.pointer(x - 12, 202, x - 12, 240)
-        d.pointer(x + 12, 240, x + 12, 202)
-    for x in (345, 475):
+    for x in (85, 215, 345, 475):
         d.pointer(x - 12, 202, x - 12, 240)
         d.pointer(x + 12, 240, x + 12, 202)
     for x, number in ((20, 0), (154, 1)):
-        d.box(x, 242, 126, 66, PALE[4])
-        d.text(x + 63, 262, f"softmax {number}", **bold)
-        d.text(x + 63, 280, "4 warps", **small)
-        d.text(x + 63, 298, "reads S, writes P", **small)
-    d.box(288, 242, 252, 66, PALE[3])
-    d.text(414, 262, "correction", **bold)
-    d.text(414, 280, "4 warps", **small)
-    d.text(414, 298, "rescales O, divides it at the end", **small)
+        boxed(x, 242, 126, 66, PALE[4], f"softmax {number}", "4 warps", "reads S, writes P")
+    of_o = ("4 warps", "rescales O, divides it at the end")
+    boxed(288, 242, 252, 66, PALE[3], "correction", *of_o)
     d.text(280, 336, "0 and 1: two tiles of 128 queries of one block, computed in turn.", **small)
     d.text(280, 356, "One more warp stores the finished output.", **small)
     return d
@@ -385,20 +359,7 @@ PICTURES = {  # name: (function, how many records)
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("picture", choices=PICTURES)
-    parser.add_argument("records", nargs="*", metavar="RECORD", help="a file of docs/results")
-    options = parser.parse_args(arguments)
-    draw, count = PICTURES[options.picture]
-    try:
-        if len(options.records) != count:
-            raise Problem(f"{options.picture} takes {count} records, not {len(options.records)}")
-        picture = draw(*(read(path) for path in options.records))
-    except (Problem, KeyError) as problem:
-        print(f"drawings.py: {problem}", file=sys.stderr)
-        return 2
-    print(picture if isinstance(picture, str) else picture.svg(), end="")
-    return 0
+    return print_named(sys.modules[__name__], PICTURES, arguments)
 
 
 if __name__ == "__main__":

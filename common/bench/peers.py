@@ -11,8 +11,8 @@ import pathlib
 import site
 import warnings
 
-from common.attention.command import Failure
-from common.attention.pytorch import SDPBackend, scaled_dot_product_attention, sdpa_kernel, torch
+from common.bench.command import Failure
+from common.bench.pytorch import SDPBackend, scaled_dot_product_attention, sdpa_kernel, torch
 
 OURS = "this lesson"
 FLASH_2 = "FLASH_ATTENTION"

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from common.attention import machine_code
+from common.bench import machine_code
 
 
 def function(name, *lines):

@@ -1,7 +1,7 @@
 """Counts, in the machine code of Hopper kernels, which work overlaps with matmuls of wgmma.
 
-    python3 -m common.attention.machine_code PROGRAM [--kernel TEXT] [--intervals] [--json FILE]
-    python3 -m common.attention.machine_code --table FILE [--kernel TEXT] [--intervals]
+    python3 -m common.bench.machine_code PROGRAM [--kernel TEXT] [--intervals] [--json FILE]
+    python3 -m common.bench.machine_code --table FILE [--kernel TEXT] [--intervals]
 
 PROGRAM is a program, a library or a cubin with kernels for sm_90a. cuobjdump and nvdisasm
 disassemble it: of the CUDA Toolkit, or of the PyPI packages nvidia-cuda-cuobjdump and
@@ -17,7 +17,6 @@ Exit status: 0 done, 2 could not be done, 77 cuobjdump or nvdisasm is missing.
 
 import argparse
 import collections
-import json
 import os
 import pathlib
 import re
@@ -26,8 +25,8 @@ import subprocess
 import sys
 import tempfile
 
-from common.files.records import Problem, read
-from common.files.write_file import write_file
+from common.bench.records import Problem, read, text_of
+from common.cli.files import write_file
 
 COUNTED = {"MUFU.EX2": "exponentials", "FMNMX": "maxima", "F2FP": "conversions"}
 MASKS = "FSEL"  # the instruction that replaces a masked score
@@ -248,15 +247,13 @@ def source(record):
 def record_of(rows, program, compiler, commit):
     """The text of a record."""
     version = re.search(r"V([\d.]+)", output_of(tool("nvdisasm"), "--version"))
-    record = {
+    head = {
         "compiler": compiler,
         "disassembler": version[1] if version else "unknown",
         "commit": commit or "unknown",
-        "command": f"python3 -m common.attention.machine_code {pathlib.Path(program).name}",
+        "command": f"python3 -m common.bench.machine_code {pathlib.Path(program).name}",
     }
-    head = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in record.items())
-    body = ",\n".join("    " + json.dumps(row) for row in rows)
-    return "{\n" + head + '  "measurements": [\n' + body + "\n  ]\n}\n"
+    return text_of(head, rows)
 
 
 def main(arguments=None):

@@ -2,9 +2,9 @@
 
 import statistics
 
-from common.attention.command import Failure, module
-from common.attention.peers import BACKENDS, HEADINGS, OURS, OURS_SAME_BITS, SAME_BITS
-from common.files.records import Problem, program, read
+from common.bench.command import Failure, module
+from common.bench.peers import BACKENDS, HEADINGS, OURS, OURS_SAME_BITS, SAME_BITS
+from common.bench.records import Problem, program, read
 
 
 def figures(values, columns, form):
@@ -23,22 +23,29 @@ def by_problem(rows):
     return problems
 
 
+def headings_in(rows, headings=HEADINGS):
+    """{backend: heading} of the backends in some rows."""
+    there = {row["backend"] for row in rows}
+    return {backend: heading for backend, heading in headings.items() if backend in there}
+
+
 def mask_of(row):
     return "causal" if row["causal"] else "full"
 
 
+def both(first, second):
+    """One number where they are the same, else "32/8"."""
+    return str(first) if first == second else f"{first}/{second}"
+
+
 def heads_of(row):
     """The number of heads, "32/8" where they share those of K and V."""
-    kv_heads = row.get("kv_heads", row["heads"])
-    return str(row["heads"]) if kv_heads == row["heads"] else f"{row['heads']}/{kv_heads}"
+    return both(row["heads"], row.get("kv_heads", row["heads"]))
 
 
 def columns_of(row):
     """The head dimension, "192/128" where that of v and o is another one. Old records have none."""
-    head_dim_v = row.get("head_dim_v", row["head_dim"])
-    return (
-        str(row["head_dim"]) if head_dim_v == row["head_dim"] else f"{row['head_dim']}/{head_dim_v}"
-    )
+    return both(row["head_dim"], row.get("head_dim_v", row["head_dim"]))
 
 
 def points_in(rows):
@@ -74,11 +81,8 @@ class TimeTable:
 
     def print_heading(self):
         same = "; x det: the same with equal bits" if len(self.modes) > 1 else ""
-        print(
-            "TFLOP/s; - means not supported. x best: our speed over that of the fastest other"
-            + same
-            + "."
-        )
+        what = "x best: our speed over that of the fastest other"
+        print(f"TFLOP/s; - means not supported. {what}{same}.")
         line = f"{'type':<9}{'B':>3}{'heads':>6}{'D':>{self.width_d}} {'mask':<6}{'N':>6}"
         line += "".join(f"{HEADINGS[name]:>{self.width(name)}}" for name in self.columns)
         for mode in self.modes:
@@ -113,28 +117,32 @@ def print_ratios(rows):
         if not found:
             continue
         print(f"\nThe lesson's speed over that of the fastest other{title}, by length")
-        lengths = sorted({row["length"] for row, _, _ in found})
         lines = {}
         width = max([4, *(len(columns_of(row)) for row, _, _ in found)])
-        print(f"{'':{22 + width}}" + "".join(f"{n:>7}" for n in lengths))
         for row, value, _ in found:
-            what = (
-                f"{row['type']:<9}{heads_of(row):>5} {columns_of(row):>{width}} {mask_of(row):<6}"
-            )
+            what = f"{row['type']:<9}{heads_of(row):>5} {columns_of(row):>{width}} "
+            what += f"{mask_of(row):<6}"
             if row["batch"] == 1 and row["length"] < 16384:
                 what += " B1"
             lines.setdefault(what, {})[row["length"]] = value
-        for what, of in lines.items():
-            figures = (f"{of[n]:>7.3f}" if n in of else f"{'':7}" for n in lengths)
-            print(f"{what:<{22 + width}}{''.join(figures)}".rstrip())
+        print_by_length(lines, 22 + width, "7.3f")
         values = [value for _, value, _ in found]
         row, least, best = min(found, key=lambda one: one[1])
+        where = f"{row['type']}, {heads_of(row)} heads, D {columns_of(row)}, {mask_of(row)}"
         print(
-            f"{len(values)} points: least {least:.3f} ({row['type']}, {heads_of(row)} heads, "
-            f"D {columns_of(row)}, {mask_of(row)}, N {row['length']}, {HEADINGS[best]}), "
-            f"median {statistics.median(values):.3f}, "
+            f"{len(values)} points: least {least:.3f} ({where}, N {row['length']}, "
+            f"{HEADINGS[best]}), median {statistics.median(values):.3f}, "
             f"{sum(round(value, 3) >= 1 for value in values)} at or above 1.00"
         )
+
+
+def print_by_length(lines, width, form, heading=""):
+    """{label: {length: value}} as a line for each label and a column for each length."""
+    lengths = sorted({length for of in lines.values() for length in of})
+    print(f"{heading:<{width}}" + "".join(f"{n:>7}" for n in lengths))
+    for label, of in lines.items():
+        values = (f"{of[n]:>{form}}" if n in of else f"{'':7}" for n in lengths)
+        print(f"{label:<{width}}{''.join(values)}".rstrip())
 
 
 def print_rms_ratios(rows):
@@ -161,9 +169,8 @@ def print_rms_ratios(rows):
 def print_times(rows):
     """All tables of times."""
     timed = [row for row in rows if row["what"] == "time" and row["backend"] in HEADINGS]
-    there = {row["backend"] for row in timed}
     lines = [row for row in timed if row["type"] != "float16"]  # float16: below
-    table = TimeTable([name for name in HEADINGS if name in there], lines)
+    table = TimeTable(list(headings_in(timed)), lines)
     table.print_heading()
     table.print_lines(lines)
     print_summary(timed)
@@ -173,11 +180,9 @@ def print_summary(timed):
     """What is said of all points together."""
     print_ratios(timed)
     print_rms_ratios(timed)
-    there = {row["backend"] for row in timed}
-    headings = {name: heading for name, heading in HEADINGS.items() if name in there}
     types = [row for row in timed if row.get("group", "types").startswith("types")]
     title = "Speed in float16 over that in bfloat16"
-    print_types(title, by_problem(types), headings, lambda row: row["tflops"], 2)
+    print_types(title, types, headings_in(timed), lambda row: row["tflops"], 2)
 
 
 def print_record(path, what):
@@ -188,112 +193,85 @@ def print_record(path, what):
         raise Failure(str(problem)) from problem
     if program(record) != module():
         raise Failure(f"{path} is not a record of {module()}")
-    source = "({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record)
-    counted = [row for row in record["measurements"] if row["what"] == "counters"]
+    rows = record["measurements"]
+    counted = [row for row in rows if row["what"] == "counters"]
     if counted:
         print_counted(counted)
-        print(source)
-        return
-    there = {row["backend"] for row in record["measurements"]}
-    headings = {backend: heading for backend, heading in HEADINGS.items() if backend in there}
-    print_times(record["measurements"])
-    print_errors(record, headings, "largest_error", f"Largest error of {what}")
-    print_errors(record, headings, "rms_error", f"Rms of the error of {what}")
-    for name, version in record.get("peers", {}).items():
-        print(f"{name}: {version}")
-    print(source)
+    else:
+        print_times(rows)
+        print_errors(rows, "largest_error", f"Largest error of {what}")
+        print_errors(rows, "rms_error", f"Rms of the error of {what}")
+        for name, version in record.get("peers", {}).items():
+            print(f"{name}: {version}")
+    print("({gpu}, driver {driver}, PyTorch {torch}, commit {commit}, {date})".format(**record))
 
 
-def print_errors(record, headings, field, what):
-    """For each type and backend the most that an error of a record is. Old records have no rms."""
+def print_errors(rows, field, what):
+    """For each type and backend the most that an error is. Old records have no rms."""
     most = {}
-    for row in record["measurements"]:
-        value = row.get(field) if row["what"] == "error" else None
-        if value is not None:
+    for row in rows:
+        if row["what"] == "error" and row.get(field) is not None:
             of_type = most.setdefault(row["type"], {})
-            of_type[row["backend"]] = max(of_type.get(row["backend"], 0), value)
+            of_type[row["backend"]] = max(of_type.get(row["backend"], 0), row[field])
+    widths = {name: (h, max(10, len(h) + 2)) for name, h in headings_in(rows).items()}
     if most:
         print(f"\n{what} against float64, the most over the problems that --check tries")
-        print(" " * 9 + "".join(f"{h:>{max(10, len(h) + 2)}}" for h in headings.values()))
+        print(" " * 9 + "".join(f"{h:>{width}}" for h, width in widths.values()))
     for dtype, of_type in most.items():
-        print(
-            f"{dtype:<9}"
-            + "".join(
-                (f"{of_type[n]:.2e}" if n in of_type else "-").rjust(max(10, len(h) + 2))
-                for n, h in headings.items()
-            )
-        )
+        cells = ((f"{of_type[n]:.2e}" if n in of_type else "-", w) for n, (_, w) in widths.items())
+        print(f"{dtype:<9}" + "".join(f"{cell:>{width}}" for cell, width in cells))
 
 
-def print_types(title, problems, headings, speed, digits):
-    """What float16 reaches of bfloat16's speed(row)."""
-    lengths = sorted({length for dtype, _, _, length in problems if dtype == "float16"})
-    if not lengths:
-        return
-    print(f"\n{title}, by length")
-    print(f"{'':<12}{'D':>3} {'mask':<6}" + "".join(f"{n:>7}" for n in lengths))
-    kinds = dict.fromkeys(
-        (head_dim, mask) for dtype, head_dim, mask, _ in problems if dtype == "float16"
-    )
+def print_types(title, rows, headings, speed, digits):
+    """What float16 reaches of bfloat16's speed(row), where all lengths were measured in both."""
+    problems = by_problem(rows)
+    lengths = {length for dtype, *_, length in problems if dtype == "float16"}
+    lines = {}
     for backend, heading in headings.items():
-        for kind in kinds:
-            of = [
-                [problems[(t, *kind, n)].get(backend) for t in ("float16", "bfloat16")]
-                for n in lengths
-            ]
-            if all(row is not None for rows in of for row in rows):
-                ratios = "".join(f"{speed(half) / speed(brain):>7.{digits}f}" for half, brain in of)
-                print(f"{heading:<12}{kind[0]:>3} {kind[1]:<6}{ratios}")
+        for _, head_dim, mask, length in (key for key in problems if key[0] == "float16"):
+            types = (problems.get((t, head_dim, mask, length), {}) for t in ("float16", "bfloat16"))
+            half, brain = (of.get(backend) for of in types)
+            if half and brain:
+                label = f"{heading:<12}{head_dim:>3} {mask:<6}"
+                lines.setdefault(label, {})[length] = speed(half) / speed(brain)
+    if lengths:
+        print(f"\n{title}, by length")
+        whole = {label: of for label, of in lines.items() if len(of) == len(lengths)}
+        print_by_length(whole, 22, f"7.{digits}f", f"{'':<12}{'D':>3} mask")
 
 
 def print_counted(rows, headings=HEADINGS):
-    """What ncu counted, as a table, and whether float16 takes other cycles."""
-    there = {row["backend"] for row in rows}
-    headings = {backend: heading for backend, heading in headings.items() if backend in there}
-    problems = by_problem(rows)
-    print_counters(problems, headings, OURS)
-    title = "Cycles in bfloat16 over those in float16"
-    print_types(title, problems, headings, lambda row: 1 / row["cycles"], 3)
-
-
-def print_counters(problems, headings, ours):
-    """Prints a table with a line for each problem in bfloat16.
-
-    problems: {(type, head_dim, mask, length): {backend: row of a record}}; headings: of the
-    backends' columns; ours: the backend whose kernels are looked at more closely.
-    """
-    others = [backend for backend in headings if backend != ours]
+    """What ncu counted: a line for each problem in bfloat16, our kernels more closely, and whether
+    float16 takes other cycles."""
+    headings = headings_in(rows, headings)
+    others = [backend for backend in headings if backend != OURS]
     print(
         "Clock cycles of all kernels of a pass, counted by ncu. Then, for the kernel that "
-        "takes longest, the"
+        "takes longest, the\npercentage of its peak that each unit of the GPU reaches."
     )
-    print("percentage of its peak that each unit of the GPU reaches.")
-    groups = [
-        ("million cycles", [f"{h:>9}" for h in headings.values()]),
-        ("over ours", [f"{headings[b]:>11}" for b in others]),
-        ("tensor cores, %", [f"{h:>9}" for h in headings.values()]),
-        ("in ours, %", [f"{h:>8}" for h in ("shared", "L2", "DRAM")]),
-    ]
-    groups = [group for group in groups if group[1]]  # there may be no other backend
-    cells = ["".join(columns) for _, columns in groups]
-    print(
-        (
-            " " * 16 + "".join(f"{title:>{len(cell)}}" for (title, _), cell in zip(groups, cells))
-        ).rstrip()
-    )
-    print(f"{'D':>3} {'mask':<6}{'N':>6}" + "".join(cells))
+    groups = {  # title: headings of the columns, their width
+        "million cycles": (headings.values(), 9),
+        "over ours": ([headings[b] for b in others], 11),
+        "tensor cores, %": (headings.values(), 9),
+        "in ours, %": (("shared", "L2", "DRAM"), 8),
+    }
+    cells = {t: "".join(f"{h:>{width}}" for h in names) for t, (names, width) in groups.items()}
+    cells = {title: cell for title, cell in cells.items() if cell}  # there may be no other backend
+    print((" " * 16 + "".join(f"{title:>{len(cell)}}" for title, cell in cells.items())).rstrip())
+    print(f"{'D':>3} {'mask':<6}{'N':>6}" + "".join(cells.values()))
 
-    def column(of, backend, field, unit, form):
-        value = f"{of[backend][field] / unit:{form}}" if backend in of else "-"
-        return value.rjust(int(form.split(".")[0]))
+    def column(of, backend, field, unit, width, digits):
+        value = f"{of[backend][field] / unit:.{digits}f}" if backend in of else "-"
+        return value.rjust(width)
 
-    for (dtype, head_dim, mask, length), of in problems.items():
-        if dtype != "bfloat16":
-            continue
-        print(
-            f"{head_dim:>3} {mask:<6}{length:>6}"
-            + "".join(column(of, b, "cycles", 1e6, "9.3f") for b in headings)
-            + "".join(column(of, b, "cycles", of[ours]["cycles"], "11.2f") for b in others)
-            + "".join(column(of, b, "tensor", 1, "9.0f") for b in headings)
-            + "".join(column(of, ours, name, 1, "8.0f") for name in ("shared", "l2", "dram"))
-        )
+    for (dtype, head_dim, mask, length), of in by_problem(rows).items():
+        if dtype == "bfloat16":
+            print(
+                f"{head_dim:>3} {mask:<6}{length:>6}"
+                + "".join(column(of, b, "cycles", 1e6, 9, 3) for b in headings)
+                + "".join(column(of, b, "cycles", of[OURS]["cycles"], 11, 2) for b in others)
+                + "".join(column(of, b, "tensor", 1, 9, 0) for b in headings)
+                + "".join(column(of, OURS, name, 1, 8, 0) for name in ("shared", "l2", "dram"))
+            )
+    title = "Cycles in bfloat16 over those in float16"
+    print_types(title, rows, headings, lambda row: 1 / row["cycles"], 3)

@@ -13,10 +13,10 @@ import shutil
 import sys
 import tempfile
 
-from common.attention.command import Failure, module
-from common.attention.peers import FOR_HOPPER, OURS
-from common.attention.problems import points_of
-from common.attention.pytorch import torch
+from common.bench.command import Failure, module
+from common.bench.peers import FOR_HOPPER, OURS
+from common.bench.problems import points_of
+from common.bench.pytorch import torch
 from common.lab import nvidia_tools
 
 CYCLES = "sm__cycles_elapsed.max"
@@ -59,19 +59,10 @@ def count():
     ncu = shutil.which("ncu") or shutil.which("ncu", path=f"{toolkit}/bin")
     if ncu is None:
         raise Uncounted("ncu, of the CUDA Toolkit, is not installed here")
-    metrics = ",".join([CYCLES, *SHARES.values()])
-    command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
-    command += [
-        "--profile-from-start",
-        "off",
-        "--metrics",
-        metrics,
-        sys.executable,
-        "-B",
-        "-m",
-        module(),
-        *sys.argv[1:],
-    ]
+    options = "--csv --page raw --print-units base --clock-control none --profile-from-start off"
+    metrics = ["--metrics", ",".join([CYCLES, *SHARES.values()])]
+    again = [sys.executable, "-B", "-m", module(), *sys.argv[1:]]
+    command = [ncu, *options.split(), *metrics, *again]
     with tempfile.TemporaryDirectory() as folder:
         labels = pathlib.Path(folder, "labels")
         labels.touch()
@@ -121,7 +112,7 @@ def rows_of(printed, labels):
 
 
 def count_problems(prepare):
-    """Counts calls with ncu. Returns rows for the record. prepare() as for time_problems()."""
+    """Counts calls with ncu. Returns rows for the record. prepare() as of an Example."""
     if not under_ncu():
         return count()
     for point in points_of("types"):

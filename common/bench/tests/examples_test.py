@@ -13,8 +13,8 @@ import tempfile
 import unittest
 from unittest import mock
 
-from common.attention import command, counters, peers, problems, program, tables, timing
-from common.attention.peers import CUDNN, FLASH_3, FLASH_4, OURS, OURS_SAME_BITS
+from common.bench import command, counters, peers, problems, program, tables, timing
+from common.bench.peers import CUDNN, FLASH_3, FLASH_4, OURS, OURS_SAME_BITS
 
 METRICS = [counters.CYCLES, *counters.SHARES.values()]
 

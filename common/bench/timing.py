@@ -3,10 +3,10 @@
 import statistics
 import time
 
-from common.attention.checks import rms
-from common.attention.peers import FOR_16_BITS, FOR_FLOAT32, HEADINGS
-from common.attention.pytorch import torch
-from common.attention.tables import TimeTable
+from common.bench.checks import rms
+from common.bench.peers import FOR_16_BITS, FOR_FLOAT32, HEADINGS
+from common.bench.pytorch import torch
+from common.bench.tables import TimeTable
 
 ROUNDS = 6  # in which calls alternate, at least
 SLOW_MILLISECONDS = 300  # after which a call is not timed again in a round
@@ -37,8 +37,8 @@ def median_milliseconds(call, repeats):
 def orders_of(count):
     """Orders of 0 to count - 1, at least ROUNDS: each number stands at each place, and behind each
     other one, equally often (E. J. Williams, Experimental designs balanced for the estimation of
-    residual effects of
-    treatments, 1949)."""
+    residual effects of treatments,
+    1949)."""
     first = [-(i // 2) if i % 2 == 0 else i // 2 + 1 for i in range(count)]  # 0, 1, -1, 2, -2, ...
     orders = [[(i + step) % count for i in first] for step in range(count)]
     if count % 2 == 1:
@@ -62,9 +62,8 @@ def time_in_turn(calls, repeats, seconds=0):
                 if name not in rounds:
                     continue
                 try:
-                    rounds[name].append(
-                        median_milliseconds(calls[name], -(-repeats // len(orders)))
-                    )
+                    of_round = median_milliseconds(calls[name], -(-repeats // len(orders)))
+                    rounds[name].append(of_round)
                 except torch.cuda.OutOfMemoryError:
                     torch.cuda.empty_cache()
                     del rounds[name]
@@ -72,7 +71,7 @@ def time_in_turn(calls, repeats, seconds=0):
             return {name: (statistics.median(of), len(of)) for name, of in rounds.items()}
 
 
-def errors_of_head(point, call, exact):
+def errors_of_head(call, exact):
     """The rms error of each output of a call, over the rms of that output, in the heads that share
     the first key head. exact: these outputs in float64, by name."""
     results = call()
@@ -84,52 +83,51 @@ def errors_of_head(point, call, exact):
     return errors
 
 
-def time_points(points, columns, products, repeats, seconds, prepare, reference):
+def time_points(example, points, repeats, seconds):
     """Prints times. Returns rows for the record.
 
     points: see points_of(); those of more than one type alternate between them.
-    columns: what is timed beside the backends that are made for a type.
-    products: how many matmuls of length * length * head_dim there are in what is timed, and of
-        length * length * head_dim_v.
     repeats, seconds: how often a call is timed at least, and how long a point takes at least.
-    prepare(names, q, k, v, causal): gives {column: call} and {column: name of our kernel} for the
-    names it can, and the inputs of a pass; a call returns what it computes.
-    reference(inputs, causal): the same in float64, {name: tensor}.
     """
     of_types = {name for point in points for name in point.types}
     others = FOR_16_BITS if of_types != {"float32"} else ()
     others += FOR_FLOAT32 if "float32" in of_types else ()
     labels = [point.label("", None) for point in points]
-    table = TimeTable([name for name in HEADINGS if name in columns + others], labels)
+    table = TimeTable([name for name in HEADINGS if name in example.timed + others], labels)
     table.print_heading()
     rows = []
     for point in points:
-        calls, kernels, errors = {}, {}, {}
-        for dtype in (getattr(torch, name) for name in point.types):
-            tensors = point.problem(dtype).tensors("cuda")
-            names = columns + (FOR_FLOAT32 if dtype == torch.float32 else FOR_16_BITS)
-            of_type, kernels[dtype], inputs = prepare(names, *tensors, point.causal)
-            group = point.heads // point.kv_heads
-            heads = [x[:1, :n] for x, n in zip(inputs, (group, 1, 1, group))]
-            exact = reference(heads, point.causal)
-            for name, call in of_type.items():
-                calls[dtype, name] = call
-                errors[dtype, name] = errors_of_head(point, call, exact)
-        times = time_in_turn(calls, repeats, seconds)
-        flops = point.flops(products)
-        for (dtype, name), (milliseconds, rounds) in times.items():
-            row = {
-                "what": "time",
-                **point.label(name, dtype),
-                "milliseconds": round(milliseconds, 6),
-                "tflops": round(flops / milliseconds / 1e9, 3),
-                "rounds": rounds,
-                "rms_errors": errors[dtype, name],
-            }
-            if name in kernels[dtype]:
-                row["kernel"] = kernels[dtype][name]
-            rows.append(row)
-        table.print_lines(rows[-len(times) :])
-        calls.clear()
+        of_point = time_point(example, point, repeats, seconds)
+        table.print_lines(of_point)
+        rows += of_point
         torch.cuda.empty_cache()
+    return rows
+
+
+def time_point(example, point, repeats, seconds):
+    """Rows for the record of one point: all calls in turn."""
+    calls, kernels, errors = {}, {}, {}
+    for dtype in (getattr(torch, name) for name in point.types):
+        tensors = point.problem(dtype).tensors("cuda")
+        names = example.timed + (FOR_FLOAT32 if dtype == torch.float32 else FOR_16_BITS)
+        of_type, kernels[dtype], inputs = example.prepare(names, *tensors, point.causal)
+        group = point.heads // point.kv_heads
+        heads = [x[:1, :n] for x, n in zip(inputs, (group, 1, 1, group))]
+        exact = example.reference(heads, point.causal)
+        for name, call in of_type.items():
+            calls[dtype, name] = call
+            errors[dtype, name] = errors_of_head(call, exact)
+    rows = []
+    for (dtype, name), (milliseconds, rounds) in time_in_turn(calls, repeats, seconds).items():
+        row = {
+            "what": "time",
+            **point.label(name, dtype),
+            "milliseconds": round(milliseconds, 6),
+            "tflops": round(point.flops(example.matmuls) / milliseconds / 1e9, 3),
+            "rounds": rounds,
+            "rms_errors": errors[dtype, name],
+        }
+        if name in kernels[dtype]:
+            row["kernel"] = kernels[dtype][name]
+        rows.append(row)
     return rows

@@ -1,10 +1,10 @@
 """Problems that the examples check, time and count."""
 
-import collections
+import typing
 
-from common.attention.command import Failure
-from common.attention.peers import BACKENDS
-from common.attention.pytorch import torch
+from common.bench.command import Failure
+from common.bench.peers import BACKENDS
+from common.bench.pytorch import torch
 
 LENGTHS = [512 << i for i in range(6)]  # in 16 bits
 TOKENS = 16384  # of what is timed: batch * length
@@ -14,28 +14,28 @@ def name_of(dtype):
     return str(dtype).rsplit(".", 1)[-1]
 
 
-class Problem(
-    collections.namedtuple(
-        "Problem",
-        ("dtype", "shape", "kv_heads", "length_k", "length_first", "causal", "head_dim_v"),
-        defaults=(None,),
-    )
-):
-    """Sizes to check; `shape` is [batch, heads, length_q, head_dim] of q. Without a head_dim_v, v
-    has as many columns."""
+class Problem(typing.NamedTuple):
+    """Sizes to check. Without a head_dim_v, v has as many columns as q."""
+
+    dtype: object
+    shape: tuple  # [batch, heads, length_q, head_dim] of q
+    kv_heads: int
+    length_k: int
+    length_first: bool  # in memory: [batch, length, heads, head_dim]
+    causal: bool
+    head_dim_v: int = None
+    dropout: float = 0.0
 
     HEADING = f"{'type':9}{'q':>20}{'k':>12} {'first':7}{'causal':7}"
 
     def tensors(self, device):
-        """q, k and v, [batch, heads, length, head_dim], of which the length may come first in
-        memory."""
+        """q, k and v, [batch, heads, length, head_dim]."""
         batch, heads, length_q, head_dim = self.shape
 
         def make(n, length, columns):
-            if self.length_first:
-                size = (batch, length, n, columns)
-                return torch.randn(size, device=device).to(self.dtype).transpose(1, 2)
-            return torch.randn((batch, n, length, columns), device=device).to(self.dtype)
+            order = (length, n) if self.length_first else (n, length)
+            x = torch.randn((batch, *order, columns), device=device).to(self.dtype)
+            return x.transpose(1, 2) if self.length_first else x
 
         return (
             make(heads, length_q, head_dim),
@@ -44,8 +44,10 @@ class Problem(
         )
 
     def backends(self):
-        """Those that can be asked: PyTorch's causal mask is another one when lengths differ."""
-        return BACKENDS if not self.causal or self.shape[2] == self.length_k else ()
+        """Those that can be asked: PyTorch's causal mask is another one when lengths differ, and
+        its dropout has another random sequence."""
+        same_mask = not self.causal or self.shape[2] == self.length_k
+        return BACKENDS if same_mask and not self.dropout else ()
 
     def first(self):
         return "length" if self.length_first else "heads"
@@ -53,10 +55,8 @@ class Problem(
     def text(self):
         q, k = "x".join(map(str, self.shape)), f"{self.kv_heads}x{self.length_k}"
         q += f"/{self.head_dim_v}" if self.head_dim_v else ""
-        return (
-            f"{name_of(self.dtype):9}{q:>20}{k:>12} "
-            f"{self.first():7}{'yes' if self.causal else 'no':7}"
-        )
+        causal = "yes" if self.causal else "no"
+        return f"{name_of(self.dtype):9}{q:>20}{k:>12} {self.first():7}{causal:7}"
 
     def row(self, backend, largest_error, rms_error, **more):
         """For the record."""
@@ -98,23 +98,18 @@ def problems_to_check(small):
     ]
 
 
-class Point(
-    collections.namedtuple(
-        "Point",
-        (
-            "group",
-            "types",
-            "batch",
-            "heads",
-            "kv_heads",
-            "length",
-            "head_dim",
-            "head_dim_v",
-            "causal",
-        ),
-    )
-):
+class Point(typing.NamedTuple):
     """What is timed: as many queries as keys, in several types if they are to alternate."""
+
+    group: str
+    types: tuple
+    batch: int
+    heads: int
+    kv_heads: int
+    length: int
+    head_dim: int
+    head_dim_v: int
+    causal: bool
 
     def problem(self, dtype):
         shape = (self.batch, self.heads, self.length, self.head_dim)
@@ -123,44 +118,37 @@ class Point(
 
     def label(self, backend, dtype):
         """What a record says of a call. Old records lack group, kv_heads and head_dim_v."""
-        return {
-            "backend": backend,
-            "group": self.group,
-            "type": name_of(dtype),
-            "batch": self.batch,
-            "heads": self.heads,
-            "kv_heads": self.kv_heads,
-            "length": self.length,
-            "head_dim": self.head_dim,
-            "head_dim_v": self.head_dim_v,
-            "causal": self.causal,
-        }
+        fields = self._asdict()
+        head = {"backend": backend, "group": fields.pop("group"), "type": name_of(dtype)}
+        del fields["types"]
+        return {**head, **fields}
 
-    def flops(self, products):
-        """Of so many matmuls: (with head_dim, with head_dim_v). Under the mask half of the products
-        count, as in the literature."""
-        of_d, of_d_v = products
+    def flops(self, matmuls):
+        """Of so many matmuls of length * length * (head_dim, head_dim_v). Under the mask half of
+        them count, as in the literature."""
+        of_d, of_d_v = matmuls
         columns = of_d * self.head_dim + of_d_v * self.head_dim_v
         size = self.batch * self.heads * self.length**2 * columns
         return 2 * size / (2 if self.causal else 1)
 
 
-# What is timed, by the names that --points takes: (types, batch * length, lengths, heads, kv_heads,
-# head_dim, masks); (head_dim, head_dim_v) where they differ, as in DeepSeek's latent attention.
-BOTH = (False, True)
+# What is timed, by the names that --points takes, each with and without the mask: (types, batch *
+# length, lengths, heads, kv_heads, head_dim); (head_dim, head_dim_v) where they differ, as in
+# DeepSeek's latent attention.
+BFLOAT16, FLOAT32, BOTH = ("bfloat16",), ("float32",), ("bfloat16", "float16")
 GROUPS = {
-    "d64": (("bfloat16",), TOKENS, LENGTHS, 32, 32, 64, BOTH),
-    "d128": (("bfloat16",), TOKENS, LENGTHS, 16, 16, 128, BOTH),
-    "d96": (("bfloat16",), TOKENS, (4096,), 16, 16, 96, BOTH),
-    "d192": (("bfloat16",), TOKENS, (4096,), 8, 8, 192, BOTH),
-    "d192_v128": (("bfloat16",), TOKENS, (4096,), 16, 16, (192, 128), BOTH),
-    "d256": (("bfloat16",), TOKENS, (1024, 4096, 16384), 8, 8, 256, BOTH),
-    "gqa": (("bfloat16",), TOKENS, (2048, 8192), 32, 8, 128, BOTH),
-    "small": (("bfloat16",), 1024, (1024,), 16, 16, 128, BOTH),
-    "float32_d64": (("float32",), 4 * 1024, (1024,), 16, 16, 64, BOTH),
-    "float32_d128": (("float32",), 4 * 4096, (4096,), 16, 16, 128, BOTH),
-    "types_d64": (("bfloat16", "float16"), TOKENS, LENGTHS, 32, 32, 64, BOTH),
-    "types_d128": (("bfloat16", "float16"), TOKENS, LENGTHS, 16, 16, 128, BOTH),
+    "d64": (BFLOAT16, TOKENS, LENGTHS, 32, 32, 64),
+    "d128": (BFLOAT16, TOKENS, LENGTHS, 16, 16, 128),
+    "d96": (BFLOAT16, TOKENS, (4096,), 16, 16, 96),
+    "d192": (BFLOAT16, TOKENS, (4096,), 8, 8, 192),
+    "d192_v128": (BFLOAT16, TOKENS, (4096,), 16, 16, (192, 128)),
+    "d256": (BFLOAT16, TOKENS, (1024, 4096, 16384), 8, 8, 256),
+    "gqa": (BFLOAT16, TOKENS, (2048, 8192), 32, 8, 128),
+    "small": (BFLOAT16, 1024, (1024,), 16, 16, 128),
+    "float32_d64": (FLOAT32, 4 * 1024, (1024,), 16, 16, 64),
+    "float32_d128": (FLOAT32, 4 * 4096, (4096,), 16, 16, 128),
+    "types_d64": (BOTH, TOKENS, LENGTHS, 32, 32, 64),
+    "types_d128": (BOTH, TOKENS, LENGTHS, 16, 16, 128),
 }
 SETS = {  # of groups
     "goals": ("d64", "d128"),
@@ -180,8 +168,8 @@ def points_of(names):
     return [
         Point(group, types, tokens // length, heads, kv_heads, length, *columns, causal)
         for group in dict.fromkeys(groups)
-        for types, tokens, lengths, heads, kv_heads, head_dim, masks in [GROUPS[group]]
+        for types, tokens, lengths, heads, kv_heads, head_dim in [GROUPS[group]]
         for columns in [head_dim if isinstance(head_dim, tuple) else (head_dim, head_dim)]
-        for causal in masks
+        for causal in (False, True)
         for length in lengths
     ]

@@ -1,0 +1,199 @@
+"""The program of an example: its options, what they do, and the record that it writes."""
+
+import argparse
+import contextlib
+import datetime
+import pathlib
+import shlex
+import subprocess
+import sys
+
+from common.bench import counters, records
+from common.bench.checks import check_graphs_and_gpus, check_problems
+from common.bench.command import Failure, Skipped, module
+from common.bench.peers import OURS
+from common.bench.peers import load as load_peers
+from common.bench.problems import GROUPS, SETS, points_of
+from common.bench.pytorch import torch
+from common.bench.tables import print_counted, print_record, print_summary
+from common.bench.timing import time_points
+from common.cli.files import check_writable, write_file
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Example:
+    """What an example measures; lessons 05 and 06 each have one.
+
+    load(args) sets `library`, which has `runs_on`.
+    errors(problem, device, seed) gives for each output (label, {backend: (largest error, rms
+        error)}, objection to ours or "", further fields of the record).
+    same_call(device) gives a call that has more tiles than a GPU has SMs, and its outputs, each
+        time with the same inputs.
+    prepare(names, q, k, v, causal) gives {column: call} and {column: name of our kernel} for the
+        names it can, and the inputs of a pass; a call returns what it computes.
+    reference(inputs, causal) gives the same in float64, {name: tensor}.
+    """
+
+    what = ""  # whose errors are checked
+    explanation = ""  # of the errors
+    label_heading = ""
+    checked = (OURS,)  # columns of errors before those of the backends
+    timed = (OURS,)  # and of times
+    matmuls = (0, 0)  # of a pass, for Point.flops()
+
+    def more_problems(self, small):
+        """Problems to check beside those of every example."""
+        return []
+
+
+def parser_of(doc):
+    """The options of an example."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+    parser.add_argument("--library", metavar="PATH", help="this lesson's library")
+    parser.add_argument("--table", metavar="FILE", help="print a record; needs no PyTorch")
+    parser.add_argument("--check", action="store_true", help="errors against float64")
+    parser.add_argument("--time", action="store_true", help="times beside others")
+    parser.add_argument(
+        "--points",
+        default="goals",
+        metavar="NAMES",
+        help=f"what is timed, with commas between: {', '.join([*SETS, *GROUPS])} (default goals)",
+    )
+    parser.add_argument(
+        "--counters", action="store_true", help="what ncu counts, for Hopper GPUs; alone"
+    )
+    parser.add_argument(
+        "--flash-attention-3",
+        metavar="PATH",
+        help="FlashAttention-3's library for PyTorch, if it is not that of an installed package",
+    )
+    parser.add_argument(
+        "--flash-attention-4",
+        metavar="FOLDER",
+        help="where pip --target has installed FlashAttention-4, if not in Python's path",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=20, help="how often a call is timed at least (default 20)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=2,
+        help="how long the calls of a point are timed at least, in turn (default 2)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write a record of what was measured")
+    parser.add_argument(
+        "--continue",
+        action="store_true",
+        dest="goes_on",
+        help="keep what the record --json has of other points",
+    )
+    parser.add_argument("--commit", help="of the code, for the record of a copy without git")
+    return parser
+
+
+def load(example, args):
+    """Loads the library. Returns whether it is for GPUs."""
+    example.load(args)
+    on_gpu = example.library.runs_on == "gpu"
+    if on_gpu and not torch.cuda.is_available():
+        raise Failure("the library is for GPUs, and PyTorch finds none")
+    if args.time and not on_gpu:
+        raise Failure("the library is for the CPU, where times would say nothing")
+    if args.counters and not on_gpu:
+        raise Failure("the library is for the CPU, where ncu counts nothing")
+    return on_gpu
+
+
+def run(example, args):
+    """Does what the options ask for. Returns the exit status."""
+    if args.table:
+        print_record(args.table, example.what)
+        return 0
+    if args.repeats < 1:
+        raise Failure(f"{args.repeats} repeats to time; at least 1 is needed")
+    if args.counters and (args.check or args.time):
+        raise Failure("--counters goes with neither --check nor --time: ncu would slow them down")
+    if args.library is None:
+        raise Failure("which library is to be called? Give --library PATH")
+    if torch is None:
+        raise Skipped("PyTorch is needed, and this Python has none")
+    points = points_of(args.points)
+    on_gpu = load(example, args)
+    peers = load_peers(args.flash_attention_3, args.flash_attention_4) if on_gpu else {}
+    if args.json:
+        with writing(args.json):
+            check_writable(args.json)
+    before = rows_before(args.json) if args.json and args.goes_on else []
+    both = not (args.check or args.time or args.counters)
+    rows, good = [], True
+    if args.counters:
+        rows = counters.count_problems(example.prepare)
+        if counters.under_ncu():
+            return 0
+        print_counted(rows)
+    if args.check or both:
+        rows, good = check_problems(example, "cuda" if on_gpu else "cpu")
+        good = (not on_gpu or check_graphs_and_gpus(example.same_call)) and good
+    if args.time or (both and on_gpu):
+        timed = time_points(example, points, args.repeats, args.seconds)
+        print_summary(timed)
+        rows += timed
+    if args.json:
+        with writing(args.json):
+            head = record_head(on_gpu, args.commit, peers)
+            write_file(args.json, records.text_of(head, joined(before, rows)))
+    return 0 if good else 1
+
+
+def joined(before, rows):
+    """Rows of a record with those of a later run, which replaces what it measures again."""
+    kinds = {(row["what"], row.get("group")) for row in rows}
+    return [row for row in before if (row["what"], row.get("group")) not in kinds] + rows
+
+
+@contextlib.contextmanager
+def writing(path):
+    """Makes a Failure of what the system says."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(f"{path} cannot be written: {error.strerror}") from error
+
+
+def rows_before(path):
+    """The measurements of an earlier run on this GPU; none where there is no record."""
+    if not pathlib.Path(path).exists() or pathlib.Path(path).stat().st_size == 0:
+        return []
+    try:
+        record = records.read(path)
+    except records.Problem as problem:
+        raise Failure(str(problem)) from problem
+    if record.get("gpu") != torch.cuda.get_device_name():
+        raise Failure(f"{path} is of another GPU: {record.get('gpu')}")
+    return record["measurements"]
+
+
+def first_line(*command):
+    """What a command prints first; "unknown" when it prints nothing."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return (done.stdout.splitlines() or ["unknown"])[0].strip()
+
+
+def record_head(on_gpu, commit, peers):
+    """What a record says of the machine and the code. peers: {what was compared: its version}."""
+    describe = ("git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12")
+    return {
+        "gpu": torch.cuda.get_device_name() if on_gpu else "none",
+        "driver": first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "toolkit": torch.version.cuda or "none",
+        "torch": torch.__version__,
+        "commit": commit or first_line(*describe),
+        "date": datetime.date.today().isoformat(),
+        "command": shlex.join(["python3", "-m", module(), *sys.argv[1:]]),
+        "peers": peers,
+    }

@@ -1,0 +1,223 @@
+// Files that appear whole or not at all, and text inside of XML and JSON and on a terminal.
+#include "common/cli/files.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <fcntl.h>
+#include <stdexcept>
+#include <string>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "common/tensor/random.hpp"
+#include "common/testing/process.hpp"
+
+using namespace fa;
+using fa::testing::file_bytes;
+using fa::testing::message_of;
+using fa::testing::TemporaryDirectory;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::ptrdiff_t entries_in(const fs::path& folder) {
+  return std::distance(fs::directory_iterator(folder), {});
+}
+
+// A character in UTF-8, also where UTF-8 does not allow it.
+std::string utf8(std::uint32_t code) {
+  const int bytes = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+  if (bytes == 1) return {static_cast<char>(code)};
+  std::string result(1, static_cast<char>((0xf00 >> bytes & 0xff) | code >> 6 * (bytes - 1)));
+  for (int i = bytes - 2; i >= 0; --i) {
+    result += static_cast<char>(0x80 | (code >> 6 * i & 0x3f));
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("the file that links lead to is written with its mode, and the links stay") {
+  const TemporaryDirectory directory;
+  const fs::path& top = directory.path();
+  fs::create_directory(top / "deep");
+  write_file(top / "deep" / "there", "old");
+  fs::permissions(top / "deep" / "there", fs::perms(0604));
+  fs::create_symlink("deep/there", top / "to_there");
+  fs::create_symlink("deep/missing", top / "to_missing");
+  fs::create_symlink("../to_there", top / "deep" / "to_link");
+  for (const auto& [link, target] : {std::pair{"to_there", "deep/there"},
+                                     {"to_missing", "deep/missing"},
+                                     {"deep/to_link", "deep/there"}}) {
+    CAPTURE(link);
+    check_writable(top / link);
+    write_file(top / link, link);
+    CHECK(fs::is_symlink(top / link));
+    CHECK(!fs::is_symlink(top / target));
+    CHECK(file_bytes(top / target) == link);
+  }
+  CHECK(fs::status(top / "deep" / "there").permissions() == fs::perms(0604));
+  CHECK(entries_in(top) + entries_in(top / "deep") == 6);
+}
+
+TEST_CASE("a FIFO, a device and the open standard output are written in place") {
+  const TemporaryDirectory directory;
+  const fs::path fifo = directory.path() / "fifo", null = directory.path() / "null";
+  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  check_writable(fifo);  // without a reader: it must not wait
+  const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK);  // so that no opening waits
+  REQUIRE(reader >= 0);
+  write_file(fifo, "through it");
+  char got[64] = {};
+  CHECK(read(reader, got, sizeof got) > 0);
+  CHECK(std::string(got) == "through it");
+  close(reader);
+  CHECK(fs::is_fifo(fifo));
+  fs::create_symlink("/dev/null", null);
+  check_writable(null);
+  write_file(null, "nothing");
+  CHECK(fs::is_symlink(null));
+  const auto child = testing::run_in_child([] {
+    fmt::print("before, ");
+    std::fflush(stdout);
+    write_file("/dev/stdout", "text");
+    return 0;
+  });
+  CHECK(child.output == "before, text");
+}
+
+TEST_CASE("programs that write one file at once do not interfere, and their lines do not mix") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory.path() / "file", lines = directory.path() / "lines";
+  std::vector<std::thread> writers;
+  for (const char c : {'a', 'b', 'c', 'd'}) {
+    writers.emplace_back([=] {
+      for (int k = 0; k < 50; ++k) {
+        write_file(file, std::string(50000 + c, c));
+        append_to_file(lines, std::string(60, c) + '\n');
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  const std::string last = file_bytes(file), all = file_bytes(lines);
+  CHECK(last == std::string(50000 + last.at(0), last.at(0)));
+  CHECK(all.size() == std::size_t{4} * 50 * 61);
+  for (std::size_t at = 0; at < all.size(); at += 61) {
+    REQUIRE(all.substr(at, 61) == std::string(60, all[at]) + '\n');
+  }
+  CHECK(entries_in(directory.path()) == 2);
+}
+
+TEST_CASE("a message names the file and the reason, before the work and after it") {
+  const TemporaryDirectory directory;
+  const fs::path& top = directory.path();
+  write_file(top / "file", "old");
+  const auto refused = [](const fs::path& path, const std::string& why) {
+    const std::string expected = printable(path.string()) + ": cannot be written: " + why;
+    CHECK(message_of<std::runtime_error>([&] { check_writable(path); }) == expected);
+    CHECK(message_of<std::runtime_error>([&] { write_file(path, "new"); }) == expected);
+  };
+  refused(top, "it is a folder");
+  refused(top / "no" / "file", "there is no folder " + top.string() + "/no");
+  refused(top / "no\x1b[2J" / "file", "there is no folder " + top.string() + "/no\\x1b[2J");
+  refused(top / "file" / "below",
+          "no file can be made in " + top.string() + "/file: Not a directory");
+  refused(top / std::string(300, 'x'), "File name too long");
+  CHECK(message_of<std::runtime_error>([&] { check_folder_writable(top / "no"); }) ==
+        top.string() + "/no: cannot be written: there is no folder " + top.string() + "/no");
+  const auto child = testing::run_in_child([&] {
+    fs::permissions(top / "file", fs::perms(0444));
+    fs::permissions(top, fs::perms(0555));
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) return 77;
+    if (access(top.c_str(), X_OK) != 0) return 77;  // the build is in a folder of the superuser
+    refused(top / "file", "Permission denied");
+    refused(top / "new", "no file can be made in " + top.string() + ": Permission denied");
+    return 0;
+  });
+  fs::permissions(top, fs::perms(0755));
+  CHECK((child.status == 0 || child.status == 77));
+  CHECK(child.error == "");
+  CHECK(file_bytes(top / "file") == "old");
+  CHECK(entries_in(top) == 1);
+}
+
+TEST_CASE("a file that cannot be finished leaves the old one and no trace") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory.path() / "file";
+  const auto child = testing::run_in_child([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    for (const bool there : {false, true}) {
+      if (there) write_file(file, "old");
+      rlimit limit{4096, RLIM_INFINITY};  // as on a disk that is nearly full
+      setrlimit(RLIMIT_FSIZE, &limit);
+      fmt::print("{}\n", message_of<std::runtime_error>(
+                             [&] { write_file(file, std::string(200000, 'x')); }));
+      limit.rlim_cur = 0;
+      setrlimit(RLIMIT_FSIZE, &limit);
+      fmt::print("{}\n", message_of<std::runtime_error>([&] { check_writable(file); }));
+      limit.rlim_cur = RLIM_INFINITY;
+      setrlimit(RLIMIT_FSIZE, &limit);
+      fmt::print("{}\n", message_of<std::logic_error>([&] {
+                   write_file(file, [](std::ostream& stream) {
+                     stream << std::string(100000, 'x');
+                     throw std::logic_error("stop");
+                   });
+                 }));
+      fmt::print("{}\n", entries_in(directory.path()));
+    }
+    return 0;
+  });
+  const std::string why = file.string() + ": cannot be written: File too large\n";
+  CHECK(child.output == why + why + "stop\n0\n" + why + why + "stop\n1\n");
+  CHECK(file_bytes(file) == "old");
+}
+
+TEST_CASE("XML and JSON get no character that they would take for their own") {
+  CHECK(xml_text("a<b> & \"c\" tab\t QKᵀ") == "a&lt;b&gt; &amp; &quot;c&quot; tab  QKᵀ");
+  CHECK(json_text("") == "\"\"");
+  CHECK(json_text("a \"b\" \\c\n\t QKᵀ") == R"("a \"b\" \\c\u000a\u0009 QKᵀ")");
+}
+
+TEST_CASE("a terminal gets no character that it would obey, and no invalid UTF-8") {
+  for (std::uint32_t code = 0; code < 0x200000; ++code) {
+    const bool is_character = code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff);
+    const bool is_obeyed = code < 32 || (code > 126 && code < 160) ||
+                           (code > 0x2027 && code < 0x202f) || (code > 0x2065 && code < 0x206a);
+    const std::string bytes = utf8(code), shown = printable(bytes);
+    std::string escaped;
+    for (const char c : bytes) escaped += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    if (shown != (is_character && !is_obeyed ? bytes : escaped)) {
+      CAPTURE(code);
+      CHECK(shown == bytes);
+    }
+  }
+  CHECK(printable("red \x1b[31m QKᵀ 🙂") == "red \\x1b[31m QKᵀ 🙂");
+  CHECK(printable("cut off: \xe1\xb5") == "cut off: \\xe1\\xb5");
+  // Longer than need be: the same character in one byte more.
+  CHECK(printable("\xc0\x9b \xe0\x80\x9b") == "\\xc0\\x9b \\xe0\\x80\\x9b");
+  CHECK(printable("\xf0\x80\x80\x9b") == "\\xf0\\x80\\x80\\x9b");
+}
+
+TEST_CASE("random bytes become text without controls that stays as it is") {
+  for (std::uint64_t i = 0; i < 20000; ++i) {
+    std::string bytes;
+    const auto drawn = [&](std::uint64_t k) { return random_bits(i, k) >> 11; };
+    for (std::uint64_t k = 1; k <= drawn(0) % 24; ++k) {  // bytes and characters, mixed
+      bytes += drawn(100 + k) % 2 == 0 ? std::string(1, static_cast<char>(drawn(k)))
+                                       : utf8(static_cast<std::uint32_t>(drawn(k) % 0x3000));
+    }
+    const std::string shown = printable(bytes);
+    CAPTURE(shown);
+    REQUIRE(std::all_of(shown.begin(), shown.end(),
+                        [](char c) { return static_cast<unsigned char>(c) >= 32 && c != 127; }));
+    REQUIRE(printable(shown) == shown);
+    REQUIRE(shown.size() >= bytes.size());
+  }
+}
