@@ -1,6 +1,5 @@
 # Target docs: the reference of the code by Doxygen, then the pages by Sphinx, then a check of all links. Part of
 # CMakeLists.txt.
-#   <build>/docs/venv      Sphinx and its extensions, fetched once (requirements.txt)
 #   <build>/docs/made      what programs make for pages: the data of explorers
 #   <build>/docs/html      the site; the reference is in its folder reference
 set(fa_docs_out "${CMAKE_CURRENT_BINARY_DIR}")
@@ -13,25 +12,6 @@ option(FA_DOCS_PARAMS "Target docs: warn about parameters and results without a 
 set(fa_docs_params NO)
 if(FA_DOCS_PARAMS)
   set(fa_docs_params YES)
-endif()
-
-# ---- Sphinx in a virtual environment, again when the list of packages has changed.
-set(FA_DOCS_SPHINX "" CACHE FILEPATH "A Python that has what requirements.txt lists; without one that is fetched")
-if(FA_DOCS_SPHINX)
-  set(fa_docs_sphinx "${FA_DOCS_SPHINX}")
-  add_custom_target(docs_sphinx)
-else()
-  set(fa_docs_venv "${fa_docs_out}/venv")
-  set(fa_docs_sphinx "${fa_docs_venv}/bin/python")
-  add_custom_command(OUTPUT "${fa_docs_venv}/installed"
-    COMMAND "${Python3_EXECUTABLE}" -m venv --clear "${fa_docs_venv}"
-    COMMAND "${CMAKE_COMMAND}" -E env PIP_ROOT_USER_ACTION=ignore "${fa_docs_sphinx}" -m pip install --quiet
-            --disable-pip-version-check --only-binary :all: --no-deps --require-hashes
-            --requirement "${fa_docs_site}/requirements.txt"
-    COMMAND "${CMAKE_COMMAND}" -E touch "${fa_docs_venv}/installed"
-    DEPENDS "${fa_docs_site}/requirements.txt"
-    COMMENT "Sphinx, from the Python package index" VERBATIM)  # beside Doxygen
-  add_custom_target(docs_sphinx DEPENDS "${fa_docs_venv}/installed")
 endif()
 
 # ---- Doxygen: the reference.
@@ -121,12 +101,12 @@ endif()
 function(fa_docs_build TARGET BUILDER DIRECTORY)
   add_custom_target(${TARGET}
     COMMAND "${CMAKE_COMMAND}" -E env "COURSE_MATH_FONT=$<$<BOOL:${FA_MATH_FONT}>:${FA_MATH_FONT}>"
-            "${fa_docs_sphinx}" -B -m sphinx --fresh-env --jobs auto --fail-on-warning --keep-going
+            "${fa_docs_venv_python}" -B -m sphinx --fresh-env --jobs auto --fail-on-warning --keep-going
             --conf-dir "${fa_docs_site}" --doctree-dir "${fa_docs_out}/doctrees_${BUILDER}" --builder ${BUILDER}
             --define "course_tags=${fa_docs_tags}" --define "course_made=${fa_docs_made}"
             "${fa_docs_root}" "${DIRECTORY}" ${ARGN}
     COMMENT "The pages, by Sphinx: ${BUILDER}" WORKING_DIRECTORY "${fa_docs_root}" USES_TERMINAL VERBATIM)
-  add_dependencies(${TARGET} docs_sphinx docs_data)
+  add_dependencies(${TARGET} docs_venv docs_data)
 endfunction()
 fa_docs_build(docs_pages html "${fa_docs_html}")
 add_dependencies(docs_pages docs_reference)
@@ -139,7 +119,7 @@ add_custom_target(docs_epub
 add_dependencies(docs_epub docs_book_epub)
 fa_docs_build(docs_single singlehtml "${fa_docs_out}/single")
 add_custom_target(docs_pdf
-  COMMAND ${fa_docs_python} docs.site.print_pdf "${fa_docs_out}/single/README.html"
+  COMMAND "${fa_docs_venv_python}" -B -m docs.site.print_pdf "${fa_docs_out}/single/README.html"
           "${fa_docs_out}/flash-attention-course.pdf"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "The book, printed by Chromium" USES_TERMINAL VERBATIM)
 add_dependencies(docs_pdf docs_single)
@@ -149,13 +129,3 @@ add_custom_target(docs
   COMMAND ${fa_docs_python} docs.site.check_site --root "${fa_docs_root}" --html "${fa_docs_html}"
   WORKING_DIRECTORY "${fa_docs_root}" COMMENT "Checking the site: ${fa_docs_html}/index.html" USES_TERMINAL VERBATIM)
 add_dependencies(docs docs_pages)
-
-# What needs docutils runs in Sphinx's Python, once that is there.
-if(BUILD_TESTING)
-  add_test(NAME docs.tables
-    COMMAND sh -c "test -x '${fa_docs_sphinx}' || exit 77; exec '${fa_docs_sphinx}' -B -m unittest \"$@\"" sh
-            docs/site/tests/test_results_tables.py
-    WORKING_DIRECTORY "${fa_docs_root}")
-  set_tests_properties(docs.tables PROPERTIES LABELS docs TIMEOUT 120 SKIP_RETURN_CODE 77
-                       ENVIRONMENT "${FA_TEST_ENVIRONMENT}")
-endif()

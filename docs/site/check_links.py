@@ -1,17 +1,17 @@
 """Checks that every relative link and every #anchor in the repository's Markdown files resolves.
 
 Links to other sites are not visited.
-Exit status: 0 all resolve, 1 some do not, 2 could not be done.
 """
 
-import argparse
 import os
 import pathlib
 import re
 import sys
 import urllib.parse
 
-from docs.site import gfm
+from docs.site import checks
+from docs.site.excerpts import read_lines
+from docs.site.markdown import Page
 
 
 def pages(root):
@@ -30,16 +30,17 @@ def pages(root):
 
 
 class Checker:
-    """Knows the anchors of every file that was looked at."""
+    """Knows the links and anchors of every page that was looked at."""
 
     def __init__(self, root):
         self.root = root
-        self.anchors = {}
+        self.pages = {}
 
-    def anchors_of(self, path):
-        if path not in self.anchors:
-            self.anchors[path] = gfm.anchors(gfm.read_lines(path))
-        return self.anchors[path]
+    def page(self, path):
+        """A page, read once."""
+        if path not in self.pages:
+            self.pages[path] = Page("\n".join(read_lines(path)))
+        return self.pages[path]
 
     def fault(self, page, target):
         """What is wrong with a link on a page: a message, or None."""
@@ -63,7 +64,7 @@ class Checker:
             if not full.is_file():
                 return f"the link {target} has an anchor, but the directory has no README.md."
         if full.suffix.lower() == ".md":
-            known = self.anchors_of(full)
+            known = self.page(full).anchors
             if anchor in known:
                 return None
             near = sorted(a for a in known if a.replace("-", "") == anchor.lower().replace("-", ""))
@@ -81,35 +82,27 @@ class Checker:
         return None
 
 
+def faults(root):
+    """Checks the links of all Markdown files."""
+    checker, links, count = Checker(root), 0, 0
+    for page in pages(root):
+        count += 1
+        name = page.relative_to(root)
+        try:
+            for line, target in sorted(checker.page(page).links):
+                links += 1
+                if sentence := checker.fault(page, target):
+                    yield f"{name}:{line + 1}: {sentence}"
+        except ValueError as error:
+            yield f"{name}: {error}."
+    if count == 0:
+        raise ValueError(f"there is no Markdown file below {root}.")
+    return f"{count} pages, {links} links"
+
+
 def main(arguments=None):
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(description="Check the links of all Markdown files.")
-    parser.add_argument("--root", required=True, type=pathlib.Path, help="the repository")
-    root = parser.parse_args(arguments).root.resolve()
-    checker, faults, links, count = Checker(root), 0, 0, 0
-    try:
-        for page in pages(root):
-            count += 1
-            name = page.relative_to(root)
-            try:
-                targets = list(gfm.links(gfm.read_lines(page)))
-                for line, target in targets:
-                    links += 1
-                    sentence = checker.fault(page, target)
-                    if sentence:
-                        faults += 1
-                        print(f"{name}:{line + 1}: {sentence}")
-            except ValueError as error:
-                faults += 1
-                print(f"{name}: {error}.")
-    except OSError as error:
-        print(f"check_links.py: {error}", file=sys.stderr)
-        return 2
-    if count == 0:
-        print(f"check_links.py: there is no Markdown file below {root}.", file=sys.stderr)
-        return 2
-    print(f"{count} pages, {links} links, {faults} broken.")
-    return 1 if faults else 0
+    return checks.run("check_links.py", faults, arguments)
 
 
 if __name__ == "__main__":

@@ -3,19 +3,16 @@ resolves, also those in style sheets and in the reference's navigation, and ever
 description. (Doxygen misses no description of a name whose namespace has none.) And Doxygen had
 nothing to say, except that a field or a member type has no comment: a group of trivial ones needs
 one comment, or none. Sphinx fails by itself when it has something to say.
-
-Exit status: 0 all is well, 1 something is missing, 2 could not be done.
 """
 
-import argparse
 import html.parser
 import os
-import pathlib
 import re
 import sys
 import urllib.parse
 
-from docs.site import gfm, navigation
+from docs.site import checks, navigation
+from docs.site.excerpts import read_lines
 
 SOURCES = "[0-9][0-9]_*", "common"
 NOT_IN_REFERENCE = {"tests", "exercises", "data"}  # as EXCLUDE_PATTERNS in Doxyfile.in
@@ -73,7 +70,7 @@ def namespaces(root):
             header = path.relative_to(root)
             if path.suffix not in (".hpp", ".cuh") or NOT_IN_REFERENCE.intersection(header.parts):
                 continue
-            for number, line in enumerate(gfm.read_lines(path), 1):
+            for number, line in enumerate(read_lines(path), 1):
                 match = re.match(r"\s*(?:inline )?namespace ([\w:]+) *\{", line)
                 if match and match[1].rsplit("::", 1)[-1] != "detail":
                     # The Doxyfile says what the macro means in the reference.
@@ -84,7 +81,7 @@ TRIVIAL = re.compile(r"Member .+ \((variable|typedef)\) of (struct|class) .+ is 
 
 
 def faults(root, site):
-    """Yields a message for each thing that is missing."""
+    """Checks the finished site."""
     warnings = site.parent / "warnings.txt"
     if warnings.exists():
         lines = warnings.read_text("utf-8", "replace").splitlines()
@@ -111,24 +108,12 @@ def faults(root, site):
             yield f"{name}:{line}: the link {url} leads to no file."
         elif anchor and path in pages and anchor not in pages[path].anchors:
             yield f"{name}:{line}: the link {url} leads to no anchor."
+    return f"{site}: {len(pages)} files, {len(navigation.pages(root))} pages"
 
 
 def main(arguments=None):
     """Returns the exit status."""
-    parser = argparse.ArgumentParser(description="Check the finished site.")
-    parser.add_argument("--root", required=True, type=pathlib.Path, help="the repository")
-    parser.add_argument("--html", required=True, type=pathlib.Path, help="the site's directory")
-    options = parser.parse_args(arguments)
-    try:
-        found = list(faults(options.root.resolve(), options.html.resolve()))
-    except (OSError, ValueError) as error:
-        print(f"check_site.py: {error}", file=sys.stderr)
-        return 2
-    for sentence in found:
-        print(sentence)
-    pages, files = navigation.pages(options.root), options.html.rglob("*.html")
-    print(f"{options.html}: {len(list(files))} files, {len(pages)} pages, {len(found)} faults.")
-    return 1 if found else 0
+    return checks.run("check_site.py", faults, arguments, "html")
 
 
 if __name__ == "__main__":

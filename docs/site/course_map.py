@@ -8,7 +8,8 @@ import pathlib
 import re
 import sys
 
-from docs.site import chapters, gfm
+from docs.site import chapters
+from docs.site.excerpts import read_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROW = re.compile(
@@ -25,9 +26,9 @@ def lines(root):
     """The lines of the map."""
     rows = []
     for lesson in chapters.lessons(root):
-        times = [match for line in gfm.read_lines(root / lesson) if (match := ROW.fullmatch(line))]
+        times = [match for line in read_lines(root / lesson) if (match := ROW.fullmatch(line))]
         reading, exercises = (sum(int(match[k]) for match in times if match[k]) for k in (1, 2))
-        title = gfm.plain(chapters.title(root, lesson))
+        title = re.sub("[*`]", "", chapters.title(root, lesson))
         rows.append((title, str(len(times)), hours(reading), hours(exercises)))
     heads = ("lesson", "chapters", "reading", "exercises")
     widths = [max(len(row[k]) for row in [heads, *rows]) for k in range(len(heads))]

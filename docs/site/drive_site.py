@@ -9,12 +9,12 @@
     place         Back and reload return to the place on the page
     stepper       the tile stepper works on its page, and its colours follow light and dark
 
-Exit status: 0 all is well, 1 something is wrong, 2 could not be done, 77 there is no browser, no
-Selenium or no site.
+Exit status: browser.run_test; 77 also where there is no site.
 """
 
 import argparse
 import concurrent.futures
+import importlib.util
 import json
 import pathlib
 import sys
@@ -96,15 +96,17 @@ FORMULAS = """(() => {
   return [all.length, shown.filter((math) => !math.getBoundingClientRect().width).length];
 })()"""
 # The colours of code and of rows of tables are the same everywhere: one page is enough, `whole`.
-AXE = """const [whole, rules, done] = arguments;
-const same = ['.highlight pre > span', 'table.results tbody tr:nth-child(n+3)'];
-axe.run(whole ? document : {exclude: same.map((selector) => [selector])}, {
-  preload: false, resultTypes: ['violations'], runOnly: rules
-}).then((result) => done(result.violations.map(
-  (v) => v.id + ': ' + v.nodes.slice(0, 3).map((n) => n.target).join('; '))));"""
+AXE = """async ([whole, rules]) => {
+  const same = ['.highlight pre > span', 'table.results tbody tr:nth-child(n+3)'];
+  const result = await axe.run(
+    whole ? document : {exclude: same.map((selector) => [selector])},
+    {preload: false, resultTypes: ['violations'], runOnly: rules});
+  return result.violations.map(
+    (v) => v.id + ': ' + v.nodes.slice(0, 3).map((n) => n.target).join('; '));
+}"""
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 # The page has seen its new size.
-SETTLED = "const done = arguments[0]; requestAnimationFrame(() => setTimeout(done, 0));"
+SETTLED = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))"
 # Tables and listings that would lose their right side on paper.
 TOO_WIDE = """['table', 'pre', 'math[display=block]']
   .flatMap((what) => [...document.querySelectorAll('article ' + what)])
@@ -115,7 +117,7 @@ TOO_WIDE = """['table', 'pre', 'math[display=block]']
 def searches(window, html):
     """Yields faults of the search."""
     for words, page in SEARCHES.items():
-        window.driver.get((html / "search.html").resolve().as_uri() + "?q=" + words)
+        window.open(html / "search.html", "?q=" + words)
         window.until("document.getElementById('course-count').textContent")
         found = window.value(
             "[...document.querySelectorAll('#course-results > li')].slice(0, 3)"
@@ -128,7 +130,7 @@ def searches(window, html):
 def above(window, html):
     """Yields faults of what stands above the pages found."""
     for words, (kind, wanted) in ABOVE.items():
-        window.driver.get((html / "search.html").resolve().as_uri() + "?q=" + words)
+        window.open(html / "search.html", "?q=" + words)
         window.until("document.getElementById('course-count').textContent")
         said = window.value(f"document.getElementById('course-{kind}').textContent")
         if wanted not in said:
@@ -146,8 +148,7 @@ def every_page(window, html, files, axe, counts, last):
         counts["formulas"] += formulas
         if empty:
             yield f"{file}: {empty} of {formulas} formulas are not drawn"
-        if axe:
-            window.driver.execute_script(axe)
+        window.page.add_script_tag(content=axe)
         whole = file in (LISTING, last)
         # Colours differ between the looks, everything else between the sizes.
         for dark, width, rules in (
@@ -158,12 +159,12 @@ def every_page(window, html, files, axe, counts, last):
         ):
             window.look(dark)
             window.size(width, 900)
-            window.driver.execute_async_script(SETTLED)
+            window.value(SETTLED)
             for words in window.value(CLIPPED):
                 yield f"{file}, {width} pixels: clipped: {words}"
-            if axe and rules:
+            if rules:
                 counts["axe"] += 1
-                for words in window.driver.execute_async_script(AXE, whole, rules):
+                for words in window.value(AXE, [whole, rules]):
                     yield f"{file}, {'dark' if dark else 'light'}, {width} pixels: axe: {words}"
         window.look(False, paper=True)
         window.size(PAPER, 1000)
@@ -221,13 +222,13 @@ def place(window, html):
     window.open(html / LISTING)
     window.value("window.scrollTo({top: 4000, behavior: 'instant'})")
     window.until("Math.abs(window.scrollY - 4000) < 2")
-    for name, act in (("Back", None), ("reload", window.driver.refresh)):
+    for name, act in (("Back", None), ("reload", window.page.reload)):
         if act:
             act()
         else:
             window.value("void (location.href = '2_tensor_cores.html')")
             window.until("location.pathname.endsWith('2_tensor_cores.html')")
-            window.driver.back()
+            window.page.go_back()
         window.until("document.readyState === 'complete'")
         try:
             window.until("Math.abs(window.scrollY - 4000) < 100", 5)
@@ -238,6 +239,8 @@ def place(window, html):
 def stepper(window, html):
     """Yields faults of the tile stepper on its page: a walk, and that its colours follow the site's
     look."""
+    if not (html / STEPPER).is_file():
+        return
     text = (html / STEPPER).with_name("stepper_data.js").read_text(encoding="utf-8")
     data = json.loads(text[text.index("{") : text.rindex("}") + 1])
     colour = "getComputedStyle(document.querySelector('#stepper-tile td')).color"
@@ -258,61 +261,48 @@ def stepper(window, html):
         yield f"{STEPPER}: the numbers have the same colour, {colours[0]}, in light and dark"
 
 
-def main(arguments=None):
-    """Returns the exit status."""
-    parser = argparse.ArgumentParser(description="Open the finished site in a browser.")
-    parser.add_argument("--html", required=True, type=pathlib.Path, help="the site's directory")
-    parser.add_argument("--venv", type=pathlib.Path, help="where axe.min.js is installed")
-    options = parser.parse_args(arguments)
-    html = options.html
-    if lack := browser.missing():
-        print(f"skipped: {lack}; the site was not opened.")
-        return 77
-    if not (html / "index.html").is_file():
-        print(f"skipped: there is no site in {html}; ./learn docs builds it.")
-        return 77
-    scripts = sorted(options.venv.rglob("axe.min.js")) if options.venv else []
-    axe = scripts[0].read_text(encoding="utf-8") if scripts else None
+def look(html):
+    """(faults, a summary) of the site."""
+    package = importlib.util.find_spec("axe_playwright_python").origin
+    axe = pathlib.Path(package).with_name("axe.min.js").read_text(encoding="utf-8")
     files = [navigation.html_file(page) for page in navigation.pages(ROOT)] + ["search.html"]
     files += [
         path.relative_to(html).as_posix() for path in sorted(html.glob("changes/*/*/*.html"))[:1]
     ]
     counts = {"formulas": 0, "axe": 0}
 
-    def look(part):
+    def part_of(part):
         """The faults that one browser finds: the first one's walks, and its part of the pages."""
-        result = []
+        found = []
         with browser.Browser() as window:
-            if part == 0:
-                result += searches(window, html)
-                result += above(window, html)
-                result += keyboard(window, html)
-                result += place(window, html)
-                if (html / STEPPER).is_file():
-                    result += stepper(window, html)
-            # The last page is looked at in whole, by the browser that has it.
-            result += every_page(window, html, files[part::BROWSERS], axe, counts, files[-1])
-        return result
+            try:
+                for walk in (searches, above, keyboard, place, stepper) if part == 0 else ():
+                    found += walk(window, html)
+                # The last page is looked at in whole, by the browser that has it.
+                found += every_page(window, html, files[part::BROWSERS], axe, counts, files[-1])
+            except browser.PageError as error:
+                found.append(str(error))
+        return found
 
-    found = []
     with concurrent.futures.ThreadPoolExecutor(BROWSERS) as pool:
-        try:
-            for part in pool.map(look, range(BROWSERS)):
-                found += part
-        except browser.PageError as error:
-            found.append(str(error))
-        except (OSError, ValueError, browser.BrowserError) as error:
-            print(f"drive_site.py: {error}", file=sys.stderr)
-            return 2
+        found = [fault for part in pool.map(part_of, range(BROWSERS)) for fault in part]
     if not counts["formulas"]:
         found.append("the site has no formula")
-    for sentence in found[:30]:
-        print(sentence)
-    print(
+    return found, (
         f"{len(files)} pages, {counts['formulas']} formulas drawn without a network, "
-        f"{counts['axe']} runs of axe, {len(SEARCHES)} searches, {len(found)} faults."
+        f"{counts['axe']} runs of axe, {len(SEARCHES)} searches"
     )
-    return 1 if found else 0
+
+
+def main(arguments=None):
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description="Open the finished site in a browser.")
+    parser.add_argument("--html", required=True, type=pathlib.Path, help="the site's directory")
+    html = parser.parse_args(arguments).html
+    if not (html / "index.html").is_file():
+        print(f"skipped: there is no site in {html}; ./learn docs builds it.")
+        return 77
+    return browser.run_test("drive_site.py", lambda: look(html))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,5 @@
 """Drives the tile stepper in Chromium, by mouse and by keyboard, and compares every number that it
-shows with what lesson 03's program writes.
-
-Exit status: 0 all is well, 1 the page is wrong, 2 could not be done, 77 there is no browser or no
-Selenium.
-"""
+shows with what lesson 03's program writes. Exit status: browser.run_test."""
 
 import argparse
 import json
@@ -168,45 +164,38 @@ def appearance(page):
             yield from phone.faults()
 
 
+def look(program):
+    """(faults, a summary) of the page with the numbers of this program."""
+    found, compared = [], 0
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [program.resolve(), "--section", "steps", "--save", scratch]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        steps = pathlib.Path(scratch, "steps.json")
+        data = json.loads(steps.read_text(encoding="utf-8"))
+        page = stepper_page.write_alone(steps, pathlib.Path(scratch, "page"))
+        # No motion and a small window: a browser without a graphics card is slow to draw.
+        with browser.Browser(size=(900, 700), reduced=True) as window:
+            for part in (by_mouse, by_keyboard, place_is_kept, playing):
+                window.open(page)
+                stepper = Stepper(window, data)
+                try:
+                    found += [f"{part.__name__}: {fault}" for fault in part(stepper)]
+                except browser.PageError as error:
+                    found.append(f"{part.__name__}: {error}")
+                found += [f"{part.__name__}: {fault}" for fault in window.faults()]
+                compared += stepper.compared
+        found += appearance(page)
+    if not compared:
+        found.append("no number was compared")
+    return found, f"{compared} numbers compared"
+
+
 def main(arguments=None):
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description="Drive the tile stepper.")
     parser.add_argument("--program", required=True, type=pathlib.Path, help="03_online_softmax")
     options = parser.parse_args(arguments)
-    if lack := browser.missing():
-        print(f"skipped: {lack}; the stepper was not driven.")
-        return 77
-    found, compared = [], 0
-    try:
-        with tempfile.TemporaryDirectory() as scratch:
-            subprocess.run(
-                [options.program.resolve(), "--section", "steps", "--save", scratch],
-                check=True,
-                stdout=subprocess.DEVNULL,
-            )
-            steps = pathlib.Path(scratch, "steps.json")
-            data = json.loads(steps.read_text(encoding="utf-8"))
-            page = stepper_page.write_alone(steps, pathlib.Path(scratch, "page"))
-            # No motion and a small window: a browser without a graphics card is slow to draw.
-            with browser.Browser(size=(900, 700), reduced=True) as window:
-                for part in (by_mouse, by_keyboard, place_is_kept, playing):
-                    window.open(page)
-                    stepper = Stepper(window, data)
-                    try:
-                        for sentence in part(stepper):
-                            found.append(f"{part.__name__}: {sentence}")
-                    except browser.PageError as error:
-                        found.append(f"{part.__name__}: {error}")
-                    found += [f"{part.__name__}: {sentence}" for sentence in window.faults()]
-                    compared += stepper.compared
-            found += appearance(page)
-    except (OSError, ValueError, subprocess.CalledProcessError, browser.BrowserError) as error:
-        print(f"drive_stepper.py: {error}", file=sys.stderr)
-        return 2
-    for sentence in found[:20]:
-        print(sentence)
-    print(f"{compared} numbers compared, {len(found)} faults.")
-    return 1 if found or not compared else 0
+    return browser.run_test("drive_stepper.py", lambda: look(options.program))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ import os
 import pathlib
 import re
 
-from docs.site import gfm
+from docs.site.programs import stripped
+from docs.site.tables import Problem
 
 MAX_COLUMNS = 78  # beside the site's navigation a longer line is cut off
 MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
@@ -17,8 +18,12 @@ FOLD = "..."  # stands for lines that both files have
 COMMENT = re.compile(r"\s*//")
 
 
-class Problem(Exception):
-    """One sentence about what is wrong; the page and the line are added where they are known."""
+def read_lines(path):
+    """The lines of a UTF-8 file without line ends. Raises ValueError when it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 text (byte {error.start})") from error
 
 
 def source(root, path, what):
@@ -31,7 +36,7 @@ def source(root, path, what):
     if not file.is_file():
         raise Problem(f"{what} file {path} does not exist.")
     try:
-        return gfm.read_lines(file)
+        return read_lines(file)
     except ValueError as error:
         raise Problem(f"{what} file {path} {error}.") from error
 
@@ -67,15 +72,6 @@ def dedented(lines, numbers, path, what, most_columns=MAX_COLUMNS):
             )
         result.append(text)
     return stripped(result)
-
-
-def stripped(lines):
-    """The lines without blank ones at either end."""
-    while lines and not lines[0].strip():
-        lines = lines[1:]
-    while lines and not lines[-1].strip():
-        lines = lines[:-1]
-    return lines
 
 
 def listing(root, path, tag):

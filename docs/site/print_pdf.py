@@ -8,16 +8,11 @@ Exit status: 0 done, 2 could not be done.
 """
 
 import argparse
-import os
 import pathlib
 import re
-import subprocess
 import sys
-import tempfile
 
-from docs.site.browser import BROWSERS, MAC, first_of
-
-SECONDS = 300  # for a thousand pages
+from docs.site import browser
 
 
 def contents(text):
@@ -53,29 +48,24 @@ def numbered(book, pages):
     return re.sub(r'(<a\b[^>]*href="#([^"]*)"[^>]*>)(.*?)</a>', link, book, flags=re.S)
 
 
-def printed(program, page, pdf):
-    """Prints a page; returns what the browser said."""
-    pdf.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = [program, "--headless", "--disable-gpu", "--disable-dev-shm-usage"]
-        command += [
-            f"--user-data-dir={profile}",
-            "--no-pdf-header-footer",
-            "--generate-pdf-document-outline",
-            "--proxy-server=127.0.0.1:9",
-        ]
-        if hasattr(os, "getuid") and os.getuid() == 0:
-            command.append("--no-sandbox")  # Chromium's sandbox refuses root; the page is our own
-        command += [f"--print-to-pdf={pdf.resolve()}", page.resolve().as_uri()]
-        done = subprocess.run(
-            command,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=SECONDS,
-            env={**os.environ, "HOME": profile},
-            check=False,
-        )
-    return done.stderr.decode("utf-8", "replace")
+def write_book(page, pdf):
+    """Prints the page, with its contents before the first section."""
+    text, place = page.read_text(encoding="utf-8"), '<section id="start">'
+    copy = page.with_name("book.html")  # beside the page, so that its pictures are found
+    book = contents(text)
+    for _ in range(2 if book else 1):
+        copy.write_text(text.replace(place, book + place, 1), encoding="utf-8")
+        with browser.Browser() as window:
+            window.page.set_default_timeout(0)  # a thousand pages
+            window.open(copy)
+            window.page.pdf(
+                path=pdf,
+                outline=True,
+                tagged=True,
+                print_background=True,
+                prefer_css_page_size=True,
+            )
+        book = numbered(book, page_numbers(pdf))
 
 
 def main(arguments=None):
@@ -84,31 +74,12 @@ def main(arguments=None):
     parser.add_argument("page", type=pathlib.Path)
     parser.add_argument("pdf", type=pathlib.Path)
     options = parser.parse_args(arguments)
-    program = first_of((os.environ.get("CHROME"), *BROWSERS, MAC))
-    if program is None:
-        print("print_pdf.py: there is no Chromium (apt install chromium)", file=sys.stderr)
-        return 2
-    if not options.page.is_file():
-        print(f"print_pdf.py: there is no {options.page}", file=sys.stderr)
-        return 2
-    text = options.page.read_text(encoding="utf-8")
-    book = contents(text)
-    place = '<section id="start">'
-    # Beside the page, so that its pictures are found.
-    copy = options.page.with_name("book.html")
     try:
-        copy.write_text(text.replace(place, book + place, 1), encoding="utf-8")
-        said = printed(program, copy, options.pdf)
-        if book and options.pdf.is_file():
-            book = numbered(book, page_numbers(options.pdf))
-            copy.write_text(text.replace(place, book + place, 1), encoding="utf-8")
-            said = printed(program, copy, options.pdf)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        if lack := browser.missing():
+            raise OSError(lack)
+        write_book(options.page, options.pdf)
+    except (OSError, browser.PageError) as error:
         print(f"print_pdf.py: {error}", file=sys.stderr)
-        return 2
-    if not options.pdf.is_file():
-        print(f"print_pdf.py: {program} printed nothing:", file=sys.stderr)
-        sys.stderr.write(said[-2000:])
         return 2
     print(f"{options.pdf}: {options.pdf.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -1,17 +1,29 @@
-"""A cut of the tables that a program prints: some rows, some columns, in the program's own digits.
+"""Printed tables as Markdown: a program prints aligned columns for a terminal, a page has a table.
 
-A table is lines with a line of dashes below its headings, "------  ---"; a row ends the table when
-it does not keep the columns apart. What stands around a table stays; a table of which no row was
-asked for goes, with the lines that are joined to it. So does the check of a row that goes, a line
-"PASS  ROW, what was checked".
+A printed table has a line of dashes below its headings, "------  ---", and ends where a line does
+not keep the columns apart. The lines joined to it above are its title, those below its source, or
+words on it. A cut of the tables keeps some rows, by their first cells, and some columns, by their
+headings; a table of which no row was asked for goes, and so does the check of a row that goes, a
+line "PASS  ROW, what was checked".
 """
 
 import fnmatch
+import itertools
 import re
 
-from docs.site.excerpts import Problem
-
 RULE = re.compile(r"-+(?:  +-+)+")
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?%?")
+# What Markdown would read as more than a character.
+SPECIAL = re.compile(r"([\\`*<>\[\]|$~]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
+PRINTED = re.compile(r"^(?:PASS|FAIL|NOTE)\b|\S   +\S")  # lines that keep their columns
+CHECK = re.compile(r"(?:PASS|FAIL)  ([^,]+), ")
+# Columns of implementations: of the lessons' comparisons, and of the front page.
+OTHERS = {"flash", "flash 3", "efficient", "cuDNN", "math", "FA-2", "FA-3", "FA-4", "flash 4"}
+OURS = {"lesson", "determ.", "course"}
+
+
+class Problem(Exception):
+    """One sentence about what is wrong; the page and the line are added where they are known."""
 
 
 def cells(line, spans):
@@ -25,105 +37,183 @@ def cells(line, spans):
 
 
 class Table:
-    """The table whose line of dashes is lines[rule]."""
+    """The table whose line of dashes is lines[rule]: title, headings, rows."""
 
     def __init__(self, lines, rule):
-        self.spans = [m.span() for m in re.finditer("-+", lines[rule])]
+        spans = [m.span() for m in re.finditer("-+", lines[rule])]
         first, last = rule, rule + 1
 
         def heading(number):
             """Whether this line names more than the first column."""
-            return number >= 0 and any((cells(lines[number], self.spans) or [""])[1:])
+            return number >= 0 and any((cells(lines[number], spans) or [""])[1:])
 
-        if not heading(rule - 1) and heading(rule - 2) and cells(lines[rule - 1], self.spans):
+        if not heading(rule - 1) and heading(rule - 2) and cells(lines[rule - 1], spans):
             first -= 1  # below the others the name of the first column
         while heading(first - 1):
             first -= 1  # a line with nothing but a first cell is the table's title
-        while last < len(lines) and cells(lines[last], self.spans) is not None:
+        while last < len(lines) and cells(lines[last], spans) is not None:
             last += 1
-        self.first, self.last = first, last  # the lines of headings, rule and rows
-        self.heads = [cells(line, self.spans) for line in lines[first:rule]]
-        self.rows = [cells(line, self.spans) for line in lines[rule + 1 : last]]
-        raw = [line.ljust(self.spans[-1][1]) for line in lines[first:last]]
-        self.left = [
-            any(line[b - 1] == " " and line[a:b].strip() for line in raw) for a, b in self.spans
-        ]  # which columns are flush left
+        self.title = [line.strip() for line in lines[:first]]
+        heads = [cells(line, spans) for line in lines[first:rule]]
+        self.heads = [" ".join(filter(None, column)) for column in zip(*heads)]
+        self.rows = [cells(line, spans) for line in lines[rule + 1 : last]]
+        self.below = lines[last:]
 
-    def columns(self, names):
-        """The numbers of the columns with these headings, the first column before them."""
-        headings = [" ".join(filter(None, column)) for column in zip(*self.heads)]
+    def keep_columns(self, names):
+        """Keeps the first column and those with these headings."""
         chosen = [0]
         for name in names:
             matching = [
-                i for i, heading in enumerate(headings) if i and fnmatch.fnmatchcase(heading, name)
+                i for i, head in enumerate(self.heads) if i and fnmatch.fnmatchcase(head, name)
             ]
             if not matching:
-                known = ", ".join(heading for heading in headings[1:])
+                known = ", ".join(self.heads[1:])
                 raise Problem(f"the table has no column '{name}'; it has {known}.")
             chosen += [i for i in matching if i not in chosen]
-        return chosen
+        self.heads, *self.rows = [[line[i] for i in chosen] for line in (self.heads, *self.rows)]
 
-    def lines(self, rows, chosen):
-        """The table with these rows and columns."""
-        heads = [head for line in self.heads if any(head := [line[i] for i in chosen])]
-        shown = heads + [[line[i] for i in chosen] for line in rows]
-        widths = [max(len(line[i]) for line in shown) for i in range(len(chosen))]
-        lines = [
-            "  ".join(
-                text.ljust(width) if self.left[i] else text.rjust(width)
-                for text, width, i in zip(line, widths, chosen)
-            ).rstrip()
-            for line in shown
-        ]
-        lines.insert(len(heads), "  ".join("-" * width for width in widths))
-        return lines
+    def best(self):
+        """{(row, column)} of the best figures: of a shape among the implementations, of a length or
+        of all rows among the kernels."""
+        rows, heads = range(len(self.rows)), self.heads
+
+        def most(places):
+            """The places of the largest number, where there are several numbers."""
+            known = {
+                (r, c): float(self.rows[r][c])
+                for r, c in places
+                if NUMBER.fullmatch(self.rows[r][c]) and "%" not in self.rows[r][c]
+            }
+            top = max(known.values(), default=None)
+            return {place for place in known if known[place] == top} if len(known) > 1 else set()
+
+        groups = []
+        if OTHERS.intersection(heads) and "x best" in heads:
+            columns = [c for c, head in enumerate(heads) if head in OTHERS | OURS]
+            groups = [[(r, c) for c in columns] for r in rows]
+        elif " ".join(self.title).startswith("TFLOP/s:") and heads[0] == "N":
+            groups = [[(r, c) for r in rows] for c in range(1, len(heads))]
+        elif heads[0] == "kernel":
+            speed = [c for c, head in enumerate(heads) if head in ("TFLOP/s", "GB/s")][:1]
+            lengths = [row[heads.index("N")] if "N" in heads else "" for row in self.rows]
+            groups = [
+                [(r, c) for r in rows if lengths[r] == length]
+                for length in dict.fromkeys(lengths)
+                for c in speed
+            ]
+        return set().union(*map(most, groups))
+
+    def markdown(self):
+        """The lines of the table; columns of numbers are flush right, the best figures bold."""
+        marked = self.best()
+        table = [list(map(escaped, self.heads)), ["---"] * len(self.heads)]
+        for r, row in enumerate(self.rows):
+            table.append(
+                [f"**{x}**" if (r, c) in marked else escaped(x) for c, x in enumerate(row)]
+            )
+        right = [numeric([row[c] for row in self.rows]) for c in range(len(self.heads))]
+        table[1] = ["---:" if flush else "---" for flush in right]
+        widths = [max(map(len, column)) for column in zip(*table)]
+        return [
+            "| " + " | ".join(
+                x.rjust(width) if flush else x.ljust(width)
+                for x, width, flush in zip(line, widths, right)
+            ) + " |"
+            for line in table
+        ]  # fmt: skip
 
 
-def cut(lines, rows=None, columns=None):
-    """The lines with the tables cut down to these rows, by their first cells, and these columns, by
-    their headings; both may be patterns, `07_*`. None keeps all of them."""
-    result, done, found, tables = [], 0, set(), 0
-    gone, stays = set(), set()  # the first cells of rows
-    for rule in range(1, len(lines)):
-        if rule < done or not RULE.fullmatch(lines[rule].strip()):
-            continue
-        table = Table(lines, rule)
-        if not table.heads:
-            continue
-        tables += 1
-        kept = table.rows
-        if rows is not None:
-            kept = []
-            for row in table.rows:
-                matching = [name for name in rows if fnmatch.fnmatchcase(row[0], name)]
-                found.update(matching)
-                if matching:
-                    kept.append(row)
-        stays.update(row[0] for row in kept)
-        gone.update(row[0] for row in table.rows if row not in kept)
-        if kept:
-            chosen = range(len(table.spans)) if columns is None else table.columns(columns)
-            result += lines[done : table.first] + table.lines(kept, chosen)
-            done = table.last
-            continue
-        first, last = table.first, table.last
-        while first > done and lines[first - 1].strip():
-            first -= 1
-        while last < len(lines) and lines[last].strip():
-            last += 1
-        result += lines[done:first]
-        done = last
-    result += lines[done:]
-    if not tables:
+def numeric(column):
+    """Is this a column of numbers?"""
+    numbers = [x for x in column if NUMBER.fullmatch(x)]
+    return bool(numbers) and all(x in numbers or x in ("", "-") for x in column)
+
+
+def escaped(text):
+    """The text as Markdown shows it."""
+    return SPECIAL.sub(r"\\\1", text)
+
+
+def parts(lines):
+    """The output as Tables, and lists of lines that stand together."""
+    found = []
+    for filled, group in itertools.groupby(lines, lambda line: bool(line.strip())):
+        rest = list(group) if filled else []
+        while rest:
+            rules = [i for i in range(1, len(rest)) if RULE.fullmatch(rest[i].strip())]
+            made = next(
+                (t for t in (Table(rest, i) for i in rules) if any(t.heads) and t.rows), None
+            )
+            found.append(made or rest)
+            rest = made.below if made else []
+    return found
+
+
+def cut(found, rows=None, columns=None):
+    """The parts with the tables cut down to these rows and columns; both may be patterns, `07_*`.
+    None keeps all of them."""
+    if not any(isinstance(part, Table) for part in found):
         raise Problem("the program printed no table; rows and columns are of tables.")
-    missing = [name for name in rows or () if name not in found]
+    kept, names, gone, stays = [], set(), set(), set()
+    below, wanted = None, True
+    for part in found:
+        if not isinstance(part, Table):
+            # The lines below a table go with it; see parts().
+            if wanted or part is not below:
+                kept.append(part)
+            continue
+        below = part.below
+        for row in part.rows if rows is not None else []:
+            matching = [name for name in rows if fnmatch.fnmatchcase(row[0], name)]
+            names.update(matching)
+            (stays if matching else gone).add(row[0])
+        if rows is not None:
+            part.rows = [row for row in part.rows if row[0] in stays]
+        if wanted := bool(part.rows):
+            if columns is not None:
+                part.keep_columns(columns)
+            kept.append(part)
+    missing = [name for name in rows or () if name not in names]
     if missing:
         raise Problem(f"no table has a row '{missing[0]}'.")
     gone -= stays
-    checks = re.compile(r"(?:PASS|FAIL)  ([^,]+), ")
-    result = [t for t in result if not ((match := checks.match(t)) and match[1] in gone)]
-    # Where a table was left out, one blank line is enough.
-    result = [t for i, t in enumerate(result) if t.strip() or (i and result[i - 1].strip())]
-    while result and not result[-1].strip():
-        result.pop()
-    return result
+    return [
+        part if isinstance(part, Table) else lines
+        for part in kept
+        if isinstance(part, Table)
+        or (lines := [t for t in part if not ((m := CHECK.match(t)) and m[1] in gone)])
+    ]
+
+
+def markdown(lines, rows=None, columns=None):
+    """The lines of a program's output as lines of a page."""
+    found = parts(lines)
+    if rows is not None or columns is not None:
+        found = cut(found, rows, columns)
+    if not any(isinstance(part, Table) for part in found):
+        return fenced(lines)
+    result, text = [], []
+    for part, following in zip(found, [*found[1:], None]):
+        table = isinstance(part, Table)
+        source = not table and part[0].startswith("(")
+        title = not table and isinstance(following, Table) and not any(map(PRINTED.search, part))
+        if not (table or source or title):
+            text += ["", *part] if text else part
+            continue
+        if text:
+            result += [*fenced(text), ""]
+            text = []
+        if source:
+            result += [escaped(" ".join(" ".join(part).split())), ""]
+        elif words := part.title if table else part:
+            # A backslash keeps the line end.
+            result += [*"\\\n".join(f"**{escaped(line)}**" for line in words).split("\n"), ""]
+        if table:
+            result += [*part.markdown(), ""]
+    return result[:-1] if not text else [*result, *fenced(text)]
+
+
+def fenced(lines):
+    """The lines as a block of text."""
+    most = max(re.findall("`{3,}", "\n".join(lines)), key=len, default="``")
+    return [f"{most}`text", *lines, f"{most}`"]

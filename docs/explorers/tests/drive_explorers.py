@@ -3,8 +3,8 @@ controls work by mouse, keyboard and address, and nothing is cut off on a phone.
 
     python3 -m docs.explorers.tests.drive_explorers --facts explorer_facts [--write] [NAME...]
 
---write writes the still pictures, which are the scripts' own drawings. Exit status: 0 all is well,
-1 something is wrong, 2 could not be done, 77 there is no browser or no Selenium.
+--write writes the still pictures, which are the scripts' own drawings. Exit status:
+browser.run_test.
 """
 
 import argparse
@@ -73,9 +73,7 @@ BANKS = """(rows => rows.map(([width, stride, pad, swizzle]) => {
 
 def banks(window, facts):
     """Wavefronts of every request, and which lanes a bank serves in which round."""
-    yield from different(
-        "banks", window.value(f"{BANKS}({json.dumps(facts['banks'])})"), facts["banks"]
-    )
+    yield from different("banks", window.value(BANKS, facts["banks"]), facts["banks"])
 
 
 FRAGMENTS = """(() => {
@@ -125,7 +123,7 @@ DESCRIPTOR = """((facts) => {
 def descriptor(window, facts):
     """The tile's layout, the bits of descriptors, and which elements wgmma reads with one."""
     wanted = facts["descriptors"]
-    got = window.value(f"{DESCRIPTOR}({json.dumps(wanted)})")
+    got = window.value(DESCRIPTOR, wanted)
     for name, values in wanted.items():
         yield from different(f"descriptor: {name}", got[name], values)
 
@@ -159,8 +157,8 @@ def backward(window, facts):
     """Which tiles a block of keys visits, its rank in each sum; every sum is complete, in order by
     rank where it is ordered."""
     wanted = facts["backward"]
-    yield from different("backward", window.value(f"{BACKWARD}({json.dumps(wanted)})"), wanted)
-    for one, results in zip(wanted, window.value(f"{SUMS}({json.dumps(wanted)})")):
+    yield from different("backward", window.value(BACKWARD, wanted), wanted)
+    for one, results in zip(wanted, window.value(SUMS, wanted)):
         parts = {}
         for block, (tiles, ranks) in enumerate(zip(one["visits"], one["ranks"])):
             for tile, rank in zip(tiles, ranks):
@@ -191,7 +189,7 @@ def roofline(window, _):
         for kind in ("float32", "bfloat16")
         for fused in ("yes", "no")
     ]
-    values = window.value(f"{ROOFLINE}({json.dumps(asked)})")
+    values = window.value(ROOFLINE, asked)
     for (n, d, kind, fused), got in zip(asked, values):
         row, score = n * d, n * n
         # Q and K give S, S gives P, P and V give O.
@@ -211,7 +209,7 @@ def traces(window, _):
             if line not in shown or (other and other not in shown):
                 yield f"traces: {one['name']} does not show line {line} or {other}: {message}"
         state = {"kernel": one["name"], "findings": "shown"}
-        drawn = window.value(f"Explorer.all.traces.draw({json.dumps(state)}, 800).svg")
+        drawn = window.value("(state) => Explorer.all.traces.draw(state, 800).svg", state)
         for line, _, count, _ in one["traffic"]:
             if line in shown and f">{count}<" not in drawn:
                 yield f"traces: {one['name']} does not show {count} of line {line}"
@@ -269,12 +267,12 @@ def use(window, page, name):
     """Controls, keys and the address change what is shown; yields what does not."""
 
     def read():
-        return window.value(f"{READ}({json.dumps(name)})")
+        return window.value(READ, name)
 
     first = read()
-    for place in window.value(f"{EACH}({json.dumps(name)})"):
+    for place in window.value(EACH, name):
         yield f"the drawing has holes at {place}"
-    main = window.value(f"Explorer.all[{json.dumps(name)}].main")
+    main = window.value("(name) => Explorer.all[name].main", name)
     window.value("document.querySelector('.explorer-view').focus()")
     window.press("ArrowRight")
     moved = read()
@@ -284,7 +282,7 @@ def use(window, page, name):
     if moved["state"][main] == first["state"][main] or moved["svg"] == first["svg"]:
         yield "an arrow key changes nothing"
     anchor = window.value("document.querySelector('.explorer-link a').hash")
-    window.driver.get("about:blank")
+    window.page.goto("about:blank")
     window.open(page, anchor)
     again = read()
     if again["state"] != moved["state"] or again["says"] != moved["says"]:
@@ -355,12 +353,40 @@ def looks(page, name):
 
 def stills(window, name, write):
     """Writes the still picture, or yields a fault where it is not what the script draws."""
-    drawn = window.value(f"Explorer.still({json.dumps(name)})")
+    drawn = window.value("(name) => Explorer.still(name)", name)
     file = HERE / f"{name}.svg"
     if write:
         file.write_text(drawn, encoding="utf-8")
     elif not file.is_file() or file.read_text(encoding="utf-8") != drawn:
         yield f"{file.name} is not what the script draws; write it with --write"
+
+
+def look(options):
+    """(faults, a summary) of the explorers."""
+    found = []
+    text = subprocess.run([options.facts.resolve()], check=True, stdout=subprocess.PIPE).stdout
+    facts = json.loads(text)
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = pathlib.Path(scratch)
+        names = write_pages(directory)
+        names = options.names or names
+        for name in names:
+            page = directory / f"{name}.html"
+            faults = []
+            try:
+                with browser.Browser(size=(1000, 800), reduced=True) as window:
+                    window.open(page)
+                    faults += RULES[name](window, facts)
+                    faults += stills(window, name, options.write)
+                    faults += use(window, page, name)
+                    faults += window.faults()
+                faults += looks(page, name)
+            except browser.PageError as error:
+                faults.append(str(error))
+            found += [f"{name}: {fault}" for fault in faults]
+        if not options.names:
+            found += mouse(directory)
+    return found, f"{len(names)} explorers"
 
 
 def main(arguments=None):
@@ -370,39 +396,7 @@ def main(arguments=None):
     parser.add_argument("--write", action="store_true", help="write the still pictures")
     parser.add_argument("names", nargs="*", help="explorers; all without a name")
     options = parser.parse_args(arguments)
-    if lack := browser.missing():
-        print(f"skipped: {lack}; the explorers were not driven.")
-        return 77
-    found = []
-    try:
-        text = subprocess.run([options.facts.resolve()], check=True, stdout=subprocess.PIPE).stdout
-        facts = json.loads(text)
-        with tempfile.TemporaryDirectory() as scratch:
-            directory = pathlib.Path(scratch)
-            names = write_pages(directory)
-            for name in options.names or names:
-                page = directory / f"{name}.html"
-                faults = []
-                try:
-                    with browser.Browser(size=(1000, 800), reduced=True) as window:
-                        window.open(page)
-                        faults += RULES[name](window, facts)
-                        faults += stills(window, name, options.write)
-                        faults += use(window, page, name)
-                        faults += window.faults()
-                    faults += looks(page, name)
-                except browser.PageError as error:
-                    faults.append(str(error))
-                found += [f"{name}: {fault}" for fault in faults]
-            if not options.names:
-                found += mouse(directory)
-    except (OSError, ValueError, subprocess.CalledProcessError, browser.BrowserError) as error:
-        print(f"drive_explorers.py: {error}", file=sys.stderr)
-        return 2
-    for fault in found[:20]:
-        print(fault)
-    print(f"{len(options.names or names)} explorers, {len(found)} faults.")
-    return 1 if found else 0
+    return browser.run_test("drive_explorers.py", lambda: look(options))
 
 
 if __name__ == "__main__":

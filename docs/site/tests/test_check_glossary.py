@@ -31,8 +31,11 @@ Lanes. See [lesson](README.md).
 
 
 class GlossaryTest(TreeTest):
-    def check(self, text):
-        return self.run_main(check_glossary.main, self.write("glossary.md", text))
+    def check(self, text, linked="bank bank-conflict warp"):
+        self.write("docs/glossary.md", text)
+        links = (f"[x](../docs/glossary.md#{anchor})" for anchor in linked.split())
+        self.write("01_one/1_a.md", "[x](other.md#warp)\n" + "\n".join(links))
+        return self.run_main(check_glossary.main, "--root", self.root)
 
     def assert_fault(self, words, before, after):
         self.assertEqual(GOOD.count(before), 1)
@@ -50,11 +53,9 @@ class GlossaryTest(TreeTest):
         self.assertIn("'bank' must stand before 'bank conflict'", out)
 
     def test_capitals_do_not_change_the_order(self):
-        status, out, _ = self.check(
-            "# G\n\n## B\n\n### bank\n\nA. [l](a)\n\n### Barrier\n\n"
-            "A. [l](a)\n\n### bit\n\nA. [l](a)\n"
-        )
-        self.assertEqual((status, out), (0, "3 terms, 0 faults.\n"))
+        terms = (f"### {name}\n\nA. [l](a)\n\n" for name in ("bank", "Barrier", "bit"))
+        page = "# G\n\n## B\n\n" + "".join(terms)
+        self.assertEqual(self.check(page, "bank barrier bit")[:2], (0, "3 terms, 0 faults.\n"))
 
     def test_a_term_that_stands_twice_is_named(self):
         self.assert_fault("'Bank' stands here a second time", "### bank conflict", "### Bank")
@@ -73,9 +74,7 @@ class GlossaryTest(TreeTest):
         self.assert_fault("'warp' has 4 sentences", "Lanes.", "One. Two? Three!")
 
     def test_links_are_looked_for_in_lessons(self):
-        self.write("01_one/1_a.md", "[two](../docs/glossary.md#bank-conflict) [x](other.md#warp)")
-        glossary = self.write("glossary.md", GOOD)
-        status, out, _ = self.run_main(check_glossary.main, glossary, "--root", self.root)
+        status, out, _ = self.check(GOOD, "bank bank-conflict")
         self.assertEqual(status, 1)
         self.assertIn("links to 'warp'", out)
         self.assertNotIn("'bank conflict'", out)
@@ -86,6 +85,6 @@ class GlossaryTest(TreeTest):
         self.assertIn("there is no term", out)
 
     def test_a_page_that_is_not_there(self):
-        status, _, err = self.run_main(check_glossary.main, self.root / "no.md")
+        status, _, err = self.run_main(check_glossary.main, "--root", self.root)
         self.assertEqual(status, 2)
-        self.assertIn("no.md", err)
+        self.assertIn("glossary.md", err)

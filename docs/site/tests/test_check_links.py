@@ -26,7 +26,7 @@ class LinksTest(TreeTest):
             "[k](https://example.org/none#x) [l](mailto:a@b.c) [m](//example.org)\n"
             "[o](lesson/README.md?plain=1)\n"
         )
-        self.assertEqual((status, out), (0, "2 pages, 15 links, 0 broken.\n"))
+        self.assertEqual((status, out), (0, "2 pages, 15 links, 0 faults.\n"))
 
     def test_what_does_not(self):
         for target, sentence in {
@@ -46,7 +46,7 @@ class LinksTest(TreeTest):
             self.assertEqual(status, 1, target)
             self.assertIn("README.md:3: ", out)
             self.assertIn(sentence, out)
-            self.assertIn("1 broken", out)
+            self.assertIn("1 faults", out)
 
     def test_links_of_deeper_pages_are_relative_to_them(self):
         self.assertEqual(self.check("[a](../lesson/README.md) [b](../img)", "docs/deep.md")[0], 0)
@@ -58,7 +58,7 @@ class LinksTest(TreeTest):
         self.assertEqual(status, 1)
         self.assertIn("OTHER.MD:3: the link none leads to no file.", out)
         self.assertIn("README.md:2: the link OTHER.MD#none leads to no heading of OTHER.MD.", out)
-        self.assertIn("2 broken", out)
+        self.assertIn("2 faults", out)
 
     def test_build_directories_are_left_out(self):
         self.write("build/page.md", "[a](none)")

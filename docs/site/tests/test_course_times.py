@@ -3,7 +3,8 @@
 import unittest
 
 from common.classroom import catalogue
-from docs.site import chapters, course_map, gfm
+from docs.site import chapters, course_map
+from docs.site.excerpts import read_lines
 
 
 def exercise_minutes(lines):
@@ -26,7 +27,7 @@ class CourseTimesTest(unittest.TestCase):
             minutes[exercise.id[:2]] = minutes.get(exercise.id[:2], 0) + exercise.minutes
         self.assertGreater(len(minutes), 5)
         for page in chapters.lessons(course_map.ROOT):
-            said = exercise_minutes(gfm.read_lines(course_map.ROOT / page))
+            said = exercise_minutes(read_lines(course_map.ROOT / page))
             self.assertGreaterEqual(said, minutes.get(page[:2], 0), page)
 
 

@@ -1,9 +1,8 @@
 """Tests of the finished site: check_site.py alone, and the target docs on a small repository."""
 
-import os
-import pathlib
 import shutil
 import subprocess
+import sys
 import unittest
 
 from common.testing.tree import ROOT, TreeTest
@@ -96,11 +95,16 @@ int twice(int number);
 <!-- /diff -->
 
 <!-- generated: docs.records.results docs/results/one.json -->
-```text
-kernel     ms
-------  -----
-a        1.00
-```
+
+**The title**
+
+| kernel |      ms |
+| ---    |    ---: |
+| a      | 2.00    |
+| b      | **1.00** |
+
+(the source)
+
 <!-- /generated -->
 
 > [!WARNING]
@@ -245,11 +249,7 @@ class CodeFilter(TreeTest):
         self.assertIn("\\ref error_cpp2dox_could_not_read_this_file", out)
 
 
-SPHINX = os.environ.get("FA_DOCS_SPHINX", "")
-
-
 @unittest.skipUnless(shutil.which("doxygen") and shutil.which("cmake"), "needs Doxygen and CMake")
-@unittest.skipUnless(pathlib.Path(SPHINX).is_file(), "needs Sphinx, which the target docs fetches")
 class Target(TreeTest):
     """Runs the real docs/CMakeLists.txt; the directory's name has a space in it."""
 
@@ -291,7 +291,7 @@ class Target(TreeTest):
     def build(self):
         """Returns (exit status, everything that was printed)."""
         configure = ["cmake", "-S", self.root, "-B", self.root / "build"]
-        configure += [f"-DFA_DOCS_SPHINX={SPHINX}"]
+        configure += [f"-DFA_DOCS_PYTHON={sys.executable}"]
         if shutil.which("ninja"):
             configure += ["-G", "Ninja"]
         out = ""
@@ -347,6 +347,9 @@ class Target(TreeTest):
             )
         with self.subTest("a printed table"):
             self.assertRegex(first, r'<table class="[^"]*results[^"]*">')
+            self.assertRegex(first, r'(?s)<td class="[^"]*\bbest\b[^"]*"><p>1.00</p>')
+            self.assertRegex(first, r'<p class="printed-title"><strong>The title')
+            self.assertIn('<p class="printed-source">(the source)', first)
             self.assertIn('href="../files/docs/results/one.json"', first)
         with self.subTest("an alert"):
             self.assertRegex(first, r'(?s)<div class="admonition warning">.*?Take care')

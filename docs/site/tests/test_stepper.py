@@ -1,5 +1,5 @@
 """Tests of the tile stepper's tools that need no browser: its files, how its numbers are compared,
-and what is said where there is no browser or no Selenium."""
+and what is said where there is no browser or no Playwright."""
 
 import json
 import os
@@ -78,28 +78,24 @@ class Numbers(unittest.TestCase):
 
 class Skipped(TreeTest):
     def both_say(self, words):
+        self.write("index.html", "")
         for main, option in ((drive_site.main, "--html"), (drive_stepper.main, "--program")):
             status, out, _ = self.run_main(main, option, self.root)
-            self.assertEqual(status, 77)
-            self.assertRegex(out, rf"^skipped: {words} \(apt install [^\n]*\n$")
+            self.assertEqual((status, out), (77, f"skipped: {words}.\n"))
 
-    def test_without_selenium(self):
-        with mock.patch("docs.site.browser.webdriver", None):
-            self.both_say("this Python has no Selenium")
+    def test_without_playwright(self):
+        with mock.patch("docs.site.browser.sync_playwright", None):
+            self.both_say("this Python has no Playwright (./learn docs installs it)")
 
-    def test_without_a_browser_or_its_driver(self):
-        environment = {"PATH": str(self.root), "CHROME": "", "CHROMEDRIVER": ""}
+    def test_without_a_browser(self):
         with (
-            mock.patch.dict(os.environ, environment),
-            mock.patch.multiple("docs.site.browser", MAC="/none", webdriver=True),
+            mock.patch.dict(os.environ, {"PATH": str(self.root), "CHROME": ""}),
+            mock.patch.multiple("docs.site.browser", MAC="/none", sync_playwright=True),
         ):
-            self.both_say("there is no Chromium")
-            self.write("chromium", "", mode=0o755)
-            self.both_say("there is no chromedriver")
+            self.both_say("there is no Chromium (apt install chromium)")
 
     def test_without_a_site(self):
-        with mock.patch("docs.site.browser.missing", return_value=None):
-            status, out, _ = self.run_main(drive_site.main, "--html", self.root)
+        status, out, _ = self.run_main(drive_site.main, "--html", self.root)
         self.assertEqual(status, 77)
         self.assertRegex(out, r"^skipped: there is no site in [^\n]*\n$")
 

@@ -16,7 +16,7 @@ document.addEventListener("DOMContentLoaded", () => {
         const now = head.getAttribute("aria-sort");
         for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
         // Numbers first from large to small, then back, then as printed.
-        const numeric = head.classList.contains("number");
+        const numeric = head.classList.contains("text-right");
         const order = numeric ? ["descending", "ascending"] : ["ascending", "descending"];
         const next = order[order.indexOf(now) + 1];
         if (next) head.setAttribute("aria-sort", next);

@@ -1,0 +1,216 @@
+"""What the comments of the sync tool become on the site, with the blocks that follow them.
+
+<!-- listing: FILE#TAG -->       a caption: file, lines, links into the reference of the code
+<!-- diff: OLD NEW -->           a caption with links to both files
+<!-- generated: COMMAND -->      tables that sort and filter, and where they come from
+<!-- on the site: FILE.html -->  that file of HTML, and the files that it names
+<!-- navigation -->              nothing: the theme has its own links
+"""
+
+import pathlib
+import posixpath
+import re
+
+from docutils import nodes
+from sphinx.transforms import SphinxTransform
+from sphinx.util import logging
+
+from docs.site import excerpts, sync_pages
+from docs.site.links import page_of
+
+LOG = logging.getLogger(__name__)
+ON_SITE = re.compile(r"<!-- on the site: (?P<file>[\w./-]+\.html) -->\s*")
+ON_SITE_END, DIFF_END, GENERATED_END = (
+    f"<!-- /{name} -->" for name in ("on the site", "diff", "generated")
+)
+ASSET = re.compile(r'\b(src|href)="([\w./-]+\.(?:js|css|json|svg|png))"')
+RECORD = re.compile(r"docs/results/\w+\.json")
+FILTERED_FROM, SORTED_FROM, MANY_COLUMNS = 10, 5, 10  # rows, rows, columns
+# Made here and not by the script, so that nothing moves when the script runs.
+FILTER = (
+    '<label class="results-filter">Rows with '
+    '<input type="search" placeholder="words, such as 128 causal 4096"></label>'
+)
+
+
+def link(text, uri, **attributes):
+    """A link in a caption; `reference:` begins what Doxygen writes."""
+    return nodes.reference("", text, refuri=uri, internal=False, **attributes)
+
+
+def previous_step(root, path):
+    """The file of the step before this one in its ladder, or None."""
+    match = re.fullmatch(r"(\d\d_\w+/kernels)/(\d\d)_\w+\.cuh", path)
+    if not match:
+        return None
+    for number in range(int(match[2]) - 1, 0, -1):
+        files = sorted((root / match[1]).glob(f"{number:02d}_*.cuh"))
+        if files:
+            return files[0].relative_to(root).as_posix()
+    return None
+
+
+def styled(node):
+    """The nodes that stand for a part of a printed block."""
+    if isinstance(node, nodes.table):
+        rows = len(node.next_node(nodes.tbody))
+        node["classes"].append("results")
+        if rows >= SORTED_FROM:
+            node["classes"].append("sortable")
+        if node.next_node(nodes.tgroup)["cols"] >= MANY_COLUMNS:
+            node["classes"].append("many")
+        for strong in list(node.findall(nodes.strong)):  # the best figures
+            strong.parent.parent["classes"].append("best")
+            strong.replace_self(strong.children)
+        if rows >= FILTERED_FROM:
+            return [nodes.raw("", FILTER, format="html", classes=["results-filter"]), node]
+    elif isinstance(node, nodes.paragraph):
+        source = node.astext().startswith("(")
+        node["classes"].append("printed-source" if source else "printed-title")
+    return [node]
+
+
+def origin(command):
+    """The line below a block: its command, or the records that it read."""
+    records = list(dict.fromkeys(RECORD.findall(command)))
+    line = nodes.paragraph("", "", classes=["printed-origin"])
+    if not records:
+        line += [nodes.Text("Printed by "), nodes.literal("", command)]
+        return line
+    for i, record in enumerate(records):
+        line += nodes.Text(", " if i else "Records: " if len(records) > 1 else "Record: ")
+        line += link(record.rsplit("/", 1)[-1], "/" + record)
+    return line
+
+
+class CommentBlocks(SphinxTransform):
+    """The comments of the sync tool, with the blocks that follow them."""
+
+    default_priority = 300
+
+    def apply(self, **_):
+        self.page = page_of(self.env, self.env.docname)
+        self.root = pathlib.Path(self.env.srcdir)
+        for raw in list(self.document.findall(nodes.raw)):
+            text = raw.rawsource or raw.astext()
+            if raw not in raw.parent.children or not text.lstrip().startswith("<!--"):
+                continue
+            self.comment(raw, text.strip())
+
+    def comment(self, raw, text):
+        if match := ON_SITE.fullmatch(text):
+            self.on_site(raw, match["file"])
+        elif match := sync_pages.LISTING.match(text):
+            self.listing(raw, match["path"], match["tag"])
+        elif match := sync_pages.DIFF.match(text):
+            self.diff(raw, match["old"], match["new"])
+        elif match := sync_pages.GENERATED.match(text):
+            self.printed(raw, match["command"])
+        elif sync_pages.NAVIGATION.match(text):
+            self.navigation(raw)
+        raw.parent.remove(raw)
+
+    def after(self, raw, kind):
+        """The node after a comment, when it is of this kind."""
+        node = raw.next_node(descend=False, siblings=True)
+        return node if isinstance(node, kind) else None
+
+    def until(self, raw, end):
+        """The nodes between a comment and the one that ends its block, taken from the page. Behind
+        </details> a comment is one piece of HTML with it."""
+        found, node = [], raw.next_node(descend=False, siblings=True)
+        while node is not None and not (isinstance(node, nodes.raw) and end in node.astext()):
+            found.append(node)
+            node = node.next_node(descend=False, siblings=True)
+        if node is None:
+            LOG.warning("%s is missing", end, location=raw)
+            return []
+        for taken in [*found, node]:
+            taken.parent.remove(taken)
+        return found
+
+    def note(self, key, word):
+        """Adds a word to what is known of the page."""
+        known = self.env.metadata[self.env.docname]
+        known[key] = known.get(key, "") + word + " "
+
+    def listing(self, raw, path, tag):
+        block = self.after(raw, nodes.literal_block)
+        if block is None:
+            return
+        lines = excerpts.read_lines(self.root / path)
+        numbers = excerpts.region(lines, path, tag)
+        while numbers and not lines[numbers[0]].strip():
+            numbers = numbers[1:]
+        first, last = numbers[0] + 1, numbers[-1] + 1
+        self.note("listed", path)
+        parts = [link(path, f"reference:{path}#{first}"), nodes.Text(f", lines {first} to {last}")]
+        parts += self.more(path)
+        self.captioned(block, parts)
+
+    def more(self, path):
+        """Further links of a caption: documentation, difference to the step before."""
+        parts = [nodes.Text(" · "), link("documentation", f"documentation:{path}")]
+        before = previous_step(self.root, path)
+        if before:
+            number = pathlib.PurePosixPath(before).name.split("_")[0]
+            parts += [nodes.Text(" · "), link(f"changes since {number}", f"changes:{path}")]
+        return parts
+
+    def diff(self, raw, old, new):
+        old, new = old.partition("#")[0], new.partition("#")[0]
+        if "/" not in new:
+            new = posixpath.join(posixpath.dirname(old), new)
+        self.note("listed", new)
+        name = posixpath.basename(old)
+        parts = [nodes.Text("What "), link(new, f"reference:{new}")]
+        if old != new:
+            parts += [nodes.Text(" changes in "), link(name, f"reference:{old}")]
+        parts += self.more(new)
+        # The folded link to the whole file is for GitHub.
+        block = next(
+            (n for n in self.until(raw, DIFF_END) if isinstance(n, nodes.literal_block)), None
+        )
+        if block is not None:
+            raw.parent.insert(raw.parent.index(raw), block)
+            self.captioned(block, parts)
+
+    @staticmethod
+    def captioned(block, parts):
+        wrapper = nodes.container("", classes=["listing"])
+        block.replace_self(wrapper)
+        wrapper += [nodes.paragraph("", "", *parts, classes=["listing-caption"]), block]
+
+    def printed(self, raw, command):
+        box = nodes.container("", classes=["printed"])
+        for node in self.until(raw, GENERATED_END):
+            box += styled(node)
+        box += origin(command)
+        raw.parent.insert(raw.parent.index(raw), box)
+
+    def on_site(self, raw, name):
+        if self.app.builder.name != "html":
+            return  # a book has the picture
+        self.until(raw, ON_SITE_END)
+        file = self.root / posixpath.dirname(self.page) / name
+        if not file.is_file():
+            LOG.warning("there is no %s beside the page", name, location=raw)
+            return
+        self.env.note_dependency(str(file))
+
+        def named(match):
+            path = posixpath.join(posixpath.dirname(name), match[2])
+            self.note("assets", path)
+            return f'{match[1]}="{path}"'
+
+        text = ASSET.sub(named, file.read_text(encoding="utf-8"))
+        raw.parent.insert(raw.parent.index(raw), nodes.raw("", text, format="html"))
+
+    @staticmethod
+    def navigation(raw):
+        node = raw.next_node(descend=False, siblings=True)
+        if isinstance(node, nodes.paragraph):
+            node.parent.remove(node)
+        index = raw.parent.index(raw)
+        if index and isinstance(raw.parent[index - 1], nodes.transition):
+            raw.parent.remove(raw.parent[index - 1])

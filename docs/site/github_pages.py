@@ -1,0 +1,90 @@
+"""GitHub's Markdown on the site: formulas, alerts, links and anchors, drawings in their size."""
+
+import math
+import pathlib
+import re
+
+from docutils import nodes
+from sphinx.transforms import SphinxTransform
+
+from docs.site.links import OTHER_SITE, from_root, page_of
+
+ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\]\s*")
+LETTERS, PHONE = 12, 420  # pixels: the smallest letters of a drawing; what a phone shows whole
+
+
+class GithubMarkdown(SphinxTransform):
+    """Formulas, alerts, and anchors of headings as GitHub has them."""
+
+    default_priority = 310
+
+    def apply(self, **_):
+        for literal in list(self.document.findall(nodes.literal)):
+            self.formula(literal)
+        for block in list(self.document.findall(nodes.literal_block)):
+            if block.get("language") == "math":
+                formula = nodes.math_block("", block.astext(), nowrap=True, number=None, label=None)
+                block.replace_self(formula)
+            elif block.get("language") == "cuda":
+                block["language"] = "cpp"
+        for quote in list(self.document.findall(nodes.block_quote)):
+            self.alert(quote)
+        page = page_of(self.env, self.env.docname)
+        for reference in self.document.findall(nodes.reference):
+            uri = reference.get("refuri", "")
+            if uri and not OTHER_SITE.match(uri) and not uri.startswith("/"):
+                reference["refuri"] = "/" + from_root(page, uri)
+        for image in list(self.document.findall(nodes.image)):
+            self.drawing(image)
+        for section in self.document.findall(nodes.section):
+            section["ids"] = [section["slug"]]
+
+    def drawing(self, image):
+        """A drawing in a paragraph of its own: so wide that its smallest letters have 12 pixels."""
+        paragraph = image.parent
+        if not isinstance(paragraph, nodes.paragraph) or len(paragraph) != 1:
+            return
+        box = nodes.container("", image, classes=["drawing"])
+        paragraph.replace_self(box)
+        file = pathlib.Path(self.env.doc2path(self.env.docname)).parent / image["uri"]
+        if file.suffix != ".svg" or not file.is_file():
+            return
+        text = file.read_text(encoding="utf-8")
+        width, height = (
+            float(found[1]) if (found := re.search(rf'<svg[^>]*? {name}="([\d.]+)', text)) else 0
+            for name in ("width", "height")
+        )
+        letters = min(map(float, re.findall(r'font-size="([\d.]+)', text)), default=LETTERS)
+        shown = math.ceil(width * max(1, LETTERS / letters))
+        image["width"] = f"{shown}px"
+        if width and height:
+            image["classes"].append(f"size-{shown}-{round(shown * height / width)}")
+        if shown > PHONE:
+            image["classes"].append("wide")
+
+    @staticmethod
+    def formula(literal):
+        """$`x`$: a literal between two dollars."""
+        parent = literal.parent
+        index = parent.index(literal)
+        if not 0 < index < len(parent) - 1:
+            return
+        before, after = parent[index - 1], parent[index + 1]
+        if not (isinstance(before, nodes.Text) and isinstance(after, nodes.Text)):
+            return
+        if before.endswith("$") and after.startswith("$"):
+            literal.replace_self(nodes.math("", literal.astext()))
+            parent.replace(before, nodes.Text(before[:-1]))
+            parent.replace(after, nodes.Text(after[1:]))
+
+    @staticmethod
+    def alert(quote):
+        """> [!NOTE]: an admonition."""
+        first = quote[0] if quote.children else None
+        if not isinstance(first, nodes.paragraph) or not isinstance(first[0], nodes.Text):
+            return
+        match = ALERT.match(first[0])
+        if not match:
+            return
+        first.replace(first[0], nodes.Text(first[0][match.end() :]))
+        quote.replace_self(getattr(nodes, match[1].lower())("", *quote.children))

@@ -1,0 +1,155 @@
+"""Tests of tables.py: which text is a table, which part of it was asked for, which figures are the
+best."""
+
+import unittest
+
+from docs.site.tables import Problem, Table, escaped, markdown
+
+TABLES = """First
+               rate  rate
+kernel     ms   old     %
+---------  --  ----  ----
+01_a        3  12.5    50
+01_a, big   4     -  12.5
+02_b       11   0.5     1
+(GPU, date:
+ command)
+
+Words between.
+
+kernel  ms
+------  --
+02_b     3
+64 steps: that is all
+
+PASS  01_a, formula: no unexpected elements
+PASS  02_b, formula: no unexpected elements
+PASS  both: no findings
+"""
+SECOND = "**Words between.**\n\n| kernel |   ms |\n| ---    | ---: |\n| 02_b   |    3 |\n\n"
+CHECKS = """PASS  01_a, formula: no unexpected elements
+PASS  02_b, formula: no unexpected elements
+PASS  both: no findings
+```"""
+
+
+def shown(text, **chosen):
+    return "\n".join(markdown(text.rstrip().split("\n"), **chosen))
+
+
+class Markdown(unittest.TestCase):
+    def test_tables_titles_sources_and_text(self):
+        self.assertEqual(
+            shown(TABLES),
+            """**First**
+
+| kernel    |   ms | rate old | rate % |
+| ---       | ---: |     ---: |   ---: |
+| 01_a      |    3 |     12.5 |     50 |
+| 01_a, big |    4 |        - |   12.5 |
+| 02_b      |   11 |      0.5 |      1 |
+
+(GPU, date: command)
+
+"""
+            + SECOND
+            + "```text\n64 steps: that is all\n\n"
+            + CHECKS,
+        )
+
+    def test_output_without_a_table_stays_as_it_is(self):
+        self.assertEqual(shown("a   b\n\n(c)"), "```text\na   b\n\n(c)\n```")
+        self.assertEqual(shown("a\n---\n```x"), "````text\na\n---\n```x\n````")
+
+    def test_a_title_of_two_lines_and_columns_that_are_none(self):
+        text = "words\nmore\na  b\n-  -\n1  2\n\nPASS  x\n\na  b\n-  -\n1  c"
+        self.assertEqual(
+            shown(text).split("\n\n"),
+            [
+                "**words**\\\n**more**",
+                "|    a |    b |\n| ---: | ---: |\n|    1 |    2 |",
+                "```text\nPASS  x\n```",
+                "|    a | b   |\n| ---: | --- |\n|    1 | c   |",
+            ],
+        )
+
+    def test_what_markdown_would_read_as_more_than_text(self):
+        for text, wanted in {
+            "max|o - r| < 1e-3": "max\\|o - r\\| \\< 1e-3",
+            "flash<64, 2>": "flash\\<64, 2\\>",
+            "07_matmul_naive": "07_matmul_naive",
+            "__global__ a_ *x* `y` [z] $k$ ~": (
+                "\\_\\_global\\_\\_ a\\_ \\*x\\* \\`y\\` \\[z\\] \\$k\\$ \\~"
+            ),
+        }.items():
+            self.assertEqual(escaped(text), wanted)
+
+
+class Cuts(unittest.TestCase):
+    def test_rows(self):
+        self.assertEqual(
+            shown(TABLES, rows=["01_a"]),
+            "**First**\n\n| kernel |   ms | rate old | rate % |\n"
+            "| ---    | ---: |     ---: |   ---: |\n| 01_a   |    3 |     12.5 |     50 |\n\n"
+            "(GPU, date: command)\n\n```text\nWords between.\n\n"
+            "PASS  01_a, formula: no unexpected elements\nPASS  both: no findings\n```",
+        )
+
+    def test_patterns_and_columns(self):
+        self.assertEqual(
+            shown(TABLES, rows=["01_a*", "02_b"], columns=["ms"]),
+            "**First**\n\n| kernel    |   ms |\n| ---       | ---: |\n| 01_a      |    3 |\n"
+            "| 01_a, big |    4 |\n| 02_b      |   11 |\n\n(GPU, date: command)\n\n"
+            f"{SECOND}```text\n64 steps: that is all\n\n{CHECKS}",
+        )
+
+    def test_problems(self):
+        for chosen, words in (
+            ({"rows": ["01_a", "03_c"]}, "no table has a row '03_c'."),
+            ({"columns": ["GB/s"]}, "the table has no column 'GB/s'; it has ms, rate old, rate %."),
+        ):
+            with self.assertRaisesRegex(Problem, words):
+                shown(TABLES, **chosen)
+        with self.assertRaisesRegex(Problem, "the program printed no table;"):
+            shown("words", rows=["a"])
+
+
+class Best(unittest.TestCase):
+    def best(self, text):
+        lines = text.split("\n")
+        table = Table(lines, next(i for i, line in enumerate(lines) if line.startswith("---")))
+        return {(table.rows[r][0], table.heads[c], table.rows[r][c]) for r, c in table.best()}
+
+    def test_of_the_kernels_of_each_length(self):
+        text = (
+            "kernel     N     ms  TFLOP/s\n------  ----  -----  -------\n"
+            "a       1024  3.000     1.00\nb       1024  2.000     1.50\n"
+            "a       2048  1.000     9.00"
+        )
+        self.assertEqual(self.best(text), {("b", "TFLOP/s", "1.50")})
+        self.assertIn("| b      | 1024 | 2.000 | **1.50** |", shown(text))
+
+    def test_of_each_column_of_lengths(self):
+        text = (
+            "TFLOP/s: bfloat16\nN      1024  2048\n-----  ----  ----\na      1.00     -\n"
+            "b      2.00  3.00\nc      2.00  4.00"
+        )
+        self.assertEqual(
+            self.best(text), {("b", "1024", "2.00"), ("c", "1024", "2.00"), ("c", "2048", "4.00")}
+        )
+
+    def test_of_the_implementations_of_each_shape(self):
+        text = (
+            "type        N  lesson  flash  flash 3  flash 3 det  x best  best\n"
+            "--------  ---  ------  -----  -------  -----------  ------  -----\n"
+            "bfloat16  512   426.2  264.7    330.4        500.0   1.094  cuDNN\n"
+            "float16   512   285.7  305.9        -            -   0.934  flash\n"
+            "float32   512    41.2      -        -            -   1.259  -"
+        )
+        self.assertEqual(
+            self.best(text), {("bfloat16", "lesson", "426.2"), ("float16", "flash", "305.9")}
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
