@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from common.classroom import catalogue, grading, mutants
+from common.classroom import catalogue, grading, mutants, numbers
 
 
 def first_refusal(results):
@@ -32,16 +32,8 @@ def one_line(message):
 def grade_case(toolchain, exercise, kind, name, answer, stage, says):
     """Grades one answer as the gate wants it; returns a row of the table."""
     began = time.monotonic()
-    have = []  # the grader's stages, of interest once for each exercise: for its solution
-
-    def inspect(program):
-        have.extend(stages_of(program))
-
-    refusal = first_refusal(
-        grading.grade(toolchain, exercise, answer, inspect=inspect if kind == "solution" else None)
-    )
-    if kind == "solution" and exercise.predicts:
-        have += [question["name"] for question in grading.questions(toolchain, exercise)]
+    refusal = first_refusal(grading.grade(toolchain, exercise, answer))
+    have = graded(toolchain, exercise) if kind == "solution" else []
     wanted = list(exercise.points)[1:]
     row = {
         "exercise": exercise.id,
@@ -56,7 +48,7 @@ def grade_case(toolchain, exercise, kind, name, answer, stage, says):
         if refusal:
             row["fault"] = f"must pass, and is refused: {refusal.message}"
         elif kind == "solution" and have != wanted:
-            row["fault"] = f"exercise.json has the stages {wanted}, and the grader {have}"
+            row["fault"] = f"lesson.json has the stages {wanted}, and the grader {have}"
     elif not refusal:
         row["fault"] = f"must be refused by '{stage}', and passes"
     elif refusal.name != stage:
@@ -89,9 +81,19 @@ def few_styles(chosen):
     ]
 
 
-def stages_of(program):
-    """The stages that a compiled grader has."""
-    return subprocess.run([str(program), "--stages"], capture_output=True, text=True).stdout.split()
+def unlisted(root):
+    """Faults: folders of exercises that the lesson's lesson.json does not have."""
+    tasks = {task.parent for task in root.glob("[0-9][0-9]_*/exercises/*/task.md")}
+    missing = tasks - {exercise.folder for exercise in catalogue.exercises(root)}
+    return [f"{folder} is not listed in lesson.json" for folder in sorted(missing)]
+
+
+def graded(toolchain, exercise):
+    """The stages that an exercise's grader has, or its questions."""
+    if exercise.predicts:
+        return [question["name"] for question in numbers.questions(toolchain, exercise)]
+    words = [str(toolchain.grader(exercise)), "--stages"]
+    return subprocess.run(words, capture_output=True, text=True).stdout.split()
 
 
 def main(arguments, root, toolchain):
@@ -128,7 +130,7 @@ def main(arguments, root, toolchain):
         return print_times(tools, chosen)
     if options.mutants is not None:
         return grade_mutants(tools, chosen, options)
-    work, faults = [], few_styles(chosen)
+    work, faults = [], few_styles(chosen) + unlisted(root)
     began = time.monotonic()
     for exercise in chosen:
         if len(exercise.hints()) != 3:
@@ -187,7 +189,7 @@ def grade_mutants(tools, chosen, options):
         equivalent = mutants.equivalent(exercise)
         known = {key for m in found for key in m.keys}
         for change in equivalent.keys() - known:
-            print(f"FAULT: {exercise.id}/equivalent.txt has no mutant {change[0]} -> {change[1]}")
+            print(f"FAULT: {exercise.id}/cases.txt: there is no mutant {change[0]} -> {change[1]}")
             return 1
         found = mutants.sample(found, options.mutants) if options.mutants else found
         work += [(exercise, m) for m in found if not m.keys & equivalent.keys()]

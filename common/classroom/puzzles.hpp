@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "common/classroom/lab.hpp"
-#include "common/classroom/puzzle.hpp"
 
 namespace fa::classroom {
 

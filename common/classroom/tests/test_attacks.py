@@ -8,8 +8,8 @@ import time
 import unittest
 import unittest.mock
 
-from common.classroom import grading, sandbox
-from common.classroom.tests.support import exercise, toolchain
+from common.classroom import grading, sandbox, stage, toolchain
+from common.classroom.tests import support
 
 STEP = "    const auto m = std::max(x.m, s);\n"  # inside the solution's function
 
@@ -26,14 +26,14 @@ class Attacks(unittest.TestCase):
         patch = unittest.mock.patch.object(tempfile, "tempdir", str(cls.own))
         patch.start()
         cls.addClassCleanup(patch.stop)
-        cls.tools = toolchain()
-        cls.one_step = exercise("03_one_step")
+        cls.tools = support.toolchain()
+        cls.one_step = support.exercise("03_one_step")
         cls.layers = "\n".join(sandbox.layers(cls.tools.confine))
-        cls.usual, grading.RUN.seconds = grading.RUN.seconds, 2
+        cls.usual, stage.RUN.seconds = stage.RUN.seconds, 2
 
     @classmethod
     def tearDownClass(cls):
-        grading.RUN.seconds = cls.usual
+        stage.RUN.seconds = cls.usual
 
     def attack(self, code, headers="", outside=""):
         """Grades the right solution with `code` put into it."""
@@ -161,6 +161,7 @@ class Attacks(unittest.TestCase):
         root = self.one_step.root
         for name in (
             f"{folder}/frame.txt",
+            f"{folder}/cases.txt",
             f"{folder}/grader.cpp",
             f"{root}/{folder}/frame.txt",
             f"../../../..{root}/{folder}/frame.txt",
@@ -281,7 +282,7 @@ class Attacks(unittest.TestCase):
         self.assertTrue(all(result.passed for result in results), [r.message for r in results])
 
     def test_processes_share_one_limit_of_memory(self):
-        limit, grading.RUN.memory = grading.RUN.memory, 600
+        limit, stage.RUN.memory = stage.RUN.memory, 600
         try:
             result = self.easy(
                 "for (int i = 0; i < 4; ++i) if (fork() == 0) { "
@@ -292,7 +293,7 @@ class Attacks(unittest.TestCase):
                 "#include <cstdlib>\n#include <unistd.h>",
             )
         finally:
-            grading.RUN.memory = limit
+            stage.RUN.memory = limit
         self.assertEqual(result.verdict, "refused")
         self.assertIn("more memory", result.message)
         self.assertLess(result.seconds, 3)
@@ -387,7 +388,7 @@ class Attacks(unittest.TestCase):
         self.assertIn("it threw", self.easy("throw 7;").message)
 
     def test_a_compiler_without_end_is_ended(self):
-        limit, grading.COMPILE.seconds = grading.COMPILE.seconds, 4
+        limit, toolchain.COMPILE.seconds = toolchain.COMPILE.seconds, 4
         try:
             deep = (
                 "template <int n> struct Deep { static constexpr long value = Deep<n - 1>::value + "
@@ -399,7 +400,7 @@ class Attacks(unittest.TestCase):
                 self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
                 self.assertLess(result.seconds, 20)
         finally:
-            grading.COMPILE.seconds = limit
+            toolchain.COMPILE.seconds = limit
 
     def test_its_folder_goes_away(self):
         self.attack(
