@@ -351,9 +351,9 @@ std::string pattern(const std::vector<double>& out, const std::vector<double>& r
   const std::string place = lines_of(wrong, count / cols, cols);
   const std::string there = place.empty() ? "" : "; " + place;
   if (all([](double x, double y) { return std::isnan(x) && !std::isnan(y); })) {
-    return (wrong.size() == count ? "every number is NaN: what is infinity - infinity, 0 / 0, or "
-                                    "was never written?"
-                                  : "NaN where a number is right") +
+    return (wrong.size() == count
+                ? "every number is NaN: what is infinity - infinity, 0 / 0, or was never written?"
+                : "NaN where a number is right") +
            there;
   }
   if (all([](double x, double y) { return std::isinf(x) && std::isfinite(y); })) {

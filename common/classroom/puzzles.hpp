@@ -38,8 +38,7 @@ struct PuzzleCase {
   std::int64_t per_thread = 1;
   /// What to tell when several threads write the same element.
   std::string twice =
-      "each element of the output belongs to one thread. A kernel has no "
-      "loop over all elements: "
+      "each element of the output belongs to one thread. A kernel has no loop over all elements: "
       "the launch has taken its place";
 };
 

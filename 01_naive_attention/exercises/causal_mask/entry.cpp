@@ -4,9 +4,8 @@
 using Scores = fa::Matrix<double>;
 
 //! [entry]
-FA_ENTRY(mask,
-         [](const Scores& q, const Scores& k, std::int64_t prefix, Scores s) {
-           student::mask_behind_prefix<double>(q, k, prefix, s);
-           return s;
-         });
+FA_ENTRY(mask, [](const Scores& q, const Scores& k, std::int64_t prefix, Scores s) {
+  student::mask_behind_prefix<double>(q, k, prefix, s);
+  return s;
+});
 //! [entry]

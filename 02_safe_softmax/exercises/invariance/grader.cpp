@@ -12,8 +12,8 @@ enum class Divide { kSum, kMax };
 
 // A softmax with some choices, in the type T.
 template <class T>
-Row softmax(const Row& scores, bool shifted, double start, double base,
-            Divide divide, double clip) {
+Row softmax(const Row& scores, bool shifted, double start, double base, Divide divide,
+            double clip) {
   const double minus_infinity = -std::numeric_limits<double>::infinity();
   double m = start;
   for (const double s : scores) m = std::max(m, s);
@@ -31,8 +31,7 @@ Row softmax(const Row& scores, bool shifted, double start, double base,
   if (blind) sum = largest = 1;
   Row weights;
   for (const T x : e) {
-    weights.push_back(
-        static_cast<double>(x / (divide == Divide::kSum ? sum : largest)));
+    weights.push_back(static_cast<double>(x / (divide == Divide::kSum ? sum : largest)));
   }
   return weights;
 }
@@ -59,43 +58,30 @@ void must_refuse(const Softmax& wrong, const std::string& which) {
     for (const double p : probs) gave_nan |= std::isnan(p);
     return probs;
   });
-  require(!accepted, "your test accepts the one " + which +
-                         (gave_nan ? ". It returned NaN to your test, and "
-                                     "NaN > tolerance is false"
-                                   : ""));
+  require(!accepted,
+          "your test accepts the one " + which +
+              (gave_nan ? ". It returned NaN to your test, and NaN > tolerance is false" : ""));
 }
 
 }  // namespace
 
 FA_STAGE(easy) {
-  require(is_right(right<double>),
-          "your test refuses the safe softmax in float64");
-  require(
-      is_right(right<float>),
-      "your test refuses the safe softmax in float32, which is right up to "
-      "rounding");
+  require(is_right(right<double>), "your test refuses the safe softmax in float64");
+  require(is_right(right<float>),
+          "your test refuses the safe softmax in float32, which is right up to rounding");
 }
 
 FA_STAGE(odd) {
   must_refuse(
-      [](const Row& s) {
-        return softmax<float>(s, false, kLowest, kE, Divide::kSum, kNoClip);
-      },
+      [](const Row& s) { return softmax<float>(s, false, kLowest, kE, Divide::kSum, kNoClip); },
       "that overflows: it does not subtract the maximum");
+  must_refuse([](const Row& s) { return softmax<double>(s, true, 0, kE, Divide::kSum, kNoClip); },
+              "whose maximum starts at 0: it fails where all scores are negative");
   must_refuse(
-      [](const Row& s) {
-        return softmax<double>(s, true, 0, kE, Divide::kSum, kNoClip);
-      },
-      "whose maximum starts at 0: it fails where all scores are negative");
-  must_refuse(
-      [](const Row& s) {
-        return softmax<double>(s, true, kLowest, kE, Divide::kMax, kNoClip);
-      },
+      [](const Row& s) { return softmax<double>(s, true, kLowest, kE, Divide::kMax, kNoClip); },
       "that divides by the largest and not by the sum");
   must_refuse(
-      [](const Row& s) {
-        return softmax<double>(s, true, kLowest, 2, Divide::kSum, kNoClip);
-      },
+      [](const Row& s) { return softmax<double>(s, true, kLowest, 2, Divide::kSum, kNoClip); },
       "with base 2");
   must_refuse(
       [](const Row& s) {
@@ -118,15 +104,9 @@ FA_STAGE(odd) {
         return right<double>(limited);
       },
       "that clips scores at 700, and shifts them only then");
+  must_refuse([](const Row& s) { return Row(s.size(), 1.0 / double(s.size())); },
+              "that gives equal probabilities");
   must_refuse(
-      [](const Row& s) { return Row(s.size(), 1.0 / double(s.size())); },
-      "that gives equal probabilities");
-  must_refuse(
-      [](const Row& s) {
-        return softmax<double>(s, true, kLowest, kE, Divide::kSum, 10);
-      },
-      "that clips differences at 10: far below the maximum its probabilities "
-      "are "
-      "too "
-      "large");
+      [](const Row& s) { return softmax<double>(s, true, kLowest, kE, Divide::kSum, 10); },
+      "that clips differences at 10: far below the maximum its probabilities are too large");
 }

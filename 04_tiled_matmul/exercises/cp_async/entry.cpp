@@ -15,8 +15,7 @@ double copies_in_flight(const Seen& seen, int tiles) {
     if (touch.thread != 0 || !touch.shared) continue;
     if (touch.write) {
       in_flight += touch.landed ? -1 : 1;
-    } else if (reads++ % reads_of_a_tile == 0 &&
-               reads / reads_of_a_tile + 2 < tiles) {
+    } else if (reads++ % reads_of_a_tile == 0 && reads / reads_of_a_tile + 2 < tiles) {
       fewest = std::min(fewest, in_flight);
     }
   }

@@ -15,8 +15,8 @@ namespace fa::classroom {
 /// An element of a matrix by its row and column.
 using Element = std::function<float(int row, int col)>;
 /// Multiplies A and B by the student's kernel. B is [k, n]. @return C, [m, n]
-using Multiply = std::function<std::vector<double>(
-    const std::vector<float>& a, const std::vector<float>& b)>;
+using Multiply =
+    std::function<std::vector<double>(const std::vector<float>& a, const std::vector<float>& b)>;
 /// How a kernel's A is stored: [m, k] or [k, m].
 enum class StoredA { kByRows, kByColumns };
 
@@ -34,21 +34,13 @@ inline void explain_product(const Multiply& multiply, int m, int n, int k,
     for (int i = 0; i < k * n; ++i) of_b.push_back(b(i / n, i % n));
     return multiply(of_a, of_b);
   };
-  const Element identity = [](int row, int col) {
-    return row == col ? 1.0f : 0.0f;
-  };
-  const Element row_number = [](int row, int) {
-    return static_cast<float>(row + 1);
-  };
-  const Element col_number = [](int, int col) {
-    return static_cast<float>(col + 1);
-  };
+  const Element identity = [](int row, int col) { return row == col ? 1.0f : 0.0f; };
+  const Element row_number = [](int row, int) { return static_cast<float>(row + 1); };
+  const Element col_number = [](int, int col) { return static_cast<float>(col + 1); };
   for (const bool of_b : {true, false}) {
     // The other matrix holds in each element its row, then its column.
-    const auto rows =
-        of_b ? product(identity, row_number) : product(row_number, identity);
-    const auto cols =
-        of_b ? product(identity, col_number) : product(col_number, identity);
+    const auto rows = of_b ? product(identity, row_number) : product(row_number, identity);
+    const auto cols = of_b ? product(identity, col_number) : product(col_number, identity);
     const char* const other = of_b ? "B" : "A";
     const int rows_of = of_b ? k : m, cols_of = of_b ? n : k;
     int wrong = 0;
@@ -57,12 +49,10 @@ inline void explain_product(const Multiply& multiply, int m, int n, int k,
       for (int j = 0; j < n; ++j) {
         const bool there = i < rows_of && j < cols_of;
         const double row = rows[i * n + j], col = cols[i * n + j];
-        if (row == (there ? i + 1 : 0) && col == (there ? j + 1 : 0))
-          continue;
+        if (row == (there ? i + 1 : 0) && col == (there ? j + 1 : 0)) continue;
         if (wrong++ > 0) continue;
-        const bool whole = row >= 1 && row <= rows_of && col >= 1 &&
-                           col <= cols_of && row == std::floor(row) &&
-                           col == std::floor(col);
+        const bool whole = row >= 1 && row <= rows_of && col >= 1 && col <= cols_of &&
+                           row == std::floor(row) && col == std::floor(col);
         example = fmt::format("C[{}][{}] is ", i, j);
         if (std::isnan(row)) {
           what = "an element is not computed";
@@ -80,10 +70,10 @@ inline void explain_product(const Multiply& multiply, int m, int n, int k,
       }
     }
     if (wrong == 0) continue;
-    refuse(fmt::format(
-        "{}: with the identity for {}, C should be {}, and {} of {} elements "
-        "are not. {} (m {}, n {}, k {})",
-        what, of_b ? "A" : "B", other, wrong, m * n, example, m, n, k));
+    refuse(
+        fmt::format("{}: with the identity for {}, C should be {}, and {} of {} elements are not. "
+                    "{} (m {}, n {}, k {})",
+                    what, of_b ? "A" : "B", other, wrong, m * n, example, m, n, k));
   }
 }
 

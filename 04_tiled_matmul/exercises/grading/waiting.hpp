@@ -17,11 +17,9 @@ namespace fa::classroom {
 /// @param entry     its name
 /// @param arguments of the entry
 template <class... Arguments>
-Launched call_waiting(const std::vector<Reason>& reasons,
-                      const std::string& likely, const std::string& entry,
-                      const Arguments&... arguments) {
-  const auto [launched, error] =
-      call<std::pair<Launched, std::string>>(entry, arguments...);
+Launched call_waiting(const std::vector<Reason>& reasons, const std::string& likely,
+                      const std::string& entry, const Arguments&... arguments) {
+  const auto [launched, error] = call<std::pair<Launched, std::string>>(entry, arguments...);
   if (error.empty()) return launched;
   require_no_findings(launched.seen, reasons);
   if (error.find("deadlock") == std::string::npos) {

@@ -7,8 +7,7 @@ namespace {
 
 PuzzleCase make(int m, int n, int k) {
   PuzzleCase p;
-  p.puzzle.in = {random_floats(std::int64_t{m} * k, 1),
-                 random_floats(std::int64_t{k} * n, 2)};
+  p.puzzle.in = {random_floats(std::int64_t{m} * k, 1), random_floats(std::int64_t{k} * n, 2)};
   p.puzzle.out = m * n;
   p.puzzle.sizes = {m, n, k};
   p.puzzle.block[0] = 32;
@@ -37,16 +36,14 @@ PuzzleCase make(int m, int n, int k) {
        product([=](auto r, auto i) { return i * m + r; }, in_b, 0, k)},
       {"a row of A has k elements, not n",
        product([=](auto r, auto i) { return r * n + i; }, in_b, 0, k)},
-      {"only the last product was stored: add them up",
-       product(in_a, in_b, k - 1, k)},
+      {"only the last product was stored: add them up", product(in_a, in_b, k - 1, k)},
       {"the first product is left out of the sum", product(in_a, in_b, 1, k)},
       {"A[r][i] is a[r * k + i], not a[r + k + i]",
        product([=](auto r, auto i) { return r + k + i; }, in_b, 0, k)},
       {"B[i][c] is b[i * n + c], not b[i + n + c]",
        product(
            in_a, [=](auto i, auto c) { return i + n + c; }, 0, k)},
-      {"a row of A and a column of B are added, not multiplied",
-       made(m * n, [&](std::int64_t at) {
+      {"a row of A and a column of B are added, not multiplied", made(m * n, [&](std::int64_t at) {
          double sum = 0;
          for (int i = 0; i < k; ++i) {
            sum += double{a[in_a(at / n, i)]} + b[in_b(i, at % n)];
@@ -54,11 +51,9 @@ PuzzleCase make(int m, int n, int k) {
          return sum;
        })}};
   p.reasons = {{"out of bounds",
-                "an index is too large: lanes without an element of C must "
-                "do nothing; rows of A have k elements, rows of B have n"}};
-  p.twice =
-      "lanes whose column does not exist land in the next row: guard row "
-      "and column";
+                "an index is too large: lanes without an element of C must do nothing; rows of A "
+                "have k elements, rows of B have n"}};
+  p.twice = "lanes whose column does not exist land in the next row: guard row and column";
   p.where = fmt::format("m {}, n {}, k {}", m, n, k);
   return p;
 }

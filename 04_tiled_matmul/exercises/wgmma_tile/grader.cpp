@@ -8,27 +8,24 @@ namespace {
 
 const std::vector<Reason> kReasons = {
     {"copy",
-     "a tile is used before it has arrived: wait at the barrier for phase 0, "
-     "which must be told the bytes of both tiles"},
+     "a tile is used before it has arrived: wait at the barrier for phase 0, which must be told "
+     "the bytes of both tiles"},
     {"product",
-     "the sums are touched while wgmma is in flight: wgmma_commit() and "
-     "wgmma_wait<0>(d) before the store"},
+     "the sums are touched while wgmma is in flight: wgmma_commit() and wgmma_wait<0>(d) before "
+     "the store"},
     {"operand",
-     "wgmma reads what is not there: is the descriptor's address that of the "
-     "tile, and does it stay inside of it?"},
+     "wgmma reads what is not there: is the descriptor's address that of the tile, and does it "
+     "stay inside of it?"},
     {"unwritten",
-     "wgmma reads what no copy has written: how many bytes is it from 16 "
-     "steps "
-     "of k to the next 16?"},
+     "wgmma reads what no copy has written: how many bytes is it from 16 steps of k to the next "
+     "16?"},
     {"proxy",
-     "the barrier may not be initialised when the copy begins: "
-     "fence_barrier_init() follows init()"},
+     "the barrier may not be initialised when the copy begins: fence_barrier_init() follows "
+     "init()"},
     {"barrier",
-     "a thread may wait at the barrier before it is initialised: "
-     "__syncthreads() follows"},
+     "a thread may wait at the barrier before it is initialised: __syncthreads() follows"},
     {"out of bounds",
-     "C is written beside its m x n elements: guard the store, and a row of "
-     "C has n elements"},
+     "C is written beside its m x n elements: guard the store, and a row of C has n elements"},
     {"race", "threads write the same element of C"}};
 
 // A product without a fence is told first, with its own words.
@@ -37,14 +34,11 @@ std::vector<Reason> reasons(const Seen& seen) {
   const auto& findings = seen.report.findings;
   if (std::any_of(findings.begin(), findings.end(), [](const auto& finding) {
         return finding.kind == "product" &&
-               finding.message.find("wgmma_fence() is missing") !=
-                   std::string::npos;
+               finding.message.find("wgmma_fence() is missing") != std::string::npos;
       })) {
-    result.insert(
-        result.begin(),
-        {"product",
-         "wgmma_fence(d) is missing before the first wgmma: nothing "
-         "orders what the threads did to d, here d = 0, before it"});
+    result.insert(result.begin(), {"product",
+                                   "wgmma_fence(d) is missing before the first wgmma: nothing "
+                                   "orders what the threads did to d, here d = 0, before it"});
   }
   return result;
 }
@@ -53,10 +47,8 @@ std::vector<Reason> reasons(const Seen& seen) {
 std::vector<float> whole(std::int64_t count, std::uint64_t seed) {
   std::vector<float> result;
   for (std::int64_t i = 0; i < count; ++i) {
-    result.push_back(
-        static_cast<float>(
-            fa::random_bits(seed, static_cast<std::uint64_t>(i)) % 9) -
-        4);
+    result.push_back(static_cast<float>(fa::random_bits(seed, static_cast<std::uint64_t>(i)) % 9) -
+                     4);
   }
   return result;
 }
@@ -67,13 +59,11 @@ struct Case {
   std::vector<double> out;
 };
 
-Launched multiply(const std::vector<float>& a, const std::vector<float>& b,
-                  int m, int n, int k) {
-  return call_waiting(
-      kReasons,
-      "the bytes that are announced must be those that TMA copies, two whole "
-      "tiles of 64 x 64 elements of 2 bytes.",
-      "multiply", a, b, m, n, k);
+Launched multiply(const std::vector<float>& a, const std::vector<float>& b, int m, int n, int k) {
+  return call_waiting(kReasons,
+                      "the bytes that are announced must be those that TMA copies, two whole tiles "
+                      "of 64 x 64 elements of 2 bytes.",
+                      "multiply", a, b, m, n, k);
 }
 
 Case run(int m, int n, int k) {
@@ -88,12 +78,8 @@ Case run(int m, int n, int k) {
 
 void grade(int m, int n, int k) {
   const Case c = run(m, n, k);
-  const auto of_a = [&](int row, int l) {
-    return row < m && l < k ? double{c.a[row * k + l]} : 0;
-  };
-  const auto of_b = [&](int l, int col) {
-    return l < k && col < n ? double{c.b[l * n + col]} : 0;
-  };
+  const auto of_a = [&](int row, int l) { return row < m && l < k ? double{c.a[row * k + l]} : 0; };
+  const auto of_b = [&](int l, int col) { return l < k && col < n ? double{c.b[l * n + col]} : 0; };
   const auto product = [&](auto a, auto b, int depth = 64) {
     std::vector<double> result;
     for (int row = 0; row < m; ++row) {
@@ -126,47 +112,36 @@ void grade(int m, int n, int k) {
     }
   }
   std::vector<Mistake> mistakes{
-      {"C is 0: nothing was multiplied",
-       std::vector<double>(right.size(), 0)},
-      {"this is A B^T: B is stored as [k, n], so its descriptor is of "
-       "Major::kMN",
+      {"C is 0: nothing was multiplied", std::vector<double>(right.size(), 0)},
+      {"this is A B^T: B is stored as [k, n], so its descriptor is of Major::kMN",
        product(of_a, [&](int l, int col) { return of_b(col, l); })},
-      {"only the first 16 steps of k were multiplied",
-       product(of_a, of_b, 16)},
-      {"the first 16 steps of k were multiplied four times: move both "
-       "descriptors on",
+      {"only the first 16 steps of k were multiplied", product(of_a, of_b, 16)},
+      {"the first 16 steps of k were multiplied four times: move both descriptors on",
        product([&](int row, int l) { return of_a(row, l % 16); },
                [&](int l, int col) { return of_b(l % 16, col); })},
-      {"A's descriptor stays at its first 16 columns: 16 steps of k are 32 "
-       "bytes further in A",
+      {"A's descriptor stays at its first 16 columns: 16 steps of k are 32 bytes further in A",
        product([&](int row, int l) { return of_a(row, l % 16); }, of_b)},
-      {"B's descriptor stays at its first 16 rows: 16 steps of k are 16 "
-       "rows "
-       "of 128 bytes further in B",
+      {"B's descriptor stays at its first 16 rows: 16 steps of k are 16 rows of 128 bytes further "
+       "in B",
        product(of_a, [&](int l, int col) { return of_b(l % 16, col); })},
-      {"B moves on by 32 bytes, as A does: its rows are 16 steps of k, and "
-       "16 "
-       "of them are 16 * 128 bytes",
+      {"B moves on by 32 bytes, as A does: its rows are 16 steps of k, and 16 of them are 16 * 128 "
+       "bytes",
        product(of_a,
                [&](int l, int col) {
                  const int at = l % 16 * 64 + col + l / 16 * 16;
                  return of_b(at / 64, at % 64);
                })},
       {"A moves on by 16 bytes: 16 steps of k are 16 elements of 2 bytes",
-       product([&](int row, int l) { return of_a(row, l / 16 * 8 + l % 16); },
-               of_b)},
-      {"the two bits of i are swapped: d[4 j + 2 h + e] is 8 h rows further "
-       "down and e columns further right",
+       product([&](int row, int l) { return of_a(row, l / 16 * 8 + l % 16); }, of_b)},
+      {"the two bits of i are swapped: d[4 j + 2 h + e] is 8 h rows further down and e columns "
+       "further right",
        swapped},
       {"the last wgmma did not add: only the last 16 steps of k are in C",
-       product(of_a,
-               [&](int l, int col) { return l < 48 ? 0 : of_b(l, col); })},
-      {"the sums are right, but not stored where they belong: d[i] of a "
-       "thread lies in two rows",
+       product(of_a, [&](int l, int col) { return l < 48 ? 0 : of_b(l, col); })},
+      {"the sums are right, but not stored where they belong: d[i] of a thread lies in two rows",
        in_order}};
   if (c.seen.report.findings.empty()) {
-    mistakes.push_back(
-        {"nothing was written", std::vector<double>(right.size(), NAN)});
+    mistakes.push_back({"nothing was written", std::vector<double>(right.size(), NAN)});
   }
   if (unexplained(c.seen, {"C", c.out, n}, right, 0, mistakes)) {
     explain_product(

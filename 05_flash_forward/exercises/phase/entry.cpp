@@ -13,8 +13,8 @@ FA_ENTRY(run, [](const std::vector<float>& k, const std::vector<float>& v,
     DeviceBuffer<int> of_jobs(jobs);
     of_jobs.upload(rows.data());
     DeviceBuffer<float> out(std::int64_t{jobs} * kWarp);
-    launch(fa::FA_TARGET::student::ring_sums, {{1}, {2 * kWarp}}, keys.data(),
-           values.data(), of_jobs.data(), jobs, out.data());
+    launch(fa::FA_TARGET::student::ring_sums, {{1}, {2 * kWarp}}, keys.data(), values.data(),
+           of_jobs.data(), jobs, out.data());
     result.out = from_device(out);
   });
   return result;

@@ -24,8 +24,8 @@ FA_ENTRY(run, [](const std::vector<float>& x) {
   result.seen = watch([&] {
     const auto in = on_device(x);
     DeviceBuffer<float> out(in.count());
-    launch(fa::FA_TARGET::student::differences, {{1}, {2 * kWarp}}, in.data(),
-           out.data(), static_cast<int>(x.size()) / kWarp);
+    launch(fa::FA_TARGET::student::differences, {{1}, {2 * kWarp}}, in.data(), out.data(),
+           static_cast<int>(x.size()) / kWarp);
     result.out = from_device(out);
   });
   result.out.push_back(tiles_ahead(result.seen));

@@ -9,8 +9,8 @@ FA_ENTRY(run, [](const std::vector<float>& q) {
   result.seen = watch([&] {
     const auto in = on_device(q);
     DeviceBuffer<float> out(kWarp);
-    launch(fa::FA_TARGET::student::cubes, {{1}, {3 * kWarp}}, in.data(),
-           out.data(), static_cast<int>(q.size()) / kWarp);
+    launch(fa::FA_TARGET::student::cubes, {{1}, {3 * kWarp}}, in.data(), out.data(),
+           static_cast<int>(q.size()) / kWarp);
     result.out = from_device(out);
   });
   return result;

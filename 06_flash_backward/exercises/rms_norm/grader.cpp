@@ -47,53 +47,43 @@ void grade(int rows, int columns, double size, double epsilon) {
   const auto numbers = [&](int count, std::uint64_t seed, double factor) {
     Numbers result;
     for (int i = 0; i < count; ++i) {
-      result.push_back(
-          factor * fa::random_normal(seed, static_cast<std::uint64_t>(i)));
+      result.push_back(factor * fa::random_normal(seed, static_cast<std::uint64_t>(i)));
     }
     return result;
   };
   const Case c{numbers(rows * columns, 1, size), numbers(columns, 2, 1),
                numbers(rows * columns, 3, 1), epsilon};
-  auto [d_x, d_gain] = call<std::pair<Numbers, Numbers>>(
-      "backward", c.x, c.gain, c.d_y, epsilon);
+  auto [d_x, d_gain] = call<std::pair<Numbers, Numbers>>("backward", c.x, c.gain, c.d_y, epsilon);
   Numbers right = differences(c, &Case::x);
   const Numbers zero(c.x.size(), 0.0);
   // (g - n * of_row(sum of g n)) / r, in different ways.
-  const auto by =
-      [&](const std::function<double(double g, double n, double dot, double r,
-                                     std::size_t i)>& rule) {
-        Numbers result;
-        for (std::size_t i = 0; i < c.x.size(); ++i) {
-          const std::size_t row = i / c.columns();
-          const double r = c.root(row);
-          double dot = 0;
-          for (std::size_t e = 0; e < c.columns(); ++e) {
-            const std::size_t at = row * c.columns() + e;
-            dot += c.gain[e] * c.d_y[at] * c.x[at] / r;
-          }
-          result.push_back(rule(c.gain[i % c.columns()] * c.d_y[i],
-                                c.x[i] / r, dot, r, i));
-        }
-        return result;
-      };
+  const auto by = [&](const std::function<double(double g, double n, double dot, double r,
+                                                 std::size_t i)>& rule) {
+    Numbers result;
+    for (std::size_t i = 0; i < c.x.size(); ++i) {
+      const std::size_t row = i / c.columns();
+      const double r = c.root(row);
+      double dot = 0;
+      for (std::size_t e = 0; e < c.columns(); ++e) {
+        const std::size_t at = row * c.columns() + e;
+        dot += c.gain[e] * c.d_y[at] * c.x[at] / r;
+      }
+      result.push_back(rule(c.gain[i % c.columns()] * c.d_y[i], c.x[i] / r, dot, r, i));
+    }
+    return result;
+  };
   const double count = columns;
   std::vector<Mistake> mistakes = {
       {"the gradient of x is 0", zero},
       {"r is taken to be a constant: it depends on every element of the row",
-       by([](double g, double, double, double r, std::size_t) {
-         return g / r;
-       })},
-      {"the sum of g n over the row must be a mean: r has a mean of squares "
-       "in it",
-       by([](double g, double n, double dot, double r, std::size_t) {
-         return (g - n * dot) / r;
-       })},
+       by([](double g, double, double, double r, std::size_t) { return g / r; })},
+      {"the sum of g n over the row must be a mean: r has a mean of squares in it",
+       by([](double g, double n, double dot, double r, std::size_t) { return (g - n * dot) / r; })},
       {"the mean is subtracted as it is; it must be multiplied by n",
        by([&](double g, double, double dot, double r, std::size_t) {
          return (g - dot / count) / r;
        })},
-      {"the division by r is missing",
-       by([&](double g, double n, double dot, double, std::size_t) {
+      {"the division by r is missing", by([&](double g, double n, double dot, double, std::size_t) {
          return g - n * dot / count;
        })},
       {"the sign of what goes through r is wrong: a larger r makes y smaller",
@@ -105,8 +95,7 @@ void grade(int rows, int columns, double size, double epsilon) {
          const std::size_t row = i / c.columns();
          double dot = 0;
          for (std::size_t e = 0; e < c.columns(); ++e) {
-           dot +=
-               c.d_y[row * c.columns() + e] * c.x[row * c.columns() + e] / r;
+           dot += c.d_y[row * c.columns() + e] * c.x[row * c.columns() + e] / r;
          }
          return (c.d_y[i] - n * dot / count) / r;
        })},
@@ -115,8 +104,7 @@ void grade(int rows, int columns, double size, double epsilon) {
          return (g - n * r * dot / count) / r;
        })}};
   mistakes.push_back(
-      {"epsilon is left out of r",
-       by([&](double, double, double, double r, std::size_t i) {
+      {"epsilon is left out of r", by([&](double, double, double, double r, std::size_t i) {
          const double bare = std::sqrt(r * r - c.epsilon);
          const std::size_t row = i / c.columns();
          double dot = 0;
@@ -124,61 +112,51 @@ void grade(int rows, int columns, double size, double epsilon) {
            const std::size_t at = row * c.columns() + e;
            dot += c.gain[e] * c.d_y[at] * c.x[at] / bare;
          }
-         return (c.gain[i % c.columns()] * c.d_y[i] -
-                 c.x[i] / bare * dot / count) /
-                bare;
+         return (c.gain[i % c.columns()] * c.d_y[i] - c.x[i] / bare * dot / count) / bare;
        })});
   // With another r, of the squares of a row.
-  const auto with_r =
-      [&](const std::function<double(const double* row)>& of_row) {
-        Numbers result;
-        for (std::size_t row = 0; row * c.columns() < c.x.size(); ++row) {
-          const double* const x = c.x.data() + row * c.columns();
-          const double* const d = c.d_y.data() + row * c.columns();
-          const double r = of_row(x);
-          double dot = 0;
-          for (std::size_t e = 0; e < c.columns(); ++e) {
-            dot += c.gain[e] * d[e] * x[e] / r;
-          }
-          for (std::size_t e = 0; e < c.columns(); ++e) {
-            result.push_back((c.gain[e] * d[e] - x[e] / r * dot / count) / r);
-          }
-        }
-        return result;
-      };
+  const auto with_r = [&](const std::function<double(const double* row)>& of_row) {
+    Numbers result;
+    for (std::size_t row = 0; row * c.columns() < c.x.size(); ++row) {
+      const double* const x = c.x.data() + row * c.columns();
+      const double* const d = c.d_y.data() + row * c.columns();
+      const double r = of_row(x);
+      double dot = 0;
+      for (std::size_t e = 0; e < c.columns(); ++e) {
+        dot += c.gain[e] * d[e] * x[e] / r;
+      }
+      for (std::size_t e = 0; e < c.columns(); ++e) {
+        result.push_back((c.gain[e] * d[e] - x[e] / r * dot / count) / r);
+      }
+    }
+    return result;
+  };
   const auto squares = [&](const double* row, std::size_t first) {
     double sum = 0;
     for (std::size_t e = first; e < c.columns(); ++e) sum += row[e] * row[e];
     return sum;
   };
-  mistakes.push_back({"the sum of squares begins with 1, not 0",
-                      with_r([&](const double* row) {
-                        return std::sqrt((1 + squares(row, 0)) / count +
-                                         c.epsilon);
+  mistakes.push_back({"the sum of squares begins with 1, not 0", with_r([&](const double* row) {
+                        return std::sqrt((1 + squares(row, 0)) / count + c.epsilon);
+                      })});
+  mistakes.push_back({"the first square is left out of r", with_r([&](const double* row) {
+                        return std::sqrt(squares(row, 1) / count + c.epsilon);
                       })});
   mistakes.push_back(
-      {"the first square is left out of r", with_r([&](const double* row) {
-         return std::sqrt(squares(row, 1) / count + c.epsilon);
-       })});
+      {"r takes the mean of the squares: their sum is divided by the number of columns",
+       with_r([&](const double* row) { return std::sqrt(squares(row, 0) * count + c.epsilon); })});
   mistakes.push_back(
-      {"r takes the mean of the squares: their sum is divided by the number "
-       "of columns",
-       with_r([&](const double* row) {
-         return std::sqrt(squares(row, 0) * count + c.epsilon);
+      {"r takes twice x, where it must take its square", with_r([&](const double* row) {
+         double sum = 0;
+         for (std::size_t e = 0; e < c.columns(); ++e) {
+           sum += 2 * row[e];
+         }
+         return std::sqrt(sum / count + c.epsilon);
        })});
-  mistakes.push_back({"r takes twice x, where it must take its square",
-                      with_r([&](const double* row) {
-                        double sum = 0;
-                        for (std::size_t e = 0; e < c.columns(); ++e) {
-                          sum += 2 * row[e];
-                        }
-                        return std::sqrt(sum / count + c.epsilon);
+  mistakes.push_back({"the gain is added to the gradient of y; it multiplies",
+                      by([&](double, double n, double dot, double r, std::size_t i) {
+                        return (c.gain[i % c.columns()] + c.d_y[i] - n * dot / count) / r;
                       })});
-  mistakes.push_back(
-      {"the gain is added to the gradient of y; it multiplies",
-       by([&](double, double n, double dot, double r, std::size_t i) {
-         return (c.gain[i % c.columns()] + c.d_y[i] - n * dot / count) / r;
-       })});
   if (rows > 1) {
     // The mean over all rows.
     double all = 0;
@@ -186,14 +164,12 @@ void grade(int rows, int columns, double size, double epsilon) {
       if (i % c.columns() == 0) all += dot;
       return 0.0;
     });
-    mistakes.push_back(
-        {"the mean of one row is used for another",
-         by([&](double g, double n, double, double r, std::size_t) {
-           return (g - n * all / count / rows) / r;
-         })});
+    mistakes.push_back({"the mean of one row is used for another",
+                        by([&](double g, double n, double, double r, std::size_t) {
+                          return (g - n * all / count / rows) / r;
+                        })});
   }
-  const std::string where =
-      fmt::format("{} rows, {} columns, |x| about {}", rows, columns, size);
+  const std::string where = fmt::format("{} rows, {} columns, |x| about {}", rows, columns, size);
   const double scale = 1 / size;
   const auto scaled = [&](Numbers& list) {
     for (double& number : list) number /= scale;
@@ -202,8 +178,7 @@ void grade(int rows, int columns, double size, double epsilon) {
   scaled(d_x);
   scaled(right);
   for (Mistake& mistake : mistakes) scaled(mistake.result);
-  check({"d_x", d_x, columns}, right, 1e-6, mistakes,
-        where + ", d_x times it");
+  check({"d_x", d_x, columns}, right, 1e-6, mistakes, where + ", d_x times it");
   Numbers last(c.gain.size()), undivided(c.gain.size()), added(c.gain.size());
   for (std::size_t i = 0; i < c.x.size(); ++i) {
     last[i % c.columns()] = c.d_y[i] * c.x[i] / c.root(i / c.columns());
