@@ -96,29 +96,25 @@ def graded(toolchain, exercise):
     return subprocess.run(words, capture_output=True, text=True).stdout.split()
 
 
-def main(arguments, root, toolchain):
-    """Runs the gate; returns 0 when all holds."""
+def read_options(arguments):
+    """The command's options."""
     parser = argparse.ArgumentParser(
         prog="./learn classroom gate", description="Tests the grader itself."
     )
-    parser.add_argument("names", nargs="*", metavar="ID", help="only these exercises or lessons")
-    parser.add_argument("--seed", help="the variants that a class with this seed has")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument(
-        "--messages", action="store_true", help="print what each wrong answer is told"
-    )
-    parser.add_argument(
-        "--times", action="store_true", help="only print how long a check of each solution takes"
-    )
-    parser.add_argument(
-        "--mutants",
-        nargs="?",
-        type=int,
-        const=0,
-        metavar="N",
-        help="grade mutants of the solutions: N of each exercise, always the same; without N all",
-    )
-    options = parser.parse_args(arguments)
+    add = parser.add_argument
+    add("names", nargs="*", metavar="ID", help="only these exercises or lessons")
+    add("--seed", help="the variants that a class with this seed has")
+    add("--jobs", type=int, default=os.cpu_count() or 1)
+    add("--messages", action="store_true", help="print the message of each refusal")
+    add("--times", action="store_true", help="only print how long a check of each solution takes")
+    words = "grade mutants of the solutions: N of each exercise, always the same; without N all"
+    add("--mutants", nargs="?", type=int, const=0, metavar="N", help=words)
+    return parser.parse_args(arguments)
+
+
+def main(arguments, root, toolchain):
+    """Runs the gate; returns 0 when all holds."""
+    options = read_options(arguments)
     tools = toolchain()
     chosen = catalogue.choose(options.names, root, options.seed)
     if not all(exercise.has_solution() for exercise in chosen):
@@ -130,8 +126,12 @@ def main(arguments, root, toolchain):
         return print_times(tools, chosen)
     if options.mutants is not None:
         return grade_mutants(tools, chosen, options)
-    work, faults = [], few_styles(chosen) + unlisted(root)
-    began = time.monotonic()
+    return grade_answers(tools, chosen, options, few_styles(chosen) + unlisted(root))
+
+
+def grade_answers(tools, chosen, options, faults):
+    """Grades all answers of the exercises; returns 0 when all is as it must be."""
+    began, work = time.monotonic(), []
     for exercise in chosen:
         if len(exercise.hints()) != 3:
             faults.append(f"{exercise.id} has {len(exercise.hints())} hints; three are needed")
@@ -146,27 +146,28 @@ def main(arguments, root, toolchain):
     faults += [
         f"{row['exercise']}, {row['answer']}: {row['fault']}" for row in rows if row["fault"]
     ]
-    wrong = [row for row in rows if row["kind"] == "wrong"]
-    slowest = max(
-        (row for row in rows if row["kind"] == "solution"), key=lambda row: row["seconds"]
-    )
-    caught = sum(not row["fault"] for row in wrong)
-    print(
-        f"\n{len(chosen)} exercises, {len(wrong)} wrong answers, {caught} of them refused for "
-        f"the right reason."
-    )
-    right = [row for row in rows if row["kind"] == "right"]
-    passed = sum(not row["fault"] for row in right)
+
+    def count(kind):
+        own = [row for row in rows if row["kind"] == kind]
+        return len(own), sum(not row["fault"] for row in own)
+
+    wrong, caught = count("wrong")
+    right, passed = count("right")
     with_code = [exercise for exercise in chosen if not exercise.predicts]
     least = min((len(exercise.right_answers()) for exercise in with_code), default=0)
     print(
-        f"{len(right)} right answers in other styles to {len(with_code)} exercises with code, "
-        f"{passed} of them accepted; at least {least} per exercise."
+        f"\n{len(chosen)} exercises, {wrong} wrong answers, {caught} of them refused for "
+        f"the right reason."
     )
     print(
+        f"{right} right answers in other styles to {len(with_code)} exercises with code, "
+        f"{passed} of them accepted; at least {least} per exercise."
+    )
+    solutions = [row for row in rows if row["kind"] == "solution"]
+    slowest = max(solutions, key=lambda row: row["seconds"])
+    print(
         f"Slowest check of a solution: {slowest['exercise']}, {slowest['seconds']:.1f} s, "
-        f"with {options.jobs} at a time; "
-        f"in all {time.monotonic() - began:.0f} s.",
+        f"with {options.jobs} at a time; in all {time.monotonic() - began:.0f} s.",
         file=sys.stderr,
     )
     for fault in faults:
@@ -206,18 +207,7 @@ def grade_mutants(tools, chosen, options):
     refused = [row for row in compiled if row[2] is not None]
     specific = [row for row in refused if not mutants.is_default(row[2].message)]
     for exercise in chosen:
-        own = [row for row in compiled if row[0] == exercise]
-        if not own:
-            continue
-        named = sum(row in specific for row in own)
-        passed = sum(row[2] is None for row in own)
-        print(
-            f"{exercise.id:<28} {len(own):>4} mutants, {len(own) - passed:>4} refused, "
-            f"{named:>4} of them with a message that names something"
-        )
-        for _, mutant, refusal in own:
-            if options.messages and refusal:
-                print(f"    {mutant.name}\n        {refusal.name}: {one_line(refusal.message)}")
+        print_mutants(exercise, [row for row in compiled if row[0] == exercise], options.messages)
     share = len(specific) / len(refused) if refused else 1
     print(
         f"\n{len(compiled)} mutants that compile, {len(refused)} refused, {share:.0%} of these "
@@ -230,6 +220,20 @@ def grade_mutants(tools, chosen, options):
     if too_few:
         print(f"FAULT: at least {LEAST_SPECIFIC:.0%} of the messages must name something")
     return 1 if accepted or too_few else 0
+
+
+def print_mutants(exercise, rows, messages):
+    """A line for an exercise and, if wanted, two for each mutant that is refused."""
+    if not rows:
+        return
+    refused = [(mutant, refusal) for _, mutant, refusal in rows if refusal]
+    named = sum(not mutants.is_default(refusal.message) for _, refusal in refused)
+    print(
+        f"{exercise.id:<28} {len(rows):>4} mutants, {len(refused):>4} refused, "
+        f"{named:>4} of them with a message that names something"
+    )
+    for mutant, refusal in refused if messages else ():
+        print(f"    {mutant.name}\n        {refusal.name}: {one_line(refusal.message)}")
 
 
 def print_times(tools, chosen):

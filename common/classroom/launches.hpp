@@ -21,7 +21,15 @@ namespace fa::classroom {
 /// Watches what `work` launches; it makes its buffers itself.
 Seen watch(const std::function<void()>& work);
 
-/// A kernel for blocks that lie far in a large grid: block 0 of the launch is told that it is block
+/// The same for work that returns what its kernel wrote.
+template <class Work>
+Launched watched(Work work) {
+  Launched result;
+  result.seen = watch([&] { result.out = work(); });
+  return result;
+}
+
+/// A kernel for blocks that lie far in a large grid: block 0 of the launch is numbered as block
 /// `first` of `grid`. Give it arrays that begin as far before their first element as these blocks
 /// are away, and an index of 32 bits overflows.
 template <auto kernel, class... Arguments>

@@ -127,7 +127,7 @@ class Student:
             checks = self.progress[now]["checks"]
             print(f"You are at {now.id}: {now.title} ({checks} check{'' if checks == 1 else 's'}).")
             print(f"  Your file  {self.file(now).relative_to(self.root)}")
-            print(f"  Go on      ./learn exercise watch {now.id}")
+            print(f"  Continue   ./learn exercise watch {now.id}")
             print(f"  Stuck      ./learn exercise hint {now.id}")
         elif following := self.next_open():
             print(f"Next: {following.id}: {following.title}, about {following.minutes} minutes.")

@@ -16,7 +16,7 @@ import threading
 from common.classroom import catalogue, sandbox
 from common.classroom.catalogue import Fault
 
-COMPILE = sandbox.Limits(seconds=60, memory=4096, file=512, stranger=False)
+COMPILE = sandbox.Limits(seconds=60, memory=4096, file=512, unprivileged=False)
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/nix", "/dev/urandom")
 HEADERS = (".hpp", ".cuh", ".h", ".inc")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -137,7 +137,7 @@ class Toolchain:
         surface, system = self.surface(exercise), self.system(flags)
         limits = dataclasses.replace(
             COMPILE,
-            stranger=self.readable and everyone_may_read(exercise.entry),
+            unprivileged=self.readable and everyone_may_read(exercise.entry),
             readable=(*system, *surface, *self.linked(exercise.machine, "entry")),
         )
         source, depends = exercise.entry, scratch / "entry.d"
@@ -150,15 +150,15 @@ class Toolchain:
         )
         if compilation.status != 0:
             return compilation
-        if stranger := self.foreign(depends, scratch, {*surface, *system}):
+        if unwanted := self.foreign(depends, scratch, {*surface, *system}):
             compilation.status = 1
-            compilation.output = f"error: your file includes {stranger}, which it may not use"
+            compilation.output = f"error: your file includes {unwanted}, which it may not use"
             return compilation
         linking = self.link(
             [scratch / "entry.o"], exercise.machine, "entry", scratch / "program", scratch, limits
         )
         linking.seconds += compilation.seconds
-        sandbox.take_back(scratch)  # no stage may change the program of the next
+        sandbox.restore_owner(scratch)  # no stage may change the program of the next
         return linking
 
     def shared(self):
@@ -199,7 +199,7 @@ class Toolchain:
             if kept.exists():
                 return kept
             machine = "lab" if exercise.predicts and exercise.machine == "lab" else "cpu"
-            limits = dataclasses.replace(COMPILE, stranger=False)
+            limits = dataclasses.replace(COMPILE, unprivileged=False)
             with scratch_folder() as scratch:
                 made = sandbox.run(
                     self.confine,

@@ -7,7 +7,7 @@ using Scores = fa::Matrix<double>;
 
 namespace {
 
-constexpr double kHidden = -std::numeric_limits<double>::infinity();
+constexpr double kMasked = -std::numeric_limits<double>::infinity();
 
 Scores random_matrix(int rows, int cols) {
   Scores m(rows, cols);
@@ -18,10 +18,10 @@ Scores random_matrix(int rows, int cols) {
 }
 
 template <class Sees>
-std::vector<double> masked(Scores s, Sees sees, double hidden = kHidden) {
+std::vector<double> masked(Scores s, Sees sees, double value = kMasked) {
   for (int i = 0; i < s.rows(); ++i) {
     for (int j = 0; j < s.cols(); ++j) {
-      if (!sees(i, j)) s(i, j) = hidden;
+      if (!sees(i, j)) s(i, j) = value;
     }
   }
   return {s.data(), s.data() + s.size()};
@@ -44,7 +44,7 @@ void grade(int queries, int keys, int prefix = 0) {
        masked(given, [=](int i, int j) { return j < prefix || j <= i; })},
       {"the mask is shifted the wrong way: query i stands at key i + keys - queries",
        masked(given, [=](int i, int j) { return j < prefix || j <= i - shift; })},
-      {"a masked score is 0, which still has the weight e^0; it must be -infinity",
+      {"a masked score is 0, whose exponential is e^0 = 1; it must be -infinity",
        masked(given, right, 0)},
       {"the past is masked and not the future",
        masked(given, [=](int i, int j) { return j < prefix || j >= i + shift; })}};

@@ -121,5 +121,5 @@ FA_STAGE(odd) {
   grade(1, 4, 1);
   grade(7, 3, 1);
   grade(3, 1, 1);
-  grade(2, 11, 300);  // nearly all weights are 0
+  grade(2, 11, 300);  // nearly all probabilities are 0
 }

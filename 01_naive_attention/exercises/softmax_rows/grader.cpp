@@ -79,7 +79,7 @@ FA_STAGE(easy) {
 }
 
 FA_STAGE(odd) {
-  Scores half(1, 3), low(1, 3), far(2, 3), large(2, 3), blind(3, 2), one(1, 1), huge(2, 3);
+  Scores half(1, 3), low(1, 3), far(2, 3), large(2, 3), fully_masked(3, 2), one(1, 1), huge(2, 3);
   half << 400, 401, 402;
   grade(half, "scores around 400");
   large << 1000, 1001, 1002, 900, 900, 901;
@@ -88,8 +88,8 @@ FA_STAGE(odd) {
   far << 800, 801, 802, -800, -801, -802;
   grade(low, "scores around -800");
   grade(far, "one row around 800, one around -800");
-  blind << 1, 2, kMasked, kMasked, kMasked, 3;
-  grade(blind, "a row of -infinity");
+  fully_masked << 1, 2, kMasked, kMasked, kMasked, 3;
+  grade(fully_masked, "a row of -infinity");
   one << -1e4;
   grade(one, "a single score");
   huge << 1e4, 1e4 - 1, -1e4, 1e300, -1e300, -1;

@@ -17,8 +17,8 @@ Row softmax(const Row& scores, bool shifted, double start, double base, Divide d
   const double minus_infinity = -std::numeric_limits<double>::infinity();
   double m = start;
   for (const double s : scores) m = std::max(m, s);
-  const bool blind = m == minus_infinity;  // a row of -infinity
-  if (!shifted || blind) m = 0;
+  const bool fully_masked = m == minus_infinity;  // a row of -infinity
+  if (!shifted || fully_masked) m = 0;
   std::vector<T> e;
   T sum = 0, largest = 0;
   for (const double s : scores) {
@@ -28,12 +28,12 @@ Row softmax(const Row& scores, bool shifted, double start, double base, Divide d
     sum += e.back();
     largest = std::max(largest, e.back());
   }
-  if (blind) sum = largest = 1;
-  Row weights;
+  if (fully_masked) sum = largest = 1;
+  Row probs;
   for (const T x : e) {
-    weights.push_back(static_cast<double>(x / (divide == Divide::kSum ? sum : largest)));
+    probs.push_back(static_cast<double>(x / (divide == Divide::kSum ? sum : largest)));
   }
-  return weights;
+  return probs;
 }
 
 const double kLowest = -std::numeric_limits<double>::infinity();
@@ -92,9 +92,9 @@ FA_STAGE(odd) {
       "that divides the scores by the root of their number first");
   must_refuse(
       [](const Row& s) {
-        Row weights = right<double>(s);
-        std::reverse(weights.begin(), weights.end());
-        return weights;
+        Row probs = right<double>(s);
+        std::reverse(probs.begin(), probs.end());
+        return probs;
       },
       "whose probabilities stand in the opposite order");
   must_refuse(

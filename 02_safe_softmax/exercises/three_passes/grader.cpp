@@ -10,7 +10,7 @@ namespace {
 
 using Counts = fa::safe::Traffic;
 
-constexpr double kUntouched = -7;  // no weight; NaN may be one's own
+constexpr double kUntouched = -7;  // no probability; NaN may be one's own
 constexpr double kMasked = -std::numeric_limits<double>::infinity();
 
 std::vector<double> numbers(const fa::Tensor<half, 1>& row) {
@@ -32,8 +32,8 @@ void grade(const std::vector<double>& scores, const std::string& where) {
   const std::vector<double> s = numbers(x);
   double m = kMasked, l = 0, stalls = 0;
   for (const double v : s) m = std::max(m, v);
-  const bool blind = m == kMasked;
-  const double shift = blind ? 0 : m;
+  const bool fully_masked = m == kMasked;
+  const double shift = fully_masked ? 0 : m;
   for (const double v : s) {
     const double e = fa::safe::exp_in<half>(v - shift);
     l += e;
@@ -44,7 +44,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
   for (const double v : s) plain_l += fa::safe::exp_in<half>(v);
   for (const double v : s) {
     const double e = fa::safe::exp_in<half>(v - shift);
-    right.push_back(blind ? 0 : e / l);
+    right.push_back(fully_masked ? 0 : e / l);
     undivided.push_back(e);
     stalled.push_back(e / stalls);
     unshifted.push_back(fa::safe::exp_in<half>(v) / plain_l);
@@ -53,7 +53,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
         e / (static_cast<double>(n) * fa::safe::exp_in<half>(kUntouched - shift))));
     added.push_back(fa::safe::rounded<half>(fa::safe::exp_in<half>(v + shift) / l));
   }
-  // Two roundings to float16 of a weight, each half an epsilon, and the wide sum.
+  // Two roundings to float16 of a probability, each half an epsilon, and the wide sum.
   const double largest = *std::max_element(right.begin(), right.end());
   std::vector<Mistake> mistakes{
       {"nothing was written", std::vector<double>(s.size(), kUntouched)},
@@ -63,7 +63,7 @@ void grade(const std::vector<double>& scores, const std::string& where) {
       {"e^x is neither shifted nor divided: the row was taken for one of -infinity", plain},
       {"the sum is over y, which holds no scores", of_y},
       {"the maximum was added in the exponent of a probability; it is subtracted", added}};
-  if (blind) {
+  if (fully_masked) {
     mistakes = {
         {"a row of -infinity sees no key: -infinity - -infinity and 0 / 0 are NaN, and its "
          "probabilities are zeros",

@@ -12,7 +12,7 @@ namespace {
 using W = online::BaseE<double>;
 
 // Wrong ones that the lesson does not have.
-struct NothingCorrected : online::Unnormalised {
+struct NothingRescaled : online::Unnormalised {
   static constexpr const char* name = "l and O not rescaled";
   template <class S>
   static void step(S& x, double s, double v) {
@@ -82,7 +82,7 @@ FA_STAGE(odd) {
   must_refuse<wrong::SumNotRescaled>();
   must_refuse<wrong::OutputNotRescaled>();
   must_refuse<wrong::InvertedCorrection>();
-  must_refuse<NothingCorrected>();
+  must_refuse<NothingRescaled>();
   must_refuse<NanForMasked>();
   must_refuse<MaximumFromZero>();
 }

@@ -1,5 +1,5 @@
 /// @file
-/// For graders of kernels whose threads may wait for ever.
+/// For graders of kernels whose threads may wait forever.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace fa::classroom {
 
 /// Calls an entry that launches and returns what the launch threw beside its result. What the lab
-/// found before a deadlock is told first, then this exercise's likely cause and the lab's words.
+/// found before a deadlock is reported first, then this exercise's likely cause and the lab's words.
 /// @param reasons   for findings
 /// @param likely    the likely cause of a deadlock, for the message
 /// @param entry     its name
@@ -25,7 +25,7 @@ Launched call_waiting(const std::vector<Reason>& reasons, const std::string& lik
   if (error.find("deadlock") == std::string::npos) {
     refuse("the launch failed: " + error);
   }
-  refuse("threads wait for ever: " + likely + "\n\n" + error);
+  refuse("threads wait forever: " + likely + "\n\n" + error);
 }
 
 }  // namespace fa::classroom

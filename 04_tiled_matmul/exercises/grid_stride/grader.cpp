@@ -59,9 +59,7 @@ FA_STAGE(races) {
 FA_STAGE(traffic) {
   const Played played = play_strictly(make(512, 2, 32));
   const std::int64_t least = 3 * 512 / 8;
-  note("sectors of global memory", played.seen.sectors);
-  require(played.seen.sectors <= least,
-          fmt::format("{} sectors are moved, and {} would do: a thread takes a piece of its own, "
-                      "so neighbouring threads touch elements that are far apart",
-                      played.seen.sectors, least));
+  budget("sectors of global memory", played.seen.sectors, least,
+         "a thread takes a piece of its own, so neighbouring threads touch elements that are far "
+         "apart");
 }

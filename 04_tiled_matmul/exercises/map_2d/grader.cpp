@@ -5,11 +5,11 @@ using namespace fa::classroom;
 
 namespace {
 
-PuzzleCase make(int rows, int cols, bool hidden_infinity = false) {
+PuzzleCase make(int rows, int cols, bool masked_infinity = false) {
   PuzzleCase p;
   const std::int64_t size = std::int64_t{rows} * cols;
   p.puzzle.in = {random_floats(size, 1)};
-  if (hidden_infinity) p.puzzle.in[0][1] = INFINITY;
+  if (masked_infinity) p.puzzle.in[0][1] = INFINITY;
   p.puzzle.out = size;
   p.puzzle.sizes = {rows, cols};
   p.puzzle.block = {8, 8};
@@ -26,7 +26,7 @@ PuzzleCase make(int rows, int cols, bool hidden_infinity = false) {
       {"nothing was set to 0", of([](auto, auto) { return true; })},
       {"the upper triangle was kept, without the diagonal",
        of([](auto r, auto c) { return c > r; })}};
-  if (hidden_infinity) {
+  if (masked_infinity) {
     std::vector<double> product = p.right;
     product[1] = NAN;
     p.mistakes.push_back(

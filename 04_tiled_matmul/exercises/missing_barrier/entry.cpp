@@ -6,8 +6,7 @@ using namespace fa::FA_TARGET;
 
 template <bool b_transposed>
 Launched matmul(const std::vector<float>& a, const std::vector<float>& b, int m, int n, int k) {
-  Launched result;
-  result.seen = watch([&] {
+  return watched([&] {
     const auto on_a = on_device(a), on_b = on_device(b);
     DeviceBuffer<float> c(std::int64_t{m} * n);
     const MatmulParams<float> p{on_a.data(), on_b.data(),          c.data(), m, n, k,
@@ -17,9 +16,8 @@ Launched matmul(const std::vector<float>& a, const std::vector<float>& b, int m,
              static_cast<unsigned>(ceil_div(m, kSharedTile))},
             {kSharedTile, kSharedTile}},
            p);
-    result.out = from_device(c);
+    return from_device(c);
   });
-  return result;
 }
 
 FA_ENTRY(matmul, [](const std::vector<float>& a, const std::vector<float>& b, int m, int n, int k,

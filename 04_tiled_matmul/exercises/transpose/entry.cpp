@@ -6,8 +6,7 @@ using namespace fa::FA_TARGET;
 
 FA_ENTRY(transpose, [](const std::vector<float>& matrix, int rows, int cols) {
   constexpr int tile = 32;
-  Launched result;
-  result.seen = watch([&] {
+  return watched([&] {
     const auto in = on_device(matrix);
     DeviceBuffer<float> out(std::int64_t{rows} * cols);
     launch(
@@ -15,9 +14,8 @@ FA_ENTRY(transpose, [](const std::vector<float>& matrix, int rows, int cols) {
         {{static_cast<unsigned>(ceil_div(cols, tile)), static_cast<unsigned>(ceil_div(rows, tile))},
          {tile, 8}},
         in.data(), out.data(), rows, cols);
-    result.out = from_device(out);
+    return from_device(out);
   });
-  return result;
 });
 // The tile of a large matrix whose first element is (y0, x0), transposed; rows below it there are
 // none. Of `in` only these rows exist, of `out` as many.

@@ -8,8 +8,8 @@ namespace {
 
 const std::vector<Reason> kReasons = {
     {"copy",
-     "a tile is used before it has arrived: wait at the barrier for phase 0, which must be told "
-     "the bytes of both tiles"},
+     "a tile is used before it has arrived: wait at the barrier for phase 0; it must expect the "
+     "bytes of both tiles"},
     {"product",
      "the sums are touched while wgmma is in flight: wgmma_commit() and wgmma_wait<0>(d) before "
      "the store"},
@@ -28,7 +28,7 @@ const std::vector<Reason> kReasons = {
      "C is written beside its m x n elements: guard the store, and a row of C has n elements"},
     {"race", "threads write the same element of C"}};
 
-// A product without a fence is told first, with its own words.
+// A product without a fence is reported first, with its own message.
 std::vector<Reason> reasons(const Seen& seen) {
   std::vector<Reason> result = kReasons;
   const auto& findings = seen.report.findings;

@@ -48,13 +48,13 @@ void grade(const Case& c) {
       needs(address != (wrong / 16 & 0x3fff), says);
     }
     needs(address != (right & 0x3fff),
-          "the address counts bytes here, and is asked for in units of 16");
+          "the address is in bytes here; the descriptor holds it in units of 16");
     needs(false,
           fmt::format(
               "the address field is {:#x}, which is byte {:#x}, and the operand begins elsewhere",
               address, 16 * address));
   }
-  needs(sbo != 1024, "SBO counts bytes here, and is asked for in units of 16");
+  needs(sbo != 1024, "SBO is in bytes here; the descriptor holds it in units of 16");
   needs(sbo != 8, "SBO is the distance of 8 rows, not of one");
   needs(!(sbo == 0 && lbo == 64), "SBO and LBO have changed places");
   needs(sbo == 64, "SBO is the distance from 8 rows to the next 8 rows, here 8 * 128 bytes");

@@ -183,8 +183,7 @@ FA_STAGE(odd) {
 
 FA_STAGE(races) {
   const Ran ran = launched(random_inputs<float>({2, 1, 70, 101, kHeadDim, true}));
-  needs_watching(ran.seen);
-  require_no_findings(ran.seen, kReasons);
+  require_no_races(ran.seen, kReasons);
 }
 
 FA_STAGE(traffic) {
@@ -193,10 +192,7 @@ FA_STAGE(traffic) {
   needs_watching(ran.seen);
   // Two blocks with 64 and 128 keys; Q and O; LSE; a slope for each thread.
   const std::int64_t least = (kQueries + n) * 2 * row + n * 2 * row + 4 * n + 4 * n;
-  note("bytes of global memory", ran.seen.bytes);
-  require(ran.seen.bytes <= least,
-          fmt::format(
-              "{} bytes of global memory are asked for, and {} would do: does a block read each "
-              "key that it needs once, and no key that the mask hides from all its queries?",
-              ran.seen.bytes, least));
+  budget("bytes of global memory", ran.seen.bytes, least,
+         "does a block read each key that it needs once, and no key that the mask hides from all "
+         "its queries?");
 }

@@ -77,7 +77,7 @@ Inputs inputs_around(float level, const Sizes& s) {
   return in;
 }
 
-/// The score of a query and a key; -infinity where it is hidden.
+/// The score of a query and a key; -infinity where it is masked.
 /// @param product of the two rows, not scaled; 0 for a key beyond the last one
 using Score = std::function<double(int head, int query, int key, double product)>;
 

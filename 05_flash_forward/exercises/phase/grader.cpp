@@ -84,6 +84,5 @@ FA_STAGE(odd) {
 
 FA_STAGE(races) {
   const Case c = run({3, 4});
-  needs_watching(c.seen);
-  require_no_findings(c.seen, kReasons);
+  require_no_races(c.seen, kReasons);
 }

@@ -145,8 +145,7 @@ FA_STAGE(odd) {
 
 FA_STAGE(races) {
   const Ran ran = launched(random_inputs<float>({2, 1, 70, 75, 24, true}));
-  needs_watching(ran.seen);
-  require_no_findings(ran.seen);
+  require_no_races(ran.seen);
 }
 
 FA_STAGE(traffic) {
@@ -154,10 +153,5 @@ FA_STAGE(traffic) {
   const Ran ran = launched(random_inputs<float>({1, 1, n, n, d, false}));
   needs_watching(ran.seen);
   const std::int64_t least = 4 * ((2 * tiles + 2) * n * d + n);
-  note("bytes of global memory", ran.seen.bytes);
-  require(
-      ran.seen.bytes <= least,
-      fmt::format(
-          "{} bytes of global memory are asked for, and {} would do: m, l and o stay in registers",
-          ran.seen.bytes, least));
+  budget("bytes of global memory", ran.seen.bytes, least, "m, l and o stay in registers");
 }

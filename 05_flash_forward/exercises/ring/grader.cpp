@@ -62,7 +62,7 @@ void grade(int tiles) {
 
 FA_STAGE(found) {
   const Evidence shown = evidence("the number of tiles and the row of out that may be wrong");
-  require(shown.numbers.size() == 2, "not found: two numbers are asked for, tiles and row");
+  require(shown.numbers.size() == 2, "not found: the answer is two numbers, tiles and row");
   const double tiles = shown.numbers[0], row = shown.numbers[1];
   require(tiles > row, "not found: with so few tiles there is no such row");
   require(tiles != 3 && tiles != 2, "not found: with so few tiles no stage is ever used twice");
@@ -88,8 +88,7 @@ FA_STAGE(races) {
   require(call<int>("stages") == 3, "the ring has three stages");
   for (const int tiles : {4, 7}) {
     const Case c = run(tiles);
-    needs_watching(c.seen);
-    require_no_findings(c.seen, kReasons);
+    require_no_races(c.seen, kReasons);
     require(c.ahead >= 3,
             fmt::format("only {} tiles are written when the consumer reads the first one, and the "
                         "ring has room for three: the producer waits where it need not",

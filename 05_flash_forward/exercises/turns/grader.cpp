@@ -18,8 +18,8 @@ std::vector<Reason> reasons(const Seen& seen) {
   return {{"barrier", says("named barrier 0")
                           ? "barrier 0 is that of __syncthreads(): where a block uses both, an "
                             "arrival at one counts at the other; use the ids 1, 2, 3"
-                          : "a barrier is used in two ways: its number of threads, or who comes to "
-                            "it, does not fit"},
+                          : "a barrier is used in two ways: its number of threads, or the threads "
+                            "that arrive at it, do not match"},
           {"race", in_warp ? "several lanes of a consumer issue; only lane 0 calls issue()"
                            : "two consumers can issue at the same time: no barrier orders their "
                              "calls, or an arrival of the first job is left over in the second"}};

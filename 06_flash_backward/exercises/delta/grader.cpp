@@ -56,7 +56,7 @@ void grade(int batch, const plain::Problem& x) {
       {"this is the sum of O o O; one of the two is dO",
        by([&](int row) { return sum(row, [&](int e) { return y.o[e] * y.o[e]; }); })},
       {"this is the mean; delta is the sum", by([&](int row) { return right(row) / d; })},
-      {"the sum goes on from the row before: it must begin at 0 in each row",
+      {"the sum continues from the row before: it must begin at 0 in each row",
        by([&](int row) { return running += right(row); })},
       {"the last column is left out", by([&](int row) {
          const int last = row * d + d - 1;

@@ -7,8 +7,7 @@ using namespace fa::FA_TARGET;
 
 // Launches one of the two kernels.
 static Launched launched(const PackedInputs& in, bool of_delta) {
-  Launched result;
-  result.seen = watch([&] {
+  return watched([&] {
     const auto q = on_device(in.q), o = on_device(in.o), d_o = on_device(in.d_o),
                k = on_device(in.k), lse = on_device(in.lse);
     DeviceBuffer<float> delta(std::int64_t{in.length_q} * in.heads),
@@ -20,14 +19,13 @@ static Launched launched(const PackedInputs& in, bool of_delta) {
     if (of_delta) {
       launch(fa::FA_TARGET::student::row_delta,
              {{static_cast<unsigned>(ceil_div(in.length_q, 4)), heads}, {32, 4}}, a);
-      result.out = from_device(delta);
+      return from_device(delta);
     } else {
       launch(fa::FA_TARGET::student::value_gradients,
              {{static_cast<unsigned>(ceil_div(in.length_k, 32)), heads}, {32, 8}}, a);
-      result.out = from_device(d_v);
+      return from_device(d_v);
     }
   });
-  return result;
 }
 
 FA_ENTRY(row_delta, [](const PackedInputs& in) { return launched(in, true); });

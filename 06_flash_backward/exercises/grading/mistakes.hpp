@@ -84,8 +84,8 @@ inline Gradients gradients(const Problem& x, MistakeKind mistake = MistakeKind::
                                               : x.sees(i, j);
         const double s =
             seen ? x.scale * product(x, head, i, j) : -std::numeric_limits<double>::infinity();
-        const bool blind = std::isinf(lse) && !is(MistakeKind::kNanInMaskedRows);
-        const double p = blind ? 0 : std::exp(s - lse);
+        const bool fully_masked = std::isinf(lse) && !is(MistakeKind::kNanInMaskedRows);
+        const double p = fully_masked ? 0 : std::exp(s - lse);
         const double z = x.kept[row * x.length_k + j];
         int taken = i;  // the query whose dO is taken
         if (is(MistakeKind::kNextRowOfDo)) taken = std::min(i + 1, x.length_q - 1);

@@ -29,7 +29,7 @@ struct Element {
   double s;           // scaled, not masked
   double lse, delta;  // of the query
   double d_o_v, z;    // dropout's factor is not in d_o_v
-  bool seen;          // and the query is not blind
+  bool seen;          // and the query sees a key
   double p() const { return seen ? std::exp(s - lse) : 0; }
 };
 
@@ -171,8 +171,8 @@ FA_STAGE(odd) {
   const plain::Problem causal = plain::random_problem(1, 5, 8, 4, true);
   grade(causal, {2, 5}, {1, 7});
   grade(causal, {0, 1}, {0, 1});
-  const plain::Problem blind = plain::random_problem(1, 7, 4, 3, true);
-  grade(blind, {2, 6}, {0, 3});
+  const plain::Problem fully_masked = plain::random_problem(1, 7, 4, 3, true);
+  grade(fully_masked, {2, 6}, {0, 3});
   const plain::Problem drops = plain::random_problem(1, 6, 6, 3, true, 0.4);
   grade(drops, {0, 3}, {0, 3});
   grade(drops, {3, 6}, {1, 6});

@@ -39,8 +39,8 @@ const std::vector<Reason> kReasons{
     {"out of bounds", "it writes beside the gradients or the tiles"},
     {"unwritten", "a tile is read where no thread has written"},
     {"race",
-     "P and dS are hidden by a thread that did not write them, or after others were told that they "
-     "are there"}};
+     "P and dS are masked by a thread that did not write them, or after the barrier that makes "
+     "them visible to the others"}};
 
 void grade(const Problem& x) {
   const Case c = run(x);
@@ -141,8 +141,7 @@ FA_STAGE(odd) {
 
 FA_STAGE(races) {
   const Case c = run(problem(40, 33, 8, 6));
-  needs_watching(c.seen);
-  require_no_findings(c.seen, kReasons);
+  require_no_races(c.seen, kReasons);
 }
 
 FA_STAGE(traffic) {

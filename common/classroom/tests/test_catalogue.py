@@ -19,7 +19,7 @@ class Frames(unittest.TestCase):
             (pathlib.Path(folder) / "code.hpp").write_text(source)
             return catalogue.Frame(pathlib.Path(folder), text, "frame")
 
-    def test_a_hole_is_filled_in_the_solution_and_open_at_the_start(self):
+    def test_the_solution_fills_a_hole_and_the_start_leaves_it_open(self):
         frame = self.frame("x\n  //@ from code.hpp#all\n  //@ hole in\n// TODO\n  //@ end\ny")
         self.assertEqual(frame.solution, ["x", "  one", "    two", "  three", "y"])
         self.assertEqual(frame.start, ["x", "  one", "  // TODO", "  three", "y"])
@@ -28,15 +28,15 @@ class Frames(unittest.TestCase):
         frame = self.frame("//@ from code.hpp#in\n//@ hole in\nTODO\n//@ end")
         self.assertEqual((frame.solution, frame.start), (["two"], ["TODO"]))
 
-    def test_without_a_hole_both_have_the_region(self):
+    def test_a_region_without_a_hole_is_in_both(self):
         frame = self.frame("//@ from code.hpp#in\n//@ end")
         self.assertEqual((frame.solution, frame.start), (["two"], ["two"]))
 
-    def test_what_no_lesson_has_stands_in_the_frame(self):
+    def test_a_frame_holds_the_lines_that_no_lesson_has(self):
         frame = self.frame("//@ solution\nours\n//@ start\nTODO\n//@ end")
         self.assertEqual((frame.solution, frame.start), (["ours"], ["TODO"]))
 
-    def test_faults_are_named(self):
+    def test_faults_of_a_frame_are_reported(self):
         for text, words in (
             ("//@ from code.hpp#none\n//@ end", "0 marks"),
             ("//@ from other.hpp#all\n//@ end", "cannot be read"),
@@ -106,7 +106,7 @@ class Frames(unittest.TestCase):
         self.assertTrue(numbers)
         self.assertEqual(gate.few_styles(numbers), [])
 
-    def test_names_of_exercises(self):
+    def test_an_exercise_is_found_by_its_name_or_lesson(self):
         self.assertEqual(exercise("one_step").id, "03_one_step")
         self.assertEqual({e.lesson for e in catalogue.choose(["3"])}, {"03_online_softmax"})
         with self.assertRaisesRegex(Fault, "no exercise 'nothing'; there are 01_"):
@@ -114,7 +114,7 @@ class Frames(unittest.TestCase):
 
 
 class Numbers(unittest.TestCase):
-    def test_digits_and_products(self):
+    def test_digits_and_expressions_are_numbers(self):
         for text, number in (
             ("12", 12),
             (" 4 * 64*64 ", 16384),
@@ -129,7 +129,7 @@ class Numbers(unittest.TestCase):
         ):
             self.assertEqual(numbers.number_of(text), number)
 
-    def test_what_is_no_number_is_refused(self):
+    def test_text_that_is_not_a_number_is_refused(self):
         for text in (
             "?",
             "",
@@ -149,7 +149,7 @@ class Numbers(unittest.TestCase):
             with self.subTest(text), self.assertRaises(ValueError):
                 numbers.number_of(text)
 
-    def test_comments_and_unknown_lines(self):
+    def test_comments_and_unknown_lines_are_ignored(self):
         self.assertEqual(
             numbers.read_numbers("# a\nx = 2 # two\nnothing\ny = ?"), {"x": 2, "y": None}
         )
@@ -175,7 +175,7 @@ class Variants(unittest.TestCase):
 
 
 class MutantsOfSolutions(unittest.TestCase):
-    def test_what_is_changed(self):
+    def test_a_mutant_changes_operators_words_numbers_and_statements(self):
         change = mutants.changed
         self.assertIn("  if (i <= n) {", change("  if (i < n) {  // guard"))
         self.assertIn("__syncwarp();", change("__syncthreads();"))

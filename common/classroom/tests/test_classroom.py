@@ -29,7 +29,7 @@ class Folder(unittest.TestCase):
 
 
 class Student(Folder):
-    def test_the_way_of_a_student(self):
+    def test_a_student_starts_checks_asks_for_hints_and_passes(self):
         one = exercise("03_one_step")
         status, text = self.learn("start", "one_step")
         self.assertEqual(status, 0)
@@ -63,19 +63,19 @@ class Student(Folder):
             ]
         )
 
-    def test_next_is_the_first_open_exercise_of_the_lesson(self):
+    def test_the_next_exercise_is_the_first_open_one_of_the_lesson(self):
         two = exercise("03_merge")
         self.learn("start", two.id)
         self.file(two).write_text(two.solution())
         self.assertIn("Next: ./learn exercise start 03_one_step", self.learn("check", two.id)[1])
 
-    def test_where_one_is(self):
+    def test_without_a_command_the_current_exercise_is_shown(self):
         self.learn("start", "one_step")
         text = self.learn()[1]
         self.assertIn("You are at 03_one_step", text)
         self.assertIn("./learn exercise watch 03_one_step", text)
 
-    def test_a_complete_lesson_says_what_one_can_do(self):
+    def test_a_complete_lesson_prints_the_ability(self):
         self.learn("start", "one_step")
         progress = self.root / "my_exercises" / "progress.json"
         progress.write_text(
@@ -89,7 +89,7 @@ class Student(Folder):
         )
         self.assertIn("You can now compute attention", " ".join(self.learn()[1].split()))
 
-    def test_start_leaves_a_file_alone(self):
+    def test_start_does_not_overwrite_a_file(self):
         one = exercise("03_one_step")
         self.learn("start", one.id)
         self.file(one).write_text("mine")
@@ -153,7 +153,7 @@ class Student(Folder):
             student.wrapped("red \x1b[31m\n  \ttab"), "        red \\x1b[31m\n                tab"
         )
 
-    def test_what_was_not_begun(self):
+    def test_commands_on_exercises_that_were_not_begun_are_refused(self):
         for arguments, words in (
             (["check"], "no exercise was begun"),
             (["hint"], "no exercise was begun"),
@@ -240,7 +240,7 @@ class Grade(Folder):
         )
         self.assertEqual(json.loads((out / "ada.json").read_text())["score"], 10)
 
-    def test_marks_that_cannot_be_written_are_refused_before_work(self):
+    def test_an_output_that_cannot_be_written_is_refused_before_marking(self):
         target = pathlib.Path(self.folder.name) / "file"
         target.write_text("in the way")
         for output in (
@@ -270,7 +270,7 @@ class Grade(Folder):
             [line.split()[1] for line in text.split("\n") if "03_one_step" in line][3], "0"
         )
 
-    def test_what_looks_like_an_attack_is_named(self):
+    def test_a_suspicious_submission_is_reported(self):
         file = self.students / "ada" / "03_one_step" / "one_step.hpp"
         file.write_text(file.read_text() + "\nstatic const int child = fork();\n")
         text = self.grade(self.students / "ada", "--exercises", "03_one_step")
@@ -279,7 +279,7 @@ class Grade(Folder):
         text = self.grade(self.students / "ada", "--exercises", "03_one_step")
         self.assertIn("ada, 03_one_step: it includes a file that it may not use", text)
 
-    def test_what_no_answer_needs_is_reported_and_no_answer_is(self):
+    def test_suspicious_words_are_found_and_no_answer_has_any(self):
         for attack in (
             '#include "03_online_softmax/exercises/one_step/frame.txt"',
             '#include "common/classroom/grader.hpp"',
@@ -311,7 +311,7 @@ class Grade(Folder):
                 for text in (one.start(), one.solution(), *right):
                     self.assertEqual(grade.suspicious(text), [], one.id)
 
-    def test_accesses_are_not_hidden_from_the_lab(self):
+    def test_an_answer_that_hides_accesses_from_the_lab_is_refused(self):
         one = exercise("04_transpose")
         kernel = "__global__ void transpose_tiles"
         for word in ("FA_UNWATCHED", "[[gnu::no_sanitize_thread]]"):
@@ -320,7 +320,7 @@ class Grade(Folder):
             self.assertEqual((results[0].name, results[0].verdict), ("compiles", "refused"))
             self.assertIn("keeps accesses from the lab", results[0].message)
 
-    def test_what_is_no_submission(self):
+    def test_a_folder_without_submissions_is_refused(self):
         with self.assertRaisesRegex(Fault, "is not a folder"):
             self.grade(self.root / "nothing")
         with self.assertRaisesRegex(Fault, "has no file"):
@@ -328,7 +328,7 @@ class Grade(Folder):
 
 
 class Export(unittest.TestCase):
-    def test_with_and_without_solutions(self):
+    def test_an_export_with_and_without_solutions(self):
         with tempfile.TemporaryDirectory() as folder:
             whole, bare = pathlib.Path(folder) / "whole", pathlib.Path(folder) / "bare"
             self.assertEqual(said(export.main, [str(whole)], ROOT, None)[0], 0)
