@@ -35,19 +35,15 @@ std::vector<Reason> reasons(const Seen& seen) {
   return result;
 }
 
-struct Case {
-  Seen seen;
+struct Case : Launched {
   std::vector<float> x;
-  std::vector<double> out;
   double in_flight = 0;  // copies of a thread while it adds
 };
 
 Case run(int tiles) {
   Case result;
   result.x = random_floats(std::int64_t{tiles} * kTileSize, 1);
-  const auto launched = call<Launched>("sum", result.x, tiles);
-  result.seen = launched.seen;
-  result.out = launched.out;
+  static_cast<Launched&>(result) = call<Launched>("sum", result.x, tiles);
   result.in_flight = result.out.back();
   result.out.pop_back();
   return result;

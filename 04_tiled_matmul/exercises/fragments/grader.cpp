@@ -1,4 +1,4 @@
-#include "04_tiled_matmul/exercises/grading/product.hpp"
+#include "04_tiled_matmul/exercises/grading/matmul.hpp"
 #include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -16,19 +16,15 @@ std::vector<float> whole(std::int64_t count, std::uint64_t seed) {
   return result;
 }
 
-struct Case {
-  Seen seen;
+struct Case : Launched {
   std::vector<float> a, b;
-  std::vector<double> out;
 };
 
 Case run(int k) {
   Case result;
   result.a = whole(16 * k, 1);
   result.b = whole(8 * k, 2);
-  const auto launched = call<Launched>("multiply", result.a, result.b, k);
-  result.seen = launched.seen;
-  result.out = launched.out;
+  static_cast<Launched&>(result) = call<Launched>("multiply", result.a, result.b, k);
   return result;
 }
 
@@ -36,9 +32,9 @@ void grade(int k) {
   const Case c = run(k);
   using Place = std::function<std::pair<int, int>(int, int)>;
   const Place same = [](int row, int col) { return std::pair(row, col); };
-  // The product, where the instruction is given other elements of A and B, and C is stored
+  // The matmul, where the instruction is given other elements of A and B, and C is stored
   // elsewhere. Places are within 16 steps of k.
-  const auto product = [&](const Place& of_a, const Place& of_b, const Place& of_c) {
+  const auto matmul = [&](const Place& of_a, const Place& of_b, const Place& of_c) {
     std::vector<double> sums(16 * 8), result(16 * 8, NAN);
     for (int l0 = 0; l0 < k; l0 += 16) {
       for (int row = 0; row < 16; ++row) {
@@ -85,21 +81,21 @@ void grade(int k) {
       {"nothing was written", std::vector<double>(16 * 8, NAN)},
       {"A's registers 1 and 2 are swapped: register 1 has row g + 8, register 2 the columns 8 "
        "further",
-       product(quarters, same, same)},
-      {"B's two registers are swapped", product(same, other_half, same)},
+       matmul(quarters, same, same)},
+      {"B's two registers are swapped", matmul(same, other_half, same)},
       {"A's registers 1 and 2 are swapped, and d[1] and d[2] as well",
-       product(quarters, same, as_a_row)},
+       matmul(quarters, same, as_a_row)},
       {"d[1] and d[2] are swapped: d[1] is the next column, d[2] is row g + 8",
-       product(same, same, as_a_row)},
+       matmul(same, same, as_a_row)},
       {"the sums are right, but stored in the order of lanes: d[i] of a lane lies in rows g and g "
        "+ 8",
-       product(same, same, in_order)},
+       matmul(same, same, in_order)},
       {"the two elements of each register of A are swapped: the first one is pack2's first",
-       product(pair_swapped, same, same)},
-      {"g is lane / 4 and t is lane % 4 for A as well", product(lanes_by_t, same, same)}};
-  const auto right = product(same, same, same);
+       matmul(pair_swapped, same, same)},
+      {"g is lane / 4 and t is lane % 4 for A as well", matmul(lanes_by_t, same, same)}};
+  const auto right = matmul(same, same, same);
   if (unexplained(c.seen, {"C", c.out, 8}, right, 0, mistakes)) {
-    explain_product(
+    explain_matmul(
         [=](const std::vector<float>& of_a, const std::vector<float>& of_b) {
           return call<Launched>("multiply", of_a, of_b, k).out;
         },

@@ -27,12 +27,12 @@ PuzzleCase make(int rows, int cols, bool masked_infinity = false) {
       {"the upper triangle was kept, without the diagonal",
        of([](auto r, auto c) { return c > r; })}};
   if (masked_infinity) {
-    std::vector<double> product = p.right;
-    product[1] = NAN;
+    std::vector<double> multiplied = p.right;
+    multiplied[1] = NAN;
     p.mistakes.push_back(
         {"an element of the upper triangle is infinite, and infinity times 0 is NaN: choose "
          "between two values, do not multiply",
-         product});
+         multiplied});
   }
   p.reasons = {{"out of bounds",
                 "threads outside of the matrix touch memory: guard the row and the column"}};

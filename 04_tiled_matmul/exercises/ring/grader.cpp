@@ -26,10 +26,8 @@ const std::vector<Reason> kReasons = {
      "before it is initialised, more than one thread initialises it, or only some threads come to "
      "__syncthreads()"}};
 
-struct Case {
-  Seen seen;
+struct Case : Launched {
   std::vector<float> x;
-  std::vector<double> out;
   double in_flight = 0;
 };
 
@@ -38,13 +36,11 @@ Case run(int tiles) {
   for (const float number : random_floats(std::int64_t{tiles} * kTileSize, 1)) {
     result.x.push_back(std::round(4 * number) - 30);
   }
-  const auto launched =
+  static_cast<Launched&>(result) =
       call_waiting(kReasons,
                    "compare the number of arrivals with init(), the bytes with what is copied, and "
                    "the parities with the table of the chapter.",
                    "run", result.x, tiles);
-  result.seen = launched.seen;
-  result.out = launched.out;
   result.in_flight = result.out.back();
   result.out.pop_back();
   return result;

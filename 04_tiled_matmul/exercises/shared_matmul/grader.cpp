@@ -1,4 +1,4 @@
-#include "04_tiled_matmul/exercises/grading/product.hpp"
+#include "04_tiled_matmul/exercises/grading/matmul.hpp"
 #include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -8,26 +8,22 @@ namespace {
 
 constexpr int kTile = 16;
 
-struct Case {
-  Seen seen;
+struct Case : Launched {
   std::vector<float> a, b;
-  std::vector<double> out;
 };
 
 Case run(int m, int n, int k) {
   Case result;
   result.a = random_floats(std::int64_t{k} * m, 1);
   result.b = random_floats(std::int64_t{k} * n, 2);
-  const auto launched = call<Launched>("matmul", result.a, result.b, m, n, k);
-  result.seen = launched.seen;
-  result.out = launched.out;
+  static_cast<Launched&>(result) = call<Launched>("matmul", result.a, result.b, m, n, k);
   return result;
 }
 
 void grade(int m, int n, int k) {
   const Case c = run(m, n, k);
   // The sum over some steps of k, with the place of an element of A and of B.
-  const auto product = [&](auto of_a, auto of_b, int first, int last) {
+  const auto matmul = [&](auto of_a, auto of_b, int first, int last) {
     std::vector<double> result;
     for (int i = 0; i < m; ++i) {
       for (int j = 0; j < n; ++j) {
@@ -48,22 +44,21 @@ void grade(int m, int n, int k) {
   std::vector<Mistake> mistakes{{"nothing was written", std::vector<double>(c.out.size(), NAN)}};
   if (k > kTile) {
     mistakes.push_back({"only the last tile along k is in the sum",
-                        product(in_a, in_b, (k - 1) / kTile * kTile, k)});
+                        matmul(in_a, in_b, (k - 1) / kTile * kTile, k)});
+    mistakes.push_back({"only the first tile along k is in the sum", matmul(in_a, in_b, 0, kTile)});
     mistakes.push_back(
-        {"only the first tile along k is in the sum", product(in_a, in_b, 0, kTile)});
-    mistakes.push_back(
-        {"the last, ragged tile along k is left out", product(in_a, in_b, 0, k / kTile * kTile)});
+        {"the last, ragged tile along k is left out", matmul(in_a, in_b, 0, k / kTile * kTile)});
   }
   mistakes.push_back({"this is A B: A was read as if it were stored as [m, k]",
-                      product([=](int l, int i) { return i * k + l; }, in_b, 0, k)});
-  mistakes.push_back({"this is a product with B transposed: B is stored as [k, n]",
-                      product(
+                      matmul([=](int l, int i) { return i * k + l; }, in_b, 0, k)});
+  mistakes.push_back({"this is the matmul with B transposed: B is stored as [k, n]",
+                      matmul(
                           in_a, [=](int l, int j) { return j * k + l; }, 0, k)});
   mistakes.push_back({"a row of A has m elements, not n",
-                      product([=](int l, int i) { return l * n + i; }, in_b, 0, k)});
-  const auto right = product(in_a, in_b, 0, k);
+                      matmul([=](int l, int i) { return l * n + i; }, in_b, 0, k)});
+  const auto right = matmul(in_a, in_b, 0, k);
   if (unexplained(c.seen, {"c", c.out, n}, right, 4e-6 * k, mistakes)) {
-    explain_product(
+    explain_matmul(
         [=](const std::vector<float>& of_a, const std::vector<float>& of_b) {
           return call<Launched>("matmul", of_a, of_b, m, n, k).out;
         },

@@ -1,4 +1,4 @@
-#include "04_tiled_matmul/exercises/grading/product.hpp"
+#include "04_tiled_matmul/exercises/grading/matmul.hpp"
 #include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -6,9 +6,8 @@ using namespace fa::classroom;
 
 namespace {
 
-struct Case {
-  Seen seen;
-  std::vector<double> right, out;
+struct Case : Launched {
+  std::vector<double> right;
   bool ragged = false;  // whether some tiles reach beyond C
 };
 // Rows and columns of a tile, and blocks in x and y.
@@ -31,9 +30,7 @@ Case run(int m, int n, int k, int gap = 0) {
   result.ragged = rows < 1 || cols < 1 || m % rows != 0 || n % cols != 0;
   require(blocks_x >= 1 && blocks_y >= 1 && blocks_x <= 1024 && blocks_y <= 1024,
           fmt::format("a grid of {} x {} blocks for {} x {} results", blocks_x, blocks_y, m, n));
-  const auto launched = call<Launched>("product", a, b, m, n, k, gap);
-  result.seen = launched.seen;
-  result.out = launched.out;
+  static_cast<Launched&>(result) = call<Launched>("product", a, b, m, n, k, gap);
   return result;
 }
 
@@ -59,7 +56,7 @@ void grade(int m, int n, int k) {
                        c.ragged ? ": was the grid rounded down?" : "", where));
   }
   if (unexplained(c.seen, {"c", c.out, n}, c.right, tolerance, {})) {
-    explain_product(
+    explain_matmul(
         [=](const std::vector<float>& of_a, const std::vector<float>& of_b) {
           return call<Launched>("product", of_a, of_b, m, n, k).out;
         },

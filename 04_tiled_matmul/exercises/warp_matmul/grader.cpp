@@ -13,7 +13,7 @@ PuzzleCase make(int m, int n, int k) {
   p.puzzle.block[0] = 32;
   p.arrays = {{"A", m * k, k}, {"B", k * n, n}, {"out", m * n, n}};
   const std::vector<float>&a = p.puzzle.in[0], &b = p.puzzle.in[1];
-  const auto product = [&](auto place_a, auto place_b, int first, int last) {
+  const auto matmul = [&](auto place_a, auto place_b, int first, int last) {
     return made(m * n, [&](std::int64_t at) {
       const std::int64_t r = at / n, c = at % n;
       double sum = 0;
@@ -27,21 +27,21 @@ PuzzleCase make(int m, int n, int k) {
   };
   const auto in_a = [=](auto r, auto i) { return r * k + i; };
   const auto in_b = [=](auto i, auto c) { return i * n + c; };
-  p.right = product(in_a, in_b, 0, k);
+  p.right = matmul(in_a, in_b, 0, k);
   p.mistakes = {
       {"B was read as if it were transposed: B[i][c] is b[i * n + c]",
-       product(
+       matmul(
            in_a, [=](auto i, auto c) { return c * k + i; }, 0, k)},
       {"A was read as if it were transposed: A[r][i] is a[r * k + i]",
-       product([=](auto r, auto i) { return i * m + r; }, in_b, 0, k)},
+       matmul([=](auto r, auto i) { return i * m + r; }, in_b, 0, k)},
       {"a row of A has k elements, not n",
-       product([=](auto r, auto i) { return r * n + i; }, in_b, 0, k)},
-      {"only the last product was stored: add them up", product(in_a, in_b, k - 1, k)},
-      {"the first product is left out of the sum", product(in_a, in_b, 1, k)},
+       matmul([=](auto r, auto i) { return r * n + i; }, in_b, 0, k)},
+      {"only the last product was stored: add them up", matmul(in_a, in_b, k - 1, k)},
+      {"the first product is left out of the sum", matmul(in_a, in_b, 1, k)},
       {"A[r][i] is a[r * k + i], not a[r + k + i]",
-       product([=](auto r, auto i) { return r + k + i; }, in_b, 0, k)},
+       matmul([=](auto r, auto i) { return r + k + i; }, in_b, 0, k)},
       {"B[i][c] is b[i * n + c], not b[i + n + c]",
-       product(
+       matmul(
            in_a, [=](auto i, auto c) { return i + n + c; }, 0, k)},
       {"a row of A and a column of B are added, not multiplied", made(m * n, [&](std::int64_t at) {
          double sum = 0;

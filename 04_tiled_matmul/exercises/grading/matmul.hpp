@@ -20,12 +20,12 @@ using Multiply =
 /// How a kernel's A is stored: [m, k] or [k, m].
 enum class StoredA { kByRows, kByColumns };
 
-/// Refuses a wrong product by an example: with the identity for A, C should be
+/// Refuses a wrong matmul by an example: with the identity for A, C should be
 /// B, and the other way round. Returns where both are right.
 /// @param m, n, k of C = A B; a sum of numbers up to 128 must be exact
-inline void explain_product(const Multiply& multiply, int m, int n, int k,
-                            StoredA stored = StoredA::kByRows) {
-  const auto product = [&](const Element& a, const Element& b) {
+inline void explain_matmul(const Multiply& multiply, int m, int n, int k,
+                           StoredA stored = StoredA::kByRows) {
+  const auto matmul = [&](const Element& a, const Element& b) {
     std::vector<float> of_a, of_b;
     const bool by_rows = stored == StoredA::kByRows;
     for (int i = 0; i < m * k; ++i) {
@@ -39,8 +39,8 @@ inline void explain_product(const Multiply& multiply, int m, int n, int k,
   const Element col_number = [](int, int col) { return static_cast<float>(col + 1); };
   for (const bool of_b : {true, false}) {
     // The other matrix holds in each element its row, then its column.
-    const auto rows = of_b ? product(identity, row_number) : product(row_number, identity);
-    const auto cols = of_b ? product(identity, col_number) : product(col_number, identity);
+    const auto rows = of_b ? matmul(identity, row_number) : matmul(row_number, identity);
+    const auto cols = of_b ? matmul(identity, col_number) : matmul(col_number, identity);
     const char* const other = of_b ? "B" : "A";
     const int rows_of = of_b ? k : m, cols_of = of_b ? n : k;
     int wrong = 0;
