@@ -25,8 +25,7 @@ Ran run(const Inputs& in, Go go) {
     return FA_TARGET::RowStrides{heads * length * row, length * row, row};
   };
   // What lies between the rows is not a number.
-  const auto upload = [&](const std::vector<float>& numbers,
-                          const FA_TARGET::RowStrides& to) {
+  const auto upload = [&](const std::vector<float>& numbers, const FA_TARGET::RowStrides& to) {
     std::vector<T> typed(numbers.size() / d * to.row, static_cast<T>(NAN));
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       typed[i / d * to.row + i % d] = static_cast<T>(numbers[i]);

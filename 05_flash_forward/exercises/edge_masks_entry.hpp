@@ -11,12 +11,12 @@ using namespace fa::FA_TARGET;
 // Launches the kernel with a tile.
 template <class Tile>
 void launch_edge_masks(const Attention<half>& a) {
-  launch(flash_edge_masks<Tile, half, false>,
-         {{static_cast<unsigned>(ceil_div(a.length_q, Tile::block_m)),
-           static_cast<unsigned>(a.heads)},
-          {Tile::threads},
-          pipeline_bytes<Tile, half>()},
-         a);
+  launch(
+      flash_edge_masks<Tile, half, false>,
+      {{static_cast<unsigned>(ceil_div(a.length_q, Tile::block_m)), static_cast<unsigned>(a.heads)},
+       {Tile::threads},
+       pipeline_bytes<Tile, half>()},
+      a);
 }
 
 // 32 queries in two warps and 16 keys, or 64 queries in two warps and 32 keys.

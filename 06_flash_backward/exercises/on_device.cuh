@@ -24,12 +24,9 @@ class OnDevice {
         d_q_(static_cast<std::int64_t>(x.q.size())),
         d_k_(static_cast<std::int64_t>(x.k.size())),
         d_v_(static_cast<std::int64_t>(x.v.size())),
-        rows_(FA_TARGET::ceil_div(x.length_q, FA_TARGET::kPaddedRows) *
-              FA_TARGET::kPaddedRows),
+        rows_(FA_TARGET::ceil_div(x.length_q, FA_TARGET::kPaddedRows) * FA_TARGET::kPaddedRows),
         delta_(on_device(padded(
-            x,
-            [&](const Forward& y, int row) { return row_delta(x, y, row); },
-            0))),
+            x, [&](const Forward& y, int row) { return row_delta(x, y, row); }, 0))),
         lse_(on_device(forward(x).lse)),
         inv_row_sum_(on_device(padded(
             x, [](const Forward&, int) { return 1.0; }, 0))) {
@@ -60,8 +57,7 @@ class OnDevice {
 
   /// What was written so far; NaN where nothing was.
   Gradients gradients() const {
-    if (d_q_.written_beside() || d_k_.written_beside() ||
-        d_v_.written_beside()) {
+    if (d_q_.written_beside() || d_k_.written_beside() || d_v_.written_beside()) {
       classroom::fail("it writes beside the result: the tail is not masked");
     }
     return {d_q_.numbers(), d_k_.numbers(), d_v_.numbers()};
@@ -70,10 +66,8 @@ class OnDevice {
   FA_TARGET::AttentionGradient<float> a = {};  ///< what kernels are given
 
  private:
-  static FA_TARGET::DeviceBuffer<float> on_device(
-      const std::vector<double>& numbers) {
-    return classroom::on_device(
-        std::vector<float>(numbers.begin(), numbers.end()));
+  static FA_TARGET::DeviceBuffer<float> on_device(const std::vector<double>& numbers) {
+    return classroom::on_device(std::vector<float>(numbers.begin(), numbers.end()));
   }
   // One value per row, and `beyond` for rows that only the workspace has.
   template <class Row>
@@ -82,8 +76,7 @@ class OnDevice {
     std::vector<double> result;
     for (int head = 0; head < x.heads; ++head) {
       for (int i = 0; i < rows_; ++i) {
-        result.push_back(i < x.length_q ? row(y, head * x.length_q + i)
-                                        : beyond);
+        result.push_back(i < x.length_q ? row(y, head * x.length_q + i) : beyond);
       }
     }
     return result;

@@ -18,8 +18,7 @@ struct PackedInputs {
 };
 /// The members, for Wire.
 inline auto parts(PackedInputs& x) {
-  return std::tie(x.heads, x.length_q, x.length_k, x.scale, x.causal, x.q,
-                  x.o, x.d_o, x.k, x.lse);
+  return std::tie(x.heads, x.length_q, x.length_k, x.scale, x.causal, x.q, x.o, x.d_o, x.k, x.lse);
 }
 
 }  // namespace fa::classroom

@@ -41,7 +41,7 @@ struct Problem {
 /// What a forward pass keeps.
 struct Forward {
   std::vector<double> o;    ///< [heads, length_q, head_dim]
-  std::vector<double> lse;  ///< [heads, length_q], -infinity for a blind row
+  std::vector<double> lse;  ///< [heads, length_q], -infinity for a fully masked row
 };
 
 /// The gradients of sum(dO * O).
@@ -53,8 +53,8 @@ struct Gradients {
 
 /// The members, for classroom::Wire.
 inline auto parts(Problem& x) {
-  return std::tie(x.heads, x.length_q, x.length_k, x.head_dim, x.causal,
-                  x.window, x.scale, x.q, x.k, x.v, x.d_o, x.kept);
+  return std::tie(x.heads, x.length_q, x.length_k, x.head_dim, x.causal, x.window, x.scale, x.q,
+                  x.k, x.v, x.d_o, x.kept);
 }
 /// The same.
 inline auto parts(Gradients& x) {
@@ -67,11 +67,10 @@ inline auto parts(Gradients& x) {
 /// @param length_k keys
 /// @param head_dim elements in a row; the scale is 1 / sqrt(head_dim)
 /// @param causal   whether there is a mask
-/// @param dropout  probability that a weight is dropped
+/// @param dropout  probability that an element of P is dropped
 /// @param seed     of the numbers
-inline Problem random_problem(int heads, int length_q, int length_k,
-                              int head_dim, bool causal = false,
-                              double dropout = 0, std::uint64_t seed = 1) {
+inline Problem random_problem(int heads, int length_q, int length_k, int head_dim,
+                              bool causal = false, double dropout = 0, std::uint64_t seed = 1) {
   Problem x;
   x.heads = heads;
   x.length_q = length_q;
@@ -84,8 +83,7 @@ inline Problem random_problem(int heads, int length_q, int length_k,
     ++seed;
     for (int i = 0; i < count; ++i) {
       // As float32 has them, for kernels.
-      result.push_back(static_cast<float>(
-          random_normal(seed, static_cast<std::uint64_t>(i))));
+      result.push_back(static_cast<float>(random_normal(seed, static_cast<std::uint64_t>(i))));
     }
     return result;
   };
@@ -95,8 +93,7 @@ inline Problem random_problem(int heads, int length_q, int length_k,
   x.d_o = numbers(heads * length_q * head_dim);
   // |number| < 0.32 has a probability of a quarter; other rates are near enough for tests.
   for (const double number : numbers(heads * length_q * length_k)) {
-    x.kept.push_back(std::abs(number) < 1.28 * dropout ? 0
-                                                       : 1 / (1 - dropout));
+    x.kept.push_back(std::abs(number) < 1.28 * dropout ? 0 : 1 / (1 - dropout));
   }
   return x;
 }
@@ -105,8 +102,7 @@ inline Problem random_problem(int heads, int length_q, int length_k,
 inline double product(const Problem& x, int head, int query, int key) {
   double sum = 0;
   for (int c = 0; c < x.head_dim; ++c) {
-    sum += x.q[(head * x.length_q + query) * x.head_dim + c] *
-           x.k[key * x.head_dim + c];
+    sum += x.q[(head * x.length_q + query) * x.head_dim + c] * x.k[key * x.head_dim + c];
   }
   return sum;
 }
@@ -116,32 +112,31 @@ inline Forward forward(const Problem& x) {
   Forward result;
   for (int head = 0; head < x.heads; ++head) {
     for (int i = 0; i < x.length_q; ++i) {
-      const double nothing = -std::numeric_limits<double>::infinity();
-      double m = nothing, l = 0;
-      std::vector<double> s(x.length_k, nothing), o(x.head_dim, 0.0);
+      const double neg_inf = -std::numeric_limits<double>::infinity();
+      double m = neg_inf, l = 0;
+      std::vector<double> s(x.length_k, neg_inf), o(x.head_dim, 0.0);
       for (int j = 0; j < x.length_k; ++j) {
         if (x.sees(i, j)) s[j] = x.scale * product(x, head, i, j);
         m = std::max(m, s[j]);
       }
       for (int j = 0; j < x.length_k; ++j) {
-        if (s[j] != nothing) l += std::exp(s[j] - m);
+        if (s[j] != neg_inf) l += std::exp(s[j] - m);
       }
       for (int j = 0; j < x.length_k; ++j) {
-        if (s[j] == nothing) continue;
-        const double p = std::exp(s[j] - m) / l *
-                         x.kept[(head * x.length_q + i) * x.length_k + j];
+        if (s[j] == neg_inf) continue;
+        const double p = std::exp(s[j] - m) / l * x.kept[(head * x.length_q + i) * x.length_k + j];
         for (int c = 0; c < x.head_dim; ++c) {
           o[c] += p * x.v[j * x.head_dim + c];
         }
       }
       result.o.insert(result.o.end(), o.begin(), o.end());
-      result.lse.push_back(l == 0 ? nothing : m + std::log(l));
+      result.lse.push_back(l == 0 ? neg_inf : m + std::log(l));
     }
   }
   return result;
 }
 
-/// The loss whose gradients are asked for, sum(dO * O).
+/// The loss whose gradients are computed, sum(dO * O).
 inline double loss(const Problem& x) {
   const Forward y = forward(x);
   double sum = 0;

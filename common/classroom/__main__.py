@@ -8,7 +8,8 @@ FOLDER is what paths in the command are relative to.
 import os
 import sys
 
-from common.classroom import catalogue, export, gate, grade, grading, student
+from common.classroom import catalogue, export, gate, grade, student
+from common.classroom.toolchain import Toolchain
 
 
 def main(arguments):
@@ -17,7 +18,7 @@ def main(arguments):
     os.chdir(folder)
 
     def toolchain():
-        return grading.Toolchain(build)
+        return Toolchain(build)
 
     commands = {"exercise": student.main, "grade": grade.main}
     if command == "classroom":

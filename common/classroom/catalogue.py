@@ -1,16 +1,15 @@
 """The exercises of the lessons: what there is, and the files that are generated from the lessons'
 own code.
 
-An exercise is a folder NN_lesson/exercises/NAME with
+NN_lesson/exercises/lesson.json lists the exercises of a lesson in their order, with title, kind,
+minutes, machine, the stages and their points. Each is a folder NN_lesson/exercises/NAME with
 
-    exercise.json   title, kind, level, minutes, the student's file, the stages and their points
-    task.md         what to do, and why
-    hints.md        three hints, divided by lines of ---
-    frame.txt       the student's file with its holes, see Frame
-    grader.cpp      the stages
-    entry.cpp       what the grader calls, with the student's file; none where that holds numbers
-    wrong.txt       typical wrong answers, see read_answers()
-    right.txt       right answers in other styles, without lines @
+    task.md      what to do, and why; three hints, folded, at the end
+    frame.txt    the student's file with its holes, see Frame
+    grader.cpp   the stages
+    entry.cpp    what the grader calls, with the student's file; none where that holds numbers, and
+                 none for puzzles, which share one
+    cases.txt    other answers, see read_answers(); none where the student's file holds numbers
 
 An exercise may have variants: values for {{name}} in its texts and -DFA_NAME=value for its grader.
 The first is the course's own; a class has those that its seed chooses, see seed_of().
@@ -23,10 +22,15 @@ import json
 import pathlib
 import re
 
+from common.testing.changes import read_changes
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARK = re.compile(r"^\s*//!\s*\[(?P<tag>[^\]]+)\]\s*$")
 DIRECTIVE = re.compile(
     r"^(?P<indent>\s*)//@ (?P<word>from|hole|solution|start|end)(?: (?P<what>\S+))?\s*$"
+)
+HINT = re.compile(
+    r"^<details><summary>Hint \d</summary>\n+(.*?)\n+</details>\n*", re.MULTILINE | re.DOTALL
 )
 TITLES = {
     "compiles": "it compiles",
@@ -138,62 +142,33 @@ class Frame:
         self.start += indented(start, indent)
 
 
-class Answer:
-    """Another answer: the solution with some lines replaced."""
-
-    def __init__(self, name, about):
-        self.name, self.about = name, about
-        self.stage, self.says = None, None
-        self.hunks = []  # pairs of lists: lines as they are, lines instead
-
-    def text(self, solution):
-        """The student's file with this mistake."""
-        lines = solution.split("\n")
-        for before, after in self.hunks:
-            stripped = [line.strip() for line in lines]
-            places = [
-                i
-                for i in range(len(lines) - len(before) + 1)
-                if stripped[i : i + len(before)] == before
-            ]
-            if len(places) != 1:
-                raise Fault(
-                    f"answer '{self.name}': its lines stand in the solution "
-                    f"{len(places)} times, not once"
-                )
-            lines[places[0] : places[0] + len(before)] = after
-        return "\n".join(lines)
-
-
-def read_answers(text, name, wrong=True):
-    """Reads wrong.txt, which is like the lists of mutants, or right.txt:
+def read_answers(text, name):
+    """Reads cases.txt, a list as changes.py describes it. What is changed is the solution; the
+    answer is
 
     # name: what is wrong, in words
-    @ stage: what the message must hold
-    - a line of the solution, indentation aside, or several
-    + what stands there instead
+    @ stage: what the message of the stage that refuses it must hold
+
+    # name: in which style it is right
+    @ right
+
+    # why no check can tell this mutant (see mutants.py) from the solution
+    @ equivalent
+
+    @return changes with `kind` (wrong, right or equivalent), `name`, `about`, `stage` and `says`
     """
-    answers, last = [], ""
-    for number, line in enumerate(text.split("\n"), 1):
-        kind, rest = line[:1], line[2:]
-        if kind == "#":
-            title, _, about = rest.partition(": ")
-            answers.append(Answer(title, about))
-        elif kind == "@" and answers:
-            answers[-1].stage, _, answers[-1].says = rest.partition(": ")
-        elif kind == "-" and answers:
-            if last != "-":
-                answers[-1].hunks.append(([], []))
-            answers[-1].hunks[-1][0].append(rest.strip())
-        elif kind == "+" and answers and answers[-1].hunks:
-            answers[-1].hunks[-1][1].append(rest)
-        elif line.strip():
-            raise Fault(f"{name}:{number}: a line begins with '# ', '@ ', '- ' or '+ '")
-        last = kind
+    answers = read_changes(text, name)
     for answer in answers:
-        if not (answer.about and answer.hunks and bool(answer.stage and answer.says) == wrong):
-            also = ", a line '@ STAGE: TEXT'" if wrong else ""
-            raise Fault(f"{name}: '{answer.name}' needs a description{also} and a line '- CODE'")
+        answer.name, _, answer.about = answer.what.partition(": ")
+        answer.stage, _, answer.says = answer.mark.partition(": ")
+        answer.kind = "wrong" if answer.says else answer.mark
+        if not answer.says and answer.mark not in ("right", "equivalent"):
+            raise Fault(
+                f"{name}: '{answer.what}' has the mark '{answer.mark}'; "
+                f"allowed are STAGE: TEXT, right and equivalent"
+            )
+        if answer.kind != "equivalent" and not answer.about:
+            raise Fault(f"{name}: '{answer.what}' needs a name and a description")
     return answers
 
 
@@ -221,24 +196,29 @@ def variant_of(variants, seed, name):
 class Exercise:
     """One exercise."""
 
-    def __init__(self, folder, root=ROOT, seed=None):
+    def __init__(self, folder, about, root=ROOT, seed=None):
+        """Of what lesson.json says about it."""
         self.folder, self.root = folder, root
-        try:
-            about = json.loads((folder / "exercise.json").read_text(encoding="utf-8"))
-            self.lesson = folder.parents[1].name
-            self.id = f"{self.lesson[:2]}_{folder.name}"
-            self.title, self.kind = about["title"], about["kind"]
-            self.level, self.minutes = about["level"], about["minutes"]
-            self.machine, self.file = about["machine"], about["file"]
-            self.points = about["stages"]  # stage -> points, in their order
-            self.start_fails = tuple(about["start_fails"])
-            self.titles = {**TITLES, **about.get("titles", {})}
-            seed = seed_of(root) if seed is None else seed
-            self.variant = variant_of(about.get("variants"), seed, self.id)
-            self.defines = about.get("defines", [])
-            self.defines += [f"-DFA_{name.upper()}={x}" for name, x in self.variant.items()]
-        except (OSError, ValueError, KeyError) as error:
-            raise Fault(f"{folder / 'exercise.json'} is not as it should be: {error!r}") from error
+        self.lesson = folder.parents[1].name
+        self.id = f"{self.lesson[:2]}_{folder.name}"
+        self.title, self.kind, self.minutes = about["title"], about["kind"], about["minutes"]
+        self.machine = about["machine"]
+        self.points = about["stages"]  # stage -> points, in their order
+        self.titles = {**TITLES, **about.get("titles", {})}
+        # True when the student's file holds numbers and no code.
+        self.predicts = self.kind == "predict, then run"
+        self.file = f"{folder.name}.{'cuh' if self.machine == 'lab' else 'hpp'}"
+        if self.predicts:
+            self.file = "answers.txt"
+        opened = ("complete", "no number yet for") if self.predicts else about["start_fails"]
+        self.start_fails = tuple(opened)  # the stage, and a part of its message
+        seed = seed_of(root) if seed is None else seed
+        self.variant = variant_of(about.get("variants"), seed, self.id)
+        self.defines = about.get("defines", [])
+        self.defines += [f"-DFA_{name.upper()}={x}" for name, x in self.variant.items()]
+        self.kernel = about.get("kernel")  # of a puzzle
+        if self.kernel:
+            self.defines += [f"-DFA_KERNEL={self.kernel}", f'-DFA_STUDENT="student/{self.file}"']
 
     def __eq__(self, other):
         return isinstance(other, Exercise) and self.folder == other.folder
@@ -256,14 +236,10 @@ class Exercise:
         return text
 
     @property
-    def predicts(self):
-        """True when the student's file holds numbers and no code."""
-        return self.file.endswith(".txt")
-
-    @property
     def entry(self):
         """The source of what the grader calls."""
-        return self.folder / "entry.cpp"
+        shared = ROOT / "common" / "classroom" / "puzzle_entry.cpp"
+        return shared if self.kernel else self.folder / "entry.cpp"
 
     def hidden(self):
         """The lessons' files that hold what the exercise asks for."""
@@ -278,12 +254,12 @@ class Exercise:
         return self.folder / "grader.cpp"
 
     def task(self):
-        """What to do."""
-        return self._text("task.md").strip() + "\n"
+        """What to do, without the hints."""
+        return HINT.sub("", self._text("task.md")).strip() + "\n"
 
     def hints(self):
         """Three hints, from a nudge to nearly the answer."""
-        return [hint.strip() for hint in re.split(r"^---$", self._text("hints.md"), flags=re.M)]
+        return HINT.findall(self._text("task.md"))
 
     def has_solution(self):
         """False in a copy that was made without."""
@@ -302,16 +278,26 @@ class Exercise:
             raise Fault("this copy of the course was made without solutions; ask your teacher")
         return "\n".join(Frame(self.root, self._text("frame.txt"), f"{self.id}/frame.txt").solution)
 
-    def wrong_answers(self):
-        """Typical wrong answers; of questions without code grading.wrong_answers() knows them."""
-        return read_answers(self._text("wrong.txt"), f"{self.id}/wrong.txt")
+    def answers(self, kind):
+        """The answers of cases.txt that are wrong, right or equivalent; none for predictions, whose
+        grader knows them: see numbers.wrong_answers()."""
+        if self.predicts:
+            return []
+        found = read_answers(self._text("cases.txt"), f"{self.id}/cases.txt")
+        return [answer for answer in found if answer.kind == kind]
 
     def right_answers(self):
         """Right answers in other styles than the solution's: name and text of the file."""
-        if not (self.folder / "right.txt").exists():
-            return []
-        found = read_answers(self._text("right.txt"), f"{self.id}/right.txt", wrong=False)
-        return [(answer.name, answer.text(self.solution())) for answer in found]
+        solution = "" if self.predicts else self.solution()
+        return [(answer.name, answer.apply(solution)) for answer in self.answers("right")]
+
+
+def read_lesson(path):
+    """What a lesson.json holds: `ability`, and `exercises`, name -> what Exercise() takes."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Fault(f"{path} is not as it should be: {error!r}") from error
 
 
 def exercises(root=ROOT, seed=None):
@@ -319,11 +305,14 @@ def exercises(root=ROOT, seed=None):
 
     @param seed of a class; that of the root if none is given
     """
-    found = [
-        Exercise(path.parent, root, seed)
-        for path in root.glob("[0-9][0-9]_*/exercises/*/exercise.json")
-    ]
-    return sorted(found, key=lambda exercise: (exercise.lesson, exercise.level, exercise.id))
+    found = []
+    for path in sorted(root.glob("[0-9][0-9]_*/exercises/lesson.json")):
+        for name, about in read_lesson(path)["exercises"].items():
+            try:
+                found.append(Exercise(path.parent / name, about, root, seed))
+            except (KeyError, TypeError) as error:
+                raise Fault(f"{path}: '{name}' is not as it should be: {error!r}") from error
+    return found
 
 
 def choose(names, root=ROOT, seed=None):

@@ -121,8 +121,7 @@ int main(int argc, char** argv) {
   }
   if (argc < 8) {
     std::fputs(
-        "usage: confine SECONDS MEBIBYTES FILE_MEBIBYTES USER DIRECTORY "
-        "READABLE COMMAND...\n",
+        "usage: confine SECONDS MEBIBYTES FILE_MEBIBYTES USER DIRECTORY READABLE COMMAND...\n",
         stderr);
     return 2;
   }

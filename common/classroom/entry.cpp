@@ -38,7 +38,7 @@ struct Failure {
   std::string message;
 };
 
-// Where this program's code begins; addresses are told relative to it.
+// Where this program's code begins; addresses are printed relative to it.
 std::uintptr_t beginning() {
 #if defined(__linux__) && defined(__PIE__)
   return reinterpret_cast<std::uintptr_t>(&__executable_start);

@@ -10,7 +10,7 @@ from common.classroom import catalogue
 from common.classroom.catalogue import Fault
 from common.cli.files import write_file
 
-NOT_WITHOUT = ("frame.txt", "wrong.txt", "right.txt", "equivalent.txt")  # what holds answers
+NOT_WITHOUT = ("frame.txt", "cases.txt")  # what holds answers
 
 
 def files_of(root):

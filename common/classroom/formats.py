@@ -25,7 +25,7 @@ def clean(text):
 
 
 def said(result):
-    """What a student is told of a stage."""
+    """The message of a stage for the student."""
     words = {
         "passed": "",
         "not reached": "not reached",

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from common.classroom import catalogue, grading, mutants
+from common.classroom import catalogue, grading, mutants, numbers
 
 
 def first_refusal(results):
@@ -32,16 +32,8 @@ def one_line(message):
 def grade_case(toolchain, exercise, kind, name, answer, stage, says):
     """Grades one answer as the gate wants it; returns a row of the table."""
     began = time.monotonic()
-    have = []  # the grader's stages, of interest once for each exercise: for its solution
-
-    def inspect(program):
-        have.extend(stages_of(program))
-
-    refusal = first_refusal(
-        grading.grade(toolchain, exercise, answer, inspect=inspect if kind == "solution" else None)
-    )
-    if kind == "solution" and exercise.predicts:
-        have += [question["name"] for question in grading.questions(toolchain, exercise)]
+    refusal = first_refusal(grading.grade(toolchain, exercise, answer))
+    have = graded(toolchain, exercise) if kind == "solution" else []
     wanted = list(exercise.points)[1:]
     row = {
         "exercise": exercise.id,
@@ -56,7 +48,7 @@ def grade_case(toolchain, exercise, kind, name, answer, stage, says):
         if refusal:
             row["fault"] = f"must pass, and is refused: {refusal.message}"
         elif kind == "solution" and have != wanted:
-            row["fault"] = f"exercise.json has the stages {wanted}, and the grader {have}"
+            row["fault"] = f"lesson.json has the stages {wanted}, and the grader {have}"
     elif not refusal:
         row["fault"] = f"must be refused by '{stage}', and passes"
     elif refusal.name != stage:
@@ -89,34 +81,40 @@ def few_styles(chosen):
     ]
 
 
-def stages_of(program):
-    """The stages that a compiled grader has."""
-    return subprocess.run([str(program), "--stages"], capture_output=True, text=True).stdout.split()
+def unlisted(root):
+    """Faults: folders of exercises that the lesson's lesson.json does not have."""
+    tasks = {task.parent for task in root.glob("[0-9][0-9]_*/exercises/*/task.md")}
+    missing = tasks - {exercise.folder for exercise in catalogue.exercises(root)}
+    return [f"{folder} is not listed in lesson.json" for folder in sorted(missing)]
+
+
+def graded(toolchain, exercise):
+    """The stages that an exercise's grader has, or its questions."""
+    if exercise.predicts:
+        return [question["name"] for question in numbers.questions(toolchain, exercise)]
+    words = [str(toolchain.grader(exercise)), "--stages"]
+    return subprocess.run(words, capture_output=True, text=True).stdout.split()
+
+
+def read_options(arguments):
+    """The command's options."""
+    parser = argparse.ArgumentParser(
+        prog="./learn classroom gate", description="Tests the grader itself."
+    )
+    add = parser.add_argument
+    add("names", nargs="*", metavar="ID", help="only these exercises or lessons")
+    add("--seed", help="the variants that a class with this seed has")
+    add("--jobs", type=int, default=os.cpu_count() or 1)
+    add("--messages", action="store_true", help="print the message of each refusal")
+    add("--times", action="store_true", help="only print how long a check of each solution takes")
+    words = "grade mutants of the solutions: N of each exercise, always the same; without N all"
+    add("--mutants", nargs="?", type=int, const=0, metavar="N", help=words)
+    return parser.parse_args(arguments)
 
 
 def main(arguments, root, toolchain):
     """Runs the gate; returns 0 when all holds."""
-    parser = argparse.ArgumentParser(
-        prog="./learn classroom gate", description="Tests the grader itself."
-    )
-    parser.add_argument("names", nargs="*", metavar="ID", help="only these exercises or lessons")
-    parser.add_argument("--seed", help="the variants that a class with this seed has")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument(
-        "--messages", action="store_true", help="print what each wrong answer is told"
-    )
-    parser.add_argument(
-        "--times", action="store_true", help="only print how long a check of each solution takes"
-    )
-    parser.add_argument(
-        "--mutants",
-        nargs="?",
-        type=int,
-        const=0,
-        metavar="N",
-        help="grade mutants of the solutions: N of each exercise, always the same; without N all",
-    )
-    options = parser.parse_args(arguments)
+    options = read_options(arguments)
     tools = toolchain()
     chosen = catalogue.choose(options.names, root, options.seed)
     if not all(exercise.has_solution() for exercise in chosen):
@@ -128,8 +126,12 @@ def main(arguments, root, toolchain):
         return print_times(tools, chosen)
     if options.mutants is not None:
         return grade_mutants(tools, chosen, options)
-    work, faults = [], few_styles(chosen)
-    began = time.monotonic()
+    return grade_answers(tools, chosen, options, few_styles(chosen) + unlisted(root))
+
+
+def grade_answers(tools, chosen, options, faults):
+    """Grades all answers of the exercises; returns 0 when all is as it must be."""
+    began, work = time.monotonic(), []
     for exercise in chosen:
         if len(exercise.hints()) != 3:
             faults.append(f"{exercise.id} has {len(exercise.hints())} hints; three are needed")
@@ -144,27 +146,28 @@ def main(arguments, root, toolchain):
     faults += [
         f"{row['exercise']}, {row['answer']}: {row['fault']}" for row in rows if row["fault"]
     ]
-    wrong = [row for row in rows if row["kind"] == "wrong"]
-    slowest = max(
-        (row for row in rows if row["kind"] == "solution"), key=lambda row: row["seconds"]
-    )
-    caught = sum(not row["fault"] for row in wrong)
-    print(
-        f"\n{len(chosen)} exercises, {len(wrong)} wrong answers, {caught} of them refused for "
-        f"the right reason."
-    )
-    right = [row for row in rows if row["kind"] == "right"]
-    passed = sum(not row["fault"] for row in right)
+
+    def count(kind):
+        own = [row for row in rows if row["kind"] == kind]
+        return len(own), sum(not row["fault"] for row in own)
+
+    wrong, caught = count("wrong")
+    right, passed = count("right")
     with_code = [exercise for exercise in chosen if not exercise.predicts]
     least = min((len(exercise.right_answers()) for exercise in with_code), default=0)
     print(
-        f"{len(right)} right answers in other styles to {len(with_code)} exercises with code, "
-        f"{passed} of them accepted; at least {least} per exercise."
+        f"\n{len(chosen)} exercises, {wrong} wrong answers, {caught} of them refused for "
+        f"the right reason."
     )
     print(
+        f"{right} right answers in other styles to {len(with_code)} exercises with code, "
+        f"{passed} of them accepted; at least {least} per exercise."
+    )
+    solutions = [row for row in rows if row["kind"] == "solution"]
+    slowest = max(solutions, key=lambda row: row["seconds"])
+    print(
         f"Slowest check of a solution: {slowest['exercise']}, {slowest['seconds']:.1f} s, "
-        f"with {options.jobs} at a time; "
-        f"in all {time.monotonic() - began:.0f} s.",
+        f"with {options.jobs} at a time; in all {time.monotonic() - began:.0f} s.",
         file=sys.stderr,
     )
     for fault in faults:
@@ -187,7 +190,7 @@ def grade_mutants(tools, chosen, options):
         equivalent = mutants.equivalent(exercise)
         known = {key for m in found for key in m.keys}
         for change in equivalent.keys() - known:
-            print(f"FAULT: {exercise.id}/equivalent.txt has no mutant {change[0]} -> {change[1]}")
+            print(f"FAULT: {exercise.id}/cases.txt: there is no mutant {change[0]} -> {change[1]}")
             return 1
         found = mutants.sample(found, options.mutants) if options.mutants else found
         work += [(exercise, m) for m in found if not m.keys & equivalent.keys()]
@@ -204,18 +207,7 @@ def grade_mutants(tools, chosen, options):
     refused = [row for row in compiled if row[2] is not None]
     specific = [row for row in refused if not mutants.is_default(row[2].message)]
     for exercise in chosen:
-        own = [row for row in compiled if row[0] == exercise]
-        if not own:
-            continue
-        named = sum(row in specific for row in own)
-        passed = sum(row[2] is None for row in own)
-        print(
-            f"{exercise.id:<28} {len(own):>4} mutants, {len(own) - passed:>4} refused, "
-            f"{named:>4} of them with a message that names something"
-        )
-        for _, mutant, refusal in own:
-            if options.messages and refusal:
-                print(f"    {mutant.name}\n        {refusal.name}: {one_line(refusal.message)}")
+        print_mutants(exercise, [row for row in compiled if row[0] == exercise], options.messages)
     share = len(specific) / len(refused) if refused else 1
     print(
         f"\n{len(compiled)} mutants that compile, {len(refused)} refused, {share:.0%} of these "
@@ -228,6 +220,20 @@ def grade_mutants(tools, chosen, options):
     if too_few:
         print(f"FAULT: at least {LEAST_SPECIFIC:.0%} of the messages must name something")
     return 1 if accepted or too_few else 0
+
+
+def print_mutants(exercise, rows, messages):
+    """A line for an exercise and, if wanted, two for each mutant that is refused."""
+    if not rows:
+        return
+    refused = [(mutant, refusal) for _, mutant, refusal in rows if refusal]
+    named = sum(not mutants.is_default(refusal.message) for _, refusal in refused)
+    print(
+        f"{exercise.id:<28} {len(rows):>4} mutants, {len(refused):>4} refused, "
+        f"{named:>4} of them with a message that names something"
+    )
+    for mutant, refusal in refused if messages else ():
+        print(f"    {mutant.name}\n        {refusal.name}: {one_line(refusal.message)}")
 
 
 def print_times(tools, chosen):

@@ -10,8 +10,9 @@ import pathlib
 import re
 import sys
 
-from common.classroom import catalogue, formats, grading, sandbox
+from common.classroom import catalogue, formats, grading, sandbox, student
 from common.classroom.catalogue import Fault
+from common.classroom.stage import stages_of
 from common.cli.files import check_writable, printable, write_file
 
 LONGEST = 200_000  # bytes of a student's file
@@ -88,10 +89,10 @@ def mark(toolchain, exercise, submission):
     """The stages of one exercise of one student."""
     answer = answer_of(submission, exercise)
     if answer is None:
-        return [
-            grading.StageResult(n, exercise.titles.get(n, n), p, "not reached", "no submission")
-            for n, p in exercise.points.items()
-        ]
+        results = stages_of(exercise)
+        for result in results:
+            result.message = "no submission"
+        return results
     name = f"{printable(submission.name)}, {exercise.id}"
     for word in suspicious(answer):
         print(f"{name}: it has '{word}', which no answer needs; look at it", file=sys.stderr)
@@ -136,42 +137,69 @@ def common_mistakes(marks, most=3):
     return "\n".join(lines)
 
 
-def main(arguments, root, toolchain):
-    """Marks; returns the exit status: 0 when it could mark, whatever the marks are."""
+def read_options(arguments):
+    """The command's options."""
     parser = argparse.ArgumentParser(
         prog="./learn grade",
         description="Marks a submission, or a folder of them, without a network and within "
         "limits of time and memory.",
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "folder",
         nargs="?",
-        default="my_exercises",
-        help="of one student, or of several (my_exercises)",
+        default=student.WORK,
+        help=f"of one student, or of several ({student.WORK})",
     )
-    parser.add_argument(
-        "--exercises", nargs="+", default=[], metavar="ID", help="only these, or lessons"
+    add("--exercises", nargs="+", default=[], metavar="ID", help="only these, or lessons")
+    add("--format", choices=("text", *formats.WRITERS), default="text")
+    words = "JSON: exercise -> stage -> points; 0 leaves an exercise out"
+    add("--points", metavar="FILE", help=words)
+    words = "file for one student, folder for several; else printed"
+    add("--output", metavar="PATH", help=words)
+    words = "print the most common mistakes of all students, and no marks"
+    add("--mistakes", action="store_true", help=words)
+    words = "print which layers of protection this computer has, and end"
+    add("--layers", action="store_true", help=words)
+    return parser.parse_args(arguments)
+
+
+def students_in(folder, exercises):
+    """The submissions in a folder, and whether it is itself the only one."""
+    if not folder.is_dir():
+        raise Fault(
+            f"'{folder}' is not a folder; a submission is one, with the files of the exercises"
+        )
+    if is_submission(folder, exercises):
+        return [folder], True
+    found = sorted(
+        path
+        for path in folder.iterdir()
+        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
     )
-    parser.add_argument("--format", choices=("text", *formats.WRITERS), default="text")
-    parser.add_argument(
-        "--points",
-        metavar="FILE",
-        help="JSON: exercise -> stage -> points; 0 leaves an exercise out",
-    )
-    parser.add_argument(
-        "--output", metavar="PATH", help="file for one student, folder for several; else printed"
-    )
-    parser.add_argument(
-        "--mistakes",
-        action="store_true",
-        help="print the most common mistakes of all students, and no marks",
-    )
-    parser.add_argument(
-        "--layers",
-        action="store_true",
-        help="print what keeps programs in their place here, and end",
-    )
-    options = parser.parse_args(arguments)
+    if not any(is_submission(path, exercises) for path in found):
+        raise Fault(f"'{folder}' has no file of these exercises, and neither has a folder in it")
+    return found, False
+
+
+def output_files(students, alone, options):
+    """Where the marks of each student go; None for those that are printed. Checked before the long
+    work begins."""
+    if not options.output:
+        return [None] * len(students)
+    output = pathlib.Path(options.output)
+    suffix = {"junit": ".xml", "text": ".txt"}.get(options.format, ".json")
+    if not alone:
+        output.mkdir(parents=True, exist_ok=True)
+    files = [output if alone else output / (path.resolve().name + suffix) for path in students]
+    for file in files:
+        check_writable(file)
+    return files
+
+
+def main(arguments, root, toolchain):
+    """Marks; returns the exit status: 0 when it could mark, whatever the marks are."""
+    options = read_options(arguments)
     if options.layers:
         print("\n".join(sandbox.layers(toolchain().confine)))
         return 0
@@ -180,48 +208,18 @@ def main(arguments, root, toolchain):
         read_points(options.points, chosen)
     if not chosen:
         raise Fault("no exercise is left to mark")
-    folder = pathlib.Path(options.folder)
-    if not folder.is_dir():
-        raise Fault(
-            f"'{folder}' is not a folder; a submission is one, with the files of the exercises"
-        )
-    alone = is_submission(folder, chosen)
-    students = (
-        [folder]
-        if alone
-        else sorted(
-            p
-            for p in folder.iterdir()
-            if p.is_dir() and not p.is_symlink() and not p.name.startswith(".")
-        )
-    )
-    if not alone and not any(is_submission(student, chosen) for student in students):
-        raise Fault(f"'{folder}' has no file of these exercises, and neither has a folder in it")
-    tools = toolchain()
-    if options.output and not alone:
-        pathlib.Path(options.output).mkdir(parents=True, exist_ok=True)
-
-    def output_of(name):
-        suffix = {"junit": ".xml", "text": ".txt"}.get(options.format, ".json")
-        return (
-            pathlib.Path(options.output)
-            if alone
-            else pathlib.Path(options.output) / (name + suffix)
-        )
-
-    names = {student: student.resolve().name for student in students}
-    if options.output:  # better said before long work than after it
-        for name in names.values():
-            check_writable(output_of(name))
-    everyone = []
-    for student, name in names.items():
-        marks = [(exercise, mark(tools, exercise, student)) for exercise in chosen]
+    students, alone = students_in(pathlib.Path(options.folder), chosen)
+    files = output_files(students, alone, options)
+    tools, everyone = toolchain(), []
+    for submission, file in zip(students, files):
+        name = submission.resolve().name
+        marks = [(exercise, mark(tools, exercise, submission)) for exercise in chosen]
         everyone.append((name, marks))
         if options.mistakes:
             continue
         text = formats.WRITERS.get(options.format, formats.plain)(name, marks)
-        if options.output:
-            write_file(output_of(name), text + "\n")
+        if file:
+            write_file(file, text + "\n")
         else:
             print(text)
         sys.stdout.flush()

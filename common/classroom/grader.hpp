@@ -51,6 +51,12 @@ void require(bool holds, const std::string& message);
 /// @param value what was counted
 void note(const std::string& name, std::int64_t value);
 
+/// note(), and refuses a count above its budget.
+/// @param what is counted, "bytes of global memory"
+/// @param why  it may be too much
+void budget(const std::string& what, std::int64_t count, std::int64_t most,
+            const std::string& why = "");
+
 /// Shows the student a drawing, in place of the one before. A check prints that of the stage that
 /// refuses; when all pass, the first one.
 void show(const std::string& drawing);
@@ -98,7 +104,7 @@ Function function(F f) {
   });
 }
 
-/// What the student has written behind `answer:` before the repair of a bug.
+/// What the student has written behind `answer:` before the bug is fixed.
 struct Evidence {
   std::vector<double> numbers;     ///< in their order; inf, -inf and nan are numbers, too
   std::vector<std::string> lines;  ///< of the file as it was at the start, where they are lines
@@ -115,7 +121,7 @@ bool names_both(const Evidence& evidence, const std::vector<std::string>& one,
 /// A number for a message, with six digits.
 std::string text(double x);
 
-/// A typical wrong answer to a case: its result, and what to tell who gets the same.
+/// A typical wrong answer to a case: its result and its message.
 struct Mistake {
   std::string says;            ///< names the misconception
   std::vector<double> result;  ///< of the wrong answer
@@ -158,9 +164,20 @@ struct Question {
   std::string name;   ///< as in the file of answers
   double truth = 0;   ///< counted, never typed
   double within = 0;  ///< how far an answer may be off, relatively
-  /// Typical wrong numbers, and what to tell who gives them.
+  /// Typical wrong numbers, each with its message.
   std::vector<std::pair<double, std::string>> mistakes;
 };
+
+/// A question whose answer must be exact.
+inline Question exactly(std::string name, double truth,
+                        std::vector<std::pair<double, std::string>> mistakes) {
+  return {std::move(name), truth, 0, std::move(mistakes)};
+}
+/// A question whose answer may be off by a share of the truth.
+inline Question nearly(double within, std::string name, double truth,
+                       std::vector<std::pair<double, std::string>> mistakes) {
+  return {std::move(name), truth, within, std::move(mistakes)};
+}
 
 /// Names the questions. Use FA_QUESTIONS().
 class Questions {

@@ -28,6 +28,11 @@ void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons) {
   refuse(why + "\n\n" + seen.report.findings_text());
 }
 
+void require_no_races(const Seen& seen, const std::vector<Reason>& reasons) {
+  needs_watching(seen);
+  require_no_findings(seen, reasons);
+}
+
 bool explains(const std::string& says, const Seen& seen) {
   const auto stores = [](const lab::LineTraffic& line) { return line.write && !line.shared; };
   return says.rfind("nothing was written", 0) != 0 ||

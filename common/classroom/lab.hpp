@@ -35,6 +35,9 @@ using Reason = std::pair<std::string, std::string>;
 /// @param reasons kind and misconception, in the order in which they are tried
 void require_no_findings(const Seen& seen, const std::vector<Reason>& reasons = {});
 
+/// Skips the stage where nothing was watched, and refuses findings as require_no_findings() does.
+void require_no_races(const Seen& seen, const std::vector<Reason>& reasons = {});
+
 /// False for "nothing was written" of a launch that has written: a kernel can store NaN, too.
 bool explains(const std::string& says, const Seen& seen);
 

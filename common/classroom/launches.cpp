@@ -1,5 +1,8 @@
 #include "common/classroom/launches.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace fa::classroom {
 
 Seen watch(const std::function<void()>& work) {
@@ -24,6 +27,57 @@ Seen watch(const std::function<void()>& work) {
   work();
 #endif
   return seen;
+}
+
+std::string play(const std::string& bytes_of_puzzle, const Launcher& run) {
+  const auto puzzle = unpacked<Puzzle>(bytes_of_puzzle);
+  constexpr std::int64_t bytes = sizeof(float);
+  Played result;
+  std::vector<std::pair<const char*, std::int64_t>> arrays;  // where they are
+  result.seen = watch([&] {
+    std::vector<FA_TARGET::DeviceBuffer<float>> in;
+    std::vector<const float*> pointers;
+    for (const std::vector<float>& numbers : puzzle.in) {
+      in.push_back(on_device(numbers));
+      pointers.push_back(in.back().data());
+      arrays.emplace_back(reinterpret_cast<const char*>(pointers.back()),
+                          bytes * static_cast<std::int64_t>(numbers.size()));
+    }
+    FA_TARGET::DeviceBuffer<float> out(puzzle.out);
+    arrays.emplace_back(reinterpret_cast<const char*>(out.data()), bytes * puzzle.out);
+    run(pointers, out.data(), puzzle.sizes,
+        Launch{{puzzle.grid[0], puzzle.grid[1]}, {puzzle.block[0], puzzle.block[1]}});
+    result.out = from_device(out);
+  });
+  const char* shared = nullptr;  // the first word that was touched
+  for (const lab::Touch& touch : result.seen.touches) {
+    const auto* address = static_cast<const char*>(touch.address);
+    if (touch.shared && (shared == nullptr || address < shared)) {
+      shared = address;
+    }
+  }
+  for (const lab::Touch& touch : result.seen.touches) {
+    if (touch.landed) continue;
+    const auto* address = static_cast<const char*>(touch.address);
+    Place place{touch.block, touch.thread, -1, 0, touch.write ? 1 : 0};
+    if (touch.shared) {
+      place.element = (address - shared) / bytes;
+    } else {  // out of bounds it belongs to the nearest
+      std::int64_t nearest = INT64_MAX;
+      for (std::size_t i = 0; i < arrays.size(); ++i) {
+        const std::int64_t offset = address - arrays[i].first;
+        const std::int64_t away = std::max({std::int64_t{0}, -offset, offset - arrays[i].second});
+        if (away >= nearest) continue;
+        nearest = away;
+        place.array = static_cast<int>(i);
+        place.element = offset < 0 ? -((-offset + bytes - 1) / bytes) : offset / bytes;
+      }
+    }
+    for (int done = 0; done < touch.size; done += bytes, ++place.element) {
+      result.places.push_back(place);
+    }
+  }
+  return packed(result);
 }
 
 }  // namespace fa::classroom

@@ -7,8 +7,11 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
+#include "common/classroom/entry.hpp"
 #include "common/classroom/seen.hpp"
 #include "common/gpu/kernel.cuh"
 #include "common/gpu/launch.cuh"
@@ -18,7 +21,15 @@ namespace fa::classroom {
 /// Watches what `work` launches; it makes its buffers itself.
 Seen watch(const std::function<void()>& work);
 
-/// A kernel for blocks that lie far in a large grid: block 0 of the launch is told that it is block
+/// The same for work that returns what its kernel wrote.
+template <class Work>
+Launched watched(Work work) {
+  Launched result;
+  result.seen = watch([&] { result.out = work(); });
+  return result;
+}
+
+/// A kernel for blocks that lie far in a large grid: block 0 of the launch is numbered as block
 /// `first` of `grid`. Give it arrays that begin as far before their first element as these blocks
 /// are away, and an index of 32 bits overflows.
 template <auto kernel, class... Arguments>
@@ -72,5 +83,48 @@ class Field {
   static constexpr std::int64_t kRoom = 1 << 17;
   FA_TARGET::DeviceBuffer<float> buffer_;
 };
+
+/// Launches a puzzle's kernel.
+/// @param in       arrays that it reads
+/// @param out      the array that it writes
+/// @param sizes    its last parameters
+/// @param launched grid and block
+using Launcher = std::function<void(const std::vector<const float*>& in, float* out,
+                                    const std::vector<int>& sizes, const Launch& launched)>;
+
+/// Runs a puzzle's kernel and notes which thread touches which element.
+/// @param puzzle as bytes
+/// @param run    launches
+/// @return Played, as bytes
+std::string play(const std::string& puzzle, const Launcher& run);
+
+/// The same for a kernel whose parameters are the arrays that it reads and the one that it writes,
+/// and the sizes.
+template <class... Parameters>
+std::string play(const std::string& puzzle, void (*kernel)(Parameters...)) {
+  constexpr std::size_t arrays = (std::size_t{0} + ... + std::is_pointer_v<Parameters>);
+  constexpr int written = (0 + ... + std::is_same_v<Parameters, float*>);
+  static_assert(written == 1, "the parameters of the kernel must be those of the start");
+  return play(puzzle, [kernel](const std::vector<const float*>& in, float* out,
+                               const std::vector<int>& sizes, const Launch& launched) {
+    if (in.size() + 1 != arrays || sizes.size() + arrays != sizeof...(Parameters)) {
+      fail("the parameters of the kernel must be those of the start");
+    }
+    auto array = in.begin();
+    auto size = sizes.begin();
+    const auto next = [&](auto parameter) {
+      using Parameter = decltype(parameter);
+      if constexpr (std::is_same_v<Parameter, float*>) {
+        return out;
+      } else if constexpr (std::is_pointer_v<Parameter>) {
+        return static_cast<Parameter>(*array++);
+      } else {
+        return static_cast<Parameter>(*size++);
+      }
+    };
+    const std::tuple<Parameters...> arguments{next(Parameters{})...};  // from left to right
+    std::apply([&](auto... values) { FA_TARGET::launch(kernel, launched, values...); }, arguments);
+  });
+}
 
 }  // namespace fa::classroom

@@ -2,19 +2,14 @@
 lines that a student writes, changed by rule. The gate wants every one refused, or listed as
 equivalent.
 
-What is equivalent stands beside an exercise in equivalent.txt:
-
-    # why no check could tell it from the solution
-    - the line of the solution, indentation aside; with its comment, where two lines are equal
-    + what it is changed to
+What is equivalent is listed in the exercise's cases.txt, with the reason. A line of the solution is
+given there with its comment only where two lines are equal.
 """
 
 import dataclasses
 import difflib
 import hashlib
 import re
-
-from common.classroom.catalogue import Fault
 
 # In the order in which they are tried at one place; only the first that matches there is used.
 OPERATORS = (
@@ -149,21 +144,12 @@ def sample(found, count):
 
 def equivalent(exercise):
     """(line, change) -> why no check can tell them apart."""
-    path = exercise.folder / "equivalent.txt"
-    if not path.exists():
-        return {}
-    found, why, before = {}, "", None
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
-        kind, rest = line[:1], line[2:].strip()
-        if kind == "#":
-            why = rest
-        elif kind == "-":
-            before = rest
-        elif kind == "+" and before is not None and why:
-            found[before, rest] = why
-        elif line.strip():
-            raise Fault(f"{exercise.id}/equivalent.txt:{number}: not as mutants.py describes it")
-    return found
+    return {
+        (before[-1], after.strip()): answer.what
+        for answer in exercise.answers("equivalent")
+        for before, changed_to in answer.hunks
+        for after in changed_to
+    }
 
 
 def is_default(message):

@@ -15,5 +15,4 @@
 #include "common/classroom/cuda_words.hpp"
 #include "common/classroom/entry.hpp"
 #include "common/classroom/launches.hpp"
-#include "common/classroom/puzzle.hpp"
 #include "common/classroom/wire.hpp"

@@ -181,8 +181,8 @@ void refuse_one_for_all(const PuzzleCase& c, const std::map<std::int64_t, Thread
   for (const auto& [thread, count] : elements) {
     if (count <= c.per_thread) continue;
     refuse(fmt::format(
-        "thread {} of block {} writes {} elements, and {} is its share: a thread "
-        "must not do what others are there for (case: {})",
+        "thread {} of block {} writes {} elements, and {} is its share: a thread must not do the "
+        "work of the others (case: {})",
         thread_name(c.puzzle, thread.second), thread.first, count, c.per_thread, c.where));
   }
 }
@@ -213,9 +213,9 @@ Played play_puzzle(const PuzzleCase& c, double tolerance) {
   }
   mistakes.insert(mistakes.end(), c.mistakes.begin(), c.mistakes.end());
   std::vector<Reason> reasons = c.reasons;
-  reasons.push_back({"out of bounds",
-                     "a thread touches an element that does not exist; the "
-                     "drawing has it as 'outside'"});
+  reasons.push_back(
+      {"out of bounds",
+       "a thread touches an element that does not exist; the drawing has it as 'outside'"});
   if (c.unwritten_first && found(played.seen, "unwritten")) {
     require_no_findings(played.seen, reasons);
   }

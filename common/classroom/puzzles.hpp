@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "common/classroom/lab.hpp"
-#include "common/classroom/puzzle.hpp"
 
 namespace fa::classroom {
 
@@ -25,7 +24,7 @@ std::int64_t reads(const Played& played, int array);
 /// The most loads and stores that one thread does.
 std::int64_t longest_thread(const Played& played);
 
-/// What a puzzle's grader knows of a case.
+/// A case of a puzzle's grader.
 struct PuzzleCase {
   Puzzle puzzle;
   std::vector<Drawn> arrays;      ///< as the parameters of the kernel
@@ -33,14 +32,13 @@ struct PuzzleCase {
   std::vector<Mistake> mistakes;  ///< in the order in which they are tried
   std::vector<Reason> reasons;    ///< for findings of the lab
   std::string where;              ///< the case, in words
-  /// Whether a read of unwritten memory is told before the mistakes: it may give the same result.
+  /// Whether a read of unwritten memory is reported before the mistakes: it may give the same result.
   bool unwritten_first = false;
   /// Elements of the output that one thread may write.
   std::int64_t per_thread = 1;
-  /// What to tell when several threads write the same element.
+  /// The message when several threads write the same element.
   std::string twice =
-      "each element of the output belongs to one thread. A kernel has no "
-      "loop over all elements: "
+      "each element of the output belongs to one thread. A kernel has no loop over all elements: "
       "the launch has taken its place";
 };
 

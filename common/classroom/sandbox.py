@@ -16,18 +16,18 @@ import sys
 import threading
 import time
 
-STRANGER = 65534  # the user "nobody", as whom programs run when the grader is root
+NOBODY = 65534  # the user of that name, as which programs run when the grader is root
 
 
 @dataclasses.dataclass
 class Limits:
-    """What a program and all that it starts may use together."""
+    """What a program and its children may use together."""
 
     seconds: int = 5  # of processor time, of one process; twice as much, and 5, by the clock
     memory: int = 3072  # MiB of address space of one process, and of memory of all
     file: int = 16  # MiB of one file; four times as much of all files
     processes: int = 32
-    stranger: bool = True  # not as root
+    unprivileged: bool = True  # as another user when the grader is root
     readable: tuple = ()  # paths; of none, everything
 
 
@@ -51,10 +51,15 @@ def quiet_environment(directory):
     return {**{k: os.environ[k] for k in keep if k in os.environ}, **own}
 
 
-def take_back(directory):
-    """Makes root the owner again of a folder that a stranger worked in, and of what is directly in
-    it."""
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
+def is_root():
+    """Whether this process may become any user."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def restore_owner(directory):
+    """Makes root the owner again of a folder that another user worked in, and of what is directly
+    in it."""
+    if is_root():
         for path in (directory, *pathlib.Path(directory).iterdir()):
             os.chown(path, 0, 0, follow_symlinks=False)
 
@@ -207,42 +212,53 @@ def protect():
             pass
 
 
+class Channel:
+    """Where a program writes its one result: behind a secret, on a pipe of its own."""
+
+    def __init__(self):
+        self.secret = secrets.token_hex(16)
+        secret_read, secret_write = os.pipe()
+        self.result, result_write = os.pipe()
+        os.write(secret_write, self.secret.encode())
+        os.close(secret_write)
+        os.set_blocking(self.result, False)
+        self.of_program = [secret_read, result_write]
+
+    def line(self):
+        """The line that bore the secret, once the program has ended; empty unless it is one."""
+        said = b""
+        try:
+            while piece := os.read(self.result, 65536):
+                said += piece
+        except BlockingIOError:
+            pass
+        os.close(self.result)
+        begin = self.secret + " "
+        lines = said.decode("utf-8", "replace").split("\n")
+        lines = [line[len(begin) :] for line in lines if line.startswith(begin)]
+        return lines[0] if len(lines) == 1 else ""
+
+
 def run(confine, command, directory, limits, channel=False):
     """Runs a command in a folder.
 
     @param confine   path of the program of that name
     @param command   words; with a channel two file numbers are added
     @param directory the only place that it may write to
-    @param channel   whether it is told a secret and where to write its result
+    @param channel   whether it gets a secret and a place to write its result to
     """
     directory = pathlib.Path(directory)
     protect()
-    secret = secrets.token_hex(16)
-    words = [str(word) for word in command]
-    fds = []
-    if channel:
-        secret_read, secret_write = os.pipe()
-        result_read, result_write = os.pipe()
-        os.write(secret_write, secret.encode())
-        os.close(secret_write)
-        os.set_blocking(result_read, False)
-        fds = [secret_read, result_write]
-        words += [str(fd) for fd in fds]
-    stranger = STRANGER if limits.stranger and hasattr(os, "geteuid") and os.geteuid() == 0 else 0
-    if stranger:
-        os.chown(directory, stranger, stranger)
-    start = [
-        str(confine),
-        str(limits.seconds),
-        str(limits.memory),
-        str(limits.file),
-        str(stranger),
-        str(directory),
-        ":".join(map(str, limits.readable)) or "-",
-    ]
+    channel = Channel() if channel else None
+    fds = channel.of_program if channel else []
+    user = NOBODY if limits.unprivileged and is_root() else 0
+    if user:
+        os.chown(directory, user, user)
+    readable = ":".join(map(str, limits.readable)) or "-"
+    words = [confine, limits.seconds, limits.memory, limits.file, user, directory, readable]
     began = time.monotonic()
     with subprocess.Popen(
-        start + words,
+        [str(word) for word in (*words, *command, *fds)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -262,27 +278,9 @@ def run(confine, command, directory, limits, channel=False):
         end_stragglers(directory)
         seconds = time.monotonic() - began
         text = output.text()
-    result = ""
-    if channel:
-        said = b""
-        try:
-            while piece := os.read(result_read, 65536):
-                said += piece
-        except BlockingIOError:
-            pass
-        os.close(result_read)
-        lines = [
-            line
-            for line in said.decode("utf-8", "replace").split("\n")
-            if line.startswith(secret + " ")
-        ]
-        if len(lines) == 1:
-            result = lines[0][len(secret) + 1 :]
-    timed_out = (
-        timed_out
-        or process.returncode == -signal.SIGXCPU
-        or (process.returncode == -signal.SIGKILL and not exceeded and seconds > limits.seconds)
-    )
+    killed = process.returncode == -signal.SIGKILL and not exceeded and seconds > limits.seconds
+    timed_out = timed_out or process.returncode == -signal.SIGXCPU or killed
+    result = channel.line() if channel else ""
     return Outcome(process.returncode, timed_out, text, result, seconds, exceeded)
 
 

@@ -103,14 +103,8 @@ class Student:
         return lessons
 
     def ability(self, lesson):
-        """What one can do after a lesson's exercises; empty where it is not written down."""
-        try:
-            about = json.loads(
-                (self.root / lesson / "exercises" / "lesson.json").read_text(encoding="utf-8")
-            )
-            return about["ability"]
-        except (OSError, ValueError, KeyError):
-            return ""
+        """What one can do after a lesson's exercises."""
+        return catalogue.read_lesson(self.root / lesson / "exercises" / "lesson.json")["ability"]
 
     # ------------------------------------------------------------ commands
 
@@ -121,8 +115,9 @@ class Student:
         for lesson, exercises in self.by_lesson().items():
             done = sum(self.progress[e]["passed"] for e in exercises)
             print(f"  {lesson:<22} {bar(done, len(exercises), 12)}  {done} of {len(exercises)}")
-            if done == len(exercises) and (ability := self.ability(lesson)):
-                print(textwrap.indent(textwrap.fill(f"You can now {ability}", 74), "    "))
+            if done == len(exercises):
+                words = f"You can now {self.ability(lesson)}"
+                print(textwrap.indent(textwrap.fill(words, 74), "    "))
         open_ones = [
             e for e in self.all if self.file(e).exists() and not self.progress[e]["passed"]
         ]
@@ -132,7 +127,7 @@ class Student:
             checks = self.progress[now]["checks"]
             print(f"You are at {now.id}: {now.title} ({checks} check{'' if checks == 1 else 's'}).")
             print(f"  Your file  {self.file(now).relative_to(self.root)}")
-            print(f"  Go on      ./learn exercise watch {now.id}")
+            print(f"  Continue   ./learn exercise watch {now.id}")
             print(f"  Stuck      ./learn exercise hint {now.id}")
         elif following := self.next_open():
             print(f"Next: {following.id}: {following.title}, about {following.minutes} minutes.")
@@ -219,8 +214,9 @@ class Student:
         of_lesson = self.by_lesson()[exercise.lesson]
         done = sum(self.progress[e]["passed"] for e in of_lesson)
         print(f"{exercise.lesson}  {bar(done, len(of_lesson), 12)}  {done} of {len(of_lesson)}")
-        if done == len(of_lesson) and (ability := self.ability(exercise.lesson)):
-            print(textwrap.fill(f"This lesson is complete. You can now {ability}", 78))
+        if done == len(of_lesson):
+            words = f"This lesson is complete. You can now {self.ability(exercise.lesson)}"
+            print(textwrap.fill(words, 78))
 
     def watch(self, name):
         """Checks whenever the file was saved, until it passes."""

@@ -4,12 +4,8 @@
     python3 -m common.testing.mutants --fit          only whether the lists of all lessons fit the
     code
 
-Each lesson lists its mutants in tests/mutants.txt:
-
-    # what is broken, in words
-    @ 01_naive_attention/attention.cpp
-    - the code as it is, on one or more lines, indentation aside
-    + the broken code
+Each lesson lists its mutants in tests/mutants.txt, in the form of changes.py; a line @ names the
+file.
 
 The work is done in a copy of the repository. Exit status: 0 every mutant is caught by a named test
 or static_assert, 1 one survives (or does not compile for another reason, so that no test ran on
@@ -25,46 +21,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from common.testing.changes import read_changes
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_SECONDS, TEST_SECONDS = 600, 300
-
-
-class Mutant:
-    def __init__(self, what):
-        self.what, self.path, self.before, self.after = what, None, [], []
-
-
-def read_mutants(path):
-    mutants = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        kind, text = line[:1], line[2:]
-        if kind == "#":
-            mutants.append(Mutant(text))
-        elif kind == "@" and mutants:
-            mutants[-1].path = text.strip()
-        elif kind == "-" and mutants:
-            mutants[-1].before.append(text.strip())
-        elif kind == "+" and mutants:
-            mutants[-1].after.append(text)
-        elif line.strip():
-            raise ValueError(f"{path}:{number}: a line begins with '# ', '@ ', '- ' or '+ '")
-    for mutant in mutants:
-        if not mutant.path or not mutant.before:
-            raise ValueError(f"{path}: '{mutant.what}' needs a line '@ FILE' and a line '- CODE'")
-    return mutants
-
-
-def broken(mutant, source):
-    """The source with the mutant's lines replaced; they must stand there exactly once."""
-    lines = source.splitlines()
-    stripped = [line.strip() for line in lines]
-    size = len(mutant.before)
-    places = [i for i in range(len(lines) - size + 1) if stripped[i : i + size] == mutant.before]
-    if len(places) != 1:
-        raise ValueError(
-            f"'{mutant.what}': its code stands in {mutant.path} {len(places)} times, not once"
-        )
-    return "\n".join(lines[: places[0]] + mutant.after + lines[places[0] + size :]) + "\n"
 
 
 def run(command, seconds, **options):
@@ -112,9 +72,10 @@ def failing_assertions(compilation):
 
 def fitting_mutants(lesson):
     """A lesson's mutants, each of which fits the code."""
-    mutants = read_mutants(ROOT / lesson / "tests" / "mutants.txt")
+    path = ROOT / lesson / "tests" / "mutants.txt"
+    mutants = read_changes(path.read_text(encoding="utf-8"), path)
     for mutant in mutants:
-        broken(mutant, (ROOT / mutant.path).read_text(encoding="utf-8"))
+        mutant.apply((ROOT / mutant.mark).read_text(encoding="utf-8"))
     return mutants
 
 
@@ -134,9 +95,9 @@ def test_mutants(lesson):
         ):
             raise ValueError(f"{lesson}: does not build and pass as it is")
         for mutant in mutants:
-            path = copy / mutant.path
+            path = copy / mutant.mark
             source = path.read_text(encoding="utf-8")
-            path.write_text(broken(mutant, source), encoding="utf-8")
+            path.write_text(mutant.apply(source), encoding="utf-8")
             compilation = run(compile_all, BUILD_SECONDS)
             compiled = compilation.returncode == 0
             caught = failing_tests(build) if compiled else failing_assertions(compilation)

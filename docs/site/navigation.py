@@ -1,9 +1,9 @@
 """Which pages the site has, in groups, and their order: what the sidebar shows."""
 
-import json
 import pathlib
 import re
 
+from common.classroom import catalogue
 from docs.site import chapters
 
 FRONT, EXERCISES = "README.md", "common/classroom/exercises.md"
@@ -50,20 +50,14 @@ def groups(root):
     return found
 
 
-def in_the_course(task):
-    """Where an exercise stands in the course: its lesson and level."""
-    about = json.loads(task.with_name("exercise.json").read_text(encoding="utf-8"))
-    return task.parents[2].name, about["level"], task
-
-
 def below(root, page):
     """The pages below a page in the navigation: chapters of a lesson, the lab's other pages, the
     tasks of all exercises in the order of the course."""
     if page in chapters.lessons(root):
         return chapters.chapters(root, page)
     if page == EXERCISES:
-        tasks = sorted(root.glob("*/exercises/*/task.md"), key=in_the_course)
-        return [p.relative_to(root).as_posix() for p in tasks]
+        folders = [exercise.folder for exercise in catalogue.exercises(root)]
+        return [f"{folder.relative_to(root).as_posix()}/task.md" for folder in folders]
     if page == LAB:
         beside = sorted(root.glob("common/lab/*.md"))
         return [p.relative_to(root).as_posix() for p in beside if p.name != "README.md"]

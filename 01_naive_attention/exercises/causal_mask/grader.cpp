@@ -7,7 +7,7 @@ using Scores = fa::Matrix<double>;
 
 namespace {
 
-constexpr double kHidden = -std::numeric_limits<double>::infinity();
+constexpr double kMasked = -std::numeric_limits<double>::infinity();
 
 Scores random_matrix(int rows, int cols) {
   Scores m(rows, cols);
@@ -18,10 +18,10 @@ Scores random_matrix(int rows, int cols) {
 }
 
 template <class Sees>
-std::vector<double> masked(Scores s, Sees sees, double hidden = kHidden) {
+std::vector<double> masked(Scores s, Sees sees, double value = kMasked) {
   for (int i = 0; i < s.rows(); ++i) {
     for (int j = 0; j < s.cols(); ++j) {
-      if (!sees(i, j)) s(i, j) = hidden;
+      if (!sees(i, j)) s(i, j) = value;
     }
   }
   return {s.data(), s.data() + s.size()};
@@ -30,56 +30,37 @@ std::vector<double> masked(Scores s, Sees sees, double hidden = kHidden) {
 void grade(int queries, int keys, int prefix = 0) {
   const Scores q = random_matrix(queries, 4), k = random_matrix(keys, 4);
   const Scores given = random_matrix(queries, keys);
-  const auto s =
-      call<Scores>("mask", q, k, static_cast<std::int64_t>(prefix), given);
-  require(s.rows() == queries && s.cols() == keys,
-          "the matrix has another size");
+  const auto s = call<Scores>("mask", q, k, static_cast<std::int64_t>(prefix), given);
+  require(s.rows() == queries && s.cols() == keys, "the matrix has another size");
   const int shift = keys - queries;
-  const auto right = [=](int i, int j) {
-    return j < prefix || j <= i + shift;
-  };
+  const auto right = [=](int i, int j) { return j < prefix || j <= i + shift; };
   std::vector<Mistake> mistakes{
       {"nothing is masked", masked(given, [](int, int) { return true; })},
       {"off by one: a query does not see itself",
-       masked(given,
-              [=](int i, int j) { return j < prefix || j < i + shift; })},
+       masked(given, [=](int i, int j) { return j < prefix || j < i + shift; })},
       {"off by one: a query sees the key that comes next",
-       masked(
-           given,
-           [=](int i, int j) { return j < prefix || j <= i + shift + 1; })},
-      {"the mask is aligned to the top left; the last query must see the "
-       "last key",
+       masked(given, [=](int i, int j) { return j < prefix || j <= i + shift + 1; })},
+      {"the mask is aligned to the top left; the last query must see the last key",
        masked(given, [=](int i, int j) { return j < prefix || j <= i; })},
-      {"the mask is shifted the wrong way: query i stands at key i + keys - "
-       "queries",
-       masked(given,
-              [=](int i, int j) { return j < prefix || j <= i - shift; })},
-      {"a masked score is 0, which still has the weight e^0; it must be "
-       "-infinity",
+      {"the mask is shifted the wrong way: query i stands at key i + keys - queries",
+       masked(given, [=](int i, int j) { return j < prefix || j <= i - shift; })},
+      {"a masked score is 0, whose exponential is e^0 = 1; it must be -infinity",
        masked(given, right, 0)},
       {"the past is masked and not the future",
-       masked(given,
-              [=](int i, int j) { return j < prefix || j >= i + shift; })}};
+       masked(given, [=](int i, int j) { return j < prefix || j >= i + shift; })}};
   if (prefix > 0) {
-    mistakes.push_back(
-        {"the prefix is masked, too: every query sees its keys",
-         masked(given, [=](int i, int j) { return j <= i + shift; })});
+    mistakes.push_back({"the prefix is masked, too: every query sees its keys",
+                        masked(given, [=](int i, int j) { return j <= i + shift; })});
     mistakes.push_back(
         {"the prefix is one key too long: keys 0 to prefix - 1 belong to it",
-         masked(given, [=](int i, int j) {
-           return j <= prefix || j <= i + shift;
-         })});
+         masked(given, [=](int i, int j) { return j <= prefix || j <= i + shift; })});
     mistakes.push_back(
-        {"only the prefix is visible: behind it, a query still sees the keys "
-         "up to its own",
+        {"only the prefix is visible: behind it, a query still sees the keys up to its own",
          masked(given, [=](int, int j) { return j < prefix; })});
-    mistakes.push_back(
-        {"the prefix was added to the causal limit; the two are alternatives",
-         masked(given,
-                [=](int i, int j) { return j <= i + shift + prefix; })});
+    mistakes.push_back({"the prefix was added to the causal limit; the two are alternatives",
+                        masked(given, [=](int i, int j) { return j <= i + shift + prefix; })});
   }
-  check({"scores", {s.data(), s.data() + s.size()}, keys},
-        masked(given, right), 0, mistakes,
+  check({"scores", {s.data(), s.data() + s.size()}, keys}, masked(given, right), 0, mistakes,
         fmt::format("{} queries, {} keys, prefix {}", queries, keys, prefix));
 }
 

@@ -3,6 +3,5 @@
 
 using M = fa::Matrix<double>;
 
-FA_ENTRY(softmax_backward, [](const M& p, const M& d_p) {
-  return student::softmax_backward<double>(p, d_p);
-});
+FA_ENTRY(softmax_backward,
+         [](const M& p, const M& d_p) { return student::softmax_backward<double>(p, d_p); });

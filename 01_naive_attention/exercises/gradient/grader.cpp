@@ -18,8 +18,7 @@ std::vector<double> softmax(const std::vector<double>& s) {
 }
 
 // What the loss sum(dP o P) does when each score of a row moves.
-std::vector<double> differences(std::vector<double> s,
-                                const std::vector<double>& d_p) {
+std::vector<double> differences(std::vector<double> s, const std::vector<double>& d_p) {
   const double step = 1e-5;
   const auto loss = [&] {
     const std::vector<double> p = softmax(s);
@@ -72,8 +71,7 @@ void grade(int queries, int keys, double spread) {
   };
   std::vector<Mistake> mistakes{
       {"the gradient is zero", by([](int, int) { return 0.0; })},
-      {"delta was left out: each probability of a row depends on all of its "
-       "scores",
+      {"delta was left out: each probability of a row depends on all of its scores",
        by([&](int i, int j) { return p(i, j) * d_p(i, j); })},
       {"delta is the sum of dP here; it is the sum of P o dP",
        by([&](int i, int j) { return p(i, j) * (d_p(i, j) - d_p_sums[i]); })},
@@ -81,19 +79,15 @@ void grade(int queries, int keys, double spread) {
        by([&](int i, int j) { return p(i, j) * d_p(i, j) - delta[i]; })},
       {"delta was added; it is subtracted",
        by([&](int i, int j) { return p(i, j) * (d_p(i, j) + delta[i]); })},
-      {"the product with P is missing",
-       by([&](int i, int j) { return d_p(i, j) - delta[i]; })},
+      {"the product with P is missing", by([&](int i, int j) { return d_p(i, j) - delta[i]; })},
       {"delta is one value per row of scores, not for each column",
-       by([&](int i, int j) {
-         return p(i, j) * (d_p(i, j) - column_sums[j]);
-       })},
-      {"only the diagonal of the Jacobian was used, P (1 - P); each "
-       "probability of a row depends on all of its scores",
+       by([&](int i, int j) { return p(i, j) * (d_p(i, j) - column_sums[j]); })},
+      {"only the diagonal of the Jacobian was used, P (1 - P); each probability of a row depends "
+       "on all of its scores",
        by([&](int i, int j) { return p(i, j) * (1 - p(i, j)) * d_p(i, j); })},
       {"the diagonal of the Jacobian was left out: this is -P o delta",
        by([&](int i, int j) { return -p(i, j) * delta[i]; })},
-      {"P was multiplied as a matrix; use cwiseProduct",
-       by([&](int i, int j) {
+      {"P was multiplied as a matrix; use cwiseProduct", by([&](int i, int j) {
          double sum = 0;
          for (int c = 0; c < std::min(queries, keys); ++c) {
            sum += p(i, c) * (d_p(c, j) - delta[c]);
@@ -109,15 +103,12 @@ void grade(int queries, int keys, double spread) {
          return p(i, j) * (d_p(i, j) - sum);
        })}};
   if (queries == keys) {
-    mistakes.push_back(
-        {"delta was summed over the columns; it is the sum of each row",
-         by([&](int i, int j) {
-           return p(i, j) * (d_p(i, j) - column_sums[i]);
-         })});
+    mistakes.push_back({"delta was summed over the columns; it is the sum of each row",
+                        by([&](int i, int j) { return p(i, j) * (d_p(i, j) - column_sums[i]); })});
   }
   const M d_s = call<M>("softmax_backward", p, d_p);
-  check({"dS", {d_s.data(), d_s.data() + d_s.size()}, keys}, right, 1e-8,
-        mistakes, fmt::format("{} queries, {} keys", queries, keys));
+  check({"dS", {d_s.data(), d_s.data() + d_s.size()}, keys}, right, 1e-8, mistakes,
+        fmt::format("{} queries, {} keys", queries, keys));
 }
 
 }  // namespace
@@ -130,5 +121,5 @@ FA_STAGE(odd) {
   grade(1, 4, 1);
   grade(7, 3, 1);
   grade(3, 1, 1);
-  grade(2, 11, 300);  // nearly all weights are 0
+  grade(2, 11, 300);  // nearly all probabilities are 0
 }

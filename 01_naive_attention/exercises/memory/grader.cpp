@@ -6,8 +6,7 @@ using namespace fa::classroom;
 
 namespace {
 
-constexpr std::int64_t kTokens = FA_TOKENS, kHeads = FA_HEADS,
-                       kHeadDim = FA_HEAD_DIM;
+constexpr std::int64_t kTokens = FA_TOKENS, kHeads = FA_HEADS, kHeadDim = FA_HEAD_DIM;
 
 std::int64_t multiplications = 0, exponentials = 0;
 
@@ -30,7 +29,7 @@ double bytes(const fa::Tensor<float, Rank>& tensor) {
   return static_cast<double>(tensor.count() * sizeof(float));
 }
 
-// One head of naive attention up to the weights.
+// One head of naive attention up to the probabilities.
 void count_one_head() {
   const fa::Tensor<Counted, 2> q({kTokens, kHeadDim}), k({kTokens, kHeadDim});
   for (std::int64_t i = 0; i < kTokens; ++i) {
@@ -48,8 +47,7 @@ void count_one_head() {
 
 FA_QUESTIONS {
   count_one_head();
-  const fa::Tensor<float, 3> q({kHeads, kTokens, kHeadDim}),
-      s({kHeads, kTokens, kTokens});
+  const fa::Tensor<float, 3> q({kHeads, kTokens, kHeadDim}), s({kHeads, kTokens, kTokens});
   const double q_bytes = bytes(q), s_bytes = bytes(s);
   // The longest sequence whose scores take at most so many bytes.
   const auto longest_in = [](std::int64_t limit, std::int64_t bytes) {
@@ -63,57 +61,37 @@ FA_QUESTIONS {
              exps = static_cast<double>(exponentials);
   const double n = longest_in(kGiB, 4);
   return {
-      {"q_bytes",
-       q_bytes,
-       0,
-       {{q_bytes / 4, "these are elements; a float32 has 4 bytes"},
-        {q_bytes * 2, wide},
-        {q_bytes / kHeads,
-         fmt::format("this is one head; there are {}", kHeads)}}},
-      {"s_bytes",
-       s_bytes,
-       0,
-       {{s_bytes / 4, "these are elements; a float32 has 4 bytes"},
-        {s_bytes * 2, wide},
-        {s_bytes / kHeads, "this is one head; each head has its own scores"},
-        {q_bytes,
-         "this is as large as Q; S has a score for each pair of a "
-         "query and a key"}}},
-      {"multiplications",
-       products,
-       0,
-       {{products / kHeadDim,
-         fmt::format(
-             "these are the elements of S; each is a sum of {} products",
-             kHeadDim)},
-        {products * 2,
-         "additions are counted, too; the question asks for "
-         "multiplications"},
-        {products * kHeads,
-         "these are all heads; the question asks for one"}}},
-      {"exponentials",
-       exps,
-       0,
-       {{exps / kTokens,
-         "one for each query: that is the number of sums; each "
-         "score needs its own exponential"},
-        {exps * kHeads, "these are all heads; the question asks for one"},
-        {exps * kHeadDim,
-         fmt::format("the exponential is taken of the score, after the {} "
-                     "products were summed",
-                     kHeadDim)}}},
-      {"longest",
-       n,
-       0,
-       {{longest_in(kGiB, 4 * kHeads),
-         fmt::format("here the scores of {} heads fit together; the question "
-                     "asks for one head",
-                     kHeads)},
-        {longest_in(kGiB, 8), wide},
-        {n - 1, "one more still fits: its scores take 1 GiB exactly"},
-        {longest_in(1000000000, 4), "1 GiB is 2^30 bytes, not 10^9"},
-        {n * 2, "these are 2^30 elements of one byte; a float32 has 4"},
-        {n * n,
-         "this is the number of scores, N^2; the question asks for "
-         "N"}}}};
+      exactly("q_bytes", q_bytes,
+              {{q_bytes / 4, "these are elements; a float32 has 4 bytes"},
+               {q_bytes * 2, wide},
+               {q_bytes / kHeads, fmt::format("this is one head; there are {}", kHeads)}}),
+      exactly(
+          "s_bytes", s_bytes,
+          {{s_bytes / 4, "these are elements; a float32 has 4 bytes"},
+           {s_bytes * 2, wide},
+           {s_bytes / kHeads, "this is one head; each head has its own scores"},
+           {q_bytes, "this is as large as Q; S has a score for each pair of a query and a key"}}),
+      exactly("multiplications", products,
+              {{products / kHeadDim,
+                fmt::format("these are the elements of S; each is a sum of {} products", kHeadDim)},
+               {products * 2, "additions are counted, too; the question asks for multiplications"},
+               {products * kHeads, "these are all heads; the question asks for one"}}),
+      exactly(
+          "exponentials", exps,
+          {{exps / kTokens,
+            "one for each query: that is the number of sums; each score needs its own exponential"},
+           {exps * kHeads, "these are all heads; the question asks for one"},
+           {exps * kHeadDim,
+            fmt::format("the exponential is taken of the score, after the {} products were summed",
+                        kHeadDim)}}),
+      exactly(
+          "longest", n,
+          {{longest_in(kGiB, 4 * kHeads),
+            fmt::format("here the scores of {} heads fit together; the question asks for one head",
+                        kHeads)},
+           {longest_in(kGiB, 8), wide},
+           {n - 1, "one more still fits: its scores take 1 GiB exactly"},
+           {longest_in(1000000000, 4), "1 GiB is 2^30 bytes, not 10^9"},
+           {n * 2, "these are 2^30 elements of one byte; a float32 has 4"},
+           {n * n, "this is the number of scores, N^2; the question asks for N"}})};
 }

@@ -10,8 +10,7 @@ namespace {
 class Bounds {
  public:
   Bounds(std::int64_t queries, std::int64_t keys, std::int64_t window)
-      : all_(call<std::vector<std::int64_t>>("window", queries, keys,
-                                             window)) {}
+      : all_(call<std::vector<std::int64_t>>("window", queries, keys, window)) {}
   std::int64_t first_key(std::int64_t i) const { return all_.at(2 * i); }
   std::int64_t end_key(std::int64_t i) const { return all_.at(2 * i + 1); }
 
@@ -21,8 +20,7 @@ class Bounds {
 
 using Sees = std::function<bool(std::int64_t, std::int64_t)>;
 
-std::vector<double> picture(std::int64_t queries, std::int64_t keys,
-                            const Sees& sees) {
+std::vector<double> picture(std::int64_t queries, std::int64_t keys, const Sees& sees) {
   std::vector<double> result;
   for (std::int64_t i = 0; i < queries; ++i) {
     for (std::int64_t j = 0; j < keys; ++j) {
@@ -34,12 +32,9 @@ std::vector<double> picture(std::int64_t queries, std::int64_t keys,
 
 void grade(std::int64_t queries, std::int64_t keys, std::int64_t window) {
   const Bounds bounds(queries, keys, window);
-  const std::string where =
-      fmt::format("{} queries, {} keys, window {}", queries, keys, window);
+  const std::string where = fmt::format("{} queries, {} keys, window {}", queries, keys, window);
   const std::int64_t shift = keys - queries;
-  const auto mask = [&](const Sees& sees) {
-    return picture(queries, keys, sees);
-  };
+  const auto mask = [&](const Sees& sees) { return picture(queries, keys, sees); };
   const auto moved = [&](std::int64_t by) {
     return mask([=](std::int64_t i, std::int64_t j) {
       return j <= i + shift + by && j > i + shift + by - window;
@@ -50,44 +45,31 @@ void grade(std::int64_t queries, std::int64_t keys, std::int64_t window) {
          return bounds.first_key(i) <= j && j < bounds.end_key(i);
        }),
        keys},
-      mask([&](std::int64_t i, std::int64_t j) {
-        return j <= i + shift && j > i + shift - window;
-      }),
+      mask(
+          [&](std::int64_t i, std::int64_t j) { return j <= i + shift && j > i + shift - window; }),
       0,
       {{"the window is not there: a query sees everything before it",
         mask([&](std::int64_t i, std::int64_t j) { return j <= i + shift; })},
-       {"first_key is aligned to the top left; query i stands at key i + "
-        "length_k - length_q",
-        mask([&](std::int64_t i, std::int64_t j) {
-          return j <= i + shift && j > i - window;
-        })},
-       {"first_key is shifted the wrong way; query i stands at key i + "
-        "length_k - length_q",
+       {"first_key is aligned to the top left; query i stands at key i + length_k - length_q",
+        mask([&](std::int64_t i, std::int64_t j) { return j <= i + shift && j > i - window; })},
+       {"first_key is shifted the wrong way; query i stands at key i + length_k - length_q",
         mask([&](std::int64_t i, std::int64_t j) {
           return j <= i + shift && j > i - shift - window;
         })},
-       {"the query itself is one of the window's keys",
-        mask([&](std::int64_t i, std::int64_t j) {
+       {"the query itself is one of the window's keys", mask([&](std::int64_t i, std::int64_t j) {
           return j <= i + shift && j >= i + shift - window;
         })},
        {"one key too few: the window counts the query itself, once",
         mask([&](std::int64_t i, std::int64_t j) {
           return j <= i + shift && j > i + shift - window + 1;
         })},
-       {"the window is aligned to the top left; the last query stands at the "
-        "last key",
-        mask([&](std::int64_t i, std::int64_t j) {
-          return j <= i && j > i - window;
-        })},
+       {"the window is aligned to the top left; the last query stands at the last key",
+        mask([&](std::int64_t i, std::int64_t j) { return j <= i && j > i - window; })},
        {"the window ends one key before the query's own", moved(-1)},
-       {"the window ends two keys before the query's own: end_key is one "
-        "beyond the last key",
+       {"the window ends two keys before the query's own: end_key is one beyond the last key",
         moved(-2)},
-       {"the window ends one key behind the query's own: end_key itself is "
-        "not seen",
-        moved(1)},
-       {"a query sees the future, as far as the window",
-        mask([&](std::int64_t i, std::int64_t j) {
+       {"the window ends one key behind the query's own: end_key itself is not seen", moved(1)},
+       {"a query sees the future, as far as the window", mask([&](std::int64_t i, std::int64_t j) {
           return j < i + shift + window && j > i + shift - window;
         })},
        {"the window does not slide: it begins at multiples of its size",
@@ -97,8 +79,7 @@ void grade(std::int64_t queries, std::int64_t keys, std::int64_t window) {
       where);
   for (std::int64_t i = 0; i < queries; ++i) {
     const std::int64_t first = bounds.first_key(i), end = bounds.end_key(i);
-    const std::string of = fmt::format("query {} sees {} to {} (case: {}); ",
-                                       i, first, end, where);
+    const std::string of = fmt::format("query {} sees {} to {} (case: {}); ", i, first, end, where);
     require(first >= 0, of + "that begins before the first key");
     require(end <= keys, of + "that ends after the last key");
     require(first <= end, of + "an empty range has first_key == end_key");
@@ -123,11 +104,10 @@ FA_STAGE(odd) {
   const std::int64_t keys = std::int64_t{3} << 31;
   for (const std::int64_t window : {keys - 1000, std::int64_t{1000}}) {
     const Bounds bounds(2, keys, window);
-    require(
-        bounds.end_key(1) == keys && bounds.first_key(1) == keys - window,
-        fmt::format("with {} keys and a window of {} the last query sees {} "
-                    "to {}: are all positions 64 bits wide?",
-                    keys, window, bounds.first_key(1), bounds.end_key(1)));
+    require(bounds.end_key(1) == keys && bounds.first_key(1) == keys - window,
+            fmt::format("with {} keys and a window of {} the last query sees {} to {}: are all "
+                        "positions 64 bits wide?",
+                        keys, window, bounds.first_key(1), bounds.end_key(1)));
   }
 }
 
@@ -139,7 +119,5 @@ FA_STAGE(traffic) {
     least += std::min<std::int64_t>(i + 1, 128);
   }
   note("scores for 4096 tokens and a window of 128", scores);
-  require(
-      scores == least,
-      fmt::format("{} scores are computed, and {} would do", scores, least));
+  require(scores == least, fmt::format("{} scores are computed, and {} would do", scores, least));
 }

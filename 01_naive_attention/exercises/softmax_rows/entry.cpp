@@ -3,5 +3,4 @@
 
 using Scores = fa::Matrix<double>;
 
-FA_ENTRY(safe_softmax,
-         [](const Scores& s) { return student::safe_softmax<double>(s); });
+FA_ENTRY(safe_softmax, [](const Scores& s) { return student::safe_softmax<double>(s); });

@@ -3,6 +3,5 @@
 
 using Row = std::vector<double>;
 
-FA_ENTRY(is_right, [](fa::classroom::Callback<Row(Row)> softmax) {
-  return student::is_right(softmax);
-});
+FA_ENTRY(is_right,
+         [](fa::classroom::Callback<Row(Row)> softmax) { return student::is_right(softmax); });

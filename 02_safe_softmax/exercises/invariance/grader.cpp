@@ -12,13 +12,13 @@ enum class Divide { kSum, kMax };
 
 // A softmax with some choices, in the type T.
 template <class T>
-Row softmax(const Row& scores, bool shifted, double start, double base,
-            Divide divide, double clip) {
+Row softmax(const Row& scores, bool shifted, double start, double base, Divide divide,
+            double clip) {
   const double minus_infinity = -std::numeric_limits<double>::infinity();
   double m = start;
   for (const double s : scores) m = std::max(m, s);
-  const bool blind = m == minus_infinity;  // a row of -infinity
-  if (!shifted || blind) m = 0;
+  const bool fully_masked = m == minus_infinity;  // a row of -infinity
+  if (!shifted || fully_masked) m = 0;
   std::vector<T> e;
   T sum = 0, largest = 0;
   for (const double s : scores) {
@@ -28,13 +28,12 @@ Row softmax(const Row& scores, bool shifted, double start, double base,
     sum += e.back();
     largest = std::max(largest, e.back());
   }
-  if (blind) sum = largest = 1;
-  Row weights;
+  if (fully_masked) sum = largest = 1;
+  Row probs;
   for (const T x : e) {
-    weights.push_back(
-        static_cast<double>(x / (divide == Divide::kSum ? sum : largest)));
+    probs.push_back(static_cast<double>(x / (divide == Divide::kSum ? sum : largest)));
   }
-  return weights;
+  return probs;
 }
 
 const double kLowest = -std::numeric_limits<double>::infinity();
@@ -59,43 +58,30 @@ void must_refuse(const Softmax& wrong, const std::string& which) {
     for (const double p : probs) gave_nan |= std::isnan(p);
     return probs;
   });
-  require(!accepted, "your test accepts the one " + which +
-                         (gave_nan ? ". It returned NaN to your test, and "
-                                     "NaN > tolerance is false"
-                                   : ""));
+  require(!accepted,
+          "your test accepts the one " + which +
+              (gave_nan ? ". It returned NaN to your test, and NaN > tolerance is false" : ""));
 }
 
 }  // namespace
 
 FA_STAGE(easy) {
-  require(is_right(right<double>),
-          "your test refuses the safe softmax in float64");
-  require(
-      is_right(right<float>),
-      "your test refuses the safe softmax in float32, which is right up to "
-      "rounding");
+  require(is_right(right<double>), "your test refuses the safe softmax in float64");
+  require(is_right(right<float>),
+          "your test refuses the safe softmax in float32, which is right up to rounding");
 }
 
 FA_STAGE(odd) {
   must_refuse(
-      [](const Row& s) {
-        return softmax<float>(s, false, kLowest, kE, Divide::kSum, kNoClip);
-      },
+      [](const Row& s) { return softmax<float>(s, false, kLowest, kE, Divide::kSum, kNoClip); },
       "that overflows: it does not subtract the maximum");
+  must_refuse([](const Row& s) { return softmax<double>(s, true, 0, kE, Divide::kSum, kNoClip); },
+              "whose maximum starts at 0: it fails where all scores are negative");
   must_refuse(
-      [](const Row& s) {
-        return softmax<double>(s, true, 0, kE, Divide::kSum, kNoClip);
-      },
-      "whose maximum starts at 0: it fails where all scores are negative");
-  must_refuse(
-      [](const Row& s) {
-        return softmax<double>(s, true, kLowest, kE, Divide::kMax, kNoClip);
-      },
+      [](const Row& s) { return softmax<double>(s, true, kLowest, kE, Divide::kMax, kNoClip); },
       "that divides by the largest and not by the sum");
   must_refuse(
-      [](const Row& s) {
-        return softmax<double>(s, true, kLowest, 2, Divide::kSum, kNoClip);
-      },
+      [](const Row& s) { return softmax<double>(s, true, kLowest, 2, Divide::kSum, kNoClip); },
       "with base 2");
   must_refuse(
       [](const Row& s) {
@@ -106,9 +92,9 @@ FA_STAGE(odd) {
       "that divides the scores by the root of their number first");
   must_refuse(
       [](const Row& s) {
-        Row weights = right<double>(s);
-        std::reverse(weights.begin(), weights.end());
-        return weights;
+        Row probs = right<double>(s);
+        std::reverse(probs.begin(), probs.end());
+        return probs;
       },
       "whose probabilities stand in the opposite order");
   must_refuse(
@@ -118,15 +104,9 @@ FA_STAGE(odd) {
         return right<double>(limited);
       },
       "that clips scores at 700, and shifts them only then");
+  must_refuse([](const Row& s) { return Row(s.size(), 1.0 / double(s.size())); },
+              "that gives equal probabilities");
   must_refuse(
-      [](const Row& s) { return Row(s.size(), 1.0 / double(s.size())); },
-      "that gives equal probabilities");
-  must_refuse(
-      [](const Row& s) {
-        return softmax<double>(s, true, kLowest, kE, Divide::kSum, 10);
-      },
-      "that clips differences at 10: far below the maximum its probabilities "
-      "are "
-      "too "
-      "large");
+      [](const Row& s) { return softmax<double>(s, true, kLowest, kE, Divide::kSum, 10); },
+      "that clips differences at 10: far below the maximum its probabilities are too large");
 }

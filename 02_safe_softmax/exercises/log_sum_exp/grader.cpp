@@ -23,19 +23,15 @@ void grade(const std::vector<double>& scores, const std::string& where) {
   check(
       {"LSE", {call<double>("log_sum_exp", scores)}}, {right},
       1e-12 * (1 + (masked ? 0 : std::abs(m))),
-      {{masked ? "a row that sees no key: its sum is 0, and ln 0 is -infinity"
-               : "the result is 0",
+      {{masked ? "a row that sees no key: its sum is 0, and ln 0 is -infinity" : "the result is 0",
         {0}},
        {"the maximum was not taken out: 2^x overflows, or underflows to 0",
         {static_cast<double>(std::log(unshifted))}},
-       {"the maximum that was taken out of the sum was not added back",
-        {log_l}},
-       {"what was taken out is 2^m, and ln(2^m) is m ln 2, not m",
-        {m + log_l}},
+       {"the maximum that was taken out of the sum was not added back", {log_l}},
+       {"what was taken out is 2^m, and ln(2^m) is m ln 2, not m", {m + log_l}},
        {"m ln 2 is a product, not m + ln 2", {m + ln2 + log_l}},
        {"the logarithm has base 2; LSE is natural", {m + log_l / ln2}},
-       {"this is ln(sum of e^x); the elements are scores times log2(e) "
-        "already",
+       {"this is ln(sum of e^x); the elements are scores times log2(e) already",
         {m + static_cast<double>(std::log(with_e))}},
        {"this is only the maximum: the other terms are missing", {m * ln2}},
        {"a row of -infinity: -infinity - -infinity is NaN",
@@ -44,16 +40,12 @@ void grade(const std::vector<double>& scores, const std::string& where) {
         {m * ln2 + static_cast<double>(std::log(l + 1))}},
        {"the first score is left out",
         {m * ln2 +
-         static_cast<double>(std::log(
-             l - std::exp2(static_cast<long double>(scores[0]) - m)))}},
+         static_cast<double>(std::log(l - std::exp2(static_cast<long double>(scores[0]) - m)))}},
        {"the last score is left out",
-        {m * ln2 +
-         static_cast<double>(std::log(
-             l - std::exp2(static_cast<long double>(scores.back()) - m)))}},
-       {"the logarithm was subtracted; LSE is m ln 2 + ln l",
-        {m * ln2 - log_l}},
-       {"the maximum was added in the exponent; it is subtracted",
-        {3 * m * ln2 + log_l}}},
+        {m * ln2 + static_cast<double>(
+                       std::log(l - std::exp2(static_cast<long double>(scores.back()) - m)))}},
+       {"the logarithm was subtracted; LSE is m ln 2 + ln l", {m * ln2 - log_l}},
+       {"the maximum was added in the exponent; it is subtracted", {3 * m * ln2 + log_l}}},
       where);
 }
 

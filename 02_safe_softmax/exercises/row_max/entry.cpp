@@ -17,6 +17,5 @@ double row_max<long double>(View<const long double, 1>) = delete;
 
 FA_ENTRY(row_max, [](const std::vector<double>& scores) {
   const auto n = static_cast<std::int64_t>(scores.size());
-  return student::row_max<double>(
-      fa::View<const double, 1>(scores.data(), {n}));
+  return student::row_max<double>(fa::View<const double, 1>(scores.data(), {n}));
 });

@@ -17,44 +17,37 @@ double largest(const std::vector<double>& numbers, double start) {
   return m;
 }
 
-void grade(const std::vector<double>& scores, double right,
-           const std::string& where) {
+void grade(const std::vector<double>& scores, double right, const std::string& where) {
   using Limits = std::numeric_limits<double>;
   std::vector<double> sizes;
   for (const double x : scores) sizes.push_back(std::abs(x));
   const std::vector<double> but_last(scores.begin(), scores.end() - 1);
   std::vector<Mistake> mistakes;
   if (std::isnan(right)) {
-    mistakes = {{"NaN was lost: the result is the largest of the others",
-                 {largest(scores, -kInfinity)}},
-                {"NaN was lost: the result is the largest of the others",
-                 {largest(scores, std::numeric_limits<double>::min())}}};
+    mistakes = {
+        {"NaN was lost: the result is the largest of the others", {largest(scores, -kInfinity)}},
+        {"NaN was lost: the result is the largest of the others",
+         {largest(scores, std::numeric_limits<double>::min())}}};
   } else {
     mistakes = {
-        {"the result is not one of the scores",
-         {largest(scores, Limits::min())}},
-        {"the maximum starts at 0, so no negative score is ever larger",
-         {largest(scores, 0)}},
+        {"the result is not one of the scores", {largest(scores, Limits::min())}},
+        {"the maximum starts at 0, so no negative score is ever larger", {largest(scores, 0)}},
         {"the maximum of nothing is -infinity, not the lowest finite number",
          {largest(scores, Limits::lowest())}},
-        {"the maximum starts at a number that only looks like -infinity",
-         {largest(scores, -1e4)}},
+        {"the maximum starts at a number that only looks like -infinity", {largest(scores, -1e4)}},
         {"this is the largest finite number: -lowest() is positive",
          {largest(scores, Limits::max())}},
         {"the last element is passed over", {largest(but_last, -kInfinity)}},
-        {"this is the one largest in magnitude",
-         {largest(sizes, -kInfinity)}}};
+        {"this is the one largest in magnitude", {largest(sizes, -kInfinity)}}};
   }
   // Exact: a maximum is not rounded.
-  check({"maximum", {call<double>("row_max", scores)}}, {right}, 0, mistakes,
-        where);
+  check({"maximum", {call<double>("row_max", scores)}}, {right}, 0, mistakes, where);
 }
 
 }  // namespace
 
 FA_STAGE(found) {
-  const std::vector<double> row =
-      evidence("a row of scores, as in -1 inf nan").numbers;
+  const std::vector<double> row = evidence("a row of scores, as in -1 inf nan").numbers;
   double right = -kInfinity;
   for (const double x : row) {
     if (std::isnan(x) || x > right) right = x;
@@ -63,10 +56,10 @@ FA_STAGE(found) {
   const double m = largest(row, std::numeric_limits<double>::min());
   std::string words;
   for (const double x : row) words += " " + text(x);
-  require(!agree({m}, {right}, 0),
-          fmt::format("not found: for the scores{} the function as it was "
-                      "returns {}, which is right",
-                      words, text(m)));
+  require(
+      !agree({m}, {right}, 0),
+      fmt::format("not found: for the scores{} the function as it was returns {}, which is right",
+                  words, text(m)));
 }
 
 FA_STAGE(easy) {

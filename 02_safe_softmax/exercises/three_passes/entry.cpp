@@ -5,14 +5,11 @@
 namespace fa::safe {
 
 template <>
-Traffic safe_softmax<half, float>(View<const half, 1>,
-                                  View<half, 1>) = delete;
+Traffic safe_softmax<half, float>(View<const half, 1>, View<half, 1>) = delete;
 template <>
-Traffic safe_softmax<float, float>(View<const float, 1>,
-                                   View<float, 1>) = delete;
+Traffic safe_softmax<float, float>(View<const float, 1>, View<float, 1>) = delete;
 template <>
-Traffic safe_softmax<double, double>(View<const double, 1>,
-                                     View<double, 1>) = delete;
+Traffic safe_softmax<double, double>(View<const double, 1>, View<double, 1>) = delete;
 
 }  // namespace fa::safe
 
@@ -56,14 +53,13 @@ class Tracked {
 using Row = fa::Tensor<fa::half, 1>;
 
 FA_ENTRY(safe_softmax, [](const Row& x, Row y) {
-  const auto traffic = student::safe_softmax<fa::half>(
-      fa::View<const fa::half, 1>(x.view()), y.view());
+  const auto traffic =
+      student::safe_softmax<fa::half>(fa::View<const fa::half, 1>(x.view()), y.view());
   return std::pair(y, traffic);
 });
 // With all arithmetic in 16 bits.
 FA_ENTRY(narrow, [](const Row& x, Row y) {
-  student::safe_softmax<fa::half, fa::half>(
-      fa::View<const fa::half, 1>(x.view()), y.view());
+  student::safe_softmax<fa::half, fa::half>(fa::View<const fa::half, 1>(x.view()), y.view());
   return y;
 });
 // Elements read and written, of a row of n.

@@ -10,7 +10,7 @@ namespace {
 
 using Counts = fa::safe::Traffic;
 
-constexpr double kUntouched = -7;  // no weight; NaN may be one's own
+constexpr double kUntouched = -7;  // no probability; NaN may be one's own
 constexpr double kMasked = -std::numeric_limits<double>::infinity();
 
 std::vector<double> numbers(const fa::Tensor<half, 1>& row) {
@@ -28,58 +28,48 @@ void grade(const std::vector<double>& scores, const std::string& where) {
     x(j) = static_cast<half>(static_cast<float>(scores[j]));
   }
   fill_with(y.view(), [](std::uint64_t) { return kUntouched; });
-  y = call<std::pair<fa::Tensor<half, 1>, Counts>>("safe_softmax", x, y)
-          .first;
+  y = call<std::pair<fa::Tensor<half, 1>, Counts>>("safe_softmax", x, y).first;
   const std::vector<double> s = numbers(x);
   double m = kMasked, l = 0, stalls = 0;
   for (const double v : s) m = std::max(m, v);
-  const bool blind = m == kMasked;
-  const double shift = blind ? 0 : m;
+  const bool fully_masked = m == kMasked;
+  const double shift = fully_masked ? 0 : m;
   for (const double v : s) {
     const double e = fa::safe::exp_in<half>(v - shift);
     l += e;
     stalls = fa::safe::rounded<half>(stalls + e);
   }
-  std::vector<double> right, undivided, stalled, unshifted, plain, of_y,
-      added;
+  std::vector<double> right, undivided, stalled, unshifted, plain, of_y, added;
   double plain_l = 0;
   for (const double v : s) plain_l += fa::safe::exp_in<half>(v);
   for (const double v : s) {
     const double e = fa::safe::exp_in<half>(v - shift);
-    right.push_back(blind ? 0 : e / l);
+    right.push_back(fully_masked ? 0 : e / l);
     undivided.push_back(e);
     stalled.push_back(e / stalls);
     unshifted.push_back(fa::safe::exp_in<half>(v) / plain_l);
     plain.push_back(fa::safe::exp_in<half>(v));
     of_y.push_back(fa::safe::rounded<half>(
-        e / (static_cast<double>(n) *
-             fa::safe::exp_in<half>(kUntouched - shift))));
-    added.push_back(
-        fa::safe::rounded<half>(fa::safe::exp_in<half>(v + shift) / l));
+        e / (static_cast<double>(n) * fa::safe::exp_in<half>(kUntouched - shift))));
+    added.push_back(fa::safe::rounded<half>(fa::safe::exp_in<half>(v + shift) / l));
   }
-  // Two roundings to float16 of a weight, each half an epsilon, and the wide sum.
+  // Two roundings to float16 of a probability, each half an epsilon, and the wide sum.
   const double largest = *std::max_element(right.begin(), right.end());
   std::vector<Mistake> mistakes{
       {"nothing was written", std::vector<double>(s.size(), kUntouched)},
       {"the exponentials were not divided by their sum", undivided},
       {"the sum is kept in 16 bits, where it stops growing", stalled},
-      {"the maximum was not subtracted: e^x overflows beyond 11 in float16",
-       unshifted},
-      {"e^x is neither shifted nor divided: the row was taken for one of "
-       "-infinity",
-       plain},
+      {"the maximum was not subtracted: e^x overflows beyond 11 in float16", unshifted},
+      {"e^x is neither shifted nor divided: the row was taken for one of -infinity", plain},
       {"the sum is over y, which holds no scores", of_y},
-      {"the maximum was added in the exponent of a probability; it is "
-       "subtracted",
-       added}};
-  if (blind) {
+      {"the maximum was added in the exponent of a probability; it is subtracted", added}};
+  if (fully_masked) {
     mistakes = {
-        {"a row of -infinity sees no key: -infinity - -infinity and 0 "
-         "/ 0 are NaN, and its probabilities are zeros",
+        {"a row of -infinity sees no key: -infinity - -infinity and 0 / 0 are NaN, and its "
+         "probabilities are zeros",
          std::vector<double>(s.size(), NAN)}};
   }
-  check({"probabilities", numbers(y)}, right, 2e-3 * largest, mistakes,
-        where);
+  check({"probabilities", numbers(y)}, right, 2e-3 * largest, mistakes, where);
 }
 
 // Each exponential and each partial sum is rounded: to the last bit.
@@ -105,8 +95,7 @@ bool grade_roundings(std::uint64_t seed) {
     right.push_back(rounded<half>(exp_in<half>(v - m) / l));
     exact.push_back(rounded<half>(std::exp(v - m) / exact_l));
   }
-  const auto different = [&](const fa::Tensor<half, 1>& out,
-                             const std::vector<double>& from) {
+  const auto different = [&](const fa::Tensor<half, 1>& out, const std::vector<double>& from) {
     const std::vector<double> out_numbers = numbers(out);
     std::int64_t count = 0;
     for (std::size_t j = 0; j < from.size(); ++j) {
@@ -119,19 +108,17 @@ bool grade_roundings(std::uint64_t seed) {
   using Result = std::pair<fa::Tensor<half, 1>, Counts>;
   y = call<Result>("safe_softmax", x, y).first;
   const std::int64_t off = different(y, right);
-  require(off <= kFew,
-          fmt::format("{} of {} probabilities differ in their last bits{}; "
-                      "each exponential is rounded to T: exp_in<T>",
-                      off, kScores,
-                      different(y, exact) <= kFew
-                          ? ", because nothing was rounded on the way"
-                          : ""));
+  require(
+      off <= kFew,
+      fmt::format("{} of {} probabilities differ in their last bits{}; each exponential is rounded "
+                  "to T: exp_in<T>",
+                  off, kScores,
+                  different(y, exact) <= kFew ? ", because nothing was rounded on the way" : ""));
   y = call<fa::Tensor<half, 1>>("narrow", x, y);
   const auto off_narrow = [&](double sum) {
     std::vector<double> narrow;
     for (const double v : s) {
-      narrow.push_back(
-          rounded<half>(exp_in<half>(rounded<half>(v - m)) / sum));
+      narrow.push_back(rounded<half>(exp_in<half>(rounded<half>(v - m)) / sum));
     }
     return different(y, narrow);
   };
@@ -141,11 +128,9 @@ bool grade_roundings(std::uint64_t seed) {
        sum += std::exp2(std::floor(std::log2(sum)) - 10)) {
     wide = std::min(wide, off_narrow(sum));
   }
-  require(wide <= kFew,
-          fmt::format("with A = float16, {} of {} probabilities differ; each "
-                      "difference and each partial sum is rounded to A: "
-                      "rounded<A>",
-                      wide, kScores));
+  require(wide <= kFew, fmt::format("with A = float16, {} of {} probabilities differ; each "
+                                    "difference and each partial sum is rounded to A: rounded<A>",
+                                    wide, kScores));
   return off_narrow(rounded<half>(l)) <= kFew;
 }
 
@@ -167,30 +152,24 @@ FA_STAGE(odd) {
   for (const std::uint64_t seed : {3, 4, 5}) {
     once = grade_roundings(seed) && once;
   }
-  require(
-      !once,
-      "with A = float16 the sum seems to be rounded only at the end; each "
-      "partial sum is rounded to A: rounded<A>");
+  require(!once,
+          "with A = float16 the sum seems to be rounded only at the end; each partial sum is "
+          "rounded to A: rounded<A>");
 }
 
 FA_STAGE(traffic) {
   fa::Tensor<half, 1> x({100}), y({100});
-  const Counts traffic =
-      call<std::pair<fa::Tensor<half, 1>, Counts>>("safe_softmax", x, y)
-          .second;
+  const Counts traffic = call<std::pair<fa::Tensor<half, 1>, Counts>>("safe_softmax", x, y).second;
   note("passes, by your count", traffic.passes);
   note("elements read, by your count", traffic.reads);
   note("elements written, by your count", traffic.writes);
-  const auto [reads, writes] =
-      call<std::pair<std::int64_t, std::int64_t>>("accesses", 100);
+  const auto [reads, writes] = call<std::pair<std::int64_t, std::int64_t>>("accesses", 100);
   require(traffic.passes != 3 || (reads == 300 && writes == 100),
-          fmt::format("100 elements were read {} times and written {} times; "
-                      "three passes read each once, and the last one writes. "
-                      "(Each call of row_max(x) is a pass.)",
+          fmt::format("100 elements were read {} times and written {} times; three passes read "
+                      "each once, and the last one writes. (Each call of row_max(x) is a pass.)",
                       reads, writes));
-  require(
-      traffic.passes == 3 && traffic.reads == 300 && traffic.writes == 100,
-      fmt::format("safe softmax of 100 elements takes three passes, 300 "
-                  "reads and 100 writes; you count {}, {} and {}",
-                  traffic.passes, traffic.reads, traffic.writes));
+  require(traffic.passes == 3 && traffic.reads == 300 && traffic.writes == 100,
+          fmt::format("safe softmax of 100 elements takes three passes, 300 reads and 100 writes; "
+                      "you count {}, {} and {}",
+                      traffic.passes, traffic.reads, traffic.writes));
 }

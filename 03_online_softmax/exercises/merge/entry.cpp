@@ -17,9 +17,7 @@ constexpr ::Exact merge(const ::Exact&, const ::Exact&) = delete;
 
 #include "student/merge.hpp"
 
-FA_ENTRY(merge, [](const State& a, const State& b) {
-  return student::merge_normalised(a, b);
-});
+FA_ENTRY(merge, [](const State& a, const State& b) { return student::merge_normalised(a, b); });
 FA_ENTRY(merge_exact, [](const std::vector<std::pair<Exact, Exact>>& parts) {
   std::vector<Exact> result;
   for (const auto& [a, b] : parts) {

@@ -36,13 +36,12 @@ std::string text_of(const std::vector<double>& scores) {
   return result.empty() ? " no keys" : result;
 }
 
-void grade(const std::vector<double>& left,
-           const std::vector<double>& right) {
+void grade(const std::vector<double>& left, const std::vector<double>& right) {
   const State a = of(left, 1), b = of(right, 10);
   const double m = std::max(a.m, b.m), low = std::min(a.m, b.m);
   // (m, l, O) for weights of both parts in l and in the sum, which is divided by something.
-  const auto with = [&](double of_m, double a_l, double b_l, double a_o,
-                        double b_o, double divisor) {
+  const auto with = [&](double of_m, double a_l, double b_l, double a_o, double b_o,
+                        double divisor) {
     const double sum = a_o * a.o + b_o * b.o;
     return std::vector<double>{of_m, a_l * a.l + b_l * b.l, sum / divisor};
   };
@@ -50,35 +49,29 @@ void grade(const std::vector<double>& left,
   const double l = of_a * a.l + of_b * b.l;
   const double low_a = W::exp_diff(a.m, low), low_b = W::exp_diff(b.m, low);
   const bool empty = l == 0;
-  const auto reference =
-      with(m, of_a, of_b, of_a * a.l, of_b * b.l, empty ? 1 : l);
+  const auto reference = with(m, of_a, of_b, of_a * a.l, of_b * b.l, empty ? 1 : l);
   check(
       {"(m, l, O)", numbers(call<State>("merge", a, b))}, reference, 1e-9,
       {{"the keys of b are lost", numbers(a)},
-       {empty ? "neither part has a key: 0 / 0 is NaN, and O must be 0"
-              : "the result is NaN",
+       {empty ? "neither part has a key: 0 / 0 is NaN, and O must be 0" : "the result is NaN",
         {m, l, std::numeric_limits<double>::quiet_NaN()}},
        {"O is not divided by the new l: this is the sum",
         with(m, of_a, of_b, of_a * a.l, of_b * b.l, 1)},
-       {"this is the merge for an O that is not normalised: a.o must be "
-        "multiplied by a.l first",
+       {"this is the merge for an O that is not normalised: a.o must be multiplied by a.l first",
         with(m, of_a, of_b, of_a, of_b, 1)},
-       {"a.o must be multiplied by a.l before it is rescaled, and b.o by "
-        "b.l: the part with more keys has more weight",
+       {"a.o must be multiplied by a.l before it is rescaled, and b.o by b.l: the part with more "
+        "keys has more weight",
         with(m, of_a, of_b, of_a, of_b, l)},
-       {"the weights are the rescale factors alone: the part with the larger "
-        "sum l has more weight",
+       {"the weights are the rescale factors alone: the part with the larger sum l has more weight",
         with(m, of_a, of_b, of_a, of_b, of_a + of_b)},
        {"the smaller maximum was taken: exponentials can then overflow",
-        with(low, low_a, low_b, low_a * a.l, low_b * b.l,
-             low_a * a.l + low_b * b.l)},
+        with(low, low_a, low_b, low_a * a.l, low_b * b.l, low_a * a.l + low_b * b.l)},
        {"only a was rescaled; b may have the smaller maximum as well",
         with(m, of_a, 1, of_a * a.l, b.l, of_a * a.l + b.l)},
        {"sums that are relative to different maxima were added",
         with(m, 1, 1, a.l, b.l, a.l + b.l)},
        {"O was not rescaled", with(m, of_a, of_b, a.l, b.l, a.l + b.l)},
-       {"the outputs were averaged; the part with the larger sum has more "
-        "weight",
+       {"the outputs were averaged; the part with the larger sum has more weight",
         with(m, of_a, of_b, 0.5, 0.5, 1)}},
       fmt::format("scores{} and{}", text_of(left), text_of(right)));
 }
@@ -104,8 +97,7 @@ proof::Outcome merge_is_union(const proof::Cases& cases) {
   proof::Outcome outcome;
   proof::for_rows(0, cases, [&](const proof::Row& row) {
     for (std::size_t cut = 0; cut <= row.length; ++cut) {
-      const bool holds =
-          merged.at(next++) == normalised(proof::definition(row));
+      const bool holds = merged.at(next++) == normalised(proof::definition(row));
       if (!proof::note(outcome, holds, row)) return false;
     }
     return true;
@@ -134,6 +126,5 @@ FA_STAGE(proof) {
   const proof::Outcome outcome = prove({4, 2});
   note("cuts of rows proved", outcome.cases);
   require(outcome.holds, "wrong for some cut of a row of " +
-                             text(double(outcome.counterexample.length)) +
-                             " scores");
+                             text(double(outcome.counterexample.length)) + " scores");
 }

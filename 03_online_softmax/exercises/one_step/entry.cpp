@@ -27,8 +27,7 @@ FA_ENTRY(exact_rows, [](const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     Exact x;
     for (std::size_t j = 0; j < row.length; ++j) {
-      student::OneStep::step(x, row.scores.at(j),
-                             online::Combination::value(j));
+      student::OneStep::step(x, row.scores.at(j), online::Combination::value(j));
     }
     result.emplace_back(x, student::OneStep::output(x));
   }

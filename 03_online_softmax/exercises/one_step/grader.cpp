@@ -101,39 +101,32 @@ void check_row(const std::vector<double>& scores) {
   for (const double s : scores) where += " " + text(s);
   where += "; m, l, O, O / l";
   const auto out = call<std::vector<double>>("row", scores);
-  check(
-      {"state", out}, by_definition(scores), 1e-12,
-      {{"the sum l and the output O do not take in the new key",
-        after<NotTakenIn>(scores)},
-       {"neither l nor O was rescaled when the maximum rose",
-        after<NothingRescaled>(scores)},
-       {"the sum l was not rescaled when the maximum rose: it is too large "
-        "by e^(m_new - m_old)",
-        after<wrong::SumNotRescaled>(scores)},
-       {"the output O was not rescaled when the maximum rose",
-        after<wrong::OutputNotRescaled>(scores)},
-       {"the rescale factor is inverted: e^(m_new - m_old) is infinite at "
-        "the first key, where m_old is -infinity",
-        after<InvertedAtOnce>(scores)},
-       {"this is the form of FlashAttention-1, in which O is divided by l in "
-        "each step; here output() divides, so O must stay a sum",
-        after<NormalisedInStep>(scores)},
-       {"the rescale factor is inverted: it is e^(m_old - m_new), which is "
-        "at most 1",
-        after<wrong::InvertedCorrection>(scores)},
-       {"the new term is divided by l in the step, the earlier ones are not: "
-        "P is normalised and O is not. And output() divides again",
-        after<wrong::DividedTwice>(scores)},
-       {"the maximum m was not stored: the next step takes it for that of "
-        "no keys",
-        after<MaximumNotKept>(scores)},
-       {"the smaller of m and s was taken: m is the largest score so far",
-        after<SmallerMaximum>(scores)},
-       {"the exponential of the new key is relative to the old maximum, "
-        "which "
-        "is -infinity at first",
-        after<OldMaximum>(scores)}},
-      where);
+  check({"state", out}, by_definition(scores), 1e-12,
+        {{"the sum l and the output O do not take in the new key", after<NotTakenIn>(scores)},
+         {"neither l nor O was rescaled when the maximum rose", after<NothingRescaled>(scores)},
+         {"the sum l was not rescaled when the maximum rose: it is too large by e^(m_new - m_old)",
+          after<wrong::SumNotRescaled>(scores)},
+         {"the output O was not rescaled when the maximum rose",
+          after<wrong::OutputNotRescaled>(scores)},
+         {"the rescale factor is inverted: e^(m_new - m_old) is infinite at the first key, where "
+          "m_old is -infinity",
+          after<InvertedAtOnce>(scores)},
+         {"this is the form of FlashAttention-1, in which O is divided by l in each step; here "
+          "output() divides, so O must stay a sum",
+          after<NormalisedInStep>(scores)},
+         {"the rescale factor is inverted: it is e^(m_old - m_new), which is at most 1",
+          after<wrong::InvertedCorrection>(scores)},
+         {"the new term is divided by l in the step, the earlier ones are not: P is normalised and "
+          "O is not. And output() divides again",
+          after<wrong::DividedTwice>(scores)},
+         {"the maximum m was not stored: the next step takes it for that of no keys",
+          after<MaximumNotKept>(scores)},
+         {"the smaller of m and s was taken: m is the largest score so far",
+          after<SmallerMaximum>(scores)},
+         {"the exponential of the new key is relative to the old maximum, which is -infinity at "
+          "first",
+          after<OldMaximum>(scores)}},
+        where);
 }
 
 }  // namespace
@@ -167,8 +160,7 @@ FA_STAGE(proof) {
     return true;
   });
   const auto found =
-      call<std::vector<std::pair<proof::ExactState, online::Combination>>>(
-          "exact_rows", rows);
+      call<std::vector<std::pair<proof::ExactState, online::Combination>>>("exact_rows", rows);
   require(found.size() == rows.size(), "rows are missing");
   proof::Outcome outcome;
   for (std::size_t i = 0; i < rows.size() && outcome.holds; ++i) {

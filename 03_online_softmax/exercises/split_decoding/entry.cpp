@@ -9,6 +9,5 @@ auto parts(Attention& x) {
 
 }  // namespace student
 
-FA_ENTRY(combine, [](const std::vector<student::Attention>& parts) {
-  return student::combine(parts);
-});
+FA_ENTRY(combine,
+         [](const std::vector<student::Attention>& parts) { return student::combine(parts); });

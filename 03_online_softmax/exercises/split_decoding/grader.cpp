@@ -48,8 +48,8 @@ std::vector<double> numbers(const Attention& a) {
 using Weight = std::function<double(double)>;
 
 // Parts combined by some weight of their LSE.
-std::vector<double> combined(const std::vector<Attention>& parts,
-                             const Weight& weight, bool divide, double lse) {
+std::vector<double> combined(const std::vector<Attention>& parts, const Weight& weight, bool divide,
+                             double lse) {
   std::vector<double> o(kHeadDim, 0.0);
   double sum = 0;
   for (const auto& part : parts) {
@@ -63,8 +63,8 @@ std::vector<double> combined(const std::vector<Attention>& parts,
 }
 
 // @param levels of the parts' scores; the last one is that of all others
-void grade(const std::vector<std::size_t>& sizes, double spread,
-           const std::vector<double>& levels, bool masked = false) {
+void grade(const std::vector<std::size_t>& sizes, double spread, const std::vector<double>& levels,
+           bool masked = false) {
   Keys keys;
   std::vector<Attention> parts;
   std::size_t n = 0;
@@ -74,8 +74,7 @@ void grade(const std::vector<std::size_t>& sizes, double spread,
     while (left == 0) left = sizes[++part];
     --left;
     const double level = levels[std::min(part, levels.size() - 1)];
-    keys.scores.push_back(masked ? kMinusInfinity
-                                 : level + spread * fa::random_normal(1, j));
+    keys.scores.push_back(masked ? kMinusInfinity : level + spread * fa::random_normal(1, j));
     for (std::uint64_t d = 0; d < kHeadDim; ++d) {
       keys.values.push_back(fa::random_normal(2, kHeadDim * j + d));
     }
@@ -114,51 +113,40 @@ void grade(const std::vector<std::size_t>& sizes, double spread,
   largest.back() = m;
   for (double& x : inverted) x = -x;
   inverted.back() = NAN;
-  check(
-      {"(o, LSE)", numbers(out)}, right, 1e-9,
-      {{"only the first part was returned", numbers(parts[0])},
-       {"the outputs were averaged; a part with large scores weighs more",
-        combined(
-            parts, [](double) { return 1.0; }, true,
-            std::log(sum_of_powers))},
-       {"the weights were not divided by their sum",
-        combined(parts, e, false, lse)},
-       {"the LSE is that of the largest part alone", largest},
-       {"zeros and -infinity, as if no part had a key: the largest LSE is "
-        "not "
-        "found, or the test for it is inverted",
-        {0, 0, 0, kMinusInfinity}},
-       {"zeros, as if no part had a key: the maximum begins with the largest "
-        "double; -infinity is below all others",
-        {0, 0, 0, std::numeric_limits<double>::max()}},
-       {"the weights are subtracted from their sum", inverted},
-       {"the sum of the weights begins with 1, not 0",
-        combined(
-            parts, [=](double x) { return std::exp(x - m) / (1 + sum_e); },
-            false, m + std::log1p(sum_e))},
-       {"the parts were weighted by powers of 2; LSE is a natural logarithm",
-        combined(
-            parts, [=](double x) { return std::exp2(x - m); }, true,
-            m + std::log(sum2))},
-       {"the LSE itself was taken for a weight; e^LSE is one",
-        combined(
-            parts, [](double x) { return x; }, true, m + std::log(of_lse))},
-       {"the first part's LSE was subtracted, not the largest: e^(LSE - "
-        "first) "
-        "overflows, or all weights are 0",
-        combined(
-            parts,
-            [=, first = parts[0].lse](double x) {
-              return std::exp(x - first);
-            },
-            true, parts[0].lse + std::log(sum_first))},
-       {m < 0 ? "every weight is 0, as e^LSE is: subtract the largest LSE "
-                "first"
-              : "the largest LSE was not subtracted before e^LSE",
-        combined(
-            parts, [](double x) { return std::exp(x); }, true,
-            std::log(sum_of_powers))}},
-      where);
+  check({"(o, LSE)", numbers(out)}, right, 1e-9,
+        {{"only the first part was returned", numbers(parts[0])},
+         {"the outputs were averaged; a part with large scores weighs more",
+          combined(
+              parts, [](double) { return 1.0; }, true, std::log(sum_of_powers))},
+         {"the weights were not divided by their sum", combined(parts, e, false, lse)},
+         {"the LSE is that of the largest part alone", largest},
+         {"zeros and -infinity, as if no part had a key: the largest LSE is not found, or the test "
+          "for it is inverted",
+          {0, 0, 0, kMinusInfinity}},
+         {"zeros, as if no part had a key: the maximum begins with the largest double; -infinity "
+          "is below all others",
+          {0, 0, 0, std::numeric_limits<double>::max()}},
+         {"the weights are subtracted from their sum", inverted},
+         {"the sum of the weights begins with 1, not 0",
+          combined(
+              parts, [=](double x) { return std::exp(x - m) / (1 + sum_e); }, false,
+              m + std::log1p(sum_e))},
+         {"the parts were weighted by powers of 2; LSE is a natural logarithm",
+          combined(
+              parts, [=](double x) { return std::exp2(x - m); }, true, m + std::log(sum2))},
+         {"the LSE itself was taken for a weight; e^LSE is one",
+          combined(
+              parts, [](double x) { return x; }, true, m + std::log(of_lse))},
+         {"the first part's LSE was subtracted, not the largest: e^(LSE - first) overflows, or all "
+          "weights are 0",
+          combined(
+              parts, [=, first = parts[0].lse](double x) { return std::exp(x - first); }, true,
+              parts[0].lse + std::log(sum_first))},
+         {m < 0 ? "every weight is 0, as e^LSE is: subtract the largest LSE first"
+                : "the largest LSE was not subtracted before e^LSE",
+          combined(
+              parts, [](double x) { return std::exp(x); }, true, std::log(sum_of_powers))}},
+        where);
 }
 
 // Two parts, the second of which has three quarters of the weight, of another head_dim.
@@ -172,8 +160,8 @@ void grade_wide(std::size_t head_dim) {
   }
   two[1].lse = std::log(3.0);
   right.push_back(std::log(4.0));
-  check({"(o, LSE)", numbers(call<Attention>("combine", two))}, right, 1e-9,
-        {}, fmt::format("head_dim {}", head_dim));
+  check({"(o, LSE)", numbers(call<Attention>("combine", two))}, right, 1e-9, {},
+        fmt::format("head_dim {}", head_dim));
 }
 
 }  // namespace

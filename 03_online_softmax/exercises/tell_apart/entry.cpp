@@ -11,9 +11,7 @@ namespace {
 struct Given {
   static inline Step of_step;
   static inline Output of_output;
-  static void step(State& x, double score, double value) {
-    x = of_step(x, score, value);
-  }
+  static void step(State& x, double score, double value) { x = of_step(x, score, value); }
   static double output(const State& x) { return of_output(x); }
 };
 

@@ -12,7 +12,7 @@ namespace {
 using W = online::BaseE<double>;
 
 // Wrong ones that the lesson does not have.
-struct NothingCorrected : online::Unnormalised {
+struct NothingRescaled : online::Unnormalised {
   static constexpr const char* name = "l and O not rescaled";
   template <class S>
   static void step(S& x, double s, double v) {
@@ -27,8 +27,7 @@ struct NanForMasked : online::Unnormalised {
   template <class S>
   static void step(S& x, double s, double v) {
     const double m = std::max(x.m, s);
-    const double rescale =
-        x.l == 0 && s != W::neg_inf ? 0 : std::exp(x.m - m);
+    const double rescale = x.l == 0 && s != W::neg_inf ? 0 : std::exp(x.m - m);
     const double p = std::exp(s - m);
     x.l = rescale * x.l + p;
     x.o = rescale * x.o + p * v;
@@ -48,27 +47,25 @@ struct MaximumFromZero : online::Unnormalised {
 template <class R>
 bool follows_definition() {
   using S = online::State<W, double>;
-  return call<bool>(
-      "follows_definition",
-      function<S, S, double, double>([](S x, double s, double v) {
-        R::step(x, s, v);
-        return x;
-      }),
-      function<double, S>([](S x) { return R::output(x); }));
+  return call<bool>("follows_definition",
+                    function<S, S, double, double>([](S x, double s, double v) {
+                      R::step(x, s, v);
+                      return x;
+                    }),
+                    function<double, S>([](S x) { return R::output(x); }));
 }
 
 template <class R>
 void must_accept() {
   require(follows_definition<R>(),
-          fmt::format("your test refuses '{}', which is right up to rounding",
-                      R::name));
+          fmt::format("your test refuses '{}', which is right up to rounding", R::name));
 }
 template <class R>
 void must_refuse() {
-  require(!follows_definition<R>(),
-          fmt::format("your test accepts '{}', which is wrong: which row, "
-                      "which values would show it?",
-                      R::name));
+  require(
+      !follows_definition<R>(),
+      fmt::format("your test accepts '{}', which is wrong: which row, which values would show it?",
+                  R::name));
 }
 
 }  // namespace
@@ -85,7 +82,7 @@ FA_STAGE(odd) {
   must_refuse<wrong::SumNotRescaled>();
   must_refuse<wrong::OutputNotRescaled>();
   must_refuse<wrong::InvertedCorrection>();
-  must_refuse<NothingCorrected>();
+  must_refuse<NothingRescaled>();
   must_refuse<NanForMasked>();
   must_refuse<MaximumFromZero>();
 }

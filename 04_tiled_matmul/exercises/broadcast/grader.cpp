@@ -21,16 +21,15 @@ PuzzleCase make(int rows, int cols) {
   p.mistakes = {{"u and v were added, not multiplied",
                  of([&](auto r, auto c) { return double{u[r]} + v[c]; })}};
   if (rows == cols) {
-    p.mistakes.push_back(
-        {"rows and columns are swapped: u has an element for each row",
-         of([&](auto r, auto c) { return double{u[c]} * v[r]; })});
+    p.mistakes.push_back({"rows and columns are swapped: u has an element for each row",
+                          of([&](auto r, auto c) { return double{u[c]} * v[r]; })});
   }
   p.reasons = {{"out of bounds",
-                "an index is too large: u has rows elements, v has cols, "
-                "and threads outside of the matrix must do nothing"}};
+                "an index is too large: u has rows elements, v has cols, and threads outside of "
+                "the matrix must do nothing"}};
   p.twice =
-      "a thread whose column does not exist lands in the next row. Guard "
-      "row and column, and multiply the row by cols";
+      "a thread whose column does not exist lands in the next row. Guard row and column, and "
+      "multiply the row by cols";
   p.where = fmt::format("{} rows, {} columns", rows, cols);
   return p;
 }

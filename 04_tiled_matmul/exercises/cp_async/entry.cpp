@@ -15,8 +15,7 @@ double copies_in_flight(const Seen& seen, int tiles) {
     if (touch.thread != 0 || !touch.shared) continue;
     if (touch.write) {
       in_flight += touch.landed ? -1 : 1;
-    } else if (reads++ % reads_of_a_tile == 0 &&
-               reads / reads_of_a_tile + 2 < tiles) {
+    } else if (reads++ % reads_of_a_tile == 0 && reads / reads_of_a_tile + 2 < tiles) {
       fewest = std::min(fewest, in_flight);
     }
   }
@@ -26,12 +25,11 @@ double copies_in_flight(const Seen& seen, int tiles) {
 }  // namespace
 
 FA_ENTRY(sum, [](const std::vector<float>& numbers, int tiles) {
-  Launched result;
-  result.seen = watch([&] {
+  Launched result = watched([&] {
     const auto x = on_device(numbers);
     DeviceBuffer<float> out(256);
     launch(sum_tiles, {{1}, {64}}, x.data(), out.data(), tiles);
-    result.out = from_device(out);
+    return from_device(out);
   });
   result.out.push_back(copies_in_flight(result.seen, tiles));
   return result;

@@ -9,20 +9,15 @@ constexpr int kTileSize = 256;
 
 const std::vector<Reason> kReasons = {
     {"copy",
-     "a tile is read, or its stage overwritten, while a copy is in flight: "
-     "before tile t is added at most one younger group may be left, "
-     "cp_async_wait<kStages - 2>. A thread waits for its own copies only: a "
-     "barrier follows the wait"},
+     "a tile is read, or its stage overwritten, while a copy is in flight: before tile t is added "
+     "at most one younger group may be left, cp_async_wait<kStages - 2>. A thread waits for its "
+     "own copies only: a barrier follows the wait"},
     {"race",
-     "a stage is overwritten while other threads still add it, or read "
-     "before "
-     "the other threads' copies have landed: a barrier belongs between the "
-     "wait and the next fetch"},
+     "a stage is overwritten while other threads still add it, or read before the other threads' "
+     "copies have landed: a barrier belongs between the wait and the next fetch"},
     {"barrier", "only some threads come to the barrier"},
     {"unwritten",
-     "a stage is read to which no tile was copied: how many tiles are "
-     "fetched "
-     "before the loop?"},
+     "a stage is read to which no tile was copied: how many tiles are fetched before the loop?"},
     {"out of bounds", "a tile is fetched that does not exist"}};
 
 // The mistake that the findings mean together, then what each means alone.
@@ -30,31 +25,25 @@ std::vector<Reason> reasons(const Seen& seen) {
   std::vector<Reason> result = kReasons;
   if (found(seen, "copy") && found(seen, "unwritten")) {
     result.insert(result.begin(), kReasons.at(3));
-  } else if (found(seen, "race") &&
-             seen.report.findings.front().kind == "race") {
+  } else if (found(seen, "race") && seen.report.findings.front().kind == "race") {
     result.insert(result.begin(),
                   {"copy",
-                   "a stage is overwritten while other threads still add it: "
-                   "fetch(t + kStages - 1) stands before the barrier. Only "
-                   "behind it have all threads added tile t - 1, whose stage "
-                   "the fetch overwrites"});
+                   "a stage is overwritten while other threads still add it: fetch(t + kStages - "
+                   "1) stands before the barrier. Only behind it have all threads added tile t - "
+                   "1, whose stage the fetch overwrites"});
   }
   return result;
 }
 
-struct Case {
-  Seen seen;
+struct Case : Launched {
   std::vector<float> x;
-  std::vector<double> out;
   double in_flight = 0;  // copies of a thread while it adds
 };
 
 Case run(int tiles) {
   Case result;
   result.x = random_floats(std::int64_t{tiles} * kTileSize, 1);
-  const auto launched = call<Launched>("sum", result.x, tiles);
-  result.seen = launched.seen;
-  result.out = launched.out;
+  static_cast<Launched&>(result) = call<Launched>("sum", result.x, tiles);
   result.in_flight = result.out.back();
   result.out.pop_back();
   return result;
@@ -78,16 +67,12 @@ void grade(int tiles) {
       once_more[j] += earlier[j];
     }
   }
-  check_result(c.seen, reasons(c.seen), {"sums", c.out}, sums(0, tiles),
-               1e-5 * tiles,
-               {{"the sums are 0: no tile was added",
-                 std::vector<double>(kTileSize, 0)},
+  check_result(c.seen, reasons(c.seen), {"sums", c.out}, sums(0, tiles), 1e-5 * tiles,
+               {{"the sums are 0: no tile was added", std::vector<double>(kTileSize, 0)},
                 {"the last tile is not added", sums(0, tiles - 1)},
                 {"the last two tiles are not added", sums(0, tiles - 2)},
                 {"the first tile is not added", sums(1, tiles)},
-                {"one tile too many is added: its stage still holds an "
-                 "earlier tile",
-                 once_more}},
+                {"one tile too many is added: its stage still holds an earlier tile", once_more}},
                fmt::format("{} tiles", tiles));
 }
 
@@ -110,11 +95,11 @@ FA_STAGE(races) {
     const Case c = run(tiles);
     needs_watching(c.seen);
     require_no_findings(c.seen, reasons(c.seen));
-    require(c.in_flight >= 2 || tiles < 3,
-            fmt::format("the sums are right, but while tile t is added only "
-                        "{} of the tiles t + 1 and t + 2 is in flight: fetch "
-                        "two tiles ahead and before adding, and wait for no "
-                        "more than tile t",
-                        c.in_flight));
+    require(
+        c.in_flight >= 2 || tiles < 3,
+        fmt::format(
+            "the sums are right, but while tile t is added only {} of the tiles t + 1 and t + 2 is "
+            "in flight: fetch two tiles ahead and before adding, and wait for no more than tile t",
+            c.in_flight));
   }
 }

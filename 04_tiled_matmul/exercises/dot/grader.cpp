@@ -23,8 +23,7 @@ PuzzleCase make(int n) {
     return result;
   };
   // What is in tile[from] after some steps along the tree.
-  const auto tree = [&](int first, int divisor, double sign, std::size_t from,
-                        double pad = 0) {
+  const auto tree = [&](int first, int divisor, double sign, std::size_t from, double pad = 0) {
     std::vector<double> tile(kThreads, pad);
     for (int i = 0; i < n; ++i) tile[i] = double{a[i]} * b[i];
     for (int s = first; s > 0; s /= divisor) {
@@ -36,40 +35,32 @@ PuzzleCase make(int n) {
   for (int i = 0; i < n; ++i) of_a += a[i], of_b += b[i];
   c.right = {sum(0, n)};
   c.mistakes = {
-      {"this is the product of the sums, not the sum of the products",
-       {of_a * of_b}},
+      {"this is the product of the sums, not the sum of the products", {of_a * of_b}},
       {"a and b are added, not multiplied", {of_a + of_b}},
       {"a step subtracts instead of adding", {tree(kThreads / 2, 2, -1, 0)}},
-      {"tile[1] was written; the sum of all is in tile[0]",
-       {tree(kThreads / 2, 2, 1, 1)}},
+      {"tile[1] was written; the sum of all is in tile[0]", {tree(kThreads / 2, 2, 1, 1)}},
       {"threads without an element store 1: that is added to the sum",
        {tree(kThreads / 2, 2, 1, 0, 1)}},
-      {"the steps add elements 32, 16, 8, 4, 2 and 1 further on; these begin "
-       "with another number",
+      {"the steps add elements 32, 16, 8, 4, 2 and 1 further on; these begin with another number",
        {tree(kThreads / 3, 2, 1, 0)}},
-      {"each step is half of the one before: 32, 16, 8, 4, 2, 1",
-       {tree(kThreads / 2, 3, 1, 0)}},
-      {"only the first product was written: nothing was added to it",
-       {sum(0, 1)}},
-      {"one half is missing: the first step adds the element 32 further on",
-       {sum(0, 32)}},
-      {"the last step is missing: the loop ends with s = 1",
-       {sum(0, 1) + [&] {
+      {"each step is half of the one before: 32, 16, 8, 4, 2, 1", {tree(kThreads / 2, 3, 1, 0)}},
+      {"only the first product was written: nothing was added to it", {sum(0, 1)}},
+      {"one half is missing: the first step adds the element 32 further on", {sum(0, 32)}},
+      {"the last step is missing: the loop ends with s = 1", {sum(0, 1) + [&] {
          double rest = 0;
          for (int i = 2; i < n; i += 2) rest += double{a[i]} * b[i];
          return rest;
        }()}}};
-  c.reasons = {
-      {"barrier",
-       "only some threads come to a barrier: it must stand outside of "
-       "every if, and no thread may return before the last one"},
-      {"unwritten",
-       "the tile is read where no thread has stored: threads without an "
-       "element store 0, and a barrier follows"},
-      {"race",
-       "a step begins before all threads have ended the step before: a "
-       "barrier belongs between two steps, and one before the first"},
-      {"out of bounds", "a thread without an element, t >= n, reads a or b"}};
+  c.reasons = {{"barrier",
+                "only some threads come to a barrier: it must stand outside of every if, and no "
+                "thread may return before the last one"},
+               {"unwritten",
+                "the tile is read where no thread has stored: threads without an element store 0, "
+                "and a barrier follows"},
+               {"race",
+                "a step begins before all threads have ended the step before: a barrier belongs "
+                "between two steps, and one before the first"},
+               {"out of bounds", "a thread without an element, t >= n, reads a or b"}};
   c.unwritten_first = true;
   c.twice = "the sum is written by one thread, for example t == 0";
   c.where = fmt::format("{} elements", n);
@@ -101,10 +92,10 @@ FA_STAGE(traffic) {
   note("loads and stores of one thread", most);
   require(played.seen.atomics == 0,
           "no atomics, which follow one another; reduce the sum as a tree");
-  require(reads(played, 0) <= 64,
-          "a was read several times: each thread reads one element");
-  require(most <= 32,
-          fmt::format("one thread does {} loads and stores, one after the "
-                      "other; as a tree it needs about 20",
-                      most));
+  require(reads(played, 0) <= 64, "a was read several times: each thread reads one element");
+  require(
+      most <= 32,
+      fmt::format(
+          "one thread does {} loads and stores, one after the other; as a tree it needs about 20",
+          most));
 }

@@ -15,33 +15,27 @@ PuzzleCase make(int n, int blocks, int threads) {
   c.arrays = {{"x", n}, {"y", n}, {"out", n}};
   const std::vector<float>&x = c.puzzle.in[0], &y = c.puzzle.in[1];
   const auto up_to = [&](std::int64_t end) {
-    return made(
-        n, [&](std::int64_t i) { return i < end ? 2.5 * x[i] + y[i] : NAN; });
+    return made(n, [&](std::int64_t i) { return i < end ? 2.5 * x[i] + y[i] : NAN; });
   };
   c.right = up_to(n);
   c.mistakes = {
-      {"each thread computed one element, and the grid is too small for "
-       "that: "
-       "the rest needs a loop",
+      {"each thread computed one element, and the grid is too small for that: the rest needs a "
+       "loop",
        up_to(std::int64_t{blocks} * threads)},
       {"only the first block's elements were computed", up_to(threads)},
       {"the elements behind the last whole round are missing",
        up_to(n / (blocks * threads) * (blocks * threads))},
       {"a x and y are added, not subtracted",
        made(n, [&](std::int64_t i) { return 2.5 * x[i] - y[i]; })},
-      {"y stands where x belongs",
-       made(n, [&](std::int64_t i) { return 2.5 * y[i] + y[i]; })},
-      {"x stands where y belongs",
-       made(n, [&](std::int64_t i) { return 2.5 * x[i] + x[i]; })}};
-  c.reasons = {{"out of bounds",
-                "a thread goes beyond the end: the condition of the loop is "
-                "the guard"}};
+      {"y stands where x belongs", made(n, [&](std::int64_t i) { return 2.5 * y[i] + y[i]; })},
+      {"x stands where y belongs", made(n, [&](std::int64_t i) { return 2.5 * x[i] + x[i]; })}};
+  c.reasons = {
+      {"out of bounds", "a thread goes beyond the end: the condition of the loop is the guard"}};
   c.twice =
-      "threads share elements. The step of the loop is the number of threads "
-      "of the whole grid, and every thread begins at another element";
+      "threads share elements. The step of the loop is the number of threads of the whole grid, "
+      "and every thread begins at another element";
   c.per_thread = (n + blocks * threads - 1) / (blocks * threads);
-  c.where =
-      fmt::format("{} elements, {} blocks of {} threads", n, blocks, threads);
+  c.where = fmt::format("{} elements, {} blocks of {} threads", n, blocks, threads);
   return c;
 }
 
@@ -65,10 +59,7 @@ FA_STAGE(races) {
 FA_STAGE(traffic) {
   const Played played = play_strictly(make(512, 2, 32));
   const std::int64_t least = 3 * 512 / 8;
-  note("sectors of global memory", played.seen.sectors);
-  require(played.seen.sectors <= least,
-          fmt::format("{} sectors are moved, and {} would do: a thread takes "
-                      "a piece of its own, so neighbouring threads touch "
-                      "elements that are far apart",
-                      played.seen.sectors, least));
+  budget("sectors of global memory", played.seen.sectors, least,
+         "a thread takes a piece of its own, so neighbouring threads touch elements that are far "
+         "apart");
 }

@@ -16,14 +16,11 @@ PuzzleCase make(int n, unsigned threads) {
   c.right = made(n, [&](std::int64_t i) { return -double{x[i]}; });
   std::vector<double> short_of_one = c.right;
   short_of_one.back() = NAN;
-  c.mistakes = {{"the sign was not changed",
-                 made(n, [&](std::int64_t i) { return double{x[i]}; })},
-                {"the last element was not computed: the guard is too strict",
-                 short_of_one}};
+  c.mistakes = {{"the sign was not changed", made(n, [&](std::int64_t i) { return double{x[i]}; })},
+                {"the last element was not computed: the guard is too strict", short_of_one}};
   c.reasons = {{"out of bounds",
-                "a surplus thread touches memory: the guard is missing, is "
-                "off by one, or stands after the first access. See "
-                "'outside' in the drawing"}};
+                "a surplus thread touches memory: the guard is missing, is off by one, or stands "
+                "after the first access. See 'outside' in the drawing"}};
   c.where = fmt::format("{} elements, {} threads", n, threads);
   return c;
 }

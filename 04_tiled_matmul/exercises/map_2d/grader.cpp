@@ -5,43 +5,40 @@ using namespace fa::classroom;
 
 namespace {
 
-PuzzleCase make(int rows, int cols, bool hidden_infinity = false) {
+PuzzleCase make(int rows, int cols, bool masked_infinity = false) {
   PuzzleCase p;
   const std::int64_t size = std::int64_t{rows} * cols;
   p.puzzle.in = {random_floats(size, 1)};
-  if (hidden_infinity) p.puzzle.in[0][1] = INFINITY;
+  if (masked_infinity) p.puzzle.in[0][1] = INFINITY;
   p.puzzle.out = size;
   p.puzzle.sizes = {rows, cols};
   p.puzzle.block = {8, 8};
   p.arrays = {{"x", size, cols}, {"y", size, cols}};
   const std::vector<float>& x = p.puzzle.in[0];
   const auto of = [&](auto keeps) {
-    return made(size, [&](std::int64_t i) {
-      return keeps(i / cols, i % cols) ? double{x[i]} : 0.0;
-    });
+    return made(size,
+                [&](std::int64_t i) { return keeps(i / cols, i % cols) ? double{x[i]} : 0.0; });
   };
   p.right = of([](auto r, auto c) { return c <= r; });
-  p.mistakes = {{"the upper triangle was kept",
-                 of([](auto r, auto c) { return c >= r; })},
-                {"the diagonal is 0; it belongs to what is kept",
-                 of([](auto r, auto c) { return c < r; })},
-                {"nothing was set to 0", of([](auto, auto) { return true; })},
-                {"the upper triangle was kept, without the diagonal",
-                 of([](auto r, auto c) { return c > r; })}};
-  if (hidden_infinity) {
-    std::vector<double> product = p.right;
-    product[1] = NAN;
+  p.mistakes = {
+      {"the upper triangle was kept", of([](auto r, auto c) { return c >= r; })},
+      {"the diagonal is 0; it belongs to what is kept", of([](auto r, auto c) { return c < r; })},
+      {"nothing was set to 0", of([](auto, auto) { return true; })},
+      {"the upper triangle was kept, without the diagonal",
+       of([](auto r, auto c) { return c > r; })}};
+  if (masked_infinity) {
+    std::vector<double> multiplied = p.right;
+    multiplied[1] = NAN;
     p.mistakes.push_back(
-        {"an element of the upper triangle is infinite, and infinity times 0 "
-         "is NaN: choose between two values, do not multiply",
-         product});
+        {"an element of the upper triangle is infinite, and infinity times 0 is NaN: choose "
+         "between two values, do not multiply",
+         multiplied});
   }
   p.reasons = {{"out of bounds",
-                "threads outside of the matrix touch memory: guard the row "
-                "and the column"}};
+                "threads outside of the matrix touch memory: guard the row and the column"}};
   p.twice =
-      "a thread whose column does not exist lands in the next row. Guard "
-      "the column as well as the row, and multiply the row by cols";
+      "a thread whose column does not exist lands in the next row. Guard the column as well as the "
+      "row, and multiply the row by cols";
   p.where = fmt::format("{} rows, {} columns", rows, cols);
   return p;
 }

@@ -12,8 +12,8 @@ FA_ENTRY(softmax, [](const std::vector<float>& matrix, int rows, int cols) {
     const auto x = on_device(matrix);
     DeviceBuffer<float> y(std::int64_t{rows} * cols), lse(rows);
     try {
-      launch(softmax_block, {{static_cast<unsigned>(rows)}, {kThreads}},
-             x.data(), y.data(), lse.data(), cols);
+      launch(softmax_block, {{static_cast<unsigned>(rows)}, {kThreads}}, x.data(), y.data(),
+             lse.data(), cols);
     } catch (const std::exception& failure) {
       error = failure.what();
     }

@@ -8,8 +8,7 @@ using namespace fa::FA_TARGET;
 
 namespace {
 
-constexpr int kStages = FA_STAGES, kTile = FA_TILE, kRow = FA_ROW,
-              kCol = FA_COL;
+constexpr int kStages = FA_STAGES, kTile = FA_TILE, kRow = FA_ROW, kCol = FA_COL;
 using TileA = SwizzledTile<bfloat16, 128, 64>;
 using TileB = SwizzledTile<bfloat16, 64, 192>;
 
@@ -26,49 +25,32 @@ FA_QUESTIONS {
   const auto step = static_cast<double>((from + 16 * kPanelBytes).low);
   const double stage = state.stage, parity = state.parity;
   const double bytes = TileA::bytes + TileB::bytes;
-  return {
-      {"stage",
-       stage,
-       0,
-       {{kTile / kStages, "this is the round; the stage is the remainder"},
-        {stage - 1, "tiles are numbered from 0: tile 0 is in stage 0"},
-        {stage + 1, "stages are numbered from 0"}}},
-      {"consumer_parity",
-       parity,
-       0,
-       {{1 - parity,
-         "the first round has parity 0: the consumer waits for the parity of "
-         "its round"},
-        {kTile / kStages, "this is the round; the parity is its last bit"}}},
-      {"producer_parity",
-       1 - parity,
-       0,
-       {{parity,
-         "this is the consumer's. In round 0 the producer waits for parity "
-         "1, "
-         "which returns at once"}}},
-      {"expected_bytes",
-       bytes,
-       0,
-       {{bytes / 2, "an element has two bytes"},
-        {TileA::bytes, "this is A alone; both tiles report to the barrier"},
-        {TileB::bytes, "this is B alone; both tiles report to the barrier"},
-        {2 * bytes, "an element has two bytes, not four"}}},
-      {"element_bytes",
-       element,
-       0,
-       {{kRow * kPanelBytes + 2 * kCol,
-         "this is without the swizzle: piece p of row r lies at p ^ (r % 8)"},
-        {element / 2, "this counts elements; an element has two bytes"},
-        {element - kCol % 8 * 2,
-         "this is the beginning of the piece; the element is inside of it"}}},
-      {"step_mn",
-       step,
-       0,
-       {{16 * kPanelBytes,
-         "these are bytes; a descriptor counts units of 16"},
-        {2, "this is K-major, where 16 steps of k are 32 bytes"},
-        {TileB::panel_size * 2 / 16,
-         "this is the distance from a panel to the next: LBO, for "
-         "columns"}}}};
+  return {exactly("stage", stage,
+                  {{kTile / kStages, "this is the round; the stage is the remainder"},
+                   {stage - 1, "tiles are numbered from 0: tile 0 is in stage 0"},
+                   {stage + 1, "stages are numbered from 0"}}),
+          exactly("consumer_parity", parity,
+                  {{1 - parity,
+                    "the first round has parity 0: the consumer waits for the parity of its round"},
+                   {kTile / kStages, "this is the round; the parity is its last bit"}}),
+          exactly("producer_parity", 1 - parity,
+                  {{parity,
+                    "this is the consumer's. In round 0 the producer waits for parity 1, which "
+                    "returns at once"}}),
+          exactly("expected_bytes", bytes,
+                  {{bytes / 2, "an element has two bytes"},
+                   {TileA::bytes, "this is A alone; both tiles report to the barrier"},
+                   {TileB::bytes, "this is B alone; both tiles report to the barrier"},
+                   {2 * bytes, "an element has two bytes, not four"}}),
+          exactly("element_bytes", element,
+                  {{kRow * kPanelBytes + 2 * kCol,
+                    "this is without the swizzle: piece p of row r lies at p ^ (r % 8)"},
+                   {element / 2, "this counts elements; an element has two bytes"},
+                   {element - kCol % 8 * 2,
+                    "this is the beginning of the piece; the element is inside of it"}}),
+          exactly("step_mn", step,
+                  {{16 * kPanelBytes, "these are bytes; a descriptor counts units of 16"},
+                   {2, "this is K-major, where 16 steps of k are 32 bytes"},
+                   {TileB::panel_size * 2 / 16,
+                    "this is the distance from a panel to the next: LBO, for columns"}})};
 }

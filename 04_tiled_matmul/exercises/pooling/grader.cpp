@@ -31,18 +31,15 @@ PuzzleCase make(int n, unsigned threads) {
     });
   };
   c.right = pooled(3, -INFINITY, false);
-  c.mistakes = {
-      {"the maximum begins at 0, which is larger than every element of a "
-       "negative window",
-       pooled(3, 0, false)},
-      {"the windows overlap: window i begins at x[3 i]",
-       pooled(1, -INFINITY, false)},
-      {"this is the sum of the window, not its maximum", pooled(3, 0, true)},
-      {"only the first element of each window was taken",
-       made(windows, [&](std::int64_t i) { return double{x[3 * i]}; })}};
+  c.mistakes = {{"the maximum begins at 0, which is larger than every element of a negative window",
+                 pooled(3, 0, false)},
+                {"the windows overlap: window i begins at x[3 i]", pooled(1, -INFINITY, false)},
+                {"this is the sum of the window, not its maximum", pooled(3, 0, true)},
+                {"only the first element of each window was taken",
+                 made(windows, [&](std::int64_t i) { return double{x[3 * i]}; })}};
   c.reasons = {{"out of bounds",
-                "a window reaches beyond the end of x, or a surplus thread "
-                "works: see 'outside' in the drawing"}};
+                "a window reaches beyond the end of x, or a surplus thread works: see 'outside' in "
+                "the drawing"}};
   c.where = fmt::format("{} elements, {} threads", n, threads);
   return c;
 }

@@ -18,36 +18,30 @@ PuzzleCase make(int n) {
   const auto sums = [&](std::int64_t most, std::int64_t own) {
     return made(n, [&](std::int64_t i) {
       double sum = 0;
-      for (std::int64_t j = std::max<std::int64_t>(0, i - most + 1);
-           j < i + own; ++j) {
+      for (std::int64_t j = std::max<std::int64_t>(0, i - most + 1); j < i + own; ++j) {
         sum += x[j];
       }
       return sum;
     });
   };
   c.right = sums(n, 1);
-  c.mistakes = {
-      {"y is a copy of x: nothing was added", sums(1, 1)},
-      {"the sum of all elements before i, without x[i] itself",
-       sums(n + 1, 0)},
-      {"steps are missing: a thread has the sum of 32 elements at most",
-       sums(32, 1)},
-      {"only the element before was added", sums(2, 1)},
-      {"the sums run backwards, from the end", made(n, [&](std::int64_t i) {
-         double sum = 0;
-         for (std::int64_t j = i; j < n; ++j) sum += x[j];
-         return sum;
-       })}};
+  c.mistakes = {{"y is a copy of x: nothing was added", sums(1, 1)},
+                {"the sum of all elements before i, without x[i] itself", sums(n + 1, 0)},
+                {"steps are missing: a thread has the sum of 32 elements at most", sums(32, 1)},
+                {"only the element before was added", sums(2, 1)},
+                {"the sums run backwards, from the end", made(n, [&](std::int64_t i) {
+                   double sum = 0;
+                   for (std::int64_t j = i; j < n; ++j) sum += x[j];
+                   return sum;
+                 })}};
   c.reasons = {
-      {"barrier",
-       "only some threads come to a barrier: it must stand outside of "
-       "every if"},
+      {"barrier", "only some threads come to a barrier: it must stand outside of every if"},
       {"unwritten",
-       "the tile is read before it is written: is there a barrier after "
-       "the store, and does a thread with t < d leave the tile alone?"},
+       "the tile is read before it is written: is there a barrier after the store, and does a "
+       "thread with t < d leave the tile alone?"},
       {"race",
-       "a thread overwrites what another one has still to read, or reads "
-       "what is not written yet: each step needs two barriers"}};
+       "a thread overwrites what another one has still to read, or reads what is not written yet: "
+       "each step needs two barriers"}};
   c.where = fmt::format("{} elements", n);
   return c;
 }
@@ -75,12 +69,9 @@ FA_STAGE(traffic) {
   const std::int64_t most = longest_thread(played);
   note("loads and stores of one thread", most);
   note("loads of x", reads(played, 0));
-  require(reads(played, 0) <= 64,
-          fmt::format("x is read {} times: each thread reads one element, "
-                      "and the rest goes through shared memory",
-                      reads(played, 0)));
+  require(reads(played, 0) <= 64, fmt::format("x is read {} times: each thread reads one element, "
+                                              "and the rest goes through shared memory",
+                                              reads(played, 0)));
   require(most <= 32,
-          fmt::format("one thread does {} loads and stores; in 6 steps it "
-                      "needs about 14",
-                      most));
+          fmt::format("one thread does {} loads and stores; in 6 steps it needs about 14", most));
 }

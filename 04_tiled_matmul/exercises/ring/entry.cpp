@@ -15,8 +15,7 @@ double tiles_in_flight(const Seen& seen) {
     if (!touch.shared) continue;
     if (touch.write && touch.size >= 16) {
       begin = begin == nullptr ? address : std::min(begin, address);
-      end = end == nullptr ? address + touch.size
-                           : std::max(end, address + touch.size);
+      end = end == nullptr ? address + touch.size : std::max(end, address + touch.size);
       bytes += touch.size;
     } else if (!touch.write && address >= begin && address < end) {
       break;
@@ -34,8 +33,7 @@ FA_ENTRY(run, [](const std::vector<float>& numbers, int tiles) {
     const auto x = on_device(numbers);
     DeviceBuffer<float> out(2);
     try {
-      launch(sum_and_max, {{1}, {3 * kWarp}, sizeof(RingStorage)}, x.data(),
-             out.data(), tiles);
+      launch(sum_and_max, {{1}, {3 * kWarp}, sizeof(RingStorage)}, x.data(), out.data(), tiles);
     } catch (const std::exception& failure) {
       error = failure.what();
     }

@@ -19,8 +19,7 @@ PuzzleCase make(int n) {
   const auto reversed = [&](bool ragged) {
     return made(n, [&](std::int64_t i) {
       const std::int64_t begin = i / kPiece * kPiece;
-      const std::int64_t length =
-          ragged ? std::min<std::int64_t>(kPiece, n - begin) : kPiece;
+      const std::int64_t length = ragged ? std::min<std::int64_t>(kPiece, n - begin) : kPiece;
       const std::int64_t from = begin + length - 1 - (i - begin);
       // What the last block has not stored is left from the one before.
       if (from >= n) return begin > 0 ? double{x[from - kPiece]} : 0.0;
@@ -28,26 +27,23 @@ PuzzleCase make(int n) {
     });
   };
   c.right = reversed(true);
-  c.mistakes = {
-      {"the pieces are copied and not reversed",
-       made(n, [&](std::int64_t i) { return double{x[i]}; })},
-      {"the whole of x was reversed, not each piece",
-       made(n, [&](std::int64_t i) { return double{x[n - 1 - i]}; })}};
+  c.mistakes = {{"the pieces are copied and not reversed",
+                 made(n, [&](std::int64_t i) { return double{x[i]}; })},
+                {"the whole of x was reversed, not each piece",
+                 made(n, [&](std::int64_t i) { return double{x[n - 1 - i]}; })}};
   if (n % kPiece != 0) {
     c.mistakes.push_back(
-        {"the last piece is shorter: its last element is tile[length - 1]",
-         reversed(false)});
+        {"the last piece is shorter: its last element is tile[length - 1]", reversed(false)});
   }
-  c.reasons = {
-      {"barrier",
-       "only some threads come to the barrier: it must not stand in a "
-       "branch, and no thread may return before it"},
-      {"unwritten",
-       "a thread takes out what no thread has stored yet: is there a "
-       "barrier between storing and taking out?"},
-      {"race",
-       "a thread may take out an element before another one has stored "
-       "it: a barrier belongs between them"}};
+  c.reasons = {{"barrier",
+                "only some threads come to the barrier: it must not stand in a branch, and no "
+                "thread may return before it"},
+               {"unwritten",
+                "a thread takes out what no thread has stored yet: is there a barrier between "
+                "storing and taking out?"},
+               {"race",
+                "a thread may take out an element before another one has stored it: a barrier "
+                "belongs between them"}};
   c.where = fmt::format("{} elements", n);
   return c;
 }
@@ -74,10 +70,8 @@ FA_STAGE(traffic) {
   const Played played = play_strictly(make(32));
   note("sectors of global memory", played.seen.sectors);
   require(played.seen.wavefronts > 0,
-          "shared memory was not used: store each element to the tile, and "
-          "take another one out");
-  require(reads(played, 0) <= 32,
-          fmt::format("x was read {} times; each of its 32 elements once "
-                      "would do",
-                      reads(played, 0)));
+          "shared memory was not used: store each element to the tile, and take another one out");
+  require(
+      reads(played, 0) <= 32,
+      fmt::format("x was read {} times; each of its 32 elements once would do", reads(played, 0)));
 }

@@ -1,4 +1,4 @@
-#include "04_tiled_matmul/exercises/grading/product.hpp"
+#include "04_tiled_matmul/exercises/grading/matmul.hpp"
 #include "common/classroom/lab.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -6,9 +6,8 @@ using namespace fa::classroom;
 
 namespace {
 
-struct Case {
-  Seen seen;
-  std::vector<double> right, out;
+struct Case : Launched {
+  std::vector<double> right;
   bool ragged = false;  // whether some tiles reach beyond C
 };
 // Rows and columns of a tile, and blocks in x and y.
@@ -29,22 +28,17 @@ Case run(int m, int n, int k, int gap = 0) {
   }
   const auto [rows, cols, blocks_x, blocks_y] = call<Shape>("shape", m, n);
   result.ragged = rows < 1 || cols < 1 || m % rows != 0 || n % cols != 0;
-  require(
-      blocks_x >= 1 && blocks_y >= 1 && blocks_x <= 1024 && blocks_y <= 1024,
-      fmt::format("a grid of {} x {} blocks for {} x {} results", blocks_x,
-                  blocks_y, m, n));
-  const auto launched = call<Launched>("product", a, b, m, n, k, gap);
-  result.seen = launched.seen;
-  result.out = launched.out;
+  require(blocks_x >= 1 && blocks_y >= 1 && blocks_x <= 1024 && blocks_y <= 1024,
+          fmt::format("a grid of {} x {} blocks for {} x {} results", blocks_x, blocks_y, m, n));
+  static_cast<Launched&>(result) = call<Launched>("product", a, b, m, n, k, gap);
   return result;
 }
 
 void grade(int m, int n, int k) {
   const Case c = run(m, n, k);
-  require(c.seen.atomics == 0,
-          fmt::format("{} atomic requests, where each result belongs to one "
-                      "thread",
-                      c.seen.atomics));
+  require(
+      c.seen.atomics == 0,
+      fmt::format("{} atomic requests, where each result belongs to one thread", c.seen.atomics));
   const std::string where = fmt::format("m {}, n {}, k {}", m, n, k);
   // float32 sums of k terms of size 1, many times over.
   const double tolerance = 4e-6 * k;
@@ -58,28 +52,23 @@ void grade(int m, int n, int k) {
   }
   if (unwritten > 0 && others_wrong == 0 && c.seen.report.findings.empty()) {
     // What is missing at the end of rows or columns is a whole tile's tail.
-    refuse(fmt::format(
-        "{} of {} results were never written{} (case: {})", unwritten,
-        c.out.size(), c.ragged ? ": was the grid rounded down?" : "", where));
+    refuse(fmt::format("{} of {} results were never written{} (case: {})", unwritten, c.out.size(),
+                       c.ragged ? ": was the grid rounded down?" : "", where));
   }
   if (unexplained(c.seen, {"c", c.out, n}, c.right, tolerance, {})) {
-    explain_product(
+    explain_matmul(
         [=](const std::vector<float>& of_a, const std::vector<float>& of_b) {
           return call<Launched>("product", of_a, of_b, m, n, k).out;
         },
         m, n, k);
   }
-  check_result(c.seen,
-               {{"barrier", "some threads never come to the barrier"},
-                {"out of bounds",
-                 "it reads or writes beside C: the tail is not masked"},
-                {"unwritten",
-                 "a barrier is missing: the tiles are read before they "
-                 "are there"},
-                {"race",
-                 "a barrier is missing: a tile is overwritten while others "
-                 "still multiply with it"}},
-               {"c", c.out, n}, c.right, tolerance, {}, where);
+  check_result(
+      c.seen,
+      {{"barrier", "some threads never come to the barrier"},
+       {"out of bounds", "it reads or writes beside C: the tail is not masked"},
+       {"unwritten", "a barrier is missing: the tiles are read before they are there"},
+       {"race", "a barrier is missing: a tile is overwritten while others still multiply with it"}},
+      {"c", c.out, n}, c.right, tolerance, {}, where);
 }
 
 }  // namespace
@@ -94,14 +83,13 @@ FA_STAGE(odd) {
   grade(1, 5, 1);
   const Case apart = run(70, 150, 33, 4);
   require(agree(apart.out, apart.right, 4e-6 * 33),
-          "wrong, and right where rows follow one another without a gap: "
-          "rows of A, B and C are lda, ldb and ldc elements apart");
+          "wrong, and right where rows follow one another without a gap: rows of A, B and C are "
+          "lda, ldb and ldc elements apart");
 }
 
 FA_STAGE(races) {
   const Case c = run(70, 130, 40);
-  needs_watching(c.seen);
-  require_no_findings(c.seen);
+  require_no_races(c.seen);
 }
 
 FA_STAGE(traffic) {
@@ -109,17 +97,15 @@ FA_STAGE(traffic) {
   needs_watching(c.seen);
   note("sectors of global memory", c.seen.sectors);
   note("wavefronts of shared memory", c.seen.wavefronts);
-  require(c.seen.sectors <= 12288,
-          fmt::format("{} sectors of global memory are moved; the budget is "
-                      "12288: more results for each block",
-                      c.seen.sectors));
   require(
-      c.seen.wavefronts <= 45056,
-      fmt::format("{} wavefronts of shared memory; the budget is 45056: {}",
-                  c.seen.wavefronts,
-                  c.seen.ideal <= 45056
-                      ? "without bank conflicts it would be enough"
-                      : "even without bank conflicts there are too many "
-                        "loads. Load each operand once into a register, "
-                        "and multiply more results with it"));
+      c.seen.sectors <= 12288,
+      fmt::format(
+          "{} sectors of global memory are moved; the budget is 12288: more results for each block",
+          c.seen.sectors));
+  require(c.seen.wavefronts <= 45056,
+          fmt::format("{} wavefronts of shared memory; the budget is 45056: {}", c.seen.wavefronts,
+                      c.seen.ideal <= 45056
+                          ? "without bank conflicts it would be enough"
+                          : "even without bank conflicts there are too many loads. Load each "
+                            "operand once into a register, and multiply more results with it"));
 }

@@ -5,15 +5,12 @@ using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
 FA_ENTRY(softmax, [](const std::vector<float>& matrix, int rows, int cols) {
-  Launched result;
-  result.seen = watch([&] {
+  return watched([&] {
     const auto x = on_device(matrix);
     DeviceBuffer<float> y(std::int64_t{rows} * cols);
     launch(softmax_half_warps,
-           {{static_cast<unsigned>(ceil_div(rows, 2 * kSoftmaxWarps))},
-            {32, kSoftmaxWarps}},
+           {{static_cast<unsigned>(ceil_div(rows, 2 * kSoftmaxWarps))}, {32, kSoftmaxWarps}},
            x.data(), y.data(), rows, cols);
-    result.out = from_device(y);
+    return from_device(y);
   });
-  return result;
 });

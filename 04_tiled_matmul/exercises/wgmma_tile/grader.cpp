@@ -1,4 +1,4 @@
-#include "04_tiled_matmul/exercises/grading/product.hpp"
+#include "04_tiled_matmul/exercises/grading/matmul.hpp"
 #include "04_tiled_matmul/exercises/grading/waiting.hpp"
 #include "common/classroom/prelude_cpu.hpp"
 
@@ -8,43 +8,37 @@ namespace {
 
 const std::vector<Reason> kReasons = {
     {"copy",
-     "a tile is used before it has arrived: wait at the barrier for phase 0, "
-     "which must be told the bytes of both tiles"},
+     "a tile is used before it has arrived: wait at the barrier for phase 0; it must expect the "
+     "bytes of both tiles"},
     {"product",
-     "the sums are touched while wgmma is in flight: wgmma_commit() and "
-     "wgmma_wait<0>(d) before the store"},
+     "the sums are touched while wgmma is in flight: wgmma_commit() and wgmma_wait<0>(d) before "
+     "the store"},
     {"operand",
-     "wgmma reads what is not there: is the descriptor's address that of the "
-     "tile, and does it stay inside of it?"},
+     "wgmma reads what is not there: is the descriptor's address that of the tile, and does it "
+     "stay inside of it?"},
     {"unwritten",
-     "wgmma reads what no copy has written: how many bytes is it from 16 "
-     "steps "
-     "of k to the next 16?"},
+     "wgmma reads what no copy has written: how many bytes is it from 16 steps of k to the next "
+     "16?"},
     {"proxy",
-     "the barrier may not be initialised when the copy begins: "
-     "fence_barrier_init() follows init()"},
+     "the barrier may not be initialised when the copy begins: fence_barrier_init() follows "
+     "init()"},
     {"barrier",
-     "a thread may wait at the barrier before it is initialised: "
-     "__syncthreads() follows"},
+     "a thread may wait at the barrier before it is initialised: __syncthreads() follows"},
     {"out of bounds",
-     "C is written beside its m x n elements: guard the store, and a row of "
-     "C has n elements"},
+     "C is written beside its m x n elements: guard the store, and a row of C has n elements"},
     {"race", "threads write the same element of C"}};
 
-// A product without a fence is told first, with its own words.
+// A wgmma without a fence is reported first, with its own message.
 std::vector<Reason> reasons(const Seen& seen) {
   std::vector<Reason> result = kReasons;
   const auto& findings = seen.report.findings;
   if (std::any_of(findings.begin(), findings.end(), [](const auto& finding) {
         return finding.kind == "product" &&
-               finding.message.find("wgmma_fence() is missing") !=
-                   std::string::npos;
+               finding.message.find("wgmma_fence() is missing") != std::string::npos;
       })) {
-    result.insert(
-        result.begin(),
-        {"product",
-         "wgmma_fence(d) is missing before the first wgmma: nothing "
-         "orders what the threads did to d, here d = 0, before it"});
+    result.insert(result.begin(), {"product",
+                                   "wgmma_fence(d) is missing before the first wgmma: nothing "
+                                   "orders what the threads did to d, here d = 0, before it"});
   }
   return result;
 }
@@ -53,48 +47,36 @@ std::vector<Reason> reasons(const Seen& seen) {
 std::vector<float> whole(std::int64_t count, std::uint64_t seed) {
   std::vector<float> result;
   for (std::int64_t i = 0; i < count; ++i) {
-    result.push_back(
-        static_cast<float>(
-            fa::random_bits(seed, static_cast<std::uint64_t>(i)) % 9) -
-        4);
+    result.push_back(static_cast<float>(fa::random_bits(seed, static_cast<std::uint64_t>(i)) % 9) -
+                     4);
   }
   return result;
 }
 
-struct Case {
-  Seen seen;
+struct Case : Launched {
   std::vector<float> a, b;
-  std::vector<double> out;
 };
 
-Launched multiply(const std::vector<float>& a, const std::vector<float>& b,
-                  int m, int n, int k) {
-  return call_waiting(
-      kReasons,
-      "the bytes that are announced must be those that TMA copies, two whole "
-      "tiles of 64 x 64 elements of 2 bytes.",
-      "multiply", a, b, m, n, k);
+Launched multiply(const std::vector<float>& a, const std::vector<float>& b, int m, int n, int k) {
+  return call_waiting(kReasons,
+                      "the bytes that are announced must be those that TMA copies, two whole tiles "
+                      "of 64 x 64 elements of 2 bytes.",
+                      "multiply", a, b, m, n, k);
 }
 
 Case run(int m, int n, int k) {
   Case result;
   result.a = whole(m * k, 1);
   result.b = whole(k * n, 2);
-  const auto launched = multiply(result.a, result.b, m, n, k);
-  result.seen = launched.seen;
-  result.out = launched.out;
+  static_cast<Launched&>(result) = multiply(result.a, result.b, m, n, k);
   return result;
 }
 
 void grade(int m, int n, int k) {
   const Case c = run(m, n, k);
-  const auto of_a = [&](int row, int l) {
-    return row < m && l < k ? double{c.a[row * k + l]} : 0;
-  };
-  const auto of_b = [&](int l, int col) {
-    return l < k && col < n ? double{c.b[l * n + col]} : 0;
-  };
-  const auto product = [&](auto a, auto b, int depth = 64) {
+  const auto of_a = [&](int row, int l) { return row < m && l < k ? double{c.a[row * k + l]} : 0; };
+  const auto of_b = [&](int l, int col) { return l < k && col < n ? double{c.b[l * n + col]} : 0; };
+  const auto matmul = [&](auto a, auto b, int depth = 64) {
     std::vector<double> result;
     for (int row = 0; row < m; ++row) {
       for (int col = 0; col < n; ++col) {
@@ -105,7 +87,7 @@ void grade(int m, int n, int k) {
     }
     return result;
   };
-  const auto right = product(of_a, of_b);
+  const auto right = matmul(of_a, of_b);
   // d[i] of a lane, stored in the order of i; with its two bits swapped.
   std::vector<double> in_order(right.size(), NAN), swapped = in_order;
   for (int warp = 0; warp < 4; ++warp) {
@@ -126,50 +108,39 @@ void grade(int m, int n, int k) {
     }
   }
   std::vector<Mistake> mistakes{
-      {"C is 0: nothing was multiplied",
-       std::vector<double>(right.size(), 0)},
-      {"this is A B^T: B is stored as [k, n], so its descriptor is of "
-       "Major::kMN",
-       product(of_a, [&](int l, int col) { return of_b(col, l); })},
-      {"only the first 16 steps of k were multiplied",
-       product(of_a, of_b, 16)},
-      {"the first 16 steps of k were multiplied four times: move both "
-       "descriptors on",
-       product([&](int row, int l) { return of_a(row, l % 16); },
-               [&](int l, int col) { return of_b(l % 16, col); })},
-      {"A's descriptor stays at its first 16 columns: 16 steps of k are 32 "
-       "bytes further in A",
-       product([&](int row, int l) { return of_a(row, l % 16); }, of_b)},
-      {"B's descriptor stays at its first 16 rows: 16 steps of k are 16 "
-       "rows "
-       "of 128 bytes further in B",
-       product(of_a, [&](int l, int col) { return of_b(l % 16, col); })},
-      {"B moves on by 32 bytes, as A does: its rows are 16 steps of k, and "
-       "16 "
-       "of them are 16 * 128 bytes",
-       product(of_a,
-               [&](int l, int col) {
-                 const int at = l % 16 * 64 + col + l / 16 * 16;
-                 return of_b(at / 64, at % 64);
-               })},
+      {"C is 0: nothing was multiplied", std::vector<double>(right.size(), 0)},
+      {"this is A B^T: B is stored as [k, n], so its descriptor is of Major::kMN",
+       matmul(of_a, [&](int l, int col) { return of_b(col, l); })},
+      {"only the first 16 steps of k were multiplied", matmul(of_a, of_b, 16)},
+      {"the first 16 steps of k were multiplied four times: move both descriptors on",
+       matmul([&](int row, int l) { return of_a(row, l % 16); },
+              [&](int l, int col) { return of_b(l % 16, col); })},
+      {"A's descriptor stays at its first 16 columns: 16 steps of k are 32 bytes further in A",
+       matmul([&](int row, int l) { return of_a(row, l % 16); }, of_b)},
+      {"B's descriptor stays at its first 16 rows: 16 steps of k are 16 rows of 128 bytes further "
+       "in B",
+       matmul(of_a, [&](int l, int col) { return of_b(l % 16, col); })},
+      {"B moves on by 32 bytes, as A does: its rows are 16 steps of k, and 16 of them are 16 * 128 "
+       "bytes",
+       matmul(of_a,
+              [&](int l, int col) {
+                const int at = l % 16 * 64 + col + l / 16 * 16;
+                return of_b(at / 64, at % 64);
+              })},
       {"A moves on by 16 bytes: 16 steps of k are 16 elements of 2 bytes",
-       product([&](int row, int l) { return of_a(row, l / 16 * 8 + l % 16); },
-               of_b)},
-      {"the two bits of i are swapped: d[4 j + 2 h + e] is 8 h rows further "
-       "down and e columns further right",
+       matmul([&](int row, int l) { return of_a(row, l / 16 * 8 + l % 16); }, of_b)},
+      {"the two bits of i are swapped: d[4 j + 2 h + e] is 8 h rows further down and e columns "
+       "further right",
        swapped},
       {"the last wgmma did not add: only the last 16 steps of k are in C",
-       product(of_a,
-               [&](int l, int col) { return l < 48 ? 0 : of_b(l, col); })},
-      {"the sums are right, but not stored where they belong: d[i] of a "
-       "thread lies in two rows",
+       matmul(of_a, [&](int l, int col) { return l < 48 ? 0 : of_b(l, col); })},
+      {"the sums are right, but not stored where they belong: d[i] of a thread lies in two rows",
        in_order}};
   if (c.seen.report.findings.empty()) {
-    mistakes.push_back(
-        {"nothing was written", std::vector<double>(right.size(), NAN)});
+    mistakes.push_back({"nothing was written", std::vector<double>(right.size(), NAN)});
   }
   if (unexplained(c.seen, {"C", c.out, n}, right, 0, mistakes)) {
-    explain_product(
+    explain_matmul(
         [=](const std::vector<float>& of_a, const std::vector<float>& of_b) {
           return multiply(of_a, of_b, m, n, k).out;
         },

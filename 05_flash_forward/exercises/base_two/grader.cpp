@@ -17,9 +17,9 @@ constexpr double kOneByLn2 = 1.4426950408889634;
 struct Answer {
   double c;           // the exponent's factor
   double of_m;        // the factor of m at the end
-  bool of_o = true;   // whether o is corrected
+  bool of_o = true;   // whether o is rescaled
   bool of_l = true;   // whether l is
-  bool same = false;  // whether all weights are 1
+  bool same = false;  // whether all probabilities are 1
 };
 
 // Tile by tile from the last one, as the kernel goes.
@@ -27,8 +27,7 @@ Rows simulated(const Inputs& in, const Answer& answer) {
   const Sizes& s = in.sizes;
   const int shift = s.length_k - s.length_q;
   const auto seen = [&](int query) {
-    return s.causal ? std::min(std::max(query + 1 + shift, 0), s.length_k)
-                    : s.length_k;
+    return s.causal ? std::min(std::max(query + 1 + shift, 0), s.length_k) : s.length_k;
   };
   Rows result;
   for (int query = 0; query < s.length_q; ++query) {
@@ -39,8 +38,7 @@ Rows simulated(const Inputs& in, const Answer& answer) {
       std::vector<double> x;
       double m_new = m;
       for (int key = tile * tile_keys; key < (tile + 1) * tile_keys; ++key) {
-        x.push_back(key < seen(query) ? product_of(in, 0, 0, query, key)
-                                      : kMinusInfinity);
+        x.push_back(key < seen(query) ? product_of(in, 0, 0, query, key) : kMinusInfinity);
         m_new = std::max(m_new, x.back());
       }
       const double offset = m_new == kMinusInfinity ? 0 : m_new * answer.c;
@@ -51,8 +49,7 @@ Rows simulated(const Inputs& in, const Answer& answer) {
         for (double& sum : o) sum *= rescale;
       }
       for (int j = 0; j < tile_keys; ++j) {
-        const double p =
-            answer.same ? 1 : std::exp2(x[j] * answer.c - offset);
+        const double p = answer.same ? 1 : std::exp2(x[j] * answer.c - offset);
         l += p;
         const int key = tile * tile_keys + j;
         if (key >= s.length_k) continue;
@@ -62,8 +59,7 @@ Rows simulated(const Inputs& in, const Answer& answer) {
       }
     }
     for (const double sum : o) result.o.push_back(l == 0 ? 0 : sum / l);
-    result.lse.push_back(l == 0 ? kMinusInfinity
-                                : answer.of_m * m + std::log(l));
+    result.lse.push_back(l == 0 ? kMinusInfinity : answer.of_m * m + std::log(l));
   }
   return result;
 }
@@ -77,21 +73,20 @@ std::vector<Wrong> wrongs(const Inputs& in) {
     result.push_back({says, simulated(in, answer)});
   };
   result.push_back(
-      {"all of it is NaN. Is the rescale factor inverted, 2^(c m - c "
-       "m_before)? It is infinite at the first tile",
+      {"all of it is NaN. Is the rescale factor inverted, 2^(c m - c m_before)? It is infinite at "
+       "the first tile",
        {all(right.o, NAN), all(right.lse, NAN)}});
   for (const double of_m : {1.0, scale, c}) {
     add("all probabilities are the same: products must become powers of 2",
         {c, of_m, false, false, true});
-    add("neither l nor o was rescaled when the maximum rose: was state.m "
-        "overwritten before the rescale factor was computed?",
+    add("neither l nor o was rescaled when the maximum rose: was state.m overwritten before the "
+        "rescale factor was computed?",
         {c, of_m, false, false});
     add("l was not rescaled when the maximum rose", {c, of_m, true, false});
-    add("o was not rescaled when the maximum rose: it is multiplied by "
-        "rescale[h]",
+    add("o was not rescaled when the maximum rose: it is multiplied by rescale[h]",
         {c, of_m, false, true});
-    add("this is 2^(scale (x - m)): a natural exponent taken for one of base "
-        "2; the factor is scale / ln 2",
+    add("this is 2^(scale (x - m)): a natural exponent taken for one of base 2; the factor is "
+        "scale / ln 2",
         {scale, of_m});
     add("the factor of the exponent is multiplied by ln 2, not divided by it",
         {scale / kOneByLn2, of_m});
@@ -102,12 +97,8 @@ std::vector<Wrong> wrongs(const Inputs& in) {
     add("the exponent is not scaled", {kOneByLn2, of_m});
     add("the exponent is scaled twice", {scale * c, of_m});
   }
-  add("m of the LSE is not scaled: here m is the largest product, not the "
-      "largest score",
-      {c, 1});
-  add("m of the LSE is scaled for powers of 2; the LSE is a natural "
-      "logarithm",
-      {c, c});
+  add("m of the LSE is not scaled: here m is the largest product, not the largest score", {c, 1});
+  add("m of the LSE is scaled for powers of 2; the LSE is a natural logarithm", {c, c});
   add("m of the LSE was scaled twice", {c, scale * scale});
   if (tile_rows == 64) {
     // Each second 16 rows of a warp.
@@ -116,11 +107,11 @@ std::vector<Wrong> wrongs(const Inputs& in) {
       if (i % 32 >= 16) first_only.lse[i] = not_scaled.lse[i];
     }
     result.push_back(
-        {"m of the LSE is not scaled in the second 16 rows of a warp: "
-         "state.m[i] has Tile::row_tiles times two rows",
+        {"m of the LSE is not scaled in the second 16 rows of a warp: state.m[i] has "
+         "Tile::row_tiles times two rows",
          first_only});
   }
-  // Rows whose first tile is hidden are never well again.
+  // Rows whose first tile is fully masked stay NaN.
   Rows unguarded = right;
   const Sizes& s = in.sizes;
   for (int query = 0; query < s.length_q; ++query) {
@@ -134,8 +125,8 @@ std::vector<Wrong> wrongs(const Inputs& in) {
     std::fill_n(unguarded.o.begin() + query * s.head_dim, s.head_dim, NAN);
   }
   result.push_back(
-      {"a row whose tile is masked is NaN: m is -infinity, and -infinity - "
-       "-infinity is not a number",
+      {"a row whose tile is masked is NaN: m is -infinity, and -infinity - -infinity is not a "
+       "number",
        unguarded});
   return result;
 }
@@ -146,8 +137,7 @@ Ran launched(const Inputs& in, bool large = false) {
   return call<Ran>("run", in, large);
 }
 
-void grade(const Sizes& sizes, float spread = 1, float scale = 0,
-           bool large = false) {
+void grade(const Sizes& sizes, float spread = 1, float scale = 0, bool large = false) {
   const Inputs in = random_inputs<fa::half>(sizes, spread, scale);
   const Ran ran = launched(in, large);
   const Rows right = attention(in);
@@ -155,10 +145,8 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0,
   if (spread > 8 && !agree(ran.rows.o, right.o, 3e-3)) {
     for (const double x : ran.rows.o) {
       if (!std::isnan(x)) continue;
-      refuse(
-          "the largest product is not subtracted: 2^(c x) is infinite in "
-          "float16 (case: " +
-          words(sizes) + ", large scores)");
+      refuse("the largest product is not subtracted: 2^(c x) is infinite in float16 (case: " +
+             words(sizes) + ", large scores)");
     }
   }
   check_rows(ran, {}, in, right, 3e-3, wrongs(in));
@@ -191,19 +179,13 @@ FA_STAGE(odd) {
 
 FA_STAGE(races) {
   const Ran ran = launched(random_inputs<fa::half>({1, 1, 50, 33, 32, true}));
-  needs_watching(ran.seen);
-  require_no_findings(ran.seen);
+  require_no_races(ran.seen);
 }
 
 FA_STAGE(traffic) {
   const int n = 64, row = 2 * 32;
   const Ran ran = launched(random_inputs<fa::half>({1, 1, n, n, 32, false}));
   needs_watching(ran.seen);
-  const std::int64_t least =
-      n / tile_rows * n * 2 * row + n * 2 * row + 4 * n;
-  note("bytes of global memory", ran.seen.bytes);
-  require(ran.seen.bytes <= least,
-          fmt::format("{} bytes of global memory are asked for, and {} would "
-                      "do: all that a step needs is in registers",
-                      ran.seen.bytes, least));
+  const std::int64_t least = n / tile_rows * n * 2 * row + n * 2 * row + 4 * n;
+  budget("bytes of global memory", ran.seen.bytes, least, "all that a step needs is in registers");
 }

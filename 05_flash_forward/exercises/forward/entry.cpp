@@ -8,10 +8,9 @@ using namespace fa::FA_TARGET;
 FA_ENTRY(run, [](const Inputs& in, const std::vector<float>& slopes) {
   return run<float>(in, [&](const Attention<float>& a) {
     const auto of_heads = on_device(slopes);
-    launch(fa::FA_TARGET::student::flash_alibi,
-           {{static_cast<unsigned>(ceil_div(a.length_q, 64)),
-             static_cast<unsigned>(a.heads)},
-            {64}},
-           a, of_heads.data());
+    launch(
+        fa::FA_TARGET::student::flash_alibi,
+        {{static_cast<unsigned>(ceil_div(a.length_q, 64)), static_cast<unsigned>(a.heads)}, {64}},
+        a, of_heads.data());
   });
 });

@@ -22,8 +22,7 @@ Ran launched(const Inputs& in) {
 using Bias = std::function<double(double slope, int distance)>;
 Rows attention_with(const Inputs& in, const Bias& bias,
                     const std::function<bool(int query, int key)>& seen,
-                    const std::function<int(int)>& kv_head = nullptr,
-                    double scale = 0) {
+                    const std::function<int(int)>& kv_head = nullptr, double scale = 0) {
   const std::vector<float> slopes = slopes_of(in.sizes);
   const int shift = in.sizes.length_k - in.sizes.length_q;
   if (scale == 0) scale = static_cast<double>(in.scale);
@@ -31,28 +30,23 @@ Rows attention_with(const Inputs& in, const Bias& bias,
       in,
       [&](int head, int query, int key, double product) {
         if (!seen(query, key)) return kMinusInfinity;
-        return scale * product -
-               bias(static_cast<double>(
-                        slopes[static_cast<std::size_t>(head)]),
-                    query + shift - key);
+        return scale * product - bias(static_cast<double>(slopes[static_cast<std::size_t>(head)]),
+                                      query + shift - key);
       },
       kv_head);
 }
 
 const std::vector<Reason> kReasons = {
     {"barrier",
-     "some threads never come to a barrier: a thread without a query must "
-     "stay in the loop"},
+     "some threads never come to a barrier: a thread without a query must stay in the loop"},
     {"out of bounds",
-     "it reads or writes beside the tensors: queries and keys end inside of "
-     "a tile"},
+     "it reads or writes beside the tensors: queries and keys end inside of a tile"},
     {"unwritten",
-     "shared memory is read before it was written: is there a barrier "
-     "between copying a tile and using it, and is all of the last tile "
-     "written?"},
+     "shared memory is read before it was written: is there a barrier between copying a tile and "
+     "using it, and is all of the last tile written?"},
     {"race",
-     "a tile is overwritten while other warps still read it, or two threads "
-     "write the same element"}};
+     "a tile is overwritten while other warps still read it, or two threads write the same "
+     "element"}};
 
 void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
   const Inputs in = random_inputs<float>(sizes, spread, scale);
@@ -60,70 +54,51 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
   if (found(ran.seen, "unwritten") || found(ran.seen, "barrier")) {
     require_no_findings(ran.seen, kReasons);
   }
-  const auto bias = [](double slope, int distance) {
-    return slope * std::abs(distance);
-  };
-  const auto seen = [&](int query, int key) {
-    return sees(sizes, query, key);
-  };
-  const auto with = [&](const Bias& other) {
-    return attention_with(in, other, seen);
-  };
+  const auto bias = [](double slope, int distance) { return slope * std::abs(distance); };
+  const auto seen = [&](int query, int key) { return sees(sizes, query, key); };
+  const auto with = [&](const Bias& other) { return attention_with(in, other, seen); };
   const Rows right = with(bias);
   const int shift = sizes.length_k - sizes.length_q;
   std::vector<Wrong> wrongs{
       {"nothing was written", {all(right.o, NAN), all(right.lse, NAN)}},
       {"the LSE was never written", {right.o, all(right.lse, NAN)}},
       {"the bias is left out", with([](double, int) { return 0.0; })},
-      {"the bias is added where it must be subtracted: distant keys count "
-       "more",
-       with([](double slope, int distance) {
-         return -slope * std::abs(distance);
-       })},
-      {"the distance has a sign here: without a mask a key after the query "
-       "must also lose",
+      {"the bias is added where it must be subtracted: distant keys count more",
+       with([](double slope, int distance) { return -slope * std::abs(distance); })},
+      {"the distance has a sign here: without a mask a key after the query must also lose",
        with([](double slope, int distance) { return slope * distance; })},
-      {"the distance is |i - j|; with unequal lengths query i stands at key "
-       "i "
-       "+ length_k - length_q",
-       with([&](double slope, int distance) {
-         return slope * std::abs(distance - shift);
-       })},
-      {"the bias is multiplied by the scale, too",
-       with([&](double slope, int distance) {
+      {"the distance is |i - j|; with unequal lengths query i stands at key i + length_k - "
+       "length_q",
+       with([&](double slope, int distance) { return slope * std::abs(distance - shift); })},
+      {"the bias is multiplied by the scale, too", with([&](double slope, int distance) {
          return static_cast<double>(in.scale) * slope * std::abs(distance);
        })},
       {"the scale is a.scale; here it is not 1 / sqrt(head_dim)",
        attention_with(in, bias, seen, nullptr, 1 / std::sqrt(kHeadDim))},
       {"the product of q and k is 0 everywhere: are Q and K loaded?",
        attention_with(in, bias, seen, nullptr, 1e-30)},
-      {"the scores are not scaled",
-       attention_with(in, bias, seen, nullptr, 1)},
+      {"the scores are not scaled", attention_with(in, bias, seen, nullptr, 1)},
       {"no key is masked",
-       attention_with(in, bias,
-                      [&](int, int key) { return key < sizes.length_k; })},
+       attention_with(in, bias, [&](int, int key) { return key < sizes.length_k; })},
       {"the mask is aligned top left; the last query sees all keys",
        attention_with(in, bias,
                       [&](int query, int key) {
-                        return key < sizes.length_k &&
-                               (!sizes.causal || key <= query);
+                        return key < sizes.length_k && (!sizes.causal || key <= query);
                       })},
-      {"the mask is off by one: a query does not see the key at its own "
-       "place",
+      {"the mask is off by one: a query does not see the key at its own place",
        attention_with(in, bias,
                       [&](int query, int key) {
-                        return key < sizes.length_k &&
-                               (!sizes.causal || key < query + shift);
+                        return key < sizes.length_k && (!sizes.causal || key < query + shift);
                       })},
-      {"keys beyond the last one count as well: their scores must be "
-       "-infinity, not the product with a row of zeros",
+      {"keys beyond the last one count as well: their scores must be -infinity, not the product "
+       "with a row of zeros",
        attention_with(in, bias,
                       [&](int query, int key) {
                         return key < (sizes.length_k + 31) / 32 * 32 &&
                                (!sizes.causal || key <= query + shift);
                       })},
-      {"the loop over keys ends where those of a block's first query end; it "
-       "must go on to those of its last one",
+      {"the loop over keys ends where those of a block's first query end; it must go on to those "
+       "of its last one",
        attention_with(in, bias,
                       [&](int query, int key) {
                         const int first = query / kQueries * kQueries;
@@ -131,45 +106,35 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
                         return sees(sizes, query, key) &&
                                (!sizes.causal || key < (end + 31) / 32 * 32);
                       })},
-      {"the loop over keys ends before the last key of the block's last "
-       "query",
+      {"the loop over keys ends before the last key of the block's last query",
        attention_with(in, bias,
                       [&](int query, int key) {
-                        const int last =
-                            query / kQueries * kQueries + kQueries;
+                        const int last = query / kQueries * kQueries + kQueries;
                         const int end = std::max(last - 1 + shift, 0);
                         return sees(sizes, query, key) &&
                                (!sizes.causal || key < (end + 31) / 32 * 32);
                       })},
-      {"the last keys are left out: the number of keys is not a multiple of "
-       "the tile",
+      {"the last keys are left out: the number of keys is not a multiple of the tile",
        attention_with(in, bias,
                       [&](int query, int key) {
-                        return sees(sizes, query, key) &&
-                               key < sizes.length_k / 32 * 32;
+                        return sees(sizes, query, key) && key < sizes.length_k / 32 * 32;
                       })},
-      {"head h uses keys and values of h % kv_heads; the heads of a group "
-       "are neighbours: h / (heads / kv_heads)",
-       attention_with(in, bias, seen,
-                      [&](int head) { return head % sizes.kv_heads; })}};
+      {"head h uses keys and values of h % kv_heads; the heads of a group are neighbours: h / "
+       "(heads / kv_heads)",
+       attention_with(in, bias, seen, [&](int head) { return head % sizes.kv_heads; })}};
   const auto score = [&](int head, int query, int key, double product) {
     if (!seen(query, key)) return kMinusInfinity;
-    const auto slope =
-        static_cast<double>(slopes_of(sizes)[static_cast<std::size_t>(head)]);
-    return static_cast<double>(in.scale) * product -
-           bias(slope, query + shift - key);
+    const auto slope = static_cast<double>(slopes_of(sizes)[static_cast<std::size_t>(head)]);
+    return static_cast<double>(in.scale) * product - bias(slope, query + shift - key);
   };
   // The tile of keys is the student's choice.
   for (const int keys : {1, 8, 16, 32, 64, 128}) {
-    const std::string where =
-        fmt::format("when the maximum rose (as with tiles of {} {})", keys,
-                    keys == 1 ? "key" : "keys");
-    wrongs.push_back({"neither l nor O was rescaled " + where,
-                      online(in, score, keys, {false, false})});
-    wrongs.push_back({"l was not rescaled " + where,
-                      online(in, score, keys, {false, true})});
-    wrongs.push_back({"O was not rescaled " + where,
-                      online(in, score, keys, {true, false})});
+    const std::string where = fmt::format("when the maximum rose (as with tiles of {} {})", keys,
+                                          keys == 1 ? "key" : "keys");
+    wrongs.push_back(
+        {"neither l nor O was rescaled " + where, online(in, score, keys, {false, false})});
+    wrongs.push_back({"l was not rescaled " + where, online(in, score, keys, {false, true})});
+    wrongs.push_back({"O was not rescaled " + where, online(in, score, keys, {true, false})});
   }
   Rows base_2 = right, nan_rows = right;
   for (std::size_t i = 0; i < right.lse.size(); ++i) {
@@ -180,25 +145,18 @@ void grade(const Sizes& sizes, float spread = 1, float scale = 0) {
       }
     }
   }
-  wrongs.push_back(
-      {"the LSE is in base 2; it is a natural logarithm", base_2});
-  wrongs.push_back(
-      {"a row that sees no key is NaN: 0 / 0. Its O is 0", nan_rows});
+  wrongs.push_back({"the LSE is in base 2; it is a natural logarithm", base_2});
+  wrongs.push_back({"a row that sees no key is NaN: 0 / 0. Its O is 0", nan_rows});
   check_rows(ran, kReasons, in, right, 3e-5 * spread, wrongs);
 }
 
 // Cases of before, in which only one thing changes.
 void grade_variations(const Sizes& sizes) {
-  const auto bias = [](double slope, int distance) {
-    return slope * std::abs(distance);
-  };
-  const auto seen = [&](int query, int key) {
-    return sees(sizes, query, key);
-  };
+  const auto bias = [](double slope, int distance) { return slope * std::abs(distance); };
+  const auto seen = [&](int query, int key) { return sees(sizes, query, key); };
   Inputs apart = random_inputs<float>(sizes);
   apart.gap = 4;
-  check_strides(launched(apart), apart, attention_with(apart, bias, seen),
-                3e-5);
+  check_strides(launched(apart), apart, attention_with(apart, bias, seen), 3e-5);
   for (const float level : {-2e4f, 2e4f}) {
     const Inputs in = inputs_around<float>(level, sizes);
     check_level(launched(in), in, attention_with(in, bias, seen), level);
@@ -224,24 +182,17 @@ FA_STAGE(odd) {
 }
 
 FA_STAGE(races) {
-  const Ran ran =
-      launched(random_inputs<float>({2, 1, 70, 101, kHeadDim, true}));
-  needs_watching(ran.seen);
-  require_no_findings(ran.seen, kReasons);
+  const Ran ran = launched(random_inputs<float>({2, 1, 70, 101, kHeadDim, true}));
+  require_no_races(ran.seen, kReasons);
 }
 
 FA_STAGE(traffic) {
   const int n = 128, row = 4 * kHeadDim;
-  const Ran ran =
-      launched(random_inputs<float>({1, 1, n, n, kHeadDim, true}));
+  const Ran ran = launched(random_inputs<float>({1, 1, n, n, kHeadDim, true}));
   needs_watching(ran.seen);
   // Two blocks with 64 and 128 keys; Q and O; LSE; a slope for each thread.
-  const std::int64_t least =
-      (kQueries + n) * 2 * row + n * 2 * row + 4 * n + 4 * n;
-  note("bytes of global memory", ran.seen.bytes);
-  require(ran.seen.bytes <= least,
-          fmt::format("{} bytes of global memory are asked for, and {} would "
-                      "do: does a block read each key that it needs once, "
-                      "and no key that the mask hides from all its queries?",
-                      ran.seen.bytes, least));
+  const std::int64_t least = (kQueries + n) * 2 * row + n * 2 * row + 4 * n + 4 * n;
+  budget("bytes of global memory", ran.seen.bytes, least,
+         "does a block read each key that it needs once, and no key that the mask hides from all "
+         "its queries?");
 }

@@ -19,11 +19,10 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 /// Sizes in words.
 inline std::string words(const Sizes& s) {
-  std::string result = fmt::format(
-      "{} {}, {} {}", s.length_q, s.length_q == 1 ? "query" : "queries",
-      s.length_k, s.length_k == 1 ? "key" : "keys");
-  if (s.heads > 1)
-    result += fmt::format(", {} heads on {}", s.heads, s.kv_heads);
+  std::string result =
+      fmt::format("{} {}, {} {}", s.length_q, s.length_q == 1 ? "query" : "queries", s.length_k,
+                  s.length_k == 1 ? "key" : "keys");
+  if (s.heads > 1) result += fmt::format(", {} heads on {}", s.heads, s.kv_heads);
   return s.causal ? result + ", causal" : result;
 }
 
@@ -35,8 +34,7 @@ inline void multiply(Inputs& in) {
     for (std::size_t j = 0; j < in.k.size(); j += d) {
       double sum = 0;
       for (int e = 0; e < d; ++e) {
-        sum += static_cast<double>(in.q[i + e]) *
-               static_cast<double>(in.k[j + e]);
+        sum += static_cast<double>(in.q[i + e]) * static_cast<double>(in.k[j + e]);
       }
       in.products.push_back(sum);
     }
@@ -49,12 +47,10 @@ inline void multiply(Inputs& in) {
 template <class T>
 Inputs random_inputs(const Sizes& s, float spread = 1, float scale = 0) {
   const auto rounded = [](std::vector<float> numbers, float factor) {
-    for (float& x : numbers)
-      x = static_cast<float>(static_cast<T>(factor * x));
+    for (float& x : numbers) x = static_cast<float>(static_cast<T>(factor * x));
     return numbers;
   };
-  const int d = s.head_dim, of_q = s.heads * s.length_q,
-            of_k = s.kv_heads * s.length_k;
+  const int d = s.head_dim, of_q = s.heads * s.length_q, of_k = s.kv_heads * s.length_k;
   Inputs in{s,
             rounded(random_floats(std::int64_t{of_q} * d, 1), spread),
             rounded(random_floats(std::int64_t{of_k} * d, 2), 1),
@@ -81,18 +77,14 @@ Inputs inputs_around(float level, const Sizes& s) {
   return in;
 }
 
-/// The score of a query and a key; -infinity where it is hidden.
+/// The score of a query and a key; -infinity where it is masked.
 /// @param product of the two rows, not scaled; 0 for a key beyond the last one
-using Score =
-    std::function<double(int head, int query, int key, double product)>;
+using Score = std::function<double(int head, int query, int key, double product)>;
 
 /// Product of a query and a key.
-inline double product_of(const Inputs& in, int head, int kv_head, int query,
-                         int key) {
+inline double product_of(const Inputs& in, int head, int kv_head, int query, int key) {
   const Sizes& s = in.sizes;
-  return in.products[((head * s.length_q + query) * s.kv_heads + kv_head) *
-                         s.length_k +
-                     key];
+  return in.products[((head * s.length_q + query) * s.kv_heads + kv_head) * s.length_k + key];
 }
 
 /// Attention in float64.
@@ -110,8 +102,7 @@ inline Rows attention(const Inputs& in, const Score& score,
     for (int query = 0; query < s.length_q; ++query) {
       double m = kMinusInfinity, l = 0;
       for (int key = 0; key < padded; ++key) {
-        const double product =
-            key < s.length_k ? product_of(in, head, of_k, query, key) : 0;
+        const double product = key < s.length_k ? product_of(in, head, of_k, query, key) : 0;
         x[key] = score(head, query, key, product);
         m = std::max(m, x[key]);
       }
@@ -135,16 +126,13 @@ inline Rows attention(const Inputs& in, const Score& score,
 
 /// The lesson's own rule.
 inline bool sees(const Sizes& s, int query, int key) {
-  return key < s.length_k &&
-         (!s.causal || key <= query + s.length_k - s.length_q);
+  return key < s.length_k && (!s.causal || key <= query + s.length_k - s.length_q);
 }
 
 /// Attention as it should be.
 inline Rows attention(const Inputs& in) {
   return attention(in, [&](int, int query, int key, double product) {
-    return sees(in.sizes, query, key)
-               ? static_cast<double>(in.scale) * product
-               : kMinusInfinity;
+    return sees(in.sizes, query, key) ? static_cast<double>(in.scale) * product : kMinusInfinity;
   });
 }
 
@@ -155,8 +143,7 @@ struct Rescales {
 
 /// Attention in float64 by an online softmax over tiles of keys, which need not rescale.
 /// @param keys of a tile; those beyond the last key are masked
-inline Rows online(const Inputs& in, const Score& score, int keys,
-                   Rescales rescales) {
+inline Rows online(const Inputs& in, const Score& score, int keys, Rescales rescales) {
   const Sizes& s = in.sizes;
   Rows result;
   for (int head = 0; head < s.heads; ++head) {
@@ -169,8 +156,7 @@ inline Rows online(const Inputs& in, const Score& score, int keys,
         std::vector<double> x;
         double m_new = m;
         for (int key = key0; key < end; ++key) {
-          x.push_back(score(head, query, key,
-                            product_of(in, head, of_k, query, key)));
+          x.push_back(score(head, query, key, product_of(in, head, of_k, query, key)));
           m_new = std::max(m_new, x.back());
         }
         if (m_new == kMinusInfinity) continue;
@@ -183,8 +169,7 @@ inline Rows online(const Inputs& in, const Score& score, int keys,
         for (int key = key0; key < end; ++key) {
           const double p = std::exp(x[key - key0] - m);
           l += p;
-          const float* v =
-              in.v.data() + (of_k * s.length_k + key) * s.head_dim;
+          const float* v = in.v.data() + (of_k * s.length_k + key) * s.head_dim;
           for (int e = 0; e < s.head_dim; ++e) {
             o[e] += p * static_cast<double>(v[e]);
           }
@@ -198,8 +183,7 @@ inline Rows online(const Inputs& in, const Score& score, int keys,
 }
 
 /// O or LSE, as many numbers as there are in another: the same in all places.
-inline std::vector<double> all(const std::vector<double>& like,
-                               double number) {
+inline std::vector<double> all(const std::vector<double>& like, double number) {
   return std::vector<double>(like.size(), number);
 }
 
@@ -212,13 +196,11 @@ struct Wrong {
 /// check_result() for O, and then for LSE. A mistake that explains both comes before one that
 /// explains O alone.
 /// @param tolerance of O; that of LSE is 1e-4
-inline void check_rows(const Ran& ran, const std::vector<Reason>& reasons,
-                       const Inputs& in, const Rows& right, double tolerance,
-                       const std::vector<Wrong>& wrongs) {
+inline void check_rows(const Ran& ran, const std::vector<Reason>& reasons, const Inputs& in,
+                       const Rows& right, double tolerance, const std::vector<Wrong>& wrongs) {
   constexpr double of_lse = 1e-4;
   const auto same = [&](const Rows& rows) {
-    return agree(ran.rows.o, rows.o, tolerance) &&
-           agree(ran.rows.lse, rows.lse, of_lse);
+    return agree(ran.rows.o, rows.o, tolerance) && agree(ran.rows.lse, rows.lse, of_lse);
   };
   std::vector<Mistake> in_o, in_lse;
   for (const Wrong& wrong : wrongs) {
@@ -229,62 +211,51 @@ inline void check_rows(const Ran& ran, const std::vector<Reason>& reasons,
     in_lse.push_back({wrong.says, wrong.rows.lse});
   }
   const bool o_unexplained =
-      unexplained(ran.seen, {"O", ran.rows.o, in.sizes.head_dim}, right.o,
-                  tolerance, in_o);
+      unexplained(ran.seen, {"O", ran.rows.o, in.sizes.head_dim}, right.o, tolerance, in_o);
   if (o_unexplained && ran.rows.o.size() == right.o.size()) {
     std::size_t first = 0;
     while (agree({ran.rows.o[first]}, {right.o[first]}, tolerance)) ++first;
     const bool lse_right = agree(ran.rows.lse, right.lse, of_lse);
     refuse(fmt::format(
-        "{}. The first wrong number is O[{}][{}] = {}, and {} is right "
-        "(case: {})",
-        lse_right ? "the LSE is right and O is not: so the scores, their "
-                    "maximum and their sum are right. Look at the "
-                    "probabilities times V, and at the division"
-                  : "O is wrong, and the LSE too: look at the scores, their "
-                    "maximum and their sum before anything of V",
-        first / in.sizes.head_dim, first % in.sizes.head_dim,
-        text(ran.rows.o[first]), text(right.o[first]), words(in.sizes)));
+        "{}. The first wrong number is O[{}][{}] = {}, and {} is right (case: {})",
+        lse_right ? "the LSE is right and O is not: so the scores, their maximum and their sum are "
+                    "right. Look at the probabilities times V, and at the division"
+                  : "O is wrong, and the LSE too: look at the scores, their maximum and their sum "
+                    "before anything of V",
+        first / in.sizes.head_dim, first % in.sizes.head_dim, text(ran.rows.o[first]),
+        text(right.o[first]), words(in.sizes)));
   }
-  check_result(ran.seen, reasons, {"O", ran.rows.o, in.sizes.head_dim},
-               right.o, tolerance, in_o, words(in.sizes));
-  if (unexplained(ran.seen, {"LSE", ran.rows.lse}, right.lse, of_lse,
-                  in_lse) &&
+  check_result(ran.seen, reasons, {"O", ran.rows.o, in.sizes.head_dim}, right.o, tolerance, in_o,
+               words(in.sizes));
+  if (unexplained(ran.seen, {"LSE", ran.rows.lse}, right.lse, of_lse, in_lse) &&
       ran.rows.lse.size() == right.lse.size()) {
     std::size_t first = 0;
     while (agree({ran.rows.lse[first]}, {right.lse[first]}, of_lse)) ++first;
     refuse(fmt::format(
-        "O is right and the LSE is not: all scores of a row may be too large "
-        "by the same number, or m + ln(l) is put together wrongly. LSE[{}] "
-        "is {}, and {} is right (case: {})",
-        first, text(ran.rows.lse[first]), text(right.lse[first]),
-        words(in.sizes)));
+        "O is right and the LSE is not: all scores of a row may be too large by the same number, "
+        "or m + ln(l) is put together wrongly. LSE[{}] is {}, and {} is right (case: {})",
+        first, text(ran.rows.lse[first]), text(right.lse[first]), words(in.sizes)));
   }
-  check_result(ran.seen, reasons, {"LSE", ran.rows.lse}, right.lse, of_lse,
-               in_lse, words(in.sizes));
+  check_result(ran.seen, reasons, {"LSE", ran.rows.lse}, right.lse, of_lse, in_lse,
+               words(in.sizes));
 }
 
 /// For a case that was right before, now with unused elements behind each row.
-inline void check_strides(const Ran& ran, const Inputs& in, const Rows& right,
-                          double tolerance) {
-  require(
-      agree(ran.rows.o, right.o, tolerance) &&
-          agree(ran.rows.lse, right.lse, 1e-4),
-      "wrong, and right where the rows of a tensor follow one another "
-      "without a gap. Q, K, V and O each have a stride of their own (case: " +
-          words(in.sizes) + ")");
+inline void check_strides(const Ran& ran, const Inputs& in, const Rows& right, double tolerance) {
+  require(agree(ran.rows.o, right.o, tolerance) && agree(ran.rows.lse, right.lse, 1e-4),
+          "wrong, and right where the rows of a tensor follow one another without a gap. Q, K, V "
+          "and O each have a stride of their own (case: " +
+              words(in.sizes) + ")");
 }
 
 /// For a case that was right before, now with all scores around a level.
-inline void check_level(const Ran& ran, const Inputs& in, const Rows& right,
-                        float level) {
+inline void check_level(const Ran& ran, const Inputs& in, const Rows& right, float level) {
   require(
-      agree(ran.rows.o, right.o, 2e-2) &&
-          agree(ran.rows.lse, right.lse, 2e-2),
-      fmt::format("wrong with scores around {}, whose exponentials are {} "
-                  "in float32: is each exponential one of a difference of "
-                  "scores, and where does the maximum start? (case: {})",
-                  level, level < 0 ? "0" : "infinite", words(in.sizes)));
+      agree(ran.rows.o, right.o, 2e-2) && agree(ran.rows.lse, right.lse, 2e-2),
+      fmt::format(
+          "wrong with scores around {}, whose exponentials are {} in float32: is each exponential "
+          "one of a difference of scores, and where does the maximum start? (case: {})",
+          level, level < 0 ? "0" : "infinite", words(in.sizes)));
 }
 
 }  // namespace fa::classroom

@@ -8,8 +8,7 @@ using fa::FA_TARGET::TileScheduler;
 
 namespace {
 
-constexpr int kTiles = FA_TILES, kSmsOfTwo = FA_SMS_TWO,
-              kSmsOfThree = FA_SMS_THREE;
+constexpr int kTiles = FA_TILES, kSmsOfTwo = FA_SMS_TWO, kSmsOfThree = FA_SMS_THREE;
 
 // Units of time of the tiles, in the scheduler's order.
 std::vector<int> order_of(int heads, int together) {
@@ -48,53 +47,36 @@ double work(const std::vector<int>& order) {
 }  // namespace
 
 FA_QUESTIONS {
-  const std::vector<int> one = order_of(1, 1), plain = order_of(1, 0),
-                         two = order_of(2, 2), three = order_of(3, 2);
+  const std::vector<int> one = order_of(1, 1), plain = order_of(1, 0), two = order_of(2, 2),
+                         three = order_of(3, 2);
   std::vector<int> last(three.begin() + kTiles, three.end());
   last.insert(last.end(), three.begin(), three.begin() + kTiles);
   const double in_order = dynamic(plain, 3), longest = dynamic(one, 3),
                least = std::ceil(work(one) / 3);
   const std::string sum = "this is the work of all SMs together";
-  const double first = dynamic(three, kSmsOfThree),
-               after = dynamic(last, kSmsOfThree);
+  const double first = dynamic(three, kSmsOfThree), after = dynamic(last, kSmsOfThree);
   return {
-      {"in_order",
-       in_order,
-       0,
-       {{longest, "this is with the longest first"},
-        {dynamic(plain, 3) + 1,
-         "an SM takes the next tile as soon as it is done itself"},
-        {work(one), sum}}},
-      {"longest_first",
-       longest,
-       0,
-       {{in_order, "this is with the shortest first"}, {work(one), sum}}},
-      {"at_least",
-       least,
-       0,
-       {{work(one) / 3,
-         "this bound is right, but the last SM is done after whole units: "
-         "round up"},
-        {std::floor(work(one) / 3), "round up"},
-        {kTiles, "the longest tile is a bound, too, but a lower one here"},
-        {work(one), sum}}},
-      {"two_heads",
-       dynamic(two, kSmsOfTwo),
-       0,
-       {{2 * longest,
-         "the SMs do not wait for one head to end before they take tiles of "
-         "the other"},
-        {dealt(two, kSmsOfTwo), "here the tiles are dealt out beforehand"},
-        {work(two), sum}}},
-      {"fewer_first",
-       first,
-       0,
-       {{after, "this is with the group of two heads first"},
-        {dynamic(order_of(3, 3), kSmsOfThree),
-         "this is with all three heads in one group"},
-        {work(three), sum}}},
-      {"fewer_last",
-       after,
-       0,
-       {{first, "this is with the single head first"}, {work(three), sum}}}};
+      exactly("in_order", in_order,
+              {{longest, "this is with the longest first"},
+               {dynamic(plain, 3) + 1, "an SM takes the next tile as soon as it is done itself"},
+               {work(one), sum}}),
+      exactly("longest_first", longest,
+              {{in_order, "this is with the shortest first"}, {work(one), sum}}),
+      exactly("at_least", least,
+              {{work(one) / 3,
+                "this bound is right, but the last SM is done after whole units: round up"},
+               {std::floor(work(one) / 3), "round up"},
+               {kTiles, "the longest tile is a bound, too, but a lower one here"},
+               {work(one), sum}}),
+      exactly("two_heads", dynamic(two, kSmsOfTwo),
+              {{2 * longest,
+                "the SMs do not wait for one head to end before they take tiles of the other"},
+               {dealt(two, kSmsOfTwo), "here the tiles are dealt out beforehand"},
+               {work(two), sum}}),
+      exactly("fewer_first", first,
+              {{after, "this is with the group of two heads first"},
+               {dynamic(order_of(3, 3), kSmsOfThree), "this is with all three heads in one group"},
+               {work(three), sum}}),
+      exactly("fewer_last", after,
+              {{first, "this is with the single head first"}, {work(three), sum}})};
 }

@@ -6,16 +6,14 @@ using namespace fa::FA_TARGET;
 
 FA_ENTRY(run, [](const std::vector<float>& k, const std::vector<float>& v,
                  const std::vector<int>& rows) {
-  Launched result;
-  result.seen = watch([&] {
+  return watched([&] {
     const auto keys = on_device(k), values = on_device(v);
     const int jobs = static_cast<int>(rows.size());
     DeviceBuffer<int> of_jobs(jobs);
     of_jobs.upload(rows.data());
     DeviceBuffer<float> out(std::int64_t{jobs} * kWarp);
-    launch(fa::FA_TARGET::student::ring_sums, {{1}, {2 * kWarp}}, keys.data(),
-           values.data(), of_jobs.data(), jobs, out.data());
-    result.out = from_device(out);
+    launch(fa::FA_TARGET::student::ring_sums, {{1}, {2 * kWarp}}, keys.data(), values.data(),
+           of_jobs.data(), jobs, out.data());
+    return from_device(out);
   });
-  return result;
 });

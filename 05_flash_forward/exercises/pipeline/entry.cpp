@@ -6,8 +6,7 @@
 namespace fa::FA_TARGET {
 
 template <>
-void __launch_bounds__(128)
-    flash_pipeline<32, half>(Attention<half>) = delete;
+void __launch_bounds__(128) flash_pipeline<32, half>(Attention<half>) = delete;
 
 }  // namespace fa::FA_TARGET
 

@@ -10,13 +10,11 @@ constexpr int kWarp = 32;
 const std::vector<Reason> kReasons = {
     {"unwritten", "a stage is read before anything was written to it"},
     {"race",
-     "the producer may write a stage that the consumer has not finished "
-     "with, "
-     "or the consumer reads one that is not written yet"},
+     "the producer may write a stage that the consumer has not finished with, or the consumer "
+     "reads one that is not written yet"},
     {"barrier",
-     "an mbarrier gets more or fewer arrivals than it was initialised for, "
-     "or a "
-     "wait names the wrong phase"}};
+     "an mbarrier gets more or fewer arrivals than it was initialised for, or a wait names the "
+     "wrong phase"}};
 
 struct Case {
   Seen seen;
@@ -44,8 +42,7 @@ std::vector<double> differences(const Case& c, From from) {
     const int other = from(static_cast<int>(i) / kWarp);
     double x = static_cast<double>(c.in[i]);
     if (other >= 0) {
-      x -= static_cast<double>(
-          c.in[static_cast<std::size_t>(other) * kWarp + i % kWarp]);
+      x -= static_cast<double>(c.in[static_cast<std::size_t>(other) * kWarp + i % kWarp]);
     }
     result.push_back(x);
   }
@@ -54,32 +51,27 @@ std::vector<double> differences(const Case& c, From from) {
 
 void grade(int tiles) {
   const Case c = run(tiles);
-  check_result(
-      c.seen, kReasons, {"out", c.out, kWarp},
-      differences(c, [](int n) { return n - 1; }), 1e-6,
-      {{"nothing is subtracted", differences(c, [](int) { return -1; })},
-       {"a tile is subtracted from itself",
-        differences(c, [](int n) { return n; })}},
-      fmt::format("{} tiles", tiles));
+  check_result(c.seen, kReasons, {"out", c.out, kWarp}, differences(c, [](int n) { return n - 1; }),
+               1e-6,
+               {{"nothing is subtracted", differences(c, [](int) { return -1; })},
+                {"a tile is subtracted from itself", differences(c, [](int n) { return n; })}},
+               fmt::format("{} tiles", tiles));
 }
 
 }  // namespace
 
 FA_STAGE(found) {
-  const Evidence shown =
-      evidence("the number of tiles and the row of out that may be wrong");
-  require(shown.numbers.size() == 2,
-          "not found: two numbers are asked for, tiles and row");
+  const Evidence shown = evidence("the number of tiles and the row of out that may be wrong");
+  require(shown.numbers.size() == 2, "not found: the answer is two numbers, tiles and row");
   const double tiles = shown.numbers[0], row = shown.numbers[1];
   require(tiles > row, "not found: with so few tiles there is no such row");
-  require(tiles != 3 && tiles != 2,
-          "not found: with so few tiles no stage is ever used twice");
+  require(tiles != 3 && tiles != 2, "not found: with so few tiles no stage is ever used twice");
   require(tiles == 4,
-          "not found: fewer tiles, or more, are the least with which a stage "
-          "can be overwritten while it is still needed");
+          "not found: fewer tiles, or more, are the least with which a stage can be overwritten "
+          "while it is still needed");
   require(row == 1,
-          "not found: the number of tiles is right; which iteration of the "
-          "consumer still reads what is overwritten?");
+          "not found: the number of tiles is right; which iteration of the consumer still reads "
+          "what is overwritten?");
 }
 
 FA_STAGE(easy) {
@@ -96,12 +88,10 @@ FA_STAGE(races) {
   require(call<int>("stages") == 3, "the ring has three stages");
   for (const int tiles : {4, 7}) {
     const Case c = run(tiles);
-    needs_watching(c.seen);
-    require_no_findings(c.seen, kReasons);
+    require_no_races(c.seen, kReasons);
     require(c.ahead >= 3,
-            fmt::format("only {} tiles are written when the consumer reads "
-                        "the first one, and the ring has room for three: "
-                        "the producer waits where it need not",
+            fmt::format("only {} tiles are written when the consumer reads the first one, and the "
+                        "ring has room for three: the producer waits where it need not",
                         c.ahead));
   }
 }

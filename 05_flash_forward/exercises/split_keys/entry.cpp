@@ -7,7 +7,6 @@ using namespace fa::FA_TARGET;
 
 FA_ENTRY(run, [](const Inputs& in) {
   return run<float>(in, [](const Attention<float>& a) {
-    launch(decode, {{static_cast<unsigned>(a.heads)}, {kWarp, kDecodeWarps}},
-           a);
+    launch(decode, {{static_cast<unsigned>(a.heads)}, {kWarp, kDecodeWarps}}, a);
   });
 });

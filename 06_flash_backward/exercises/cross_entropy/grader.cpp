@@ -14,12 +14,8 @@ struct Case {
   double smoothing;
 
   std::size_t classes() const { return logits.size() / targets.size(); }
-  double at(std::size_t row, std::size_t c) const {
-    return logits[row * classes() + c];
-  }
-  bool allowed(std::size_t row, std::size_t c) const {
-    return !std::isinf(at(row, c));
-  }
+  double at(std::size_t row, std::size_t c) const { return logits[row * classes() + c]; }
+  bool allowed(std::size_t row, std::size_t c) const { return !std::isinf(at(row, c)); }
   double count(std::size_t row) const {
     double result = 0;
     for (std::size_t c = 0; c < classes(); ++c) result += allowed(row, c);
@@ -33,8 +29,7 @@ struct Case {
   double lse(std::size_t row) const {
     double m = at(row, 0), sum = 0;
     for (std::size_t c = 0; c < classes(); ++c) m = std::max(m, at(row, c));
-    for (std::size_t c = 0; c < classes(); ++c)
-      sum += std::exp(at(row, c) - m);
+    for (std::size_t c = 0; c < classes(); ++c) sum += std::exp(at(row, c) - m);
     return m + std::log(sum);
   }
   double loss(std::size_t row) const {
@@ -44,8 +39,7 @@ struct Case {
     for (std::size_t c = 0; c < classes(); ++c) {
       if (!allowed(row, c)) continue;
       const double hit = static_cast<int>(c) == targets[row];
-      sum += ((1 - smoothing) * hit + smoothing / count(row)) *
-             (of_row - at(row, c));
+      sum += ((1 - smoothing) * hit + smoothing / count(row)) * (of_row - at(row, c));
     }
     return sum / tokens();
   }
@@ -79,8 +73,8 @@ Numbers differences(const Case& c) {
   });
 }
 
-void grade(const std::vector<int>& targets, std::size_t classes,
-           double spread, double smoothing, bool masks) {
+void grade(const std::vector<int>& targets, std::size_t classes, double spread, double smoothing,
+           bool masks) {
   Case c{{}, targets, smoothing};
   for (std::size_t i = 0; i < targets.size() * classes; ++i) {
     c.logits.push_back(spread * fa::random_normal(7, i));
@@ -97,10 +91,8 @@ void grade(const std::vector<int>& targets, std::size_t classes,
   for (std::size_t row = 0; row < targets.size(); ++row) {
     lse.push_back(c.lse(row));
   }
-  const auto out =
-      call<Numbers>("backward", c.logits, lse, targets, smoothing);
-  const double tokens = c.tokens(),
-               rows = static_cast<double>(targets.size()), e = smoothing;
+  const auto out = call<Numbers>("backward", c.logits, lse, targets, smoothing);
+  const double tokens = c.tokens(), rows = static_cast<double>(targets.size()), e = smoothing;
   const auto rule = [&](auto of) {
     return by(c, [&](std::size_t row, std::size_t k, double p, double hit) {
       if (c.targets[row] < 0 || !c.allowed(row, k)) return 0.0;
@@ -109,35 +101,26 @@ void grade(const std::vector<int>& targets, std::size_t classes,
   };
   const std::vector<Mistake> mistakes = {
       {"the gradient is 0", Numbers(c.logits.size(), 0.0)},
-      {"the loss is a mean: the gradients are not divided by the number of "
-       "tokens",
-       rule([&](double p, double hit, double n) {
-         return p - (1 - e) * hit - e / n;
-       })},
+      {"the loss is a mean: the gradients are not divided by the number of tokens",
+       rule([&](double p, double hit, double n) { return p - (1 - e) * hit - e / n; })},
       {"the mean is over the tokens that count, not over all rows",
-       rule([&](double p, double hit, double n) {
-         return (p - (1 - e) * hit - e / n) / rows;
-       })},
+       rule([&](double p, double hit, double n) { return (p - (1 - e) * hit - e / n) / rows; })},
       {"this is the gradient without smoothing",
-       rule(
-           [&](double p, double hit, double) { return (p - hit) / tokens; })},
+       rule([&](double p, double hit, double) { return (p - hit) / tokens; })},
       {"the target is among the n classes: it gets e / n, too",
        rule([&](double p, double hit, double n) {
          return (p - (hit > 0 ? 1 - e : e / n)) / tokens;
        })},
       {"n counts the classes that are allowed in the row, not all",
        rule([&](double p, double hit, double) {
-         return (p - (1 - e) * hit - e / static_cast<double>(classes)) /
-                tokens;
+         return (p - (1 - e) * hit - e / static_cast<double>(classes)) / tokens;
        })},
       {"every class is wanted but the target: the test is inverted",
        rule([&](double p, double hit, double n) {
          return (p - (1 - e) * (1 - hit) - e / n) / tokens;
        })},
       {"the sign is that of a gain, not of a loss",
-       rule([&](double p, double hit, double n) {
-         return ((1 - e) * hit + e / n - p) / tokens;
-       })},
+       rule([&](double p, double hit, double n) { return ((1 - e) * hit + e / n - p) / tokens; })},
       {"these are the probabilities; the wanted ones are not subtracted",
        rule([&](double p, double, double) { return p / tokens; })},
       {"rows that do not count have a gradient",
@@ -155,14 +138,11 @@ void grade(const std::vector<int>& targets, std::size_t classes,
     require(!std::isnan(x),
             tokens == 0
                 ? "no token counts, and 0 / 0 is NaN: all gradients are 0"
-                : "it is NaN: e^x is infinite for a large logit. The LSE is "
-                  "subtracted first");
+                : "it is NaN: e^x is infinite for a large logit. The LSE is subtracted first");
   }
-  check({"d_logits", out, static_cast<std::int64_t>(classes)}, differences(c),
-        2e-6, mistakes,
-        fmt::format("{} rows, {} of which count, {} classes, smoothing {}{}",
-                    targets.size(), tokens, classes, smoothing,
-                    masks ? ", with masks" : ""));
+  check({"d_logits", out, static_cast<std::int64_t>(classes)}, differences(c), 2e-6, mistakes,
+        fmt::format("{} rows, {} of which count, {} classes, smoothing {}{}", targets.size(),
+                    tokens, classes, smoothing, masks ? ", with masks" : ""));
 }
 
 }  // namespace

@@ -11,16 +11,14 @@ namespace {
 using Tensor4 = fa::Tensor<double, 4>;
 
 // delta as it is defined, the sum of P o dP over all keys.
-std::vector<double> sums_over_keys(const plain::Problem& x,
-                                   const plain::Forward& y) {
+std::vector<double> sums_over_keys(const plain::Problem& x, const plain::Forward& y) {
   std::vector<double> result;
   for (int row = 0; row < x.heads * x.length_q; ++row) {
     double sum = 0;
     for (int j = 0; j < x.length_k; ++j) {
       const int head = row / x.length_q, query = row % x.length_q;
       if (!x.sees(query, j)) continue;
-      const double p =
-          std::exp(x.scale * plain::product(x, head, query, j) - y.lse[row]);
+      const double p = std::exp(x.scale * plain::product(x, head, query, j) - y.lse[row]);
       double d_p = 0;
       for (int c = 0; c < x.head_dim; ++c) {
         d_p += x.d_o[row * x.head_dim + c] * x.v[j * x.head_dim + c];
@@ -34,10 +32,8 @@ std::vector<double> sums_over_keys(const plain::Problem& x,
 
 void grade(int batch, const plain::Problem& x) {
   const plain::Forward y = plain::forward(x);
-  const int heads = x.heads / batch, d = x.head_dim,
-            rows = x.heads * x.length_q;
-  Tensor4 o({batch, heads, x.length_q, d}),
-      d_o({batch, heads, x.length_q, d});
+  const int heads = x.heads / batch, d = x.head_dim, rows = x.heads * x.length_q;
+  Tensor4 o({batch, heads, x.length_q, d}), d_o({batch, heads, x.length_q, d});
   std::copy(y.o.begin(), y.o.end(), o.data());
   std::copy(x.d_o.begin(), x.d_o.end(), d_o.data());
   // delta by some formula of a row.
@@ -51,25 +47,16 @@ void grade(int batch, const plain::Problem& x) {
     for (int c = 0; c < d; ++c) result += of(row * d + c);
     return result;
   };
-  const auto right = [&](int row) {
-    return sum(row, [&](int e) { return y.o[e] * x.d_o[e]; });
-  };
+  const auto right = [&](int row) { return sum(row, [&](int e) { return y.o[e] * x.d_o[e]; }); };
   double running = 0;
   const std::vector<Mistake> mistakes{
-      {"delta is zero: nothing was written",
-       std::vector<double>(static_cast<std::size_t>(rows))},
-      {"this is the sum of dO; each element belongs to one of O, and they "
-       "are "
-       "multiplied",
-       by([&](int row) {
-         return sum(row, [&](int e) { return x.d_o[e]; });
-       })},
-      {"this is the sum of O o O; one of the two is dO", by([&](int row) {
-         return sum(row, [&](int e) { return y.o[e] * y.o[e]; });
-       })},
-      {"this is the mean; delta is the sum",
-       by([&](int row) { return right(row) / d; })},
-      {"the sum goes on from the row before: it must begin at 0 in each row",
+      {"delta is zero: nothing was written", std::vector<double>(static_cast<std::size_t>(rows))},
+      {"this is the sum of dO; each element belongs to one of O, and they are multiplied",
+       by([&](int row) { return sum(row, [&](int e) { return x.d_o[e]; }); })},
+      {"this is the sum of O o O; one of the two is dO",
+       by([&](int row) { return sum(row, [&](int e) { return y.o[e] * y.o[e]; }); })},
+      {"this is the mean; delta is the sum", by([&](int row) { return right(row) / d; })},
+      {"the sum continues from the row before: it must begin at 0 in each row",
        by([&](int row) { return running += right(row); })},
       {"the last column is left out", by([&](int row) {
          const int last = row * d + d - 1;
@@ -84,10 +71,10 @@ void grade(int batch, const plain::Problem& x) {
       {"all sequences have the first one's delta",
        by([&](int row) { return right(row % (heads * x.length_q)); })}};
   const auto delta = call<fa::Tensor<double, 3>>("row_dots", o, d_o);
-  check({"delta", {delta.data(), delta.data() + delta.count()}, x.length_q},
-        sums_over_keys(x, y), 1e-12, mistakes,
-        fmt::format("batch {}, heads {}, {} queries, {} keys", batch, heads,
-                    x.length_q, x.length_k));
+  check(
+      {"delta", {delta.data(), delta.data() + delta.count()}, x.length_q}, sums_over_keys(x, y),
+      1e-12, mistakes,
+      fmt::format("batch {}, heads {}, {} queries, {} keys", batch, heads, x.length_q, x.length_k));
 }
 
 // Views whose rows do not follow one another.
@@ -111,8 +98,8 @@ void grade_strided(int heads, int length_q, int head_dim) {
   }
   const auto delta = call<fa::Tensor<double, 3>>("row_dots_strided", o, d_o);
   require(agree({delta.data(), delta.data() + delta.count()}, right, 1e-12),
-          "wrong where the rows of a view do not follow one another: o(b, h, "
-          "i, c) uses the strides, and an index into o.data() does not");
+          "wrong where the rows of a view do not follow one another: o(b, h, i, c) uses the "
+          "strides, and an index into o.data() does not");
 }
 
 }  // namespace

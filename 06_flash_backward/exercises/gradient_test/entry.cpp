@@ -5,5 +5,4 @@
 namespace plain = fa::backward::plain;
 using Backward = fa::classroom::Callback<plain::Gradients(plain::Problem)>;
 
-FA_ENTRY(is_right,
-         [](Backward backward) { return student::is_right(backward); });
+FA_ENTRY(is_right, [](Backward backward) { return student::is_right(backward); });

@@ -22,8 +22,7 @@ Gradients rounded(const Problem& x) {
 
 // Right, each head by itself and added.
 Gradients head_by_head(const Problem& x) {
-  Gradients sum{std::vector<double>(x.q.size()),
-                std::vector<double>(x.k.size()),
+  Gradients sum{std::vector<double>(x.q.size()), std::vector<double>(x.k.size()),
                 std::vector<double>(x.v.size())};
   const std::size_t rows = std::size_t(x.length_q) * x.head_dim,
                     scores = std::size_t(x.length_q) * x.length_k;
@@ -31,8 +30,7 @@ Gradients head_by_head(const Problem& x) {
     Problem one = x;
     one.heads = 1;
     const auto part = [&](const std::vector<double>& of, std::size_t size) {
-      return std::vector<double>(of.begin() + head * size,
-                                 of.begin() + (head + 1) * size);
+      return std::vector<double>(of.begin() + head * size, of.begin() + (head + 1) * size);
     };
     one.q = part(x.q, rows);
     one.d_o = part(x.d_o, rows);
@@ -55,23 +53,20 @@ bool is_right(const Backward& backward) {
 
 void must_accept(const std::string& name, const Backward& backward) {
   require(is_right(backward),
-          fmt::format("your test refuses '{}', which is right up to rounding",
-                      name));
+          fmt::format("your test refuses '{}', which is right up to rounding", name));
 }
 
 void must_refuse(const std::string& name, MistakeKind mistake) {
-  require(!is_right(
-              [=](const Problem& x) { return plain::gradients(x, mistake); }),
-          fmt::format("your test accepts '{}', which is wrong: which problem "
-                      "would show it, and in which gradient?",
+  require(!is_right([=](const Problem& x) { return plain::gradients(x, mistake); }),
+          fmt::format("your test accepts '{}', which is wrong: which problem would show it, and in "
+                      "which gradient?",
                       name));
 }
 
 }  // namespace
 
 FA_STAGE(easy) {
-  must_accept("the formulas of the lesson",
-              [](const Problem& x) { return plain::gradients(x); });
+  must_accept("the formulas of the lesson", [](const Problem& x) { return plain::gradients(x); });
   must_accept("the same, rounded otherwise", rounded);
   must_accept("head by head, from the last one", head_by_head);
 }
@@ -92,7 +87,6 @@ FA_STAGE(odd) {
   must_refuse("NaN in fully masked rows", MistakeKind::kNanInMaskedRows);
   must_refuse("dV from P before dropout", MistakeKind::kUndroppedInDv);
   must_refuse("dP without dropout", MistakeKind::kUndroppedInDp);
-  must_refuse("dK and dV of the first head only",
-              MistakeKind::kFirstHeadOnly);
+  must_refuse("dK and dV of the first head only", MistakeKind::kFirstHeadOnly);
   must_refuse("dK and dV of the last head only", MistakeKind::kLastHeadOnly);
 }

@@ -43,20 +43,18 @@ enum class MistakeKind {
   kWindowOneMore,         ///< a window of one key more
   kWindowOneLess,         ///< a window of one key less
   kWindowTopLeft,         ///< query i is taken to stand at key i
-  kEndOfFirstKey,  ///< of 32 keys: queries stop after those of the first
-  kEndOneLess,     ///< of 32 keys: the last query that sees one is left out
-  kEndTopLeft,     ///< the same, with query i taken to stand at key i
+  kEndOfFirstKey,         ///< of 32 keys: queries stop after those of the first
+  kEndOneLess,            ///< of 32 keys: the last query that sees one is left out
+  kEndTopLeft,            ///< the same, with query i taken to stand at key i
 };
 
 /// The gradients by the formulas of this lesson.
 /// @param x    the problem
 /// @param mistake what to get wrong
-inline Gradients gradients(const Problem& x,
-                           MistakeKind mistake = MistakeKind::kNone) {
+inline Gradients gradients(const Problem& x, MistakeKind mistake = MistakeKind::kNone) {
   const Forward y = forward(x);
   const int d = x.head_dim;
-  Gradients g{std::vector<double>(x.q.size()),
-              std::vector<double>(x.k.size()),
+  Gradients g{std::vector<double>(x.q.size()), std::vector<double>(x.k.size()),
               std::vector<double>(x.v.size())};
   const auto is = [&](MistakeKind one) { return mistake == one; };
   const double in_d_q = is(MistakeKind::kNoScaleInDq) ? 1 : x.scale;
@@ -66,11 +64,9 @@ inline Gradients gradients(const Problem& x,
   for (int head = 0; head < x.heads; ++head) {
     for (int i = 0; i < x.length_q; ++i) {
       const int row = head * x.length_q + i;
-      const double lse =
-          y.lse[row] *
-          (is(MistakeKind::kLseInBaseTwo) ? 1 / std::log(2.0) : 1.0);
-      const double delta = row_delta(
-          x, y, is(MistakeKind::kDeltaOfQuery0) ? head * x.length_q : row);
+      const double lse = y.lse[row] * (is(MistakeKind::kLseInBaseTwo) ? 1 / std::log(2.0) : 1.0);
+      const double delta =
+          row_delta(x, y, is(MistakeKind::kDeltaOfQuery0) ? head * x.length_q : row);
       for (int j = 0; j < x.length_k; ++j) {
         const int place = i + x.length_k - x.length_q;
         const auto within = [&](int at, int window) {
@@ -79,27 +75,23 @@ inline Gradients gradients(const Problem& x,
         const bool seen =
             is(MistakeKind::kMaskForgotten) ? true
             : is(MistakeKind::kMaskForgottenInTiles)
-                ? x.sees(i, j) ||
-                      i / 32 >= (j / 32 * 32 + x.length_q - x.length_k) / 32
+                ? x.sees(i, j) || i / 32 >= (j / 32 * 32 + x.length_q - x.length_k) / 32
             : is(MistakeKind::kMaskTopLeft)   ? !x.causal || j <= i
             : is(MistakeKind::kNoWindow)      ? !x.causal || j <= place
             : is(MistakeKind::kWindowOneMore) ? within(place, x.window + 1)
             : is(MistakeKind::kWindowOneLess) ? within(place, x.window - 1)
             : is(MistakeKind::kWindowTopLeft) ? within(i, x.window)
                                               : x.sees(i, j);
-        const double s = seen ? x.scale * product(x, head, i, j)
-                              : -std::numeric_limits<double>::infinity();
-        const bool blind =
-            std::isinf(lse) && !is(MistakeKind::kNanInMaskedRows);
-        const double p = blind ? 0 : std::exp(s - lse);
+        const double s =
+            seen ? x.scale * product(x, head, i, j) : -std::numeric_limits<double>::infinity();
+        const bool fully_masked = std::isinf(lse) && !is(MistakeKind::kNanInMaskedRows);
+        const double p = fully_masked ? 0 : std::exp(s - lse);
         const double z = x.kept[row * x.length_k + j];
         int taken = i;  // the query whose dO is taken
-        if (is(MistakeKind::kNextRowOfDo))
-          taken = std::min(i + 1, x.length_q - 1);
+        if (is(MistakeKind::kNextRowOfDo)) taken = std::min(i + 1, x.length_q - 1);
         if (is(MistakeKind::kRowsOfKeys)) taken = j / 32 * 32 + i % 32;
         const double* const d_o =
-            taken < x.length_q ? &x.d_o[(head * x.length_q + taken) * d]
-                               : nullptr;
+            taken < x.length_q ? &x.d_o[(head * x.length_q + taken) * d] : nullptr;
         double d_p = 0;
         for (int c = 0; c < d && d_o != nullptr; ++c) {
           d_p += d_o[c] * x.v[j * d + c];
@@ -114,29 +106,21 @@ inline Gradients gradients(const Problem& x,
             !(is(MistakeKind::kFirstHeadOnly) && head > 0) &&
             !(is(MistakeKind::kLastHeadOnly) && head + 1 < x.heads) &&
             !(is(MistakeKind::kLastQueryLeft) && i + 1 == x.length_q) &&
-            !(is(MistakeKind::kRaggedTileLeft) &&
-              i >= x.length_q / 32 * 32) &&
+            !(is(MistakeKind::kRaggedTileLeft) && i >= x.length_q / 32 * 32) &&
             !(is(MistakeKind::kEndOfFirstKey) &&
-              i / 32 * 32 >=
-                  j / 32 * 32 + x.window - x.length_k + x.length_q) &&
+              i / 32 * 32 >= j / 32 * 32 + x.window - x.length_k + x.length_q) &&
             !(is(MistakeKind::kEndOneLess) &&
-              i / 32 * 32 >=
-                  j / 32 * 32 + 30 + x.window - x.length_k + x.length_q) &&
-            !(is(MistakeKind::kEndTopLeft) &&
-              i / 32 * 32 >= j / 32 * 32 + 31 + x.window);
+              i / 32 * 32 >= j / 32 * 32 + 30 + x.window - x.length_k + x.length_q) &&
+            !(is(MistakeKind::kEndTopLeft) && i / 32 * 32 >= j / 32 * 32 + 31 + x.window);
         for (int c = 0; c < d; ++c) {
           g.d_q[row * d + c] += in_d_q * d_s * x.k[j * d + c];
           if (!goes_by) continue;
-          g.d_k[j * d + c] += in_d_k *
-                              (is(MistakeKind::kProbsInDk) ? p : d_s) *
-                              x.q[row * d + c];
+          g.d_k[j * d + c] += in_d_k * (is(MistakeKind::kProbsInDk) ? p : d_s) * x.q[row * d + c];
           if (is(MistakeKind::kProbsNotTransposed)) {
             if (i >= x.length_k || j >= x.length_q) continue;
-            g.d_v[i * d + c] +=
-                weight * x.d_o[(head * x.length_q + j) * d + c];
+            g.d_v[i * d + c] += weight * x.d_o[(head * x.length_q + j) * d + c];
           } else if (d_o != nullptr) {
-            g.d_v[j * d + c] +=
-                (is(MistakeKind::kScaleInDv) ? x.scale : 1) * weight * d_o[c];
+            g.d_v[j * d + c] += (is(MistakeKind::kScaleInDv) ? x.scale : 1) * weight * d_o[c];
           }
         }
       }
@@ -155,9 +139,9 @@ struct Told {
 /// @param x    the problem
 /// @param part which gradient
 /// @param told mistakes, in the order in which they are tried
-inline std::vector<classroom::Mistake> mistakes_of(
-    const Problem& x, std::vector<double> Gradients::*part,
-    std::initializer_list<Told> told) {
+inline std::vector<classroom::Mistake> mistakes_of(const Problem& x,
+                                                   std::vector<double> Gradients::*part,
+                                                   std::initializer_list<Told> told) {
   std::vector<classroom::Mistake> result;
   for (const Told& one : told) {
     result.push_back({one.says, gradients(x, one.mistake).*part});

@@ -5,8 +5,7 @@
 namespace fa::FA_TARGET {
 
 template <>
-void __launch_bounds__(256)
-    backward_keys<32>(AttentionGradient<float>) = delete;
+void __launch_bounds__(256) backward_keys<32>(AttentionGradient<float>) = delete;
 
 }  // namespace fa::FA_TARGET
 
@@ -21,8 +20,7 @@ FA_ENTRY(run, [](const plain::Problem& x) {
   std::pair<Seen, plain::Gradients> result;
   result.first = watch([&] {
     const plain::OnDevice device(x);
-    launch(fa::FA_TARGET::student::backward_keys<32>,
-           plain::tile_launch(x.length_k, 1), device.a);
+    launch(fa::FA_TARGET::student::backward_keys<32>, plain::tile_launch(x.length_k, 1), device.a);
     result.second = device.gradients();
   });
   return result;

@@ -6,11 +6,9 @@ namespace plain = fa::backward::plain;
 using M = fa::Matrix<double>;
 using Numbers = std::vector<double>;
 
-FA_ENTRY(recompute, [](const plain::Problem& x, const Numbers& lse,
-                       const Numbers& delta,
+FA_ENTRY(recompute, [](const plain::Problem& x, const Numbers& lse, const Numbers& delta,
                        const std::vector<std::uint8_t>& keep, double factor,
-                       const student::Range& queries,
-                       const student::Range& keys, const M& s,
+                       const student::Range& queries, const student::Range& keys, const M& s,
                        const M& d_o_v) {
   const auto rows = [&](const Numbers& from, int length) {
     return fa::View<const double, 2>(from.data(), {length, x.head_dim});
@@ -23,8 +21,7 @@ FA_ENTRY(recompute, [](const plain::Problem& x, const Numbers& lse,
       fa::View<const double, 1>(lse.data(), {x.length_q}),
       fa::View<const double, 1>(delta.data(), {x.length_q}),
       keep.empty() ? fa::View<const std::uint8_t, 2>()
-                   : fa::View<const std::uint8_t, 2>(
-                         keep.data(), {x.length_q, x.length_k}),
+                   : fa::View<const std::uint8_t, 2>(keep.data(), {x.length_q, x.length_k}),
       x.scale,
       factor,
       x.causal};

@@ -29,7 +29,7 @@ struct Element {
   double s;           // scaled, not masked
   double lse, delta;  // of the query
   double d_o_v, z;    // dropout's factor is not in d_o_v
-  bool seen;          // and the query is not blind
+  bool seen;          // and the query sees a key
   double p() const { return seen ? std::exp(s - lse) : 0; }
 };
 
@@ -39,16 +39,14 @@ double right_d_s(const Element& e) {
   return e.p() * (e.d_o_v * e.z - e.delta);
 }
 
-void grade(plain::Problem x, const Range& queries, const Range& keys,
-           double level = 0) {
+void grade(plain::Problem x, const Range& queries, const Range& keys, double level = 0) {
   if (level != 0) {
     // One column of Q and of K makes all scores about this large.
     for (int i = 0; i < x.length_q; ++i) {
       x.q[i * x.head_dim] = level / x.scale;
     }
     for (int j = 0; j < x.length_k; ++j) x.k[j * x.head_dim] = 1;
-    x.k[(x.length_k - 2) * x.head_dim] =
-        2;  // the first queries do not see it
+    x.k[(x.length_k - 2) * x.head_dim] = 2;  // the first queries do not see it
   }
   const plain::Forward y = plain::forward(x);
   const int d = x.head_dim;
@@ -65,9 +63,7 @@ void grade(plain::Problem x, const Range& queries, const Range& keys,
   }
   const auto dropped = factor > 1;
   const auto element = [&](int i, int j) {
-    Element e{
-        i, j,    int(queries.begin) + i, int(keys.begin) + j, 0, 0, 0, 0,
-        0, false};
+    Element e{i, j, int(queries.begin) + i, int(keys.begin) + j, 0, 0, 0, 0, 0, false};
     e.s = x.scale * plain::product(x, 0, e.query, e.key);
     e.lse = lse[e.query];
     e.delta = delta[e.query];
@@ -78,21 +74,18 @@ void grade(plain::Problem x, const Range& queries, const Range& keys,
     e.seen = x.sees(e.query, e.key) && !std::isinf(e.lse);
     return e;
   };
-  const int height = int(queries.end - queries.begin),
-            width = int(keys.end - keys.begin);
+  const int height = int(queries.end - queries.begin), width = int(keys.end - keys.begin);
   const auto by = [&](const Formula& formula) {
     std::vector<double> result;
     for (int i = 0; i < height; ++i) {
-      for (int j = 0; j < width; ++j)
-        result.push_back(formula(element(i, j)));
+      for (int j = 0; j < width; ++j) result.push_back(formula(element(i, j)));
     }
     return result;
   };
   const std::string where = fmt::format(
-      "queries {} to {} of {}, keys {} to {} of {}{}{}{}", queries.begin,
-      queries.end - 1, x.length_q, keys.begin, keys.end - 1, x.length_k,
-      x.causal ? ", causal" : "", dropped ? ", dropout" : "",
-      level == 0 ? "" : fmt::format(", scores around {}", level));
+      "queries {} to {} of {}, keys {} to {} of {}{}{}{}", queries.begin, queries.end - 1,
+      x.length_q, keys.begin, keys.end - 1, x.length_k, x.causal ? ", causal" : "",
+      dropped ? ", dropout" : "", level == 0 ? "" : fmt::format(", scores around {}", level));
 
   M scores(height, width), d_o_v(height, width);
   for (int i = 0; i < height; ++i) {
@@ -102,101 +95,69 @@ void grade(plain::Problem x, const Range& queries, const Range& keys,
     }
   }
   if (!dropped) keep.clear();
-  const auto tile = call<Tile>("recompute", x, lse, delta, keep, factor,
-                               queries, keys, scores, d_o_v);
+  const auto tile =
+      call<Tile>("recompute", x, lse, delta, keep, factor, queries, keys, scores, d_o_v);
   const auto numbers = [](const M& m) {
     return std::vector<double>(m.data(), m.data() + m.size());
   };
   if (level != 0) {
-    require(agree(numbers(tile.p_kept),
-                  by([](const Element& e) { return e.p() * e.z; }), 1e-11),
-            "e^s and e^LSE alone are 0 or infinite here, and e^(s - LSE) is "
-            "neither; what is masked is 0 by the mask, not by a small score "
-            "(case: " +
+    require(agree(numbers(tile.p_kept), by([](const Element& e) { return e.p() * e.z; }), 1e-11),
+            "e^s and e^LSE alone are 0 or infinite here, and e^(s - LSE) is neither; what is "
+            "masked is 0 by the mask, not by a small score (case: " +
                 where + ")");
   }
   check(
-      {"p_kept", numbers(tile.p_kept), width},
-      by([](const Element& e) { return e.p() * e.z; }), 1e-12,
-      {{"P is zero: nothing was computed",
-        by([](const Element&) { return 0.0; })},
+      {"p_kept", numbers(tile.p_kept), width}, by([](const Element& e) { return e.p() * e.z; }),
+      1e-12,
+      {{"P is zero: nothing was computed", by([](const Element&) { return 0.0; })},
        {"LSE is a natural logarithm: the exponential is e^x, not 2^x",
-        by([](const Element& e) {
-          return e.seen ? std::exp2(e.s - e.lse) * e.z : 0;
-        })},
-       {"these are e^s: LSE was left out", by([](const Element& e) {
-          return e.seen ? std::exp(e.s) * e.z : 0;
-        })},
-       {"the exponentials are divided by LSE; it is a logarithm, and is "
-        "subtracted in the exponent",
-        by([](const Element& e) {
-          return e.seen ? std::exp(e.s) / e.lse * e.z : 0;
-        })},
+        by([](const Element& e) { return e.seen ? std::exp2(e.s - e.lse) * e.z : 0; })},
+       {"these are e^s: LSE was left out",
+        by([](const Element& e) { return e.seen ? std::exp(e.s) * e.z : 0; })},
+       {"the exponentials are divided by LSE; it is a logarithm, and is subtracted in the exponent",
+        by([](const Element& e) { return e.seen ? std::exp(e.s) / e.lse * e.z : 0; })},
        {"S is scaled already; here the scale is in it twice",
+        by([&](const Element& e) { return e.seen ? std::exp(x.scale * e.s - e.lse) * e.z : 0; })},
+       {"LSE of row i of the head: row i of the tile is query queries.begin + i",
         by([&](const Element& e) {
-          return e.seen ? std::exp(x.scale * e.s - e.lse) * e.z : 0;
+          return x.sees(e.query, e.key) && !std::isinf(lse[e.i]) ? std::exp(e.s - lse[e.i]) * e.z
+                                                                 : 0;
         })},
-       {"LSE of row i of the head: row i of the tile is query queries.begin "
-        "+ i",
+       {"the mask was asked about row i and column j of the tile; it wants numbers in the head",
         by([&](const Element& e) {
-          return x.sees(e.query, e.key) && !std::isinf(lse[e.i])
-                     ? std::exp(e.s - lse[e.i]) * e.z
-                     : 0;
+          return x.sees(e.i, e.j) && !std::isinf(e.lse) ? std::exp(e.s - e.lse) * e.z : 0;
         })},
-       {"the mask was asked about row i and column j of the tile; it wants "
-        "numbers in the head",
-        by([&](const Element& e) {
-          return x.sees(e.i, e.j) && !std::isinf(e.lse)
-                     ? std::exp(e.s - e.lse) * e.z
-                     : 0;
-        })},
-       {"a row that sees no key: its LSE is -infinity, and e^(s - LSE) is "
-        "infinite where 0 is meant",
+       {"a row that sees no key: its LSE is -infinity, and e^(s - LSE) is infinite where 0 is "
+        "meant",
         by([&](const Element& e) {
           if (!std::isinf(e.lse)) return e.p() * e.z;
           return e.z == 0 ? kNan : -e.lse;
         })},
        {"masked keys have a probability above 0: the mask was forgotten",
-        by([&](const Element& e) {
-          return std::isinf(e.lse) ? 0 : std::exp(e.s - e.lse) * e.z;
-        })},
-       {"p_kept is P without dropout: dV is made of the probabilities that O "
-        "was "
-        "made of",
+        by([&](const Element& e) { return std::isinf(e.lse) ? 0 : std::exp(e.s - e.lse) * e.z; })},
+       {"p_kept is P without dropout: dV is made of the probabilities that O was made of",
         by([](const Element& e) { return e.p(); })}},
       where);
-  check(
-      {"d_s", numbers(tile.d_s), width}, by(right_d_s), 1e-12,
-      {{"dS is zero: nothing was computed",
-        by([](const Element&) { return 0.0; })},
-       {"delta was left out: dS is P * (dP - delta), elementwise",
-        by([](const Element& e) { return e.p() * e.d_o_v * e.z; })},
-       {"delta was added; it is subtracted", by([](const Element& e) {
-          return e.p() * (e.d_o_v * e.z + e.delta);
-        })},
-       {"delta was subtracted after the product with P",
-        by([](const Element& e) { return e.p() * e.d_o_v * e.z - e.delta; })},
-       {"delta of row i of the head: row i of the tile is query "
-        "queries.begin + i",
-        by([&](const Element& e) {
-          return e.p() * (e.d_o_v * e.z - delta[e.i]);
-        })},
-       {"the scale is not multiplied in here: dQ and dK get it at the end",
-        by([&](const Element& e) { return x.scale * right_d_s(e); })},
-       {"dP without dropout: a dropped probability passes no gradient on, "
-        "and a "
-        "kept one its factor",
-        by([](const Element& e) { return e.p() * (e.d_o_v - e.delta); })},
-       {"dropout is in dS twice: the P before the bracket is the one before "
-        "dropout",
-        by([](const Element& e) {
-          return e.p() * e.z * (e.d_o_v * e.z - e.delta);
-        })},
-       {"delta was dropped, too: dropout's factor belongs to dP only",
-        by([](const Element& e) {
-          return e.p() * e.z * (e.d_o_v - e.delta);
-        })}},
-      where);
+  check({"d_s", numbers(tile.d_s), width}, by(right_d_s), 1e-12,
+        {{"dS is zero: nothing was computed", by([](const Element&) { return 0.0; })},
+         {"delta was left out: dS is P * (dP - delta), elementwise",
+          by([](const Element& e) { return e.p() * e.d_o_v * e.z; })},
+         {"delta was added; it is subtracted",
+          by([](const Element& e) { return e.p() * (e.d_o_v * e.z + e.delta); })},
+         {"delta was subtracted after the product with P",
+          by([](const Element& e) { return e.p() * e.d_o_v * e.z - e.delta; })},
+         {"delta of row i of the head: row i of the tile is query queries.begin + i",
+          by([&](const Element& e) { return e.p() * (e.d_o_v * e.z - delta[e.i]); })},
+         {"the scale is not multiplied in here: dQ and dK get it at the end",
+          by([&](const Element& e) { return x.scale * right_d_s(e); })},
+         {"dP without dropout: a dropped probability passes no gradient on, and a kept one its "
+          "factor",
+          by([](const Element& e) { return e.p() * (e.d_o_v - e.delta); })},
+         {"dropout is in dS twice: the P before the bracket is the one before dropout",
+          by([](const Element& e) { return e.p() * e.z * (e.d_o_v * e.z - e.delta); })},
+         {"delta was dropped, too: dropout's factor belongs to dP only",
+          by([](const Element& e) { return e.p() * e.z * (e.d_o_v - e.delta); })}},
+        where);
 }
 
 }  // namespace
@@ -210,8 +171,8 @@ FA_STAGE(odd) {
   const plain::Problem causal = plain::random_problem(1, 5, 8, 4, true);
   grade(causal, {2, 5}, {1, 7});
   grade(causal, {0, 1}, {0, 1});
-  const plain::Problem blind = plain::random_problem(1, 7, 4, 3, true);
-  grade(blind, {2, 6}, {0, 3});
+  const plain::Problem fully_masked = plain::random_problem(1, 7, 4, 3, true);
+  grade(fully_masked, {2, 6}, {0, 3});
   const plain::Problem drops = plain::random_problem(1, 6, 6, 3, true, 0.4);
   grade(drops, {0, 3}, {0, 3});
   grade(drops, {3, 6}, {1, 6});

@@ -5,8 +5,8 @@ using namespace fa::classroom;
 using namespace fa::FA_TARGET;
 
 // Launches with the same workspace; what is in sums after the last one, and in the semaphores.
-FA_ENTRY(run, [](const std::vector<float>& parts, int blocks, int tiles,
-                 bool causal, int launches) {
+FA_ENTRY(run, [](const std::vector<float>& parts, int blocks, int tiles, bool causal,
+                 int launches) {
   Launched result;
   result.seen = watch([&] {
     const auto in = on_device(parts);
@@ -15,9 +15,8 @@ FA_ENTRY(run, [](const std::vector<float>& parts, int blocks, int tiles,
     semaphores.upload(counts.data());
     for (int i = 0; i < launches; ++i) {
       DeviceBuffer<float> sums(std::int64_t{tiles} * kWarp);
-      launch(fa::FA_TARGET::student::add_in_order,
-             {{static_cast<unsigned>(blocks)}, {kWarp}}, in.data(),
-             sums.data(), semaphores.data(), tiles, causal);
+      launch(fa::FA_TARGET::student::add_in_order, {{static_cast<unsigned>(blocks)}, {kWarp}},
+             in.data(), sums.data(), semaphores.data(), tiles, causal);
       result.out = from_device(sums);
       semaphores.download(counts.data());
       for (const unsigned x : counts) result.out.push_back(x);

@@ -8,15 +8,13 @@ namespace {
 constexpr int kWarp = 32;
 
 std::vector<Reason> reasons(const Seen& seen, int tiles) {
-  const std::string semaphores =
-      fmt::format("of a buffer of {} bytes", tiles * sizeof(unsigned));
+  const std::string semaphores = fmt::format("of a buffer of {} bytes", tiles * sizeof(unsigned));
   const bool of_semaphores =
       std::any_of(seen.report.findings.begin(), seen.report.findings.end(),
                   [&](const fa::lab::Finding& finding) {
                     std::string message = finding.message;
                     std::replace(message.begin(), message.end(), '\n', ' ');
-                    return finding.kind == "race" &&
-                           message.find(semaphores) != std::string::npos;
+                    return finding.kind == "race" && message.find(semaphores) != std::string::npos;
                   });
   return {
       {"barrier", "some lanes never come to a barrier"},
@@ -24,19 +22,17 @@ std::vector<Reason> reasons(const Seen& seen, int tiles) {
       {"unwritten", "a sum is read before any block has stored it"},
       {"race",
        of_semaphores
-           ? "a semaphore is used by a plain load or store: load_acquire() "
-             "and atomicAdd() are what the task allows. By the rules of PTX "
-             "a lane that has seen the last value with load_acquire() may "
-             "reset it with a plain store; by those of C++ that is a race, "
-             "and so it is in the lab"
-           : "two blocks use the same sum and nothing orders them: the order "
-             "takes a wait with load_acquire(), and a release behind "
-             "__threadfence() when all lanes have written"}};
+           ? "a semaphore is used by a plain load or store: load_acquire() and atomicAdd() are "
+             "what the task allows. By the rules of PTX a lane that has seen the last value with "
+             "load_acquire() may reset it with a plain store; by those of C++ that is a race, and "
+             "so it is in the lab"
+           : "two blocks use the same sum and nothing orders them: the order takes a wait with "
+             "load_acquire(), and a release behind __threadfence() when all lanes have written"}};
 }
 
 // The sums, added in the order of the blocks.
-std::vector<double> sums(const std::vector<float>& parts, int blocks,
-                         int tiles, bool causal, bool unmasked = false) {
+std::vector<double> sums(const std::vector<float>& parts, int blocks, int tiles, bool causal,
+                         bool unmasked = false) {
   std::vector<double> result;
   for (int tile = 0; tile < tiles; ++tile) {
     for (int lane = 0; lane < kWarp; ++lane) {
@@ -44,8 +40,7 @@ std::vector<double> sums(const std::vector<float>& parts, int blocks,
       bool first = true;
       for (int block = 0; block < blocks; ++block) {
         if (causal && !unmasked && block > tile) continue;
-        const float part = parts[static_cast<std::size_t>(
-            (block * tiles + tile) * kWarp + lane)];
+        const float part = parts[static_cast<std::size_t>((block * tiles + tile) * kWarp + lane)];
         sum = first ? part : sum + part;
         first = false;
       }
@@ -61,27 +56,23 @@ void grade(int blocks, int tiles, bool causal) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     parts[i] *= static_cast<float>(1 + i % 7 * 100);
   }
-  const std::string where =
-      fmt::format("{} blocks of keys, {} tiles of queries{}", blocks, tiles,
-                  causal ? ", causal" : "");
+  const std::string where = fmt::format("{} blocks of keys, {} tiles of queries{}", blocks, tiles,
+                                        causal ? ", causal" : "");
   const auto right = sums(parts, blocks, tiles, causal);
   const auto size = static_cast<std::ptrdiff_t>(right.size());
   for (const int launches : {1, 2}) {
-    const auto launched =
-        call<Launched>("run", parts, blocks, tiles, causal, launches);
+    const auto launched = call<Launched>("run", parts, blocks, tiles, causal, launches);
     const auto begin = launched.out.begin();
     check_result(
-        launched.seen, reasons(launched.seen, tiles),
-        {"sums", {begin, begin + size}, kWarp}, right, 0,
+        launched.seen, reasons(launched.seen, tiles), {"sums", {begin, begin + size}, kWarp}, right,
+        0,
         {{"nothing was written", std::vector<double>(right.size(), NAN)},
-         {"blocks add to tiles that do not see them",
-          sums(parts, blocks, tiles, causal, true)}},
+         {"blocks add to tiles that do not see them", sums(parts, blocks, tiles, causal, true)}},
         fmt::format("{}, launch {}", where, launches));
     for (std::ptrdiff_t i = 0; i < tiles; ++i) {
-      require(begin[size + i] == 0,
-              fmt::format("after the launch the semaphore of tile {} is {}, "
-                          "and the next launch needs 0 (case: {})",
-                          i, begin[size + i], where));
+      require(begin[size + i] == 0, fmt::format("after the launch the semaphore of tile {} is {}, "
+                                                "and the next launch needs 0 (case: {})",
+                                                i, begin[size + i], where));
     }
     // Equal bits by chance are not enough.
     if (found(launched.seen, "race")) {

@@ -14,9 +14,7 @@ constexpr int kQueries = 32, kColumns = 64;
 struct Register {
   int warp, j, lane, value;
 
-  int query(int warp_rows = 2) const {
-    return 16 * (warp % warp_rows) + lane / 4 + value / 2 * 8;
-  }
+  int query(int warp_rows = 2) const { return 16 * (warp % warp_rows) + lane / 4 + value / 2 * 8; }
   int column(int warp_rows = 2) const {
     return 32 * (warp / warp_rows) + 8 * j + lane % 4 * 2 + value % 2;
   }
@@ -29,18 +27,15 @@ using Rule = std::function<std::array<int, 3>(const Register&)>;
 std::vector<double> places(const Rule& rule) {
   std::vector<double> result(kQueries * kColumns, -1);
   for (int i = 0; i < kQueries * kColumns; ++i) {
-    const auto [query, column, place] =
-        rule({i / 512, i / 128 % 4, i / 4 % 32, i % 4});
-    result[static_cast<std::size_t>(query % 32 * kColumns + column % 64)] =
-        place;
+    const auto [query, column, place] = rule({i / 512, i / 128 % 4, i / 4 % 32, i % 4});
+    result[static_cast<std::size_t>(query % 32 * kColumns + column % 64)] = place;
   }
   return result;
 }
 std::vector<double> elements(const Rule& rule) {
   std::vector<double> result(2 * kQueries * kColumns, -1);
   for (int i = 0; i < kQueries * kColumns; ++i) {
-    const auto [query, column, place] =
-        rule({i / 512, i / 128 % 4, i / 4 % 32, i % 4});
+    const auto [query, column, place] = rule({i / 512, i / 128 % 4, i / 4 % 32, i % 4});
     result[static_cast<std::size_t>(2 * place)] = query;
     result[static_cast<std::size_t>(2 * place + 1)] = column;
   }
@@ -56,38 +51,30 @@ const std::vector<std::pair<std::string, Rule>> kWrong = {
      [](const Register& r) -> std::array<int, 3> {
        return {r.query(), r.column(), r.query() * kColumns + r.column()};
      }},
-    {"the warps are divided the other way: warp 1 has the next 16 queries, "
-     "not the next 32 columns",
+    {"the warps are divided the other way: warp 1 has the next 16 queries, not the next 32 columns",
      [](const Register& r) -> std::array<int, 3> {
-       const Register other{r.warp / 2 + r.warp % 2 * 2, r.j, r.lane,
-                            r.value};
+       const Register other{r.warp / 2 + r.warp % 2 * 2, r.j, r.lane, r.value};
        return {r.query(), r.column(), other.place()};
      }},
-    {"in an accumulator a lane's values 2 and 3 are in row l / 4 + 8; here "
-     "they are 8 rows and 2 columns in the wrong order",
+    {"in an accumulator a lane's values 2 and 3 are in row l / 4 + 8; here they are 8 rows and 2 "
+     "columns in the wrong order",
      [](const Register& r) -> std::array<int, 3> {
-       const Register other{r.warp, r.j, r.lane,
-                            r.value / 2 + r.value % 2 * 2};
+       const Register other{r.warp, r.j, r.lane, r.value / 2 + r.value % 2 * 2};
        return {r.query(), r.column(), other.place()};
      }},
     {"rows and columns of a lane are exchanged: row l / 4, columns 2 (l % 4)",
      [](const Register& r) -> std::array<int, 3> {
-       const Register other{r.warp, r.j, r.lane % 4 * 8 + r.lane / 4,
-                            r.value};
+       const Register other{r.warp, r.j, r.lane % 4 * 8 + r.lane / 4, r.value};
        return {r.query(), r.column(), other.place()};
      }},
-    {"a lane's four values are neighbours in memory; here the lanes are, "
-     "value "
-     "by value",
+    {"a lane's four values are neighbours in memory; here the lanes are, value by value",
      [](const Register& r) -> std::array<int, 3> {
-       return {r.query(), r.column(),
-               (r.warp * 4 + r.j) * 128 + r.value * 32 + r.lane};
+       return {r.query(), r.column(), (r.warp * 4 + r.j) * 128 + r.value * 32 + r.lane};
      }},
-    {"of a warp the accumulators follow one another, and of these the lanes; "
-     "here a lane has all its accumulators together",
+    {"of a warp the accumulators follow one another, and of these the lanes; here a lane has all "
+     "its accumulators together",
      [](const Register& r) -> std::array<int, 3> {
-       return {r.query(), r.column(),
-               (r.warp * 32 + r.lane) * 16 + r.j * 4 + r.value};
+       return {r.query(), r.column(), (r.warp * 32 + r.lane) * 16 + r.j * 4 + r.value};
      }}};
 
 void grade(const std::string& entry, const Table& table, bool by_places) {
@@ -95,10 +82,9 @@ void grade(const std::string& entry, const Table& table, bool by_places) {
   for (const auto& [says, rule] : kWrong) {
     mistakes.push_back({says, by_places ? elements(rule) : places(rule)});
   }
-  mistakes.push_back({"all elements have the same place",
-                      std::vector<double>(table.values.size(), 0.0)});
-  check(table, by_places ? elements(right) : places(right), 0, mistakes,
-        entry);
+  mistakes.push_back(
+      {"all elements have the same place", std::vector<double>(table.values.size(), 0.0)});
+  check(table, by_places ? elements(right) : places(right), 0, mistakes, entry);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "common/classroom/grader.hpp"
 
+#include <numeric>
+
 #include "common/classroom/prelude_cpu.hpp"
 
 using namespace fa::classroom;
@@ -43,167 +45,129 @@ Numbers differences(Case c, Numbers Case::*part) {
   return result;
 }
 
+// A rule for d_x[i] from g = gain d_y, n = x / r, the sum of g n over the row, and r.
+using Rule = std::function<double(double g, double n, double dot, double r, std::size_t i)>;
+// r of a row.
+using Root = std::function<double(const double* row)>;
+
+Numbers by(const Case& c, const Rule& rule, const Root& root = nullptr) {
+  Numbers result;
+  for (std::size_t first = 0; first < c.x.size(); first += c.columns()) {
+    const double r = root ? root(&c.x[first]) : c.root(first / c.columns());
+    double dot = 0;
+    for (std::size_t e = 0; e < c.columns(); ++e) {
+      dot += c.gain[e] * c.d_y[first + e] * c.x[first + e] / r;
+    }
+    for (std::size_t e = 0; e < c.columns(); ++e) {
+      const std::size_t i = first + e;
+      result.push_back(rule(c.gain[e] * c.d_y[i], c.x[i] / r, dot, r, i));
+    }
+  }
+  return result;
+}
+
+std::vector<Mistake> mistakes_of_rules(const Case& c) {
+  const auto count = static_cast<double>(c.columns());
+  const auto rule = [&](const Rule& r) { return by(c, r); };
+  const double rows = static_cast<double>(c.x.size()) / count;
+  double all = 0;  // the sums of g n of all rows
+  rule([&](double g, double n, double, double, std::size_t) {
+    all += g * n;
+    return 0.0;
+  });
+  std::vector<Mistake> mistakes = {
+      {"the gradient of x is 0", Numbers(c.x.size(), 0.0)},
+      {"r is taken to be a constant: it depends on every element of the row",
+       rule([](double g, double, double, double r, std::size_t) { return g / r; })},
+      {"the sum of g n over the row must be a mean: r has a mean of squares in it",
+       rule([](double g, double n, double dot, double r, std::size_t) {
+         return (g - n * dot) / r;
+       })},
+      {"the mean is subtracted as it is; it must be multiplied by n",
+       rule([&](double g, double, double dot, double r, std::size_t) {
+         return (g - dot / count) / r;
+       })},
+      {"the division by r is missing", rule([&](double g, double n, double dot, double,
+                                                std::size_t) { return g - n * dot / count; })},
+      {"the sign of what goes through r is wrong: a larger r makes y smaller",
+       rule([&](double g, double n, double dot, double r, std::size_t) {
+         return (g + n * dot / count) / r;
+       })},
+      {"the gain is missing from the gradient of n",
+       rule([&](double, double n, double, double r, std::size_t i) {
+         const std::size_t first = i / c.columns() * c.columns();
+         double dot = 0;
+         for (std::size_t e = first; e < first + c.columns(); ++e) dot += c.d_y[e] * c.x[e] / r;
+         return (c.d_y[i] - n * dot / count) / r;
+       })},
+      {"x is not divided by r where it is multiplied by the mean",
+       rule([&](double g, double n, double dot, double r, std::size_t) {
+         return (g - n * r * dot / count) / r;
+       })},
+      {"the gain is added to the gradient of y; it multiplies",
+       rule([&](double, double n, double dot, double r, std::size_t i) {
+         return (c.gain[i % c.columns()] + c.d_y[i] - n * dot / count) / r;
+       })}};
+  if (rows > 1) {
+    mistakes.push_back({"the mean of one row is used for another",
+                        rule([&](double g, double n, double, double r, std::size_t) {
+                          return (g - n * all / count / rows) / r;
+                        })});
+  }
+  return mistakes;
+}
+
+std::vector<Mistake> mistakes_of_roots(const Case& c) {
+  const auto count = static_cast<double>(c.columns());
+  const auto with_r = [&](const Root& root) {
+    return by(
+        c,
+        [&](double g, double n, double dot, double r, std::size_t) {
+          return (g - n * dot / count) / r;
+        },
+        root);
+  };
+  const auto squares = [&](const double* row, std::size_t first = 0) {
+    return std::inner_product(row + first, row + c.columns(), row + first, 0.0);
+  };
+  return {{"epsilon is left out of r",
+           with_r([&](const double* row) { return std::sqrt(squares(row) / count); })},
+          {"the sum of squares begins with 1, not 0", with_r([&](const double* row) {
+             return std::sqrt((1 + squares(row)) / count + c.epsilon);
+           })},
+          {"the first square is left out of r", with_r([&](const double* row) {
+             return std::sqrt(squares(row, 1) / count + c.epsilon);
+           })},
+          {"r takes the mean of the squares: their sum is divided by the number of columns",
+           with_r([&](const double* row) { return std::sqrt(squares(row) * count + c.epsilon); })},
+          {"r takes twice x, where it must take its square", with_r([&](const double* row) {
+             return std::sqrt(2 * std::accumulate(row, row + c.columns(), 0.0) / count + c.epsilon);
+           })}};
+}
+
 void grade(int rows, int columns, double size, double epsilon) {
   const auto numbers = [&](int count, std::uint64_t seed, double factor) {
     Numbers result;
     for (int i = 0; i < count; ++i) {
-      result.push_back(
-          factor * fa::random_normal(seed, static_cast<std::uint64_t>(i)));
+      result.push_back(factor * fa::random_normal(seed, static_cast<std::uint64_t>(i)));
     }
     return result;
   };
   const Case c{numbers(rows * columns, 1, size), numbers(columns, 2, 1),
                numbers(rows * columns, 3, 1), epsilon};
-  auto [d_x, d_gain] = call<std::pair<Numbers, Numbers>>(
-      "backward", c.x, c.gain, c.d_y, epsilon);
+  auto [d_x, d_gain] = call<std::pair<Numbers, Numbers>>("backward", c.x, c.gain, c.d_y, epsilon);
   Numbers right = differences(c, &Case::x);
-  const Numbers zero(c.x.size(), 0.0);
-  // (g - n * of_row(sum of g n)) / r, in different ways.
-  const auto by =
-      [&](const std::function<double(double g, double n, double dot, double r,
-                                     std::size_t i)>& rule) {
-        Numbers result;
-        for (std::size_t i = 0; i < c.x.size(); ++i) {
-          const std::size_t row = i / c.columns();
-          const double r = c.root(row);
-          double dot = 0;
-          for (std::size_t e = 0; e < c.columns(); ++e) {
-            const std::size_t at = row * c.columns() + e;
-            dot += c.gain[e] * c.d_y[at] * c.x[at] / r;
-          }
-          result.push_back(rule(c.gain[i % c.columns()] * c.d_y[i],
-                                c.x[i] / r, dot, r, i));
-        }
-        return result;
-      };
-  const double count = columns;
-  std::vector<Mistake> mistakes = {
-      {"the gradient of x is 0", zero},
-      {"r is taken to be a constant: it depends on every element of the row",
-       by([](double g, double, double, double r, std::size_t) {
-         return g / r;
-       })},
-      {"the sum of g n over the row must be a mean: r has a mean of squares "
-       "in it",
-       by([](double g, double n, double dot, double r, std::size_t) {
-         return (g - n * dot) / r;
-       })},
-      {"the mean is subtracted as it is; it must be multiplied by n",
-       by([&](double g, double, double dot, double r, std::size_t) {
-         return (g - dot / count) / r;
-       })},
-      {"the division by r is missing",
-       by([&](double g, double n, double dot, double, std::size_t) {
-         return g - n * dot / count;
-       })},
-      {"the sign of what goes through r is wrong: a larger r makes y smaller",
-       by([&](double g, double n, double dot, double r, std::size_t) {
-         return (g + n * dot / count) / r;
-       })},
-      {"the gain is missing from the gradient of n",
-       by([&](double, double n, double, double r, std::size_t i) {
-         const std::size_t row = i / c.columns();
-         double dot = 0;
-         for (std::size_t e = 0; e < c.columns(); ++e) {
-           dot +=
-               c.d_y[row * c.columns() + e] * c.x[row * c.columns() + e] / r;
-         }
-         return (c.d_y[i] - n * dot / count) / r;
-       })},
-      {"x is not divided by r where it is multiplied by the mean",
-       by([&](double g, double n, double dot, double r, std::size_t) {
-         return (g - n * r * dot / count) / r;
-       })}};
-  mistakes.push_back(
-      {"epsilon is left out of r",
-       by([&](double, double, double, double r, std::size_t i) {
-         const double bare = std::sqrt(r * r - c.epsilon);
-         const std::size_t row = i / c.columns();
-         double dot = 0;
-         for (std::size_t e = 0; e < c.columns(); ++e) {
-           const std::size_t at = row * c.columns() + e;
-           dot += c.gain[e] * c.d_y[at] * c.x[at] / bare;
-         }
-         return (c.gain[i % c.columns()] * c.d_y[i] -
-                 c.x[i] / bare * dot / count) /
-                bare;
-       })});
-  // With another r, of the squares of a row.
-  const auto with_r =
-      [&](const std::function<double(const double* row)>& of_row) {
-        Numbers result;
-        for (std::size_t row = 0; row * c.columns() < c.x.size(); ++row) {
-          const double* const x = c.x.data() + row * c.columns();
-          const double* const d = c.d_y.data() + row * c.columns();
-          const double r = of_row(x);
-          double dot = 0;
-          for (std::size_t e = 0; e < c.columns(); ++e) {
-            dot += c.gain[e] * d[e] * x[e] / r;
-          }
-          for (std::size_t e = 0; e < c.columns(); ++e) {
-            result.push_back((c.gain[e] * d[e] - x[e] / r * dot / count) / r);
-          }
-        }
-        return result;
-      };
-  const auto squares = [&](const double* row, std::size_t first) {
-    double sum = 0;
-    for (std::size_t e = first; e < c.columns(); ++e) sum += row[e] * row[e];
-    return sum;
-  };
-  mistakes.push_back({"the sum of squares begins with 1, not 0",
-                      with_r([&](const double* row) {
-                        return std::sqrt((1 + squares(row, 0)) / count +
-                                         c.epsilon);
-                      })});
-  mistakes.push_back(
-      {"the first square is left out of r", with_r([&](const double* row) {
-         return std::sqrt(squares(row, 1) / count + c.epsilon);
-       })});
-  mistakes.push_back(
-      {"r takes the mean of the squares: their sum is divided by the number "
-       "of columns",
-       with_r([&](const double* row) {
-         return std::sqrt(squares(row, 0) * count + c.epsilon);
-       })});
-  mistakes.push_back({"r takes twice x, where it must take its square",
-                      with_r([&](const double* row) {
-                        double sum = 0;
-                        for (std::size_t e = 0; e < c.columns(); ++e) {
-                          sum += 2 * row[e];
-                        }
-                        return std::sqrt(sum / count + c.epsilon);
-                      })});
-  mistakes.push_back(
-      {"the gain is added to the gradient of y; it multiplies",
-       by([&](double, double n, double dot, double r, std::size_t i) {
-         return (c.gain[i % c.columns()] + c.d_y[i] - n * dot / count) / r;
-       })});
-  if (rows > 1) {
-    // The mean over all rows.
-    double all = 0;
-    by([&](double, double, double dot, double, std::size_t i) {
-      if (i % c.columns() == 0) all += dot;
-      return 0.0;
-    });
-    mistakes.push_back(
-        {"the mean of one row is used for another",
-         by([&](double g, double n, double, double r, std::size_t) {
-           return (g - n * all / count / rows) / r;
-         })});
-  }
-  const std::string where =
-      fmt::format("{} rows, {} columns, |x| about {}", rows, columns, size);
-  const double scale = 1 / size;
-  const auto scaled = [&](Numbers& list) {
-    for (double& number : list) number /= scale;
-  };
+  std::vector<Mistake> mistakes = mistakes_of_rules(c);
+  for (Mistake& mistake : mistakes_of_roots(c)) mistakes.push_back(std::move(mistake));
+  const std::string where = fmt::format("{} rows, {} columns, |x| about {}", rows, columns, size);
   require(d_x.size() == right.size(), "d_x has another size than x");
+  const auto scaled = [&](Numbers& list) {
+    for (double& number : list) number *= size;
+  };
   scaled(d_x);
   scaled(right);
   for (Mistake& mistake : mistakes) scaled(mistake.result);
-  check({"d_x", d_x, columns}, right, 1e-6, mistakes,
-        where + ", d_x times it");
+  check({"d_x", d_x, columns}, right, 1e-6, mistakes, where + ", d_x times it");
   Numbers last(c.gain.size()), undivided(c.gain.size()), added(c.gain.size());
   for (std::size_t i = 0; i < c.x.size(); ++i) {
     last[i % c.columns()] = c.d_y[i] * c.x[i] / c.root(i / c.columns());

@@ -57,8 +57,7 @@ void grade(double spread, double scale, double cap, int keys, int visible) {
   std::vector<double> p, d_product, right;
   for (int j = 0; j < keys; ++j) {
     const auto [weight, gradient] = call<std::pair<double, double>>(
-        "backward", row.products[j], scale, cap, bool{row.seen[j]}, lse,
-        row.d_p[j], delta);
+        "backward", row.products[j], scale, cap, bool{row.seen[j]}, lse, row.d_p[j], delta);
     p.push_back(weight);
     d_product.push_back(gradient);
     Row moved = row;
@@ -70,75 +69,54 @@ void grade(double spread, double scale, double cap, int keys, int visible) {
   }
   const std::vector<double> weights = row.weights();
   // Results by a formula of scaled and capped score, weight and gradient.
-  using Formula =
-      std::function<double(double s, double c, double p, double d)>;
+  using Formula = std::function<double(double s, double c, double p, double d)>;
   const auto by = [&](const Formula& formula) {
     std::vector<double> result;
     for (int j = 0; j < keys; ++j) {
-      result.push_back(row.seen[j] ? formula(scale * row.products[j],
-                                             row.score(row.products[j]),
+      result.push_back(row.seen[j] ? formula(scale * row.products[j], row.score(row.products[j]),
                                              weights[j], row.d_p[j])
                                    : 0);
     }
     return result;
   };
-  const std::string where = fmt::format(
-      "{} keys, {} of them seen, scale {}, cap {}, products of "
-      "size {}",
-      keys, visible, scale, cap, spread);
+  const std::string where =
+      fmt::format("{} keys, {} of them seen, scale {}, cap {}, products of size {}", keys, visible,
+                  scale, cap, spread);
   std::vector<double> hidden_too = weights;
   for (int j = visible; j < keys; ++j) {
     hidden_too[j] = std::exp(row.score(row.products[j]) - lse);
   }
   std::vector<Mistake> of_weights{
-      {"masked keys have a probability above 0: the mask was forgotten",
-       hidden_too},
+      {"masked keys have a probability above 0: the mask was forgotten", hidden_too},
       {"the cap is not there: the LSE belongs to capped scores",
-       by([&](double s, double, double, double) {
-         return std::exp(s - lse);
-       })},
-      {"tanh was taken of the score itself: it is scaled / cap that goes "
-       "into "
-       "it",
-       by([&](double s, double, double, double) {
-         return std::exp(cap * std::tanh(s) - lse);
-       })},
-      {"the product was capped before it was scaled",
-       by([&](double s, double, double, double) {
+       by([&](double s, double, double, double) { return std::exp(s - lse); })},
+      {"tanh was taken of the score itself: it is scaled / cap that goes into it",
+       by([&](double s, double, double, double) { return std::exp(cap * std::tanh(s) - lse); })},
+      {"the product was capped before it was scaled", by([&](double s, double, double, double) {
          return std::exp(scale * cap * std::tanh(s / scale / cap) - lse);
        })},
       {"tanh is between -1 and 1: it is multiplied by the cap",
-       by([&](double s, double, double, double) {
-         return std::exp(std::tanh(s / cap) - lse);
-       })},
-      {"a hard cap, where a soft one is asked for",
-       by([&](double s, double, double, double) {
+       by([&](double s, double, double, double) { return std::exp(std::tanh(s / cap) - lse); })},
+      {"a hard cap, where a soft one is asked for", by([&](double s, double, double, double) {
          return std::exp(std::clamp(s, -cap, cap) - lse);
        })}};
   const std::string none =
-      "a cap of 0 means that there is none: nothing is multiplied by it, and "
-      "nothing divided";
-  const auto not_a_number = by([](double, double, double, double) {
-    return std::numeric_limits<double>::quiet_NaN();
-  });
+      "a cap of 0 means that there is none: nothing is multiplied by it, and nothing divided";
+  const auto not_a_number =
+      by([](double, double, double, double) { return std::numeric_limits<double>::quiet_NaN(); });
   if (cap == 0) {
-    of_weights = {{none, by([&](double, double, double, double) {
-                     return std::exp(-lse);
-                   })},
+    of_weights = {{none, by([&](double, double, double, double) { return std::exp(-lse); })},
                   {none, not_a_number}};
   }
   check({"p", p, keys}, weights, 1e-9, of_weights, where);
   std::vector<Mistake> of_products{
       {"the derivative of the cap is left out",
-       by([&](double, double, double w, double d) {
-         return scale * w * (d - delta);
-       })},
+       by([&](double, double, double w, double d) { return scale * w * (d - delta); })},
       {"the factor is 1 - tanh^2, and tanh is capped / cap, not capped",
        by([&](double, double c, double w, double d) {
          return scale * w * (d - delta) * (1 - c * c);
        })},
-      {"the cap in front and the cap inside of tanh cancel; here only one "
-       "of them was taken",
+      {"the cap in front and the cap inside of tanh cancel; here only one of them was taken",
        by([&](double, double c, double w, double d) {
          return scale * w * (d - delta) * (1 - c / cap * (c / cap)) * cap;
        })},
@@ -155,17 +133,15 @@ void grade(double spread, double scale, double cap, int keys, int visible) {
        by([&](double, double c, double w, double d) {
          return w * (d - delta) * (1 - c / cap * (c / cap));
        })},
-      {"the derivative of the cap belongs to delta, too: it multiplies the "
-       "whole bracket",
+      {"the derivative of the cap belongs to delta, too: it multiplies the whole bracket",
        by([&](double, double c, double w, double d) {
          return scale * w * (d * (1 - c / cap * (c / cap)) - delta);
        })}};
   if (cap == 0) {
-    of_products = {{none, not_a_number},
-                   {none, by([&](double, double c, double w, double d) {
-                      return scale * w * (d - delta) *
-                             (1 - c / cap * (c / cap));
-                    })}};
+    of_products = {{none, not_a_number}, {none, by([&](double, double c, double w, double d) {
+                                            return scale * w * (d - delta) *
+                                                   (1 - c / cap * (c / cap));
+                                          })}};
   }
   check({"d_product", d_product, keys}, right, 1e-7, of_products, where);
 }

@@ -11,8 +11,7 @@ FA_ENTRY(run, [](const plain::Problem& x) {
   std::pair<Seen, plain::Gradients> result;
   result.first = watch([&] {
     const plain::OnDevice device(x);
-    launch(window_keys, plain::tile_launch(x.length_k, 1),
-           WindowGradient{device.a, x.window});
+    launch(window_keys, plain::tile_launch(x.length_k, 1), WindowGradient{device.a, x.window});
     result.second = device.gradients();
   });
   return result;

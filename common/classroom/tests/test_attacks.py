@@ -8,8 +8,8 @@ import time
 import unittest
 import unittest.mock
 
-from common.classroom import grading, sandbox
-from common.classroom.tests.support import exercise, toolchain
+from common.classroom import grading, sandbox, stage, toolchain
+from common.classroom.tests import support
 
 STEP = "    const auto m = std::max(x.m, s);\n"  # inside the solution's function
 
@@ -26,14 +26,14 @@ class Attacks(unittest.TestCase):
         patch = unittest.mock.patch.object(tempfile, "tempdir", str(cls.own))
         patch.start()
         cls.addClassCleanup(patch.stop)
-        cls.tools = toolchain()
-        cls.one_step = exercise("03_one_step")
+        cls.tools = support.toolchain()
+        cls.one_step = support.exercise("03_one_step")
         cls.layers = "\n".join(sandbox.layers(cls.tools.confine))
-        cls.usual, grading.RUN.seconds = grading.RUN.seconds, 2
+        cls.usual, stage.RUN.seconds = stage.RUN.seconds, 2
 
     @classmethod
     def tearDownClass(cls):
-        grading.RUN.seconds = cls.usual
+        stage.RUN.seconds = cls.usual
 
     def attack(self, code, headers="", outside=""):
         """Grades the right solution with `code` put into it."""
@@ -52,24 +52,24 @@ class Attacks(unittest.TestCase):
     def test_without_an_attack_it_passes(self):
         self.assertTrue(all(result.passed for result in self.attack("")))
 
-    def test_an_endless_loop_is_ended_and_named(self):
+    def test_an_endless_loop_is_killed_and_its_line_named(self):
         result = self.easy("volatile bool on = true; while (on) {}")
         self.assertEqual(result.verdict, "refused")
         self.assertRegex(result.message, r"still running after 2 seconds at one_step\.hpp:\d+")
         self.assertLess(result.seconds, 12)
 
-    def test_a_sleeping_program_is_ended(self):
+    def test_a_sleeping_program_is_killed(self):
         result = self.easy("for (;;) pause();", "#include <unistd.h>")
         self.assertEqual(result.verdict, "refused")
         self.assertIn("still running", result.message)
         self.assertLess(result.seconds, 15)
 
-    def test_a_hundred_gigabytes_are_not_given(self):
+    def test_an_allocation_of_a_hundred_gigabytes_is_refused(self):
         result = self.easy("volatile char* p = new char[100'000'000'000]; p[0] = 1;")
         self.assertEqual(result.verdict, "refused")
         self.assertIn("memory", result.message)
 
-    def test_memory_taken_bit_by_bit_ends_as_well(self):
+    def test_many_small_allocations_are_refused(self):
         result = self.easy(
             "for (;;) { char* p = (char*)malloc(1 << 24); if (!p) throw std::bad_alloc(); "
             "memset(p, 1, 1 << 24); }",
@@ -105,7 +105,7 @@ class Attacks(unittest.TestCase):
             self.assertEqual(victim.read_text(), "mine")
             self.assertEqual(os.listdir(folder), ["marks.json"])
 
-    def test_its_own_folder_it_may_use(self):
+    def test_it_can_write_to_its_own_folder(self):
         results = self.attack(
             'FILE* f = fopen("notes", "w"); if (!f) throw 1; fclose(f);', "#include <cstdio>"
         )
@@ -146,7 +146,7 @@ class Attacks(unittest.TestCase):
         )
         self.assertEqual(result.verdict, "refused")
 
-    def test_a_main_of_its_own_is_one_too_many(self):
+    def test_a_second_main_does_not_link(self):
         result = self.attack("", outside="int main() { return 0; }")[0]
         self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
 
@@ -161,6 +161,7 @@ class Attacks(unittest.TestCase):
         root = self.one_step.root
         for name in (
             f"{folder}/frame.txt",
+            f"{folder}/cases.txt",
             f"{folder}/grader.cpp",
             f"{root}/{folder}/frame.txt",
             f"../../../..{root}/{folder}/frame.txt",
@@ -179,7 +180,7 @@ class Attacks(unittest.TestCase):
             self.skipTest("no Landlock here")
         self.assertEqual(self.gives_no_marks(code + self.one_step.start())[0].verdict, "refused")
 
-    def test_what_it_calls_check_and_require_is_its_own_affair(self):
+    def test_macros_named_like_the_graders_functions_have_no_effect(self):
         macros = "".join(
             f"#define {name}(...) void()\n"
             for name in ("check", "require", "refuse", "note", "send", "call", "agree")
@@ -218,7 +219,7 @@ class Attacks(unittest.TestCase):
             self.assertEqual(result.verdict, "refused")
             self.assertIn("exited with status 0 before", result.message)
 
-    def test_results_of_its_own_are_compared_as_any_other(self):
+    def test_forged_results_are_compared_like_any_other(self):
         # The protocol of calls: a result is numbers, and zeros are wrong ones.
         code = """
             #include <cstdint>
@@ -236,7 +237,7 @@ class Attacks(unittest.TestCase):
         """
         self.gives_no_marks(self.one_step.start() + code)
 
-    def test_it_sees_neither_memory_nor_files_of_the_grader(self):
+    def test_it_cannot_reach_memory_or_files_of_the_grader(self):
         code = """
             #include <cstdio>
             #include <cstdlib>
@@ -270,7 +271,7 @@ class Attacks(unittest.TestCase):
         )
         self.assertTrue(all(result.passed for result in results), [r.message for r in results])
 
-    def test_what_it_can_read_while_it_runs_is_not_the_course(self):
+    def test_a_running_program_cannot_read_the_course(self):
         if "Landlock" not in self.layers:
             self.skipTest("no Landlock here")
         path = self.one_step.folder / "frame.txt"
@@ -281,7 +282,7 @@ class Attacks(unittest.TestCase):
         self.assertTrue(all(result.passed for result in results), [r.message for r in results])
 
     def test_processes_share_one_limit_of_memory(self):
-        limit, grading.RUN.memory = grading.RUN.memory, 600
+        limit, stage.RUN.memory = stage.RUN.memory, 600
         try:
             result = self.easy(
                 "for (int i = 0; i < 4; ++i) if (fork() == 0) { "
@@ -292,12 +293,12 @@ class Attacks(unittest.TestCase):
                 "#include <cstdlib>\n#include <unistd.h>",
             )
         finally:
-            grading.RUN.memory = limit
+            stage.RUN.memory = limit
         self.assertEqual(result.verdict, "refused")
         self.assertIn("more memory", result.message)
         self.assertLess(result.seconds, 3)
 
-    def test_processes_without_end_are_ended(self):
+    def test_a_fork_bomb_is_killed(self):
         result = self.easy("for (;;) fork();", "#include <unistd.h>")
         self.assertEqual(result.verdict, "refused")
         self.assertIn("processes", result.message)
@@ -314,7 +315,7 @@ class Attacks(unittest.TestCase):
         self.assertEqual(result.verdict, "refused")
         self.assertIn("files", result.message)
 
-    def test_much_output_does_no_harm(self):
+    def test_large_output_is_discarded(self):
         results = self.attack(
             'if (once++ == 0) for (int i = 0; i < 3000000; ++i) std::puts("ten bytes");',
             "#include <cstdio>",
@@ -323,7 +324,7 @@ class Attacks(unittest.TestCase):
         self.assertTrue(all(result.passed for result in results), [r.message for r in results])
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can read more than others")
-    def test_the_compiler_shows_nothing_that_only_root_may_read(self):
+    def test_the_compiler_cannot_read_files_of_root(self):
         if not self.tools.readable:
             self.skipTest("the course itself is root's alone")
         with tempfile.NamedTemporaryFile("w", suffix=".hpp") as secret:
@@ -333,7 +334,7 @@ class Attacks(unittest.TestCase):
         self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
         self.assertNotIn("marks of the others", result.message)
 
-    def test_processes_that_it_leaves_behind_are_ended(self):
+    def test_processes_left_behind_are_killed(self):
         if "seccomp" not in self.layers:
             self.skipTest("no seccomp here")
         self.attack(
@@ -383,11 +384,11 @@ class Attacks(unittest.TestCase):
             result.message, r"\(SIGABRT\) at one_step\.hpp:\d+: an assertion failed, `i < n`"
         )
 
-    def test_what_it_throws_is_named(self):
+    def test_an_exception_is_reported(self):
         self.assertIn("it threw", self.easy("throw 7;").message)
 
-    def test_a_compiler_without_end_is_ended(self):
-        limit, grading.COMPILE.seconds = grading.COMPILE.seconds, 4
+    def test_a_compilation_without_end_is_killed(self):
+        limit, toolchain.COMPILE.seconds = toolchain.COMPILE.seconds, 4
         try:
             deep = (
                 "template <int n> struct Deep { static constexpr long value = Deep<n - 1>::value + "
@@ -399,9 +400,9 @@ class Attacks(unittest.TestCase):
                 self.assertEqual((result.name, result.verdict), ("compiles", "refused"))
                 self.assertLess(result.seconds, 20)
         finally:
-            grading.COMPILE.seconds = limit
+            toolchain.COMPILE.seconds = limit
 
-    def test_its_folder_goes_away(self):
+    def test_its_folder_is_removed(self):
         self.attack(
             'if (once++ == 0) (void)!system("mkdir -p a/b && chmod 0 a");',
             "#include <cstdlib>",

@@ -1,0 +1,280 @@
+// How a result is compared with its reference, and what all wrong numbers have in common.
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/classroom/grader.hpp"
+
+namespace fa::classroom {
+
+std::string text(double x) {
+  return fmt::format("{:.6g}", x);
+}
+
+bool agree(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    if (std::isinf(a[i]) || std::isinf(b[i])) {
+      if (a[i] == b[i]) continue;
+      return false;
+    }
+    if (!(std::abs(a[i] - b[i]) <= tolerance)) return false;
+  }
+  return true;
+}
+
+namespace {
+
+// Which rows or columns hold all wrong elements, in words; empty when that says nothing.
+std::string lines_of(const std::vector<std::size_t>& wrong, std::size_t rows, std::size_t cols) {
+  std::vector<std::size_t> in_rows, in_cols;
+  for (const std::size_t i : wrong) {
+    in_rows.push_back(i / cols);
+    in_cols.push_back(i % cols);
+  }
+  const auto words = [](std::vector<std::size_t> in, std::size_t count, const char* what) {
+    std::sort(in.begin(), in.end());
+    in.erase(std::unique(in.begin(), in.end()), in.end());
+    const std::size_t first = in.front(), last = in.back();
+    if (in.size() == count || last - first + 1 != in.size()) return std::string();
+    if (in.size() == 1 && first == 0) return fmt::format("only the first {} is wrong", what);
+    if (in.size() == 1 && last + 1 == count) return fmt::format("only the last {} is wrong", what);
+    if (in.size() == 1) return fmt::format("only {} {} is wrong", what, first);
+    if (last + 1 == count) return fmt::format("every {} from {} on is wrong", what, first);
+    if (first == 0) return fmt::format("every {} up to {} is wrong", what, last);
+    return fmt::format("only {}s {} to {} are wrong", what, first, last);
+  };
+  if (cols == 1) return words(in_rows, rows, "element");
+  const std::string of_rows = words(in_rows, rows, "row");
+  return of_rows.empty() ? words(in_cols, cols, "column") : of_rows;
+}
+
+// "[3][5]", or "[3]" of a list.
+std::string place_of(std::size_t i, std::size_t cols) {
+  return cols == 1 ? fmt::format("[{}]", i) : fmt::format("[{}][{}]", i / cols, i % cols);
+}
+
+// Whether the wrong elements are right ones of other places, in words.
+std::string misplaced(const std::vector<double>& out, const std::vector<double>& right,
+                      const std::vector<std::size_t>& wrong, std::size_t cols) {
+  std::vector<std::pair<double, std::size_t>> known;
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    if (std::isfinite(right[i])) known.emplace_back(right[i], i);
+  }
+  std::sort(known.begin(), known.end());
+  std::size_t distinct = 0, found = 0, example = 0, home = 0;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    distinct += i == 0 || known[i].first != known[i - 1].first;
+  }
+  if (wrong.size() < 8 || distinct < known.size() / 2 || distinct < 16) return {};
+  for (const std::size_t i : wrong) {
+    const auto at = std::lower_bound(known.begin(), known.end(), std::pair(out[i], std::size_t{0}));
+    if (at == known.end() || at->first != out[i]) continue;
+    if (found++ == 0) {
+      example = i;
+      home = at->second;
+    }
+  }
+  if (found * 10 < wrong.size() * 9) return {};
+  return fmt::format("right numbers at the wrong places: {} holds what belongs at {}",
+                     place_of(example, cols), place_of(home, cols));
+}
+
+// Whether all wrong elements lie in rows or columns of one kind in each tile, in words.
+std::string regular_lines(const std::vector<std::size_t>& wrong, std::size_t rows,
+                          std::size_t cols) {
+  for (const bool of_rows : {true, false}) {
+    const std::size_t count = of_rows ? rows : cols;
+    for (std::size_t tile = 2; tile <= 128 && 2 * tile <= count; tile *= 2) {
+      std::vector<bool> hit(tile);
+      for (const std::size_t i : wrong) hit[(of_rows ? i / cols : i % cols) % tile] = true;
+      const auto first = std::find(hit.begin(), hit.end(), true);
+      const auto end = std::find(first, hit.end(), false);
+      if (std::find(end, hit.end(), true) != hit.end() || end - first == std::ptrdiff_t(tile)) {
+        continue;
+      }
+      return fmt::format("only {0}s are wrong whose number, modulo {1}, is {2} to {3}",
+                         of_rows ? "row" : "column", tile, first - hit.begin(),
+                         end - hit.begin() - 1);
+    }
+  }
+  return {};
+}
+
+// What is compared.
+struct Compared {
+  const std::vector<double>&out, &right;
+  const std::vector<std::size_t>& wrong;  // indices
+  std::size_t cols;
+  double tolerance;
+
+  std::size_t count() const { return right.size(); }
+  // Whether something holds of all wrong elements and what they should be.
+  template <class Holds>
+  bool all(Holds holds) const {
+    return std::all_of(wrong.begin(), wrong.end(),
+                       [&](std::size_t i) { return holds(out[i], right[i]); });
+  }
+  // Whether all elements, not only the wrong ones, are what a function of the index makes.
+  template <class Made>
+  bool same(Made made, double relative = 1e-6) const {
+    for (std::size_t i = 0; i < count(); ++i) {
+      const double y = made(i);
+      if (!(std::abs(out[i] - y) <= tolerance + relative * std::abs(y)) && out[i] != y)
+        return false;
+    }
+    return true;
+  }
+};
+
+// NaN, infinity or 0 in place of another number, in words; else empty.
+std::string special_numbers(const Compared& c) {
+  if (c.all([](double x, double y) { return std::isnan(x) && !std::isnan(y); })) {
+    return c.wrong.size() == c.count()
+               ? "every number is NaN: what is infinity - infinity, 0 / 0, or was never written?"
+               : "NaN where a number is right";
+  }
+  if (c.all([](double x, double y) { return std::isinf(x) && std::isfinite(y); })) {
+    return "infinity where a finite number is right";
+  }
+  if (c.all([](double x, double y) { return std::isfinite(x) && !std::isfinite(y); })) {
+    return "a finite number where infinity or NaN is right";
+  }
+  if (c.all([](double x, double y) { return x == 0 && y != 0; })) {
+    return "0 where another number is right";
+  }
+  return {};
+}
+
+// Whether all elements have the same factor or difference, in words; else empty.
+std::string common_factor(const Compared& c) {
+  const std::vector<double>& right = c.right;
+  if (c.count() < 2) return {};
+  if (c.same([&](std::size_t i) { return -right[i]; })) return "every sign is inverted";
+  // By the largest, which is known best.
+  std::size_t largest = 0;
+  for (std::size_t i = 0; i < c.count(); ++i) {
+    if (std::isfinite(right[i]) && !(std::abs(right[i]) <= std::abs(right[largest]))) largest = i;
+  }
+  const double factor = c.out[largest] / right[largest], more = c.out[largest] - right[largest];
+  // Another message would name a factor of 1.
+  if (std::abs(factor - 1) < 1e-4 && c.same([&](std::size_t i) { return right[i]; }, 1e-4)) {
+    return "every number is right in its first digits only: is something rounded, or computed in "
+           "a narrower type?";
+  }
+  if (std::isfinite(factor) && c.same([&](std::size_t i) { return factor * right[i]; })) {
+    return fmt::format("every number is {:.4g} times the right one", factor);
+  }
+  if (std::isfinite(more) && c.same([&](std::size_t i) { return right[i] + more; })) {
+    return fmt::format("every number is {:.4g} {} than the right one", std::abs(more),
+                       more > 0 ? "larger" : "smaller");
+  }
+  return {};
+}
+
+// Whether the elements are those of a neighbour, in words; else empty.
+std::string moved_by_one(const Compared& c) {
+  for (const std::size_t by : {std::size_t{1}, c.cols}) {
+    if (c.count() < 4 || by >= c.count()) continue;
+    const auto moved = [&](auto from) {
+      std::size_t hits = 0;
+      for (const std::size_t i : c.wrong)
+        hits += from(i) < c.count() && agree({c.out[i]}, {c.right[from(i)]}, c.tolerance);
+      const std::size_t size = c.wrong.size();
+      return hits == size || (size > 4 && hits >= by && hits + by >= size);
+    };
+    const char* const what = by == 1 ? "element" : "row";
+    if (moved([&](std::size_t i) { return i + by; })) {
+      return fmt::format("off by one: these are the numbers of the next {}", what);
+    }
+    if (moved([&](std::size_t i) { return i - by; })) {
+      return fmt::format("off by one: these are the numbers of the {} before", what);
+    }
+  }
+  return {};
+}
+
+// What all wrong elements have in common, in words; empty when nothing was recognised.
+std::string pattern(const Compared& c) {
+  const std::size_t rows = c.count() / c.cols;
+  const std::string place = lines_of(c.wrong, rows, c.cols);
+  if (const std::string special = special_numbers(c); !special.empty()) {
+    return special + (place.empty() ? "" : "; " + place);
+  }
+  for (const std::string& words :
+       {common_factor(c), moved_by_one(c), misplaced(c.out, c.right, c.wrong, c.cols), place,
+        regular_lines(c.wrong, rows, c.cols)}) {
+    if (!words.empty()) return words;
+  }
+  const char* const all =
+      c.wrong.size() == c.count() ? "every number is" : "all that are wrong are";
+  if (c.count() >= 4 && c.all([](double x, double y) { return x > y; })) {
+    return fmt::format("{} too large", all);
+  }
+  if (c.count() >= 4 && c.all([](double x, double y) { return x < y; })) {
+    return fmt::format("{} too small", all);
+  }
+  return {};
+}
+
+// The elements that differ.
+std::vector<std::size_t> differing(const std::vector<double>& out, const std::vector<double>& right,
+                                   double tolerance) {
+  std::vector<std::size_t> wrong;
+  for (std::size_t i = 0; i < right.size() && i < out.size(); ++i) {
+    if (!agree({out[i]}, {right[i]}, tolerance)) wrong.push_back(i);
+  }
+  return wrong;
+}
+
+}  // namespace
+
+std::string recognised(const Table& out, const std::vector<double>& reference, double tolerance) {
+  const auto wrong = differing(out.values, reference, tolerance);
+  if (out.values.size() != reference.size() || wrong.empty()) return {};
+  const auto cols = static_cast<std::size_t>(std::max<std::int64_t>(out.cols, 1));
+  return pattern({out.values, reference, wrong, cols, tolerance});
+}
+
+void check(const Table& out, const std::vector<double>& reference, double tolerance,
+           const std::vector<Mistake>& mistakes, const std::string& where) {
+  if (agree(out.values, reference, tolerance)) return;
+  for (const Mistake& mistake : mistakes) {
+    if (agree(out.values, mistake.result, tolerance)) {
+      refuse(fmt::format("{} (case: {})", mistake.says, where));
+    }
+  }
+  if (out.values.size() != reference.size()) {
+    refuse(fmt::format("{} has {} numbers; it should have {} (case: {})", out.what,
+                       out.values.size(), reference.size(), where));
+  }
+  const auto wrong = differing(out.values, reference, tolerance);
+  const auto error = [&](std::size_t i) {
+    const double difference = std::abs(out.values[i] - reference[i]);
+    return std::isnan(difference) ? HUGE_VAL : difference;
+  };
+  const std::size_t worst =
+      *std::max_element(wrong.begin(), wrong.end(),
+                        [&](std::size_t i, std::size_t j) { return error(i) < error(j); });
+  const std::string element = out.what + place_of(worst, static_cast<std::size_t>(out.cols));
+  // As many digits as tell the two apart.
+  std::string found, right;
+  for (int digits = 6; digits <= 17 && found == right; ++digits) {
+    found = fmt::format("{:.{}g}", out.values[worst], digits);
+    right = fmt::format("{:.{}g}", reference[worst], digits);
+  }
+  const std::string common = recognised(out, reference, tolerance);
+  const std::string details =
+      fmt::format("the worst is {} = {}, and {} is right (allowed difference {:.2g}; case: {})",
+                  element, std::isnan(out.values[worst]) ? "NaN" : found, right, tolerance, where);
+  refuse(common.empty()
+             ? fmt::format("{} of {} {} wrong; {}", wrong.size(), reference.size(),
+                           wrong.size() == 1 ? "number is" : "numbers are", details)
+             : fmt::format("{} of {}: {}; {}", wrong.size(), reference.size(), common, details));
+}
+
+}  // namespace fa::classroom

@@ -1,0 +1,58 @@
+"""Changes to code that are written as a list: mutants of the lessons, answers to exercises.
+
+    # what is changed, in words
+    @ a mark: the file that is changed, or what must come of it
+    - a line of the code, indentation aside, or several
+    + what stands there instead
+
+Lines - and + may follow again, for another place of the same file.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass
+class Change:
+    """Some lines of a text, replaced."""
+
+    what: str  # in words
+    mark: str = ""
+    hunks: list = dataclasses.field(default_factory=list)  # pairs: lines as they are, lines instead
+
+    def apply(self, text):
+        """The text with the lines replaced, each of which must stand there exactly once."""
+        lines = text.split("\n")
+        for before, after in self.hunks:
+            stripped = [line.strip() for line in lines]
+            size = len(before)
+            places = [i for i in range(len(lines) - size + 1) if stripped[i : i + size] == before]
+            if len(places) != 1:
+                raise ValueError(
+                    f"'{self.what}': its lines stand in the code {len(places)} times, not once"
+                )
+            lines[places[0] : places[0] + size] = after
+        return "\n".join(lines)
+
+
+def read_changes(text, name):
+    """The changes of a list; `name` is the list's, for messages."""
+    changes, last = [], ""
+    for number, line in enumerate(text.split("\n"), 1):
+        kind, rest = line[:1], line[2:]
+        if kind == "#":
+            changes.append(Change(rest))
+        elif kind == "@" and changes:
+            changes[-1].mark = rest.strip()
+        elif kind == "-" and changes:
+            if last != "-":
+                changes[-1].hunks.append(([], []))
+            changes[-1].hunks[-1][0].append(rest.strip())
+        elif kind == "+" and changes and changes[-1].hunks:
+            changes[-1].hunks[-1][1].append(rest)
+        elif line.strip():
+            raise ValueError(f"{name}:{number}: a line begins with '# ', '@ ', '- ' or '+ '")
+        last = kind
+    for change in changes:
+        if not (change.mark and change.hunks):
+            raise ValueError(f"{name}: '{change.what}' needs a line '@ ' and a line '- CODE'")
+    return changes
