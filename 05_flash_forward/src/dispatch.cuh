@@ -11,6 +11,7 @@
 #include "05_flash_forward/kernels/16_mirrored_tiles.cuh"
 #include "05_flash_forward/kernels/17_split_tf32.cuh"
 #include "05_flash_forward/kernels/any_gpu.cuh"
+#include "common/attention/shape.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -129,9 +130,10 @@ ForwardKernel sm_90_kernel(const Attention<T>& a,
                            const DeviceProperties& device) {
   if (a.head_dim_v != a.head_dim) {
     return {[=](const Stream& stream, unsigned* tile_counter) {
-              launch_warpgroup_tiles<192, 128>(a, stream, tile_counter);
+              launch_warpgroup_tiles<kMlaHeadDim, kMlaHeadDimV>(
+                  a, stream, tile_counter);
             },
-            "15_warpgroup_tiles", 192, sizeof(unsigned), 128};
+            "15_warpgroup_tiles", kMlaHeadDim, sizeof(unsigned), kMlaHeadDimV};
   }
   if (prefers_mirrored_tiles(a, device.sm_count)) {
     // Whatever the size of a problem, callers give the same workspace.
@@ -171,8 +173,8 @@ ForwardKernel forward_kernel(
 }
 
 /// Launches the kernel that forward_kernel() chooses.
-/// @param a            with a head dimension that is a multiple of 8 up to 256, and with head_dim_v
-///                     the same, or 128 with 192
+/// @param a            with a head dimension that is a multiple of 8 up to 256; see
+///                     supports_head_dim_v()
 /// @param tile_counter as for launch_persistent()
 /// @throws as launch()
 template <class T>

@@ -10,7 +10,7 @@
 
 #include "05_flash_forward/src/sections.hpp"
 #include "05_flash_forward/src/tile_sizes.hpp"
-#include "05_flash_forward/src/timing.hpp"
+#include "common/attention/host/timing.hpp"
 #include "common/cli/results.hpp"
 #include "common/cli/table.hpp"
 #include "common/files/escape.hpp"
@@ -31,7 +31,7 @@ struct Work {
   std::int64_t visible = 0;   // of these, what the softmax needs
 };
 
-Work work_of(const Tile& tile, const Problem& problem) {
+Work count_work(const Tile& tile, const Problem& problem) {
   const AttentionShape& s = problem.shape;
   // visible_keys() of the kernels
   const auto seen = [&](std::int64_t query) {
@@ -65,14 +65,14 @@ std::int64_t Tile::blocks(const Problem& problem) const {
 std::int64_t Tile::traffic(const Problem& problem) const {
   const AttentionShape& s = problem.shape;
   const std::int64_t q_and_o = 2 * s.length_q,
-                     k_and_v = 2 * work_of(*this, problem).key_rows;
+                     k_and_v = 2 * count_work(*this, problem).key_rows;
   const std::int64_t of_head =
       2 * s.head_dim * (q_and_o + k_and_v) + 4 * s.length_q;  // with LSE
   return s.batch * s.heads * of_head;
 }
 
 double Tile::masked_share(const Problem& problem) const {
-  const Work work = work_of(*this, problem);
+  const Work work = count_work(*this, problem);
   return 1 -
          static_cast<double>(work.visible) / static_cast<double>(work.scores);
 }
@@ -81,19 +81,10 @@ double Tile::masked_share(const Problem& problem) const {
 
 namespace {
 
-constexpr Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBFloat16};
 constexpr std::int64_t kHeadDims[] = {64, 128};
 
-Problem problem_of(const AttentionShape& shape, Type type, bool causal) {
-  Problem problem;
-  problem.shape = shape;
-  problem.type = type;
-  problem.causal = causal;
-  return problem;
-}
-
 bool fits(const tiles::Kernel& kernel, const DeviceProperties& device) {
-  return kernel.prepare &&
+  return kernel.rung &&
          can_run(device, kNeedsMma.with_shared(kernel.tile.shared_bytes));
 }
 
@@ -127,7 +118,7 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
   for (const std::int64_t head_dim : kHeadDims) {
     for (const bool causal : {false, true}) {
       const Problem problem =
-          problem_of({1, 1, 1, 150, 139, head_dim}, Type::kBFloat16, causal);
+          problem_of(Type::kBFloat16, {1, 1, 1, 150, 139, head_dim}, causal);
       const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
       const Checker checker(problem, inputs);
       for (std::size_t i = 0; i < on.kernels.size(); ++i) {
@@ -137,11 +128,8 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
           continue;
         }
         if (!trials[i]) trials[i] = Trial();
-        std::optional<Prepared> prepared;
-        const auto work = [&] {
-          prepared = kernel.prepare(problem, inputs);
-          prepared->launch();
-        };
+        std::optional<Outputs> outputs;
+        const auto work = [&] { outputs = kernel.rung->run(problem, inputs); };
         std::optional<lab::Trace> seen;
         if (on.kind == "watched") {
           seen = lab::trace({kernel.tile.name(), "", {}}, work);
@@ -151,7 +139,7 @@ std::vector<std::optional<Trial>> try_tiles(cli::Program& program,
         for (const Verdict& verdict :
              checker.check(fmt::format("{}, D {}{}", kernel.tile.name(),
                                        head_dim, causal ? ", causal" : ""),
-                           prepared->result())) {
+                           *outputs)) {
           trials[i]->error_ratio =
               std::max(trials[i]->error_ratio, error_over_tolerance(verdict));
           if (!verdict.accepted) program.check(verdict);  // with its place
@@ -237,9 +225,10 @@ void time_tiles(std::vector<cli::Measurement>& record, const Backend& backend,
     if (tile.head_dim != s.head_dim) continue;
     cli::Measurement row;
     if (fits(kernel, backend.properties)) {
-      const Prepared prepared =
-          kernel.prepare(problem, timed_inputs(s.length_q, s.head_dim));
-      row = time_prepared(backend, problem, tile.name(), prepared);
+      const auto prepared = kernel.rung->prepare(
+          problem, timed_inputs(s.length_q, s.head_dim));
+      row = time_work(backend, problem, tile.name(), prepared.launch,
+                      kMatmuls, 20);
       value_of(row, "group") = group;
       value_of(row, "title") = title;
       const auto takes = backend.resources(prepared.launch).front();
@@ -284,15 +273,13 @@ void compare_types(cli::Program& program, const Backend& backend,
   for (const std::int64_t head_dim : kHeadDims) {
     for (const Type type : kTypes) {
       const Problem problem =
-          problem_of({1, 2, 2, n, n, head_dim}, type, false);
+          problem_of(type, {1, 2, 2, n, n, head_dim});
       const Rung rung = best_of(backend, type);
       const Inputs inputs = make_inputs(problem, Values::kNormal, 1);
-      const Prepared prepared = rung.prepare(problem, inputs);
-      prepared.launch();
       const auto verdicts =
           Checker(problem, inputs)
               .check(fmt::format("{}, {}", rung.name, name_of(type)),
-                     prepared.result());
+                     rung.run(problem, inputs));
       for (std::size_t i = 0; i < rows.size(); ++i) {
         const Verdict& verdict = verdicts.at(i);
         if (!verdict.accepted) program.check(verdict);
@@ -374,7 +361,7 @@ void time_lengths(std::vector<cli::Measurement>& record,
       const Problem problem = timed_problem(line.type, 64, false, n);
       const std::string kernel = line.kernel;
       const Rung& rung = find_rung(backend, kernel);
-      std::optional<Prepared> prepared;
+      std::optional<Rung::Prepared> prepared;
       try {
         prepared = rung.prepare(problem, timed_inputs(n, 64));
       } catch (const std::runtime_error& error) {  // too little memory
@@ -382,8 +369,9 @@ void time_lengths(std::vector<cli::Measurement>& record,
         cells.emplace_back("-");
         continue;
       }
-      cli::Measurement row = time_prepared(backend, problem, line.kernel,
-                                           *prepared, line.repeats);
+      cli::Measurement row =
+          time_work(backend, problem, line.kernel, prepared->launch, kMatmuls,
+                    line.repeats);
       value_of(row, "group") = group;
       value_of(row, "title") = "Lengths, D 64, B x N = 16384, H x D = 2048";
       value_of(row, "type") = name_of(line.type);
@@ -425,7 +413,7 @@ void show_experiments(cli::Program& program, const Backend& backend,
       for (const bool causal : {false, true}) {
         const Problem problem =
             timed_problem(Type::kBFloat16, head_dim, causal, 4096);
-        const std::string group = "tiles, " + group_of(problem);
+        const std::string group = "tiles, " + problem.group();
         time_tiles(record, backend, on, problem, group,
                    fmt::format("{}, B = {}, H = {}, N = {}", group,
                                problem.shape.batch, problem.shape.heads,
@@ -438,7 +426,7 @@ void show_experiments(cli::Program& program, const Backend& backend,
             timed_problem(Type::kBFloat16, head_dim, false, length);
         alone.shape.batch = 1;
         const std::string group =
-            "tiles, " + group_of(alone) + ", one sequence";
+            "tiles, " + alone.group() + ", one sequence";
         time_tiles(record, backend, on, alone, group,
                    fmt::format("{}, H = {}", group, alone.shape.heads));
       }

@@ -6,15 +6,21 @@
 #include <string>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "common/cli/program.hpp"
+#include "common/attention/host/ladder.hpp"
 #include "common/cli/timelines.hpp"
 #include "common/lab/replay.hpp"
 
 namespace fa::flash {
 
+/// Matmuls of the forward pass that rates count.
+constexpr int kMatmuls = 2;
+
+/// Random inputs of a problem, for all sections.
+Inputs random_inputs(const Problem& problem);
+
 /// The section "traffic": formulas, counts, and a check that they are equal.
 /// @param watched the watched lab
-void show_traffic(cli::Program& program, const Backend& watched);
+void show_traffic(const Lesson<Backend>& lesson, const Backend& watched);
 
 /// What is drawn of a rung: two blocks of queries of one head, and 512 keys. Of rung 15, which is
 /// about the mask, with it and with head_dim 64, where it has three consumers; else without it and

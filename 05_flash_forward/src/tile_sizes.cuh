@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "05_flash_forward/kernels/08_edge_masks.cuh"
-#include "05_flash_forward/src/on_device.cuh"
+#include "05_flash_forward/src/forward_rung.cuh"
 #include "05_flash_forward/src/tile_sizes.hpp"
 #include "common/attention/grid.cuh"
 
@@ -27,14 +27,13 @@ flash::tiles::Kernel tile_kernel() {
                  keys,  warps,
                  bytes, std::is_same_v<Tile, ForwardTileFor<d>>};
   if constexpr (bytes <= kMostSharedBytes) {
-    result.prepare = [](const Problem& problem, const Inputs& in) {
-      return prepare<bfloat16>(problem, in, [](const Attention<bfloat16>& a) {
-        return [=] {
-          launch(flash_edge_masks<Tile, bfloat16, false>,
-                 {grid_of(a, Tile::block_m), {Tile::threads}, bytes}, a);
-        };
-      });
-    };
+    result.rung =
+        forward_rung<bfloat16>("08_edge_masks", "")
+            .no_dropout()
+            .launch([](auto& a, auto) {
+              launch(flash_edge_masks<Tile, bfloat16, false>,
+                     {grid_of(a, Tile::block_m), {Tile::threads}, bytes}, a);
+            });
   }
   return result;
 }

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +35,8 @@ struct Tile {
 /// The kernel with one tile, for bfloat16 without dropout.
 struct Kernel {
   Tile tile;  ///< its sizes
-  /// As Rung::prepare; empty where a block would need more shared memory than any GPU has.
-  std::function<Prepared(const Problem&, const Inputs&)> prepare;
+  /// None where a block would need more shared memory than any GPU has.
+  std::optional<Rung> rung;
 };
 
 /// The kernels on one backend.

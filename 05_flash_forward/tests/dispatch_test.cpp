@@ -3,20 +3,18 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "05_flash_forward/tests/rungs.hpp"
+#include "common/attention/tests/rung_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
+using namespace fa::attention;
 using flash::Backend;
-using flash::Problem;
-using flash::problem_of;
-using flash::Type;
 
 namespace {
 
 // What lessons 05 and 06 test alike.
 using Tests =
-    flash::RungTests<flash::Checker, flash::backends, flash::make_inputs>;
+    RungTests<flash::Checker, flash::backends, make_inputs>;
 
 std::string chosen(const DeviceProperties& gpu, Type type,
                    std::int64_t head_dim, double dropout = 0) {
@@ -61,12 +59,12 @@ TEST_CASE("16 bits: the kernel is one that the GPU and its code can run") {
 }
 
 TEST_CASE("192 columns of q and k, 128 of v: one kernel, or any_gpu") {
-  Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, 192});
-  problem.head_dim_v = 128;
+  Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, kMlaHeadDim});
+  problem.head_dim_v = kMlaHeadDimV;
   const auto chosen = [&](const DeviceProperties& gpu) {
     return Tests::all().front().chosen(problem, gpu);
   };
-  for (const Type type : flash::kTypes) {
+  for (const Type type : kTypes) {
     problem.type = type;
     for (const bool causal : {false, true}) {
       problem.causal = causal;
@@ -124,7 +122,7 @@ TEST_CASE("float32: the kernel is one that the GPU and its code can run") {
 
 TEST_CASE("what is chosen for other GPUs computes attention") {
   for (const double dropout : {0.0, 0.17}) {
-    for (const Type type : flash::kTypes) {
+    for (const Type type : kTypes) {
       check_choice(gpus::kT4, type, 40, dropout);
       check_choice(gpus::kT4, type, 256, dropout);
     }
@@ -147,7 +145,7 @@ TEST_CASE("blocks are within the shared memory of the GPU they are for") {
 TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   const auto fitted = [](const DeviceProperties& gpu) {
     auto rungs = Tests::all().front().rungs;
-    auto left_out = flash::fit_ladder(rungs, gpu);
+    auto left_out = fit_ladder(rungs, gpu);
     return std::pair(rungs, left_out);
   };
   {
@@ -186,9 +184,9 @@ TEST_CASE("a rung may run with small head dimensions only") {
     return static_cast<std::size_t>(head_dim <= 64 ? 50000 : 70000);
   };
   std::vector<flash::Rung> rungs{rung};
-  CHECK(flash::fit_ladder(rungs, gpus::kA100).empty());
+  CHECK(fit_ladder(rungs, gpus::kA100).empty());
   CHECK(rungs[0].max_head_dim == 128);
-  const auto left_out = flash::fit_ladder(rungs, gpus::kT4);
+  const auto left_out = fit_ladder(rungs, gpus::kT4);
   REQUIRE(left_out.size() == 1);
   CHECK(left_out[0] ==
         "some_rung is left out with a head_dim above 64: it needs 70000 "
@@ -197,7 +195,7 @@ TEST_CASE("a rung may run with small head dimensions only") {
   CHECK(rungs[0].max_head_dim == 64);
   rungs[0].min_head_dim = 8;
   rungs[0].shared_bytes = [](std::int64_t) { return std::size_t{65537}; };
-  CHECK(flash::fit_ladder(rungs, gpus::kT4) ==
+  CHECK(fit_ladder(rungs, gpus::kT4) ==
         std::vector<std::string>{
             "some_rung is left out: it needs 65537 bytes of shared memory in "
             "a block; T4 has 65536"});

@@ -5,22 +5,18 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "05_flash_forward/tests/rungs.hpp"
+#include "common/attention/tests/rung_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
+using namespace fa::attention;
 using flash::Backend;
-using flash::kTypes;
-using flash::Problem;
-using flash::problem_of;
-using flash::Type;
-using flash::Values;
 
 namespace {
 
 // What lessons 05 and 06 test alike.
 using Tests =
-    flash::RungTests<flash::Checker, flash::backends, flash::make_inputs>;
+    RungTests<flash::Checker, flash::backends, make_inputs>;
 
 }  // namespace
 
@@ -28,12 +24,12 @@ TEST_CASE("odd lengths, around the edges of the tiles, causal or not") {
   Tests::check_edge_lengths();
 }
 
-TEST_CASE("head dimensions that are no power of two are padded") {
+TEST_CASE("head dimensions that are not a power of two are padded") {
   Tests::check_padded_head_dims();
 }
 
 TEST_CASE("192 columns of q and k, 128 of v and o") {
-  Tests::check_head_dim_v();
+  Tests::check_mla();
   const flash::Rung& rung =
       find_rung(Tests::all().front(), "15_warpgroup_tiles");
   Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 192});
@@ -48,22 +44,22 @@ TEST_CASE("192 columns of q and k, 128 of v and o") {
       std::invalid_argument);
 }
 
-TEST_CASE("groups of heads share keys and values") {
+TEST_CASE("grouped-query attention: heads share keys and values") {
   for (const Type type : kTypes) {
     Tests::check_everywhere(problem_of(type, {2, 6, 2, 40, 50, 32}));
     Tests::check_everywhere(problem_of(type, {2, 4, 1, 40, 50, 32}, true));
   }
 }
 
-TEST_CASE("tensors whose length comes before the heads") {
+TEST_CASE("tensors with layout [batch, length, heads, head_dim]") {
   Tests::check_length_first();
 }
 
-TEST_CASE("scores of +-1e4, and maxima that rise from tile to tile") {
+TEST_CASE("scores of +-1e4, and row maxima that rise from tile to tile") {
   Tests::check_large_and_rising_scores();
 }
 
-TEST_CASE("where a maximum stays, the rescale factor is exactly 1") {
+TEST_CASE("where the row maximum does not change, the rescale factor is exactly 1") {
   // One key has probability 1: LSE is its score. A rescale factor that is only
   // next to 1 would be applied once for each of the many tiles. The lab rounds
   // every product, so a GPU alone can make this mistake.
@@ -76,7 +72,7 @@ TEST_CASE("where a maximum stays, the rescale factor is exactly 1") {
     for (const std::int64_t heavy_key : {std::int64_t{0}, length_k - 1}) {
       const Problem problem =
           problem_of(type, {1, 1, 1, length_q, length_k, 64});
-      flash::Inputs inputs{Tensor<float, 4>(problem.shape_of_q()),
+      Inputs inputs{Tensor<float, 4>(problem.shape_of_q()),
                            Tensor<float, 4>(problem.shape_of_kv()),
                            Tensor<float, 4>(problem.shape_of_kv())};
       for (std::int64_t i = 0; i < length_q; ++i) {
@@ -89,9 +85,7 @@ TEST_CASE("where a maximum stays, the rescale factor is exactly 1") {
         if (!backend.available || backend.kind == "watched") continue;
         for (const flash::Rung& rung : backend.rungs) {
           if (!rung.supports(problem)) continue;
-          const flash::Prepared prepared = rung.prepare(problem, inputs);
-          prepared.launch();
-          const auto lse = prepared.result().lse;
+          const auto lse = rung.run(problem, inputs).lse;
           for (std::int64_t i = 0; i < length_q; ++i) {
             CAPTURE(rung.name);
             CAPTURE(i);
@@ -105,22 +99,22 @@ TEST_CASE("where a maximum stays, the rescale factor is exactly 1") {
   }
 }
 
-TEST_CASE("rows that see no key give 0 and -infinity") {
+TEST_CASE("fully masked rows give O = 0 and LSE = -infinity") {
   for (const Type type : kTypes) {
     Tests::check_everywhere(problem_of(type, {1, 1, 1, 300, 5, 64}, true));
   }
 }
 
-TEST_CASE("dropout drops what the CPU says") {
+TEST_CASE("dropout drops the elements of the reference mask") {
   Tests::check_dropout();
 }
 
-// In the watched lab; see flash::check_watched().
+// In the watched lab; see check_watched().
 lab::Coverage check_watched(const flash::Rung& rung, Type type,
                             const AttentionShape& shape) {
   const Problem problem = problem_of(type, shape, true);
-  const auto inputs = flash::make_inputs(problem, Values::kNormal, 1);
-  return flash::check_watched(rung, problem, inputs,
+  const auto inputs = make_inputs(problem, Values::kNormal, 1);
+  return check_watched(rung, problem, inputs,
                               flash::Checker(problem, inputs));
 }
 
@@ -133,10 +127,10 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
     coverage.add(check_watched(watched->dispatched(gpus::kH100),
                                Type::kBFloat16, {1, 6, 2, 70, 90, head_dim}));
   }
-  CHECK(lab::unreached_text(coverage) == flash::kAllReached);
+  CHECK(lab::unreached_text(coverage) == kAllReached);
 }
 
-TEST_CASE("the watched lab finds nothing where the ring of tiles wraps") {
+TEST_CASE("the watched lab finds nothing where the pipeline wraps around") {
   const Backend* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
   // One of the two blocks of an observed launch draws all tiles but one.

@@ -6,7 +6,7 @@
 #include <doctest/doctest.h>
 
 #include "05_flash_forward/src/backend.hpp"
-#include "05_flash_forward/src/timing.hpp"
+#include "common/attention/host/timing.hpp"
 #include "common/lab/measured.hpp"
 #include "common/tensor/npy.hpp"
 #include "common/testing/process.hpp"
@@ -182,23 +182,20 @@ TEST_CASE("an unknown kernel cannot be traced: one sentence, exit 2") {
 
 TEST_CASE("one head of inputs stands for all, and other sizes are refused") {
   const flash::Backend lab = flash::backends().front();
-  flash::Problem problem;
+  attention::Problem problem;
   problem.shape = {2, 4, 2, 20, 30, 32};
-  flash::Problem small = problem;
+  attention::Problem small = problem;
   small.shape = {1, 1, 1, 20, 30, 32};
-  const auto one = flash::make_inputs(small, flash::Values::kNormal, 1);
+  const auto one = attention::make_inputs(small, attention::Values::kNormal, 1);
   const flash::Rung& rung = lab.rungs.front();
-  const auto few = rung.prepare(small, one), all = rung.prepare(problem, one);
-  few.launch();
-  all.launch();
-  const auto expected = few.result(), found = all.result();
+  const auto expected = rung.run(small, one), found = rung.run(problem, one);
   int others = 0;
   for_each_index(found.o.shape(), [&](const Shape<4>& at) {
     others += found.o.view()[at] != expected.o(0, 0, at[2], at[3]);
   });
   CHECK(others == 0);
   small.shape.batch = 3;
-  const auto three = flash::make_inputs(small, flash::Values::kNormal, 1);
+  const auto three = attention::make_inputs(small, attention::Values::kNormal, 1);
   CHECK_THROWS_AS(rung.prepare(problem, three), std::invalid_argument);
 }
 
@@ -206,15 +203,14 @@ TEST_CASE("what is timed has the same tokens and width at every length") {
   for (const std::int64_t length : {1024, 4096, 16384}) {
     for (const std::int64_t head_dim : {64, 128}) {
       const AttentionShape s =
-          flash::timed_problem(flash::Type::kBFloat16, head_dim, true, length)
+          attention::timed_problem(attention::Type::kBFloat16, head_dim, true, length)
               .shape;
       CHECK(s.batch * s.length_q == 16384);
       CHECK(s.heads * s.head_dim == 2048);
     }
   }
-  CHECK(flash::group_of(
-            flash::timed_problem(flash::Type::kBFloat16, 64, true, 1024)) ==
-        "bfloat16, D 64, causal");
+  CHECK(attention::timed_problem(attention::Type::kBFloat16, 64, true, 1024)
+            .group() == "bfloat16, D 64, causal");
 }
 
 TEST_CASE("a GPU that is not there is refused: one sentence, exit 2") {

@@ -25,14 +25,14 @@ const flash::Backend& backend() {
 const Timeline& drawn(const std::string& name) {
   static std::map<std::string, Timeline> known;
   if (known.count(name) == 0) {
-    const Rung& rung = flash::find_rung(backend(), name);
+    const Rung& rung = attention::find_rung(backend(), name);
     known[name] = flash::timeline_of(rung, flash::drawn_problem(rung));
   }
   return known[name];
 }
 
 // Cycles in which a warp computes while tensor cores work for it.
-double work_under_products(const Timeline& timeline, int warp) {
+double work_under_matmuls(const Timeline& timeline, int warp) {
   double both = 0;
   for (const Span& work : timeline.warps) {
     if (work.warp != warp || work.kind != Kind::kWork) continue;
@@ -72,7 +72,7 @@ const char* const kRungs[] = {"09_wgmma", "10_warp_specialized", "11_overlap",
 TEST_CASE("tensor cores do the same work in rungs 09 to 13, in less time") {
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
-    // Two blocks of two warpgroups, 4 tiles of keys: two products of 2 * 64 * 128 * 128 operations,
+    // Two blocks of two warpgroups, 4 tiles of keys: two matmuls of 2 * 64 * 128 * 128 operations,
     // 4096 a cycle.
     CHECK(drawn(name).tensor_busy ==
           doctest::Approx(2 * 2 * 4 * 2 * (2. * 64 * 128 * 128 / 4096)));
@@ -88,13 +88,13 @@ TEST_CASE("tensor cores do the same work in rungs 09 to 13, in less time") {
   }
 }
 
-TEST_CASE("where products of two warps alternate, each rung is better") {
+TEST_CASE("where the matmuls of two warps alternate, each rung is better") {
   lab::Costs alternating;
   alternating.waiting_products = 1;
   double range = 0;
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
-    const Rung& rung = flash::find_rung(backend(), name);
+    const Rung& rung = attention::find_rung(backend(), name);
     const Timeline timeline =
         flash::timeline_of(rung, flash::drawn_problem(rung), alternating);
     CHECK(timeline.tensor_share() > range);
@@ -104,14 +104,14 @@ TEST_CASE("where products of two warps alternate, each rung is better") {
   }
 }
 
-TEST_CASE("rung 09 computes its softmax while no matmul is in flight") {
+TEST_CASE("rungs 09 and 10 compute their softmax while no matmul is in flight") {
   for (const int warp : {0, 4}) {
-    CHECK(work_under_products(drawn("09_wgmma"), warp) == 0);
-    CHECK(work_under_products(drawn("10_warp_specialized"), warp) == 0);
+    CHECK(work_under_matmuls(drawn("09_wgmma"), warp) == 0);
+    CHECK(work_under_matmuls(drawn("10_warp_specialized"), warp) == 0);
   }
 }
 
-TEST_CASE("the producer of rung 10 begins copies before others are used up") {
+TEST_CASE("the producer of rung 10 issues copies while a consumer computes") {
   const auto copies_under_work = [](const std::string& name) {
     int count = 0;
     for (const Span& copy : drawn(name).copies) {
@@ -126,22 +126,22 @@ TEST_CASE("the producer of rung 10 begins copies before others are used up") {
   CHECK(copies_under_work("10_warp_specialized") > 0);
 }
 
-TEST_CASE("rung 11 takes scores in under its own products") {
+TEST_CASE("from rung 11 on the softmax overlaps the matmuls of the same warp") {
   for (const char* name : {"11_overlap", "12_ping_pong", "13_persistent"}) {
     for (const int warp : {0, 4}) {
       CAPTURE(std::string(name));
-      CHECK(work_under_products(drawn(name), warp) > 1000);
+      CHECK(work_under_matmuls(drawn(name), warp) > 1000);
     }
   }
 }
 
 TEST_CASE(
-    "rung 13 fetches the next Q before O has left, rung 12 after that") {
+    "rung 13 loads the next Q before it stores O, rung 12 after that") {
   const auto next_q_before_o = [](const std::string& name) {
     const Timeline& timeline = drawn(name);
     const double o = first(timeline, Kind::kStore, 0);
     REQUIRE(o > 0);
-    // The Q of the first block comes before any product.
+    // The Q of the first block comes before any matmul.
     return first(timeline, Kind::kLoad, timeline.products.front().end) < o;
   };
   CHECK(next_q_before_o("13_persistent"));
@@ -150,13 +150,13 @@ TEST_CASE(
   CHECK(drawn("13_persistent").blocks.size() == 1);
 }
 
-TEST_CASE("under the mask rung 15 multiplies less than rung 14") {
-  const Rung& last = flash::find_rung(backend(), "15_warpgroup_tiles");
-  flash::Problem problem = flash::drawn_problem(last);
+TEST_CASE("under the mask rung 15 has fewer matmuls than rung 14") {
+  const Rung& last = attention::find_rung(backend(), "15_warpgroup_tiles");
+  attention::Problem problem = flash::drawn_problem(last);
   CHECK(problem.causal);
   const Timeline causal = flash::timeline_of(last, problem);
   const Timeline before = flash::timeline_of(
-      flash::find_rung(backend(), "14_lazy_rescaling"), problem);
+      attention::find_rung(backend(), "14_lazy_rescaling"), problem);
   CHECK(causal.tensor_busy < before.tensor_busy);
   CHECK(causal.cycles < before.cycles);
   problem.causal = false;
@@ -165,11 +165,11 @@ TEST_CASE("under the mask rung 15 multiplies less than rung 14") {
 
 TEST_CASE(
     "with long rows the warpgroups of rung 10 alternate by themselves") {
-  flash::Problem problem =
-      flash::drawn_problem(flash::find_rung(backend(), "12_ping_pong"));
+  attention::Problem problem =
+      flash::drawn_problem(attention::find_rung(backend(), "12_ping_pong"));
   problem.shape.length_k = 2048;
   const auto range = [&](const char* name, const lab::Costs& costs) {
-    return flash::timeline_of(flash::find_rung(backend(), name), problem,
+    return flash::timeline_of(attention::find_rung(backend(), name), problem,
                               costs)
         .tensor_share();
   };

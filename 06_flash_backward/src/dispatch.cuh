@@ -13,6 +13,7 @@
 #include "06_flash_backward/kernels/17_split_tf32.cuh"
 #include "06_flash_backward/kernels/18_block_pairs.cuh"
 #include "06_flash_backward/kernels/any_gpu.cuh"
+#include "common/attention/shape.hpp"
 
 namespace fa::FA_TARGET {
 
@@ -195,9 +196,9 @@ void launch_backward(const AttentionGradient<T>& a, bool requested,
       }
     });
   } else if (a.head_dim_v != a.head_dim && deterministic) {
-    launch_backward_wide_heads<192, 128>(a, stream);
+    launch_backward_wide_heads<kMlaHeadDim, kMlaHeadDimV>(a, stream);
   } else if (a.head_dim_v != a.head_dim) {
-    launch_backward_pairs<128>(a, stream);
+    launch_backward_pairs<kMlaHeadDimV>(a, stream);
   } else if (a.head_dim >= kWideHeads && !deterministic) {
     launch_backward_pairs<192>(a, stream);
   } else if (a.head_dim >= kWideHeads) {
@@ -241,7 +242,8 @@ BackwardRung backward_rung(
     return {"any_gpu", kAnyGpuColumns};
   }
   if (tma && a.head_dim_v != a.head_dim) {
-    return {deterministic ? "13_wide_heads" : "18_block_pairs", 192, 128};
+    return {deterministic ? "13_wide_heads" : "18_block_pairs", kMlaHeadDim,
+            kMlaHeadDimV};
   }
   if (tma) {
     const bool wide = a.head_dim >= kWideHeads;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "05_flash_forward/src/checker.hpp"
 #include "common/parallel/parallel_for.hpp"
 #include "common/tensor/matrix.hpp"
 #include "common/tensor/random.hpp"
@@ -13,7 +14,7 @@ namespace {
 
 // Lesson 01 on a problem's inputs, in T.
 template <class T>
-naive::Forward<T> forward_in(const flash::Inputs& in,
+naive::Forward<T> forward_in(const attention::Inputs& in,
                              const AttentionOptions& options) {
   const auto q = converted<T>(in.q), k = converted<T>(in.k),
              v = converted<T>(in.v);
@@ -131,21 +132,21 @@ void widen_by_kept(std::array<Distance, 3>& of_q_k_v, const Inputs& in,
 
 }  // namespace
 
-Inputs with_forward(const Problem& problem, flash::Inputs forward,
+Inputs with_forward(const Problem& problem, attention::Inputs forward,
                     std::uint64_t seed) {
   Tensor<std::uint8_t, 4> keep;
   const auto exact =
       forward_in<double>(forward, flash::options_of(problem, keep));
   const auto d_o = normal_tensor<float, 4>(problem.shape_of_o(), seed);
   return {std::move(forward),
-          flash::rounded(converted<float>(exact.o), problem.type),
-          converted<float>(exact.lse), flash::rounded(d_o, problem.type)};
+          attention::rounded(converted<float>(exact.o), problem.type),
+          converted<float>(exact.lse), attention::rounded(d_o, problem.type)};
 }
 
 Inputs make_inputs(const Problem& problem, Values values,
                    std::uint64_t seed) {
-  // flash::make_inputs() takes the seeds 3 seed to 3 seed + 2.
-  return with_forward(problem, flash::make_inputs(problem, values, seed),
+  // attention::make_inputs() takes the seeds 3 seed to 3 seed + 2.
+  return with_forward(problem, attention::make_inputs(problem, values, seed),
                       ~seed);
 }
 
@@ -154,7 +155,7 @@ Checker::Checker(const Problem& problem, const Inputs& inputs)
   Tensor<std::uint8_t, 4> keep;
   const AttentionOptions options = flash::options_of(problem, keep);
   ref_ = backward_in<double>(inputs, options);
-  flash::with_type(type_, [&](auto zero) {
+  attention::with_type(type_, [&](auto zero) {
     const auto plain = backward_in<decltype(zero)>(inputs, options);
     const naive::Gradients<double>& ref = ref_;
     plain_ = {distance(plain.d_q.view(), ref.d_q.view()),
@@ -166,7 +167,7 @@ Checker::Checker(const Problem& problem, const Inputs& inputs)
 
 std::vector<Verdict> Checker::check(const std::string& name,
                                     const Gradients& gradients) const {
-  const double epsilon_of_type = flash::with_type(
+  const double epsilon_of_type = attention::with_type(
       type_, [](auto zero) { return epsilon<decltype(zero)>(); });
   const auto verdict = [&](const char* what, const Tensor<float, 4>& out,
                            const Tensor<double, 4>& ref,

@@ -9,6 +9,9 @@
 
 namespace fa::backward {
 
+/// Random inputs of a problem, for all sections.
+Inputs random_inputs(const Problem& problem);
+
 /// What is drawn of a rung: 256 keys of one head and 256 queries, without a mask; head_dim 128, or
 /// 256 of rung 13.
 Problem drawn_problem(const Rung& rung);

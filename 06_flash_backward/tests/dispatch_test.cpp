@@ -2,20 +2,18 @@
 // computes gradients: all choices run on this build's backends, whatever GPU they are made for.
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/tests/rungs.hpp"
+#include "common/attention/tests/rung_tests.hpp"
 #include "06_flash_backward/src/backend.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
+using namespace fa::attention;
 using backward::Backend;
-using flash::Problem;
-using flash::problem_of;
-using flash::Type;
 
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests = flash::RungTests<backward::Checker, backward::backends,
+using Tests = RungTests<backward::Checker, backward::backends,
                                backward::make_inputs>;
 
 std::string chosen(const DeviceProperties& gpu, Type type,
@@ -66,9 +64,9 @@ TEST_CASE(
 }
 
 TEST_CASE("192 columns of q and k, 128 of v: on Hopper, or any_gpu") {
-  Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, 192}, true);
-  problem.head_dim_v = 128;
-  for (const Type type : flash::kTypes) {
+  Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 70, 75, kMlaHeadDim}, true);
+  problem.head_dim_v = kMlaHeadDimV;
+  for (const Type type : kTypes) {
     problem.type = type;
     for (const double dropout : {0.0, 0.17}) {
       problem.dropout = dropout;
@@ -108,7 +106,7 @@ TEST_CASE("float32: the kernels are those that the GPU can run") {
 
 TEST_CASE("what is chosen for other GPUs computes gradients") {
   for (const double dropout : {0.0, 0.17}) {
-    for (const Type type : flash::kTypes) {
+    for (const Type type : kTypes) {
       check_choice(gpus::kT4, type, 72, dropout);
     }
     check_choice(gpus::kT4, Type::kFloat16, 256, dropout);
@@ -131,7 +129,7 @@ TEST_CASE("blocks are within the shared memory of the GPU they are for") {
 
 TEST_CASE("a GPU leaves rungs out that it cannot run, and says why") {
   auto rungs = Tests::all().front().rungs;
-  const auto left_out = flash::fit_ladder(rungs, gpus::kT4);
+  const auto left_out = fit_ladder(rungs, gpus::kT4);
   REQUIRE(rungs.size() == 4);
   CHECK(rungs[2].name == "03_two_kernels");
   CHECK(rungs[2].max_head_dim == 64);

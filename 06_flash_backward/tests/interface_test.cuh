@@ -10,23 +10,20 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/tests/placed.cuh"
+#include "common/attention/tests/c_interface.cuh"
+#include "common/attention/tests/placed.cuh"
+#include "common/attention/tests/refusals.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
 #include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/src/problem.hpp"
-#include "common/attention/tests/c_interface.cuh"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
 
 namespace fa::FA_TARGET {
 namespace {
 
+using namespace attention;
 using backward::Gradients;
-using flash::kTypes;
-using flash::Layout;
-using flash::Problem;
-using flash::problem_of;
-using flash::Type;
 using testing::contains;
 
 // Whether a buffer is as it was made.
@@ -90,7 +87,7 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
   DeviceBuffer<float> lse(in.lse);
   fa_gradient g{};
   g.size = sizeof g;
-  g.attention = attention_of(problem);
+  g.attention = given_attention<fa_attention>(problem);
   fa_attention& a = g.attention;
   q.give(a.q, a.q_strides);
   k.give(a.k, a.k_strides);
@@ -120,13 +117,13 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
 // deterministic one last.
 std::vector<std::string> check(const Problem& problem, std::int64_t gap = 0) {
   const auto inputs =
-      backward::make_inputs(problem, flash::Values::kNormal, 1);
+      backward::make_inputs(problem, Values::kNormal, 1);
   const backward::Checker of(problem, inputs);
   std::vector<std::string> kernels;
   for (const bool deterministic : {false, true}) {
     std::string kernel;
     const Gradients gradients =
-        flash::with_type(problem.type, [&](auto zero) {
+        with_type(problem.type, [&](auto zero) {
           return call<decltype(zero)>(problem, inputs, gap, deterministic,
                                       kernel);
         });
@@ -181,7 +178,7 @@ TEST_CASE(
   check_gaps(check);
 }
 
-TEST_CASE("rows that see no key, and keys that no row sees, get zeros") {
+TEST_CASE("fully masked rows, and keys that no row sees, have zero gradients") {
   for (const Type type : kTypes) {
     check(problem_of(type, {1, 2, 2, 70, 5, 16}, true));
     check(problem_of(type, {1, 2, 2, 1, 70, 16}, true));
@@ -189,7 +186,7 @@ TEST_CASE("rows that see no key, and keys that no row sees, get zeros") {
 }
 
 TEST_CASE("192 columns of q and k with 128 of v and o") {
-  check_head_dim_v([](const Problem& problem, std::int64_t gap) {
+  check_mla([](const Problem& problem, std::int64_t gap) {
     const bool hopper =
         on_hopper() && problem.type != Type::kFloat32 && problem.dropout == 0;
     const std::string type = name_of(problem.type);
@@ -204,7 +201,7 @@ TEST_CASE("192 columns of q and k with 128 of v and o") {
   });
 }
 
-TEST_CASE("dropout through the interface drops what the CPU says") {
+TEST_CASE("dropout through the interface drops the elements of the reference mask") {
   check_dropout(check);
 }
 
@@ -215,7 +212,7 @@ TEST_CASE(
   fa_gradient g{};
   g.size = sizeof g;
   g.attention =
-      attention_of(problem_of(Type::kFloat32, {3, 4, 2, 129, 7, 72}));
+      given_attention<fa_attention>(problem_of(Type::kFloat32, {3, 4, 2, 129, 7, 72}));
   const std::size_t rows = 3 * 4 * 256;
   CHECK(fa_backward_workspace_bytes(&g) == rows * 2 * sizeof(float));
   g.attention.type = FA_TYPE_BFLOAT16;
@@ -286,7 +283,7 @@ void check_far(const Problem& problem, const fa_strides& strides,
   const auto memory = untouched(
       sizeof(H) * static_cast<std::size_t>(last + 8 * apart + of_q[3]));
   if (memory == nullptr) return;
-  const auto in = backward::make_inputs(problem, flash::Values::kNormal, 1);
+  const auto in = backward::make_inputs(problem, Values::kNormal, 1);
   H* const first = static_cast<H*>(memory.get());
   int placed = 0;
   const auto place = [&](const Tensor<float, 4>& values) {
@@ -299,7 +296,7 @@ void check_far(const Problem& problem, const fa_strides& strides,
   DeviceBuffer<float> lse(in.lse);
   fa_gradient g{};
   g.size = sizeof g;
-  g.attention = attention_of(problem);
+  g.attention = given_attention<fa_attention>(problem);
   g.attention.q = place(in.forward.q);
   g.attention.k = place(in.forward.k);
   g.attention.v = place(in.forward.v);
@@ -351,7 +348,7 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
   const std::int64_t batch = 65535, heads = 4, n = 128, n_k = 16, d = 64;
   const Problem one =
       problem_of(Type::kBFloat16, {1, heads, heads, n, n_k, d}, true);
-  const auto in = backward::make_inputs(one, flash::Values::kNormal, 1);
+  const auto in = backward::make_inputs(one, Values::kNormal, 1);
   const backward::Checker of(one, in);
   const std::int64_t q_size = heads * n * d, k_size = heads * n_k * d;
   const auto memory_of = [&](std::int64_t elements) {
@@ -379,7 +376,7 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
   }
   fa_gradient g{};
   g.size = sizeof g;
-  g.attention = attention_of(one);
+  g.attention = given_attention<fa_attention>(one);
   fa_attention& a = g.attention;
   a.batch = batch;
   a.q = q.data();
@@ -445,11 +442,48 @@ struct Refused {
     if (!is_poison(memory) || !is_poison(workspace)) return "written";
     return fa_backward_last_error();
   }
+  // @{ The same as a function; of a change of the attention.
+  auto says() {
+    return [this](const std::function<void(fa_gradient&)>& change) {
+      return says(change);
+    };
+  }
+  auto says_of_attention() {
+    return [this](const std::function<void(fa_attention&)>& change) {
+      return says([&](fa_gradient& g) { change(g.attention); });
+    };
+  }
+  // @}
   DeviceBuffer<float> memory, workspace;
   fa_gradient g{};
 };
 
 using G = fa_gradient;
+
+// Its tensors.
+#define FA_INPUT(name, written, of_keys) \
+  FA_GIVEN_TENSOR(G, name, written, of_keys, attention.)
+#define FA_TENSOR(name, written, of_keys) \
+  FA_GIVEN_TENSOR(G, name, written, of_keys, )
+const std::vector<GivenTensor<G>> kTensors{
+    FA_INPUT(q, false, false), FA_INPUT(k, false, true),
+    FA_INPUT(v, false, true),  FA_INPUT(o, true, false),
+    FA_TENSOR(d_o, false, false), FA_TENSOR(d_q, true, false),
+    FA_TENSOR(d_k, true, true), FA_TENSOR(d_v, true, true)};
+#undef FA_INPUT
+#undef FA_TENSOR
+// And its other pointers.
+std::vector<GivenTensor<G>> pointers() {
+  auto all = kTensors;
+  all.push_back({"lse", false, false,
+                 [](G& g, void* to) {
+                   g.attention.lse = static_cast<float*>(to);
+                 },
+                 {}});
+  all.push_back({"workspace", true, false,
+                 [](G& g, void* to) { g.workspace = to; }, {}});
+  return all;
+}
 
 TEST_CASE("sizes that are not allowed are refused with those that are") {
   Refused call;
@@ -458,89 +492,30 @@ TEST_CASE("sizes that are not allowed are refused with those that are") {
         "the gradient is a null pointer");
   CHECK(contains(call.says([](G& g) { g.size = 8; }),
                  "size is 8; fa_gradient has "));
-  CHECK(contains(call.says([](G& g) { g.attention.size = 8; }),
-                 "size is 8; fa_attention has "));
-  CHECK(call.says([](G& g) { g.attention.batch = 0; }) ==
-        "batch is 0; allowed are 1 to 65535");
-  CHECK(call.says([](G& g) { g.attention.heads = 3; }) ==
-        "heads is 3; allowed are multiples of kv_heads, which is 2");
-  CHECK(call.says([](G& g) { g.attention.length_k = 1000000001; }) ==
-        "length_k is 1000000001; allowed are 1 to 1000000000");
+  check_refused_sizes<fa_attention>(call.says_of_attention());
   CHECK(call.says([](G& g) {
     g.attention.batch = g.attention.heads = 40000;
     g.attention.length_q = 1000000000;
   }) == "batch * heads * length_q is 1600000000000000000; allowed are 1 to "
         "1125899906842624");
-  CHECK(call.says([](G& g) { g.attention.head_dim = 12; }) ==
-        "head_dim is 12; allowed are multiples of 8 from 8 to 256");
-  CHECK(call.says([](G& g) { g.attention.head_dim = 264; }) ==
-        "head_dim is 264; allowed are multiples of 8 from 8 to 256");
 }
 
 TEST_CASE("options that are not allowed are refused with those that are") {
   Refused call;
-  CHECK(call.says([](G& g) { g.attention.type = 3; }) ==
-        "type is 3; allowed are 0 (float32), 1 (float16) and 2 (bfloat16)");
-  CHECK(call.says([](G& g) { g.attention.causal = 2; }) ==
-        "causal is 2; allowed are 0 and 1");
+  check_refused_options<fa_attention>(call.says_of_attention());
   CHECK(call.says([](G& g) { g.deterministic = -1; }) ==
         "deterministic is -1; allowed are 0 and 1");
-  CHECK(call.says([](G& g) { g.attention.scale = 0; }) ==
-        "scale is 0; allowed are positive and finite numbers of float32");
-  CHECK(call.says([](G& g) { g.attention.dropout = 1; }) ==
-        "dropout is 1; allowed are 0 to below 1");
-  CHECK(call.says([](G& g) { g.attention.dropout = -0.5; }) ==
-        "dropout is -0.5; allowed are 0 to below 1");
-  CHECK(call.says([](G& g) { g.attention.dropout = NAN; }) ==
-        "dropout is nan; allowed are 0 to below 1");
 }
-
-// A pointer of a call, by its name.
-struct Pointer {
-  const char* name;
-  std::function<void(G&, void*)> set;
-};
-const Pointer kPointers[] = {
-    {"q", [](G& g, void* to) { g.attention.q = to; }},
-    {"k", [](G& g, void* to) { g.attention.k = to; }},
-    {"v", [](G& g, void* to) { g.attention.v = to; }},
-    {"o", [](G& g, void* to) { g.attention.o = to; }},
-    {"lse",
-     [](G& g, void* to) { g.attention.lse = static_cast<float*>(to); }},
-    {"d_o", [](G& g, void* to) { g.d_o = to; }},
-    {"d_q", [](G& g, void* to) { g.d_q = to; }},
-    {"d_k", [](G& g, void* to) { g.d_k = to; }},
-    {"d_v", [](G& g, void* to) { g.d_v = to; }},
-    {"workspace", [](G& g, void* to) { g.workspace = to; }}};
 
 TEST_CASE("pointers that kernels cannot use are refused by their names") {
   Refused call;
-  for (const Pointer& pointer : kPointers) {
-    const std::string name = pointer.name;
-    CAPTURE(name);
-    CHECK(call.says([&](G& g) { pointer.set(g, nullptr); }) ==
-          name + " is a null pointer");
-    const bool is_lse = name == "lse";
-    const auto said = call.says([&](G& g) {
-      pointer.set(
-          g, reinterpret_cast<char*>(call.memory.data()) + (is_lse ? 2 : 8));
-    });
-    CHECK(contains(said, name + " is at address 0x"));
-    CHECK(contains(said, is_lse ? "; allowed are multiples of 4 bytes"
-                                : "; allowed are multiples of 16 bytes"));
-  }
+  check_refused_pointers(call.says(), pointers(), call.memory.data());
 }
 
 #if defined(__CUDACC__)
 TEST_CASE("memory of the host is refused by a library for GPUs") {
   Refused call;
-  alignas(16) float here[64] = {};
-  for (const Pointer& pointer : kPointers) {
-    const auto said = call.says([&](G& g) { pointer.set(g, here); });
-    CAPTURE(said);
-    CHECK(contains(said, std::string(pointer.name) + " is at address 0x"));
-    CHECK(contains(said, ", which is not memory of a GPU"));
-  }
+  check_refused_host_memory(call.says(), pointers());
 }
 #endif
 
@@ -553,127 +528,26 @@ TEST_CASE("a workspace that is too small is refused with what suffices") {
                     on_hopper() ? 135236 : 69632));
   CHECK(call.says([](G& g) { g.workspace_bytes = 0; }) ==
         "workspace_bytes is 0; allowed are 4096 and more");
-}
-
-TEST_CASE("distances that kernels cannot use are refused by their names") {
-  Refused call;
-  const auto check_strides = [&](const std::string& name, bool written,
-                                 auto strides) {
-    const std::string of = " stride of " + name + " is ";
-    CAPTURE(of);
-    const std::string multiples =
-        " elements; allowed are multiples of 4, which are 16 bytes, from 0";
-    CHECK(call.says([&](G& g) { strides(g).row = 10; }) ==
-          "the row" + of + "10" + multiples);
-    CHECK(call.says([&](G& g) { strides(g).batch = -64; }) ==
-          "the batch" + of + "-64" + multiples);
-    if (written) {
-      CHECK(call.says([&](G& g) { strides(g).head = 4; }) ==
-            "the head" + of +
-                "4 elements, so that its rows overlap; allowed are head_dim, "
-                "which is 8, and more");
-    }
-  };
-  check_strides("q", false,
-                [](G& g) -> fa_strides& { return g.attention.q_strides; });
-  check_strides("k", false,
-                [](G& g) -> fa_strides& { return g.attention.k_strides; });
-  check_strides("v", false,
-                [](G& g) -> fa_strides& { return g.attention.v_strides; });
-  check_strides("o", true,
-                [](G& g) -> fa_strides& { return g.attention.o_strides; });
-  check_strides("d_o", false,
-                [](G& g) -> fa_strides& { return g.d_o_strides; });
-  check_strides("d_q", true,
-                [](G& g) -> fa_strides& { return g.d_q_strides; });
-  check_strides("d_k", true,
-                [](G& g) -> fa_strides& { return g.d_k_strides; });
-  check_strides("d_v", true,
-                [](G& g) -> fa_strides& { return g.d_v_strides; });
-}
-
-TEST_CASE("random strides are taken and refused as a reference says") {
-  struct Given {
-    const char* name;
-    bool written, of_keys;
-    std::function<void(G&, void*, const fa_strides&)> set;
-  };
-  const Given all[] = {
-      {"q", false, false,
-       [](G& g, void* at, const fa_strides& s) {
-         g.attention.q = at, g.attention.q_strides = s;
-       }},
-      {"k", false, true,
-       [](G& g, void* at, const fa_strides& s) {
-         g.attention.k = at, g.attention.k_strides = s;
-       }},
-      {"v", false, true,
-       [](G& g, void* at, const fa_strides& s) {
-         g.attention.v = at, g.attention.v_strides = s;
-       }},
-      {"o", true, false,
-       [](G& g, void* at, const fa_strides& s) {
-         g.attention.o = at, g.attention.o_strides = s;
-       }},
-      {"d_o", false, false,
-       [](G& g, void* at, const fa_strides& s) {
-         g.d_o = at, g.d_o_strides = s;
-       }},
-      {"d_q", true, false,
-       [](G& g, void* at, const fa_strides& s) {
-         g.d_q = at, g.d_q_strides = s;
-       }},
-      {"d_k", true, true,
-       [](G& g, void* at, const fa_strides& s) {
-         g.d_k = at, g.d_k_strides = s;
-       }},
-      {"d_v", true, true, [](G& g, void* at, const fa_strides& s) {
-         g.d_v = at, g.d_v_strides = s;
-       }}};
-  Refused call;
-  int taken = 0, refused = 0;
-  for (std::uint64_t i = 0; i < 16000; ++i) {
-    const StrideProblem s = random_strides(6, i);
-    const Given& given = all[i % 8];
-    const std::string said = call.says([&](G& g) {
-      fa_attention& a = g.attention;
-      // Keys have as many heads as fit, queries have more.
-      const std::int64_t more = given.of_keys ? 3 : 1;
-      a.batch = s.shape[0];
-      a.heads = more * s.shape[1];
-      a.kv_heads = s.shape[1];
-      a.length_q = given.of_keys ? 1 : s.shape[2];
-      a.length_k = given.of_keys ? s.shape[2] : 1;
-      a.head_dim = a.head_dim_v = s.shape[3];
-      a.type = s.element_bytes == 2 ? FA_TYPE_FLOAT16 : FA_TYPE_FLOAT32;
-      const std::int64_t row = s.shape[3], head = s.shape[2] * row;
-      for (const Given& each : all) {
-        each.set(g, call.memory.data(), {a.heads * head, head, row});
-      }
-      given.set(g, reinterpret_cast<void*>(s.address), s.strides);
-      g.workspace = nullptr;  // is looked at last, and nothing is computed
-    });
-    const bool took = said == "workspace is a null pointer";
-    CAPTURE(said);
-    CAPTURE(i);
-    // Rows that do not overlap although strides are not nested are refused as well.
-    if (!given.written || s.nested || took) {
-      REQUIRE(took == s.usable(given.written));
-    }
-    if (!took) {
-      REQUIRE(contains(said, std::string(" of ") + given.name + " is "));
-    }
-    (took ? taken : refused) += 1;
-  }
-  CHECK(taken > 4000);
-  CHECK(refused > 4000);
   CHECK(contains(call.says([](G& g) {
     g.workspace = reinterpret_cast<void*>(~std::uintptr_t{15});
   }),
                  "and its 4096 bytes end beyond the last address"));
 }
 
-// Whether rungs 08 and later take a problem with these sizes, whatever its strides.
+TEST_CASE("strides that kernels cannot use are refused by their names") {
+  Refused call;
+  check_refused_strides(call.says(), kTensors);
+}
+
+TEST_CASE("random strides are accepted and refused as a reference says") {
+  Refused call;
+  check_random_strides(
+      call.says(), kTensors, call.memory.data(),
+      [](G& g) -> fa_attention& { return g.attention; },
+      [](G& g) { g.workspace = nullptr; }, "workspace");
+}
+
+// Whether rungs 08 and later support a problem with these sizes, whatever its strides.
 bool is_mapped_size(int batch, int kv_heads, int length_k) {
   AttentionGradient<fa::half> a{};
   for (RowStrides* strides :
@@ -689,7 +563,7 @@ bool is_mapped_size(int batch, int kv_heads, int length_k) {
   return can_use_tma_backward(a);
 }
 
-TEST_CASE("more blocks of keys than a grid has go to another kernel") {
+TEST_CASE("more blocks of keys than a grid has select another kernel") {
   CHECK(is_mapped_size(60000, 1, 64));
   CHECK(is_mapped_size(1, 1, 1000000000));
   CHECK_FALSE(is_mapped_size(60000, 1, 1000000000));
@@ -740,7 +614,7 @@ OwnCall own_call(std::int64_t head_dim, std::int64_t length_k,
   fa_gradient g{};
   g.size = sizeof g;
   fa_attention& a = g.attention;
-  a = attention_of(problem);
+  a = given_attention<fa_attention>(problem);
   g.deterministic = deterministic ? 1 : 0;
   g.workspace_bytes = fa_backward_workspace_bytes(&g);
   const auto lse_memory = std::make_shared<DeviceBuffer<float>>(lse);
@@ -756,10 +630,10 @@ OwnCall own_call(std::int64_t head_dim, std::int64_t length_k,
   g.d_k = d_k->data();
   g.d_v = d_v->data();
   g.workspace = workspace->data();
-  a.q_strides = a.o_strides = g.d_o_strides = g.d_q_strides =
-      strides_of(problem.shape_of_q(), Layout::kHeadsFirst, head_dim);
-  a.k_strides = a.v_strides = g.d_k_strides = g.d_v_strides =
-      strides_of(problem.shape_of_kv(), Layout::kHeadsFirst, head_dim);
+  a.q_strides = a.o_strides = g.d_o_strides = g.d_q_strides = {
+      s.heads * s.length_q * head_dim, s.length_q * head_dim, head_dim};
+  a.k_strides = a.v_strides = g.d_k_strides = g.d_v_strides = {
+      s.kv_heads * s.length_k * head_dim, s.length_k * head_dim, head_dim};
   return {[=](void* stream) {
             (void)q, (void)k, (void)v, (void)o, (void)d_o;  // kept
             (void)lse_memory, (void)workspace;
@@ -794,7 +668,7 @@ TEST_CASE("a CUDA graph with the first store, replayed beside other calls") {
 }
 #endif
 
-TEST_CASE("each thread has an error of its own") {
+TEST_CASE("each thread has its own last error") {
   Refused call;
   check_own_errors(
       [&](int batch) {
@@ -804,7 +678,7 @@ TEST_CASE("each thread has an error of its own") {
 }
 
 #if defined(__linux__)
-TEST_CASE("the library shows its C functions and nothing else") {
+TEST_CASE("the library exports its C functions and nothing else") {
   CHECK(exported_names() ==
         "fa_backward fa_backward_kernel_name fa_backward_last_error "
         "fa_backward_runs_on fa_backward_workspace_bytes ");

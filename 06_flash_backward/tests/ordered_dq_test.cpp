@@ -7,9 +7,8 @@
 
 #include <doctest/doctest.h>
 
-#include "05_flash_forward/tests/problems.hpp"
 #include "06_flash_backward/src/dispatch.cuh"
-#include "06_flash_backward/src/on_device.cuh"
+#include "06_flash_backward/src/gradient_rung.cuh"
 #include "common/tensor/random.hpp"
 
 using namespace fa;
@@ -29,10 +28,10 @@ Tensor<float, 4> random_rows(int rows, std::uint64_t seed) {
 }
 
 // A problem with a workspace after preprocess_semaphores().
-struct TwoBlocks : OnDevice<Half> {
+struct TwoBlocks : DeviceGradient<Half> {
   TwoBlocks()
-      : OnDevice<Half>(
-            flash::problem_of(flash::Type::kFloat16,
+      : DeviceGradient<Half>(
+            attention::problem_of(attention::Type::kFloat16,
                               {1, 1, 1, kQueriesInAll, kKeysInAll, kDim}),
             {{random_rows(kQueriesInAll, 1), random_rows(kKeysInAll, 5),
               random_rows(kKeysInAll, 6)},

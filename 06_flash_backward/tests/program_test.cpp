@@ -23,8 +23,8 @@ backward::Backend clockwork() {
   backward::Backend backend = backward::backends().front();
   backend.kind = "gpu";
   for (backward::Rung& rung : backend.rungs) {
-    rung.prepare = [](const auto&, const auto&) {
-      return backward::Prepared();
+    rung.start = [](const auto&, const auto&) {
+      return backward::Rung::Prepared();
     };
   }
   backend.milliseconds = [count = 0](const auto&, int) mutable {
@@ -33,8 +33,8 @@ backward::Backend clockwork() {
   backend.resources = [](const auto&) {
     return std::vector<KernelResources>(1);
   };
-  backend.forward = [](const flash::Problem& problem, const flash::Inputs&) {
-    return flash::Outputs{Tensor<float, 4>(problem.shape_of_q()),
+  backend.forward = [](const attention::Problem& problem, const attention::Inputs&) {
+    return attention::Outputs{Tensor<float, 4>(problem.shape_of_q()),
                           Tensor<float, 3>({1, 1, problem.shape.length_q})};
   };
   return backend;
@@ -141,7 +141,7 @@ TEST_CASE("a timeline is printed, drawn and written for programs") {
 TEST_CASE("the slow rungs are timed at one length, five products counted") {
   const backward::Backend backend = clockwork();
   const auto rows =
-      backward::time_rungs(backend, flash::Type::kBFloat16, 64, true, "", 0);
+      backward::time_rungs(backend, {attention::Type::kBFloat16, 64, true});
   REQUIRE(rows.size() ==
           46);  // 05 once, others five times, 13 and 16 not at all
   CHECK(field<std::string>(rows[0], "kernel") == "05_tensor_cores");
@@ -155,7 +155,7 @@ TEST_CASE("the slow rungs are timed at one length, five products counted") {
 TEST_CASE("the price of equal bits is a ratio at the same length") {
   const backward::Backend backend = clockwork();
   const auto rows =
-      backward::time_rungs(backend, flash::Type::kFloat16, 128, false, "", 0);
+      backward::time_rungs(backend, {attention::Type::kFloat16, 128, false});
   REQUIRE(rows.size() == 41);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double price = field<double>(rows[i], "deterministic_price");
@@ -164,16 +164,16 @@ TEST_CASE("the price of equal bits is a ratio at the same length") {
         (i > 5 && i < 11) || (i > 25 && i < 31);  // rungs 07 and 11
     CHECK(price == doctest::Approx(same_bits ? (at + 1) / (at - 4) : 0));
   }
-  const auto alone = backward::time_rungs(backend, flash::Type::kFloat16, 128,
-                                          false, "07", 0);
+  const auto alone = backward::time_rungs(
+      backend, {attention::Type::kFloat16, 128, false, "07"});
   REQUIRE(alone.size() == 5);
   CHECK(field<double>(alone[0], "deterministic_price") == 0);
 }
 
 TEST_CASE("a rung for wide heads alone is timed with those, and priced") {
   const backward::Backend backend = clockwork();
-  const auto rows = backward::time_rungs(backend, flash::Type::kBFloat16, 256,
-                                         false, "", 0);
+  const auto rows = backward::time_rungs(
+      backend, {attention::Type::kBFloat16, 256, false});
   REQUIRE(rows.size() == 15);  // rungs 06, 07 and 13
   CHECK(field<std::string>(rows[10], "kernel") == "13_wide_heads");
   CHECK(field<double>(rows[10], "deterministic_price") == 0);

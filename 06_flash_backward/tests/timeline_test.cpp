@@ -21,7 +21,7 @@ const Timeline& drawn(const std::string& name) {
   static std::map<std::string, Timeline> known;
   if (known.count(name) == 0) {
     static const std::vector<backward::Backend> all = backward::backends();
-    const Rung& rung = flash::find_rung(all.front(), name);
+    const Rung& rung = attention::find_rung(all.front(), name);
     known[name] = backward::timeline_of(rung, backward::drawn_problem(rung));
   }
   return known[name];
