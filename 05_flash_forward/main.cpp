@@ -20,11 +20,8 @@ using flash::Rung;
 void check_real(const Lesson<Backend>& lesson) {
   const cli::Input& input = lesson.program.input();
   const Outputs last = attention::check_real<flash::Checker>(
-      lesson,
-      attention_shape(input.q.shape(), input.k.shape(), input.v.shape()),
-      [&](const Problem& problem) {
-        return rounded_inputs(problem, input.q, input.k, input.v);
-      });
+      lesson, attention_shape(input.q.shape(), input.k.shape(), input.v.shape()),
+      [&](const Problem& problem) { return rounded_inputs(problem, input.q, input.k, input.v); });
   if (const auto directory = lesson.program.save_directory()) {
     write_npy(*directory / "o.npy", last.o);
     write_npy(*directory / "lse.npy", last.lse);
@@ -51,8 +48,7 @@ void show_memory(const Lesson<Backend>& lesson) {
   // In the lab, which runs every rung: a GPU may lack some.
   attention::show_memory(
       lesson.program, lesson.backends.lab(),
-      {{"inputs and outputs", "16 N D + 4 N",
-        [](auto n) { return 4 * (4 * n * kDim + n); }}},
+      {{"inputs and outputs", "16 N D + 4 N", [](auto n) { return 4 * (4 * n * kDim + n); }}},
       row_of, zeros, kDim,
       "Bytes of one head: q, k, v, o and LSE in float32, head_dim 64, and the "
       "memory\nthat a kernel allocates in addition\n\n{}");
@@ -78,62 +74,50 @@ void check_repeats(const Lesson<Backend>& lesson) {
     for (int run = 1; run < runs; ++run) {
       prepared.launch();
       const Outputs outputs = prepared.result();
-      const bool same =
-          same_bits(outputs.o, first.o) && same_bits(outputs.lse, first.lse);
+      const bool same = same_bits(outputs.o, first.o) && same_bits(outputs.lse, first.lse);
       others += same ? 0 : 1;
     }
-    lesson.program.check_none(
-        fmt::format("{}, bits of {} runs", rung.name, runs), others,
-        "difference");
+    lesson.program.check_none(fmt::format("{}, bits of {} runs", rung.name, runs), others,
+                              "difference");
   }
 }
 
 // On a GPU only.
 void show_times(const Lesson<Backend>& lesson) {
   // Rungs 01 to 03 have a thread for each query or for each score.
-  const TimingRules<Inputs> rules{
-      flash::kMatmuls, "04", [](const Problem& problem) {
-        return timed_inputs(problem.shape.length_q, problem.shape.head_dim);
-      }};
+  const TimingRules<Inputs> rules{flash::kMatmuls, "04", [](const Problem& problem) {
+                                    return timed_inputs(problem.shape.length_q,
+                                                        problem.shape.head_dim);
+                                  }};
   time_all(lesson, {64, 128, 256}, [&](const TimedGroup& group) {
     return time_rungs(lesson.backends.used(), group, rules);
   });
 }
 
 void add_sections(cli::Program& program, const Lesson<Backend>& lesson) {
-  program.section("real", "Every kernel on the input",
-                  [&] { check_real(lesson); });
+  program.section("real", "Every kernel on the input", [&] { check_real(lesson); });
   program.section("ragged", "Every kernel on hard small problems",
                   [&] { check_ragged<flash::Checker>(lesson); });
   program.section("traffic", "Memory traffic of the kernels",
-                  lesson.backends.watching([&](const Backend& watched) {
-                    flash::show_traffic(lesson, watched);
-                  }));
-  program.section("memory", "Memory that the kernels allocate",
-                  [&] { show_memory(lesson); });
+                  lesson.backends.watching(
+                      [&](const Backend& watched) { flash::show_traffic(lesson, watched); }));
+  program.section("memory", "Memory that the kernels allocate", [&] { show_memory(lesson); });
   program.section("repeat", "Determinism", [&] { check_repeats(lesson); });
-  program.section("trace", "Every kernel in the watched lab",
-                  lesson.backends.watching([&](const Backend& watched) {
-                    trace_rungs(lesson, watched);
-                  }));
+  program.section(
+      "trace", "Every kernel in the watched lab",
+      lesson.backends.watching([&](const Backend& watched) { trace_rungs(lesson, watched); }));
   program.section("time", "Times", [&] { show_times(lesson); });
-  program.section_apart("kernels", "Resources of the kernels",
-                        [&] { show_kernels(lesson); });
+  program.section_apart("kernels", "Resources of the kernels", [&] { show_kernels(lesson); });
   program.section_apart("timeline", "Timelines", [&] {
     const Backend& lab = lesson.backends.lab();
-    flash::show_timelines(
-        lab, cli::timeline_options(lesson.options, lab.rungs, lesson.name));
+    flash::show_timelines(lab, cli::timeline_options(lesson.options, lab.rungs, lesson.name));
   });
-  program.section_apart("costs", "Cost model of the timelines",
-                        [] { cli::show_costs({}); });
-  program.section_apart(
-      "experiments", "Experiments: tiles, types and lengths", [&] {
-        flash::show_experiments(
-            lesson.program, lesson.backends.used(),
-            {lesson.options.results, lesson.options.commit});
-      });
-  program.section_apart("once", "One launch of every kernel",
-                        [&] { launch_once(lesson); });
+  program.section_apart("costs", "Cost model of the timelines", [] { cli::show_costs({}); });
+  program.section_apart("experiments", "Experiments: tiles, types and lengths", [&] {
+    flash::show_experiments(lesson.program, lesson.backends.used(),
+                            {lesson.options.results, lesson.options.commit});
+  });
+  program.section_apart("once", "One launch of every kernel", [&] { launch_once(lesson); });
 }
 
 }  // namespace
@@ -142,9 +126,8 @@ int main(int argc, char** argv) {
   cli::Program program("05_flash_forward",
                        "Lesson 05: the forward pass in one kernel, up to the "
                        "hardware's limit.");
-  Lesson<Backend> lesson(program, flash::backends(), "05_flash_forward",
-                               "O and LSE", kKernelLines, flash::random_inputs,
-                               "sections time, kernels and experiments");
+  Lesson<Backend> lesson(program, flash::backends(), "05_flash_forward", "O and LSE", kKernelLines,
+                         flash::random_inputs, "sections time, kernels and experiments");
   add_sections(program, lesson);
   return program.run(argc, argv);
 }

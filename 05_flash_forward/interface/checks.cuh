@@ -16,24 +16,23 @@
 namespace fa::FA_TARGET {
 namespace {  // one source file for each library includes this
 
-static_assert(FA_STATUS_OK == kStatusOk &&
-              FA_STATUS_REFUSED == kStatusRefused &&
+static_assert(FA_STATUS_OK == kStatusOk && FA_STATUS_REFUSED == kStatusRefused &&
               FA_STATUS_FAILED == kStatusFailed);
 
 // Sums of two lengths and a tile must be ints.
 constexpr std::int64_t kMaxLength = 1000000000;
 constexpr std::int64_t kMaxGrid = 65535;  // in y and z
 constexpr std::int64_t kMaxHeads = 2147483647;
-static_assert(kMaxHeads <= std::numeric_limits<std::int64_t>::max() /
-                               kMaxLength / std::int64_t{sizeof(float)},
+static_assert(kMaxHeads <= std::numeric_limits<std::int64_t>::max() / kMaxLength /
+                               std::int64_t{sizeof(float)},
               "the bytes of lse are a number of 64 bits");
 
 // Sizes, type and options.
 inline void check_problem(const fa_attention* given) {
   if (given == nullptr) refuse("the attention is a null pointer");
   if (given->size != sizeof(fa_attention)) {
-    refuse("size is {}; fa_attention has {} bytes in this library",
-           given->size, sizeof(fa_attention));
+    refuse("size is {}; fa_attention has {} bytes in this library", given->size,
+           sizeof(fa_attention));
   }
   const fa_attention& a = *given;
   check_size("batch", a.batch, kMaxGrid);
@@ -42,16 +41,13 @@ inline void check_problem(const fa_attention* given) {
   check_size("length_q", a.length_q, kMaxLength);
   check_size("length_k", a.length_k, kMaxLength);
   if (a.heads % a.kv_heads != 0) {
-    refuse("heads is {}; allowed are multiples of kv_heads, which is {}",
-           a.heads, a.kv_heads);
+    refuse("heads is {}; allowed are multiples of kv_heads, which is {}", a.heads, a.kv_heads);
   }
   if (a.batch * a.heads > kMaxHeads) {
-    refuse("batch * heads is {}; allowed are 1 to {}", a.batch * a.heads,
-           kMaxHeads);
+    refuse("batch * heads is {}; allowed are 1 to {}", a.batch * a.heads, kMaxHeads);
   }
   if (a.head_dim < 8 || a.head_dim > 256 || a.head_dim % 8 != 0) {
-    refuse("head_dim is {}; allowed are multiples of 8 from 8 to 256",
-           a.head_dim);
+    refuse("head_dim is {}; allowed are multiples of 8 from 8 to 256", a.head_dim);
   }
   if (!supports_head_dim_v(a.head_dim, a.head_dim_v)) {
     refuse(
@@ -59,11 +55,8 @@ inline void check_problem(const fa_attention* given) {
         "head_dim of 192",
         a.head_dim_v, a.head_dim);
   }
-  if (a.type != FA_TYPE_FLOAT32 && a.type != FA_TYPE_FLOAT16 &&
-      a.type != FA_TYPE_BFLOAT16) {
-    refuse(
-        "type is {}; allowed are 0 (float32), 1 (float16) and 2 (bfloat16)",
-        a.type);
+  if (a.type != FA_TYPE_FLOAT32 && a.type != FA_TYPE_FLOAT16 && a.type != FA_TYPE_BFLOAT16) {
+    refuse("type is {}; allowed are 0 (float32), 1 (float16) and 2 (bfloat16)", a.type);
   }
   if (a.causal != 0 && a.causal != 1) {
     refuse("causal is {}; allowed are 0 and 1", a.causal);
@@ -71,8 +64,7 @@ inline void check_problem(const fa_attention* given) {
   // What is no positive and finite float32 would not be one for the kernel.
   const auto scale = static_cast<float>(a.scale);
   if (!(scale > 0 && std::isfinite(scale))) {
-    refuse("scale is {}; allowed are positive and finite numbers of float32",
-           a.scale);
+    refuse("scale is {}; allowed are positive and finite numbers of float32", a.scale);
   }
   if (!(a.dropout >= 0 && a.dropout < 1)) {
     refuse("dropout is {}; allowed are 0 to below 1", a.dropout);
@@ -85,9 +77,8 @@ inline RowStrides row_strides(const fa_strides& strides) {
 
 // A tensor [batch, heads, length, columns] of an attention; rows of one that is written must not
 // overlap.
-inline void check_tensor(const char* name, const void* pointer,
-                         const fa_strides& strides, const fa_attention& a,
-                         std::int64_t heads, std::int64_t length,
+inline void check_tensor(const char* name, const void* pointer, const fa_strides& strides,
+                         const fa_attention& a, std::int64_t heads, std::int64_t length,
                          std::int64_t columns, bool written = false) {
   check_tensor({name,
                 pointer,
@@ -106,8 +97,7 @@ inline void check_memory(const fa_attention& a) {
   check_tensor("v", a.v, a.v_strides, a, a.kv_heads, a.length_k, d_v);
   check_tensor("o", a.o, a.o_strides, a, a.heads, a.length_q, d_v, true);
   check_pointer("lse", a.lse, alignof(float));
-  check_bytes("lse", a.lse,
-              std::int64_t{sizeof(float)} * a.batch * a.heads * a.length_q);
+  check_bytes("lse", a.lse, std::int64_t{sizeof(float)} * a.batch * a.heads * a.length_q);
 }
 
 inline Stream stream_of(const fa_attention& a) {
@@ -151,12 +141,11 @@ void with_attention(const fa_attention& a, Work work) {
 }
 
 // Makes last_name() name the kernel of a problem, and its columns: those of v may be others.
-inline void note_kernel(const char* kernel, const char* type, int columns,
-                        int columns_v, const fa_attention& a) {
-  const std::string of_v =
-      columns_v == columns ? "" : fmt::format(" and {}", columns_v);
-  last_name() = fmt::format("{}, {}, {}{} columns{}", kernel, type, columns,
-                            of_v, a.dropout > 0 ? ", dropout" : "");
+inline void note_kernel(const char* kernel, const char* type, int columns, int columns_v,
+                        const fa_attention& a) {
+  const std::string of_v = columns_v == columns ? "" : fmt::format(" and {}", columns_v);
+  last_name() = fmt::format("{}, {}, {}{} columns{}", kernel, type, columns, of_v,
+                            a.dropout > 0 ? ", dropout" : "");
 }
 
 }  // namespace

@@ -32,8 +32,7 @@ inline Blocks register_blocks() {
           bytes_by(kPow2<32, 256>, [](auto d) { return FloatTile<d, (d > 32)>::shared_bytes; })};
 }
 inline Blocks plain_blocks(int stages) {
-  return {forward_tiles<PlainForwardTile<64>>(stages),
-          bytes_by(kPow2<64, 128>, [=](auto d) {
+  return {forward_tiles<PlainForwardTile<64>>(stages), bytes_by(kPow2<64, 128>, [=](auto d) {
             return stages == 1 ? plain_forward_bytes<d, half>()
                                : pipeline_bytes<PlainForwardTile<d>, half>();
           })};
@@ -129,21 +128,17 @@ inline std::vector<flash::Rung> ladder() {
 
 // The kernel that is chosen for a device, as a rung of this backend.
 inline flash::Rung dispatched_rung(const DeviceProperties& device) {
-  return forward_rung<float, half, bfloat16>("dispatched", "")
-      .mla()
-      .launch([=](auto& a, auto on) {
-        forward_kernel(a, device).launch(on, nullptr);
-      });
+  return forward_rung<float, half, bfloat16>("dispatched", "").mla().launch([=](auto& a, auto on) {
+    forward_kernel(a, device).launch(on, nullptr);
+  });
 }
 
 // The file of the kernel that is chosen for a problem on a device.
-inline std::string chosen_kernel(const Problem& problem,
-                                 const DeviceProperties& device) {
-  return with_device_type<float, half, bfloat16>(
-      problem.type, [&](auto type) -> std::string {
-        using T = typename decltype(type)::device;
-        return forward_kernel(attention_of<T>(problem), device).name;
-      });
+inline std::string chosen_kernel(const Problem& problem, const DeviceProperties& device) {
+  return with_device_type<float, half, bfloat16>(problem.type, [&](auto type) -> std::string {
+    using T = typename decltype(type)::device;
+    return forward_kernel(attention_of<T>(problem), device).name;
+  });
 }
 
 }  // namespace

@@ -19,8 +19,7 @@ double longest_row(const Tensor<float, 4>& tensor) {
 
 }  // namespace
 
-AttentionOptions options_of(const Problem& problem,
-                            Tensor<std::uint8_t, 4>& keep) {
+AttentionOptions options_of(const Problem& problem, Tensor<std::uint8_t, 4>& keep) {
   AttentionOptions options;
   options.causal = problem.causal;
   if (problem.dropout > 0) {
@@ -31,20 +30,18 @@ AttentionOptions options_of(const Problem& problem,
   return options;
 }
 
-Checker::Checker(const Problem& problem, const Inputs& inputs)
-    : problem_(problem) {
+Checker::Checker(const Problem& problem, const Inputs& inputs) : problem_(problem) {
   Tensor<std::uint8_t, 4> keep;
   const AttentionOptions options = options_of(problem, keep);
   const auto attention = [&](auto zero) {
     using T = decltype(zero);
-    const auto q = converted<T>(inputs.q), k = converted<T>(inputs.k),
-               v = converted<T>(inputs.v);
+    const auto q = converted<T>(inputs.q), k = converted<T>(inputs.k), v = converted<T>(inputs.v);
     return naive::forward<T>(q.view(), k.view(), v.view(), options);
   };
   // By Cauchy and Schwarz. A score is a sum whose terms may cancel, so its rounding errors go by
   // them.
-  score_magnitude_ = options.scale_for(problem.shape.head_dim) *
-                     longest_row(inputs.q) * longest_row(inputs.k);
+  score_magnitude_ =
+      options.scale_for(problem.shape.head_dim) * longest_row(inputs.q) * longest_row(inputs.k);
   ref_ = attention(double{});
   with_type(problem.type, [&](auto zero) {
     const auto plain = attention(zero);
@@ -52,17 +49,14 @@ Checker::Checker(const Problem& problem, const Inputs& inputs)
   });
 }
 
-std::vector<Verdict> Checker::check(const std::string& name,
-                                    const Outputs& outputs) const {
-  const double epsilon_of_type = with_type(
-      problem_.type, [](auto zero) { return epsilon<decltype(zero)>(); });
-  return {
-      decide(name + ", o", distance(outputs.o.view(), ref_.o.view()),
-             distance(plain_.o.view(), ref_.o.view()), kForwardFactor,
-             epsilon_of_type),
-      decide(name + ", lse", distance(outputs.lse.view(), ref_.lse.view()),
-             distance(plain_.lse.view(), ref_.lse.view()), kForwardFactor,
-             epsilon<float>(), score_magnitude_)};
+std::vector<Verdict> Checker::check(const std::string& name, const Outputs& outputs) const {
+  const double epsilon_of_type =
+      with_type(problem_.type, [](auto zero) { return epsilon<decltype(zero)>(); });
+  return {decide(name + ", o", distance(outputs.o.view(), ref_.o.view()),
+                 distance(plain_.o.view(), ref_.o.view()), kForwardFactor, epsilon_of_type),
+          decide(name + ", lse", distance(outputs.lse.view(), ref_.lse.view()),
+                 distance(plain_.lse.view(), ref_.lse.view()), kForwardFactor, epsilon<float>(),
+                 score_magnitude_)};
 }
 
 }  // namespace fa::flash

@@ -15,8 +15,7 @@ using namespace attention;  // problems and rungs, which lesson 06 has as well
 /// Lesson 01's options for a problem. They point into the mask, which must outlive them.
 /// @param problem with or without dropout
 /// @param keep    filled when there is dropout
-AttentionOptions options_of(const Problem& problem,
-                            Tensor<std::uint8_t, 4>& keep);
+AttentionOptions options_of(const Problem& problem, Tensor<std::uint8_t, 4>& keep);
 
 /// Checks the outputs of a kernel, O and LSE, against lesson 01.
 class Checker {
@@ -26,8 +25,7 @@ class Checker {
   Checker(const Problem& problem, const Inputs& inputs);
   /// The verdicts on O and LSE.
   /// @throws std::invalid_argument when one has another shape
-  std::vector<Verdict> check(const std::string& name,
-                             const Outputs& outputs) const;
+  std::vector<Verdict> check(const std::string& name, const Outputs& outputs) const;
 
  private:
   Problem problem_;

@@ -5,8 +5,6 @@
 #include "05_flash_forward/src/sections.hpp"
 
 int main() {
-  return fa::cli::print_stamps("05_flash_forward_stamped",
-                               fa::flash::stamped::backends,
-                               fa::flash::drawn_problem,
-                               fa::flash::random_inputs);
+  return fa::cli::print_stamps("05_flash_forward_stamped", fa::flash::stamped::backends,
+                               fa::flash::drawn_problem, fa::flash::random_inputs);
 }

@@ -18,11 +18,10 @@ namespace fa::FA_TARGET {
 
 /// A backend with these rungs.
 inline flash::stamped::Backend backend(const std::string&) {
-  const auto rung = [](const char* name) {
-    return forward_rung<half>(name, "").hopper();
-  };
+  const auto rung = [](const char* name) { return forward_rung<half>(name, "").hopper(); };
   auto result = backend_with<flash::stamped::Backend>(
-      "gpu", std::vector<flash::Rung>{
+      "gpu",
+      std::vector<flash::Rung>{
           // clang-format off
           rung("09_wgmma").launch([](auto& a, auto on) { launch_wgmma(a, on); }),
           rung("10_warp_specialized")

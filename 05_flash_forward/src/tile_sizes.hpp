@@ -14,13 +14,12 @@ namespace fa::flash::tiles {
 
 /// The sizes of a tile.
 struct Tile {
-  std::int64_t head_dim = 0;  ///< columns
-  std::int64_t queries = 0;   ///< of a block
-  std::int64_t keys = 0;      ///< of a step
-  std::int64_t warps = 0;     ///< of a block
-  std::size_t shared_bytes =
-      0;                  ///< of a block: Q, two stages of K and two of V
-  bool finished = false;  ///< whether rung 08 has it
+  std::int64_t head_dim = 0;     ///< columns
+  std::int64_t queries = 0;      ///< of a block
+  std::int64_t keys = 0;         ///< of a step
+  std::int64_t warps = 0;        ///< of a block
+  std::size_t shared_bytes = 0;  ///< of a block: Q, two stages of K and two of V
+  bool finished = false;         ///< whether rung 08 has it
 
   /// Queries, keys and warps: "128 x 96, 4 warps".
   std::string name() const;

@@ -33,8 +33,7 @@ void show_traffic(const Lesson<Backend>& lesson, const Backend& watched) {
     return find_rung(watched, kernel).tiles.front();
   };
   // What the outer tiles are of, and how many there are.
-  const auto keys = tiles_of("01_unfused").keys,
-             flash_1_keys = tiles_of("02_flash_1").keys,
+  const auto keys = tiles_of("01_unfused").keys, flash_1_keys = tiles_of("02_flash_1").keys,
              queries = tiles_of("03_flash_2").queries;
   const auto tile = [](std::int64_t rows, const char* of) {
     return fmt::format("{} {}", rows, of);
@@ -45,8 +44,7 @@ void show_traffic(const Lesson<Backend>& lesson, const Backend& watched) {
   attention::show_traffic(
       lesson, watched, {"kernel", "tile", "reads", "writes"},
       {{"01_unfused",
-        {tile(keys, "keys"), fmt::format("4 N/{} N D + 3 N^2", keys),
-         "2 N^2 + N D + N"},
+        {tile(keys, "keys"), fmt::format("4 N/{} N D + 3 N^2", keys), "2 N^2 + N D + N"},
         of_unfused},
        {"02_flash_1",
         {tile(flash_1_keys, "keys"),
@@ -54,8 +52,7 @@ void show_traffic(const Lesson<Backend>& lesson, const Backend& watched) {
          fmt::format("N/{} (N D + 3 N)", flash_1_keys)},
         of_flash_1},
        {"03_flash_2",
-        {tile(queries, "queries"),
-         fmt::format("(2 N/{} + 1) N D", queries), "N D + N"},
+        {tile(queries, "queries"), fmt::format("(2 N/{} + 1) N D", queries), "N D + N"},
         of_flash_2}},
       {{64, 32}, {128, 32}, {192, 32}, {64, 64}, {128, 64}, {192, 64}}, 4);
 }

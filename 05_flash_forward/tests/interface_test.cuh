@@ -24,8 +24,7 @@ using testing::contains;
 // Calls the interface for a problem. `gap` elements lie between rows, and no kernel writes to those
 // of o.
 template <class H>
-Outputs call(const Problem& problem, const Inputs& in,
-                    std::int64_t gap, std::string& kernel) {
+Outputs call(const Problem& problem, const Inputs& in, std::int64_t gap, std::string& kernel) {
   const AttentionShape& s = problem.shape;
   const std::int64_t pitch = s.head_dim + gap;
   Placed<H> q(in.q.shape(), problem.layout, pitch);
@@ -52,17 +51,15 @@ Outputs call(const Problem& problem, const Inputs& in,
   CAPTURE(std::string(fa_last_error()));
   REQUIRE(status == FA_STATUS_OK);
   stream.synchronize();
-  Outputs result{o.read(),
-                        lse.tensor<float, 3>({s.batch, s.heads, s.length_q})};
+  Outputs result{o.read(), lse.tensor<float, 3>({s.batch, s.heads, s.length_q})};
   REQUIRE(o.gaps_are_poison());
   return result;
 }
 
 // The kernel for float32 with 32 columns. In the lab, tensor cores would take longer.
 std::string float32_kernel() {
-  return std::string(device_properties().compute_capability == 0
-                         ? "04_register_tiles"
-                         : "17_split_tf32") +
+  return std::string(device_properties().compute_capability == 0 ? "04_register_tiles"
+                                                                 : "17_split_tf32") +
          ", float32, 32 columns";
 }
 
@@ -70,10 +67,8 @@ std::string float32_kernel() {
 std::string check(const Problem& problem, std::int64_t gap = 0) {
   const auto inputs = make_inputs(problem, Values::kNormal, 1);
   std::string kernel;
-  const Outputs outputs =
-      with_type(problem.type, [&](auto zero) {
-        return call<decltype(zero)>(problem, inputs, gap, kernel);
-      });
+  const Outputs outputs = with_type(
+      problem.type, [&](auto zero) { return call<decltype(zero)>(problem, inputs, gap, kernel); });
   check_result(flash::Checker(problem, inputs), problem, kernel, outputs);
   return kernel;
 }
@@ -95,8 +90,7 @@ TEST_CASE("all types in both layouts, with groups of heads, causal or not") {
 TEST_CASE("the kernel is the one for the type and the head dimension") {
   const DeviceProperties device = device_properties();
   FA_SKIP_WHERE_MISSING(device, kNeedsMma);
-  CHECK(check(problem_of(Type::kFloat32, {1, 1, 1, 9, 8, 32})) ==
-        float32_kernel());
+  CHECK(check(problem_of(Type::kFloat32, {1, 1, 1, 9, 8, 32})) == float32_kernel());
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 72})) ==
         (on_hopper() ? "15_warpgroup_tiles, float16, 96 columns"
                      : "08_edge_masks, float16, 128 columns"));
@@ -112,13 +106,11 @@ TEST_CASE("rows with gaps between them: the gaps of o are left alone") {
 TEST_CASE("192 columns of q and k with 128 of v and o") {
   check_mla([](const Problem& problem, std::int64_t gap) {
     const std::string kernel = check(problem, gap);
-    const bool hopper =
-        on_hopper() && problem.type != Type::kFloat32 && problem.dropout == 0;
-    CHECK(kernel ==
-          (hopper ? "15_warpgroup_tiles, " + name_of(problem.type) +
-                        ", 192 and 128 columns"
-                  : "any_gpu, " + name_of(problem.type) + ", 256 columns" +
-                        (problem.dropout > 0 ? ", dropout" : "")));
+    const bool hopper = on_hopper() && problem.type != Type::kFloat32 && problem.dropout == 0;
+    CHECK(kernel == (hopper
+                         ? "15_warpgroup_tiles, " + name_of(problem.type) + ", 192 and 128 columns"
+                         : "any_gpu, " + name_of(problem.type) + ", 256 columns" +
+                               (problem.dropout > 0 ? ", dropout" : "")));
   });
 }
 
@@ -146,24 +138,20 @@ struct Refused {
   }
   // The same as a function.
   auto says() {
-    return [this](const std::function<void(fa_attention&)>& change) {
-      return says(change);
-    };
+    return [this](const std::function<void(fa_attention&)>& change) { return says(change); };
   }
   DeviceBuffer<float> memory;
   fa_attention a{};
 };
 
 // Its tensors.
-#define FA_TENSOR(name, written, of_keys) \
-  FA_GIVEN_TENSOR(fa_attention, name, written, of_keys, )
+#define FA_TENSOR(name, written, of_keys) FA_GIVEN_TENSOR(fa_attention, name, written, of_keys, )
 const std::vector<GivenTensor<fa_attention>> kTensors{
-    FA_TENSOR(q, false, false), FA_TENSOR(k, false, true),
-    FA_TENSOR(v, false, true), FA_TENSOR(o, true, false)};
+    FA_TENSOR(q, false, false), FA_TENSOR(k, false, true), FA_TENSOR(v, false, true),
+    FA_TENSOR(o, true, false)};
 #undef FA_TENSOR
 const GivenTensor<fa_attention> kLse{
-    "lse", true, false,
-    [](fa_attention& a, void* to) { a.lse = static_cast<float*>(to); }, {}};
+    "lse", true, false, [](fa_attention& a, void* to) { a.lse = static_cast<float*>(to); }, {}};
 
 TEST_CASE("sizes that are not allowed are refused with those that are") {
   Refused call;
@@ -177,8 +165,7 @@ TEST_CASE("options that are not allowed are refused with those that are") {
   check_refused_options<fa_attention>(call.says());
 }
 
-TEST_CASE(
-    "memory that kernels cannot use is refused by the name of its tensor") {
+TEST_CASE("memory that kernels cannot use is refused by the name of its tensor") {
   Refused call;
   auto pointers = kTensors;
   pointers.push_back(kLse);
@@ -204,31 +191,24 @@ TEST_CASE(
 TEST_CASE("strides of a tensor that would end beyond the last address") {
   Refused call;
   using A = fa_attention;
-  const std::string most =
-      " elements, so that o ends beyond the last address; allowed are 0 to ";
+  const std::string most = " elements, so that o ends beyond the last address; allowed are 0 to ";
   // Bytes of 2^64 and more are 0 and more.
-  CHECK(contains(
-      call.says([](A& a) { a.o_strides.row = std::int64_t{1} << 62; }),
-      "the row stride of o is 4611686018427387904" + most));
+  CHECK(contains(call.says([](A& a) { a.o_strides.row = std::int64_t{1} << 62; }),
+                 "the row stride of o is 4611686018427387904" + most));
   CHECK(call.says([](A& a) {
     a.o_strides.row = std::numeric_limits<std::int64_t>::max() - 15;
     a.type = FA_TYPE_FLOAT16;
     a.length_q = 2;
-  }) == "the row stride of o is 9223372036854775792" + most +
-            "4611686018427387888");
+  }) == "the row stride of o is 9223372036854775792" + most + "4611686018427387888");
   // Each alone is small enough, both together are not.
   CHECK(call.says([](A& a) {
     a.batch = a.heads = 2;
     a.q_strides = {std::int64_t{1} << 60, std::int64_t{1} << 60, 8};
   }) == "the batch stride of q is 1152921504606846976 elements, so that q "
         "ends beyond the last address; allowed are 0 to 1152921504606846940");
-  CHECK(contains(call.says([](A& a) {
-    a.k = reinterpret_cast<void*>(~std::uintptr_t{15});
-  }),
+  CHECK(contains(call.says([](A& a) { a.k = reinterpret_cast<void*>(~std::uintptr_t{15}); }),
                  "and its 32 bytes end beyond the last address"));
-  CHECK(contains(call.says([](A& a) {
-    a.lse = reinterpret_cast<float*>(~std::uintptr_t{15});
-  }),
+  CHECK(contains(call.says([](A& a) { a.lse = reinterpret_cast<float*>(~std::uintptr_t{15}); }),
                  "and its 64 bytes end beyond the last address"));
 }
 
@@ -258,14 +238,12 @@ TEST_CASE("strides of o that let its rows overlap") {
 TEST_CASE("random strides are accepted and refused as a reference says") {
   Refused call;
   check_random_strides(
-      call.says(), kTensors, call.memory.data(),
-      [](fa_attention& a) -> fa_attention& { return a; },
+      call.says(), kTensors, call.memory.data(), [](fa_attention& a) -> fa_attention& { return a; },
       [](fa_attention& a) { a.lse = nullptr; }, "lse");
 }
 
 // Whether TMA supports a tensor.
-bool is_mapped(const fa::half* data, const Shape<4>& shape,
-               const RowStrides& strides) {
+bool is_mapped(const fa::half* data, const Shape<4>& shape, const RowStrides& strides) {
   try {
     tensor_map(data, {shape[0], shape[1], shape[2], shape[3]},
                {strides.batch, strides.head, strides.row}, 64);
@@ -297,8 +275,7 @@ TEST_CASE("strides that TMA does not support select another kernel") {
     CAPTURE(i);
     if (supports) REQUIRE(is_mapped(memory, s.shape, far));
     // A stride of 0 has a map, and yet these kernels do not support it.
-    const bool zero = (a.batch > 1 && far.batch == 0) ||
-                      (a.heads > 1 && far.head == 0) ||
+    const bool zero = (a.batch > 1 && far.batch == 0) || (a.heads > 1 && far.head == 0) ||
                       (a.length_q > 1 && far.row == 0);
     if (!supports && !zero) REQUIRE_FALSE(is_mapped(memory, s.shape, far));
     (supports ? supported : refused) += 1;
@@ -323,8 +300,7 @@ TEST_CASE("the kernel's name is refused as the call is, pointers or not") {
   CHECK(fa_kernel_name(&call.a) == float32_kernel());
   call.a.head_dim = call.a.head_dim_v = 7;
   CHECK(fa_kernel_name(&call.a) == nullptr);
-  CHECK(std::string(fa_last_error()) ==
-        "head_dim is 7; allowed are multiples of 8 from 8 to 256");
+  CHECK(std::string(fa_last_error()) == "head_dim is 7; allowed are multiples of 8 from 8 to 256");
   CHECK(fa_kernel_name(nullptr) == nullptr);
 }
 
@@ -334,10 +310,9 @@ TEST_CASE("a workspace is optional; one that does not fit is refused") {
   call.a.workspace = memory.data();
   const std::size_t least = fa_workspace_bytes(&call.a);
   CHECK(least == 0);  // float32 has no tile scheduler
-  CHECK(contains(call.says([&](fa_attention& a) {
-    a.workspace = reinterpret_cast<char*>(memory.data()) + 8;
-  }),
-                 "workspace is at address 0x"));
+  CHECK(contains(
+      call.says([&](fa_attention& a) { a.workspace = reinterpret_cast<char*>(memory.data()) + 8; }),
+      "workspace is at address 0x"));
   call.a.type = FA_TYPE_FLOAT16;
   CHECK(fa_workspace_bytes(&call.a) == (on_hopper() ? 4 : 0));
   if (on_hopper()) {
@@ -350,22 +325,17 @@ TEST_CASE("a workspace is optional; one that does not fit is refused") {
 
 // A call with causal attention on memory of its own. On a GPU there are more tiles than blocks at a
 // time, so that a tile scheduler has work.
-OwnCall own_call(std::int64_t head_dim, bool has_workspace,
-                 std::uint32_t seed) {
+OwnCall own_call(std::int64_t head_dim, bool has_workspace, std::uint32_t seed) {
 #if defined(__CUDACC__)
-  const Problem problem =
-      problem_of(Type::kBFloat16, {4, 24, 8, 333, 400, head_dim}, true);
+  const Problem problem = problem_of(Type::kBFloat16, {4, 24, 8, 333, 400, head_dim}, true);
 #else
-  const Problem problem =
-      problem_of(Type::kBFloat16, {1, 2, 1, 33, 40, head_dim}, true);
+  const Problem problem = problem_of(Type::kBFloat16, {1, 2, 1, 33, 40, head_dim}, true);
 #endif
   const AttentionShape& s = problem.shape;
   const std::int64_t rows = s.batch * s.heads * s.length_q;
   const std::int64_t kv = s.batch * s.kv_heads * s.length_k * head_dim;
-  const Words q = random_words(rows * head_dim, 3 * seed),
-              k = random_words(kv, 3 * seed + 1),
-              v = random_words(kv, 3 * seed + 2),
-              o = poisoned_words(rows * head_dim),
+  const Words q = random_words(rows * head_dim, 3 * seed), k = random_words(kv, 3 * seed + 1),
+              v = random_words(kv, 3 * seed + 2), o = poisoned_words(rows * head_dim),
               lse = poisoned_words(2 * rows), workspace = poisoned_words(8);
   workspace->zero();
   auto a = given_attention<fa_attention>(problem);
@@ -374,10 +344,8 @@ OwnCall own_call(std::int64_t head_dim, bool has_workspace,
   a.v = v->data();
   a.o = o->data();
   a.lse = reinterpret_cast<float*>(lse->data());
-  a.q_strides = a.o_strides = {s.heads * s.length_q * head_dim,
-                               s.length_q * head_dim, head_dim};
-  a.k_strides = a.v_strides = {s.kv_heads * s.length_k * head_dim,
-                               s.length_k * head_dim, head_dim};
+  a.q_strides = a.o_strides = {s.heads * s.length_q * head_dim, s.length_q * head_dim, head_dim};
+  a.k_strides = a.v_strides = {s.kv_heads * s.length_k * head_dim, s.length_k * head_dim, head_dim};
   if (has_workspace) {
     a.workspace = workspace->data();
     a.workspace_bytes = 16;
@@ -396,19 +364,15 @@ OwnCall own_call(std::int64_t head_dim, bool has_workspace,
 TEST_CASE("threads, streams and GPUs at the same time: the same bits") {
   for (const std::int64_t head_dim : {64, 128}) {
     for (const bool has_workspace : {false, true}) {
-      check_threads(
-          [=](std::uint32_t seed) {
-            return own_call(head_dim, has_workspace, seed);
-          },
-          2, 10);
+      check_threads([=](std::uint32_t seed) { return own_call(head_dim, has_workspace, seed); }, 2,
+                    10);
     }
   }
 }
 
 TEST_CASE("the order in which blocks take tiles does not change the bits") {
   for (const std::int64_t head_dim : {64, 128, 256}) {
-    CHECK(own_call(head_dim, false, 1).alone() ==
-          own_call(head_dim, true, 1).alone());
+    CHECK(own_call(head_dim, false, 1).alone() == own_call(head_dim, true, 1).alone());
   }
 }
 
@@ -424,11 +388,8 @@ TEST_CASE("a CUDA graph without a workspace, replayed beside other calls") {
 
 TEST_CASE("each thread has its own last error") {
   Refused call;
-  check_own_errors(
-      [&](int batch) {
-        return call.says([=](fa_attention& a) { a.batch = batch; });
-      },
-      fa_last_error);
+  check_own_errors([&](int batch) { return call.says([=](fa_attention& a) { a.batch = batch; }); },
+                   fa_last_error);
 }
 
 #if defined(__linux__)

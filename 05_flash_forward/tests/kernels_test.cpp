@@ -15,8 +15,7 @@ using flash::Backend;
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests =
-    RungTests<flash::Checker, flash::backends, make_inputs>;
+using Tests = RungTests<flash::Checker, flash::backends, make_inputs>;
 
 }  // namespace
 
@@ -30,18 +29,16 @@ TEST_CASE("head dimensions that are not a power of two are padded") {
 
 TEST_CASE("192 columns of q and k, 128 of v and o") {
   Tests::check_mla();
-  const flash::Rung& rung =
-      find_rung(Tests::all().front(), "15_warpgroup_tiles");
+  const flash::Rung& rung = find_rung(Tests::all().front(), "15_warpgroup_tiles");
   Problem problem = problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 192});
   for (const std::int64_t head_dim_v : {64, 128, 192, 256}) {
     problem.head_dim_v = head_dim_v;
     CHECK(rung.supports(problem) == (head_dim_v == 128 || head_dim_v == 192));
   }
-  CHECK_THROWS_WITH_AS(
-      rung.check(problem),
-      "head_dim is 192 and head_dim_v 256; 15_warpgroup_tiles supports 192 "
-      "and 128, or the same number",
-      std::invalid_argument);
+  CHECK_THROWS_WITH_AS(rung.check(problem),
+                       "head_dim is 192 and head_dim_v 256; 15_warpgroup_tiles supports 192 "
+                       "and 128, or the same number",
+                       std::invalid_argument);
 }
 
 TEST_CASE("grouped-query attention: heads share keys and values") {
@@ -65,16 +62,12 @@ TEST_CASE("where the row maximum does not change, the rescale factor is exactly 
   // every product, so a GPU alone can make this mistake.
   const std::int64_t length_q = 64;
   const std::int64_t length_k = Tests::on_gpu() ? 9984 : 320;
-  const auto score = [](std::int64_t query) {
-    return 10 * (1 + static_cast<double>(query) / 64);
-  };
+  const auto score = [](std::int64_t query) { return 10 * (1 + static_cast<double>(query) / 64); };
   for (const Type type : kTypes) {
     for (const std::int64_t heavy_key : {std::int64_t{0}, length_k - 1}) {
-      const Problem problem =
-          problem_of(type, {1, 1, 1, length_q, length_k, 64});
-      Inputs inputs{Tensor<float, 4>(problem.shape_of_q()),
-                           Tensor<float, 4>(problem.shape_of_kv()),
-                           Tensor<float, 4>(problem.shape_of_kv())};
+      const Problem problem = problem_of(type, {1, 1, 1, length_q, length_k, 64});
+      Inputs inputs{Tensor<float, 4>(problem.shape_of_q()), Tensor<float, 4>(problem.shape_of_kv()),
+                    Tensor<float, 4>(problem.shape_of_kv())};
       for (std::int64_t i = 0; i < length_q; ++i) {
         inputs.q(0, 0, i, 0) = static_cast<float>(score(i) / 10);
       }
@@ -90,8 +83,7 @@ TEST_CASE("where the row maximum does not change, the rescale factor is exactly 
             CAPTURE(rung.name);
             CAPTURE(i);
             // A few of the smallest steps of a float32 of this size.
-            CHECK(std::abs(static_cast<double>(lse(0, 0, i)) - score(i)) <
-                  6e-6);
+            CHECK(std::abs(static_cast<double>(lse(0, 0, i)) - score(i)) < 6e-6);
           }
         }
       }
@@ -110,12 +102,10 @@ TEST_CASE("dropout drops the elements of the reference mask") {
 }
 
 // In the watched lab; see check_watched().
-lab::Coverage check_watched(const flash::Rung& rung, Type type,
-                            const AttentionShape& shape) {
+lab::Coverage check_watched(const flash::Rung& rung, Type type, const AttentionShape& shape) {
   const Problem problem = problem_of(type, shape, true);
   const auto inputs = make_inputs(problem, Values::kNormal, 1);
-  return check_watched(rung, problem, inputs,
-                              flash::Checker(problem, inputs));
+  return check_watched(rung, problem, inputs, flash::Checker(problem, inputs));
 }
 
 TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
@@ -124,8 +114,8 @@ TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
   lab::Coverage coverage = Tests::check_all_watched(*watched);
   // Without a tile counter; each of the two blocks processes three tiles.
   for (const std::int64_t head_dim : {64, 128}) {
-    coverage.add(check_watched(watched->dispatched(gpus::kH100),
-                               Type::kBFloat16, {1, 6, 2, 70, 90, head_dim}));
+    coverage.add(check_watched(watched->dispatched(gpus::kH100), Type::kBFloat16,
+                               {1, 6, 2, 70, 90, head_dim}));
   }
   CHECK(lab::unreached_text(coverage) == kAllReached);
 }
@@ -134,10 +124,9 @@ TEST_CASE("the watched lab finds nothing where the pipeline wraps around") {
   const Backend* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
   // One of the two blocks of an observed launch draws all tiles but one.
-  for (const AttentionShape& shape : {AttentionShape{1, 3, 1, 70, 1, 64},
-                                      AttentionShape{2, 6, 2, 40, 50, 32}}) {
-    for (const char* name :
-         {"13_persistent", "14_lazy_rescaling", "15_warpgroup_tiles"}) {
+  for (const AttentionShape& shape :
+       {AttentionShape{1, 3, 1, 70, 1, 64}, AttentionShape{2, 6, 2, 40, 50, 32}}) {
+    for (const char* name : {"13_persistent", "14_lazy_rescaling", "15_warpgroup_tiles"}) {
       check_watched(find_rung(*watched, name), Type::kBFloat16, shape);
     }
   }

@@ -38,8 +38,7 @@ double work_under_matmuls(const Timeline& timeline, int warp) {
     if (work.warp != warp || work.kind != Kind::kWork) continue;
     for (const Span& product : timeline.products) {
       if (product.warp != warp) continue;
-      both += std::max(0.0, std::min(work.end, product.end) -
-                                std::max(work.begin, product.begin));
+      both += std::max(0.0, std::min(work.end, product.end) - std::max(work.begin, product.begin));
     }
   }
   return both;
@@ -66,22 +65,18 @@ double first(const Timeline& timeline, Kind kind, double after) {
 
 }  // namespace
 
-const char* const kRungs[] = {"09_wgmma", "10_warp_specialized", "11_overlap",
-                              "12_ping_pong", "13_persistent"};
+const char* const kRungs[] = {"09_wgmma", "10_warp_specialized", "11_overlap", "12_ping_pong",
+                              "13_persistent"};
 
 TEST_CASE("tensor cores do the same work in rungs 09 to 13, in less time") {
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
     // Two blocks of two warpgroups, 4 tiles of keys: two matmuls of 2 * 64 * 128 * 128 operations,
     // 4096 a cycle.
-    CHECK(drawn(name).tensor_busy ==
-          doctest::Approx(2 * 2 * 4 * 2 * (2. * 64 * 128 * 128 / 4096)));
+    CHECK(drawn(name).tensor_busy == doctest::Approx(2 * 2 * 4 * 2 * (2. * 64 * 128 * 128 / 4096)));
   }
-  const auto busy = [](const char* name) {
-    return drawn(name).tensor_share();
-  };
-  for (const char* name :
-       {"10_warp_specialized", "11_overlap", "12_ping_pong"}) {
+  const auto busy = [](const char* name) { return drawn(name).tensor_share(); };
+  for (const char* name : {"10_warp_specialized", "11_overlap", "12_ping_pong"}) {
     CAPTURE(std::string(name));
     CHECK(busy(name) > busy("09_wgmma") + 0.1);
     CHECK(busy(name) < busy("13_persistent") - 0.1);
@@ -95,8 +90,7 @@ TEST_CASE("where the matmuls of two warps alternate, each rung is better") {
   for (const char* name : kRungs) {
     CAPTURE(std::string(name));
     const Rung& rung = attention::find_rung(backend(), name);
-    const Timeline timeline =
-        flash::timeline_of(rung, flash::drawn_problem(rung), alternating);
+    const Timeline timeline = flash::timeline_of(rung, flash::drawn_problem(rung), alternating);
     CHECK(timeline.tensor_share() > range);
     range = timeline.tensor_share();
     if (rung.name == "11_overlap") CHECK(changes(timeline) > 100);
@@ -116,9 +110,8 @@ TEST_CASE("the producer of rung 10 issues copies while a consumer computes") {
     int count = 0;
     for (const Span& copy : drawn(name).copies) {
       for (const Span& work : drawn(name).warps) {
-        count += copy.kind == Kind::kLoad && work.warp == 0 &&
-                 work.kind == Kind::kWork && copy.begin > work.begin &&
-                 copy.begin < work.end;
+        count += copy.kind == Kind::kLoad && work.warp == 0 && work.kind == Kind::kWork &&
+                 copy.begin > work.begin && copy.begin < work.end;
       }
     }
     return count;
@@ -135,8 +128,7 @@ TEST_CASE("from rung 11 on the softmax overlaps the matmuls of the same warp") {
   }
 }
 
-TEST_CASE(
-    "rung 13 loads the next Q before it stores O, rung 12 after that") {
+TEST_CASE("rung 13 loads the next Q before it stores O, rung 12 after that") {
   const auto next_q_before_o = [](const std::string& name) {
     const Timeline& timeline = drawn(name);
     const double o = first(timeline, Kind::kStore, 0);
@@ -155,23 +147,20 @@ TEST_CASE("under the mask rung 15 has fewer matmuls than rung 14") {
   attention::Problem problem = flash::drawn_problem(last);
   CHECK(problem.causal);
   const Timeline causal = flash::timeline_of(last, problem);
-  const Timeline before = flash::timeline_of(
-      attention::find_rung(backend(), "14_lazy_rescaling"), problem);
+  const Timeline before =
+      flash::timeline_of(attention::find_rung(backend(), "14_lazy_rescaling"), problem);
   CHECK(causal.tensor_busy < before.tensor_busy);
   CHECK(causal.cycles < before.cycles);
   problem.causal = false;
   CHECK(flash::timeline_of(last, problem).tensor_busy > causal.tensor_busy);
 }
 
-TEST_CASE(
-    "with long rows the warpgroups of rung 10 alternate by themselves") {
+TEST_CASE("with long rows the warpgroups of rung 10 alternate by themselves") {
   attention::Problem problem =
       flash::drawn_problem(attention::find_rung(backend(), "12_ping_pong"));
   problem.shape.length_k = 2048;
   const auto range = [&](const char* name, const lab::Costs& costs) {
-    return flash::timeline_of(attention::find_rung(backend(), name), problem,
-                              costs)
-        .tensor_share();
+    return flash::timeline_of(attention::find_rung(backend(), name), problem, costs).tensor_share();
   };
   // In rungs 11 and 12 a stage of V is freed after the softmax, and the copy of the next one is
   // late.
@@ -179,7 +168,6 @@ TEST_CASE(
   lab::Costs at_once;
   at_once.copy_latency = 0;
   at_once.copied_bytes = 1 << 20;
-  CHECK(range("10_warp_specialized", at_once) <
-        range("12_ping_pong", at_once));
+  CHECK(range("10_warp_specialized", at_once) < range("12_ping_pong", at_once));
   CHECK(range("11_overlap", at_once) > range("11_overlap", {}) + 0.1);
 }

@@ -20,7 +20,9 @@ Tiles backward_tiles(int query_stages, int key_stages = 0) {
 }
 
 // @{ Blocks of rungs 01 and 02, 03 and 04, 05, 06 and 07, 08 to 12, 13, 17, and 18.
-inline Blocks unfused_blocks() { return {{{kUnfusedGradientTile, kUnfusedGradientTile, 1, 1}}}; }
+inline Blocks unfused_blocks() {
+  return {{{kUnfusedGradientTile, kUnfusedGradientTile, 1, 1}}};
+}
 inline Blocks float_blocks(int key_stages) {
   using Tile = FloatBackwardTile<64>;
   return {{{Tile::side, Tile::side, 1, key_stages}}, float_backward_bytes};
@@ -83,8 +85,8 @@ struct Scores {
 struct StatisticsAndScores {
   template <class D>
   auto operator()(AttentionGradient<float>& a, D) const {
-    const auto memory = std::make_shared<DeviceBuffer<float>>(
-        workspace_floats(a, {0}) + 2 * score_count(a));
+    const auto memory =
+        std::make_shared<DeviceBuffer<float>>(workspace_floats(a, {0}) + 2 * score_count(a));
     set_workspace(a, memory->data(), {0});
     return memory;
   }
@@ -170,37 +172,29 @@ inline std::vector<Rung> ladder() {
 
 // Lesson 05's fastest kernels, from host tensors to host tensors.
 inline attention::Outputs forward(const Problem& problem, const Inputs& in) {
-  return rung_row<attention::Rung<Inputs, attention::Outputs>,
-                  DeviceAttention, float, half, bfloat16>("forward", "")
+  return rung_row<attention::Rung<Inputs, attention::Outputs>, DeviceAttention, float, half,
+                  bfloat16>("forward", "")
       .mla()
       .launch([](auto& a, auto on) { launch_forward(a, on); })
       .run(problem, in);
 }
 
 // What is chosen for a device.
-inline Rung dispatched_rung(bool deterministic,
-                            const DeviceProperties& device) {
+inline Rung dispatched_rung(bool deterministic, const DeviceProperties& device) {
   return gradient_rung<float, half, bfloat16>("dispatched", "")
       .mla()
-      .launch(
-          [=](auto& a, auto) {
-            return allocate_workspace(a,
-                                      workspace_of(a, deterministic, device));
-          },
-          [=](auto& a, auto on) {
-            launch_backward(a, deterministic, on, device);
-          });
+      .launch([=](auto& a,
+                  auto) { return allocate_workspace(a, workspace_of(a, deterministic, device)); },
+              [=](auto& a, auto on) { launch_backward(a, deterministic, on, device); });
 }
 
 // The file of what is chosen for a problem on a device.
 inline std::string chosen_kernels(const Problem& problem, bool deterministic,
                                   const DeviceProperties& device) {
-  return with_device_type<float, half, bfloat16>(
-      problem.type, [&](auto type) -> std::string {
-        using T = typename decltype(type)::device;
-        return backward_rung(gradient_of<T>(problem), deterministic, device)
-            .name;
-      });
+  return with_device_type<float, half, bfloat16>(problem.type, [&](auto type) -> std::string {
+    using T = typename decltype(type)::device;
+    return backward_rung(gradient_of<T>(problem), deterministic, device).name;
+  });
 }
 
 }  // namespace

@@ -22,9 +22,7 @@ struct Backend : LadderBackend<Rung> {
   std::function<Outputs(const Problem&, const attention::Inputs&)> forward;
   /// The file of the kernels that the C interface chooses for a problem on a device, deterministic
   /// or not.
-  std::function<std::string(const Problem&, bool deterministic,
-                            const DeviceProperties&)>
-      chosen;
+  std::function<std::string(const Problem&, bool deterministic, const DeviceProperties&)> chosen;
   /// What is chosen for a device, as a rung on this backend.
   std::function<Rung(bool deterministic, const DeviceProperties&)> dispatched;
 };

@@ -53,12 +53,9 @@ struct DeviceGradient {
     a.d_v = d_v.data();
   }
   // What the kernels have written, on the host.
-  backward::Gradients result() const {
-    return {d_q.host(), d_k.host(), d_v.host()};
-  }
+  backward::Gradients result() const { return {d_q.host(), d_k.host(), d_v.host()}; }
   // The LSE of one head of one sequence, for all of them.
-  static Tensor<float, 3> repeated(const Tensor<float, 3>& lse,
-                                   const AttentionShape& shape) {
+  static Tensor<float, 3> repeated(const Tensor<float, 3>& lse, const AttentionShape& shape) {
     Tensor<float, 3> result({shape.batch, shape.heads, shape.length_q});
     for (std::int64_t i = 0; i < result.count(); i += lse.count()) {
       std::copy(lse.data(), lse.data() + lse.count(), result.data() + i);
@@ -80,8 +77,7 @@ auto gradient_rung(const char* name, const char* idea) {
 // Allocates a workspace and sets the pointers to it.
 template <class T>
 auto allocate_workspace(AttentionGradient<T>& a, const Workspace& what) {
-  const auto memory =
-      std::make_shared<DeviceBuffer<float>>(workspace_floats(a, what));
+  const auto memory = std::make_shared<DeviceBuffer<float>>(workspace_floats(a, what));
   set_workspace(a, memory->data(), what);
   return memory;
 }

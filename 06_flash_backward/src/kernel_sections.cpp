@@ -25,11 +25,9 @@ namespace {
 void check_real(const Lesson<Backend>& lesson) {
   const cli::Input& input = lesson.program.input();
   const Gradients last = attention::check_real<Checker>(
-      lesson,
-      attention_shape(input.q.shape(), input.k.shape(), input.v.shape()),
+      lesson, attention_shape(input.q.shape(), input.k.shape(), input.v.shape()),
       [&](const Problem& problem) {
-        return with_forward(
-            problem, rounded_inputs(problem, input.q, input.k, input.v), 1);
+        return with_forward(problem, rounded_inputs(problem, input.q, input.k, input.v), 1);
       });
   if (const auto directory = lesson.program.save_directory()) {
     write_npy(*directory / "d_q.npy", last.d_q);
@@ -49,9 +47,8 @@ MemoryRow memory_of(const Rung& rung) {
   if (name == "02_preprocess") {
     return {name, "8 N^2 + 8 N", [](auto n) { return 8 * n * n + 8 * n; }};
   }
-  const std::set<std::string> with_semaphores{
-      "11_ordered_dq", "12_store_then_reduce", "14_persistent",
-      "15_dependent_launch"};
+  const std::set<std::string> with_semaphores{"11_ordered_dq", "12_store_then_reduce",
+                                              "14_persistent", "15_dependent_launch"};
   if (with_semaphores.count(name) > 0) {
     return {name, "4 N D + 8 N + N / 8 + 4",
             [](auto n) { return 4 * n * kDim + 8 * n + n / 8 + 4; }};
@@ -62,8 +59,7 @@ MemoryRow memory_of(const Rung& rung) {
   }
   // Sums of dQ in float32, where d_q itself has 16 bits and others add to it.
   if (!rung.deterministic && rung.types.front() != Type::kFloat32) {
-    return {name, "4 N D + 8 N",
-            [](auto n) { return 4 * n * kDim + 8 * n; }};
+    return {name, "4 N D + 8 N", [](auto n) { return 4 * n * kDim + 8 * n; }};
   }
   return {name, "8 N", [](auto n) { return 8 * n; }};
 }
@@ -77,13 +73,11 @@ void show_memory(const Lesson<Backend>& lesson) {
   }
   const auto zeros = [](const Problem& problem) {
     const Tensor<float, 4> all(problem.shape_of_q());
-    return Inputs{{all, all, all}, all,
-                  Tensor<float, 3>({1, 1, problem.shape.length_q}), all};
+    return Inputs{{all, all, all}, all, Tensor<float, 3>({1, 1, problem.shape.length_q}), all};
   };
-  attention::show_memory(
-      lesson.program, lesson.backends.used(), own, memory_of, zeros, kDim,
-      "Bytes of one head: q, k, v, o, LSE, dO, dQ, dK and dV, head_dim 64, "
-      "and the\nmemory that a kernel allocates in addition\n{}");
+  attention::show_memory(lesson.program, lesson.backends.used(), own, memory_of, zeros, kDim,
+                         "Bytes of one head: q, k, v, o, LSE, dO, dQ, dK and dV, head_dim 64, "
+                         "and the\nmemory that a kernel allocates in addition\n{}");
 }
 
 // How far apart the results of runs are.
@@ -93,8 +87,7 @@ struct Spread {
 
   void note(const Gradients& first, const Gradients& again) {
     bool same = true;
-    for (Tensor<float, 4> Gradients::*part :
-         {&Gradients::d_q, &Gradients::d_k, &Gradients::d_v}) {
+    for (Tensor<float, 4> Gradients::*part : {&Gradients::d_q, &Gradients::d_k, &Gradients::d_v}) {
       const Tensor<float, 4>&a = first.*part, &b = again.*part;
       if (same_bits(a, b)) continue;
       same = false;
@@ -117,8 +110,8 @@ void check_repeats(const Lesson<Backend>& lesson) {
   Problem problem = repeated_problem(gpu, 50, 300);
   const std::int64_t head_dim = problem.shape.head_dim;
   std::map<std::pair<Type, std::int64_t>, Inputs> inputs;
-  cli::Table table({"kernel", "type", "runs", "runs with other bits",
-                    "largest difference", "deterministic"});
+  cli::Table table(
+      {"kernel", "type", "runs", "runs with other bits", "largest difference", "deterministic"});
   int broken = 0;
   for (const Rung& rung : backend.rungs) {
     problem.type = rung.types.back();
@@ -137,8 +130,7 @@ void check_repeats(const Lesson<Backend>& lesson) {
     }
     if (rung.deterministic) broken += spread.others;
     table.add({rung.name, name_of(problem.type), std::to_string(runs),
-               std::to_string(spread.others),
-               fmt::format("{:.1e}", spread.difference),
+               std::to_string(spread.others), fmt::format("{:.1e}", spread.difference),
                rung.deterministic ? "yes" : "no"});
   }
   fmt::print(
@@ -163,38 +155,29 @@ void show_times(const Lesson<Backend>& lesson) {
 
 }  // namespace
 
-void add_kernels(cli::Program& program,
-                 const std::vector<Backend>& backends) {
+void add_kernels(cli::Program& program, const std::vector<Backend>& backends) {
   // Kept by the sections.
-  const auto lesson = std::make_shared<Lesson<Backend>>(
-      program, backends, "06_flash_backward", "dQ, dK and dV", kKernelLines,
-      random_inputs, "sections time and kernels");
-  program.section("real", "Every kernel on the input",
-                  [lesson] { check_real(*lesson); });
+  const auto lesson =
+      std::make_shared<Lesson<Backend>>(program, backends, "06_flash_backward", "dQ, dK and dV",
+                                        kKernelLines, random_inputs, "sections time and kernels");
+  program.section("real", "Every kernel on the input", [lesson] { check_real(*lesson); });
   program.section("ragged", "Every kernel on hard small problems",
                   [lesson] { check_ragged<Checker>(*lesson); });
   program.section("traffic", "Memory traffic of the kernels",
-                  lesson->backends.watching([lesson](const Backend& watched) {
-                    show_traffic(*lesson, watched);
-                  }));
-  program.section("memory", "Memory that the kernels allocate",
-                  [lesson] { show_memory(*lesson); });
-  program.section("repeat", "Determinism",
-                  [lesson] { check_repeats(*lesson); });
+                  lesson->backends.watching(
+                      [lesson](const Backend& watched) { show_traffic(*lesson, watched); }));
+  program.section("memory", "Memory that the kernels allocate", [lesson] { show_memory(*lesson); });
+  program.section("repeat", "Determinism", [lesson] { check_repeats(*lesson); });
   program.section("trace", "Every kernel in the watched lab",
-                  lesson->backends.watching([lesson](const Backend& watched) {
-                    trace_rungs(*lesson, watched);
-                  }));
+                  lesson->backends.watching(
+                      [lesson](const Backend& watched) { trace_rungs(*lesson, watched); }));
   program.section("time", "Times", [lesson] { show_times(*lesson); });
-  program.section_apart("kernels", "Resources of the kernels",
-                        [lesson] { show_kernels(*lesson); });
+  program.section_apart("kernels", "Resources of the kernels", [lesson] { show_kernels(*lesson); });
   program.section_apart("timeline", "Timelines", [lesson] {
     const Backend& lab = lesson->backends.lab();
-    show_timelines(
-        lab, cli::timeline_options(lesson->options, lab.rungs, lesson->name));
+    show_timelines(lab, cli::timeline_options(lesson->options, lab.rungs, lesson->name));
   });
-  program.section_apart("once", "One launch of every kernel",
-                        [lesson] { launch_once(*lesson); });
+  program.section_apart("once", "One launch of every kernel", [lesson] { launch_once(*lesson); });
 }
 
 }  // namespace fa::backward

@@ -5,7 +5,6 @@
 #include "06_flash_backward/src/timeline.hpp"
 
 int main() {
-  return fa::cli::print_stamps(
-      "06_flash_backward_stamped", fa::backward::stamped::backends,
-      fa::backward::drawn_problem, fa::backward::random_inputs);
+  return fa::cli::print_stamps("06_flash_backward_stamped", fa::backward::stamped::backends,
+                               fa::backward::drawn_problem, fa::backward::random_inputs);
 }

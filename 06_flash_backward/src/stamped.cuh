@@ -27,7 +27,8 @@ inline backward::stamped::Backend backend(const std::string&) {
   constexpr DqAccumulator sums{};
   constexpr DqSemaphores semaphores{};
   auto result = backend_with<backward::stamped::Backend>(
-      "gpu", std::vector<Rung>{
+      "gpu",
+      std::vector<Rung>{
           // clang-format off
           rung("08_wgmma")
             .launch(sums, [](auto& a, auto on) { launch_backward_wgmma<on.d>(a, on); }),

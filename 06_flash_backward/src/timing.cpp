@@ -14,15 +14,12 @@ Inputs timed_inputs(const Backend& backend, const Problem& problem) {
   Tensor<float, 4> d_o = attention::timed_inputs(n, d).v;
   // Not the values: P and dP would be of the same matrix.
   std::reverse(d_o.data(), d_o.data() + d_o.count());
-  return {std::move(forward), std::move(outputs.o), std::move(outputs.lse),
-          std::move(d_o)};
+  return {std::move(forward), std::move(outputs.o), std::move(outputs.lse), std::move(d_o)};
 }
 
-std::vector<cli::Measurement> time_rungs(const Backend& backend,
-                                         const TimedGroup& group) {
-  const TimingRules<Inputs> rules{5, "06", [&](const Problem& problem) {
-                                    return timed_inputs(backend, problem);
-                                  }};
+std::vector<cli::Measurement> time_rungs(const Backend& backend, const TimedGroup& group) {
+  const TimingRules<Inputs> rules{
+      5, "06", [&](const Problem& problem) { return timed_inputs(backend, problem); }};
   return attention::time_rungs(backend, group, rules);
 }
 

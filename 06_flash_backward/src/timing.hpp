@@ -16,7 +16,6 @@ Inputs timed_inputs(const Backend& backend, const Problem& problem);
 
 /// Times the rungs on one group, five matmuls counted, lesson 05's forward pass on its problems
 /// before; see attention::time_rungs(). Rungs 01 to 05 are slow.
-std::vector<cli::Measurement> time_rungs(const Backend& backend,
-                                         const TimedGroup& group);
+std::vector<cli::Measurement> time_rungs(const Backend& backend, const TimedGroup& group);
 
 }  // namespace fa::backward

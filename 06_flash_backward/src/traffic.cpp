@@ -34,16 +34,14 @@ Traffic of_unfused(const Tiles&, std::int64_t n, std::int64_t d) {
 // for dS, the row sum and delta, and write P twice and dS.
 Traffic of_preprocess(const Tiles&, std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / kTile;
-  return {10 * t * n * d + 5 * n * n + 2 * n * d,
-          3 * n * n + 3 * n * d + padded(n) + n};
+  return {10 * t * n * d + 5 * n * n + 2 * n * d, 3 * n * n + 3 * n * d + padded(n) + n};
 }
 
 // Two kernels keep two tiles each and have the other two come T times; LSE, delta and the row sum
 // come for each 2 x 2 scores.
 Traffic of_two_kernels(const Tiles&, std::int64_t n, std::int64_t d) {
   const std::int64_t t = n / kTile;
-  return {4 * t * n * d + 3 * n * n + 6 * n * d + of_row_sums(n, d),
-          3 * n * d + 2 * padded(n)};
+  return {4 * t * n * d + 3 * n * n + 6 * n * d + of_row_sums(n, d), 3 * n * d + 2 * padded(n)};
 }
 
 // One of them; and T additions to each element of dQ, which is zeroed before.
@@ -64,15 +62,9 @@ void show_traffic(const Lesson<Backend>& lesson, const Backend& watched) {
   attention::show_traffic(
       lesson, watched, {"kernel", "reads", "writes and additions"},
       {{"01_unfused", {"10 T N D + 6 N^2", "4 N^2 + 3 N D"}, of_unfused},
-       {"02_preprocess",
-        {"10 T N D + 5 N^2 + 2 N D", "3 N^2 + 3 N D + R + N"},
-        of_preprocess},
-       {"03_two_kernels",
-        {"9/2 T N D + 3 N^2 + 7 N D + 16 N", "3 N D + 2 R"},
-        of_two_kernels},
-       {"04_atomics",
-        {"5/2 T N D + 3/2 N^2 + 5 N D + 16 N", "T N D + 3 N D + 2 R"},
-        of_atomics}},
+       {"02_preprocess", {"10 T N D + 5 N^2 + 2 N D", "3 N^2 + 3 N D + R + N"}, of_preprocess},
+       {"03_two_kernels", {"9/2 T N D + 3 N^2 + 7 N D + 16 N", "3 N D + 2 R"}, of_two_kernels},
+       {"04_atomics", {"5/2 T N D + 3/2 N^2 + 5 N D + 16 N", "T N D + 3 N D + 2 R"}, of_atomics}},
       {{64, 32}, {64, 64}, {128, 32}}, 8);
 }
 

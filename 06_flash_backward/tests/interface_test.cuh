@@ -10,12 +10,12 @@
 
 #include <doctest/doctest.h>
 
-#include "common/attention/tests/c_interface.cuh"
-#include "common/attention/tests/placed.cuh"
-#include "common/attention/tests/refusals.cuh"
 #include "06_flash_backward/interface/flash_attention_backward.h"
 #include "06_flash_backward/src/dispatch.cuh"
 #include "06_flash_backward/src/problem.hpp"
+#include "common/attention/tests/c_interface.cuh"
+#include "common/attention/tests/placed.cuh"
+#include "common/attention/tests/refusals.cuh"
 #include "common/testing/process.hpp"
 #include "common/testing/skip.hpp"
 
@@ -58,8 +58,8 @@ void run(fa_gradient& g, bool all_is_used = true) {
   REQUIRE(status == FA_STATUS_OK);
   stream.synchronize();
   std::vector<std::uint32_t> end(guard + 1);
-  device_copy(end.data(), workspace.data() + floats - 1,
-              end.size() * sizeof(float), CopyKind::kToHost);
+  device_copy(end.data(), workspace.data() + floats - 1, end.size() * sizeof(float),
+              CopyKind::kToHost);
   CHECK((end[0] != 0xffffffff) == all_is_used);
   CHECK(std::count(end.begin() + 1, end.end(), 0xffffffff) == guard);
 }
@@ -67,8 +67,8 @@ void run(fa_gradient& g, bool all_is_used = true) {
 // Calls the interface for a problem. Between rows lie multiples of `gap` elements, and the call
 // writes nothing there.
 template <class H>
-Gradients call(const Problem& problem, const backward::Inputs& in,
-               std::int64_t gap, bool deterministic, std::string& kernel) {
+Gradients call(const Problem& problem, const backward::Inputs& in, std::int64_t gap,
+               bool deterministic, std::string& kernel) {
   const std::int64_t d = problem.shape.head_dim;
   const Shape<4> of_q = problem.shape_of_q(), of_kv = problem.shape_of_kv(),
                  of_o = problem.shape_of_o(), of_v = problem.shape_of_v();
@@ -103,9 +103,8 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
   REQUIRE(name != nullptr);
   kernel = name;
   // In float32 any_gpu writes nothing for padding.
-  run(g, problem.head_dim_v
-             ? problem.type != Type::kFloat32
-             : kernel.find("18_block_pairs") == std::string::npos);
+  run(g, problem.head_dim_v ? problem.type != Type::kFloat32
+                            : kernel.find("18_block_pairs") == std::string::npos);
   Gradients result{d_q.read(), d_k.read(), d_v.read()};
   REQUIRE(d_q.gaps_are_poison());
   REQUIRE(d_k.gaps_are_poison());
@@ -116,17 +115,14 @@ Gradients call(const Problem& problem, const backward::Inputs& in,
 // Checks what the interface gives in both modes; returns the names of the kernels, the
 // deterministic one last.
 std::vector<std::string> check(const Problem& problem, std::int64_t gap = 0) {
-  const auto inputs =
-      backward::make_inputs(problem, Values::kNormal, 1);
+  const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
   const backward::Checker of(problem, inputs);
   std::vector<std::string> kernels;
   for (const bool deterministic : {false, true}) {
     std::string kernel;
-    const Gradients gradients =
-        with_type(problem.type, [&](auto zero) {
-          return call<decltype(zero)>(problem, inputs, gap, deterministic,
-                                      kernel);
-        });
+    const Gradients gradients = with_type(problem.type, [&](auto zero) {
+      return call<decltype(zero)>(problem, inputs, gap, deterministic, kernel);
+    });
     check_result(of, problem, kernel, gradients);
     kernels.push_back(kernel);
   }
@@ -149,32 +145,29 @@ TEST_CASE("the kernels are those for the type, the columns and the mode") {
   FA_SKIP_WHERE_MISSING(device_properties(), kNeedsMma);
   using Names = std::vector<std::string>;
   CHECK(check(problem_of(Type::kFloat32, {1, 1, 1, 9, 8, 32})) ==
-        Names{device_properties().compute_capability == 0
-                  ? "04_atomics, float32, 32 columns"
-                  : "17_split_tf32, float32, 32 columns",
+        Names{device_properties().compute_capability == 0 ? "04_atomics, float32, 32 columns"
+                                                          : "17_split_tf32, float32, 32 columns",
               "03_two_kernels, float32, 32 columns"});
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 72})) ==
         (on_hopper() ? Names(2, "15_dependent_launch, float16, 96 columns")
                      : Names{"06_swizzled_pipeline, float16, 128 columns",
                              "07_deterministic, float16, 128 columns"}));
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 136})) ==
-        (on_hopper() ? Names{"18_block_pairs, float16, 192 columns",
-                             "13_wide_heads, float16, 192 columns"}
-                     : Names{"06_swizzled_pipeline, float16, 256 columns",
-                             "07_deterministic, float16, 256 columns"}));
+        (on_hopper()
+             ? Names{"18_block_pairs, float16, 192 columns", "13_wide_heads, float16, 192 columns"}
+             : Names{"06_swizzled_pipeline, float16, 256 columns",
+                     "07_deterministic, float16, 256 columns"}));
   CHECK(check(problem_of(Type::kFloat16, {1, 1, 1, 9, 8, 200})) ==
         (on_hopper() ? Names(2, "13_wide_heads, float16, 256 columns")
                      : Names{"06_swizzled_pipeline, float16, 256 columns",
                              "07_deterministic, float16, 256 columns"}));
   Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 9, 8, 256});
   problem.dropout = 0.5;
-  CHECK(check(problem) ==
-        Names{"06_swizzled_pipeline, bfloat16, 256 columns, dropout",
-              "07_deterministic, bfloat16, 256 columns, dropout"});
+  CHECK(check(problem) == Names{"06_swizzled_pipeline, bfloat16, 256 columns, dropout",
+                                "07_deterministic, bfloat16, 256 columns, dropout"});
 }
 
-TEST_CASE(
-    "rows with gaps between them: the gaps of gradients are left alone") {
+TEST_CASE("rows with gaps between them: the gaps of gradients are left alone") {
   check_gaps(check);
 }
 
@@ -187,16 +180,13 @@ TEST_CASE("fully masked rows, and keys that no row sees, have zero gradients") {
 
 TEST_CASE("192 columns of q and k with 128 of v and o") {
   check_mla([](const Problem& problem, std::int64_t gap) {
-    const bool hopper =
-        on_hopper() && problem.type != Type::kFloat32 && problem.dropout == 0;
+    const bool hopper = on_hopper() && problem.type != Type::kFloat32 && problem.dropout == 0;
     const std::string type = name_of(problem.type);
-    const std::string other = "any_gpu, " + type + ", 256 columns" +
-                              (problem.dropout > 0 ? ", dropout" : "");
+    const std::string other =
+        "any_gpu, " + type + ", 256 columns" + (problem.dropout > 0 ? ", dropout" : "");
     CHECK(check(problem, gap) ==
-          (hopper ? std::vector<std::string>{"18_block_pairs, " + type +
-                                                 ", 192 and 128 columns",
-                                             "13_wide_heads, " + type +
-                                                 ", 192 and 128 columns"}
+          (hopper ? std::vector<std::string>{"18_block_pairs, " + type + ", 192 and 128 columns",
+                                             "13_wide_heads, " + type + ", 192 and 128 columns"}
                   : std::vector<std::string>(2, other)));
   });
 }
@@ -207,33 +197,27 @@ TEST_CASE("dropout through the interface drops the elements of the reference mas
 
 // Kernels for Hopper have tiles of 64 columns at least, with two counters for 64 rows of dQ and one for
 // persistent blocks.
-TEST_CASE(
-    "the workspace has two floats for each padded row, and sums of dQ") {
+TEST_CASE("the workspace has two floats for each padded row, and sums of dQ") {
   fa_gradient g{};
   g.size = sizeof g;
-  g.attention =
-      given_attention<fa_attention>(problem_of(Type::kFloat32, {3, 4, 2, 129, 7, 72}));
+  g.attention = given_attention<fa_attention>(problem_of(Type::kFloat32, {3, 4, 2, 129, 7, 72}));
   const std::size_t rows = 3 * 4 * 256;
   CHECK(fa_backward_workspace_bytes(&g) == rows * 2 * sizeof(float));
   g.attention.type = FA_TYPE_BFLOAT16;
-  const std::size_t with_sums =
-      rows * (2 + 128) + (on_hopper() ? rows / 32 + 1 : 0);
+  const std::size_t with_sums = rows * (2 + 128) + (on_hopper() ? rows / 32 + 1 : 0);
   CHECK(fa_backward_workspace_bytes(&g) == with_sums * sizeof(float));
   g.deterministic = 1;
   CHECK(fa_backward_workspace_bytes(&g) ==
-        (on_hopper() ? rows * (2 + 96) + rows / 32 + 1 : rows * 2) *
-            sizeof(float));
+        (on_hopper() ? rows * (2 + 96) + rows / 32 + 1 : rows * 2) * sizeof(float));
   g.deterministic = 0;
   g.attention.length_q = 128;
   g.attention.head_dim = g.attention.head_dim_v = 8;
   CHECK(fa_backward_workspace_bytes(&g) ==
-        (rows / 2 * (2 + (on_hopper() ? 64 : 32)) +
-         (on_hopper() ? rows / 64 + 1 : 0)) *
+        (rows / 2 * (2 + (on_hopper() ? 64 : 32)) + (on_hopper() ? rows / 64 + 1 : 0)) *
             sizeof(float));
   // Rung 16 needs less, but any strides may come.
   g.attention.head_dim = g.attention.head_dim_v = 136;
-  CHECK(fa_backward_workspace_bytes(&g) ==
-        rows / 2 * (2 + 256) * sizeof(float));
+  CHECK(fa_backward_workspace_bytes(&g) == rows / 2 * (2 + 256) * sizeof(float));
   g.attention.head_dim = g.attention.head_dim_v = 200;
   CHECK(fa_backward_workspace_bytes(&g) ==
         rows / 2 * (2 + (on_hopper() ? 0 : 256)) * sizeof(float));
@@ -246,18 +230,15 @@ TEST_CASE(
 
 // Rows of a tensor that lies anywhere in memory of the device, to or from the host.
 template <class H>
-void copy_rows(H* device, const fa_strides& strides, Tensor<H, 4>& host,
-               CopyKind kind) {
+void copy_rows(H* device, const fa_strides& strides, Tensor<H, 4>& host, CopyKind kind) {
   const Shape<4> shape = host.shape();
   const auto bytes = sizeof(H) * static_cast<std::size_t>(shape[3]);
-  for_each_index(
-      Shape<3>{shape[0], shape[1], shape[2]}, [&](const Shape<3>& at) {
-        H* there = device + at[0] * strides.batch + at[1] * strides.head +
-                   at[2] * strides.row;
-        H* here = &host(at[0], at[1], at[2], 0);
-        const bool up = kind == CopyKind::kToDevice;
-        device_copy(up ? there : here, up ? here : there, bytes, kind);
-      });
+  for_each_index(Shape<3>{shape[0], shape[1], shape[2]}, [&](const Shape<3>& at) {
+    H* there = device + at[0] * strides.batch + at[1] * strides.head + at[2] * strides.row;
+    H* here = &host(at[0], at[1], at[2], 0);
+    const bool up = kind == CopyKind::kToDevice;
+    device_copy(up ? there : here, up ? here : there, bytes, kind);
+  });
 }
 
 // Memory of the device that is not written before; null, with a message, where there is not enough.
@@ -273,15 +254,13 @@ std::shared_ptr<void> untouched(std::size_t bytes) {
 // All tensors of a problem with these distances, one after the other in the first `apart` elements
 // of memory.
 template <class H>
-void check_far(const Problem& problem, const fa_strides& strides,
-               std::int64_t apart, bool deterministic) {
+void check_far(const Problem& problem, const fa_strides& strides, std::int64_t apart,
+               bool deterministic) {
   const Shape<4> of_q = problem.shape_of_q(), of_kv = problem.shape_of_kv();
-  const std::int64_t last = (of_q[0] - 1) * strides.batch +
-                            (of_q[1] - 1) * strides.head +
-                            (of_q[2] - 1) * strides.row;
+  const std::int64_t last =
+      (of_q[0] - 1) * strides.batch + (of_q[1] - 1) * strides.head + (of_q[2] - 1) * strides.row;
   REQUIRE(last > std::int64_t{1} << 31);
-  const auto memory = untouched(
-      sizeof(H) * static_cast<std::size_t>(last + 8 * apart + of_q[3]));
+  const auto memory = untouched(sizeof(H) * static_cast<std::size_t>(last + 8 * apart + of_q[3]));
   if (memory == nullptr) return;
   const auto in = backward::make_inputs(problem, Values::kNormal, 1);
   H* const first = static_cast<H*>(memory.get());
@@ -307,9 +286,8 @@ void check_far(const Problem& problem, const fa_strides& strides,
   g.d_k = place(none_kv);
   g.d_v = place(none_kv);
   for (fa_strides* of :
-       {&g.attention.q_strides, &g.attention.k_strides,
-        &g.attention.v_strides, &g.attention.o_strides, &g.d_o_strides,
-        &g.d_q_strides, &g.d_k_strides, &g.d_v_strides}) {
+       {&g.attention.q_strides, &g.attention.k_strides, &g.attention.v_strides,
+        &g.attention.o_strides, &g.d_o_strides, &g.d_q_strides, &g.d_k_strides, &g.d_v_strides}) {
     *of = strides;
   }
   g.deterministic = deterministic ? 1 : 0;
@@ -319,10 +297,8 @@ void check_far(const Problem& problem, const fa_strides& strides,
     copy_rows(static_cast<H*>(from), strides, typed, CopyKind::kToHost);
     return converted<float>(typed);
   };
-  check_result(backward::Checker(problem, in), problem,
-               fa_backward_kernel_name(&g),
-               Gradients{result(g.d_q, of_q), result(g.d_k, of_kv),
-                         result(g.d_v, of_kv)});
+  check_result(backward::Checker(problem, in), problem, fa_backward_kernel_name(&g),
+               Gradients{result(g.d_q, of_q), result(g.d_k, of_kv), result(g.d_v, of_kv)});
 }
 
 TEST_CASE("rows that are more than 2^31 elements away") {
@@ -330,14 +306,11 @@ TEST_CASE("rows that are more than 2^31 elements away") {
   for (const bool deterministic : {false, true}) {
     // Sequences far apart, then rows of which the last ones are far away.
     Problem problem = problem_of(Type::kBFloat16, {2, 2, 2, 40, 40, d}, true);
-    check_far<fa::bfloat16>(problem, {far, 40 * d, d}, 2 * 40 * d,
-                            deterministic);
-    check_far<fa::bfloat16>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d,
-                            deterministic);
+    check_far<fa::bfloat16>(problem, {far, 40 * d, d}, 2 * 40 * d, deterministic);
+    check_far<fa::bfloat16>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d, deterministic);
     problem.type = Type::kFloat32;
     check_far<float>(problem, {far, 40 * d, d}, 2 * 40 * d, deterministic);
-    check_far<float>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d,
-                     deterministic);
+    check_far<float>(problem, {2 * d, d, far / 39 / d * d + d}, 4 * d, deterministic);
   }
 }
 
@@ -346,8 +319,7 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
   // Many sequences that are all the same one: what the call only reads lies at the same place. O
   // does not, since the interface refuses an O whose rows overlap, here as in the forward pass.
   const std::int64_t batch = 65535, heads = 4, n = 128, n_k = 16, d = 64;
-  const Problem one =
-      problem_of(Type::kBFloat16, {1, heads, heads, n, n_k, d}, true);
+  const Problem one = problem_of(Type::kBFloat16, {1, heads, heads, n, n_k, d}, true);
   const auto in = backward::make_inputs(one, Values::kNormal, 1);
   const backward::Checker of(one, in);
   const std::int64_t q_size = heads * n * d, k_size = heads * n_k * d;
@@ -356,23 +328,20 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
   };
   const auto d_q = memory_of(batch * q_size), d_k = memory_of(batch * k_size),
              d_v = memory_of(batch * k_size), o = memory_of(batch * q_size);
-  const auto lse =
-      untouched(sizeof(float) * static_cast<std::size_t>(batch * heads * n));
+  const auto lse = untouched(sizeof(float) * static_cast<std::size_t>(batch * heads * n));
   if (!d_q || !d_k || !d_v || !o || !lse) return;
   using H = fa::bfloat16;
   const auto typed = [](const Tensor<float, 4>& values) {
     return DeviceBuffer<H>(converted<H>(values));
   };
-  auto q = typed(in.forward.q), k = typed(in.forward.k),
-       v = typed(in.forward.v), d_o = typed(in.d_o);
+  auto q = typed(in.forward.q), k = typed(in.forward.k), v = typed(in.forward.v),
+       d_o = typed(in.d_o);
   const auto one_o = converted<H>(in.o);
   for (std::int64_t i = 0; i < batch; ++i) {
     device_copy(static_cast<H*>(o.get()) + i * q_size, one_o.data(),
-                sizeof(H) * static_cast<std::size_t>(q_size),
-                CopyKind::kToDevice);
+                sizeof(H) * static_cast<std::size_t>(q_size), CopyKind::kToDevice);
     device_copy(static_cast<float*>(lse.get()) + i * heads * n, in.lse.data(),
-                sizeof(float) * static_cast<std::size_t>(heads * n),
-                CopyKind::kToDevice);
+                sizeof(float) * static_cast<std::size_t>(heads * n), CopyKind::kToDevice);
   }
   fa_gradient g{};
   g.size = sizeof g;
@@ -393,22 +362,19 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
   g.d_v = d_v.get();
   g.d_q_strides.batch = q_size;
   g.d_k_strides = g.d_v_strides = {k_size, n_k * d, d};
-  REQUIRE(fa_backward_workspace_bytes(&g) / sizeof(float) > std::size_t{1}
-                                                                << 31);
+  REQUIRE(fa_backward_workspace_bytes(&g) / sizeof(float) > std::size_t{1} << 31);
   run(g, !on_hopper());
   for (const std::int64_t sequence : {std::int64_t{0}, batch - 1}) {
-    const auto result = [&](void* from, std::int64_t size,
-                            const Shape<4>& shape) {
+    const auto result = [&](void* from, std::int64_t size, const Shape<4>& shape) {
       Tensor<H, 4> host(shape);
       device_copy(host.data(), static_cast<H*>(from) + sequence * size,
-                  sizeof(H) * static_cast<std::size_t>(size),
-                  CopyKind::kToHost);
+                  sizeof(H) * static_cast<std::size_t>(size), CopyKind::kToHost);
       return converted<float>(host);
     };
-    check_result(of, one, fa_backward_kernel_name(&g),
-                 Gradients{result(g.d_q, q_size, one.shape_of_q()),
-                           result(g.d_k, k_size, one.shape_of_kv()),
-                           result(g.d_v, k_size, one.shape_of_kv())});
+    check_result(
+        of, one, fa_backward_kernel_name(&g),
+        Gradients{result(g.d_q, q_size, one.shape_of_q()), result(g.d_k, k_size, one.shape_of_kv()),
+                  result(g.d_v, k_size, one.shape_of_kv())});
   }
 }
 #endif
@@ -424,8 +390,7 @@ struct Refused {
     g.workspace = workspace.data();
     g.workspace_bytes = fa_bytes();
     a.q_strides = a.k_strides = a.v_strides = a.o_strides = {64, 32, 8};
-    g.d_o_strides = g.d_q_strides = g.d_k_strides = g.d_v_strides =
-        a.q_strides;
+    g.d_o_strides = g.d_q_strides = g.d_k_strides = g.d_v_strides = a.q_strides;
     a.batch = a.heads = a.kv_heads = 2;
     a.length_q = a.length_k = 4;
     a.head_dim = a.head_dim_v = 8;
@@ -444,9 +409,7 @@ struct Refused {
   }
   // @{ The same as a function; of a change of the attention.
   auto says() {
-    return [this](const std::function<void(fa_gradient&)>& change) {
-      return says(change);
-    };
+    return [this](const std::function<void(fa_gradient&)>& change) { return says(change); };
   }
   auto says_of_attention() {
     return [this](const std::function<void(fa_attention&)>& change) {
@@ -461,37 +424,28 @@ struct Refused {
 using G = fa_gradient;
 
 // Its tensors.
-#define FA_INPUT(name, written, of_keys) \
-  FA_GIVEN_TENSOR(G, name, written, of_keys, attention.)
-#define FA_TENSOR(name, written, of_keys) \
-  FA_GIVEN_TENSOR(G, name, written, of_keys, )
+#define FA_INPUT(name, written, of_keys) FA_GIVEN_TENSOR(G, name, written, of_keys, attention.)
+#define FA_TENSOR(name, written, of_keys) FA_GIVEN_TENSOR(G, name, written, of_keys, )
 const std::vector<GivenTensor<G>> kTensors{
-    FA_INPUT(q, false, false), FA_INPUT(k, false, true),
-    FA_INPUT(v, false, true),  FA_INPUT(o, true, false),
-    FA_TENSOR(d_o, false, false), FA_TENSOR(d_q, true, false),
+    FA_INPUT(q, false, false),  FA_INPUT(k, false, true),     FA_INPUT(v, false, true),
+    FA_INPUT(o, true, false),   FA_TENSOR(d_o, false, false), FA_TENSOR(d_q, true, false),
     FA_TENSOR(d_k, true, true), FA_TENSOR(d_v, true, true)};
 #undef FA_INPUT
 #undef FA_TENSOR
 // And its other pointers.
 std::vector<GivenTensor<G>> pointers() {
   auto all = kTensors;
-  all.push_back({"lse", false, false,
-                 [](G& g, void* to) {
-                   g.attention.lse = static_cast<float*>(to);
-                 },
-                 {}});
-  all.push_back({"workspace", true, false,
-                 [](G& g, void* to) { g.workspace = to; }, {}});
+  all.push_back(
+      {"lse", false, false, [](G& g, void* to) { g.attention.lse = static_cast<float*>(to); }, {}});
+  all.push_back({"workspace", true, false, [](G& g, void* to) { g.workspace = to; }, {}});
   return all;
 }
 
 TEST_CASE("sizes that are not allowed are refused with those that are") {
   Refused call;
   CHECK(fa_backward(nullptr) == FA_STATUS_REFUSED);
-  CHECK(std::string(fa_backward_last_error()) ==
-        "the gradient is a null pointer");
-  CHECK(contains(call.says([](G& g) { g.size = 8; }),
-                 "size is 8; fa_gradient has "));
+  CHECK(std::string(fa_backward_last_error()) == "the gradient is a null pointer");
+  CHECK(contains(call.says([](G& g) { g.size = 8; }), "size is 8; fa_gradient has "));
   check_refused_sizes<fa_attention>(call.says_of_attention());
   CHECK(call.says([](G& g) {
     g.attention.batch = g.attention.heads = 40000;
@@ -528,10 +482,9 @@ TEST_CASE("a workspace that is too small is refused with what suffices") {
                     on_hopper() ? 135236 : 69632));
   CHECK(call.says([](G& g) { g.workspace_bytes = 0; }) ==
         "workspace_bytes is 0; allowed are 4096 and more");
-  CHECK(contains(call.says([](G& g) {
-    g.workspace = reinterpret_cast<void*>(~std::uintptr_t{15});
-  }),
-                 "and its 4096 bytes end beyond the last address"));
+  CHECK(
+      contains(call.says([](G& g) { g.workspace = reinterpret_cast<void*>(~std::uintptr_t{15}); }),
+               "and its 4096 bytes end beyond the last address"));
 }
 
 TEST_CASE("strides that kernels cannot use are refused by their names") {
@@ -542,17 +495,15 @@ TEST_CASE("strides that kernels cannot use are refused by their names") {
 TEST_CASE("random strides are accepted and refused as a reference says") {
   Refused call;
   check_random_strides(
-      call.says(), kTensors, call.memory.data(),
-      [](G& g) -> fa_attention& { return g.attention; },
+      call.says(), kTensors, call.memory.data(), [](G& g) -> fa_attention& { return g.attention; },
       [](G& g) { g.workspace = nullptr; }, "workspace");
 }
 
 // Whether rungs 08 and later support a problem with these sizes, whatever its strides.
 bool is_mapped_size(int batch, int kv_heads, int length_k) {
   AttentionGradient<fa::half> a{};
-  for (RowStrides* strides :
-       {&a.q_strides, &a.k_strides, &a.v_strides, &a.o_strides,
-        &a.d_o_strides, &a.d_q_strides, &a.d_k_strides, &a.d_v_strides}) {
+  for (RowStrides* strides : {&a.q_strides, &a.k_strides, &a.v_strides, &a.o_strides,
+                              &a.d_o_strides, &a.d_q_strides, &a.d_k_strides, &a.d_v_strides}) {
     *strides = {8, 8, 8};
   }
   a.batch = batch;
@@ -582,28 +533,23 @@ TEST_CASE("what is asked before a call is refused as the call is") {
         "head_dim is 7; allowed are multiples of 8 from 8 to 256");
   CHECK(fa_backward_kernel_name(&g) == nullptr);
   CHECK(fa_backward_workspace_bytes(nullptr) == 0);
-  CHECK(std::string(fa_backward_last_error()) ==
-        "the gradient is a null pointer");
+  CHECK(std::string(fa_backward_last_error()) == "the gradient is a null pointer");
   CHECK(fa_backward_kernel_name(nullptr) == nullptr);
 }
 
 // A call on memory of its own. LSE and O are random, which changes nothing about how kernels work.
-OwnCall own_call(std::int64_t head_dim, std::int64_t length_k,
-                 bool deterministic, std::uint32_t seed) {
+OwnCall own_call(std::int64_t head_dim, std::int64_t length_k, bool deterministic,
+                 std::uint32_t seed) {
 #if defined(__CUDACC__)
-  const Problem problem =
-      problem_of(Type::kBFloat16, {4, 24, 8, 333, length_k, head_dim}, true);
+  const Problem problem = problem_of(Type::kBFloat16, {4, 24, 8, 333, length_k, head_dim}, true);
 #else
-  const Problem problem = problem_of(
-      Type::kBFloat16, {1, 2, 1, 33, length_k / 10, head_dim}, true);
+  const Problem problem = problem_of(Type::kBFloat16, {1, 2, 1, 33, length_k / 10, head_dim}, true);
 #endif
   const AttentionShape& s = problem.shape;
   const std::int64_t rows = s.batch * s.heads * s.length_q;
   const std::int64_t kv = s.batch * s.kv_heads * s.length_k * head_dim;
-  const Words q = random_words(rows * head_dim, 5 * seed),
-              k = random_words(kv, 5 * seed + 1),
-              v = random_words(kv, 5 * seed + 2),
-              o = random_words(rows * head_dim, 5 * seed + 3),
+  const Words q = random_words(rows * head_dim, 5 * seed), k = random_words(kv, 5 * seed + 1),
+              v = random_words(kv, 5 * seed + 2), o = random_words(rows * head_dim, 5 * seed + 3),
               d_o = random_words(rows * head_dim, 5 * seed + 4),
               d_q = poisoned_words(rows * head_dim), d_k = poisoned_words(kv),
               d_v = poisoned_words(kv);
@@ -618,8 +564,7 @@ OwnCall own_call(std::int64_t head_dim, std::int64_t length_k,
   g.deterministic = deterministic ? 1 : 0;
   g.workspace_bytes = fa_backward_workspace_bytes(&g);
   const auto lse_memory = std::make_shared<DeviceBuffer<float>>(lse);
-  const Words workspace =
-      poisoned_words(static_cast<std::int64_t>(g.workspace_bytes / 2));
+  const Words workspace = poisoned_words(static_cast<std::int64_t>(g.workspace_bytes / 2));
   a.q = q->data();
   a.k = k->data();
   a.v = v->data();
@@ -630,10 +575,10 @@ OwnCall own_call(std::int64_t head_dim, std::int64_t length_k,
   g.d_k = d_k->data();
   g.d_v = d_v->data();
   g.workspace = workspace->data();
-  a.q_strides = a.o_strides = g.d_o_strides = g.d_q_strides = {
-      s.heads * s.length_q * head_dim, s.length_q * head_dim, head_dim};
-  a.k_strides = a.v_strides = g.d_k_strides = g.d_v_strides = {
-      s.kv_heads * s.length_k * head_dim, s.length_k * head_dim, head_dim};
+  a.q_strides = a.o_strides = g.d_o_strides =
+      g.d_q_strides = {s.heads * s.length_q * head_dim, s.length_q * head_dim, head_dim};
+  a.k_strides = a.v_strides = g.d_k_strides =
+      g.d_v_strides = {s.kv_heads * s.length_k * head_dim, s.length_k * head_dim, head_dim};
   return {[=](void* stream) {
             (void)q, (void)k, (void)v, (void)o, (void)d_o;  // kept
             (void)lse_memory, (void)workspace;
@@ -670,11 +615,8 @@ TEST_CASE("a CUDA graph with the first store, replayed beside other calls") {
 
 TEST_CASE("each thread has its own last error") {
   Refused call;
-  check_own_errors(
-      [&](int batch) {
-        return call.says([=](G& g) { g.attention.batch = batch; });
-      },
-      fa_backward_last_error);
+  check_own_errors([&](int batch) { return call.says([=](G& g) { g.attention.batch = batch; }); },
+                   fa_backward_last_error);
 }
 
 #if defined(__linux__)

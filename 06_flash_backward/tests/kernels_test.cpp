@@ -8,8 +8,8 @@
 
 #include <doctest/doctest.h>
 
-#include "common/attention/tests/rung_tests.hpp"
 #include "06_flash_backward/src/backend.hpp"
+#include "common/attention/tests/rung_tests.hpp"
 #include "common/gpu/tests/gpus.hpp"
 
 using namespace fa;
@@ -20,8 +20,7 @@ using backward::Gradients;
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests = RungTests<backward::Checker, backward::backends,
-                               backward::make_inputs>;
+using Tests = RungTests<backward::Checker, backward::backends, backward::make_inputs>;
 
 }  // namespace
 
@@ -39,8 +38,8 @@ TEST_CASE("192 columns of q and k, 128 of v and o: wide heads") {
 
 TEST_CASE("192 columns of q and k, 128 of v and o: what is chosen") {
   // Lengths around its tiles, of 64 queries and 96 keys.
-  const std::pair<int, int> lengths[] = {
-      {1, 1}, {1, 97}, {63, 95}, {64, 96}, {65, 97}, {130, 60}, {191, 193}};
+  const std::pair<int, int> lengths[] = {{1, 1},   {1, 97},   {63, 95},  {64, 96},
+                                         {65, 97}, {130, 60}, {191, 193}};
   for (const Backend& backend : Tests::all()) {
     if (!backend.available || !can_run(backend.properties, kNeedsHopper)) {
       continue;
@@ -49,14 +48,11 @@ TEST_CASE("192 columns of q and k, 128 of v and o: what is chosen") {
     for (const auto& [length_q, length_k] : lengths) {
       if (watched && length_q < 130) continue;
       for (const bool causal : {false, true}) {
-        Problem problem =
-            problem_of(causal ? Type::kFloat16 : Type::kBFloat16,
-                       {2, 4, 2, length_q, length_k, kMlaHeadDim}, causal);
+        Problem problem = problem_of(causal ? Type::kFloat16 : Type::kBFloat16,
+                                     {2, 4, 2, length_q, length_k, kMlaHeadDim}, causal);
         problem.head_dim_v = kMlaHeadDimV;
-        problem.layout =
-            causal ? Layout::kLengthFirst : Layout::kHeadsFirst;
-        const auto inputs =
-            backward::make_inputs(problem, Values::kNormal, 1);
+        problem.layout = causal ? Layout::kLengthFirst : Layout::kHeadsFirst;
+        const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
         const backward::Checker checker(problem, inputs);
         const auto rung = backend.dispatched(false, gpus::kH100);
         if (watched) {
@@ -84,12 +80,10 @@ TEST_CASE("scores of +-1e4, and row maxima that rise from tile to tile") {
   Tests::check_large_and_rising_scores();
 }
 
-TEST_CASE(
-    "keys beyond length_k stay masked where all scores are far below 0") {
+TEST_CASE("keys beyond length_k stay masked where all scores are far below 0") {
   // Their zeros would be the largest scores by far, and their probabilities infinite.
   for (const Type type : kTypes) {
-    Tests::check_everywhere(problem_of(type, {1, 2, 1, 70, 1, 64}),
-                            Values::kLarge);
+    Tests::check_everywhere(problem_of(type, {1, 2, 1, 70, 1, 64}), Values::kLarge);
   }
 }
 
@@ -98,8 +92,7 @@ TEST_CASE(
     "scores are far below 0") {
   // Without a mask the blocks of rung 12 begin with different tiles.
   for (const int head_dim : {64, 128}) {  // tiles of 128 queries, and of 64
-    const Problem problem =
-        problem_of(Type::kBFloat16, {1, 1, 1, 300, 150, head_dim});
+    const Problem problem = problem_of(Type::kBFloat16, {1, 1, 1, 300, 150, head_dim});
     Inputs inputs = make_inputs(problem, Values::kNormal, 1);
     const auto set = [](Tensor<float, 4>& x, float factor) {
       for (std::int64_t i = 0; i < x.count(); ++i) {
@@ -108,10 +101,8 @@ TEST_CASE(
     };
     set(inputs.q, 1);
     set(inputs.k, -8);
-    const backward::Inputs with_o =
-        backward::with_forward(problem, std::move(inputs), 2);
-    Tests::check_everywhere(problem, with_o,
-                            3, [](const auto&) { return true; });
+    const backward::Inputs with_o = backward::with_forward(problem, std::move(inputs), 2);
+    Tests::check_everywhere(problem, with_o, 3, [](const auto&) { return true; });
   }
 }
 
@@ -133,19 +124,18 @@ TEST_CASE(
     if (!backend.available || backend.kind == "watched") continue;
     const bool gpu = backend.kind == "gpu";
     const int runs = gpu ? 250 : 3;
-    const AttentionShape shape = gpu ? AttentionShape{2, 4, 2, 300, 257, 64}
-                                     : AttentionShape{1, 2, 1, 70, 130, 64};
+    const AttentionShape shape =
+        gpu ? AttentionShape{2, 4, 2, 300, 257, 64} : AttentionShape{1, 2, 1, 70, 130, 64};
     for (const backward::Rung& rung : backend.rungs) {
       const auto same = [&](const Gradients& a, const Gradients& b) {
-        return (!rung.deterministic || same_bits(a.d_q, b.d_q)) &&
-               same_bits(a.d_k, b.d_k) && same_bits(a.d_v, b.d_v);
+        return (!rung.deterministic || same_bits(a.d_q, b.d_q)) && same_bits(a.d_k, b.d_k) &&
+               same_bits(a.d_v, b.d_v);
       };
       Problem problem = problem_of(rung.types.front(), shape, true);
       problem.shape.head_dim = rung.head_dim_near(shape.head_dim);
       const auto check = [&] {
-        check_repeats(rung, problem,
-                      backward::make_inputs(problem, Values::kNormal, 1),
-                      runs, same);
+        check_repeats(rung, problem, backward::make_inputs(problem, Values::kNormal, 1), runs,
+                      same);
       };
       check();
       if (!rung.supports_mla) continue;
@@ -159,8 +149,7 @@ TEST_CASE(
 TEST_CASE("the watched lab finds nothing in any rung, causal or not") {
   const Backend* const watched = find_backend(Tests::all(), "watched");
   if (watched == nullptr) return;
-  CHECK(lab::unreached_text(Tests::check_all_watched(*watched)) ==
-        kAllReached);
+  CHECK(lab::unreached_text(Tests::check_all_watched(*watched)) == kAllReached);
 }
 
 TEST_CASE("what is chosen for Hopper adds to dQ in order, also in rung 14") {
@@ -169,10 +158,8 @@ TEST_CASE("what is chosen for Hopper adds to dQ in order, also in rung 14") {
     const backward::Rung rung = backend.dispatched(true, gpus::kH100);
     for (const bool causal : {false, true}) {
       for (const int head_dim : {64, 128}) {  // rungs 14 and 11
-        const Problem problem = problem_of(
-            Type::kBFloat16, {1, 4, 2, 200, 300, head_dim}, causal);
-        const auto inputs =
-            backward::make_inputs(problem, Values::kNormal, 1);
+        const Problem problem = problem_of(Type::kBFloat16, {1, 4, 2, 200, 300, head_dim}, causal);
+        const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
         const backward::Checker checker(problem, inputs);
         if (backend.kind == "watched") {
           check_watched(rung, problem, inputs, checker);
@@ -186,12 +173,10 @@ TEST_CASE("what is chosen for Hopper adds to dQ in order, also in rung 14") {
 
 // Checks rungs 13, 16 and 18 on a problem with a wide head, on all backends but the watched one.
 void check_wide(const Problem& problem, Values values = Values::kNormal) {
-  const std::set<std::string> wide{"13_wide_heads", "16_transposed_gradients",
-                                   "18_block_pairs"};
-  Tests::check_everywhere(
-      problem, backward::make_inputs(problem, values, 3),
-      problem.shape.head_dim <= 192 ? 3 : 1,
-      [&](const backward::Rung& rung) { return wide.count(rung.name) > 0; });
+  const std::set<std::string> wide{"13_wide_heads", "16_transposed_gradients", "18_block_pairs"};
+  Tests::check_everywhere(problem, backward::make_inputs(problem, values, 3),
+                          problem.shape.head_dim <= 192 ? 3 : 1,
+                          [&](const backward::Rung& rung) { return wide.count(rung.name) > 0; });
 }
 
 TEST_CASE(
@@ -207,8 +192,7 @@ TEST_CASE(
 
 TEST_CASE("wide heads: groups of heads, in all layouts") {
   for (const int head_dim : {136, 192, 256}) {
-    Problem problem =
-        problem_of(Type::kBFloat16, {2, 4, 2, 140, 150, head_dim}, true);
+    Problem problem = problem_of(Type::kBFloat16, {2, 4, 2, 140, 150, head_dim}, true);
     check_wide(problem);
     problem.layout = Layout::kLengthFirst;
     problem.type = Type::kFloat16;
@@ -233,11 +217,9 @@ TEST_CASE("wide heads: fully masked rows, and keys that no row sees") {
 
 TEST_CASE("wide heads: scores of +-1e4") {
   for (const bool causal : {false, true}) {
-    check_wide(problem_of(Type::kFloat16, {1, 1, 1, 70, 150, 136}, causal),
-               Values::kLarge);
+    check_wide(problem_of(Type::kFloat16, {1, 1, 1, 70, 150, 136}, causal), Values::kLarge);
   }
-  check_wide(problem_of(Type::kFloat16, {1, 2, 1, 70, 1, 136}),
-             Values::kLarge);
+  check_wide(problem_of(Type::kFloat16, {1, 2, 1, 70, 1, 136}), Values::kLarge);
 }
 
 TEST_CASE("rung 13 supports wide heads only, in 16 bits and without dropout") {
@@ -250,11 +232,10 @@ TEST_CASE("rung 13 supports wide heads only, in 16 bits and without dropout") {
       CHECK_FALSE(rung.supports(problem));
       problem = problem_of(Type::kFloat16, {1, 1, 1, 8, 8, 128});
       CHECK_FALSE(rung.supports(problem));
-      CHECK_THROWS_WITH(
-          rung.check(problem),
-          "13_wide_heads supports float16 or bfloat16 with a head_dim that "
-          "is a "
-          "multiple of 8 from 136 up to 256, not float16 with 128");
+      CHECK_THROWS_WITH(rung.check(problem),
+                        "13_wide_heads supports float16 or bfloat16 with a head_dim that "
+                        "is a "
+                        "multiple of 8 from 136 up to 256, not float16 with 128");
       problem.shape.head_dim = 264;
       CHECK_FALSE(rung.supports(problem));
       CHECK(rung.head_dim_near(64) == 136);
@@ -266,15 +247,13 @@ TEST_CASE("rung 13 supports wide heads only, in 16 bits and without dropout") {
 
 TEST_CASE("the checker refuses gradients with a small error") {
   const Backend& lab = Tests::all().front();
-  for (const auto& [type, factor] : {std::pair{Type::kFloat32, 1.0001f},
-                                     {Type::kFloat16, 1.01f},
-                                     {Type::kBFloat16, 1.05f}}) {
+  for (const auto& [type, factor] :
+       {std::pair{Type::kFloat32, 1.0001f}, {Type::kFloat16, 1.01f}, {Type::kBFloat16, 1.05f}}) {
     const Problem problem = problem_of(type, {1, 2, 1, 40, 60, 32}, true);
     const auto inputs = backward::make_inputs(problem, Values::kNormal, 1);
     const backward::Checker checker(problem, inputs);
-    const auto rung =
-        std::find_if(lab.rungs.begin(), lab.rungs.end(),
-                     [&](const auto& r) { return r.supports(problem); });
+    const auto rung = std::find_if(lab.rungs.begin(), lab.rungs.end(),
+                                   [&](const auto& r) { return r.supports(problem); });
     REQUIRE(rung != lab.rungs.end());
     const Gradients right = rung->run(problem, inputs);
     const auto accepted = [&](const Gradients& gradients) {
@@ -286,8 +265,7 @@ TEST_CASE("the checker refuses gradients with a small error") {
     };
     CAPTURE(problem.text());
     CHECK(accepted(right) == 3);
-    for (Tensor<float, 4> Gradients::*part :
-         {&Gradients::d_q, &Gradients::d_k, &Gradients::d_v}) {
+    for (Tensor<float, 4> Gradients::*part : {&Gradients::d_q, &Gradients::d_k, &Gradients::d_v}) {
       Gradients wrong = right;
       for (std::int64_t i = 0; i < (wrong.*part).count(); ++i) {
         (wrong.*part).data()[i] *= factor;

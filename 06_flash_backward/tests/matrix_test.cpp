@@ -6,9 +6,9 @@
 
 #include <doctest/doctest.h>
 
-#include "common/attention/tests/rung_tests.hpp"
 #include "05_flash_forward/src/checker.hpp"
 #include "06_flash_backward/src/backend.hpp"
+#include "common/attention/tests/rung_tests.hpp"
 
 using namespace fa;
 using namespace fa::attention;
@@ -16,20 +16,17 @@ using namespace fa::attention;
 namespace {
 
 // What lessons 05 and 06 test alike.
-using Tests = RungTests<backward::Checker, backward::backends,
-                               backward::make_inputs>;
+using Tests = RungTests<backward::Checker, backward::backends, backward::make_inputs>;
 
 // The finished ones: in float32 03, 04 and 17, in 16 bits 06 and 07, and those from 10 on.
 bool is_finished(const backward::Rung& rung) {
   const std::string number = rung.name.substr(0, 2);
-  return number == "03" || number == "04" || number == "06" ||
-         number == "07" || number > "09";
+  return number == "03" || number == "04" || number == "06" || number == "07" || number > "09";
 }
 
 void check(const Problem& problem, std::uint64_t seed) {
   // 192 and 128 columns: rungs 13, 16 and 18
-  REQUIRE(Tests::check_best(problem, seed, is_finished) >=
-          (problem.head_dim_v ? 3 : 2));
+  REQUIRE(Tests::check_best(problem, seed, is_finished) >= (problem.head_dim_v ? 3 : 2));
 }
 
 }  // namespace
@@ -52,8 +49,7 @@ namespace {
 
 // dV by lesson 01, in T.
 template <class T>
-Tensor<T, 4> textbook_d_v(const Problem& problem,
-                          const backward::Inputs& in) {
+Tensor<T, 4> textbook_d_v(const Problem& problem, const backward::Inputs& in) {
   Tensor<std::uint8_t, 4> keep;
   const auto q = converted<T>(in.forward.q), k = converted<T>(in.forward.k),
              v = converted<T>(in.forward.v), d_o = converted<T>(in.d_o);
@@ -77,14 +73,12 @@ TEST_CASE(
     // which the textbook does not.
     Problem problem = random_problem(random, 70, 128);
     problem.type = Type::kFloat32;
-    Inputs qkv =
-        make_inputs(problem, Values::kNormal, random());
+    Inputs qkv = make_inputs(problem, Values::kNormal, random());
     const double size = std::pow(1e4, static_cast<double>(i) / problems);
     for (std::int64_t e = 0; e < qkv.q.count(); ++e) {
       qkv.q.data()[e] *= static_cast<float>(size);
     }
-    backward::Inputs inputs =
-        backward::with_forward(problem, std::move(qkv), random());
+    backward::Inputs inputs = backward::with_forward(problem, std::move(qkv), random());
     if (i % 2 == 0) {  // else the exact ones, rounded
       auto [o, lse] = Tests::best().forward(problem, inputs.forward);
       inputs.o = std::move(o);
