@@ -1,5 +1,6 @@
 // The C interface, as a program in C would call it: on the memory of the lab, and on that of a GPU.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -39,10 +40,32 @@ bool is_poison(const DeviceBuffer<T>& buffer) {
   return true;
 }
 
+using G = fa_gradient;
+
+// A call with the attention of a problem, without pointers and strides.
+G given_gradient(const Problem& problem, bool deterministic) {
+  G g{};
+  g.size = sizeof g;
+  g.attention = given_attention<fa_attention>(problem);
+  g.deterministic = deterministic ? 1 : 0;
+  return g;
+}
+
+// Sets the pointers of q, k, v, o, d_o, d_q, d_k and d_v, and the strides of those with a row for
+// each query and of those with a row for each key.
+void set_tensors(G& g, const std::array<void*, 8>& at, const fa_strides& of_queries,
+                 const fa_strides& of_keys) {
+  fa_attention& a = g.attention;
+  a.q = at[0], a.k = at[1], a.v = at[2], a.o = at[3];
+  g.d_o = at[4], g.d_q = at[5], g.d_k = at[6], g.d_v = at[7];
+  a.q_strides = a.o_strides = g.d_o_strides = g.d_q_strides = of_queries;
+  a.k_strides = a.v_strides = g.d_k_strides = g.d_v_strides = of_keys;
+}
+
 // Calls the library on its stream, with exactly as much workspace as it asks for, and nothing
 // behind that is written. Where strides keep TMA away, its kernels have no use for the counters at
 // the end; rung 16 needs fewer sums of dQ than they.
-void run(fa_gradient& g, bool all_is_used = true) {
+void run(G& g, bool all_is_used = true) {
   constexpr std::int64_t guard = 1024;
   const std::size_t bytes = fa_backward_workspace_bytes(&g);
   REQUIRE(bytes > 0);
@@ -85,9 +108,7 @@ Gradients call(const Problem& problem, const backward::Inputs& in, std::int64_t 
   o.write(in.o);
   d_o.write(in.d_o);
   DeviceBuffer<float> lse(in.lse);
-  fa_gradient g{};
-  g.size = sizeof g;
-  g.attention = given_attention<fa_attention>(problem);
+  G g = given_gradient(problem, deterministic);
   fa_attention& a = g.attention;
   q.give(a.q, a.q_strides);
   k.give(a.k, a.k_strides);
@@ -98,7 +119,6 @@ Gradients call(const Problem& problem, const backward::Inputs& in, std::int64_t 
   d_q.give(g.d_q, g.d_q_strides);
   d_k.give(g.d_k, g.d_k_strides);
   d_v.give(g.d_v, g.d_v_strides);
-  g.deterministic = deterministic ? 1 : 0;
   const char* name = fa_backward_kernel_name(&g);
   REQUIRE(name != nullptr);
   kernel = name;
@@ -198,7 +218,7 @@ TEST_CASE("dropout through the interface drops the elements of the reference mas
 // Kernels for Hopper have tiles of 64 columns at least, with two counters for 64 rows of dQ and one for
 // persistent blocks.
 TEST_CASE("the workspace has two floats for each padded row, and sums of dQ") {
-  fa_gradient g{};
+  G g{};
   g.size = sizeof g;
   g.attention = given_attention<fa_attention>(problem_of(Type::kFloat32, {3, 4, 2, 129, 7, 72}));
   const std::size_t rows = 3 * 4 * 256;
@@ -273,24 +293,13 @@ void check_far(const Problem& problem, const fa_strides& strides, std::int64_t a
   };
   const Tensor<float, 4> none_q(of_q), none_kv(of_kv);
   DeviceBuffer<float> lse(in.lse);
-  fa_gradient g{};
-  g.size = sizeof g;
-  g.attention = given_attention<fa_attention>(problem);
-  g.attention.q = place(in.forward.q);
-  g.attention.k = place(in.forward.k);
-  g.attention.v = place(in.forward.v);
-  g.attention.o = place(in.o);
+  G g = given_gradient(problem, deterministic);
   g.attention.lse = lse.data();
-  g.d_o = place(in.d_o);
-  g.d_q = place(none_q);
-  g.d_k = place(none_kv);
-  g.d_v = place(none_kv);
-  for (fa_strides* of :
-       {&g.attention.q_strides, &g.attention.k_strides, &g.attention.v_strides,
-        &g.attention.o_strides, &g.d_o_strides, &g.d_q_strides, &g.d_k_strides, &g.d_v_strides}) {
-    *of = strides;
-  }
-  g.deterministic = deterministic ? 1 : 0;
+  std::array<void*, 8> at{};
+  const Tensor<float, 4>* const values[] = {&in.forward.q, &in.forward.k, &in.forward.v, &in.o,
+                                            &in.d_o,       &none_q,       &none_kv,      &none_kv};
+  for (std::size_t i = 0; i < at.size(); ++i) at[i] = place(*values[i]);
+  set_tensors(g, at, strides, strides);
   run(g);
   const auto result = [&](void* from, const Shape<4>& shape) {
     Tensor<H, 4> typed(shape);
@@ -343,25 +352,14 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
     device_copy(static_cast<float*>(lse.get()) + i * heads * n, in.lse.data(),
                 sizeof(float) * static_cast<std::size_t>(heads * n), CopyKind::kToDevice);
   }
-  fa_gradient g{};
-  g.size = sizeof g;
-  g.attention = given_attention<fa_attention>(one);
-  fa_attention& a = g.attention;
-  a.batch = batch;
-  a.q = q.data();
-  a.k = k.data();
-  a.v = v.data();
-  a.o = o.get();
-  a.lse = static_cast<float*>(lse.get());
-  a.q_strides = g.d_o_strides = g.d_q_strides = {0, n * d, d};
-  a.o_strides = {q_size, n * d, d};
-  a.k_strides = a.v_strides = {0, n_k * d, d};
-  g.d_o = d_o.data();
-  g.d_q = d_q.get();
-  g.d_k = d_k.get();
-  g.d_v = d_v.get();
-  g.d_q_strides.batch = q_size;
-  g.d_k_strides = g.d_v_strides = {k_size, n_k * d, d};
+  G g = given_gradient(one, false);
+  set_tensors(g,
+              {q.data(), k.data(), v.data(), o.get(), d_o.data(), d_q.get(), d_k.get(), d_v.get()},
+              {0, n * d, d}, {0, n_k * d, d});
+  g.attention.batch = batch;
+  g.attention.lse = static_cast<float*>(lse.get());
+  g.attention.o_strides.batch = g.d_q_strides.batch = q_size;
+  g.d_k_strides.batch = g.d_v_strides.batch = k_size;
   REQUIRE(fa_backward_workspace_bytes(&g) / sizeof(float) > std::size_t{1} << 31);
   run(g, !on_hopper());
   for (const std::int64_t sequence : {std::int64_t{0}, batch - 1}) {
@@ -383,14 +381,14 @@ TEST_CASE("a workspace and a dQ of more than 2^31 elements") {
 struct Refused {
   Refused() : memory(64), workspace(2 * 2 * 2 * 128) {
     g.size = sizeof g;
-    fa_attention& a = g.attention;
-    a.size = sizeof a;
-    a.q = a.k = a.v = a.o = a.lse = memory.data();
-    g.d_o = g.d_q = g.d_k = g.d_v = memory.data();
+    std::array<void*, 8> at{};
+    at.fill(memory.data());
+    set_tensors(g, at, {64, 32, 8}, {64, 32, 8});
     g.workspace = workspace.data();
     g.workspace_bytes = fa_bytes();
-    a.q_strides = a.k_strides = a.v_strides = a.o_strides = {64, 32, 8};
-    g.d_o_strides = g.d_q_strides = g.d_k_strides = g.d_v_strides = a.q_strides;
+    fa_attention& a = g.attention;
+    a.size = sizeof a;
+    a.lse = memory.data();
     a.batch = a.heads = a.kv_heads = 2;
     a.length_q = a.length_k = 4;
     a.head_dim = a.head_dim_v = 8;
@@ -400,8 +398,8 @@ struct Refused {
     return sizeof(float) * static_cast<std::size_t>(workspace.count());
   }
   // What is said when `change` has been made; nothing must have been written.
-  std::string says(const std::function<void(fa_gradient&)>& change) {
-    fa_gradient changed = g;
+  std::string says(const std::function<void(G&)>& change) {
+    G changed = g;
     change(changed);
     if (fa_backward(&changed) != FA_STATUS_REFUSED) return "not refused";
     if (!is_poison(memory) || !is_poison(workspace)) return "written";
@@ -409,19 +407,17 @@ struct Refused {
   }
   // @{ The same as a function; of a change of the attention.
   auto says() {
-    return [this](const std::function<void(fa_gradient&)>& change) { return says(change); };
+    return [this](const std::function<void(G&)>& change) { return says(change); };
   }
   auto says_of_attention() {
     return [this](const std::function<void(fa_attention&)>& change) {
-      return says([&](fa_gradient& g) { change(g.attention); });
+      return says([&](G& g) { change(g.attention); });
     };
   }
   // @}
   DeviceBuffer<float> memory, workspace;
-  fa_gradient g{};
+  G g{};
 };
-
-using G = fa_gradient;
 
 // Its tensors.
 #define FA_INPUT(name, written, of_keys) FA_GIVEN_TENSOR(G, name, written, of_keys, attention.)
@@ -557,32 +553,21 @@ OwnCall own_call(std::int64_t head_dim, std::int64_t length_k, bool deterministi
   for (std::int64_t i = 0; i < rows; ++i) {
     lse(i) = 1 + 0.25f * static_cast<float>(i % 7);
   }
-  fa_gradient g{};
-  g.size = sizeof g;
-  fa_attention& a = g.attention;
-  a = given_attention<fa_attention>(problem);
-  g.deterministic = deterministic ? 1 : 0;
+  G g = given_gradient(problem, deterministic);
   g.workspace_bytes = fa_backward_workspace_bytes(&g);
   const auto lse_memory = std::make_shared<DeviceBuffer<float>>(lse);
   const Words workspace = poisoned_words(static_cast<std::int64_t>(g.workspace_bytes / 2));
-  a.q = q->data();
-  a.k = k->data();
-  a.v = v->data();
-  a.o = o->data();
-  a.lse = lse_memory->data();
-  g.d_o = d_o->data();
-  g.d_q = d_q->data();
-  g.d_k = d_k->data();
-  g.d_v = d_v->data();
+  set_tensors(g,
+              {q->data(), k->data(), v->data(), o->data(), d_o->data(), d_q->data(), d_k->data(),
+               d_v->data()},
+              {s.heads * s.length_q * head_dim, s.length_q * head_dim, head_dim},
+              {s.kv_heads * s.length_k * head_dim, s.length_k * head_dim, head_dim});
+  g.attention.lse = lse_memory->data();
   g.workspace = workspace->data();
-  a.q_strides = a.o_strides = g.d_o_strides =
-      g.d_q_strides = {s.heads * s.length_q * head_dim, s.length_q * head_dim, head_dim};
-  a.k_strides = a.v_strides = g.d_k_strides =
-      g.d_v_strides = {s.kv_heads * s.length_k * head_dim, s.length_k * head_dim, head_dim};
   return {[=](void* stream) {
             (void)q, (void)k, (void)v, (void)o, (void)d_o;  // kept
             (void)lse_memory, (void)workspace;
-            fa_gradient call = g;
+            G call = g;
             call.attention.stream = stream;
             if (fa_backward(&call) != FA_STATUS_OK) {
               throw std::runtime_error(fa_backward_last_error());
